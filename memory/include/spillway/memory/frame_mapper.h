@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+
+namespace spillway::memory {
+
+/// The unit of residency: a *page* is 2 MiB of a reserved address range, a *frame* is 2 MiB of
+/// physical memory. A frame sits either under a page or in a slot of the frame pool.
+inline constexpr Bytes kPageSize{std::uint64_t{2} << 20};
+inline constexpr std::size_t kPageBytes = std::size_t{2} << 20;
+
+enum class Access { kRead, kWrite };
+
+/// What a mapper tells when memory is touched that it has to serve. Implemented by the owner of the
+/// residency states. Both calls come without any lock held by the mapper.
+class FaultSink {
+ public:
+  virtual ~FaultSink() = default;
+
+  /// Starts whatever brings the page of `address` into a state that allows `access`, and returns
+  /// at once. Whoever sleeps on the address is woken by the `map`, `allow_writes` or `wake` that
+  /// follows. Called on the mapper's fault thread; must not touch tensor memory or block on I/O.
+  virtual void begin_fault(std::byte* address, Access access) = 0;
+
+  /// The same, but returns only when the access may be tried again. Called on the faulting thread
+  /// inside a signal handler, with whatever locks the trainer holds.
+  virtual void serve_fault(std::byte* address, Access access) = 0;
+};
+
+enum class MoveResult {
+  kMoved,
+  kBusy,  ///< The kernel holds the frame (direct I/O just ending, fork): nothing changed.
+};
+
+/// Moves frames between the pool and the pages of the arena, and reports accesses to pages that
+/// are empty or closed for writing. One instance serves one arena and one pool. Thread-safe, except
+/// that calls for the same page must not overlap.
+class FrameMapper {
+ public:
+  virtual ~FrameMapper() = default;
+
+  /// Reserves address space without memory. Pages of `arena` are empty until `map`. Throws
+  /// UnsupportedError with the limit that refuses it. Once per mapper; `sink` outlives the mapper.
+  struct Regions {
+    std::byte* arena = nullptr;
+    std::byte* pool = nullptr;
+  };
+  virtual Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) = 0;
+
+  /// Moves the frame at `pool_slot` under the empty `page`. With `Access::kRead` the page arrives
+  /// closed for writing, and no thread waiting for it can write in between; a thread that comes
+  /// upon it in the short time between may (the caller treats pages that ever faulted as dirty).
+  /// Wakes whoever waits for the page.
+  virtual MoveResult map(std::byte* page, std::byte* pool_slot, Access allowed) = 0;
+
+  /// Moves the frame of `page` to the empty `pool_slot`. The page reports accesses from then on.
+  virtual MoveResult unmap(std::byte* pool_slot, std::byte* page) = 0;
+
+  /// Closes `pages` present pages from `first` for writing: when it returns, a write is reported
+  /// before it happens.
+  virtual void forbid_writes(std::byte* first, std::size_t pages) = 0;
+
+  /// Opens present pages for writing and wakes whoever waits to write them.
+  virtual void allow_writes(std::byte* first, std::size_t pages) = 0;
+
+  /// Lets threads that wait for `page` try again; for those that came too late for a `map`.
+  virtual void wake(std::byte* page) = 0;
+};
+
+/// The ways in which pages can be served, best first.
+enum class MapperKind {
+  kUserfaultfd,      ///< UFFDIO_MOVE; system calls on spilled memory work. Linux 6.8, privilege.
+  kUserfaultfdUser,  ///< The same without privilege; system calls on spilled memory get EFAULT.
+  kSignal,           ///< mremap and a SIGSEGV handler. Linux 5.7; system calls get EFAULT.
+};
+
+/// Whether a kind works on this machine, found by moving a page, protecting it and faulting on it.
+struct MapperProbe {
+  MapperKind kind;
+  bool is_viable = false;
+  std::string reason;  ///< Why not, with the way to mend it; empty when viable.
+};
+
+std::string_view name_of(MapperKind kind);          ///< "userfaultfd", "userfaultfd-user", "signal"
+MapperKind mapper_kind_from(std::string_view name);  ///< Throws ConfigError with the nearest name.
+
+/// Probes all kinds, best first. Leaves no thread and no handler behind.
+std::vector<MapperProbe> probe_mappers();
+
+/// Makes a mapper of that kind. Throws UnsupportedError with the reason that the probe would give.
+std::unique_ptr<FrameMapper> make_frame_mapper(MapperKind kind);
+
+}  // namespace spillway::memory

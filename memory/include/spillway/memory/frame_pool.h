@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "spillway/base/strong_id.h"
+#include "spillway/memory/frame_mapper.h"
+
+namespace spillway::memory {
+
+/// A place in the pool's address space; it holds a frame or is empty.
+using SlotId = StrongId<struct PoolSlotTag>;
+
+/// Keeps the frames that lie under no page, and the empty slots that frames return to. Frames are
+/// made on first need (transparent huge pages, zeroed by the kernel once) and recycled without
+/// clearing after that. Not thread-safe: the owner of the residency states guards it.
+class FramePool {
+ public:
+  /// `base` is the reserved pool region with room for `slot_count` slots. `limit` (at most
+  /// `slot_count`) bounds the frames that exist, free ones and mapped ones together.
+  FramePool(std::byte* base, std::size_t slot_count, std::size_t limit);
+
+  /// A slot that holds a frame, or nothing when all frames that may exist are taken.
+  std::optional<SlotId> take_frame();
+
+  /// Gives a frame back that was taken and not mapped, or has been unmapped into `slot`.
+  void put_frame(SlotId slot);
+
+  /// An empty slot to unmap a page into. There is one for every frame that was taken and mapped.
+  SlotId take_empty_slot();
+
+  /// Gives an emptied slot back: after its frame was mapped, or when an unmap failed.
+  void put_empty_slot(SlotId slot);
+
+  /// Notes that a taken frame was destroyed elsewhere (its page was dropped, not unmapped).
+  void forget_frame();
+
+  /// Changes how many frames may exist. Lowering drops free frames at once (their memory goes back
+  /// to the system); frames in use are dropped as they return.
+  void set_limit(std::size_t frames);
+
+  std::byte* address(SlotId slot) const { return base_ + std::size_t{slot.value()} * kPageBytes; }
+  std::size_t limit() const { return limit_; }
+  std::size_t free_frames() const { return full_.size(); }      ///< Frames at rest.
+  std::size_t existing_frames() const { return existing_; }     ///< At rest, taken, or mapped.
+  /// How many frames `take_frame` can still give: at rest, or not made yet.
+  std::size_t available_frames() const {
+    return full_.size() + (limit_ > existing_ ? limit_ - existing_ : 0);
+  }
+
+ private:
+  void drop_free_frame();
+
+  std::byte* base_;
+  std::size_t limit_;
+  std::size_t existing_ = 0;
+  std::vector<SlotId> full_;   ///< Last in, first out: the warmest frame is reused first.
+  std::vector<SlotId> empty_;
+};
+
+}  // namespace spillway::memory

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/base/clock.h"
+#include "spillway/base/strong_id.h"
+
+namespace spillway::runtime {
+
+/// One live paged storage. Ids are reused after `freed`.
+using RangeId = StrongId<struct RangeTag>;
+
+/// How an operator uses a paged storage.
+struct RangeUse {
+  RangeId range;
+  std::uint32_t pages = 0;
+  bool writes = false;
+};
+
+/// Counts the operators of one trainer thread that touch paged storages, from the start of the
+/// process. A next use is such a moment in the future; the larger, the later.
+using OpClock = std::uint64_t;
+inline constexpr OpClock kNeverUsed = static_cast<OpClock>(-1);     ///< Dies without another use.
+inline constexpr OpClock kUnknownUse = static_cast<OpClock>(-2);    ///< No prediction.
+
+/// What the runtime should do now. Lists are in order of urgency; the caller clears and reuses it.
+struct Advice {
+  struct WriteOut {
+    RangeId range;
+    std::uint32_t pages = 0;  ///< How many pages should leave, the last ones of the range first.
+  };
+  struct NextUse {
+    RangeId range;
+    OpClock at = kUnknownUse;
+  };
+  std::vector<NextUse> next_uses;   ///< Predictions for ranges whose last one has passed.
+  std::vector<WriteOut> write_outs; ///< Start writing these now; they leave when written.
+  std::vector<RangeId> fetches;     ///< Bring these in, in this order, as far as room allows.
+  std::uint32_t reserve_pages = 0;  ///< Room that fetches must leave for the operators to come.
+
+  void clear() { *this = Advice{}; }
+};
+
+/// What has been learned, for the summary and the statistics file.
+struct LearnerReport {
+  std::uint64_t steps = 0;             ///< Finished steps.
+  std::uint64_t deviations = 0;        ///< Operators that did not match the plan being followed.
+  double step_seconds_median = 0.0;
+  std::uint32_t shapes = 0;            ///< Different steps that are known.
+};
+
+/// Learns the repeating step of one trainer thread and gives advice while it runs: the tape of each
+/// step becomes a plan, the plan is followed from the next equal step on, and a step that deviates
+/// gets no advice until it is recognised again. Knows nothing of Torch, memory or I/O. Not
+/// thread-safe; one instance per trainer thread.
+class StepLearner {
+ public:
+  struct Options {
+    std::uint32_t budget_pages = 0;         ///< Pages that may be resident at once.
+    double write_bytes_per_second = 1.5e9;  ///< Of the spill store, measured.
+    double read_bytes_per_second = 2.0e9;
+    double target_share = 0.88;  ///< Share of the budget that the plan fills.
+  };
+
+  explicit StepLearner(const Options& options);
+  ~StepLearner();
+
+  /// An operator is about to run. `signature` names operator and shapes; `uses` are its paged inputs
+  /// (in order, without duplicates). Advice: fetches that start here.
+  void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
+                Advice& advice);
+
+  /// A storage was born, inside the operator between `begin_op` and `end_op` or outside of one.
+  void allocated(RangeId range, std::uint32_t pages);
+
+  /// A storage died.
+  void freed(RangeId range);
+
+  /// The operator has finished. Advice: next uses of what it touched, write-outs that start here.
+  void end_op(TimePoint now, Advice& advice);
+
+  /// The trainer begins a new step (known from the autograd state, or told by the API).
+  void step_boundary(TimePoint now);
+
+  /// The store's rates were measured anew, or the budget changed: plan again at the next boundary.
+  void update(const Options& options);
+
+  LearnerReport report() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/base/strong_id.h"
+
+namespace spillway::swap {
+
+/// A place of one page (2 MiB) in a store.
+using ExtentId = StrongId<struct ExtentTag>;
+
+enum class Direction : std::uint8_t { kWrite, kRead };
+
+/// One transfer between tensor memory and an extent. Memory stays valid and, for writes, unchanged
+/// until the completion has been reaped, or the completion is discarded by the caller.
+struct Transfer {
+  Direction direction = Direction::kWrite;
+  ExtentId extent;
+  std::byte* memory = nullptr;  ///< Aligned to 4096 bytes.
+  std::size_t size = 0;         ///< Multiple of 4096, at most one page.
+  std::uint64_t tag = 0;        ///< Comes back with the completion.
+};
+
+/// The outcome of a transfer. `error` is 0 or an errno value; `detail` names file and reason.
+struct TransferResult {
+  Transfer transfer;
+  int error = 0;
+  std::string detail;
+};
+
+/// What a store has done since it was opened, and what it can hold.
+struct StoreReport {
+  Bytes written;
+  Bytes read;
+  Bytes extents_in_use;
+  Bytes capacity;                 ///< Largest total size of extents; 0: unknown.
+  std::chrono::nanoseconds busy_time{0};  ///< Time with at least one transfer in flight.
+  std::uint64_t retries = 0;
+  std::string refusal;  ///< Why no extent can be reserved: "No space left in /scratch (…)".
+};
+
+/// Holds spilled pages. Extents are reserved and released by any thread; transfers are submitted
+/// and reaped by one thread (the I/O thread). The public methods check and count, `do_…` acts.
+class SpillStore {
+ public:
+  virtual ~SpillStore() = default;
+
+  /// An extent to write to, or nothing when the store is full or has failed; `report` then says
+  /// why. Any thread.
+  std::optional<ExtentId> reserve_extent() { return do_reserve_extent(); }
+
+  /// Gives an extent back; its bytes are lost. No transfer of it may be in flight. Any thread.
+  void release_extent(ExtentId extent) { do_release_extent(extent); }
+
+  /// Queues a transfer. I/O thread only. Never blocks on I/O; the caller keeps at most
+  /// `queue_depth()` transfers in flight.
+  void submit(const Transfer& transfer);
+
+  /// Appends finished transfers to `results`; waits for the first one, for `wake`, or for `timeout`.
+  /// With nothing in flight only `wake` and the timeout end the wait. I/O thread only.
+  void reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout);
+
+  /// Ends a waiting `reap`, or the next one. Any thread.
+  void wake() { do_wake(); }
+
+  StoreReport report() const { return do_report(); }  ///< Any thread.
+
+  std::size_t in_flight() const { return in_flight_; }      ///< I/O thread only.
+  std::size_t queue_depth() const { return queue_depth_; }  ///< Any thread.
+
+ protected:
+  explicit SpillStore(std::size_t queue_depth) : queue_depth_(queue_depth) {}
+
+ private:
+  virtual std::optional<ExtentId> do_reserve_extent() = 0;
+  virtual void do_release_extent(ExtentId extent) = 0;
+  virtual void do_submit(const Transfer& transfer) = 0;
+  virtual void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) = 0;
+  virtual void do_wake() = 0;
+  virtual StoreReport do_report() const = 0;
+
+  std::size_t queue_depth_;
+  std::size_t in_flight_ = 0;
+};
+
+}  // namespace spillway::swap
