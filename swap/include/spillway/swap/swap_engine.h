@@ -1,0 +1,164 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/base/clock.h"
+#include "spillway/base/error.h"
+#include "spillway/base/strong_id.h"
+#include "spillway/memory/frame_mapper.h"
+#include "spillway/swap/spill_store.h"
+
+namespace spillway::swap {
+
+/// One live paged storage: a run of pages with a fixed address. Ids are reused after `release`.
+using RangeId = StrongId<struct RangeTag>;
+
+/// How an operator uses a paged storage.
+struct RangeUse {
+  RangeId range;
+  std::uint32_t pages = 0;
+  bool writes = false;
+};
+
+/// Counts operators; a moment in the future is a predicted next use.
+using OpClock = std::uint64_t;
+inline constexpr OpClock kNeverUsed = static_cast<OpClock>(-1);   ///< Dies without another use.
+inline constexpr OpClock kUnknownUse = static_cast<OpClock>(-2);  ///< No prediction.
+
+/// What happens when the pages that running operators hold do not leave room for one more.
+enum class Oversize : std::uint8_t {
+  kRefuse,       ///< NoRoomError.
+  kPageThrough,  ///< Pages in use leave too and fault back in: right, but slow.
+};
+
+/// The pages that must be resident together exceed the budget. Nothing was changed.
+class NoRoomError : public BudgetError {
+ public:
+  NoRoomError(Bytes wanted, Bytes held, Bytes budget)
+      : BudgetError("no room for {} beside {} in use under a budget of {}", wanted, held, budget),
+        wanted(wanted),
+        held(held) {}
+  Bytes wanted;
+  Bytes held;
+};
+
+struct SwapEngineOptions {
+  Bytes budget;                          ///< Of resident tensor bytes, small ones included.
+  Bytes arena_size{std::uint64_t{1} << 40};  ///< Address space for paged storages.
+  Oversize oversize = Oversize::kRefuse;
+};
+
+/// Everything the engine counted since it started. Times add up over threads.
+struct SwapStatistics {
+  Bytes budget;
+  Bytes counted;        ///< Resident now: frames and small blocks.
+  Bytes counted_peak;
+  Bytes live;           ///< Bytes of live storages wherever they are, in whole pages.
+  Bytes live_peak;
+  Bytes small_peak;
+  Bytes spilled;        ///< Written to the store.
+  Bytes fetched;        ///< Read from the store.
+  Bytes left_clean;     ///< Left without a write, because the store had the bytes.
+  std::uint64_t faults = 0;         ///< Accesses that bypassed the operators and were served.
+  Duration fetch_wait{0};           ///< Operators waiting for their inputs.
+  Duration room_wait{0};            ///< Operators waiting for room for their outputs.
+  std::uint64_t cancelled_writes = 0;
+  StoreReport store;
+};
+
+class SwapEngine;
+
+/// The ranges that one running operator holds resident. Released by `SwapEngine::unpin`, or when
+/// it dies. One thread.
+class PinSet {
+ public:
+  PinSet() = default;
+  PinSet(const PinSet&) = delete;
+  PinSet& operator=(const PinSet&) = delete;
+  ~PinSet();
+
+  bool is_empty() const { return pins_.empty(); }
+
+ private:
+  friend class SwapEngine;
+  struct Pin {
+    RangeId range;
+    std::uint32_t generation;
+  };
+  SwapEngine* engine_ = nullptr;
+  std::vector<Pin> pins_;
+};
+
+/// Keeps large storages at fixed addresses while their pages move between memory and a spill store
+/// under a hard budget. Threads of the trainer allocate, pin and release; one I/O thread transfers;
+/// the mapper's fault thread reports accesses that nobody announced. See swap/README.md for the
+/// states of a page.
+class SwapEngine {
+ public:
+  SwapEngine(const SwapEngineOptions& options, std::unique_ptr<memory::FrameMapper> mapper,
+             std::unique_ptr<SpillStore> store, const Clock& clock);
+  /// Waits for transfers in flight. Ranges that are still live lose their memory.
+  ~SwapEngine();
+  SwapEngine(const SwapEngine&) = delete;
+  SwapEngine& operator=(const SwapEngine&) = delete;
+
+  struct Allocation {
+    std::byte* address = nullptr;
+    RangeId range;
+  };
+  /// Resident memory of `size` bytes, uninitialised, page-aligned. Evicts and waits as needed. With
+  /// `within`, the range stays pinned until that set is released. Throws NoRoomError, or IoError
+  /// when nothing can be spilled any more (disk full or broken); no data is lost then.
+  Allocation allocate(Bytes size, PinSet* within);
+
+  /// Ends a range. Never waits.
+  void release(RangeId range);
+
+  /// The range that `address` lies in, or none. Lock-free.
+  RangeId find(const void* address) const noexcept;
+  std::uint32_t page_count(RangeId range) const noexcept;
+
+  /// Whether anything ever had to leave. While false, pinning is needless and skipped by callers.
+  bool is_under_pressure() const noexcept;
+
+  /// Makes `uses` resident and holds them so; written ones become dirty. Waits for reads. Throws as
+  /// `allocate`, with nothing pinned.
+  void pin(PinSet& set, std::span<const RangeUse> uses);
+  void unpin(PinSet& set);
+
+  /// Accounts a heap block that is too small to be paged; makes room for it. Throws as `allocate`.
+  void account_small(Bytes size, PinSet* within);
+  void release_small(Bytes size) noexcept;
+
+  /// Moves the operator clock that next uses are compared with.
+  void advance(OpClock now);
+  void set_next_use(RangeId range, OpClock at);
+  /// Starts writing the last `pages` resident pages of the range; they leave when written, unless
+  /// they were touched again.
+  void write_out(RangeId range, std::uint32_t pages);
+  /// Brings missing pages in as soon as `reserve` pages stay free. In the order of the calls.
+  void fetch(RangeId range);
+  void set_fetch_reserve(std::uint32_t pages);
+
+  void set_oversize(Oversize oversize);
+  SwapStatistics statistics() const;
+  Bytes budget() const noexcept;
+
+  /// Around fork(2): takes all locks, releases them in the parent, and turns the engine off in the
+  /// child, where spilled pages report an error instead of reading as zeros.
+  void before_fork();
+  void after_fork_in_parent();
+  void after_fork_in_child();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace spillway::swap
