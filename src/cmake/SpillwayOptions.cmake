@@ -1,0 +1,40 @@
+# The switches of the build. Asked for but impossible is an error, never a silent OFF.
+
+option(SPILLWAY_WITH_TORCH "Build what needs LibTorch" ON)
+option(SPILLWAY_WITH_CUDA "Build the CUDA device" OFF)
+option(SPILLWAY_WITH_NCCL "Build collectives over NCCL (needs SPILLWAY_WITH_CUDA)" OFF)
+option(SPILLWAY_WITH_GDS "Build GPU-direct storage (needs SPILLWAY_WITH_CUDA)" OFF)
+option(SPILLWAY_WITH_MPI "Build the MPI transport" OFF)
+option(SPILLWAY_WITH_IO_URING "Build the io_uring spill store" ON)
+option(SPILLWAY_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(SPILLWAY_BUILD_BENCHMARKS "Build the benchmarks" OFF)
+option(SPILLWAY_BUILD_PYTHON "Build the Python module" OFF)
+option(SPILLWAY_WARNINGS_AS_ERRORS "Stop at the first compiler warning" OFF)
+option(SPILLWAY_TORCH_PCH "Precompile torch/torch.h once for all units that include it" ON)
+set(SPILLWAY_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined or thread")
+set(SPILLWAY_LIBTORCH_DIR "" CACHE PATH "Folder `torch` of an unpacked wheel, or an unpacked LibTorch")
+
+# Stops when OPTION is on although this version has no PATH that would implement it.
+function(spillway_require_code option path)
+  if(${option} AND NOT EXISTS "${PROJECT_SOURCE_DIR}/${path}")
+    message(FATAL_ERROR
+      "${option}=ON, but this version of Spillway has no ${path}. Configure with -D${option}=OFF.")
+  endif()
+endfunction()
+
+function(spillway_require_option option needed)
+  if(${option} AND NOT ${needed})
+    message(FATAL_ERROR
+      "${option}=ON needs ${needed}=ON. Configure with both, or with -D${option}=OFF.")
+  endif()
+endfunction()
+
+spillway_require_code(SPILLWAY_WITH_CUDA src/device/cuda)
+spillway_require_option(SPILLWAY_WITH_NCCL SPILLWAY_WITH_CUDA)
+spillway_require_code(SPILLWAY_WITH_NCCL src/device/cuda/nccl)
+spillway_require_option(SPILLWAY_WITH_GDS SPILLWAY_WITH_CUDA)
+spillway_require_code(SPILLWAY_WITH_GDS src/device/cuda/gds)
+spillway_require_code(SPILLWAY_WITH_MPI src/transport/mpi)
+spillway_require_code(SPILLWAY_BUILD_PYTHON bindings/python)
+spillway_require_code(SPILLWAY_BUILD_TESTS tests)
+spillway_require_code(SPILLWAY_BUILD_BENCHMARKS benchmarks)

@@ -1,0 +1,60 @@
+# spillway_add_test(<name> SOURCES <file>... [DEPENDS <target>...] [LABELS <label>...]
+#                   [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [RUN_SERIAL] [OWN_MAIN])
+#
+# One GoogleTest executable spillway_<name>_test, one ctest case per test, named <name>.<Suite>.<case>.
+# Without LABELS the label is `unit`; the labels in use are unit, conformance, stress, gpu, mpi, slow.
+# RUN_SERIAL is for cases that need the machine alone; stress and slow imply it.
+
+if(SPILLWAY_BUILD_TESTS)
+  find_package(GTest CONFIG QUIET)
+  if(NOT GTest_FOUND)
+    message(FATAL_ERROR "GoogleTest was not found. On Debian: apt-get install libgtest-dev "
+      "libgmock-dev (or configure with -DSPILLWAY_BUILD_TESTS=OFF)")
+  endif()
+  include(GoogleTest)
+endif()
+
+function(spillway_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "RUN_SERIAL;OWN_MAIN" "TIMEOUT"
+    "SOURCES;DEPENDS;LABELS;ENVIRONMENT")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR
+      "spillway_add_test(${name}) has unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_SOURCES)
+    message(FATAL_ERROR "spillway_add_test(${name}) needs SOURCES")
+  endif()
+  foreach(dependency IN LISTS arg_DEPENDS)
+    if(NOT TARGET ${dependency})
+      message(FATAL_ERROR "spillway_add_test(${name}) DEPENDS ${dependency}, which is not defined")
+    endif()
+  endforeach()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 600)
+  endif()
+  if("slow" IN_LIST arg_LABELS OR "stress" IN_LIST arg_LABELS)
+    set(arg_RUN_SERIAL TRUE)
+  endif()
+
+  set(target spillway_${name}_test)
+  add_executable(${target} ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_link_libraries(${target} PRIVATE ${arg_DEPENDS} GTest::gmock spillway_warnings)
+  if(NOT arg_OWN_MAIN)
+    target_link_libraries(${target} PRIVATE GTest::gmock_main)
+  endif()
+  set(properties LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  if(arg_RUN_SERIAL)
+    list(APPEND properties RUN_SERIAL TRUE)
+  endif()
+  if(arg_ENVIRONMENT)
+    list(APPEND properties ENVIRONMENT "${arg_ENVIRONMENT}")
+  endif()
+  gtest_discover_tests(${target}
+    TEST_PREFIX "${name}."
+    DISCOVERY_TIMEOUT 120
+    PROPERTIES ${properties})
+endfunction()
