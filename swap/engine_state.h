@@ -1,0 +1,181 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "spillway/memory/address_arena.h"
+#include "spillway/memory/frame_pool.h"
+#include "spillway/swap/swap_engine.h"
+
+namespace spillway::swap {
+
+/// Where the bytes of a page are. The picture of all moves is in swap/README.md.
+enum class PageState : std::uint8_t {
+  kOut,          ///< In its extent only.
+  kReadQueued,   ///< Somebody waits for it; it has no frame yet.
+  kReading,      ///< Being read into a frame of the pool.
+  kResident,     ///< Under its address.
+  kWriteQueued,  ///< Resident, to be written.
+  kWriting,      ///< Resident, closed for writing, being written.
+};
+
+struct Page {
+  PageState state = PageState::kOut;
+  bool dirty = false;            ///< The extent, if any, does not hold the bytes.
+  bool closed = false;           ///< Writes are reported before they happen.
+  bool leaving = false;          ///< Goes out when its write has ended.
+  bool forced = false;           ///< Goes out even while pinned.
+  bool cancelled = false;        ///< Was written to while it was being written out.
+  bool open_on_arrival = false;  ///< Somebody waits to write it, or may have.
+  std::uint8_t failed_writes = 0;
+  ExtentId extent;
+  memory::SlotId slot;  ///< The frame while reading.
+  RangeId range;
+};
+
+struct Range {
+  memory::PageIndex first = 0;
+  std::uint32_t pages = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t pins = 0;
+  std::uint32_t in_flight = 0;  ///< Pages being read or written.
+  bool is_live = false;
+  bool is_dying = false;  ///< Released; ends with its last transfer.
+  bool faulted = false;   ///< Was ever touched past the operators: always arrives open and dirty.
+  Bytes size;
+  OpClock next_use = kUnknownUse;
+  std::uint64_t last_touch = 0;
+};
+
+/// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex does I/O,
+/// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
+/// Functions that end in `_locked` are called with the mutex held.
+class SwapEngine::State final : public memory::FaultSink {
+ public:
+  State(const SwapEngineOptions& options, std::unique_ptr<memory::FrameMapper> mapper,
+        std::unique_ptr<SpillStore> store, const Clock& clock);
+  ~State() override;
+
+  using Lock = std::unique_lock<std::mutex>;
+
+  // swap_engine.cpp
+  Allocation allocate(Bytes size, PinSet* within);
+  void release(RangeId id);
+  void pin(PinSet& set, std::span<const RangeUse> uses);
+  void unpin(PinSet& set);
+  void account_small(Bytes size, PinSet* within);
+  void release_small(Bytes size) noexcept;
+  SwapStatistics statistics();
+
+  // eviction.cpp
+  /// Starts evictions until what is wanted fits with what is free or about to be.
+  void make_room_locked();
+  void write_out_locked(RangeId id, std::uint32_t pages);
+  bool evict_page_locked(memory::PageIndex index, bool forced);
+  bool leave_locked(memory::PageIndex index);
+  void cancel_write_locked(Page& page);
+  void settle_for_writing_locked(Range& range);
+
+  // transfers.cpp
+  void run_transfers();
+  void kick_locked();
+
+  // faults.cpp
+  void begin_fault(std::byte* address, memory::Access access) override;
+  void serve_fault(std::byte* address, memory::Access access) override;
+  void enter_child();
+
+  RangeId find(const void* address) const noexcept;
+  Range& range_of(RangeId id) { return ranges_[id.value()]; }
+  std::byte* address_of(memory::PageIndex index) const {
+    return arena_base_ + std::size_t{index} * memory::kPageBytes;
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  ///< Frames, pins or page states changed.
+  std::atomic<bool> pressure_{false};
+  std::atomic<bool> off_{false};  ///< In a forked child.
+  SwapEngineOptions options_;
+  OpClock now_op_ = 0;
+  std::uint32_t fetch_reserve_ = 0;
+  struct Fetch {
+    RangeId range;
+    std::uint32_t generation;
+  };
+  std::deque<Fetch> fetches_;
+  std::vector<Range> ranges_;
+  std::unique_ptr<SpillStore> store_;
+
+ private:
+  struct Freed {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  void enter_locked(PinSet& set);
+  void acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames, std::size_t count,
+                             PinSet* within);
+  bool progress_is_possible_locked() const;
+  [[noreturn]] void refuse_locked(std::size_t pages) const;
+  void wait_locked(Lock& lock, PinSet* within, Duration& waited);
+  RangeId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
+  void end_range_locked(RangeId id);
+  void release_page_locked(memory::PageIndex index);
+  bool request_missing_locked(std::span<const RangeUse> uses);
+  void note_counted_locked();
+  void map_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
+  std::size_t held_pages_locked() const;
+
+  void drop_extent_locked(Page& page);
+  bool can_leave_locked(const Page& page, bool forced) const;
+  std::size_t evict_locked(std::size_t pages, bool forced);
+
+  bool collect_locked(std::vector<Transfer>& batch);
+  bool collect_read_locked(std::deque<memory::PageIndex>& queue, std::vector<Transfer>& batch);
+  bool collect_fetch_locked(std::vector<Transfer>& batch);
+  bool collect_write_locked(std::vector<Transfer>& batch);
+  void start_read_locked(memory::PageIndex index, std::vector<Transfer>& batch);
+  void finish_locked(const TransferResult& result);
+  void finish_read_locked(memory::PageIndex index, const TransferResult& result);
+  void finish_write_locked(memory::PageIndex index, const TransferResult& result);
+  std::size_t transfer_size(memory::PageIndex index) const;
+
+  const Clock& clock_;
+  std::unique_ptr<memory::FrameMapper> mapper_;
+  std::byte* arena_base_ = nullptr;
+  std::size_t budget_pages_;
+  std::size_t arena_pages_;
+  memory::AddressArena arena_;
+  std::unique_ptr<memory::FramePool> pool_;
+  std::unique_ptr<Page, Freed> pages_;                   ///< One per arena page, zero until used.
+  std::unique_ptr<std::uint32_t, Freed> range_of_page_;  ///< RangeId + 1; read without the lock.
+  std::vector<RangeId> free_ranges_;
+
+  std::deque<memory::PageIndex> fault_reads_;
+  std::deque<memory::PageIndex> demand_reads_;
+  std::deque<memory::PageIndex> writes_;
+  std::size_t frames_wanted_ = 0;   ///< By allocations that wait.
+  std::size_t leaving_ = 0;         ///< Pages that will give their frame back.
+  std::size_t reading_ = 0;
+  std::size_t writing_ = 0;
+  std::size_t free_transfers_ = 0;  ///< Room in the store's queue.
+  bool transfers_idle_ = false;     ///< The I/O thread sleeps or is about to.
+  bool stopping_ = false;
+  std::size_t active_sets_ = 0;
+  std::size_t waiting_sets_ = 0;
+  std::size_t waiters_ = 0;
+  std::uint64_t touch_clock_ = 0;
+  std::string store_failure_;  ///< Why nothing more can be written; empty: it can.
+  std::string read_failure_;   ///< A page that cannot be read back.
+  bool write_turn_ = true;
+
+  std::atomic<std::uint64_t> small_bytes_{0};
+  std::atomic<std::uint64_t> small_granted_{0};
+  SwapStatistics counts_;
+  std::thread transfer_thread_;
+};
+
+}  // namespace spillway::swap

@@ -1,0 +1,165 @@
+// Which pages leave, and how a page leaves or stays after all.
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "engine_state.h"
+#include "spillway/base/assert.h"
+
+namespace spillway::swap {
+
+using memory::kPageBytes;
+using memory::PageIndex;
+
+void SwapEngine::State::drop_extent_locked(Page& page) {
+  if (!page.extent.is_some()) return;
+  store_->release_extent(page.extent);
+  page.extent = ExtentId();
+  store_failure_.clear();  // There is room again; trying is cheap.
+}
+
+bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
+  if (page.state != PageState::kResident) return false;
+  if (page.dirty && !store_failure_.empty()) return false;
+  return forced || ranges_[page.range.value()].pins == 0;
+}
+
+/// Takes the frame away from a resident page whose bytes are safe or no longer needed.
+bool SwapEngine::State::leave_locked(PageIndex index) {
+  const memory::SlotId slot = pool_->take_empty_slot();
+  auto* address = address_of(index);
+  if (mapper_->unmap(pool_->address(slot), address) == memory::MoveResult::kMoved) {
+    pool_->put_frame(slot);
+  } else {
+    // The kernel still holds the frame (a child shares it after a fork): let go of it instead. The
+    // page is empty then, and a fresh frame is made when one is needed.
+    pool_->put_empty_slot(slot);
+    ::syscall(SYS_madvise, address, kPageBytes, MADV_DONTNEED);
+    pool_->forget_frame();
+  }
+  Page& page = pages_.get()[index];
+  page.state = PageState::kOut;
+  page.closed = false;
+  return true;
+}
+
+bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced) {
+  Page& page = pages_.get()[index];
+  if (!can_leave_locked(page, forced)) return false;
+  if (!page.dirty) {
+    counts_.left_clean += memory::kPageSize;
+    return leave_locked(index);
+  }
+  page.state = PageState::kWriteQueued;
+  page.leaving = true;
+  page.forced = forced;
+  page.cancelled = false;
+  ++leaving_;
+  writes_.push_back(index);
+  return true;
+}
+
+/// Orders ranges by how little they are missed: the larger, the sooner they go.
+static std::uint64_t dispensability(const Range& range, OpClock now, std::uint64_t touch_now) {
+  if (range.next_use == kNeverUsed) return 0;
+  if (range.next_use != kUnknownUse && range.next_use >= now) return range.next_use - now;
+  // Without a prediction: as long as it was not used, it will not be used.
+  return touch_now - range.last_touch;
+}
+
+std::size_t SwapEngine::State::evict_locked(std::size_t wanted, bool forced) {
+  struct Candidate {
+    std::uint64_t dispensability;
+    std::uint32_t id;
+  };
+  std::vector<Candidate> candidates;
+  candidates.reserve(ranges_.size());
+  for (std::uint32_t id = 0; id < ranges_.size(); ++id) {
+    const Range& range = ranges_[id];
+    if (!range.is_live || range.is_dying || (range.pins > 0) != forced) continue;
+    candidates.push_back({dispensability(range, now_op_, touch_clock_), id});
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.dispensability != b.dispensability ? a.dispensability > b.dispensability
+                                                : a.id < b.id;
+  });
+  std::size_t started = 0;
+  for (const Candidate& candidate : candidates) {
+    const Range& range = ranges_[candidate.id];
+    for (std::uint32_t i = range.pages; i-- > 0 && started < wanted;) {
+      if (evict_page_locked(range.first + i, forced)) ++started;
+    }
+    if (started >= wanted) break;
+  }
+  return started;
+}
+
+void SwapEngine::State::make_room_locked() {
+  const std::size_t wanted = fault_reads_.size() + demand_reads_.size() + frames_wanted_;
+  const std::size_t coming = pool_->available_frames() + leaving_;
+  if (wanted <= coming) return;
+  pressure_.store(true, std::memory_order_relaxed);
+  std::size_t missing = wanted - coming;
+  missing -= std::min(missing, evict_locked(missing, false));
+  if (missing == 0) return;
+  const bool page_through = options_.oversize == Oversize::kPageThrough;
+  // Whoever faults cannot be refused: its pages may be held by an operator that waits for it.
+  const std::size_t owed = page_through ? missing : std::min(missing, fault_reads_.size());
+  if (owed > 0 && leaving_ == 0) evict_locked(owed, true);
+}
+
+void SwapEngine::State::write_out_locked(RangeId id, std::uint32_t pages) {
+  const Range& range = range_of(id);
+  if (!range.is_live || range.is_dying || range.pins > 0) return;
+  pressure_.store(true, std::memory_order_relaxed);
+  for (std::uint32_t i = range.pages; i-- > 0 && pages > 0;) {
+    const Page& page = pages_.get()[range.first + i];
+    const bool gone = page.state != PageState::kResident || evict_page_locked(range.first + i, false);
+    if (gone) --pages;
+  }
+  kick_locked();
+  if (waiters_ > 0) changed_.notify_all();
+}
+
+/// Keeps a page that was to be written out. A write in flight goes on and is ignored.
+void SwapEngine::State::cancel_write_locked(Page& page) {
+  if (page.leaving) --leaving_;
+  page.leaving = false;
+  page.forced = false;
+  if (page.state == PageState::kWriteQueued) {
+    page.state = PageState::kResident;
+  } else {
+    SPILLWAY_ASSERT(page.state == PageState::kWriting);
+    page.cancelled = true;
+    ++counts_.cancelled_writes;
+  }
+}
+
+/// Opens all pages of a resident range for writing and forgets the copies in the store.
+void SwapEngine::State::settle_for_writing_locked(Range& range) {
+  std::uint32_t run = 0;
+  const auto open_run = [&](std::uint32_t end) {
+    if (run > 0) mapper_->allow_writes(address_of(range.first + end - run), run);
+    run = 0;
+  };
+  for (std::uint32_t i = 0; i < range.pages; ++i) {
+    Page& page = pages_.get()[range.first + i];
+    if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
+    if (page.state == PageState::kWriting && !page.cancelled) cancel_write_locked(page);
+    if (page.closed) {
+      ++run;
+      page.closed = false;
+    } else {
+      open_run(i);
+    }
+    page.dirty = true;
+    if (page.state == PageState::kResident) drop_extent_locked(page);
+  }
+  open_run(range.pages);
+}
+
+}  // namespace spillway::swap

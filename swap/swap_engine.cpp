@@ -1,0 +1,469 @@
+#include "spillway/swap/swap_engine.h"
+
+#include <algorithm>
+
+#include "engine_state.h"
+#include "spillway/base/assert.h"
+#include "spillway/base/log.h"
+
+namespace spillway::swap {
+
+using memory::kPageBytes;
+using memory::PageIndex;
+
+namespace {
+
+// Small blocks are granted to the heap in steps, so that most of them are accounted without a lock.
+constexpr std::uint64_t kSmallStep = kPageBytes;
+constexpr std::uint64_t kSmallSlack = 8 * kSmallStep;
+
+std::size_t pages_for(Bytes size) { return (size.count() + kPageBytes - 1) / kPageBytes; }
+
+template <typename T>
+T* zeroed(std::size_t count) {
+  // calloc of this size maps untouched zero pages: the table costs memory only where it is used.
+  auto* memory = static_cast<T*>(std::calloc(count, sizeof(T)));
+  if (memory == nullptr) throw UnsupportedError("no memory for a table of {} pages", count);
+  return memory;
+}
+
+}  // namespace
+
+SwapEngine::State::State(const SwapEngineOptions& options,
+                         std::unique_ptr<memory::FrameMapper> mapper,
+                         std::unique_ptr<SpillStore> store, const Clock& clock)
+    : options_(options),
+      store_(std::move(store)),
+      clock_(clock),
+      mapper_(std::move(mapper)),
+      budget_pages_(options.budget / memory::kPageSize),
+      arena_pages_(options.arena_size / memory::kPageSize),
+      arena_(static_cast<PageIndex>(arena_pages_)),
+      pages_(zeroed<Page>(arena_pages_)),
+      range_of_page_(zeroed<std::uint32_t>(arena_pages_)) {
+  if (budget_pages_ == 0)
+    throw ConfigError("budget of {} is below the page size of {}", options.budget,
+                      memory::kPageSize);
+  const auto regions =
+      mapper_->reserve(memory::kPageSize * arena_pages_, memory::kPageSize * budget_pages_, *this);
+  arena_base_ = regions.arena;
+  pool_ = std::make_unique<memory::FramePool>(regions.pool, budget_pages_, budget_pages_);
+  counts_.budget = options.budget;
+  free_transfers_ = store_->queue_depth();
+  transfer_thread_ = std::thread([this] { run_transfers(); });
+}
+
+SwapEngine::State::~State() {
+  {
+    Lock lock(mutex_);
+    stopping_ = true;
+    kick_locked();
+  }
+  store_->wake();
+  transfer_thread_.join();
+}
+
+RangeId SwapEngine::State::find(const void* address) const noexcept {
+  const auto offset =
+      static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_base_);
+  const std::size_t index = offset / kPageBytes;
+  if (index >= arena_pages_) return RangeId();
+  std::atomic_ref<std::uint32_t> entry(range_of_page_.get()[index]);
+  const std::uint32_t value = entry.load(std::memory_order_relaxed);
+  return value == 0 ? RangeId() : RangeId(value - 1);
+}
+
+RangeId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages, Bytes size) {
+  RangeId id;
+  if (free_ranges_.empty()) {
+    id = RangeId(static_cast<std::uint32_t>(ranges_.size()));
+    ranges_.emplace_back();
+  } else {
+    id = free_ranges_.back();
+    free_ranges_.pop_back();
+  }
+  Range& range = range_of(id);
+  const std::uint32_t generation = range.generation;
+  range = Range{};
+  range.generation = generation;
+  range.first = first;
+  range.pages = pages;
+  range.size = size;
+  range.is_live = true;
+  range.last_touch = ++touch_clock_;
+  for (std::uint32_t i = 0; i < pages; ++i) {
+    Page& page = pages_.get()[first + i];
+    page = Page{};
+    page.range = id;
+    std::atomic_ref<std::uint32_t>(range_of_page_.get()[first + i])
+        .store(id.value() + 1, std::memory_order_relaxed);
+  }
+  counts_.live += memory::kPageSize * pages;
+  counts_.live_peak = std::max(counts_.live_peak, counts_.live + Bytes(small_bytes_.load()));
+  return id;
+}
+
+void SwapEngine::State::end_range_locked(RangeId id) {
+  Range& range = range_of(id);
+  arena_.release(range.first, range.pages);
+  range.is_live = false;
+  range.is_dying = false;
+  ++range.generation;
+  free_ranges_.push_back(id);
+}
+
+void SwapEngine::State::note_counted_locked() {
+  const Bytes counted =
+      memory::kPageSize * pool_->existing_frames() + Bytes(small_granted_.load());
+  SPILLWAY_ASSERT(counted <= options_.budget);
+  counts_.counted_peak = std::max(counts_.counted_peak, counted);
+}
+
+void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory::Access allowed) {
+  Page& page = pages_.get()[index];
+  auto* target = address_of(index);
+  while (mapper_->map(target, pool_->address(slot), allowed) == memory::MoveResult::kBusy) {
+    // A fork shares the frame with a child; writing to it makes it ours alone again.
+    auto* frame = reinterpret_cast<volatile std::byte*>(pool_->address(slot));
+    for (std::size_t at = 0; at < kPageBytes; at += 4096) frame[at] = frame[at];
+  }
+  pool_->put_empty_slot(slot);
+  page.state = PageState::kResident;
+  page.closed = allowed == memory::Access::kRead;
+}
+
+void SwapEngine::State::enter_locked(PinSet& set) {
+  if (set.engine_ != nullptr) return;
+  ++active_sets_;
+}
+
+bool SwapEngine::State::progress_is_possible_locked() const {
+  return leaving_ > 0 || reading_ > 0 || writing_ > 0 || active_sets_ > waiting_sets_;
+}
+
+std::size_t SwapEngine::State::held_pages_locked() const {
+  std::size_t held = 0;
+  for (const Range& range : ranges_) {
+    if (range.is_live && range.pins > 0) held += range.pages;
+  }
+  return held;
+}
+
+void SwapEngine::State::refuse_locked(std::size_t pages) const {
+  if (!read_failure_.empty()) throw IoError("{}", read_failure_);
+  if (!store_failure_.empty()) throw IoError("{}", store_failure_);
+  throw NoRoomError(memory::kPageSize * pages,
+                    memory::kPageSize * held_pages_locked() + Bytes(small_granted_.load()),
+                    options_.budget);
+}
+
+void SwapEngine::State::wait_locked(Lock& lock, PinSet* within, Duration& waited) {
+  const TimePoint start = clock_.now();
+  const bool counts_as_waiting = within != nullptr;
+  waiting_sets_ += counts_as_waiting ? 1 : 0;
+  ++waiters_;
+  // The time limit only bounds how long a busy frame (see leave_locked) goes unnoticed.
+  changed_.wait_for(lock, std::chrono::milliseconds(20));
+  --waiters_;
+  waiting_sets_ -= counts_as_waiting ? 1 : 0;
+  waited += clock_.now() - start;
+}
+
+void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames,
+                                              std::size_t count, PinSet* within) {
+  frames_wanted_ += count;
+  while (frames.size() < count) {
+    // A fault may be what the holders of all frames wait for: it goes first.
+    if (fault_reads_.empty()) {
+      if (const auto slot = pool_->take_frame()) {
+        frames.push_back(*slot);
+        --frames_wanted_;
+        continue;
+      }
+    }
+    pressure_.store(true, std::memory_order_relaxed);
+    make_room_locked();
+    if (pool_->available_frames() > 0 && fault_reads_.empty()) continue;
+    if (!progress_is_possible_locked()) {
+      frames_wanted_ -= count - frames.size();
+      for (const memory::SlotId slot : frames) pool_->put_frame(slot);
+      frames.clear();
+      refuse_locked(count);
+    }
+    kick_locked();
+    wait_locked(lock, within, counts_.room_wait);
+  }
+  note_counted_locked();
+}
+
+SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
+  const auto count = static_cast<std::uint32_t>(pages_for(size));
+  std::vector<memory::SlotId> frames;
+  frames.reserve(count);
+  Lock lock(mutex_);
+  if (within != nullptr) enter_locked(*within);
+  try {
+    if (count > budget_pages_) refuse_locked(count);
+    acquire_frames_locked(lock, frames, count, within);
+  } catch (...) {
+    if (within != nullptr && within->engine_ == nullptr) --active_sets_;
+    throw;
+  }
+  const auto first = arena_.allocate(count);
+  if (!first) {
+    for (const memory::SlotId slot : frames) pool_->put_frame(slot);
+    if (within != nullptr && within->engine_ == nullptr) --active_sets_;
+    throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
+  }
+  const RangeId id = new_range_locked(*first, count, size);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    map_locked(*first + i, frames[i], memory::Access::kWrite);
+    pages_.get()[*first + i].dirty = true;
+  }
+  if (within != nullptr) {
+    range_of(id).pins = 1;
+    within->pins_.push_back({id, range_of(id).generation});
+  }
+  return {address_of(*first), id};
+}
+
+void SwapEngine::State::release_page_locked(PageIndex index) {
+  Page& page = pages_.get()[index];
+  if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
+  switch (page.state) {
+    case PageState::kOut:
+    case PageState::kReadQueued: break;
+    case PageState::kReading:
+    case PageState::kWriting: return;
+    case PageState::kResident:
+    case PageState::kWriteQueued: leave_locked(index); break;
+  }
+  page.state = PageState::kOut;
+  drop_extent_locked(page);
+}
+
+void SwapEngine::State::release(RangeId id) {
+  Lock lock(mutex_);
+  Range& range = range_of(id);
+  SPILLWAY_ASSERT(range.is_live && !range.is_dying);
+  range.is_dying = true;
+  range.pins = 0;
+  counts_.live -= memory::kPageSize * range.pages;
+  for (std::uint32_t i = 0; i < range.pages; ++i) {
+    std::atomic_ref<std::uint32_t>(range_of_page_.get()[range.first + i])
+        .store(0, std::memory_order_relaxed);
+    release_page_locked(range.first + i);
+  }
+  if (range.in_flight == 0) end_range_locked(id);
+  if (waiters_ > 0) changed_.notify_all();
+  if (!fetches_.empty()) kick_locked();
+}
+
+bool SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
+  bool missing = false;
+  for (const RangeUse& use : uses) {
+    const Range& range = range_of(use.range);
+    for (std::uint32_t i = 0; i < range.pages; ++i) {
+      Page& page = pages_.get()[range.first + i];
+      if (page.state == PageState::kOut) {
+        page.state = PageState::kReadQueued;
+        demand_reads_.push_back(range.first + i);
+      }
+      if (page.state == PageState::kReadQueued || page.state == PageState::kReading) {
+        missing = true;
+      } else if (page.state == PageState::kWriteQueued) {
+        cancel_write_locked(page);
+      } else if (page.state == PageState::kWriting && page.leaving && !page.forced) {
+        page.leaving = false;
+        --leaving_;
+      }
+    }
+  }
+  return missing;
+}
+
+void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
+  Lock lock(mutex_);
+  enter_locked(set);
+  const std::size_t already = set.pins_.size();
+  for (const RangeUse& use : uses) {
+    Range& range = range_of(use.range);
+    ++range.pins;
+    range.last_touch = ++touch_clock_;
+    set.pins_.push_back({use.range, range.generation});
+  }
+  while (request_missing_locked(uses)) {
+    make_room_locked();
+    kick_locked();
+    const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked();
+    if (stuck || !read_failure_.empty()) {
+      std::size_t missing = 0;
+      for (const RangeUse& use : uses) missing += range_of(use.range).pages;
+      for (; set.pins_.size() > already; set.pins_.pop_back())
+        --range_of(set.pins_.back().range).pins;
+      if (set.engine_ == nullptr) --active_sets_;
+      refuse_locked(missing);
+    }
+    wait_locked(lock, &set, counts_.fetch_wait);
+  }
+  for (const RangeUse& use : uses) {
+    if (use.writes) settle_for_writing_locked(range_of(use.range));
+  }
+}
+
+void SwapEngine::State::unpin(PinSet& set) {
+  Lock lock(mutex_);
+  for (const PinSet::Pin& pin : set.pins_) {
+    Range& range = range_of(pin.range);
+    if (range.generation == pin.generation && range.is_live && range.pins > 0) --range.pins;
+  }
+  set.pins_.clear();
+  --active_sets_;
+  if (waiters_ > 0) changed_.notify_all();
+  if (!fault_reads_.empty() || !demand_reads_.empty()) make_room_locked(), kick_locked();
+}
+
+void SwapEngine::State::account_small(Bytes size, PinSet* within) {
+  const std::uint64_t now = small_bytes_.fetch_add(size.count()) + size.count();
+  if (now <= small_granted_.load(std::memory_order_relaxed)) return;
+  Lock lock(mutex_);
+  std::vector<memory::SlotId> frames;
+  try {
+    while (small_bytes_.load() > small_granted_.load()) {
+      if (pool_->existing_frames() >= pool_->limit()) {
+        // The frame is taken and destroyed at once: its bytes now belong to the heap.
+        frames.clear();
+        acquire_frames_locked(lock, frames, 1, within);
+        pool_->put_frame(frames.front());
+      }
+      pool_->set_limit(pool_->limit() - 1);
+      small_granted_.fetch_add(kSmallStep);
+    }
+  } catch (...) {
+    small_bytes_.fetch_sub(size.count());
+    throw;
+  }
+  counts_.small_peak = std::max(counts_.small_peak, Bytes(small_granted_.load()));
+  counts_.live_peak = std::max(counts_.live_peak, counts_.live + Bytes(small_bytes_.load()));
+  note_counted_locked();
+}
+
+void SwapEngine::State::release_small(Bytes size) noexcept {
+  const std::uint64_t now = small_bytes_.fetch_sub(size.count()) - size.count();
+  if (now + 2 * kSmallSlack > small_granted_.load(std::memory_order_relaxed)) return;
+  Lock lock(mutex_);
+  while (small_bytes_.load() + kSmallSlack < small_granted_.load()) {
+    small_granted_.fetch_sub(kSmallStep);
+    pool_->set_limit(pool_->limit() + 1);
+  }
+  if (waiters_ > 0) changed_.notify_all();
+}
+
+SwapStatistics SwapEngine::State::statistics() {
+  const StoreReport report = store_->report();
+  Lock lock(mutex_);
+  SwapStatistics now = counts_;
+  now.counted = memory::kPageSize * pool_->existing_frames() + Bytes(small_granted_.load());
+  now.live = counts_.live + Bytes(small_bytes_.load());
+  now.store = report;
+  return now;
+}
+
+PinSet::~PinSet() {
+  if (engine_ != nullptr) engine_->unpin(*this);
+}
+
+SwapEngine::SwapEngine(const SwapEngineOptions& options,
+                       std::unique_ptr<memory::FrameMapper> mapper,
+                       std::unique_ptr<SpillStore> store, const Clock& clock)
+    : state_(std::make_unique<State>(options, std::move(mapper), std::move(store), clock)) {}
+
+SwapEngine::~SwapEngine() = default;
+
+SwapEngine::Allocation SwapEngine::allocate(Bytes size, PinSet* within) {
+  const Allocation made = state_->allocate(size, within);
+  if (within != nullptr) within->engine_ = this;
+  return made;
+}
+
+void SwapEngine::release(RangeId range) {
+  if (!state_->off_.load(std::memory_order_relaxed)) state_->release(range);
+}
+
+RangeId SwapEngine::find(const void* address) const noexcept { return state_->find(address); }
+
+std::uint32_t SwapEngine::page_count(RangeId range) const noexcept {
+  std::lock_guard lock(state_->mutex_);
+  return state_->range_of(range).pages;
+}
+
+bool SwapEngine::is_under_pressure() const noexcept {
+  return state_->pressure_.load(std::memory_order_relaxed);
+}
+
+void SwapEngine::pin(PinSet& set, std::span<const RangeUse> uses) {
+  if (state_->off_.load(std::memory_order_relaxed)) return;
+  state_->pin(set, uses);
+  set.engine_ = this;
+}
+
+void SwapEngine::unpin(PinSet& set) {
+  if (set.engine_ == nullptr) return;
+  set.engine_ = nullptr;
+  if (!state_->off_.load(std::memory_order_relaxed)) state_->unpin(set);
+}
+
+void SwapEngine::account_small(Bytes size, PinSet* within) {
+  if (!state_->off_.load(std::memory_order_relaxed)) state_->account_small(size, within);
+}
+
+void SwapEngine::release_small(Bytes size) noexcept {
+  if (!state_->off_.load(std::memory_order_relaxed)) state_->release_small(size);
+}
+
+void SwapEngine::advance(OpClock now) {
+  std::lock_guard lock(state_->mutex_);
+  state_->now_op_ = now;
+}
+
+void SwapEngine::set_next_use(RangeId range, OpClock at) {
+  std::lock_guard lock(state_->mutex_);
+  if (state_->range_of(range).is_live) state_->range_of(range).next_use = at;
+}
+
+void SwapEngine::write_out(RangeId range, std::uint32_t pages) {
+  std::lock_guard lock(state_->mutex_);
+  state_->write_out_locked(range, pages);
+}
+
+void SwapEngine::fetch(RangeId range) {
+  std::lock_guard lock(state_->mutex_);
+  if (!state_->range_of(range).is_live) return;
+  state_->fetches_.push_back({range, state_->range_of(range).generation});
+  state_->kick_locked();
+}
+
+void SwapEngine::set_fetch_reserve(std::uint32_t pages) {
+  std::lock_guard lock(state_->mutex_);
+  state_->fetch_reserve_ = pages;
+}
+
+void SwapEngine::set_oversize(Oversize oversize) {
+  std::lock_guard lock(state_->mutex_);
+  state_->options_.oversize = oversize;
+}
+
+SwapStatistics SwapEngine::statistics() const { return state_->statistics(); }
+
+Bytes SwapEngine::budget() const noexcept { return state_->options_.budget; }
+
+void SwapEngine::before_fork() { state_->mutex_.lock(); }
+
+void SwapEngine::after_fork_in_parent() { state_->mutex_.unlock(); }
+
+void SwapEngine::after_fork_in_child() {
+  state_->enter_child();
+  state_->mutex_.unlock();
+}
+
+}  // namespace spillway::swap

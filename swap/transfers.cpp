@@ -1,0 +1,233 @@
+// The I/O thread: what is transferred when, and what a completion changes.
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "engine_state.h"
+#include "spillway/base/assert.h"
+
+namespace spillway::swap {
+
+using memory::kPageBytes;
+using memory::PageIndex;
+
+namespace {
+constexpr std::uint8_t kWriteAttempts = 3;
+}
+
+void SwapEngine::State::kick_locked() {
+  if (!transfers_idle_) return;
+  transfers_idle_ = false;
+  store_->wake();
+}
+
+/// Bytes of a page that belong to its storage, in whole disk blocks.
+std::size_t SwapEngine::State::transfer_size(PageIndex index) const {
+  const Range& range = ranges_[pages_.get()[index].range.value()];
+  const std::size_t offset = std::size_t{index - range.first} * kPageBytes;
+  const std::size_t rest = range.size.count() - offset;
+  return std::min(kPageBytes, (rest + 4095) / 4096 * 4096);
+}
+
+void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>& batch) {
+  Page& page = pages_.get()[index];
+  page.slot = *pool_->take_frame();
+  page.state = PageState::kReading;
+  ++reading_;
+  ++range_of(page.range).in_flight;
+  --free_transfers_;
+  batch.push_back({Direction::kRead, page.extent, pool_->address(page.slot), transfer_size(index),
+                   std::uint64_t{index}});
+}
+
+bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
+                                            std::vector<Transfer>& batch) {
+  while (!queue.empty()) {
+    const PageIndex index = queue.front();
+    // The page may have been released, or read for another reason, since it was queued.
+    if (pages_.get()[index].state != PageState::kReadQueued) {
+      queue.pop_front();
+      continue;
+    }
+    if (pool_->available_frames() == 0) return false;
+    queue.pop_front();
+    start_read_locked(index, batch);
+    return true;
+  }
+  return false;
+}
+
+bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
+  while (!fetches_.empty()) {
+    const Fetch fetch = fetches_.front();
+    const Range& range = range_of(fetch.range);
+    bool finished = range.generation != fetch.generation || !range.is_live || range.is_dying;
+    if (!finished) {
+      const std::size_t spoken_for = fetch_reserve_ + frames_wanted_;
+      const bool room = pool_->available_frames() + leaving_ > spoken_for + leaving_ &&
+                        pool_->available_frames() > 0;
+      finished = true;
+      for (std::uint32_t i = 0; i < range.pages; ++i) {
+        if (pages_.get()[range.first + i].state != PageState::kOut) continue;
+        if (!room) return false;
+        start_read_locked(range.first + i, batch);
+        return true;
+      }
+    }
+    fetches_.pop_front();
+  }
+  return false;
+}
+
+bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
+  while (!writes_.empty()) {
+    const PageIndex index = writes_.front();
+    writes_.pop_front();
+    Page& page = pages_.get()[index];
+    if (page.state != PageState::kWriteQueued) continue;
+    if (!page.extent.is_some()) {
+      const auto extent = store_->reserve_extent();
+      if (!extent) {
+        cancel_write_locked(page);
+        store_failure_ = "?";  // Replaced by the store's own words once the mutex is free.
+        return false;
+      }
+      page.extent = *extent;
+    }
+    mapper_->forbid_writes(address_of(index), 1);
+    page.closed = true;
+    page.state = PageState::kWriting;
+    ++writing_;
+    ++range_of(page.range).in_flight;
+    --free_transfers_;
+    batch.push_back({Direction::kWrite, page.extent, address_of(index), transfer_size(index),
+                     std::uint64_t{index}});
+    return true;
+  }
+  return false;
+}
+
+/// Fills the store's queue: what somebody waits for, then write-outs and fetches in turn. Returns
+/// whether the store has just refused to take more.
+bool SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
+  const bool could_write = store_failure_.empty();
+  while (free_transfers_ > 0) {
+    if (collect_read_locked(fault_reads_, batch)) continue;
+    if (collect_read_locked(demand_reads_, batch)) continue;
+    write_turn_ = !write_turn_;
+    if (write_turn_ ? collect_write_locked(batch) : collect_fetch_locked(batch)) continue;
+    if (write_turn_ ? collect_fetch_locked(batch) : collect_write_locked(batch)) continue;
+    break;
+  }
+  transfers_idle_ = true;
+  return could_write && !store_failure_.empty();
+}
+
+void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult& result) {
+  Page& page = pages_.get()[index];
+  Range& range = range_of(page.range);
+  --reading_;
+  const memory::SlotId slot = page.slot;
+  page.slot = memory::SlotId();
+  if (range.is_dying) {
+    pool_->put_frame(slot);
+    page.state = PageState::kOut;
+    drop_extent_locked(page);
+    return;
+  }
+  if (result.error != 0) {
+    // The bytes exist nowhere else: whoever waits for them is told, and the extent stays.
+    pool_->put_frame(slot);
+    page.state = PageState::kOut;
+    read_failure_ = result.detail;
+    return;
+  }
+  counts_.fetched += Bytes(result.transfer.size);
+  // A page that is touched past the operators could be written between its arrival and its closing.
+  const bool opens = page.open_on_arrival || range.faulted;
+  map_locked(index, slot, opens ? memory::Access::kWrite : memory::Access::kRead);
+  page.open_on_arrival = false;
+  page.dirty = opens;
+  if (opens) drop_extent_locked(page);
+}
+
+void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResult& result) {
+  Page& page = pages_.get()[index];
+  Range& range = range_of(page.range);
+  --writing_;
+  const bool leaves = page.leaving && (page.forced || range.pins == 0);
+  if (page.leaving) --leaving_;
+  page.leaving = false;
+  page.forced = false;
+  page.state = PageState::kResident;
+  counts_.spilled += result.error == 0 ? Bytes(result.transfer.size) : Bytes();
+  if (range.is_dying || page.cancelled || result.error != 0) {
+    page.cancelled = false;
+    drop_extent_locked(page);
+    if (range.is_dying) {
+      leave_locked(index);
+      return;
+    }
+    if (result.error != 0 && ++page.failed_writes >= kWriteAttempts) store_failure_ = result.detail;
+    if (page.closed) {
+      mapper_->allow_writes(address_of(index), 1);
+      page.closed = false;
+    }
+    return;
+  }
+  page.failed_writes = 0;
+  page.dirty = false;
+  if (leaves) leave_locked(index);
+}
+
+void SwapEngine::State::finish_locked(const TransferResult& result) {
+  const auto index = static_cast<PageIndex>(result.transfer.tag);
+  const RangeId id = pages_.get()[index].range;
+  ++free_transfers_;
+  if (result.transfer.direction == Direction::kRead) {
+    finish_read_locked(index, result);
+  } else {
+    finish_write_locked(index, result);
+  }
+  Range& range = range_of(id);
+  SPILLWAY_ASSERT(range.in_flight > 0);
+  if (--range.in_flight == 0 && range.is_dying) end_range_locked(id);
+}
+
+void SwapEngine::State::run_transfers() {
+  ::pthread_setname_np(::pthread_self(), "spillway-io");
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  std::vector<Transfer> batch;
+  std::vector<TransferResult> results;
+  while (true) {
+    bool refused = false;
+    {
+      Lock lock(mutex_);
+      if (stopping_ && reading_ + writing_ == 0) return;
+      if (!stopping_) refused = collect_locked(batch);
+    }
+    if (refused) {
+      const std::string reason = store_->report().refusal;
+      Lock lock(mutex_);
+      if (!store_failure_.empty())
+        store_failure_ = reason.empty() ? "the spill store takes no more pages" : reason;
+      changed_.notify_all();
+    }
+    for (const Transfer& transfer : batch) store_->submit(transfer);
+    batch.clear();
+    results.clear();
+    store_->reap(results, std::chrono::milliseconds(200));
+    if (results.empty()) continue;
+    Lock lock(mutex_);
+    for (const TransferResult& result : results) finish_locked(result);
+    make_room_locked();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace spillway::swap
