@@ -89,7 +89,8 @@ class SwapEngine::State final : public memory::FaultSink {
   void serve_fault(std::byte* address, memory::Access access) override;
   void enter_child();
 
-  RangeId find(const void* address) const noexcept;
+  RangeUse find(const void* address) const noexcept;
+  void index_range_locked(const Range& range, std::uint64_t entry);
   Range& range_of(RangeId id) { return ranges_[id.value()]; }
   std::byte* address_of(memory::PageIndex index) const {
     return arena_base_ + std::size_t{index} * memory::kPageBytes;
@@ -151,7 +152,8 @@ class SwapEngine::State final : public memory::FaultSink {
   memory::AddressArena arena_;
   std::unique_ptr<memory::FramePool> pool_;
   std::unique_ptr<Page, Freed> pages_;                   ///< One per arena page, zero until used.
-  std::unique_ptr<std::uint32_t, Freed> range_of_page_;  ///< RangeId + 1; read without the lock.
+  /// Per arena page: RangeId + 1, and the pages of the range above it. Read without the lock.
+  std::unique_ptr<std::uint64_t, Freed> range_of_page_;
   std::vector<RangeId> free_ranges_;
 
   std::deque<memory::PageIndex> fault_reads_;

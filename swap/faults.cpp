@@ -48,7 +48,7 @@ void report_fault_in_child(int signal, siginfo_t* info, void* context) {
 void SwapEngine::State::begin_fault(std::byte* address, Access access) {
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
-  if (!find(address).is_some()) {
+  if (!find(address).range.is_some()) {
     lock.unlock();
     end_with_segmentation_fault(
         "[spillway] error: the program touched tensor memory after it was freed\n");
@@ -91,7 +91,7 @@ void SwapEngine::State::serve_fault(std::byte* address, Access access) {
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   const Page& page = pages_.get()[index];
-  while (find(address).is_some() &&
+  while (find(address).range.is_some() &&
          (page.state == PageState::kOut || page.state == PageState::kReadQueued ||
           page.state == PageState::kReading)) {
     ++waiters_;

@@ -40,7 +40,7 @@ SwapEngine::State::State(const SwapEngineOptions& options,
       arena_pages_(options.arena_size / memory::kPageSize),
       arena_(static_cast<PageIndex>(arena_pages_)),
       pages_(zeroed<Page>(arena_pages_)),
-      range_of_page_(zeroed<std::uint32_t>(arena_pages_)) {
+      range_of_page_(zeroed<std::uint64_t>(arena_pages_)) {
   if (budget_pages_ == 0)
     throw ConfigError("budget of {} is below the page size of {}", options.budget,
                       memory::kPageSize);
@@ -63,14 +63,23 @@ SwapEngine::State::~State() {
   transfer_thread_.join();
 }
 
-RangeId SwapEngine::State::find(const void* address) const noexcept {
+RangeUse SwapEngine::State::find(const void* address) const noexcept {
   const auto offset =
       static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_base_);
   const std::size_t index = offset / kPageBytes;
-  if (index >= arena_pages_) return RangeId();
-  std::atomic_ref<std::uint32_t> entry(range_of_page_.get()[index]);
-  const std::uint32_t value = entry.load(std::memory_order_relaxed);
-  return value == 0 ? RangeId() : RangeId(value - 1);
+  if (index >= arena_pages_) return {};
+  const std::uint64_t entry = std::atomic_ref<std::uint64_t>(range_of_page_.get()[index])
+                                  .load(std::memory_order_relaxed);
+  if (entry == 0) return {};
+  return {RangeId(static_cast<std::uint32_t>(entry) - 1), static_cast<std::uint32_t>(entry >> 32),
+          false};
+}
+
+void SwapEngine::State::index_range_locked(const Range& range, std::uint64_t entry) {
+  for (std::uint32_t i = 0; i < range.pages; ++i) {
+    std::atomic_ref<std::uint64_t>(range_of_page_.get()[range.first + i])
+        .store(entry, std::memory_order_relaxed);
+  }
 }
 
 RangeId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages, Bytes size) {
@@ -95,9 +104,8 @@ RangeId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages
     Page& page = pages_.get()[first + i];
     page = Page{};
     page.range = id;
-    std::atomic_ref<std::uint32_t>(range_of_page_.get()[first + i])
-        .store(id.value() + 1, std::memory_order_relaxed);
   }
+  index_range_locked(range, (std::uint64_t{pages} << 32) | (id.value() + 1));
   counts_.live += memory::kPageSize * pages;
   counts_.live_peak = std::max(counts_.live_peak, counts_.live + Bytes(small_bytes_.load()));
   return id;
@@ -249,11 +257,8 @@ void SwapEngine::State::release(RangeId id) {
   range.is_dying = true;
   range.pins = 0;
   counts_.live -= memory::kPageSize * range.pages;
-  for (std::uint32_t i = 0; i < range.pages; ++i) {
-    std::atomic_ref<std::uint32_t>(range_of_page_.get()[range.first + i])
-        .store(0, std::memory_order_relaxed);
-    release_page_locked(range.first + i);
-  }
+  index_range_locked(range, 0);
+  for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
   if (range.in_flight == 0) end_range_locked(id);
   if (waiters_ > 0) changed_.notify_all();
   if (!fetches_.empty()) kick_locked();
@@ -390,12 +395,7 @@ void SwapEngine::release(RangeId range) {
   if (!state_->off_.load(std::memory_order_relaxed)) state_->release(range);
 }
 
-RangeId SwapEngine::find(const void* address) const noexcept { return state_->find(address); }
-
-std::uint32_t SwapEngine::page_count(RangeId range) const noexcept {
-  std::lock_guard lock(state_->mutex_);
-  return state_->range_of(range).pages;
-}
+RangeUse SwapEngine::find(const void* address) const noexcept { return state_->find(address); }
 
 bool SwapEngine::is_under_pressure() const noexcept {
   return state_->pressure_.load(std::memory_order_relaxed);

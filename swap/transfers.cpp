@@ -66,9 +66,7 @@ bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
     const Range& range = range_of(fetch.range);
     bool finished = range.generation != fetch.generation || !range.is_live || range.is_dying;
     if (!finished) {
-      const std::size_t spoken_for = fetch_reserve_ + frames_wanted_;
-      const bool room = pool_->available_frames() + leaving_ > spoken_for + leaving_ &&
-                        pool_->available_frames() > 0;
+      const bool room = pool_->available_frames() > fetch_reserve_ + frames_wanted_;
       finished = true;
       for (std::uint32_t i = 0; i < range.pages; ++i) {
         if (pages_.get()[range.first + i].state != PageState::kOut) continue;

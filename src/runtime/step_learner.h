@@ -7,25 +7,15 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
-#include "spillway/base/strong_id.h"
+#include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {
 
-/// One live paged storage. Ids are reused after `freed`.
-using RangeId = StrongId<struct RangeTag>;
-
-/// How an operator uses a paged storage.
-struct RangeUse {
-  RangeId range;
-  std::uint32_t pages = 0;
-  bool writes = false;
-};
-
-/// Counts the operators of one trainer thread that touch paged storages, from the start of the
-/// process. A next use is such a moment in the future; the larger, the later.
-using OpClock = std::uint64_t;
-inline constexpr OpClock kNeverUsed = static_cast<OpClock>(-1);     ///< Dies without another use.
-inline constexpr OpClock kUnknownUse = static_cast<OpClock>(-2);    ///< No prediction.
+using swap::kNeverUsed;
+using swap::kUnknownUse;
+using swap::OpClock;
+using swap::RangeId;
+using swap::RangeUse;
 
 /// What the runtime should do now. Lists are in order of urgency; the caller clears and reuses it.
 struct Advice {

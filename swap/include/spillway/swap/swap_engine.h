@@ -40,12 +40,13 @@ enum class Oversize : std::uint8_t {
 /// The pages that must be resident together exceed the budget. Nothing was changed.
 class NoRoomError : public BudgetError {
  public:
-  NoRoomError(Bytes wanted, Bytes held, Bytes budget)
-      : BudgetError("no room for {} beside {} in use under a budget of {}", wanted, held, budget),
-        wanted(wanted),
-        held(held) {}
+  NoRoomError(Bytes wanted_bytes, Bytes held_bytes, Bytes budget)
+      : BudgetError("no room for {} beside {} in use under a budget of {}", wanted_bytes,
+                    held_bytes, budget),
+        wanted(wanted_bytes),
+        held(held_bytes) {}
   Bytes wanted;
-  Bytes held;
+  Bytes held;  ///< By operators that run, and by small blocks.
 };
 
 struct SwapEngineOptions {
@@ -120,9 +121,8 @@ class SwapEngine {
   /// Ends a range. Never waits.
   void release(RangeId range);
 
-  /// The range that `address` lies in, or none. Lock-free.
-  RangeId find(const void* address) const noexcept;
-  std::uint32_t page_count(RangeId range) const noexcept;
+  /// The range that `address` lies in with its pages, or none. Lock-free.
+  RangeUse find(const void* address) const noexcept;
 
   /// Whether anything ever had to leave. While false, pinning is needless and skipped by callers.
   bool is_under_pressure() const noexcept;

@@ -1,0 +1,305 @@
+#include "runtime.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "spillway/base/log.h"
+
+namespace spillway::runtime {
+
+namespace {
+
+// Stands before each small block: its size, and room to keep the block aligned for AVX-512.
+constexpr std::size_t kSmallHeader = 64;
+
+// Beyond this many times the budget an operator is not run to measure it: it would take hours.
+constexpr std::uint64_t kSurveyReach = 2;
+constexpr Duration kSurveyTime = std::chrono::seconds(120);
+
+constexpr std::uint64_t kSampleEvery = 64;
+
+std::string in_mebibytes(Bytes size) {
+  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+  return std::to_string((size.count() + kMebibyte - 1) / kMebibyte) + "MiB";
+}
+
+}  // namespace
+
+/// What runs on one thread.
+struct Runtime::OpContext {
+  bool is_running = false;
+  bool learns = false;
+  const OpText* text = nullptr;
+  swap::PinSet pins;
+  std::vector<RangeId> inside;  ///< Ranges born in the running operator and still alive.
+  std::uint32_t input_pages = 0;
+  std::uint32_t inside_pages = 0;
+  std::uint32_t inside_peak = 0;
+  std::uint64_t ops = 0;
+};
+
+/// After an operator was found too large: the run goes on slowly until the largest one is known.
+struct Runtime::Survey {
+  std::string first_op;
+  TimePoint start;
+  std::uint64_t boundary;
+};
+
+Runtime::OpContext& Runtime::context() {
+  // Leaked per thread on purpose: storages die in thread-local destructors that may run later.
+  static thread_local OpContext* instance = new OpContext;
+  return *instance;
+}
+
+Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
+                 const Clock& clock)
+    : options_(options), clock_(clock), engine_(std::move(engine)) {
+  if (options_.learns) {
+    learner_ = std::make_unique<StepLearner>(StepLearner::Options{
+        .budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize),
+        .write_bytes_per_second = options_.write_bytes_per_second,
+        .read_bytes_per_second = options_.read_bytes_per_second});
+  }
+  step_start_ = clock_.now();
+}
+
+Runtime::~Runtime() = default;
+
+template <typename Action>
+void Runtime::with_room(OpContext& op, const Action& action) {
+  try {
+    action();
+    return;
+  } catch (const swap::NoRoomError& error) {
+    start_survey(op, error);
+  }
+  try {
+    action();
+  } catch (const swap::NoRoomError& error) {
+    // Not even page by page: this operator alone tells the least that is needed.
+    const std::uint64_t need = (error.wanted + error.held) / memory::kPageSize;
+    if (need > largest_need_pages_.load()) largest_need_pages_.store(need);
+    end_survey();
+  }
+}
+
+void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
+  const std::string name = op.text != nullptr ? op.text->describe() : "an allocation of the trainer";
+  const Bytes need = error.wanted + error.held;
+  std::unique_lock lock(step_mutex_);
+  if (survey_ != nullptr) return;
+  survey_ = std::make_unique<Survey>(Survey{name, clock_.now(), boundaries_});
+  if (need.count() > kSurveyReach * options_.budget.count()) {
+    const std::uint64_t pages = need.count() / memory::kPageBytes + 1;
+    largest_need_pages_.store(std::max(largest_need_pages_.load(), pages));
+    lock.unlock();
+    end_survey();
+  }
+  surveying_.store(true);
+  engine_->set_oversize(swap::Oversize::kPageThrough);
+  lock.unlock();
+  log_error("{} does not fit: it needs at least {}, the budget is {}. Running on slowly to the end "
+            "of the step, to find the smallest budget that would do.",
+            name, need, options_.budget);
+}
+
+void Runtime::end_survey() {
+  const swap::SwapStatistics memory = engine_->statistics();
+  std::lock_guard lock(step_mutex_);
+  surveying_.store(false);
+  engine_->set_oversize(swap::Oversize::kRefuse);
+  const Bytes smallest =
+      memory::kPageSize * largest_need_pages_.load() + memory.small_peak + memory::kPageSize;
+  const std::string name = survey_->first_op;
+  survey_.reset();
+  const std::string text = message(
+      "{} does not fit into the budget of {}. smallest budget: {} (needed at once by {})", name,
+      options_.budget, in_mebibytes(smallest), largest_op_.empty() ? name : largest_op_);
+  log_error("{}", text);
+  throw BudgetError("Spillway: {}", text);
+}
+
+void* Runtime::allocate_small(std::size_t size, OpContext& op) {
+  with_room(op, [&] { engine_->account_small(Bytes(size), op.is_running ? &op.pins : nullptr); });
+  void* block = nullptr;
+  if (::posix_memalign(&block, kSmallHeader, size + kSmallHeader) != 0) {
+    engine_->release_small(Bytes(size));
+    throw std::bad_alloc();
+  }
+  *static_cast<std::size_t*>(block) = size;
+  return static_cast<std::byte*>(block) + kSmallHeader;
+}
+
+void* Runtime::allocate(std::size_t size) {
+  OpContext& op = context();
+  if (size < options_.min_storage.count()) return allocate_small(size, op);
+  swap::SwapEngine::Allocation made;
+  with_room(op, [&] { made = engine_->allocate(Bytes(size), op.is_running ? &op.pins : nullptr); });
+  const auto pages =
+      static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
+  if (op.is_running) {
+    op.inside.push_back(made.range);
+    op.inside_pages += pages;
+    op.inside_peak = std::max(op.inside_peak, op.inside_pages);
+  }
+  if (learner_ != nullptr) {
+    std::lock_guard lock(learner_mutex_);
+    if (learner_thread_ == &op) learner_->allocated(made.range, pages);
+  }
+  return made.address;
+}
+
+void Runtime::deallocate(void* memory) noexcept {
+  if (memory == nullptr) return;
+  const auto [range, pages, writes] = engine_->find(memory);
+  if (!range.is_some()) {
+    auto* block = static_cast<std::byte*>(memory) - kSmallHeader;
+    engine_->release_small(Bytes(*reinterpret_cast<std::size_t*>(block)));
+    std::free(block);
+    return;
+  }
+  OpContext& op = context();
+  if (op.is_running) {
+    const auto born = std::find(op.inside.begin(), op.inside.end(), range);
+    if (born != op.inside.end()) {
+      op.inside_pages -= pages;
+      *born = op.inside.back();
+      op.inside.pop_back();
+    }
+  }
+  if (learner_ != nullptr) {
+    std::lock_guard lock(learner_mutex_);
+    learner_->freed(range);
+  }
+  engine_->release(range);
+}
+
+void Runtime::apply_advice() {
+  engine_->advance(op_clock_);
+  for (const auto& next : advice_.next_uses) engine_->set_next_use(next.range, next.at);
+  for (const auto& out : advice_.write_outs) engine_->write_out(out.range, out.pages);
+  if (!advice_.fetches.empty()) {
+    engine_->set_fetch_reserve(advice_.reserve_pages);
+    for (const RangeId range : advice_.fetches) engine_->fetch(range);
+  }
+}
+
+/// Only the thread that trains is learned from: the first one, until another one starts a step.
+bool Runtime::owns_learner(const OpContext& op) {
+  if (learner_thread_ == nullptr) learner_thread_ = &op;
+  return learner_thread_ == &op;
+}
+
+void Runtime::learn_begin(OpContext& op, std::uint64_t signature,
+                          std::span<const RangeUse> uses) {
+  std::lock_guard lock(learner_mutex_);
+  op.learns = owns_learner(op);
+  if (!op.learns) return;
+  ++op_clock_;
+  advice_.clear();
+  learner_->begin_op(signature, uses, clock_.now(), advice_);
+  apply_advice();
+}
+
+void Runtime::learn_end(OpContext& op) {
+  std::lock_guard lock(learner_mutex_);
+  op.learns = false;
+  advice_.clear();
+  learner_->end_op(clock_.now(), advice_);
+  apply_advice();
+}
+
+void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses,
+                       const OpText& text) {
+  OpContext& op = context();
+  const bool sampled = ++op.ops % kSampleEvery == 0;
+  const TimePoint start = sampled ? clock_.now() : TimePoint{};
+  op.text = &text;
+  op.input_pages = 0;
+  for (const RangeUse& use : uses) op.input_pages += use.pages;
+  op.inside_pages = op.inside_peak = 0;
+  op.inside.clear();
+  if (surveying_.load(std::memory_order_relaxed)) {
+    std::unique_lock lock(step_mutex_);
+    const bool over = survey_ != nullptr && clock_.now() - survey_->start > kSurveyTime;
+    lock.unlock();
+    if (over) end_survey();
+  }
+  if (learner_ != nullptr) learn_begin(op, signature, uses);
+  const bool holds = engine_->is_under_pressure() && !uses.empty();
+  if (sampled) sampled_intercept_ns_ += static_cast<std::uint64_t>((clock_.now() - start).count());
+  op.is_running = true;
+  try {
+    if (holds) with_room(op, [&] { engine_->pin(op.pins, uses); });
+  } catch (...) {
+    end_op();
+    throw;
+  }
+}
+
+void Runtime::note_need(OpContext& op) {
+  const std::uint64_t need = op.input_pages + op.inside_peak;
+  if (need <= largest_need_pages_.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(step_mutex_);
+  largest_need_pages_.store(need);
+  largest_op_ = op.text->describe();
+}
+
+void Runtime::end_op() noexcept {
+  OpContext& op = context();
+  const bool sampled = op.ops % kSampleEvery == 0;
+  const TimePoint start = sampled ? clock_.now() : TimePoint{};
+  op.is_running = false;
+  note_need(op);
+  op.text = nullptr;
+  engine_->unpin(op.pins);
+  if (op.learns) learn_end(op);
+  ops_.fetch_add(1, std::memory_order_relaxed);
+  if (sampled) sampled_intercept_ns_ += static_cast<std::uint64_t>((clock_.now() - start).count());
+}
+
+void Runtime::step_boundary() {
+  const TimePoint now = clock_.now();
+  Duration duration{0};
+  bool survey_is_over = false;
+  {
+    std::lock_guard lock(step_mutex_);
+    duration = now - step_start_;
+    if (boundaries_ > 0) step_seconds_.push_back(static_cast<float>(seconds(duration)));
+    ++boundaries_;
+    step_start_ = now;
+    survey_is_over = survey_ != nullptr && boundaries_ > survey_->boundary + 1;
+  }
+  if (learner_ != nullptr) {
+    std::lock_guard lock(learner_mutex_);
+    learner_thread_ = &context();
+    learner_->step_boundary(now);
+  }
+  if (survey_is_over) end_survey();
+  if (on_step) on_step(duration);
+}
+
+RuntimeReport Runtime::report() const {
+  RuntimeReport report;
+  report.memory = engine_->statistics();
+  if (learner_ != nullptr) {
+    std::lock_guard lock(learner_mutex_);
+    report.learned = learner_->report();
+  }
+  std::lock_guard lock(step_mutex_);
+  report.ops = ops_.load();
+  report.intercept_seconds = static_cast<double>(sampled_intercept_ns_.load()) * kSampleEvery * 1e-9;
+  report.steps = boundaries_;
+  std::vector<float> sorted = step_seconds_;
+  if (!sorted.empty()) {
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    report.step_seconds_median = *middle;
+  }
+  report.smallest_budget = memory::kPageSize * largest_need_pages_.load() + report.memory.small_peak;
+  report.largest_op = largest_op_;
+  return report;
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/base/clock.h"
+#include "spillway/swap/swap_engine.h"
+#include "step_learner.h"
+
+namespace spillway::runtime {
+
+struct RuntimeOptions {
+  Bytes budget;
+  Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
+  bool learns = true;                         ///< Off: demand paging only.
+  double write_bytes_per_second = 1.5e9;
+  double read_bytes_per_second = 2.0e9;
+};
+
+/// Names the operator that runs, for error messages. Asked only when something went wrong.
+class OpText {
+ public:
+  virtual ~OpText() = default;
+  virtual std::string describe() const = 0;  ///< "aten::conv3d(float[1, 16, 64, 64, 64], …)"
+};
+
+/// How the trainer fared, beside what the engine counted.
+struct RuntimeReport {
+  swap::SwapStatistics memory;
+  LearnerReport learned;
+  std::uint64_t ops = 0;
+  std::uint64_t steps = 0;
+  double step_seconds_median = 0.0;
+  double intercept_seconds = 0.0;  ///< Estimated from one call in 64, waits not included.
+  Bytes smallest_budget;           ///< What the largest operator so far needs at once.
+  std::string largest_op;
+};
+
+/// Carries a trainer through its steps: allocates its memory, brackets its operators, learns their
+/// order and passes what was learned on to the swap engine. Free of Torch; the adapter in
+/// bindings/torch calls it from the trainer's threads.
+class Runtime {
+ public:
+  Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
+          const Clock& clock);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  /// Memory for a tensor, aligned to 64 bytes. Throws BudgetError, with the operator's name and the
+  /// smallest budget that would do, IoError, or std::bad_alloc. Any thread.
+  void* allocate(std::size_t size);
+  void deallocate(void* memory) noexcept;
+
+  /// The paged storage that `memory` points into, or none. Any thread, no lock.
+  RangeUse find(const void* memory) const noexcept { return engine_->find(memory); }
+
+  /// An operator starts on this thread: brings its paged storages in and holds them. Throws as
+  /// `allocate`; then `end_op` must not be called. Operators do not nest.
+  /// `uses` holds what `find` gave for its tensors, each range once.
+  void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text);
+  void end_op() noexcept;
+
+  /// The trainer starts a new step. Called between operators.
+  void step_boundary();
+
+  RuntimeReport report() const;
+  swap::SwapEngine& engine() { return *engine_; }
+
+  /// Called after each finished step, on the trainer's thread, with the step's duration.
+  std::function<void(Duration)> on_step;
+
+ private:
+  struct OpContext;
+  struct Survey;
+  static OpContext& context();
+
+  void* allocate_small(std::size_t size, OpContext& op);
+  template <typename Action>
+  void with_room(OpContext& op, const Action& action);
+  void start_survey(OpContext& op, const swap::NoRoomError& error);
+  [[noreturn]] void end_survey();
+  void apply_advice();
+  void learn_begin(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
+  void learn_end(OpContext& op);
+  void note_need(OpContext& op);
+  bool owns_learner(const OpContext& op);
+
+  RuntimeOptions options_;
+  const Clock& clock_;
+  std::unique_ptr<swap::SwapEngine> engine_;
+
+  mutable std::mutex learner_mutex_;
+  std::unique_ptr<StepLearner> learner_;
+  const OpContext* learner_thread_ = nullptr;
+  OpClock op_clock_ = 0;
+  Advice advice_;
+
+  mutable std::mutex step_mutex_;
+  std::uint64_t boundaries_ = 0;
+  TimePoint step_start_{};
+  TimePoint last_op_{};
+  std::vector<float> step_seconds_;
+  std::unique_ptr<Survey> survey_;
+  std::atomic<bool> surveying_{false};
+  std::atomic<std::uint64_t> largest_need_pages_{0};
+  std::string largest_op_;
+
+  std::atomic<std::uint64_t> ops_{0};
+  std::atomic<std::uint64_t> sampled_intercept_ns_{0};
+};
+
+}  // namespace spillway::runtime
