@@ -1,0 +1,15 @@
+#pragma once
+
+#include "runtime.h"
+
+namespace spillway::torch_binding {
+
+/// Makes LibTorch's CPU tensors live in Spillway's memory from now on. Storages that exist keep
+/// theirs. Call once, before a second thread uses LibTorch; `runtime` lives as long as the process.
+void install_cpu_allocator(runtime::Runtime& runtime);
+
+/// Turns the allocator into a plain one, in a forked child: new blocks come from the heap, paged
+/// ones are left to the end of the process.
+void detach_cpu_allocator() noexcept;
+
+}  // namespace spillway::torch_binding

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "runtime.h"
+
+namespace spillway::torch_binding {
+
+/// Shows every outermost operator of LibTorch to the runtime, by a fallback on a dispatch key that
+/// nobody uses.
+class Interceptor {
+ public:
+  /// Takes the first viable key of: Fake, TESTING_ONLY_GenericMode, DeferredInit,
+  /// TESTING_ONLY_GenericWrapper; or the one that is named. Throws UnsupportedError with the reason
+  /// against each. Switches it on for the calling thread. Once per process.
+  Interceptor(runtime::Runtime& runtime, const std::string& requested_key);
+
+  /// Switches interception on for the calling thread. Cheap; may be repeated.
+  static void enable_on_this_thread();
+
+  /// Lets operators pass untouched on all threads, in a forked child.
+  static void disable_for_good() noexcept;
+
+  const std::string& key_name() const { return key_name_; }
+
+ private:
+  std::string key_name_;
+};
+
+}  // namespace spillway::torch_binding

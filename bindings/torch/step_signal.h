@@ -1,0 +1,19 @@
+#pragma once
+
+namespace spillway::torch_binding {
+
+/// Tells from the state of autograd when a trainer begins a new step: a backward pass, then a write
+/// in place to a leaf that requires a gradient (the optimizer), then the first operator with
+/// gradients switched on. One per thread.
+class StepSignal {
+ public:
+  /// Reports an outermost operator before it runs. `written_leaf`: it writes a leaf that requires a
+  /// gradient. Returns whether the operator is the first one of a new step.
+  bool observe(bool written_leaf);
+
+ private:
+  enum class Phase { kForward, kBackward, kUpdated };
+  Phase phase_ = Phase::kForward;
+};
+
+}  // namespace spillway::torch_binding
