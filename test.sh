@@ -12,6 +12,7 @@ jobs=$("$setup/build_jobs.sh")
 headline() { printf '\n== %s\n' "$*"; }
 
 # run_preset <preset>: builds it and runs its cases; leaves ctest's output and status behind.
+# Called where `set -e` is off, so it returns at the first failure itself.
 run_preset() {
   local preset=$1
   headline "$preset: build"
@@ -20,15 +21,18 @@ run_preset() {
     return 1
   }
   grep -E 'LibTorch|WARNING|Warning' "build/$preset.configure.log" || true
-  cmake --build --preset "$preset" --parallel "$jobs"
+  cmake --build --preset "$preset" --parallel "$jobs" || return 1
   headline "$preset: test"
   ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$PWD/build/$preset.junit.xml" \
     2>&1 | tee "build/$preset.ctest.log"
 }
 
-summary_of() { grep -E '^[0-9]+% tests passed' "build/$1.ctest.log" || echo "no case was run"; }
+summary_of() {
+  grep -E '^[0-9]+% tests passed' "build/$1.ctest.log" 2>/dev/null || echo "$1: no case was run"
+}
 
 mkdir -p build
+rm -f build/*.junit.xml build/*.ctest.log
 failed=()
 for preset in asan tsan release; do
   run_preset "$preset" || failed+=("$preset")
