@@ -12,6 +12,11 @@ if(SPILLWAY_BUILD_TESTS)
       "libgmock-dev (or configure with -DSPILLWAY_BUILD_TESTS=OFF)")
   endif()
   include(GoogleTest)
+  find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
+  if(NOT Python3_FOUND)
+    message(FATAL_ERROR "Python 3.9 or later was not found. On Debian: apt-get install python3 "
+      "(or configure with -DSPILLWAY_BUILD_TESTS=OFF)")
+  endif()
 endif()
 
 function(spillway_add_test name)
@@ -57,4 +62,44 @@ function(spillway_add_test name)
     TEST_PREFIX "${name}."
     DISCOVERY_TIMEOUT 120
     PROPERTIES ${properties})
+endfunction()
+
+# spillway_add_python_test(<name> SOURCE <file> [LABELS <label>...] [ENVIRONMENT <VAR=value>...])
+#
+# One ctest case per method of a unittest file that needs the standard library alone, named
+# <name>.<Class>.<method>. PYTHONPATH names the folder of the file.
+function(spillway_add_python_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;TIMEOUT" "LABELS;ENVIRONMENT")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCE)
+    message(FATAL_ERROR
+      "spillway_add_python_test(${name}) needs SOURCE, and knows nothing of: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 600)
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${arg_SOURCE}")
+  get_filename_component(module "${arg_SOURCE}" NAME_WE)
+  file(STRINGS "${arg_SOURCE}" lines REGEX "^(class [A-Za-z]+|    def test_[a-z0-9_]+)")
+  set(count 0)
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^class ([A-Za-z]+)")
+      set(class "${CMAKE_MATCH_1}")
+    elseif(line MATCHES "def (test_[a-z0-9_]+)")
+      set(method "${CMAKE_MATCH_1}")
+      string(REGEX REPLACE "^test_" "" sentence "${method}")
+      set(case "${name}.${class}.${sentence}")
+      add_test(NAME ${case}
+        COMMAND "${Python3_EXECUTABLE}" -B -m unittest ${module}.${class}.${method})
+      set_tests_properties(${case} PROPERTIES
+        LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+        ENVIRONMENT "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR};${arg_ENVIRONMENT}")
+      math(EXPR count "${count} + 1")
+    endif()
+  endforeach()
+  if(count EQUAL 0)
+    message(FATAL_ERROR "spillway_add_python_test(${name}): ${arg_SOURCE} has no method test_...")
+  endif()
 endfunction()

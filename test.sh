@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Runs everything that can be tested on this machine: the part without LibTorch under the sanitizers,
+# then all cases in the release build. Exit status 0 when all passed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+setup=src/cmake/setup
+
+"$setup/install_packages.sh" build test
+"$setup/fetch_libtorch.sh"
+jobs=$("$setup/build_jobs.sh")
+
+headline() { printf '\n== %s\n' "$*"; }
+
+# run_preset <preset>: builds it and runs its cases; leaves ctest's output and status behind.
+# Called where `set -e` is off, so it returns at the first failure itself.
+run_preset() {
+  local preset=$1
+  headline "$preset: build"
+  cmake --preset "$preset" >"build/$preset.configure.log" 2>&1 || {
+    cat "build/$preset.configure.log"
+    return 1
+  }
+  grep -E 'LibTorch|WARNING|Warning' "build/$preset.configure.log" || true
+  cmake --build --preset "$preset" --parallel "$jobs" || return 1
+  headline "$preset: test"
+  ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$PWD/build/$preset.junit.xml" \
+    2>&1 | tee "build/$preset.ctest.log"
+}
+
+summary_of() {
+  grep -E '^[0-9]+% tests passed' "build/$1.ctest.log" 2>/dev/null || echo "$1: no case was run"
+}
+
+mkdir -p build
+rm -f build/*.junit.xml build/*.ctest.log
+failed=()
+for preset in asan tsan release; do
+  run_preset "$preset" || failed+=("$preset")
+done
+
+if [[ -f build/release.junit.xml ]]; then
+  headline "cases of the release build"
+  python3 "$setup/count_cases.py" build/release build/release.junit.xml
+fi
+headline "summary"
+for preset in asan tsan; do
+  echo "$preset: $(summary_of "$preset")"
+done
+if ((${#failed[@]} > 0)); then
+  echo "failed: ${failed[*]}"
+fi
+summary_of release
+((${#failed[@]} == 0))

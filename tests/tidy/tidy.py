@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""The rules of the repository that no compiler checks.
+
+Every rule is a function from a Tree to the problems it finds, each one line: where, and what to do.
+Run by ctest through tidy_test.py, or by hand: tests/tidy/tidy.py [folder]
+"""
+import pathlib
+import re
+import sys
+
+import function_lengths
+
+TOP_LEVEL = {"src", "memory", "swap", "recompute", "pipeline", "allreduce", "bindings", "tests",
+             "benchmarks"}
+LINE_LIMIT, FUNCTION_LIMIT, HEADER_LIMIT = 120, 70, 250
+DRAWER = re.compile(r"(^|_)(utils?|common|misc|helpers?|stuff|manager[0-9]+)(_|$)")
+CPP = {".h", ".hpp", ".cpp", ".cc", ".c", ".cu", ".cuh"}
+HEADER = {".h", ".hpp", ".cuh"}
+CODE = CPP | {".py", ".sh", ".cmake"}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]', re.MULTILINE)
+TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?:\([^)]*\))?:?[ \t]*(.*)")
+
+# Who may include what: the header, its homes, and whether a public header may show it.
+TORCH_HOMES = ("recompute", "pipeline", "bindings",
+               "tests/recompute", "tests/pipeline", "tests/bindings", "tests/downstream")
+HOMES = [
+    ("CUDA", re.compile(r"^(cuda|cu(blas|rand|fft|solver|sparse|file|dnn)|nvToolsExt|nvtx3/|nccl)"),
+     ("src/device/cuda", "bindings/torch_cuda", "tests/device/cuda", "tests/bindings/torch_cuda")),
+    ("LibTorch's CUDA part", re.compile(r"^(c10/cuda|ATen/cuda|torch/csrc/cuda)/"),
+     ("bindings/torch_cuda", "tests/bindings/torch_cuda")),
+    ("LibTorch", re.compile(r"^(torch|ATen|c10|caffe2)/"), TORCH_HOMES),
+    ("hwloc", re.compile(r"^hwloc(/|\.h)"), ("src/topology",)),
+    ("MPI", re.compile(r"^mpi(-ext)?\.h$"), ("src/transport/mpi", "tests/transport")),
+    ("liburing", re.compile(r"^liburing"), ("swap/store/io_uring",)),
+    ("spdlog", re.compile(r"^(spdlog|fmt)/"), ("src/base",)),
+    ("CLI11", re.compile(r"^CLI/"), ("bindings", "benchmarks")),
+    ("GoogleTest", re.compile(r"^(gtest|gmock)/"), ("tests",)),
+    ("Google Benchmark", re.compile(r"^benchmark/"), ("benchmarks",)),
+    ("nifti", re.compile(r"^(nifti/|nifti1)"), ("bindings/examples", "tests/bindings")),
+    ("turbojpeg", re.compile(r"^(turbojpeg|jpeglib)"), ("bindings/examples", "tests/bindings")),
+]
+NEVER_PUBLIC = re.compile(r"^(cuda|nccl|cufile|hwloc|mpi\.h|liburing|spdlog/|fmt/|nlohmann/|CLI/|gtest/"
+                          r"|gmock/|benchmark/|xxhash|nifti|turbojpeg|jpeglib)")
+
+
+class Tree:
+    """The files below a folder, without what is built or hidden."""
+
+    def __init__(self, root):
+        self.root = pathlib.Path(root)
+        self.folders = sorted(entry.name for entry in self.root.iterdir()
+                              if entry.is_dir() and not entry.name.startswith("."))
+        self.files = sorted(path for path in self.walk(self.root) if path.is_file())
+
+    def walk(self, folder):
+        for entry in folder.iterdir():
+            if entry.name.startswith(".") or entry.name == "__pycache__":
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                if not (folder == self.root and entry.name == "build"):
+                    yield from self.walk(entry)
+            else:
+                yield entry
+
+    def name(self, path):
+        return path.relative_to(self.root).as_posix()
+
+    def of(self, suffixes):
+        return [path for path in self.files if path.suffix in suffixes]
+
+    def code(self):
+        return [path for path in self.files
+                if path.suffix in CODE or path.name == "CMakeLists.txt"]
+
+
+def text_of(path):
+    return path.read_text(encoding="utf-8")
+
+
+def is_below(name, folders):
+    return any(name == folder or name.startswith(folder + "/") for folder in folders)
+
+
+def is_public_header(name):
+    return "/include/" in "/" + name
+
+
+def lines_are_short(tree):
+    for path in tree.code():
+        for number, line in enumerate(text_of(path).splitlines(), 1):
+            if len(line) > LINE_LIMIT:
+                yield f"{tree.name(path)}:{number}: {len(line)} columns, limit {LINE_LIMIT}"
+
+
+def functions_are_short(tree):
+    for path in tree.of(CPP | {".py"}):
+        find = function_lengths.python_functions if path.suffix == ".py" else (
+            function_lengths.cpp_functions)
+        for line, length, head in find(text_of(path)):
+            if length > FUNCTION_LIMIT:
+                yield f"{tree.name(path)}:{line}: {length} lines, limit {FUNCTION_LIMIT}: {head}"
+
+
+def headers_are_short(tree):
+    for path in tree.of(HEADER):
+        length = len(text_of(path).splitlines())
+        if length > HEADER_LIMIT:
+            yield f"{tree.name(path)}: {length} lines, limit {HEADER_LIMIT} for a header"
+
+
+def headers_are_guarded(tree):
+    for path in tree.of(HEADER):
+        if "#pragma once" not in text_of(path):
+            yield f"{tree.name(path)}: no #pragma once"
+
+
+def names_say_what_is_inside(tree):
+    for path in tree.files:
+        for part in path.relative_to(tree.root).parts:
+            if DRAWER.search(part.partition(".")[0].lower()):
+                yield f"{tree.name(path)}: '{part}' is a drawer; name what is inside"
+
+
+def top_level_is_fixed(tree):
+    for folder in tree.folders:
+        if folder not in TOP_LEVEL and folder != "build":
+            yield f"{folder}/: no such top-level folder; there are {', '.join(sorted(TOP_LEVEL))}"
+
+
+def includes_stay_at_home(tree):
+    for path in tree.of(CPP):
+        name = tree.name(path)
+        for header in INCLUDE.findall(text_of(path)):
+            for what, pattern, homes in HOMES:
+                if pattern.search(header):
+                    if not is_below(name, homes):
+                        yield f"{name}: includes {header}; {what} lives in {', '.join(homes)} only"
+                    break
+
+
+def cuda_sources_stay_at_home(tree):
+    for path in tree.of({".cu", ".cuh"}):
+        if not is_below(tree.name(path), ("src/device/cuda", "tests/device/cuda")):
+            yield f"{tree.name(path)}: CUDA sources live in src/device/cuda only"
+
+
+def public_headers_show_no_third_party(tree):
+    for path in tree.of(HEADER):
+        name = tree.name(path)
+        if is_public_header(name):
+            for header in INCLUDE.findall(text_of(path)):
+                if NEVER_PUBLIC.search(header):
+                    yield f"{name}: a public header includes {header}; move it into the .cpp"
+
+
+def public_headers_match_their_folder(tree):
+    for path in tree.of(HEADER):
+        folder, found, rest = tree.name(path).partition("/include/")
+        if not found or folder.startswith(("bindings/", "tests/")):
+            continue
+        wanted = "spillway/" + folder.removeprefix("src/") + "/"
+        if not rest.startswith(wanted):
+            yield f"{tree.name(path)}: public headers of {folder} belong in include/{wanted}"
+
+
+def torch_is_linked_at_home(tree):
+    for path in tree.files:
+        name = tree.name(path)
+        if path.name != "CMakeLists.txt" or name == "CMakeLists.txt":
+            continue
+        code = re.sub(r"#.*", "", text_of(path))
+        if re.search(r"\bspillway_torch\b", code) and not is_below(name, TORCH_HOMES):
+            yield f"{name}: links spillway_torch; LibTorch lives in {', '.join(TORCH_HOMES)} only"
+
+
+def todos_have_a_text(tree):
+    for path in tree.code():
+        if path.parent.name == "tidy":
+            continue  # the rule itself has to spell the word
+        for number, line in enumerate(text_of(path).splitlines(), 1):
+            found = TODO.search(line)
+            if found and len(found.group(1).strip()) < 10:
+                yield f"{tree.name(path)}:{number}: say what is to be done, or do it"
+
+
+def folders_have_a_readme(tree):
+    for path in tree.files:
+        name = tree.name(path)
+        if path.name == "CMakeLists.txt" and not name.startswith("tests/"):
+            if not (path.parent / "README.md").is_file():
+                yield f"{tree.name(path.parent)}/: has a CMakeLists.txt but no README.md"
+
+
+def tests_do_not_sleep(tree):
+    for path in tree.of(CPP):
+        if not tree.name(path).startswith("tests/"):
+            continue
+        text = function_lengths.without_text(text_of(path))
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.search(r"\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(", line):
+                yield f"{tree.name(path)}:{number}: sleeps; use a manual clock or a sequence point"
+
+
+def products_do_not_link_tests(tree):
+    for path in tree.files:
+        name = tree.name(path)
+        if path.name == "CMakeLists.txt" and not name.startswith(("tests/", "benchmarks/")):
+            if re.search(r"\bspillway(::|_)test_support\b|\bGTest::", text_of(path)):
+                yield f"{name}: a product target links test code"
+
+
+RULES = [
+    lines_are_short, functions_are_short, headers_are_short, headers_are_guarded,
+    names_say_what_is_inside, top_level_is_fixed, includes_stay_at_home, cuda_sources_stay_at_home,
+    public_headers_show_no_third_party, public_headers_match_their_folder, torch_is_linked_at_home,
+    todos_have_a_text, folders_have_a_readme, tests_do_not_sleep, products_do_not_link_tests,
+]
+
+
+def main(arguments):
+    root = arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[2]
+    tree = Tree(root)
+    problems = [(rule.__name__, problem) for rule in RULES for problem in rule(tree)]
+    for rule, problem in problems:
+        print(f"{problem}  [{rule}]")
+    print(f"{len(tree.files)} files, {len(RULES)} rules, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

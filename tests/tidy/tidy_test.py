@@ -1,0 +1,205 @@
+"""Holds the repository to the rules of tidy.py, and shows of each rule that it can fail."""
+import pathlib
+import tempfile
+import unittest
+
+import function_lengths
+import tidy
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Repository(unittest.TestCase):
+    def hold(self, rule):
+        problems = list(rule(tidy.Tree(REPOSITORY)))
+        self.assertEqual(problems, [], "\n" + "\n".join(problems))
+
+    def test_lines_are_short(self):
+        self.hold(tidy.lines_are_short)
+
+    def test_functions_are_short(self):
+        self.hold(tidy.functions_are_short)
+
+    def test_headers_are_short(self):
+        self.hold(tidy.headers_are_short)
+
+    def test_headers_are_guarded(self):
+        self.hold(tidy.headers_are_guarded)
+
+    def test_names_say_what_is_inside(self):
+        self.hold(tidy.names_say_what_is_inside)
+
+    def test_top_level_is_fixed(self):
+        self.hold(tidy.top_level_is_fixed)
+
+    def test_includes_stay_at_home(self):
+        self.hold(tidy.includes_stay_at_home)
+
+    def test_cuda_sources_stay_at_home(self):
+        self.hold(tidy.cuda_sources_stay_at_home)
+
+    def test_public_headers_show_no_third_party(self):
+        self.hold(tidy.public_headers_show_no_third_party)
+
+    def test_public_headers_match_their_folder(self):
+        self.hold(tidy.public_headers_match_their_folder)
+
+    def test_torch_is_linked_at_home(self):
+        self.hold(tidy.torch_is_linked_at_home)
+
+    def test_todos_have_a_text(self):
+        self.hold(tidy.todos_have_a_text)
+
+    def test_folders_have_a_readme(self):
+        self.hold(tidy.folders_have_a_readme)
+
+    def test_tests_do_not_sleep(self):
+        self.hold(tidy.tests_do_not_sleep)
+
+    def test_products_do_not_link_tests(self):
+        self.hold(tidy.products_do_not_link_tests)
+
+
+class Rules(unittest.TestCase):
+    """Each rule accepts a tree that keeps it and names the file that breaks it."""
+
+    def problems(self, rule, files):
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in files.items():
+                path = pathlib.Path(root) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            return list(rule(tidy.Tree(root)))
+
+    def check(self, rule, good, bad):
+        self.assertEqual(self.problems(rule, good), [])
+        problems = self.problems(rule, bad)
+        self.assertEqual(len(problems), len(bad), problems)
+        for name in bad:
+            self.assertTrue(any(problem.startswith(name.partition("/")[0]) for problem in problems))
+
+    def test_every_rule_is_run_and_shown_to_fail(self):
+        names = {rule.__name__ for rule in tidy.RULES}
+        for case in (Repository, Rules):
+            tested = {method.removeprefix("test_") for method in dir(case)
+                      if method.startswith("test_")}
+            self.assertLessEqual(names, tested)
+
+    def test_lines_are_short(self):
+        self.check(tidy.lines_are_short, {"src/a.cpp": "x" * 120}, {"src/a.cpp": "x" * 121})
+
+    def test_functions_are_short(self):
+        self.check(tidy.functions_are_short,
+                   {"src/a.cpp": "void f() {\n" + "g();\n" * 68 + "}\n",
+                    "src/b.py": "def f():\n" + "    g()\n" * 69},
+                   {"src/a.cpp": "void f() {\n" + "g();\n" * 69 + "}\n",
+                    "src/b.py": "def f():\n" + "    g()\n" * 70})
+
+    def test_headers_are_short(self):
+        self.check(tidy.headers_are_short, {"src/a.h": "\n" * 250}, {"src/a.h": "\n" * 251})
+
+    def test_headers_are_guarded(self):
+        self.check(tidy.headers_are_guarded, {"src/a.h": "#pragma once\n"}, {"src/a.h": "int a;\n"})
+
+    def test_names_say_what_is_inside(self):
+        self.check(tidy.names_say_what_is_inside,
+                   {"src/commonality.h": "", "src/utility_curve.cpp": ""},
+                   {"src/common/a.h": "", "src/string_utils.cpp": "", "swap/misc.h": ""})
+
+    def test_top_level_is_fixed(self):
+        self.check(tidy.top_level_is_fixed,
+                   {"src/a.h": "", "build/x": "", ".ci/run": "", "README.md": ""},
+                   {"scripts/a.sh": "", "docs/a.md": ""})
+
+    def test_includes_stay_at_home(self):
+        self.check(tidy.includes_stay_at_home,
+                   {"recompute/a.cpp": "#include <torch/torch.h>\n",
+                    "bindings/torch_cuda/a.cpp": "#include <c10/cuda/CUDAStream.h>\n",
+                    "src/device/cuda/a.cpp": "#include <cuda_runtime.h>\n",
+                    "src/topology/a.cpp": "#include <hwloc.h>\n",
+                    "tests/base/a.cpp": "#include <gtest/gtest.h>\n",
+                    "swap/store/io_uring/a.cpp": "#include <liburing.h>\n"},
+                   {"memory/a.cpp": "#include <torch/torch.h>\n",
+                    "bindings/torch/a.cpp": "#include <c10/cuda/CUDAStream.h>\n",
+                    "recompute/a.cpp": "# include <cuda_runtime.h>\n",
+                    "src/planner/a.cpp": "#include <hwloc.h>\n",
+                    "src/base/a.cpp": "#include <gtest/gtest.h>\n",
+                    "swap/store/posix/a.cpp": "#include <liburing.h>\n"})
+
+    def test_cuda_sources_stay_at_home(self):
+        self.check(tidy.cuda_sources_stay_at_home, {"src/device/cuda/a.cu": ""}, {"swap/a.cu": ""})
+
+    def test_public_headers_show_no_third_party(self):
+        self.check(tidy.public_headers_show_no_third_party,
+                   {"src/base/include/spillway/base/a.h": "#include <string>\n",
+                    "src/base/private.h": "#include <spdlog/spdlog.h>\n"},
+                   {"src/base/include/spillway/base/a.h": "#include <spdlog/spdlog.h>\n"})
+
+    def test_public_headers_match_their_folder(self):
+        self.check(tidy.public_headers_match_their_folder,
+                   {"src/base/include/spillway/base/a.h": "",
+                    "src/device/cuda/include/spillway/device/cuda/a.h": "",
+                    "swap/include/spillway/swap/a.h": ""},
+                   {"src/base/include/spillway/a.h": "", "swap/include/spillway/memory/a.h": ""})
+
+    def test_torch_is_linked_at_home(self):
+        self.check(tidy.torch_is_linked_at_home,
+                   {"recompute/CMakeLists.txt": "f(DEPENDS spillway_torch)",
+                    "swap/CMakeLists.txt": "# no spillway_torch here\n"},
+                   {"swap/CMakeLists.txt": "f(DEPENDS spillway_torch)"})
+
+    def test_todos_have_a_text(self):
+        self.check(tidy.todos_have_a_text,
+                   {"src/a.cpp": "// TODO: measure with huge pages\n"},
+                   {"src/a.cpp": "// TODO\n", "src/b.py": "# FIXME: this\n"})
+
+    def test_folders_have_a_readme(self):
+        self.check(tidy.folders_have_a_readme,
+                   {"swap/CMakeLists.txt": "", "swap/README.md": "", "tests/a/CMakeLists.txt": ""},
+                   {"swap/CMakeLists.txt": ""})
+
+    def test_tests_do_not_sleep(self):
+        self.check(tidy.tests_do_not_sleep,
+                   {"tests/a.cpp": "// no sleep(1) here\n", "src/a.cpp": "usleep(3);\n"},
+                   {"tests/a.cpp": "std::this_thread::sleep_for(1ms);\n"})
+
+    def test_products_do_not_link_tests(self):
+        self.check(tidy.products_do_not_link_tests,
+                   {"tests/a/CMakeLists.txt": "f(GTest::gmock)", "swap/CMakeLists.txt": ""},
+                   {"swap/CMakeLists.txt": "f(spillway::test_support)"})
+
+
+class FunctionLengths(unittest.TestCase):
+    def lengths(self, source):
+        return [length for _line, length, _head in function_lengths.cpp_functions(source)]
+
+    def test_containers_are_not_functions(self):
+        self.assertEqual(self.lengths(
+            "namespace a::b {\nclass C final : public D {\n public:\n  int f() const {\n"
+            "    return 1;\n  }\n};\nenum class E : int { kA };\n}  // namespace a::b\n"), [3])
+
+    def test_brace_initialised_members_belong_to_the_constructor(self):
+        self.assertEqual(self.lengths("A::A()\n    : a_{1},\n      b_{2} {\n  f();\n}\n"), [5])
+
+    def test_lambdas_belong_to_their_function(self):
+        self.assertEqual(self.lengths("int f() {\n  g([] {\n    h();\n  });\n  return 1;\n}\n"), [6])
+
+    def test_braces_in_text_do_not_count(self):
+        self.assertEqual(self.lengths(
+            "void f() {\n  g(\"{\", '{', R\"(\n{\n)\");  // {\n  /* { */\n#define X {\n}\n"), [7])
+
+    def test_values_are_not_functions(self):
+        self.assertEqual(self.lengths("constexpr int kA[] = {\n1,\n2,\n};\nint f() { return 1; }\n"),
+                         [1])
+
+    def test_templates_and_attributes_are_seen_through(self):
+        self.assertEqual(self.lengths(
+            "template <typename T = std::pair<int, int>>\nstruct alignas(64) S {\n  int a;\n};\n"
+            "template <class T>\nT f(T x) {\n  return x;\n}\n"), [4])
+
+    def test_digit_separators_are_not_characters(self):
+        self.assertEqual(self.lengths("int f() {\n  return 1'000'000;\n}\nint g() {\n}\n"), [3, 2])
+
+
+if __name__ == "__main__":
+    unittest.main()
