@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,12 @@
 #include "spillway/base/strong_id.h"
 
 namespace spillway::swap {
+
+/// Size of every extent: one page of memory.
+inline constexpr std::size_t kExtentBytes = std::size_t{2} << 20;
+
+/// What addresses and sizes of transfers are multiples of, as direct I/O wants it.
+inline constexpr std::size_t kTransferAlignment = 4096;
 
 /// A place of one page (2 MiB) in a store.
 using ExtentId = StrongId<struct ExtentTag>;
@@ -38,7 +45,7 @@ struct TransferResult {
 
 /// What a store has done since it was opened, and what it can hold.
 struct StoreReport {
-  Bytes written;
+  Bytes written;  ///< What reached the medium, retries included: it wears a drive out.
   Bytes read;
   Bytes extents_in_use;
   Bytes capacity;                 ///< Largest total size of extents; 0: unknown.
@@ -79,6 +86,9 @@ class SpillStore {
  protected:
   explicit SpillStore(std::size_t queue_depth) : queue_depth_(queue_depth) {}
 
+  /// A report with `written`, `read` and `busy_time` of what passed through this object. Any thread.
+  StoreReport tally() const;
+
  private:
   virtual std::optional<ExtentId> do_reserve_extent() = 0;
   virtual void do_release_extent(ExtentId extent) = 0;
@@ -89,6 +99,10 @@ class SpillStore {
 
   std::size_t queue_depth_;
   std::size_t in_flight_ = 0;
+  std::atomic<std::uint64_t> written_bytes_{0};
+  std::atomic<std::uint64_t> read_bytes_{0};
+  std::atomic<std::int64_t> busy_ns_{0};
+  std::atomic<std::int64_t> busy_since_ns_{0};  ///< On the steady clock; 0: idle.
 };
 
 }  // namespace spillway::swap

@@ -1,0 +1,264 @@
+#include "spillway/swap/disk_probe.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "spillway/base/error.h"
+
+namespace spillway::swap {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(60);
+
+enum class Pattern { kWrite, kRead, kMixed };
+
+std::string_view name_of(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kWrite: return "write";
+    case Pattern::kRead: return "read";
+    case Pattern::kMixed: return "write and read";
+  }
+  return "";
+}
+
+/// Memory as tensors have it: page-aligned, in huge pages, of bytes that no drive can compress.
+class ProbeMemory {
+ public:
+  explicit ProbeMemory(std::size_t pages) : size_(pages * kExtentBytes) {
+    void* raw = ::mmap(nullptr, size_ + kExtentBytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (raw == MAP_FAILED)
+      throw IoError("no memory for a measurement ({}): {}", Bytes(size_), std::strerror(errno));
+    mapping_ = static_cast<std::byte*>(raw);
+    const auto address = reinterpret_cast<std::uintptr_t>(raw);
+    begin_ = mapping_ + (kExtentBytes - address % kExtentBytes) % kExtentBytes;
+    ::madvise(begin_, size_, MADV_HUGEPAGE);
+    std::mt19937_64 random(1);
+    for (std::size_t i = 0; i < size_; i += sizeof(std::uint64_t)) {
+      const std::uint64_t word = random();
+      std::memcpy(begin_ + i, &word, sizeof word);
+    }
+  }
+  ~ProbeMemory() { ::munmap(mapping_, size_ + kExtentBytes); }
+  ProbeMemory(const ProbeMemory&) = delete;
+  ProbeMemory& operator=(const ProbeMemory&) = delete;
+
+  std::byte* page(std::size_t index) { return begin_ + index * kExtentBytes; }
+
+ private:
+  std::size_t size_;
+  std::byte* mapping_ = nullptr;
+  std::byte* begin_ = nullptr;
+};
+
+/// Extents that go back to the store with the measurement.
+class ProbeExtents {
+ public:
+  ProbeExtents(SpillStore& store, std::size_t count) : store_(store) {
+    while (extents_.size() < count) {
+      const auto extent = store_.reserve_extent();
+      if (!extent) {
+        release();
+        throw IoError("cannot measure with {}: {}", Bytes(count * kExtentBytes),
+                      store_.report().refusal);
+      }
+      extents_.push_back(*extent);
+    }
+  }
+  ~ProbeExtents() { release(); }
+  ProbeExtents(const ProbeExtents&) = delete;
+  ProbeExtents& operator=(const ProbeExtents&) = delete;
+
+  std::size_t size() const { return extents_.size(); }
+  ExtentId operator[](std::size_t index) const { return extents_[index]; }
+
+ private:
+  void release() {
+    for (const ExtentId extent : extents_) store_.release_extent(extent);
+    extents_.clear();
+  }
+
+  SpillStore& store_;
+  std::vector<ExtentId> extents_;
+};
+
+struct PassRates {
+  double write_gb_per_s = 0.0;
+  double read_gb_per_s = 0.0;
+};
+
+/// One walk over the extents with a fixed number of transfers in flight.
+class Pass {
+ public:
+  Pass(SpillStore& store, const ProbeExtents& extents, ProbeMemory& memory, const Clock& clock)
+      : store_(store), extents_(extents), memory_(memory), clock_(clock) {}
+
+  PassRates run(Pattern pattern, std::size_t block, std::size_t depth, Duration longest) {
+    const TimePoint start = clock_.now();
+    std::vector<std::size_t> idle_pages;
+    for (std::size_t i = 0; i < depth; ++i) idle_pages.push_back(i);
+    std::size_t next = 0;
+    while (next < extents_.size() || store_.in_flight() > 0) {
+      if (clock_.now() - start > longest && next < extents_.size()) next = extents_.size();
+      while (next < extents_.size() && !idle_pages.empty()) {
+        submit(pattern, next++, block, idle_pages.back());
+        idle_pages.pop_back();
+      }
+      if (store_.in_flight() > 0) reap(idle_pages);
+    }
+    const double time_s = std::max(seconds(clock_.now() - start), 1e-9);
+    return {static_cast<double>(written_) / 1e9 / time_s,
+            static_cast<double>(read_) / 1e9 / time_s};
+  }
+
+ private:
+  void submit(Pattern pattern, std::size_t index, std::size_t block, std::size_t page) {
+    const bool is_write =
+        pattern == Pattern::kWrite || (pattern == Pattern::kMixed && index % 2 == 0);
+    (is_write ? written_ : read_) += block;
+    store_.submit({is_write ? Direction::kWrite : Direction::kRead, extents_[index],
+                   memory_.page(page), block, page});
+  }
+
+  void reap(std::vector<std::size_t>& idle_pages) {
+    results_.clear();
+    store_.reap(results_, kPatience);
+    if (results_.empty()) throw IoError("no transfer has finished for {} s", kPatience.count() / 1000);
+    for (const TransferResult& result : results_) {
+      if (result.error != 0) throw IoError("measurement failed: {}", result.detail);
+      idle_pages.push_back(static_cast<std::size_t>(result.transfer.tag));
+    }
+  }
+
+  SpillStore& store_;
+  const ProbeExtents& extents_;
+  ProbeMemory& memory_;
+  const Clock& clock_;
+  std::vector<TransferResult> results_;
+  std::uint64_t written_ = 0;
+  std::uint64_t read_ = 0;
+};
+
+MeasuredRate summary(std::vector<double> rates) {
+  std::sort(rates.begin(), rates.end());
+  const std::size_t middle = rates.size() / 2;
+  const double median =
+      rates.size() % 2 == 1 ? rates[middle] : (rates[middle - 1] + rates[middle]) / 2.0;
+  return {median, rates.front(), rates.back()};
+}
+
+void check(const DiskProbeOptions& options, std::size_t deepest) {
+  if (options.file_size < Bytes(kExtentBytes))
+    throw ConfigError("a measurement needs a file of at least {}: {}", Bytes(kExtentBytes),
+                      options.file_size);
+  if (options.repetitions == 0) throw ConfigError("a measurement needs at least one repetition");
+  for (const Bytes block : options.block_sizes) {
+    const bool is_possible = block > Bytes() && block <= Bytes(kExtentBytes) &&
+                             block.count() % kTransferAlignment == 0;
+    if (!is_possible)
+      throw ConfigError("block size must be a multiple of 4 KiB and at most 2 MiB: {}", block);
+  }
+  for (const std::size_t depth : options.queue_depths) {
+    if (depth < 1 || depth > deepest)
+      throw ConfigError("queue depth must be between 1 and {}: {}", deepest, depth);
+  }
+}
+
+std::size_t deepest_of(const DiskProbeOptions& options) {
+  std::size_t deepest = 1;
+  for (const std::size_t depth : options.queue_depths) deepest = std::max(deepest, depth);
+  return deepest;
+}
+
+/// Runs the passes of one probe and tells how far they are.
+class Measurement {
+ public:
+  Measurement(SpillStore& store, const DiskProbeOptions& options, const Clock& clock)
+      : store_(store),
+        options_(options),
+        clock_(clock),
+        memory_(deepest_of(options)),
+        extents_(store, options.file_size.count() / kExtentBytes) {
+    progress_.passes_total =
+        1 + 3 * options.repetitions * options.block_sizes.size() * options.queue_depths.size();
+  }
+
+  PassRates pass(Pattern pattern, Bytes block, std::size_t depth, Duration longest) {
+    progress_.current =
+        message("{}, {} blocks, depth {}", name_of(pattern), to_string(block), depth);
+    if (options_.progress) options_.progress(progress_);
+    ++progress_.passes;
+    return Pass(store_, extents_, memory_, clock_).run(pattern, block.count(), depth, longest);
+  }
+
+  DiskRates rates(Bytes block, std::size_t depth) {
+    std::vector<double> write, read, mixed_write, mixed_read;
+    for (std::size_t i = 0; i < options_.repetitions; ++i) {
+      const Duration longest = options_.longest_pass;
+      write.push_back(pass(Pattern::kWrite, block, depth, longest).write_gb_per_s);
+      read.push_back(pass(Pattern::kRead, block, depth, longest).read_gb_per_s);
+      const PassRates both = pass(Pattern::kMixed, block, depth, longest);
+      mixed_write.push_back(both.write_gb_per_s);
+      mixed_read.push_back(both.read_gb_per_s);
+    }
+    return {block,           depth, summary(write), summary(read), summary(mixed_write),
+            summary(mixed_read)};
+  }
+
+ private:
+  SpillStore& store_;
+  const DiskProbeOptions& options_;
+  const Clock& clock_;
+  ProbeMemory memory_;
+  ProbeExtents extents_;
+  DiskProbeProgress progress_;
+};
+
+}  // namespace
+
+const DiskRates* DiskProbe::best() const {
+  const auto sum = [](const DiskRates& entry) {
+    return entry.mixed_write.median_gb_per_s + entry.mixed_read.median_gb_per_s;
+  };
+  const auto found =
+      std::max_element(rates.begin(), rates.end(), [&](const DiskRates& a, const DiskRates& b) {
+        return sum(a) < sum(b);
+      });
+  return found == rates.end() ? nullptr : &*found;
+}
+
+DiskProbe measure_store(SpillStore& store, const DiskProbeOptions& options, const Clock& clock) {
+  check(options, store.queue_depth());
+  DiskProbe probe;
+  probe.file_size = Bytes(options.file_size.count() / kExtentBytes * kExtentBytes);
+  Measurement measurement(store, options, clock);
+  // Every extent must have been written before one is read: no limit of time here.
+  probe.first_write_gb_per_s =
+      measurement.pass(Pattern::kWrite, Bytes(kExtentBytes), deepest_of(options), Duration::max())
+          .write_gb_per_s;
+  for (const Bytes block : options.block_sizes)
+    for (const std::size_t depth : options.queue_depths)
+      probe.rates.push_back(measurement.rates(block, depth));
+  return probe;
+}
+
+DiskProbe measure_directory(const std::string& directory, const DiskProbeOptions& options) {
+  SpillStoreOptions store_options;
+  store_options.directories = {{directory, Bytes()}};
+  store_options.kind = options.kind;
+  store_options.queue_depth = deepest_of(options);
+  OpenedSpillStore opened = make_spill_store(store_options);
+  DiskProbe probe = measure_store(*opened.store, options, SteadyClock());
+  probe.description = std::move(opened.description);
+  probe.warnings = std::move(opened.warnings);
+  return probe;
+}
+
+}  // namespace spillway::swap

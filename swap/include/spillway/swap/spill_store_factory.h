@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/swap/spill_store.h"
+
+namespace spillway::swap {
+
+/// How the bytes travel.
+enum class StoreKind {
+  kAuto,     ///< io_uring where the system allows it, else posix.
+  kIoUring,  ///< io_uring with direct I/O.
+  kPosix,    ///< pread and pwrite on a few threads.
+  kRam,      ///< Other memory of this process; for tests, and as a bounded host tier.
+};
+
+std::string_view name_of(StoreKind kind);            ///< "auto", "io_uring", "posix", "ram"
+StoreKind store_kind_from(std::string_view name);    ///< Throws ConfigError with the valid names.
+
+/// Where spill files go, and how much of it may be taken.
+struct SpillDirectory {
+  std::string path;
+  Bytes limit;  ///< 0: as much as there is.
+};
+
+/// Reads "DIR" or "DIR:SIZE", for example "/scratch:200GiB". Throws ConfigError.
+SpillDirectory parse_spill_directory(std::string_view text);
+
+struct SpillStoreOptions {
+  std::vector<SpillDirectory> directories;  ///< Used in parallel. Not for kRam.
+  StoreKind kind = StoreKind::kAuto;
+  Bytes ram_capacity;                       ///< For kRam only; required there.
+  std::size_t queue_depth = 16;             ///< Transfers in flight per directory.
+  bool verify = false;                      ///< Checksum every extent, at 2 to 6 % of a CPU.
+  Bytes expected_size;                      ///< What will be spilled, when known; 0: unknown.
+};
+
+struct OpenedSpillStore {
+  std::unique_ptr<SpillStore> store;
+  std::string description;             ///< "io_uring, direct I/O, /scratch (ext4)"
+  std::vector<std::string> warnings;   ///< One sentence each; nothing has been printed.
+};
+
+/// Opens one unlinked file per directory. A directory that cannot be used is left out with a
+/// warning. Throws ConfigError for options that contradict each other, IoError when no directory is
+/// left, UnsupportedError when `kind` is asked for by name and the system refuses it.
+OpenedSpillStore make_spill_store(const SpillStoreOptions& options);
+
+/// Why io_uring cannot be used in this process, with the way to mend it; empty when it can.
+std::string why_no_io_uring();
+
+}  // namespace spillway::swap

@@ -1,0 +1,146 @@
+#include "store/extent_file.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+
+namespace spillway::swap {
+namespace {
+
+Bytes free_bytes(int fd) {
+  struct statvfs system {};
+  if (::fstatvfs(fd, &system) != 0) return Bytes();
+  return Bytes(std::uint64_t{system.f_bavail} * std::uint64_t{system.f_frsize});
+}
+
+// Growing past the limit of `ulimit -f` would raise SIGXFSZ, which ends the process.
+std::uint64_t largest_file_allowed() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+  return limit.rlim_cur;
+}
+
+std::uint64_t extents_in(Bytes size) { return size.count() / kExtentBytes; }
+
+}  // namespace
+
+ExtentFile::ExtentFile(SpillDirectory directory, Bytes growth_step)
+    : directory_(std::move(directory)),
+      file_(open_unlinked_file(directory_.path)),
+      step_(std::max<std::uint64_t>(extents_in(growth_step), 1)),
+      limit_(directory_.limit == Bytes() ? ExtentId::kNone : extents_in(directory_.limit)) {
+  if (limit_ == 0)
+    throw IoError("No space left in {} (its limit of {} holds no extent of {})", directory_.path,
+                  directory_.limit, Bytes(kExtentBytes));
+  int error = allocate(1);
+  if (error == EOPNOTSUPP || error == ENOSYS) {
+    reserves_space_ = false;
+    error = allocate(1);
+  }
+  if (error != 0) {
+    refuse(error);
+    throw IoError(refusal_);
+  }
+}
+
+std::optional<ExtentId> ExtentFile::reserve() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty() && touched_ == allocated_ && !grow()) return std::nullopt;
+  ExtentId extent;
+  if (free_.empty()) {
+    extent = ExtentId(static_cast<std::uint32_t>(touched_++));
+  } else {
+    extent = free_.back();
+    free_.pop_back();
+  }
+  ++in_use_;
+  refusal_.clear();
+  return extent;
+}
+
+void ExtentFile::release(ExtentId extent) {
+  const std::lock_guard lock(mutex_);
+  SPILLWAY_ASSERT(extent.value() < touched_ && in_use_ > 0);
+  free_.push_back(extent);
+  --in_use_;
+}
+
+bool ExtentFile::grow() {
+  int error = 0;
+  while (allocated_ < limit_) {
+    error = allocate(std::min(step_, limit_ - allocated_));
+    if (error == 0) return true;
+    const bool may_fit_less = error == ENOSPC || error == EDQUOT || error == EFBIG;
+    if (!may_fit_less || step_ == 1) break;
+    step_ /= 2;
+  }
+  refuse(error);
+  return false;
+}
+
+int ExtentFile::allocate(std::uint64_t extents) {
+  const std::uint64_t offset = allocated_ * kExtentBytes;
+  const std::uint64_t size = extents * kExtentBytes;
+  if (offset + size > largest_file_allowed()) return EFBIG;
+  int result = 0;
+  do {
+    result = reserves_space_
+                 ? ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(size))
+                 : ::ftruncate(fd(), static_cast<off_t>(offset + size));
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) return errno;
+  allocated_ += extents;
+  return 0;
+}
+
+void ExtentFile::refuse(int error) {
+  const Bytes used = Bytes(in_use_ * kExtentBytes);
+  const std::string& path = directory_.path;
+  switch (error) {
+    case 0:
+      refusal_ = message("No space left in {} (the limit of {} is used up)", path,
+                         directory_.limit);
+      return;
+    case ENOSPC:
+      refusal_ = message("No space left in {} (disk full: {} spilled here, {} free)", path, used,
+                         free_bytes(fd()));
+      return;
+    case EDQUOT:
+      refusal_ = message("No space left in {} (disk quota exceeded with {} spilled here)", path,
+                         used);
+      return;
+    case EFBIG:
+      refusal_ = message("No space left in {} (largest file allowed reached with {}; see ulimit -f)",
+                         path, Bytes(allocated_ * kExtentBytes));
+      return;
+    default:
+      refusal_ = message("cannot take space in {}: {}", path, std::strerror(error));
+  }
+}
+
+void ExtentFile::add_to(StoreReport& report) const {
+  const Bytes free = free_bytes(fd());
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t reachable = allocated_ + extents_in(free);
+  report.extents_in_use = Bytes(in_use_ * kExtentBytes);
+  report.capacity = Bytes(std::min(reachable, limit_) * kExtentBytes);
+  report.refusal = refusal_;
+}
+
+std::string ExtentFile::describe(const Transfer& transfer, int error) const {
+  return message("{} extent {} of {}: {}",
+                 transfer.direction == Direction::kWrite ? "writing" : "reading", transfer.extent,
+                 directory_.path, std::strerror(error));
+}
+
+}  // namespace spillway::swap

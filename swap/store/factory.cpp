@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "spillway/base/clock.h"
+#include "spillway/base/error.h"
+#include "spillway/swap/spill_store_factory.h"
+#include "store/directory_facts.h"
+#include "store/doorbell.h"
+#include "store/extent_file.h"
+#include "store/io_uring/factory.h"
+#include "store/posix/factory.h"
+#include "store/ram/factory.h"
+#include "store/retrying/factory.h"
+#include "store/striped/factory.h"
+#include "store/verifying/factory.h"
+
+namespace spillway::swap {
+namespace {
+
+constexpr std::size_t kDeepestQueue = 1024;
+
+struct KindName {
+  StoreKind kind;
+  std::string_view name;
+};
+constexpr std::array<KindName, 4> kKindNames{{{StoreKind::kAuto, "auto"},
+                                              {StoreKind::kIoUring, "io_uring"},
+                                              {StoreKind::kPosix, "posix"},
+                                              {StoreKind::kRam, "ram"}}};
+
+/// What one call of make_spill_store gathers on its way.
+struct Opening {
+  const SpillStoreOptions& options;
+  StoreKind kind;
+  std::shared_ptr<Doorbell> bell = std::make_shared<Doorbell>();
+  std::vector<std::unique_ptr<SpillStore>> children;
+  std::vector<std::string> warnings;
+  std::string description;
+  std::map<std::uint64_t, std::string> path_by_device;
+};
+
+void check(const SpillStoreOptions& options) {
+  if (options.queue_depth < 1 || options.queue_depth > kDeepestQueue)
+    throw ConfigError("queue depth must be between 1 and {}: {}", kDeepestQueue,
+                      options.queue_depth);
+  const bool is_ram = options.kind == StoreKind::kRam;
+  if (is_ram && options.ram_capacity < Bytes(kExtentBytes))
+    throw ConfigError("a store in RAM needs a capacity of at least {}: {}", Bytes(kExtentBytes),
+                      options.ram_capacity);
+  if (is_ram && !options.directories.empty())
+    throw ConfigError("a store in RAM uses no directory: {}", options.directories.front().path);
+  if (!is_ram && options.directories.empty())
+    throw ConfigError("no directory to spill to (name one on a local disk)");
+}
+
+StoreKind resolve_kind(StoreKind asked, std::vector<std::string>& warnings) {
+  if (asked == StoreKind::kPosix) return asked;
+  const std::string reason = why_no_io_uring();
+  if (reason.empty()) return StoreKind::kIoUring;
+  if (asked == StoreKind::kIoUring) throw UnsupportedError(reason);
+  warnings.push_back(message("threads with pread and pwrite are used: {}", reason));
+  return StoreKind::kPosix;
+}
+
+void warn_about_place(Opening& opening, const SpillDirectory& directory,
+                      const DirectoryFacts& facts) {
+  auto warn = [&](std::string text) { opening.warnings.push_back(std::move(text)); };
+  const std::string& path = directory.path;
+  if (facts.is_memory)
+    warn(message("{} is a {}: what is spilled there stays in memory (use a disk)", path,
+                 facts.file_system));
+  if (facts.is_network)
+    warn(message("{} is on a network file system ({}): expect slow transfers (use a local disk)",
+                 path, facts.file_system));
+  if (directory.limit > facts.free)
+    warn(message("{} has {} free, less than its limit of {}", path, facts.free, directory.limit));
+  const auto [other, is_new] = opening.path_by_device.emplace(facts.device, path);
+  if (!is_new)
+    warn(message("{} and {} are on one file system: no faster than one of them", other->second,
+                 path));
+}
+
+void warn_about_file(Opening& opening, const ExtentFile& file) {
+  if (!file.is_direct())
+    opening.warnings.push_back(
+        message("transfers go through the page cache, which costs memory and time: {}",
+                file.why_buffered()));
+  if (!file.reserves_space())
+    opening.warnings.push_back(message(
+        "{} cannot reserve space in advance: a full disk will show as a failed write", file.path()));
+}
+
+void open_directory(Opening& opening, const SpillDirectory& directory) {
+  const DirectoryFacts facts = inspect_directory(directory.path);
+  if (!facts.trouble.empty()) {
+    opening.warnings.push_back(facts.trouble);
+    return;
+  }
+  static const SteadyClock clock;
+  try {
+    auto file = std::make_unique<ExtentFile>(directory);
+    warn_about_place(opening, directory, facts);
+    warn_about_file(opening, *file);
+    opening.description +=
+        message("{}{}, {} I/O, {} ({})", opening.description.empty() ? "" : "; ",
+                name_of(opening.kind), file->is_direct() ? "direct" : "buffered", directory.path,
+                facts.file_system);
+    const std::size_t depth = opening.options.queue_depth;
+    auto store = opening.kind == StoreKind::kIoUring
+                     ? make_io_uring_store(std::move(file), depth, opening.bell)
+                     : make_posix_store(std::move(file), depth, opening.bell);
+    if (opening.options.verify) store = make_verifying_store(std::move(store), directory.path);
+    opening.children.push_back(make_retrying_store(std::move(store), opening.bell, clock));
+  } catch (const IoError& refused) {
+    opening.warnings.emplace_back(refused.what());
+  }
+}
+
+void open_ram(Opening& opening) {
+  const Bytes capacity = opening.options.ram_capacity;
+  auto store = make_ram_store(capacity, opening.options.queue_depth, opening.bell);
+  if (opening.options.verify) store = make_verifying_store(std::move(store), "RAM");
+  opening.children.push_back(std::move(store));
+  opening.description = message("RAM, {}", capacity);
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : "; ") + text;
+  return all;
+}
+
+}  // namespace
+
+std::string_view name_of(StoreKind kind) {
+  for (const KindName& known : kKindNames)
+    if (known.kind == kind) return known.name;
+  return "unknown";
+}
+
+StoreKind store_kind_from(std::string_view name) {
+  std::string valid;
+  for (const KindName& known : kKindNames) {
+    if (known.name == name) return known.kind;
+    valid += (valid.empty() ? "" : ", ") + std::string(known.name);
+  }
+  throw ConfigError("unknown kind of spill store: '{}' (valid: {})", name, valid);
+}
+
+SpillDirectory parse_spill_directory(std::string_view text) {
+  const auto colon = text.rfind(':');
+  SpillDirectory directory{std::string(text.substr(0, colon)), Bytes()};
+  if (colon != std::string_view::npos) {
+    directory.limit = parse_bytes(text.substr(colon + 1));
+    if (directory.limit < Bytes(kExtentBytes))
+      throw ConfigError("limit of a spill directory below {}: '{}'", Bytes(kExtentBytes), text);
+  }
+  if (directory.path.empty())
+    throw ConfigError("spill directory without a path: '{}' (write DIR or DIR:SIZE)", text);
+  return directory;
+}
+
+OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
+  check(options);
+  Opening opening{.options = options, .kind = options.kind};
+  if (options.kind == StoreKind::kRam) {
+    open_ram(opening);
+  } else {
+    opening.kind = resolve_kind(options.kind, opening.warnings);
+    for (const SpillDirectory& directory : options.directories)
+      open_directory(opening, directory);
+    if (opening.children.empty())
+      throw IoError("no directory to spill to: {}", joined(opening.warnings));
+  }
+  OpenedSpillStore opened;
+  opened.store = opening.children.size() == 1
+                     ? std::move(opening.children.front())
+                     : make_striped_store(std::move(opening.children), opening.bell);
+  const Bytes capacity = opened.store->report().capacity;
+  if (capacity < options.expected_size)
+    opening.warnings.push_back(message("{} will be spilled, but there is room for {} only",
+                                       options.expected_size, capacity));
+  opened.description = std::move(opening.description);
+  opened.warnings = std::move(opening.warnings);
+  return opened;
+}
+
+}  // namespace spillway::swap

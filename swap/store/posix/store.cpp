@@ -1,0 +1,131 @@
+#include "store/posix/store.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "spillway/base/error.h"
+#include "store/posix/factory.h"
+#include "store/whole_transfer.h"
+
+namespace spillway::swap {
+namespace {
+
+// More threads than this gain nothing on 2 MiB transfers and cost a trainer its cores.
+constexpr std::size_t kMostThreads = 8;
+
+// Threads start with the signals of their maker blocked, so that a handler of the trainer never
+// runs on one of ours.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+PosixStore::PosixStore(std::unique_ptr<ExtentFile> file, std::size_t queue_depth,
+                       std::size_t thread_count, std::shared_ptr<Doorbell> bell)
+    : SpillStore(queue_depth), file_(std::move(file)), wait_(std::move(bell)) {
+  start_threads(thread_count);
+}
+
+PosixStore::~PosixStore() { stop_threads(); }
+
+void PosixStore::start_threads(std::size_t count) {
+  const SignalsBlocked blocked;
+  try {
+    while (workers_.size() < count) {
+      workers_.emplace_back([this] { carry_out_on_worker(); });
+      pthread_setname_np(workers_.back().native_handle(), "spill-posix");
+    }
+  } catch (const std::system_error& refused) {
+    if (!workers_.empty()) return;  // fewer threads only make it slower
+    throw IoError("cannot start a thread for {}: {}", file_->path(), refused.what());
+  }
+}
+
+void PosixStore::stop_threads() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+    queue_.clear();
+  }
+  work_arrived_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void PosixStore::do_submit(const Transfer& transfer) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(transfer);
+  }
+  work_arrived_.notify_one();
+}
+
+void PosixStore::carry_out_on_worker() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_arrived_.wait(lock, [this] { return is_stopping_ || !queue_.empty(); });
+    if (is_stopping_) return;
+    const Transfer transfer = queue_.front();
+    queue_.pop_front();
+    lock.unlock();
+    TransferResult result = move(transfer);
+    lock.lock();
+    finished_.push_back(std::move(result));
+    wait_.bell().ring();
+  }
+}
+
+TransferResult PosixStore::move(const Transfer& transfer) const {
+  const std::uint64_t offset = ExtentFile::offset_of(transfer.extent);
+  const int error =
+      move_whole(transfer.direction, transfer.size, [&](std::size_t done) -> ssize_t {
+        std::byte* memory = transfer.memory + done;
+        const std::size_t left = transfer.size - done;
+        const auto place = static_cast<off_t>(offset + done);
+        const ssize_t moved = transfer.direction == Direction::kWrite
+                                  ? ::pwrite(file_->fd(), memory, left, place)
+                                  : ::pread(file_->fd(), memory, left, place);
+        return moved < 0 ? -errno : moved;
+      });
+  return {transfer, error, error == 0 ? std::string() : file_->describe(transfer, error)};
+}
+
+void PosixStore::do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) {
+  wait_.until_finished(results, timeout, [this](std::vector<TransferResult>& out) {
+    const std::lock_guard lock(mutex_);
+    out.insert(out.end(), std::make_move_iterator(finished_.begin()),
+               std::make_move_iterator(finished_.end()));
+    finished_.clear();
+  });
+}
+
+StoreReport PosixStore::do_report() const {
+  StoreReport report = tally();
+  file_->add_to(report);
+  return report;
+}
+
+std::unique_ptr<SpillStore> make_posix_store(std::unique_ptr<ExtentFile> file,
+                                             std::size_t queue_depth,
+                                             std::shared_ptr<Doorbell> bell) {
+  return std::make_unique<PosixStore>(std::move(file), queue_depth,
+                                      std::min(queue_depth, kMostThreads), std::move(bell));
+}
+
+}  // namespace spillway::swap

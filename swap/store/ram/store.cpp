@@ -1,0 +1,84 @@
+#include "store/ram/store.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+#include "store/ram/factory.h"
+
+namespace spillway::swap {
+
+void RamStore::Unmapped::operator()(std::byte* memory) const { ::munmap(memory, size); }
+
+RamStore::RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Doorbell> bell)
+    : SpillStore(queue_depth),
+      wait_(std::move(bell)),
+      extent_count_(capacity.count() / kExtentBytes) {
+  if (extent_count_ == 0 || extent_count_ >= ExtentId::kNone)
+    throw IoError("a store in RAM of {} is not possible: between 1 and {} extents of {}", capacity,
+                  ExtentId::kNone - 1, Bytes(kExtentBytes));
+  const std::size_t size = extent_count_ * kExtentBytes;
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    throw IoError("cannot reserve {} of address space: {}", capacity, std::strerror(errno));
+  ::madvise(memory, size, MADV_HUGEPAGE);  // without it, slower but right
+  memory_ = {static_cast<std::byte*>(memory), Unmapped{size}};
+}
+
+std::optional<ExtentId> RamStore::do_reserve_extent() {
+  const std::lock_guard lock(mutex_);
+  was_refused_ = free_.empty() && touched_ == extent_count_;
+  if (was_refused_) return std::nullopt;
+  ++in_use_;
+  if (free_.empty()) return ExtentId(touched_++);
+  const ExtentId extent = free_.back();
+  free_.pop_back();
+  return extent;
+}
+
+void RamStore::do_release_extent(ExtentId extent) {
+  const std::lock_guard lock(mutex_);
+  SPILLWAY_ASSERT(extent.value() < touched_ && in_use_ > 0);
+  free_.push_back(extent);
+  --in_use_;
+}
+
+void RamStore::do_submit(const Transfer& transfer) {
+  SPILLWAY_ASSERT(transfer.extent.value() < extent_count_);
+  std::byte* place = memory_.get() + std::size_t{transfer.extent.value()} * kExtentBytes;
+  if (transfer.direction == Direction::kWrite)
+    std::memcpy(place, transfer.memory, transfer.size);
+  else
+    std::memcpy(transfer.memory, place, transfer.size);
+  finished_.push_back({transfer, 0, {}});
+  wait_.bell().ring();
+}
+
+void RamStore::do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) {
+  wait_.until_finished(results, timeout, [this](std::vector<TransferResult>& out) {
+    out.insert(out.end(), finished_.begin(), finished_.end());
+    finished_.clear();
+  });
+}
+
+StoreReport RamStore::do_report() const {
+  StoreReport report = tally();
+  const std::lock_guard lock(mutex_);
+  report.extents_in_use = Bytes(in_use_ * kExtentBytes);
+  report.capacity = Bytes(extent_count_ * kExtentBytes);
+  if (was_refused_)
+    report.refusal = message("No space left in RAM (the limit of {} is used up)", report.capacity);
+  return report;
+}
+
+std::unique_ptr<SpillStore> make_ram_store(Bytes capacity, std::size_t queue_depth,
+                                           std::shared_ptr<Doorbell> bell) {
+  return std::make_unique<RamStore>(capacity, queue_depth, std::move(bell));
+}
+
+}  // namespace spillway::swap

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/swap/spill_store.h"
+#include "store/doorbell.h"
+
+namespace spillway::swap {
+
+class RamStore final : public SpillStore {
+ public:
+  RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Doorbell> bell);
+
+ private:
+  struct Unmapped {
+    std::size_t size = 0;
+    void operator()(std::byte* memory) const;
+  };
+
+  std::optional<ExtentId> do_reserve_extent() override;
+  void do_release_extent(ExtentId extent) override;
+  void do_submit(const Transfer& transfer) override;
+  void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;
+  void do_wake() override { wait_.wake(); }
+  StoreReport do_report() const override;
+
+  ReapWait wait_;
+  std::vector<TransferResult> finished_;  // I/O thread only
+  std::size_t extent_count_;
+  std::unique_ptr<std::byte, Unmapped> memory_;
+
+  mutable std::mutex mutex_;
+  std::vector<ExtentId> free_;
+  std::uint32_t touched_ = 0;
+  std::uint64_t in_use_ = 0;
+  bool was_refused_ = false;
+};
+
+}  // namespace spillway::swap

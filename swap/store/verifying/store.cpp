@@ -1,0 +1,69 @@
+#include "store/verifying/store.h"
+
+#include <xxhash.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "spillway/base/error.h"
+#include "store/verifying/factory.h"
+
+namespace spillway::swap {
+namespace {
+
+std::string hexadecimal(std::uint64_t sum) {
+  std::array<char, 20> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(sum));
+  return text.data();
+}
+
+}  // namespace
+
+VerifyingStore::VerifyingStore(std::unique_ptr<SpillStore> child, std::string place)
+    : SpillStore(child->queue_depth()), child_(std::move(child)), place_(std::move(place)) {}
+
+void VerifyingStore::do_submit(const Transfer& transfer) {
+  if (transfer.direction == Direction::kWrite) {
+    const std::size_t index = transfer.extent.value();
+    if (index >= seals_.size()) seals_.resize(index + 1);
+    seals_[index] = {XXH3_64bits(transfer.memory, transfer.size),
+                     static_cast<std::uint32_t>(transfer.size)};
+  }
+  child_->submit(transfer);
+}
+
+void VerifyingStore::do_reap(std::vector<TransferResult>& results,
+                             std::chrono::milliseconds timeout) {
+  const std::size_t before = results.size();
+  child_->reap(results, timeout);
+  for (std::size_t i = before; i < results.size(); ++i) {
+    if (results[i].error == 0 && results[i].transfer.direction == Direction::kRead)
+      check(results[i]);
+  }
+}
+
+void VerifyingStore::check(TransferResult& result) const {
+  const Transfer& transfer = result.transfer;
+  const std::size_t index = transfer.extent.value();
+  const Seal seal = index < seals_.size() ? seals_[index] : Seal{};
+  if (seal.size != transfer.size) {
+    result.error = EINVAL;
+    result.detail = message("extent {} of {} was written with {} bytes and read with {}",
+                            transfer.extent, place_, seal.size, transfer.size);
+    return;
+  }
+  const std::uint64_t sum = XXH3_64bits(transfer.memory, transfer.size);
+  if (sum == seal.sum) return;
+  result.error = EBADMSG;
+  result.detail = message("wrong bytes in extent {} of {}: checksum {} was written, {} came back",
+                          transfer.extent, place_, hexadecimal(seal.sum), hexadecimal(sum));
+}
+
+std::unique_ptr<SpillStore> make_verifying_store(std::unique_ptr<SpillStore> child,
+                                                 std::string place) {
+  return std::make_unique<VerifyingStore>(std::move(child), std::move(place));
+}
+
+}  // namespace spillway::swap
