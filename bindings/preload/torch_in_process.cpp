@@ -29,18 +29,24 @@ bool is_same_file(const char* a, const char* b) {
   return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-TorchVersion version_of(const dl_phdr_info& library) {
+// Constants have a segment of their own, or share one with the code in old layouts.
+TorchVersion version_in_segments(const dl_phdr_info& library, bool executable) {
   for (int i = 0; i < library.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = library.dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) != 0 ||
-        (segment.p_flags & PF_R) == 0)
+        (segment.p_flags & PF_R) == 0 || ((segment.p_flags & PF_X) != 0) != executable)
       continue;
-    // Constants have a segment of their own, or share one with the code in old layouts.
     const auto* data = reinterpret_cast<const char*>(library.dlpi_addr + segment.p_vaddr);
     const TorchVersion version = find_torch_version(data, segment.p_filesz);
     if (version.is_known()) return version;
   }
-  return torch_version_of_name(library.dlpi_name);
+  return {};
+}
+
+TorchVersion version_of(const dl_phdr_info& library) {
+  TorchVersion version = version_in_segments(library, /*executable=*/false);
+  if (!version.is_known()) version = version_in_segments(library, /*executable=*/true);
+  return version.is_known() ? version : torch_version_of_name(library.dlpi_name);
 }
 
 int look_at(dl_phdr_info* library, size_t /*size*/, void* opaque) {
@@ -64,6 +70,7 @@ int look_at(dl_phdr_info* library, size_t /*size*/, void* opaque) {
 }  // namespace
 
 void find_torch(TorchInProcess& found, bool with_version) {
+  found = TorchInProcess();
   Search search{&found, with_version};
   dl_iterate_phdr(&look_at, &search);
 }
