@@ -1,0 +1,175 @@
+#include "core_loader.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "torch_in_process.h"
+
+namespace spillway::preload {
+namespace {
+
+enum LoadState { kUntouched, kTried };
+int load_state = kUntouched;
+
+bool is_on(const char* variable) {
+  const char* value = getenv(variable);
+  return value != nullptr && (strcmp(value, "1") == 0 || strcmp(value, "on") == 0 ||
+                              strcmp(value, "true") == 0 || strcmp(value, "yes") == 0);
+}
+
+// One line in one write, so that lines of several ranks do not mix.
+void say(const char* level, const char* pattern, va_list arguments) {
+  char text[4096];
+  int length = snprintf(text, sizeof text, "[spillway] %s: ", level);
+  length += vsnprintf(text + length, sizeof text - static_cast<size_t>(length) - 1, pattern,
+                      arguments);
+  if (length > static_cast<int>(sizeof text) - 2) length = sizeof text - 2;
+  text[length] = '\n';
+  const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length) + 1);
+  (void)written;
+}
+
+// Under `spillway run` a budget was promised, so a program without it must not go on. Whoever sets
+// LD_PRELOAD by hand gets the line and the plain program.
+__attribute__((format(printf, 1, 2))) void refuse(const char* pattern, ...) {
+  va_list arguments;
+  va_start(arguments, pattern);
+  say("error", pattern, arguments);
+  va_end(arguments);
+  if (is_on("SPILLWAY_ACTIVE")) _exit(2);
+}
+
+__attribute__((format(printf, 1, 2))) void warn(const char* pattern, ...) {
+  va_list arguments;
+  va_start(arguments, pattern);
+  say("warning", pattern, arguments);
+  va_end(arguments);
+}
+
+// The folder of this library; empty when the loader does not know it.
+void own_folder(char (&folder)[PATH_MAX]) {
+  folder[0] = '\0';
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<void*>(&load_core_if_torch_is_here), &here) == 0 ||
+      here.dli_fname == nullptr)
+    return;
+  snprintf(folder, sizeof folder, "%s", here.dli_fname);
+  char* slash = strrchr(folder, '/');
+  if (slash != nullptr) *slash = '\0';
+}
+
+// The LibTorch versions that have a core in `folder`, as "2.11, 2.13"; empty without any.
+void list_served_versions(const char* folder, char (&list)[256]) {
+  static const char kStart[] = "libspillway_core_";
+  list[0] = '\0';
+  DIR* entries = opendir(folder);
+  if (entries == nullptr) return;
+  size_t length = 0;
+  while (const dirent* entry = readdir(entries)) {
+    const char* name = entry->d_name;
+    const char* end = strstr(name, ".so");
+    if (strncmp(name, kStart, sizeof kStart - 1) != 0 || end == nullptr || end[3] != '\0') continue;
+    const int digits = static_cast<int>(end - name) - static_cast<int>(sizeof kStart - 1);
+    const int added = snprintf(list + length, sizeof list - length, "%s%.*s",
+                               length == 0 ? "" : ", ", digits, name + sizeof kStart - 1);
+    if (added < 0 || length + static_cast<size_t>(added) >= sizeof list) break;
+    length += static_cast<size_t>(added);
+  }
+  closedir(entries);
+}
+
+// Takes our entry out of LD_PRELOAD, so that children of this process start without us.
+void leave_children_alone(const char* folder) {
+  const char* before = getenv("LD_PRELOAD");
+  if (before == nullptr) return;
+  char after[8192];
+  size_t length = 0;
+  const size_t folder_length = strlen(folder);
+  while (*before != '\0') {
+    const size_t entry = strcspn(before, ": ");
+    const bool is_ours = entry > folder_length && strncmp(before, folder, folder_length) == 0 &&
+                         memmem(before, entry, "/libspillway_preload.so", 23) != nullptr;
+    if (entry > 0 && !is_ours) {
+      if (length + entry + 2 > sizeof after) return;
+      if (length > 0) after[length++] = ':';
+      memcpy(after + length, before, entry);
+      length += entry;
+    }
+    before += entry + (before[entry] != '\0' ? 1 : 0);
+  }
+  after[length] = '\0';
+  if (length == 0)
+    unsetenv("LD_PRELOAD");
+  else
+    setenv("LD_PRELOAD", after, 1);
+}
+
+void refuse_version(const TorchInProcess& torch, const char* folder) {
+  char served[256];
+  list_served_versions(folder, served);
+  if (served[0] == '\0') {
+    refuse("no libspillway_core_*.so in %s: the installation is incomplete (install it again, or "
+           "start the program without Spillway)", folder);
+  } else if (!torch.version.is_known()) {
+    refuse("cannot tell the version of the LibTorch in this process (%s), and this Spillway serves "
+           "LibTorch %s (use an official build of LibTorch, or start the program without Spillway)",
+           torch.path, served);
+  } else {
+    refuse("this program runs LibTorch %s (%s), but this Spillway serves LibTorch %s (build the "
+           "program with that version, or start it without Spillway)",
+           torch.version.text, torch.path, served);
+  }
+}
+
+void load_core(const TorchInProcess& torch) {
+  char folder[PATH_MAX];
+  own_folder(folder);
+  char core[PATH_MAX + 64];
+  snprintf(core, sizeof core, "%s/libspillway_core_%u.%u.so", folder, torch.version.major,
+           torch.version.minor);
+  if (!torch.version.is_known() || access(core, R_OK) != 0) {
+    refuse_version(torch, folder);
+    return;
+  }
+  if (dlopen(core, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) == nullptr) {
+    refuse("cannot load the core library: %s", dlerror());
+    return;
+  }
+  const char* children = getenv("SPILLWAY_CHILDREN");
+  if (children != nullptr && strcmp(children, "strip") == 0) leave_children_alone(folder);
+}
+
+}  // namespace
+
+void load_core_if_torch_is_here() {
+  if (__atomic_load_n(&load_state, __ATOMIC_ACQUIRE) == kTried) return;
+  TorchInProcess torch;
+  find_torch(torch, /*with_version=*/false);
+  if (torch.copies == 0) return;
+  // Set before loading: the core's own initialisers come back here through what we interpose.
+  if (__atomic_exchange_n(&load_state, kTried, __ATOMIC_ACQ_REL) == kTried) return;
+  if (torch.copies > 1) {
+    refuse("LibTorch is twice in this process: %s and %s (remove one from the program's libraries, "
+           "RPATH or LD_LIBRARY_PATH)", torch.path, torch.second);
+    return;
+  }
+  if (torch.has_core) return;  // Linked in: it has started, or will, by its own initialisers.
+  find_torch(torch, /*with_version=*/true);
+  load_core(torch);
+}
+
+void report_torch_that_came_unseen() {
+  if (__atomic_load_n(&load_state, __ATOMIC_ACQUIRE) == kTried || !is_on("SPILLWAY_ACTIVE")) return;
+  TorchInProcess torch;
+  find_torch(torch, /*with_version=*/false);
+  if (torch.copies > 0 && !torch.has_core)
+    warn("LibTorch (%s) was loaded while the program ran and worked without Spillway (link the "
+         "program with LibTorch, or with spillway::spillway)", torch.path);
+}
+
+}  // namespace spillway::preload

@@ -1,0 +1,114 @@
+// The functions that are seen before those of LibTorch and the C library, because a preloaded
+// library comes first in every lookup.
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core_loader.h"
+#include "spillway/preload/hooks.h"
+
+#define SPILLWAY_VISIBLE __attribute__((visibility("default")))
+
+// void torch::autograd::set_default_engine_stub(Engine& (*)())
+#define SPILLWAY_SET_DEFAULT_ENGINE_STUB "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE"
+
+namespace spillway::preload {
+namespace {
+
+using ThreadFunction = void* (*)(void*);
+using CreateThread = int (*)(pthread_t*, const pthread_attr_t*, ThreadFunction, void*);
+using SetEngineStub = void (*)(void*);
+
+// Written once, while the core is being loaded; read by every new thread.
+SpillwayHooks hooks;
+int hooks_are_set = 0;
+
+const SpillwayHooks* registered_hooks() {
+  return __atomic_load_n(&hooks_are_set, __ATOMIC_ACQUIRE) != 0 ? &hooks : nullptr;
+}
+
+struct ThreadStart {
+  ThreadFunction function;
+  void* argument;
+};
+
+void* start_thread(void* opaque) {
+  const ThreadStart start = *static_cast<ThreadStart*>(opaque);
+  free(opaque);
+  registered_hooks()->thread_started();
+  return start.function(start.argument);
+}
+
+// Python opens LibTorch for itself alone, where the search behind us finds nothing.
+void* real_symbol(const char* name) {
+  void* symbol = dlsym(RTLD_NEXT, name);
+  if (symbol != nullptr) return symbol;
+  void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (torch == nullptr) return nullptr;
+  symbol = dlsym(torch, name);
+  dlclose(torch);
+  return symbol;
+}
+
+__attribute__((constructor)) void on_load() { load_core_if_torch_is_here(); }
+
+__attribute__((destructor)) void on_exit() { report_torch_that_came_unseen(); }
+
+}  // namespace
+
+// Called by LibTorch's Python module during import: the moment at which LibTorch is complete and
+// nothing has been computed yet.
+extern "C" SPILLWAY_VISIBLE void spillway_set_default_engine_stub(void* stub) __asm__(
+    SPILLWAY_SET_DEFAULT_ENGINE_STUB);
+
+void spillway_set_default_engine_stub(void* stub) {
+  const auto real = reinterpret_cast<SetEngineStub>(real_symbol(SPILLWAY_SET_DEFAULT_ENGINE_STUB));
+  if (real == nullptr) {
+    fputs("[spillway] error: LibTorch's set_default_engine_stub was called, but no mapped library "
+          "has it\n", stderr);
+    abort();
+  }
+  load_core_if_torch_is_here();
+  const SpillwayHooks* told = registered_hooks();
+  if (told != nullptr && told->engine_stub_given != nullptr) stub = told->engine_stub_given(stub);
+  real(stub);
+}
+
+}  // namespace spillway::preload
+
+extern "C" {
+
+SPILLWAY_VISIBLE int spillway_preload_register(const SpillwayHooks* hooks) {
+  if (hooks == nullptr || hooks->version != SPILLWAY_HOOKS_VERSION) return -1;
+  spillway::preload::hooks = *hooks;
+  __atomic_store_n(&spillway::preload::hooks_are_set, 1, __ATOMIC_RELEASE);
+  return 0;
+}
+
+SPILLWAY_VISIBLE int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                    void* (*function)(void*), void* argument) noexcept {
+  using namespace spillway::preload;
+  // Not a function-local static: its guard would need the C++ runtime.
+  static CreateThread real;
+  CreateThread create = __atomic_load_n(&real, __ATOMIC_ACQUIRE);
+  if (create == nullptr) {
+    create = reinterpret_cast<CreateThread>(dlsym(RTLD_NEXT, "pthread_create"));
+    if (create == nullptr) return ENOSYS;
+    __atomic_store_n(&real, create, __ATOMIC_RELEASE);
+  }
+  const SpillwayHooks* told = registered_hooks();
+  if (told == nullptr || told->thread_started == nullptr)
+    return create(thread, attributes, function, argument);
+  auto* start = static_cast<ThreadStart*>(malloc(sizeof(ThreadStart)));
+  if (start == nullptr) return EAGAIN;
+  *start = {function, argument};
+  const int error = create(thread, attributes, &start_thread, start);
+  if (error != 0) free(start);
+  return error;
+}
+
+}  // extern "C"

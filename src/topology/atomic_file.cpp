@@ -1,0 +1,43 @@
+#include "spillway/topology/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "spillway/base/error.h"
+
+namespace spillway::topology {
+namespace {
+
+// 0 or an errno value.
+int write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void write_file_at_once(const std::string& path, std::string_view text) {
+  // The process id keeps two writers apart.
+  const std::string temporary = path + "." + std::to_string(::getpid()) + ".new";
+  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) throw IoError("cannot write {}: {}", path, std::strerror(errno));
+  int error = write_all(file, text);
+  if (::close(file) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    throw IoError("cannot write {}: {}", path, std::strerror(error));
+  }
+}
+
+}  // namespace spillway::topology

@@ -1,0 +1,139 @@
+#include "spillway/topology/disk_rates.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "spillway/base/error.h"
+#include "spillway/topology/atomic_file.h"
+
+namespace spillway::topology {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kFormat = "spillway disk rates";
+constexpr int kVersion = 1;
+
+const char* name_of(Load load) {
+  switch (load) {
+    case Load::kRead: return "read";
+    case Load::kWrite: return "write";
+    case Load::kBoth: break;
+  }
+  return "both";
+}
+
+Load load_from(const std::string& name) {
+  for (const Load load : {Load::kRead, Load::kWrite, Load::kBoth})
+    if (name == name_of(load)) return load;
+  throw ConfigError("unknown load '{}' (known: read write both)", name);
+}
+
+ordered_json to_json(const DiskRate& rate) {
+  ordered_json samples = ordered_json::array();
+  for (const DiskSample& sample : rate.samples)
+    samples.push_back({{"load", name_of(sample.load)},
+                       {"block_bytes", sample.block.count()},
+                       {"depth", sample.depth},
+                       {"read_bytes_per_second", sample.read_bytes_per_second},
+                       {"write_bytes_per_second", sample.write_bytes_per_second}});
+  return {{"directory", rate.directory},
+          {"device", rate.device},
+          {"mount_point", rate.mount_point},
+          {"measured_at", rate.measured_at},
+          {"read_bytes_per_second", rate.read_bytes_per_second},
+          {"write_bytes_per_second", rate.write_bytes_per_second},
+          {"both_bytes_per_second", rate.both_bytes_per_second},
+          {"samples", std::move(samples)}};
+}
+
+double rate_in(const ordered_json& json, const char* key) {
+  const double value = json.at(key).get<double>();
+  if (!(value >= 0.0)) throw ConfigError("{} is {}, not a rate", key, value);
+  return value;
+}
+
+DiskRate rate_from(const ordered_json& json) {
+  DiskRate rate;
+  rate.directory = json.at("directory").get<std::string>();
+  rate.device = json.value("device", "");
+  rate.mount_point = json.value("mount_point", "");
+  rate.measured_at = json.value("measured_at", "");
+  rate.read_bytes_per_second = rate_in(json, "read_bytes_per_second");
+  rate.write_bytes_per_second = rate_in(json, "write_bytes_per_second");
+  rate.both_bytes_per_second = rate_in(json, "both_bytes_per_second");
+  for (const auto& each : json.at("samples")) {
+    DiskSample sample;
+    sample.load = load_from(each.at("load").get<std::string>());
+    sample.block = Bytes(each.at("block_bytes").get<std::uint64_t>());
+    sample.depth = each.at("depth").get<unsigned>();
+    sample.read_bytes_per_second = rate_in(each, "read_bytes_per_second");
+    sample.write_bytes_per_second = rate_in(each, "write_bytes_per_second");
+    rate.samples.push_back(sample);
+  }
+  return rate;
+}
+
+}  // namespace
+
+DiskRates DiskRates::load(const std::string& path) {
+  DiskRates rates;
+  std::ifstream file(path);
+  if (!file) return rates;
+  try {
+    const auto json = ordered_json::parse(file);
+    if (json.at("format") != kFormat) throw ConfigError("its format is {}", json.at("format"));
+    if (json.at("version").get<int>() != kVersion)
+      throw ConfigError("its version is {}, this Spillway reads {}", json.at("version"), kVersion);
+    for (const auto& each : json.at("disks")) rates.rates_.push_back(rate_from(each));
+  } catch (const std::exception& problem) {
+    throw ConfigError("not a usable file of disk rates: {}: {} (measure anew with: spillway "
+                      "bench-io DIR)",
+                      path, problem.what());
+  }
+  return rates;
+}
+
+void DiskRates::save(const std::string& path) const {
+  ordered_json disks = ordered_json::array();
+  for (const DiskRate& rate : rates_) disks.push_back(to_json(rate));
+  const ordered_json json = {{"format", kFormat}, {"version", kVersion}, {"disks", disks}};
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) throw IoError("cannot make the folder {}: {}", folder.string(), error.message());
+  write_file_at_once(path, json.dump(2) + "\n");
+}
+
+void DiskRates::record(DiskRate rate) {
+  const auto known = std::find_if(rates_.begin(), rates_.end(), [&](const DiskRate& each) {
+    return each.directory == rate.directory;
+  });
+  if (known == rates_.end())
+    rates_.push_back(std::move(rate));
+  else
+    *known = std::move(rate);
+}
+
+const DiskRate* DiskRates::find(const std::string& directory,
+                                const std::string& mount_point) const {
+  for (const DiskRate& rate : rates_)
+    if (rate.directory == directory) return &rate;
+  for (const DiskRate& rate : rates_)
+    if (!mount_point.empty() && rate.mount_point == mount_point) return &rate;
+  return nullptr;
+}
+
+std::string default_disk_rates_path() {
+  if (const char* folder = std::getenv("XDG_CONFIG_HOME"); folder != nullptr && *folder != '\0')
+    return std::string(folder) + "/spillway/disks.json";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::string(home) + "/.config/spillway/disks.json";
+  return {};
+}
+
+}  // namespace spillway::topology

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace spillway::topology {
+
+/// Replaces the file at `path` by `text`: readers see the old or the new one, never half of it.
+/// Throws IoError with path and reason.
+void write_file_at_once(const std::string& path, std::string_view text);
+
+}  // namespace spillway::topology

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+
+namespace spillway::topology {
+
+enum class Load { kRead, kWrite, kBoth };
+
+/// One measured point.
+struct DiskSample {
+  Load load = Load::kRead;
+  Bytes block;
+  unsigned depth = 0;  ///< Transfers in flight.
+  double read_bytes_per_second = 0.0;
+  double write_bytes_per_second = 0.0;
+};
+
+/// What was measured in one directory.
+struct DiskRate {
+  std::string directory;
+  std::string device;       ///< Name of the block device, or empty.
+  std::string mount_point;  ///< Other directories below it share the disk.
+  std::string measured_at;  ///< ISO 8601, UTC.
+  double read_bytes_per_second = 0.0;   ///< At the best block size and depth, reading alone.
+  double write_bytes_per_second = 0.0;  ///< Writing alone.
+  double both_bytes_per_second = 0.0;   ///< Sum while both run; 0 when not measured.
+  std::vector<DiskSample> samples;
+};
+
+/// The measured disks of a machine, kept in a JSON file that `spillway bench-io` writes and runs
+/// read.
+class DiskRates {
+ public:
+  /// An absent file gives no rates. Throws ConfigError with path and place for a broken file, or one
+  /// of a newer format.
+  static DiskRates load(const std::string& path);
+
+  /// Replaces the file at once, or leaves it as it was. Makes its folder. Throws IoError.
+  void save(const std::string& path) const;
+
+  /// Replaces what was known of that directory.
+  void record(DiskRate rate);
+
+  /// The rate of the directory itself, else of one on the same mount point.
+  const DiskRate* find(const std::string& directory, const std::string& mount_point) const;
+
+  const std::vector<DiskRate>& all() const { return rates_; }
+
+ private:
+  std::vector<DiskRate> rates_;
+};
+
+/// ${XDG_CONFIG_HOME:-$HOME/.config}/spillway/disks.json; empty when neither variable is set.
+std::string default_disk_rates_path();
+
+}  // namespace spillway::topology

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+
+namespace spillway::topology {
+
+/// Value of a limit that is known to be absent. `nullopt` means unknown.
+inline constexpr std::uint64_t kUnlimited = static_cast<std::uint64_t>(-1);
+
+struct NumaNode {
+  unsigned index = 0;
+  unsigned cores = 0;
+  std::optional<Bytes> memory;
+};
+
+/// The processors that this process may use.
+struct Processors {
+  std::optional<unsigned> cores;    ///< Physical cores.
+  std::optional<unsigned> threads;  ///< Hardware threads.
+  std::optional<double> quota;      ///< Cores' worth of time that the cgroups allow.
+  std::optional<std::string> model;
+  std::vector<NumaNode> numa_nodes;
+};
+
+/// A limit that a cgroup sets on the memory of this process and others.
+struct MemoryLimit {
+  std::string where;  ///< The file that states it.
+  Bytes limit;
+  Bytes used;  ///< Counted against it now, less file pages that the kernel drops on demand.
+};
+
+struct Memory {
+  std::optional<Bytes> total;
+  std::optional<Bytes> available;  ///< What the kernel could give without swapping.
+  std::optional<Bytes> swap_total;
+  std::vector<MemoryLimit> limits;  ///< Of the own cgroup and all above it, innermost first.
+};
+
+/// Soft limits of this process; `kUnlimited` for none.
+struct ProcessLimits {
+  std::optional<std::uint64_t> address_space_bytes;
+  std::optional<std::uint64_t> locked_bytes;
+  std::optional<std::uint64_t> processes;
+};
+
+/// What the kernel was configured to do.
+struct Kernel {
+  std::optional<std::string> release;
+  std::optional<int> overcommit_mode;           ///< 0 heuristic, 1 always, 2 never.
+  std::optional<std::string> huge_pages;        ///< always, madvise or never.
+  std::optional<bool> unprivileged_userfaultfd;
+  std::optional<int> io_uring_disabled;         ///< 0 open, 1 privileged only, 2 off.
+  std::optional<std::uint64_t> map_count_limit;
+};
+
+struct Gpu {
+  std::string name;
+  std::string bus_address;
+};
+
+/// What machine this is, seen from this process. Plain data.
+struct Machine {
+  Processors processors;
+  Memory memory;
+  ProcessLimits limits;
+  Kernel kernel;
+  std::vector<Gpu> gpus;
+};
+
+/// Where to look. The defaults are the real machine; tests put a small tree elsewhere.
+struct Roots {
+  std::string root;            ///< Put in front of /proc, /sys and mount points.
+  std::string processor_text;  ///< hwloc's synthetic description instead of the real processors.
+};
+
+/// Reads everything. What cannot be read stays unknown; nothing is thrown for it. Any thread.
+Machine discover_machine(const Roots& roots = {});
+
+struct UsableMemory {
+  Bytes bytes;
+  std::string limited_by;  ///< "available memory", or the file of the limit.
+};
+
+/// What this process could still take: the smallest of available memory and what each cgroup limit
+/// leaves. Nothing when neither is known.
+std::optional<UsableMemory> usable_memory(const Memory& memory);
+
+}  // namespace spillway::topology

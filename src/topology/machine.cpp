@@ -1,0 +1,128 @@
+#include "spillway/topology/machine.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "control_groups.h"
+#include "kernel_files.h"
+#include "processors.h"
+
+namespace spillway::topology {
+namespace {
+
+// "MemTotal:       16384 kB"
+std::optional<Bytes> meminfo_value(std::string_view text, std::string_view name) {
+  for (const std::string_view line : split(text, '\n')) {
+    if (line.substr(0, name.size()) != name || line.substr(name.size(), 1) != ":") continue;
+    const auto kib = leading_number(line.substr(name.size() + 1));
+    if (kib) return Bytes(*kib * 1024);
+  }
+  return std::nullopt;
+}
+
+Memory read_memory(const std::string& root) {
+  Memory memory;
+  if (const auto text = read_kernel_file(root + "/proc/meminfo")) {
+    memory.total = meminfo_value(*text, "MemTotal");
+    memory.available = meminfo_value(*text, "MemAvailable");
+    memory.swap_total = meminfo_value(*text, "SwapTotal");
+  }
+  memory.limits = read_memory_limits(root);
+  return memory;
+}
+
+// "Max locked memory         8388608              8388608              bytes"
+std::optional<std::uint64_t> soft_limit(std::string_view text, std::string_view name) {
+  for (const std::string_view line : split(text, '\n')) {
+    if (line.substr(0, name.size()) != name) continue;
+    const auto fields = split(line.substr(name.size()), ' ');
+    if (fields.empty()) return std::nullopt;
+    if (fields[0] == "unlimited") return kUnlimited;
+    return leading_number(fields[0]);
+  }
+  return std::nullopt;
+}
+
+ProcessLimits read_process_limits(const std::string& root) {
+  ProcessLimits limits;
+  if (const auto text = read_kernel_file(root + "/proc/self/limits")) {
+    limits.address_space_bytes = soft_limit(*text, "Max address space");
+    limits.locked_bytes = soft_limit(*text, "Max locked memory");
+    limits.processes = soft_limit(*text, "Max processes");
+  }
+  return limits;
+}
+
+// "always [madvise] never" gives "madvise".
+std::optional<std::string> chosen_in_brackets(const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  const auto open = text->find('[');
+  const auto close = text->find(']', open == std::string::npos ? 0 : open);
+  if (open == std::string::npos || close == std::string::npos) return std::nullopt;
+  return text->substr(open + 1, close - open - 1);
+}
+
+std::optional<int> small_number(const std::string& path) {
+  const auto value = read_number(path);
+  if (!value) return std::nullopt;
+  return static_cast<int>(std::min<std::uint64_t>(*value, 1000));
+}
+
+Kernel read_kernel(const std::string& root) {
+  Kernel kernel;
+  kernel.release = read_kernel_file(root + "/proc/sys/kernel/osrelease");
+  kernel.overcommit_mode = small_number(root + "/proc/sys/vm/overcommit_memory");
+  kernel.huge_pages =
+      chosen_in_brackets(read_kernel_file(root + "/sys/kernel/mm/transparent_hugepage/enabled"));
+  if (const auto value = small_number(root + "/proc/sys/vm/unprivileged_userfaultfd"))
+    kernel.unprivileged_userfaultfd = *value != 0;
+  kernel.io_uring_disabled = small_number(root + "/proc/sys/kernel/io_uring_disabled");
+  kernel.map_count_limit = read_number(root + "/proc/sys/vm/max_map_count");
+  return kernel;
+}
+
+std::vector<Gpu> read_gpus(const std::string& root) {
+  std::vector<Gpu> gpus;
+  std::error_code absent;
+  const std::filesystem::directory_iterator folders(root + "/proc/driver/nvidia/gpus", absent);
+  if (absent) return gpus;
+  for (const auto& folder : folders) {
+    Gpu gpu{"unknown model", folder.path().filename()};
+    const auto text = read_kernel_file(folder.path() / "information").value_or("");
+    for (const std::string_view line : split(text, '\n')) {
+      if (line.substr(0, 6) != "Model:") continue;
+      const auto start = line.find_first_not_of(" \t", 6);
+      if (start != std::string_view::npos) gpu.name = line.substr(start);
+    }
+    gpus.push_back(std::move(gpu));
+  }
+  std::sort(gpus.begin(), gpus.end(),
+            [](const Gpu& a, const Gpu& b) { return a.bus_address < b.bus_address; });
+  return gpus;
+}
+
+}  // namespace
+
+Machine discover_machine(const Roots& roots) {
+  Machine machine;
+  machine.processors = read_processors(roots.processor_text);
+  machine.processors.quota = read_processor_quota(roots.root);
+  machine.memory = read_memory(roots.root);
+  machine.limits = read_process_limits(roots.root);
+  machine.kernel = read_kernel(roots.root);
+  machine.gpus = read_gpus(roots.root);
+  return machine;
+}
+
+std::optional<UsableMemory> usable_memory(const Memory& memory) {
+  std::optional<UsableMemory> smallest;
+  if (memory.available) smallest = UsableMemory{*memory.available, "available memory"};
+  for (const MemoryLimit& limit : memory.limits) {
+    const Bytes left = limit.limit - std::min(limit.limit, limit.used);
+    if (!smallest || left < smallest->bytes) smallest = UsableMemory{left, limit.where};
+  }
+  return smallest;
+}
+
+}  // namespace spillway::topology
