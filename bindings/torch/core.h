@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "interceptor.h"
-#include "runtime.h"
+#include "spillway/runtime/runtime.h"
 #include "settings.h"
 
 namespace spillway::torch_binding {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime.h"
+#include "spillway/runtime/runtime.h"
 
 namespace spillway::torch_binding {
 

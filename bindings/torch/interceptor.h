@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "runtime.h"
+#include "spillway/runtime/runtime.h"
 
 namespace spillway::torch_binding {
 

@@ -1,4 +1,4 @@
-#include "runtime.h"
+#include "spillway/runtime/runtime.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -11,7 +11,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/swap/swap_engine.h"
-#include "step_learner.h"
+#include "spillway/runtime/step_learner.h"
 
 namespace spillway::runtime {
 
