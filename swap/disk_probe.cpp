@@ -1,9 +1,6 @@
 #include "spillway/swap/disk_probe.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -11,6 +8,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "store/mapped_memory.h"
 
 namespace spillway::swap {
 namespace {
@@ -21,42 +19,24 @@ enum class Pattern { kWrite, kRead, kMixed };
 
 std::string_view name_of(Pattern pattern) {
   switch (pattern) {
-    case Pattern::kWrite: return "write";
-    case Pattern::kRead: return "read";
-    case Pattern::kMixed: return "write and read";
+    case Pattern::kWrite:
+      return "write";
+    case Pattern::kRead:
+      return "read";
+    case Pattern::kMixed:
+      return "write and read";
   }
   return "";
 }
 
-/// Memory as tensors have it: page-aligned, in huge pages, of bytes that no drive can compress.
-class ProbeMemory {
- public:
-  explicit ProbeMemory(std::size_t pages) : size_(pages * kExtentBytes) {
-    void* raw = ::mmap(nullptr, size_ + kExtentBytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (raw == MAP_FAILED)
-      throw IoError("no memory for a measurement ({}): {}", Bytes(size_), std::strerror(errno));
-    mapping_ = static_cast<std::byte*>(raw);
-    const auto address = reinterpret_cast<std::uintptr_t>(raw);
-    begin_ = mapping_ + (kExtentBytes - address % kExtentBytes) % kExtentBytes;
-    ::madvise(begin_, size_, MADV_HUGEPAGE);
-    std::mt19937_64 random(1);
-    for (std::size_t i = 0; i < size_; i += sizeof(std::uint64_t)) {
-      const std::uint64_t word = random();
-      std::memcpy(begin_ + i, &word, sizeof word);
-    }
+// Bytes that no drive can compress.
+void fill_with_noise(MappedMemory& memory) {
+  std::mt19937_64 random(1);
+  for (std::size_t i = 0; i < memory.size(); i += sizeof(std::uint64_t)) {
+    const std::uint64_t word = random();
+    std::memcpy(memory.begin() + i, &word, sizeof word);
   }
-  ~ProbeMemory() { ::munmap(mapping_, size_ + kExtentBytes); }
-  ProbeMemory(const ProbeMemory&) = delete;
-  ProbeMemory& operator=(const ProbeMemory&) = delete;
-
-  std::byte* page(std::size_t index) { return begin_ + index * kExtentBytes; }
-
- private:
-  std::size_t size_;
-  std::byte* mapping_ = nullptr;
-  std::byte* begin_ = nullptr;
-};
+}
 
 /// Extents that go back to the store with the measurement.
 class ProbeExtents {
@@ -97,7 +77,8 @@ struct PassRates {
 /// One walk over the extents with a fixed number of transfers in flight.
 class Pass {
  public:
-  Pass(SpillStore& store, const ProbeExtents& extents, ProbeMemory& memory, const Clock& clock)
+  Pass(SpillStore& store, const ProbeExtents& extents, const MappedMemory& memory,
+       const Clock& clock)
       : store_(store), extents_(extents), memory_(memory), clock_(clock) {}
 
   PassRates run(Pattern pattern, std::size_t block, std::size_t depth, Duration longest) {
@@ -124,13 +105,14 @@ class Pass {
         pattern == Pattern::kWrite || (pattern == Pattern::kMixed && index % 2 == 0);
     (is_write ? written_ : read_) += block;
     store_.submit({is_write ? Direction::kWrite : Direction::kRead, extents_[index],
-                   memory_.page(page), block, page});
+                   memory_.begin() + page * kExtentBytes, block, page});
   }
 
   void reap(std::vector<std::size_t>& idle_pages) {
     results_.clear();
     store_.reap(results_, kPatience);
-    if (results_.empty()) throw IoError("no transfer has finished for {} s", kPatience.count() / 1000);
+    if (results_.empty())
+      throw IoError("no transfer has finished for {} s", kPatience.count() / 1000);
     for (const TransferResult& result : results_) {
       if (result.error != 0) throw IoError("measurement failed: {}", result.detail);
       idle_pages.push_back(static_cast<std::size_t>(result.transfer.tag));
@@ -139,7 +121,7 @@ class Pass {
 
   SpillStore& store_;
   const ProbeExtents& extents_;
-  ProbeMemory& memory_;
+  const MappedMemory& memory_;
   const Clock& clock_;
   std::vector<TransferResult> results_;
   std::uint64_t written_ = 0;
@@ -160,8 +142,8 @@ void check(const DiskProbeOptions& options, std::size_t deepest) {
                       options.file_size);
   if (options.repetitions == 0) throw ConfigError("a measurement needs at least one repetition");
   for (const Bytes block : options.block_sizes) {
-    const bool is_possible = block > Bytes() && block <= Bytes(kExtentBytes) &&
-                             block.count() % kTransferAlignment == 0;
+    const bool is_possible =
+        block > Bytes() && block <= Bytes(kExtentBytes) && block.count() % kTransferAlignment == 0;
     if (!is_possible)
       throw ConfigError("block size must be a multiple of 4 KiB and at most 2 MiB: {}", block);
   }
@@ -184,8 +166,9 @@ class Measurement {
       : store_(store),
         options_(options),
         clock_(clock),
-        memory_(deepest_of(options)),
+        memory_(deepest_of(options) * kExtentBytes),
         extents_(store, options.file_size.count() / kExtentBytes) {
+    fill_with_noise(memory_);
     progress_.passes_total =
         1 + 3 * options.repetitions * options.block_sizes.size() * options.queue_depths.size();
   }
@@ -208,15 +191,14 @@ class Measurement {
       mixed_write.push_back(both.write_gb_per_s);
       mixed_read.push_back(both.read_gb_per_s);
     }
-    return {block,           depth, summary(write), summary(read), summary(mixed_write),
-            summary(mixed_read)};
+    return {block, depth, summary(write), summary(read), summary(mixed_write), summary(mixed_read)};
   }
 
  private:
   SpillStore& store_;
   const DiskProbeOptions& options_;
   const Clock& clock_;
-  ProbeMemory memory_;
+  MappedMemory memory_;
   ProbeExtents extents_;
   DiskProbeProgress progress_;
 };
@@ -228,9 +210,8 @@ const DiskRates* DiskProbe::best() const {
     return entry.mixed_write.median_gb_per_s + entry.mixed_read.median_gb_per_s;
   };
   const auto found =
-      std::max_element(rates.begin(), rates.end(), [&](const DiskRates& a, const DiskRates& b) {
-        return sum(a) < sum(b);
-      });
+      std::max_element(rates.begin(), rates.end(),
+                       [&](const DiskRates& a, const DiskRates& b) { return sum(a) < sum(b); });
   return found == rates.end() ? nullptr : &*found;
 }
 

@@ -13,8 +13,8 @@ struct DirectoryFacts {
   std::string file_system;  ///< "ext4", "tmpfs", or the magic number in hex.
   bool is_memory = false;   ///< Its files live in RAM: spilling there frees nothing.
   bool is_network = false;
-  Bytes free;               ///< For a user without privilege.
-  std::uint64_t device = 0; ///< Equal numbers share a disk.
+  Bytes free;                ///< For a user without privilege.
+  std::uint64_t device = 0;  ///< Equal numbers share a disk.
 };
 
 DirectoryFacts inspect_directory(const std::string& path);

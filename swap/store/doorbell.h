@@ -19,9 +19,9 @@ class Doorbell {
  public:
   Doorbell();  ///< Throws IoError when the process has no file descriptor left.
 
-  void ring();                       ///< Any thread.
-  void ring_by(TimePoint moment);    ///< Rings at `moment`, or at an earlier one asked for before.
-  void wait(Duration timeout);       ///< Until it rings or has rung since the last wait.
+  void ring();                     ///< Any thread.
+  void ring_by(TimePoint moment);  ///< Rings at `moment`, or at an earlier one asked for before.
+  void wait(Duration timeout);     ///< Until it rings or has rung since the last wait.
   int fd() const { return event_.get(); }
 
  private:

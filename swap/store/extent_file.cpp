@@ -108,20 +108,21 @@ void ExtentFile::refuse(int error) {
   const std::string& path = directory_.path;
   switch (error) {
     case 0:
-      refusal_ = message("No space left in {} (the limit of {} is used up)", path,
-                         directory_.limit);
+      refusal_ =
+          message("No space left in {} (the limit of {} is used up)", path, directory_.limit);
       return;
     case ENOSPC:
       refusal_ = message("No space left in {} (disk full: {} spilled here, {} free)", path, used,
                          free_bytes(fd()));
       return;
     case EDQUOT:
-      refusal_ = message("No space left in {} (disk quota exceeded with {} spilled here)", path,
-                         used);
+      refusal_ =
+          message("No space left in {} (disk quota exceeded with {} spilled here)", path, used);
       return;
     case EFBIG:
-      refusal_ = message("No space left in {} (largest file allowed reached with {}; see ulimit -f)",
-                         path, Bytes(allocated_ * kExtentBytes));
+      refusal_ =
+          message("No space left in {} (largest file allowed reached with {}; see ulimit -f)", path,
+                  Bytes(allocated_ * kExtentBytes));
       return;
     default:
       refusal_ = message("cannot take space in {}: {}", path, std::strerror(error));

@@ -32,7 +32,8 @@ class ExtentFile {
   bool is_direct() const { return file_.is_direct; }
   const std::string& why_buffered() const { return file_.why_buffered; }
 
-  /// Whether growing takes space from the disk at once; if not, a full disk shows as a failed write.
+  /// Whether growing takes space from the disk at once; if not, a full disk shows as a failed
+  /// write.
   bool reserves_space() const { return reserves_space_; }
   const std::string& path() const { return directory_.path; }
 
@@ -54,8 +55,8 @@ class ExtentFile {
 
   mutable std::mutex mutex_;
   std::vector<ExtentId> free_;
-  std::uint64_t step_;         // in extents
-  std::uint64_t limit_;        // in extents
+  std::uint64_t step_;   // in extents
+  std::uint64_t limit_;  // in extents
   std::uint64_t allocated_ = 0;
   std::uint64_t touched_ = 0;  // extents below have been given out at least once
   std::uint64_t in_use_ = 0;

@@ -32,8 +32,10 @@ constexpr std::array<KindName, 4> kKindNames{{{StoreKind::kAuto, "auto"},
 
 /// What one call of make_spill_store gathers on its way.
 struct Opening {
+  explicit Opening(const SpillStoreOptions& asked) : options(asked) {}
+
   const SpillStoreOptions& options;
-  StoreKind kind;
+  StoreKind kind = options.kind;
   std::shared_ptr<Doorbell> bell = std::make_shared<Doorbell>();
   std::vector<std::unique_ptr<SpillStore>> children;
   std::vector<std::string> warnings;
@@ -88,8 +90,9 @@ void warn_about_file(Opening& opening, const ExtentFile& file) {
         message("transfers go through the page cache, which costs memory and time: {}",
                 file.why_buffered()));
   if (!file.reserves_space())
-    opening.warnings.push_back(message(
-        "{} cannot reserve space in advance: a full disk will show as a failed write", file.path()));
+    opening.warnings.push_back(
+        message("{} cannot reserve space in advance: a full disk will show as a failed write",
+                file.path()));
 }
 
 void open_directory(Opening& opening, const SpillDirectory& directory) {
@@ -103,10 +106,9 @@ void open_directory(Opening& opening, const SpillDirectory& directory) {
     auto file = std::make_unique<ExtentFile>(directory);
     warn_about_place(opening, directory, facts);
     warn_about_file(opening, *file);
-    opening.description +=
-        message("{}{}, {} I/O, {} ({})", opening.description.empty() ? "" : "; ",
-                name_of(opening.kind), file->is_direct() ? "direct" : "buffered", directory.path,
-                facts.file_system);
+    opening.description += message("{}{}, {} I/O, {} ({})", opening.description.empty() ? "" : "; ",
+                                   name_of(opening.kind), file->is_direct() ? "direct" : "buffered",
+                                   directory.path, facts.file_system);
     const std::size_t depth = opening.options.queue_depth;
     auto store = opening.kind == StoreKind::kIoUring
                      ? make_io_uring_store(std::move(file), depth, opening.bell)
@@ -164,13 +166,12 @@ SpillDirectory parse_spill_directory(std::string_view text) {
 
 OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
   check(options);
-  Opening opening{.options = options, .kind = options.kind};
+  Opening opening(options);
   if (options.kind == StoreKind::kRam) {
     open_ram(opening);
   } else {
     opening.kind = resolve_kind(options.kind, opening.warnings);
-    for (const SpillDirectory& directory : options.directories)
-      open_directory(opening, directory);
+    for (const SpillDirectory& directory : options.directories) open_directory(opening, directory);
     if (opening.children.empty())
       throw IoError("no directory to spill to: {}", joined(opening.warnings));
   }

@@ -74,9 +74,8 @@ UnlinkedFile open_unlinked_file(const std::string& directory) {
   int error = file.is_direct ? 0 : errno;
   if (file.is_direct) error = try_block(fd);
   if (error == EINVAL || error == EOPNOTSUPP) {
-    file.why_buffered =
-        message("{} refuses direct I/O in blocks of {} bytes ({})", directory, kTransferAlignment,
-                std::strerror(error));
+    file.why_buffered = message("{} refuses direct I/O in blocks of {} bytes ({})", directory,
+                                kTransferAlignment, std::strerror(error));
     file.is_direct = false;
     set_direct(fd, false);
     error = try_block(fd);

@@ -27,14 +27,14 @@ std::string why_refused(int error) {
     int disabled = 0;
     std::ifstream("/proc/sys/kernel/io_uring_disabled") >> disabled;
     if (disabled != 0)
-      return message("io_uring is switched off (sysctl kernel.io_uring_disabled is {}; 0 allows it)",
-                     disabled);
+      return message(
+          "io_uring is switched off (sysctl kernel.io_uring_disabled is {}; 0 allows it)",
+          disabled);
     return "io_uring is forbidden to this process, as container filters do (with Docker: "
            "--security-opt seccomp=<profile that allows io_uring_setup, io_uring_enter and "
            "io_uring_register>)";
   }
-  if (error == ENOMEM)
-    return "io_uring got no locked memory (raise ulimit -l)";
+  if (error == ENOMEM) return "io_uring got no locked memory (raise ulimit -l)";
   return message("io_uring cannot be set up: {}", std::strerror(error));
 }
 

@@ -93,16 +93,15 @@ void PosixStore::carry_out_on_worker() {
 
 TransferResult PosixStore::move(const Transfer& transfer) const {
   const std::uint64_t offset = ExtentFile::offset_of(transfer.extent);
-  const int error =
-      move_whole(transfer.direction, transfer.size, [&](std::size_t done) -> ssize_t {
-        std::byte* memory = transfer.memory + done;
-        const std::size_t left = transfer.size - done;
-        const auto place = static_cast<off_t>(offset + done);
-        const ssize_t moved = transfer.direction == Direction::kWrite
-                                  ? ::pwrite(file_->fd(), memory, left, place)
-                                  : ::pread(file_->fd(), memory, left, place);
-        return moved < 0 ? -errno : moved;
-      });
+  const int error = move_whole(transfer.direction, transfer.size, [&](std::size_t done) -> ssize_t {
+    std::byte* memory = transfer.memory + done;
+    const std::size_t left = transfer.size - done;
+    const auto place = static_cast<off_t>(offset + done);
+    const ssize_t moved = transfer.direction == Direction::kWrite
+                              ? ::pwrite(file_->fd(), memory, left, place)
+                              : ::pread(file_->fd(), memory, left, place);
+    return moved < 0 ? -errno : moved;
+  });
   return {transfer, error, error == 0 ? std::string() : file_->describe(transfer, error)};
 }
 

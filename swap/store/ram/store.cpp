@@ -1,8 +1,5 @@
 #include "store/ram/store.h"
 
-#include <sys/mman.h>
-
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -12,23 +9,23 @@
 
 namespace spillway::swap {
 
-void RamStore::Unmapped::operator()(std::byte* memory) const { ::munmap(memory, size); }
+namespace {
+
+std::size_t count_extents(Bytes capacity) {
+  const std::uint64_t count = capacity.count() / kExtentBytes;
+  if (count == 0 || count >= ExtentId::kNone)
+    throw IoError("a store in RAM of {} is not possible: it holds 1 to {} extents of {}", capacity,
+                  ExtentId::kNone - 1, Bytes(kExtentBytes));
+  return count;
+}
+
+}  // namespace
 
 RamStore::RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Doorbell> bell)
     : SpillStore(queue_depth),
       wait_(std::move(bell)),
-      extent_count_(capacity.count() / kExtentBytes) {
-  if (extent_count_ == 0 || extent_count_ >= ExtentId::kNone)
-    throw IoError("a store in RAM of {} is not possible: between 1 and {} extents of {}", capacity,
-                  ExtentId::kNone - 1, Bytes(kExtentBytes));
-  const std::size_t size = extent_count_ * kExtentBytes;
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
-    throw IoError("cannot reserve {} of address space: {}", capacity, std::strerror(errno));
-  ::madvise(memory, size, MADV_HUGEPAGE);  // without it, slower but right
-  memory_ = {static_cast<std::byte*>(memory), Unmapped{size}};
-}
+      extent_count_(count_extents(capacity)),
+      memory_(extent_count_ * kExtentBytes) {}
 
 std::optional<ExtentId> RamStore::do_reserve_extent() {
   const std::lock_guard lock(mutex_);
@@ -50,7 +47,7 @@ void RamStore::do_release_extent(ExtentId extent) {
 
 void RamStore::do_submit(const Transfer& transfer) {
   SPILLWAY_ASSERT(transfer.extent.value() < extent_count_);
-  std::byte* place = memory_.get() + std::size_t{transfer.extent.value()} * kExtentBytes;
+  std::byte* place = memory_.begin() + std::size_t{transfer.extent.value()} * kExtentBytes;
   if (transfer.direction == Direction::kWrite)
     std::memcpy(place, transfer.memory, transfer.size);
   else

@@ -7,6 +7,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/swap/spill_store.h"
 #include "store/doorbell.h"
+#include "store/mapped_memory.h"
 
 namespace spillway::swap {
 
@@ -15,11 +16,6 @@ class RamStore final : public SpillStore {
   RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Doorbell> bell);
 
  private:
-  struct Unmapped {
-    std::size_t size = 0;
-    void operator()(std::byte* memory) const;
-  };
-
   std::optional<ExtentId> do_reserve_extent() override;
   void do_release_extent(ExtentId extent) override;
   void do_submit(const Transfer& transfer) override;
@@ -30,7 +26,7 @@ class RamStore final : public SpillStore {
   ReapWait wait_;
   std::vector<TransferResult> finished_;  // I/O thread only
   std::size_t extent_count_;
-  std::unique_ptr<std::byte, Unmapped> memory_;
+  MappedMemory memory_;
 
   mutable std::mutex mutex_;
   std::vector<ExtentId> free_;

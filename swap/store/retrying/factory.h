@@ -10,7 +10,7 @@
 namespace spillway::swap {
 
 struct RetryOptions {
-  std::uint32_t attempts_max = 4;          ///< The first one included.
+  std::uint32_t attempts_max = 4;                       ///< The first one included.
   Duration first_pause = std::chrono::milliseconds(1);  ///< Doubles with every attempt.
 };
 
@@ -18,7 +18,7 @@ struct RetryOptions {
 /// with the number of attempts; from then on the store gives out no new extents, and reads go on.
 /// `bell` is the one that `child` rings; `clock` outlives the store.
 std::unique_ptr<SpillStore> make_retrying_store(std::unique_ptr<SpillStore> child,
-                                                std::shared_ptr<Doorbell> bell,
-                                                const Clock& clock, RetryOptions options = {});
+                                                std::shared_ptr<Doorbell> bell, const Clock& clock,
+                                                RetryOptions options = {});
 
 }  // namespace spillway::swap

@@ -21,8 +21,10 @@ bool may_pass(const TransferResult& result) {
     case EBUSY:
     case ETIMEDOUT:
     case ENOLINK:
-    case EBADMSG: return true;
-    default: return false;
+    case EBADMSG:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -115,8 +117,8 @@ StoreReport RetryingStore::do_report() const {
 }
 
 std::unique_ptr<SpillStore> make_retrying_store(std::unique_ptr<SpillStore> child,
-                                                std::shared_ptr<Doorbell> bell,
-                                                const Clock& clock, RetryOptions options) {
+                                                std::shared_ptr<Doorbell> bell, const Clock& clock,
+                                                RetryOptions options) {
   return std::make_unique<RetryingStore>(std::move(child), std::move(bell), clock, options);
 }
 

@@ -43,8 +43,8 @@ class RetryingStore final : public SpillStore {
   const Clock& clock_;
   RetryOptions options_;
 
-  std::vector<Attempt> attempts_;             // by the tag that the child sees
-  std::vector<std::uint64_t> idle_;           // indices into attempts_
+  std::vector<Attempt> attempts_;              // by the tag that the child sees
+  std::vector<std::uint64_t> idle_;            // indices into attempts_
   std::multimap<TimePoint, Transfer> paused_;  // by the moment to try again
   std::vector<TransferResult> scratch_;
 

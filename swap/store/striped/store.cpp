@@ -85,8 +85,8 @@ std::vector<std::size_t> StripedStore::stripes_by_preference() const {
   std::vector<Rank> ranks;
   for (std::size_t i = 0; i < stripes_.size(); ++i) {
     const Stripe& stripe = stripes_[i];
-    ranks.push_back({stripe.weight == 0.0, stripe.queued.load() > shortest + kQueueSlack,
-                     -stripe.credit, i});
+    ranks.push_back(
+        {stripe.weight == 0.0, stripe.queued.load() > shortest + kQueueSlack, -stripe.credit, i});
   }
   std::sort(ranks.begin(), ranks.end());
   std::vector<std::size_t> order;
@@ -146,8 +146,7 @@ StoreReport StripedStore::do_report() const {
     sum.retries += report.retries;
     is_capacity_known = is_capacity_known && report.capacity > Bytes();
     all_refuse = all_refuse && !report.refusal.empty();
-    if (!report.refusal.empty())
-      sum.refusal += (sum.refusal.empty() ? "" : "; ") + report.refusal;
+    if (!report.refusal.empty()) sum.refusal += (sum.refusal.empty() ? "" : "; ") + report.refusal;
   }
   if (!is_capacity_known) sum.capacity = Bytes();
   if (!all_refuse) sum.refusal.clear();

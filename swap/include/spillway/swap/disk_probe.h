@@ -22,7 +22,7 @@ struct MeasuredRate {
 struct DiskRates {
   Bytes block;
   std::size_t queue_depth = 0;
-  MeasuredRate write;        ///< Into blocks that were written before.
+  MeasuredRate write;  ///< Into blocks that were written before.
   MeasuredRate read;
   MeasuredRate mixed_write;  ///< The share of the writes while as many bytes are read.
   MeasuredRate mixed_read;

@@ -48,7 +48,7 @@ struct StoreReport {
   Bytes written;  ///< What reached the medium, retries included: it wears a drive out.
   Bytes read;
   Bytes extents_in_use;
-  Bytes capacity;                 ///< Largest total size of extents; 0: unknown.
+  Bytes capacity;                         ///< Largest total size of extents; 0: unknown.
   std::chrono::nanoseconds busy_time{0};  ///< Time with at least one transfer in flight.
   std::uint64_t retries = 0;
   std::string refusal;  ///< Why no extent can be reserved: "No space left in /scratch (…)".
@@ -71,8 +71,8 @@ class SpillStore {
   /// `queue_depth()` transfers in flight.
   void submit(const Transfer& transfer);
 
-  /// Appends finished transfers to `results`; waits for the first one, for `wake`, or for `timeout`.
-  /// With nothing in flight only `wake` and the timeout end the wait. I/O thread only.
+  /// Appends finished transfers to `results`; waits for the first one, for `wake`, or for
+  /// `timeout`. With nothing in flight only `wake` and the timeout end the wait. I/O thread only.
   void reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout);
 
   /// Ends a waiting `reap`, or the next one. Any thread.
@@ -86,7 +86,8 @@ class SpillStore {
  protected:
   explicit SpillStore(std::size_t queue_depth) : queue_depth_(queue_depth) {}
 
-  /// A report with `written`, `read` and `busy_time` of what passed through this object. Any thread.
+  /// A report with `written`, `read` and `busy_time` of what passed through this object. Any
+  /// thread.
   StoreReport tally() const;
 
  private:

@@ -19,8 +19,8 @@ enum class StoreKind {
   kRam,      ///< Other memory of this process; for tests, and as a bounded host tier.
 };
 
-std::string_view name_of(StoreKind kind);            ///< "auto", "io_uring", "posix", "ram"
-StoreKind store_kind_from(std::string_view name);    ///< Throws ConfigError with the valid names.
+std::string_view name_of(StoreKind kind);          ///< "auto", "io_uring", "posix", "ram"
+StoreKind store_kind_from(std::string_view name);  ///< Throws ConfigError with the valid names.
 
 /// Where spill files go, and how much of it may be taken.
 struct SpillDirectory {
@@ -34,16 +34,16 @@ SpillDirectory parse_spill_directory(std::string_view text);
 struct SpillStoreOptions {
   std::vector<SpillDirectory> directories;  ///< Used in parallel. Not for kRam.
   StoreKind kind = StoreKind::kAuto;
-  Bytes ram_capacity;                       ///< For kRam only; required there.
-  std::size_t queue_depth = 16;             ///< Transfers in flight per directory.
-  bool verify = false;                      ///< Checksum every extent, at 2 to 6 % of a CPU.
-  Bytes expected_size;                      ///< What will be spilled, when known; 0: unknown.
+  Bytes ram_capacity;            ///< For kRam only; required there.
+  std::size_t queue_depth = 16;  ///< Transfers in flight per directory.
+  bool verify = false;           ///< Checksum every extent, at 2 to 6 % of a CPU.
+  Bytes expected_size;           ///< What will be spilled, when known; 0: unknown.
 };
 
 struct OpenedSpillStore {
   std::unique_ptr<SpillStore> store;
-  std::string description;             ///< "io_uring, direct I/O, /scratch (ext4)"
-  std::vector<std::string> warnings;   ///< One sentence each; nothing has been printed.
+  std::string description;            ///< "io_uring, direct I/O, /scratch (ext4)"
+  std::vector<std::string> warnings;  ///< One sentence each; nothing has been printed.
 };
 
 /// Opens one unlinked file per directory. A directory that cannot be used is left out with a
