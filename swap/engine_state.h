@@ -118,10 +118,10 @@ class SwapEngine::State final : public memory::FaultSink {
 
   void enter_locked(PinSet& set);
   void acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames, std::size_t count,
-                             PinSet* within);
-  bool progress_is_possible_locked() const;
+                             bool holds_pins);
+  bool progress_is_possible_locked(bool holds_pins) const;
   [[noreturn]] void refuse_locked(std::size_t pages) const;
-  void wait_locked(Lock& lock, PinSet* within, Duration& waited);
+  void wait_locked(Lock& lock, bool holds_pins, Duration& waited);
   RangeId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
   void end_range_locked(RangeId id);
   void release_page_locked(memory::PageIndex index);

@@ -145,8 +145,12 @@ void SwapEngine::State::enter_locked(PinSet& set) {
   ++active_sets_;
 }
 
-bool SwapEngine::State::progress_is_possible_locked() const {
-  return leaving_ > 0 || reading_ > 0 || writing_ > 0 || active_sets_ > waiting_sets_;
+/// Whether waiting can help. `holds_pins`: the caller is itself one of the active sets.
+bool SwapEngine::State::progress_is_possible_locked(bool holds_pins) const {
+  const std::size_t stuck_sets = waiting_sets_ + (holds_pins ? 1 : 0);
+  const bool reads_start = pool_->available_frames() > 0 &&
+                           (!fault_reads_.empty() || !demand_reads_.empty());
+  return reads_start || leaving_ > 0 || reading_ > 0 || writing_ > 0 || active_sets_ > stuck_sets;
 }
 
 std::size_t SwapEngine::State::held_pages_locked() const {
@@ -165,42 +169,34 @@ void SwapEngine::State::refuse_locked(std::size_t pages) const {
                     options_.budget);
 }
 
-void SwapEngine::State::wait_locked(Lock& lock, PinSet* within, Duration& waited) {
+void SwapEngine::State::wait_locked(Lock& lock, bool holds_pins, Duration& waited) {
   const TimePoint start = clock_.now();
-  const bool counts_as_waiting = within != nullptr;
-  waiting_sets_ += counts_as_waiting ? 1 : 0;
+  waiting_sets_ += holds_pins ? 1 : 0;
   ++waiters_;
   // The time limit only bounds how long a busy frame (see leave_locked) goes unnoticed.
   changed_.wait_for(lock, std::chrono::milliseconds(20));
   --waiters_;
-  waiting_sets_ -= counts_as_waiting ? 1 : 0;
+  waiting_sets_ -= holds_pins ? 1 : 0;
   waited += clock_.now() - start;
 }
 
 void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames,
-                                              std::size_t count, PinSet* within) {
+                                              std::size_t count, bool holds_pins) {
   frames_wanted_ += count;
-  while (frames.size() < count) {
-    // A fault may be what the holders of all frames wait for: it goes first.
-    if (fault_reads_.empty()) {
-      if (const auto slot = pool_->take_frame()) {
-        frames.push_back(*slot);
-        --frames_wanted_;
-        continue;
-      }
-    }
-    pressure_.store(true, std::memory_order_relaxed);
+  // All at once: two threads that each hold half of what they want would wait for ever. A fault may
+  // be what the holders of all frames wait for: it goes first.
+  while (pool_->available_frames() < count || !fault_reads_.empty()) {
     make_room_locked();
-    if (pool_->available_frames() > 0 && fault_reads_.empty()) continue;
-    if (!progress_is_possible_locked()) {
-      frames_wanted_ -= count - frames.size();
-      for (const memory::SlotId slot : frames) pool_->put_frame(slot);
-      frames.clear();
+    if (pool_->available_frames() >= count && fault_reads_.empty()) break;
+    if (!progress_is_possible_locked(holds_pins)) {
+      frames_wanted_ -= count;
       refuse_locked(count);
     }
     kick_locked();
-    wait_locked(lock, within, counts_.room_wait);
+    wait_locked(lock, holds_pins, counts_.room_wait);
   }
+  frames_wanted_ -= count;
+  while (frames.size() < count) frames.push_back(*pool_->take_frame());
   note_counted_locked();
 }
 
@@ -212,7 +208,7 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
   if (within != nullptr) enter_locked(*within);
   try {
     if (count > budget_pages_) refuse_locked(count);
-    acquire_frames_locked(lock, frames, count, within);
+    acquire_frames_locked(lock, frames, count, within != nullptr);
   } catch (...) {
     if (within != nullptr && within->engine_ == nullptr) --active_sets_;
     throw;
@@ -300,7 +296,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
   while (request_missing_locked(uses)) {
     make_room_locked();
     kick_locked();
-    const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked();
+    const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked(true);
     if (stuck || !read_failure_.empty()) {
       std::size_t missing = 0;
       for (const RangeUse& use : uses) missing += range_of(use.range).pages;
@@ -309,7 +305,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
       if (set.engine_ == nullptr) --active_sets_;
       refuse_locked(missing);
     }
-    wait_locked(lock, &set, counts_.fetch_wait);
+    wait_locked(lock, true, counts_.fetch_wait);
   }
   for (const RangeUse& use : uses) {
     if (use.writes) settle_for_writing_locked(range_of(use.range));
@@ -338,7 +334,7 @@ void SwapEngine::State::account_small(Bytes size, PinSet* within) {
       if (pool_->existing_frames() >= pool_->limit()) {
         // The frame is taken and destroyed at once: its bytes now belong to the heap.
         frames.clear();
-        acquire_frames_locked(lock, frames, 1, within);
+        acquire_frames_locked(lock, frames, 1, within != nullptr && within->engine_ != nullptr);
         pool_->put_frame(frames.front());
       }
       pool_->set_limit(pool_->limit() - 1);
