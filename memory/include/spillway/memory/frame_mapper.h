@@ -35,7 +35,10 @@ class FaultSink {
 
 enum class MoveResult {
   kMoved,
-  kBusy,  ///< The kernel holds the frame (direct I/O just ending, fork): nothing changed.
+  /// The kernel holds the frame: nothing changed. Either direct I/O into it has not ended; or the
+  /// page is closed for writing and a forked child shares it: after `allow_writes` it can leave.
+  /// A page whose contents nobody needs leaves by `drop_page`.
+  kBusy,
 };
 
 /// Moves frames between the pool and the pages of the arena, and reports accesses to pages that
@@ -72,6 +75,14 @@ class FrameMapper {
   /// Lets threads that wait for `page` try again; for those that came too late for a `map`.
   virtual void wake(std::byte* page) = 0;
 };
+
+/// Destroys the contents of a page for which `unmap` said kBusy: it is empty from then on and its
+/// frame is gone (`FramePool::forget_frame`). I/O that still holds the frame ends harmlessly.
+void drop_page(std::byte* page);
+
+/// For a child after fork(2), which inherits pages but no mapper: empty pages would read as zeros
+/// there. Ends every access to them with a signal. Never in the process that owns the mapper.
+void seal_pages(std::byte* first, std::size_t pages);
 
 /// The ways in which pages can be served, best first.
 enum class MapperKind {

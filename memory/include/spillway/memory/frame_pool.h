@@ -41,6 +41,11 @@ class FramePool {
   /// to the system); frames in use are dropped as they return.
   void set_limit(std::size_t frames);
 
+  /// Replaces the memory of the frames at rest. For the parent after fork(2), which leaves every
+  /// frame shared with the child: a shared frame is copied before it moves, and its huge page is
+  /// lost. Contents go; frames at rest have none that matter.
+  void renew_free_frames();
+
   std::byte* address(SlotId slot) const { return base_ + std::size_t{slot.value()} * kPageBytes; }
   std::size_t limit() const { return limit_; }
   std::size_t free_frames() const { return full_.size(); }      ///< Frames at rest.
@@ -54,6 +59,7 @@ class FramePool {
   void drop_free_frame();
 
   std::byte* base_;
+  std::size_t slot_count_;
   std::size_t limit_;
   std::size_t existing_ = 0;
   std::vector<SlotId> full_;   ///< Last in, first out: the warmest frame is reused first.

@@ -1,0 +1,142 @@
+#include "spillway/memory/frame_mapper.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <array>
+#include <numeric>
+#include <vector>
+
+#include "raw_calls.h"
+#include "signal/factory.h"
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+#include "userfaultfd/factory.h"
+
+namespace spillway::memory {
+namespace {
+
+struct Kind {
+  MapperKind kind;
+  std::string_view name;
+};
+constexpr std::array<Kind, 3> kKinds{{{MapperKind::kUserfaultfd, "userfaultfd"},
+                                      {MapperKind::kUserfaultfdUser, "userfaultfd-user"},
+                                      {MapperKind::kSignal, "signal"}}};
+
+/// Number of letters to insert, delete or replace to get from one word to the other.
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// Serves the few accesses of a probe: an empty page gets the frame, a closed one is opened.
+class ProbeSink final : public FaultSink {
+ public:
+  explicit ProbeSink(FrameMapper& mapper) : mapper_(mapper) {}
+
+  void begin_fault(std::byte* /*address*/, Access access) override { serve(access); }
+  void serve_fault(std::byte* /*address*/, Access access) override { serve(access); }
+
+  FrameMapper::Regions regions;
+  int reads = 0;
+  int writes = 0;
+
+ private:
+  void serve(Access access) {
+    if (access == Access::kRead && reads++ == 0) {
+      mapper_.map(regions.arena, regions.pool, Access::kRead);
+    } else if (access == Access::kWrite && writes++ == 0) {
+      mapper_.allow_writes(regions.arena, 1);
+    }
+  }
+  FrameMapper& mapper_;
+};
+
+// The frame goes to the arena, comes back, and its bytes are still there.
+void try_mapper(FrameMapper& mapper) {
+  ProbeSink sink(mapper);
+  sink.regions = mapper.reserve(kPageSize, kPageSize, sink);
+  volatile auto* page = reinterpret_cast<volatile unsigned char*>(sink.regions.arena);
+  volatile auto* frame = reinterpret_cast<volatile unsigned char*>(sink.regions.pool);
+  populate(sink.regions.pool, kPageBytes);
+  frame[kPageBytes - 1] = 0x5a;
+  const bool was_read = page[kPageBytes - 1] == 0x5a;
+  page[0] = 0xa5;
+  const bool left = mapper.unmap(sink.regions.pool, sink.regions.arena) == MoveResult::kMoved;
+  if (!was_read || !left || frame[0] != 0xa5 || sink.reads != 1 || sink.writes != 1) {
+    throw UnsupportedError(
+        "moving a trial page went wrong: {} read and {} write faults instead of 1 and 1, bytes {}",
+        sink.reads, sink.writes, was_read ? "kept" : "lost");
+  }
+}
+
+std::unique_ptr<FrameMapper> make_unchecked(MapperKind kind) {
+  switch (kind) {
+    case MapperKind::kUserfaultfd:
+      return userfaultfd::make_mapper(userfaultfd::Scope::kUserAndKernel);
+    case MapperKind::kUserfaultfdUser:
+      return userfaultfd::make_mapper(userfaultfd::Scope::kUserOnly);
+    case MapperKind::kSignal: return signal::make_mapper();
+  }
+  throw ConfigError("no mapper has the number {}", static_cast<int>(kind));
+}
+
+MapperProbe probe(MapperKind kind) {
+  try {
+    try_mapper(*make_unchecked(kind));
+  } catch (const UnsupportedError& refusal) {
+    return {kind, false, refusal.what()};
+  }
+  return {kind, true, {}};
+}
+
+}  // namespace
+
+std::string_view name_of(MapperKind kind) {
+  return kKinds[static_cast<std::size_t>(kind)].name;
+}
+
+MapperKind mapper_kind_from(std::string_view name) {
+  const Kind* nearest = kKinds.data();
+  for (const Kind& known : kKinds) {
+    if (known.name == name) return known.kind;
+    if (edit_distance(name, known.name) < edit_distance(name, nearest->name)) nearest = &known;
+  }
+  throw ConfigError("unknown mapper \"{}\"; did you mean \"{}\"? There are {}, {} and {}", name,
+                    nearest->name, kKinds[0].name, kKinds[1].name, kKinds[2].name);
+}
+
+std::vector<MapperProbe> probe_mappers() {
+  std::vector<MapperProbe> probes;
+  for (const Kind& known : kKinds) probes.push_back(probe(known.kind));
+  return probes;
+}
+
+std::unique_ptr<FrameMapper> make_frame_mapper(MapperKind kind) {
+  const MapperProbe found = probe(kind);
+  if (!found.is_viable) throw UnsupportedError("mapper \"{}\": {}", name_of(kind), found.reason);
+  return make_unchecked(kind);
+}
+
+void drop_page(std::byte* page) { discard(page, kPageBytes); }
+
+void seal_pages(std::byte* first, std::size_t pages) {
+  if (raw_mprotect(first, pages * kPageBytes, PROT_NONE) != 0) {
+    die_of_refusal("mprotect", first, errno);
+  }
+}
+
+}  // namespace spillway::memory

@@ -1,0 +1,75 @@
+#include "spillway/memory/frame_pool.h"
+
+#include "raw_calls.h"
+#include "spillway/base/assert.h"
+
+namespace spillway::memory {
+
+FramePool::FramePool(std::byte* base, std::size_t slot_count, std::size_t limit)
+    : base_(base), slot_count_(slot_count), limit_(limit) {
+  SPILLWAY_ASSERT(limit <= slot_count && slot_count < SlotId::kNone);
+  full_.reserve(slot_count);
+  empty_.reserve(slot_count);
+  for (std::size_t slot = slot_count; slot > 0; --slot) {
+    empty_.emplace_back(static_cast<std::uint32_t>(slot - 1));
+  }
+}
+
+std::optional<SlotId> FramePool::take_frame() {
+  if (!full_.empty()) {
+    const SlotId slot = full_.back();
+    full_.pop_back();
+    return slot;
+  }
+  if (existing_ >= limit_) return std::nullopt;
+  const SlotId slot = take_empty_slot();
+  populate(address(slot), kPageBytes);
+  ++existing_;
+  return slot;
+}
+
+void FramePool::put_frame(SlotId slot) {
+  SPILLWAY_ASSERT(full_.size() < existing_ && full_.size() + empty_.size() < slot_count_);
+  full_.push_back(slot);
+  if (existing_ > limit_) drop_free_frame();
+}
+
+SlotId FramePool::take_empty_slot() {
+  SPILLWAY_ASSERT(!empty_.empty());
+  const SlotId slot = empty_.back();
+  empty_.pop_back();
+  return slot;
+}
+
+void FramePool::put_empty_slot(SlotId slot) {
+  SPILLWAY_ASSERT(full_.size() + empty_.size() < slot_count_);
+  empty_.push_back(slot);
+}
+
+void FramePool::forget_frame() {
+  SPILLWAY_ASSERT(full_.size() < existing_);
+  --existing_;
+}
+
+void FramePool::set_limit(std::size_t frames) {
+  SPILLWAY_ASSERT(frames <= slot_count_);
+  limit_ = frames;
+  while (existing_ > limit_ && !full_.empty()) drop_free_frame();
+}
+
+void FramePool::renew_free_frames() {
+  for (const SlotId slot : full_) {
+    discard(address(slot), kPageBytes);
+    populate(address(slot), kPageBytes);
+  }
+}
+
+void FramePool::drop_free_frame() {
+  const SlotId slot = full_.back();
+  full_.pop_back();
+  discard(address(slot), kPageBytes);
+  --existing_;
+  empty_.push_back(slot);
+}
+
+}  // namespace spillway::memory

@@ -1,0 +1,84 @@
+#include "raw_calls.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace spillway::memory {
+namespace {
+
+std::byte* address_of(long result) {
+  return result == -1 ? nullptr : reinterpret_cast<std::byte*>(result);
+}
+
+// For kernels before 5.14. An atomic addition of nothing is a write that loses no other write.
+void populate_by_touch(std::byte* address, std::size_t size) {
+  const auto step = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  for (std::size_t offset = 0; offset < size; offset += step) {
+    __atomic_fetch_add(reinterpret_cast<unsigned char*>(address + offset), 0, __ATOMIC_RELAXED);
+  }
+}
+
+}  // namespace
+
+std::byte* raw_mmap(std::byte* wanted, std::size_t size, int protection, int flags) {
+  return address_of(syscall(SYS_mmap, wanted, size, protection, flags, -1, 0L));
+}
+
+std::byte* raw_mremap(std::byte* from, std::size_t size, int flags, std::byte* to) {
+  return address_of(syscall(SYS_mremap, from, size, size, static_cast<long>(flags), to));
+}
+
+int raw_munmap(std::byte* address, std::size_t size) {
+  return static_cast<int>(syscall(SYS_munmap, address, size));
+}
+
+int raw_mprotect(std::byte* address, std::size_t size, int protection) {
+  return static_cast<int>(syscall(SYS_mprotect, address, size, protection));
+}
+
+int raw_madvise(std::byte* address, std::size_t size, int advice) {
+  return static_cast<int>(syscall(SYS_madvise, address, size, advice));
+}
+
+void populate(std::byte* address, std::size_t size) {
+  while (raw_madvise(address, size, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno != EINVAL) {
+      die_of_refusal("madvise(MADV_POPULATE_WRITE)", address, errno,
+                     "the machine or its memory cgroup has no room for the budget; lower it");
+    }
+    populate_by_touch(address, size);
+    return;
+  }
+}
+
+void discard(std::byte* address, std::size_t size) {
+  while (raw_madvise(address, size, MADV_DONTNEED) != 0) {
+    if (errno == EAGAIN || errno == EINTR) continue;
+    die_of_refusal("madvise(MADV_DONTNEED)", address, errno);
+  }
+}
+
+void die_of_refusal(const char* call, const void* address, int error, const char* advice) {
+  char text[512];
+  const int length =
+      std::snprintf(text, sizeof text, "[spillway] fatal: %s refused at address %p: %s%s%s\n", call,
+                    address, strerrordesc_np(error), *advice == '\0' ? "" : "; ", advice);
+  const auto size = static_cast<std::size_t>(length) < sizeof text ? static_cast<std::size_t>(length)
+                                                                   : sizeof text - 1;
+  if (write(STDERR_FILENO, text, size) < 0) std::abort();
+  std::abort();
+}
+
+}  // namespace spillway::memory

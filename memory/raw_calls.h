@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+
+namespace spillway::memory {
+
+// Memory calls that go to the kernel directly. Communication libraries (UCX among them) replace the
+// C library's functions, and one of them is known to drop the fifth argument of mremap.
+
+/// The address, or nullptr with errno.
+std::byte* raw_mmap(std::byte* wanted, std::size_t size, int protection, int flags);
+std::byte* raw_mremap(std::byte* from, std::size_t size, int flags, std::byte* to);
+/// Zero, or -1 with errno.
+int raw_munmap(std::byte* address, std::size_t size);
+int raw_mprotect(std::byte* address, std::size_t size, int protection);
+int raw_madvise(std::byte* address, std::size_t size, int advice);
+
+/// Gives every byte a private, writable physical page without changing it: fills holes with zeros
+/// and copies pages that are shared with a forked child. Aborts when the memory cannot be had.
+void populate(std::byte* address, std::size_t size);
+
+/// Gives the physical memory back; what is read next is zero or a fault.
+void discard(std::byte* address, std::size_t size);
+
+/// Ends the process after the kernel refused what must work: prints `call`, the address and the
+/// meaning of `error`. Takes no lock and allocates nothing.
+[[noreturn]] void die_of_refusal(const char* call, const void* address, int error,
+                                 const char* advice = "");
+
+}  // namespace spillway::memory

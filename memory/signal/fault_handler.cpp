@@ -1,0 +1,269 @@
+#include "signal/fault_handler.h"
+
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+
+#include "raw_calls.h"
+#include "spillway/base/error.h"
+
+// Everything that the handler itself uses is atomic and fixed in size: it runs on any thread, at any
+// instruction that touches memory. The process has one set of handlers, so this state is static.
+namespace spillway::memory::signal {
+namespace {
+
+constexpr std::array<int, 2> kSignals{SIGSEGV, SIGBUS};
+
+struct Watch {
+  std::atomic<bool> taken{false};
+  std::atomic<FaultSink*> sink{nullptr};  ///< Set last: a watch without a sink is not looked at.
+  std::byte* begin = nullptr;
+  std::byte* end = nullptr;
+};
+std::array<Watch, 16> watches;
+
+/// What the trap of one thread looked like last time. Threads that share an entry reset each other.
+struct LastTrap {
+  std::atomic<long> thread{0};
+  std::atomic<std::uintptr_t> address{0};
+  std::atomic<std::uint64_t> registers{0};
+  std::atomic<int> count{0};
+  std::atomic<std::uintptr_t> forwarding_frame{0};  ///< Stack address while an earlier handler runs.
+};
+std::array<LastTrap, 1024> last_traps;
+constexpr int kFutileTraps = 50;
+
+/// The handlers that were found in our place, newest last. Old entries are overwritten only after
+/// several replacements, when no thread can still be reading them.
+struct Displaced {
+  std::array<struct sigaction, 8> actions{};
+  std::atomic<unsigned> newest{0};
+};
+std::array<Displaced, 2> displaced;
+
+std::mutex install_mutex;  // Never taken by the handler on behalf of a foreign fault.
+std::size_t installed_for = 0;
+
+Displaced& displaced_by(int signal_number) {
+  return displaced[signal_number == kSignals[0] ? 0 : 1];
+}
+
+LastTrap& last_trap_of_this_thread() {
+  const long thread = syscall(SYS_gettid);
+  LastTrap& trap = last_traps[static_cast<std::size_t>(thread) % last_traps.size()];
+  if (trap.thread.exchange(thread, std::memory_order_relaxed) != thread) {
+    trap.count.store(0, std::memory_order_relaxed);
+    trap.forwarding_frame.store(0, std::memory_order_relaxed);
+  }
+  return trap;
+}
+
+#if defined(__x86_64__)
+Access access_of(const ucontext_t& context) {
+  constexpr greg_t kWriteBit = 2;  // Of the page-fault error code.
+  return (context.uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0 ? Access::kWrite : Access::kRead;
+}
+
+std::uint64_t registers_of(const ucontext_t& context) {
+  std::uint64_t sum = 0;
+  for (int i = REG_R8; i <= REG_RIP; ++i) {
+    sum = sum * 0x100000001b3U + static_cast<std::uint64_t>(context.uc_mcontext.gregs[i]);
+  }
+  return sum;
+}
+#elif defined(__aarch64__)
+Access access_of(const ucontext_t& context) {
+  constexpr std::uint64_t kWriteNotRead = std::uint64_t{1} << 6;  // Of the exception syndrome.
+  const auto* record = reinterpret_cast<const _aarch64_ctx*>(context.uc_mcontext.__reserved);
+  while (record->magic != 0 && record->size != 0) {
+    if (record->magic == ESR_MAGIC) {
+      const auto syndrome = reinterpret_cast<const esr_context*>(record)->esr;
+      return (syndrome & kWriteNotRead) != 0 ? Access::kWrite : Access::kRead;
+    }
+    record = reinterpret_cast<const _aarch64_ctx*>(reinterpret_cast<const char*>(record) +
+                                                   record->size);
+  }
+  return Access::kWrite;
+}
+
+std::uint64_t registers_of(const ucontext_t& context) {
+  std::uint64_t sum = context.uc_mcontext.pc;
+  for (const auto value : context.uc_mcontext.regs) sum = sum * 0x100000001b3U + value;
+  return sum;
+}
+#else
+// Unknown is taken for a write: the page counts as dirty without need, and nothing is lost.
+Access access_of(const ucontext_t& /*context*/) { return Access::kWrite; }
+std::uint64_t registers_of(const ucontext_t& /*context*/) { return 0; }
+#endif
+
+/// Whether this thread came back with the same registers to the same address, again and again: a
+/// served access would have changed one of them.
+bool is_endless(std::uintptr_t address, const ucontext_t& context) {
+  LastTrap& trap = last_trap_of_this_thread();
+  const std::uint64_t registers = registers_of(context);
+  const bool same_address = trap.address.exchange(address, std::memory_order_relaxed) == address;
+  const bool same_registers =
+      trap.registers.exchange(registers, std::memory_order_relaxed) == registers;
+  if (!same_address || !same_registers) {
+    trap.count.store(1, std::memory_order_relaxed);
+    return false;
+  }
+  return trap.count.fetch_add(1, std::memory_order_relaxed) + 1 > kFutileTraps;
+}
+
+void report_endless(std::uintptr_t address, Access access) {
+  char text[256];
+  const int length = std::snprintf(
+      text, sizeof text,
+      "[spillway] error: %s at address 0x%zx trapped %d times without progress; the page is not "
+      "served. Another library may have taken over mremap or mprotect; SPILLWAY_MAPPER=userfaultfd "
+      "does without them where the system allows it\n",
+      access == Access::kWrite ? "a write" : "a read", static_cast<std::size_t>(address),
+      kFutileTraps);
+  const auto size = static_cast<std::size_t>(length) < sizeof text ? length : sizeof text - 1;
+  if (write(STDERR_FILENO, text, static_cast<std::size_t>(size)) < 0) return;
+}
+
+void take_default_action(int signal_number, bool raised_by_software) {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  sigaction(signal_number, &action, nullptr);
+  // A real fault repeats on return. A signal that somebody sent does not, and must be sent again.
+  if (raised_by_software) raise(signal_number);
+}
+
+/// Calls the handler that was there before ours, under the mask that it asked for.
+void call_displaced(const struct sigaction& action, int signal_number, siginfo_t* info,
+                    void* context) {
+  sigset_t mask = static_cast<ucontext_t*>(context)->uc_sigmask;
+  sigset_t ours;
+  sigorset(&mask, &mask, &action.sa_mask);
+  if ((action.sa_flags & SA_NODEFER) == 0) sigaddset(&mask, signal_number);
+  pthread_sigmask(SIG_SETMASK, &mask, &ours);
+  if ((action.sa_flags & SA_SIGINFO) != 0) {
+    action.sa_sigaction(signal_number, info, context);
+  } else {
+    action.sa_handler(signal_number);
+  }
+  pthread_sigmask(SIG_SETMASK, &ours, nullptr);
+}
+
+void hand_on(int signal_number, siginfo_t* info, void* context) {
+  const bool by_software = info->si_code <= 0;
+  const Displaced& before = displaced_by(signal_number);
+  const struct sigaction& action =
+      before.actions[before.newest.load(std::memory_order_acquire) % before.actions.size()];
+  const bool has_function = (action.sa_flags & SA_SIGINFO) != 0 ||
+                            (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+  if (!has_function && action.sa_handler == SIG_IGN && by_software) return;
+  LastTrap& trap = last_trap_of_this_thread();
+  const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  const std::uintptr_t outer = trap.forwarding_frame.load(std::memory_order_relaxed);
+  // A later handler that saved ours as its predecessor, and that we displaced in turn, calls us
+  // back. Deeper in the same stack means nested; a handler left by longjmp does not look like that.
+  constexpr std::uintptr_t kNestingDepth = 64 << 10;
+  const bool is_nested = frame < outer && outer - frame < kNestingDepth;
+  if (!has_function || is_nested) {
+    take_default_action(signal_number, by_software);
+    return;
+  }
+  trap.forwarding_frame.store(frame, std::memory_order_relaxed);
+  call_displaced(action, signal_number, info, context);
+  trap.forwarding_frame.store(0, std::memory_order_relaxed);
+}
+
+void handle_fault(int signal_number, siginfo_t* info, void* context) {
+  const int error = errno;
+  auto* address = static_cast<std::byte*>(info->si_addr);
+  for (Watch& watch : watches) {
+    FaultSink* sink = watch.sink.load(std::memory_order_acquire);
+    if (info->si_code <= 0 || sink == nullptr) continue;
+    if (address < watch.begin || address >= watch.end) continue;
+    const auto& machine = *static_cast<const ucontext_t*>(context);
+    const Access access = access_of(machine);
+    if (is_endless(reinterpret_cast<std::uintptr_t>(address), machine)) {
+      report_endless(reinterpret_cast<std::uintptr_t>(address), access);
+      break;
+    }
+    sink->serve_fault(address, access);
+    errno = error;
+    return;
+  }
+  hand_on(signal_number, info, context);
+  errno = error;
+}
+
+bool is_ours(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == handle_fault;
+}
+
+void install(int signal_number) {
+  struct sigaction now {};
+  sigaction(signal_number, nullptr, &now);
+  if (is_ours(now)) return;
+  Displaced& before = displaced_by(signal_number);
+  const unsigned next = before.newest.load(std::memory_order_relaxed) + 1;
+  before.actions[next % before.actions.size()] = now;
+  before.newest.store(next, std::memory_order_release);
+  struct sigaction ours {};
+  ours.sa_sigaction = handle_fault;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  // A handler of the trainer that touched a tensor in the middle of a served fault would wait for
+  // the lock that this very thread may hold.
+  sigfillset(&ours.sa_mask);
+  sigaction(signal_number, &ours, nullptr);
+}
+
+// When somebody else is in front, they may call us as their predecessor: then ours stays.
+void uninstall(int signal_number) {
+  struct sigaction now {};
+  sigaction(signal_number, nullptr, &now);
+  if (!is_ours(now)) return;
+  const Displaced& before = displaced_by(signal_number);
+  sigaction(signal_number, &before.actions[before.newest.load() % before.actions.size()], nullptr);
+}
+
+}  // namespace
+
+FaultHandler::FaultHandler(std::byte* begin, std::byte* end, FaultSink& sink) : watch_(0) {
+  const std::lock_guard lock(install_mutex);
+  while (watch_ < watches.size() && watches[watch_].taken.load()) ++watch_;
+  if (watch_ == watches.size()) {
+    throw UnsupportedError("more than {} signal mappers in one process", watches.size());
+  }
+  Watch& watch = watches[watch_];
+  watch.taken.store(true);
+  watch.begin = begin;
+  watch.end = end;
+  watch.sink.store(&sink, std::memory_order_release);
+  if (installed_for++ > 0) return;
+  for (const int signal_number : kSignals) install(signal_number);
+}
+
+FaultHandler::~FaultHandler() {
+  const std::lock_guard lock(install_mutex);
+  watches[watch_].sink.store(nullptr, std::memory_order_release);
+  watches[watch_].taken.store(false);
+  if (--installed_for > 0) return;
+  for (const int signal_number : kSignals) uninstall(signal_number);
+}
+
+void FaultHandler::stay_in_front() {
+  struct sigaction now {};
+  sigaction(SIGSEGV, nullptr, &now);
+  if (is_ours(now)) return;
+  const std::lock_guard lock(install_mutex);
+  if (installed_for == 0) return;
+  for (const int signal_number : kSignals) install(signal_number);
+}
+
+}  // namespace spillway::memory::signal

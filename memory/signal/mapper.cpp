@@ -1,0 +1,96 @@
+#include "signal/mapper.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "raw_calls.h"
+#include "signal/factory.h"
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+namespace spillway::memory::signal {
+namespace {
+
+constexpr int kOpen = PROT_READ | PROT_WRITE;
+
+// A moved frame keeps a kernel mapping of its own. In the worst case each frame, the gap beside it
+// and its slot in the pool are one mapping each; the rest is left to the process.
+constexpr std::size_t kMappingsPerFrame = 3;
+constexpr std::size_t kMappingsOfOthers = 4096;
+
+void require_mappings(Bytes pool_size) {
+  std::size_t allowed = 0;
+  if (!(std::ifstream("/proc/sys/vm/max_map_count") >> allowed)) return;
+  const std::size_t needed = pool_size / kPageSize * kMappingsPerFrame + kMappingsOfOthers;
+  if (needed > allowed) {
+    throw UnsupportedError(
+        "moving the frames of {} by mremap needs up to {} mappings, and vm.max_map_count is {}; run "
+        "`sysctl vm.max_map_count={}`",
+        pool_size, needed, allowed, needed);
+  }
+}
+
+void protect(std::byte* address, std::size_t size, int protection) {
+  if (raw_mprotect(address, size, protection) != 0) {
+    die_of_refusal("mprotect", address, errno, "raise vm.max_map_count");
+  }
+}
+
+// Without DONTUNMAP the source would be a hole in which another thread's mmap may land.
+void move_frame(std::byte* to, std::byte* from) {
+  constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+  if (raw_mremap(from, kPageBytes, kFlags, to) != to) {
+    die_of_refusal("mremap", to, errno, "raise vm.max_map_count");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<FrameMapper> make_mapper() { return std::make_unique<Mapper>(); }
+
+FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) {
+  SPILLWAY_ASSERT(!handler_.has_value());
+  require_mappings(pool_size);
+  arena_ = AddressSpace(arena_size, PROT_NONE, "paged storages");
+  pool_ = AddressSpace(pool_size, kOpen, "the frame pool");
+  raw_madvise(pool_.begin(), pool_.size(), MADV_HUGEPAGE);
+  handler_.emplace(arena_.begin(), arena_.end(), sink);
+  return {arena_.begin(), pool_.begin()};
+}
+
+MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
+  // Closed before it moves: the page never stands open.
+  if (allowed == Access::kRead) protect(pool_slot, kPageBytes, PROT_READ);
+  move_frame(page, pool_slot);
+  if (allowed == Access::kRead) protect(pool_slot, kPageBytes, kOpen);
+  return MoveResult::kMoved;
+}
+
+MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
+  FaultHandler::stay_in_front();
+  // Closed before it moves: what stays behind traps from the first moment.
+  protect(page, kPageBytes, PROT_NONE);
+  move_frame(pool_slot, page);
+  protect(pool_slot, kPageBytes, kOpen);
+  return MoveResult::kMoved;
+}
+
+void Mapper::forbid_writes(std::byte* first, std::size_t pages) {
+  FaultHandler::stay_in_front();
+  protect(first, pages * kPageBytes, PROT_READ);
+}
+
+void Mapper::allow_writes(std::byte* first, std::size_t pages) {
+  protect(first, pages * kPageBytes, kOpen);
+}
+
+// Nobody sleeps here: a trapped thread waits in the sink, and tries again when that returns.
+void Mapper::wake(std::byte* /*page*/) {}
+
+}  // namespace spillway::memory::signal

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+
+#include "address_space.h"
+#include "signal/fault_handler.h"
+#include "spillway/memory/frame_mapper.h"
+
+namespace spillway::memory::signal {
+
+/// Moves frames with mremap; pages without a frame are closed to all access, and the trap of
+/// whoever touches one is served on its own thread.
+class Mapper final : public FrameMapper {
+ public:
+  Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) override;
+  MoveResult map(std::byte* page, std::byte* pool_slot, Access allowed) override;
+  MoveResult unmap(std::byte* pool_slot, std::byte* page) override;
+  void forbid_writes(std::byte* first, std::size_t pages) override;
+  void allow_writes(std::byte* first, std::size_t pages) override;
+  void wake(std::byte* page) override;
+
+ private:
+  AddressSpace arena_;
+  AddressSpace pool_;
+  std::optional<FaultHandler> handler_;  ///< Last: leaves before the memory does.
+};
+
+}  // namespace spillway::memory::signal

@@ -1,0 +1,141 @@
+#include "userfaultfd/kernel_interface.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "raw_calls.h"
+#include "spillway/base/error.h"
+
+namespace spillway::memory::userfaultfd {
+namespace {
+
+std::uint64_t number_of(const std::byte* address) {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
+
+std::string kernel_release() {
+  utsname names{};
+  return uname(&names) == 0 ? names.release : "unknown";
+}
+
+// The device file is the way for processes whose system call is refused, but which may open it.
+int open_through_device(int flags) {
+  const int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+  if (device < 0) return -1;
+  const int descriptor = ioctl(device, USERFAULTFD_IOC_NEW, static_cast<unsigned long>(flags));
+  const int error = errno;
+  close(device);
+  errno = error;
+  return descriptor;
+}
+
+int open_descriptor(Scope scope) {
+  int flags = O_CLOEXEC | O_NONBLOCK;
+  if (scope == Scope::kUserOnly) flags |= UFFD_USER_MODE_ONLY;
+  int descriptor = static_cast<int>(syscall(SYS_userfaultfd, flags));
+  if (descriptor >= 0) return descriptor;
+  const int error = errno;
+  descriptor = open_through_device(flags);
+  if (descriptor >= 0) return descriptor;
+  if (error == ENOSYS) {
+    throw UnsupportedError(
+        "userfaultfd is missing: the kernel ({}) is built without CONFIG_USERFAULTFD, or a "
+        "container filter hides it; allow the system call in the container's seccomp profile",
+        kernel_release());
+  }
+  if (error == EPERM && scope == Scope::kUserAndKernel) {
+    throw UnsupportedError(
+        "userfaultfd for system calls needs privilege: run `sysctl vm.unprivileged_userfaultfd=1`, "
+        "or give read and write access to /dev/userfaultfd, or grant CAP_SYS_PTRACE; in a container "
+        "allow the system call userfaultfd");
+  }
+  throw UnsupportedError(
+      "userfaultfd cannot be opened: {}; in a container allow the system call userfaultfd",
+      std::strerror(error));
+}
+
+std::uint64_t shake_hands(int descriptor, std::uint64_t wanted) {
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = wanted;
+  if (ioctl(descriptor, UFFDIO_API, &api) != 0) {
+    const int error = errno;
+    close(descriptor);
+    throw UnsupportedError("userfaultfd refuses its features {}: {}", wanted,
+                           std::strerror(error));
+  }
+  return api.features;
+}
+
+}  // namespace
+
+FaultDescriptor::FaultDescriptor(Scope scope) {
+  // The first handshake asks what there is; a descriptor allows one handshake only.
+  const int asked = open_descriptor(scope);
+  const std::uint64_t offered = shake_hands(asked, 0);
+  close(asked);
+  constexpr std::uint64_t kWanted = kFeatureWriteProtect | kFeatureMove;
+  if ((offered & kWanted) != kWanted) {
+    throw UnsupportedError("userfaultfd cannot {}: Linux 6.8 or newer is needed, this is {}",
+                           (offered & kFeatureMove) == 0 ? "move pages" : "watch writes",
+                           kernel_release());
+  }
+  descriptor_ = open_descriptor(scope);
+  shake_hands(descriptor_, kWanted);
+}
+
+FaultDescriptor::~FaultDescriptor() { close(descriptor_); }
+
+void FaultDescriptor::watch(std::byte* address, std::size_t size, std::uint64_t mode) {
+  uffdio_register request{};
+  request.range = {number_of(address), size};
+  request.mode = mode;
+  if (ioctl(descriptor_, UFFDIO_REGISTER, &request) != 0) {
+    throw UnsupportedError("userfaultfd cannot watch {} bytes at {}: {}", size,
+                           static_cast<const void*>(address), std::strerror(errno));
+  }
+}
+
+int FaultDescriptor::move(std::byte* to, std::byte* from, std::size_t size, std::size_t& moved) {
+  MoveRequest request{number_of(to), number_of(from), size, kMoveWithoutWake, 0};
+  const int error = ioctl(descriptor_, kMove, &request) == 0 ? 0 : errno;
+  moved = request.moved > 0 ? static_cast<std::size_t>(request.moved) : 0;
+  return error;
+}
+
+int FaultDescriptor::copy(std::byte* to, const std::byte* from, std::size_t size, bool closed) {
+  std::size_t done = 0;
+  while (done < size) {
+    uffdio_copy request{};
+    request.dst = number_of(to + done);
+    request.src = number_of(from + done);
+    request.len = size - done;
+    request.mode = UFFDIO_COPY_MODE_DONTWAKE | (closed ? UFFDIO_COPY_MODE_WP : 0);
+    if (ioctl(descriptor_, UFFDIO_COPY, &request) == 0) return 0;
+    if (errno != EAGAIN) return errno;
+    if (request.copy > 0) done += static_cast<std::size_t>(request.copy);
+  }
+  return 0;
+}
+
+void FaultDescriptor::set_closed(std::byte* address, std::size_t size, bool closed) {
+  uffdio_writeprotect request{};
+  request.range = {number_of(address), size};
+  request.mode = closed ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
+  while (ioctl(descriptor_, UFFDIO_WRITEPROTECT, &request) != 0) {
+    if (errno != EAGAIN) die_of_refusal("UFFDIO_WRITEPROTECT", address, errno);
+  }
+}
+
+void FaultDescriptor::wake(std::byte* address, std::size_t size) {
+  uffdio_range range{number_of(address), size};
+  if (ioctl(descriptor_, UFFDIO_WAKE, &range) != 0) die_of_refusal("UFFDIO_WAKE", address, errno);
+}
+
+}  // namespace spillway::memory::userfaultfd

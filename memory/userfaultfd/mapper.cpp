@@ -1,0 +1,214 @@
+#include "userfaultfd/mapper.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "raw_calls.h"
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+
+namespace spillway::memory::userfaultfd {
+namespace {
+
+// Direct I/O that has just ended lets go of its pages on a kernel worker, which needs the core.
+constexpr int kBusyAttempts = 64;
+
+constexpr std::size_t kMessagesAtOnce = 64;
+
+Access access_of(const uffd_msg& message) {
+  constexpr std::uint64_t kWriting = UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP;
+  return (message.arg.pagefault.flags & kWriting) != 0 ? Access::kWrite : Access::kRead;
+}
+
+}  // namespace
+
+std::unique_ptr<FrameMapper> make_mapper(Scope scope) { return std::make_unique<Mapper>(scope); }
+
+FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) {
+  SPILLWAY_ASSERT(sink_ == nullptr);
+  arena_ = AddressSpace(arena_size, PROT_READ | PROT_WRITE, "paged storages");
+  pool_ = AddressSpace(pool_size, PROT_READ | PROT_WRITE, "the frame pool");
+  // Refused where huge pages are not built in: frames then consist of small pages, only slower.
+  raw_madvise(arena_.begin(), arena_.size(), MADV_HUGEPAGE);
+  raw_madvise(pool_.begin(), pool_.size(), MADV_HUGEPAGE);
+  descriptor_.watch(arena_.begin(), arena_.size(),
+                    UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
+  // Frames move only into watched memory. Watching writes alone lets the kernel fill empty slots.
+  descriptor_.watch(pool_.begin(), pool_.size(), UFFDIO_REGISTER_MODE_WP);
+  notes_.assign(arena_.size() / kPageBytes, PageNote::kOpen);
+  sink_ = &sink;
+  start_fault_thread();
+  return {arena_.begin(), pool_.begin()};
+}
+
+Mapper::~Mapper() {
+  if (!fault_thread_.joinable()) return;
+  if (getpid() == owner_process_) {
+    const std::uint64_t one = 1;
+    if (write(stop_event_, &one, sizeof one) != sizeof one) {
+      die_of_refusal("write(eventfd)", &stop_event_, errno);
+    }
+    fault_thread_.join();
+  } else {
+    fault_thread_.detach();
+  }
+  close(stop_event_);
+}
+
+MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
+  PageNote& note = note_of(page);
+  const bool closed = allowed == Access::kRead;
+  Attempt attempt = move_patiently(page, pool_slot, 0);
+  if (attempt.error == EBUSY) {
+    // A frame shared with a forked child moves once it has been copied.
+    populate(pool_slot + attempt.moved, kPageBytes - attempt.moved);
+    attempt = move_patiently(page, pool_slot, attempt.moved);
+  }
+  if (attempt.error == EBUSY && attempt.moved == 0) return MoveResult::kBusy;
+  if (attempt.error == EBUSY) {
+    // Threads may already use the first small pages of the frame, so the way back is closed. What
+    // holds the others only reads them or has ended, for a frame in the pool is its owner's alone.
+    attempt.error = descriptor_.copy(page + attempt.moved, pool_slot + attempt.moved,
+                                     kPageBytes - attempt.moved, closed);
+    if (attempt.error == 0) discard(pool_slot + attempt.moved, kPageBytes - attempt.moved);
+  }
+  if (attempt.error != 0) die_of_refusal("UFFDIO_MOVE into a page", page, attempt.error);
+  if (closed) descriptor_.set_closed(page, kPageBytes, true);
+  note = closed ? PageNote::kClosed : PageNote::kOpen;
+  descriptor_.wake(page, kPageBytes);
+  return MoveResult::kMoved;
+}
+
+MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
+  PageNote& note = note_of(page);
+  Attempt attempt = move_patiently(pool_slot, page, 0);
+  if (attempt.error == EBUSY && note == PageNote::kOpen) {
+    populate(page + attempt.moved, kPageBytes - attempt.moved);
+    attempt = move_patiently(pool_slot, page, attempt.moved);
+  }
+  if (attempt.error == EBUSY) {
+    put_back(page, pool_slot, attempt.moved);
+    if (note == PageNote::kClosed) note = PageNote::kClosedAndBusy;
+    return MoveResult::kBusy;
+  }
+  if (attempt.error != 0) die_of_refusal("UFFDIO_MOVE out of a page", page, attempt.error);
+  note = PageNote::kOpen;
+  return MoveResult::kMoved;
+}
+
+void Mapper::forbid_writes(std::byte* first, std::size_t pages) {
+  for (std::size_t i = 0; i < pages; ++i) note_of(first + i * kPageBytes) = PageNote::kClosed;
+  descriptor_.set_closed(first, pages * kPageBytes, true);
+}
+
+void Mapper::allow_writes(std::byte* first, std::size_t pages) {
+  descriptor_.set_closed(first, pages * kPageBytes, false);
+  for (std::size_t i = 0; i < pages; ++i) {
+    PageNote& note = note_of(first + i * kPageBytes);
+    if (note == PageNote::kClosedAndBusy) populate(first + i * kPageBytes, kPageBytes);
+    note = PageNote::kOpen;
+  }
+}
+
+void Mapper::wake(std::byte* page) { descriptor_.wake(page, kPageBytes); }
+
+Mapper::PageNote& Mapper::note_of(const std::byte* page) {
+  SPILLWAY_ASSERT(arena_.contains(page));
+  const auto offset = static_cast<std::size_t>(page - arena_.begin());
+  SPILLWAY_ASSERT(offset % kPageBytes == 0);
+  return notes_[offset / kPageBytes];
+}
+
+/// Moves what is left of one frame; gives up with EBUSY after some attempts without progress.
+Mapper::Attempt Mapper::move_patiently(std::byte* to, std::byte* from, std::size_t already_moved) {
+  Attempt attempt{0, already_moved};
+  int futile = 0;
+  while (attempt.moved < kPageBytes) {
+    std::size_t step = 0;
+    attempt.error = descriptor_.move(to + attempt.moved, from + attempt.moved,
+                                     kPageBytes - attempt.moved, step);
+    attempt.moved += step;
+    if (attempt.error == 0) break;
+    if (attempt.error != EBUSY && attempt.error != EAGAIN) return attempt;
+    if (step > 0) {
+      futile = 0;
+    } else if (++futile == kBusyAttempts) {
+      attempt.error = EBUSY;
+      return attempt;
+    } else {
+      sched_yield();
+    }
+  }
+  attempt.error = 0;
+  return attempt;
+}
+
+/// Undoes the first `moved` bytes of a move to the pool. By copying, because only a copy can appear
+/// closed for writing at once; moved back, a closed page would stand open for a moment.
+void Mapper::put_back(std::byte* page, std::byte* pool_slot, std::size_t moved) {
+  if (moved == 0) return;
+  const int error = descriptor_.copy(page, pool_slot, moved, note_of(page) != PageNote::kOpen);
+  if (error != 0) die_of_refusal("UFFDIO_COPY", page, error);
+  discard(pool_slot, moved);
+  descriptor_.wake(page, kPageBytes);
+}
+
+void Mapper::start_fault_thread() {
+  owner_process_ = getpid();
+  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (stop_event_ < 0) throw UnsupportedError("eventfd is refused: {}", std::strerror(errno));
+  // The thread inherits the mask: a handler of the trainer that touched a tensor here would wait
+  // for the very thread it interrupted.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  fault_thread_ = std::thread([this] { run_on_fault_thread(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Mapper::run_on_fault_thread() {
+  pthread_setname_np(pthread_self(), "spillway-fault");
+  std::array<pollfd, 2> watched{{{descriptor_.number(), POLLIN, 0}, {stop_event_, POLLIN, 0}}};
+  while (true) {
+    if (poll(watched.data(), watched.size(), -1) < 0) {
+      if (errno == EINTR) continue;
+      die_of_refusal("poll(userfaultfd)", arena_.begin(), errno);
+    }
+    if (watched[1].revents != 0) return;
+    while (report_faults_on_fault_thread()) {
+    }
+  }
+}
+
+/// Returns whether there may be more to read.
+bool Mapper::report_faults_on_fault_thread() {
+  std::array<uffd_msg, kMessagesAtOnce> messages;
+  const ssize_t size = read(descriptor_.number(), messages.data(), sizeof messages);
+  if (size < 0) {
+    if (errno == EAGAIN) return false;
+    if (errno == EINTR) return true;
+    die_of_refusal("read(userfaultfd)", arena_.begin(), errno);
+  }
+  const std::size_t count = static_cast<std::size_t>(size) / sizeof(uffd_msg);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (messages[i].event != UFFD_EVENT_PAGEFAULT) continue;
+    const std::uint64_t exact = messages[i].arg.pagefault.address;
+    auto* address = reinterpret_cast<std::byte*>(exact);
+    if (!arena_.contains(address)) continue;
+    const auto offset = static_cast<std::size_t>(address - arena_.begin());
+    sink_->begin_fault(arena_.begin() + offset / kPageBytes * kPageBytes, access_of(messages[i]));
+  }
+  return count == kMessagesAtOnce;
+}
+
+}  // namespace spillway::memory::userfaultfd

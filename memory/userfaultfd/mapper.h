@@ -1,0 +1,58 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "address_space.h"
+#include "spillway/memory/frame_mapper.h"
+#include "userfaultfd/kernel_interface.h"
+
+namespace spillway::memory::userfaultfd {
+
+/// Moves frames with UFFDIO_MOVE and learns of accesses from a userfaultfd, which one thread reads.
+class Mapper final : public FrameMapper {
+ public:
+  explicit Mapper(Scope scope) : descriptor_(scope) {}
+  ~Mapper() override;
+
+  Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) override;
+  MoveResult map(std::byte* page, std::byte* pool_slot, Access allowed) override;
+  MoveResult unmap(std::byte* pool_slot, std::byte* page) override;
+  void forbid_writes(std::byte* first, std::size_t pages) override;
+  void allow_writes(std::byte* first, std::size_t pages) override;
+  void wake(std::byte* page) override;
+
+ private:
+  /// What the mapper remembers of a page. Calls for one page never overlap, so no lock guards it.
+  enum class PageNote : std::uint8_t {
+    kOpen,
+    kClosed,
+    kClosedAndBusy,  ///< Refused to leave while closed; perhaps a forked child shares it.
+  };
+  struct Attempt {
+    int error = 0;
+    std::size_t moved = 0;
+  };
+
+  PageNote& note_of(const std::byte* page);
+  Attempt move_patiently(std::byte* to, std::byte* from, std::size_t already_moved);
+  void put_back(std::byte* page, std::byte* pool_slot, std::size_t moved);
+  void start_fault_thread();
+  void run_on_fault_thread();
+  bool report_faults_on_fault_thread();
+
+  FaultDescriptor descriptor_;
+  AddressSpace arena_;
+  AddressSpace pool_;
+  std::vector<PageNote> notes_;
+  FaultSink* sink_ = nullptr;
+  int stop_event_ = -1;
+  pid_t owner_process_ = 0;  ///< A forked child must not stop the parent's fault thread.
+  std::thread fault_thread_;
+};
+
+}  // namespace spillway::memory::userfaultfd

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "page_owner.h"
+#include "spillway/memory/frame_mapper.h"
+
+namespace spillway::memory {
+
+/// What every kind of mapper must do. A kind that this machine does not offer is skipped with the
+/// reason that its probe gives.
+class FrameMapperConformance : public ::testing::TestWithParam<MapperKind> {
+ protected:
+  void SetUp() override {
+    for (const MapperProbe& probe : probe_mappers()) {
+      if (probe.kind == GetParam() && !probe.is_viable) GTEST_SKIP() << probe.reason;
+    }
+  }
+
+  /// Pages with their first and last byte set to their number, all out.
+  std::unique_ptr<PageOwner> make_owner(std::size_t pages, std::size_t spare_slots = 1) {
+    auto owner = std::make_unique<PageOwner>(make_frame_mapper(GetParam()), pages,
+                                             pages + spare_slots);
+    for (std::size_t i = 0; i < pages; ++i) {
+      owner->frame(i)[0] = std::byte(i);
+      owner->frame(i)[kPageBytes - 1] = std::byte(i);
+    }
+    return owner;
+  }
+};
+
+inline std::string kind_name(const ::testing::TestParamInfo<MapperKind>& info) {
+  switch (info.param) {
+    case MapperKind::kUserfaultfd: return "Userfaultfd";
+    case MapperKind::kUserfaultfdUser: return "UserfaultfdUser";
+    case MapperKind::kSignal: return "Signal";
+  }
+  return "Unknown";
+}
+
+/// The compiler must neither drop nor repeat an access to a page under test.
+inline unsigned read_byte(const std::byte* address) {
+  return std::to_integer<unsigned>(*static_cast<const volatile std::byte*>(address));
+}
+inline void write_byte(std::byte* address, unsigned value) {
+  *static_cast<volatile std::byte*>(address) = std::byte(value);
+}
+
+}  // namespace spillway::memory

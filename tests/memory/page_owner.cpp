@@ -1,0 +1,93 @@
+#include "page_owner.h"
+
+#include <utility>
+
+#include "spillway/base/assert.h"
+
+namespace spillway::memory {
+
+PageOwner::PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std::size_t slots)
+    : mapper_(std::move(mapper)),
+      regions_(mapper_->reserve(pages * kPageSize, slots * kPageSize, *this)),
+      pool_(regions_.pool, slots, slots),
+      pages_(pages) {
+  for (Page& page : pages_) page.slot = pool_.take_frame().value();
+}
+
+std::byte* PageOwner::frame(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  SPILLWAY_ASSERT(pages_[index].state == State::kOut);
+  return pool_.address(pages_[index].slot);
+}
+
+void PageOwner::bring_in(std::size_t index, Access allowed) {
+  const std::lock_guard lock(mutex_);
+  bring_in_locked(pages_[index], page(index), allowed);
+}
+
+MoveResult PageOwner::move_out(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  Page& moved = pages_[index];
+  if (moved.state == State::kOut) return MoveResult::kMoved;
+  const SlotId slot = pool_.take_empty_slot();
+  const MoveResult result = mapper_->unmap(pool_.address(slot), page(index));
+  if (result == MoveResult::kMoved) {
+    moved = {State::kOut, slot};
+  } else {
+    pool_.put_empty_slot(slot);
+  }
+  return result;
+}
+
+void PageOwner::close_page(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  if (pages_[index].state != State::kOpen) return;
+  mapper_->forbid_writes(page(index), 1);
+  pages_[index].state = State::kClosed;
+}
+
+void PageOwner::open_page(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  if (pages_[index].state != State::kClosed) return;
+  mapper_->allow_writes(page(index), 1);
+  pages_[index].state = State::kOpen;
+}
+
+bool PageOwner::is_in(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  return pages_[index].state != State::kOut;
+}
+
+std::vector<Fault> PageOwner::take_faults() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(faults_, {});
+}
+
+void PageOwner::serve(std::byte* address, Access access) {
+  const auto index = static_cast<std::size_t>(address - regions_.arena) / kPageBytes;
+  {
+    const std::lock_guard lock(mutex_);
+    faults_.push_back({index, access});
+  }
+  if (before_serving && !before_serving({index, access})) return;
+  const std::lock_guard lock(mutex_);
+  Page& faulted = pages_[index];
+  if (faulted.state == State::kOut) {
+    bring_in_locked(faulted, page(index), access);
+  } else if (faulted.state == State::kClosed && access == Access::kWrite) {
+    mapper_->allow_writes(page(index), 1);
+    faulted.state = State::kOpen;
+  } else {
+    mapper_->wake(page(index));
+  }
+}
+
+void PageOwner::bring_in_locked(Page& page, std::byte* address, Access allowed) {
+  if (page.state != State::kOut) return;
+  while (mapper_->map(address, pool_.address(page.slot), allowed) == MoveResult::kBusy) {
+  }
+  pool_.put_empty_slot(page.slot);
+  page = {allowed == Access::kRead ? State::kClosed : State::kOpen, SlotId()};
+}
+
+}  // namespace spillway::memory

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/frame_pool.h"
+
+namespace spillway::memory {
+
+struct Fault {
+  std::size_t page = 0;
+  Access access = Access::kRead;
+  bool operator==(const Fault&) const = default;
+};
+
+/// The smallest owner of residency states that a mapper can serve: every page has one frame for
+/// life, which lies either under the page or in a pool slot. Serves every fault unless told
+/// otherwise. All under one mutex, under which no page is touched.
+class PageOwner final : public FaultSink {
+ public:
+  PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std::size_t slots);
+
+  std::byte* page(std::size_t index) { return regions_.arena + index * kPageBytes; }
+  std::byte* frame(std::size_t index);  ///< Of a page that is out.
+  FrameMapper& mapper() { return *mapper_; }
+  FramePool& pool() { return pool_; }
+
+  /// Bring in, move out, close, open; each does nothing when it is so already.
+  void bring_in(std::size_t index, Access allowed);
+  MoveResult move_out(std::size_t index);
+  void close_page(std::size_t index);
+  void open_page(std::size_t index);
+  bool is_in(std::size_t index);
+
+  /// Faults reported since the last call.
+  std::vector<Fault> take_faults();
+  /// Called instead of serving. Returns whether the owner shall serve this fault after all.
+  std::function<bool(Fault)> before_serving;
+
+  void begin_fault(std::byte* address, Access access) override { serve(address, access); }
+  void serve_fault(std::byte* address, Access access) override { serve(address, access); }
+
+ private:
+  enum class State { kOut, kOpen, kClosed };
+  struct Page {
+    State state = State::kOut;
+    SlotId slot;
+  };
+  void serve(std::byte* address, Access access);
+  void bring_in_locked(Page& page, std::byte* address, Access allowed);
+
+  std::unique_ptr<FrameMapper> mapper_;
+  FrameMapper::Regions regions_;
+  FramePool pool_;
+  std::mutex mutex_;
+  std::vector<Page> pages_;
+  std::vector<Fault> faults_;
+};
+
+}  // namespace spillway::memory
