@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/runtime/settings.h"
+#include "spillway/topology/machine.h"
+
+namespace spillway::runtime {
+
+/// A budget in bytes with its history.
+struct ResolvedBudget {
+  Bytes budget;
+  std::string origin;  ///< "auto: 21.3 GiB available memory less 1.7 GiB reserve"
+  std::vector<std::string> warnings;
+};
+
+/// What is left out of a budget that is derived from the machine: 512 MiB, or 8 % when that is more.
+Bytes default_reserve(Bytes usable);
+
+/// Turns the request into bytes. Throws ConfigError when nothing sensible remains, when the machine
+/// does not tell its memory and the request depends on it, or when the size is below two pages.
+ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine& machine);
+
+}  // namespace spillway::runtime

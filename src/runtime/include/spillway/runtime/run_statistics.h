@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+
+namespace spillway::runtime {
+
+/// How one process fared: what the statistics file and the summary are made of. The key of each
+/// field in the file is its name, with `_bytes` where the type is Bytes; meanings are in the
+/// README, section "Statistics file".
+struct RunStatistics {
+  std::string spillway_version;
+  std::string libtorch_version;
+  std::string device = "cpu";
+  std::string program;
+  std::int64_t process_id = 0;
+  std::optional<std::string> rank;
+
+  Bytes budget;
+  std::string budget_origin;  ///< As ResolvedBudget tells it.
+  Bytes peak;
+  Bytes needed;
+  Bytes small_peak;
+  Bytes peak_rss;
+  Bytes largest_op_needs;     ///< No budget below this can work; 0: unknown.
+  std::string largest_op;
+
+  std::uint64_t steps = 0;
+  double step_seconds_median = 0.0;
+  double run_seconds = 0.0;
+
+  double fetch_wait_seconds = 0.0;
+  double write_wait_seconds = 0.0;
+  double trap_wait_seconds = 0.0;
+  std::uint64_t trap_count = 0;
+  double intercept_seconds = 0.0;
+  double disk_busy_seconds = 0.0;
+
+  Bytes spilled;
+  Bytes fetched;
+  Bytes clean_leaves;
+  Bytes spill_space_peak;
+  std::uint64_t cancelled_writes = 0;
+  std::uint64_t io_retries = 0;
+
+  std::uint64_t ops = 0;
+  std::uint64_t deviations = 0;
+  std::uint64_t step_shapes = 0;
+
+  std::string mapper;
+  std::string dispatch_key;
+  std::string store;
+  std::vector<std::string> directories;
+  bool prefetch = true;
+  bool verify = false;
+
+  /// Time in which the trainer waited for Spillway.
+  double stall_seconds() const {
+    return fetch_wait_seconds + write_wait_seconds + trap_wait_seconds;
+  }
+};
+
+/// The JSON text of the statistics file.
+std::string to_json(const RunStatistics& statistics);
+
+/// Replaces the file at `path` as a whole. Throws IoError.
+void write_statistics(const std::string& path, const RunStatistics& statistics);
+
+}  // namespace spillway::runtime

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/runtime/settings.h"
+#include "spillway/topology/directory.h"
+#include "spillway/topology/disk_rates.h"
+
+namespace spillway::runtime {
+
+/// A directory that can be used.
+struct ResolvedDirectory {
+  topology::Directory facts;
+  std::optional<Bytes> limit;                   ///< As given by the user.
+  std::optional<topology::DiskRate> measured;   ///< By `spillway bench-io`.
+};
+
+struct ResolvedDirectories {
+  std::vector<ResolvedDirectory> directories;
+  std::vector<std::string> warnings;
+
+  /// Sums over the directories when every one was measured; on the same disk it counts once.
+  std::optional<double> read_bytes_per_second() const;
+  std::optional<double> write_bytes_per_second() const;
+};
+
+/// How the resolver sees the machine; tests give their own.
+struct DirectorySurroundings {
+  std::function<topology::Directory(const std::string&)> inspect;
+  std::vector<std::string> candidates;  ///< Where to spill when the user names nothing, best first.
+  topology::DiskRates rates;
+};
+
+/// The real machine: $TMPDIR, /var/tmp, /tmp and the working directory.
+DirectorySurroundings real_surroundings(const Settings& settings);
+
+/// Checks the directories that the user named, or picks the roomiest candidate that is no RAM disk.
+/// Throws ConfigError for one that is missing, no directory, or not writable, and when there is none
+/// at all. Warns of RAM disks, network file systems, rotating disks and too little space. Gives
+/// nothing for the RAM store.
+ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes budget,
+                                              const DirectorySurroundings& surroundings);
+
+}  // namespace spillway::runtime

@@ -1,0 +1,63 @@
+#include "spillway/runtime/run_statistics.h"
+
+#include <nlohmann/json.hpp>
+
+#include "spillway/topology/atomic_file.h"
+
+namespace spillway::runtime {
+
+std::string to_json(const RunStatistics& s) {
+  nlohmann::ordered_json json = {
+      {"format", "spillway run statistics"},
+      {"version", 1},
+      {"spillway_version", s.spillway_version},
+      {"libtorch_version", s.libtorch_version},
+      {"device", s.device},
+      {"program", s.program},
+      {"process_id", s.process_id},
+      {"rank", nullptr},
+      {"budget_bytes", s.budget.count()},
+      {"budget_origin", s.budget_origin},
+      {"peak_bytes", s.peak.count()},
+      {"needed_bytes", s.needed.count()},
+      {"small_peak_bytes", s.small_peak.count()},
+      {"peak_rss_bytes", s.peak_rss.count()},
+      {"largest_op_needs_bytes", s.largest_op_needs.count()},
+      {"largest_op", s.largest_op},
+      {"steps", s.steps},
+      {"step_seconds_median", s.step_seconds_median},
+      {"run_seconds", s.run_seconds},
+      {"stall_seconds", s.stall_seconds()},
+      {"fetch_wait_seconds", s.fetch_wait_seconds},
+      {"write_wait_seconds", s.write_wait_seconds},
+      {"trap_wait_seconds", s.trap_wait_seconds},
+      {"trap_count", s.trap_count},
+      {"intercept_seconds", s.intercept_seconds},
+      {"disk_busy_seconds", s.disk_busy_seconds},
+      {"spilled_bytes", s.spilled.count()},
+      {"fetched_bytes", s.fetched.count()},
+      {"clean_leaves_bytes", s.clean_leaves.count()},
+      {"spill_space_peak_bytes", s.spill_space_peak.count()},
+      {"cancelled_writes", s.cancelled_writes},
+      {"io_retries", s.io_retries},
+      {"ops", s.ops},
+      {"deviations", s.deviations},
+      {"step_shapes", s.step_shapes},
+      {"mapper", s.mapper},
+      {"dispatch_key", s.dispatch_key},
+      {"store", s.store},
+      {"directories", s.directories},
+      {"prefetch", s.prefetch},
+      {"verify", s.verify},
+  };
+  if (s.rank) json["rank"] = *s.rank;
+  // Names of programs and folders need not be UTF-8.
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  return json.dump(2, ' ', false, kReplace) + "\n";
+}
+
+void write_statistics(const std::string& path, const RunStatistics& statistics) {
+  topology::write_file_at_once(path, to_json(statistics));
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,179 @@
+#include "setting_fields.h"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <string>
+
+#include "spillway/base/error.h"
+#include "spillway/runtime/nearest_name.h"
+
+namespace spillway::runtime {
+namespace {
+
+template <typename Value>
+struct Choice {
+  std::string_view name;
+  Value value;
+};
+
+template <typename Value, std::size_t kCount>
+Value choose(std::string_view text, const std::array<Choice<Value>, kCount>& choices) {
+  std::array<std::string_view, kCount> names;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (choices[i].name == text) return choices[i].value;
+    names[i] = choices[i].name;
+  }
+  throw ConfigError("unknown value '{}'{}", text, hint_for(text, names));
+}
+
+bool parse_switch(std::string_view text) {
+  return choose(text, std::array<Choice<bool>, 8>{{{"on", true},
+                                                   {"off", false},
+                                                   {"true", true},
+                                                   {"false", false},
+                                                   {"yes", true},
+                                                   {"no", false},
+                                                   {"1", true},
+                                                   {"0", false}}});
+}
+
+std::uint32_t parse_count(std::string_view text, std::uint32_t least, std::uint32_t most) {
+  std::uint32_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < least || value > most)
+    throw ConfigError("'{}' is not a whole number from {} to {}", text, least, most);
+  return value;
+}
+
+Bytes parse_positive(std::string_view text) {
+  const Bytes size = parse_bytes(text);
+  if (size == Bytes(0)) throw ConfigError("'{}' is zero (write for example 4GiB)", text);
+  return size;
+}
+
+BudgetRequest parse_budget(std::string_view text) {
+  BudgetRequest request;
+  if (text == "auto") return request;
+  if (text.empty() || text.back() != '%') {
+    request.kind = BudgetRequest::Kind::kSize;
+    request.size = parse_positive(text);
+    return request;
+  }
+  request.kind = BudgetRequest::Kind::kPercent;
+  const char* const end = text.data() + text.size() - 1;
+  const auto [stop, status] = std::from_chars(text.data(), end, request.percent);
+  if (status != std::errc() || stop != end || !(request.percent > 0.0 && request.percent <= 100.0))
+    throw ConfigError("'{}' is not a percentage above 0% and up to 100%", text);
+  return request;
+}
+
+// "DIR" or "DIR:SIZE". A colon belongs to the directory's name unless a digit follows it.
+SpillDirectory parse_directory(std::string_view text) {
+  SpillDirectory directory;
+  const auto colon = text.rfind(':');
+  if (colon != std::string_view::npos && colon + 1 < text.size() && text[colon + 1] >= '0' &&
+      text[colon + 1] <= '9') {
+    directory.limit = parse_positive(text.substr(colon + 1));
+    text = text.substr(0, colon);
+  }
+  if (text.empty()) throw ConfigError("a directory without a name");
+  directory.path = text;
+  return directory;
+}
+
+std::vector<SpillDirectory> parse_directories(std::string_view text) {
+  std::vector<SpillDirectory> directories;
+  while (true) {
+    const auto comma = text.find(',');
+    directories.push_back(parse_directory(text.substr(0, comma)));
+    for (std::size_t i = 0; i + 1 < directories.size(); ++i)
+      if (directories[i].path == directories.back().path)
+        throw ConfigError("directory {} is named twice", directories[i].path);
+    if (comma == std::string_view::npos) return directories;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::string parse_text(std::string_view text) {
+  if (text.empty()) throw ConfigError("the value is empty");
+  return std::string(text);
+}
+
+constexpr std::array<Choice<StoreKind>, 4> kStores{{{"auto", StoreKind::kAuto},
+                                                    {"io_uring", StoreKind::kIoUring},
+                                                    {"posix", StoreKind::kPosix},
+                                                    {"ram", StoreKind::kRam}}};
+constexpr std::array<Choice<ProgressMode>, 3> kProgressModes{
+    {{"auto", ProgressMode::kAuto}, {"on", ProgressMode::kOn}, {"off", ProgressMode::kOff}}};
+constexpr std::array<Choice<ChildPrograms>, 2> kChildren{
+    {{"inherit", ChildPrograms::kInherit}, {"strip", ChildPrograms::kStrip}}};
+constexpr std::array<Choice<LogLevel>, 5> kLogLevels{{{"debug", LogLevel::kDebug},
+                                                      {"info", LogLevel::kInfo},
+                                                      {"warning", LogLevel::kWarning},
+                                                      {"error", LogLevel::kError},
+                                                      {"off", LogLevel::kOff}}};
+constexpr std::array<Choice<std::string_view>, 4> kMappers{
+    {{"auto", "auto"},
+     {"userfaultfd", "userfaultfd"},
+     {"userfaultfd-user", "userfaultfd-user"},
+     {"signal", "signal"}}};
+
+using Text = std::string_view;
+
+// clang-format off
+constexpr std::array<SettingField, 17> kFields{{
+  {{"budget", "SIZE|PERCENT%|auto", "auto",
+    "Tensor bytes that may be in memory at once. auto: what this process can really use, less "
+    "--reserve; a percentage is of that."},
+   [](Settings& s, Text t) { s.budget = parse_budget(t); }},
+  {{"nvme", "DIR[:SIZE],...", "the roomiest of $TMPDIR, /var/tmp, /tmp, .",
+    "Where tensors spill to, and how much may be filled there. Several directories work in "
+    "parallel.", false, true},
+   [](Settings& s, Text t) { s.nvme = parse_directories(t); }},
+  {{"reserve", "SIZE", "512MiB or 8 %",
+    "What --budget auto and percentages leave for memory that tensors do not count: libraries, "
+    "their scratch space, the loader."},
+   [](Settings& s, Text t) { s.reserve = parse_bytes(t); }},
+  {{"prefetch", "on|off", "on",
+    "Learn the step and bring tensors back before they are needed; off fetches on demand only."},
+   [](Settings& s, Text t) { s.prefetch = parse_switch(t); }},
+  {{"min-storage", "SIZE", "1MiB", "Tensors smaller than this never leave memory."},
+   [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
+  {{"store", "auto|io_uring|posix|ram", "auto", "How spilled bytes are written and read."},
+   [](Settings& s, Text t) { s.store = choose(t, kStores); }},
+  {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB that are under way at once."},
+   [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
+  {{"verify", "on|off", "off", "Check a checksum of everything that comes back from disk.", true},
+   [](Settings& s, Text t) { s.verify = parse_switch(t); }},
+  {{"mapper", "auto|userfaultfd|userfaultfd-user|signal", "auto",
+    "How accesses to spilled memory are noticed; spillway doctor shows what works here."},
+   [](Settings& s, Text t) { s.mapper = choose(t, kMappers); }},
+  {{"dispatch-key", "auto|NAME|record-function", "auto",
+    "Where operators are intercepted in LibTorch."},
+   [](Settings& s, Text t) { s.dispatch_key = parse_text(t); }},
+  {{"stats", "FILE", "none",
+    "Write statistics as JSON at exit; %p becomes the process id, %r the rank.", false, true},
+   [](Settings& s, Text t) { s.stats = parse_text(t); }},
+  {{"rates", "FILE", "~/.config/spillway/disks.json",
+    "Disk rates that spillway bench-io has measured.", false, true},
+   [](Settings& s, Text t) { s.rates = parse_text(t); }},
+  {{"config", "FILE", "none", "Lines `key = value` with these same names.", false, true},
+   [](Settings& s, Text t) { s.config = parse_text(t); }},
+  {{"quiet", "on|off", "off", "No progress line, no summary; errors are still printed.", true},
+   [](Settings& s, Text t) { s.quiet = parse_switch(t); }},
+  {{"progress", "auto|on|off", "auto", "One progress line; auto: when stderr is a terminal."},
+   [](Settings& s, Text t) { s.progress = choose(t, kProgressModes); }},
+  {{"log-level", "debug|info|warning|error|off", "warning", "Which messages are printed."},
+   [](Settings& s, Text t) { s.log_level = choose(t, kLogLevels); }},
+  {{"children", "inherit|strip", "inherit",
+    "Whether programs that the trainer starts run under Spillway too."},
+   [](Settings& s, Text t) { s.children = choose(t, kChildren); }},
+}};
+// clang-format on
+
+}  // namespace
+
+std::span<const SettingField> setting_fields() { return kFields; }
+
+}  // namespace spillway::runtime

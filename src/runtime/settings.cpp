@@ -1,0 +1,204 @@
+#include "spillway/runtime/settings.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "setting_fields.h"
+#include "spillway/base/error.h"
+#include "spillway/runtime/nearest_name.h"
+
+namespace spillway::runtime {
+namespace {
+
+constexpr std::string_view kPrefix = "SPILLWAY_";
+
+// Variables with our prefix that choose nothing for a run: the mark that `spillway run` leaves, and
+// what the build and its scripts read.
+constexpr std::array<std::string_view, 2> kOtherVariables{"SPILLWAY_ACTIVE",
+                                                          "SPILLWAY_LIBTORCH_DIR"};
+
+std::string_view trimmed(std::string_view text) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::vector<std::string_view> known_keys() {
+  std::vector<std::string_view> keys;
+  for (const SettingField& field : setting_fields()) keys.push_back(field.info.key);
+  return keys;
+}
+
+const SettingField* find_field(std::string_view key) {
+  for (const SettingField& field : setting_fields())
+    if (field.info.key == key) return &field;
+  return nullptr;
+}
+
+const SettingField* find_field_of_variable(const std::string& name) {
+  for (const SettingField& field : setting_fields())
+    if (environment_name(field.info.key) == name) return &field;
+  return nullptr;
+}
+
+[[noreturn]] void refuse_variable(const std::string& name) {
+  std::vector<std::string> names;
+  for (const SettingField& field : setting_fields())
+    names.push_back(environment_name(field.info.key));
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  throw ConfigError("unknown variable {}{}", name, hint_for(name, views));
+}
+
+// The value of a config line: up to a comment, or what stands between double quotes.
+std::string value_of_line(std::string_view text, const std::string& path, std::size_t number) {
+  if (!text.empty() && text.front() == '"') {
+    const auto end = text.find('"', 1);
+    const auto rest =
+        end == std::string_view::npos ? std::string_view("x") : trimmed(text.substr(end + 1));
+    if (!rest.empty() && rest.front() != '#')
+      throw ConfigError("{}:{}: a quote is not closed, or text follows it", path, number);
+    return std::string(text.substr(1, end - 1));
+  }
+  // A '#' inside of a word (a folder's name) starts no comment.
+  auto comment = text.find('#');
+  while (comment != std::string_view::npos && comment > 0 && text[comment - 1] != ' ' &&
+         text[comment - 1] != '\t')
+    comment = text.find('#', comment + 1);
+  return std::string(trimmed(text.substr(0, comment)));
+}
+
+const std::string* last_value(const NamedTexts& texts, std::string_view name) {
+  const std::string* found = nullptr;
+  for (const auto& [each, value] : texts)
+    if (each == name) found = &value;
+  return found;
+}
+
+void apply_config_file(Settings& settings, const std::string& path) {
+  for (const auto& [key, value] : read_config_file(path))
+    assign_setting(settings, key, value, message("{}: {}", path, key));
+  settings.config = path;
+}
+
+}  // namespace
+
+std::span<const SettingInfo> setting_catalogue() {
+  static const std::vector<SettingInfo> infos = [] {
+    std::vector<SettingInfo> made;
+    for (const SettingField& field : setting_fields()) made.push_back(field.info);
+    return made;
+  }();
+  return infos;
+}
+
+std::string environment_name(std::string_view key) {
+  std::string name(kPrefix);
+  for (const char c : key)
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+void assign_setting(Settings& settings, std::string_view key, std::string_view value,
+                    std::string_view origin) {
+  const SettingField* field = find_field(key);
+  if (field == nullptr) {
+    const auto keys = known_keys();
+    throw ConfigError("{}: unknown setting '{}'{}", origin, key, hint_for(key, keys));
+  }
+  try {
+    field->assign(settings, trimmed(value));
+  } catch (const ConfigError& reason) {
+    throw ConfigError("{}: {} (expected: {})", origin, reason.what(), field->info.value);
+  }
+}
+
+NamedTexts read_config_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw ConfigError("cannot read the config file {}: {}", path, std::strerror(errno));
+  NamedTexts result;
+  std::string line;
+  for (std::size_t number = 1; std::getline(file, line); ++number) {
+    const std::string_view text = trimmed(line);
+    if (text.empty() || text.front() == '#') continue;
+    const auto equals = text.find('=');
+    if (equals == std::string_view::npos)
+      throw ConfigError("{}:{}: expected `key = value`, found '{}'", path, number, text);
+    std::string key(trimmed(text.substr(0, equals)));
+    if (find_field(key) == nullptr)
+      throw ConfigError("{}:{}: unknown setting '{}'{}", path, number, key,
+                        hint_for(key, known_keys()));
+    if (last_value(result, key) != nullptr)
+      throw ConfigError("{}:{}: '{}' is set a second time", path, number, key);
+    result.emplace_back(std::move(key),
+                        value_of_line(trimmed(text.substr(equals + 1)), path, number));
+  }
+  return result;
+}
+
+Settings load_settings(const SettingSources& sources) {
+  Settings settings;
+  const std::string* config = last_value(sources.options, "config");
+  if (config == nullptr) config = last_value(sources.environment, environment_name("config"));
+  if (config != nullptr && !config->empty()) apply_config_file(settings, *config);
+  for (const auto& [name, value] : sources.environment) {
+    if (name.rfind(kPrefix, 0) != 0) continue;
+    if (std::find(kOtherVariables.begin(), kOtherVariables.end(), name) != kOtherVariables.end())
+      continue;
+    const SettingField* field = find_field_of_variable(name);
+    if (field == nullptr) refuse_variable(name);
+    // An empty variable is how scripts take one back.
+    if (!value.empty()) assign_setting(settings, field->info.key, value, name);
+  }
+  for (const auto& [key, value] : sources.options)
+    assign_setting(settings, key, value, "--" + key);
+  return settings;
+}
+
+NamedTexts spillway_environment() {
+  NamedTexts result;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (equals == std::string_view::npos || text.substr(0, kPrefix.size()) != kPrefix) continue;
+    result.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return result;
+}
+
+Settings settings_from_environment() { return load_settings({{}, spillway_environment()}); }
+
+std::string expand_stats_path(std::string_view pattern, long process_id, std::string_view rank) {
+  std::string path;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (next == 'p')
+      path += std::to_string(process_id);
+    else if (next == 'r')
+      path += rank.empty() ? "0" : rank;
+    else if (next == '%')
+      path += '%';
+    else
+      path += pattern[i];
+    if (next == 'p' || next == 'r' || next == '%') ++i;
+  }
+  return path;
+}
+
+std::optional<std::string> launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
+                           "SLURM_PROCID", "RANK"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value >= '0' && *value <= '9') return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace spillway::runtime

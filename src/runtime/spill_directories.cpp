@@ -1,0 +1,131 @@
+#include "spillway/runtime/spill_directories.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "spillway/base/error.h"
+
+namespace spillway::runtime {
+namespace {
+
+std::string reason_against(const topology::Directory& directory) {
+  if (!directory.exists) return "does not exist (make it, or name another with --nvme DIR)";
+  if (!directory.is_directory) return "is not a directory";
+  if (directory.is_read_only) return "is mounted read-only";
+  if (!directory.is_writable) return "is not writable for this user";
+  return {};
+}
+
+// What may be filled: the user's limit or all that is free.
+Bytes room_in(const ResolvedDirectory& directory) {
+  const Bytes free = directory.facts.free.value_or(Bytes(0));
+  return directory.limit ? std::min(*directory.limit, free) : free;
+}
+
+ResolvedDirectory resolve(const SpillDirectory& named, const DirectorySurroundings& surroundings) {
+  ResolvedDirectory result;
+  result.facts = surroundings.inspect(named.path);
+  result.limit = named.limit;
+  const std::string reason = reason_against(result.facts);
+  if (!reason.empty()) throw ConfigError("spill directory {} {}", named.path, reason);
+  return result;
+}
+
+ResolvedDirectory roomiest_candidate(const DirectorySurroundings& surroundings) {
+  std::optional<ResolvedDirectory> best;
+  std::string reasons;
+  for (const std::string& path : surroundings.candidates) {
+    ResolvedDirectory candidate;
+    candidate.facts = surroundings.inspect(path);
+    std::string reason = reason_against(candidate.facts);
+    if (reason.empty() && candidate.facts.is_ram_disk) reason = "is a RAM disk";
+    if (reason.empty() && candidate.facts.is_network) reason = "is on a network file system";
+    if (!reason.empty())
+      reasons += message("{}{} {}", reasons.empty() ? "" : "; ", path, reason);
+    else if (!best || room_in(candidate) > room_in(*best))
+      best = candidate;
+  }
+  if (!best)
+    throw ConfigError("no directory to spill to: {} (name one on a local disk with --nvme DIR)",
+                      reasons);
+  return *best;
+}
+
+void warn_of(const ResolvedDirectory& directory, std::vector<std::string>& warnings) {
+  const topology::Directory& facts = directory.facts;
+  if (facts.is_ram_disk)
+    warnings.push_back(message("spill directory {} is a RAM disk ({}): what spills there frees no "
+                               "memory", facts.path, facts.filesystem.value_or("tmpfs")));
+  if (facts.is_network)
+    warnings.push_back(message("spill directory {} is on a network file system ({}): expect it to "
+                               "be slow", facts.path, *facts.filesystem));
+  if (facts.device && facts.device->is_rotational.value_or(false))
+    warnings.push_back(message("spill directory {} is on {}, which says that it rotates: expect it "
+                               "to be slow", facts.path, facts.device->name));
+  if (directory.limit && facts.free && *directory.limit > *facts.free)
+    warnings.push_back(message("spill directory {} has {} free, less than the {} allowed there",
+                               facts.path, *facts.free, *directory.limit));
+}
+
+using Rate = double topology::DiskRate::*;
+
+std::optional<double> sum_of(const std::vector<ResolvedDirectory>& directories, Rate rate) {
+  double sum = 0.0;
+  std::set<std::string> disks;
+  for (const ResolvedDirectory& directory : directories) {
+    if (!directory.measured) return std::nullopt;
+    const std::string disk =
+        directory.facts.device ? directory.facts.device->name : directory.facts.path;
+    if (disks.insert(disk).second) sum += (*directory.measured).*rate;
+  }
+  if (sum <= 0.0) return std::nullopt;
+  return sum;
+}
+
+}  // namespace
+
+std::optional<double> ResolvedDirectories::read_bytes_per_second() const {
+  return sum_of(directories, &topology::DiskRate::read_bytes_per_second);
+}
+
+std::optional<double> ResolvedDirectories::write_bytes_per_second() const {
+  return sum_of(directories, &topology::DiskRate::write_bytes_per_second);
+}
+
+DirectorySurroundings real_surroundings(const Settings& settings) {
+  DirectorySurroundings surroundings;
+  surroundings.inspect = [](const std::string& path) { return topology::inspect_directory(path); };
+  if (const char* folder = std::getenv("TMPDIR"); folder != nullptr && *folder != '\0')
+    surroundings.candidates.push_back(folder);
+  for (const char* folder : {"/var/tmp", "/tmp", "."}) surroundings.candidates.push_back(folder);
+  const std::string path =
+      settings.rates.empty() ? topology::default_disk_rates_path() : settings.rates;
+  if (!path.empty()) surroundings.rates = topology::DiskRates::load(path);
+  return surroundings;
+}
+
+ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes budget,
+                                              const DirectorySurroundings& surroundings) {
+  ResolvedDirectories result;
+  if (settings.store == StoreKind::kRam) return result;
+  for (const SpillDirectory& named : settings.nvme)
+    result.directories.push_back(resolve(named, surroundings));
+  if (result.directories.empty()) result.directories.push_back(roomiest_candidate(surroundings));
+  Bytes room;
+  for (ResolvedDirectory& directory : result.directories) {
+    warn_of(directory, result.warnings);
+    room += room_in(directory);
+    const topology::DiskRate* rate = surroundings.rates.find(
+        directory.facts.path, directory.facts.mount_point.value_or(std::string()));
+    if (rate != nullptr) directory.measured = *rate;
+  }
+  if (room < budget)
+    result.warnings.push_back(message("only {} can be spilled (to {}{}), less than the budget of {}: "
+                                      "a trainer that needs more than both stops",
+                                      room, result.directories.front().facts.path,
+                                      result.directories.size() > 1 ? ", …" : "", budget));
+  return result;
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,133 @@
+#include "spillway/runtime/summary.h"
+
+#include <array>
+#include <cstdio>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "spillway/base/error.h"
+
+namespace spillway::runtime {
+namespace {
+
+constexpr double kNoticeableShare = 0.03;  // Of the run: below it there is nothing to advise.
+constexpr double kBusyShare = 0.8;         // From here on the disk is what a run waits for.
+
+std::string seconds_text(double seconds) {
+  std::array<char, 32> text{};
+  const char* pattern = seconds >= 100.0 ? "%.0f s" : seconds >= 1.0 ? "%.2f s" : "%.3f s";
+  std::snprintf(text.data(), text.size(), pattern, seconds);
+  return text.data();
+}
+
+std::string percent_text(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", 100.0 * share);
+  return text.data();
+}
+
+std::string rate_text(double bytes_per_second) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f GB/s", bytes_per_second / 1e9);
+  return text.data();
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+double share_of_run(const RunStatistics& s, double seconds) {
+  return s.run_seconds > 0.0 ? seconds / s.run_seconds : 0.0;
+}
+
+std::string moved(const RunStatistics& s) {
+  if (s.spilled == Bytes(0) && s.fetched == Bytes(0)) return "nothing had to leave memory";
+  std::string text = message("{} out, {} in", s.spilled, s.fetched);
+  if (s.steps > 0)
+    text += message(" ({} and {} per step)", s.spilled / s.steps, s.fetched / s.steps);
+  if (s.clean_leaves > Bytes(0)) text += message("; {} left without a write", s.clean_leaves);
+  return text;
+}
+
+std::string where(const RunStatistics& s) {
+  std::string text = s.directories.empty() ? "memory" : joined(s.directories);
+  return message("{} by {}; disk busy {}", text, s.store.empty() ? "no store" : s.store,
+                 seconds_text(s.disk_busy_seconds));
+}
+
+std::string lost(const RunStatistics& s) {
+  return message("{} of {} ({}): {} for tensors to come in, {} for room, {} in {} traps",
+                 seconds_text(s.stall_seconds()), seconds_text(s.run_seconds),
+                 percent_text(share_of_run(s, s.stall_seconds())),
+                 seconds_text(s.fetch_wait_seconds), seconds_text(s.write_wait_seconds),
+                 seconds_text(s.trap_wait_seconds), s.trap_count);
+}
+
+std::string learned(const RunStatistics& s) {
+  if (!s.prefetch) return "nothing: --prefetch is off";
+  return message("{} kinds of step; {} of {} operators came otherwise than planned", s.step_shapes,
+                 s.deviations, s.ops);
+}
+
+// What would help most, in one sentence.
+std::string advice(const RunStatistics& s) {
+  const bool is_held_up = share_of_run(s, s.stall_seconds()) > kNoticeableShare;
+  if (s.needed <= s.budget && s.spilled == Bytes(0))
+    return "everything fitted; this trainer does not depend on Spillway here";
+  if (is_held_up && !s.prefetch) return "leave --prefetch on: tensors came in on demand only";
+  if (is_held_up && share_of_run(s, s.disk_busy_seconds) > kBusyShare)
+    return "the disk was the limit: allow more memory, or add a disk (--nvme DIR1,DIR2)";
+  if (is_held_up && s.ops > 0 && s.deviations * 10 > s.ops)
+    return "steps hardly repeat, so little could be fetched ahead: allow more memory";
+  if (is_held_up && s.trap_wait_seconds > s.stall_seconds() / 2)
+    return "the trainer touches tensors outside of operators; keep those small or read them at once";
+  if (is_held_up) return "allow more memory: operators waited for each other's room";
+  if (s.largest_op_needs > Bytes(0) && s.largest_op_needs < s.budget)
+    return message("nothing; even {} could do", s.largest_op_needs);
+  return "nothing";
+}
+
+class Screen {
+ public:
+  void line(std::string_view word, const std::string& text) {
+    constexpr std::size_t kColumn = 9;
+    out_ << "[spillway] " << word;
+    for (std::size_t i = word.size(); i < kColumn; ++i) out_ << ' ';
+    out_ << text << '\n';
+  }
+  std::string text() const { return out_.str(); }
+
+ private:
+  std::ostringstream out_;
+};
+
+}  // namespace
+
+std::string summary(const RunStatistics& s) {
+  Screen screen;
+  screen.line("needed", message("{}  of tensors alive at once, wherever they were", s.needed));
+  screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
+  screen.line("peak", message("{}  of tensors in memory; the whole process took {}", s.peak,
+                              s.peak_rss));
+  screen.line("steps", message("{}, median {}", s.steps, seconds_text(s.step_seconds_median)));
+  screen.line("moved", moved(s));
+  if (s.spilled > Bytes(0)) screen.line("to", where(s));
+  screen.line("waited", lost(s));
+  screen.line("learned", learned(s));
+  screen.line("advice", advice(s));
+  return screen.text();
+}
+
+std::string progress_line(const Progress& p, std::size_t width) {
+  std::string text = message("[spillway] step {}  {}  memory {} of {}  spilled {}  in {}  out {}",
+                             p.step, seconds_text(p.step_seconds), p.resident, p.budget, p.spilled,
+                             rate_text(p.read_bytes_per_second),
+                             rate_text(p.write_bytes_per_second));
+  if (text.size() > width) text.resize(width);
+  return text;
+}
+
+}  // namespace spillway::runtime
