@@ -28,7 +28,7 @@ run_preset() {
 }
 
 summary_of() {
-  grep -E '^[0-9]+% tests passed' "build/$1.ctest.log" 2>/dev/null || echo "$1: no case was run"
+  grep -E '^[0-9]+% tests passed' "build/$1.ctest.log" 2>/dev/null || echo "no case was run in $1"
 }
 
 mkdir -p build

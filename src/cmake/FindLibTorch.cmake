@@ -2,8 +2,9 @@
 #   spillway_torch             libtorch_cpu and libc10 with their headers
 #   SPILLWAY_TORCH_MINOR       for example 2.11; names the core library
 #   LibTorch_ROOT_DIR          the folder that holds include/ and lib/
-# Searched in this order: SPILLWAY_LIBTORCH_DIR (binding), CMAKE_PREFIX_PATH, the torch of the active
-# Python, ${XDG_CACHE_HOME:-~/.cache}/spillway/libtorch-2.11.0.
+# Searched in this order: SPILLWAY_LIBTORCH_DIR (variable, then environment; nothing else is tried
+# when it is set), CMAKE_PREFIX_PATH, the torch of the active Python, and what fetch_libtorch.sh made:
+# ${XDG_CACHE_HOME:-~/.cache}/spillway/libtorch-2.11.0.
 # Part of the installed package too.
 
 set(SPILLWAY_SUPPORTED_TORCH 2.11)
@@ -87,13 +88,17 @@ endfunction()
 
 set(rejected "")
 set(LibTorch_ROOT_DIR "")
-if(SPILLWAY_LIBTORCH_DIR)
-  spillway_try_torch("${SPILLWAY_LIBTORCH_DIR}")
+set(named "${SPILLWAY_LIBTORCH_DIR}")
+if(NOT named)
+  set(named "$ENV{SPILLWAY_LIBTORCH_DIR}")
+endif()
+if(named)
+  spillway_try_torch("${named}")
   if(NOT LibTorch_ROOT_DIR)
-    spillway_try_torch("${SPILLWAY_LIBTORCH_DIR}/torch")
+    spillway_try_torch("${named}/torch")
   endif()
   if(NOT LibTorch_ROOT_DIR AND NOT rejected)
-    set(rejected "\n  ${SPILLWAY_LIBTORCH_DIR}: no lib/libtorch_cpu.so with headers")
+    set(rejected "\n  ${named}: no lib/libtorch_cpu.so with headers")
   endif()
 else()
   spillway_torch_candidates(candidates)

@@ -1,0 +1,92 @@
+"""The arrows that CMake draws are those of the layer table."""
+import os
+import re
+import unittest
+
+import probe_project
+
+# What each library may link directly. A library that is not built yet is simply absent.
+TABLE = {
+    "base": set(),
+    "device": {"base"},
+    "transport": {"base"},
+    "topology": {"base"},
+    "profile": {"base"},
+    "device_cuda": {"base", "device"},
+    "planner": {"base", "topology", "profile"},
+    "memory": {"base", "device"},
+    "allreduce": {"base", "device", "transport"},
+    "recompute": {"base", "device", "torch"},
+    "pipeline": {"base", "device", "transport", "torch"},
+    "swap": {"base", "device", "memory"},
+    "runtime": {"base", "device", "transport", "topology", "profile", "device_cuda", "planner",
+                "memory", "allreduce", "recompute", "pipeline", "swap"},
+}
+# Build-tree helpers and the parts of LibTorch; they are in no layer.
+IGNORED = {"warnings", "torch_cpu", "c10", "torch_pch"}
+ARROW = re.compile(r"//\s*(\S+)\s*->\s*(\S+)")
+
+
+def arrows(dot):
+    """Pairs (from, to) of Spillway's libraries, without the prefix."""
+    found = set()
+    for source, target in ARROW.findall(dot):
+        names = [re.sub(r"^spillway(?:_|::)", "", name) for name in (source, target)]
+        spillway = all(re.match(r"spillway(_|::)", name) for name in (source, target))
+        if spillway and not IGNORED & set(names):
+            found.add(tuple(names))
+    return found
+
+
+def strangers(found):
+    """The arrows that the table does not have."""
+    return sorted(f"{source} -> {target}" for source, target in found
+                  if source in TABLE and target not in TABLE[source])
+
+
+class Graph(probe_project.ProbeCase):
+    def drawing(self, *flags):
+        dot = self.root / "graph.dot"
+        self.assert_accepted(probe_project.run(
+            ["cmake", "-G", "Ninja", "-S", probe_project.REPOSITORY, "-B", self.root / "build",
+             f"--graphviz={dot}", "-DSPILLWAY_BUILD_TESTS=OFF", *flags]))
+        return arrows(dot.read_text(encoding="utf-8"))
+
+    def test_arrows_are_those_of_the_table(self):
+        with_torch = os.environ["SPILLWAY_GRAPH_WITH_TORCH"]
+        found = self.drawing(f"-DSPILLWAY_WITH_TORCH={with_torch}")
+        self.assertEqual(strangers(found), [])
+
+    def test_arrows_without_torch_are_those_of_the_table(self):
+        found = self.drawing("-DSPILLWAY_WITH_TORCH=OFF")
+        self.assertEqual(strangers(found), [])
+        self.assertNotIn("torch", {target for _source, target in found})
+
+    def test_arrows_are_read_from_a_real_drawing(self):
+        dot = self.root / "probe.dot"
+        self.assert_accepted(self.configure(
+            "spillway_add_library(base LAYER 0 SOURCES a.cpp)\n"
+            "spillway_add_library(device LAYER 1 SOURCES a.cpp DEPENDS spillway::base)\n"
+            "spillway_add_library(transport LAYER 2 SOURCES a.cpp PRIVATE_DEPENDS spillway::device)\n",
+            {"a.cpp": ""}, flags=[f"--graphviz={dot}"]))
+        found = arrows(dot.read_text(encoding="utf-8"))
+        self.assertEqual(found, {("device", "base"), ("transport", "device")})
+        self.assertEqual(strangers(found), ["transport -> device"])
+
+    def test_stranger_is_noticed(self):
+        dot = ('"node1" -> "node2"  // spillway_swap -> spillway_memory\n'
+               '"node2" -> "node3"  // spillway_memory -> spillway_transport\n'
+               '"node2" -> "node4" [ style = dotted ] // spillway_memory -> spillway_torch\n'
+               '"node2" -> "node5" [ style = dotted ] // spillway_memory -> spillway_warnings\n')
+        self.assertEqual(strangers(arrows(dot)), ["memory -> torch", "memory -> transport"])
+
+    def test_libraries_are_in_the_table(self):
+        layered = re.compile(r"spillway_add_library\(\s*(\w+)\s+LAYER\s+([0-4])\b")
+        for folder in ("src", "memory", "swap", "recompute", "pipeline", "allreduce"):
+            for path in (probe_project.REPOSITORY / folder).rglob("CMakeLists.txt"):
+                for name, _layer in layered.findall(path.read_text(encoding="utf-8")):
+                    self.assertIn(name, TABLE, path)
+
+
+if __name__ == "__main__":
+    unittest.main()

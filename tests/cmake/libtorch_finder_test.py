@@ -1,0 +1,121 @@
+"""find_package(LibTorch) searches where it says, and refuses with a sentence that helps."""
+import unittest
+
+import probe_project
+
+FIND = """\
+cmake_minimum_required(VERSION 3.25)
+project(Probe LANGUAGES NONE)
+list(APPEND CMAKE_MODULE_PATH "@MODULES@")
+# Not the Python of the machine, which may have a torch of its own.
+set(SPILLWAY_PYTHON3 "" CACHE FILEPATH "")
+find_package(LibTorch REQUIRED)
+message(STATUS "minor=${SPILLWAY_TORCH_MINOR} root=${LibTorch_ROOT_DIR}")
+get_target_property(definitions spillway_torch INTERFACE_COMPILE_DEFINITIONS)
+message(STATUS "definitions=${definitions}")
+""".replace("@MODULES@", (probe_project.REPOSITORY / "src/cmake").as_posix())
+
+
+def torch_tree(folder, version):
+    major, minor, patch = version.split(".")
+    return {
+        f"{folder}/lib/libtorch_cpu.so": "",
+        f"{folder}/lib/libc10.so": "",
+        f"{folder}/include/torch/csrc/api/include/torch/torch.h": "",
+        f"{folder}/include/torch/headeronly/version.h":
+            f"#define TORCH_VERSION_MAJOR {major}\n#define TORCH_VERSION_MINOR {minor}\n"
+            f"#define TORCH_VERSION_PATCH {patch}\n",
+    }
+
+
+class Finder(probe_project.ProbeCase):
+    def find(self, files, *flags, **variables):
+        environment = probe_project.clean_environment(
+            HOME=str(self.root / "home"), XDG_CACHE_HOME="", **variables)
+        return self.configure("", files, preamble=FIND, flags=flags, environment=environment)
+
+    def assert_found(self, outcome, folder):
+        self.assert_accepted(outcome)
+        self.assertIn(f"minor=2.11 root={self.root / folder}", outcome[1])
+        self.assertIn("definitions=NDEBUG", outcome[1])
+
+    def test_named_folder_is_taken(self):
+        self.assert_found(self.find(torch_tree("t", "2.11.0"),
+                                    f"-DSPILLWAY_LIBTORCH_DIR={self.root / 't'}"), "t")
+
+    def test_folder_above_torch_may_be_named(self):
+        self.assert_found(self.find(torch_tree("t/torch", "2.11.3"),
+                                    f"-DSPILLWAY_LIBTORCH_DIR={self.root / 't'}"), "t/torch")
+
+    def test_environment_names_a_folder(self):
+        self.assert_found(self.find(torch_tree("t", "2.11.0"),
+                                    SPILLWAY_LIBTORCH_DIR=str(self.root / "t")), "t")
+
+    def test_prefix_path_of_the_python_package_is_understood(self):
+        files = {**torch_tree("site/torch", "2.11.0"), "site/torch/share/cmake/x": ""}
+        self.assert_found(
+            self.find(files, f"-DCMAKE_PREFIX_PATH={self.root / 'site/torch/share/cmake'}"),
+            "site/torch")
+
+    def test_fetched_copy_is_found_last(self):
+        folder = "home/.cache/spillway/libtorch-2.11.0/torch"
+        self.assert_found(self.find(torch_tree(folder, "2.11.0")), folder)
+
+    def test_other_minor_is_refused_by_name(self):
+        self.assert_refused(
+            self.find(torch_tree("t", "2.13.1"), f"-DSPILLWAY_LIBTORCH_DIR={self.root / 't'}"),
+            "Spillway needs LibTorch 2.11", f"{self.root / 't'}: LibTorch 2.13.1, not supported",
+            "fetch_libtorch.sh", "SPILLWAY_WITH_TORCH=OFF")
+
+    def test_other_minor_on_the_way_does_not_hide_a_good_one(self):
+        folder = "home/.cache/spillway/libtorch-2.11.0/torch"
+        files = {**torch_tree("old", "2.6.0"), **torch_tree(folder, "2.11.0")}
+        self.assert_found(self.find(files, f"-DCMAKE_PREFIX_PATH={self.root / 'old'}"), folder)
+
+    def test_named_folder_without_libtorch_is_refused(self):
+        folder = "home/.cache/spillway/libtorch-2.11.0/torch"
+        self.assert_refused(
+            self.find(torch_tree(folder, "2.11.0"), f"-DSPILLWAY_LIBTORCH_DIR={self.root / 'no'}"),
+            f"{self.root / 'no'}: no lib/libtorch_cpu.so with headers")
+
+    def test_nothing_anywhere_tells_what_to_do(self):
+        self.assert_refused(self.find({}), "Spillway needs LibTorch 2.11", "fetch_libtorch.sh")
+
+
+class Options(probe_project.ProbeCase):
+    """Asked for but impossible is an error that names the option."""
+
+    def configure_spillway(self, *flags):
+        return probe_project.run(
+            ["cmake", "-G", "Ninja", "-S", probe_project.REPOSITORY, "-B", self.root / "build",
+             "-DCMAKE_CXX_COMPILER_WORKS=TRUE", "-DCMAKE_C_COMPILER_WORKS=TRUE",
+             "-DSPILLWAY_WITH_TORCH=OFF", "-DSPILLWAY_BUILD_TESTS=OFF", *flags],
+            env=probe_project.clean_environment())
+
+    def check(self, option, path):
+        outcome = self.configure_spillway(f"-D{option}=ON")
+        if (probe_project.REPOSITORY / path).exists():
+            self.skipTest(f"{path} exists")
+        self.assert_refused(outcome, f"{option}=ON, but this version of Spillway has no {path}",
+                            f"-D{option}=OFF")
+
+    def test_cuda(self):
+        self.check("SPILLWAY_WITH_CUDA", "src/device/cuda")
+
+    def test_mpi(self):
+        self.check("SPILLWAY_WITH_MPI", "src/transport/mpi")
+
+    def test_python(self):
+        self.check("SPILLWAY_BUILD_PYTHON", "bindings/python")
+
+    def test_nccl_needs_cuda(self):
+        self.assert_refused(self.configure_spillway("-DSPILLWAY_WITH_NCCL=ON"),
+                            "SPILLWAY_WITH_NCCL=ON needs SPILLWAY_WITH_CUDA=ON")
+
+    def test_gpu_direct_storage_needs_cuda(self):
+        self.assert_refused(self.configure_spillway("-DSPILLWAY_WITH_GDS=ON"),
+                            "SPILLWAY_WITH_GDS=ON needs SPILLWAY_WITH_CUDA=ON")
+
+
+if __name__ == "__main__":
+    unittest.main()

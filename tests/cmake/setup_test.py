@@ -1,0 +1,240 @@
+"""The setup scripts do their work on stand-ins for apt, pip's wheels and the programs they start."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+import probe_project
+
+SETUP = probe_project.REPOSITORY / "src/cmake/setup"
+sys.path.insert(0, str(SETUP))
+import count_cases  # noqa: E402
+import demo  # noqa: E402
+import libtorch  # noqa: E402
+
+
+class ScriptCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def write(self, files):
+        probe_project.write(self.root, files)
+
+
+class Packages(ScriptCase):
+    """install_packages.sh with an apt and a dpkg that only write down what they were asked."""
+
+    DPKG = "#!/bin/bash\n[[ \"${@: -1}\" == ninja-build ]] && exit 1\nprintf installed\n"
+    LOG = "#!/bin/bash\necho \"$DEBIAN_FRONTEND apt-get $*\" >>\"$APT_LOG\"\n"
+
+    def install(self, apt, dpkg, group="build", **variables):
+        self.write({"bin/apt-get": apt, "bin/dpkg-query": dpkg,
+                    "bin/sudo": "#!/bin/bash\n[[ $1 == -n ]] && exit 0\nexec \"$@\"\n"})
+        environment = {**os.environ, "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
+                       "APT_LOG": str(self.root / "apt.log"), **variables}
+        environment.pop("DEBIAN_FRONTEND", None)
+        outcome = probe_project.run([SETUP / "install_packages.sh", group], env=environment)
+        log = self.root / "apt.log"
+        return (*outcome, log.read_text(encoding="utf-8").splitlines() if log.exists() else [])
+
+    def test_nothing_missing_starts_no_apt(self):
+        status, output, log = self.install(self.LOG, "#!/bin/bash\nprintf installed\n")
+        self.assertEqual((status, log), (0, []), output)
+        self.assertIn("present", output)
+
+    def test_only_missing_packages_are_installed_without_questions(self):
+        status, output, log = self.install(self.LOG, self.DPKG)
+        self.assertEqual(status, 0, output)
+        self.assertEqual(len(log), 1, log)
+        self.assertTrue(log[0].startswith("noninteractive apt-get install -y"), log)
+        self.assertTrue(log[0].endswith(" ninja-build"), log)
+
+    def test_stale_lists_are_refreshed_once(self):
+        apt = self.LOG + "[[ $1 == update ]] && touch \"$APT_LOG.updated\"\n" \
+                         "[[ -f \"$APT_LOG.updated\" ]]\n"
+        status, output, log = self.install(apt, self.DPKG)
+        self.assertEqual(status, 0, output)
+        self.assertEqual([line.split()[-1] for line in log], ["ninja-build", "update", "ninja-build"])
+
+    def test_failure_after_the_refresh_names_the_packages(self):
+        status, output, log = self.install(self.LOG + "[[ $1 == update ]]\n", self.DPKG)
+        self.assertNotEqual(status, 0)
+        self.assertEqual(len(log), 3, log)
+        self.assertIn("Could not install: ninja-build", output)
+
+    def test_unknown_group_is_refused(self):
+        status, output, _log = self.install(self.LOG, self.DPKG, group="everything")
+        self.assertNotEqual(status, 0)
+        self.assertIn("unknown group 'everything'", output)
+
+    def test_skipping_is_said(self):
+        status, output, log = self.install(self.LOG, self.DPKG, SPILLWAY_SKIP_PACKAGES="1")
+        self.assertEqual((status, log), (0, []))
+        self.assertIn("not looked at", output)
+
+
+class Wheels(ScriptCase):
+    def wheel(self, name, version, files):
+        info = f"{name}-{version}.dist-info"
+        record = "".join(f"{path},,{len(text)}\n" for path, text in files.items())
+        record += f"{info}/RECORD,,\n"
+        (self.root / "wheels").mkdir(exist_ok=True)
+        with zipfile.ZipFile(self.root / "wheels" / f"{name}-{version}-py3-none-any.whl", "w") as out:
+            for path, text in {**files, f"{info}/RECORD": record}.items():
+                out.writestr(path, text)
+
+    def wheels(self, **torch_files):
+        self.wheel("torch", "2.11.0", {
+            "torch/lib/libc10.so": "c10", "torch/lib/libtorch_cpu.so": "cpu",
+            "torch/lib/libgomp.so.1": "gomp", "torch/lib/libtorch_cuda.so": "cuda",
+            "torch/include/ATen/ATen.h": "aten", "torch/nn/modules.py": "python",
+            "torch/version.py": "2.11.0", **torch_files})
+        self.wheel("nvidia_cuda_runtime", "13.0.96", {"nvidia/cu13/lib/libcudart.so.13": "rt"})
+        self.wheel("nvidia_cuda_cupti", "13.0.85", {"nvidia/cu13/lib/libcupti.so.13": "cupti"})
+
+    def unpacked(self):
+        target = self.root / "target"
+        libtorch.unpack(self.root / "wheels", target)
+        return target
+
+    def test_only_what_cpp_needs_is_unpacked(self):
+        self.wheels()
+        target = self.unpacked()
+        self.assertIsNone(libtorch.check(target))
+        names = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+        self.assertIn("torch/include/ATen/ATen.h", names)
+        self.assertIn("nvidia/cu13/lib/libcudart.so.13", names)
+        self.assertFalse(names & {"torch/lib/libtorch_cuda.so", "torch/nn/modules.py"})
+
+    def test_missing_file_is_named(self):
+        self.wheels()
+        target = self.unpacked()
+        (target / "torch/lib/libc10.so").unlink()
+        self.assertIn("libc10.so is missing", libtorch.check(target))
+
+    def test_truncated_file_is_named(self):
+        self.wheels()
+        target = self.unpacked()
+        (target / "torch/lib/libtorch_cpu.so").write_text("c", encoding="utf-8")
+        self.assertIn("libtorch_cpu.so has 1 bytes instead of 3", libtorch.check(target))
+
+    def test_empty_folder_is_incomplete(self):
+        self.assertIn("RECORD is missing", libtorch.check(self.root))
+
+    def test_fetch_leaves_a_complete_folder_alone(self):
+        self.wheels()
+        target = self.root / "spillway" / "libtorch-2.11.0"
+        libtorch.unpack(self.root / "wheels", target)
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.root), "PIP_NO_INDEX": "1"}
+        environment.pop("SPILLWAY_LIBTORCH_DIR", None)
+        status, output = probe_project.run([SETUP / "fetch_libtorch.sh"], env=environment)
+        self.assertEqual(status, 0, output)
+        self.assertTrue((target / ".complete").is_file())
+
+    def test_failed_fetch_leaves_nothing_behind(self):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.root), "PIP_NO_INDEX": "1",
+                       "PIP_FIND_LINKS": str(self.root)}
+        environment.pop("SPILLWAY_LIBTORCH_DIR", None)
+        status, output = probe_project.run([SETUP / "fetch_libtorch.sh"], env=environment)
+        self.assertNotEqual(status, 0, output)
+        left = [path.name for path in (self.root / "spillway").iterdir()]
+        self.assertEqual(left, [".fetch.lock"])
+
+
+# Stands in for the command line: needs 4 MiB, the largest operator needs 1.5 MiB.
+SPILLWAY = """#!/usr/bin/env python3
+import json, subprocess, sys
+budget = int(sys.argv[sys.argv.index("--budget") + 1].removesuffix("KiB")) << 10
+if budget < 1536 << 10:
+    print("error: the smallest budget that works is 1.50 MiB", file=sys.stderr)
+    sys.exit(3)
+rest = sys.argv[sys.argv.index("--") + 1:]
+status = subprocess.run([*rest, str(budget)]).returncode
+with open(sys.argv[sys.argv.index("--stats") + 1], "w") as stats:
+    json.dump({"peak_bytes": min(budget, 4 << 20), "needed_bytes": 4 << 20,
+               "step_seconds_median": 0.25}, stats)
+sys.exit(status)
+"""
+TRAINER = """#!/usr/bin/env python3
+import sys
+loss = LOSS
+with open(sys.argv[sys.argv.index("--losses") + 1], "w") as losses:
+    for step in range(int(sys.argv[sys.argv.index("--steps") + 1])):
+        losses.write(f"{step + 1} {loss}\\n")
+print("trained")
+"""
+
+
+class Demo(ScriptCase):
+    def run_demo(self, loss="0.5", spillway=SPILLWAY):
+        self.write({"bin/spillway": spillway, "bin/brain_unet": TRAINER.replace("LOSS", loss)})
+        done = subprocess.run(
+            [sys.executable, "-B", SETUP / "demo.py", "--bin", self.root / "bin",
+             "--out", self.root / "out", "--steps", "2"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return done.returncode, done.stdout
+
+    def rows(self, output):
+        table = output[output.index("run  "):].splitlines()
+        return [" ".join(line.split()) for line in table[2:] if line.strip()][:-1]
+
+    def test_table_has_a_row_per_budget(self):
+        status, output = self.run_demo()
+        self.assertEqual(status, 0, output)
+        rows = self.rows(output)
+        self.assertTrue(rows[0].endswith("4.00 MiB 0.250 s 0.5 reference"), rows)
+        self.assertEqual(rows[1], "50 % 2.00 MiB 2.00 MiB 0.250 s 0.5 yes")
+
+    def test_too_small_a_budget_is_replaced_by_the_smallest(self):
+        _status, output = self.run_demo()
+        rows = self.rows(output)
+        self.assertTrue(rows[2].startswith("25 % 1.00 MiB - - - too small for one operator"), rows)
+        self.assertTrue(rows[3].startswith("smallest (38 %) 1.51 MiB"), rows)
+        self.assertTrue(rows[3].endswith("yes"), rows)
+
+    def test_other_losses_are_a_failure(self):
+        status, output = self.run_demo(loss="sys.argv[-1]")
+        self.assertNotEqual(status, 0)
+        self.assertTrue(self.rows(output)[1].endswith("NO"), output)
+        self.assertIn("The losses differ", output)
+
+    def test_failed_run_is_a_failure(self):
+        status, output = self.run_demo(spillway="#!/bin/sh\necho no luck\nexit 7\n")
+        self.assertNotEqual(status, 0)
+        self.assertIn("exit status 7", output)
+        self.assertIn("no luck", output)
+
+    def test_smallest_budget_is_never_rounded_down(self):
+        for text, exact in (("smallest budget 812.5 MiB", 812.5 * 2**20),
+                            ("smallest budget that would work: 1.2GiB", 1.2 * 2**30),
+                            ("the smallest budget is 1024KiB", 1 << 20)):
+            self.assertGreaterEqual(demo.smallest_budget_in(text), exact)
+        self.assertIsNone(demo.smallest_budget_in("out of memory"))
+
+
+class Counts(ScriptCase):
+    def test_cases_are_counted_by_outcome(self):
+        junit = self.root / "junit.xml"
+        self.write({"junit.xml":
+                    "<testsuite><testcase name='swap.A.x' status='run'/>"
+                    "<testcase name='swap.A.y' status='fail'/>"
+                    "<testcase name='base.B.z' status='notrun'/></testsuite>",
+                    "bin/ctest": "#!/bin/sh\necho '{\"tests\": [{\"name\": \"swap.A.x\", \"properties\": "
+                                 "[{\"name\": \"LABELS\", \"value\": [\"stress\"]}]}]}'\n"})
+        done = subprocess.run(
+            [sys.executable, "-B", count_cases.__file__, self.root, junit], check=True,
+            stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"})
+        rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
+        self.assertIn("base 0 0 1", rows)
+        self.assertIn("swap 1 1 0", rows)
+        self.assertIn("stress 1 0 0", rows)
+
+
+if __name__ == "__main__":
+    unittest.main()
