@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <torch/headeronly/version.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,7 +12,11 @@
 #include "cpu_allocator.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/hooks.h"
+#include "spillway/runtime/spill_directories.h"
+#include "spillway/runtime/summary.h"
 #include "spillway/swap/spill_store_factory.h"
+#include "spillway/topology/machine.h"
+#include "spillway_version.h"
 
 namespace spillway::torch_binding {
 namespace {
@@ -47,13 +53,172 @@ void register_with_preload() {
                            "install both from the same build");
 }
 
+swap::StoreKind store_kind(runtime::StoreKind kind) {
+  switch (kind) {
+    case runtime::StoreKind::kAuto: return swap::StoreKind::kAuto;
+    case runtime::StoreKind::kIoUring: return swap::StoreKind::kIoUring;
+    case runtime::StoreKind::kPosix: return swap::StoreKind::kPosix;
+    case runtime::StoreKind::kRam: return swap::StoreKind::kRam;
+  }
+  return swap::StoreKind::kAuto;
+}
+
+Bytes peak_resident_set() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return Bytes(static_cast<std::uint64_t>(usage.ru_maxrss) * 1024);
+}
+
 }  // namespace
 
 Core& Core::start(const runtime::Settings& settings) {
+  if (instance != nullptr) throw ConfigError("Spillway runs already in this process");
   instance = new Core(settings);
+  std::atexit([] { instance->finish(); });
   return *instance;
 }
 
 Core* Core::running() noexcept { return instance; }
+
+Core::Core(const runtime::Settings& settings) : settings_(settings), start_(clock_.now()) {
+  configure_log(settings_.quiet ? LogLevel::kError : settings_.log_level,
+                runtime::launched_rank().value_or(""));
+  const topology::Machine machine = topology::discover_machine();
+  budget_ = runtime::resolve_budget(settings_, machine);
+  for (const std::string& warning : budget_.warnings) log_warning("{}", warning);
+  runtime::RuntimeOptions options;
+  options.budget = budget_.budget;
+  options.min_storage = settings_.min_storage;
+  options.learns = settings_.prefetch;
+  auto engine = make_engine(options);
+  runtime_ = std::make_unique<runtime::Runtime>(options, std::move(engine), clock_);
+  shows_progress_ = settings_.progress == runtime::ProgressMode::kOn ||
+                    (settings_.progress == runtime::ProgressMode::kAuto && !settings_.quiet &&
+                     ::isatty(STDERR_FILENO) == 1);
+  runtime_->on_step = [this](Duration step) { show_progress(step); };
+  interceptor_ = std::make_unique<Interceptor>(*runtime_, settings_.dispatch_key);
+  register_with_preload();
+  install_cpu_allocator(*runtime_);
+  watch_forks();
+}
+
+std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& options) {
+  const auto places = runtime::resolve_spill_directories(settings_, budget_.budget,
+                                                         runtime::real_surroundings(settings_));
+  for (const std::string& warning : places.warnings) log_warning("{}", warning);
+  swap::SpillStoreOptions store;
+  store.kind = store_kind(settings_.store);
+  store.queue_depth = settings_.queue_depth;
+  store.verify = settings_.verify;
+  store.ram_capacity = 8 * budget_.budget;
+  for (const runtime::ResolvedDirectory& place : places.directories) {
+    store.directories.push_back({place.facts.path, place.limit.value_or(Bytes())});
+    directories_.push_back(place.facts.path);
+  }
+  options.read_bytes_per_second =
+      places.read_bytes_per_second().value_or(options.read_bytes_per_second);
+  options.write_bytes_per_second =
+      places.write_bytes_per_second().value_or(options.write_bytes_per_second);
+  swap::OpenedSpillStore opened = swap::make_spill_store(store);
+  for (const std::string& warning : opened.warnings) log_warning("{}", warning);
+  store_name_ = opened.description;
+
+  swap::SwapEngineOptions engine;
+  engine.budget = budget_.budget;
+  auto mapper = make_mapper(settings_.mapper, mapper_name_);
+  return std::make_unique<swap::SwapEngine>(engine, std::move(mapper), std::move(opened.store),
+                                            clock_);
+}
+
+void Core::watch_forks() {
+  ::pthread_atfork([] { instance->runtime().engine().before_fork(); },
+                   [] { instance->runtime().engine().after_fork_in_parent(); },
+                   [] {
+                     Interceptor::disable_for_good();
+                     detach_cpu_allocator();
+                     instance->finished_.store(true);
+                     instance->runtime().engine().after_fork_in_child();
+                   });
+}
+
+void Core::show_progress(Duration step) {
+  ++steps_shown_;
+  if (!shows_progress_) return;
+  const swap::SwapStatistics memory = runtime_->engine().statistics();
+  runtime::Progress progress;
+  progress.step = steps_shown_;
+  progress.step_seconds = seconds(step);
+  progress.resident = memory.counted;
+  progress.budget = budget_.budget;
+  progress.spilled = memory.store.extents_in_use;
+  if (progress.step_seconds > 0.0) {
+    progress.read_bytes_per_second =
+        static_cast<double>((memory.store.read - last_report_.read).count()) / progress.step_seconds;
+    progress.write_bytes_per_second =
+        static_cast<double>((memory.store.written - last_report_.written).count()) /
+        progress.step_seconds;
+  }
+  last_report_ = memory.store;
+  std::fprintf(stderr, "\r%s\033[K", runtime::progress_line(progress).c_str());
+  std::fflush(stderr);
+}
+
+runtime::RunStatistics Core::statistics() const {
+  const runtime::RuntimeReport report = runtime_->report();
+  runtime::RunStatistics statistics;
+  statistics.spillway_version = kVersion;
+  statistics.libtorch_version = TORCH_VERSION;
+  statistics.program = program_invocation_name;
+  statistics.process_id = ::getpid();
+  statistics.rank = runtime::launched_rank();
+  statistics.budget = budget_.budget;
+  statistics.budget_origin = budget_.origin;
+  statistics.peak = report.memory.counted_peak;
+  statistics.needed = report.memory.live_peak;
+  statistics.small_peak = report.memory.small_peak;
+  statistics.peak_rss = peak_resident_set();
+  statistics.largest_op_needs = report.smallest_budget;
+  statistics.largest_op = report.largest_op;
+  statistics.steps = report.steps;
+  statistics.step_seconds_median = report.step_seconds_median;
+  statistics.run_seconds = seconds(clock_.now() - start_);
+  statistics.fetch_wait_seconds = seconds(report.memory.fetch_wait);
+  statistics.write_wait_seconds = seconds(report.memory.room_wait);
+  statistics.trap_count = report.memory.faults;
+  statistics.intercept_seconds = report.intercept_seconds;
+  statistics.disk_busy_seconds = seconds(report.memory.store.busy_time);
+  statistics.spilled = report.memory.spilled;
+  statistics.fetched = report.memory.fetched;
+  statistics.clean_leaves = report.memory.left_clean;
+  statistics.spill_space_peak = report.memory.store.capacity;
+  statistics.cancelled_writes = report.memory.cancelled_writes;
+  statistics.io_retries = report.memory.store.retries;
+  statistics.ops = report.ops;
+  statistics.deviations = report.learned.deviations;
+  statistics.step_shapes = report.learned.shapes;
+  statistics.mapper = mapper_name_;
+  statistics.dispatch_key = interceptor_->key_name();
+  statistics.store = store_name_;
+  statistics.directories = directories_;
+  statistics.prefetch = settings_.prefetch;
+  statistics.verify = settings_.verify;
+  return statistics;
+}
+
+void Core::finish() noexcept {
+  if (finished_.exchange(true)) return;
+  try {
+    const runtime::RunStatistics result = statistics();
+    if (shows_progress_ && steps_shown_ > 0) std::fputs("\n", stderr);
+    if (!settings_.quiet) std::fputs(runtime::summary(result).c_str(), stderr);
+    if (!settings_.stats.empty()) {
+      const std::string path = runtime::expand_stats_path(settings_.stats, ::getpid(),
+                                                          runtime::launched_rank().value_or("0"));
+      runtime::write_statistics(path, result);
+    }
+  } catch (const std::exception& error) {
+    log_error("{}", error.what());
+  }
+}
 
 }  // namespace spillway::torch_binding

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "interceptor.h"
+#include "spillway/runtime/budget.h"
+#include "spillway/runtime/run_statistics.h"
 #include "spillway/runtime/runtime.h"
-#include "settings.h"
+#include "spillway/runtime/settings.h"
 
 namespace spillway::torch_binding {
 
@@ -20,21 +25,30 @@ class Core {
   static Core* running() noexcept;
 
   runtime::Runtime& runtime() { return *runtime_; }
+  runtime::RunStatistics statistics() const;
 
-  /// Writes the statistics file and the summary. At exit, once.
+  /// Writes the statistics file and the summary. At exit, once, and not in a forked child.
   void finish() noexcept;
 
  private:
   explicit Core(const runtime::Settings& settings);
+  std::unique_ptr<swap::SwapEngine> make_engine(runtime::RuntimeOptions& options);
   void watch_forks();
   void show_progress(Duration step);
 
   runtime::Settings settings_;
   SteadyClock clock_;
+  TimePoint start_;
+  runtime::ResolvedBudget budget_;
+  std::string mapper_name_;
+  std::string store_name_;
+  std::vector<std::string> directories_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<Interceptor> interceptor_;
-  std::string mapper_name_;
-  bool is_child_ = false;
+  bool shows_progress_ = false;
+  std::uint64_t steps_shown_ = 0;
+  swap::StoreReport last_report_;
+  std::atomic<bool> finished_{false};
 };
 
 }  // namespace spillway::torch_binding
