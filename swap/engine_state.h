@@ -32,6 +32,7 @@ struct Page {
   bool cancelled = false;        ///< Was written to while it was being written out.
   bool open_on_arrival = false;  ///< Somebody waits to write it, or may have.
   std::uint8_t failed_writes = 0;
+  std::uint32_t arrival = 0;  ///< Counts up with every page that becomes resident.
   ExtentId extent;
   memory::SlotId slot;  ///< The frame while reading.
   RangeId range;
@@ -132,7 +133,8 @@ class SwapEngine::State final : public memory::FaultSink {
 
   void drop_extent_locked(Page& page);
   bool can_leave_locked(const Page& page, bool forced) const;
-  std::size_t evict_locked(std::size_t pages, bool forced);
+  std::size_t evict_unpinned_locked(std::size_t wanted);
+  std::size_t evict_pinned_locked(std::size_t wanted);
 
   bool collect_locked(std::vector<Transfer>& batch);
   bool collect_read_locked(std::deque<memory::PageIndex>& queue, std::vector<Transfer>& batch);
@@ -170,6 +172,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::size_t waiting_sets_ = 0;
   std::size_t waiters_ = 0;
   std::uint64_t touch_clock_ = 0;
+  std::uint32_t arrivals_ = 0;
   std::string store_failure_;  ///< Why nothing more can be written; empty: it can.
   std::string read_failure_;   ///< A page that cannot be read back.
   bool write_turn_ = true;

@@ -71,7 +71,7 @@ static std::uint64_t dispensability(const Range& range, OpClock now, std::uint64
   return touch_now - range.last_touch;
 }
 
-std::size_t SwapEngine::State::evict_locked(std::size_t wanted, bool forced) {
+std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
   struct Candidate {
     std::uint64_t dispensability;
     std::uint32_t id;
@@ -80,7 +80,7 @@ std::size_t SwapEngine::State::evict_locked(std::size_t wanted, bool forced) {
   candidates.reserve(ranges_.size());
   for (std::uint32_t id = 0; id < ranges_.size(); ++id) {
     const Range& range = ranges_[id];
-    if (!range.is_live || range.is_dying || (range.pins > 0) != forced) continue;
+    if (!range.is_live || range.is_dying || range.pins > 0) continue;
     candidates.push_back({dispensability(range, now_op_, touch_clock_), id});
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
@@ -91,11 +91,29 @@ std::size_t SwapEngine::State::evict_locked(std::size_t wanted, bool forced) {
   for (const Candidate& candidate : candidates) {
     const Range& range = ranges_[candidate.id];
     for (std::uint32_t i = range.pages; i-- > 0 && started < wanted;) {
-      if (evict_page_locked(range.first + i, forced)) ++started;
+      if (evict_page_locked(range.first + i, false)) ++started;
     }
     if (started >= wanted) break;
   }
   return started;
+}
+
+/// Takes pages that running operators hold, the longest resident first: a page that has just come
+/// must stay long enough to be used, or two accesses would chase each other for ever.
+std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted) {
+  std::vector<PageIndex> candidates;
+  for (const Range& range : ranges_) {
+    if (!range.is_live || range.is_dying || range.pins == 0) continue;
+    for (std::uint32_t i = 0; i < range.pages; ++i) {
+      if (can_leave_locked(pages_.get()[range.first + i], true)) candidates.push_back(range.first + i);
+    }
+  }
+  std::sort(candidates.begin(), candidates.end(), [this](PageIndex a, PageIndex b) {
+    return pages_.get()[a].arrival < pages_.get()[b].arrival;
+  });
+  const std::size_t count = std::min(wanted, candidates.size());
+  for (std::size_t i = 0; i < count; ++i) evict_page_locked(candidates[i], true);
+  return count;
 }
 
 void SwapEngine::State::make_room_locked() {
@@ -104,12 +122,12 @@ void SwapEngine::State::make_room_locked() {
   if (wanted <= coming) return;
   pressure_.store(true, std::memory_order_relaxed);
   std::size_t missing = wanted - coming;
-  missing -= std::min(missing, evict_locked(missing, false));
+  missing -= std::min(missing, evict_unpinned_locked(missing));
   if (missing == 0) return;
   const bool page_through = options_.oversize == Oversize::kPageThrough;
   // Whoever faults cannot be refused: its pages may be held by an operator that waits for it.
   const std::size_t owed = page_through ? missing : std::min(missing, fault_reads_.size());
-  if (owed > 0 && leaving_ == 0) evict_locked(owed, true);
+  if (owed > 0 && leaving_ == 0) evict_pinned_locked(owed);
 }
 
 void SwapEngine::State::write_out_locked(RangeId id, std::uint32_t pages) {

@@ -137,6 +137,7 @@ void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory:
   }
   pool_->put_empty_slot(slot);
   page.state = PageState::kResident;
+  page.arrival = ++arrivals_;
   page.closed = allowed == memory::Access::kRead;
 }
 
