@@ -1,6 +1,16 @@
-#include "frame_mapper_conformance.h"
-
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "frame_mapper_conformance.h"
+#include "spillway/base/error.h"
 
 namespace spillway::memory {
 namespace {
@@ -63,6 +73,137 @@ TEST_P(FrameMapperConformance, APageMappedForReadingArrivesClosed) {
   EXPECT_THAT(owner->take_faults(), IsEmpty());
   write_byte(owner->page(0), 3);
   EXPECT_THAT(owner->take_faults(), ElementsAre(Fault{0, Access::kWrite}));
+}
+
+TEST_P(FrameMapperConformance, AWokenThreadTriesAgain) {
+  auto owner = make_owner(1);
+  int ignored = 0;
+  owner->before_serving = [&](Fault) {
+    if (ignored == 3) return true;
+    ++ignored;
+    owner->mapper().wake(owner->page(0));
+    return false;
+  };
+  EXPECT_EQ(read_byte(owner->page(0)), 0U);
+  EXPECT_EQ(owner->take_faults().size(), 4U);
+}
+
+TEST_P(FrameMapperConformance, ClosesAndOpensRunsOfPages) {
+  auto owner = make_owner(5);
+  for (std::size_t i = 0; i < 5; ++i) owner->bring_in(i, Access::kWrite);
+  owner->mapper().forbid_writes(owner->page(1), 3);
+  std::vector<Fault> faults;
+  owner->before_serving = [&](Fault fault) {
+    faults.push_back(fault);
+    owner->mapper().allow_writes(owner->page(1), 3);
+    return false;
+  };
+  for (std::size_t i = 0; i < 5; ++i) write_byte(owner->page(i) + kLast, 8);
+  EXPECT_THAT(faults, ElementsAre(Fault{1, Access::kWrite}));
+}
+
+TEST_P(FrameMapperConformance, GathersScatteredFramesUnderConsecutivePages) {
+  constexpr std::size_t kPages = 24;
+  auto owner = make_owner(kPages, 4);
+  std::vector<std::size_t> order(kPages);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937 random(7);
+  for (int round = 0; round < 3; ++round) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) owner->bring_in(i, Access::kWrite);
+    for (std::size_t i = 0; i < kPages; ++i) {
+      EXPECT_EQ(read_byte(owner->page(i)), i);
+      EXPECT_EQ(read_byte(owner->page(i) + kLast), i);
+    }
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) ASSERT_EQ(owner->move_out(i), MoveResult::kMoved);
+  }
+  EXPECT_THAT(owner->take_faults(), IsEmpty());
+}
+
+TEST_P(FrameMapperConformance, HugePagesStayWhole) {
+  constexpr std::size_t kPages = 8;
+  auto owner = make_owner(kPages, 0);
+  const std::byte* const pool = owner->pool().address(SlotId(0));
+  const std::size_t huge_before = huge_bytes(pool, pool + kPages * kPageBytes);
+  if (huge_before == 0) GTEST_SKIP() << "the kernel gives no transparent huge pages here";
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < kPages; ++i) owner->bring_in(i, Access::kRead);
+    EXPECT_EQ(huge_bytes(owner->page(0), owner->page(kPages)), huge_before);
+    for (std::size_t i = 0; i < kPages; ++i) owner->open_page(i);
+    for (std::size_t i = 0; i < kPages; ++i) write_byte(owner->page(i) + 4096, 1);
+    for (std::size_t i = 0; i < kPages; ++i) ASSERT_EQ(owner->move_out(i), MoveResult::kMoved);
+    EXPECT_EQ(huge_bytes(pool, pool + kPages * kPageBytes), huge_before);
+  }
+}
+
+TEST_P(FrameMapperConformance, AnAddressSpaceLimitIsNamed) {
+  EXPECT_EXIT(
+      {
+        const rlimit limit{rlim_t{1} << 30, rlim_t{1} << 30};
+        PageOwner sink(make_frame_mapper(GetParam()), 1, 1);
+        auto mapper = make_frame_mapper(GetParam());
+        setrlimit(RLIMIT_AS, &limit);
+        try {
+          mapper->reserve(1_TiB, kPageSize, sink);
+        } catch (const UnsupportedError& error) {
+          std::fprintf(stderr, "%s\n", error.what());
+          std::_Exit(3);
+        }
+      },
+      ::testing::ExitedWithCode(3),
+      "cannot reserve 1\\.00 TiB .*RLIMIT_AS \\(ulimit -v\\) is 1\\.00 GiB.*ulimit -v unlimited");
+}
+
+/// What the owner and its pages must look like, kept in plain variables.
+struct ModelPage {
+  enum { kOut, kOpen, kClosed } state = kOut;
+  std::array<unsigned, 4> bytes{};
+};
+
+TEST_P(FrameMapperConformance, RandomOperationsAgreeWithAModel) {
+  constexpr std::size_t kPages = 12;
+  constexpr std::array<std::size_t, 4> kOffsets{0, 4095, kPageBytes / 2, kLast};
+  auto owner = make_owner(kPages, 3);
+  std::vector<ModelPage> model(kPages);
+  for (std::size_t i = 0; i < kPages; ++i) model[i].bytes = {unsigned(i), 0, 0, unsigned(i)};
+  std::mt19937 random(20261121);
+  for (int step = 0; step < 20000; ++step) {
+    const std::size_t index = random() % kPages;
+    const std::size_t spot = random() % kOffsets.size();
+    ModelPage& expected = model[index];
+    std::byte* const address = owner->page(index) + kOffsets[spot];
+    std::vector<Fault> faults;
+    switch (random() % 7) {
+      case 0: owner->bring_in(index, Access::kRead);
+        if (expected.state == ModelPage::kOut) expected.state = ModelPage::kClosed;
+        break;
+      case 1: owner->bring_in(index, Access::kWrite);
+        if (expected.state == ModelPage::kOut) expected.state = ModelPage::kOpen;
+        break;
+      case 2: ASSERT_EQ(owner->move_out(index), MoveResult::kMoved);
+        expected.state = ModelPage::kOut;
+        break;
+      case 3: owner->close_page(index);
+        if (expected.state == ModelPage::kOpen) expected.state = ModelPage::kClosed;
+        break;
+      case 4: owner->open_page(index);
+        if (expected.state == ModelPage::kClosed) expected.state = ModelPage::kOpen;
+        break;
+      case 5: ASSERT_EQ(read_byte(address), expected.bytes[spot]) << "step " << step;
+        if (expected.state == ModelPage::kOut) {
+          faults = {{index, Access::kRead}};
+          expected.state = ModelPage::kClosed;
+        }
+        break;
+      default: write_byte(address, step & 0xff);
+        expected.bytes[spot] = step & 0xff;
+        if (expected.state != ModelPage::kOpen) faults = {{index, Access::kWrite}};
+        expected.state = ModelPage::kOpen;
+        break;
+    }
+    ASSERT_EQ(owner->take_faults(), faults) << "step " << step;
+  }
 }
 
 }  // namespace

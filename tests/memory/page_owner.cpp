@@ -1,5 +1,9 @@
 #include "page_owner.h"
 
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "spillway/base/assert.h"
@@ -88,6 +92,24 @@ void PageOwner::bring_in_locked(Page& page, std::byte* address, Access allowed) 
   }
   pool_.put_empty_slot(page.slot);
   page = {allowed == Access::kRead ? State::kClosed : State::kOpen, SlotId()};
+}
+
+std::size_t huge_bytes(const std::byte* begin, const std::byte* end) {
+  std::ifstream smaps("/proc/self/smaps");
+  std::size_t total = 0;
+  bool inside = false;
+  for (std::string line; std::getline(smaps, line);) {
+    std::size_t from = 0;
+    std::size_t to = 0;
+    std::size_t kilobytes = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx ", &from, &to) == 2) {
+      inside = from >= reinterpret_cast<std::uintptr_t>(begin) &&
+               to <= reinterpret_cast<std::uintptr_t>(end);
+    } else if (inside && std::sscanf(line.c_str(), "AnonHugePages: %zu kB", &kilobytes) == 1) {
+      total += kilobytes << 10;
+    }
+  }
+  return total;
 }
 
 }  // namespace spillway::memory

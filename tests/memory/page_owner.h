@@ -61,4 +61,7 @@ class PageOwner final : public FaultSink {
   std::vector<Fault> faults_;
 };
 
+/// Bytes in huge pages between two addresses, by the kernel's account.
+std::size_t huge_bytes(const std::byte* begin, const std::byte* end);
+
 }  // namespace spillway::memory

@@ -1,0 +1,153 @@
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <functional>
+
+#include "frame_mapper_conformance.h"
+
+namespace spillway::memory {
+namespace {
+
+/// A child that lives, sharing all pages, until `finish`; then it runs `work` and ends with the
+/// code that this returns. It allocates nothing and ends without destructors.
+class Child {
+ public:
+  explicit Child(const std::function<int()>& work) {
+    if (pipe(go_.data()) != 0) std::abort();
+    process_ = fork();
+    if (process_ != 0) return;
+    signal(SIGSEGV, SIG_DFL);
+    char byte = 0;
+    if (read(go_[0], &byte, 1) != 1) _exit(100);
+    _exit(work());
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (process_ > 0) finish();
+    close(go_[0]);
+    close(go_[1]);
+  }
+
+  /// The wait status.
+  int finish() {
+    if (write(go_[1], "x", 1) != 1) std::abort();
+    int status = 0;
+    waitpid(process_, &status, 0);
+    process_ = 0;
+    return status;
+  }
+
+ private:
+  std::array<int, 2> go_{};
+  pid_t process_ = 0;
+};
+
+bool ended_with(int status, int code) { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
+
+TEST_P(FrameMapperConformance, OpenPagesLeaveWhileAForkedChildSharesThem) {
+  auto owner = make_owner(2);
+  owner->bring_in(1, Access::kWrite);
+  write_byte(owner->page(1) + 100, 50);
+  Child child([&] { return read_byte(owner->page(1) + 100) == 50 ? 7 : 8; });
+  ASSERT_EQ(owner->move_out(1), MoveResult::kMoved);
+  EXPECT_EQ(read_byte(owner->frame(1) + 100), 50U);
+  write_byte(owner->frame(1) + 100, 51);
+  EXPECT_TRUE(ended_with(child.finish(), 7)) << "the child keeps the bytes of the fork";
+}
+
+TEST_P(FrameMapperConformance, ClosedPagesLeaveAfterAForkOnceOpened) {
+  auto owner = make_owner(2);
+  owner->bring_in(1, Access::kWrite);
+  owner->close_page(1);
+  Child child([&] { return static_cast<int>(read_byte(owner->page(1))); });
+  if (GetParam() != MapperKind::kSignal) {
+    ASSERT_EQ(owner->move_out(1), MoveResult::kBusy);
+    write_byte(owner->page(1) + 9, 1);
+    EXPECT_THAT(owner->take_faults(), ::testing::ElementsAre(Fault{1, Access::kWrite}))
+        << "a busy page stays closed";
+    owner->close_page(1);
+    ASSERT_EQ(owner->move_out(1), MoveResult::kMoved) << "opening it made it the parent's own";
+  } else {
+    ASSERT_EQ(owner->move_out(1), MoveResult::kMoved);
+  }
+  EXPECT_EQ(read_byte(owner->frame(1)), 1U);
+  EXPECT_TRUE(ended_with(child.finish(), 1));
+}
+
+TEST_P(FrameMapperConformance, PoolFramesMapWhileAForkedChildSharesThem) {
+  auto owner = make_owner(3);
+  Child child([] { return 0; });
+  owner->bring_in(2, Access::kRead);
+  EXPECT_EQ(read_byte(owner->page(2)), 2U);
+  EXPECT_EQ(read_byte(owner->page(2) + kPageBytes - 1), 2U);
+  EXPECT_TRUE(ended_with(child.finish(), 0));
+}
+
+TEST_P(FrameMapperConformance, RenewedFramesKeepTheirHugePages) {
+  auto owner = make_owner(1, 1);
+  FramePool& pool = owner->pool();
+  const SlotId slot = pool.take_frame().value();
+  std::byte* const frame = pool.address(slot);
+  if (huge_bytes(frame, frame + kPageBytes) == 0) {
+    GTEST_SKIP() << "the kernel gives no transparent huge pages here";
+  }
+  pool.put_frame(slot);
+  Child child([] { return 0; });
+  pool.renew_free_frames();
+  ASSERT_EQ(pool.take_frame(), slot);
+  ASSERT_EQ(owner->mapper().map(owner->page(0), frame, Access::kWrite), MoveResult::kMoved);
+  EXPECT_EQ(huge_bytes(owner->page(0), owner->page(1)), kPageBytes);
+}
+
+TEST_P(FrameMapperConformance, ABusyPageThatNobodyNeedsCanBeDropped) {
+  if (GetParam() == MapperKind::kSignal) GTEST_SKIP() << "this kind is never busy";
+  auto owner = make_owner(1);
+  owner->bring_in(0, Access::kWrite);
+  owner->close_page(0);
+  Child child([&] { return 0; });
+  ASSERT_EQ(owner->move_out(0), MoveResult::kBusy);
+  drop_page(owner->page(0));
+  owner->pool().forget_frame();
+  std::vector<Fault> faults;
+  owner->before_serving = [&](Fault fault) {
+    faults.push_back(fault);
+    const SlotId slot = owner->pool().take_frame().value();
+    EXPECT_EQ(owner->mapper().map(owner->page(0), owner->pool().address(slot), Access::kWrite),
+              MoveResult::kMoved);
+    return false;
+  };
+  EXPECT_EQ(read_byte(owner->page(0)), 0U);
+  EXPECT_THAT(faults, ::testing::ElementsAre(Fault{0, Access::kRead}));
+}
+
+TEST_P(FrameMapperConformance, SealedPagesEndTheChildThatTouchesThem) {
+  auto owner = make_owner(4);
+  owner->bring_in(0, Access::kRead);
+  Child child([&] {
+    seal_pages(owner->page(1), 3);
+    if (read_byte(owner->page(0)) != 0) return 9;
+    return static_cast<int>(read_byte(owner->page(2)));
+  });
+  const int status = child.finish();
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << "status " << status;
+  EXPECT_EQ(read_byte(owner->page(2)), 2U) << "the parent is served as before";
+}
+
+TEST_P(FrameMapperConformance, AChildThatDestroysTheMapperLeavesTheParentAlone) {
+  auto owner = make_owner(2);
+  Child child([&] {
+    owner.reset();
+    return 5;
+  });
+  EXPECT_TRUE(ended_with(child.finish(), 5));
+  EXPECT_EQ(read_byte(owner->page(1)), 1U);
+  EXPECT_EQ(owner->take_faults().size(), 1U);
+}
+
+}  // namespace
+}  // namespace spillway::memory

@@ -1,0 +1,43 @@
+#include <gmock/gmock.h>
+
+#include "spillway/base/error.h"
+#include "spillway/memory/frame_mapper.h"
+
+namespace spillway::memory {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(MapperKind, EveryNameLeadsBackToItsKind) {
+  for (const MapperProbe& probe : probe_mappers()) {
+    EXPECT_EQ(mapper_kind_from(name_of(probe.kind)), probe.kind);
+  }
+}
+
+TEST(MapperKind, AnUnknownNameIsRefusedWithTheNearestOne) {
+  const auto refusal = [](const char* name) -> std::string {
+    try {
+      mapper_kind_from(name);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(refusal("signals"), HasSubstr("\"signals\"; did you mean \"signal\"?"));
+  EXPECT_THAT(refusal("userfault"), HasSubstr("did you mean \"userfaultfd\"?"));
+  EXPECT_THAT(refusal("userfaultfd_user"), HasSubstr("did you mean \"userfaultfd-user\"?"));
+  EXPECT_THAT(refusal(""), HasSubstr("There are userfaultfd, userfaultfd-user and signal"));
+}
+
+TEST(ProbeMappers, TriesAllKindsBestFirstAndGivesAReasonForEachRefusal) {
+  const auto probes = probe_mappers();
+  ASSERT_EQ(probes.size(), 3U);
+  EXPECT_EQ(probes[0].kind, MapperKind::kUserfaultfd);
+  EXPECT_EQ(probes[2].kind, MapperKind::kSignal);
+  for (const MapperProbe& probe : probes) {
+    EXPECT_EQ(probe.is_viable, probe.reason.empty()) << probe.reason;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::memory

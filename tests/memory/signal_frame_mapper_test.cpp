@@ -1,0 +1,166 @@
+// What holds for the signal kind alone: its manners towards other handlers.
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <csetjmp>
+#include <csignal>
+#include <fstream>
+
+#include "frame_mapper_conformance.h"
+#include "spillway/base/error.h"
+
+namespace spillway::memory {
+namespace {
+
+using ::testing::HasSubstr;
+
+sigjmp_buf after_fault;
+void* volatile foreign_fault = nullptr;
+volatile int foreign_signals = 0;
+struct sigaction displaced_action;
+
+void leave_by_jump(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  foreign_fault = info->si_addr;
+  siglongjmp(after_fault, 1);
+}
+
+void count(int /*signal*/) { foreign_signals = foreign_signals + 1; }
+
+void call_predecessor(int signal, siginfo_t* info, void* context) {
+  if ((displaced_action.sa_flags & SA_SIGINFO) == 0) abort();
+  displaced_action.sa_sigaction(signal, info, context);
+}
+
+struct sigaction handler_of(void (*function)(int, siginfo_t*, void*)) {
+  struct sigaction action {};
+  action.sa_sigaction = function;
+  action.sa_flags = SA_SIGINFO;
+  return action;
+}
+
+class SignalFrameMapper : public ::testing::Test {
+ protected:
+  SignalFrameMapper() {
+    sigaction(SIGSEGV, nullptr, &before_);
+    forbidden_ = static_cast<std::byte*>(
+        mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  }
+  ~SignalFrameMapper() override {
+    sigaction(SIGSEGV, &before_, nullptr);
+    munmap(forbidden_, 4096);
+  }
+
+  static std::unique_ptr<PageOwner> make_owner() {
+    return std::make_unique<PageOwner>(make_frame_mapper(MapperKind::kSignal), 2, 3);
+  }
+  /// Whether the jumping handler was called for an access to the forbidden address.
+  bool foreign_fault_arrives() {
+    foreign_fault = nullptr;
+    if (sigsetjmp(after_fault, 1) == 0) read_byte(forbidden_);
+    return foreign_fault == forbidden_;
+  }
+
+  struct sigaction before_ {};
+  std::byte* forbidden_ = nullptr;
+};
+
+using SignalFrameMapperDeathTest = SignalFrameMapper;
+
+TEST_F(SignalFrameMapper, HandsForeignFaultsToTheEarlierHandler) {
+  const auto jumping = handler_of(leave_by_jump);
+  sigaction(SIGSEGV, &jumping, nullptr);
+  auto owner = make_owner();
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(foreign_fault_arrives()) << i;
+  EXPECT_EQ(read_byte(owner->page(1)), 0U);
+  EXPECT_EQ(owner->take_faults().size(), 1U);
+}
+
+TEST_F(SignalFrameMapper, HandsSentSignalsToTheEarlierHandler) {
+  signal(SIGSEGV, count);
+  auto owner = make_owner();
+  raise(SIGSEGV);
+  EXPECT_EQ(foreign_signals, 1);
+}
+
+TEST_F(SignalFrameMapper, RestoresTheEarlierHandlerAtItsEnd) {
+  const auto jumping = handler_of(leave_by_jump);
+  sigaction(SIGSEGV, &jumping, nullptr);
+  make_owner().reset();
+  struct sigaction now {};
+  sigaction(SIGSEGV, nullptr, &now);
+  EXPECT_EQ(now.sa_sigaction, leave_by_jump);
+}
+
+TEST_F(SignalFrameMapper, ComesBackInFrontOfALaterHandler) {
+  auto owner = make_owner();
+  owner->bring_in(1, Access::kWrite);
+  const auto jumping = handler_of(leave_by_jump);
+  sigaction(SIGSEGV, &jumping, nullptr);
+  ASSERT_EQ(owner->move_out(1), MoveResult::kMoved);
+  EXPECT_EQ(read_byte(owner->page(1)), 0U);
+  EXPECT_EQ(owner->take_faults().size(), 1U);
+  EXPECT_TRUE(foreign_fault_arrives());
+}
+
+TEST_F(SignalFrameMapper, TwoMappersServeTheirOwnPages) {
+  auto first = make_owner();
+  auto second = make_owner();
+  read_byte(first->page(1));
+  read_byte(second->page(0));
+  EXPECT_THAT(first->take_faults(), ::testing::ElementsAre(Fault{1, Access::kRead}));
+  EXPECT_THAT(second->take_faults(), ::testing::ElementsAre(Fault{0, Access::kRead}));
+  first.reset();
+  read_byte(second->page(1));
+  EXPECT_THAT(second->take_faults(), ::testing::ElementsAre(Fault{1, Access::kRead}));
+}
+
+TEST_F(SignalFrameMapperDeathTest, AForeignFaultWithoutEarlierHandlerKills) {
+  signal(SIGSEGV, SIG_DFL);
+  EXPECT_EXIT(
+      {
+        auto owner = make_owner();
+        read_byte(forbidden_);
+      },
+      ::testing::KilledBySignal(SIGSEGV), "");
+}
+
+TEST_F(SignalFrameMapperDeathTest, HandlersThatCallEachOtherEndInsteadOfLooping) {
+  signal(SIGSEGV, SIG_DFL);
+  EXPECT_EXIT(
+      {
+        auto owner = make_owner();
+        owner->bring_in(1, Access::kWrite);
+        const auto later = handler_of(call_predecessor);
+        sigaction(SIGSEGV, &later, &displaced_action);
+        owner->move_out(1);
+        read_byte(forbidden_);
+      },
+      ::testing::KilledBySignal(SIGSEGV), "");
+}
+
+TEST_F(SignalFrameMapperDeathTest, AnAccessThatIsNeverServedEndsWithItsAddress) {
+  signal(SIGSEGV, SIG_DFL);
+  EXPECT_EXIT(
+      {
+        auto owner = make_owner();
+        owner->before_serving = [](Fault) { return false; };
+        write_byte(owner->page(1), 1);
+      },
+      ::testing::KilledBySignal(SIGSEGV), "a write at address 0x[0-9a-f]+ trapped 50 times");
+}
+
+TEST_F(SignalFrameMapper, APoolBeyondTheMappingLimitIsRefusedWithTheLimit) {
+  std::size_t allowed = 0;
+  ASSERT_TRUE(std::ifstream("/proc/sys/vm/max_map_count") >> allowed);
+  PageOwner sink(make_frame_mapper(MapperKind::kSignal), 1, 1);
+  try {
+    make_frame_mapper(MapperKind::kSignal)->reserve(kPageSize, allowed * kPageSize, sink);
+    FAIL() << "accepted";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("vm.max_map_count is " + std::to_string(allowed)));
+  }
+}
+
+}  // namespace
+}  // namespace spillway::memory
