@@ -1,0 +1,98 @@
+#include "support/fault_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "spillway/base/assert.h"
+
+namespace spillway::swap {
+
+FaultStore::FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Doorbell> bell,
+                       FaultOptions options)
+    : SpillStore(child->queue_depth()),
+      child_(std::move(child)),
+      wait_(std::move(bell)),
+      options_(std::move(options)),
+      random_(options_.seed),
+      copies_(queue_depth() * kExtentBytes),
+      routes_(queue_depth()) {}
+
+bool FaultStore::chance(double probability) {
+  return std::uniform_real_distribution<double>(0.0, 1.0)(random_) < probability;
+}
+
+std::size_t FaultStore::idle_route() const {
+  const auto found = std::find_if(routes_.begin(), routes_.end(),
+                                  [](const Route& route) { return route.is_idle; });
+  SPILLWAY_ASSERT(found != routes_.end());
+  return static_cast<std::size_t>(found - routes_.begin());
+}
+
+void FaultStore::flip_a_bit(std::byte* memory, std::size_t size) {
+  const std::uint64_t bit = random_() % (size * 8);
+  memory[bit / 8] ^= std::byte{1} << (bit % 8);
+}
+
+void FaultStore::do_submit(const Transfer& transfer) {
+  const bool is_write = transfer.direction == Direction::kWrite;
+  const bool is_dead = is_write && submitted_ >= options_.transfers_until_death;
+  ++submitted_;
+  if (is_dead || chance(options_.failing)) {
+    const int error = is_dead ? EIO : options_.errors[random_() % options_.errors.size()];
+    hold({transfer, error, is_dead ? "the disk is dead" : "a fault on purpose"});
+    return;
+  }
+  const std::size_t index = idle_route();
+  Route& route = routes_[index];
+  route = {transfer, 0, !is_write && chance(options_.flipping_reads), false};
+  Transfer sent = transfer;
+  sent.tag = index;
+  if (transfer.size >= 2 * kTransferAlignment && chance(options_.breaking_off)) {
+    route.error = EIO;
+    sent.size = transfer.size / 2 / kTransferAlignment * kTransferAlignment;
+  } else if (is_write && chance(options_.flipping_writes)) {
+    sent.memory = copies_.begin() + index * kExtentBytes;
+    std::memcpy(sent.memory, transfer.memory, transfer.size);
+    flip_a_bit(sent.memory, sent.size);
+  }
+  child_->submit(sent);
+}
+
+void FaultStore::hold(TransferResult result) {
+  constexpr int kLongestDelay = 6;
+  const int reaps = chance(options_.delaying) ? 1 + static_cast<int>(random_() % kLongestDelay) : 0;
+  held_.push_back({std::move(result), reaps});
+}
+
+void FaultStore::do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) {
+  wait_.until_finished(results, timeout,
+                       [this](std::vector<TransferResult>& out) { collect(out); });
+}
+
+void FaultStore::collect(std::vector<TransferResult>& results) {
+  std::vector<TransferResult> from_child;
+  child_->reap(from_child, std::chrono::milliseconds(0));
+  for (TransferResult& result : from_child) {
+    Route& route = routes_[result.transfer.tag];
+    if (result.error == 0 && route.error != 0) {
+      result.error = route.error;
+      result.detail = "broken off on purpose";
+    }
+    if (route.flips_read && result.error == 0)
+      flip_a_bit(route.original.memory, route.original.size);
+    result.transfer = route.original;
+    route.is_idle = true;
+    hold(std::move(result));
+  }
+  std::shuffle(held_.begin(), held_.end(), random_);
+  const auto is_late = [](const Held& held) { return held.reaps_left > 0; };
+  const auto due = std::stable_partition(held_.begin(), held_.end(), is_late);
+  for (auto held = due; held != held_.end(); ++held) results.push_back(std::move(held->result));
+  held_.erase(due, held_.end());
+  for (Held& held : held_) --held.reaps_left;
+  if (!held_.empty()) wait_.bell().ring();  // nobody else will call for what is held back
+}
+
+}  // namespace spillway::swap

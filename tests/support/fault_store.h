@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "spillway/swap/spill_store.h"
+#include "store/doorbell.h"
+#include "store/mapped_memory.h"
+
+namespace spillway::swap {
+
+/// Chances per transfer, from 0 to 1; independent of each other.
+struct FaultOptions {
+  std::uint64_t seed = 0;
+  double failing = 0.0;           ///< Nothing moves; the error is one of `errors`.
+  double breaking_off = 0.0;      ///< The first half moves, then EIO.
+  double flipping_writes = 0.0;   ///< One bit of what is stored is wrong; no error.
+  double flipping_reads = 0.0;    ///< One bit of what comes back is wrong; no error.
+  double delaying = 0.0;          ///< Reported some reaps later, after younger ones.
+  std::vector<int> errors = {5};  ///< EIO.
+  std::size_t transfers_until_death = static_cast<std::size_t>(-1);  ///< Then every write fails.
+};
+
+/// A store that fails by seed: the same seed and the same calls give the same faults.
+class FaultStore final : public SpillStore {
+ public:
+  FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Doorbell> bell,
+             FaultOptions options);
+
+ private:
+  struct Held {
+    TransferResult result;
+    int reaps_left = 0;
+  };
+  struct Route {
+    Transfer original;
+    int error = 0;  // reported in place of success
+    bool flips_read = false;
+    bool is_idle = true;
+  };
+
+  std::optional<ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
+  void do_release_extent(ExtentId extent) override { child_->release_extent(extent); }
+  void do_submit(const Transfer& transfer) override;
+  void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;
+  void do_wake() override { wait_.wake(); }
+  StoreReport do_report() const override { return child_->report(); }
+
+  bool chance(double probability);
+  std::size_t idle_route() const;
+  void flip_a_bit(std::byte* memory, std::size_t size);
+  void hold(TransferResult result);
+  void collect(std::vector<TransferResult>& results);
+
+  std::unique_ptr<SpillStore> child_;
+  ReapWait wait_;
+  FaultOptions options_;
+  std::mt19937_64 random_;
+  MappedMemory copies_;  // a page per route, for what is stored in place of the caller's bytes
+  std::vector<Route> routes_;
+  std::vector<Held> held_;
+  std::size_t submitted_ = 0;
+};
+
+}  // namespace spillway::swap

@@ -1,0 +1,124 @@
+#include "spillway/swap/disk_probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "spillway/base/error.h"
+#include "store/doorbell.h"
+#include "store/ram/factory.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::swap {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+/// Every look at it takes a millisecond.
+class TickingClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_ += 1ms; }
+
+ private:
+  mutable TimePoint now_{};
+};
+
+std::unique_ptr<SpillStore> ram(Bytes capacity) {
+  return make_ram_store(capacity, 16, std::make_shared<Doorbell>());
+}
+
+TEST(MeasureStore, DividesBytesByTime) {
+  const auto store = ram(64_MiB);
+  DiskProbeOptions options;
+  options.file_size = 64_MiB;
+  options.block_sizes = {2_MiB};
+  options.queue_depths = {16};
+  const DiskProbe probe = measure_store(*store, options, TickingClock());
+  ASSERT_EQ(probe.rates.size(), 1U);
+  // 32 pages of 2 MiB, 16 at a time: a look at the start, one per round (two), one at the end.
+  const double expected = 64.0 * 1048576.0 / 1e9 / 0.003;
+  EXPECT_DOUBLE_EQ(probe.rates[0].write.median_gb_per_s, expected);
+  EXPECT_DOUBLE_EQ(probe.rates[0].read.median_gb_per_s, expected);
+  EXPECT_DOUBLE_EQ(probe.rates[0].mixed_write.median_gb_per_s, expected / 2);
+  EXPECT_DOUBLE_EQ(probe.rates[0].mixed_read.median_gb_per_s, expected / 2);
+  EXPECT_DOUBLE_EQ(probe.first_write_gb_per_s, expected);
+  EXPECT_DOUBLE_EQ(probe.rates[0].read.min_gb_per_s, probe.rates[0].read.max_gb_per_s);
+  EXPECT_EQ(probe.best(), probe.rates.data());
+}
+
+TEST(MeasureStore, CoversEveryCombinationAndTellsHowFarItIs) {
+  const auto store = ram(8_MiB);
+  std::vector<std::string> told;
+  std::size_t total = 0;
+  DiskProbeOptions options;
+  options.file_size = 8_MiB;
+  options.block_sizes = {4_KiB, 1_MiB};
+  options.queue_depths = {1, 3};
+  options.repetitions = 2;
+  options.progress = [&](const DiskProbeProgress& progress) {
+    EXPECT_EQ(progress.passes, told.size());
+    told.push_back(progress.current);
+    total = progress.passes_total;
+  };
+  const DiskProbe probe = measure_store(*store, options, TickingClock());
+  EXPECT_EQ(told.size(), total);
+  EXPECT_EQ(total, 1U + 3U * 2U * 2U * 2U);
+  EXPECT_EQ(told[1], "write, 4.00 KiB blocks, depth 1");
+  ASSERT_EQ(probe.rates.size(), 4U);
+  EXPECT_EQ(probe.rates[1].block, 4_KiB);
+  EXPECT_EQ(probe.rates[1].queue_depth, 3U);
+  EXPECT_EQ(store->report().extents_in_use, Bytes()) << "extents were kept";
+}
+
+TEST(MeasureStore, EndsAPassInTimeOnASlowDisk) {
+  const auto store = ram(64_MiB);
+  DiskProbeOptions options;
+  options.file_size = 64_MiB;
+  options.block_sizes = {2_MiB};
+  options.queue_depths = {1};
+  options.repetitions = 1;
+  options.longest_pass = 10ms;  // of 32 that the whole walk takes on this clock
+  measure_store(*store, options, TickingClock());
+  const StoreReport report = store->report();
+  EXPECT_LT(report.read, 32_MiB);
+  EXPECT_GE(report.read, 10_MiB);
+}
+
+TEST(MeasureStore, RefusesImpossibleOptions) {
+  const auto store = ram(8_MiB);
+  DiskProbeOptions options;
+  options.file_size = 8_MiB;
+  options.queue_depths = {17};
+  EXPECT_THROW(measure_store(*store, options, TickingClock()), ConfigError);
+  options.queue_depths = {1};
+  options.block_sizes = {4_MiB};
+  EXPECT_THROW(measure_store(*store, options, TickingClock()), ConfigError);
+  options.block_sizes = {2_MiB};
+  options.file_size = 64_MiB;
+  try {
+    measure_store(*store, options, TickingClock());
+    FAIL() << "a file larger than the store was measured";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("No space left"));
+  }
+  EXPECT_EQ(store->report().extents_in_use, Bytes());
+}
+
+TEST(MeasureDirectory, MeasuresARealDisk) {
+  const TemporaryDirectory directory;
+  DiskProbeOptions options;
+  options.file_size = 16_MiB;
+  options.block_sizes = {2_MiB};
+  options.queue_depths = {4};
+  options.repetitions = 1;
+  const DiskProbe probe = measure_directory(directory.path(), options);
+  ASSERT_EQ(probe.rates.size(), 1U);
+  for (const MeasuredRate& rate : {probe.rates[0].write, probe.rates[0].read,
+                                   probe.rates[0].mixed_write, probe.rates[0].mixed_read})
+    EXPECT_GT(rate.median_gb_per_s, 0.0);
+  EXPECT_THAT(probe.description, HasSubstr(directory.path()));
+  EXPECT_TRUE(directory.entries().empty());
+}
+
+}  // namespace
+}  // namespace spillway::swap

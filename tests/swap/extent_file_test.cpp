@@ -1,0 +1,176 @@
+#include "store/extent_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+
+#include "spillway/base/error.h"
+#include "support/small_file_system.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::swap {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string refusal_of(const ExtentFile& file) {
+  StoreReport report;
+  file.add_to(report);
+  return report.refusal;
+}
+
+std::size_t reserve_all(ExtentFile& file) {
+  std::size_t count = 0;
+  while (file.reserve()) ++count;
+  return count;
+}
+
+TEST(ExtentFile, GivesOutTheLastReleasedExtentFirst) {
+  const TemporaryDirectory directory;
+  ExtentFile file({directory.path(), Bytes()}, 8_MiB);
+  const auto first = file.reserve();
+  const auto second = file.reserve();
+  const auto third = file.reserve();
+  ASSERT_TRUE(first && second && third);
+  file.release(*first);
+  file.release(*third);
+  EXPECT_EQ(file.reserve(), third);
+  EXPECT_EQ(file.reserve(), first);
+  EXPECT_EQ(ExtentFile::offset_of(ExtentId(3)), 3 * kExtentBytes);
+}
+
+TEST(ExtentFile, IsNamelessAndReadableByItsOwnerOnly) {
+  const TemporaryDirectory directory;
+  const ExtentFile file({directory.path(), Bytes()});
+  EXPECT_TRUE(directory.entries().empty());
+  struct stat status {};
+  ASSERT_EQ(::fstat(file.fd(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600U);
+  EXPECT_EQ(status.st_nlink, 0U);
+  EXPECT_EQ(::fcntl(file.fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+TEST(ExtentFile, StopsAtItsLimit) {
+  const TemporaryDirectory directory;
+  ExtentFile file({directory.path(), 10_MiB}, 4_MiB);
+  EXPECT_EQ(reserve_all(file), 5U);
+  EXPECT_EQ(refusal_of(file),
+            "No space left in " + directory.path() + " (the limit of 10.0 MiB is used up)");
+  StoreReport report;
+  file.add_to(report);
+  EXPECT_EQ(report.capacity, 10_MiB);
+  EXPECT_EQ(report.extents_in_use, 10_MiB);
+}
+
+TEST(ExtentFile, NeedsALimitOfAtLeastOneExtent) {
+  const TemporaryDirectory directory;
+  EXPECT_THROW(ExtentFile({directory.path(), 1_MiB}), IoError);
+}
+
+TEST(ExtentFile, NamesADirectoryThatIsMissing) {
+  try {
+    const ExtentFile file({"/nowhere/at/all", Bytes()});
+    FAIL() << "a file was made in a directory that does not exist";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/nowhere/at/all"));
+    EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
+  }
+}
+
+// Beyond `ulimit -f` the kernel sends SIGXFSZ, whose default is the end of the process.
+TEST(ExtentFile, StopsBelowTheFileSizeLimitOfTheProcess) {
+  const TemporaryDirectory directory;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit limit{9 << 20, 9 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ExtentFile file({directory.path(), Bytes()}, 64_MiB);
+    const bool is_right = reserve_all(file) == 4 &&
+                          refusal_of(file).find("ulimit -f") != std::string::npos &&
+                          refusal_of(file).starts_with("No space left in " + directory.path());
+    ::_exit(is_right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_FALSE(WIFSIGNALED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+class FullDisk : public testing::TestWithParam<SmallKind> {};
+
+TEST_P(FullDisk, IsNoticedAtReservationAndGivesAllBack) {
+  const SmallFileSystem disk(GetParam(), 64_MiB);
+  if (!disk.trouble().empty()) GTEST_SKIP() << disk.trouble();
+  const Bytes free_before = disk.free();
+  {
+    ExtentFile file({disk.path(), Bytes()});  // a first step of 1 GiB does not fit: it is halved
+    const std::size_t count = reserve_all(file);
+    EXPECT_THAT(refusal_of(file), StartsWith("No space left in " + disk.path() + " (disk full"));
+    EXPECT_LT((disk.free()).count(), 2 * kExtentBytes) << "space was left unused";
+    EXPECT_GE(count, free_before.count() / kExtentBytes * 9 / 10);
+    // What was reserved can be written to the last byte.
+    alignas(kTransferAlignment) static char block[kTransferAlignment];
+    for (std::uint64_t i = 0; i < count * kExtentBytes; i += sizeof block)
+      ASSERT_EQ(::pwrite(file.fd(), block, sizeof block, static_cast<off_t>(i)),
+                static_cast<ssize_t>(sizeof block));
+    file.release(ExtentId(0));
+    EXPECT_EQ(file.reserve(), ExtentId(0));
+    EXPECT_EQ(refusal_of(file), "");
+  }
+  EXPECT_GE(disk.free() + 1_MiB, free_before);
+}
+
+TEST_P(FullDisk, IsAnErrorWhenNotEvenOneExtentFits) {
+  const SmallFileSystem disk(GetParam(), 64_MiB);
+  if (!disk.trouble().empty()) GTEST_SKIP() << disk.trouble();
+  ExtentFile greedy({disk.path(), Bytes()});
+  reserve_all(greedy);
+  try {
+    const ExtentFile late({disk.path(), Bytes()});
+    FAIL() << "a second file fitted on a full disk";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), StartsWith("No space left in " + disk.path()));
+  }
+}
+
+TEST_P(FullDisk, GetsItsSpaceBackFromAKilledProcess) {
+  const SmallFileSystem disk(GetParam(), 64_MiB);
+  if (!disk.trouble().empty()) GTEST_SKIP() << disk.trouble();
+  const Bytes free_before = disk.free();
+  int filled[2];
+  ASSERT_EQ(::pipe(filled), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ExtentFile file({disk.path(), Bytes()});
+    const char enough = reserve_all(file) > 10 ? 'y' : 'n';
+    if (::write(filled[1], &enough, 1) == 1) ::pause();
+    ::_exit(1);
+  }
+  char enough = 'n';
+  ASSERT_EQ(::read(filled[0], &enough, 1), 1);
+  EXPECT_EQ(enough, 'y');
+  EXPECT_LT(disk.free().count(), 2 * kExtentBytes);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_GE(disk.free() + 1_MiB, free_before);
+  ::close(filled[0]);
+  ::close(filled[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, FullDisk, testing::Values(SmallKind::kTmpfs, SmallKind::kExt4),
+                         [](const auto& kind) {
+                           return kind.param == SmallKind::kTmpfs ? "Tmpfs" : "Ext4";
+                         });
+
+}  // namespace
+}  // namespace spillway::swap

@@ -1,0 +1,209 @@
+#include "spillway/swap/spill_store_factory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+
+#include "spillway/base/error.h"
+#include "support/page_patterns.h"
+#include "support/small_file_system.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::swap {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+SpillStoreOptions on(std::vector<SpillDirectory> directories) {
+  SpillStoreOptions options;
+  options.directories = std::move(directories);
+  return options;
+}
+
+template <typename Expected, typename Call>
+std::string refusal_of(Call&& call) {
+  try {
+    call();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  return "nothing of the expected kind was thrown";
+}
+
+TEST(ParseSpillDirectory, ReadsAPathWithAndWithoutLimit) {
+  EXPECT_EQ(parse_spill_directory("/scratch").path, "/scratch");
+  EXPECT_EQ(parse_spill_directory("/scratch").limit, Bytes());
+  EXPECT_EQ(parse_spill_directory("/scratch:200GiB").path, "/scratch");
+  EXPECT_EQ(parse_spill_directory("/scratch:200GiB").limit, 200_GiB);
+  EXPECT_EQ(parse_spill_directory("/odd:name:4MiB").path, "/odd:name");
+}
+
+TEST(ParseSpillDirectory, RefusesNonsense) {
+  EXPECT_THROW(parse_spill_directory(""), ConfigError);
+  EXPECT_THROW(parse_spill_directory(":4GiB"), ConfigError);
+  EXPECT_THROW(parse_spill_directory("/scratch:4"), ConfigError);
+  EXPECT_THROW(parse_spill_directory("/scratch:"), ConfigError);
+  EXPECT_THAT(refusal_of<ConfigError>([] { parse_spill_directory("/scratch:1MiB"); }),
+              HasSubstr("below 2.00 MiB: '/scratch:1MiB'"));
+}
+
+TEST(StoreKind, HasNamesThatCanBeReadBack) {
+  for (const StoreKind kind :
+       {StoreKind::kAuto, StoreKind::kIoUring, StoreKind::kPosix, StoreKind::kRam})
+    EXPECT_EQ(store_kind_from(name_of(kind)), kind);
+  EXPECT_THAT(refusal_of<ConfigError>([] { store_kind_from("uring"); }),
+              HasSubstr("'uring' (valid: auto, io_uring, posix, ram)"));
+}
+
+TEST(MakeSpillStore, DescribesWhatItOpened) {
+  const TemporaryDirectory directory;
+  SpillStoreOptions options = on({{directory.path(), 8_MiB}});
+  options.kind = StoreKind::kPosix;
+  const OpenedSpillStore opened = make_spill_store(options);
+  EXPECT_THAT(opened.description, StartsWith("posix, "));
+  EXPECT_THAT(opened.description, HasSubstr(" I/O, " + directory.path() + " ("));
+  EXPECT_EQ(opened.store->report().capacity, 8_MiB);
+  EXPECT_EQ(opened.store->queue_depth(), 16U);
+}
+
+TEST(MakeSpillStore, RefusesOptionsThatContradictEachOther) {
+  EXPECT_THAT(refusal_of<ConfigError>([] { make_spill_store({}); }), HasSubstr("no directory"));
+  SpillStoreOptions ram;
+  ram.kind = StoreKind::kRam;
+  EXPECT_THAT(refusal_of<ConfigError>([&] { make_spill_store(ram); }), HasSubstr("capacity"));
+  ram.ram_capacity = 8_MiB;
+  EXPECT_EQ(make_spill_store(ram).store->report().capacity, 8_MiB);
+  ram.directories = {{"/scratch", Bytes()}};
+  EXPECT_THAT(refusal_of<ConfigError>([&] { make_spill_store(ram); }), HasSubstr("/scratch"));
+  SpillStoreOptions deep = on({{"/scratch", Bytes()}});
+  deep.queue_depth = 0;
+  EXPECT_THAT(refusal_of<ConfigError>([&] { make_spill_store(deep); }), HasSubstr("queue depth"));
+}
+
+TEST(MakeSpillStore, LeavesABadDirectoryOutWithAWarning) {
+  const TemporaryDirectory good;
+  const std::string missing = good.path() + "/missing";
+  const std::string file = good.path() + "/file";
+  std::ofstream(file) << "no directory";
+  const OpenedSpillStore opened =
+      make_spill_store(on({{missing, Bytes()}, {good.path(), 8_MiB}, {file, Bytes()}}));
+  EXPECT_THAT(opened.warnings, Contains(HasSubstr(missing + " does not exist")));
+  EXPECT_THAT(opened.warnings, Contains(HasSubstr(file + " is not a directory")));
+  EXPECT_EQ(opened.store->report().capacity, 8_MiB);
+  std::filesystem::remove(file);
+}
+
+TEST(MakeSpillStore, NamesEveryReasonWhenNoDirectoryIsLeft) {
+  const std::string text = refusal_of<IoError>([] {
+    make_spill_store(on({{"/nowhere", Bytes()}, {"/proc", Bytes()}}));
+  });
+  EXPECT_THAT(text, HasSubstr("/nowhere does not exist"));
+  EXPECT_THAT(text, HasSubstr("/proc"));
+}
+
+TEST(MakeSpillStore, WarnsWhenDirectoriesShareAFileSystem) {
+  const TemporaryDirectory first, second;
+  const auto warnings =
+      make_spill_store(on({{first.path(), 8_MiB}, {second.path(), 8_MiB}})).warnings;
+  EXPECT_THAT(warnings, Contains(HasSubstr(first.path() + " and " + second.path() +
+                                           " are on one file system")));
+}
+
+TEST(MakeSpillStore, WarnsWhenThereIsLessRoomThanAskedFor) {
+  const TemporaryDirectory directory;
+  SpillStoreOptions options = on({{directory.path(), 8_MiB}});
+  options.expected_size = 1_GiB;
+  EXPECT_THAT(make_spill_store(options).warnings,
+              Contains("1.00 GiB will be spilled, but there is room for 8.00 MiB only"));
+  options = on({{directory.path(), 4096_TiB}});
+  EXPECT_THAT(make_spill_store(options).warnings, Contains(HasSubstr("less than its limit of")));
+}
+
+TEST(MakeSpillStore, WarnsAboutMemoryFileSystems) {
+  const SmallFileSystem memory(SmallKind::kTmpfs, 64_MiB);
+  if (!memory.trouble().empty()) GTEST_SKIP() << memory.trouble();
+  EXPECT_THAT(make_spill_store(on({{memory.path(), 8_MiB}})).warnings,
+              Contains(HasSubstr(memory.path() + " is a tmpfs")));
+}
+
+TEST(MakeSpillStore, HasNothingToSayAboutAGoodDirectory) {
+  const SmallFileSystem disk(SmallKind::kExt4, 64_MiB);
+  if (!disk.trouble().empty()) GTEST_SKIP() << disk.trouble();
+  if (!why_no_io_uring().empty()) GTEST_SKIP() << why_no_io_uring();
+  const OpenedSpillStore opened = make_spill_store(on({{disk.path(), 8_MiB}}));
+  EXPECT_THAT(opened.warnings, IsEmpty());
+  EXPECT_EQ(opened.description, "io_uring, direct I/O, " + disk.path() + " (ext4)");
+}
+
+TEST(MakeSpillStore, VerifiesWhenAsked) {
+  const TemporaryDirectory directory;
+  SpillStoreOptions options = on({{directory.path(), 8_MiB}});
+  options.verify = true;
+  const auto store = make_spill_store(options).store;
+  const auto extent = store->reserve_extent();
+  const PatternPages pages(1);
+  const TransferResult never_written =
+      carry_out(*store, {Direction::kRead, *extent, pages[0], kExtentBytes, 0});
+  EXPECT_EQ(never_written.error, EINVAL);
+  EXPECT_THAT(never_written.detail, HasSubstr("was written with 0 bytes"));
+}
+
+// Makes io_uring_setup fail as the filter of a container does.
+bool forbid_io_uring() {
+  std::array<sock_filter, 4> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{program.size(), program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+constexpr int kRight = 0;
+constexpr int kWrong = 1;
+constexpr int kImpossible = 2;
+
+int spill_where_io_uring_is_forbidden(const std::string& directory) {
+  if (!forbid_io_uring()) return kImpossible;
+  SpillStoreOptions options = on({{directory, 8_MiB}});
+  const OpenedSpillStore opened = make_spill_store(options);
+  if (!opened.description.starts_with("posix")) return kWrong;
+  if (opened.warnings.empty()) return kWrong;
+  if (opened.warnings.front().find("io_uring is") == std::string::npos) return kWrong;
+  options.kind = StoreKind::kIoUring;
+  return refusal_of<UnsupportedError>([&] { make_spill_store(options); }).starts_with("io_uring is")
+             ? kRight
+             : kWrong;
+}
+
+TEST(MakeSpillStore, FallsBackToThreadsWhereIoUringIsForbidden) {
+  if (!why_no_io_uring().empty()) GTEST_SKIP() << why_no_io_uring();
+  const TemporaryDirectory directory;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(spill_where_io_uring_is_forbidden(directory.path()));
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kImpossible) GTEST_SKIP() << "seccomp filters cannot be installed";
+  EXPECT_EQ(WEXITSTATUS(status), kRight);
+}
+
+}  // namespace
+}  // namespace spillway::swap
