@@ -69,8 +69,8 @@ BudgetRequest parse_budget(std::string_view text) {
 }
 
 // "DIR" or "DIR:SIZE". A colon belongs to the directory's name unless a digit follows it.
-SpillDirectory parse_directory(std::string_view text) {
-  SpillDirectory directory;
+swap::SpillDirectory parse_directory(std::string_view text) {
+  swap::SpillDirectory directory;
   const auto colon = text.rfind(':');
   if (colon != std::string_view::npos && colon + 1 < text.size() && text[colon + 1] >= '0' &&
       text[colon + 1] <= '9') {
@@ -82,8 +82,8 @@ SpillDirectory parse_directory(std::string_view text) {
   return directory;
 }
 
-std::vector<SpillDirectory> parse_directories(std::string_view text) {
-  std::vector<SpillDirectory> directories;
+std::vector<swap::SpillDirectory> parse_directories(std::string_view text) {
+  std::vector<swap::SpillDirectory> directories;
   while (true) {
     const auto comma = text.find(',');
     directories.push_back(parse_directory(text.substr(0, comma)));
@@ -100,10 +100,10 @@ std::string parse_text(std::string_view text) {
   return std::string(text);
 }
 
-constexpr std::array<Choice<StoreKind>, 4> kStores{{{"auto", StoreKind::kAuto},
-                                                    {"io_uring", StoreKind::kIoUring},
-                                                    {"posix", StoreKind::kPosix},
-                                                    {"ram", StoreKind::kRam}}};
+constexpr std::array<Choice<swap::StoreKind>, 4> kStores{{{"auto", swap::StoreKind::kAuto},
+                                                          {"io_uring", swap::StoreKind::kIoUring},
+                                                          {"posix", swap::StoreKind::kPosix},
+                                                          {"ram", swap::StoreKind::kRam}}};
 constexpr std::array<Choice<ProgressMode>, 3> kProgressModes{
     {{"auto", ProgressMode::kAuto}, {"on", ProgressMode::kOn}, {"off", ProgressMode::kOff}}};
 constexpr std::array<Choice<ChildPrograms>, 2> kChildren{
@@ -142,7 +142,7 @@ constexpr std::array<SettingField, 17> kFields{{
    [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
   {{"store", "auto|io_uring|posix|ram", "auto", "How spilled bytes are written and read."},
    [](Settings& s, Text t) { s.store = choose(t, kStores); }},
-  {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB that are under way at once."},
+  {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB that are under way at once in each directory."},
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
   {{"verify", "on|off", "off", "Check a checksum of everything that comes back from disk.", true},
    [](Settings& s, Text t) { s.verify = parse_switch(t); }},

@@ -20,9 +20,17 @@ namespace {
 constexpr std::string_view kPrefix = "SPILLWAY_";
 
 // Variables with our prefix that choose nothing for a run: the mark that `spillway run` leaves, and
-// what the build and its scripts read.
-constexpr std::array<std::string_view, 2> kOtherVariables{"SPILLWAY_ACTIVE",
-                                                          "SPILLWAY_LIBTORCH_DIR"};
+// what the build, its scripts and the tests read.
+constexpr std::array<std::string_view, 7> kOtherVariables{
+    "SPILLWAY_ACTIVE", "SPILLWAY_LIBTORCH_DIR", "SPILLWAY_SKIP_", "SPILLWAY_WITH_",
+    "SPILLWAY_BUILD_", "SPILLWAY_TEST_",        "SPILLWAY_BENCHMARK_"};
+
+// A name that ends in '_' stands for all that begin so.
+bool is_other_variable(std::string_view name) {
+  return std::any_of(kOtherVariables.begin(), kOtherVariables.end(), [&](std::string_view other) {
+    return other.back() == '_' ? name.substr(0, other.size()) == other : name == other;
+  });
+}
 
 std::string_view trimmed(std::string_view text) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
@@ -150,8 +158,7 @@ Settings load_settings(const SettingSources& sources) {
   if (config != nullptr && !config->empty()) apply_config_file(settings, *config);
   for (const auto& [name, value] : sources.environment) {
     if (name.rfind(kPrefix, 0) != 0) continue;
-    if (std::find(kOtherVariables.begin(), kOtherVariables.end(), name) != kOtherVariables.end())
-      continue;
+    if (is_other_variable(name)) continue;
     const SettingField* field = find_field_of_variable(name);
     if (field == nullptr) refuse_variable(name);
     // An empty variable is how scripts take one back.

@@ -20,10 +20,10 @@ std::string reason_against(const topology::Directory& directory) {
 // What may be filled: the user's limit or all that is free.
 Bytes room_in(const ResolvedDirectory& directory) {
   const Bytes free = directory.facts.free.value_or(Bytes(0));
-  return directory.limit ? std::min(*directory.limit, free) : free;
+  return directory.limit > Bytes(0) ? std::min(directory.limit, free) : free;
 }
 
-ResolvedDirectory resolve(const SpillDirectory& named, const DirectorySurroundings& surroundings) {
+ResolvedDirectory resolve(const swap::SpillDirectory& named, const DirectorySurroundings& surroundings) {
   ResolvedDirectory result;
   result.facts = surroundings.inspect(named.path);
   result.limit = named.limit;
@@ -63,9 +63,9 @@ void warn_of(const ResolvedDirectory& directory, std::vector<std::string>& warni
   if (facts.device && facts.device->is_rotational.value_or(false))
     warnings.push_back(message("spill directory {} is on {}, which says that it rotates: expect it "
                                "to be slow", facts.path, facts.device->name));
-  if (directory.limit && facts.free && *directory.limit > *facts.free)
+  if (facts.free && directory.limit > *facts.free)
     warnings.push_back(message("spill directory {} has {} free, less than the {} allowed there",
-                               facts.path, *facts.free, *directory.limit));
+                               facts.path, *facts.free, directory.limit));
 }
 
 using Rate = double topology::DiskRate::*;
@@ -108,7 +108,7 @@ DirectorySurroundings real_surroundings(const Settings& settings) {
 ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes budget,
                                               const DirectorySurroundings& surroundings) {
   ResolvedDirectories result;
-  if (settings.store == StoreKind::kRam) return result;
+  if (settings.store == swap::StoreKind::kRam) return result;
   for (const SpillDirectory& named : settings.nvme)
     result.directories.push_back(resolve(named, surroundings));
   if (result.directories.empty()) result.directories.push_back(roomiest_candidate(surroundings));

@@ -10,6 +10,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/log.h"
+#include "spillway/swap/spill_store_factory.h"
 
 namespace spillway::runtime {
 
@@ -20,13 +21,6 @@ struct BudgetRequest {
   Bytes size;
 };
 
-/// A folder to spill to, and how much Spillway may fill of it.
-struct SpillDirectory {
-  std::string path;
-  std::optional<Bytes> limit;
-};
-
-enum class StoreKind : std::uint8_t { kAuto, kIoUring, kPosix, kRam };
 enum class ProgressMode : std::uint8_t { kAuto, kOn, kOff };
 enum class ChildPrograms : std::uint8_t { kInherit, kStrip };
 
@@ -35,9 +29,9 @@ enum class ChildPrograms : std::uint8_t { kInherit, kStrip };
 struct Settings {
   BudgetRequest budget;
   std::optional<Bytes> reserve;       ///< Unset: see `default_reserve`.
-  std::vector<SpillDirectory> nvme;   ///< Empty: see `resolve_spill_directories`.
-  StoreKind store = StoreKind::kAuto;
-  std::uint32_t queue_depth = 16;     ///< Transfers of 2 MiB in flight, over all directories.
+  std::vector<swap::SpillDirectory> nvme;  ///< Empty: see `resolve_spill_directories`.
+  swap::StoreKind store = swap::StoreKind::kAuto;
+  std::uint32_t queue_depth = 16;     ///< Transfers of 2 MiB in flight, per directory.
   bool verify = false;
   std::string mapper = "auto";
   std::string dispatch_key = "auto";

@@ -15,8 +15,8 @@ namespace spillway::runtime {
 /// A directory that can be used.
 struct ResolvedDirectory {
   topology::Directory facts;
-  std::optional<Bytes> limit;                   ///< As given by the user.
-  std::optional<topology::DiskRate> measured;   ///< By `spillway bench-io`.
+  Bytes limit;                                 ///< As given by the user; 0: none.
+  std::optional<topology::DiskRate> measured;  ///< By `spillway bench-io`.
 };
 
 struct ResolvedDirectories {
