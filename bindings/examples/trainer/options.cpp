@@ -1,0 +1,100 @@
+#include "trainer/options.h"
+
+#include <array>
+#include <charconv>
+
+namespace trainer {
+namespace {
+
+std::string canonical(const std::string& text) {
+  double number = 0.0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (parsed.ec != std::errc{} || parsed.ptr != end) return text;
+  std::array<char, 32> buffer{};
+  const auto written = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);
+  return {buffer.data(), written.ptr};
+}
+
+std::string value_of(const CLI::Option& option) {
+  if (option.count() == 0) return canonical(option.get_default_str());
+  std::string joined;
+  for (const std::string& value : option.results()) {
+    if (!joined.empty()) joined += ' ';
+    joined += canonical(value);
+  }
+  return joined;
+}
+
+}  // namespace
+
+void add_run_options(CLI::App& app, RunOptions& options) {
+  app.add_option("--steps", options.steps, "Number of the last training step")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(kRunGroup);
+  app.add_option("--seed", options.seed,
+                 "Decides the initial weights, the order of the data and all random numbers")
+      ->capture_default_str()
+      ->group(kTrainingGroup);
+  app.add_option("--threads", options.threads,
+                 "Threads of LibTorch's operators, 0: one per core. The same number of threads gives "
+                 "the same bits")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(kRunGroup);
+  app.add_option("--losses", options.losses,
+                 "Write 'step loss' per line; reading a loss back gives the same bits")
+      ->group(kRunGroup);
+  CLI::Option* checkpoint =
+      app.add_option("--checkpoint", options.checkpoint,
+                     "Write model, optimizer, random numbers and step here after the last step")
+          ->group(kRunGroup);
+  app.add_option("--checkpoint-every", options.checkpoint_every,
+                 "Also write the checkpoint after every N-th step, 0: only after the last")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->needs(checkpoint)
+      ->group(kRunGroup);
+  app.add_option("--resume", options.resume,
+                 "Continue from a checkpoint, exactly as if the run had never stopped")
+      ->check(CLI::ExistingFile)
+      ->group(kRunGroup);
+  app.add_option("--save-model", options.save_model,
+                 "Write parameters and buffers here after the last step")
+      ->group(kRunGroup);
+}
+
+std::string preset_on_command_line(int argc, char** argv, const std::string& fallback) {
+  std::string preset = fallback;
+  CLI::App scout;
+  scout.set_help_flag();
+  scout.allow_extras();
+  scout.add_option("--preset", preset);
+  try {
+    scout.parse(argc, argv);
+  } catch (const CLI::ParseError&) {
+    // The real parser meets the same mistake and explains it.
+  }
+  return preset;
+}
+
+void add_preset_option(CLI::App& app, std::string& preset, const std::vector<std::string>& names,
+                       const std::string& description) {
+  app.add_option("--preset", preset, description)
+      ->check(CLI::IsMember(names))
+      ->capture_default_str()
+      ->group(kRunGroup);
+}
+
+Configuration configuration_of(const CLI::App& app) {
+  Configuration configuration;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string& group = option->get_group();
+    if (group != kModelGroup && group != kTrainingGroup) continue;
+    configuration[option->get_name()] = value_of(*option);
+  }
+  return configuration;
+}
+
+}  // namespace trainer
