@@ -2,6 +2,7 @@
 
 #include <ATen/native/Resize.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -27,9 +28,9 @@ SPILLWAY_AWKWARD_CASE(inplace_chain, "writes of in-place operators, also those a
       t.narrow(0, 1000, 5000).copy_(tensors[(i + 1) % tensors.size()].narrow(0, 0, 5000));
     }
     at::Tensor hidden = tensors[0].view({1024, 1024}).mm(weight);
-    hidden.relu_().add_(1.0);
-    hidden.mul_(tensors[1].view({1024, 1024}));
+    hidden.mul_(tensors[1].view({1024, 1024})).add_(0.25).sin_();
     hidden[3].zero_();
+    hidden.relu_();
     hidden.mean().backward();
     run.tensor("grad", weight.grad());
   }
@@ -46,8 +47,8 @@ SPILLWAY_AWKWARD_CASE(nested_views, "views of views, read and written through") 
     for (std::size_t i = 0; i < bases.size(); ++i) {
       at::Tensor base = bases[i];
       const at::Tensor other = bases[(i + 4) % bases.size()];
-      const at::Tensor crossed = base.t().narrow(0, 100, 800).slice(1, 3, 2048, 5);
-      crossed.add_(other.t().narrow(0, 7, 800).slice(1, 2, 2048, 5), 0.25);
+      const at::Tensor crossed = base.t().narrow(0, 100, 800).slice(1, 3, 2043, 5);
+      crossed.add_(other.t().narrow(0, 7, 800).slice(1, 2, 2042, 5), 0.25);
       base.view({1024, 2048}).index({Slice(None, None, 3), Slice(10, 2000, 7)}).mul_(0.5);
       base.unfold(0, 16, 16).permute({2, 0, 1}).select(0, 3).sub_(0.125);
       base.diagonal(5).fill_(step);
@@ -60,24 +61,26 @@ SPILLWAY_AWKWARD_CASE(nested_views, "views of views, read and written through") 
 }
 
 SPILLWAY_AWKWARD_CASE(out_variants, "results written into tensors that the caller gives") {
-  const Ballast ballast(10, 4);
+  const Ballast ballast(14, 4);
   const auto& in = ballast.tensors();
-  at::Tensor wide = torch::zeros({1024, 4096});
+  at::Tensor wide = torch::zeros({1024, 2048});
   at::Tensor product = torch::empty({0});
   at::Tensor sorted = torch::empty({0});
   at::Tensor order = torch::empty({0}, torch::kLong);
   at::Tensor joined = torch::empty({0});
   for (int step = 0; step < 4; ++step) {
-    const at::Tensor a = in[step].view({1024, 1024});
-    const at::Tensor b = in[step + 4].view({1024, 1024});
+    const at::Tensor a = in[step * 2].view({1024, 1024});
+    const at::Tensor b = in[step + 9].view({1024, 1024});
+    product.resize_({0});
+    joined.resize_({0});
     at::Tensor left = wide.narrow(1, 0, 1024);
     at::add_out(left, a, b, 0.5);
-    at::Tensor right = wide.narrow(1, 2048, 1024).t();
+    at::Tensor right = wide.narrow(1, 1024, 1024).t();
     at::mul_out(right, a, b);
     at::mm_out(product, a, b.t());
     at::sort_out(sorted, order, a, 1, /*descending=*/step % 2 == 0);
     at::cat_out(joined, {a, b}, step % 2);
-    at::Tensor total = wide.select(0, 0).narrow(0, 1024, 1024);
+    at::Tensor total = wide.select(0, 0).narrow(0, 512, 1024);
     at::sum_out(total, product, {0});
     run.tensor("product", product);
     run.tensor("sorted", sorted);
@@ -89,15 +92,16 @@ SPILLWAY_AWKWARD_CASE(out_variants, "results written into tensors that the calle
 
 SPILLWAY_AWKWARD_CASE(storage_exchange,
                       "set_, set_data and swapped storages keep their own bytes") {
-  Ballast ballast(14, 4);
+  Ballast ballast(12, 4);
   std::vector<at::Tensor> t = ballast.tensors();
+  std::array<at::Tensor, 2> pair{normal_mib(4), normal_mib(4)};
   const at::Tensor parameter = torch::randn({1024, 1024}).requires_grad_();
   for (int step = 0; step < 4; ++step) {
-    const at::Tensor first = t[0].alias();
-    t[0].set_(t[1].storage(), 0, {1024, 1024}, {1024, 1});
-    t[1].set_(first.storage(), 512, {1000, 1000}, {1, 1000});
-    t[0].mul_(2);
-    t[1].add_(1);
+    const at::Tensor first = pair[0].alias();
+    pair[0].set_(pair[1].storage(), 0, {1024, 1024}, {1024, 1});
+    pair[1].set_(first.storage(), 512, {1000, 1000}, {1, 1000});
+    pair[0].mul_(2);
+    pair[1].add_(1);
     // Two storages trade their memory; all views of both see it.
     c10::DataPtr memory = t[2].storage().set_data_ptr(c10::DataPtr());
     memory = t[3].storage().set_data_ptr(std::move(memory));
@@ -111,6 +115,7 @@ SPILLWAY_AWKWARD_CASE(storage_exchange,
     run.tensor("grad", parameter.grad());
   }
   run.tensors("tensor", t);
+  run.tensors("exchanged", {pair[0], pair[1]});
 }
 
 SPILLWAY_AWKWARD_CASE(resize, "storages that grow and shrink keep the bytes they should") {
@@ -120,7 +125,7 @@ SPILLWAY_AWKWARD_CASE(resize, "storages that grow and shrink keep the bytes they
     t.push_back(normal_mib(2 + 2 * (i % 3)));
   }
   at::Tensor released = normal_mib(8);
-  for (int step = 0; step < 4; ++step) {
+  for (int step = 0; step < 2; ++step) {
     for (at::Tensor& each : t) {
       const std::int64_t old_size = each.numel();
       each.resize_({old_size + 700'000});

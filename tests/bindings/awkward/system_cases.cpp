@@ -643,6 +643,13 @@ void on_fault(int number, siginfo_t* info, void* context) {
   signal(number, SIG_DFL);
 }
 
+/// A function of its own, because the jump may spoil local variables.
+[[gnu::noinline]] void fault_on_own_page() {
+  if (sigsetjmp(after_fault, 1) == 0) {
+    *const_cast<volatile char*>(own_page) = 1;
+  }
+}
+
 }  // namespace
 
 SPILLWAY_AWKWARD_CASE(own_fault_handler,
@@ -659,9 +666,7 @@ SPILLWAY_AWKWARD_CASE(own_fault_handler,
   sigaction(SIGSEGV, &action, &earlier_action);
   for (int step = 0; step < 3; ++step) {
     ballast.sweep();
-    if (sigsetjmp(after_fault, 1) == 0) {
-      *const_cast<volatile char*>(own_page) = 1;
-    }
+    fault_on_own_page();
     const std::span<float> raw = floats_of(ballast.tensors()[static_cast<std::size_t>(step)]);
     for (std::size_t i = 0; i < raw.size(); i += 100) {
       raw[i] += 1.0F;
