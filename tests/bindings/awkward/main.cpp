@@ -1,7 +1,9 @@
 // awkward: a plain LibTorch program. One run does one awkward thing and writes down what came out
 // of it; two runs agree exactly when every byte agrees.
 
-#include <CLI/CLI.hpp>
+#include <getopt.h>
+
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -86,23 +88,70 @@ int run_case(const awkward::Case& entry, const Options& options) {
   return EXIT_SUCCESS;
 }
 
+constexpr const char* kUsage =
+    "usage: awkward --list\n"
+    "       awkward CASE [--out FILE] [--seed N] [--threads N] [--measure]\n"
+    "Does one awkward thing with LibTorch and writes a digest of every result.\n"
+    "  --list       print the names of all cases and what they protect\n"
+    "  --out FILE   write the digest there (default: standard output)\n"
+    "  --seed N     seed of the default generator (default: 1)\n"
+    "  --threads N  threads of LibTorch (default: 2)\n"
+    "  --measure    print peak bytes of large storages, the largest operator and the time\n";
+
+/// Reads the whole of `text` as a number, or throws with the name of the option.
+int number_in(const char* option, const char* text) {
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  if (end == text || *end != '\0' || value < 0 || value > 1'000'000) {
+    throw std::invalid_argument(std::string(option) + " needs a number, not '" + text + "'");
+  }
+  return static_cast<int>(value);
+}
+
+Options options_in(int argument_count, char** arguments) {
+  static constexpr std::array<option, 6> kOptions{{{"list", no_argument, nullptr, 'l'},
+                                                   {"out", required_argument, nullptr, 'o'},
+                                                   {"seed", required_argument, nullptr, 's'},
+                                                   {"threads", required_argument, nullptr, 't'},
+                                                   {"measure", no_argument, nullptr, 'm'},
+                                                   {nullptr, 0, nullptr, 0}}};
+  Options options;
+  int letter = 0;
+  while ((letter = getopt_long(argument_count, arguments, "", kOptions.data(), nullptr)) != -1) {
+    switch (letter) {
+      case 'l': options.list = true; break;
+      case 'o': options.out = optarg; break;
+      case 's': options.seed = static_cast<std::uint64_t>(number_in("--seed", optarg)); break;
+      case 't': options.threads = std::max(1, number_in("--threads", optarg)); break;
+      case 'm': options.measure = true; break;
+      default: throw std::invalid_argument("unknown option");
+    }
+  }
+  if (optind + (options.list ? 0 : 1) != argument_count) {
+    throw std::invalid_argument("one case is needed");
+  }
+  options.name = options.list ? "" : arguments[optind];
+  return options;
+}
+
+void list_cases() {
+  for (const awkward::Case& entry : awkward::cases()) {
+    std::cout << entry.name << '\t' << entry.protects << '\n';
+  }
+}
+
 }  // namespace
 
 int main(int argument_count, char** arguments) {
   Options options;
-  CLI::App app("Does one awkward thing with LibTorch and prints a digest of every result.");
-  app.add_option("case", options.name, "Name of the case; --list shows them");
-  app.add_option("--out", options.out, "File for the digest (default: standard output)");
-  app.add_option("--seed", options.seed, "Seed of the default generator")->capture_default_str();
-  app.add_option("--threads", options.threads, "Threads of LibTorch")->capture_default_str();
-  app.add_flag("--list", options.list, "Print the names of all cases and what they protect");
-  app.add_flag("--measure", options.measure,
-               "Print peak bytes of large storages, the largest operator and the time");
-  CLI11_PARSE(app, argument_count, arguments);
+  try {
+    options = options_in(argument_count, arguments);
+  } catch (const std::invalid_argument& error) {
+    std::cerr << "awkward: " << error.what() << '\n' << kUsage;
+    return 2;
+  }
   if (options.list) {
-    for (const awkward::Case& entry : awkward::cases()) {
-      std::cout << entry.name << '\t' << entry.protects << '\n';
-    }
+    list_cases();
     return EXIT_SUCCESS;
   }
   const awkward::Case* const entry = find_case(options.name);

@@ -83,15 +83,15 @@ SPILLWAY_AWKWARD_CASE(quantized, "quantized tensors") {
 SPILLWAY_AWKWARD_CASE(half_and_bfloat16, "two-byte floats, autocast and an fp32 master copy") {
   Mlp model = make_mlp();
   torch::optim::Adam optimizer(model->parameters(), 1e-3);
-  const at::Tensor half = torch::randn({2048, 1024}).to(torch::kHalf);
+  const at::Tensor half = torch::randn({1024, 1024}).to(torch::kHalf);
   for (int step = 0; step < 3; ++step) {
     optimizer.zero_grad();
     at::autocast::set_autocast_enabled(at::kCPU, true);
     at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    const at::Tensor out = model->forward(torch::randn({64, 1024}));
+    const at::Tensor out = model->forward(torch::randn({32, 1024}));
     at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(at::kCPU, false);
-    const at::Tensor loss = torch::mse_loss(out.to(torch::kFloat), torch::randn({64, 1024}));
+    const at::Tensor loss = torch::mse_loss(out.to(torch::kFloat), torch::randn({32, 1024}));
     loss.backward();
     optimizer.step();
     half.mul_(0.5).add_(torch::randn({1024}).to(torch::kHalf));
@@ -158,8 +158,8 @@ SPILLWAY_AWKWARD_CASE(convolutions, "convolution, transposed, 3-D, grouped and c
       torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 16, 3).padding(1).stride(2)),
       torch::nn::ReLU(torch::nn::ReLUOptions(true)),
       torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 16, 3).padding(2).dilation(2).groups(4)),
-      torch::nn::ConvTranspose2d(torch::nn::ConvTranspose2dOptions(16, 8, 2).stride(2)),
-      torch::nn::GroupNorm(2, 8));
+      torch::nn::ConvTranspose2d(torch::nn::ConvTranspose2dOptions(16, 6, 2).stride(2)),
+      torch::nn::GroupNorm(2, 6));
   torch::nn::Conv3d solid(torch::nn::Conv3dOptions(2, 8, 3).padding(1));
   torch::nn::ConvTranspose3d grown(torch::nn::ConvTranspose3dOptions(8, 2, 2).stride(2));
   for (int step = 0; step < 3; ++step) {

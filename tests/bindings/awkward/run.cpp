@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <cstdio>
+#include <iomanip>
 #include <sstream>
 #include <utility>
 
@@ -63,8 +64,8 @@ std::string fingerprint(const at::Tensor& value) {
   }
   const at::Tensor plain = value.detach().resolve_conj().resolve_neg().contiguous();
   std::ostringstream line;
-  line << plain.scalar_type() << plain.sizes() << ' ' << std::hex
-       << hash_of(plain.const_data_ptr(), plain.nbytes());
+  line << plain.scalar_type() << plain.sizes() << ' ' << std::hex << std::setfill('0')
+       << std::setw(16) << hash_of(plain.const_data_ptr(), plain.nbytes());
   return line.str();
 }
 

@@ -149,7 +149,7 @@ SPILLWAY_AWKWARD_CASE(resize, "storages that grow and shrink keep the bytes they
 }
 
 SPILLWAY_AWKWARD_CASE(blob_over_malloc, "tensors over memory of the program itself") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   constexpr std::size_t kBytes = std::size_t{6} << 20;
   const std::unique_ptr<float, decltype(&std::free)> memory(
       static_cast<float*>(std::malloc(kBytes)), &std::free);
@@ -261,7 +261,7 @@ SPILLWAY_AWKWARD_CASE(zero_size_and_scalar, "empty and one-element tensors among
 }
 
 SPILLWAY_AWKWARD_CASE(many_small_tensors, "thousands of small tensors beside a few large ones") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   std::vector<at::Tensor> small;
   for (int i = 0; i < 12'000; ++i) {
     small.push_back(torch::full({64}, i % 97));
@@ -312,7 +312,7 @@ SPILLWAY_AWKWARD_CASE(lazy_clone, "copy-on-write clones part when one of them is
 }
 
 SPILLWAY_AWKWARD_CASE(mapped_file, "tensors over a mapped file, shared and private") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   constexpr std::int64_t kCount = 1 << 20;
   const std::string path = run.file("mapped");
   {

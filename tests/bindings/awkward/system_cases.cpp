@@ -193,7 +193,7 @@ SPILLWAY_AWKWARD_CASE(kept_pointer, "raw pointers kept over steps, read and writ
 }
 
 SPILLWAY_AWKWARD_CASE(accessor_loops, "element loops through accessors and item") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   const at::Tensor matrix = ballast.tensors()[0].view({1024, 1024});
   auto rows = matrix.accessor<float, 2>();
   for (int step = 0; step < 4; ++step) {
@@ -219,7 +219,7 @@ SPILLWAY_AWKWARD_CASE(accessor_loops, "element loops through accessors and item"
 }
 
 SPILLWAY_AWKWARD_CASE(library_calls, "memcpy, memmove, sort and other library calls over tensors") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   for (int step = 0; step < 3; ++step) {
     ballast.sweep();
@@ -240,7 +240,7 @@ SPILLWAY_AWKWARD_CASE(library_calls, "memcpy, memmove, sort and other library ca
 }
 
 SPILLWAY_AWKWARD_CASE(system_calls, "read, write and their vector forms on tensor memory") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   const File file(open(run.file("data").c_str(), O_RDWR | O_CREAT, 0600));
   for (int step = 0; step < 3; ++step) {
@@ -301,7 +301,7 @@ SPILLWAY_AWKWARD_CASE(direct_io, "O_DIRECT reads and writes on tensor memory") {
 }
 
 SPILLWAY_AWKWARD_CASE(stdio_and_streams, "fwrite, fread and file streams on tensor memory") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   for (int step = 0; step < 3; ++step) {
     const std::string path = run.file("stdio" + std::to_string(step));
@@ -330,7 +330,7 @@ SPILLWAY_AWKWARD_CASE(stdio_and_streams, "fwrite, fread and file streams on tens
 }
 
 SPILLWAY_AWKWARD_CASE(pipes_and_sockets, "pipes, sockets, vmsplice and process_vm_readv") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   constexpr std::size_t kSlice = 32 * 1024;
   for (int step = 0; step < 3; ++step) {
@@ -366,7 +366,7 @@ SPILLWAY_AWKWARD_CASE(pipes_and_sockets, "pipes, sockets, vmsplice and process_v
 }
 
 SPILLWAY_AWKWARD_CASE(locked_memory, "mlock and madvise on tensor memory") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   for (int step = 0; step < 3; ++step) {
     const std::span<char> part = aligned_part(floats_of(t[static_cast<std::size_t>(step) * 2]));
@@ -474,7 +474,7 @@ SPILLWAY_AWKWARD_CASE(producer_consumer, "tensors made by one thread, used and f
 }
 
 SPILLWAY_AWKWARD_CASE(interop_threads, "work on the inter-op and intra-op pools of LibTorch") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   for (int step = 0; step < 3; ++step) {
     std::mutex mutex;
@@ -497,7 +497,7 @@ SPILLWAY_AWKWARD_CASE(interop_threads, "work on the inter-op and intra-op pools 
 }
 
 SPILLWAY_AWKWARD_CASE(parallel_for, "kernels of the program on the threads of LibTorch") {
-  Ballast ballast(14, 4);
+  Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   for (int step = 0; step < 4; ++step) {
     for (std::size_t i = 0; i + 1 < t.size(); ++i) {
