@@ -1,0 +1,168 @@
+// awkward: a plain LibTorch program. One run does one awkward thing and writes down what came out
+// of it; two runs agree exactly when every byte agrees.
+
+#include <getopt.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+
+#include "case.h"
+#include "measure.h"
+#include "run.h"
+
+namespace {
+
+/// A folder of its own below the temporary folder, removed with everything in it at the end.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "awkward-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) {
+      throw std::filesystem::filesystem_error("cannot create a scratch folder (set TMPDIR)",
+                                              pattern,
+                                              std::error_code(errno, std::generic_category()));
+    }
+    path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct Options {
+  std::string name;
+  std::string out;
+  std::uint64_t seed = 1;
+  int threads = 2;
+  bool list = false;
+  bool measure = false;
+};
+
+const awkward::Case* find_case(const std::string& name) {
+  for (const awkward::Case& entry : awkward::cases()) {
+    if (entry.name == name) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+void write_report(const std::string& out, const std::string& report) {
+  if (out.empty()) {
+    std::cout << report << std::flush;
+    return;
+  }
+  std::ofstream file(out, std::ios::trunc);
+  file << report << std::flush;
+  if (!file) {
+    throw std::runtime_error("cannot write the report to '" + out + "'");
+  }
+}
+
+int run_case(const awkward::Case& entry, const Options& options) {
+  if (options.measure) {
+    awkward::start_measuring();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const ScratchFolder scratch;
+  at::set_num_threads(options.threads);
+  torch::manual_seed(options.seed);
+  awkward::Run run(options.seed, options.threads, scratch.path());
+  entry.body(run);
+  write_report(options.out, run.report());
+  if (options.measure) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    std::cerr << entry.name << ": " << awkward::measurement() << ", " << took.count() << " s\n";
+  }
+  return EXIT_SUCCESS;
+}
+
+constexpr const char* kUsage =
+    "usage: awkward --list\n"
+    "       awkward CASE [--out FILE] [--seed N] [--threads N] [--measure]\n"
+    "Does one awkward thing with LibTorch and writes a digest of every result.\n"
+    "  --list       print the names of all cases and what they protect\n"
+    "  --out FILE   write the digest there (default: standard output)\n"
+    "  --seed N     seed of the default generator (default: 1)\n"
+    "  --threads N  threads of LibTorch (default: 2)\n"
+    "  --measure    print peak bytes of large storages, the largest operator and the time\n";
+
+/// Reads the whole of `text` as a number, or throws with the name of the option.
+int number_in(const char* option, const char* text) {
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  if (end == text || *end != '\0' || value < 0 || value > 1'000'000) {
+    throw std::invalid_argument(std::string(option) + " needs a number, not '" + text + "'");
+  }
+  return static_cast<int>(value);
+}
+
+Options options_in(int argument_count, char** arguments) {
+  static constexpr std::array<option, 6> kOptions{{{"list", no_argument, nullptr, 'l'},
+                                                   {"out", required_argument, nullptr, 'o'},
+                                                   {"seed", required_argument, nullptr, 's'},
+                                                   {"threads", required_argument, nullptr, 't'},
+                                                   {"measure", no_argument, nullptr, 'm'},
+                                                   {nullptr, 0, nullptr, 0}}};
+  Options options;
+  int letter = 0;
+  while ((letter = getopt_long(argument_count, arguments, "", kOptions.data(), nullptr)) != -1) {
+    switch (letter) {
+      case 'l': options.list = true; break;
+      case 'o': options.out = optarg; break;
+      case 's': options.seed = static_cast<std::uint64_t>(number_in("--seed", optarg)); break;
+      case 't': options.threads = std::max(1, number_in("--threads", optarg)); break;
+      case 'm': options.measure = true; break;
+      default: throw std::invalid_argument("unknown option");
+    }
+  }
+  if (optind + (options.list ? 0 : 1) != argument_count) {
+    throw std::invalid_argument("one case is needed");
+  }
+  options.name = options.list ? "" : arguments[optind];
+  return options;
+}
+
+void list_cases() {
+  for (const awkward::Case& entry : awkward::cases()) {
+    std::cout << entry.name << '\t' << entry.protects << '\n';
+  }
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  Options options;
+  try {
+    options = options_in(argument_count, arguments);
+  } catch (const std::invalid_argument& error) {
+    std::cerr << "awkward: " << error.what() << '\n' << kUsage;
+    return 2;
+  }
+  if (options.list) {
+    list_cases();
+    return EXIT_SUCCESS;
+  }
+  const awkward::Case* const entry = find_case(options.name);
+  if (entry == nullptr) {
+    std::cerr << "awkward: there is no case '" << options.name << "'; --list shows them\n";
+    return 2;
+  }
+  try {
+    return run_case(*entry, options);
+  } catch (const std::exception& error) {
+    std::cerr << "awkward: case " << options.name << " failed: " << error.what() << '\n';
+    return EXIT_FAILURE;
+  }
+}

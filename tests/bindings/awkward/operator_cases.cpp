@@ -1,0 +1,291 @@
+// Cases about operators and element types with memory habits of their own.
+
+#include <ATen/autocast_mode.h>
+
+#include "case.h"
+#include "run.h"
+
+namespace awkward {
+
+namespace {
+
+namespace F = torch::nn::functional;
+
+/// A batch of images of 4 MiB.
+at::Tensor images() { return torch::randn({16, 4, 128, 128}); }
+
+}  // namespace
+
+SPILLWAY_AWKWARD_CASE(integer_and_bool, "index and mask tensors") {
+  Ballast ballast(12, 4);
+  torch::nn::Embedding table(torch::nn::EmbeddingOptions(3000, 512));
+  at::Tensor counts = torch::zeros({300'000}, torch::kLong);
+  for (int step = 0; step < 4; ++step) {
+    ballast.sweep();
+    const at::Tensor tokens = torch::randint(0, 3000, {160'000});
+    const at::Tensor picked = table->forward(tokens.narrow(0, step * 100, 2000));
+    const at::Tensor mask = picked > 0.3;
+    const at::Tensor kept = torch::where(mask, picked, torch::zeros({})).masked_fill(mask, 0.5);
+    (kept.sum() + picked.masked_select(mask).sum()).backward();
+    counts.narrow(0, 0, 160'000).add_(tokens).bitwise_xor_(torch::full({}, step, torch::kLong));
+    run.tensor("mask", mask);
+    run.tensor("tokens", tokens);
+    run.tensor("any", mask.any(1).logical_not().to(torch::kByte));
+  }
+  run.tensor("counts", counts);
+  run.tensor("grad", table->weight.grad());
+}
+
+SPILLWAY_AWKWARD_CASE(sparse_coo, "sparse tensors and sparse gradients") {
+  Ballast ballast(12, 4);
+  torch::nn::Embedding table(torch::nn::EmbeddingOptions(4096, 1024).sparse(true));
+  torch::optim::SGD optimizer(table->parameters(), 0.1);
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    const at::Tensor tokens = torch::randint(0, 4096, {400});
+    table->forward(tokens).pow(2).sum().backward();
+    const at::Tensor grad = table->weight.grad();
+    run.text("layout", grad.is_sparse() ? "sparse" : "dense");
+    ballast.sweep();
+    run.tensor("grad", grad.coalesce());
+    optimizer.step();
+    const at::Tensor places = torch::randint(0, 1024, {2, 400'000});
+    const at::Tensor values = torch::randint(0, 9, {400'000}).to(torch::kFloat);
+    const at::Tensor sparse =
+        torch::sparse_coo_tensor(places, values, {1024, 1024}, torch::kFloat).coalesce();
+    ballast.sweep();
+    run.tensor("sparse", sparse);
+    run.tensor("dense", sparse.to_dense());
+    run.tensor("product", torch::mm(sparse, ballast.tensors()[step].view({1024, 1024})));
+  }
+  run.tensor("table", table->weight);
+}
+
+SPILLWAY_AWKWARD_CASE(quantized, "quantized tensors") {
+  Ballast ballast(14, 4);
+  for (int step = 0; step < 4; ++step) {
+    const at::Tensor source = ballast.tensors()[step].view({1024, 1024});
+    const at::Tensor whole = torch::quantize_per_tensor(source, 0.05, 10, torch::kQUInt8);
+    const at::Tensor rows =
+        torch::quantize_per_channel(source, torch::rand({1024}, torch::kDouble) * 0.1 + 0.01,
+                                    torch::zeros({1024}, torch::kLong), 0, torch::kQInt8);
+    ballast.sweep();
+    run.tensor("whole", whole);
+    run.tensor("rows", rows);
+    run.tensor("back", whole.dequantize() + rows.dequantize());
+    run.tensor("slice", whole.narrow(0, 100, 700).t());
+    const at::Tensor fake =
+        torch::fake_quantize_per_tensor_affine(source.clone().requires_grad_(), 0.02, 0, -128, 127);
+    run.tensor("fake", fake);
+  }
+}
+
+SPILLWAY_AWKWARD_CASE(half_and_bfloat16, "two-byte floats, autocast and an fp32 master copy") {
+  Mlp model = make_mlp();
+  torch::optim::Adam optimizer(model->parameters(), 1e-3);
+  const at::Tensor half = torch::randn({1024, 1024}).to(torch::kHalf);
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    const at::Tensor out = model->forward(torch::randn({32, 1024}));
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    const at::Tensor loss = torch::mse_loss(out.to(torch::kFloat), torch::randn({32, 1024}));
+    loss.backward();
+    optimizer.step();
+    half.mul_(0.5).add_(torch::randn({1024}).to(torch::kHalf));
+    run.number("loss", loss);
+    run.tensor("out", out);
+    run.tensor("half", half);
+  }
+  note_module(run, *model);
+}
+
+SPILLWAY_AWKWARD_CASE(complex, "complex tensors, lazy conjugation, transforms") {
+  std::vector<at::Tensor> signals;
+  for (int i = 0; i < 10; ++i) {
+    signals.push_back(torch::randn({512, 1024}, torch::kComplexFloat));
+  }
+  const at::Tensor filter = torch::randn({512, 1024}, torch::kComplexFloat).requires_grad_();
+  for (int step = 0; step < 4; ++step) {
+    for (std::size_t i = 0; i < signals.size(); ++i) {
+      const at::Tensor spectrum = torch::fft::fft(signals[i]);
+      const at::Tensor mixed = spectrum.conj() * signals[(i + 3) % 10];
+      signals[i] = torch::fft::ifft(mixed).mul_(0.01).add_(signals[i], 0.5);
+      torch::view_as_real(signals[i]).select(2, 1).mul_(0.9);
+      torch::imag(signals[i].conj()).add_(0.125);  // Sets the negative bit.
+    }
+    const at::Tensor loss = (signals[step] * filter).abs().pow(2).mean();
+    loss.backward();
+    run.number("loss", loss);
+    run.tensor("conjugate", signals[step].conj().t());
+  }
+  run.tensors("signal", signals);
+  run.tensor("grad", filter.grad());
+}
+
+SPILLWAY_AWKWARD_CASE(interpolate_grid_sample, "resampling in two and three dimensions") {
+  const at::Tensor parameter = images().requires_grad_();
+  const at::Tensor volume = torch::randn({2, 4, 40, 48, 56}).requires_grad_();
+  std::vector<at::Tensor> kept;
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor large =
+        F::interpolate(parameter, F::InterpolateFuncOptions()
+                                      .size(std::vector<std::int64_t>{160, 160})
+                                      .mode(torch::kBilinear)
+                                      .align_corners(false));
+    const at::Tensor grid = torch::rand({16, 120, 120, 2}) * 2 - 1;
+    const at::Tensor sampled =
+        F::grid_sample(large, grid, F::GridSampleFuncOptions().align_corners(true));
+    const at::Tensor grown = F::interpolate(volume, F::InterpolateFuncOptions()
+                                                        .size(std::vector<std::int64_t>{50, 60, 70})
+                                                        .mode(torch::kTrilinear)
+                                                        .align_corners(false));
+    const at::Tensor loss = sampled.pow(2).mean() + grown.abs().mean();
+    loss.backward();
+    run.number("loss", loss);
+    kept.push_back(large.detach());
+    kept.push_back(grown.detach());
+  }
+  run.tensors("kept", kept);
+  run.tensor("grad", parameter.grad());
+  run.tensor("volume grad", volume.grad());
+}
+
+SPILLWAY_AWKWARD_CASE(convolutions, "convolution, transposed, 3-D, grouped and channels-last") {
+  torch::nn::Sequential net(
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 16, 3).padding(1).stride(2)),
+      torch::nn::ReLU(torch::nn::ReLUOptions(true)),
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 16, 3).padding(2).dilation(2).groups(4)),
+      torch::nn::ConvTranspose2d(torch::nn::ConvTranspose2dOptions(16, 6, 2).stride(2)),
+      torch::nn::GroupNorm(2, 6));
+  torch::nn::Conv3d solid(torch::nn::Conv3dOptions(2, 8, 3).padding(1));
+  torch::nn::ConvTranspose3d grown(torch::nn::ConvTranspose3dOptions(8, 2, 2).stride(2));
+  for (int step = 0; step < 3; ++step) {
+    at::Tensor x = images();
+    if (step == 1) {
+      x = x.contiguous(at::MemoryFormat::ChannelsLast);
+    }
+    const at::Tensor out = net->forward(x);
+    const at::Tensor wide = grown->forward(solid->forward(torch::randn({2, 2, 32, 32, 32})));
+    const at::Tensor loss = out.pow(2).mean() + wide.pow(2).mean();
+    loss.backward();
+    run.number("loss", loss);
+    run.tensor("out", out);
+  }
+  note_module(run, *net);
+  note_module(run, *solid);
+  note_module(run, *grown);
+}
+
+SPILLWAY_AWKWARD_CASE(sampling, "operators that draw random numbers") {
+  Ballast ballast(12, 4);
+  at::Generator own = at::detail::createCPUGenerator(run.seed() + 7);
+  for (int step = 0; step < 3; ++step) {
+    ballast.sweep();
+    const at::Tensor scores = ballast.tensors()[step].view({1024, 1024}).softmax(1);
+    run.tensor("multinomial", torch::multinomial(scores, 16, true));
+    run.tensor("without replacement", torch::multinomial(scores, 16, false, own));
+    run.tensor("bernoulli", torch::bernoulli(scores));
+    run.tensor("permutation", torch::randperm(500'000));
+    run.tensor("exponential", torch::empty_like(scores).exponential_(1.5, own));
+    run.tensor("poisson", torch::poisson(scores * 100));
+    run.tensor("integers", torch::randint(-5, 5, {1'000'000}, own));
+    run.tensor("generator", at::detail::getDefaultCPUGenerator().get_state());
+  }
+}
+
+SPILLWAY_AWKWARD_CASE(sort_and_scatter,
+                      "sort, topk, gather, scatter, index_put with accumulation") {
+  Ballast ballast(10, 4);
+  // Whole numbers: their sums do not depend on the order in which threads add them.
+  const at::Tensor target = torch::zeros({1024, 1024});
+  const at::Tensor source = torch::randn({1024, 1024}).requires_grad_();
+  for (int step = 0; step < 3; ++step) {
+    ballast.sweep();
+    const at::Tensor whole = torch::randint(-8, 8, {1024, 1024}).to(torch::kFloat);
+    const auto [sorted, order] = source.sort(1, step % 2 == 0);
+    const auto [best, places] = source.topk(100, 1);
+    (sorted.narrow(1, 0, 50).sum() + best.sum() + source.gather(1, places).pow(2).sum()).backward();
+    run.tensor("sorted", sorted);
+    run.tensor("order", order);
+    const at::Tensor rows = torch::randint(0, 1024, {600'000});
+    const at::Tensor columns = torch::randint(0, 1024, {600'000});
+    target.index_put_({rows, columns}, whole.view(-1).narrow(0, 0, 600'000), true);
+    target.scatter_add_(0, torch::randint(0, 1024, {1024, 1024}), whole);
+    target.index_add_(0, torch::randint(0, 1024, {1024}), whole);
+    target.index_copy_(1, torch::tensor({5, 3}), whole.narrow(1, 0, 2));
+    run.tensor("unique", std::get<0>(at::_unique2(target.round(), true, true, true)));
+    run.tensor("nonzero", (target > 20).nonzero());
+    run.tensor("cumulative", whole.cumsum(1));
+  }
+  run.tensor("target", target);
+  run.tensor("grad", source.grad());
+}
+
+SPILLWAY_AWKWARD_CASE(cat_and_split, "joining and taking apart, with gradients through both") {
+  const at::Tensor parameter = torch::randn({1024, 1024}).requires_grad_();
+  Ballast ballast(10, 4);
+  for (int step = 0; step < 3; ++step) {
+    ballast.sweep();
+    const std::vector<at::Tensor> parts = parameter.split({100, 500, 424}, 1);
+    const at::Tensor joined = torch::cat({parts[2], parts[0], parts[1].neg()}, 1);
+    const std::vector<at::Tensor> rows = joined.chunk(4, 0);
+    const at::Tensor stacked = torch::stack({rows[3], rows[1].exp(), rows[0]}, 1);
+    const std::vector<at::Tensor> planes = stacked.unbind(1);
+    const at::Tensor loss = (planes[0] * planes[2]).mean() + planes[1].mean() +
+                            torch::roll(joined, {3, 7}, {0, 1}).flip(0).tril().pow(2).mean();
+    loss.backward();
+    run.number("loss", loss);
+    run.tensor("stacked", stacked);
+    run.tensor("repeated", joined.repeat({1, 2}).narrow(1, 500, 1000));
+  }
+  run.tensor("grad", parameter.grad());
+}
+
+SPILLWAY_AWKWARD_CASE(linear_algebra, "library routines that work inside tensor memory") {
+  Ballast ballast(12, 4);
+  for (int step = 0; step < 3; ++step) {
+    ballast.sweep();
+    const at::Tensor square = torch::randn({512, 512}, torch::kDouble);
+    const at::Tensor positive = square.mm(square.t()) + 512 * torch::eye(512, torch::kDouble);
+    const at::Tensor factor = torch::linalg_cholesky(positive);
+    const auto [q, r] = torch::linalg_qr(square);
+    run.tensor("factor", factor);
+    run.tensor("r", r);
+    run.tensor("inverse", torch::linalg_inv(positive));
+    run.tensor("solved", torch::linalg_solve(positive, square));
+    run.tensor("values", torch::linalg_eigvalsh(positive));
+    run.tensor("batched", torch::bmm(torch::randn({16, 256, 256}), torch::randn({16, 256, 256})));
+    run.tensor("einsum", torch::einsum("bij,bkj->bik", {torch::randn({16, 256, 128}),
+                                                        torch::randn({16, 256, 128})}));
+  }
+}
+
+SPILLWAY_AWKWARD_CASE(attention, "scaled dot-product attention, fused and with a mask") {
+  const at::Tensor weight = (torch::randn({512, 1536}) * 0.05).requires_grad_();
+  torch::optim::Adam optimizer({weight}, 1e-3);
+  Ballast ballast(8, 4);
+  const at::Tensor mask = torch::ones({128, 128}, torch::kBool).tril();
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    ballast.sweep();
+    const at::Tensor x = torch::randn({8, 128, 512});
+    const auto parts = x.matmul(weight).chunk(3, 2);
+    const auto heads = [](const at::Tensor& t) { return t.view({8, 128, 8, 64}).transpose(1, 2); };
+    const at::Tensor fused = at::scaled_dot_product_attention(
+        heads(parts[0]), heads(parts[1]), heads(parts[2]), {}, 0.0, /*is_causal=*/true);
+    const at::Tensor masked = at::scaled_dot_product_attention(
+        heads(parts[0]), heads(parts[1]), heads(parts[2]), mask, /*dropout_p=*/0.1);
+    const at::Tensor loss = fused.pow(2).mean() + masked.pow(2).mean();
+    loss.backward();
+    optimizer.step();
+    run.number("loss", loss);
+    run.tensor("fused", fused);
+    run.tensor("masked", masked);
+  }
+  run.tensor("weight", weight);
+}
+
+}  // namespace awkward

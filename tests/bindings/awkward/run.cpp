@@ -1,0 +1,142 @@
+#include "run.h"
+
+#include <dlfcn.h>
+#include <xxhash.h>
+
+#include <cstdio>
+#include <iomanip>
+#include <sstream>
+#include <utility>
+
+#include "case.h"
+
+namespace awkward {
+
+std::vector<Case>& cases() {
+  static std::vector<Case> all;
+  return all;
+}
+
+Run::Run(std::uint64_t seed, int threads, std::filesystem::path scratch)
+    : seed_(seed), threads_(threads), scratch_(std::move(scratch)) {}
+
+void Run::tensor(std::string_view name, const at::Tensor& value) { text(name, fingerprint(value)); }
+
+void Run::tensors(std::string_view name, const std::vector<at::Tensor>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    tensor(std::string(name) + "." + std::to_string(i), values[i]);
+  }
+}
+
+void Run::number(std::string_view name, double value) {
+  char digits[64];
+  std::snprintf(digits, sizeof digits, "%a", value);
+  text(name, digits);
+}
+
+void Run::number(std::string_view name, const at::Tensor& scalar) {
+  number(name, scalar.item<double>());
+}
+
+void Run::text(std::string_view name, std::string_view value) {
+  report_.append(name).append(" ").append(value).append("\n");
+}
+
+void Run::bytes(std::string_view name, const void* data, std::size_t size) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(hash_of(data, size)));
+  text(name, digits);
+}
+
+std::uint64_t hash_of(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
+
+std::string fingerprint(const at::Tensor& value) {
+  if (!value.defined()) {
+    return "undefined";
+  }
+  const at::NoGradGuard no_grad;
+  if (value.is_sparse()) {
+    return "sparse " + fingerprint(value._indices()) + " " + fingerprint(value._values());
+  }
+  if (value.is_quantized()) {
+    return "quantized " + fingerprint(value.int_repr());
+  }
+  const at::Tensor plain = value.detach().resolve_conj().resolve_neg().contiguous();
+  std::ostringstream line;
+  line << plain.scalar_type() << plain.sizes() << ' ' << std::hex << std::setfill('0')
+       << std::setw(16) << hash_of(plain.const_data_ptr(), plain.nbytes());
+  return line.str();
+}
+
+at::Tensor normal_mib(std::int64_t mib) { return torch::randn({mib * (1 << 18)}); }
+
+Ballast::Ballast(int count, std::int64_t mib_each) {
+  for (int i = 0; i < count; ++i) {
+    tensors_.push_back(normal_mib(mib_each));
+  }
+}
+
+void Ballast::sweep() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    tensors_[i].mul_(0.5).add_(tensors_[(i + 1) % tensors_.size()], 0.25);
+  }
+}
+
+MlpImpl::MlpImpl(std::int64_t layer_count, std::int64_t width)
+    : layer_count_(layer_count), width_(width) {
+  MlpImpl::reset();
+}
+
+void MlpImpl::reset() {
+  layers.clear();
+  for (std::int64_t i = 0; i < layer_count_; ++i) {
+    layers.push_back(
+        register_module("layer" + std::to_string(i), torch::nn::Linear(width_, width_)));
+  }
+}
+
+at::Tensor MlpImpl::forward(at::Tensor x) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    x = layers[i]->forward(x);
+    if (i + 1 < layers.size()) {
+      x = torch::relu(x);
+    }
+  }
+  return x;
+}
+
+Mlp make_mlp(std::int64_t layer_count) { return Mlp(layer_count, kMlpWidth); }
+
+at::Tensor mlp_batch() { return torch::randn({kMlpBatch, kMlpWidth}); }
+
+at::Tensor train_step(Mlp& model, torch::optim::Optimizer& optimizer, const at::Tensor& x,
+                      const at::Tensor& target) {
+  optimizer.zero_grad();
+  at::Tensor loss = torch::mse_loss(model->forward(x), target);
+  loss.backward();
+  optimizer.step();
+  return loss.detach();
+}
+
+void note_module(Run& run, const torch::nn::Module& module) {
+  for (const auto& parameter : module.named_parameters()) {
+    run.tensor(parameter.key(), parameter.value());
+    run.tensor(parameter.key() + ".grad", parameter.value().grad());
+  }
+  for (const auto& buffer : module.named_buffers()) {
+    run.tensor(buffer.key(), buffer.value());
+  }
+}
+
+void set_openmp_threads(int count) {
+  // Looked up at run time: linking OpenMP could bring a second copy beside the one of LibTorch.
+  using Setter = void (*)(int);
+  static const auto setter = reinterpret_cast<Setter>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (setter != nullptr) {
+    setter(count);
+  }
+}
+
+}  // namespace awkward

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Runs one case of `awkward` several times and requires the same bytes every time.
+
+  run_case.py plain CASE --program P               twice without Spillway
+  run_case.py runtime CASE --program P --spillway S   plain, then under the runtime: with room for
+      everything, with half and with a quarter of what that run needed. Where one operator does not
+      fit, the runtime names the smallest budget, and that one is taken instead.
+
+Under a budget below the need, the run must really have moved bytes to disk, and must have kept to
+the budget. Exit status 0 when all of this holds.
+"""
+import argparse
+import difflib
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+
+MIB = 1 << 20
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": MIB, "GiB": 1 << 30, "TiB": 1 << 40}
+SMALLEST_BUDGET = re.compile(r"smallest budget\D{0,40}?([0-9]+(?:\.[0-9]+)?) ?((?:[KMGT]i)?B)\b")
+DIFF_LINES = 30
+LOG_LINES = 25
+
+
+class Failure(Exception):
+    """Says in full what went wrong; printed as it is."""
+
+
+def smallest_budget_in(text):
+    """The last budget that a refused run asks for, rounded up, or None."""
+    found = SMALLEST_BUDGET.findall(text)
+    if not found:
+        return None
+    number, unit = found[-1]
+    # A printed number is rounded: its last digit may have been one higher.
+    digits = len(number.partition(".")[2])
+    size = (float(number) + (10 ** -digits if digits else 0)) * UNITS[unit]
+    return (int(size) // UNITS["KiB"] + 1) * UNITS["KiB"]
+
+
+def tail(text, lines=LOG_LINES):
+    kept = text.splitlines()[-lines:]
+    return "\n".join("    " + line for line in kept) or "    (no output)"
+
+
+class Run:
+    """One finished run: how it was called, how it ended, what it left."""
+
+    def __init__(self, name, command, folder, timeout):
+        self.name = name
+        self.command = command
+        self.digest_file = folder / f"{name}.digest"
+        self.stats_file = folder / f"{name}.stats.json"
+        scratch = folder / "scratch"
+        scratch.mkdir(parents=True, exist_ok=True)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
+        environment["TMPDIR"] = str(scratch)
+        self.status, self.output = self.execute(environment, timeout)
+        (folder / f"{name}.log").write_text(self.output, encoding="utf-8")
+        self.digest = self.digest_file.read_text() if self.digest_file.exists() else ""
+        self.stats = json.loads(self.stats_file.read_text()) if self.stats_file.exists() else {}
+
+    def execute(self, environment, timeout):
+        process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   env=environment, start_new_session=True)
+        try:
+            output = process.communicate(timeout=timeout)[0].decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output = process.communicate()[0].decode(errors="replace")
+            raise Failure(f"{self.name}: no end after {timeout} s\n{self.shown()}\n"
+                          f"{tail(output)}") from None
+        return process.returncode, output
+
+    def shown(self):
+        return "  $ " + " ".join(shlex.quote(word) for word in self.command)
+
+    def ending(self):
+        if self.status < 0:
+            return f"was killed by {signal.Signals(-self.status).name}"
+        return f"ended with status {self.status}"
+
+    def require_success(self):
+        if self.status != 0:
+            raise Failure(f"{self.name}: {self.ending()}\n{self.shown()}\n{tail(self.output)}")
+        if not self.digest.strip():
+            raise Failure(f"{self.name}: {self.digest_file} is empty\n{self.shown()}")
+
+    def require_same(self, reference):
+        self.require_success()
+        if self.digest == reference.digest:
+            return
+        ours, theirs = self.digest.splitlines(), reference.digest.splitlines()
+        different = sum(a != b for a, b in zip(ours, theirs)) + abs(len(ours) - len(theirs))
+        lines = list(difflib.unified_diff(theirs, ours, reference.name, self.name, "", "", 1, ""))
+        if len(lines) > DIFF_LINES:
+            lines = lines[:DIFF_LINES] + ["... the rest: compare the two files"]
+        raise Failure(
+            f"{self.name}: {different} of {len(theirs)} results differ from {reference.name}\n"
+            f"{self.shown()}\n  {reference.digest_file}\n  {self.digest_file}\n"
+            + "\n".join("    " + line for line in lines)
+            + f"\n  last output of {self.name}:\n{tail(self.output)}")
+
+    def statistic(self, key):
+        if key not in self.stats:
+            present = ", ".join(self.stats) or "no statistics"
+            raise Failure(f"{self.name}: '{key}' is not in {self.stats_file}; it has: {present}")
+        return self.stats[key]
+
+
+class Session:
+    """The options of this call, and how they make runs."""
+
+    def __init__(self, options):
+        self.options = options
+        shutil.rmtree(options.work, ignore_errors=True)
+        options.work.mkdir(parents=True)
+
+    def program(self, name):
+        digest = self.options.work / f"{name}.digest"
+        return [str(self.options.program), self.options.case, "--seed", str(self.options.seed),
+                "--threads", str(self.options.threads), "--out", str(digest)]
+
+    def plain(self, name):
+        run = Run(name, self.program(name), self.options.work, self.options.timeout)
+        run.require_success()
+        return run
+
+    def runtime(self, name, budget):
+        command = [str(self.options.spillway), "run", "--budget", f"{budget // 1024}KiB",
+                   "--stats", str(self.options.work / f"{name}.stats.json"),
+                   *self.options.run_option, "--", *self.program(name)]
+        return Run(name, command, self.options.work, self.options.timeout)
+
+
+def check_paging(run, budget, needed):
+    peak = run.statistic("peak_bytes")
+    if peak > budget:
+        raise Failure(f"{run.name}: {peak} bytes were in memory, the budget is {budget}\n"
+                      f"{run.shown()}")
+    spilled = run.statistic("spilled_bytes")
+    if budget < needed and spilled <= 0:
+        raise Failure(f"{run.name}: nothing was spilled (spilled_bytes = {spilled}), although the "
+                      f"budget of {budget} is below the need of {needed}\n{run.shown()}")
+    return (f"{run.name}: equal; budget {budget / MIB:.1f} MiB, peak {peak / MIB:.1f} MiB, "
+            f"spilled {spilled / MIB:.1f} MiB, {run.stats.get('trap_count', 0)} traps, "
+            f"{run.stats.get('run_seconds', 0):.1f} s")
+
+
+def under_budget(session, reference, percent, needed):
+    """One run at a share of the need, or at the smallest budget that the runtime asks for."""
+    name, budget = f"budget_{percent}", needed * percent // 100 // 1024 * 1024
+    run = session.runtime(name, budget)
+    # A program that catches exceptions may survive the refusal and then report other results.
+    if run.status != 0 or run.digest != reference.digest:
+        smallest = smallest_budget_in(run.output)
+        if smallest is not None:
+            if smallest >= needed:
+                raise Failure(f"{name}: the smallest budget is {smallest}, the whole need is "
+                              f"{needed}: this case cannot show any paging\n{run.shown()}\n"
+                              f"{tail(run.output)}")
+            print(f"{name}: one operator needs more than {budget / MIB:.1f} MiB", flush=True)
+            budget = smallest
+            run = session.runtime(f"{name}_smallest", budget)
+    run.require_same(reference)
+    print(check_paging(run, budget, needed), flush=True)
+
+
+def compare_plain(session):
+    first = session.plain("plain")
+    session.plain("again").require_same(first)
+    print(f"equal: {len(first.digest.splitlines())} results")
+
+
+def compare_runtime(session):
+    reference = session.plain("plain")
+    roomy_budget = session.options.room * MIB
+    roomy = session.runtime("with_room", roomy_budget)
+    roomy.require_same(reference)
+    needed = roomy.statistic("needed_bytes")
+    if not 0 < needed <= roomy_budget:
+        raise Failure(f"with_room: needed_bytes is {needed}, which is no use for choosing budgets "
+                      f"below {roomy_budget}\n{roomy.shown()}")
+    print(check_paging(roomy, roomy_budget, needed), flush=True)
+    for percent in session.options.percent:
+        under_budget(session, reference, percent, needed)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=["plain", "runtime"])
+    parser.add_argument("case")
+    parser.add_argument("--program", type=pathlib.Path, required=True, help="awkward")
+    parser.add_argument("--spillway", type=pathlib.Path, help="the command line of Spillway")
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("awkward_work"),
+                        help="folder for digests, statistics and logs; emptied first")
+    parser.add_argument("--percent", type=int, action="append", default=[],
+                        help="share of the need to give as budget (default: 50 and 25)")
+    parser.add_argument("--room", type=int, default=1024, help="MiB of a budget without pressure")
+    parser.add_argument("--run-option", action="append", default=[],
+                        help="option for `spillway run`, for example --run-option=--verify")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--timeout", type=int, default=300, help="seconds for one run")
+    options = parser.parse_args()
+    options.percent = options.percent or [50, 25]
+    if options.mode == "runtime" and options.spillway is None:
+        parser.error("runtime needs --spillway")
+    for program in filter(None, (options.program, options.spillway)):
+        if not program.exists():
+            raise SystemExit(f"{program} does not exist: build it first")
+    try:
+        (compare_plain if options.mode == "plain" else compare_runtime)(Session(options))
+    except Failure as failure:
+        print(f"FAILED: {options.case}: {failure}", flush=True)
+        sys.exit(1)
+    shutil.rmtree(options.work / "scratch", ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The runner itself: that it fails when it should, with small programs in place of the real ones."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+RUNNER = pathlib.Path(__file__).resolve().parent / "run_case.py"
+MIB = 1 << 20
+
+# Stands for the program under test: writes its digest to --out.
+PROGRAM = """
+import os, pathlib, sys
+out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
+lines = ["loss 0x1p+0", "weight Float[4] 00ff"]
+{change}
+out.write_text("\\n".join(lines) + "\\n")
+"""
+
+# Stands for the command line of Spillway: runs the program and writes statistics.
+SPILLWAY = """
+import json, os, pathlib, subprocess, sys
+words = sys.argv[1:]
+split = words.index("--")
+budget = int(words[words.index("--budget") + 1].removesuffix("KiB")) * 1024
+needed, spilled, peak = {needed}, 0, min(budget, {needed})
+if budget < needed:
+    spilled = needed - budget
+os.environ["FAKE_BUDGET"] = str(budget)
+{change}
+status = subprocess.call(words[split + 1:])
+stats = dict(needed_bytes=needed, spilled_bytes=spilled, peak_bytes=peak)
+pathlib.Path(words[words.index("--stats") + 1]).write_text(json.dumps(stats))
+sys.exit(status)
+"""
+
+
+class Runner(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def script(self, name, text):
+        path = pathlib.Path(self.folder.name) / name
+        path.write_text(f"#!{sys.executable}\n{text}")
+        path.chmod(0o755)
+        return path
+
+    def call(self, mode, program_change="", spillway_change="", options=()):
+        program = self.script("program", PROGRAM.format(change=textwrap.dedent(program_change)))
+        spillway = self.script(
+            "spillway",
+            SPILLWAY.format(needed=100 * MIB, change=textwrap.dedent(spillway_change)))
+        done = subprocess.run(
+            [sys.executable, str(RUNNER), mode, "some_case", "--program", str(program),
+             "--spillway", str(spillway), "--work", str(pathlib.Path(self.folder.name) / "work"),
+             *options],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return done.returncode, done.stdout
+
+    def assert_failed(self, result, *texts):
+        status, output = result
+        self.assertEqual(status, 1, output)
+        for text in texts:
+            self.assertIn(text, output)
+
+    def test_passes_when_all_runs_agree(self):
+        status, output = self.call("runtime")
+        self.assertEqual(status, 0, output)
+        self.assertIn("budget_50: equal; budget 50.0 MiB", output)
+        self.assertIn("budget_25: equal; budget 25.0 MiB, peak 25.0 MiB, spilled 75.0 MiB", output)
+
+    def test_shows_the_line_that_differs(self):
+        result = self.call("runtime", 'if int(os.environ.get("FAKE_BUDGET", 0)) == 26214400: '
+                                      'lines[1] = "weight Float[4] 0000"')
+        self.assert_failed(result, "budget_25: 1 of 2 results differ from plain",
+                           "-weight Float[4] 00ff", "+weight Float[4] 0000")
+
+    def test_refuses_a_program_that_differs_from_itself(self):
+        result = self.call("plain", 'lines.append("pid " + str(os.getpid()))')
+        self.assert_failed(result, "again: 1 of 3 results differ from plain")
+
+    def test_refuses_pressure_without_spilling(self):
+        self.assert_failed(self.call("runtime", spillway_change="spilled = 0"),
+                           "budget_50: nothing was spilled")
+
+    def test_refuses_a_broken_budget(self):
+        self.assert_failed(self.call("runtime", spillway_change="peak = needed"),
+                           "budget_50: 104857600 bytes were in memory, the budget is 52428800")
+
+    def test_takes_the_smallest_budget_that_the_runtime_names(self):
+        status, output = self.call("runtime", spillway_change="""
+            if budget < 40 << 20:
+                print("aten::mm does not fit. smallest budget: 40 MiB (needed at once)")
+                sys.exit(1)
+        """)
+        self.assertEqual(status, 0, output)
+        self.assertIn("budget_25_smallest: equal; budget 40.0 MiB", output)
+
+    def test_refuses_a_smallest_budget_that_is_no_pressure(self):
+        result = self.call("runtime", spillway_change="""
+            if budget < 90 << 20:
+                print("smallest budget: 100 MiB")
+                sys.exit(1)
+        """)
+        self.assert_failed(result, "this case cannot show any paging")
+
+    def test_names_the_signal_that_killed_the_program(self):
+        result = self.call("runtime", 'if "FAKE_BUDGET" in os.environ: os.kill(os.getpid(), 11)',
+                           "import signal; os.execv(words[split + 1], words[split + 1:])")
+        self.assert_failed(result, "with_room: was killed by SIGSEGV")
+
+    def test_ends_a_run_that_hangs(self):
+        result = self.call("plain", "import signal; signal.pause()", options=["--timeout", "2"])
+        self.assert_failed(result, "plain: no end after 2 s")
+
+    def test_refuses_statistics_without_the_key(self):
+        result = self.call("runtime", spillway_change="""
+            json.dumps = lambda stats: '{"format": "other"}'
+        """)
+        self.assert_failed(result, "'needed_bytes' is not in", "it has: format")
+
+    def test_refuses_an_empty_digest(self):
+        self.assert_failed(self.call("plain", "lines = []"), "plain.digest is empty")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Trains a small model in Python, plain and under the runtime, and requires the same bytes.
+
+Exit status 77 (skipped) where no Python torch 2.11 can be imported.
+"""
+import argparse
+import importlib.util
+import pathlib
+import sys
+
+AWKWARD = pathlib.Path(__file__).resolve().parent / "awkward"
+SKIPPED = 77
+WANTED = "2.11."
+
+
+def digest_of(tensor):
+    import hashlib
+    plain = tensor.detach().contiguous()
+    return hashlib.sha256(bytes(plain.untyped_storage())).hexdigest()[:16]
+
+
+def train(seed, threads):
+    """The trainer itself; knows nothing of Spillway. Returns named results."""
+    import io
+    import torch
+    torch.set_num_threads(threads)
+    torch.manual_seed(seed)
+    layers = []
+    for _ in range(4):
+        layers += [torch.nn.Linear(1024, 1024), torch.nn.GELU(), torch.nn.Dropout(0.1)]
+    model = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    kept = model[3].weight.detach().numpy()  # Shares memory with the parameter.
+    lines = []
+    for step in range(4):
+        optimizer.zero_grad(set_to_none=step % 2 == 0)
+        loss = torch.nn.functional.mse_loss(model(torch.randn(512, 1024)), torch.randn(512, 1024))
+        loss.backward()
+        optimizer.step()
+        kept[step] *= 0.5
+        lines.append(f"loss {loss.item().hex()}")
+        lines.append(f"kept {float(kept.sum()).hex()}")
+        if step == 1:
+            file = io.BytesIO()
+            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+            file.seek(0)
+            state = torch.load(file, weights_only=True)
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+    for name, parameter in model.named_parameters():
+        lines.append(f"{name} {digest_of(parameter)}")
+        lines.append(f"{name}.grad {digest_of(parameter.grad)}")
+        lines.append(f"{name}.exp_avg {digest_of(optimizer.state[parameter]['exp_avg'])}")
+    return lines
+
+
+def run_trainer(arguments):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("case")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--out", type=pathlib.Path)
+    options = parser.parse_args(arguments)
+    options.out.write_text("\n".join(train(options.seed, options.threads)) + "\n")
+
+
+def reason_to_skip():
+    if importlib.util.find_spec("torch") is None:
+        return "no module torch for " + sys.executable
+    try:
+        import torch
+    except ImportError as error:
+        return f"torch cannot be imported: {error}"
+    if not torch.__version__.startswith(WANTED):
+        return f"torch is {torch.__version__}, the runtime is made for {WANTED}x"
+    return None
+
+
+def compare(options):
+    sys.path.insert(0, str(AWKWARD))
+    import run_case
+
+    class Session(run_case.Session):
+        def program(self, name):
+            words = super().program(name)
+            return [sys.executable, __file__, "--train", *words[1:]]
+
+    options.case, options.program = "python_trainer", pathlib.Path(__file__)
+    try:
+        run_case.compare_runtime(Session(options))
+    except run_case.Failure as failure:
+        print(f"FAILED: {failure}")
+        sys.exit(1)
+
+
+def main():
+    if sys.argv[1:2] == ["--train"]:
+        run_trainer(sys.argv[2:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spillway", type=pathlib.Path, required=True)
+    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.set_defaults(percent=[50, 25], room=1024, run_option=[], seed=1, threads=2, timeout=300)
+    options = parser.parse_args()
+    reason = reason_to_skip()
+    if reason:
+        print("skipped: " + reason)
+        sys.exit(SKIPPED)
+    compare(options)
+
+
+if __name__ == "__main__":
+    main()
