@@ -18,29 +18,49 @@ using swap::RangeId;
 using swap::RangeUse;
 
 /// What the runtime should do now. Lists are in order of urgency; the caller clears and reuses it.
+/// A storage that is live but idle for many steps gets a next use far away, so that it goes first;
+/// kNeverUsed is for those that are freed without another use and hardly worth a write.
 struct Advice {
   struct WriteOut {
     RangeId range;
-    std::uint32_t pages = 0;  ///< How many pages should leave, the last ones of the range first.
+    std::uint32_t pages = 0;  ///< How many pages should be out, the last ones of the range first.
   };
   struct NextUse {
     RangeId range;
     OpClock at = kUnknownUse;
   };
   std::vector<NextUse> next_uses;   ///< Predictions for ranges whose last one has passed.
-  std::vector<WriteOut> write_outs; ///< Start writing these now; they leave when written.
+  /// Start writing these now; they leave when written. Pages that are out already count.
+  std::vector<WriteOut> write_outs;
   std::vector<RangeId> fetches;     ///< Bring these in, in this order, as far as room allows.
   std::uint32_t reserve_pages = 0;  ///< Room that fetches must leave for the operators to come.
 
-  void clear() { *this = Advice{}; }
+  /// Empties the lists and keeps their memory.
+  void clear() {
+    next_uses.clear();
+    write_outs.clear();
+    fetches.clear();
+    reserve_pages = 0;
+  }
 };
 
 /// What has been learned, for the summary and the statistics file.
 struct LearnerReport {
   std::uint64_t steps = 0;             ///< Finished steps.
   std::uint64_t deviations = 0;        ///< Operators that did not match the plan being followed.
-  double step_seconds_median = 0.0;
+  double step_seconds_median = 0.0;    ///< Of the latest steps.
   std::uint32_t shapes = 0;            ///< Different steps that are known.
+  std::uint64_t plans = 0;             ///< How often a plan was made.
+  bool follows_plan = false;           ///< Whether the latest operator was part of a plan.
+
+  /// About the plan that is, or was last, followed; 0 without one. A plan may span several steps.
+  std::uint32_t plan_steps = 0;
+  double planned_seconds = 0.0;
+  double bound_seconds = 0.0;          ///< No plan can be faster.
+  std::uint64_t planned_write_pages = 0;
+  std::uint64_t planned_read_pages = 0;
+  std::uint32_t smallest_budget_pages = 0;
+  double filled_share = 0.0;
 };
 
 /// Learns the repeating step of one trainer thread and gives advice while it runs: the tape of each
@@ -60,7 +80,8 @@ class StepLearner {
   ~StepLearner();
 
   /// An operator is about to run. `signature` names operator and shapes; `uses` are its paged inputs
-  /// (in order, without duplicates). Advice: fetches that start here.
+  /// (in order, without duplicates). Advice: fetches that start here, the room that they must leave,
+  /// and next uses when the prediction has changed. Appends to the lists, as `end_op` does.
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
                 Advice& advice);
 
@@ -70,8 +91,15 @@ class StepLearner {
   /// A storage died.
   void freed(RangeId range);
 
+  /// Time since `begin_op` in which the thread waited for pages or for room. It is no part of the
+  /// operator's own time, on which plans are built. May be called several times per operator.
+  void waited(Duration time);
+
   /// The operator has finished. Advice: next uses of what it touched, write-outs that start here.
   void end_op(TimePoint now, Advice& advice);
+
+  /// The moment that next uses are compared with: the count of the latest `begin_op`, from 1 on.
+  OpClock clock() const;
 
   /// The trainer begins a new step (known from the autograd state, or told by the API).
   void step_boundary(TimePoint now);

@@ -1,0 +1,210 @@
+#include "eviction_choice.h"
+
+#include <algorithm>
+#include <array>
+
+namespace spillway::planner {
+namespace {
+
+// What it costs to take a page out for an interval, cheapest first.
+enum CostClass : std::uint8_t { kFree, kWriteOnly, kReadOnly, kWriteAndRead, kClassCount };
+
+class Chooser {
+ public:
+  Chooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& gross,
+          std::uint32_t target_pages, ChoiceRule rule, PageCost cost)
+      : touches_(touches),
+        target_(target_pages),
+        rule_(rule),
+        op_count_(static_cast<std::uint32_t>(gross.size())),
+        class_cost_{0.0, cost.write, cost.read, cost.write + cost.read},
+        pages_(touches.intervals.size(), 0),
+        copied_(touches.epoch_count, 0),
+        levels_(gross) {
+    // Only operators whose level is too high are relieved by taking something out.
+    crowded_before_.resize(std::size_t{op_count_} + 1, 0);
+    for (std::uint32_t op = 0; op < op_count_; ++op)
+      crowded_before_[op + 1] = crowded_before_[op] + (gross[op] > target_ ? 1 : 0);
+  }
+
+  EvictionChoice choose() {
+    for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
+      const Interval& interval = touches_.intervals[i];
+      const std::uint64_t end = std::uint64_t{interval.begin} + 1 + interval.covered_ops;
+      if (end > op_count_) push(i, end - op_count_);
+    }
+    for (std::uint32_t op = 0; op < op_count_; ++op) {
+      if (op > 0) push_begun_after(op - 1);
+      relieve(op);
+    }
+    give_back();
+    return {std::move(pages_), std::move(levels_)};
+  }
+
+ private:
+  struct Candidate {
+    std::uint64_t end;  ///< First operator that it no longer relieves, counted from this period.
+    std::uint32_t interval;
+    std::uint32_t limit;  ///< Pages that may leave at this cost.
+    bool operator<(const Candidate& other) const {
+      return end != other.end ? end < other.end : interval > other.interval;
+    }
+  };
+
+  void push_begun_after(std::uint32_t op) {
+    for (std::uint32_t i = touches_.first_of_op[op]; i < touches_.first_of_op[op + 1]; ++i)
+      push(i, std::uint64_t{op} + 1 + touches_.intervals[i].covered_ops);
+  }
+
+  void push(std::uint32_t index, std::uint64_t end) {
+    const Interval& interval = touches_.intervals[index];
+    const bool is_read = interval.end == IntervalEnd::kUsed;
+    const std::uint32_t copied = interval.epoch == kNeverWritten
+                                     ? interval.pages
+                                     : std::min(interval.pages, copied_[interval.epoch]);
+    if (copied > pages_[index]) push_to(is_read ? kReadOnly : kFree, {end, index, copied});
+    if (copied < interval.pages)
+      push_to(is_read ? kWriteAndRead : kWriteOnly, {end, index, interval.pages});
+  }
+
+  void push_to(CostClass cost_class, const Candidate& candidate) {
+    auto& heap = heaps_[cost_class];
+    heap.push_back(candidate);
+    std::push_heap(heap.begin(), heap.end());
+  }
+
+  /// Drops candidates at the top that have ended or given all their pages.
+  void clean_top(std::vector<Candidate>& heap, std::uint32_t op) const {
+    while (!heap.empty()) {
+      const Candidate& top = heap.front();
+      if (top.end <= op) {
+        heap.clear();
+      } else if (pages_[top.interval] >= top.limit) {
+        std::pop_heap(heap.begin(), heap.end());
+        heap.pop_back();
+      } else {
+        return;
+      }
+    }
+  }
+
+  /// Crowded operators from `op` to `end`.
+  double relieved(std::uint32_t op, std::uint64_t end) const {
+    const std::uint64_t rest = end - op;
+    const std::uint64_t whole = rest / op_count_;
+    const auto part_end = static_cast<std::uint32_t>(op + rest % op_count_);
+    std::uint64_t crowded = whole * crowded_before_[op_count_];
+    if (part_end <= op_count_) {
+      crowded += crowded_before_[part_end] - crowded_before_[op];
+    } else {
+      crowded += crowded_before_[op_count_] - crowded_before_[op] +
+                 crowded_before_[part_end - op_count_];
+    }
+    return static_cast<double>(std::max<std::uint64_t>(crowded, 1));
+  }
+
+  int best_class(std::uint32_t op) {
+    int best = -1;
+    double best_score = 0.0;
+    for (int i = 0; i < kClassCount; ++i) {
+      clean_top(heaps_[i], op);
+      if (heaps_[i].empty()) continue;
+      if (i == kFree) return kFree;
+      const Candidate& top = heaps_[i].front();
+      double score = class_cost_[i] / relieved(op, top.end);
+      if (rule_ == ChoiceRule::kFarthestUse)
+        score = i == kWriteOnly ? 1.0 : -static_cast<double>(top.end);
+      if (best < 0 || score < best_score) {
+        best = i;
+        best_score = score;
+      }
+    }
+    return best;
+  }
+
+  void relieve(std::uint32_t op) {
+    std::int64_t excess = levels_.at(op) - target_;
+    while (excess > 0) {
+      const int from = best_class(op);
+      if (from < 0) return;
+      const Candidate candidate = heaps_[from].front();
+      const std::uint32_t index = candidate.interval;
+      const auto taken = static_cast<std::uint32_t>(
+          std::min<std::int64_t>(excess, candidate.limit - pages_[index]));
+      take(index, taken);
+      excess = levels_.at(op) - target_;
+    }
+  }
+
+  void take(std::uint32_t index, std::uint32_t taken) {
+    const Interval& interval = touches_.intervals[index];
+    if (pages_[index] == 0) order_.push_back(index);
+    pages_[index] += taken;
+    if (interval.epoch != kNeverWritten)
+      copied_[interval.epoch] = std::max(copied_[interval.epoch], pages_[index]);
+    levels_.add(interval.begin + 1, interval.covered_ops, -std::int64_t{taken});
+  }
+
+  /// Keeps what later choices have made needless: the dearest first, then the newest.
+  void give_back() {
+    const auto cost_of = [&](std::uint32_t index) {
+      const Interval& interval = touches_.intervals[index];
+      return (interval.epoch == kNeverWritten ? 0.0 : class_cost_[kWriteOnly]) +
+             (interval.end == IntervalEnd::kUsed ? class_cost_[kReadOnly] : 0.0);
+    };
+    std::reverse(order_.begin(), order_.end());
+    std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return cost_of(a) > cost_of(b);
+    });
+    for (const std::uint32_t index : order_) {
+      const Interval& interval = touches_.intervals[index];
+      const std::int64_t slack = target_ - levels_.max(interval.begin + 1, interval.covered_ops);
+      if (slack <= 0) continue;
+      const std::int64_t times_counted = interval.covered_ops / op_count_ + 1;
+      const auto kept = static_cast<std::uint32_t>(
+          std::min<std::int64_t>(pages_[index], slack / times_counted));
+      if (kept == 0) continue;
+      pages_[index] -= kept;
+      levels_.add(interval.begin + 1, interval.covered_ops, kept);
+    }
+  }
+
+  const TouchIntervals& touches_;
+  const std::int64_t target_;
+  const ChoiceRule rule_;
+  const std::uint32_t op_count_;
+  const std::array<double, kClassCount> class_cost_;
+  std::vector<std::uint32_t> pages_;
+  std::vector<std::uint32_t> copied_;  ///< Per epoch: pages that have a copy from there on.
+  LevelTree levels_;
+  std::vector<std::uint32_t> crowded_before_;
+  std::array<std::vector<Candidate>, kClassCount> heaps_;
+  std::vector<std::uint32_t> order_;  ///< Intervals in the order in which they were taken.
+};
+
+}  // namespace
+
+EvictionChoice choose_evictions(const TouchIntervals& touches,
+                                const std::vector<std::uint32_t>& gross,
+                                std::uint32_t target_pages, ChoiceRule rule, PageCost cost) {
+  return Chooser(touches, gross, target_pages, rule, cost).choose();
+}
+
+TransferVolume transfer_volume(const TouchIntervals& touches,
+                               const std::vector<std::uint32_t>& pages) {
+  TransferVolume volume;
+  std::vector<std::uint32_t> copied(touches.epoch_count, 0);
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const Interval& interval = touches.intervals[i];
+    if (interval.end == IntervalEnd::kUsed) volume.read_pages += pages[i];
+    if (interval.epoch == kNeverWritten) continue;
+    std::uint32_t& copy = copied[interval.epoch];
+    if (pages[i] > copy) {
+      volume.written_pages += pages[i] - copy;
+      copy = pages[i];
+    }
+  }
+  return volume;
+}
+
+}  // namespace spillway::planner

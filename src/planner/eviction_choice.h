@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "level_tree.h"
+#include "touch_intervals.h"
+
+namespace spillway::planner {
+
+/// How the next page to leave is chosen where the level is too high.
+enum class ChoiceRule : std::uint8_t {
+  kFarthestUse,  ///< Belady: the interval that ends last; what dies unused only as a last resort.
+  kLeastCost,    ///< The fewest transfer seconds per relieved operator.
+};
+
+/// Seconds to move one page.
+struct PageCost {
+  double write = 0.0;
+  double read = 0.0;
+};
+
+/// How many pages of each interval leave.
+struct EvictionChoice {
+  std::vector<std::uint32_t> pages;  ///< Parallel to the intervals.
+  LevelTree levels;                  ///< What stays resident, when all of it leaves at once.
+};
+
+/// Chooses pages so that no operator sees more than `target_pages` (or, where its own needs exceed
+/// that, nothing but them). Pages of the same value may leave in several intervals.
+EvictionChoice choose_evictions(const TouchIntervals& touches,
+                                const std::vector<std::uint32_t>& gross,
+                                std::uint32_t target_pages, ChoiceRule rule, PageCost cost);
+
+/// Pages written and read per step by a choice.
+struct TransferVolume {
+  std::uint64_t written_pages = 0;
+  std::uint64_t read_pages = 0;
+};
+TransferVolume transfer_volume(const TouchIntervals& touches,
+                               const std::vector<std::uint32_t>& pages);
+
+}  // namespace spillway::planner

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/profile/step_tape.h"
+
+namespace spillway::planner {
+
+using profile::OpIndex;
+using profile::StepTape;
+using profile::ValueIndex;
+
+/// What a plan has to live with.
+struct SwapLimits {
+  std::uint32_t budget_pages = 0;         ///< Pages that may be resident at once.
+  Bytes page_size{std::uint64_t{2} << 20};
+  double write_bytes_per_second = 1.5e9;  ///< Of the disk, when only writing.
+  double read_bytes_per_second = 2.0e9;   ///< Of the disk, when only reading.
+  /// What is left of either rate while both directions are busy: 0.5 is a disk that shares its time
+  /// evenly, 1 a full-duplex link.
+  double duplex_share = 0.5;
+  /// Wall time that a transferred byte costs the operators that run meanwhile (shared memory bus).
+  double interference_seconds_per_byte = 5e-11;
+  double target_share = 0.88;  ///< Share of the budget to fill, the first one that is tried.
+};
+
+/// When a write-out starts: as soon as the last use has passed, or just in time for the room.
+enum class WriteOutMoment : std::uint8_t { kEarly, kLate };
+
+/// Distances in `SwapPlan` for values that are not used again.
+inline constexpr std::uint32_t kDiesUnused = static_cast<std::uint32_t>(-1);
+inline constexpr std::uint32_t kStaysUnused = static_cast<std::uint32_t>(-2);
+inline constexpr OpIndex kNoOp = static_cast<OpIndex>(-1);
+
+/// Some pages of a value leave after one operator and come back for another.
+struct PlannedSwap {
+  ValueIndex value = 0;         ///< As numbered where it leaves.
+  ValueIndex fetch_value = 0;   ///< As numbered where its fetch starts; differs across the end.
+  ValueIndex needed_value = 0;  ///< As numbered where it is used next.
+  std::uint32_t pages = 0;      ///< The last ones of the value.
+  OpIndex leave = 0;            ///< The write-out starts when this operator has finished.
+  OpIndex fetch = kNoOp;        ///< The fetch starts before this operator; none for unused values.
+  OpIndex needed = kNoOp;       ///< The operator that uses it next.
+  OpIndex last_touch = 0;       ///< The operator that used it last.
+};
+
+/// What the event model says about one repetition of the step, once it has settled.
+struct StepEstimate {
+  double step_seconds = 0.0;        ///< Compute, stalls and interference.
+  double stall_seconds = 0.0;       ///< Of it: waiting for pages or for room.
+  std::uint64_t written_pages = 0;
+  std::uint64_t read_pages = 0;
+  std::uint32_t peak_pages = 0;     ///< Most pages resident at once.
+  std::uint32_t demand_reads = 0;   ///< Values that an operator had to ask for itself.
+  std::uint32_t forced_evictions = 0;  ///< Pages that left although the plan kept them.
+  bool is_complete = true;          ///< False when the model gave up: the plan does not work.
+};
+
+/// What no plan that only swaps can beat, for this order of operators.
+struct StepBound {
+  double compute_seconds = 0.0;
+  std::uint64_t written_pages = 0;
+  std::uint64_t read_pages = 0;
+  double step_seconds = 0.0;
+};
+
+/// Lists per operator: entries first[i] to first[i + 1] belong to operator i.
+struct PerOp {
+  std::vector<std::uint32_t> first;
+  std::vector<std::uint32_t> entries;
+};
+
+/// Which values leave and come back during a repeating step, and when.
+struct SwapPlan {
+  std::vector<PlannedSwap> swaps;
+  PerOp write_outs;  ///< Swaps by the operator after whose end they start.
+  PerOp fetches;     ///< Swaps by the operator before which they start, most urgent first.
+  /// Operators until the next use, parallel to `StepTape::uses`; the step repeats.
+  std::vector<std::uint32_t> use_distance;
+  /// The same from the birth of a value on; for carried-in values from before operator 0 on.
+  std::vector<std::uint32_t> birth_distance;
+  /// Pages that fetches started before operator i must leave free for the next operators.
+  std::vector<std::uint32_t> reserve_pages;
+  PerOp births;      ///< Values by the operator of their birth, in the order of allocation.
+
+  StepEstimate estimate;
+  StepBound bound;
+  std::uint32_t smallest_budget_pages = 0;  ///< Below it some operator cannot run.
+  bool is_feasible = false;                 ///< Whether the budget reaches that.
+  double filled_share = 0.0;                ///< Share of the budget that was chosen.
+  WriteOutMoment write_out_moment = WriteOutMoment::kEarly;
+};
+
+/// Chooses what to swap so that the repeating step fits into the budget and is fast: bytes first by
+/// the structure of the tape, then fill share and write-out moment by simulation. Deterministic.
+/// Throws PlanError for a tape that contradicts itself and ConfigError for senseless limits.
+SwapPlan plan_swaps(const StepTape& tape, const SwapLimits& limits);
+
+/// Runs the event model (see README.md) over the repeating step under a plan.
+StepEstimate estimate_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits);
+
+/// The bound for that tape and budget.
+StepBound bound_step(const StepTape& tape, const SwapLimits& limits);
+
+/// The smallest budget in pages under which every operator can run.
+std::uint32_t smallest_budget(const StepTape& tape);
+
+/// Most pages that the step holds without any swapping.
+std::uint32_t live_peak(const StepTape& tape);
+
+}  // namespace spillway::planner

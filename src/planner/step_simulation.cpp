@@ -1,0 +1,386 @@
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include "spillway/planner/swap_plan.h"
+#include "touch_intervals.h"
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kNoValue;
+using profile::TapeOp;
+using profile::TapeValue;
+
+namespace {
+
+constexpr std::uint32_t kChunkPages = 8;   // Moved as a whole by the model.
+constexpr std::uint64_t kPeriods = 3;      // The last one is measured.
+constexpr std::uint64_t kVictimLooks = 4'000'000;  // Bound on the work for forced evictions.
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
+/// One direction of the disk: a queue of values and the chunk in flight.
+struct Channel {
+  std::deque<ValueIndex> queue;
+  ValueIndex active = kNoValue;  ///< kNoValue with `chunk` > 0: its value died meanwhile.
+  std::uint32_t chunk = 0;       ///< Pages in flight; 0: idle.
+  bool is_cancelled = false;
+  double work_left = 0.0;        ///< Pages.
+  double pages_per_second = 0.0;
+};
+
+struct Residency {
+  std::uint32_t present = 0;     ///< The first pages of the value are resident.
+  std::uint32_t dirty = 0;       ///< The first pages have no valid copy in the store.
+  std::uint32_t leaving = 0;     ///< Pages still to be written before they leave.
+  std::uint32_t coming = 0;      ///< Pages still to be read, the chunk in flight included.
+  std::uint64_t next_use = 0;    ///< Operator count; kDiesUnused and the like as they are.
+  std::uint64_t pinned_at = 0;   ///< Operator count plus one.
+};
+
+class Simulation {
+ public:
+  Simulation(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits)
+      : tape_(tape),
+        plan_(plan),
+        limits_(limits),
+        births_(births_per_op(tape)),
+        deaths_(deaths_per_op(tape)),
+        values_(tape.values.size()) {
+    const auto page = static_cast<double>(limits.page_size.count());
+    writes_.pages_per_second = limits.write_bytes_per_second / page;
+    reads_.pages_per_second = limits.read_bytes_per_second / page;
+  }
+
+  StepEstimate run() {
+    enter_first_period();
+    const std::uint64_t op_count = tape_.ops.size();
+    for (std::uint64_t period = 0; period < kPeriods && estimate_.is_complete; ++period) {
+      if (period > 0) carry_over();
+      const double begin = now_;
+      if (period + 1 == kPeriods) {
+        estimate_ = StepEstimate{};
+      }
+      for (OpIndex op = 0; op < op_count && estimate_.is_complete; ++op, ++clock_) run_op(op);
+      estimate_.step_seconds = now_ - begin;
+    }
+    const double bytes = static_cast<double>(estimate_.written_pages + estimate_.read_pages) *
+                         static_cast<double>(limits_.page_size.count());
+    estimate_.step_seconds += bytes * limits_.interference_seconds_per_byte;
+    return estimate_;
+  }
+
+ private:
+  std::uint32_t pages_of(ValueIndex value) const { return tape_.values[value].pages; }
+
+  void enter_first_period() {
+    for (ValueIndex i = 0; i < values_.size(); ++i) {
+      if (tape_.values[i].birth != kCarriedIn) continue;
+      values_[i].present = values_[i].dirty = pages_of(i);
+      values_[i].next_use = moment(plan_.birth_distance[i]);
+    }
+    for (const PlannedSwap& swap : plan_.swaps) {
+      // Out at the begin of the step: left in the previous one, not yet on the way back.
+      const bool wraps = swap.fetch == kNoOp ? false : swap.fetch <= swap.last_touch;
+      if (!wraps || tape_.values[swap.fetch_value].birth != kCarriedIn) continue;
+      Residency& state = values_[swap.fetch_value];
+      state.present = state.dirty = pages_of(swap.fetch_value) - swap.pages;
+    }
+    for (const Residency& state : values_) held_ += state.present;
+  }
+
+  std::uint64_t moment(std::uint32_t distance) const {
+    return distance >= kStaysUnused ? distance : clock_ + distance;
+  }
+
+  /// The step begins again: survivors go by the numbers that they have in it.
+  void carry_over() {
+    std::vector<Residency> next(values_.size());
+    for (ValueIndex i = 0; i < values_.size(); ++i) {
+      const TapeValue& value = tape_.values[i];
+      if (value.death != profile::kSurvives) continue;
+      if (value.becomes == kNoValue) drop(i);
+      else next[value.becomes] = values_[i];
+    }
+    values_.swap(next);
+    for (Channel* channel : {&writes_, &reads_}) {
+      for (ValueIndex& value : channel->queue) value = renamed(value);
+      if (channel->chunk > 0) channel->active = renamed(channel->active);
+    }
+    for (ValueIndex i = 0; i < values_.size(); ++i) {
+      // Without a past: it comes into being here.
+      if (tape_.values[i].birth != kCarriedIn || values_[i].present + values_[i].coming > 0)
+        continue;
+      if (has_past_.empty()) find_pasts();
+      if (has_past_[i]) continue;
+      values_[i].present = values_[i].dirty = pages_of(i);
+      values_[i].next_use = moment(plan_.birth_distance[i]);
+      held_ += pages_of(i);
+    }
+  }
+
+  void find_pasts() {
+    has_past_.assign(values_.size(), false);
+    for (const TapeValue& value : tape_.values) {
+      if (value.becomes != kNoValue) has_past_[value.becomes] = true;
+    }
+  }
+
+  ValueIndex renamed(ValueIndex value) const {
+    return value == kNoValue ? kNoValue : tape_.values[value].becomes;
+  }
+
+  void run_op(OpIndex op) {
+    const TapeOp& entry = tape_.ops[op];
+    reserve_ = plan_.reserve_pages[op];
+    for (std::uint32_t i = plan_.fetches.first[op]; i < plan_.fetches.first[op + 1]; ++i)
+      fetch(plan_.swaps[plan_.fetches.entries[i]].fetch_value);
+    for (std::uint32_t i = 0; i < entry.use_count; ++i)
+      demand(tape_.uses[entry.first_use + i].value);
+    const double arrived = now_;
+    while (is_missing(entry) && estimate_.is_complete) wait_or_evict(kChunkPages);
+    while (held_ + entry.inside_peak_pages > limits_.budget_pages && estimate_.is_complete)
+      wait_or_evict(held_ + entry.inside_peak_pages - limits_.budget_pages);
+    estimate_.stall_seconds += now_ - arrived;
+    demanded_.clear();
+
+    held_ += entry.inside_peak_pages;
+    estimate_.peak_pages = std::max(estimate_.peak_pages, held_);
+    advance(now_ + seconds(entry.time));
+    held_ -= entry.inside_peak_pages;
+    finish_op(op, entry);
+  }
+
+  void finish_op(OpIndex op, const TapeOp& entry) {
+    for (std::uint32_t i = 0; i < entry.use_count; ++i) {
+      const auto& use = tape_.uses[entry.first_use + i];
+      Residency& state = values_[use.value];
+      if (use.writes) state.dirty = pages_of(use.value);
+      state.next_use = moment(plan_.use_distance[entry.first_use + i]);
+    }
+    for (std::uint32_t i = births_.first[op]; i < births_.first[op + 1]; ++i) {
+      const ValueIndex born = births_.entries[i];
+      Residency& state = values_[born];
+      state = Residency{};
+      state.present = state.dirty = pages_of(born);
+      state.next_use = moment(plan_.birth_distance[born]);
+      held_ += pages_of(born);
+    }
+    for (std::uint32_t i = deaths_.first[op]; i < deaths_.first[op + 1]; ++i)
+      drop(deaths_.entries[i]);
+    for (std::uint32_t i = plan_.write_outs.first[op]; i < plan_.write_outs.first[op + 1]; ++i) {
+      const PlannedSwap& swap = plan_.swaps[plan_.write_outs.entries[i]];
+      const std::uint32_t staying = pages_of(swap.value) - swap.pages;
+      const Residency& state = values_[swap.value];
+      if (state.present > staying) take_out(swap.value, state.present - staying);
+    }
+  }
+
+  void drop(ValueIndex value) {
+    Residency& state = values_[value];
+    held_ -= state.present;
+    if (writes_.chunk > 0 && writes_.active == value) writes_.active = kNoValue;
+    // The frames of a read in flight come free when it ends.
+    if (reads_.chunk > 0 && reads_.active == value) reads_.active = kNoValue;
+    state = Residency{};
+  }
+
+  /// Lets the last resident pages go: clean ones now, the others when written.
+  void take_out(ValueIndex value, std::uint32_t pages) {
+    Residency& state = values_[value];
+    const std::uint32_t clean = std::min(pages, state.present - std::min(state.present, state.dirty));
+    state.present -= clean;
+    held_ -= clean;
+    if (pages == clean || pages - clean <= state.leaving) return;
+    state.leaving = pages - clean;
+    writes_.queue.push_back(value);
+  }
+
+  void fetch(ValueIndex value) {
+    if (value == kNoValue) return;
+    keep(value);
+    Residency& state = values_[value];
+    const std::uint32_t missing = pages_of(value) - state.present - state.coming;
+    if (missing == 0) return;
+    state.coming += missing;
+    reads_.queue.push_back(value);
+  }
+
+  void keep(ValueIndex value) {
+    values_[value].leaving = 0;
+    if (writes_.chunk > 0 && writes_.active == value) writes_.is_cancelled = true;
+  }
+
+  void demand(ValueIndex value) {
+    keep(value);
+    Residency& state = values_[value];
+    state.pinned_at = clock_ + 1;
+    const std::uint32_t missing = pages_of(value) - state.present;
+    if (missing == 0) return;
+    if (state.coming == 0) ++estimate_.demand_reads;
+    state.coming = missing;
+    demanded_.push_back(value);
+  }
+
+  bool is_missing(const TapeOp& entry) const {
+    for (std::uint32_t i = 0; i < entry.use_count; ++i) {
+      const ValueIndex value = tape_.uses[entry.first_use + i].value;
+      if (values_[value].present < pages_of(value)) return true;
+    }
+    return false;
+  }
+
+  void wait_or_evict(std::uint32_t wanted) {
+    const double before = now_;
+    advance_one_event(kForever);
+    if (now_ > before || reads_.chunk > 0 || writes_.chunk > 0) return;
+    force_out(wanted);
+  }
+
+  /// Nothing is in flight that could help: what is needed last goes, what dies unused at the end.
+  void force_out(std::uint32_t wanted) {
+    ValueIndex victim = kNoValue;
+    std::uint64_t best = 0;
+    looks_ += values_.size();
+    for (ValueIndex i = 0; i < values_.size(); ++i) {
+      const Residency& state = values_[i];
+      if (state.present == 0 || state.pinned_at == clock_ + 1) continue;
+      const std::uint64_t score = state.next_use == kDiesUnused    ? 1
+                                  : state.next_use == kStaysUnused ? ~std::uint64_t{0}
+                                                                   : state.next_use + 2;
+      if (score > best) {
+        best = score;
+        victim = i;
+      }
+    }
+    if (victim == kNoValue || looks_ > kVictimLooks) {
+      estimate_.is_complete = false;
+      return;
+    }
+    const std::uint32_t pages = std::min(values_[victim].present, wanted);
+    estimate_.forced_evictions += pages;
+    take_out(victim, pages);
+  }
+
+  void start_write() {
+    while (writes_.chunk == 0 && !writes_.queue.empty()) {
+      const ValueIndex value = writes_.queue.front();
+      if (value == kNoValue || values_[value].leaving == 0) {
+        writes_.queue.pop_front();
+        continue;
+      }
+      start(writes_, value, std::min(kChunkPages, values_[value].leaving));
+    }
+  }
+
+  void start_read() {
+    if (reads_.chunk > 0) return;
+    const std::uint32_t room = limits_.budget_pages - std::min(limits_.budget_pages, held_);
+    for (const ValueIndex value : demanded_) {
+      const std::uint32_t pages = std::min({kChunkPages, values_[value].coming, room});
+      if (values_[value].coming == 0) continue;
+      if (pages > 0) start(reads_, value, pages), held_ += pages;
+      return;  // Nothing overtakes what an operator waits for.
+    }
+    while (!reads_.queue.empty()) {
+      const ValueIndex value = reads_.queue.front();
+      if (value != kNoValue && values_[value].coming > 0) {
+        const std::uint32_t pages = std::min(kChunkPages, values_[value].coming);
+        if (room >= pages + reserve_) start(reads_, value, pages), held_ += pages;
+        return;
+      }
+      reads_.queue.pop_front();
+    }
+  }
+
+  static void start(Channel& channel, ValueIndex value, std::uint32_t pages) {
+    channel.active = value;
+    channel.chunk = pages;
+    channel.work_left = pages;
+    channel.is_cancelled = false;
+  }
+
+  void advance(double until) {
+    while (now_ < until) advance_one_event(until);
+  }
+
+  /// Moves time to the next end of a chunk, or to `until`. With nothing in flight and no limit,
+  /// time stands still.
+  void advance_one_event(double until) {
+    start_write();
+    start_read();
+    const bool is_duplex = writes_.chunk > 0 && reads_.chunk > 0;
+    const double share = is_duplex ? limits_.duplex_share : 1.0;
+    const auto time_left = [&](const Channel& channel) {
+      return channel.chunk == 0 ? kForever
+                                : channel.work_left / (channel.pages_per_second * share);
+    };
+    const double write_left = time_left(writes_);
+    const double read_left = time_left(reads_);
+    const double step = std::min({write_left, read_left, until - now_});
+    if (step == kForever) return;
+    const bool is_until = step == until - now_;
+    now_ = is_until ? until : now_ + step;
+    progress(writes_, step * share, write_left <= step);
+    progress(reads_, step * share, read_left <= step);
+    if (write_left <= step) finish_write();
+    if (read_left <= step) finish_read();
+  }
+
+  static void progress(Channel& channel, double seconds, bool is_finished) {
+    if (channel.chunk == 0) return;
+    channel.work_left -= seconds * channel.pages_per_second;
+    if (is_finished) channel.work_left = 0.0;
+  }
+
+  void finish_write() {
+    const std::uint32_t pages = writes_.chunk;
+    writes_.chunk = 0;
+    estimate_.written_pages += pages;
+    if (writes_.active == kNoValue || writes_.is_cancelled) return;
+    Residency& state = values_[writes_.active];
+    state.leaving -= std::min(state.leaving, pages);
+    const std::uint32_t gone = std::min(pages, state.present);
+    state.present -= gone;
+    state.dirty = std::min(state.dirty, state.present);
+    held_ -= gone;
+  }
+
+  void finish_read() {
+    const std::uint32_t pages = reads_.chunk;
+    reads_.chunk = 0;
+    estimate_.read_pages += pages;
+    if (reads_.active == kNoValue) {
+      held_ -= pages;
+      return;
+    }
+    Residency& state = values_[reads_.active];
+    state.present += pages;
+    state.coming -= std::min(state.coming, pages);
+  }
+
+  const StepTape& tape_;
+  const SwapPlan& plan_;
+  const SwapLimits& limits_;
+  const PerOp births_;
+  const PerOp deaths_;
+  std::vector<Residency> values_;
+  std::vector<bool> has_past_;
+  std::vector<ValueIndex> demanded_;
+  Channel writes_;
+  Channel reads_;
+  std::uint64_t clock_ = 0;
+  std::uint64_t looks_ = 0;
+  std::uint32_t held_ = 0;
+  std::uint32_t reserve_ = 0;
+  double now_ = 0.0;
+  StepEstimate estimate_;
+};
+
+}  // namespace
+
+StepEstimate estimate_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits) {
+  return Simulation(tape, plan, limits).run();
+}
+
+}  // namespace spillway::planner

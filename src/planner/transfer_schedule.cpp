@@ -1,0 +1,285 @@
+#include "transfer_schedule.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kNoValue;
+using profile::kSurvives;
+
+namespace {
+
+constexpr double kFetchCeiling = 0.98;    // Share of the budget that early fetches may fill.
+constexpr double kLeadDurations = 2.0;    // A transfer starts so much earlier than it must.
+constexpr std::uint32_t kReserveOps = 6;  // Operators whose room fetches must not take.
+
+/// Moments count operators on from the period in which the interval began.
+struct Entry {
+  const Interval* interval = nullptr;
+  std::uint32_t pages = 0;
+  std::uint64_t leave = 0;   ///< The write-out starts when this operator has finished.
+  std::uint64_t needed = 0;  ///< The first operator for which it may not be out.
+  std::uint64_t fetch = 0;
+  bool is_needed = true;     ///< False: a late write-out that is never due.
+};
+
+struct Deadline {
+  std::uint64_t op = 0;     ///< The transfer ends before this operator begins.
+  double duration = 0.0;
+  std::uint32_t entry = 0;
+  double lead_seconds = 0.0;  ///< Result: how long before its deadline it starts.
+};
+
+class Scheduler {
+ public:
+  Scheduler(const StepTape& tape, const TouchIntervals& touches, EvictionChoice choice,
+            const std::vector<double>& begins, const SwapLimits& limits, SwapPlan& plan)
+      : tape_(tape),
+        touches_(touches),
+        choice_(std::move(choice)),
+        begins_(begins),
+        limits_(limits),
+        plan_(plan),
+        op_count_(tape.ops.size()),
+        levels_(tape.ops.size()) {}
+
+  void schedule() {
+    for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
+      const Interval& interval = touches_.intervals[i];
+      if (choice_.pages[i] == 0) continue;
+      const std::uint64_t needed = std::uint64_t{interval.begin} + 1 + interval.covered_ops;
+      entries_.push_back({&interval, choice_.pages[i], interval.begin, needed, kNoOp, true});
+    }
+    if (plan_.write_out_moment == WriteOutMoment::kLate) delay_write_outs();
+    for (std::uint32_t op = 0; op < op_count_; ++op) levels_[op] = choice_.levels.at(op);
+    place_fetches();
+    emit();
+  }
+
+ private:
+  double begin_of(std::uint64_t op) const {
+    return begins_[op % op_count_] + static_cast<double>(op / op_count_) * begins_[op_count_];
+  }
+
+  double duration(std::uint32_t pages, double bytes_per_second) const {
+    return static_cast<double>(pages) * static_cast<double>(limits_.page_size.count()) /
+           bytes_per_second;
+  }
+
+  /// Latest starts of transfers that share one resource, going back around the step. The second
+  /// round counts; the first one tells it how busy the resource is at the end of the step.
+  void find_leads(std::vector<Deadline>& deadlines) const {
+    std::stable_sort(deadlines.begin(), deadlines.end(), [&](const auto& a, const auto& b) {
+      return a.op % op_count_ > b.op % op_count_;
+    });
+    double limit = std::numeric_limits<double>::infinity();
+    for (int round = 0; round < 2; ++round) {
+      for (Deadline& deadline : deadlines) {
+        const double due = begins_[deadline.op % op_count_];
+        limit = std::min(due, limit) - deadline.duration;
+        deadline.lead_seconds = due - limit + kLeadDurations * deadline.duration;
+      }
+      limit += begins_[op_count_];
+    }
+  }
+
+  void delay_write_outs() {
+    // From here on the levels are those before late ones leave.
+    for (Entry& entry : entries_) {
+      if (is_delayable(entry)) {
+        choice_.levels.add(entry.interval->begin + 1, entry.interval->covered_ops, entry.pages);
+        entry.is_needed = false;
+      }
+    }
+    find_due_moments();
+    std::vector<Deadline> deadlines;
+    for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+      const Entry& entry = entries_[i];
+      if (!is_delayable(entry) || !entry.is_needed) continue;
+      deadlines.push_back(
+          {entry.leave, duration(entry.pages, limits_.write_bytes_per_second), i, 0.0});
+    }
+    find_leads(deadlines);
+    for (const Deadline& deadline : deadlines) {
+      Entry& entry = entries_[deadline.entry];
+      const double start = begin_of(deadline.op) - deadline.lead_seconds;
+      entry.leave = deadline.op - 1;
+      while (entry.leave > entry.interval->begin && begin_of(entry.leave + 1) > start)
+        --entry.leave;
+      const auto first = static_cast<std::uint32_t>(deadline.op % op_count_);
+      choice_.levels.add(first, static_cast<std::uint32_t>(entry.needed - deadline.op),
+                         -std::int64_t{entry.pages});
+    }
+  }
+
+  bool is_delayable(const Entry& entry) const { return entry.interval->covered_ops < op_count_; }
+
+  /// Walks around the step; where the level asks for it, the oldest interval goes. An interval that
+  /// ends before its turn never leaves. Sets `leave` to the operator that needs the room.
+  void find_due_moments() {
+    struct Waiting {
+      std::uint32_t entry;
+      std::uint64_t end;
+      int period;
+    };
+    const auto target = static_cast<std::int64_t>(
+        plan_.filled_share * static_cast<double>(limits_.budget_pages));
+    std::deque<Waiting> waiting;
+    std::vector<std::int64_t> returning(3 * op_count_ + 1, 0);
+    for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+      if (is_delayable(entries_[i]) && entries_[i].needed > op_count_)
+        waiting.push_back({i, entries_[i].needed - op_count_, -1});
+    }
+    std::int64_t out = 0;
+    std::uint32_t next = 0;
+    for (std::uint64_t now = 0; now < 2 * op_count_; ++now) {
+      const int period = now < op_count_ ? 0 : 1;
+      const std::uint64_t op = now % op_count_;
+      const auto begin_waiting_before = [&](std::uint64_t before, int begun_in) {
+        for (; next < entries_.size() && entries_[next].interval->begin < before; ++next) {
+          if (is_delayable(entries_[next]))
+            waiting.push_back({next, entries_[next].needed + begun_in * op_count_, begun_in});
+        }
+      };
+      if (now == op_count_) {
+        begin_waiting_before(op_count_, 0);
+        next = 0;
+      }
+      begin_waiting_before(op, period);
+      out -= returning[now];
+      const std::int64_t level = choice_.levels.at(static_cast<std::uint32_t>(op));
+      while (level - out > target && !waiting.empty()) {
+        const Waiting oldest = waiting.front();
+        waiting.pop_front();
+        if (oldest.end <= now) continue;
+        out += entries_[oldest.entry].pages;
+        returning[oldest.end] += entries_[oldest.entry].pages;
+        if (oldest.period != 0) continue;
+        entries_[oldest.entry].leave = now;
+        entries_[oldest.entry].is_needed = true;
+      }
+    }
+  }
+
+  void place_fetches() {
+    std::vector<Deadline> deadlines;
+    for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+      const Entry& entry = entries_[i];
+      if (!entry.is_needed || entry.interval->end != IntervalEnd::kUsed) continue;
+      deadlines.push_back(
+          {entry.needed, duration(entry.pages, limits_.read_bytes_per_second), i, 0.0});
+    }
+    find_leads(deadlines);
+    const auto ceiling = static_cast<std::int64_t>(
+        kFetchCeiling * static_cast<double>(limits_.budget_pages));
+    // Where room is scarce the nearer need takes it, so place in the order of need.
+    for (auto deadline = deadlines.rbegin(); deadline != deadlines.rend(); ++deadline) {
+      Entry& entry = entries_[deadline->entry];
+      const double start = begin_of(entry.needed) - deadline->lead_seconds;
+      entry.fetch = entry.needed;
+      while (entry.fetch > entry.leave + 1 && begin_of(entry.fetch) > start) {
+        std::int64_t& before = levels_[(entry.fetch - 1) % op_count_];
+        if (before + entry.pages > ceiling) break;
+        before += entry.pages;
+        --entry.fetch;
+      }
+    }
+  }
+
+  /// The number of a value so many step boundaries later.
+  ValueIndex number_after(ValueIndex value, std::uint64_t boundaries) const {
+    for (; boundaries > 0 && value != kNoValue; --boundaries) value = tape_.values[value].becomes;
+    return value;
+  }
+
+  void emit() {
+    std::vector<OpIndex> leaves;
+    for (const Entry& entry : entries_) {
+      if (!entry.is_needed) continue;
+      PlannedSwap swap;
+      swap.pages = entry.pages;
+      swap.last_touch = entry.interval->begin;
+      swap.leave = static_cast<OpIndex>(entry.leave % op_count_);
+      swap.value = number_after(entry.interval->value, entry.leave / op_count_);
+      swap.fetch_value = swap.value;
+      if (entry.interval->end == IntervalEnd::kUsed) {
+        swap.fetch = static_cast<OpIndex>(entry.fetch % op_count_);
+        swap.needed = static_cast<OpIndex>(entry.needed % op_count_);
+        swap.fetch_value = number_after(entry.interval->value, entry.fetch / op_count_);
+        swap.needed_value = number_after(entry.interval->value, entry.needed / op_count_);
+      }
+      plan_.swaps.push_back(swap);
+    }
+    std::vector<OpIndex> keys;
+    for (const PlannedSwap& swap : plan_.swaps) keys.push_back(swap.leave);
+    plan_.write_outs = group_by_op(keys, op_count_);
+    keys.clear();
+    for (const PlannedSwap& swap : plan_.swaps) keys.push_back(swap.fetch);
+    plan_.fetches = group_by_op(keys, op_count_);
+    sort_fetches();
+  }
+
+  void sort_fetches() {
+    const auto distance = [&](std::uint32_t index) {
+      const PlannedSwap& swap = plan_.swaps[index];
+      return (swap.needed + op_count_ - swap.fetch) % op_count_;
+    };
+    PerOp& fetches = plan_.fetches;
+    for (std::size_t op = 0; op < op_count_; ++op) {
+      std::stable_sort(fetches.entries.begin() + fetches.first[op],
+                       fetches.entries.begin() + fetches.first[op + 1],
+                       [&](auto a, auto b) { return distance(a) < distance(b); });
+    }
+  }
+
+  const StepTape& tape_;
+  const TouchIntervals& touches_;
+  EvictionChoice choice_;
+  const std::vector<double>& begins_;
+  const SwapLimits& limits_;
+  SwapPlan& plan_;
+  const std::uint64_t op_count_;
+  std::vector<std::int64_t> levels_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace
+
+std::vector<double> compute_begins(const StepTape& tape) {
+  std::vector<double> begins(tape.ops.size() + 1, 0.0);
+  for (std::size_t op = 0; op < tape.ops.size(); ++op)
+    begins[op + 1] = begins[op] + seconds(tape.ops[op].time);
+  return begins;
+}
+
+void schedule_transfers(const StepTape& tape, const TouchIntervals& touches,
+                        EvictionChoice choice, const std::vector<double>& begins,
+                        const SwapLimits& limits, SwapPlan& plan) {
+  Scheduler(tape, touches, std::move(choice), begins, limits, plan).schedule();
+}
+
+std::vector<std::uint32_t> fetch_reserves(const StepTape& tape) {
+  const std::size_t op_count = tape.ops.size();
+  std::vector<std::int64_t> growth(op_count, 0);
+  for (const auto& value : tape.values) {
+    if (value.birth != kCarriedIn) growth[value.birth] += value.pages;
+    if (value.death != kSurvives) growth[value.death] -= value.pages;
+  }
+  std::vector<std::uint32_t> reserves(op_count, 0);
+  for (std::size_t op = 0; op < op_count; ++op) {
+    std::int64_t grown = 0;
+    std::int64_t most = 0;
+    for (std::size_t ahead = 0; ahead < std::min<std::size_t>(kReserveOps, op_count); ++ahead) {
+      const std::size_t later = (op + ahead) % op_count;
+      most = std::max(most, grown + tape.ops[later].inside_peak_pages);
+      grown += growth[later];
+    }
+    reserves[op] = static_cast<std::uint32_t>(most);
+  }
+  return reserves;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/base/clock.h"
+
+namespace spillway::profile {
+
+/// Position of an operator in its tape.
+using OpIndex = std::uint32_t;
+/// Position of a value in its tape.
+using ValueIndex = std::uint32_t;
+
+inline constexpr OpIndex kCarriedIn = static_cast<OpIndex>(-1);  ///< Birth: before the step.
+inline constexpr OpIndex kSurvives = static_cast<OpIndex>(-1);   ///< Death: after the step.
+inline constexpr ValueIndex kNoValue = static_cast<ValueIndex>(-1);
+
+/// One use of a value as the input of an operator.
+struct TapeUse {
+  ValueIndex value = kNoValue;
+  bool writes = false;
+};
+
+/// One operator that uses or allocates paged storages.
+struct TapeOp {
+  std::uint64_t signature = 0;   ///< Names the operator, its shapes and how it uses its inputs.
+  Duration time{0};              ///< From its begin to that of the next one, without I/O waits.
+  std::uint32_t first_use = 0;   ///< Into `StepTape::uses`.
+  std::uint32_t use_count = 0;
+  std::uint32_t inside_peak_pages = 0;  ///< Most pages allocated inside at one time, outputs too.
+};
+
+/// One storage during one step, from its birth to its death. In-place writes do not end it.
+struct TapeValue {
+  std::uint32_t pages = 0;
+  OpIndex birth = kCarriedIn;  ///< The operator inside or after which it was allocated.
+  OpIndex death = kSurvives;   ///< The operator inside or after which it was freed.
+  /// For a survivor: the carried-in value that it is in the next equal step; often itself.
+  ValueIndex becomes = kNoValue;
+};
+
+/// What one step does to paged storages, in pages and operators; the seed of a profile. The step
+/// repeats: the last operator is followed by the first, and survivors live on as `becomes`.
+struct StepTape {
+  std::vector<TapeOp> ops;
+  std::vector<TapeUse> uses;      ///< Of all operators, in order.
+  std::vector<TapeValue> values;  ///< Births of one operator stand in the order of allocation.
+
+  void clear() {
+    ops.clear();
+    uses.clear();
+    values.clear();
+  }
+};
+
+/// Throws PlanError with the first contradiction: a use outside of a lifetime, a death before a
+/// birth, an index out of range, a survivor that becomes a value of another size.
+void check(const StepTape& tape);
+
+}  // namespace spillway::profile

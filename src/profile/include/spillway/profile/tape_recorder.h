@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spillway/base/clock.h"
+#include "spillway/profile/step_tape.h"
+
+namespace spillway::profile {
+
+/// Which storage a value of a recorded step was, for recognising it in other steps.
+struct ValueOrigin {
+  std::uint32_t range = 0;      ///< Id of the storage; reused after its death.
+  std::uint64_t serial = 0;     ///< Counts births: never reused.
+  std::uint64_t birth_key = 0;  ///< Names the place of its birth; equal steps give equal keys.
+  ValueIndex before = kNoValue; ///< The value that it was in the preceding step, if carried in.
+};
+
+/// A tape with what ties it to the steps around it. `becomes` is not yet set, see `join_steps`.
+struct RecordedStep {
+  StepTape tape;
+  std::vector<ValueOrigin> origins;  ///< One per value.
+  bool is_whole = true;              ///< False: longer than the recorder's bound, tail missing.
+
+  void clear() {
+    tape.clear();
+    origins.clear();
+    is_whole = true;
+  }
+};
+
+/// Turns the events of one thread into tapes. Values are numbered in the order in which a step first
+/// meets them, so equal steps have equal tapes; live storages that a step never meets stand at the
+/// end, oldest first. Frees and allocations between operators belong to the operator before. Does
+/// not allocate once its vectors have grown. Not thread-safe.
+class TapeRecorder {
+ public:
+  struct Options {
+    std::uint32_t max_ops = 1U << 17;  ///< Longer steps are cut off and marked not whole.
+  };
+
+  explicit TapeRecorder(const Options& options) : options_(options) {}
+
+  void begin_op(std::uint64_t signature, TimePoint now);
+  /// An input of the operator that has begun. Repeated uses of a range are merged.
+  void use(std::uint32_t range, std::uint32_t pages, bool writes);
+  void allocated(std::uint32_t range, std::uint32_t pages);
+  void freed(std::uint32_t range);
+  /// Time that is no part of the operator's own: its thread waited for pages or for room.
+  void waited(Duration time) { waited_ += time; }
+  void end_op();
+
+  /// Ends the step at `now`, the begin of the next operator. Swaps the record into `finished`,
+  /// whose old content is dropped and whose memory is reused.
+  void finish_step(TimePoint now, RecordedStep& finished);
+
+  /// Storages that were born inside the operator that is running or ended last, and are alive.
+  std::span<const std::uint32_t> born_in_op() const { return born_in_op_; }
+  const StepTape& tape() const { return step_.tape; }  ///< Of the step so far.
+  const std::vector<std::uint32_t>& live_ranges() const { return live_; }
+  bool is_live(std::uint32_t range) const {
+    return range < ranges_.size() && ranges_[range].is_live;
+  }
+  bool is_live(std::uint32_t range, std::uint64_t serial) const {
+    return range < ranges_.size() && ranges_[range].is_live && ranges_[range].serial == serial;
+  }
+
+  /// What is known of a live storage.
+  struct Range {
+    std::uint64_t serial = 0;
+    std::uint64_t birth_key = 0;
+    std::uint64_t born_at = 0;       ///< Operator count at birth.
+    std::uint64_t step = 0;          ///< Step in which `value` holds.
+    std::uint32_t pages = 0;
+    std::uint32_t live_position = 0;
+    ValueIndex value = kNoValue;
+    std::uint32_t last_use = 0;      ///< Position in `uses` of the latest one, plus one.
+    bool is_live = false;
+  };
+  const Range& range(std::uint32_t id) const { return ranges_[id]; }
+
+ private:
+  Range& enter(std::uint32_t range, std::uint32_t pages);
+  void leave(std::uint32_t range);
+  ValueIndex value_of(std::uint32_t range, OpIndex birth);
+  void close_op_time(TimePoint now);
+  void add_untouched();
+  bool records() const { return step_.is_whole; }
+
+  Options options_;
+  RecordedStep step_;
+  std::vector<Range> ranges_;
+  std::vector<std::uint32_t> live_;
+  std::vector<std::uint32_t> born_in_op_;
+  std::vector<std::uint32_t> untouched_;
+  std::uint64_t recent_[4] = {0, 0, 0, 0};  ///< Signatures of the last operators.
+  std::uint64_t op_count_ = 0;
+  std::uint64_t next_serial_ = 1;
+  std::uint64_t step_count_ = 1;
+  std::uint32_t births_of_op_ = 0;
+  std::uint32_t inside_now_ = 0;
+  std::uint32_t uses_before_op_ = 0;
+  TimePoint op_begin_{};
+  Duration waited_{0};
+  bool in_op_ = false;
+};
+
+}  // namespace spillway::profile

@@ -1,0 +1,155 @@
+#include "spillway/profile/tape_recorder.h"
+
+#include <algorithm>
+
+#include "spillway/base/assert.h"
+#include "spillway/profile/op_sequence.h"
+
+namespace spillway::profile {
+
+void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now) {
+  SPILLWAY_ASSERT(!in_op_);
+  close_op_time(now);
+  in_op_ = true;
+  ++op_count_;
+  op_begin_ = now;
+  waited_ = Duration{0};
+  births_of_op_ = 0;
+  inside_now_ = 0;
+  born_in_op_.clear();
+  recent_[op_count_ % 4] = signature;
+  if (step_.tape.ops.size() >= options_.max_ops) step_.is_whole = false;
+  if (!records()) return;
+  uses_before_op_ = static_cast<std::uint32_t>(step_.tape.uses.size());
+  TapeOp& op = step_.tape.ops.emplace_back();
+  op.signature = signature;
+  op.first_use = uses_before_op_;
+}
+
+void TapeRecorder::use(std::uint32_t range, std::uint32_t pages, bool writes) {
+  const bool is_known = range < ranges_.size() && ranges_[range].is_live;
+  if (!is_known) enter(range, pages).birth_key = mix(pages, range);
+  if (!records()) return;
+  const ValueIndex value = value_of(range, kCarriedIn);
+  Range& entry = ranges_[range];
+  auto& uses = step_.tape.uses;
+  const bool is_repeated = entry.last_use > uses_before_op_ && entry.last_use <= uses.size() &&
+                           uses[entry.last_use - 1].value == value;
+  if (is_repeated) {
+    uses[entry.last_use - 1].writes |= writes;
+    return;
+  }
+  uses.push_back({value, writes});
+  entry.last_use = static_cast<std::uint32_t>(uses.size());
+  ++step_.tape.ops.back().use_count;
+}
+
+void TapeRecorder::allocated(std::uint32_t range, std::uint32_t pages) {
+  if (range < ranges_.size() && ranges_[range].is_live) freed(range);
+  Range& entry = enter(range, pages);
+  std::uint64_t key = mix(pages, births_of_op_++);
+  for (std::uint64_t i = 0; i < 4; ++i) key = mix(key, recent_[(op_count_ + 4 - i) % 4]);
+  entry.birth_key = key;
+  if (step_.tape.ops.empty() || !records()) return;
+  inside_now_ += pages;
+  TapeOp& op = step_.tape.ops.back();
+  op.inside_peak_pages = std::max(op.inside_peak_pages, inside_now_);
+  if (in_op_) {
+    born_in_op_.push_back(range);
+  } else {
+    value_of(range, static_cast<OpIndex>(step_.tape.ops.size() - 1));
+  }
+}
+
+void TapeRecorder::freed(std::uint32_t range) {
+  if (range >= ranges_.size() || !ranges_[range].is_live) return;
+  Range& entry = ranges_[range];
+  const bool counts = records() && !step_.tape.ops.empty();
+  const bool is_of_this_op = entry.born_at == op_count_ && op_count_ > 0;
+  if (is_of_this_op) {
+    const auto found = std::find(born_in_op_.rbegin(), born_in_op_.rend(), range);
+    if (found != born_in_op_.rend()) born_in_op_.erase(std::next(found).base());
+  }
+  if (counts) {
+    if (is_of_this_op) inside_now_ -= std::min(inside_now_, entry.pages);
+    // What lives inside one operator only is part of its peak and no value.
+    if (!(is_of_this_op && in_op_)) {
+      const ValueIndex value = value_of(range, kCarriedIn);
+      step_.tape.values[value].death = static_cast<OpIndex>(step_.tape.ops.size() - 1);
+    }
+  }
+  leave(range);
+}
+
+void TapeRecorder::end_op() {
+  SPILLWAY_ASSERT(in_op_);
+  in_op_ = false;
+  if (!records()) return;
+  const auto op = static_cast<OpIndex>(step_.tape.ops.size() - 1);
+  for (const std::uint32_t range : born_in_op_) value_of(range, op);
+}
+
+void TapeRecorder::finish_step(TimePoint now, RecordedStep& finished) {
+  SPILLWAY_ASSERT(!in_op_);
+  close_op_time(now);
+  if (records()) add_untouched();
+  std::swap(step_, finished);
+  step_.clear();
+  born_in_op_.clear();
+  uses_before_op_ = 0;
+  ++step_count_;
+}
+
+TapeRecorder::Range& TapeRecorder::enter(std::uint32_t range, std::uint32_t pages) {
+  if (range >= ranges_.size()) ranges_.resize(std::size_t{range} + 1 + range / 2);
+  Range& entry = ranges_[range];
+  entry = Range{};
+  entry.serial = next_serial_++;
+  entry.born_at = op_count_;
+  entry.pages = std::max<std::uint32_t>(pages, 1);
+  entry.is_live = true;
+  entry.live_position = static_cast<std::uint32_t>(live_.size());
+  live_.push_back(range);
+  return entry;
+}
+
+void TapeRecorder::leave(std::uint32_t range) {
+  Range& entry = ranges_[range];
+  entry.is_live = false;
+  const std::uint32_t last = live_.back();
+  live_[entry.live_position] = last;
+  ranges_[last].live_position = entry.live_position;
+  live_.pop_back();
+}
+
+/// The number of the range's value in this step; a new one if the step has not met it.
+ValueIndex TapeRecorder::value_of(std::uint32_t range, OpIndex birth) {
+  Range& entry = ranges_[range];
+  if (entry.step == step_count_) return entry.value;
+  ValueOrigin origin{range, entry.serial, entry.birth_key, kNoValue};
+  if (birth == kCarriedIn && entry.step + 1 == step_count_) origin.before = entry.value;
+  entry.step = step_count_;
+  entry.value = static_cast<ValueIndex>(step_.tape.values.size());
+  entry.last_use = 0;
+  step_.tape.values.push_back({entry.pages, birth, kSurvives, kNoValue});
+  step_.origins.push_back(origin);
+  return entry.value;
+}
+
+void TapeRecorder::close_op_time(TimePoint now) {
+  if (!records() || step_.tape.ops.empty()) return;
+  step_.tape.ops.back().time = std::max(Duration{0}, now - op_begin_ - waited_);
+}
+
+void TapeRecorder::add_untouched() {
+  untouched_.clear();
+  for (const std::uint32_t range : live_) {
+    if (ranges_[range].step != step_count_) untouched_.push_back(range);
+  }
+  std::sort(untouched_.begin(), untouched_.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return ranges_[a].serial < ranges_[b].serial;
+  });
+  for (const std::uint32_t range : untouched_) value_of(range, kCarriedIn);
+}
+
+}  // namespace spillway::profile

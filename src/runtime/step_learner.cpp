@@ -1,0 +1,553 @@
+#include "spillway/runtime/step_learner.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "spillway/base/assert.h"
+#include "step_library.h"
+
+namespace spillway::runtime {
+
+using planner::PlannedSwap;
+using profile::kCarriedIn;
+using profile::kNoValue;
+using profile::kSurvives;
+using profile::mix;
+using profile::OpIndex;
+using profile::OpSequence;
+using profile::TapeOp;
+using profile::TapeValue;
+using profile::ValueIndex;
+
+namespace {
+
+constexpr OpIndex kNoOp = planner::kNoOp;
+constexpr std::uint32_t kLookAhead = 48;     // Operators that a plan may be skipped by.
+constexpr std::uint32_t kEqualToResume = 3;  // Operators in a row that must match after that.
+constexpr std::uint32_t kCatchUpOps = 8;     // How far ahead missing inputs are fetched.
+constexpr std::uint32_t kFirstSearch = 512;  // Operators without boundary before a period is sought.
+constexpr std::uint32_t kPeriodMisses = 4;   // Strange steps after which a found period is wrong.
+constexpr std::size_t kStepTimes = 64;       // For the median.
+constexpr std::uint32_t kFarAway = 4;        // Periods: the next use of what stays idle.
+
+planner::SwapLimits limits_of(const StepLearner::Options& options) {
+  planner::SwapLimits limits;
+  limits.budget_pages = options.budget_pages;
+  limits.write_bytes_per_second = options.write_bytes_per_second;
+  limits.read_bytes_per_second = options.read_bytes_per_second;
+  limits.target_share = options.target_share;
+  return limits;
+}
+
+/// The operator, its shapes, and how it uses paged storages.
+std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> uses) {
+  std::uint64_t hash = mix(signature, uses.size());
+  for (const RangeUse& use : uses) hash = mix(hash, std::uint64_t{use.pages} * 2 + use.writes);
+  return hash;
+}
+
+}  // namespace
+
+struct StepLearner::State {
+  explicit State(const Options& options) : recorder_({}), library_(limits_of(options)) {}
+
+  void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
+                Advice& advice);
+  void end_op(Advice& advice);
+  void allocated(RangeId range, std::uint32_t pages);
+  LearnerReport report() const;
+
+  // Steps.
+  void finish_step(TimePoint now, bool is_meaningful, Advice& advice);
+  std::uint32_t finished_slot() const;
+  bool ends_by_length() const;
+  void search_period();
+  void note_plan();
+
+  // Following a plan.
+  OpIndex follow(std::uint64_t signature, Advice& advice);
+  OpIndex find_place(Advice& advice);
+  OpIndex skipped_to() const;
+  std::uint64_t recent(std::uint32_t age) const {
+    return recent_[(clock_ - age) % OpSequence::kGram];
+  }
+  std::uint64_t gram() const;
+  void expect(OpIndex op);
+  void adopt(LearnedPlan& plan, OpIndex op, bool is_catching_up, Advice& advice);
+
+  // Which storage is which value of the plan.
+  void bind(ValueIndex value, std::uint32_t range) {
+    bound_[value] = {range, recorder_.range(range).serial};
+  }
+  bool is_bound(ValueIndex value) const {
+    return value != kNoValue && bound_[value].serial != 0 &&
+           recorder_.is_live(bound_[value].range, bound_[value].serial);
+  }
+  RangeId range_of(ValueIndex value) const { return RangeId(bound_[value].range); }
+  void bind_live(OpIndex op);
+  void bind_by_birth();
+  void carry_bindings_over();
+  OpClock bind_birth(std::uint32_t range);
+
+  // Advice.
+  void advise_begin(OpIndex op, Advice& advice);
+  void advise_end(OpIndex op, Advice& advice);
+  void advise_next_uses(OpIndex from, Advice& advice);
+  void advise_pending_fetches(OpIndex from, Advice& advice);
+  OpClock moment(std::uint32_t distance) const;
+
+  const profile::StepTape& plan_tape() const { return plan_->step.tape; }
+
+  struct Binding {
+    std::uint32_t range = 0;
+    std::uint64_t serial = 0;  ///< 0: not bound.
+  };
+  struct Identity {
+    std::uint64_t birth_key;
+    std::uint64_t serial;
+    std::uint32_t index;  ///< A range, or a value of the plan.
+    bool operator<(const Identity& other) const {
+      return std::tie(birth_key, serial, index) <
+             std::tie(other.birth_key, other.serial, other.index);
+    }
+  };
+
+  profile::TapeRecorder recorder_;
+  StepLibrary library_;
+  OpClock clock_ = 0;
+  bool is_in_op_ = false;
+  std::vector<std::uint32_t> used_;  ///< Inputs of the latest operator.
+  std::array<std::uint64_t, OpSequence::kGram> recent_{};  ///< Signatures by `clock_`.
+
+  // The step so far.
+  std::uint64_t step_hash_ = 0;
+  std::uint32_t step_ops_ = 0;
+  TimePoint step_begin_{};
+  bool is_boundary_pending_ = false;
+  bool is_worth_learning_ = true;
+
+  // The plan. `conforms_`: the step has followed its slot from the first operator on.
+  LearnedPlan* plan_ = nullptr;
+  OpIndex expected_ = 0;        ///< The operator of the plan that should come next.
+  OpIndex slot_end_ = 0;        ///< Where the step should end.
+  OpIndex current_ = kNoOp;     ///< The operator of the plan that is running or ended last.
+  std::uint32_t lost_ops_ = 0;  ///< Operators since the last one that matched.
+  bool conforms_ = false;
+  OpClock catch_up_until_ = 0;
+  std::vector<Binding> bound_;  ///< Per value of the plan.
+  std::vector<Binding> previously_bound_;
+  std::uint32_t birth_cursor_ = 0;               ///< Next birth of the current operator.
+  std::vector<Advice::NextUse> late_next_uses_;  ///< Of births between operators.
+  std::vector<Identity> live_;                   ///< Scratch, as the next three.
+  std::vector<Identity> wanted_;
+  std::vector<bool> is_marked_;
+  std::vector<std::pair<std::uint64_t, ValueIndex>> pending_;
+
+  // Steps that nobody announces.
+  std::uint32_t period_ = 0;  ///< 0: steps end at boundaries.
+  std::uint32_t next_search_ = kFirstSearch;
+  std::uint32_t shortest_period_ = 1;
+
+  LearnerReport report_;
+  std::vector<double> step_times_;
+};
+
+// --- Events -----------------------------------------------------------------------------------
+
+void StepLearner::State::begin_op(std::uint64_t signature, std::span<const RangeUse> uses,
+                                  TimePoint now, Advice& advice) {
+  SPILLWAY_ASSERT(!is_in_op_);
+  ++clock_;
+  if (is_boundary_pending_ || ends_by_length()) finish_step(now, is_worth_learning_, advice);
+  is_boundary_pending_ = false;
+  if (step_ops_ == 0) {
+    step_begin_ = now;
+    is_worth_learning_ = true;
+  }
+  is_in_op_ = true;
+  const std::uint64_t combined = signature_of(signature, uses);
+  recent_[clock_ % OpSequence::kGram] = combined;
+  step_hash_ = mix(step_hash_, combined);
+  ++step_ops_;
+  recorder_.begin_op(combined, now);
+  used_.clear();
+  for (const RangeUse& use : uses) {
+    recorder_.use(use.range.value(), use.pages, use.writes);
+    used_.push_back(use.range.value());
+  }
+  advice.next_uses.insert(advice.next_uses.end(), late_next_uses_.begin(), late_next_uses_.end());
+  late_next_uses_.clear();
+  current_ = follow(combined, advice);
+  report_.follows_plan = current_ != kNoOp;
+  if (current_ != kNoOp) {
+    advise_begin(current_, advice);
+  } else if (period_ == 0 && step_ops_ >= next_search_) {
+    search_period();
+  }
+}
+
+void StepLearner::State::end_op(Advice& advice) {
+  SPILLWAY_ASSERT(is_in_op_);
+  is_in_op_ = false;
+  recorder_.end_op();
+  if (current_ != kNoOp) {
+    advise_end(current_, advice);
+    return;
+  }
+  for (const std::uint32_t range : used_) {
+    // An operator may free its inputs.
+    if (recorder_.is_live(range)) advice.next_uses.push_back({RangeId(range), kUnknownUse});
+  }
+  for (const std::uint32_t range : recorder_.born_in_op())
+    advice.next_uses.push_back({RangeId(range), kUnknownUse});
+}
+
+void StepLearner::State::allocated(RangeId range, std::uint32_t pages) {
+  recorder_.allocated(range.value(), pages);
+  if (is_in_op_ || current_ == kNoOp) return;
+  const OpClock at = bind_birth(range.value());
+  if (at != kUnknownUse) late_next_uses_.push_back({range, at});
+}
+
+LearnerReport StepLearner::State::report() const {
+  LearnerReport report = report_;
+  report.shapes = library_.shape_count();
+  if (!step_times_.empty()) {
+    std::vector<double> times = step_times_;
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    report.step_seconds_median = *middle;
+  }
+  return report;
+}
+
+// --- Steps ------------------------------------------------------------------------------------
+
+void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& advice) {
+  if (step_ops_ == 0) return;
+  if (step_times_.size() < kStepTimes) step_times_.push_back(0.0);
+  step_times_[report_.steps++ % kStepTimes] = seconds(now - step_begin_);
+  recorder_.finish_step(now, library_.next_record());
+
+  const std::uint32_t next_slot = conforms_ ? finished_slot() : 0;
+  // A step that does not conform may be new and push other shapes out, with their plans.
+  LearnedPlan* conformed = next_slot > 0 ? plan_ : nullptr;
+  library_.learn(step_hash_, is_meaningful, period_ > 0);
+  if (period_ > 0 && library_.strangers_in_a_row() > kPeriodMisses) {
+    // What looked like the step was a loop inside of it.
+    shortest_period_ = 2 * period_;
+    period_ = 0;
+  }
+  next_search_ = std::max(kFirstSearch, 2 * library_.longest_step());
+  step_hash_ = 0;
+  step_ops_ = 0;
+  step_begin_ = now;
+  lost_ops_ = 0;
+
+  const PlanPlace place = library_.choose(conformed, next_slot);
+  conforms_ = place.plan != nullptr;
+  if (place.plan == nullptr) {
+    plan_ = nullptr;
+  } else if (place.plan == conformed && !place.is_new) {
+    if (place.op == 0) carry_bindings_over();
+    expect(place.op);
+  } else {
+    if (place.is_new) ++report_.plans;
+    adopt(*place.plan, place.op, place.plan != conformed, advice);
+  }
+}
+
+/// One more than the number of the slot that the step has just completed, or 0.
+std::uint32_t StepLearner::State::finished_slot() const {
+  if (plan_ == nullptr || expected_ != slot_end_) return 0;
+  const auto& begins = plan_->slot_begin;
+  return static_cast<std::uint32_t>(
+      std::find(begins.begin() + 1, begins.end(), slot_end_) - begins.begin());
+}
+
+/// Whether the step that nobody announces is complete.
+bool StepLearner::State::ends_by_length() const {
+  const bool is_following = plan_ != nullptr && lost_ops_ == 0;
+  if (!is_following) return period_ > 0 && step_ops_ >= period_;
+  if (expected_ != slot_end_) return false;
+  if (period_ > 0) return true;
+  const auto& begins = plan_->slot_begin;
+  const auto slot = std::find(begins.begin() + 1, begins.end(), slot_end_) - begins.begin() - 1;
+  return plan_->slot_ends_by_length[static_cast<std::size_t>(slot)];
+}
+
+void StepLearner::State::search_period() {
+  next_search_ = step_ops_ + step_ops_ / 4;
+  const auto found = profile::find_period(recorder_.tape().ops, shortest_period_);
+  if (!found) return;
+  // The steps begin with the next operator; what was recorded so far is no step.
+  period_ = *found;
+  is_boundary_pending_ = true;
+  is_worth_learning_ = false;
+}
+
+void StepLearner::State::note_plan() {
+  const planner::SwapPlan& plan = plan_->plan;
+  report_.plan_steps = plan_->slots();
+  report_.planned_seconds = plan.estimate.step_seconds;
+  report_.bound_seconds = plan.bound.step_seconds;
+  report_.planned_write_pages = plan.estimate.written_pages;
+  report_.planned_read_pages = plan.estimate.read_pages;
+  report_.smallest_budget_pages = plan.smallest_budget_pages;
+  report_.filled_share = plan.filled_share;
+}
+
+// --- Following a plan -------------------------------------------------------------------------
+
+/// The operator of the plan that this one is, or none.
+OpIndex StepLearner::State::follow(std::uint64_t signature, Advice& advice) {
+  const bool matches = plan_ != nullptr && lost_ops_ == 0 && expected_ < slot_end_ &&
+                       plan_->sequence[expected_] == signature;
+  if (matches) return expected_++;
+  if (plan_ != nullptr) ++report_.deviations;
+  ++lost_ops_;
+  conforms_ = false;
+  return find_place(advice);
+}
+
+OpIndex StepLearner::State::find_place(Advice& advice) {
+  PlanPlace place = library_.find_prefix(step_hash_, step_ops_, plan_);
+  if (place.plan != nullptr) {
+    conforms_ = true;
+  } else if (const OpIndex op = skipped_to(); op != kNoOp) {
+    place = {plan_, op, false};
+  } else if (clock_ >= OpSequence::kGram) {
+    place = library_.find_gram(gram(), plan_);
+  }
+  if (place.plan == nullptr) return kNoOp;
+  adopt(*place.plan, place.op, true, advice);
+  return expected_++;
+}
+
+/// Where the step goes on in the plan when operators were left out or put in.
+OpIndex StepLearner::State::skipped_to() const {
+  if (plan_ == nullptr || lost_ops_ < kEqualToResume || lost_ops_ > kLookAhead) return kNoOp;
+  const OpIndex end = std::min(slot_end_, expected_ + kLookAhead + lost_ops_);
+  for (OpIndex op = std::max(expected_, kEqualToResume - 1); op < end; ++op) {
+    bool is_equal = true;
+    for (std::uint32_t age = 0; age < kEqualToResume && is_equal; ++age)
+      is_equal = plan_->sequence[op - age] == recent(age);
+    if (is_equal) return op;
+  }
+  return kNoOp;
+}
+
+std::uint64_t StepLearner::State::gram() const {
+  std::array<std::uint64_t, OpSequence::kGram> signatures;
+  for (std::uint32_t i = 0; i < OpSequence::kGram; ++i)
+    signatures[i] = recent(OpSequence::kGram - 1 - i);
+  return OpSequence::gram_hash(signatures);
+}
+
+void StepLearner::State::expect(OpIndex op) {
+  const auto& begins = plan_->slot_begin;
+  expected_ = op;
+  slot_end_ = *std::upper_bound(begins.begin(), begins.end(), op);
+  lost_ops_ = 0;
+  current_ = kNoOp;
+}
+
+/// Begins to follow a plan before its operator `op`, whatever was followed until now.
+void StepLearner::State::adopt(LearnedPlan& plan, OpIndex op, bool is_catching_up,
+                               Advice& advice) {
+  plan_ = &plan;
+  expect(op);
+  bind_live(op);
+  advise_next_uses(op, advice);
+  advise_pending_fetches(op, advice);
+  if (is_catching_up) catch_up_until_ = clock_ + plan.sequence.size();
+  note_plan();
+}
+
+// --- Bindings ---------------------------------------------------------------------------------
+
+/// Finds the storages of all values that live right before `op`: the very storages of the recorded
+/// step where they still live, else those that were born in the same place, oldest first.
+void StepLearner::State::bind_live(OpIndex op) {
+  const auto& values = plan_tape().values;
+  bound_.assign(values.size(), {});
+  live_.clear();
+  wanted_.clear();
+  is_marked_.assign(is_marked_.size(), false);
+  for (ValueIndex i = 0; i < values.size(); ++i) {
+    const bool is_born = values[i].birth == kCarriedIn || values[i].birth < op;
+    if (!is_born || values[i].death < op) continue;
+    const profile::ValueOrigin& origin = plan_->step.origins[i];
+    if (recorder_.is_live(origin.range, origin.serial)) {
+      bind(i, origin.range);
+      if (is_marked_.size() <= origin.range) is_marked_.resize(std::size_t{origin.range} * 2 + 1);
+      is_marked_[origin.range] = true;
+    } else {
+      wanted_.push_back({origin.birth_key, origin.serial, i});
+    }
+  }
+  if (!wanted_.empty()) bind_by_birth();
+}
+
+void StepLearner::State::bind_by_birth() {
+  for (const std::uint32_t range : recorder_.live_ranges()) {
+    if (range < is_marked_.size() && is_marked_[range]) continue;
+    const auto& known = recorder_.range(range);
+    live_.push_back({known.birth_key, known.serial, range});
+  }
+  std::sort(live_.begin(), live_.end());
+  std::sort(wanted_.begin(), wanted_.end());
+  std::size_t next = 0;
+  for (const Identity& value : wanted_) {
+    while (next < live_.size() && live_[next].birth_key < value.birth_key) ++next;
+    if (next == live_.size()) return;
+    if (live_[next].birth_key == value.birth_key) bind(value.index, live_[next++].index);
+  }
+}
+
+/// The plan begins again: survivors go by the numbers that they have in the next round.
+void StepLearner::State::carry_bindings_over() {
+  previously_bound_.swap(bound_);
+  bound_.assign(previously_bound_.size(), {});
+  const auto& values = plan_tape().values;
+  for (ValueIndex i = 0; i < values.size(); ++i) {
+    if (values[i].becomes != kNoValue) bound_[values[i].becomes] = previously_bound_[i];
+  }
+}
+
+/// Binds a newborn storage to the next birth of that size; returns its next use.
+OpClock StepLearner::State::bind_birth(std::uint32_t range) {
+  const planner::PerOp& births = plan_->plan.births;
+  const std::uint32_t pages = recorder_.range(range).pages;
+  for (std::uint32_t i = birth_cursor_; i < births.first[current_ + 1]; ++i) {
+    const ValueIndex value = births.entries[i];
+    if (plan_tape().values[value].pages != pages) continue;
+    birth_cursor_ = i + 1;
+    bind(value, range);
+    return moment(plan_->plan.birth_distance[value]);
+  }
+  return kUnknownUse;
+}
+
+// --- Advice -----------------------------------------------------------------------------------
+
+OpClock StepLearner::State::moment(std::uint32_t distance) const {
+  if (distance == planner::kDiesUnused) return kNeverUsed;
+  if (distance == planner::kStaysUnused) return clock_ + OpClock{kFarAway} * plan_->sequence.size();
+  return clock_ + distance;
+}
+
+void StepLearner::State::advise_begin(OpIndex op, Advice& advice) {
+  const TapeOp& entry = plan_tape().ops[op];
+  const std::size_t count = std::min<std::size_t>(entry.use_count, used_.size());
+  for (std::size_t i = 0; i < count; ++i)
+    bind(plan_tape().uses[entry.first_use + i].value, used_[i]);
+  const planner::SwapPlan& plan = plan_->plan;
+  birth_cursor_ = plan.births.first[op];
+  for (std::uint32_t i = plan.fetches.first[op]; i < plan.fetches.first[op + 1]; ++i) {
+    const PlannedSwap& swap = plan.swaps[plan.fetches.entries[i]];
+    if (is_bound(swap.fetch_value)) advice.fetches.push_back(range_of(swap.fetch_value));
+  }
+  advice.reserve_pages = plan.reserve_pages[op];
+  const OpIndex ahead = op + kCatchUpOps;
+  if (clock_ >= catch_up_until_ || ahead >= plan_->sequence.size()) return;
+  const TapeOp& later = plan_tape().ops[ahead];
+  for (std::uint32_t i = 0; i < later.use_count; ++i) {
+    const ValueIndex value = plan_tape().uses[later.first_use + i].value;
+    if (is_bound(value)) advice.fetches.push_back(range_of(value));
+  }
+}
+
+void StepLearner::State::advise_end(OpIndex op, Advice& advice) {
+  const TapeOp& entry = plan_tape().ops[op];
+  const planner::SwapPlan& plan = plan_->plan;
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    if (!recorder_.is_live(used_[i])) continue;
+    const OpClock at =
+        i < entry.use_count ? moment(plan.use_distance[entry.first_use + i]) : kUnknownUse;
+    advice.next_uses.push_back({RangeId(used_[i]), at});
+  }
+  for (const std::uint32_t range : recorder_.born_in_op())
+    advice.next_uses.push_back({RangeId(range), bind_birth(range)});
+  for (std::uint32_t i = plan.write_outs.first[op]; i < plan.write_outs.first[op + 1]; ++i) {
+    const PlannedSwap& swap = plan.swaps[plan.write_outs.entries[i]];
+    if (is_bound(swap.value)) advice.write_outs.push_back({range_of(swap.value), swap.pages});
+  }
+}
+
+/// Tells the next use of every storage that the plan knows, as seen from before operator `from`.
+void StepLearner::State::advise_next_uses(OpIndex from, Advice& advice) {
+  const profile::StepTape& tape = plan_tape();
+  std::vector<bool>& is_told = is_marked_;
+  is_told.assign(std::max(is_told.size(), tape.values.size()), false);
+  for (OpIndex op = from; op < tape.ops.size(); ++op) {
+    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i) {
+      const ValueIndex value = tape.uses[tape.ops[op].first_use + i].value;
+      if (is_told[value]) continue;
+      is_told[value] = true;
+      if (is_bound(value)) advice.next_uses.push_back({range_of(value), clock_ + (op - from)});
+    }
+  }
+  const std::uint32_t rest = plan_->sequence.size() - from;
+  for (ValueIndex value = 0; value < tape.values.size(); ++value) {
+    if (is_told[value] || !is_bound(value)) continue;
+    OpClock at = kNeverUsed;
+    if (tape.values[value].death == kSurvives && tape.values[value].becomes != kNoValue) {
+      const std::uint32_t distance = plan_->plan.birth_distance[tape.values[value].becomes];
+      at = moment(distance) + (distance < planner::kStaysUnused ? rest : 0);
+    }
+    advice.next_uses.push_back({range_of(value), at});
+  }
+}
+
+/// Starts the fetches that the plan would have started before operator `from`, soonest need first.
+void StepLearner::State::advise_pending_fetches(OpIndex from, Advice& advice) {
+  const std::uint32_t op_count = plan_->sequence.size();
+  pending_.clear();
+  for (const PlannedSwap& swap : plan_->plan.swaps) {
+    if (swap.fetch == kNoOp) continue;
+    const std::uint32_t until_needed = (swap.needed + op_count - from) % op_count;
+    const std::uint32_t fetched_before = (swap.needed + op_count - swap.fetch) % op_count;
+    if (until_needed >= fetched_before) continue;
+    const ValueIndex value = swap.needed >= from ? swap.needed_value : swap.fetch_value;
+    if (is_bound(value)) pending_.emplace_back(until_needed, value);
+  }
+  std::sort(pending_.begin(), pending_.end());
+  for (const auto& [until_needed, value] : pending_) advice.fetches.push_back(range_of(value));
+}
+
+// --- The public face --------------------------------------------------------------------------
+
+StepLearner::StepLearner(const Options& options) : state_(std::make_unique<State>(options)) {}
+
+StepLearner::~StepLearner() = default;
+
+void StepLearner::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
+                           Advice& advice) {
+  state_->begin_op(signature, uses, now, advice);
+}
+
+void StepLearner::allocated(RangeId range, std::uint32_t pages) {
+  state_->allocated(range, pages);
+}
+
+void StepLearner::freed(RangeId range) { state_->recorder_.freed(range.value()); }
+
+void StepLearner::waited(Duration time) { state_->recorder_.waited(time); }
+
+void StepLearner::end_op(TimePoint, Advice& advice) { state_->end_op(advice); }
+
+void StepLearner::step_boundary(TimePoint) {
+  state_->is_boundary_pending_ = true;
+  state_->is_worth_learning_ = true;
+  state_->period_ = 0;
+}
+
+void StepLearner::update(const Options& options) { state_->library_.update(limits_of(options)); }
+
+OpClock StepLearner::clock() const { return state_->clock_; }
+
+LearnerReport StepLearner::report() const { return state_->report(); }
+
+}  // namespace spillway::runtime

@@ -1,0 +1,341 @@
+#include "step_library.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "spillway/base/log.h"
+#include "spillway/planner/swap_plan.h"
+
+namespace spillway::runtime {
+
+using profile::OpSequence;
+using profile::StepTape;
+using profile::TapeValue;
+
+namespace {
+
+constexpr std::size_t kHistory = 64;
+// New shapes in a row after which a shape has to come twice before it is worth a plan.
+constexpr std::uint32_t kStrangersToPlan = 3;
+// A plan is made again when its compute time is off by more than this.
+constexpr double kTimeDrift = 0.05;
+constexpr std::uint32_t kMostCyclesToRefresh = 64;
+
+double compute_seconds(std::span<const Duration> times) {
+  Duration sum{0};
+  for (const Duration time : times) sum += time;
+  return seconds(sum);
+}
+
+double compute_seconds(const StepTape& tape) {
+  Duration sum{0};
+  for (const auto& op : tape.ops) sum += op.time;
+  return seconds(sum);
+}
+
+bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
+  const auto is_equal = [](const TapeValue& x, const TapeValue& y) {
+    return x.pages == y.pages && x.birth == y.birth && x.death == y.death;
+  };
+  return std::equal(a.values.begin(), a.values.end(), b.values.begin(), b.values.end(), is_equal);
+}
+
+}  // namespace
+
+profile::RecordedStep& StepLibrary::next_record() {
+  if (records_.size() < kMaxSlots + 1) {
+    records_.insert(records_.begin(), std::make_unique<Record>());
+  } else {
+    std::rotate(records_.begin(), records_.end() - 1, records_.end());
+  }
+  records_.front()->shape = kNoShape;
+  return records_.front()->step;
+}
+
+ShapeId StepLibrary::learn(std::uint64_t identity, bool is_meaningful, bool is_cut_by_length) {
+  ++step_count_;
+  Record& record = *records_.front();
+  const StepTape& tape = record.step.tape;
+  if (!is_meaningful || !record.step.is_whole || tape.ops.empty()) {
+    history_.push_front(kNoShape);
+  } else {
+    StepShape* shape = nullptr;
+    for (const auto& known : shapes_) {
+      if (known->sequence.identity() == identity && known->sequence.size() == tape.ops.size())
+        shape = known.get();
+    }
+    strangers_ = shape == nullptr ? strangers_ + 1 : 0;
+    if (shape == nullptr) {
+      if (shapes_.size() >= kMaxShapes) forget_one_shape();
+      shape = shapes_.emplace_back(std::make_unique<StepShape>()).get();
+      shape->id = next_id_++;
+      shape->sequence = OpSequence(tape.ops);
+      shape->is_cut_by_length = is_cut_by_length;
+    }
+    smooth_times(*shape, tape);
+    ++shape->seen;
+    shape->last_seen = step_count_;
+    record.shape = shape->id;
+    history_.push_front(shape->id);
+  }
+  if (history_.size() > kHistory) history_.pop_back();
+  return history_.front();
+}
+
+PlanPlace StepLibrary::choose(LearnedPlan* current, std::uint32_t next_slot) {
+  if (limits_.budget_pages == 0 || history_.empty()) return {};
+  if (current != nullptr && next_slot == current->slots()) {
+    ++current->cycles;
+    next_slot = 0;
+    if (current->slots() > 1) return refreshed(*current, current->slots() - std::size_t{1});
+  }
+  if (current != nullptr && current->slots() > 1) return start(*current, next_slot, false);
+  if (history_.front() == kNoShape) return {};
+  if (const std::uint32_t cycle = find_cycle(); cycle > 1) {
+    if (const PlanPlace place = find_rotation(cycle); place.plan != nullptr) return place;
+    LearnedPlan& plan = new_plan();
+    plan.shapes.assign(history_.rend() - cycle, history_.rend());
+    if (make_plan(cycle - std::size_t{1}, plan)) return start(plan, 0, true);
+    forget(plan);
+  }
+  const ShapeId next = predict();
+  if (next != history_.front()) {
+    if (const PlanPlace place = find_neighbours(history_.front(), next); place.plan != nullptr)
+      return place;
+  }
+  return follow_single(next);
+}
+
+PlanPlace StepLibrary::find_prefix(std::uint64_t hash, std::uint32_t length,
+                                   const LearnedPlan* preferred) {
+  PlanPlace best;
+  for (const auto& plan : plans_) {
+    for (std::uint32_t slot = 0; slot < plan->slots(); ++slot) {
+      const StepShape* shape = find_shape(plan->shapes[slot]);
+      if (shape == nullptr || shape->sequence.size() < length) continue;
+      if (shape->sequence.prefix(length) != hash) continue;
+      const bool is_better = best.plan == nullptr || plan.get() == preferred ||
+                             (best.plan != preferred && plan->last_used > best.plan->last_used);
+      if (is_better) best = {plan.get(), plan->slot_begin[slot] + length - 1, false};
+    }
+  }
+  if (best.plan != nullptr) best.plan->last_used = step_count_;
+  return best;
+}
+
+PlanPlace StepLibrary::find_gram(std::uint64_t hash, LearnedPlan* preferred) {
+  PlanPlace best;
+  for (const auto& plan : plans_) {
+    const auto op = plan->sequence.find_gram(hash);
+    if (!op) continue;
+    const bool is_better = best.plan == nullptr || plan.get() == preferred ||
+                           (best.plan != preferred && plan->last_used > best.plan->last_used);
+    if (is_better) best = {plan.get(), *op, false};
+  }
+  if (best.plan != nullptr) best.plan->last_used = step_count_;
+  return best;
+}
+
+void StepLibrary::update(const planner::SwapLimits& limits) {
+  limits_ = limits;
+  for (const auto& plan : plans_) plan->is_stale = true;
+}
+
+std::uint32_t StepLibrary::longest_step() const {
+  std::uint32_t longest = 0;
+  for (const auto& shape : shapes_) longest = std::max(longest, shape->sequence.size());
+  return longest;
+}
+
+StepShape* StepLibrary::find_shape(ShapeId id) const {
+  for (const auto& shape : shapes_) {
+    if (shape->id == id) return shape.get();
+  }
+  return nullptr;
+}
+
+/// The step that followed the latest steps when they came before, with as much past as possible.
+ShapeId StepLibrary::predict() const {
+  ShapeId predicted = history_.front();
+  std::size_t longest = 0;
+  for (std::size_t past = 1; past < history_.size(); ++past) {
+    std::size_t equal = 0;
+    while (past + equal < history_.size() && history_[equal] == history_[past + equal]) ++equal;
+    if (equal > longest) {
+      longest = equal;
+      predicted = history_[past - 1];
+    }
+  }
+  return predicted;
+}
+
+/// The shortest cycle that the latest steps went through twice; 0 without one.
+std::uint32_t StepLibrary::find_cycle() const {
+  for (std::uint32_t cycle = 1; cycle <= kMaxSlots; ++cycle) {
+    if (history_.size() < std::size_t{2} * cycle || records_.size() < cycle) break;
+    bool is_cycle = true;
+    for (std::uint32_t i = 0; i < cycle && is_cycle; ++i)
+      is_cycle = history_[i] != kNoShape && history_[i] == history_[i + cycle];
+    if (is_cycle) return cycle;
+  }
+  return 0;
+}
+
+PlanPlace StepLibrary::find_rotation(std::uint32_t cycle) {
+  for (const auto& plan : plans_) {
+    if (plan->slots() != cycle) continue;
+    for (std::uint32_t last = 0; last < cycle; ++last) {
+      bool is_equal = true;
+      for (std::uint32_t i = 0; i < cycle && is_equal; ++i)
+        is_equal = plan->shapes[(last + cycle - i) % cycle] == history_[i];
+      if (!is_equal) continue;
+      if (last + 1 == cycle) return refreshed(*plan, cycle - std::size_t{1});
+      return start(*plan, last + 1, false);
+    }
+  }
+  return {};
+}
+
+PlanPlace StepLibrary::find_neighbours(ShapeId previous, ShapeId next) {
+  LearnedPlan* found = nullptr;
+  std::uint32_t found_slot = 0;
+  for (const auto& plan : plans_) {
+    for (std::uint32_t slot = 0; slot < plan->slots() && plan->slots() > 1; ++slot) {
+      const std::uint32_t after = (slot + 1) % plan->slots();
+      if (plan->shapes[slot] != previous || plan->shapes[after] != next) continue;
+      if (found != nullptr && found->last_used >= plan->last_used) continue;
+      found = plan.get();
+      found_slot = after;
+    }
+  }
+  return found == nullptr ? PlanPlace{} : start(*found, found_slot, false);
+}
+
+/// The plan of a step that follows itself.
+PlanPlace StepLibrary::follow_single(ShapeId id) {
+  StepShape* shape = find_shape(id);
+  if (shape == nullptr) return {};
+  std::size_t age = 0;
+  while (age < records_.size() && records_[age]->shape != id) ++age;
+  for (const auto& plan : plans_) {
+    if (plan->slots() == 1 && plan->shapes.front() == id) return refreshed(*plan, age);
+  }
+  if (age == records_.size()) return {};
+  if (shape->seen < 2 && strangers_ > kStrangersToPlan) return {};
+  LearnedPlan& plan = new_plan();
+  plan.shapes = {id};
+  if (make_plan(age, plan)) return start(plan, 0, true);
+  forget(plan);
+  return {};
+}
+
+PlanPlace StepLibrary::start(LearnedPlan& plan, std::uint32_t slot, bool is_new) {
+  plan.last_used = step_count_;
+  return {&plan, plan.slot_begin[slot], is_new};
+}
+
+/// Begins a cycle of the plan, after making it again when there is reason to.
+PlanPlace StepLibrary::refreshed(LearnedPlan& plan, std::size_t oldest_age) {
+  if (!needs_refresh(plan, oldest_age)) return start(plan, 0, false);
+  if (make_plan(oldest_age, plan)) return start(plan, 0, true);
+  forget(plan);
+  return {};
+}
+
+bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const {
+  if (oldest_age >= records_.size()) return false;
+  for (std::uint32_t slot = 0; slot < plan.slots(); ++slot) {
+    if (records_[oldest_age - slot]->shape != plan.shapes[slot]) return false;
+  }
+  if (plan.is_stale) return true;
+  // The first cycles still differ: lazy states, caches, measured times. Later ones need a reason,
+  // and the more often there was one, the longer the next has to wait.
+  if (plan.refreshes < 2) return plan.cycles > 0;
+  if (plan.cycles < std::min(kMostCyclesToRefresh, 1U << std::min(plan.refreshes, 6U)))
+    return false;
+  double measured = 0.0;
+  for (const ShapeId id : plan.shapes) measured += compute_seconds(find_shape(id)->times);
+  const double planned = compute_seconds(plan.step.tape);
+  if (std::abs(measured - planned) > kTimeDrift * planned) return true;
+  return plan.slots() == 1 &&
+         !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
+}
+
+/// Makes the plan for its shapes from the records that begin at that age.
+bool StepLibrary::make_plan(std::size_t oldest_age, LearnedPlan& plan) {
+  std::vector<const profile::RecordedStep*> steps;
+  for (std::uint32_t slot = 0; slot < plan.slots(); ++slot) {
+    const Record& record = *records_[oldest_age - slot];
+    if (record.shape != plan.shapes[slot]) return false;
+    steps.push_back(&record.step);
+  }
+  const profile::RecordedStep* before = nullptr;
+  if (oldest_age + 1 < records_.size() && records_[oldest_age + 1]->shape == plan.shapes.back())
+    before = &records_[oldest_age + 1]->step;
+  plan.step = profile::join_steps(steps, before);
+  plan.slot_begin.assign(1, 0);
+  plan.slot_ends_by_length.clear();
+  auto op = plan.step.tape.ops.begin();
+  for (const ShapeId id : plan.shapes) {
+    const StepShape& shape = *find_shape(id);
+    for (const Duration time : shape.times) (op++)->time = time;
+    plan.slot_begin.push_back(plan.slot_begin.back() + shape.sequence.size());
+    plan.slot_ends_by_length.push_back(shape.is_cut_by_length);
+  }
+  try {
+    plan.plan = planner::plan_swaps(plan.step.tape, limits_);
+  } catch (const PlanError& error) {
+    log_warning("no plan for a step of {} operators, it runs without advice: {}",
+                plan.step.tape.ops.size(), error.what());
+    return false;
+  }
+  plan.sequence = OpSequence(plan.step.tape.ops);
+  plan.refreshes += plan.last_used > 0 ? 1 : 0;
+  plan.cycles = 0;
+  plan.is_stale = false;
+  return true;
+}
+
+LearnedPlan& StepLibrary::new_plan() {
+  if (plans_.size() >= kMaxPlans) {
+    const auto oldest = std::min_element(
+        plans_.begin(), plans_.end(),
+        [](const auto& a, const auto& b) { return a->last_used < b->last_used; });
+    plans_.erase(oldest);
+  }
+  return *plans_.emplace_back(std::make_unique<LearnedPlan>());
+}
+
+void StepLibrary::forget(const LearnedPlan& plan) {
+  std::erase_if(plans_, [&](const auto& known) { return known.get() == &plan; });
+}
+
+void StepLibrary::forget_one_shape() {
+  const auto least = std::min_element(shapes_.begin(), shapes_.end(), [](const auto& a,
+                                                                         const auto& b) {
+    return a->seen != b->seen ? a->seen < b->seen : a->last_seen < b->last_seen;
+  });
+  const ShapeId id = (*least)->id;
+  std::erase_if(plans_, [&](const auto& plan) {
+    return std::find(plan->shapes.begin(), plan->shapes.end(), id) != plan->shapes.end();
+  });
+  for (const auto& record : records_) {
+    if (record->shape == id) record->shape = kNoShape;
+  }
+  shapes_.erase(least);
+}
+
+/// Follows faster steps quickly and slower ones reluctantly: most slow ones were disturbed.
+void StepLibrary::smooth_times(StepShape& shape, const StepTape& tape) {
+  if (shape.times.empty()) {
+    for (const auto& op : tape.ops) shape.times.push_back(op.time);
+    return;
+  }
+  for (std::size_t i = 0; i < shape.times.size(); ++i) {
+    Duration& time = shape.times[i];
+    const Duration measured = tape.ops[i].time;
+    time += measured < time ? (measured - time) / 2 : std::min(measured - time, time) / 8;
+  }
+}
+
+}  // namespace spillway::runtime

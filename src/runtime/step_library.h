@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "spillway/planner/swap_plan.h"
+#include "spillway/profile/op_sequence.h"
+#include "spillway/profile/step_joining.h"
+#include "spillway/profile/tape_recorder.h"
+
+namespace spillway::runtime {
+
+/// Names a sequence of operators that some step had. Never reused.
+using ShapeId = std::uint32_t;
+inline constexpr ShapeId kNoShape = 0;
+
+/// One known step.
+struct StepShape {
+  ShapeId id = kNoShape;
+  profile::OpSequence sequence;
+  std::vector<Duration> times;   ///< Per operator, smoothed over the steps of this shape.
+  std::uint64_t seen = 0;        ///< Steps.
+  std::uint64_t last_seen = 0;   ///< Step count.
+  bool is_cut_by_length = false; ///< No boundary was announced: the step ends where it repeats.
+};
+
+/// The plan for a cycle of one or more steps that follow each other.
+struct LearnedPlan {
+  std::vector<ShapeId> shapes;
+  std::vector<profile::OpIndex> slot_begin;  ///< First operator of each step, and the end.
+  std::vector<bool> slot_ends_by_length;
+  profile::OpSequence sequence;              ///< Of all steps, joined.
+  profile::RecordedStep step;                ///< Of all steps, joined.
+  planner::SwapPlan plan;
+  std::uint64_t last_used = 0;
+  std::uint32_t refreshes = 0;     ///< How often it has been made again.
+  std::uint32_t cycles = 0;        ///< Finished under it since then.
+  bool is_stale = false;           ///< Made for other limits.
+
+  std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
+};
+
+/// Where a plan is to be followed from.
+struct PlanPlace {
+  LearnedPlan* plan = nullptr;
+  profile::OpIndex op = 0;
+  bool is_new = false;
+};
+
+/// Remembers the steps of one thread, tells which one comes next, and makes plans for them. Bounded:
+/// a few shapes, a few plans, and the tapes of the newest steps.
+class StepLibrary {
+ public:
+  static constexpr std::uint32_t kMaxShapes = 8;
+  static constexpr std::uint32_t kMaxPlans = 8;
+  static constexpr std::uint32_t kMaxSlots = 8;  ///< Steps of the longest cycle.
+
+  explicit StepLibrary(const planner::SwapLimits& limits) : limits_(limits) {}
+
+  /// Where the next finished step is to be recorded: the memory of the oldest one.
+  profile::RecordedStep& next_record();
+
+  /// Takes over what has been recorded there. Returns its shape, or kNoShape when it was not whole
+  /// or `is_meaningful` is false.
+  ShapeId learn(std::uint64_t identity, bool is_meaningful, bool is_cut_by_length);
+
+  /// Where to go on after a step; `current` is the plan that the step conformed to, or null, and
+  /// `next_slot` its next step. `is_new` tells that the plan has been made or made again.
+  PlanPlace choose(LearnedPlan* current, std::uint32_t next_slot);
+
+  /// A plan with a step that begins with these operators; `preferred` first.
+  PlanPlace find_prefix(std::uint64_t hash, std::uint32_t length, const LearnedPlan* preferred);
+  /// A plan with a unique place that these latest operators lead to; `preferred` first.
+  PlanPlace find_gram(std::uint64_t hash, LearnedPlan* preferred);
+
+  /// All plans become stale: each is made again when it is chosen next.
+  void update(const planner::SwapLimits& limits);
+
+  std::uint32_t shape_count() const { return static_cast<std::uint32_t>(shapes_.size()); }
+  std::uint32_t longest_step() const;
+  /// Consecutive steps, up to now, none of which had been seen before.
+  std::uint32_t strangers_in_a_row() const { return strangers_; }
+
+ private:
+  struct Record {
+    profile::RecordedStep step;
+    ShapeId shape = kNoShape;
+  };
+
+  StepShape* find_shape(ShapeId id) const;
+  ShapeId predict() const;
+  std::uint32_t find_cycle() const;
+  PlanPlace find_rotation(std::uint32_t cycle);
+  PlanPlace find_neighbours(ShapeId previous, ShapeId next);
+  PlanPlace follow_single(ShapeId shape);
+  PlanPlace refreshed(LearnedPlan& plan, std::size_t oldest_age);
+  bool needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const;
+  bool make_plan(std::size_t oldest_age, LearnedPlan& plan);
+  LearnedPlan& new_plan();
+  PlanPlace start(LearnedPlan& plan, std::uint32_t slot, bool is_new);
+  static void smooth_times(StepShape& shape, const profile::StepTape& tape);
+  void forget_one_shape();
+  void forget(const LearnedPlan& plan);
+
+  planner::SwapLimits limits_;
+  std::vector<std::unique_ptr<StepShape>> shapes_;
+  std::vector<std::unique_ptr<LearnedPlan>> plans_;
+  std::vector<std::unique_ptr<Record>> records_;  ///< Of the latest steps, newest first.
+  std::deque<ShapeId> history_;                   ///< Of the latest steps, newest first.
+  ShapeId next_id_ = kNoShape + 1;
+  std::uint64_t step_count_ = 0;
+  std::uint32_t strangers_ = 0;
+};
+
+}  // namespace spillway::runtime
