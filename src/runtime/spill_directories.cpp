@@ -109,7 +109,7 @@ ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes bu
                                               const DirectorySurroundings& surroundings) {
   ResolvedDirectories result;
   if (settings.store == swap::StoreKind::kRam) return result;
-  for (const SpillDirectory& named : settings.nvme)
+  for (const swap::SpillDirectory& named : settings.nvme)
     result.directories.push_back(resolve(named, surroundings));
   if (result.directories.empty()) result.directories.push_back(roomiest_candidate(surroundings));
   Bytes room;

@@ -1,0 +1,125 @@
+#include "bench_command.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <sstream>
+
+#include "exit_codes.h"
+#include "rates_text.h"
+#include "spillway/base/error.h"
+#include "spillway/base/log.h"
+#include "spillway/topology/directory.h"
+
+namespace spillway::cli {
+namespace {
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+// One line on a terminal that renews itself; nothing elsewhere.
+void show_progress(const swap::DiskProbeProgress& progress) {
+  std::fprintf(stderr, "\r\033[K%zu of %zu: %s", progress.passes, progress.passes_total,
+               progress.current.c_str());
+  std::fflush(stderr);
+}
+
+std::string cell(const swap::MeasuredRate& rate) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%6.2f [%.2f-%.2f]", rate.median_gb_per_s,
+                rate.min_gb_per_s, rate.max_gb_per_s);
+  return text.data();
+}
+
+topology::Directory usable_directory(const std::string& path) {
+  topology::Directory facts = topology::inspect_directory(path);
+  if (!facts.exists) throw ConfigError("directory {} does not exist", path);
+  if (!facts.is_directory) throw ConfigError("{} is not a directory", path);
+  if (facts.is_read_only) throw ConfigError("directory {} is mounted read-only", path);
+  if (!facts.is_writable) throw ConfigError("directory {} is not writable for this user", path);
+  if (facts.is_ram_disk)
+    log_warning("{} is a RAM disk ({}): these are rates of memory", path, *facts.filesystem);
+  return facts;
+}
+
+topology::DiskSample sample_of(const swap::DiskRates& rates, topology::Load load, double read,
+                               double write) {
+  return {load, rates.block, static_cast<unsigned>(rates.queue_depth), read * 1e9, write * 1e9};
+}
+
+}  // namespace
+
+std::string rates_table(const swap::DiskProbe& probe) {
+  std::ostringstream out;
+  std::array<char, 160> line{};
+  std::snprintf(line.data(), line.size(), "%8s %6s  %-20s  %-20s  %-20s  %-20s\n", "block", "depth",
+                "write GB/s", "read GB/s", "both: write", "both: read");
+  out << line.data();
+  for (const swap::DiskRates& rates : probe.rates) {
+    std::snprintf(line.data(), line.size(), "%8s %6zu  %-20s  %-20s  %-20s  %-20s%s\n",
+                  to_string(rates.block).c_str(), rates.queue_depth, cell(rates.write).c_str(),
+                  cell(rates.read).c_str(), cell(rates.mixed_write).c_str(),
+                  cell(rates.mixed_read).c_str(), &rates == probe.best() ? "  best" : "");
+    out << line.data();
+  }
+  out << "first write into fresh space: " << gb_per_s(probe.first_write_gb_per_s) << '\n';
+  return out.str();
+}
+
+topology::DiskRate to_disk_rate(const swap::DiskProbe& probe, const std::string& directory,
+                                const std::string& device, const std::string& mount_point,
+                                const std::string& measured_at) {
+  topology::DiskRate result;
+  result.directory = directory;
+  result.device = device;
+  result.mount_point = mount_point;
+  result.measured_at = measured_at;
+  if (const swap::DiskRates* best = probe.best()) {
+    result.read_bytes_per_second = best->read.median_gb_per_s * 1e9;
+    result.write_bytes_per_second = best->write.median_gb_per_s * 1e9;
+    result.both_bytes_per_second =
+        (best->mixed_read.median_gb_per_s + best->mixed_write.median_gb_per_s) * 1e9;
+  }
+  for (const swap::DiskRates& rates : probe.rates) {
+    result.samples.push_back(
+        sample_of(rates, topology::Load::kRead, rates.read.median_gb_per_s, 0.0));
+    result.samples.push_back(
+        sample_of(rates, topology::Load::kWrite, 0.0, rates.write.median_gb_per_s));
+    result.samples.push_back(sample_of(rates, topology::Load::kBoth,
+                                       rates.mixed_read.median_gb_per_s,
+                                       rates.mixed_write.median_gb_per_s));
+  }
+  return result;
+}
+
+int measure_disk(const BenchOptions& options) {
+  const topology::Directory facts = usable_directory(options.directory);
+  // Read before measuring: a broken file must not cost the user minutes.
+  topology::DiskRates rates;
+  if (!options.rates_path.empty()) rates = topology::DiskRates::load(options.rates_path);
+  swap::DiskProbeOptions probing = options.probe;
+  const bool on_terminal = ::isatty(STDERR_FILENO) != 0;
+  if (on_terminal) probing.progress = &show_progress;
+  const swap::DiskProbe probe = swap::measure_directory(facts.path, probing);
+  if (on_terminal) std::fputs("\r\033[K", stderr);
+  for (const std::string& warning : probe.warnings) log_warning("{}", warning);
+  std::cout << probe.description << ", file of " << to_string(probe.file_size)
+            << "; median [lowest-highest]\n" << rates_table(probe);
+  rates.record(to_disk_rate(probe, facts.path, facts.device ? facts.device->name : "",
+                            facts.mount_point.value_or(""), utc_now()));
+  if (!options.rates_path.empty()) {
+    rates.save(options.rates_path);
+    std::cout << "recorded in " << options.rates_path << ", where runs find it\n";
+  }
+  return kDone;
+}
+
+}  // namespace spillway::cli

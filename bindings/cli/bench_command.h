@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spillway/swap/disk_probe.h"
+#include "spillway/topology/disk_rates.h"
+
+namespace spillway::cli {
+
+struct BenchOptions {
+  std::string directory;
+  std::string rates_path;  ///< Where the result goes; empty: nowhere.
+  bool json = false;
+  swap::DiskProbeOptions probe;
+};
+
+/// Measures, prints a table and records the result; returns an exit code. Throws ConfigError and
+/// IoError.
+int measure_disk(const BenchOptions& options);
+
+/// The table by block size and depth.
+std::string rates_table(const swap::DiskProbe& probe);
+
+/// The result as the rates file keeps it. `measured_at` is ISO 8601.
+topology::DiskRate to_disk_rate(const swap::DiskProbe& probe, const std::string& directory,
+                                const std::string& device, const std::string& mount_point,
+                                const std::string& measured_at);
+
+}  // namespace spillway::cli

@@ -1,0 +1,190 @@
+#include "doctor_command.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "child_output.h"
+#include "exit_codes.h"
+#include "findings.h"
+#include "installation.h"
+#include "program_file.h"
+#include "spillway/base/error.h"
+#include "spillway/runtime/budget.h"
+
+namespace spillway::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+void append(std::vector<Finding>& findings, std::vector<Finding> more) {
+  for (Finding& finding : more) findings.push_back(std::move(finding));
+}
+
+Finding judge_installation(const Installation& here) {
+  if (here.preload.empty() || here.served.empty())
+    return {"installation", here.library_folder, Verdict::kProblem,
+            here.preload.empty() ? "libspillway_preload.so is missing: install Spillway again"
+                                 : "libspillway_core_*.so is missing: install Spillway again"};
+  std::string value = here.library_folder + ", for LibTorch";
+  for (const std::string& minor : here.served) value += " " + minor;
+  return {"installation", value, Verdict::kOk, {}};
+}
+
+void add_torch(std::vector<FoundTorch>& found, const std::string& user, const fs::path& library) {
+  std::error_code error;
+  const fs::path path = fs::canonical(library, error);
+  if (error) return;
+  for (const FoundTorch& known : found)
+    if (known.path == path) return;
+  found.push_back({user, path.string(), torch_version_of_file(path.string()).text});
+}
+
+// Where people have LibTorch, without a program that says which.
+std::vector<FoundTorch> find_installed_torches() {
+  std::vector<FoundTorch> found;
+  if (const char* folder = std::getenv("SPILLWAY_LIBTORCH_DIR"))
+    add_torch(found, "SPILLWAY_LIBTORCH_DIR", fs::path(folder) / "lib/libtorch_cpu.so");
+  const auto python = output_of(
+      {"python3", "-c",
+       "import importlib.util as u; s = u.find_spec('torch'); "
+       "print(s.submodule_search_locations[0] if s else '')"});
+  if (python && python->size() > 1)
+    add_torch(found, "python3",
+              fs::path(python->substr(0, python->find('\n'))) / "lib/libtorch_cpu.so");
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const fs::path folder = cache != nullptr && *cache != '\0' ? fs::path(cache)
+                          : home != nullptr                  ? fs::path(home) / ".cache"
+                                                             : fs::path();
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder / "spillway", error))
+    add_torch(found, "the set-up", entry.path() / "torch/lib/libtorch_cpu.so");
+  return found;
+}
+
+std::vector<Finding> judge_torches(const DoctorOptions& options, const Installation& here) {
+  std::vector<Finding> findings;
+  if (!options.program.empty()) {
+    const char* search = std::getenv("PATH");
+    const ProgramLookup program = find_program(options.program, search == nullptr ? "" : search);
+    if (program.path.empty()) throw ConfigError("program not found: {}", options.program);
+    const auto library = linked_torch(inspect_program(program.path), program.path);
+    if (!library)
+      return {{"LibTorch of " + options.program, "the program is not linked with libtorch_cpu.so",
+               Verdict::kWarning,
+               "Spillway acts when Python loads LibTorch, and in programs linked with it"}};
+    const auto version = torch_version_of_file(*library);
+    return {judge_torch({options.program, *library, version.text}, here.served)};
+  }
+  for (const FoundTorch& torch : find_installed_torches())
+    findings.push_back(judge_torch(torch, here.served));
+  if (findings.empty())
+    findings.push_back({"LibTorch", "none found", Verdict::kWarning,
+                        "if your trainer has its own, ask with: spillway doctor -- ./trainer"});
+  return findings;
+}
+
+std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget,
+                                 const DoctorOptions& options) {
+  std::vector<Finding> findings;
+  runtime::ResolvedDirectories resolved;
+  try {
+    resolved = runtime::resolve_spill_directories(settings, budget,
+                                                  runtime::real_surroundings(settings));
+  } catch (const ConfigError& error) {
+    return {{"disk", "none", Verdict::kProblem, error.what()}};
+  }
+  for (const runtime::ResolvedDirectory& directory : resolved.directories) {
+    std::optional<swap::DiskProbe> probe;
+    std::string failure;
+    if (options.measures_disks && !directory.facts.is_ram_disk) {
+      swap::DiskProbeOptions quick;
+      quick.file_size = 256_MiB;
+      quick.block_sizes = {2_MiB};
+      quick.queue_depths = {16};
+      quick.repetitions = 2;
+      quick.longest_pass = std::chrono::seconds(1);
+      quick.kind = settings.store;
+      try {
+        probe = swap::measure_directory(directory.facts.path, quick);
+      } catch (const Error& error) {
+        failure = error.what();
+      }
+    }
+    findings.push_back(judge_disk(directory, probe));
+    if (!failure.empty()) {
+      findings.back().verdict = Verdict::kProblem;
+      findings.back().mend = failure;
+    }
+  }
+  for (const std::string& warning : resolved.warnings)
+    if (findings.front().mend.empty() && !findings.empty()) {
+      findings.front().verdict = Verdict::kWarning;
+      findings.front().mend = warning;
+    }
+  return findings;
+}
+
+Finding judge_rates_file(const runtime::Settings& settings) {
+  const std::string path =
+      settings.rates.empty() ? topology::default_disk_rates_path() : settings.rates;
+  try {
+    const auto rates = topology::DiskRates::load(path);
+    if (rates.all().empty())
+      return {"disk rates", "none recorded in " + path, Verdict::kWarning,
+              "plans then start from guesses: spillway bench-io DIR"};
+    return {"disk rates", message("{} recorded in {}", rates.all().size(), path), Verdict::kOk, {}};
+  } catch (const ConfigError& error) {
+    return {"disk rates", path, Verdict::kProblem, error.what()};
+  }
+}
+
+Finding judge_mpi() {
+  const char* search = std::getenv("PATH");
+  for (const char* name : {"mpiexec", "mpirun", "srun"}) {
+    const ProgramLookup found = find_program(name, search == nullptr ? "" : search);
+    if (!found.path.empty() && found.hindrance.empty())
+      return {"MPI", found.path, Verdict::kOk, {}};
+  }
+  return {"MPI", "no mpiexec, mpirun or srun; one process trains", Verdict::kOk, {}};
+}
+
+Finding tell_dispatch_key(const runtime::Settings& settings) {
+  std::string value = settings.dispatch_key == "auto"
+                          ? "the first free one of Fake, TESTING_ONLY_GenericMode, DeferredInit, "
+                            "TESTING_ONLY_GenericWrapper, else RecordFunction"
+                          : settings.dispatch_key + ", as set";
+  return {"dispatch key", value + "; tried at the start of each run, named in --stats",
+          Verdict::kOk, {}};
+}
+
+}  // namespace
+
+int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
+  const runtime::Settings settings =
+      runtime::load_settings({given, runtime::spillway_environment()});
+  const Installation here = find_installation(own_path());
+  const topology::Machine machine = topology::discover_machine();
+  std::vector<Finding> findings = {judge_installation(here)};
+  append(findings, judge_torches(options, here));
+  findings.push_back(tell_dispatch_key(settings));
+  append(findings, judge_machine(machine));
+  const Finding budget = judge_budget(settings, machine);
+  findings.push_back(budget);
+  findings.push_back(judge_mappers(memory::probe_mappers()));
+  findings.push_back(judge_io_uring(swap::why_no_io_uring()));
+  const Bytes size = budget.verdict == Verdict::kProblem
+                         ? Bytes(0)
+                         : runtime::resolve_budget(settings, machine).budget;
+  append(findings, judge_disks(settings, size, options));
+  findings.push_back(judge_rates_file(settings));
+  findings.push_back(judge_mpi());
+  std::cout << (options.json ? report_json(findings) : report_text(findings));
+  return worst(findings) == Verdict::kProblem ? kFoundProblem : kDone;
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,233 @@
+#include "findings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "rates_text.h"
+#include "spillway/base/error.h"
+#include "spillway/runtime/budget.h"
+
+namespace spillway::cli {
+namespace {
+
+constexpr Bytes kArenaSize = 1_TiB;     // Address space that a run reserves.
+constexpr Bytes kLeastLocked = 8_MiB;   // What a io_uring of usual depth may have to lock.
+constexpr double kSlowDisk = 0.5;       // GB/s; below it paging costs more than it hides.
+
+Finding ok(std::string subject, std::string value) {
+  return {std::move(subject), std::move(value), Verdict::kOk, {}};
+}
+
+Finding unknown(std::string subject) {
+  return {std::move(subject), "unknown", Verdict::kWarning, "mount /proc and /sys, or ignore this"};
+}
+
+Finding judge_processors(const topology::Processors& processors) {
+  if (!processors.cores && !processors.threads) return unknown("cores");
+  std::string value = message("{} cores, {} threads, {} NUMA node{}",
+                              processors.cores.value_or(*processors.threads),
+                              processors.threads.value_or(0), processors.numa_nodes.size(),
+                              processors.numa_nodes.size() == 1 ? "" : "s");
+  if (processors.model) value += ", " + *processors.model;
+  if (processors.quota) value += message(", limited to {} cores' time", *processors.quota);
+  return ok("cores", value);
+}
+
+// "6.18.3-amd64" as 6018; 0 when it cannot be read.
+int version_number(const std::string& release) {
+  int major = 0;
+  int minor = 0;
+  const char* const end = release.data() + release.size();
+  const auto dot = std::from_chars(release.data(), end, major);
+  if (dot.ec != std::errc() || dot.ptr == end || *dot.ptr != '.') return 0;
+  if (std::from_chars(dot.ptr + 1, end, minor).ec != std::errc()) return 0;
+  return major * 1000 + minor;
+}
+
+Finding judge_kernel(const topology::Kernel& kernel) {
+  if (!kernel.release) return unknown("kernel");
+  const int version = version_number(*kernel.release);
+  if (version != 0 && version < 5007)
+    return {"kernel", *kernel.release, Verdict::kProblem, "Spillway needs Linux 5.7 or later"};
+  if (version != 0 && version < 6008)
+    return {"kernel", *kernel.release, Verdict::kWarning,
+            "Linux 6.8 or later serves system calls on spilled memory, too"};
+  return ok("kernel", *kernel.release);
+}
+
+Finding judge_memory(const topology::Memory& memory) {
+  if (!memory.total || !memory.available) return unknown("memory");
+  return ok("memory", message("{} in all, {} available now", *memory.total, *memory.available));
+}
+
+Finding judge_memory_limits(const topology::Memory& memory) {
+  if (memory.limits.empty()) return ok("memory limits", "no cgroup limit");
+  std::string value;
+  for (const topology::MemoryLimit& limit : memory.limits)
+    value += message("{}{} ({} used) by {}", value.empty() ? "" : "; ", limit.limit, limit.used,
+                     limit.where);
+  return ok("memory limits", value);
+}
+
+Finding judge_address_space(const topology::ProcessLimits& limits) {
+  if (!limits.address_space_bytes) return unknown("address space");
+  if (*limits.address_space_bytes == topology::kUnlimited) return ok("address space", "unlimited");
+  const Bytes size(*limits.address_space_bytes);
+  if (size >= kArenaSize + kArenaSize) return ok("address space", to_string(size));
+  return {"address space", to_string(size), Verdict::kProblem,
+          message("a run reserves {} of addresses: ulimit -v unlimited", kArenaSize)};
+}
+
+Finding judge_locked_memory(const topology::ProcessLimits& limits) {
+  if (!limits.locked_bytes) return unknown("locked memory");
+  if (*limits.locked_bytes == topology::kUnlimited) return ok("locked memory", "unlimited");
+  const Bytes size(*limits.locked_bytes);
+  if (size >= kLeastLocked) return ok("locked memory", to_string(size));
+  return {"locked memory", to_string(size), Verdict::kWarning,
+          "older kernels refuse io_uring with so little: ulimit -l unlimited, or a memlock line in "
+          "/etc/security/limits.conf"};
+}
+
+Finding judge_overcommit(const topology::Kernel& kernel) {
+  if (!kernel.overcommit_mode) return unknown("overcommit");
+  if (*kernel.overcommit_mode != 2)
+    return ok("overcommit", *kernel.overcommit_mode == 1 ? "always" : "heuristic");
+  return {"overcommit", "never (mode 2)", Verdict::kWarning,
+          "reservations may be refused: sysctl vm.overcommit_memory=0"};
+}
+
+Finding judge_huge_pages(const topology::Kernel& kernel) {
+  if (!kernel.huge_pages) return unknown("huge pages");
+  if (*kernel.huge_pages != "never") return ok("huge pages", *kernel.huge_pages);
+  return {"huge pages", "never", Verdict::kWarning,
+          "transfers take several times the CPU time without: echo madvise > "
+          "/sys/kernel/mm/transparent_hugepage/enabled"};
+}
+
+Finding judge_gpus(const std::vector<topology::Gpu>& gpus) {
+  if (gpus.empty()) return ok("GPUs", "none; trainers run on the CPU");
+  std::string value;
+  for (const topology::Gpu& gpu : gpus)
+    value += message("{}{} ({})", value.empty() ? "" : ", ", gpu.name, gpu.bus_address);
+  return {"GPUs", value, Verdict::kWarning, "this version manages CPU tensors only"};
+}
+
+std::string disk_value(const runtime::ResolvedDirectory& directory) {
+  const topology::Directory& facts = directory.facts;
+  std::string value = facts.filesystem.value_or("unknown file system");
+  if (facts.device) {
+    value += " on " + facts.device->name;
+    if (facts.device->model) value += " (" + *facts.device->model + ")";
+  }
+  if (facts.free) value += message(", {} free", *facts.free);
+  return value;
+}
+
+}  // namespace
+
+std::vector<Finding> judge_machine(const topology::Machine& machine) {
+  return {judge_kernel(machine.kernel),          judge_processors(machine.processors),
+          judge_memory(machine.memory),          judge_memory_limits(machine.memory),
+          judge_address_space(machine.limits),   judge_locked_memory(machine.limits),
+          judge_overcommit(machine.kernel),      judge_huge_pages(machine.kernel),
+          judge_gpus(machine.gpus)};
+}
+
+Finding judge_budget(const runtime::Settings& settings, const topology::Machine& machine) {
+  try {
+    const runtime::ResolvedBudget budget = runtime::resolve_budget(settings, machine);
+    std::string value = message("{} ({})", budget.budget, budget.origin);
+    if (budget.warnings.empty()) return ok("budget", value);
+    return {"budget", value, Verdict::kWarning, budget.warnings.front()};
+  } catch (const ConfigError& error) {
+    return {"budget", "none", Verdict::kProblem, error.what()};
+  }
+}
+
+Finding judge_mappers(const std::vector<memory::MapperProbe>& probes) {
+  for (const memory::MapperProbe& probe : probes) {
+    if (!probe.is_viable) continue;
+    Finding finding = ok("mapper", std::string(memory::name_of(probe.kind)));
+    const bool is_best = &probe == &probes.front();
+    if (!is_best) {
+      finding.verdict = Verdict::kWarning;
+      finding.value += "; system calls on spilled memory fail, so tensors whose pointers the "
+                       "trainer has taken stay in memory";
+      finding.mend = message("for {}: {}", memory::name_of(probes.front().kind),
+                             probes.front().reason);
+    }
+    return finding;
+  }
+  Finding finding{"mapper", "none works", Verdict::kProblem, {}};
+  for (const memory::MapperProbe& probe : probes)
+    finding.mend += message("{}{}: {}", finding.mend.empty() ? "" : "; ",
+                            memory::name_of(probe.kind), probe.reason);
+  return finding;
+}
+
+Finding judge_io_uring(const std::string& why_not) {
+  if (why_not.empty()) return ok("io_uring", "available");
+  return {"io_uring", "not available; threads with pread and pwrite serve instead",
+          Verdict::kWarning, why_not};
+}
+
+Finding judge_disk(const runtime::ResolvedDirectory& directory,
+                   const std::optional<swap::DiskProbe>& probe) {
+  Finding finding = ok("disk " + directory.facts.path, disk_value(directory));
+  const swap::DiskRates* rates = probe ? probe->best() : nullptr;
+  double slowest = 0.0;
+  if (rates != nullptr) {
+    finding.value += message(", write {}, read {}, both {} (by {})",
+                             gb_per_s(rates->write.median_gb_per_s),
+                             gb_per_s(rates->read.median_gb_per_s),
+                             gb_per_s(rates->mixed_write.median_gb_per_s +
+                                      rates->mixed_read.median_gb_per_s),
+                             probe->description);
+    slowest = std::min(rates->write.median_gb_per_s, rates->read.median_gb_per_s);
+  } else if (directory.measured) {
+    const topology::DiskRate& measured = *directory.measured;
+    finding.value += message(", write {}, read {} (bench-io, {})",
+                             gb_per_s(measured.write_bytes_per_second / 1e9),
+                             gb_per_s(measured.read_bytes_per_second / 1e9), measured.measured_at);
+    slowest = std::min(measured.write_bytes_per_second, measured.read_bytes_per_second) / 1e9;
+  }
+  if (directory.facts.is_ram_disk) {
+    finding.verdict = Verdict::kProblem;
+    finding.mend = "this is a RAM disk: what spills there frees no memory; name a folder on a disk "
+                   "with --nvme DIR";
+  } else if (slowest > 0.0 && slowest < kSlowDisk) {
+    finding.verdict = Verdict::kWarning;
+    finding.mend = "steps will wait for this disk; a local NVMe drive gives 2 GB/s and more";
+  } else if (probe && !probe->warnings.empty()) {
+    finding.verdict = Verdict::kWarning;
+    finding.mend = probe->warnings.front();
+  }
+  return finding;
+}
+
+Finding judge_torch(const FoundTorch& torch, const std::vector<std::string>& served) {
+  std::string list;
+  for (const std::string& minor : served) (list += list.empty() ? "" : ", ") += minor;
+  Finding finding{"LibTorch of " + torch.user, message("{}, {}", torch.version, torch.path),
+                  Verdict::kOk, {}};
+  const std::string minor = torch.version.substr(0, torch.version.rfind('.'));
+  if (torch.version.empty()) {
+    finding.value = "unknown version, " + torch.path;
+    finding.verdict = Verdict::kProblem;
+    finding.mend = "use an official build of LibTorch " + list;
+  } else if (std::find(served.begin(), served.end(), minor) == served.end()) {
+    finding.verdict = Verdict::kProblem;
+    finding.mend = served.empty() ? "no core library is installed: install Spillway again"
+                                  : "this Spillway serves LibTorch " + list;
+  }
+  return finding;
+}
+
+Verdict worst(const std::vector<Finding>& findings) {
+  Verdict verdict = Verdict::kOk;
+  for (const Finding& finding : findings) verdict = std::max(verdict, finding.verdict);
+  return verdict;
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,36 @@
+#include "installation.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+namespace spillway::cli {
+
+namespace fs = std::filesystem;
+
+Installation find_installation(const std::string& command_path) {
+  constexpr std::string_view kCoreStart = "libspillway_core_";
+  Installation found;
+  const fs::path folder =
+      fs::path(command_path).parent_path().parent_path() / "lib";
+  found.library_folder = folder.string();
+  std::error_code error;
+  if (fs::exists(folder / "libspillway_preload.so", error))
+    found.preload = (folder / "libspillway_preload.so").string();
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind(kCoreStart, 0) == 0 && entry.path().extension() == ".so")
+      found.served.push_back(
+          name.substr(kCoreStart.size(), name.size() - kCoreStart.size() - 3));
+  }
+  std::sort(found.served.begin(), found.served.end());
+  return found;
+}
+
+std::string own_path() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  return path.string();
+}
+
+}  // namespace spillway::cli

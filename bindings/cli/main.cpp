@@ -1,0 +1,154 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench_command.h"
+#include "doctor_command.h"
+#include "exit_codes.h"
+#include "help_format.h"
+#include "help_text.h"
+#include "installation.h"
+#include "run_command.h"
+#include "setting_options.h"
+#include "spillway/base/error.h"
+#include "spillway/base/log.h"
+#include "spillway/runtime/nearest_name.h"
+
+namespace spillway::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr std::array<std::string_view, 3> kCommands{"run", "doctor", "bench-io"};
+
+// False when help was asked for and printed.
+bool parse(CLI::App& app, Words words) {
+  app.allow_extras();
+  std::reverse(words.begin(), words.end());  // CLI11 takes words from the back.
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return false;
+  }
+  refuse_extras(app);
+  return true;
+}
+
+int run(const Words& words) {
+  const RunArguments arguments = split_run_arguments(words);
+  CLI::App app(std::string(kRunDescription), "run");
+  app.footer(std::string(kRunExamples));
+  app.formatter(std::make_shared<HelpFormat>("spillway run [options] -- program arguments..."));
+  SettingOptions settings;
+  settings.add_to(app);
+  if (!parse(app, arguments.options)) return kDone;
+  return run_program(settings.given(), arguments.program);
+}
+
+int doctor(const Words& words) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  CLI::App app(std::string(kDoctorDescription), "doctor");
+  app.footer(std::string(kDoctorExamples));
+  app.formatter(std::make_shared<HelpFormat>("spillway doctor [options] [-- program]"));
+  DoctorOptions options;
+  bool skips_disks = false;
+  app.add_flag("--json", options.json, "Print the report as JSON");
+  app.add_flag("--skip-disks", skips_disks, "Do not measure disks (saves some seconds)");
+  SettingOptions settings;
+  settings.add_to(app, {"budget", "nvme", "reserve", "store", "rates", "config"});
+  if (!parse(app, Words(words.begin(), dashes))) return kDone;
+  options.measures_disks = !skips_disks;
+  if (dashes != words.end() && dashes + 1 != words.end()) options.program = *(dashes + 1);
+  return examine(settings.given(), options);
+}
+
+Words split_list(const std::string& text) { return CLI::detail::split(text, ','); }
+
+int bench_io(const Words& words) {
+  CLI::App app(std::string(kBenchDescription), "bench-io");
+  app.footer(std::string(kBenchExamples));
+  app.formatter(std::make_shared<HelpFormat>("spillway bench-io [options] DIR"));
+  BenchOptions options;
+  std::string size = "1GiB", blocks = "512KiB,1MiB,2MiB", depths = "1,4,16", store = "auto";
+  options.rates_path = topology::default_disk_rates_path();
+  app.add_option("DIR", options.directory, "The directory to measure")->required();
+  app.add_option("--file-size", size, "Size of the file that is written and read [1GiB]");
+  app.add_option("--blocks", blocks, "Block sizes, at most 2MiB [512KiB,1MiB,2MiB]")
+      ->type_name("SIZE,...");
+  app.add_option("--depths", depths, "Transfers in flight [1,4,16]")
+      ->type_name("COUNT,...");
+  app.add_option("--repetitions", options.probe.repetitions, "Passes of each kind [3]")
+      ->type_name("COUNT");
+  app.add_option("--store", store, "How it is written and read [auto]")
+      ->type_name("auto|io_uring|posix");
+  app.add_option("--rates", options.rates_path, "File that keeps the result [~/.config/spillway/disks.json]")
+      ->type_name("FILE");
+  if (!parse(app, words)) return kDone;
+  options.probe.file_size = parse_bytes(size);
+  options.probe.kind = swap::store_kind_from(store);
+  options.probe.block_sizes.clear();
+  for (const std::string& block : split_list(blocks))
+    options.probe.block_sizes.push_back(parse_bytes(block));
+  options.probe.queue_depths.clear();
+  for (const std::string& depth : split_list(depths)) {
+    std::size_t value = 0;
+    if (!CLI::detail::lexical_cast(depth, value) || value == 0)
+      throw ConfigError("--depths: '{}' is not a whole number above zero", depth);
+    options.probe.queue_depths.push_back(value);
+  }
+  return measure_disk(options);
+}
+
+int print_version() {
+  std::string served;
+  for (const std::string& minor : find_installation(own_path()).served) (served += ' ') += minor;
+  std::cout << "spillway " << SPILLWAY_VERSION << "\nserves LibTorch"
+            << (served.empty() ? " versions: none installed" : served) << '\n';
+  return kDone;
+}
+
+int dispatch(const Words& words) {
+  if (words.empty()) {
+    std::cerr << kOverview;
+    return kWrongUsage;
+  }
+  const std::string& command = words.front();
+  const Words rest(words.begin() + 1, words.end());
+  if (command == "run") return run(rest);
+  if (command == "doctor") return doctor(rest);
+  if (command == "bench-io") return bench_io(rest);
+  if (command == "--version" || command == "version") return print_version();
+  if (command == "--help" || command == "-h" || command == "help") {
+    if (!rest.empty() && rest.front() != "--help") return dispatch({rest.front(), "--help"});
+    std::cout << kOverview;
+    return kDone;
+  }
+  if (command.front() == '-')
+    throw ConfigError("options stand behind a command: spillway run {} ... (see spillway --help)",
+                      command);
+  throw ConfigError("unknown command '{}'{}", command, runtime::hint_for(command, kCommands));
+}
+
+int guarded(const Words& words) {
+  try {
+    return dispatch(words);
+  } catch (const std::exception& error) {
+    log_error("{}", error.what());
+  }
+  return kWrongUsage;
+}
+
+}  // namespace
+}  // namespace spillway::cli
+
+int main(int count, char** words) {
+  return spillway::cli::guarded(std::vector<std::string>(words + 1, words + count));
+}

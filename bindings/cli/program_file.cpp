@@ -1,0 +1,154 @@
+#include "program_file.h"
+
+#include <elf.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "child_output.h"
+#include "mapped_file.h"
+
+namespace spillway::cli {
+namespace {
+
+// Defined in every LibTorch; undefined in programs that get it from a shared library.
+constexpr std::string_view kTorchSymbol = "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE";
+
+std::string hindrance_of(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return std::strerror(errno);
+  if (S_ISDIR(facts.st_mode)) return "is a directory";
+  if (!S_ISREG(facts.st_mode)) return "is not a regular file";
+  if (::access(path.c_str(), X_OK) != 0) return "is not executable (chmod +x)";
+  return {};
+}
+
+bool exists(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+const Elf64_Ehdr* elf_header(const MappedFile& file) {
+  const auto* header = file.at<Elf64_Ehdr>(0);
+  if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return nullptr;
+  return header;
+}
+
+std::string loader_of(const MappedFile& file, const Elf64_Ehdr& header) {
+  const auto* segments = file.at<Elf64_Phdr>(header.e_phoff, header.e_phnum);
+  for (int i = 0; segments != nullptr && i < header.e_phnum; ++i) {
+    if (segments[i].p_type != PT_INTERP || segments[i].p_filesz == 0) continue;
+    const auto* name = file.at<char>(segments[i].p_offset, segments[i].p_filesz);
+    if (name != nullptr) return std::string(name, ::strnlen(name, segments[i].p_filesz));
+  }
+  return {};
+}
+
+bool table_defines(const MappedFile& file, const Elf64_Shdr& table, const Elf64_Shdr& names,
+                   std::string_view wanted) {
+  const std::size_t count = table.sh_size / sizeof(Elf64_Sym);
+  const auto* symbols = file.at<Elf64_Sym>(table.sh_offset, count);
+  const auto* text = file.at<char>(names.sh_offset, names.sh_size);
+  if (symbols == nullptr || text == nullptr) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (symbols[i].st_shndx == SHN_UNDEF || symbols[i].st_name >= names.sh_size) continue;
+    const std::size_t room = names.sh_size - symbols[i].st_name;
+    const char* name = text + symbols[i].st_name;
+    if (room > wanted.size() && std::memcmp(name, wanted.data(), wanted.size()) == 0 &&
+        name[wanted.size()] == '\0')
+      return true;
+  }
+  return false;
+}
+
+bool defines_symbol(const MappedFile& file, const Elf64_Ehdr& header, std::string_view wanted) {
+  const auto* sections = file.at<Elf64_Shdr>(header.e_shoff, header.e_shnum);
+  for (int i = 0; sections != nullptr && i < header.e_shnum; ++i) {
+    const Elf64_Shdr& section = sections[i];
+    const bool is_table = section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM;
+    if (is_table && section.sh_link < header.e_shnum &&
+        table_defines(file, section, sections[section.sh_link], wanted))
+      return true;
+  }
+  return false;
+}
+
+constexpr unsigned char kOwnClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+
+}  // namespace
+
+ProgramLookup find_program(const std::string& name, const std::string& search_path) {
+  if (name.find('/') != std::string::npos)
+    return exists(name) ? ProgramLookup{name, hindrance_of(name)} : ProgramLookup{};
+  ProgramLookup unusable;
+  std::string_view rest = search_path;
+  while (!name.empty()) {
+    const auto colon = rest.find(':');
+    const std::string folder(colon == 0 || rest.empty() ? "." : rest.substr(0, colon));
+    const std::string path = folder + "/" + name;
+    if (exists(path)) {
+      const std::string hindrance = hindrance_of(path);
+      if (hindrance.empty()) return {path, {}};
+      if (unusable.path.empty()) unusable = {path, hindrance};
+    }
+    if (colon == std::string_view::npos) break;
+    rest.remove_prefix(colon + 1);
+  }
+  return unusable;
+}
+
+ProgramFile inspect_program(const std::string& path) {
+  ProgramFile program;
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0) {
+    const bool changes_user = (facts.st_mode & S_ISUID) != 0 && facts.st_uid != ::geteuid();
+    const bool changes_group = (facts.st_mode & S_ISGID) != 0 && facts.st_gid != ::getegid();
+    program.raises_privilege = changes_user || changes_group;
+  }
+  const MappedFile file(path);
+  const Elf64_Ehdr* header = elf_header(file);
+  if (header == nullptr) return program;
+  if (header->e_ident[EI_CLASS] != kOwnClass) {
+    program.kind = ProgramKind::kForeign;
+    return program;
+  }
+  program.loader = loader_of(file, *header);
+  program.kind = program.loader.empty() ? ProgramKind::kStatic : ProgramKind::kDynamic;
+  program.has_torch_inside = defines_symbol(file, *header, kTorchSymbol);
+  return program;
+}
+
+std::optional<std::string> linked_torch(const ProgramFile& program, const std::string& path) {
+  if (program.kind != ProgramKind::kDynamic) return std::nullopt;
+  const auto listing = output_of({program.loader, "--list", path});
+  if (!listing) return std::nullopt;
+  // "	libtorch_cpu.so => /opt/torch/lib/libtorch_cpu.so (0x00007f…)"
+  const auto start = listing->find("libtorch_cpu.so");
+  if (start == std::string::npos) return std::nullopt;
+  const auto line = std::string_view(*listing).substr(start, listing->find('\n', start) - start);
+  const auto arrow = line.find("=> ");
+  if (arrow == std::string_view::npos) return std::string(line.substr(0, line.find(" (")));
+  const auto target = line.substr(arrow + 3);
+  return std::string(target.substr(0, target.rfind(" (")));
+}
+
+preload::TorchVersion torch_version_of_file(const std::string& path) {
+  const MappedFile file(path);
+  const Elf64_Ehdr* header = elf_header(file);
+  if (header == nullptr) return {};
+  const auto* segments = file.at<Elf64_Phdr>(header->e_phoff, header->e_phnum);
+  for (int i = 0; segments != nullptr && i < header->e_phnum; ++i) {
+    const Elf64_Phdr& segment = segments[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & (PF_W | PF_X)) != 0) continue;
+    const auto* bytes = file.at<char>(segment.p_offset, segment.p_filesz);
+    if (bytes == nullptr) continue;
+    const auto version = preload::find_torch_version(bytes, segment.p_filesz);
+    if (version.is_known()) return version;
+  }
+  return preload::torch_version_of_name(path.c_str());
+}
+
+}  // namespace spillway::cli

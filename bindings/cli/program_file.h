@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/preload/torch_version.h"
+
+namespace spillway::cli {
+
+/// Where the shell would find a program, and whether it may be started.
+struct ProgramLookup {
+  std::string path;  ///< Empty when nothing of that name exists.
+  std::string hindrance;  ///< Why what was found cannot be executed; empty when it can.
+};
+
+/// `search_path` is the value of PATH; a name with a slash is taken as it is.
+ProgramLookup find_program(const std::string& name, const std::string& search_path);
+
+enum class ProgramKind {
+  kDynamic,  ///< An ELF program that the dynamic loader starts: a preload works.
+  kStatic,   ///< An ELF program without a loader: a preload is ignored.
+  kForeign,  ///< An ELF program of another word size: a preload is refused by its loader.
+  kScript,   ///< Starts with "#!", or is left to the kernel and the shell.
+};
+
+/// What can be told from the file alone.
+struct ProgramFile {
+  ProgramKind kind = ProgramKind::kScript;
+  bool raises_privilege = false;     ///< Set-user-id or set-group-id: the loader ignores preloads.
+  bool has_torch_inside = false;     ///< LibTorch was linked in from an archive.
+  std::string loader;                ///< Of a dynamic program.
+};
+
+ProgramFile inspect_program(const std::string& path);
+
+/// The libtorch_cpu library that a dynamic program is going to load at its start, asked of its own
+/// loader; nothing when there is none.
+std::optional<std::string> linked_torch(const ProgramFile& program, const std::string& path);
+
+/// The version of a libtorch_cpu.so, from its read-only segments.
+preload::TorchVersion torch_version_of_file(const std::string& path);
+
+}  // namespace spillway::cli

@@ -1,0 +1,172 @@
+#include "run_command.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "exit_codes.h"
+#include "installation.h"
+#include "program_file.h"
+#include "spillway/base/error.h"
+#include "spillway/base/log.h"
+#include "spillway/runtime/budget.h"
+#include "spillway/runtime/spill_directories.h"
+
+namespace spillway::cli {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+bool takes_a_value(const std::string& option) {
+  if (option.find('=') != std::string::npos) return false;
+  for (const runtime::SettingInfo& info : runtime::setting_catalogue())
+    if (option == "--" + std::string(info.key)) return !info.is_switch;
+  return false;
+}
+
+void check_stats_folder(const std::string& path) {
+  if (path.empty()) return;
+  const auto folder = std::filesystem::path(path).parent_path();
+  const std::string name = folder.empty() ? "." : folder.string();
+  if (::access(name.c_str(), W_OK | X_OK) != 0)
+    throw ConfigError("cannot write --stats {}: folder {}: {}", path, name, std::strerror(errno));
+}
+
+// Everything that the run would stumble over later, while nothing has happened yet. The run itself
+// repeats the warnings, in the process that they concern.
+void check_settings(const runtime::Settings& settings) {
+  const auto budget = runtime::resolve_budget(settings, topology::discover_machine());
+  runtime::resolve_spill_directories(settings, budget.budget, runtime::real_surroundings(settings));
+  check_stats_folder(settings.stats);
+}
+
+std::string usable_preload() {
+  const Installation here = find_installation(own_path());
+  if (here.preload.empty())
+    throw UnsupportedError("libspillway_preload.so is not in {}: the installation is incomplete",
+                           here.library_folder);
+  if (here.preload.find_first_of(" :") != std::string::npos)
+    throw UnsupportedError("{} cannot be preloaded, because LD_PRELOAD allows no blank and no colon "
+                           "in a path (install Spillway elsewhere)", here.preload);
+  return here.preload;
+}
+
+// A program that the preload cannot reach would silently run without its budget.
+void refuse_unreachable(const ProgramFile& program, const std::string& path) {
+  constexpr std::string_view kCure =
+      "build it with shared libraries; or, if it only starts the trainer, put `spillway run` behind "
+      "it, before the trainer";
+  if (program.kind == ProgramKind::kStatic)
+    throw UnsupportedError("{} is statically linked, so nothing can be loaded into it ({})", path,
+                           kCure);
+  if (program.kind == ProgramKind::kForeign)
+    throw UnsupportedError("{} has another word size than Spillway, so nothing can be loaded into "
+                           "it ({})", path, kCure);
+  if (program.raises_privilege)
+    throw UnsupportedError("{} changes its user or group when it starts (set-user-id), and the "
+                           "system then loads nothing into it ({})", path, kCure);
+  if (program.has_torch_inside)
+    throw UnsupportedError("{} has LibTorch linked into itself statically; Spillway needs the shared "
+                           "libtorch_cpu.so (link with the shared LibTorch)", path);
+}
+
+// Said only where a person looks on, or expects a file that may never come.
+void note_program_without_torch(const runtime::Settings& settings, const ProgramFile& program,
+                                const std::string& path) {
+  if (settings.quiet || (settings.stats.empty() && ::isatty(STDERR_FILENO) == 0)) return;
+  if (program.kind != ProgramKind::kDynamic || linked_torch(program, path)) return;
+  std::fprintf(stderr,
+               "[spillway] note: %s is not linked with LibTorch; Spillway acts once it, or a program "
+               "that it starts, loads LibTorch\n", path.c_str());
+}
+
+void prepare_environment(const runtime::NamedTexts& given, const std::string& preload) {
+  for (const auto& [key, value] : given)
+    ::setenv(runtime::environment_name(key).c_str(), value.c_str(), 1);
+  const std::string config = variable("SPILLWAY_CONFIG");
+  if (!config.empty() && config.front() != '/')
+    ::setenv("SPILLWAY_CONFIG", std::filesystem::absolute(config).c_str(), 1);
+  const std::string existing = variable("LD_PRELOAD");
+  const std::string combined = with_preload(preload, existing);
+  if (combined != preload)
+    log_warning("LD_PRELOAD was set already ({}) and stays in force behind Spillway", existing);
+  ::setenv("LD_PRELOAD", combined.c_str(), 1);
+  ::setenv("SPILLWAY_ACTIVE", "1", 1);
+}
+
+int execute(const std::string& path, const std::vector<std::string>& program) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : program)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  ::execv(path.c_str(), arguments.data());
+  const int error = errno;
+  log_error("cannot start {}: {}", path, std::strerror(error));
+  return error == ENOENT ? kNotFound : kNotExecutable;
+}
+
+}  // namespace
+
+RunArguments split_run_arguments(const std::vector<std::string>& arguments) {
+  RunArguments result;
+  std::size_t at = 0;
+  for (; at < arguments.size(); ++at) {
+    const std::string& word = arguments[at];
+    if (word == "--") {
+      ++at;
+      break;
+    }
+    if (word.empty() || word.front() != '-') break;
+    result.options.push_back(word);
+    if (takes_a_value(word) && at + 1 < arguments.size() && arguments[at + 1] != "--")
+      result.options.push_back(arguments[++at]);
+  }
+  result.program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(at), arguments.end());
+  return result;
+}
+
+std::string with_preload(const std::string& preload, const std::string& existing) {
+  std::string combined = preload;
+  std::string_view rest = existing;
+  while (!rest.empty()) {
+    const auto end = rest.find_first_of(" :");
+    const auto entry = rest.substr(0, end);
+    if (!entry.empty() && entry != preload) (combined += ':') += entry;
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+  return combined;
+}
+
+int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program) {
+  const runtime::Settings settings =
+      runtime::load_settings({given, runtime::spillway_environment()});
+  configure_log(settings.log_level);
+  if (program.empty())
+    throw ConfigError("no program to run (spillway run [options] -- program arguments...)");
+  check_settings(settings);
+  const ProgramLookup found = find_program(program.front(), variable("PATH"));
+  if (found.path.empty()) {
+    log_error("program not found: {}", program.front());
+    return kNotFound;
+  }
+  if (!found.hindrance.empty()) {
+    log_error("cannot start {}: {}", found.path, found.hindrance);
+    return kNotExecutable;
+  }
+  const ProgramFile file = inspect_program(found.path);
+  refuse_unreachable(file, found.path);
+  const std::string preload = usable_preload();
+  note_program_without_torch(settings, file, found.path);
+  prepare_environment(given, preload);
+  return execute(found.path, program);
+}
+
+}  // namespace spillway::cli

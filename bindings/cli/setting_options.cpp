@@ -1,0 +1,89 @@
+#include "setting_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+
+#include "spillway/base/error.h"
+#include "spillway/runtime/nearest_name.h"
+
+namespace spillway::cli {
+
+namespace {
+
+std::string help_of(const runtime::SettingInfo& info) {
+  return message("{} [{}]", info.meaning, info.fallback);
+}
+
+std::string absolute(const std::string& path, const std::string& folder) {
+  if (path.empty() || path.front() == '/') return path;
+  return (std::filesystem::path(folder) / path).lexically_normal().string();
+}
+
+}  // namespace
+
+void SettingOptions::add_to(CLI::App& app, const std::vector<std::string_view>& keys) {
+  for (const runtime::SettingInfo& info : runtime::setting_catalogue()) {
+    if (!keys.empty() && std::find(keys.begin(), keys.end(), info.key) == keys.end()) continue;
+    values_.push_back(std::make_unique<Value>(Value{&info, {}, false}));
+    Value& value = *values_.back();
+    const std::string name = "--" + std::string(info.key);
+    if (info.is_switch) {
+      // --verify, or --verify=off; a separate word would be taken for the program.
+      app.add_flag_function(
+          name, [&value](std::int64_t count) {
+            value.text = count > 0 ? "on" : "off";
+            value.is_given = true;
+          }, help_of(info));
+    } else {
+      app.add_option_function<std::string>(
+             name, [&value](const std::string& text) {
+               value.text = text;
+               value.is_given = true;
+             }, help_of(info))
+          ->type_name(std::string(info.value))
+          ->take_last();
+    }
+  }
+}
+
+runtime::NamedTexts SettingOptions::given() const {
+  runtime::NamedTexts texts;
+  const std::string here = std::filesystem::current_path().string();
+  for (const auto& value : values_)
+    if (value->is_given)
+      texts.emplace_back(std::string(value->info->key),
+                         absolute_paths(*value->info, value->text, here));
+  return texts;
+}
+
+std::string absolute_paths(const runtime::SettingInfo& info, const std::string& value,
+                           const std::string& folder) {
+  if (!info.is_path) return value;
+  if (info.key != "nvme") return absolute(value, folder);
+  std::string result;
+  std::string_view rest = value;
+  while (true) {
+    const auto comma = rest.find(',');
+    const std::string entry(rest.substr(0, comma));
+    result += absolute(entry, folder);
+    if (comma == std::string_view::npos) return result;
+    result += ',';
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+void refuse_extras(const CLI::App& app) {
+  const auto extras = app.remaining();
+  if (extras.empty()) return;
+  const std::string name = extras.front().substr(0, extras.front().find('='));
+  if (name.empty() || name.front() != '-')
+    throw ConfigError("unexpected argument '{}' (see spillway {} --help)", name, app.get_name());
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  throw ConfigError("unknown option {}{}", name, runtime::hint_for(name, views));
+}
+
+}  // namespace spillway::cli

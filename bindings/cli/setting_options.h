@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/runtime/settings.h"
+
+namespace CLI {
+class App;
+}
+
+namespace spillway::cli {
+
+/// Settings as options of a command.
+class SettingOptions {
+ public:
+  /// Adds --<key> for each of `keys`, or for every setting when that is empty. This object must
+  /// outlive the parsing.
+  void add_to(CLI::App& app, const std::vector<std::string_view>& keys = {});
+
+  /// What was given on the command line; paths are made absolute, so that a program which changes
+  /// its folder, or a child of it, still finds them.
+  runtime::NamedTexts given() const;
+
+ private:
+  struct Value {
+    const runtime::SettingInfo* info;
+    std::string text;
+    bool is_given = false;
+  };
+  std::vector<std::unique_ptr<Value>> values_;
+};
+
+/// The value of a path setting as seen from `folder`: "a,b:1GiB" of nvme becomes "/here/a,/here/b:1GiB".
+std::string absolute_paths(const runtime::SettingInfo& info, const std::string& value,
+                           const std::string& folder);
+
+/// Throws ConfigError for arguments that no option took, with the nearest option's name.
+void refuse_extras(const CLI::App& app);
+
+}  // namespace spillway::cli

@@ -1,0 +1,124 @@
+#include "spillway/topology/disk_rates.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "fake_tree.h"
+#include "spillway/base/error.h"
+
+namespace spillway::topology {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+DiskRate rate_of(const std::string& directory, double read) {
+  DiskRate rate;
+  rate.directory = directory;
+  rate.device = "nvme0n1";
+  rate.mount_point = "/scratch";
+  rate.measured_at = "2026-11-21T10:00:00Z";
+  rate.read_bytes_per_second = read;
+  rate.write_bytes_per_second = 2.5e9;
+  rate.both_bytes_per_second = 4e9;
+  rate.samples = {{Load::kBoth, 2_MiB, 16, 2e9, 2e9}, {Load::kRead, 1_MiB, 4, 3e9, 0}};
+  return rate;
+}
+
+std::string refusal_of(const std::string& path) {
+  try {
+    DiskRates::load(path);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(DiskRates, ComeBackFromTheirFile) {
+  FakeTree tree;
+  const std::string path = tree.root() + "/new/folder/disks.json";
+  DiskRates rates;
+  rates.record(rate_of("/scratch/a", 3e9));
+  rates.save(path);
+  const DiskRates loaded = DiskRates::load(path);
+  ASSERT_EQ(loaded.all().size(), 1u);
+  const DiskRate& rate = loaded.all()[0];
+  EXPECT_EQ(rate.directory, "/scratch/a");
+  EXPECT_EQ(rate.measured_at, "2026-11-21T10:00:00Z");
+  EXPECT_EQ(rate.both_bytes_per_second, 4e9);
+  ASSERT_EQ(rate.samples.size(), 2u);
+  EXPECT_EQ(rate.samples[0].load, Load::kBoth);
+  EXPECT_EQ(rate.samples[0].block, 2_MiB);
+  EXPECT_EQ(rate.samples[1].depth, 4u);
+}
+
+TEST(DiskRates, LeaveNoTemporaryFile) {
+  FakeTree tree;
+  DiskRates().save(tree.root() + "/disks.json");
+  int files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(tree.root()))
+    ++files;
+  EXPECT_EQ(files, 1);
+}
+
+TEST(DiskRates, ReplaceWhatWasKnownOfADirectory) {
+  DiskRates rates;
+  rates.record(rate_of("/scratch", 1e9));
+  rates.record(rate_of("/fast", 7e9));
+  rates.record(rate_of("/scratch", 2e9));
+  ASSERT_EQ(rates.all().size(), 2u);
+  EXPECT_EQ(rates.find("/scratch", "")->read_bytes_per_second, 2e9);
+}
+
+TEST(DiskRates, ServeOtherDirectoriesOfTheSameMount) {
+  DiskRates rates;
+  rates.record(rate_of("/scratch/a", 1e9));
+  EXPECT_NE(rates.find("/scratch/b", "/scratch"), nullptr);
+  EXPECT_EQ(rates.find("/scratch/b", "/"), nullptr);
+  EXPECT_EQ(rates.find("/scratch/b", ""), nullptr);
+}
+
+TEST(DiskRates, AreEmptyWithoutAFile) {
+  FakeTree tree;
+  EXPECT_TRUE(DiskRates::load(tree.root() + "/none.json").all().empty());
+}
+
+TEST(DiskRates, RefuseAFileThatIsNotTheirs) {
+  FakeTree tree;
+  const std::string path = tree.root() + "/disks.json";
+  tree.write("/disks.json", "{ not json");
+  EXPECT_THAT(refusal_of(path), AllOf(HasSubstr(path), HasSubstr("spillway bench-io")));
+  tree.write("/disks.json", R"({"format": "something else", "version": 1, "disks": []})");
+  EXPECT_THAT(refusal_of(path), HasSubstr("something else"));
+  tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 2, "disks": []})");
+  EXPECT_THAT(refusal_of(path), HasSubstr("version is 2"));
+  tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1, "disks": [{}]})");
+  EXPECT_THAT(refusal_of(path), HasSubstr("directory"));
+}
+
+TEST(DiskRates, RefuseNegativeRates) {
+  FakeTree tree;
+  const std::string path = tree.root() + "/disks.json";
+  DiskRates rates;
+  rates.record(rate_of("/scratch", -1.0));
+  rates.save(path);
+  EXPECT_THAT(refusal_of(path), HasSubstr("read_bytes_per_second"));
+}
+
+TEST(DiskRates, SayWhyTheyCannotBeSaved) {
+  FakeTree tree;
+  tree.write("/file", "");
+  EXPECT_THROW(DiskRates().save(tree.root() + "/file/disks.json"), IoError);
+}
+
+TEST(DefaultDiskRatesPath, FollowsTheUsersFolders) {
+  ASSERT_EQ(::setenv("XDG_CONFIG_HOME", "/config", 1), 0);
+  EXPECT_EQ(default_disk_rates_path(), "/config/spillway/disks.json");
+  ASSERT_EQ(::unsetenv("XDG_CONFIG_HOME"), 0);
+  ASSERT_EQ(::setenv("HOME", "/home/me", 1), 0);
+  EXPECT_EQ(default_disk_rates_path(), "/home/me/.config/spillway/disks.json");
+}
+
+}  // namespace
+}  // namespace spillway::topology
