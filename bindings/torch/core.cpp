@@ -53,16 +53,6 @@ void register_with_preload() {
                            "install both from the same build");
 }
 
-swap::StoreKind store_kind(runtime::StoreKind kind) {
-  switch (kind) {
-    case runtime::StoreKind::kAuto: return swap::StoreKind::kAuto;
-    case runtime::StoreKind::kIoUring: return swap::StoreKind::kIoUring;
-    case runtime::StoreKind::kPosix: return swap::StoreKind::kPosix;
-    case runtime::StoreKind::kRam: return swap::StoreKind::kRam;
-  }
-  return swap::StoreKind::kAuto;
-}
-
 Bytes peak_resident_set() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -107,12 +97,12 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
                                                          runtime::real_surroundings(settings_));
   for (const std::string& warning : places.warnings) log_warning("{}", warning);
   swap::SpillStoreOptions store;
-  store.kind = store_kind(settings_.store);
+  store.kind = settings_.store;
   store.queue_depth = settings_.queue_depth;
   store.verify = settings_.verify;
   store.ram_capacity = 8 * budget_.budget;
   for (const runtime::ResolvedDirectory& place : places.directories) {
-    store.directories.push_back({place.facts.path, place.limit.value_or(Bytes())});
+    store.directories.push_back({place.facts.path, place.limit});
     directories_.push_back(place.facts.path);
   }
   options.read_bytes_per_second =

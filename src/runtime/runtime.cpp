@@ -135,6 +135,8 @@ void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (size < options_.min_storage.count()) return allocate_small(size, op);
   swap::SwapEngine::Allocation made;
+  const bool may_wait = op.learns && engine_->is_under_pressure();
+  const TimePoint start = may_wait ? clock_.now() : TimePoint{};
   with_room(op, [&] { made = engine_->allocate(Bytes(size), op.is_running ? &op.pins : nullptr); });
   const auto pages =
       static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
@@ -146,6 +148,7 @@ void* Runtime::allocate(std::size_t size) {
   if (learner_ != nullptr) {
     std::lock_guard lock(learner_mutex_);
     if (learner_thread_ == &op) learner_->allocated(made.range, pages);
+    if (may_wait) learner_->waited(clock_.now() - start);
   }
   return made.address;
 }
@@ -176,7 +179,7 @@ void Runtime::deallocate(void* memory) noexcept {
 }
 
 void Runtime::apply_advice() {
-  engine_->advance(op_clock_);
+  engine_->advance(learner_->clock());
   for (const auto& next : advice_.next_uses) engine_->set_next_use(next.range, next.at);
   for (const auto& out : advice_.write_outs) engine_->write_out(out.range, out.pages);
   if (!advice_.fetches.empty()) {
@@ -196,7 +199,6 @@ void Runtime::learn_begin(OpContext& op, std::uint64_t signature,
   std::lock_guard lock(learner_mutex_);
   op.learns = owns_learner(op);
   if (!op.learns) return;
-  ++op_clock_;
   advice_.clear();
   learner_->begin_op(signature, uses, clock_.now(), advice_);
   apply_advice();
@@ -231,11 +233,19 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses,
   if (sampled) sampled_intercept_ns_ += static_cast<std::uint64_t>((clock_.now() - start).count());
   op.is_running = true;
   try {
-    if (holds) with_room(op, [&] { engine_->pin(op.pins, uses); });
+    if (holds) hold(op, uses);
   } catch (...) {
     end_op();
     throw;
   }
+}
+
+void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
+  const TimePoint start = clock_.now();
+  with_room(op, [&] { engine_->pin(op.pins, uses); });
+  if (!op.learns) return;
+  std::lock_guard lock(learner_mutex_);
+  learner_->waited(clock_.now() - start);
 }
 
 void Runtime::note_need(OpContext& op) {

@@ -89,6 +89,7 @@ class Runtime {
   void apply_advice();
   void learn_begin(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
   void learn_end(OpContext& op);
+  void hold(OpContext& op, std::span<const RangeUse> uses);
   void note_need(OpContext& op);
   bool owns_learner(const OpContext& op);
 
@@ -99,7 +100,6 @@ class Runtime {
   mutable std::mutex learner_mutex_;
   std::unique_ptr<StepLearner> learner_;
   const OpContext* learner_thread_ = nullptr;
-  OpClock op_clock_ = 0;
   Advice advice_;
 
   mutable std::mutex step_mutex_;
