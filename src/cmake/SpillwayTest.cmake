@@ -55,11 +55,17 @@ function(spillway_add_test name)
   if(arg_RUN_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
+  if(SPILLWAY_SANITIZE MATCHES "thread")
+    list(APPEND arg_ENVIRONMENT "TSAN_OPTIONS=history_size=7 second_deadlock_stack=1 \
+suppressions=${PROJECT_SOURCE_DIR}/tests/thread_sanitizer_debt.txt")
+  endif()
   if(arg_ENVIRONMENT)
     list(APPEND properties ENVIRONMENT "${arg_ENVIRONMENT}")
   endif()
   gtest_discover_tests(${target}
     TEST_PREFIX "${name}."
+    NO_PRETTY_TYPES
+    NO_PRETTY_VALUES
     DISCOVERY_TIMEOUT 120
     PROPERTIES ${properties})
 endfunction()
