@@ -21,8 +21,8 @@ torch::Tensor as_tensor(const Volume& volume) {
 std::vector<std::int64_t> resampled_shape(const Volume& volume, double voxel_mm) {
   std::vector<std::int64_t> shape;
   for (std::size_t axis = 0; axis < 3; ++axis)
-    shape.push_back(std::llround(static_cast<double>(volume.shape[axis]) *
-                                 volume.spacing_mm[axis] / voxel_mm));
+    shape.push_back(
+        std::llround(static_cast<double>(volume.shape[axis]) * volume.spacing_mm[axis] / voxel_mm));
   return shape;
 }
 
@@ -35,10 +35,9 @@ torch::Tensor read_image(const Volume& volume, const std::vector<std::int64_t>& 
 
 torch::Tensor read_labels(const Volume& volume, const std::vector<std::int64_t>& shape,
                           const LabelGroups& groups) {
-  const torch::Tensor table =
-      torch::tensor(std::vector<std::uint8_t>(groups.class_of_label.begin(),
-                                              groups.class_of_label.end()),
-                    torch::kByte);
+  const torch::Tensor table = torch::tensor(
+      std::vector<std::uint8_t>(groups.class_of_label.begin(), groups.class_of_label.end()),
+      torch::kByte);
   const torch::Tensor classes = table.take(as_tensor(volume).to(torch::kLong));
   // Labels are names, not amounts: never blend two of them.
   const auto resample = F::InterpolateFuncOptions().size(shape).mode(torch::kNearest);

@@ -17,7 +17,7 @@ struct BrainOptions {
   std::filesystem::path data = "/usr/share/mricron/templates";
   std::string classes = "brain";
   double voxel_mm = 1.0;
-  std::optional<Box> patch;       ///< Absent: the whole volume in every step.
+  std::optional<Box> patch;        ///< Absent: the whole volume in every step.
   std::int64_t edge_multiple = 1;  ///< The whole volume is padded until this divides its edges.
 };
 

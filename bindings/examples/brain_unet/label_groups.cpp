@@ -24,8 +24,8 @@ std::uint8_t hemisphere(const Region& region) {
 std::uint8_t class_of(const Region& region, const std::string& grouping) {
   if (grouping == "brain") return 1;
   if (grouping == "hemispheres") return hemisphere(region);
-  // The thousands of a code number the lobes: 2 frontal, 3 insula, 4 limbic, 5 occipital, 6 parietal,
-  // 7 deep grey matter, 8 temporal, 9 cerebellum.
+  // The thousands of a code number the lobes: 2 frontal, 3 insula, 4 limbic, 5 occipital, 6
+  // parietal, 7 deep grey matter, 8 temporal, 9 cerebellum.
   if (grouping == "lobes") return static_cast<std::uint8_t>(region.code / 1000 - 1);
   if (grouping == "all") return static_cast<std::uint8_t>(region.label);
   throw trainer::BadInput("unknown grouping of labels '" + grouping + "': see --classes");

@@ -25,7 +25,6 @@ struct Options {
   UnetOptions unet;
   std::string voxel = "1mm";
   std::string patch = "128x128x128";
-  std::string layout = "channels_last";
   trainer::OptimizerOptions optimizer;
   trainer::RunOptions run;
 };
@@ -52,10 +51,10 @@ Options options_of_preset(const std::string& preset) {
 }
 
 void declare(CLI::App& app, Options& options) {
-  trainer::add_preset_option(
-      app, options.preset, {"default", "tiny", "whole", "fine"},
-      "Defaults for the flags of model and data. tiny: a test in seconds. whole: the whole head per "
-      "step. fine: the whole head at 0.5 mm, more than 40 GB");
+  trainer::add_preset_option(app, options.preset, {"default", "tiny", "whole", "fine"},
+                             "Defaults for the flags of model and data. tiny: a test in seconds. "
+                             "whole: the whole head per "
+                             "step. fine: the whole head at 0.5 mm, more than 40 GB");
   const auto add = [&app](const char* name, auto& value, const char* text) {
     return app.add_option(name, value, text)->capture_default_str()->group(trainer::kModelGroup);
   };
@@ -75,16 +74,19 @@ void declare(CLI::App& app, Options& options) {
   add("--convs", options.unet.convs, "Convolutions per level, down and again up")
       ->check(CLI::Range(1, 1000));
   add("--stem", options.unet.stem,
-      "1: the first level works on voxels, 2: on blocks of 2x2x2 voxels, with an eighth of the memory")
+      "1: the first level works on voxels, 2: on blocks of 2x2x2 voxels, with an eighth of the "
+      "memory")
       ->check(CLI::IsMember({1, 2}));
-  add("--kernel", options.unet.kernel, "full: 3x3x3, factored: 1x3x3 then 3x1x1, several times faster")
+  add("--kernel", options.unet.kernel,
+      "full: 3x3x3, factored: 1x3x3 then 3x1x1, several times faster")
       ->check(CLI::IsMember({"full", "factored"}));
   add("--norm", options.unet.norm, "Normalisation after each convolution")
       ->check(CLI::IsMember({"batch", "instance", "group"}));
   add("--activation", options.unet.activation,
       "relu works in place; leaky_relu keeps its input for backward, half as much memory again")
       ->check(CLI::IsMember({"relu", "leaky_relu"}));
-  add("--layout", options.layout, "Order of values in memory; channels_last is faster on most CPUs")
+  add("--layout", options.unet.layout,
+      "Order of values in memory; channels_last is faster on most CPUs")
       ->check(CLI::IsMember({"contiguous", "channels_last"}));
   trainer::add_optimizer_options(app, options.optimizer);
   trainer::add_run_options(app, options.run);
@@ -98,8 +100,10 @@ std::optional<Box> parse_patch(const std::string& text, std::int64_t edge_multip
   for (std::size_t axis = 0; axis < box.size(); ++axis) {
     const auto parsed = std::from_chars(next, end, box[axis]);
     const bool last = axis + 1 == box.size();
-    if (parsed.ec != std::errc{} || (last ? parsed.ptr != end : parsed.ptr == end || *parsed.ptr != 'x'))
-      throw trainer::BadInput("--patch is '" + text + "': give DxHxW, for instance 96x96x96, or whole");
+    if (parsed.ec != std::errc{} ||
+        (last ? parsed.ptr != end : parsed.ptr == end || *parsed.ptr != 'x'))
+      throw trainer::BadInput("--patch is '" + text +
+                              "': give DxHxW, for instance 96x96x96, or whole");
     next = parsed.ptr + 1;
     if (box[axis] < 1 || box[axis] % edge_multiple != 0)
       throw trainer::BadInput("--patch is '" + text + "': with these levels every edge must be a " +
@@ -113,8 +117,6 @@ void train_unet(Options& options, const trainer::Configuration& configuration) {
   options.brain.edge_multiple = options.unet.edge_multiple();
   options.brain.patch = parse_patch(options.patch, options.unet.edge_multiple());
   trainer::prepare(options.run);
-  const auto layout = options.layout == "channels_last" ? torch::MemoryFormat::ChannelsLast3d
-                                                        : torch::MemoryFormat::Contiguous;
 
   const Brain brain(options.brain);
   options.unet.classes = brain.class_count();
@@ -127,7 +129,7 @@ void train_unet(Options& options, const trainer::Configuration& configuration) {
   const auto step = [&](std::int64_t number) -> trainer::StepResult {
     const Sample sample = brain.sample(options.run.seed, number);
     optimizer->zero_grad();
-    const torch::Tensor logits = unet->forward(sample.image.contiguous(layout));
+    const torch::Tensor logits = unet->forward(sample.image);
     const torch::Tensor loss = torch::cross_entropy_loss(logits, sample.labels);
     loss.backward();
     optimizer->step();
@@ -143,7 +145,6 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a 3-D U-Net to find the regions of the brain in an MRI scan of a head.",
                "brain_unet");
   declare(app, options);
-  return trainer::run_program(app, argc, argv, [&] {
-    train_unet(options, trainer::configuration_of(app));
-  });
+  return trainer::run_program(app, argc, argv,
+                              [&] { train_unet(options, trainer::configuration_of(app)); });
 }

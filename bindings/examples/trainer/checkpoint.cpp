@@ -60,8 +60,8 @@ void require_same(const fs::path& path, const Configuration& then, const Configu
     if (before != value) differences += "\n  " + name + ": " + before + " then, " + value + " now";
   }
   if (differences.empty()) return;
-  throw BadInput("'" + path.string() + "' was made with other flags; give the same ones:" +
-                 differences);
+  throw BadInput("'" + path.string() +
+                 "' was made with other flags; give the same ones:" + differences);
 }
 
 }  // namespace
@@ -102,8 +102,8 @@ void load_checkpoint(const fs::path& path, TrainingState& state,
     archive.read("random_state", random_numbers, /*is_buffer=*/true);
     set_random_state(random_numbers);
   } catch (const c10::Error& error) {
-    throw BadInput("'" + path.string() + "' is not a complete checkpoint: " +
-                   error.what_without_backtrace());
+    throw BadInput("'" + path.string() +
+                   "' is not a complete checkpoint: " + error.what_without_backtrace());
   }
 }
 

@@ -36,9 +36,11 @@ void LossFile::append(std::int64_t step, float loss) {
   if (path_.empty()) return;
   std::array<char, 32> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), loss).ptr;
-  file_ << step << ' ' << std::string_view(digits.data(), end - digits.data()) << '\n' << std::flush;
-  if (!file_) throw std::runtime_error("cannot write step " + std::to_string(step) + " to '" +
-                                       path_.string() + "': is the disk full?");
+  file_ << step << ' ' << std::string_view(digits.data(), end - digits.data()) << '\n'
+        << std::flush;
+  if (!file_)
+    throw std::runtime_error("cannot write step " + std::to_string(step) + " to '" +
+                             path_.string() + "': is the disk full?");
 }
 
 }  // namespace trainer

@@ -7,7 +7,8 @@
 namespace trainer {
 
 /// A text file with one line `step loss` per training step. The loss is the shortest decimal number
-/// that reads back as the same float, and every line is on its way to the disk before the next step.
+/// that reads back as the same float, and every line is on its way to the disk before the next
+/// step.
 class LossFile {
  public:
   /// Does nothing when `path` is empty. Lines of steps before `first_step` are kept when the file

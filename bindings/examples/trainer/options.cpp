@@ -37,9 +37,10 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                  "Decides the initial weights, the order of the data and all random numbers")
       ->capture_default_str()
       ->group(kTrainingGroup);
-  app.add_option("--threads", options.threads,
-                 "Threads of LibTorch's operators, 0: one per core. The same number of threads gives "
-                 "the same bits")
+  app.add_option(
+         "--threads", options.threads,
+         "Threads of LibTorch's operators, 0: one per core. The same number of threads gives "
+         "the same bits")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(kRunGroup);

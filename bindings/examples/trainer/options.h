@@ -9,8 +9,8 @@
 
 namespace trainer {
 
-/// Groups of flags. A checkpoint remembers every flag of `kModelGroup` and `kTrainingGroup`, because
-/// a run that continues with other values would not be the same run.
+/// Groups of flags. A checkpoint remembers every flag of `kModelGroup` and `kTrainingGroup`,
+/// because a run that continues with other values would not be the same run.
 inline constexpr const char* kModelGroup = "Model and data";
 inline constexpr const char* kTrainingGroup = "Training";
 inline constexpr const char* kRunGroup = "Run";
@@ -27,12 +27,13 @@ struct RunOptions {
   std::filesystem::path save_model;
 };
 
-/// Adds `--steps`, `--seed`, `--threads`, `--losses`, `--checkpoint`, `--checkpoint-every`, `--resume`
-/// and `--save-model`.
+/// Adds `--steps`, `--seed`, `--threads`, `--losses`, `--checkpoint`, `--checkpoint-every`,
+/// `--resume` and `--save-model`.
 void add_run_options(CLI::App& app, RunOptions& options);
 
-/// Finds `--preset NAME` on a command line that is not parsed yet. A preset changes the defaults of the
-/// other flags, so it must be known before they are declared; `fallback` is returned without the flag.
+/// Finds `--preset NAME` on a command line that is not parsed yet. A preset changes the defaults of
+/// the other flags, so it must be known before they are declared; `fallback` is returned without
+/// the flag.
 std::string preset_on_command_line(int argc, char** argv, const std::string& fallback);
 
 /// Declares `--preset` itself, so that help shows it and unknown names are refused.
