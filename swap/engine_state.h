@@ -88,6 +88,7 @@ class SwapEngine::State final : public memory::FaultSink {
   // faults.cpp
   void begin_fault(std::byte* address, memory::Access access) override;
   void serve_fault(std::byte* address, memory::Access access) override;
+  void leave_fork_in_parent();
   void enter_child();
 
   RangeUse find(const void* address) const noexcept;

@@ -157,7 +157,7 @@ void SwapEngine::State::cancel_write_locked(Page& page) {
   }
 }
 
-/// Opens all pages of a resident range for writing and forgets the copies in the store.
+/// Opens the resident pages of a range for writing and forgets the copies in the store.
 void SwapEngine::State::settle_for_writing_locked(Range& range) {
   std::uint32_t run = 0;
   const auto open_run = [&](std::uint32_t end) {
@@ -166,8 +166,12 @@ void SwapEngine::State::settle_for_writing_locked(Range& range) {
   };
   for (std::uint32_t i = 0; i < range.pages; ++i) {
     Page& page = pages_.get()[range.first + i];
-    if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
-    if (page.state == PageState::kWriting && !page.cancelled) cancel_write_locked(page);
+    const bool is_writing = page.state == PageState::kWriting && !page.cancelled;
+    if (page.state == PageState::kWriteQueued || is_writing) cancel_write_locked(page);
+    if (page.state != PageState::kResident && page.state != PageState::kWriting) {
+      open_run(i);
+      continue;  // Comes in when it is touched, and open if that is a write.
+    }
     if (page.closed) {
       ++run;
       page.closed = false;

@@ -105,6 +105,8 @@ void SwapEngine::State::serve_fault(std::byte* address, Access access) {
   }
 }
 
+void SwapEngine::State::leave_fork_in_parent() { pool_->renew_free_frames(); }
+
 /// The child has a copy of what was resident, and neither the I/O thread nor the fault thread.
 void SwapEngine::State::enter_child() {
   off_.store(true);

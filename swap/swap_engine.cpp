@@ -294,17 +294,20 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
     range.last_touch = ++touch_clock_;
     set.pins_.push_back({use.range, range.generation});
   }
-  while (request_missing_locked(uses)) {
+  std::size_t wanted = 0;
+  for (const RangeUse& use : uses) wanted += range_of(use.range).pages;
+  // Pages that cannot all be there at once are left to come as they are touched.
+  const bool comes_bit_by_bit =
+      options_.oversize == Oversize::kPageThrough && wanted > pool_->limit();
+  while (!comes_bit_by_bit && request_missing_locked(uses)) {
     make_room_locked();
     kick_locked();
     const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked(true);
     if (stuck || !read_failure_.empty()) {
-      std::size_t missing = 0;
-      for (const RangeUse& use : uses) missing += range_of(use.range).pages;
       for (; set.pins_.size() > already; set.pins_.pop_back())
         --range_of(set.pins_.back().range).pins;
       if (set.engine_ == nullptr) --active_sets_;
-      refuse_locked(missing);
+      refuse_locked(wanted);
     }
     wait_locked(lock, true, counts_.fetch_wait);
   }
@@ -456,7 +459,10 @@ Bytes SwapEngine::budget() const noexcept { return state_->options_.budget; }
 
 void SwapEngine::before_fork() { state_->mutex_.lock(); }
 
-void SwapEngine::after_fork_in_parent() { state_->mutex_.unlock(); }
+void SwapEngine::after_fork_in_parent() {
+  state_->leave_fork_in_parent();
+  state_->mutex_.unlock();
+}
 
 void SwapEngine::after_fork_in_child() {
   state_->enter_child();

@@ -16,6 +16,7 @@ using memory::PageIndex;
 
 namespace {
 constexpr std::uint8_t kWriteAttempts = 3;
+constexpr const char* kStoreIsFull = "the spill store takes no more pages";
 }
 
 void SwapEngine::State::kick_locked() {
@@ -90,7 +91,7 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
       const auto extent = store_->reserve_extent();
       if (!extent) {
         cancel_write_locked(page);
-        store_failure_ = "?";  // Replaced by the store's own words once the mutex is free.
+        store_failure_ = kStoreIsFull;  // The store's own words follow once the mutex is free.
         return false;
       }
       page.extent = *extent;
@@ -212,8 +213,7 @@ void SwapEngine::State::run_transfers() {
     if (refused) {
       const std::string reason = store_->report().refusal;
       Lock lock(mutex_);
-      if (!store_failure_.empty())
-        store_failure_ = reason.empty() ? "the spill store takes no more pages" : reason;
+      if (!store_failure_.empty() && !reason.empty()) store_failure_ = reason;
       changed_.notify_all();
     }
     for (const Transfer& transfer : batch) store_->submit(transfer);

@@ -307,6 +307,11 @@ RuntimeReport Runtime::report() const {
     std::nth_element(sorted.begin(), middle, sorted.end());
     report.step_seconds_median = *middle;
   }
+  if (boundaries_ == 0) {
+    // Nobody told where steps begin; the repetition of operators did.
+    report.steps = report.learned.steps;
+    report.step_seconds_median = report.learned.step_seconds_median;
+  }
   report.smallest_budget = memory::kPageSize * largest_need_pages_.load() + report.memory.small_peak;
   report.largest_op = largest_op_;
   return report;

@@ -1,0 +1,46 @@
+#include "spillway/spillway.h"
+
+#include "core.h"
+#include "spillway/base/log.h"
+
+namespace spillway {
+namespace {
+
+torch_binding::Core& running() {
+  torch_binding::Core* core = torch_binding::Core::running();
+  if (core == nullptr) throw ConfigError("Spillway has not been started: call spillway::start()");
+  return *core;
+}
+
+}  // namespace
+
+void start(const StartOptions& options) {
+  if (torch_binding::Core::running() != nullptr) {
+    log_info("already running under the command, whose options count");
+    return;
+  }
+  runtime::SettingSources sources;
+  sources.environment = runtime::spillway_environment();
+  sources.options = options.settings;
+  sources.options.emplace_back("budget", options.budget);
+  std::string places;
+  for (const std::string& place : options.nvme) places += (places.empty() ? "" : ",") + place;
+  if (!places.empty()) sources.options.emplace_back("nvme", places);
+  torch_binding::Core::start(runtime::load_settings(sources));
+}
+
+void begin_step() { running().runtime().step_boundary(); }
+
+Statistics statistics() {
+  const runtime::RunStatistics now = running().statistics();
+  Statistics result;
+  result.budget_bytes = now.budget.count();
+  result.peak_bytes = now.peak.count();
+  result.needed_bytes = now.needed.count();
+  result.spilled_bytes = now.spilled.count();
+  result.fetched_bytes = now.fetched.count();
+  result.steps = now.steps;
+  return result;
+}
+
+}  // namespace spillway
