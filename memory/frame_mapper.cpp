@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <array>
+#include <mutex>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "raw_calls.h"
@@ -50,36 +52,62 @@ class ProbeSink final : public FaultSink {
   void begin_fault(std::byte* /*address*/, Access access) override { serve(access); }
   void serve_fault(std::byte* /*address*/, Access access) override { serve(access); }
 
+  /// Waits until the fault that let the caller continue has been served to its end.
+  int served(Access access) {
+    const std::lock_guard lock(mutex_);
+    return access == Access::kRead ? reads_ : writes_;
+  }
+
   FrameMapper::Regions regions;
-  int reads = 0;
-  int writes = 0;
 
  private:
   void serve(Access access) {
-    if (access == Access::kRead && reads++ == 0) {
+    const std::lock_guard lock(mutex_);
+    if (access == Access::kRead && reads_++ == 0) {
       mapper_.map(regions.arena, regions.pool, Access::kRead);
-    } else if (access == Access::kWrite && writes++ == 0) {
+    } else if (access == Access::kWrite && writes_++ == 0) {
       mapper_.allow_writes(regions.arena, 1);
     }
   }
+
   FrameMapper& mapper_;
+  std::mutex mutex_;
+  int reads_ = 0;
+  int writes_ = 0;
 };
 
-// The frame goes to the arena, comes back, and its bytes are still there.
-void try_mapper(FrameMapper& mapper) {
-  ProbeSink sink(mapper);
-  sink.regions = mapper.reserve(kPageSize, kPageSize, sink);
-  volatile auto* page = reinterpret_cast<volatile unsigned char*>(sink.regions.arena);
+/// A mapper and its sink, which must outlive it.
+struct Trial {
+  explicit Trial(std::unique_ptr<FrameMapper> tried) : mapper(std::move(tried)), sink(*mapper) {}
+  ~Trial() { mapper.reset(); }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  std::unique_ptr<FrameMapper> mapper;
+  ProbeSink sink;
+};
+
+// The frame goes to the arena on a read, is written after that was forbidden, and comes back.
+void try_mapper(std::unique_ptr<FrameMapper> mapper) {
+  Trial trial(std::move(mapper));
+  ProbeSink& sink = trial.sink;
+  sink.regions = trial.mapper->reserve(kPageSize, kPageSize, sink);
+  std::byte* const arena = sink.regions.arena;
+  volatile auto* page = reinterpret_cast<volatile unsigned char*>(arena);
   volatile auto* frame = reinterpret_cast<volatile unsigned char*>(sink.regions.pool);
   populate(sink.regions.pool, kPageBytes);
   frame[kPageBytes - 1] = 0x5a;
-  const bool was_read = page[kPageBytes - 1] == 0x5a;
+  const bool was_moved = page[kPageBytes - 1] == 0x5a;
+  const int reads = sink.served(Access::kRead);
+  trial.mapper->forbid_writes(arena, 1);
   page[0] = 0xa5;
-  const bool left = mapper.unmap(sink.regions.pool, sink.regions.arena) == MoveResult::kMoved;
-  if (!was_read || !left || frame[0] != 0xa5 || sink.reads != 1 || sink.writes != 1) {
+  const int writes = sink.served(Access::kWrite);
+  const bool left = trial.mapper->unmap(sink.regions.pool, arena) == MoveResult::kMoved;
+  if (!was_moved || !left || frame[0] != 0xa5 || reads != 1 || writes != 1) {
     throw UnsupportedError(
-        "moving a trial page went wrong: {} read and {} write faults instead of 1 and 1, bytes {}",
-        sink.reads, sink.writes, was_read ? "kept" : "lost");
+        "moving a trial page went wrong: {} read and {} write faults instead of 1 and 1; its bytes "
+        "{}, and it {}",
+        reads, writes, was_moved ? "arrived" : "did not arrive", left ? "left" : "did not leave");
   }
 }
 
@@ -96,7 +124,7 @@ std::unique_ptr<FrameMapper> make_unchecked(MapperKind kind) {
 
 MapperProbe probe(MapperKind kind) {
   try {
-    try_mapper(*make_unchecked(kind));
+    try_mapper(make_unchecked(kind));
   } catch (const UnsupportedError& refusal) {
     return {kind, false, refusal.what()};
   }

@@ -25,6 +25,7 @@ constexpr std::array<int, 2> kSignals{SIGSEGV, SIGBUS};
 struct Watch {
   std::atomic<bool> taken{false};
   std::atomic<FaultSink*> sink{nullptr};  ///< Set last: a watch without a sink is not looked at.
+  const PageChanges* changes = nullptr;
   std::byte* begin = nullptr;
   std::byte* end = nullptr;
 };
@@ -34,7 +35,7 @@ std::array<Watch, 16> watches;
 struct LastTrap {
   std::atomic<long> thread{0};
   std::atomic<std::uintptr_t> address{0};
-  std::atomic<std::uint64_t> registers{0};
+  std::atomic<std::uint32_t> changes{0};
   std::atomic<int> count{0};
   std::atomic<std::uintptr_t> forwarding_frame{0};  ///< Stack address while an earlier handler runs.
 };
@@ -71,14 +72,6 @@ Access access_of(const ucontext_t& context) {
   constexpr greg_t kWriteBit = 2;  // Of the page-fault error code.
   return (context.uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0 ? Access::kWrite : Access::kRead;
 }
-
-std::uint64_t registers_of(const ucontext_t& context) {
-  std::uint64_t sum = 0;
-  for (int i = REG_R8; i <= REG_RIP; ++i) {
-    sum = sum * 0x100000001b3U + static_cast<std::uint64_t>(context.uc_mcontext.gregs[i]);
-  }
-  return sum;
-}
 #elif defined(__aarch64__)
 Access access_of(const ucontext_t& context) {
   constexpr std::uint64_t kWriteNotRead = std::uint64_t{1} << 6;  // Of the exception syndrome.
@@ -93,41 +86,32 @@ Access access_of(const ucontext_t& context) {
   }
   return Access::kWrite;
 }
-
-std::uint64_t registers_of(const ucontext_t& context) {
-  std::uint64_t sum = context.uc_mcontext.pc;
-  for (const auto value : context.uc_mcontext.regs) sum = sum * 0x100000001b3U + value;
-  return sum;
-}
 #else
 // Unknown is taken for a write: the page counts as dirty without need, and nothing is lost.
 Access access_of(const ucontext_t& /*context*/) { return Access::kWrite; }
-std::uint64_t registers_of(const ucontext_t& /*context*/) { return 0; }
 #endif
 
-/// Whether this thread came back with the same registers to the same address, again and again: a
-/// served access would have changed one of them.
-bool is_endless(std::uintptr_t address, const ucontext_t& context) {
+/// Whether this thread came back to the same address again and again, although nothing was done to
+/// the page meanwhile. A page that arrives and leaves between two attempts does not count.
+bool is_endless(const std::byte* address, const Watch& watch) {
+  const auto number = reinterpret_cast<std::uintptr_t>(address);
+  const auto page = static_cast<std::size_t>(address - watch.begin) / kPageBytes;
+  const std::uint32_t changes = (*watch.changes)[page].load(std::memory_order_relaxed);
   LastTrap& trap = last_trap_of_this_thread();
-  const std::uint64_t registers = registers_of(context);
-  const bool same_address = trap.address.exchange(address, std::memory_order_relaxed) == address;
-  const bool same_registers =
-      trap.registers.exchange(registers, std::memory_order_relaxed) == registers;
-  if (!same_address || !same_registers) {
-    trap.count.store(1, std::memory_order_relaxed);
-    return false;
-  }
-  return trap.count.fetch_add(1, std::memory_order_relaxed) + 1 > kFutileTraps;
+  const bool same_address = trap.address.exchange(number, std::memory_order_relaxed) == number;
+  const bool same_page = trap.changes.exchange(changes, std::memory_order_relaxed) == changes;
+  if (!same_address || !same_page) trap.count.store(0, std::memory_order_relaxed);
+  return trap.count.fetch_add(1, std::memory_order_relaxed) >= kFutileTraps;
 }
 
-void report_endless(std::uintptr_t address, Access access) {
+void report_endless(const std::byte* address, Access access) {
   char text[256];
   const int length = std::snprintf(
       text, sizeof text,
-      "[spillway] error: %s at address 0x%zx trapped %d times without progress; the page is not "
-      "served. Another library may have taken over mremap or mprotect; SPILLWAY_MAPPER=userfaultfd "
-      "does without them where the system allows it\n",
-      access == Access::kWrite ? "a write" : "a read", static_cast<std::size_t>(address),
+      "[spillway] error: %s at address %p trapped %d times and nothing was done about it; another "
+      "library may have changed the protection of the page. The mapper \"userfaultfd\" does without "
+      "signals where the system allows it\n",
+      access == Access::kWrite ? "a write" : "a read", static_cast<const void*>(address),
       kFutileTraps);
   const auto size = static_cast<std::size_t>(length) < sizeof text ? length : sizeof text - 1;
   if (write(STDERR_FILENO, text, static_cast<std::size_t>(size)) < 0) return;
@@ -188,10 +172,9 @@ void handle_fault(int signal_number, siginfo_t* info, void* context) {
     FaultSink* sink = watch.sink.load(std::memory_order_acquire);
     if (info->si_code <= 0 || sink == nullptr) continue;
     if (address < watch.begin || address >= watch.end) continue;
-    const auto& machine = *static_cast<const ucontext_t*>(context);
-    const Access access = access_of(machine);
-    if (is_endless(reinterpret_cast<std::uintptr_t>(address), machine)) {
-      report_endless(reinterpret_cast<std::uintptr_t>(address), access);
+    const Access access = access_of(*static_cast<const ucontext_t*>(context));
+    if (is_endless(address, watch)) {
+      report_endless(address, access);
       break;
     }
     sink->serve_fault(address, access);
@@ -234,7 +217,8 @@ void uninstall(int signal_number) {
 
 }  // namespace
 
-FaultHandler::FaultHandler(std::byte* begin, std::byte* end, FaultSink& sink) : watch_(0) {
+FaultHandler::FaultHandler(std::byte* begin, const PageChanges& changes, FaultSink& sink)
+    : watch_(0) {
   const std::lock_guard lock(install_mutex);
   while (watch_ < watches.size() && watches[watch_].taken.load()) ++watch_;
   if (watch_ == watches.size()) {
@@ -243,7 +227,8 @@ FaultHandler::FaultHandler(std::byte* begin, std::byte* end, FaultSink& sink) : 
   Watch& watch = watches[watch_];
   watch.taken.store(true);
   watch.begin = begin;
-  watch.end = end;
+  watch.end = begin + changes.size() * kPageBytes;
+  watch.changes = &changes;
   watch.sink.store(&sink, std::memory_order_release);
   if (installed_for++ > 0) return;
   for (const int signal_number : kSignals) install(signal_number);

@@ -1,18 +1,24 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "spillway/memory/frame_mapper.h"
 
 namespace spillway::memory::signal {
 
-/// Serves the SIGSEGV and SIGBUS of one stretch of addresses while it lives; all others go to the
-/// handlers that were there before. The process-wide handler is installed with the first and
+/// How often each page was made accessible, by which the handler tells progress from an endless trap.
+using PageChanges = std::vector<std::atomic<std::uint32_t>>;
+
+/// Serves the SIGSEGV and SIGBUS of the pages from `begin`, one per entry of `changes`, while it
+/// lives; all others go to the handlers that were there before. The process-wide handler is installed with the first and
 /// removed with the last instance.
 class FaultHandler {
  public:
   /// Throws UnsupportedError when too many instances live.
-  FaultHandler(std::byte* begin, std::byte* end, FaultSink& sink);
+  FaultHandler(std::byte* begin, const PageChanges& changes, FaultSink& sink);
   FaultHandler(const FaultHandler&) = delete;
   FaultHandler& operator=(const FaultHandler&) = delete;
   ~FaultHandler();

@@ -60,7 +60,8 @@ FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSin
   arena_ = AddressSpace(arena_size, PROT_NONE, "paged storages");
   pool_ = AddressSpace(pool_size, kOpen, "the frame pool");
   raw_madvise(pool_.begin(), pool_.size(), MADV_HUGEPAGE);
-  handler_.emplace(arena_.begin(), arena_.end(), sink);
+  changes_ = PageChanges(arena_.size() / kPageBytes);
+  handler_.emplace(arena_.begin(), changes_, sink);
   return {arena_.begin(), pool_.begin()};
 }
 
@@ -69,6 +70,7 @@ MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
   if (allowed == Access::kRead) protect(pool_slot, kPageBytes, PROT_READ);
   move_frame(page, pool_slot);
   if (allowed == Access::kRead) protect(pool_slot, kPageBytes, kOpen);
+  note_access(page, 1);
   return MoveResult::kMoved;
 }
 
@@ -88,9 +90,17 @@ void Mapper::forbid_writes(std::byte* first, std::size_t pages) {
 
 void Mapper::allow_writes(std::byte* first, std::size_t pages) {
   protect(first, pages * kPageBytes, kOpen);
+  note_access(first, pages);
 }
 
 // Nobody sleeps here: a trapped thread waits in the sink, and tries again when that returns.
 void Mapper::wake(std::byte* /*page*/) {}
+
+void Mapper::note_access(const std::byte* first, std::size_t pages) {
+  const auto begin = static_cast<std::size_t>(first - arena_.begin()) / kPageBytes;
+  for (std::size_t i = 0; i < pages; ++i) {
+    changes_[begin + i].fetch_add(1, std::memory_order_relaxed);
+  }
+}
 
 }  // namespace spillway::memory::signal

@@ -20,8 +20,11 @@ class Mapper final : public FrameMapper {
   void wake(std::byte* page) override;
 
  private:
+  void note_access(const std::byte* first, std::size_t pages);
+
   AddressSpace arena_;
   AddressSpace pool_;
+  PageChanges changes_;
   std::optional<FaultHandler> handler_;  ///< Last: leaves before the memory does.
 };
 

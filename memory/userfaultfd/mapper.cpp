@@ -51,15 +51,16 @@ FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSin
 }
 
 Mapper::~Mapper() {
-  if (!fault_thread_.joinable()) return;
+  if (fault_thread_ == nullptr) return;
   if (getpid() == owner_process_) {
     const std::uint64_t one = 1;
     if (write(stop_event_, &one, sizeof one) != sizeof one) {
       die_of_refusal("write(eventfd)", &stop_event_, errno);
     }
-    fault_thread_.join();
+    fault_thread_->join();
   } else {
-    fault_thread_.detach();
+    // The thread did not follow into this process; even to detach it would free it twice.
+    static_cast<void>(fault_thread_.release());
   }
   close(stop_event_);
 }
@@ -172,7 +173,7 @@ void Mapper::start_fault_thread() {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  fault_thread_ = std::thread([this] { run_on_fault_thread(); });
+  fault_thread_ = std::make_unique<std::thread>([this] { run_on_fault_thread(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

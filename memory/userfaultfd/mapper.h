@@ -2,8 +2,8 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -52,7 +52,7 @@ class Mapper final : public FrameMapper {
   FaultSink* sink_ = nullptr;
   int stop_event_ = -1;
   pid_t owner_process_ = 0;  ///< A forked child must not stop the parent's fault thread.
-  std::thread fault_thread_;
+  std::unique_ptr<std::thread> fault_thread_;
 };
 
 }  // namespace spillway::memory::userfaultfd

@@ -62,6 +62,11 @@ bool PageOwner::is_in(std::size_t index) {
   return pages_[index].state != State::kOut;
 }
 
+bool PageOwner::is_open(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  return pages_[index].state == State::kOpen;
+}
+
 std::vector<Fault> PageOwner::take_faults() {
   const std::lock_guard lock(mutex_);
   return std::exchange(faults_, {});

@@ -23,6 +23,8 @@ struct Fault {
 class PageOwner final : public FaultSink {
  public:
   PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std::size_t slots);
+  /// Faults are still reported until the mapper has ended, so that goes first.
+  ~PageOwner() override { mapper_.reset(); }
 
   std::byte* page(std::size_t index) { return regions_.arena + index * kPageBytes; }
   std::byte* frame(std::size_t index);  ///< Of a page that is out.
@@ -35,10 +37,11 @@ class PageOwner final : public FaultSink {
   void close_page(std::size_t index);
   void open_page(std::size_t index);
   bool is_in(std::size_t index);
+  bool is_open(std::size_t index);
 
   /// Faults reported since the last call.
   std::vector<Fault> take_faults();
-  /// Called instead of serving. Returns whether the owner shall serve this fault after all.
+  /// Called before serving, without the mutex; what it refers to must outlive the owner. Returns whether the owner shall serve this fault after all.
   std::function<bool(Fault)> before_serving;
 
   void begin_fault(std::byte* address, Access access) override { serve(address, access); }
@@ -61,7 +64,7 @@ class PageOwner final : public FaultSink {
   std::vector<Fault> faults_;
 };
 
-/// Bytes in huge pages between two addresses, by the kernel's account.
+/// Bytes in huge pages of the kernel's mappings that lie between two addresses.
 std::size_t huge_bytes(const std::byte* begin, const std::byte* end);
 
 }  // namespace spillway::memory
