@@ -19,12 +19,9 @@ enum class Pattern { kWrite, kRead, kMixed };
 
 std::string_view name_of(Pattern pattern) {
   switch (pattern) {
-    case Pattern::kWrite:
-      return "write";
-    case Pattern::kRead:
-      return "read";
-    case Pattern::kMixed:
-      return "write and read";
+    case Pattern::kWrite: return "write";
+    case Pattern::kRead: return "read";
+    case Pattern::kMixed: return "write and read";
   }
   return "";
 }
@@ -51,6 +48,7 @@ class ProbeExtents {
       }
       extents_.push_back(*extent);
     }
+    std::sort(extents_.begin(), extents_.end());  // walked upwards, like a new file
   }
   ~ProbeExtents() { release(); }
   ProbeExtents(const ProbeExtents&) = delete;
@@ -231,8 +229,9 @@ DiskProbe measure_store(SpillStore& store, const DiskProbeOptions& options, cons
 }
 
 DiskProbe measure_directory(const std::string& directory, const DiskProbeOptions& options) {
+  check(options, deepest_of(options));
   SpillStoreOptions store_options;
-  store_options.directories = {{directory, Bytes()}};
+  store_options.directories = {{directory, options.file_size}};
   store_options.kind = options.kind;
   store_options.queue_depth = deepest_of(options);
   OpenedSpillStore opened = make_spill_store(store_options);

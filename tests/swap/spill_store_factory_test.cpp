@@ -1,21 +1,18 @@
 #include "spillway/swap/spill_store_factory.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstddef>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "spillway/base/error.h"
+#include "support/failing_calls.h"
 #include "support/page_patterns.h"
 #include "support/small_file_system.h"
 #include "support/temporary_directory.h"
@@ -162,47 +159,81 @@ TEST(MakeSpillStore, VerifiesWhenAsked) {
   EXPECT_THAT(never_written.detail, HasSubstr("was written with 0 bytes"));
 }
 
-// Makes io_uring_setup fail as the filter of a container does.
-bool forbid_io_uring() {
-  std::array<sock_filter, 4> program{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog filter{program.size(), program.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+bool has_warning(const OpenedSpillStore& opened, const std::string& part) {
+  for (const std::string& warning : opened.warnings)
+    if (warning.find(part) != std::string::npos) return true;
+  return false;
 }
 
-constexpr int kRight = 0;
-constexpr int kWrong = 1;
-constexpr int kImpossible = 2;
-
-int spill_where_io_uring_is_forbidden(const std::string& directory) {
-  if (!forbid_io_uring()) return kImpossible;
-  SpillStoreOptions options = on({{directory, 8_MiB}});
-  const OpenedSpillStore opened = make_spill_store(options);
-  if (!opened.description.starts_with("posix")) return kWrong;
-  if (opened.warnings.empty()) return kWrong;
-  if (opened.warnings.front().find("io_uring is") == std::string::npos) return kWrong;
-  options.kind = StoreKind::kIoUring;
-  return refusal_of<UnsupportedError>([&] { make_spill_store(options); }).starts_with("io_uring is")
-             ? kRight
-             : kWrong;
+bool carries_a_page(SpillStore& store) {
+  PatternPages pages(2);
+  pages.fill(0, 9);
+  const auto extent = store.reserve_extent();
+  return extent &&
+         carry_out(store, {Direction::kWrite, *extent, pages[0], kExtentBytes, 0}).error == 0 &&
+         carry_out(store, {Direction::kRead, *extent, pages[1], kExtentBytes, 0}).error == 0 &&
+         pages.holds(1, 9);
 }
 
-TEST(MakeSpillStore, FallsBackToThreadsWhereIoUringIsForbidden) {
+/// A system on which some calls fail. Bodies run in a child process and answer whether all is well.
+class LimitedSystem : public testing::Test {
+ protected:
+  void expect(const FailingCall& call, const std::function<bool()>& body) {
+    const ChildOutcome outcome = run_with_failing_calls({call}, body);
+    if (outcome == ChildOutcome::kCannotFilter)
+      GTEST_SKIP() << "filters of system calls cannot be installed";
+    EXPECT_EQ(outcome, ChildOutcome::kTrue);
+  }
+
+  TemporaryDirectory directory_;
+  SpillStoreOptions options_ = on({{directory_.path(), 8_MiB}});
+};
+
+TEST_F(LimitedSystem, FallsBackToThreadsWhereIoUringIsForbidden) {
   if (!why_no_io_uring().empty()) GTEST_SKIP() << why_no_io_uring();
-  const TemporaryDirectory directory;
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) ::_exit(spill_where_io_uring_is_forbidden(directory.path()));
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kImpossible) GTEST_SKIP() << "seccomp filters cannot be installed";
-  EXPECT_EQ(WEXITSTATUS(status), kRight);
+  expect({SYS_io_uring_setup, EPERM}, [&] {
+    const OpenedSpillStore opened = make_spill_store(options_);
+    options_.kind = StoreKind::kIoUring;
+    const std::string refusal = refusal_of<UnsupportedError>([&] { make_spill_store(options_); });
+    return opened.description.starts_with("posix") && has_warning(opened, "io_uring is ") &&
+           carries_a_page(*opened.store) && refusal.starts_with("io_uring is ");
+  });
+}
+
+TEST_F(LimitedSystem, GoesThroughThePageCacheWhereDirectIoIsRefused) {
+  expect({SYS_fcntl, EINVAL, 2, O_DIRECT}, [&] {
+    const OpenedSpillStore opened = make_spill_store(options_);
+    return has_warning(opened, "page cache") && has_warning(opened, "refuses direct I/O") &&
+           opened.description.find("buffered I/O") != std::string::npos &&
+           carries_a_page(*opened.store);
+  });
+}
+
+TEST_F(LimitedSystem, NamesItsFileForAMomentWhereItMust) {
+  expect({SYS_openat, EOPNOTSUPP, 2, O_TMPFILE}, [&] {
+    const OpenedSpillStore opened = make_spill_store(options_);
+    const auto files = nameless_files_below(directory_.path());
+    struct stat status {};
+    return directory_.entries().empty() && files.size() == 1 &&
+           ::stat(files.front().c_str(), &status) == 0 && (status.st_mode & 07777) == 0600 &&
+           status.st_nlink == 0 && carries_a_page(*opened.store);
+  });
+}
+
+TEST_F(LimitedSystem, SaysThatSpaceCannotBeReserved) {
+  expect({SYS_fallocate, EOPNOTSUPP}, [&] {
+    const OpenedSpillStore opened = make_spill_store(options_);
+    return has_warning(opened, "cannot reserve space") && carries_a_page(*opened.store) &&
+           opened.store->report().capacity == 8_MiB;
+  });
+}
+
+TEST_F(LimitedSystem, StopsAtADiskQuota) {
+  expect({SYS_fallocate, EDQUOT}, [&] {
+    const std::string refusal = refusal_of<IoError>([&] { make_spill_store(options_); });
+    return refusal.find("No space left in " + directory_.path() + " (disk quota exceeded") !=
+           std::string::npos;
+  });
 }
 
 }  // namespace

@@ -1,0 +1,162 @@
+// Does the spill store keep the disk as busy as fio does? Same blocks, depth and file size, taking
+// turns, so that a change of the machine's load hits both.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "fio.h"
+#include "spillway/base/clock.h"
+#include "spillway/base/error.h"
+#include "spillway/swap/disk_probe.h"
+#include "spillway/swap/spill_store_factory.h"
+
+namespace spillway::benchmarks {
+namespace {
+
+struct Settings {
+  std::string directory;
+  std::string file_size = "1GiB";
+  std::vector<std::string> blocks = {"2MiB"};
+  std::vector<std::size_t> depths = {16};
+  std::string kind = "auto";
+  bool verify = false;
+  std::size_t rounds = 7;
+};
+
+/// The rounds of one figure, for the store and for fio.
+struct Series {
+  const char* name;
+  std::vector<double> store;
+  std::vector<double> fio;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
+}
+
+std::string with_range(const std::vector<double>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  char text[64];
+  std::snprintf(text, sizeof text, "%.2f [%.2f–%.2f]", median(values), *least, *most);
+  return text;
+}
+
+// Each round divides by the fio of the same round: neighbours on the machine change both.
+std::string ratio_of(const Series& series) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < series.store.size(); ++i)
+    ratios.push_back(100.0 * series.store[i] / series.fio[i]);
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  char text[64];
+  std::snprintf(text, sizeof text, "%.0f %% [%.0f–%.0f]", median(ratios), *least, *most);
+  return text;
+}
+
+/// A file for fio that goes with the benchmark; fio opens files by name.
+class NamedFile {
+ public:
+  explicit NamedFile(const std::string& directory)
+      : path_(message("{}/spillway-fio-{}", directory, ::getpid())) {}
+  ~NamedFile() { ::unlink(path_.c_str()); }
+  NamedFile(const NamedFile&) = delete;
+  NamedFile& operator=(const NamedFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+swap::DiskRates measure_spill_store(swap::SpillStore& store, const Load& load) {
+  swap::DiskProbeOptions options;
+  options.file_size = load.file_size;
+  options.block_sizes = {load.block};
+  options.queue_depths = {load.depth};
+  options.repetitions = 1;
+  options.longest_pass = std::chrono::hours(1);
+  return measure_store(store, options, SteadyClock()).rates.front();
+}
+
+void compare(const Settings& settings, const Load& load) {
+  swap::SpillStoreOptions options;
+  options.directories = {{settings.directory, Bytes()}};
+  options.kind = swap::store_kind_from(settings.kind);
+  options.queue_depth = load.depth;
+  options.verify = settings.verify;
+  const swap::OpenedSpillStore opened = swap::make_spill_store(options);
+  for (const std::string& warning : opened.warnings) std::cerr << "warning: " << warning << '\n';
+  const NamedFile file(settings.directory);
+  run_fio(file.path(), "write", {load.file_size, Bytes(swap::kExtentBytes), load.depth});
+
+  std::vector<Series> table{{"write", {}, {}}, {"read", {}, {}}, {"write and read", {}, {}}};
+  for (std::size_t round = 0; round < settings.rounds; ++round) {
+    std::cerr << "round " << round + 1 << " of " << settings.rounds << "\r";
+    const auto run_store = [&] {
+      const swap::DiskRates rates = measure_spill_store(*opened.store, load);
+      table[0].store.push_back(rates.write.median_gb_per_s);
+      table[1].store.push_back(rates.read.median_gb_per_s);
+      table[2].store.push_back(rates.mixed_write.median_gb_per_s +
+                               rates.mixed_read.median_gb_per_s);
+    };
+    if (round % 2 == 0) run_store();
+    table[0].fio.push_back(run_fio(file.path(), "write", load).write_gb_per_s);
+    table[1].fio.push_back(run_fio(file.path(), "read", load).read_gb_per_s);
+    const Rates both = run_fio(file.path(), "rw", load);
+    table[2].fio.push_back(both.write_gb_per_s + both.read_gb_per_s);
+    if (round % 2 == 1) run_store();
+  }
+  std::cout << "\n"
+            << opened.description << (settings.verify ? ", checksums" : "") << ", "
+            << load.file_size << ", blocks of " << load.block << ", depth " << load.depth
+            << "\n\n| | store, GB/s | fio, GB/s | store / fio |\n|---|---|---|---|\n";
+  for (const Series& series : table)
+    std::cout << "| " << series.name << " | " << with_range(series.store) << " | "
+              << with_range(series.fio) << " | " << ratio_of(series) << " |\n";
+  std::cout << std::flush;
+}
+
+std::string load_average() {
+  std::string one;
+  std::ifstream("/proc/loadavg") >> one;
+  return one;
+}
+
+int run(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Compares the spill store with fio on one directory");
+  app.add_option("directory", settings.directory, "On the disk to measure")->required();
+  app.add_option("--file-size", settings.file_size, "With a unit")->capture_default_str();
+  app.add_option("--block", settings.blocks, "4KiB to 2MiB; several are allowed");
+  app.add_option("--depth", settings.depths, "Transfers in flight; several are allowed");
+  app.add_option("--kind", settings.kind, "auto, io_uring or posix")->capture_default_str();
+  app.add_flag("--verify", settings.verify, "With checksums");
+  app.add_option("--rounds", settings.rounds, "Of both in turn")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  std::cout << "load average at the start: " << load_average() << '\n';
+  for (const std::string& block : settings.blocks)
+    for (const std::size_t depth : settings.depths)
+      compare(settings, {parse_bytes(settings.file_size), parse_bytes(block), depth});
+  std::cout << "\nload average at the end: " << load_average() << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace spillway::benchmarks
+
+int main(int argc, char** argv) {
+  try {
+    return spillway::benchmarks::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "is_the_disk_busy: " << error.what() << '\n';
+    return 1;
+  }
+}
