@@ -6,7 +6,7 @@
 
 #include "spillway/base/error.h"
 
-namespace spillway::support {
+namespace spillway::testing {
 
 using runtime::RangeId;
 using runtime::RangeUse;
@@ -330,4 +330,4 @@ void PagingSimulation::apply(const runtime::Advice& advice) {
   }
 }
 
-}  // namespace spillway::support
+}  // namespace spillway::testing

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "spillway/base/clock.h"
-#include "step_learner.h"
+#include "spillway/runtime/step_learner.h"
 
-namespace spillway::support {
+namespace spillway::testing {
 
 /// What a trainer did and suffered during one step.
 struct StepCounts {
@@ -126,4 +126,4 @@ class PagingSimulation {
   StepCounts counts_;
 };
 
-}  // namespace spillway::support
+}  // namespace spillway::testing

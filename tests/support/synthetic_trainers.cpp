@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace spillway::support {
+namespace spillway::testing {
 namespace {
 
 using Input = PagingSimulation::Input;
@@ -385,4 +385,4 @@ std::unique_ptr<SyntheticTrainer> make_uneven(std::uint32_t period) {
 std::unique_ptr<SyntheticTrainer> make_gan() { return std::make_unique<Gan>(); }
 std::unique_ptr<SyntheticTrainer> make_sampler() { return std::make_unique<Sampler>(); }
 
-}  // namespace spillway::support
+}  // namespace spillway::testing

@@ -6,7 +6,7 @@
 
 #include "paging_simulation.h"
 
-namespace spillway::support {
+namespace spillway::testing {
 
 /// A scripted trainer: one call is one step of some model, as a stream of operators, births and
 /// deaths like that of a real one. Numbers are pages and seconds.
@@ -57,4 +57,4 @@ std::unique_ptr<SyntheticTrainer> make_gan();
 /// Generates: forward passes whose number and sizes change from step to step.
 std::unique_ptr<SyntheticTrainer> make_sampler();
 
-}  // namespace spillway::support
+}  // namespace spillway::testing
