@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <tuple>
+#include <utility>
 
-#include "spillway/base/assert.h"
 #include "step_library.h"
 
 namespace spillway::runtime {
@@ -157,7 +157,8 @@ struct StepLearner::State {
 
 void StepLearner::State::begin_op(std::uint64_t signature, std::span<const RangeUse> uses,
                                   TimePoint now, Advice& advice) {
-  SPILLWAY_ASSERT(!is_in_op_);
+  // Another thread has become the trainer while this operator was running elsewhere.
+  if (is_in_op_) recorder_.end_op();
   ++clock_;
   if (is_boundary_pending_ || ends_by_length()) finish_step(now, is_worth_learning_, advice);
   is_boundary_pending_ = false;
@@ -188,7 +189,7 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Range
 }
 
 void StepLearner::State::end_op(Advice& advice) {
-  SPILLWAY_ASSERT(is_in_op_);
+  if (!is_in_op_) return;
   is_in_op_ = false;
   recorder_.end_op();
   if (current_ != kNoOp) {
