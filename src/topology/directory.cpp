@@ -75,7 +75,9 @@ std::optional<BlockDevice> device_of(const Mount& mount, const std::string& root
   BlockDevice device;
   device.name = folder.filename();
   device.model = model_of(folder);
-  if (const auto value = read_number(folder / "queue/rotational"))
+  // A virtual disk says that it rotates because nobody told it otherwise.
+  const bool knows_itself = device.name.rfind("vd", 0) != 0 && device.name.rfind("xvd", 0) != 0;
+  if (const auto value = read_number(folder / "queue/rotational"); value && knows_itself)
     device.is_rotational = *value != 0;
   if (const auto value = read_number(folder / "queue/logical_block_size"))
     device.block_size = Bytes(*value);
