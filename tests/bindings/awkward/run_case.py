@@ -164,22 +164,27 @@ def smallest_by_statistics(roomy):
     return largest + roomy.stats.get("small_peak_bytes", 0) + 2 * MIB
 
 
+def require_pressure(name, smallest, needed, witness):
+    if smallest >= needed:
+        raise Failure(f"{name}: the smallest budget is {smallest}, the whole need is {needed}: "
+                      f"this case cannot show any paging\n{witness.shown()}\n"
+                      f"{tail(witness.output)}")
+
+
 def under_budget(session, reference, percent, roomy):
     """One run at a share of the need, or at the smallest budget that the runtime asks for."""
     needed = roomy.statistic("needed_bytes")
     name, budget = f"budget_{percent}", needed * percent // 100 // 1024 * 1024
     if smallest_by_statistics(roomy) > budget:
         budget = smallest_by_statistics(roomy)
+        require_pressure(name, budget, needed, roomy)
         print(f"{name}: raised to {budget / MIB:.1f} MiB for {roomy.stats.get('largest_op')}")
     run = session.runtime(name, budget)
     # A program that catches exceptions may survive the refusal and then report other results.
     if run.status != 0 or run.digest != reference.digest:
         smallest = smallest_budget_in(run.output)
         if smallest is not None:
-            if smallest >= needed:
-                raise Failure(f"{name}: the smallest budget is {smallest}, the whole need is "
-                              f"{needed}: this case cannot show any paging\n{run.shown()}\n"
-                              f"{tail(run.output)}")
+            require_pressure(name, smallest, needed, run)
             print(f"{name}: one operator needs more than {budget / MIB:.1f} MiB", flush=True)
             budget = smallest
             run = session.runtime(f"{name}_smallest", budget)
