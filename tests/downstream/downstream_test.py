@@ -1,0 +1,81 @@
+"""A project of its own is built against the installed package and trains under a budget."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+BUILD = os.environ["SPILLWAY_BUILD"]
+WORK = pathlib.Path(os.environ["SPILLWAY_DOWNSTREAM_FOLDER"])
+PROJECT = pathlib.Path(__file__).resolve().parent / "trainer"
+MIB = 1 << 20
+BUDGET_MIB = 64
+
+
+def run(*command):
+    """Returns what the command printed; fails with everything it said."""
+    environment = {name: value for name, value in os.environ.items()
+                   if name in ("SPILLWAY_LIBTORCH_DIR",) or not name.startswith("SPILLWAY_")}
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        raise AssertionError(f"status {done.returncode} of {command}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def losses_in(text):
+    return [line for line in text.splitlines() if line.startswith("loss ")]
+
+
+def counters_in(text):
+    words = [line.split() for line in text.splitlines()]
+    return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdigit()}
+
+
+class InstalledPackage(unittest.TestCase):
+    def setUp(self):
+        self.prefix = WORK / "prefix"
+        self.spill = WORK / "spill"
+        for folder in (self.prefix, self.spill):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.spill.mkdir(parents=True)
+
+    def build_trainer(self):
+        run("cmake", "--install", BUILD, "--prefix", self.prefix)
+        # Debug: the package itself must bring the NDEBUG that LibTorch's headers need.
+        run("cmake", "-G", "Ninja", "-S", PROJECT, "-B", WORK / "build",
+            f"-DCMAKE_PREFIX_PATH={self.prefix}", "-DCMAKE_BUILD_TYPE=Debug")
+        run("cmake", "--build", WORK / "build")
+        return WORK / "build/trainer"
+
+    def assert_paged(self, counters):
+        self.assertEqual(counters["budget_bytes"], BUDGET_MIB * MIB)
+        self.assertGreater(counters["needed_bytes"], 2 * BUDGET_MIB * MIB)
+        self.assertGreater(counters["spilled_bytes"], 0)
+        self.assertGreater(counters["fetched_bytes"], 0)
+        self.assertGreater(counters["peak_bytes"], 0)
+        self.assertLessEqual(counters["peak_bytes"], BUDGET_MIB * MIB)
+
+    def test_trains_the_same_linked_in_and_under_the_command(self):
+        trainer = self.build_trainer()
+        plain = run(trainer)
+        self.assertEqual(len(losses_in(plain)), 4, plain)
+        self.assertIn("refused: Spillway has not been started", plain)
+
+        linked = run(trainer, f"{BUDGET_MIB}MiB", self.spill)
+        self.assertEqual(losses_in(linked), losses_in(plain))
+        self.assert_paged(counters_in(linked))
+
+        stats = WORK / "stats.json"
+        stats.unlink(missing_ok=True)
+        under_command = run(self.prefix / "bin/spillway", "run", "--budget", f"{BUDGET_MIB}MiB",
+                            "--nvme", self.spill, "--stats", stats, "--", trainer)
+        self.assertEqual(losses_in(under_command), losses_in(plain))
+        self.assertIn("counted without start", under_command)
+        self.assert_paged(json.loads(stats.read_text(encoding="utf-8")))
+        self.assertEqual(list(self.spill.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
