@@ -15,6 +15,10 @@ namespace spillway::swap {
 using memory::kPageBytes;
 using memory::PageIndex;
 
+namespace {
+constexpr std::size_t kFreshPages = 8;
+}
+
 void SwapEngine::State::drop_extent_locked(Page& page) {
   if (!page.extent.is_some()) return;
   store_->release_extent(page.extent);
@@ -88,12 +92,18 @@ std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
                                                 : a.id < b.id;
   });
   std::size_t started = 0;
-  for (const Candidate& candidate : candidates) {
-    const Range& range = ranges_[candidate.id];
-    for (std::uint32_t i = range.pages; i-- > 0 && started < wanted;) {
-      if (evict_page_locked(range.first + i, false)) ++started;
+  // An access may span two pages, and a thread that faults needs time to run: pages that have just
+  // come are spared while there is anything else, or two of them could push each other out for ever.
+  const auto fresh = static_cast<std::uint32_t>(std::min(kFreshPages, pool_->limit() / 2));
+  for (const bool spares_fresh : {true, false}) {
+    for (const Candidate& candidate : candidates) {
+      const Range& range = ranges_[candidate.id];
+      for (std::uint32_t i = range.pages; i-- > 0 && started < wanted;) {
+        if (spares_fresh && arrivals_ - pages_.get()[range.first + i].arrival < fresh) continue;
+        if (evict_page_locked(range.first + i, false)) ++started;
+      }
+      if (started >= wanted) return started;
     }
-    if (started >= wanted) break;
   }
   return started;
 }

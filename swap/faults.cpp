@@ -58,6 +58,7 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access) {
   Range& range = range_of(page.range);
   ++counts_.faults;
   range.faulted = true;
+  range.next_use = kUnknownUse;  // Whoever predicted it did not know of this access.
   range.last_touch = ++touch_clock_;
   switch (page.state) {
     case PageState::kOut:

@@ -137,6 +137,26 @@ TEST_P(SwapEngineTest, PagesThroughAnOperatorThatDoesNotFitWhenTold) {
   EXPECT_LE(swap->statistics().counted_peak, kPageSize * 4);
 }
 
+/// An unaligned access needs both pages at once. When each arrival pushed the other page out again,
+/// a copy out of a range larger than the budget never ended.
+TEST_P(SwapEngineTest, ServesAccessesThatSpanTwoPagesOfARangeLargerThanTheBudget) {
+  auto swap = engine(4);
+  std::vector<std::byte*> parts;
+  for (int i = 0; i < 3; ++i) parts.push_back(swap->allocate(kPageSize * 3, nullptr).address);
+  for (std::byte* part : parts) {
+    const RangeId range = swap->find(part).range;
+    swap->set_next_use(range, kNeverUsed - 10);  // The first to go, by what was predicted.
+    std::byte* border = part + kPageBytes - 4;
+    for (int round = 0; round < 3; ++round) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, border, sizeof value);
+      value += 3;
+      std::memcpy(border, &value, sizeof value);
+    }
+  }
+  EXPECT_LE(swap->statistics().counted_peak, kPageSize * 4);
+}
+
 TEST_P(SwapEngineTest, ReportsAFullStoreAndLosesNothing) {
   auto swap = engine(4, /*store_pages=*/2);
   std::byte* first = swap->allocate(kPageSize * 3, nullptr).address;
