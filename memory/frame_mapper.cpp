@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <array>
+#include <cerrno>
 #include <mutex>
 #include <numeric>
 #include <utility>
@@ -133,9 +133,7 @@ MapperProbe probe(MapperKind kind) {
 
 }  // namespace
 
-std::string_view name_of(MapperKind kind) {
-  return kKinds[static_cast<std::size_t>(kind)].name;
-}
+std::string_view name_of(MapperKind kind) { return kKinds[static_cast<std::size_t>(kind)].name; }
 
 MapperKind mapper_kind_from(std::string_view name) {
   const Kind* nearest = kKinds.data();

@@ -66,8 +66,8 @@ bool MemoryBudget::try_count(Bytes size) noexcept {
   do {
     SPILLWAY_ASSERT(before <= limit_.count());
     if (size.count() > limit_.count() - before) return false;
-  } while (!counted_.compare_exchange_weak(before, before + size.count(),
-                                           std::memory_order_relaxed));
+  } while (
+      !counted_.compare_exchange_weak(before, before + size.count(), std::memory_order_relaxed));
   raise_to(counted_peak_, before + size.count());
   return true;
 }

@@ -75,8 +75,9 @@ void die_of_refusal(const char* call, const void* address, int error, const char
   const int length =
       std::snprintf(text, sizeof text, "[spillway] fatal: %s refused at address %p: %s%s%s\n", call,
                     address, strerrordesc_np(error), *advice == '\0' ? "" : "; ", advice);
-  const auto size = static_cast<std::size_t>(length) < sizeof text ? static_cast<std::size_t>(length)
-                                                                   : sizeof text - 1;
+  const auto size = static_cast<std::size_t>(length) < sizeof text
+                        ? static_cast<std::size_t>(length)
+                        : sizeof text - 1;
   if (write(STDERR_FILENO, text, size) < 0) std::abort();
   std::abort();
 }

@@ -15,8 +15,9 @@
 #include "raw_calls.h"
 #include "spillway/base/error.h"
 
-// Everything that the handler itself uses is atomic and fixed in size: it runs on any thread, at any
-// instruction that touches memory. The process has one set of handlers, so this state is static.
+// Everything that the handler itself uses is atomic and fixed in size: it runs on any thread, at
+// any instruction that touches memory. The process has one set of handlers, so this state is
+// static.
 namespace spillway::memory::signal {
 namespace {
 
@@ -37,7 +38,8 @@ struct LastTrap {
   std::atomic<std::uintptr_t> address{0};
   std::atomic<std::uint32_t> changes{0};
   std::atomic<int> count{0};
-  std::atomic<std::uintptr_t> forwarding_frame{0};  ///< Stack address while an earlier handler runs.
+  std::atomic<std::uintptr_t> forwarding_frame{
+      0};  ///< Stack address while an earlier handler runs.
 };
 std::array<LastTrap, 1024> last_traps;
 constexpr int kFutileTraps = 50;
@@ -81,8 +83,8 @@ Access access_of(const ucontext_t& context) {
       const auto syndrome = reinterpret_cast<const esr_context*>(record)->esr;
       return (syndrome & kWriteNotRead) != 0 ? Access::kWrite : Access::kRead;
     }
-    record = reinterpret_cast<const _aarch64_ctx*>(reinterpret_cast<const char*>(record) +
-                                                   record->size);
+    record =
+        reinterpret_cast<const _aarch64_ctx*>(reinterpret_cast<const char*>(record) + record->size);
   }
   return Access::kWrite;
 }
@@ -109,7 +111,8 @@ void report_endless(const std::byte* address, Access access) {
   const int length = std::snprintf(
       text, sizeof text,
       "[spillway] error: %s at address %p trapped %d times and nothing was done about it; another "
-      "library may have changed the protection of the page. The mapper \"userfaultfd\" does without "
+      "library may have changed the protection of the page. The mapper \"userfaultfd\" does "
+      "without "
       "signals where the system allows it\n",
       access == Access::kWrite ? "a write" : "a read", static_cast<const void*>(address),
       kFutileTraps);

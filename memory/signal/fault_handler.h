@@ -9,12 +9,13 @@
 
 namespace spillway::memory::signal {
 
-/// How often each page was made accessible, by which the handler tells progress from an endless trap.
+/// How often each page was made accessible, by which the handler tells progress from an endless
+/// trap.
 using PageChanges = std::vector<std::atomic<std::uint32_t>>;
 
 /// Serves the SIGSEGV and SIGBUS of the pages from `begin`, one per entry of `changes`, while it
-/// lives; all others go to the handlers that were there before. The process-wide handler is installed with the first and
-/// removed with the last instance.
+/// lives; all others go to the handlers that were there before. The process-wide handler is
+/// installed with the first and removed with the last instance.
 class FaultHandler {
  public:
   /// Throws UnsupportedError when too many instances live.

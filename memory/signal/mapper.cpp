@@ -29,10 +29,10 @@ void require_mappings(Bytes pool_size) {
   if (!(std::ifstream("/proc/sys/vm/max_map_count") >> allowed)) return;
   const std::size_t needed = pool_size / kPageSize * kMappingsPerFrame + kMappingsOfOthers;
   if (needed > allowed) {
-    throw UnsupportedError(
-        "moving the frames of {} by mremap needs up to {} mappings, and vm.max_map_count is {}; run "
-        "`sysctl vm.max_map_count={}`",
-        pool_size, needed, allowed, needed);
+    throw UnsupportedError("moving the frames of {} by mremap needs up to {} mappings, and "
+                           "vm.max_map_count is {}; run "
+                           "`sysctl vm.max_map_count={}`",
+                           pool_size, needed, allowed, needed);
   }
 }
 

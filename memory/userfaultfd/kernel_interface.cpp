@@ -52,7 +52,8 @@ int open_descriptor(Scope scope) {
   if (error == EPERM && scope == Scope::kUserAndKernel) {
     throw UnsupportedError(
         "userfaultfd for system calls needs privilege: run `sysctl vm.unprivileged_userfaultfd=1`, "
-        "or give read and write access to /dev/userfaultfd, or grant CAP_SYS_PTRACE; in a container "
+        "or give read and write access to /dev/userfaultfd, or grant CAP_SYS_PTRACE; in a "
+        "container "
         "allow the system call userfaultfd");
   }
   throw UnsupportedError(
@@ -67,8 +68,7 @@ std::uint64_t shake_hands(int descriptor, std::uint64_t wanted) {
   if (ioctl(descriptor, UFFDIO_API, &api) != 0) {
     const int error = errno;
     close(descriptor);
-    throw UnsupportedError("userfaultfd refuses its features {}: {}", wanted,
-                           std::strerror(error));
+    throw UnsupportedError("userfaultfd refuses its features {}: {}", wanted, std::strerror(error));
   }
   return api.features;
 }

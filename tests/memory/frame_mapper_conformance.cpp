@@ -176,28 +176,35 @@ TEST_P(FrameMapperConformance, RandomOperationsAgreeWithAModel) {
     std::byte* const address = owner->page(index) + kOffsets[spot];
     std::vector<Fault> faults;
     switch (random() % 7) {
-      case 0: owner->bring_in(index, Access::kRead);
+      case 0:
+        owner->bring_in(index, Access::kRead);
         if (expected.state == ModelPage::kOut) expected.state = ModelPage::kClosed;
         break;
-      case 1: owner->bring_in(index, Access::kWrite);
+      case 1:
+        owner->bring_in(index, Access::kWrite);
         if (expected.state == ModelPage::kOut) expected.state = ModelPage::kOpen;
         break;
-      case 2: ASSERT_EQ(owner->move_out(index), MoveResult::kMoved);
+      case 2:
+        ASSERT_EQ(owner->move_out(index), MoveResult::kMoved);
         expected.state = ModelPage::kOut;
         break;
-      case 3: owner->close_page(index);
+      case 3:
+        owner->close_page(index);
         if (expected.state == ModelPage::kOpen) expected.state = ModelPage::kClosed;
         break;
-      case 4: owner->open_page(index);
+      case 4:
+        owner->open_page(index);
         if (expected.state == ModelPage::kClosed) expected.state = ModelPage::kOpen;
         break;
-      case 5: ASSERT_EQ(read_byte(address), expected.bytes[spot]) << "step " << step;
+      case 5:
+        ASSERT_EQ(read_byte(address), expected.bytes[spot]) << "step " << step;
         if (expected.state == ModelPage::kOut) {
           faults = {{index, Access::kRead}};
           expected.state = ModelPage::kClosed;
         }
         break;
-      default: write_byte(address, step & 0xff);
+      default:
+        write_byte(address, step & 0xff);
         expected.bytes[spot] = step & 0xff;
         if (expected.state != ModelPage::kOpen) faults = {{index, Access::kWrite}};
         expected.state = ModelPage::kOpen;

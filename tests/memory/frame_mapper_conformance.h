@@ -22,8 +22,8 @@ class FrameMapperConformance : public ::testing::TestWithParam<MapperKind> {
 
   /// Pages with their first and last byte set to their number, all out.
   std::unique_ptr<PageOwner> make_owner(std::size_t pages, std::size_t spare_slots = 1) {
-    auto owner = std::make_unique<PageOwner>(make_frame_mapper(GetParam()), pages,
-                                             pages + spare_slots);
+    auto owner =
+        std::make_unique<PageOwner>(make_frame_mapper(GetParam()), pages, pages + spare_slots);
     for (std::size_t i = 0; i < pages; ++i) {
       owner->frame(i)[0] = std::byte(i);
       owner->frame(i)[kPageBytes - 1] = std::byte(i);

@@ -24,8 +24,8 @@ class FramePoolTest : public ::testing::Test {
   std::size_t resident_bytes() const {
     std::vector<unsigned char> pages(kSlots * kPageBytes / 4096);
     mincore(base_, kSlots * kPageBytes, pages.data());
-    return 4096 * static_cast<std::size_t>(
-                      std::count_if(pages.begin(), pages.end(), [](auto page) { return page & 1; }));
+    return 4096 * static_cast<std::size_t>(std::count_if(pages.begin(), pages.end(),
+                                                         [](auto page) { return page & 1; }));
   }
 
   std::byte* base_;

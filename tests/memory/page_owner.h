@@ -38,7 +38,8 @@ class PageOwner final : public FaultSink {
 
   /// Faults reported since the last call.
   std::vector<Fault> take_faults();
-  /// Called before serving, without the mutex; what it refers to must outlive the owner. Returns whether the owner shall serve this fault after all.
+  /// Called before serving, without the mutex; what it refers to must outlive the owner. Returns
+  /// whether the owner shall serve this fault after all.
   std::function<bool(Fault)> before_serving;
 
   void begin_fault(std::byte* address, Access access) override { serve(address, access); }

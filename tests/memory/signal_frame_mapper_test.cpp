@@ -43,8 +43,8 @@ class SignalFrameMapper : public ::testing::Test {
  protected:
   SignalFrameMapper() {
     sigaction(SIGSEGV, nullptr, &before_);
-    forbidden_ = static_cast<std::byte*>(
-        mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    forbidden_ =
+        static_cast<std::byte*>(mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   }
   ~SignalFrameMapper() override {
     sigaction(SIGSEGV, &before_, nullptr);
@@ -147,7 +147,8 @@ TEST_F(SignalFrameMapperDeathTest, AnAccessThatIsNeverServedEndsWithItsAddress) 
         owner->before_serving = [](Fault) { return false; };
         write_byte(owner->page(1), 1);
       },
-      ::testing::KilledBySignal(SIGSEGV), "a write at address 0x[0-9a-f]+ trapped 50 times and nothing was done");
+      ::testing::KilledBySignal(SIGSEGV),
+      "a write at address 0x[0-9a-f]+ trapped 50 times and nothing was done");
 }
 
 TEST_F(SignalFrameMapper, APoolBeyondTheMappingLimitIsRefusedWithTheLimit) {

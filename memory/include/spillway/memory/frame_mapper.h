@@ -23,13 +23,15 @@ class FaultSink {
  public:
   virtual ~FaultSink() = default;
 
-  /// Starts whatever brings the page of `address` into a state that allows `access`, and returns
-  /// at once. Whoever sleeps on the address is woken by the `map`, `allow_writes` or `wake` that
-  /// follows. Called on the mapper's fault thread; must not touch tensor memory or block on I/O.
+  /// Starts whatever brings the page that begins at `address` into a state that allows `access`,
+  /// and returns at once. Whoever sleeps on the page is woken by the `map`, `allow_writes` or
+  /// `wake` that follows. Called on the mapper's fault thread; must not touch tensor memory or
+  /// block on I/O. May come late, for a page that allows the access by now: then `wake` is the
+  /// answer.
   virtual void begin_fault(std::byte* address, Access access) = 0;
 
-  /// The same, but returns only when the access may be tried again. Called on the faulting thread
-  /// inside a signal handler, with whatever locks the trainer holds.
+  /// The same for any address in a page, but returns only when the access may be tried again.
+  /// Called on the faulting thread inside a signal handler, with whatever locks the trainer holds.
   virtual void serve_fault(std::byte* address, Access access) = 0;
 };
 
@@ -58,8 +60,8 @@ class FrameMapper {
   virtual Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) = 0;
 
   /// Moves the frame at `pool_slot` under the empty `page`. With `Access::kRead` the page arrives
-  /// closed for writing, and no thread waiting for it can write in between; a thread that comes
-  /// upon it in the short time between may (the caller treats pages that ever faulted as dirty).
+  /// closed for writing, and no thread asleep on it can write in between; a thread that comes upon
+  /// it in the short time between may (the caller treats pages that ever faulted as dirty).
   /// Wakes whoever waits for the page.
   virtual MoveResult map(std::byte* page, std::byte* pool_slot, Access allowed) = 0;
 
@@ -99,7 +101,7 @@ struct MapperProbe {
   std::string reason;  ///< Why not, with the way to mend it; empty when viable.
 };
 
-std::string_view name_of(MapperKind kind);          ///< "userfaultfd", "userfaultfd-user", "signal"
+std::string_view name_of(MapperKind kind);  ///< "userfaultfd", "userfaultfd-user", "signal"
 MapperKind mapper_kind_from(std::string_view name);  ///< Throws ConfigError with the nearest name.
 
 /// Probes all kinds, best first. Leaves no thread and no handler behind.

@@ -48,8 +48,8 @@ class FramePool {
 
   std::byte* address(SlotId slot) const { return base_ + std::size_t{slot.value()} * kPageBytes; }
   std::size_t limit() const { return limit_; }
-  std::size_t free_frames() const { return full_.size(); }      ///< Frames at rest.
-  std::size_t existing_frames() const { return existing_; }     ///< At rest, taken, or mapped.
+  std::size_t free_frames() const { return full_.size(); }   ///< Frames at rest.
+  std::size_t existing_frames() const { return existing_; }  ///< At rest, taken, or mapped.
   /// How many frames `take_frame` can still give: at rest, or not made yet.
   std::size_t available_frames() const {
     return full_.size() + (limit_ > existing_ ? limit_ - existing_ : 0);
@@ -62,7 +62,7 @@ class FramePool {
   std::size_t slot_count_;
   std::size_t limit_;
   std::size_t existing_ = 0;
-  std::vector<SlotId> full_;   ///< Last in, first out: the warmest frame is reused first.
+  std::vector<SlotId> full_;  ///< Last in, first out: the warmest frame is reused first.
   std::vector<SlotId> empty_;
 };
 
