@@ -19,10 +19,12 @@ class Doorbell {
  public:
   Doorbell();  ///< Throws IoError when the process has no file descriptor left.
 
-  void ring();                     ///< Any thread.
-  void ring_by(TimePoint moment);  ///< Rings at `moment`, or at an earlier one asked for before.
-  void wait(Duration timeout);     ///< Until it rings or has rung since the last wait.
+  void ring();  ///< Any thread.
   int fd() const { return event_.get(); }
+
+  /// Rings at `moment`, or at an earlier one asked for before. I/O thread only, like `wait`.
+  void ring_by(TimePoint moment);
+  void wait(Duration timeout);  ///< Until it rings, or has rung since the last wait.
 
  private:
   FileDescriptor event_;

@@ -130,7 +130,7 @@ void open_ram(Opening& opening) {
 
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : "; ") + text;
+  for (const std::string& text : texts) all.append(all.empty() ? "" : "; ").append(text);
   return all;
 }
 
@@ -146,7 +146,7 @@ StoreKind store_kind_from(std::string_view name) {
   std::string valid;
   for (const KindName& known : kKindNames) {
     if (known.name == name) return known.kind;
-    valid += (valid.empty() ? "" : ", ") + std::string(known.name);
+    valid.append(valid.empty() ? "" : ", ").append(known.name);
   }
   throw ConfigError("unknown kind of spill store: '{}' (valid: {})", name, valid);
 }

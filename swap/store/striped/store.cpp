@@ -146,7 +146,8 @@ StoreReport StripedStore::do_report() const {
     sum.retries += report.retries;
     is_capacity_known = is_capacity_known && report.capacity > Bytes();
     all_refuse = all_refuse && !report.refusal.empty();
-    if (!report.refusal.empty()) sum.refusal += (sum.refusal.empty() ? "" : "; ") + report.refusal;
+    if (!report.refusal.empty())
+      sum.refusal.append(sum.refusal.empty() ? "" : "; ").append(report.refusal);
   }
   if (!is_capacity_known) sum.capacity = Bytes();
   if (!all_refuse) sum.refusal.clear();
