@@ -65,8 +65,11 @@ std::optional<std::uint32_t> find_period(std::span<const TapeOp> ops, std::uint3
       left = age;
       right = age + length;
     }
-    const std::size_t repeats = age >= kLongPeriod ? 1 : 3;
-    if (age >= minimum && length >= repeats * age) return static_cast<std::uint32_t>(age);
+    const bool is_long = age >= kLongPeriod;
+    const bool repeats = length >= age * (is_long ? 1 : 3);
+    // A loop of similar parameters or layers makes up only some of what happened.
+    const bool prevails = is_long || (age + length) * 5 >= count * 3;
+    if (age >= minimum && repeats && prevails) return static_cast<std::uint32_t>(age);
   }
   return std::nullopt;
 }

@@ -26,7 +26,10 @@ constexpr OpIndex kNoOp = planner::kNoOp;
 constexpr std::uint32_t kLookAhead = 48;     // Operators that a plan may be skipped by.
 constexpr std::uint32_t kEqualToResume = 3;  // Operators in a row that must match after that.
 constexpr std::uint32_t kCatchUpOps = 8;     // How far ahead missing inputs are fetched.
-constexpr std::uint32_t kFirstSearch = 512;  // Operators without boundary before a period is sought.
+// Operators without a boundary before a period is sought: as long as none was ever announced, and
+// after that.
+constexpr std::uint32_t kFirstSearch = 1024;
+constexpr std::uint32_t kPatientSearch = 4096;
 constexpr std::uint32_t kPeriodMisses = 4;   // Strange steps after which a found period is wrong.
 constexpr std::size_t kStepTimes = 64;       // For the median.
 constexpr std::uint32_t kFarAway = 4;        // Periods: the next use of what stays idle.
@@ -56,6 +59,7 @@ struct StepLearner::State {
                 Advice& advice);
   void end_op(Advice& advice);
   void allocated(RangeId range, std::uint32_t pages);
+  void announce_boundary();
   LearnerReport report() const;
 
   // Steps.
@@ -94,7 +98,7 @@ struct StepLearner::State {
   void advise_begin(OpIndex op, Advice& advice);
   void advise_end(OpIndex op, Advice& advice);
   void advise_next_uses(OpIndex from, Advice& advice);
-  void advise_pending_fetches(OpIndex from, Advice& advice);
+  void advise_pending_transfers(OpIndex from, Advice& advice);
   OpClock moment(std::uint32_t distance) const;
 
   const profile::StepTape& plan_tape() const { return plan_->step.tape; }
@@ -139,15 +143,17 @@ struct StepLearner::State {
   std::vector<Binding> previously_bound_;
   std::uint32_t birth_cursor_ = 0;               ///< Next birth of the current operator.
   std::vector<Advice::NextUse> late_next_uses_;  ///< Of births between operators.
-  std::vector<Identity> live_;                   ///< Scratch, as the next three.
+  std::vector<Identity> live_;                   ///< Scratch, as the next four.
   std::vector<Identity> wanted_;
   std::vector<bool> is_marked_;
-  std::vector<std::pair<std::uint64_t, ValueIndex>> pending_;
+  std::vector<std::pair<std::uint32_t, ValueIndex>> pending_;
+  std::vector<std::pair<std::uint32_t, Advice::WriteOut>> late_leaves_;
 
   // Steps that nobody announces.
   std::uint32_t period_ = 0;  ///< 0: steps end at boundaries.
   std::uint32_t next_search_ = kFirstSearch;
   std::uint32_t shortest_period_ = 1;
+  bool is_announced_ = false;  ///< A boundary has come at least once.
 
   LearnerReport report_;
   std::vector<double> step_times_;
@@ -211,6 +217,14 @@ void StepLearner::State::allocated(RangeId range, std::uint32_t pages) {
   if (at != kUnknownUse) late_next_uses_.push_back({range, at});
 }
 
+void StepLearner::State::announce_boundary() {
+  is_boundary_pending_ = true;
+  is_worth_learning_ = true;
+  is_announced_ = true;
+  next_search_ = std::max(next_search_, kPatientSearch);
+  period_ = 0;
+}
+
 LearnerReport StepLearner::State::report() const {
   LearnerReport report = report_;
   report.shapes = library_.shape_count();
@@ -240,7 +254,8 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
     shortest_period_ = 2 * period_;
     period_ = 0;
   }
-  next_search_ = std::max(kFirstSearch, 2 * library_.longest_step());
+  next_search_ = std::max(is_announced_ ? kPatientSearch : kFirstSearch,
+                          2 * library_.longest_step());
   step_hash_ = 0;
   step_ops_ = 0;
   step_begin_ = now;
@@ -361,7 +376,7 @@ void StepLearner::State::adopt(LearnedPlan& plan, OpIndex op, bool is_catching_u
   expect(op);
   bind_live(op);
   advise_next_uses(op, advice);
-  advise_pending_fetches(op, advice);
+  advise_pending_transfers(op, advice);
   if (is_catching_up) catch_up_until_ = clock_ + plan.sequence.size();
   note_plan();
 }
@@ -502,20 +517,37 @@ void StepLearner::State::advise_next_uses(OpIndex from, Advice& advice) {
   }
 }
 
-/// Starts the fetches that the plan would have started before operator `from`, soonest need first.
-void StepLearner::State::advise_pending_fetches(OpIndex from, Advice& advice) {
+/// Starts the transfers that the plan would have started before operator `from`: fetches, soonest
+/// need first, and write-outs of what should be out by now, latest need first.
+void StepLearner::State::advise_pending_transfers(OpIndex from, Advice& advice) {
   const std::uint32_t op_count = plan_->sequence.size();
+  const auto ops_until = [&](OpIndex op) { return (op + op_count - from) % op_count; };
   pending_.clear();
+  late_leaves_.clear();
   for (const PlannedSwap& swap : plan_->plan.swaps) {
-    if (swap.fetch == kNoOp) continue;
-    const std::uint32_t until_needed = (swap.needed + op_count - from) % op_count;
+    if (swap.fetch == kNoOp) {
+      const bool is_idle = plan_tape().values[swap.value].death == kSurvives;
+      if (is_idle && is_bound(swap.value))
+        late_leaves_.push_back({kNoOp, {range_of(swap.value), swap.pages}});
+      continue;
+    }
+    const std::uint32_t until_needed = ops_until(swap.needed);
     const std::uint32_t fetched_before = (swap.needed + op_count - swap.fetch) % op_count;
-    if (until_needed >= fetched_before) continue;
-    const ValueIndex value = swap.needed >= from ? swap.needed_value : swap.fetch_value;
-    if (is_bound(value)) pending_.emplace_back(until_needed, value);
+    const std::uint32_t left_before = (swap.needed + op_count - swap.leave - 1) % op_count;
+    if (until_needed > left_before) continue;
+    ValueIndex value = swap.needed >= from ? swap.needed_value : swap.fetch_value;
+    if (until_needed < fetched_before && is_bound(value))
+      pending_.emplace_back(until_needed, value);
+    if (until_needed <= fetched_before) continue;
+    if (swap.needed < from && swap.fetch < from) value = swap.value;
+    if (is_bound(value)) late_leaves_.push_back({until_needed, {range_of(value), swap.pages}});
   }
   std::sort(pending_.begin(), pending_.end());
   for (const auto& [until_needed, value] : pending_) advice.fetches.push_back(range_of(value));
+  std::sort(late_leaves_.begin(), late_leaves_.end(), [](const auto& a, const auto& b) {
+    return std::tuple(b.first, b.second.range) < std::tuple(a.first, a.second.range);
+  });
+  for (const auto& [until_needed, leave] : late_leaves_) advice.write_outs.push_back(leave);
 }
 
 // --- The public face --------------------------------------------------------------------------
@@ -540,9 +572,7 @@ void StepLearner::waited(Duration time) { state_->recorder_.waited(time); }
 void StepLearner::end_op(TimePoint, Advice& advice) { state_->end_op(advice); }
 
 void StepLearner::step_boundary(TimePoint) {
-  state_->is_boundary_pending_ = true;
-  state_->is_worth_learning_ = true;
-  state_->period_ = 0;
+  state_->announce_boundary();
 }
 
 void StepLearner::update(const Options& options) { state_->library_.update(limits_of(options)); }

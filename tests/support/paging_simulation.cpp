@@ -166,7 +166,7 @@ void PagingSimulation::make_resident(std::uint32_t id) {
   for (std::uint32_t i = 0; i < range.pages.size(); ++i) {
     if (range.pages[i].state == PageState::kResident) continue;
     is_missing = true;
-    if (range.pages[i].state == PageState::kOut) demanded_.push_back({id, range.generation, i});
+    if (range.pages[i].state == PageState::kOut) demanded_.push_back({id, range.generation, i, clock_});
   }
   if (is_missing && !range.is_requested) ++counts_.missed_ranges;
   const auto is_incomplete = [&] {
@@ -223,7 +223,7 @@ void PagingSimulation::leave(std::uint32_t id, std::uint32_t index) {
     return;
   }
   page.is_leaving = true;
-  writes_.queue.push_back({id, range.generation, index});
+  writes_.queue.push_back({id, range.generation, index, clock_});
 }
 
 void PagingSimulation::start_transfers() {
@@ -238,8 +238,9 @@ void PagingSimulation::start_transfers() {
   const auto start_from = [&](std::deque<Transfer>& queue, std::uint32_t reserve) {
     while (!reads_.is_busy && !queue.empty()) {
       const Transfer transfer = queue.front();
+      // A fetch is meant for the next use; once that has passed, it would bring back what left.
       const bool is_wanted =
-          is_current(transfer) &&
+          is_current(transfer) && ranges_[transfer.range].last_touch <= transfer.asked_at &&
           ranges_[transfer.range].pages[transfer.page].state == PageState::kOut;
       if (is_wanted && resident_ + 1 + reserve > options_.budget_pages) return;
       queue.pop_front();
@@ -324,7 +325,7 @@ void PagingSimulation::apply(const runtime::Advice& advice) {
       Page& page = range.pages[i];
       page.is_leaving = false;
       if (page.state == PageState::kOut)
-        fetches_.push_back({fetched.value(), range.generation, i});
+        fetches_.push_back({fetched.value(), range.generation, i, clock_ - 1});
     }
     range.is_requested = true;
   }

@@ -82,6 +82,7 @@ class PagingSimulation {
     std::uint32_t range;
     std::uint64_t generation;
     std::uint32_t page;
+    std::uint64_t asked_at;  ///< Operator count.
   };
   struct Channel {
     std::deque<Transfer> queue;

@@ -48,8 +48,8 @@ class OpSequence {
   std::vector<std::pair<std::uint64_t, OpIndex>> grams_;  ///< Sorted; unique ones only.
 };
 
-/// The smallest period, at least `minimum`, with which the tail of `signatures` repeats: twice for
-/// long periods, four times for short ones, since layers inside a step repeat as well.
+/// The smallest period, at least `minimum`, with which the tail of `ops` repeats: twice for long
+/// periods; four times and over most of `ops` for short ones, since layers inside a step repeat too.
 std::optional<std::uint32_t> find_period(std::span<const TapeOp> ops, std::uint32_t minimum);
 
 }  // namespace spillway::profile
