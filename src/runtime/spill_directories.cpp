@@ -5,6 +5,7 @@
 #include <set>
 
 #include "spillway/base/error.h"
+#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::runtime {
 namespace {
@@ -14,6 +15,9 @@ std::string reason_against(const topology::Directory& directory) {
   if (!directory.is_directory) return "is not a directory";
   if (directory.is_read_only) return "is mounted read-only";
   if (!directory.is_writable) return "is not writable for this user";
+  if (directory.total == Bytes(0)) return "is on a file system that holds no files of users";
+  if (directory.free && *directory.free < memory::kPageSize)
+    return "is full: No space left on device (free some, or name another with --nvme DIR)";
   return {};
 }
 

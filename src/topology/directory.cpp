@@ -74,9 +74,9 @@ std::optional<BlockDevice> device_of(const Mount& mount, const std::string& root
   BlockDevice device;
   device.name = folder.filename();
   device.model = model_of(folder);
-  // A virtual disk says that it rotates because nobody told it otherwise.
-  const bool knows_itself = device.name.rfind("vd", 0) != 0 && device.name.rfind("xvd", 0) != 0;
-  if (const auto value = read_number(folder / "queue/rotational"); value && knows_itself)
+  // Virtual disks say "rotational" without knowing what lies behind them.
+  const bool is_virtual = device.name.rfind("vd", 0) == 0 || device.name.rfind("xvd", 0) == 0;
+  if (const auto value = read_number(folder / "queue/rotational"); value && !is_virtual)
     device.is_rotational = *value != 0;
   if (const auto value = read_number(folder / "queue/logical_block_size"))
     device.block_size = Bytes(*value);

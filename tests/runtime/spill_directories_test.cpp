@@ -81,6 +81,10 @@ TEST_F(ResolveSpillDirectories, RefusesWhatCannotBeUsed) {
   EXPECT_THAT(refusal("/ro"), HasSubstr("mounted read-only"));
   add("/locked", 1_GiB).is_writable = false;
   EXPECT_THAT(refusal("/locked"), HasSubstr("not writable"));
+  add("/full", 1_MiB);
+  EXPECT_THAT(refusal("/full"), HasSubstr("/full is full: No space"));
+  add("/proc", 0_B).total = 0_B;
+  EXPECT_THAT(refusal("/proc"), HasSubstr("holds no files"));
 }
 
 TEST_F(ResolveSpillDirectories, PicksTheRoomiestCandidate) {

@@ -79,6 +79,16 @@ TEST_F(InspectDirectory, FindsTheDiskBehindAFileSystemWithItsOwnNumber) {
   EXPECT_EQ(directory.device->is_rotational, true);
 }
 
+TEST_F(InspectDirectory, DoesNotBelieveAVirtualDiskThatItRotates) {
+  mount("254:0", "rw", "ext4", "/dev/vda");
+  tree_.write("/sys/devices/virtio0/vda/queue/rotational", "1\n");
+  tree_.link("/sys/dev/block/254:0", "../../devices/virtio0/vda");
+  const Directory directory = inspect();
+  ASSERT_TRUE(directory.device.has_value());
+  EXPECT_EQ(directory.device->name, "vda");
+  EXPECT_EQ(directory.device->is_rotational, std::nullopt);
+}
+
 TEST_F(InspectDirectory, NamesTheModelBelowAMappedVolume) {
   mount("253:0", "rw", "ext4", "/dev/mapper/home");
   tree_.write("/sys/devices/dm-0/queue/rotational", "0\n");

@@ -231,7 +231,7 @@ class Refusing(CommandCase):
             locked.mkdir(0o555)
             self.assertIn("not writable", self.refused("run", "--nvme", locked, "--", "true"))
         self.assertRegex(self.refused("run", "--nvme", "/proc", "--", "true"),
-                         "not writable|read-only")
+                         "not writable|read-only|holds no files")
 
     def test_a_statistics_file_in_a_missing_folder(self):
         self.assertIn("No such file", self.refused("run", "--stats", "none/run.json", "--", "true"))

@@ -16,6 +16,7 @@ int main() {
   std::puts("trainer: starts");
   int result = 0;
   std::thread([&] { result = 7; }).join();
+  std::fflush(stdout);
   std::system("echo \"child: ${LD_PRELOAD:-nothing preloaded}\"");
   return result;
 }
