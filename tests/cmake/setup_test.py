@@ -149,15 +149,17 @@ class Wheels(ScriptCase):
 # Stands in for the command line: needs 4 MiB, the largest operator needs 1.5 MiB.
 SPILLWAY = """#!/usr/bin/env python3
 import json, subprocess, sys
-budget = int(sys.argv[sys.argv.index("--budget") + 1].removesuffix("KiB")) << 10
+named = sys.argv[sys.argv.index("--budget") + 1]
+budget = 64 << 20 if named == "auto" else int(named.removesuffix("KiB")) << 10
 if budget < 1536 << 10:
-    print("error: the smallest budget that works is 1.50 MiB", file=sys.stderr)
+    print("Running on, to find the smallest budget.", file=sys.stderr)
+    print("add does not fit. smallest budget: 1.50MiB (needed at once by add)", file=sys.stderr)
     sys.exit(3)
 rest = sys.argv[sys.argv.index("--") + 1:]
 status = subprocess.run([*rest, str(budget)]).returncode
 with open(sys.argv[sys.argv.index("--stats") + 1], "w") as stats:
-    json.dump({"peak_bytes": min(budget, 4 << 20), "needed_bytes": 4 << 20,
-               "step_seconds_median": 0.25}, stats)
+    json.dump({"peak_bytes": min(budget, 4 << 20), "needed_bytes": 4 << 20, "budget_bytes": budget,
+               "spilled_bytes": max(0, (4 << 20) - budget), "step_seconds_median": 0.25}, stats)
 sys.exit(status)
 """
 TRAINER = """#!/usr/bin/env python3
@@ -187,13 +189,13 @@ class Demo(ScriptCase):
         status, output = self.run_demo()
         self.assertEqual(status, 0, output)
         rows = self.rows(output)
-        self.assertTrue(rows[0].endswith("4.00 MiB 0.250 s 0.5 reference"), rows)
-        self.assertEqual(rows[1], "50 % 2.00 MiB 2.00 MiB 0.250 s 0.5 yes")
+        self.assertEqual(rows[0], "in memory 64.00 MiB 4.00 MiB 0.250 s 0 B 0.5 reference")
+        self.assertEqual(rows[1], "50 % 2.00 MiB 2.00 MiB 0.250 s 2.00 MiB 0.5 yes")
 
     def test_too_small_a_budget_is_replaced_by_the_smallest(self):
         _status, output = self.run_demo()
         rows = self.rows(output)
-        self.assertTrue(rows[2].startswith("25 % 1.00 MiB - - - too small for one operator"), rows)
+        self.assertTrue(rows[2].startswith("25 % 1.00 MiB - - - - too small for one operator"), rows)
         self.assertTrue(rows[3].startswith("smallest (38 %) 1.51 MiB"), rows)
         self.assertTrue(rows[3].endswith("yes"), rows)
 

@@ -30,10 +30,10 @@ def as_option(size):
 
 def smallest_budget_in(text):
     """The budget that a refused run asks for, rounded up to what --budget can say, or None."""
-    found = SMALLEST_BUDGET.search(text)
+    found = SMALLEST_BUDGET.findall(text)
     if not found:
         return None
-    number, unit = found.groups()
+    number, unit = found[-1]
     # A printed number is rounded: the last digit may have been one higher.
     digits = len(number.partition(".")[2])
     size = (float(number) + (10 ** -digits if digits else 0)) * UNITS[unit]
@@ -41,6 +41,8 @@ def smallest_budget_in(text):
 
 
 class Run:
+    """One training run; `budget` is in bytes, None leaves the choice to Spillway."""
+
     def __init__(self, name, budget):
         self.name = name
         self.budget = budget
@@ -53,11 +55,13 @@ class Run:
 
     def row(self, reference):
         if self.losses is None:
-            return [self.name, shown(self.budget), "-", "-", "-", self.note or "failed"]
+            budget = "auto" if self.budget is None else shown(self.budget)
+            return [self.name, budget, "-", "-", "-", "-", self.note or "failed"]
         last = self.losses.decode().split()[-1]
         same = "reference" if self is reference else "yes" if self.losses == reference.losses else "NO"
-        return [self.name, shown(self.budget), shown(self.stats["peak_bytes"]),
-                f"{self.stats['step_seconds_median']:.3f} s", last, same]
+        return [self.name, shown(self.stats["budget_bytes"]), shown(self.stats["peak_bytes"]),
+                f"{self.stats['step_seconds_median']:.3f} s", shown(self.stats["spilled_bytes"]),
+                last, same]
 
 
 def stream(command, log):
@@ -79,8 +83,9 @@ def execute(run, options, file_name):
     stats, losses = folder / f"{file_name}.json", folder / f"{file_name}.losses"
     for stale in (stats, losses):
         stale.unlink(missing_ok=True)
-    print(f"\n== {run.name}: budget {shown(run.budget)}", flush=True)
-    command = [str(options.bin / "spillway"), "run", "--budget", as_option(run.budget),
+    budget = "auto" if run.budget is None else as_option(run.budget)
+    print(f"\n== {run.name}: budget {budget}", flush=True)
+    command = [str(options.bin / "spillway"), "run", "--budget", budget,
                "--stats", str(stats), "--", str(options.bin / "brain_unet"),
                "--steps", str(options.steps), "--seed", str(options.seed), "--losses", str(losses)]
     status, output = stream(command + options.trainer_flags, folder / f"{file_name}.log")
@@ -94,17 +99,15 @@ def execute(run, options, file_name):
     return smallest_budget_in(output)
 
 
-def total_memory():
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def all_runs(options):
     """The runs in the order in which they are made; stops early when the first one fails."""
-    first = Run("in memory", total_memory())
+    first = Run("in memory", None)
     execute(first, options, "in_memory")
     yield first
     if first.losses is None:
         return
+    if first.stats["spilled_bytes"] > 0:
+        first.name = "all memory there is"
     for percent in (50, 25):
         run = Run(f"{percent} %", first.needed() * percent // 100)
         smallest = execute(run, options, f"budget_{percent}")
@@ -137,7 +140,7 @@ def main():
     runs = list(all_runs(options))
     reference = runs[0]
     print()
-    print_table([["run", "budget", "peak", "step time", "last loss", "identical"]]
+    print_table([["run", "budget", "peak", "step time", "to disk", "last loss", "identical"]]
                 + [run.row(reference) for run in runs])
     print(f"\nlosses, statistics and logs: {options.out}")
     refused = [run for run in runs if run.note.startswith("too small")]
