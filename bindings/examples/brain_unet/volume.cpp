@@ -26,22 +26,14 @@ std::vector<float> as_floats(const nifti_image& image) {
 
 std::vector<float> values_of(const nifti_image& image, const std::string& name) {
   switch (image.datatype) {
-    case NIFTI_TYPE_UINT8:
-      return as_floats<std::uint8_t>(image);
-    case NIFTI_TYPE_INT8:
-      return as_floats<std::int8_t>(image);
-    case NIFTI_TYPE_UINT16:
-      return as_floats<std::uint16_t>(image);
-    case NIFTI_TYPE_INT16:
-      return as_floats<std::int16_t>(image);
-    case NIFTI_TYPE_UINT32:
-      return as_floats<std::uint32_t>(image);
-    case NIFTI_TYPE_INT32:
-      return as_floats<std::int32_t>(image);
-    case NIFTI_TYPE_FLOAT32:
-      return as_floats<float>(image);
-    case NIFTI_TYPE_FLOAT64:
-      return as_floats<double>(image);
+    case NIFTI_TYPE_UINT8: return as_floats<std::uint8_t>(image);
+    case NIFTI_TYPE_INT8: return as_floats<std::int8_t>(image);
+    case NIFTI_TYPE_UINT16: return as_floats<std::uint16_t>(image);
+    case NIFTI_TYPE_INT16: return as_floats<std::int16_t>(image);
+    case NIFTI_TYPE_UINT32: return as_floats<std::uint32_t>(image);
+    case NIFTI_TYPE_INT32: return as_floats<std::int32_t>(image);
+    case NIFTI_TYPE_FLOAT32: return as_floats<float>(image);
+    case NIFTI_TYPE_FLOAT64: return as_floats<double>(image);
     default:
       throw trainer::BadInput("'" + name + "' holds voxels of type " +
                               nifti_datatype_string(image.datatype) + ", not plain numbers");

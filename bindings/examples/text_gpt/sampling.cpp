@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 namespace text_gpt {
@@ -21,6 +22,19 @@ class Inference {
   torch::NoGradGuard no_gradients_;
 };
 
+// A young model writes any byte, and a log must stay readable.
+std::string printable(const std::vector<std::int64_t>& bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (const std::int64_t byte : bytes) {
+    if (byte == '\n' || (byte >= ' ' && byte <= '~'))
+      text += static_cast<char>(byte);
+    else
+      text += {'\\', 'x', digits[byte / 16], digits[byte % 16]};
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string write_text(Gpt& gpt, std::int64_t context, const SamplingOptions& options,
@@ -38,7 +52,7 @@ std::string write_text(Gpt& gpt, std::int64_t context, const SamplingOptions& op
     written.push_back(
         torch::multinomial(chances, 1, /*replacement=*/false, generator).item<std::int64_t>());
   }
-  return {written.begin(), written.end()};
+  return printable(written);
 }
 
 double held_out_loss(Gpt& gpt, const Text& text, std::int64_t batches, std::int64_t batch) {

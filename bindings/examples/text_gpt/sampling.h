@@ -14,8 +14,8 @@ struct SamplingOptions {
   double temperature = 0.8;  ///< Lower is more predictable.
 };
 
-/// Lets the model write. Has its own random numbers, so training goes on as if nothing had
-/// happened.
+/// Lets the model write, and shows bytes that are no printable character as \xNN. Has its own
+/// random numbers, so training goes on as if nothing had happened.
 std::string write_text(Gpt& gpt, std::int64_t context, const SamplingOptions& options,
                        std::uint64_t seed);
 

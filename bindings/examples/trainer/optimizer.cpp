@@ -5,23 +5,15 @@
 namespace trainer {
 
 void add_optimizer_options(CLI::App& app, OptimizerOptions& options) {
-  app.add_option("--optimizer", options.name,
-                 "sgd keeps one extra value per parameter, adam and adamw two")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
-      ->capture_default_str()
-      ->group(kTrainingGroup);
-  app.add_option("--lr", options.learning_rate, "Learning rate")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
-      ->group(kTrainingGroup);
-  app.add_option("--weight-decay", options.weight_decay, "Weight decay")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->group(kTrainingGroup);
-  app.add_option("--momentum", options.momentum, "Momentum of sgd; 0 keeps no extra value")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str()
-      ->group(kTrainingGroup);
+  const auto add = [&app](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)->capture_default_str()->group(kTrainingGroup);
+  };
+  add("--optimizer", options.name, "sgd keeps one extra value per parameter, adam and adamw two")
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
+  add("--lr", options.learning_rate, "Learning rate")->check(CLI::PositiveNumber);
+  add("--weight-decay", options.weight_decay, "Weight decay")->check(CLI::NonNegativeNumber);
+  add("--momentum", options.momentum, "Momentum of sgd; 0 keeps no extra value")
+      ->check(CLI::Range(0.0, 1.0));
 }
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerOptions& options,

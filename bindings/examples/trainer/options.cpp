@@ -16,6 +16,13 @@ std::string canonical(const std::string& text) {
   return {buffer.data(), written.ptr};
 }
 
+// Said before hours of training, not after them.
+std::string require_folder(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  if (std::filesystem::is_directory(folder)) return "";
+  return "there is no folder '" + folder.string() + "' to write it to";
+}
+
 std::string value_of(const CLI::Option& option) {
   if (option.count() == 0) return canonical(option.get_default_str());
   std::string joined;
@@ -29,41 +36,35 @@ std::string value_of(const CLI::Option& option) {
 }  // namespace
 
 void add_run_options(CLI::App& app, RunOptions& options) {
-  app.add_option("--steps", options.steps, "Number of the last training step")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
-      ->group(kRunGroup);
-  app.add_option("--seed", options.seed,
-                 "Decides the initial weights, the order of the data and all random numbers")
-      ->capture_default_str()
+  const auto add = [&app](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)->capture_default_str()->group(kRunGroup);
+  };
+  const auto add_output = [&app](const char* name, std::filesystem::path& file, const char* text) {
+    return app.add_option(name, file, text)->check(require_folder)->group(kRunGroup);
+  };
+  add("--steps", options.steps, "Number of the last training step")->check(CLI::PositiveNumber);
+  add("--seed", options.seed,
+      "Decides the initial weights, the order of the data and all random numbers")
       ->group(kTrainingGroup);
-  app.add_option(
-         "--threads", options.threads,
-         "Threads of LibTorch's operators, 0: one per core. The same number of threads gives "
-         "the same bits")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->group(kRunGroup);
-  app.add_option("--losses", options.losses,
-                 "Write 'step loss' per line; reading a loss back gives the same bits")
-      ->group(kRunGroup);
+  add("--threads", options.threads,
+      "Threads of LibTorch's operators, 0: one per core. The same number of threads gives the same "
+      "bits")
+      ->check(CLI::NonNegativeNumber);
+  add_output("--losses", options.losses,
+             "Write 'step loss' per line; reading a loss back gives the same bits");
   CLI::Option* checkpoint =
-      app.add_option("--checkpoint", options.checkpoint,
-                     "Write model, optimizer, random numbers and step here after the last step")
-          ->group(kRunGroup);
-  app.add_option("--checkpoint-every", options.checkpoint_every,
-                 "Also write the checkpoint after every N-th step, 0: only after the last")
+      add_output("--checkpoint", options.checkpoint,
+                 "Write model, optimizer, random numbers and step here after the last step");
+  add("--checkpoint-every", options.checkpoint_every,
+      "Also write the checkpoint after every N-th step, 0: only after the last")
       ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->needs(checkpoint)
-      ->group(kRunGroup);
+      ->needs(checkpoint);
   app.add_option("--resume", options.resume,
                  "Continue from a checkpoint, exactly as if the run had never stopped")
       ->check(CLI::ExistingFile)
       ->group(kRunGroup);
-  app.add_option("--save-model", options.save_model,
-                 "Write parameters and buffers here after the last step")
-      ->group(kRunGroup);
+  add_output("--save-model", options.save_model,
+             "Write parameters and buffers here after the last step");
 }
 
 std::string preset_on_command_line(int argc, char** argv, const std::string& fallback) {

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Checks one promise of an example trainer.
+
+  check_trainer.py CHECK --program P --work FOLDER [--data PATH]... -- FLAG...
+
+The flags after -- make the trainer small. Exit status: 0 the promise holds, 1 it does not, 77 a
+--data path, which the trainer reads, is not on this machine.
+"""
+import argparse
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+
+STEPS = 4
+HALF = 2
+
+
+class Broken(Exception):
+    """Says which promise does not hold, and how."""
+
+
+class Trainer:
+    def __init__(self, program, folder, flags):
+        self.program = program
+        self.folder = folder
+        self.flags = flags
+
+    def command(self, name, *flags):
+        """Each run has a folder, so that its files can have the same names as those of another."""
+        (self.folder / name).mkdir(parents=True, exist_ok=True)
+        return [str(self.program), *self.flags, *(str(flag) for flag in flags)]
+
+    def file(self, name, file):
+        return self.folder / name / file
+
+    def fail(self, name, *flags):
+        """Runs the trainer, which may refuse; returns its status and what it said."""
+        run = subprocess.run(self.command(name, *flags), stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+        return run.returncode, run.stdout
+
+    def train(self, name, *flags, steps=STEPS, seed=1):
+        """Runs the trainer to its end; returns the bytes of its losses."""
+        losses = self.file(name, "losses")
+        status, output = self.fail(name, "--threads", 2, "--steps", steps, "--seed", seed,
+                                   "--losses", losses, *flags)
+        if status != 0:
+            raise Broken(f"'{name}' ended with status {status}:\n{output}")
+        return losses.read_bytes()
+
+
+def require_equal(first, second, what):
+    if first != second:
+        raise Broken(f"{what} differ:\n{first!r}\n{second!r}")
+
+
+def losses_in(content):
+    lines = content.decode().splitlines()
+    steps = [int(line.split()[0]) for line in lines]
+    require_equal(steps, list(range(1, len(lines) + 1)), "the steps in the file and 1, 2, 3, ...")
+    return [float(line.split()[1]) for line in lines]
+
+
+def same_seed(trainer):
+    first = trainer.train("first")
+    require_equal(first, trainer.train("second"), "losses of two runs with one seed")
+    if first == trainer.train("other_seed", seed=2):
+        raise Broken("another seed gave the same losses")
+
+
+def as_float32(number):
+    return struct.unpack("f", struct.pack("f", number))[0]
+
+
+def exact_losses(trainer):
+    """A loss is written with as many digits as tell it from every other float, and no more."""
+    for text in trainer.train("run").decode().split()[1::2]:
+        loss = as_float32(float(text))
+        needed = next(count for count in range(1, 10)
+                      if as_float32(float(f"{loss:.{count}g}")) == loss)
+        written = len(text.partition("e")[0].replace(".", "").strip("-0"))
+        if written != needed:
+            raise Broken(f"{text} has {written} digits, {needed} would tell it from other floats")
+
+
+def resume(trainer):
+    whole = trainer.train("whole", "--save-model", trainer.file("whole", "model.pt"))
+    checkpoint = trainer.file("halves", "state.pt")
+    trainer.train("halves", "--checkpoint", checkpoint, steps=HALF)
+    halves = trainer.train("halves", "--resume", checkpoint,
+                           "--save-model", trainer.file("halves", "model.pt"))
+    require_equal(whole, halves, "losses without and with a stop in between")
+    if (trainer.file("whole", "model.pt").read_bytes() !=
+            trainer.file("halves", "model.pt").read_bytes()):
+        raise Broken("the models without and with a stop in between differ")
+
+
+def killed(trainer):
+    """A run that dies without warning is completed from its last checkpoint."""
+    whole = trainer.train("whole")
+    checkpoint, losses = (trainer.file("killed", name) for name in ("state.pt", "losses"))
+    command = trainer.command("killed", "--threads", 2, "--steps", STEPS, "--losses", losses,
+                              "--checkpoint", checkpoint, "--checkpoint-every", 1)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if line.startswith(f"step {HALF + 1} "):
+                process.send_signal(signal.SIGKILL)
+        if process.wait() != -signal.SIGKILL:
+            raise Broken(f"the trainer ended with {process.returncode} before it could be killed")
+    resumed = trainer.train("killed", "--resume", checkpoint)
+    require_equal(whole, resumed, "losses of a run and of one that was killed and resumed")
+
+
+def bad_input(trainer):
+    damaged = trainer.folder / "damaged.pt"
+    damaged.write_bytes(b"not a checkpoint")
+    checkpoint = trainer.file("made", "state.pt")
+    trainer.train("made", "--checkpoint", checkpoint, steps=1)
+    refusals = [
+        (["--no-such-flag"], "--no-such-flag"),
+        (["--steps", "many"], "--steps"),
+        (["--steps", "0"], "--steps"),
+        (["--preset", "enormous"], "--preset"),
+        (["--lr", "-1"], "--lr"),
+        (["--checkpoint-every", "1"], "--checkpoint"),
+        (["--resume", trainer.folder / "nothing.pt"], "nothing.pt"),
+        (["--resume", damaged], "damaged.pt"),
+        (["--resume", checkpoint, "--seed", "2"], "--seed: 1 then, 2 now"),
+        (["--resume", checkpoint, "--width", "24"], "--width"),
+        (["--losses", trainer.folder / "no" / "folder"], "--losses"),
+        (["--checkpoint", trainer.folder / "no" / "folder"], "--checkpoint"),
+        (["--save-model", trainer.folder / "no" / "folder"], "--save-model"),
+    ]
+    for flags, expected in refusals:
+        status, output = trainer.fail("refused", *flags)
+        if status != 2 or expected not in output:
+            raise Broken(f"{flags} gave status {status}, wanted 2 and '{expected}':\n{output}")
+    status, output = trainer.fail("full_disk", "--losses", "/dev/full")
+    if status != 1 or "/dev/full" not in output:
+        raise Broken(f"a full disk gave status {status}:\n{output}")
+
+
+def help_page(trainer):
+    status, output = trainer.fail("asked", "--help")
+    if status != 0 or "--checkpoint" not in output or "--preset" not in output:
+        raise Broken(f"--help gave status {status}:\n{output}")
+
+
+def learns(trainer):
+    losses = losses_in(trainer.train("run", steps=12))
+    first, last = sum(losses[:3]) / 3, sum(losses[-3:]) / 3
+    if last >= 0.9 * first:
+        raise Broken(f"the loss went from {first} to {last} only")
+
+
+def loaders_change_nothing(trainer):
+    require_equal(trainer.train("one", "--loaders", 1), trainer.train("four", "--loaders", 4),
+                  "losses with one and with four loaders")
+
+
+def evaluation_changes_nothing(trainer):
+    require_equal(trainer.train("plain"),
+                  trainer.train("evaluated", "--evaluate-every", 1, "--sample-every", 2),
+                  "losses without and with evaluation and samples")
+
+
+CHECKS = {check.__name__: check for check in (
+    same_seed, exact_losses, resume, killed, bad_input, help_page, learns, loaders_change_nothing,
+    evaluation_changes_nothing)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("check", choices=CHECKS)
+    parser.add_argument("--program", type=pathlib.Path, required=True)
+    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, action="append", default=[])
+    parser.add_argument("flags", nargs="*")
+    options = parser.parse_args()
+    for path in options.data:
+        if not path.exists():
+            print(f"skipped: {path} is not on this machine")
+            return 77
+    shutil.rmtree(options.work, ignore_errors=True)
+    options.work.mkdir(parents=True)
+    try:
+        CHECKS[options.check](Trainer(options.program, options.work, options.flags))
+    except Broken as broken:
+        print(f"{options.check}: {broken}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
