@@ -112,7 +112,8 @@ int measure_disk(const BenchOptions& options) {
   if (on_terminal) std::fputs("\r\033[K", stderr);
   for (const std::string& warning : probe.warnings) log_warning("{}", warning);
   std::cout << probe.description << ", file of " << to_string(probe.file_size)
-            << "; median [lowest-highest]\n" << rates_table(probe);
+            << "; median [lowest-highest]\n"
+            << rates_table(probe);
   rates.record(to_disk_rate(probe, facts.path, facts.device ? facts.device->name : "",
                             facts.mount_point.value_or(""), utc_now()));
   if (!options.rates_path.empty()) {

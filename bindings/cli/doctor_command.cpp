@@ -48,10 +48,9 @@ std::vector<FoundTorch> find_installed_torches() {
   std::vector<FoundTorch> found;
   if (const char* folder = std::getenv("SPILLWAY_LIBTORCH_DIR"))
     add_torch(found, "SPILLWAY_LIBTORCH_DIR", fs::path(folder) / "lib/libtorch_cpu.so");
-  const auto python = output_of(
-      {"python3", "-c",
-       "import importlib.util as u; s = u.find_spec('torch'); "
-       "print(s.submodule_search_locations[0] if s else '')"});
+  const auto python = output_of({"python3", "-c",
+                                 "import importlib.util as u; s = u.find_spec('torch'); "
+                                 "print(s.submodule_search_locations[0] if s else '')"});
   if (python && python->size() > 1)
     add_torch(found, "python3",
               fs::path(python->substr(0, python->find('\n'))) / "lib/libtorch_cpu.so");
@@ -93,8 +92,8 @@ std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget
   std::vector<Finding> findings;
   runtime::ResolvedDirectories resolved;
   try {
-    resolved = runtime::resolve_spill_directories(settings, budget,
-                                                  runtime::real_surroundings(settings));
+    resolved =
+        runtime::resolve_spill_directories(settings, budget, runtime::real_surroundings(settings));
   } catch (const ConfigError& error) {
     return {{"disk", "none", Verdict::kProblem, error.what()}};
   }
@@ -158,8 +157,10 @@ Finding tell_dispatch_key(const runtime::Settings& settings) {
                           ? "the first free one of Fake, TESTING_ONLY_GenericMode, DeferredInit, "
                             "TESTING_ONLY_GenericWrapper, else RecordFunction"
                           : settings.dispatch_key + ", as set";
-  return {"dispatch key", value + "; tried at the start of each run, named in --stats",
-          Verdict::kOk, {}};
+  return {"dispatch key",
+          value + "; tried at the start of each run, named in --stats",
+          Verdict::kOk,
+          {}};
 }
 
 }  // namespace

@@ -11,9 +11,9 @@
 namespace spillway::cli {
 namespace {
 
-constexpr Bytes kArenaSize = 1_TiB;     // Address space that a run reserves.
-constexpr Bytes kLeastLocked = 8_MiB;   // What a io_uring of usual depth may have to lock.
-constexpr double kSlowDisk = 0.5;       // GB/s; below it paging costs more than it hides.
+constexpr Bytes kArenaSize = 1_TiB;    // Address space that a run reserves.
+constexpr Bytes kLeastLocked = 8_MiB;  // What a io_uring of usual depth may have to lock.
+constexpr double kSlowDisk = 0.5;      // GB/s; below it paging costs more than it hides.
 
 Finding ok(std::string subject, std::string value) {
   return {std::move(subject), std::move(value), Verdict::kOk, {}};
@@ -25,10 +25,10 @@ Finding unknown(std::string subject) {
 
 Finding judge_processors(const topology::Processors& processors) {
   if (!processors.cores && !processors.threads) return unknown("cores");
-  std::string value = message("{} cores, {} threads, {} NUMA node{}",
-                              processors.cores.value_or(*processors.threads),
-                              processors.threads.value_or(0), processors.numa_nodes.size(),
-                              processors.numa_nodes.size() == 1 ? "" : "s");
+  std::string value =
+      message("{} cores, {} threads, {} NUMA node{}",
+              processors.cores.value_or(*processors.threads), processors.threads.value_or(0),
+              processors.numa_nodes.size(), processors.numa_nodes.size() == 1 ? "" : "s");
   if (processors.model) value += ", " + *processors.model;
   if (processors.quota) value += message(", limited to {} cores' time", *processors.quota);
   return ok("cores", value);
@@ -127,10 +127,14 @@ std::string disk_value(const runtime::ResolvedDirectory& directory) {
 }  // namespace
 
 std::vector<Finding> judge_machine(const topology::Machine& machine) {
-  return {judge_kernel(machine.kernel),          judge_processors(machine.processors),
-          judge_memory(machine.memory),          judge_memory_limits(machine.memory),
-          judge_address_space(machine.limits),   judge_locked_memory(machine.limits),
-          judge_overcommit(machine.kernel),      judge_huge_pages(machine.kernel),
+  return {judge_kernel(machine.kernel),
+          judge_processors(machine.processors),
+          judge_memory(machine.memory),
+          judge_memory_limits(machine.memory),
+          judge_address_space(machine.limits),
+          judge_locked_memory(machine.limits),
+          judge_overcommit(machine.kernel),
+          judge_huge_pages(machine.kernel),
           judge_gpus(machine.gpus)};
 }
 
@@ -154,8 +158,8 @@ Finding judge_mappers(const std::vector<memory::MapperProbe>& probes) {
       finding.verdict = Verdict::kWarning;
       finding.value += "; system calls on spilled memory fail, so tensors whose pointers the "
                        "trainer has taken stay in memory";
-      finding.mend = message("for {}: {}", memory::name_of(probes.front().kind),
-                             probes.front().reason);
+      finding.mend =
+          message("for {}: {}", memory::name_of(probes.front().kind), probes.front().reason);
     }
     return finding;
   }
@@ -178,12 +182,11 @@ Finding judge_disk(const runtime::ResolvedDirectory& directory,
   const swap::DiskRates* rates = probe ? probe->best() : nullptr;
   double slowest = 0.0;
   if (rates != nullptr) {
-    finding.value += message(", write {}, read {}, both {} (by {})",
-                             gb_per_s(rates->write.median_gb_per_s),
-                             gb_per_s(rates->read.median_gb_per_s),
-                             gb_per_s(rates->mixed_write.median_gb_per_s +
-                                      rates->mixed_read.median_gb_per_s),
-                             probe->description);
+    finding.value +=
+        message(", write {}, read {}, both {} (by {})", gb_per_s(rates->write.median_gb_per_s),
+                gb_per_s(rates->read.median_gb_per_s),
+                gb_per_s(rates->mixed_write.median_gb_per_s + rates->mixed_read.median_gb_per_s),
+                probe->description);
     slowest = std::min(rates->write.median_gb_per_s, rates->read.median_gb_per_s);
   } else if (directory.measured) {
     const topology::DiskRate& measured = *directory.measured;
@@ -209,8 +212,8 @@ Finding judge_disk(const runtime::ResolvedDirectory& directory,
 Finding judge_torch(const FoundTorch& torch, const std::vector<std::string>& served) {
   std::string list;
   for (const std::string& minor : served) (list += list.empty() ? "" : ", ") += minor;
-  Finding finding{"LibTorch of " + torch.user, message("{}, {}", torch.version, torch.path),
-                  Verdict::kOk, {}};
+  Finding finding{
+      "LibTorch of " + torch.user, message("{}, {}", torch.version, torch.path), Verdict::kOk, {}};
   const std::string minor = torch.version.substr(0, torch.version.rfind('.'));
   if (torch.version.empty()) {
     finding.value = "unknown version, " + torch.path;

@@ -20,7 +20,7 @@ struct Finding {
   std::string subject;  ///< "disk /scratch"
   std::string value;
   Verdict verdict = Verdict::kOk;
-  std::string mend;     ///< What to do about it; empty when there is nothing to do.
+  std::string mend;  ///< What to do about it; empty when there is nothing to do.
 };
 
 // Judgements over what was found out; free of I/O, so that any machine can be put before them.

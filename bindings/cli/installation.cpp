@@ -11,8 +11,7 @@ namespace fs = std::filesystem;
 Installation find_installation(const std::string& command_path) {
   constexpr std::string_view kCoreStart = "libspillway_core_";
   Installation found;
-  const fs::path folder =
-      fs::path(command_path).parent_path().parent_path() / "lib";
+  const fs::path folder = fs::path(command_path).parent_path().parent_path() / "lib";
   found.library_folder = folder.string();
   std::error_code error;
   if (fs::exists(folder / "libspillway_preload.so", error))
@@ -20,8 +19,7 @@ Installation find_installation(const std::string& command_path) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name.rfind(kCoreStart, 0) == 0 && entry.path().extension() == ".so")
-      found.served.push_back(
-          name.substr(kCoreStart.size(), name.size() - kCoreStart.size() - 3));
+      found.served.push_back(name.substr(kCoreStart.size(), name.size() - kCoreStart.size() - 3));
   }
   std::sort(found.served.begin(), found.served.end());
   return found;

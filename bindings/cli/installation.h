@@ -7,9 +7,9 @@ namespace spillway::cli {
 
 /// What lies beside the command.
 struct Installation {
-  std::string library_folder;        ///< ../lib, seen from the command.
-  std::string preload;               ///< Path of libspillway_preload.so, or empty.
-  std::vector<std::string> served;   ///< LibTorch minors that have a core: "2.11".
+  std::string library_folder;       ///< ../lib, seen from the command.
+  std::string preload;              ///< Path of libspillway_preload.so, or empty.
+  std::vector<std::string> served;  ///< LibTorch minors that have a core: "2.11".
 };
 
 Installation find_installation(const std::string& command_path);

@@ -80,16 +80,17 @@ int bench_io(const Words& words) {
   std::string size = "1GiB", blocks = "512KiB,1MiB,2MiB", depths = "1,4,16", store = "auto";
   options.rates_path = topology::default_disk_rates_path();
   app.add_option("DIR", options.directory, "The directory to measure")->required();
-  app.add_option("--file-size", size, "Size of the file that is written and read [1GiB]");
+  app.add_option("--file-size", size, "Size of the file that is written and read [1GiB]")
+      ->type_name("SIZE");
   app.add_option("--blocks", blocks, "Block sizes, at most 2MiB [512KiB,1MiB,2MiB]")
       ->type_name("SIZE,...");
-  app.add_option("--depths", depths, "Transfers in flight [1,4,16]")
-      ->type_name("COUNT,...");
+  app.add_option("--depths", depths, "Transfers in flight [1,4,16]")->type_name("COUNT,...");
   app.add_option("--repetitions", options.probe.repetitions, "Passes of each kind [3]")
       ->type_name("COUNT");
   app.add_option("--store", store, "How it is written and read [auto]")
       ->type_name("auto|io_uring|posix");
-  app.add_option("--rates", options.rates_path, "File that keeps the result [~/.config/spillway/disks.json]")
+  app.add_option("--rates", options.rates_path,
+                 "File that keeps the result [~/.config/spillway/disks.json]")
       ->type_name("FILE");
   if (!parse(app, words)) return kDone;
   options.probe.file_size = parse_bytes(size);

@@ -15,7 +15,8 @@ namespace spillway::cli {
 namespace {
 
 // Defined in every LibTorch; undefined in programs that get it from a shared library.
-constexpr std::string_view kTorchSymbol = "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE";
+constexpr std::string_view kTorchSymbol =
+    "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE";
 
 std::string hindrance_of(const std::string& path) {
   struct stat facts {};

@@ -10,7 +10,7 @@ namespace spillway::cli {
 
 /// Where the shell would find a program, and whether it may be started.
 struct ProgramLookup {
-  std::string path;  ///< Empty when nothing of that name exists.
+  std::string path;       ///< Empty when nothing of that name exists.
   std::string hindrance;  ///< Why what was found cannot be executed; empty when it can.
 };
 
@@ -27,9 +27,9 @@ enum class ProgramKind {
 /// What can be told from the file alone.
 struct ProgramFile {
   ProgramKind kind = ProgramKind::kScript;
-  bool raises_privilege = false;     ///< Set-user-id or set-group-id: the loader ignores preloads.
-  bool has_torch_inside = false;     ///< LibTorch was linked in from an archive.
-  std::string loader;                ///< Of a dynamic program.
+  bool raises_privilege = false;  ///< Set-user-id or set-group-id: the loader ignores preloads.
+  bool has_torch_inside = false;  ///< LibTorch was linked in from an archive.
+  std::string loader;             ///< Of a dynamic program.
 };
 
 ProgramFile inspect_program(const std::string& path);

@@ -27,7 +27,8 @@ std::string report_text(const std::vector<Finding>& findings) {
     verdict.resize(8, ' ');
     out << verdict << finding.subject << std::string(widest - finding.subject.size() + 2, ' ')
         << finding.value << '\n';
-    if (!finding.mend.empty()) out << std::string(widest + 10, ' ') << "-> " << finding.mend << '\n';
+    if (!finding.mend.empty())
+      out << std::string(widest + 10, ' ') << "-> " << finding.mend << '\n';
   }
   const auto count = [&](Verdict verdict) {
     return std::count_if(findings.begin(), findings.end(),

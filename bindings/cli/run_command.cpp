@@ -54,28 +54,34 @@ std::string usable_preload() {
     throw UnsupportedError("libspillway_preload.so is not in {}: the installation is incomplete",
                            here.library_folder);
   if (here.preload.find_first_of(" :") != std::string::npos)
-    throw UnsupportedError("{} cannot be preloaded, because LD_PRELOAD allows no blank and no colon "
-                           "in a path (install Spillway elsewhere)", here.preload);
+    throw UnsupportedError(
+        "{} cannot be preloaded, because LD_PRELOAD allows no blank and no colon "
+        "in a path (install Spillway elsewhere)",
+        here.preload);
   return here.preload;
 }
 
 // A program that the preload cannot reach would silently run without its budget.
 void refuse_unreachable(const ProgramFile& program, const std::string& path) {
-  constexpr std::string_view kCure =
-      "build it with shared libraries; or, if it only starts the trainer, put `spillway run` behind "
-      "it, before the trainer";
+  constexpr std::string_view kCure = "build it with shared libraries; or, if it only starts the "
+                                     "trainer, put `spillway run` behind "
+                                     "it, before the trainer";
   if (program.kind == ProgramKind::kStatic)
     throw UnsupportedError("{} is statically linked, so nothing can be loaded into it ({})", path,
                            kCure);
   if (program.kind == ProgramKind::kForeign)
     throw UnsupportedError("{} has another word size than Spillway, so nothing can be loaded into "
-                           "it ({})", path, kCure);
+                           "it ({})",
+                           path, kCure);
   if (program.raises_privilege)
     throw UnsupportedError("{} changes its user or group when it starts (set-user-id), and the "
-                           "system then loads nothing into it ({})", path, kCure);
+                           "system then loads nothing into it ({})",
+                           path, kCure);
   if (program.has_torch_inside)
-    throw UnsupportedError("{} has LibTorch linked into itself statically; Spillway needs the shared "
-                           "libtorch_cpu.so (link with the shared LibTorch)", path);
+    throw UnsupportedError(
+        "{} has LibTorch linked into itself statically; Spillway needs the shared "
+        "libtorch_cpu.so (link with the shared LibTorch)",
+        path);
 }
 
 // Said only where a person looks on, or expects a file that may never come.
@@ -83,9 +89,11 @@ void note_program_without_torch(const runtime::Settings& settings, const Program
                                 const std::string& path) {
   if (settings.quiet || (settings.stats.empty() && ::isatty(STDERR_FILENO) == 0)) return;
   if (program.kind != ProgramKind::kDynamic || linked_torch(program, path)) return;
-  std::fprintf(stderr,
-               "[spillway] note: %s is not linked with LibTorch; Spillway acts once it, or a program "
-               "that it starts, loads LibTorch\n", path.c_str());
+  std::fprintf(
+      stderr,
+      "[spillway] note: %s is not linked with LibTorch; Spillway acts once it, or a program "
+      "that it starts, loads LibTorch\n",
+      path.c_str());
 }
 
 void prepare_environment(const runtime::NamedTexts& given, const std::string& preload) {

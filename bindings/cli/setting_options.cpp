@@ -31,16 +31,20 @@ void SettingOptions::add_to(CLI::App& app, const std::vector<std::string_view>& 
     if (info.is_switch) {
       // --verify, or --verify=off; a separate word would be taken for the program.
       app.add_flag_function(
-          name, [&value](std::int64_t count) {
+          name,
+          [&value](std::int64_t count) {
             value.text = count > 0 ? "on" : "off";
             value.is_given = true;
-          }, help_of(info));
+          },
+          help_of(info));
     } else {
       app.add_option_function<std::string>(
-             name, [&value](const std::string& text) {
+             name,
+             [&value](const std::string& text) {
                value.text = text;
                value.is_given = true;
-             }, help_of(info))
+             },
+             help_of(info))
           ->type_name(std::string(info.value))
           ->take_last();
     }

@@ -33,7 +33,8 @@ class SettingOptions {
   std::vector<std::unique_ptr<Value>> values_;
 };
 
-/// The value of a path setting as seen from `folder`: "a,b:1GiB" of nvme becomes "/here/a,/here/b:1GiB".
+/// The value of a path setting as seen from `folder`: "a,b:1GiB" of nvme becomes
+/// "/here/a,/here/b:1GiB".
 std::string absolute_paths(const runtime::SettingInfo& info, const std::string& value,
                            const std::string& folder);
 

@@ -26,8 +26,8 @@ bool is_on(const char* variable) {
 void say(const char* level, const char* pattern, va_list arguments) {
   char text[4096];
   int length = snprintf(text, sizeof text, "[spillway] %s: ", level);
-  length += vsnprintf(text + length, sizeof text - static_cast<size_t>(length) - 1, pattern,
-                      arguments);
+  length +=
+      vsnprintf(text + length, sizeof text - static_cast<size_t>(length) - 1, pattern, arguments);
   if (length > static_cast<int>(sizeof text) - 2) length = sizeof text - 2;
   text[length] = '\n';
   const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length) + 1);
@@ -114,7 +114,8 @@ void refuse_version(const TorchInProcess& torch, const char* folder) {
   list_served_versions(folder, served);
   if (served[0] == '\0') {
     refuse("no libspillway_core_*.so in %s: the installation is incomplete (install it again, or "
-           "start the program without Spillway)", folder);
+           "start the program without Spillway)",
+           folder);
   } else if (!torch.version.is_known()) {
     refuse("cannot tell the version of the LibTorch in this process (%s), and this Spillway serves "
            "LibTorch %s (use an official build of LibTorch, or start the program without Spillway)",
@@ -155,7 +156,8 @@ void load_core_if_torch_is_here() {
   if (__atomic_exchange_n(&load_state, kTried, __ATOMIC_ACQ_REL) == kTried) return;
   if (torch.copies > 1) {
     refuse("LibTorch is twice in this process: %s and %s (remove one from the program's libraries, "
-           "RPATH or LD_LIBRARY_PATH)", torch.path, torch.second);
+           "RPATH or LD_LIBRARY_PATH)",
+           torch.path, torch.second);
     return;
   }
   if (torch.has_core) return;  // Linked in: it has started, or will, by its own initialisers.
@@ -169,7 +171,8 @@ void report_torch_that_came_unseen() {
   find_torch(torch, /*with_version=*/false);
   if (torch.copies > 0 && !torch.has_core)
     warn("LibTorch (%s) was loaded while the program ran and worked without Spillway (link the "
-         "program with LibTorch, or with spillway::spillway)", torch.path);
+         "program with LibTorch, or with spillway::spillway)",
+         torch.path);
 }
 
 }  // namespace spillway::preload

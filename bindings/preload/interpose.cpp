@@ -14,7 +14,8 @@
 #define SPILLWAY_VISIBLE __attribute__((visibility("default")))
 
 // void torch::autograd::set_default_engine_stub(Engine& (*)())
-#define SPILLWAY_SET_DEFAULT_ENGINE_STUB "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE"
+#define SPILLWAY_SET_DEFAULT_ENGINE_STUB \
+  "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE"
 
 namespace spillway::preload {
 namespace {
@@ -69,7 +70,8 @@ void spillway_set_default_engine_stub(void* stub) {
   const auto real = reinterpret_cast<SetEngineStub>(real_symbol(SPILLWAY_SET_DEFAULT_ENGINE_STUB));
   if (real == nullptr) {
     fputs("[spillway] error: LibTorch's set_default_engine_stub was called, but no mapped library "
-          "has it\n", stderr);
+          "has it\n",
+          stderr);
     abort();
   }
   load_core_if_torch_is_here();

@@ -4,12 +4,14 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/ones.h>
+#include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <optional>
 #include <sstream>
 
 #include "spillway/base/error.h"
@@ -22,6 +24,7 @@ namespace {
 // The dispatcher passes no user pointer to a fallback: the one process-wide link to the runtime.
 std::atomic<runtime::Runtime*> current{nullptr};
 c10::DispatchKey key = c10::DispatchKey::Undefined;
+bool key_is_above_autograd = false;
 std::atomic<std::uint64_t> probe_calls{0};
 
 struct ThreadState {
@@ -36,18 +39,18 @@ ThreadState& thread_state() {
 }
 
 /// Writes the operator's name and the shapes of its tensors.
-class StackText final : public runtime::OpText {
+class ArgumentText final : public runtime::OpText {
  public:
-  StackText(const c10::OperatorHandle& op, const torch::jit::Stack& stack) : op_(op), stack_(stack) {}
+  ArgumentText(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments)
+      : schema_(schema), arguments_(arguments) {}
 
   std::string describe() const override {
     std::ostringstream out;
-    out << op_.schema().name() << '(';
-    const std::size_t count = std::min(op_.schema().arguments().size(), stack_.size());
+    out << schema_.name() << '(';
     bool first = true;
-    for (std::size_t i = stack_.size() - count; i < stack_.size(); ++i) {
-      if (!stack_[i].isTensor() || !stack_[i].toTensor().defined()) continue;
-      const at::Tensor& tensor = stack_[i].toTensor();
+    for (const c10::IValue& argument : arguments_) {
+      if (!argument.isTensor() || !argument.toTensor().defined()) continue;
+      const at::Tensor& tensor = argument.toTensor();
       out << (first ? "" : ", ") << tensor.dtype().name() << tensor.sizes();
       first = false;
     }
@@ -56,8 +59,8 @@ class StackText final : public runtime::OpText {
   }
 
  private:
-  const c10::OperatorHandle& op_;
-  const torch::jit::Stack& stack_;
+  const c10::FunctionSchema& schema_;
+  c10::ArrayRef<c10::IValue> arguments_;
 };
 
 class UseCollector {
@@ -103,10 +106,10 @@ class UseCollector {
   bool wrote_leaf_ = false;
 };
 
-std::uint64_t signature_of(const c10::OperatorHandle& op,
+std::uint64_t signature_of(const c10::FunctionSchema& schema,
                            const std::vector<runtime::RangeUse>& uses) {
   // The schema lives as long as the operator, so its address names it within the process.
-  auto hash = reinterpret_cast<std::uintptr_t>(&op.schema()) * 0x9E3779B97F4A7C15ull;
+  auto hash = reinterpret_cast<std::uintptr_t>(&schema) * 0x9E3779B97F4A7C15ull;
   for (const runtime::RangeUse& use : uses) {
     hash ^= (hash >> 29) + 2 * std::uint64_t{use.pages} + (use.writes ? 1 : 0);
     hash *= 0xBF58476D1CE4E5B9ull;
@@ -114,45 +117,83 @@ std::uint64_t signature_of(const c10::OperatorHandle& op,
   return hash;
 }
 
-/// Ends the operator however the kernel ends.
+/// An outermost operator on this thread, from before its kernel to after it, however that ends.
 class RunningOp {
  public:
-  RunningOp(runtime::Runtime& runtime, ThreadState& thread) : runtime_(runtime), thread_(thread) {
-    thread_.inside = true;
+  RunningOp(runtime::Runtime& runtime, ThreadState& thread, const c10::FunctionSchema& schema,
+            c10::ArrayRef<c10::IValue> arguments)
+      : runtime_(runtime), thread_(thread), text_(schema, arguments) {
+    UseCollector collector(runtime, thread.uses);
+    const std::size_t count = std::min(schema.arguments().size(), arguments.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto* alias = schema.arguments()[i].alias_info();
+      collector.add(arguments[i], alias != nullptr && alias->isWrite());
+    }
+    if (thread.steps.observe(collector.wrote_leaf())) runtime.step_boundary();
+    runtime.begin_op(signature_of(schema, thread.uses), thread.uses, text_);
+    thread.inside = true;
   }
   ~RunningOp() {
-    runtime_.end_op();
     thread_.inside = false;
+    runtime_.end_op();
   }
+  RunningOp(const RunningOp&) = delete;
+  RunningOp& operator=(const RunningOp&) = delete;
 
  private:
   runtime::Runtime& runtime_;
   ThreadState& thread_;
+  ArgumentText text_;
 };
+
+/// Above autograd a composite operator stands for its parts, which come by on their own.
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
 
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
   runtime::Runtime* runtime = current.load(std::memory_order_relaxed);
   ThreadState& thread = thread_state();
-  if (runtime == nullptr || thread.inside) {
-    if (runtime == nullptr) probe_calls.fetch_add(1, std::memory_order_relaxed);
+  if (runtime == nullptr) probe_calls.fetch_add(1, std::memory_order_relaxed);
+  if (runtime == nullptr || thread.inside || (key_is_above_autograd && is_composite(op))) {
     op.redispatchBoxed(below, stack);
     return;
   }
-  const auto& arguments = op.schema().arguments();
-  UseCollector collector(*runtime, thread.uses);
-  const std::size_t base = stack->size() - arguments.size();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const auto* alias = arguments[i].alias_info();
-    collector.add((*stack)[base + i], alias != nullptr && alias->isWrite());
-  }
-  if (thread.steps.observe(collector.wrote_leaf())) runtime->step_boundary();
-  const StackText text(op, *stack);
-  runtime->begin_op(signature_of(op, thread.uses), thread.uses, text);
-  const RunningOp running(*runtime, thread);
+  const std::size_t count = op.schema().arguments().size();
+  // Not in braces: they would make a list of two values.
+  const c10::ArrayRef<c10::IValue> arguments(stack->data() + (stack->size() - count), count);
+  const RunningOp running(*runtime, thread, op.schema(), arguments);
   // What the kernel calls belongs to this operator: it need not pass through here.
   const c10::impl::ExcludeDispatchKeyGuard nested_pass(key);
   op.redispatchBoxed(below, stack);
+}
+
+/// The running operator of an observer that cannot wrap the call.
+struct ObservedOp final : at::ObserverContext {
+  std::optional<RunningOp> running;
+};
+
+std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& function) {
+  runtime::Runtime* runtime = current.load(std::memory_order_relaxed);
+  ThreadState& thread = thread_state();
+  const auto name = function.operator_name();
+  if (runtime == nullptr || thread.inside || !name) return nullptr;
+  const auto op = c10::Dispatcher::singleton().findSchema(*name);
+  if (!op || is_composite(*op)) return nullptr;
+  auto observed = std::make_unique<ObservedOp>();
+  observed->running.emplace(*runtime, thread, op->schema(), function.inputs());
+  return observed;
+}
+
+void observe_end(const at::RecordFunction&, at::ObserverContext* context) {
+  if (context != nullptr) static_cast<ObservedOp*>(context)->running.reset();
+}
+
+void observe_all_threads() {
+  at::addGlobalCallback(at::RecordFunctionCallback(&observe_start, &observe_end)
+                            .needsInputs(true)
+                            .scopes({at::RecordScope::FUNCTION}));
 }
 
 /// Why a key cannot be used, or nothing.
@@ -183,40 +224,55 @@ std::string try_key(const char* name) {
   return "does not see operators";
 }
 
-constexpr std::array<const char*, 4> kCandidates{"Fake", "TESTING_ONLY_GenericMode", "DeferredInit",
-                                                 "TESTING_ONLY_GenericWrapper"};
+constexpr const char* kBelowAutograd = "Fake";
+constexpr std::array<const char*, 4> kCandidates{
+    kBelowAutograd, "TESTING_ONLY_GenericMode", "DeferredInit", "TESTING_ONLY_GenericWrapper"};
+constexpr const char* kObserver = "record-function";
+
+/// Takes the key, or says why not.
+std::string objection_after_trying(const char* name) {
+  try {
+    const std::string objection = objection_to(name);
+    return objection.empty() ? try_key(name) : objection;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();  // LibTorch adds a trace of the stack below.
+    return text.substr(0, text.find('\n'));
+  }
+}
 
 }  // namespace
 
 Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested_key) {
+  const bool any = requested_key.empty() || requested_key == "auto";
   std::string objections;
   for (const char* name : kCandidates) {
-    if (!requested_key.empty() && requested_key != "auto" && requested_key != name) continue;
-    std::string objection;
-    try {
-      objection = objection_to(name);
-      if (objection.empty()) objection = try_key(name);
-    } catch (const std::exception& error) {
-      objection = error.what();
-      objection = objection.substr(0, objection.find('\n'));
-    }
+    if (!any && requested_key != name) continue;
+    const std::string objection = objection_after_trying(name);
     if (objection.empty()) {
       key_name_ = name;
+      key_is_above_autograd = key_name_ != kBelowAutograd;
       current.store(&runtime);
       return;
     }
     objections += message("\n  {}: {}", name, objection);
   }
-  if (objections.empty())
-    throw ConfigError("unknown dispatch key '{}' (known: auto, Fake, TESTING_ONLY_GenericMode, "
-                      "DeferredInit, TESTING_ONLY_GenericWrapper)",
-                      requested_key);
-  throw UnsupportedError("no dispatch key of this LibTorch can be used:{}", objections);
+  if (!any && requested_key != kObserver) {
+    if (objections.empty())
+      throw ConfigError("unknown dispatch key '{}' (known: auto, Fake, TESTING_ONLY_GenericMode, "
+                        "DeferredInit, TESTING_ONLY_GenericWrapper, record-function)",
+                        requested_key);
+    throw UnsupportedError("this dispatch key cannot be used:{}", objections);
+  }
+  if (any) log_warning("no dispatch key is free, observing operators instead:{}", objections);
+  key_name_ = kObserver;
+  key = c10::DispatchKey::Undefined;
+  current.store(&runtime);
+  observe_all_threads();
 }
 
 void Interceptor::enable_on_this_thread() {
-  if (current.load(std::memory_order_relaxed) != nullptr)
-    c10::impl::tls_set_dispatch_key_included(key, true);
+  const bool uses_key = current.load() != nullptr && key != c10::DispatchKey::Undefined;
+  if (uses_key) c10::impl::tls_set_dispatch_key_included(key, true);
 }
 
 void Interceptor::disable_for_good() noexcept { current.store(nullptr); }

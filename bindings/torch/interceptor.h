@@ -6,13 +6,14 @@
 
 namespace spillway::torch_binding {
 
-/// Shows every outermost operator of LibTorch to the runtime, by a fallback on a dispatch key that
-/// nobody uses.
+/// Shows every outermost operator of LibTorch to the runtime: by a fallback on a dispatch key that
+/// nobody uses, or, when there is none, as an observer of all calls.
 class Interceptor {
  public:
   /// Takes the first viable key of: Fake, TESTING_ONLY_GenericMode, DeferredInit,
-  /// TESTING_ONLY_GenericWrapper; or the one that is named. Throws UnsupportedError with the reason
-  /// against each. Switches it on for the calling thread. Once per process.
+  /// TESTING_ONLY_GenericWrapper; else observes ("record-function"); or does what is named. Throws
+  /// UnsupportedError with the reason against it. Switches it on for the calling thread. Once per
+  /// process.
   Interceptor(runtime::Runtime& runtime, const std::string& requested_key);
 
   /// Switches interception on for the calling thread. Cheap; may be repeated.

@@ -32,14 +32,15 @@ ResolvedBudget budget_of_machine(const Settings& settings, const topology::Machi
   ResolvedBudget result;
   if (settings.budget.kind == BudgetRequest::Kind::kAuto) {
     result.budget = available;
-    result.origin = message("auto: {} usable ({}) less {} reserve", usable->bytes,
-                            usable->limited_by, reserve);
+    result.origin =
+        message("auto: {} usable ({}) less {} reserve", usable->bytes, usable->limited_by, reserve);
   } else {
     const double share = settings.budget.percent / 100.0;
-    result.budget = Bytes(static_cast<std::uint64_t>(static_cast<double>(available.count()) *
-                                                     share));
-    result.origin = message("{} of {} usable ({}) less {} reserve", text_of(settings.budget.percent),
-                            usable->bytes, usable->limited_by, reserve);
+    result.budget =
+        Bytes(static_cast<std::uint64_t>(static_cast<double>(available.count()) * share));
+    result.origin =
+        message("{} of {} usable ({}) less {} reserve", text_of(settings.budget.percent),
+                usable->bytes, usable->limited_by, reserve);
   }
   return result;
 }
@@ -51,10 +52,10 @@ void warn_of_machine(ResolvedBudget& result, const topology::Machine& machine) {
         message("the budget of {} is larger than the memory of this machine, {}: it limits nothing",
                 result.budget, *machine.memory.total));
   else if (usable && result.budget > usable->bytes)
-    result.warnings.push_back(
-        message("the budget of {} is larger than what this process can use now, {} ({}): the kernel "
-                "may swap or kill it",
-                result.budget, usable->bytes, usable->limited_by));
+    result.warnings.push_back(message(
+        "the budget of {} is larger than what this process can use now, {} ({}): the kernel "
+        "may swap or kill it",
+        result.budget, usable->bytes, usable->limited_by));
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ std::string in_mebibytes(Bytes size) {
 /// What runs on one thread.
 struct Runtime::OpContext {
   bool is_running = false;
-  bool learns = false;
+  bool learns = false;  ///< The learner was told of the running operator.
+  std::uint64_t signature = 0;
   const OpText* text = nullptr;
   swap::PinSet pins;
   std::vector<RangeId> inside;  ///< Ranges born in the running operator and still alive.
@@ -134,6 +135,8 @@ void* Runtime::allocate_small(std::size_t size, OpContext& op) {
 void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (size < options_.min_storage.count()) return allocate_small(size, op);
+  // An operator becomes worth learning with the first paged storage that it touches or makes.
+  if (learner_ != nullptr && op.is_running && !op.learns) learn_begin(op, {});
   swap::SwapEngine::Allocation made;
   const bool may_wait = op.learns && engine_->is_under_pressure();
   const TimePoint start = may_wait ? clock_.now() : TimePoint{};
@@ -194,13 +197,12 @@ bool Runtime::owns_learner(const OpContext& op) {
   return learner_thread_ == &op;
 }
 
-void Runtime::learn_begin(OpContext& op, std::uint64_t signature,
-                          std::span<const RangeUse> uses) {
+void Runtime::learn_begin(OpContext& op, std::span<const RangeUse> uses) {
   std::lock_guard lock(learner_mutex_);
   op.learns = owns_learner(op);
   if (!op.learns) return;
   advice_.clear();
-  learner_->begin_op(signature, uses, clock_.now(), advice_);
+  learner_->begin_op(op.signature, uses, clock_.now(), advice_);
   apply_advice();
 }
 
@@ -228,7 +230,8 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses,
     lock.unlock();
     if (over) end_survey();
   }
-  if (learner_ != nullptr) learn_begin(op, signature, uses);
+  op.signature = signature;
+  if (learner_ != nullptr && !uses.empty()) learn_begin(op, uses);
   const bool holds = engine_->is_under_pressure() && !uses.empty();
   if (sampled) sampled_intercept_ns_ += static_cast<std::uint64_t>((clock_.now() - start).count());
   op.is_running = true;

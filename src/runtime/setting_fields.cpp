@@ -142,7 +142,7 @@ constexpr std::array<SettingField, 17> kFields{{
    [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
   {{"store", "auto|io_uring|posix|ram", "auto", "How spilled bytes are written and read."},
    [](Settings& s, Text t) { s.store = choose(t, kStores); }},
-  {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB that are under way at once in each directory."},
+  {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB under way at once in each directory."},
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
   {{"verify", "on|off", "off", "Check a checksum of everything that comes back from disk.", true},
    [](Settings& s, Text t) { s.verify = parse_switch(t); }},

@@ -22,7 +22,7 @@ constexpr std::string_view kPrefix = "SPILLWAY_";
 // Variables with our prefix that choose nothing for a run: the mark that `spillway run` leaves, and
 // what the build, its scripts and the tests read.
 constexpr std::array<std::string_view, 7> kOtherVariables{
-    "SPILLWAY_ACTIVE", "SPILLWAY_LIBTORCH_DIR", "SPILLWAY_SKIP_", "SPILLWAY_WITH_",
+    "SPILLWAY_ACTIVE", "SPILLWAY_LIBTORCH_DIR", "SPILLWAY_SKIP_",     "SPILLWAY_WITH_",
     "SPILLWAY_BUILD_", "SPILLWAY_TEST_",        "SPILLWAY_BENCHMARK_"};
 
 // A name that ends in '_' stands for all that begin so.
@@ -164,8 +164,7 @@ Settings load_settings(const SettingSources& sources) {
     // An empty variable is how scripts take one back.
     if (!value.empty()) assign_setting(settings, field->info.key, value, name);
   }
-  for (const auto& [key, value] : sources.options)
-    assign_setting(settings, key, value, "--" + key);
+  for (const auto& [key, value] : sources.options) assign_setting(settings, key, value, "--" + key);
   return settings;
 }
 

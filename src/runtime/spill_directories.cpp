@@ -23,7 +23,8 @@ Bytes room_in(const ResolvedDirectory& directory) {
   return directory.limit > Bytes(0) ? std::min(directory.limit, free) : free;
 }
 
-ResolvedDirectory resolve(const swap::SpillDirectory& named, const DirectorySurroundings& surroundings) {
+ResolvedDirectory resolve(const swap::SpillDirectory& named,
+                          const DirectorySurroundings& surroundings) {
   ResolvedDirectory result;
   result.facts = surroundings.inspect(named.path);
   result.limit = named.limit;
@@ -56,13 +57,16 @@ void warn_of(const ResolvedDirectory& directory, std::vector<std::string>& warni
   const topology::Directory& facts = directory.facts;
   if (facts.is_ram_disk)
     warnings.push_back(message("spill directory {} is a RAM disk ({}): what spills there frees no "
-                               "memory", facts.path, facts.filesystem.value_or("tmpfs")));
+                               "memory",
+                               facts.path, facts.filesystem.value_or("tmpfs")));
   if (facts.is_network)
     warnings.push_back(message("spill directory {} is on a network file system ({}): expect it to "
-                               "be slow", facts.path, *facts.filesystem));
+                               "be slow",
+                               facts.path, *facts.filesystem));
   if (facts.device && facts.device->is_rotational.value_or(false))
     warnings.push_back(message("spill directory {} is on {}, which says that it rotates: expect it "
-                               "to be slow", facts.path, facts.device->name));
+                               "to be slow",
+                               facts.path, facts.device->name));
   if (facts.free && directory.limit > *facts.free)
     warnings.push_back(message("spill directory {} has {} free, less than the {} allowed there",
                                facts.path, *facts.free, directory.limit));
@@ -121,10 +125,11 @@ ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes bu
     if (rate != nullptr) directory.measured = *rate;
   }
   if (room < budget)
-    result.warnings.push_back(message("only {} can be spilled (to {}{}), less than the budget of {}: "
-                                      "a trainer that needs more than both stops",
-                                      room, result.directories.front().facts.path,
-                                      result.directories.size() > 1 ? ", …" : "", budget));
+    result.warnings.push_back(
+        message("only {} can be spilled (to {}{}), less than the budget of {}: "
+                "a trainer that needs more than both stops",
+                room, result.directories.front().facts.path,
+                result.directories.size() > 1 ? ", …" : "", budget));
   return result;
 }
 

@@ -83,7 +83,8 @@ std::string advice(const RunStatistics& s) {
   if (is_held_up && s.ops > 0 && s.deviations * 10 > s.ops)
     return "steps hardly repeat, so little could be fetched ahead: allow more memory";
   if (is_held_up && s.trap_wait_seconds > s.stall_seconds() / 2)
-    return "the trainer touches tensors outside of operators; keep those small or read them at once";
+    return "the trainer touches tensors outside of operators; keep those small or read them at "
+           "once";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
   if (s.largest_op_needs > Bytes(0) && s.largest_op_needs < s.budget)
     return message("nothing; even {} could do", s.largest_op_needs);
@@ -110,8 +111,8 @@ std::string summary(const RunStatistics& s) {
   Screen screen;
   screen.line("needed", message("{}  of tensors alive at once, wherever they were", s.needed));
   screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
-  screen.line("peak", message("{}  of tensors in memory; the whole process took {}", s.peak,
-                              s.peak_rss));
+  screen.line("peak",
+              message("{}  of tensors in memory; the whole process took {}", s.peak, s.peak_rss));
   screen.line("steps", message("{}, median {}", s.steps, seconds_text(s.step_seconds_median)));
   screen.line("moved", moved(s));
   if (s.spilled > Bytes(0)) screen.line("to", where(s));
@@ -122,10 +123,10 @@ std::string summary(const RunStatistics& s) {
 }
 
 std::string progress_line(const Progress& p, std::size_t width) {
-  std::string text = message("[spillway] step {}  {}  memory {} of {}  spilled {}  in {}  out {}",
-                             p.step, seconds_text(p.step_seconds), p.resident, p.budget, p.spilled,
-                             rate_text(p.read_bytes_per_second),
-                             rate_text(p.write_bytes_per_second));
+  std::string text =
+      message("[spillway] step {}  {}  memory {} of {}  spilled {}  in {}  out {}", p.step,
+              seconds_text(p.step_seconds), p.resident, p.budget, p.spilled,
+              rate_text(p.read_bytes_per_second), rate_text(p.write_bytes_per_second));
   if (text.size() > width) text.resize(width);
   return text;
 }

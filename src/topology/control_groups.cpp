@@ -78,8 +78,8 @@ void append_limits(const std::string& root, const std::vector<std::string>& fold
     if (!limit || *limit >= kAsGoodAsUnlimited) continue;  // "max" is no number.
     const auto used = read_number(root + folder + "/" + files.usage).value_or(0);
     const auto droppable = statistic(root + folder + "/memory.stat", files.droppable);
-    limits.push_back({folder + "/" + files.limit, Bytes(*limit),
-                      Bytes(used - std::min(used, droppable))});
+    limits.push_back(
+        {folder + "/" + files.limit, Bytes(*limit), Bytes(used - std::min(used, droppable))});
   }
 }
 

@@ -17,9 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 3> kRamDisks{"tmpfs", "ramfs", "devtmpfs"};
-constexpr std::array<std::string_view, 10> kNetworks{"nfs",    "nfs4", "cifs", "smb3", "9p",
-                                                     "lustre", "gpfs", "ceph", "beegfs",
-                                                     "fuse.sshfs"};
+constexpr std::array<std::string_view, 10> kNetworks{
+    "nfs", "nfs4", "cifs", "smb3", "9p", "lustre", "gpfs", "ceph", "beegfs", "fuse.sshfs"};
 
 bool lies_below(std::string_view path, std::string_view folder) {
   if (folder == "/") return true;
@@ -75,7 +74,9 @@ std::optional<BlockDevice> device_of(const Mount& mount, const std::string& root
   BlockDevice device;
   device.name = folder.filename();
   device.model = model_of(folder);
-  if (const auto value = read_number(folder / "queue/rotational"))
+  // A virtual disk says that it rotates because nobody told it otherwise.
+  const bool knows_itself = device.name.rfind("vd", 0) != 0 && device.name.rfind("xvd", 0) != 0;
+  if (const auto value = read_number(folder / "queue/rotational"); value && knows_itself)
     device.is_rotational = *value != 0;
   if (const auto value = read_number(folder / "queue/logical_block_size"))
     device.block_size = Bytes(*value);
@@ -108,8 +109,7 @@ Directory inspect_directory(const std::string& path, const Roots& roots) {
   result.mount_point = mount->point;
   result.is_ram_disk = contains(kRamDisks, mount->filesystem);
   result.is_network = contains(kNetworks, mount->filesystem);
-  result.is_read_only =
-      has_option(mount->options, "ro") || has_option(mount->super_options, "ro");
+  result.is_read_only = has_option(mount->options, "ro") || has_option(mount->super_options, "ro");
   if (!result.is_ram_disk) result.device = device_of(*mount, roots.root);
   return result;
 }

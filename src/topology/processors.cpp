@@ -11,8 +11,7 @@ namespace {
 struct DestroyTopology {
   void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
 };
-using OwnedTopology =
-    std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
+using OwnedTopology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
 OwnedTopology load_topology(const std::string& synthetic) {
   hwloc_topology_t raw = nullptr;

@@ -23,7 +23,7 @@ std::atomic_ref<std::uint64_t> cell(std::byte* page, std::size_t thread) {
 // under it. A lost page, a lost write or a lost wake-up shows as a wrong count or as a hang.
 TEST_P(FrameMapperConformance, ManyThreadsFaultWhilePagesLeave) {
   auto owner = make_owner(kPages, 2);
-  constexpr int kEvictions = 3000;
+  constexpr int kEvictions = 600;
   std::atomic<bool> stop = false;
   std::array<std::uint64_t, kThreads> rounds{};
   std::vector<std::thread> threads;

@@ -11,10 +11,11 @@
 namespace spillway::memory {
 
 PageOwner::PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std::size_t slots)
-    : mapper_(std::move(mapper)),
+    : mapper_(mapper.get()),
       regions_(mapper_->reserve(pages * kPageSize, slots * kPageSize, *this)),
       pool_(regions_.pool, slots, slots),
-      pages_(pages) {
+      pages_(pages),
+      owned_mapper_(std::move(mapper)) {
   for (Page& page : pages_) page.slot = pool_.take_frame().value();
 }
 

@@ -23,9 +23,6 @@ struct Fault {
 class PageOwner final : public FaultSink {
  public:
   PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std::size_t slots);
-  /// Faults are still reported until the mapper has ended, so that goes first.
-  ~PageOwner() override { mapper_.reset(); }
-
   std::byte* page(std::size_t index) { return regions_.arena + index * kPageBytes; }
   std::byte* frame(std::size_t index);  ///< Of a page that is out.
   FrameMapper& mapper() { return *mapper_; }
@@ -56,12 +53,14 @@ class PageOwner final : public FaultSink {
   void serve(std::byte* address, Access access);
   void bring_in_locked(Page& page, std::byte* address, Access allowed);
 
-  std::unique_ptr<FrameMapper> mapper_;
+  FrameMapper* mapper_;
   FrameMapper::Regions regions_;
   FramePool pool_;
   std::mutex mutex_;
   std::vector<Page> pages_;
   std::vector<Fault> faults_;
+  /// Last: it reports faults until its end, and these use all of the above.
+  std::unique_ptr<FrameMapper> owned_mapper_;
 };
 
 /// Bytes in huge pages of the kernel's mappings that lie between two addresses.

@@ -19,9 +19,9 @@ class InspectDirectory : public testing::Test {
   }
   void mount(const std::string& number, const std::string& options, const std::string& type,
              const std::string& source) {
-    tree_.write("/proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 " + number + " / " +
-                                            path_ + " " + options + " - " + type + " " + source +
-                                            " rw\n");
+    tree_.write("/proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 " + number +
+                                            " / " + path_ + " " + options + " - " + type + " " +
+                                            source + " rw\n");
   }
   Directory inspect() { return inspect_directory(path_, {tree_.root(), ""}); }
 

@@ -52,8 +52,9 @@ TEST(DiscoverMachine, FindsTheProcessorsOfThisMachine) {
 
 TEST(DiscoverMachine, ReadsMemoryInfo) {
   FakeTree tree;
-  tree.write("/proc/meminfo",
-             "MemTotal:       16384 kB\nMemFree: 1 kB\nMemAvailable:    8192 kB\nSwapTotal: 0 kB\n");
+  tree.write(
+      "/proc/meminfo",
+      "MemTotal:       16384 kB\nMemFree: 1 kB\nMemAvailable:    8192 kB\nSwapTotal: 0 kB\n");
   const Memory memory = discover(tree).memory;
   EXPECT_EQ(memory.total, 16_MiB);
   EXPECT_EQ(memory.available, 8_MiB);
@@ -93,7 +94,8 @@ TEST(DiscoverMachine, ReadsHowTheKernelIsConfigured) {
 TEST(DiscoverMachine, FindsGpusByBusAddress) {
   FakeTree tree;
   tree.write("/proc/driver/nvidia/gpus/0000:41:00.0/information", "Model: \t\t Second\n");
-  tree.write("/proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t First GPU\nIRQ: 1\n");
+  tree.write("/proc/driver/nvidia/gpus/0000:01:00.0/information",
+             "Model: \t\t First GPU\nIRQ: 1\n");
   const auto gpus = discover(tree).gpus;
   ASSERT_EQ(gpus.size(), 2u);
   EXPECT_EQ(gpus[0].name, "First GPU");
@@ -103,8 +105,9 @@ TEST(DiscoverMachine, FindsGpusByBusAddress) {
 class ControlGroups : public testing::Test {
  protected:
   void mount_v2(const std::string& shown = "/") {
-    tree_.write("/proc/self/mountinfo",
-                "30 23 0:26 " + shown + " /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n");
+    tree_.write(
+        "/proc/self/mountinfo",
+        "30 23 0:26 " + shown + " /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n");
   }
   void limit_v2(const std::string& group, const std::string& limit, const std::string& used,
                 const std::string& statistics = "anon 1\n") {

@@ -4,7 +4,8 @@
   run_case.py plain CASE --program P               twice without Spillway
   run_case.py runtime CASE --program P --spillway S   plain, then under the runtime: with room for
       everything, with half and with a quarter of what that run needed. Where one operator does not
-      fit, the runtime names the smallest budget, and that one is taken instead.
+      fit into that, the smallest budget is taken instead that the run with room or the refusal of
+      the runtime names.
 
 Under a budget below the need, the run must really have moved bytes to disk, and must have kept to
 the budget. Exit status 0 when all of this holds.
@@ -157,18 +158,37 @@ def check_paging(run, budget, needed):
             f"{run.stats.get('run_seconds', 0):.1f} s")
 
 
-def under_budget(session, reference, percent, needed):
+def smallest_by_statistics(roomy):
+    """What the largest operator of the run with room needs at once; 0 when that says nothing.
+
+    Saves the long way to a refusal: the runtime finishes the step before it refuses."""
+    largest = roomy.stats.get("largest_op_needs_bytes", 0)
+    if largest >= roomy.statistic("needed_bytes"):
+        return 0  # An operator that asked for an absurd size and was refused.
+    return largest + roomy.stats.get("small_peak_bytes", 0) + 2 * MIB
+
+
+def require_pressure(name, smallest, needed, witness):
+    if smallest >= needed:
+        raise Failure(f"{name}: the smallest budget is {smallest}, the whole need is {needed}: "
+                      f"this case cannot show any paging\n{witness.shown()}\n"
+                      f"{tail(witness.output)}")
+
+
+def under_budget(session, reference, percent, roomy):
     """One run at a share of the need, or at the smallest budget that the runtime asks for."""
+    needed = roomy.statistic("needed_bytes")
     name, budget = f"budget_{percent}", needed * percent // 100 // 1024 * 1024
+    if smallest_by_statistics(roomy) > budget:
+        budget = smallest_by_statistics(roomy)
+        require_pressure(name, budget, needed, roomy)
+        print(f"{name}: raised to {budget / MIB:.1f} MiB for {roomy.stats.get('largest_op')}")
     run = session.runtime(name, budget)
     # A program that catches exceptions may survive the refusal and then report other results.
     if run.status != 0 or run.digest != reference.digest:
         smallest = smallest_budget_in(run.output)
         if smallest is not None:
-            if smallest >= needed:
-                raise Failure(f"{name}: the smallest budget is {smallest}, the whole need is "
-                              f"{needed}: this case cannot show any paging\n{run.shown()}\n"
-                              f"{tail(run.output)}")
+            require_pressure(name, smallest, needed, run)
             print(f"{name}: one operator needs more than {budget / MIB:.1f} MiB", flush=True)
             budget = smallest
             run = session.runtime(f"{name}_smallest", budget)
@@ -202,7 +222,7 @@ def compare_budgets(session, reference):
                       f"below {roomy_budget}\n{roomy.shown()}")
     print(check_paging(roomy, roomy_budget, needed), flush=True)
     for percent in session.options.percent:
-        under_budget(session, reference, percent, needed)
+        under_budget(session, reference, percent, roomy)
 
 
 def main():

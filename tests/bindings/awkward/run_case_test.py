@@ -102,6 +102,16 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertIn("budget_25_smallest: equal; budget 40.0 MiB", output)
 
+    def test_raises_a_budget_below_the_largest_operator(self):
+        status, output = self.call("runtime", spillway_change="""
+            make = json.dumps
+            json.dumps = lambda stats: make(dict(stats, largest_op_needs_bytes=30 << 20,
+                                                 small_peak_bytes=1 << 20, largest_op="aten::mm"))
+        """)
+        self.assertEqual(status, 0, output)
+        self.assertIn("budget_50: equal; budget 50.0 MiB", output)
+        self.assertIn("budget_25: raised to 33.0 MiB for aten::mm", output)
+
     def test_refuses_a_smallest_budget_that_is_no_pressure(self):
         result = self.call("runtime", spillway_change="""
             if budget < 90 << 20:

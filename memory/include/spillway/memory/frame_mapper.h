@@ -49,7 +49,8 @@ class FrameMapper {
   virtual ~FrameMapper() = default;
 
   /// Reserves address space without memory. Pages of `arena` are empty until `map`. Throws
-  /// UnsupportedError with the limit that refuses it. Once per mapper; `sink` outlives the mapper.
+  /// UnsupportedError with the limit that refuses it. Once per mapper. `sink` may be called until
+  /// the mapper's destructor returns, and may still use the mapper then.
   struct Regions {
     std::byte* arena = nullptr;
     std::byte* pool = nullptr;

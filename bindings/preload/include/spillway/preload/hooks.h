@@ -24,8 +24,9 @@ struct SpillwayHooks {
 };
 
 /**
- * Called by the core while it is being loaded. Returns 0, or -1 when the versions differ. Look it up
- * with dlsym(RTLD_DEFAULT, "spillway_preload_register"): it is absent when the core was linked in.
+ * Called by the core while it is being loaded. Returns 0, or -1 when the versions differ. Look it
+ * up with dlsym(RTLD_DEFAULT, "spillway_preload_register"): it is absent when the core was linked
+ * in.
  */
 int spillway_preload_register(const struct SpillwayHooks* hooks);
 

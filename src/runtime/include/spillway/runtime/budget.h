@@ -16,7 +16,8 @@ struct ResolvedBudget {
   std::vector<std::string> warnings;
 };
 
-/// What is left out of a budget that is derived from the machine: 512 MiB, or 8 % when that is more.
+/// What is left out of a budget that is derived from the machine: 512 MiB, or 8 % when that is
+/// more.
 Bytes default_reserve(Bytes usable);
 
 /// Turns the request into bytes. Throws ConfigError when nothing sensible remains, when the machine

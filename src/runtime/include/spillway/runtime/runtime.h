@@ -87,7 +87,7 @@ class Runtime {
   void start_survey(OpContext& op, const swap::NoRoomError& error);
   [[noreturn]] void end_survey();
   void apply_advice();
-  void learn_begin(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
+  void learn_begin(OpContext& op, std::span<const RangeUse> uses);
   void learn_end(OpContext& op);
   void hold(OpContext& op, std::span<const RangeUse> uses);
   void note_need(OpContext& op);

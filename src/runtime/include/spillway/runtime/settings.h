@@ -28,18 +28,18 @@ enum class ChildPrograms : std::uint8_t { kInherit, kStrip };
 /// and one option --<key>; `setting_catalogue` says what it means. Sizes carry units.
 struct Settings {
   BudgetRequest budget;
-  std::optional<Bytes> reserve;       ///< Unset: see `default_reserve`.
+  std::optional<Bytes> reserve;            ///< Unset: see `default_reserve`.
   std::vector<swap::SpillDirectory> nvme;  ///< Empty: see `resolve_spill_directories`.
   swap::StoreKind store = swap::StoreKind::kAuto;
-  std::uint32_t queue_depth = 16;     ///< Transfers of 2 MiB in flight, per directory.
+  std::uint32_t queue_depth = 16;  ///< Transfers of 2 MiB in flight, per directory.
   bool verify = false;
   std::string mapper = "auto";
   std::string dispatch_key = "auto";
   bool prefetch = true;
   Bytes min_storage{std::uint64_t{1} << 20};
-  std::string stats;                  ///< Path, or empty. May hold %p and %r.
-  std::string rates;                  ///< Path, or empty for the default place.
-  std::string config;                 ///< Where the rest came from, or empty.
+  std::string stats;   ///< Path, or empty. May hold %p and %r.
+  std::string rates;   ///< Path, or empty for the default place.
+  std::string config;  ///< Where the rest came from, or empty.
   bool quiet = false;
   ProgressMode progress = ProgressMode::kAuto;
   LogLevel log_level = LogLevel::kWarning;
@@ -52,8 +52,8 @@ struct SettingInfo {
   std::string_view value;     ///< "SIZE|PERCENT%|auto"
   std::string_view fallback;  ///< Value without the setting, as text.
   std::string_view meaning;
-  bool is_switch = false;     ///< --key alone means "on".
-  bool is_path = false;       ///< Relative to where the command was typed.
+  bool is_switch = false;  ///< --key alone means "on".
+  bool is_path = false;    ///< Relative to where the command was typed.
 };
 
 std::span<const SettingInfo> setting_catalogue();

@@ -39,9 +39,9 @@ struct DirectorySurroundings {
 DirectorySurroundings real_surroundings(const Settings& settings);
 
 /// Checks the directories that the user named, or picks the roomiest candidate that is no RAM disk.
-/// Throws ConfigError for one that is missing, no directory, or not writable, and when there is none
-/// at all. Warns of RAM disks, network file systems, rotating disks and too little space. Gives
-/// nothing for the RAM store.
+/// Throws ConfigError for one that is missing, no directory, or not writable, and when there is
+/// none at all. Warns of RAM disks, network file systems, rotating disks and too little space.
+/// Gives nothing for the RAM store.
 ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes budget,
                                               const DirectorySurroundings& surroundings);
 

@@ -22,7 +22,7 @@ struct Directory {
   bool exists = false;
   bool is_directory = false;
   bool is_writable = false;
-  std::optional<std::string> filesystem;   ///< "ext4", "xfs", "tmpfs", …
+  std::optional<std::string> filesystem;  ///< "ext4", "xfs", "tmpfs", …
   std::optional<std::string> mount_point;
   bool is_ram_disk = false;
   bool is_network = false;

@@ -22,9 +22,9 @@ struct DiskSample {
 /// What was measured in one directory.
 struct DiskRate {
   std::string directory;
-  std::string device;       ///< Name of the block device, or empty.
-  std::string mount_point;  ///< Other directories below it share the disk.
-  std::string measured_at;  ///< ISO 8601, UTC.
+  std::string device;                   ///< Name of the block device, or empty.
+  std::string mount_point;              ///< Other directories below it share the disk.
+  std::string measured_at;              ///< ISO 8601, UTC.
   double read_bytes_per_second = 0.0;   ///< At the best block size and depth, reading alone.
   double write_bytes_per_second = 0.0;  ///< Writing alone.
   double both_bytes_per_second = 0.0;   ///< Sum while both run; 0 when not measured.
@@ -35,8 +35,8 @@ struct DiskRate {
 /// read.
 class DiskRates {
  public:
-  /// An absent file gives no rates. Throws ConfigError with path and place for a broken file, or one
-  /// of a newer format.
+  /// An absent file gives no rates. Throws ConfigError with path and place for a broken file, or
+  /// one of a newer format.
   static DiskRates load(const std::string& path);
 
   /// Replaces the file at once, or leaves it as it was. Makes its folder. Throws IoError.

@@ -51,10 +51,10 @@ struct ProcessLimits {
 /// What the kernel was configured to do.
 struct Kernel {
   std::optional<std::string> release;
-  std::optional<int> overcommit_mode;           ///< 0 heuristic, 1 always, 2 never.
-  std::optional<std::string> huge_pages;        ///< always, madvise or never.
+  std::optional<int> overcommit_mode;     ///< 0 heuristic, 1 always, 2 never.
+  std::optional<std::string> huge_pages;  ///< always, madvise or never.
   std::optional<bool> unprivileged_userfaultfd;
-  std::optional<int> io_uring_disabled;         ///< 0 open, 1 privileged only, 2 off.
+  std::optional<int> io_uring_disabled;  ///< 0 open, 1 privileged only, 2 off.
   std::optional<std::uint64_t> map_count_limit;
 };
 

@@ -1,0 +1,40 @@
+#include "bench_command.h"
+
+#include <gmock/gmock.h>
+
+namespace spillway::cli {
+namespace {
+
+using testing::HasSubstr;
+
+swap::DiskProbe probe_of_two() {
+  swap::DiskProbe probe;
+  probe.description = "io_uring, direct I/O, /scratch (xfs)";
+  probe.first_write_gb_per_s = 1.5;
+  probe.rates = {{1_MiB, 4, {2, 1.9, 2.1}, {3, 2.9, 3.1}, {1, 0.9, 1.1}, {1.2, 1.1, 1.3}},
+                 {2_MiB, 16, {4, 3.9, 4.1}, {5, 4.9, 5.1}, {2, 1.9, 2.1}, {2.5, 2.4, 2.6}}};
+  return probe;
+}
+
+TEST(RatesTable, HasALinePerPointAndMarksTheBest) {
+  const std::string table = rates_table(probe_of_two());
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4);
+  EXPECT_THAT(table, HasSubstr("1.00 MiB      4    2.00 [1.90-2.10]"));
+  EXPECT_THAT(table, HasSubstr("2.50 [2.40-2.60]    best"));
+  EXPECT_THAT(table, HasSubstr("first write into fresh space: 1.50 GB/s"));
+}
+
+TEST(ToDiskRate, KeepsTheBestPointAndAllSamples) {
+  const auto rate = to_disk_rate(probe_of_two(), "/scratch/x", "nvme0n1", "/scratch", "now");
+  EXPECT_EQ(rate.directory, "/scratch/x");
+  EXPECT_EQ(rate.read_bytes_per_second, 5e9);
+  EXPECT_EQ(rate.write_bytes_per_second, 4e9);
+  EXPECT_EQ(rate.both_bytes_per_second, 4.5e9);
+  ASSERT_EQ(rate.samples.size(), 6u);
+  EXPECT_EQ(rate.samples[5].load, topology::Load::kBoth);
+  EXPECT_EQ(rate.samples[5].block, 2_MiB);
+  EXPECT_EQ(rate.samples[5].read_bytes_per_second, 2.5e9);
+}
+
+}  // namespace
+}  // namespace spillway::cli

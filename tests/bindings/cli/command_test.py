@@ -1,0 +1,401 @@
+"""The command from outside: what it prints, its exit code, and what becomes of the program."""
+import json
+import os
+import pathlib
+import pty
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import unittest
+
+COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
+WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
+
+
+class CommandCase(unittest.TestCase):
+    """Each case has its own installation: the command, the preload library and a fake core."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        (self.root / "bin").mkdir()
+        (self.root / "work").mkdir()
+        self.command = self.root / "bin/spillway"
+        shutil.copy(COMMAND, self.command)
+        shutil.copytree(WORLD / "lib", self.root / "lib")
+        self.preload = self.root / "lib/libspillway_preload.so"
+
+    def environment(self, variables):
+        kept = {name: value for name, value in os.environ.items()
+                if not name.startswith("SPILLWAY_") and name != "LD_PRELOAD"}
+        kept.update(HOME=str(self.root), XDG_CONFIG_HOME=str(self.root / "config"))
+        kept.update(variables)
+        return kept
+
+    def spillway(self, *words, **variables):
+        """(exit code, standard output, error output)"""
+        outcome = subprocess.run([str(self.command), *map(str, words)], text=True,
+                                 env=self.environment(variables), cwd=self.root / "work",
+                                 stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+        return outcome.returncode, outcome.stdout, outcome.stderr
+
+    def run_program(self, *words, options=(), **variables):
+        return self.spillway("run", "--budget", "64MiB", "--nvme", self.root / "work", *options,
+                             "--", *words, **variables)
+
+    def refused(self, *words, code=2, **variables):
+        """The one line that a refusal prints."""
+        status, output, errors = self.spillway(*words, **variables)
+        self.assertEqual((status, output), (code, ""), errors)
+        self.assertRegex(errors, r"\A\[spillway\] error: [^\n]+\n\Z")
+        return errors
+
+    def write(self, name, text, mode=0o755):
+        path = self.root / "work" / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(mode)
+        return path
+
+
+class Help(CommandCase):
+    def test_overview_teaches_the_first_steps(self):
+        code, output, _ = self.spillway("--help")
+        self.assertEqual(code, 0)
+        for text in ("spillway doctor", "spillway run --budget 4GiB -- ./trainer", "bench-io"):
+            self.assertIn(text, output)
+
+    def test_of_each_command_has_examples_and_exit_codes(self):
+        for command in ("run", "doctor", "bench-io"):
+            code, output, _ = self.spillway(command, "--help")
+            self.assertEqual(code, 0)
+            self.assertIn(f"Usage: spillway {command}", output)
+            self.assertIn("Examples:", output)
+            self.assertIn("Exit codes:", output)
+            self.assertEqual(self.spillway("help", command)[1], output)
+            for line in output.splitlines():
+                self.assertLessEqual(len(line), 100, line)
+
+    def test_of_run_names_every_setting(self):
+        _, output, _ = self.spillway("run", "--help")
+        for key in ("budget", "nvme", "store", "queue-depth", "verify", "mapper", "dispatch-key",
+                    "prefetch", "min-storage", "stats", "quiet", "progress", "log-level", "config",
+                    "rates", "children", "reserve"):
+            self.assertIn(f"--{key}", output)
+
+    def test_without_a_command_is_wrong_usage(self):
+        code, output, errors = self.spillway()
+        self.assertEqual((code, output), (2, ""))
+        self.assertIn("Usage:", errors)
+
+    def test_version_names_the_served_libtorch(self):
+        code, output, _ = self.spillway("--version")
+        self.assertEqual(code, 0)
+        self.assertRegex(output, r"\Aspillway \d+\.\d+\.\d+\nserves LibTorch 2\.11\n\Z")
+
+
+class Running(CommandCase):
+    def test_gives_the_programs_own_exit_code_and_output(self):
+        self.assertEqual(self.run_program("sh", "-c", "echo out; echo err >&2; exit 41"),
+                         (41, "out\n", "err\n"))
+
+    def test_gives_the_programs_own_signal(self):
+        self.assertEqual(self.run_program("sh", "-c", "kill -SEGV $$")[0], -signal.SIGSEGV)
+
+    def test_is_the_same_process(self):
+        with subprocess.Popen([self.command, "run", "--budget", "64MiB", "--", "sh", "-c",
+                               "echo $$"], env=self.environment({}), stdout=subprocess.PIPE,
+                              text=True) as process:
+            output, _ = process.communicate(timeout=120)
+        self.assertEqual(int(output), process.pid)
+
+    def test_passes_arguments_as_they_are(self):
+        _, output, _ = self.run_program("printf", "%s|", "--budget", "a b", "", "--", "*")
+        self.assertEqual(output, "--budget|a b||--|*|")
+
+    def test_finds_programs_in_the_search_path(self):
+        self.write("tool", "#!/bin/sh\necho found\n")
+        path = f"{self.root / 'work'}:{os.environ['PATH']}"
+        self.assertEqual(self.run_program("tool", PATH=path)[:2], (0, "found\n"))
+
+    def test_needs_no_dashes(self):
+        self.assertEqual(self.spillway("run", "--budget", "64MiB", "echo", "--budget")[:2],
+                         (0, "--budget\n"))
+
+    def test_loads_the_core_into_a_trainer(self):
+        code, output, errors = self.run_program(WORLD / "bin/trainer_2.11.0")
+        self.assertEqual((code, errors), (7, ""))
+        self.assertTrue(output.startswith("core: loaded\n"), output)
+
+    def test_hands_settings_on_through_the_environment(self):
+        _, output, _ = self.run_program("env", options=("--queue-depth=8", "--verify"))
+        lines = output.splitlines()
+        for line in ("SPILLWAY_BUDGET=64MiB", "SPILLWAY_QUEUE_DEPTH=8", "SPILLWAY_VERIFY=on",
+                     "SPILLWAY_ACTIVE=1", f"SPILLWAY_NVME={self.root / 'work'}",
+                     f"LD_PRELOAD={self.preload}"):
+            self.assertIn(line, lines)
+
+    def test_makes_paths_absolute(self):
+        _, output, _ = self.run_program("env", options=("--stats", "run.json"))
+        self.assertIn(f"SPILLWAY_STATS={self.root / 'work'}/run.json", output.splitlines())
+
+    def test_lets_options_win_over_variables_over_the_file(self):
+        self.write("spillway.conf", "queue-depth = 4\nmin-storage = 4MiB\nverify = on\n")
+        _, output, _ = self.run_program(
+            "env", options=("--queue-depth", "9", "--config", "spillway.conf"),
+            SPILLWAY_QUEUE_DEPTH="7", SPILLWAY_MIN_STORAGE="2MiB")
+        lines = output.splitlines()
+        self.assertIn("SPILLWAY_QUEUE_DEPTH=9", lines)
+        self.assertIn("SPILLWAY_MIN_STORAGE=2MiB", lines)
+        self.assertIn(f"SPILLWAY_CONFIG={self.root / 'work'}/spillway.conf", lines)
+
+    def test_keeps_an_existing_preload_and_says_so(self):
+        other = WORLD / "modules/libtorch_python.so"
+        code, output, errors = self.run_program("env", LD_PRELOAD=str(other))
+        self.assertEqual(code, 0)
+        self.assertIn(f"LD_PRELOAD={self.preload}:{other}", output.splitlines())
+        self.assertRegex(errors, r"\A\[spillway\] warning: LD_PRELOAD was set already [^\n]+\n\Z")
+
+    def test_inside_of_itself_preloads_once(self):
+        _, output, errors = self.run_program(self.command, "run", "--budget", "32MiB", "--", "env")
+        self.assertIn(f"LD_PRELOAD={self.preload}", output.splitlines())
+        self.assertIn("SPILLWAY_BUDGET=32MiB", output.splitlines())
+        self.assertEqual(errors, "")
+
+    def test_prints_nothing_in_programs_without_libtorch(self):
+        self.assertEqual(self.run_program("true"), (0, "", ""))
+
+    def test_notes_on_a_terminal_that_the_program_has_no_libtorch(self):
+        leader, follower = pty.openpty()
+        outcome = subprocess.run([self.command, "run", "--budget", "64MiB", "--", "true"],
+                                 env=self.environment({}), stdout=subprocess.PIPE, stderr=follower,
+                                 check=False, timeout=120)
+        os.close(follower)
+        note = os.read(leader, 10000).decode()
+        os.close(leader)
+        self.assertEqual(outcome.returncode, 0)
+        self.assertRegex(note, r"note: \S*true is not linked with LibTorch")
+
+    def test_notes_a_statistics_file_that_may_never_come(self):
+        _, _, errors = self.run_program("true", options=("--stats", "run.json"))
+        self.assertIn("is not linked with LibTorch", errors)
+        _, _, errors = self.run_program("true", options=("--stats", "run.json", "--quiet"))
+        self.assertEqual(errors, "")
+        _, _, errors = self.run_program(WORLD / "bin/trainer_2.11.0",
+                                        options=("--stats", "run.json"))
+        self.assertEqual(errors, "")
+
+
+class Refusing(CommandCase):
+    def test_unknown_options_with_the_nearest(self):
+        self.assertIn("--bugdet (did you mean '--budget'?)",
+                      self.refused("run", "--bugdet", "4GiB", "--", "true"))
+        self.assertIn("did you mean '--quiet'?", self.refused("run", "--queit", "--", "true"))
+        self.assertIn("did you mean '--json'?", self.refused("doctor", "--jsn"))
+
+    def test_unknown_commands_with_the_nearest(self):
+        self.assertIn("unknown command 'rnu' (did you mean 'run'?)", self.refused("rnu"))
+
+    def test_options_before_the_command(self):
+        self.assertIn("spillway run --budget", self.refused("--budget", "4GiB"))
+
+    def test_unknown_variables_with_the_nearest(self):
+        self.assertIn("SPILLWAY_BUGDET (did you mean 'SPILLWAY_BUDGET'?)",
+                      self.refused("run", "--", "true", SPILLWAY_BUGDET="4GiB"))
+
+    def test_unknown_keys_of_the_config_file_with_line_and_nearest(self):
+        path = self.write("spillway.conf", "# mine\nbugdet = 4GiB\n")
+        self.assertIn(f"{path}:2: unknown setting 'bugdet' (did you mean 'budget'?)",
+                      self.refused("run", "--config", path, "--", "true"))
+
+    def test_budgets_without_unit_zero_or_tiny(self):
+        self.assertIn("--budget: size without a unit: '4'",
+                      self.refused("run", "--budget", "4", "--", "true"))
+        self.assertIn("zero", self.refused("run", "--budget", "0GiB", "--", "true"))
+        self.assertIn("too small", self.refused("run", "--budget", "1MiB", "--", "true"))
+        self.assertIn("percentage", self.refused("run", "--budget", "120%", "--", "true"))
+
+    def test_an_option_without_its_value(self):
+        self.assertIn("--budget", self.refused("run", "--budget", "--", "true"))
+
+    def test_directories_that_are_missing_or_not_writable(self):
+        missing = self.root / "none"
+        self.assertIn(f"spill directory {missing} does not exist",
+                      self.refused("run", "--nvme", missing, "--", "true"))
+        path = self.write("plain", "")
+        self.assertIn("is not a directory", self.refused("run", "--nvme", path, "--", "true"))
+        if os.geteuid() != 0:
+            locked = self.root / "locked"
+            locked.mkdir(0o555)
+            self.assertIn("not writable", self.refused("run", "--nvme", locked, "--", "true"))
+        self.assertRegex(self.refused("run", "--nvme", "/proc", "--", "true"),
+                         "not writable|read-only")
+
+    def test_a_statistics_file_in_a_missing_folder(self):
+        self.assertIn("No such file", self.refused("run", "--stats", "none/run.json", "--", "true"))
+
+    def test_a_broken_file_of_disk_rates(self):
+        path = self.write("disks.json", "{")
+        self.assertIn(str(path), self.refused("run", "--rates", path, "--", "true"))
+
+    def test_a_missing_program(self):
+        self.assertIn("program not found: no-such-trainer",
+                      self.refused("run", "--", "no-such-trainer", code=127))
+        self.assertIn("program not found: ./none",
+                      self.refused("run", "--", "./none", code=127))
+
+    def test_no_program_at_all(self):
+        self.assertIn("no program to run", self.refused("run"))
+        self.assertIn("no program to run", self.refused("run", "--budget", "4GiB", "--"))
+
+    def test_a_program_that_is_not_executable(self):
+        path = self.write("trainer", "#!/bin/sh\n", mode=0o644)
+        self.assertIn("chmod +x", self.refused("run", "--", path, code=126))
+        self.assertIn("is a directory", self.refused("run", "--", "/", code=126))
+
+    def test_a_program_in_a_format_that_the_system_refuses(self):
+        path = self.write("noise", "neither ELF nor script\n")
+        self.assertIn("Exec format error", self.refused("run", "--", path, code=126))
+
+    def test_a_static_program(self):
+        source = self.write("static.c", "int main(void) { return 0; }\n")
+        program = self.root / "work/static"
+        compiled = subprocess.run([os.environ["SPILLWAY_TEST_COMPILER"], "-static", str(source),
+                                   "-o", str(program)], capture_output=True, check=False)
+        if compiled.returncode != 0:
+            self.skipTest("no static C library is installed")
+        self.assertIn("is statically linked", self.refused("run", "--", program))
+
+    def test_a_program_that_changes_its_user(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can give a file to another user")
+        path = self.root / "work/setuid"
+        shutil.copy(shutil.which("true"), path)
+        os.chown(path, 65534, 65534)
+        path.chmod(0o755 | stat.S_ISUID)
+        self.assertIn("set-user-id", self.refused("run", "--", path))
+
+    def test_a_program_with_libtorch_linked_into_itself(self):
+        source = self.write("inside.cpp",
+                            "namespace torch { namespace autograd { class Engine;\n"
+                            "void set_default_engine_stub(Engine& (*)()) {} } }\n"
+                            "int main() { return 0; }\n")
+        program = self.root / "work/inside"
+        subprocess.run([os.environ["SPILLWAY_TEST_COMPILER"], str(source), "-o", str(program)],
+                       check=True)
+        self.assertIn("linked into itself statically", self.refused("run", "--", program))
+
+    def test_a_trainer_of_another_libtorch(self):
+        code, output, errors = self.run_program(WORLD / "bin/trainer_2.13.1")
+        self.assertEqual((code, output), (2, ""))
+        self.assertRegex(errors, r"LibTorch 2\.13\.1 .* serves LibTorch 2\.11 ")
+
+    def test_a_process_with_two_libtorchs(self):
+        second = WORLD / "torch_second/libtorch_cpu.so"
+        code, output, errors = self.run_program(WORLD / "bin/trainer_2.11.0",
+                                                LD_PRELOAD=str(second))
+        self.assertEqual((code, output), (2, ""))
+        self.assertIn("LibTorch is twice in this process", errors)
+
+    def test_an_installation_without_the_preload_library(self):
+        self.preload.unlink()
+        self.assertIn("installation is incomplete", self.refused("run", "--", "true"))
+
+    def test_an_installation_in_a_folder_that_cannot_be_preloaded(self):
+        odd = self.root / "my tools"
+        shutil.copytree(self.root / "bin", odd / "bin")
+        shutil.copytree(self.root / "lib", odd / "lib")
+        self.command = odd / "bin/spillway"
+        self.assertIn("LD_PRELOAD allows no blank", self.refused("run", "--", "true"))
+
+
+class Doctor(CommandCase):
+    def doctor(self, *words, **variables):
+        return self.spillway("doctor", "--skip-disks", "--nvme", self.root / "work", *words,
+                             **variables)
+
+    def test_prints_a_line_for_everything(self):
+        _, output, errors = self.doctor()
+        self.assertEqual(errors, "")
+        for subject in ("installation", "LibTorch", "dispatch key", "kernel", "cores", "memory",
+                        "memory limits", "address space", "locked memory", "huge pages", "GPUs",
+                        "budget", "mapper", "io_uring", "disk ", "disk rates", "MPI"):
+            self.assertRegex(output, rf"(?m)^(ok|warning|problem) +{subject}")
+
+    def test_says_how_to_mend_whatever_is_not_ok(self):
+        _, output, _ = self.doctor("--json")
+        for check in json.loads(output)["checks"]:
+            if check["verdict"] != "ok":
+                self.assertTrue(check["mend"], check)
+
+    def test_ends_with_one_when_there_is_a_problem(self):
+        (self.root / "lib/libspillway_core_2.11.so").unlink()
+        code, output, _ = self.doctor("--json")
+        report = json.loads(output)
+        self.assertEqual((code, report["verdict"]), (1, "problem"))
+        problem = next(check for check in report["checks"] if check["subject"] == "installation")
+        self.assertIn("libspillway_core_", problem["mend"])
+
+    def test_looks_at_the_libtorch_of_a_program(self):
+        _, output, _ = self.doctor("--", WORLD / "bin/trainer_2.11.0")
+        self.assertRegex(output, r"(?m)^ok +LibTorch of \S+ +2\.11\.0, \S+torch_2\.11\.0")
+        code, output, _ = self.doctor("--", WORLD / "bin/trainer_2.13.1")
+        self.assertEqual(code, 1)
+        self.assertRegex(output, r"(?m)^problem LibTorch of \S+ +2\.13\.1, ")
+        _, output, _ = self.doctor("--", "true")
+        self.assertRegex(output, r"(?m)^warning LibTorch of true ")
+
+    def test_reports_a_directory_that_cannot_be_used(self):
+        code, output, _ = self.spillway("doctor", "--skip-disks", "--nvme", self.root / "none")
+        self.assertEqual(code, 1)
+        self.assertRegex(output, r"(?m)^problem disk ")
+        self.assertIn("does not exist", output)
+
+    def test_measures_the_disk(self):
+        _, output, _ = self.spillway("doctor", "--nvme", self.root / "work")
+        self.assertRegex(output, r"(?m)^\w+ +disk .* write \d+\.\d+ GB/s, read \d+\.\d+ GB/s")
+
+
+class BenchIo(CommandCase):
+    QUICK = ("--file-size", "8MiB", "--blocks", "1MiB,2MiB", "--depths", "1,2", "--repetitions", "1")
+
+    def test_prints_a_table_and_records_the_rates(self):
+        code, output, errors = self.spillway("bench-io", *self.QUICK, self.root / "work")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertEqual(len([line for line in output.splitlines() if " MiB " in line]), 4, output)
+        kept = json.loads((self.root / "config/spillway/disks.json").read_text(encoding="utf-8"))
+        self.assertEqual(kept["version"], 1)
+        self.assertEqual(kept["disks"][0]["directory"], str(self.root / "work"))
+        self.assertGreater(kept["disks"][0]["read_bytes_per_second"], 0)
+        self.assertEqual(len(kept["disks"][0]["samples"]), 12)
+
+    def test_leaves_nothing_in_the_directory(self):
+        self.spillway("bench-io", *self.QUICK, self.root / "work")
+        self.assertEqual(list((self.root / "work").iterdir()), [])
+
+    def test_records_where_it_is_told(self):
+        path = self.root / "mine.json"
+        self.spillway("bench-io", *self.QUICK, "--rates", path, self.root / "work")
+        self.assertTrue(path.exists())
+        self.assertFalse((self.root / "config").exists())
+
+    def test_is_read_by_runs_and_by_the_doctor(self):
+        self.spillway("bench-io", *self.QUICK, self.root / "work")
+        _, output, _ = self.spillway("doctor", "--skip-disks", "--nvme", self.root / "work")
+        self.assertRegex(output, r"(?m)^ok +disk rates +1 recorded")
+        self.assertRegex(output, r"(?m)^\w+ +disk .*bench-io, ")
+        self.assertEqual(self.run_program("true"), (0, "", ""))
+
+    def test_refuses_what_it_cannot_measure(self):
+        self.assertIn("does not exist", self.refused("bench-io", self.root / "none"))
+        self.assertIn("not a directory", self.refused("bench-io", self.write("plain", "")))
+        self.assertIn("DIR", self.refused("bench-io"))
+        self.assertIn("unit", self.refused("bench-io", "--file-size", "8", self.root / "work"))
+        self.assertIn("--depths", self.refused("bench-io", "--depths", "x", self.root / "work"))
+        self.assertIn("unexpected argument", self.refused("bench-io", "/tmp", "/var/tmp"))
+
+
+if __name__ == "__main__":
+    unittest.main()

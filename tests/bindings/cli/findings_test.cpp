@@ -1,0 +1,157 @@
+#include "findings.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+namespace spillway::cli {
+namespace {
+
+using testing::HasSubstr;
+
+topology::Machine good_machine() {
+  topology::Machine machine;
+  machine.processors.cores = 8;
+  machine.processors.threads = 16;
+  machine.processors.numa_nodes.resize(1);
+  machine.memory.total = 64_GiB;
+  machine.memory.available = 60_GiB;
+  machine.limits = {topology::kUnlimited, topology::kUnlimited, topology::kUnlimited};
+  machine.kernel.release = "6.18.0";
+  machine.kernel.overcommit_mode = 0;
+  machine.kernel.huge_pages = "madvise";
+  return machine;
+}
+
+Finding finding_of(const topology::Machine& machine, const std::string& subject) {
+  for (const Finding& finding : judge_machine(machine))
+    if (finding.subject == subject) return finding;
+  ADD_FAILURE() << "no finding about " << subject;
+  return {};
+}
+
+TEST(JudgeMachine, IsContentWithAGoodOne) {
+  for (const Finding& finding : judge_machine(good_machine())) {
+    EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.subject << ": " << finding.value;
+    EXPECT_EQ(finding.mend, "") << finding.subject;
+  }
+}
+
+TEST(JudgeMachine, SaysHowToMendWhateverIsWrong) {
+  topology::Machine machine;  // Nothing is known.
+  for (const Finding& finding : judge_machine(machine))
+    EXPECT_EQ(finding.verdict == Verdict::kOk, finding.mend.empty()) << finding.subject;
+  machine = good_machine();
+  machine.kernel.release = "5.4.0-1";
+  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kProblem);
+  machine.kernel.release = "6.1.0-13-amd64";
+  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kWarning);
+  machine.limits.address_space_bytes = (8_GiB).count();
+  EXPECT_THAT(finding_of(machine, "address space").mend, HasSubstr("ulimit -v unlimited"));
+  machine.limits.locked_bytes = (64_KiB).count();
+  EXPECT_EQ(finding_of(machine, "locked memory").verdict, Verdict::kWarning);
+  machine.kernel.overcommit_mode = 2;
+  EXPECT_THAT(finding_of(machine, "overcommit").mend, HasSubstr("vm.overcommit_memory"));
+  machine.kernel.huge_pages = "never";
+  EXPECT_THAT(finding_of(machine, "huge pages").mend, HasSubstr("madvise"));
+}
+
+TEST(JudgeMachine, ListsCgroupLimits) {
+  auto machine = good_machine();
+  machine.memory.limits = {{"/sys/fs/cgroup/job/memory.max", 8_GiB, 1_GiB}};
+  EXPECT_EQ(finding_of(machine, "memory limits").value,
+            "8.00 GiB (1.00 GiB used) by /sys/fs/cgroup/job/memory.max");
+}
+
+TEST(JudgeBudget, TurnsARefusalIntoAProblem) {
+  auto machine = good_machine();
+  EXPECT_EQ(judge_budget({}, machine).verdict, Verdict::kOk);
+  machine.memory.available = 100_MiB;
+  const Finding finding = judge_budget({}, machine);
+  EXPECT_EQ(finding.verdict, Verdict::kProblem);
+  EXPECT_THAT(finding.mend, HasSubstr("--budget"));
+}
+
+TEST(JudgeMappers, TakesTheBestThatWorks) {
+  using memory::MapperKind;
+  std::vector<memory::MapperProbe> probes = {{MapperKind::kUserfaultfd, true, ""},
+                                             {MapperKind::kUserfaultfdUser, true, ""},
+                                             {MapperKind::kSignal, true, ""}};
+  EXPECT_EQ(judge_mappers(probes).value, "userfaultfd");
+  EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kOk);
+  probes[0] = {MapperKind::kUserfaultfd, false, "no privilege: sysctl this"};
+  EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kWarning);
+  EXPECT_THAT(judge_mappers(probes).mend, HasSubstr("sysctl this"));
+  probes[1].is_viable = probes[2].is_viable = false;
+  EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kProblem);
+}
+
+TEST(JudgeIoUring, ExplainsItsAbsence) {
+  EXPECT_EQ(judge_io_uring("").verdict, Verdict::kOk);
+  EXPECT_EQ(judge_io_uring("a filter forbids it").mend, "a filter forbids it");
+}
+
+runtime::ResolvedDirectory disk(double gb_per_second) {
+  runtime::ResolvedDirectory directory;
+  directory.facts.path = "/scratch";
+  directory.facts.filesystem = "xfs";
+  directory.facts.free = 100_GiB;
+  directory.facts.device = topology::BlockDevice{"nvme0n1", "FAST DISK", false, 512_B};
+  topology::DiskRate rate;
+  rate.read_bytes_per_second = rate.write_bytes_per_second = gb_per_second * 1e9;
+  rate.measured_at = "yesterday";
+  directory.measured = rate;
+  return directory;
+}
+
+TEST(JudgeDisk, ShowsRatesFromTheFileOrFromNow) {
+  const Finding recorded = judge_disk(disk(3.0), std::nullopt);
+  EXPECT_EQ(recorded.verdict, Verdict::kOk);
+  EXPECT_THAT(recorded.value, HasSubstr("FAST DISK"));
+  EXPECT_THAT(recorded.value, HasSubstr("read 3.00 GB/s (bench-io, yesterday)"));
+  swap::DiskProbe probe;
+  probe.description = "io_uring";
+  probe.rates = {{2_MiB, 16, {2.5, 2, 3}, {1.5, 1, 2}, {1, 1, 1}, {1.25, 1, 1}}};
+  EXPECT_THAT(judge_disk(disk(3.0), probe).value,
+              HasSubstr("write 2.50 GB/s, read 1.50 GB/s, both 2.25 GB/s (by io_uring)"));
+}
+
+TEST(JudgeDisk, ComplainsOfSlowAndOfRamDisks) {
+  EXPECT_EQ(judge_disk(disk(0.2), std::nullopt).verdict, Verdict::kWarning);
+  auto ram = disk(9.0);
+  ram.facts.is_ram_disk = true;
+  EXPECT_EQ(judge_disk(ram, std::nullopt).verdict, Verdict::kProblem);
+}
+
+TEST(JudgeTorch, NeedsACoreOfTheSameMinor) {
+  EXPECT_EQ(judge_torch({"python3", "/t/libtorch_cpu.so", "2.11.0"}, {"2.11"}).verdict,
+            Verdict::kOk);
+  const Finding other = judge_torch({"python3", "/t/libtorch_cpu.so", "2.13.1"}, {"2.11"});
+  EXPECT_EQ(other.verdict, Verdict::kProblem);
+  EXPECT_THAT(other.mend, HasSubstr("serves LibTorch 2.11"));
+  EXPECT_EQ(judge_torch({"x", "/t", ""}, {"2.11"}).verdict, Verdict::kProblem);
+  EXPECT_THAT(judge_torch({"x", "/t", "2.11.0"}, {}).mend, HasSubstr("install"));
+}
+
+TEST(ReportText, AlignsLinesAndCounts) {
+  EXPECT_EQ(report_text({{"cores", "8", Verdict::kOk, ""},
+                         {"memory limits", "none", Verdict::kWarning, "do this"},
+                         {"disk", "bad", Verdict::kProblem, "do that"}}),
+            "ok      cores          8\n"
+            "warning memory limits  none\n"
+            "                       -> do this\n"
+            "problem disk           bad\n"
+            "                       -> do that\n"
+            "3 checks: 1 ok, 1 warnings, 1 problems\n");
+}
+
+TEST(ReportJson, HoldsTheSameChecks) {
+  const auto json = nlohmann::json::parse(
+      report_json({{"cores", "8", Verdict::kOk, ""}, {"disk", "bad", Verdict::kProblem, "mend"}}));
+  EXPECT_EQ(json.at("verdict"), "problem");
+  EXPECT_EQ(json.at("checks").at(1).at("mend"), "mend");
+  EXPECT_EQ(json.at("checks").at(0).at("verdict"), "ok");
+}
+
+}  // namespace
+}  // namespace spillway::cli

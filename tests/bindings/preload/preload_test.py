@@ -1,0 +1,212 @@
+"""The preload library in programs with and without LibTorch; see CMakeLists.txt for the world."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
+PRELOAD = WORLD / "lib/libspillway_preload.so"
+
+
+def start(command, preload=None, **variables):
+    """(exit code, standard output, error output) of a program in a clean environment."""
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith("SPILLWAY_")}
+    environment.update(variables)
+    if preload:
+        environment["LD_PRELOAD"] = str(preload)
+    outcome = subprocess.run([str(word) for word in command], env=environment, text=True,
+                             stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+    return outcome.returncode, outcome.stdout, outcome.stderr
+
+
+class PreloadCase(unittest.TestCase):
+    def copy_of_installation(self, *cores):
+        """A folder with the preload library and empty files for cores."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        shutil.copy(PRELOAD, folder.name)
+        for core in cores:
+            (pathlib.Path(folder.name) / f"libspillway_core_{core}.so").touch()
+        return pathlib.Path(folder.name) / PRELOAD.name
+
+
+class Harmlessness(PreloadCase):
+    """In programs without LibTorch nothing changes and nothing is printed."""
+
+    def check(self, *command):
+        if shutil.which(command[0]) is None:
+            self.skipTest(f"{command[0]} is not installed")
+        plain = start(command)
+        self.assertEqual(start(command, PRELOAD), plain)
+        self.assertEqual(start(command, PRELOAD, SPILLWAY_ACTIVE="1"), plain)
+        return plain
+
+    def test_a_shell_and_its_children(self):
+        code, output, _ = self.check("bash", "-c", "echo $((6*7)) | tr 4 5; (exit 3)")
+        self.assertEqual((code, output), (3, "52\n"))
+
+    def test_a_shell_that_dies_by_a_signal(self):
+        code, _, _ = self.check("bash", "-c", "kill -TERM $$")
+        self.assertEqual(code, -15)
+
+    def test_python_with_threads_and_processes(self):
+        self.check("python3", "-c", "import threading, subprocess\n"
+                   "t = threading.Thread(target=print, args=(1,)); t.start(); t.join()\n"
+                   "print(subprocess.run(['echo', 'x'], capture_output=True).stdout)\n"
+                   "raise SystemExit(4)")
+
+    def test_git(self):
+        self.check("git", "--version")
+
+    def test_mpiexec(self):
+        self.check("mpiexec", "--version")
+
+    def test_a_compiler(self):
+        self.check("cc", "--version")
+
+    def test_a_program_that_is_not_there(self):
+        code, _, _ = self.check("bash", "-c", "exec /no/such/program")
+        self.assertEqual(code, 127)
+
+    def test_many_threads_at_once(self):
+        self.check("python3", "-c", "from concurrent.futures import ThreadPoolExecutor as P\n"
+                   "print(sum(P(16).map(lambda x: x * x, range(500))))")
+
+    def test_the_library_needs_nothing_but_the_c_library(self):
+        readelf = os.environ["SPILLWAY_TEST_READELF"]
+        _, output, _ = start([readelf, "-d", PRELOAD])
+        needed = [line.split("[")[1].split("]")[0] for line in output.splitlines()
+                  if "(NEEDED)" in line]
+        self.assertTrue(needed, output)
+        for name in needed:
+            self.assertRegex(name, r"^(libc|libdl|libpthread|ld-linux.*)\.so")
+
+    def test_the_library_asks_for_no_symbol_of_libtorch(self):
+        _, output, _ = start([os.environ["SPILLWAY_TEST_READELF"], "-sW", "--dyn-syms", PRELOAD])
+        undefined = [line for line in output.splitlines() if " UND " in line]
+        self.assertTrue(undefined, output)
+        self.assertFalse([line for line in undefined if "_ZN" in line], undefined)
+
+
+class LinkedProgram(PreloadCase):
+    """A program that is linked with LibTorch."""
+
+    def test_gets_the_core_before_it_starts(self):
+        code, output, errors = start([WORLD / "bin/trainer_2.11.0"], PRELOAD)
+        lines = output.splitlines()
+        self.assertEqual((code, errors), (7, ""))
+        self.assertEqual(lines[0], "core: loaded")
+        self.assertLess(lines.index("core: registered 0"), lines.index("trainer: starts"))
+
+    def test_has_its_new_threads_reported(self):
+        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], PRELOAD)
+        lines = output.splitlines()
+        self.assertEqual(lines.count("core: a thread started"), 1)
+        self.assertLess(lines.index("trainer: starts"), lines.index("core: a thread started"))
+
+    def test_refuses_hooks_of_another_version(self):
+        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], PRELOAD)
+        self.assertIn("core: a later version gets -1\n", output)
+
+    def test_hands_the_library_on_to_children(self):
+        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], PRELOAD)
+        self.assertIn(f"child: {PRELOAD}\n", output)
+
+    def test_strips_children_when_told_to(self):
+        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], PRELOAD, SPILLWAY_CHILDREN="strip")
+        self.assertIn("child: nothing preloaded\n", output)
+
+    def test_strips_only_its_own_entry(self):
+        other = WORLD / "torch_2.11.0/libtorch_cpu.so"
+        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], f"{PRELOAD}:{other}",
+                             SPILLWAY_CHILDREN="strip")
+        self.assertIn(f"child: {other}\n", output)
+
+    def test_of_another_version_is_refused(self):
+        code, output, errors = start([WORLD / "bin/trainer_2.13.1"], PRELOAD, SPILLWAY_ACTIVE="1")
+        self.assertEqual((code, output), (2, ""))
+        self.assertRegex(errors, r"^\[spillway\] error: .*LibTorch 2\.13\.1 .*LibTorch 2\.11 .*\n$")
+
+    def test_of_another_version_runs_plainly_without_the_command(self):
+        code, output, errors = start([WORLD / "bin/trainer_2.13.1"], PRELOAD)
+        self.assertEqual(code, 7)
+        self.assertIn("trainer: starts", output)
+        self.assertIn("LibTorch 2.13.1", errors)
+
+    def test_of_unknown_version_is_refused(self):
+        code, _, errors = start([WORLD / "bin/trainer_unknown"], PRELOAD, SPILLWAY_ACTIVE="1")
+        self.assertEqual(code, 2)
+        self.assertIn("cannot tell the version", errors)
+        self.assertIn("torch_unknown/libtorch_cpu.so", errors)
+
+    def test_gets_the_core_of_its_version(self):
+        preload = self.copy_of_installation("2.11", "2.13")
+        code, _, errors = start([WORLD / "bin/trainer_2.13.1"], preload, SPILLWAY_ACTIVE="1")
+        self.assertEqual(code, 2)  # The file is empty; what matters is which one was tried.
+        self.assertRegex(errors, r"cannot load the core library: .*libspillway_core_2\.13\.so")
+
+    def test_without_any_core_names_the_folder(self):
+        preload = self.copy_of_installation()
+        code, _, errors = start([WORLD / "bin/trainer_2.11.0"], preload, SPILLWAY_ACTIVE="1")
+        self.assertEqual(code, 2)
+        self.assertIn(f"no libspillway_core_*.so in {preload.parent}", errors)
+
+    def test_with_a_second_libtorch_is_refused(self):
+        second = WORLD / "torch_second/libtorch_cpu.so"
+        code, output, errors = start([WORLD / "bin/trainer_2.11.0"], f"{PRELOAD}:{second}",
+                                     SPILLWAY_ACTIVE="1")
+        self.assertEqual((code, output), (2, ""))
+        self.assertIn("LibTorch is twice in this process", errors)
+        self.assertIn(str(second), errors)
+        self.assertIn(str(WORLD / "torch_2.11.0/libtorch_cpu.so"), errors)
+
+    def test_with_a_core_linked_in_gets_no_second_one(self):
+        core = WORLD / "lib/libspillway_core_2.11.so"
+        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], f"{PRELOAD}:{core}")
+        self.assertEqual(output.count("core: loaded"), 1)
+
+
+class LateProgram(PreloadCase):
+    """A program that loads LibTorch while it runs, as Python does."""
+
+    TORCH = WORLD / "torch_2.11.0/libtorch_cpu.so"
+    MODULE = WORLD / "modules/libtorch_python.so"
+
+    def test_gets_the_core_at_the_import(self):
+        code, output, errors = start([WORLD / "bin/late_trainer", self.MODULE], PRELOAD)
+        self.assertEqual((code, errors), (5, ""))
+        self.assertEqual(output.splitlines(),
+                         ["trainer: starts", "core: loaded", "core: a later version gets -1",
+                          "core: registered 0", "core: stub given", "torch: stub none",
+                          "core: a thread started"])
+
+    def test_passes_the_stub_on_where_no_core_fits(self):
+        _, output, _ = start([WORLD / "bin/late_trainer", self.MODULE],
+                             self.copy_of_installation("2.13"))
+        self.assertIn("torch: stub given", output)
+
+    def test_is_unchanged_before_it_loads_anything(self):
+        plain = start([WORLD / "bin/late_trainer"])
+        self.assertEqual(start([WORLD / "bin/late_trainer"], PRELOAD, SPILLWAY_ACTIVE="1"), plain)
+
+    def test_says_so_when_libtorch_came_unseen(self):
+        code, output, errors = start([WORLD / "bin/late_trainer", self.TORCH], PRELOAD,
+                                     SPILLWAY_ACTIVE="1")
+        self.assertEqual(code, 5)
+        self.assertNotIn("core: loaded", output)
+        self.assertIn("worked without Spillway", errors)
+
+    def test_of_another_version_is_refused(self):
+        # The module binds to whichever LibTorch has the name that it needs.
+        code, _, errors = start(
+            [WORLD / "bin/late_trainer", WORLD / "torch_2.13.1/libtorch_cpu.so", self.MODULE],
+            PRELOAD, SPILLWAY_ACTIVE="1")
+        self.assertEqual(code, 2)
+        self.assertIn("LibTorch 2.13.1", errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,100 @@
+#include "spillway/runtime/budget.h"
+
+#include <gmock/gmock.h>
+
+#include "spillway/base/error.h"
+
+namespace spillway::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+topology::Machine machine_with(Bytes total, Bytes available) {
+  topology::Machine machine;
+  machine.memory.total = total;
+  machine.memory.available = available;
+  return machine;
+}
+
+Settings settings_with(const std::string& budget) {
+  Settings settings;
+  assign_setting(settings, "budget", budget, "test");
+  return settings;
+}
+
+std::string refusal_of(const Settings& settings, const topology::Machine& machine) {
+  try {
+    resolve_budget(settings, machine);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(DefaultReserve, GrowsWithTheMemory) {
+  EXPECT_EQ(default_reserve(1_GiB), 512_MiB);
+  EXPECT_EQ(default_reserve(100_GiB), 8_GiB);
+}
+
+TEST(ResolveBudget, LeavesTheReserveByDefault) {
+  const auto budget = resolve_budget(Settings{}, machine_with(16_GiB, 4_GiB));
+  EXPECT_EQ(budget.budget, 4_GiB - 512_MiB);
+  EXPECT_THAT(budget.origin, AllOf(HasSubstr("auto"), HasSubstr("512 MiB")));
+  EXPECT_TRUE(budget.warnings.empty());
+}
+
+TEST(ResolveBudget, RespectsACgroup) {
+  auto machine = machine_with(64_GiB, 60_GiB);
+  machine.memory.limits = {{"/sys/fs/cgroup/job/memory.max", 3_GiB, 1_GiB}};
+  const auto budget = resolve_budget(Settings{}, machine);
+  EXPECT_EQ(budget.budget, 2_GiB - 512_MiB);
+  EXPECT_THAT(budget.origin, HasSubstr("/sys/fs/cgroup/job/memory.max"));
+}
+
+TEST(ResolveBudget, TakesAPercentageOfWhatIsUsable) {
+  EXPECT_EQ(resolve_budget(settings_with("50%"), machine_with(16_GiB, 4608_MiB)).budget, 2_GiB);
+  EXPECT_EQ(resolve_budget(settings_with("100%"), machine_with(16_GiB, 4608_MiB)).budget, 4_GiB);
+}
+
+TEST(ResolveBudget, UsesTheGivenReserve) {
+  Settings settings = settings_with("50%");
+  settings.reserve = 0_B;
+  EXPECT_EQ(resolve_budget(settings, machine_with(16_GiB, 4_GiB)).budget, 2_GiB);
+}
+
+TEST(ResolveBudget, TakesASizeAsItIs) {
+  const auto budget = resolve_budget(settings_with("3GiB"), machine_with(16_GiB, 4_GiB));
+  EXPECT_EQ(budget.budget, 3_GiB);
+  EXPECT_TRUE(budget.warnings.empty());
+}
+
+TEST(ResolveBudget, WarnsOfMoreThanThereIs) {
+  const auto machine = machine_with(16_GiB, 4_GiB);
+  const auto beyond_machine = resolve_budget(settings_with("32GiB"), machine);
+  ASSERT_EQ(beyond_machine.warnings.size(), 1u);
+  EXPECT_THAT(beyond_machine.warnings[0], HasSubstr("memory of this machine"));
+  const auto beyond_usable = resolve_budget(settings_with("8GiB"), machine);
+  ASSERT_EQ(beyond_usable.warnings.size(), 1u);
+  EXPECT_THAT(beyond_usable.warnings[0], HasSubstr("available memory"));
+}
+
+TEST(ResolveBudget, RefusesLessThanTwoPages) {
+  EXPECT_THAT(refusal_of(settings_with("1MiB"), machine_with(16_GiB, 4_GiB)),
+              AllOf(HasSubstr("1.00 MiB"), HasSubstr("4.00 MiB")));
+  EXPECT_THAT(refusal_of(settings_with("0.01%"), machine_with(16_GiB, 4_GiB)),
+              HasSubstr("too small"));
+}
+
+TEST(ResolveBudget, RefusesAutoWhenTheReserveTakesEverything) {
+  EXPECT_THAT(refusal_of(Settings{}, machine_with(16_GiB, 256_MiB)),
+              AllOf(HasSubstr("256 MiB"), HasSubstr("--reserve")));
+}
+
+TEST(ResolveBudget, AsksForASizeWhenTheMachineTellsNothing) {
+  EXPECT_THAT(refusal_of(Settings{}, {}), HasSubstr("--budget 4GiB"));
+  EXPECT_EQ(resolve_budget(settings_with("4GiB"), {}).budget, 4_GiB);
+}
+
+}  // namespace
+}  // namespace spillway::runtime

@@ -1,0 +1,63 @@
+#include "spillway/runtime/run_statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "spillway/base/error.h"
+
+namespace spillway::runtime {
+namespace {
+
+TEST(RunStatistics, HaveTheKeysThatScriptsReadWithTheirTypes) {
+  const auto json = nlohmann::json::parse(to_json(RunStatistics{}));
+  for (const char* key :
+       {"spillway_version", "libtorch_version", "device", "mapper", "dispatch_key", "store"})
+    EXPECT_TRUE(json.at(key).is_string()) << key;
+  for (const char* key : {"budget_bytes", "peak_bytes", "needed_bytes", "peak_rss_bytes", "steps",
+                          "spilled_bytes", "fetched_bytes", "deviations", "ops", "trap_count"})
+    EXPECT_TRUE(json.at(key).is_number_unsigned()) << key;
+  for (const char* key :
+       {"step_seconds_median", "stall_seconds", "intercept_seconds", "disk_busy_seconds"})
+    EXPECT_TRUE(json.at(key).is_number_float()) << key;
+  EXPECT_TRUE(json.at("directories").is_array());
+  EXPECT_TRUE(json.at("rank").is_null());
+}
+
+TEST(RunStatistics, ComeOutWithTheirValues) {
+  RunStatistics statistics;
+  statistics.budget = 4_GiB;
+  statistics.rank = "3";
+  statistics.fetch_wait_seconds = 1.0;
+  statistics.write_wait_seconds = 0.5;
+  statistics.trap_wait_seconds = 0.25;
+  statistics.directories = {"/a", "/b"};
+  const auto json = nlohmann::json::parse(to_json(statistics));
+  EXPECT_EQ(json.at("budget_bytes"), 4294967296u);
+  EXPECT_EQ(json.at("rank"), "3");
+  EXPECT_EQ(json.at("stall_seconds"), 1.75);
+  EXPECT_EQ(json.at("directories").size(), 2u);
+}
+
+TEST(RunStatistics, SurviveNamesThatAreNoText) {
+  RunStatistics statistics;
+  statistics.program = "train\xff";
+  EXPECT_TRUE(nlohmann::json::accept(to_json(statistics)));
+}
+
+TEST(RunStatistics, ReplaceAnOlderFile) {
+  const std::string path = testing::TempDir() + "spillway_statistics_test.json";
+  std::ofstream(path) << "older, and longer than nothing";
+  write_statistics(path, RunStatistics{});
+  std::ifstream file(path);
+  EXPECT_EQ(nlohmann::json::parse(file).at("format"), "spillway run statistics");
+}
+
+TEST(RunStatistics, SayWhereTheyCannotBeWritten) {
+  EXPECT_THROW(write_statistics("/no/such/folder/run.json", RunStatistics{}), IoError);
+}
+
+}  // namespace
+}  // namespace spillway::runtime

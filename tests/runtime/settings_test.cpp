@@ -1,0 +1,218 @@
+#include "spillway/runtime/settings.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <set>
+
+#include "spillway/base/error.h"
+
+namespace spillway::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string config_file(const std::string& text) {
+  const std::string path = testing::TempDir() + "spillway_settings_test.conf";
+  std::ofstream(path) << text;
+  return path;
+}
+
+/// What a call refuses, or "accepted".
+template <typename Action>
+std::string refusal_of(const Action& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string refusal_of_option(const std::string& key, const std::string& value) {
+  return refusal_of([&] { load_settings({{{key, value}}, {}}); });
+}
+
+Settings with_option(const std::string& key, const std::string& value) {
+  return load_settings({{{key, value}}, {}});
+}
+
+TEST(SettingCatalogue, ExplainsEveryKeyOnce) {
+  std::set<std::string_view> keys;
+  for (const SettingInfo& info : setting_catalogue()) {
+    EXPECT_TRUE(keys.insert(info.key).second) << info.key;
+    EXPECT_FALSE(info.meaning.empty()) << info.key;
+    EXPECT_FALSE(info.value.empty()) << info.key;
+    EXPECT_FALSE(info.fallback.empty()) << info.key;
+  }
+  for (const char* key : {"budget", "nvme", "store", "queue-depth", "verify", "mapper",
+                          "dispatch-key", "prefetch", "min-storage", "stats", "quiet", "progress",
+                          "log-level", "config", "rates", "children", "reserve"})
+    EXPECT_EQ(keys.count(key), 1u) << key;
+}
+
+TEST(EnvironmentName, IsTheKeyInCapitals) {
+  EXPECT_EQ(environment_name("queue-depth"), "SPILLWAY_QUEUE_DEPTH");
+}
+
+TEST(LoadSettings, HasDefaults) {
+  const Settings settings = load_settings({});
+  EXPECT_EQ(settings.budget.kind, BudgetRequest::Kind::kAuto);
+  EXPECT_EQ(settings.min_storage, 1_MiB);
+  EXPECT_EQ(settings.queue_depth, 16u);
+  EXPECT_TRUE(settings.prefetch);
+  EXPECT_FALSE(settings.verify);
+  EXPECT_TRUE(settings.nvme.empty());
+}
+
+TEST(LoadSettings, ReadsEachKindOfBudget) {
+  EXPECT_EQ(with_option("budget", "4GiB").budget.size, 4_GiB);
+  EXPECT_EQ(with_option("budget", "12.5%").budget.percent, 12.5);
+  EXPECT_EQ(with_option("budget", "auto").budget.kind, BudgetRequest::Kind::kAuto);
+}
+
+TEST(LoadSettings, RefusesBudgetsThatMeanNothing) {
+  EXPECT_THAT(refusal_of_option("budget", "4"), AllOf(HasSubstr("--budget"), HasSubstr("unit")));
+  EXPECT_THAT(refusal_of_option("budget", "0GiB"), HasSubstr("zero"));
+  EXPECT_THAT(refusal_of_option("budget", "0%"), HasSubstr("0%"));
+  EXPECT_THAT(refusal_of_option("budget", "101%"), HasSubstr("101%"));
+  EXPECT_THAT(refusal_of_option("budget", "%"), HasSubstr("percentage"));
+  EXPECT_THAT(refusal_of_option("budget", "-4GiB"), HasSubstr("-4GiB"));
+  EXPECT_THAT(refusal_of_option("budget", "4GB%"), HasSubstr("percentage"));
+  EXPECT_THAT(refusal_of_option("budget", "4Gig"), HasSubstr("Gig"));
+  EXPECT_THAT(refusal_of_option("budget", "lots"), HasSubstr("SIZE|PERCENT%|auto"));
+  EXPECT_NE(refusal_of_option("budget", ""), "accepted");
+}
+
+TEST(LoadSettings, ReadsDirectories) {
+  const auto nvme = with_option("nvme", "/scratch:200GiB,/fast,/odd:name").nvme;
+  ASSERT_EQ(nvme.size(), 3u);
+  EXPECT_EQ(nvme[0].path, "/scratch");
+  EXPECT_EQ(nvme[0].limit, 200_GiB);
+  EXPECT_EQ(nvme[1].path, "/fast");
+  EXPECT_EQ(nvme[1].limit, 0_B);
+  EXPECT_EQ(nvme[2].path, "/odd:name");
+}
+
+TEST(LoadSettings, RefusesDirectoriesThatMeanNothing) {
+  EXPECT_THAT(refusal_of_option("nvme", "/scratch:200"), HasSubstr("unit"));
+  EXPECT_THAT(refusal_of_option("nvme", "/a,,/b"), HasSubstr("without a name"));
+  EXPECT_THAT(refusal_of_option("nvme", "/a,/b,/a"), HasSubstr("twice"));
+  EXPECT_THAT(refusal_of_option("nvme", "/a:0GiB"), HasSubstr("zero"));
+}
+
+TEST(LoadSettings, ReadsSwitchesAndChoices) {
+  EXPECT_TRUE(with_option("verify", "on").verify);
+  EXPECT_FALSE(with_option("prefetch", "off").prefetch);
+  EXPECT_EQ(with_option("store", "io_uring").store, swap::StoreKind::kIoUring);
+  EXPECT_EQ(with_option("children", "strip").children, ChildPrograms::kStrip);
+  EXPECT_EQ(with_option("log-level", "debug").log_level, LogLevel::kDebug);
+  EXPECT_EQ(with_option("mapper", "signal").mapper, "signal");
+  EXPECT_EQ(with_option("dispatch-key", "record-function").dispatch_key, "record-function");
+}
+
+TEST(LoadSettings, SuggestsTheNearestChoice) {
+  EXPECT_THAT(refusal_of_option("store", "iouring"), HasSubstr("did you mean 'io_uring'"));
+  EXPECT_THAT(refusal_of_option("verify", "onn"), HasSubstr("did you mean 'on'"));
+  EXPECT_THAT(refusal_of_option("queue-depth", "0"), HasSubstr("1 to 1024"));
+  EXPECT_THAT(refusal_of_option("queue-depth", "8x"), HasSubstr("8x"));
+}
+
+TEST(LoadSettings, LetsOptionsWinOverVariablesOverTheFile) {
+  const std::string path = config_file("budget = 1GiB\nqueue-depth = 4\nstore = posix\n");
+  const Settings settings = load_settings(
+      {{{"budget", "3GiB"}},
+       {{"SPILLWAY_CONFIG", path}, {"SPILLWAY_BUDGET", "2GiB"}, {"SPILLWAY_QUEUE_DEPTH", "8"}}});
+  EXPECT_EQ(settings.budget.size, 3_GiB);
+  EXPECT_EQ(settings.queue_depth, 8u);
+  EXPECT_EQ(settings.store, swap::StoreKind::kPosix);
+  EXPECT_EQ(settings.config, path);
+}
+
+TEST(LoadSettings, TakesTheFileOfTheOptionOverThatOfTheVariable) {
+  const std::string path = config_file("queue-depth = 5\n");
+  const Settings settings =
+      load_settings({{{"config", path}}, {{"SPILLWAY_CONFIG", "/no/such/file"}}});
+  EXPECT_EQ(settings.queue_depth, 5u);
+}
+
+TEST(LoadSettings, NamesTheVariableThatIsWrong) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{}, {{"SPILLWAY_BUDGET", "4"}}});
+              }),
+              HasSubstr("SPILLWAY_BUDGET: "));
+}
+
+TEST(LoadSettings, RefusesUnknownVariablesWithTheNearestName) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{}, {{"SPILLWAY_BUGDET", "4GiB"}}});
+              }),
+              AllOf(HasSubstr("SPILLWAY_BUGDET"), HasSubstr("did you mean 'SPILLWAY_BUDGET'")));
+}
+
+TEST(LoadSettings, IgnoresForeignVariablesAndThoseOfTheBuild) {
+  EXPECT_EQ(refusal_of([] {
+              load_settings({{},
+                             {{"HOME", "/home/me"},
+                              {"SPILLWAY_ACTIVE", "1"},
+                              {"SPILLWAY_LIBTORCH_DIR", "/opt/torch"},
+                              {"SPILLWAY_SKIP_PACKAGES", "1"},
+                              {"SPILLWAY_BUDGET", ""}}});
+            }),
+            "accepted");
+}
+
+TEST(LoadSettings, RefusesUnknownOptionsWithTheNearestName) {
+  EXPECT_THAT(refusal_of_option("min-store", "1MiB"), HasSubstr("did you mean 'min-storage'"));
+}
+
+TEST(ReadConfigFile, UnderstandsCommentsBlanksAndQuotes) {
+  const auto texts = read_config_file(config_file("# a comment\n\n"
+                                                  "budget=4GiB   # why\n"
+                                                  "  nvme = \"/my disk # 1\"  # quoted\n"
+                                                  "stats = /tmp/run#1.json\r\n"));
+  const NamedTexts expected = {
+      {"budget", "4GiB"}, {"nvme", "/my disk # 1"}, {"stats", "/tmp/run#1.json"}};
+  EXPECT_EQ(texts, expected);
+}
+
+TEST(ReadConfigFile, NamesTheLineThatIsWrong) {
+  const auto refusal = [](const std::string& text) {
+    const std::string path = config_file(text);
+    return refusal_of([&] { read_config_file(path); });
+  };
+  EXPECT_THAT(refusal("budget = 4GiB\nbugdet = 1GiB\n"),
+              AllOf(HasSubstr(":2:"), HasSubstr("did you mean 'budget'")));
+  EXPECT_THAT(refusal("just words\n"), AllOf(HasSubstr(":1:"), HasSubstr("key = value")));
+  EXPECT_THAT(refusal("quiet = on\nquiet = off\n"), HasSubstr("second time"));
+  EXPECT_THAT(refusal("nvme = \"/open\n"), HasSubstr("quote"));
+}
+
+TEST(ReadConfigFile, SaysWhyAFileCannotBeRead) {
+  EXPECT_THAT(refusal_of([] { read_config_file("/no/such/file.conf"); }),
+              AllOf(HasSubstr("/no/such/file.conf"), HasSubstr("No such file")));
+}
+
+TEST(LoadSettings, NamesFileAndKeyOfAWrongValue) {
+  const std::string path = config_file("queue-depth = many\n");
+  EXPECT_THAT(refusal_of([&] {
+                load_settings({{{"config", path}}, {}});
+              }),
+              AllOf(HasSubstr(path), HasSubstr("queue-depth"), HasSubstr("many")));
+}
+
+TEST(ExpandStatsPath, FillsProcessAndRank) {
+  EXPECT_EQ(expand_stats_path("run-%r-%p.json", 42, "3"), "run-3-42.json");
+  EXPECT_EQ(expand_stats_path("run-%r.json", 42, ""), "run-0.json");
+  EXPECT_EQ(expand_stats_path("100%%-%x-%", 42, ""), "100%-%x-%");
+}
+
+TEST(SettingsFromEnvironment, ReadsThisProcess) {
+  ASSERT_EQ(::setenv("SPILLWAY_BUDGET", "3GiB", 1), 0);
+  EXPECT_EQ(settings_from_environment().budget.size, 3_GiB);
+  ASSERT_EQ(::unsetenv("SPILLWAY_BUDGET"), 0);
+}
+
+}  // namespace
+}  // namespace spillway::runtime

@@ -1,0 +1,114 @@
+#include "spillway/runtime/summary.h"
+
+#include <gmock/gmock.h>
+
+#include <regex>
+#include <sstream>
+
+namespace spillway::runtime {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+RunStatistics busy_run() {
+  RunStatistics s;
+  s.budget = 2_GiB;
+  s.budget_origin = "given";
+  s.needed = 5_GiB;
+  s.peak = 2040_MiB;
+  s.peak_rss = 2400_MiB;
+  s.steps = 10;
+  s.step_seconds_median = 3.91;
+  s.run_seconds = 40.0;
+  s.fetch_wait_seconds = 0.3;
+  s.write_wait_seconds = 0.1;
+  s.trap_wait_seconds = 0.0125;
+  s.trap_count = 7;
+  s.disk_busy_seconds = 12.0;
+  s.spilled = 30_GiB;
+  s.fetched = 28_GiB;
+  s.clean_leaves = 3_GiB;
+  s.ops = 17410;
+  s.deviations = 12;
+  s.step_shapes = 2;
+  s.store = "io_uring, direct I/O";
+  s.directories = {"/scratch", "/fast"};
+  s.largest_op_needs = 810_MiB;
+  return s;
+}
+
+TEST(Summary, ShowsARun) {
+  EXPECT_EQ(summary(busy_run()),
+            "[spillway] needed   5.00 GiB  of tensors alive at once, wherever they were\n"
+            "[spillway] budget   2.00 GiB  given\n"
+            "[spillway] peak     1.99 GiB  of tensors in memory; the whole process took 2.34 GiB\n"
+            "[spillway] steps    10, median 3.91 s\n"
+            "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
+            "3.00 GiB left without a write\n"
+            "[spillway] to       /scratch, /fast by io_uring, direct I/O; disk busy 12.00 s\n"
+            "[spillway] waited   0.412 s of 40.00 s (1.0 %): 0.300 s for tensors to come in, "
+            "0.100 s for room, 0.013 s in 7 traps\n"
+            "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
+            "planned\n"
+            "[spillway] advice   nothing; even 810 MiB could do\n");
+}
+
+TEST(Summary, KeepsTheWordsThatScriptsLookFor) {
+  const std::string text = summary(busy_run());
+  for (const char* word : {"peak", "needed", "budget"}) {
+    const std::regex line(std::string(word) + "[^\\n]* [0-9.]+ (B|KiB|MiB|GiB|TiB)");
+    EXPECT_TRUE(std::regex_search(text, line)) << word;
+    std::size_t lines = 0;
+    std::istringstream stream(text);
+    for (std::string each; std::getline(stream, each);)
+      lines += each.find(word) != std::string::npos ? 1 : 0;
+    EXPECT_EQ(lines, 1u) << word;
+  }
+}
+
+TEST(Summary, FitsOnAScreen) {
+  const std::string text = summary(busy_run());
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 24);
+}
+
+TEST(Summary, SaysWhenNothingHadToMove) {
+  RunStatistics s = busy_run();
+  s.needed = 1_GiB;
+  s.spilled = s.fetched = 0_B;
+  EXPECT_THAT(summary(s), HasSubstr("nothing had to leave memory"));
+  EXPECT_THAT(summary(s), HasSubstr("everything fitted"));
+}
+
+TEST(Summary, AdvisesByTheLargestLoss) {
+  RunStatistics s = busy_run();
+  s.fetch_wait_seconds = 10.0;
+  EXPECT_THAT(summary(s), HasSubstr("advice   allow more memory"));
+  s.disk_busy_seconds = 38.0;
+  EXPECT_THAT(summary(s), HasSubstr("the disk was the limit"));
+  s.disk_busy_seconds = 5.0;
+  s.deviations = s.ops / 2;
+  EXPECT_THAT(summary(s), HasSubstr("steps hardly repeat"));
+  s.deviations = 0;
+  s.trap_wait_seconds = 20.0;
+  EXPECT_THAT(summary(s), HasSubstr("outside of operators"));
+  s.prefetch = false;
+  EXPECT_THAT(summary(s), HasSubstr("leave --prefetch on"));
+}
+
+TEST(Summary, SurvivesARunOfNoTime) {
+  const std::string text = summary(RunStatistics{});
+  EXPECT_THAT(text, HasSubstr("0 B"));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
+}
+
+TEST(ProgressLine, ShowsStepMemoryAndRates) {
+  EXPECT_EQ(progress_line({12, 3.91, 1900_MiB, 2_GiB, 3_GiB, 1.25e9, 2.5e9}, 200),
+            "[spillway] step 12  3.91 s  memory 1.86 GiB of 2.00 GiB  spilled 3.00 GiB  "
+            "in 1.25 GB/s  out 2.50 GB/s");
+}
+
+TEST(ProgressLine, KeepsToTheWidth) { EXPECT_EQ(progress_line({}, 20).size(), 20u); }
+
+}  // namespace
+}  // namespace spillway::runtime
