@@ -81,6 +81,10 @@ class Runner(unittest.TestCase):
         result = self.call("plain", 'lines.append("pid " + str(os.getpid()))')
         self.assert_failed(result, "again: 1 of 3 results differ from plain")
 
+    def test_blames_the_case_when_plain_runs_differ(self):
+        result = self.call("runtime", 'lines.append("pid " + str(os.getpid()))')
+        self.assert_failed(result, "again: 1 of 3 results differ from plain")
+
     def test_refuses_pressure_without_spilling(self):
         self.assert_failed(self.call("runtime", spillway_change="spilled = 0"),
                            "budget_50: nothing was spilled")

@@ -1,5 +1,5 @@
-// A trainer of somebody else: `trainer` trains as always, `trainer BUDGET DIRECTORY` under a budget.
-// Prints the loss of each step with all its bits, then what Spillway counted.
+// A trainer of somebody else: `trainer` trains as always, `trainer BUDGET DIRECTORY` under a
+// budget. Prints the loss of each step with all its bits, then what Spillway counted.
 #include <spillway/spillway.h>
 #include <torch/torch.h>
 
