@@ -78,6 +78,7 @@ class SwapEngine::State final : public memory::FaultSink {
   void write_out_locked(RangeId id, std::uint32_t pages);
   bool evict_page_locked(memory::PageIndex index, bool forced);
   bool leave_locked(memory::PageIndex index);
+  void stay_locked(memory::PageIndex index);
   void cancel_write_locked(Page& page);
   void settle_for_writing_locked(Range& range);
 
@@ -169,6 +170,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::size_t free_transfers_ = 0;  ///< Room in the store's queue.
   bool transfers_idle_ = false;     ///< The I/O thread sleeps or is about to.
   bool stopping_ = false;
+  bool has_forked_ = false;
   std::size_t active_sets_ = 0;
   std::size_t waiting_sets_ = 0;
   std::size_t waiters_ = 0;

@@ -1,8 +1,6 @@
 // Which pages leave, and how a page leaves or stays after all.
 
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
@@ -32,31 +30,48 @@ bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
   return forced || ranges_[page.range.value()].pins == 0;
 }
 
-/// Takes the frame away from a resident page whose bytes are safe or no longer needed.
+/// Takes the frame away from a resident page whose bytes are safe or no longer needed. Returns false
+/// when the kernel holds the frame for somebody else, and the page stays.
 bool SwapEngine::State::leave_locked(PageIndex index) {
+  Page& page = pages_.get()[index];
   const memory::SlotId slot = pool_->take_empty_slot();
   auto* address = address_of(index);
   if (mapper_->unmap(pool_->address(slot), address) == memory::MoveResult::kMoved) {
     pool_->put_frame(slot);
   } else {
-    // The kernel still holds the frame (a child shares it after a fork): let go of it instead. The
-    // page is empty then, and a fresh frame is made when one is needed.
     pool_->put_empty_slot(slot);
-    ::syscall(SYS_madvise, address, kPageBytes, MADV_DONTNEED);
+    if (!range_of(page.range).is_dying) {
+      stay_locked(index);
+      return false;
+    }
+    ::munlock(address, kPageBytes);  // The program may have locked it and not looked back.
+    memory::drop_page(address);
     pool_->forget_frame();
   }
-  Page& page = pages_.get()[index];
   page.state = PageState::kOut;
   page.closed = false;
   return true;
+}
+
+/// Keeps a page that the kernel holds: for a pipe, for I/O of the program, because it is locked, or
+/// because a forked child shares it. The last is cured by a write, which needs it open.
+void SwapEngine::State::stay_locked(PageIndex index) {
+  Page& page = pages_.get()[index];
+  page.arrival = ++arrivals_;  // Not to be tried again at once.
+  if (!has_forked_ || !page.closed) return;
+  mapper_->allow_writes(address_of(index), 1);
+  page.closed = false;
+  page.dirty = true;
+  drop_extent_locked(page);
 }
 
 bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced) {
   Page& page = pages_.get()[index];
   if (!can_leave_locked(page, forced)) return false;
   if (!page.dirty) {
+    if (!leave_locked(index)) return false;
     counts_.left_clean += memory::kPageSize;
-    return leave_locked(index);
+    return true;
   }
   page.state = PageState::kWriteQueued;
   page.leaving = true;

@@ -1,8 +1,6 @@
 // Accesses that no operator announced, and what is left of them after a fork.
 
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -106,7 +104,10 @@ void SwapEngine::State::serve_fault(std::byte* address, Access access) {
   }
 }
 
-void SwapEngine::State::leave_fork_in_parent() { pool_->renew_free_frames(); }
+void SwapEngine::State::leave_fork_in_parent() {
+  has_forked_ = true;
+  pool_->renew_free_frames();
+}
 
 /// The child has a copy of what was resident, and neither the I/O thread nor the fault thread.
 void SwapEngine::State::enter_child() {
@@ -121,7 +122,7 @@ void SwapEngine::State::enter_child() {
       if (state != PageState::kOut && state != PageState::kReadQueued &&
           state != PageState::kReading)
         continue;
-      ::syscall(SYS_mprotect, address_of(range.first + i), kPageBytes, PROT_NONE);
+      memory::seal_pages(address_of(range.first + i), 1);
       any_out = true;
     }
   }

@@ -75,7 +75,9 @@ MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
     attempt = move_patiently(page, pool_slot, attempt.moved);
   }
   if (attempt.error == EBUSY && attempt.moved == 0) return MoveResult::kBusy;
-  if (attempt.error == EBUSY) {
+  // A page that the program has locked (mlock) takes no frame from elsewhere, only a copy.
+  const bool locked = attempt.error == EINVAL;
+  if (attempt.error == EBUSY || locked) {
     // Threads may already use the first small pages of the frame, so the way back is closed. What
     // holds the others only reads them or has ended, for a frame in the pool is its owner's alone.
     attempt.error = descriptor_.copy(page + attempt.moved, pool_slot + attempt.moved,
@@ -96,7 +98,8 @@ MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
     populate(page + attempt.moved, kPageBytes - attempt.moved);
     attempt = move_patiently(pool_slot, page, attempt.moved);
   }
-  if (attempt.error == EBUSY) {
+  // EINVAL: the program has locked the page in memory (mlock), so there it stays.
+  if (attempt.error == EBUSY || attempt.error == EINVAL) {
     put_back(page, pool_slot, attempt.moved);
     if (note == PageNote::kClosed) note = PageNote::kClosedAndBusy;
     return MoveResult::kBusy;
