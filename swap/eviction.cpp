@@ -53,8 +53,8 @@ bool SwapEngine::State::leave_locked(PageIndex index) {
   return true;
 }
 
-/// Keeps a page that the kernel holds: for a pipe, for I/O of the program, because it is locked, or
-/// because a forked child shares it. The last is cured by a write, which needs it open.
+/// Keeps a page that the kernel holds: for I/O of the program, because it is locked, or because a
+/// forked child shares it. The last is cured by a write, which needs it open.
 void SwapEngine::State::stay_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   page.arrival = ++arrivals_;  // Not to be tried again at once.
@@ -142,6 +142,12 @@ std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted) {
 }
 
 void SwapEngine::State::make_room_locked() {
+  // Queued pages may have come in, or died, for another reason; they want nothing any more.
+  const auto is_stale = [this](PageIndex index) {
+    return pages_.get()[index].state != PageState::kReadQueued;
+  };
+  std::erase_if(fault_reads_, is_stale);
+  std::erase_if(demand_reads_, is_stale);
   const std::size_t wanted = fault_reads_.size() + demand_reads_.size() + frames_wanted_;
   const std::size_t coming = pool_->available_frames() + leaving_;
   if (wanted <= coming) return;

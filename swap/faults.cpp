@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine_state.h"
@@ -64,7 +65,9 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access) {
       [[fallthrough]];
     case PageState::kReadQueued:
       page.open_on_arrival = true;
-      fault_reads_.push_back(index);
+      std::erase(demand_reads_, index);  // It stands in one queue only, now in the faster one.
+      if (std::find(fault_reads_.begin(), fault_reads_.end(), index) == fault_reads_.end())
+        fault_reads_.push_back(index);
       make_room_locked();
       kick_locked();
       break;

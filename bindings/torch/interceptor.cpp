@@ -1,5 +1,7 @@
 #include "interceptor.h"
 
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/native/SparseTensorUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/add.h>
@@ -74,7 +76,10 @@ class UseCollector {
     if (!tensor.defined()) return;
     const auto* impl = tensor.unsafeGetTensorImpl();
     if (writes && impl->requires_grad() && tensor.is_leaf()) wrote_leaf_ = true;
-    if (!impl->has_storage()) return;
+    if (!impl->has_storage()) {
+      add_parts(tensor, writes);
+      return;
+    }
     // The raw pointer: no copy-on-write copy may be made here.
     const void* data = impl->unsafe_storage().unsafeGetStorageImpl()->data();
     runtime::RangeUse use = runtime_.find(data);
@@ -101,6 +106,20 @@ class UseCollector {
   bool wrote_leaf() const { return wrote_leaf_; }
 
  private:
+  /// A sparse tensor is made of dense ones.
+  void add_parts(const at::Tensor& tensor, bool writes) {
+    if (tensor.is_sparse()) {
+      const auto* impl = at::sparse::get_sparse_impl(tensor);
+      add(impl->indices(), writes);
+      add(impl->values(), writes);
+    } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
+      const auto* impl = at::sparse_csr::get_sparse_csr_impl(tensor);
+      add(impl->compressed_indices(), writes);
+      add(impl->plain_indices(), writes);
+      add(impl->values(), writes);
+    }
+  }
+
   runtime::Runtime& runtime_;
   std::vector<runtime::RangeUse>& uses_;
   bool wrote_leaf_ = false;
