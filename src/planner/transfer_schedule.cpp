@@ -43,8 +43,7 @@ class Scheduler {
         begins_(begins),
         limits_(limits),
         plan_(plan),
-        op_count_(tape.ops.size()),
-        levels_(tape.ops.size()) {}
+        op_count_(tape.ops.size()) {}
 
   void schedule() {
     for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
@@ -54,7 +53,7 @@ class Scheduler {
       entries_.push_back({&interval, choice_.pages[i], interval.begin, needed, kNoOp, true});
     }
     if (plan_.write_out_moment == WriteOutMoment::kLate) delay_write_outs();
-    for (std::uint32_t op = 0; op < op_count_; ++op) levels_[op] = choice_.levels.at(op);
+    levels_ = levels_now();
     place_fetches();
     emit();
   }
@@ -87,12 +86,13 @@ class Scheduler {
   }
 
   void delay_write_outs() {
+    const std::vector<std::int64_t> early_levels = levels_now();
     // From here on the levels are those before late ones leave.
     for (Entry& entry : entries_) {
-      if (is_delayable(entry)) {
-        choice_.levels.add(entry.interval->begin + 1, entry.interval->covered_ops, entry.pages);
-        entry.is_needed = false;
-      }
+      if (!is_delayable(entry)) continue;
+      choice_.levels.add(entry.interval->begin + 1, entry.interval->covered_ops, entry.pages);
+      entry.leave = entry.needed - 1;
+      entry.is_needed = false;
     }
     find_due_moments();
     std::vector<Deadline> deadlines;
@@ -109,10 +109,41 @@ class Scheduler {
       entry.leave = deadline.op - 1;
       while (entry.leave > entry.interval->begin && begin_of(entry.leave + 1) > start)
         --entry.leave;
-      const auto first = static_cast<std::uint32_t>(deadline.op % op_count_);
-      choice_.levels.add(first, static_cast<std::uint32_t>(entry.needed - deadline.op),
+      choice_.levels.add(static_cast<std::uint32_t>((entry.leave + 1) % op_count_),
+                         static_cast<std::uint32_t>(entry.needed - entry.leave - 1),
                          -std::int64_t{entry.pages});
     }
+    hurry_where_crowded(early_levels);
+  }
+
+  std::vector<std::int64_t> levels_now() const {
+    std::vector<std::int64_t> levels(op_count_);
+    for (std::uint32_t op = 0; op < op_count_; ++op) levels[op] = choice_.levels.at(op);
+    return levels;
+  }
+
+  /// The walk around the step began in a state that the step need not end with. Where that leaves
+  /// too much, everything that should be out leaves early after all.
+  void hurry_where_crowded(const std::vector<std::int64_t>& early_levels) {
+    for (std::uint32_t op = 0; op < op_count_; ++op) {
+      const std::int64_t limit = std::max(early_levels[op], target());
+      for (Entry& entry : entries_) {
+        if (choice_.levels.at(op) <= limit) break;
+        const std::uint64_t begin = entry.interval->begin;
+        const std::uint64_t here = op > begin ? op : op + op_count_;
+        if (!is_delayable(entry) || here >= entry.needed || here > entry.leave) continue;
+        choice_.levels.add(entry.interval->begin + 1,
+                           static_cast<std::uint32_t>(entry.leave - begin),
+                           -std::int64_t{entry.pages});
+        entry.leave = begin;
+        entry.is_needed = true;
+      }
+    }
+  }
+
+  std::int64_t target() const {
+    return static_cast<std::int64_t>(plan_.filled_share *
+                                     static_cast<double>(limits_.budget_pages));
   }
 
   bool is_delayable(const Entry& entry) const { return entry.interval->covered_ops < op_count_; }
@@ -125,8 +156,6 @@ class Scheduler {
       std::uint64_t end;
       int period;
     };
-    const auto target = static_cast<std::int64_t>(
-        plan_.filled_share * static_cast<double>(limits_.budget_pages));
     std::deque<Waiting> waiting;
     std::vector<std::int64_t> returning(3 * op_count_ + 1, 0);
     for (std::uint32_t i = 0; i < entries_.size(); ++i) {
@@ -151,7 +180,7 @@ class Scheduler {
       begin_waiting_before(op, period);
       out -= returning[now];
       const std::int64_t level = choice_.levels.at(static_cast<std::uint32_t>(op));
-      while (level - out > target && !waiting.empty()) {
+      while (level - out > target() && !waiting.empty()) {
         const Waiting oldest = waiting.front();
         waiting.pop_front();
         if (oldest.end <= now) continue;

@@ -199,12 +199,14 @@ TEST(JoinSteps, MakesOneValueOfAStorageThatLivesOn) {
   const RecordedStep second = finish(recorder, 6);
   run_training_step(recorder, 2, true, 6);
   const RecordedStep third = finish(recorder, 9);
+  run_training_step(recorder, 3, true, 9);
+  const RecordedStep fourth = finish(recorder, 12);
 
-  const RecordedStep* steps[] = {&second, &third};
+  const RecordedStep* steps[] = {&third, &fourth};
   const RecordedStep joined = join_steps(steps, nullptr);
   check(joined.tape);
   EXPECT_THAT(joined.tape.ops, SizeIs(6));
-  // The parameter, the gradients of the first, second and third step.
+  // The parameter, the gradients of the second, third and fourth step.
   ASSERT_THAT(joined.tape.values, SizeIs(4));
   EXPECT_EQ(joined.tape.values[2].birth, 1U);
   EXPECT_EQ(joined.tape.values[2].death, 3U);

@@ -1,0 +1,354 @@
+#include "spillway/runtime/step_learner.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "support/synthetic_trainers.h"
+
+namespace spillway::runtime {
+namespace {
+
+using testing::PagingSimulation;
+using testing::StepCounts;
+using testing::SyntheticTrainer;
+
+using Factory = std::function<std::unique_ptr<SyntheticTrainer>()>;
+
+std::uint32_t live_peak_of(const Factory& make) {
+  PagingSimulation run({});
+  const auto trainer = make();
+  for (std::uint32_t step = 0; step < 5; ++step) trainer->run_step(run, step);
+  return run.live_peak();
+}
+
+struct Outcome {
+  std::vector<StepCounts> steps;
+  LearnerReport report;
+  std::uint32_t resident_peak = 0;
+};
+
+Outcome train(const Factory& make, const PagingSimulation::Options& options,
+              std::uint32_t step_count) {
+  PagingSimulation run(options);
+  const auto trainer = make();
+  Outcome outcome;
+  for (std::uint32_t step = 0; step < step_count; ++step) {
+    trainer->run_step(run, step);
+    outcome.steps.push_back(run.take_counts());
+  }
+  outcome.report = run.learner().report();
+  outcome.resident_peak = run.resident_peak();
+  return outcome;
+}
+
+StepCounts sum(const std::vector<StepCounts>& steps, std::size_t first) {
+  StepCounts total;
+  for (std::size_t i = first; i < steps.size(); ++i) {
+    total.missed_ranges += steps[i].missed_ranges;
+    total.written_pages += steps[i].written_pages;
+    total.read_pages += steps[i].read_pages;
+    total.forced_pages += steps[i].forced_pages;
+    total.stall_seconds += steps[i].stall_seconds;
+    total.seconds += steps[i].seconds;
+  }
+  return total;
+}
+
+struct TrainerCase {
+  std::string name;
+  Factory make;
+  std::uint32_t settled = 4;       ///< Steps after which nothing may be missed any more.
+  double most_transfers = 1.35;    ///< Against peak minus budget, each way and step.
+};
+
+std::ostream& operator<<(std::ostream& out, const TrainerCase& trainer) {
+  return out << trainer.name;
+}
+
+std::vector<TrainerCase> trainer_cases() {
+  testing::TransformerSizes accumulating;
+  accumulating.micro_batches = 3;
+  testing::MlpSizes keeping;
+  keeping.keeps_gradients = true;
+  return {{"unet", [] { return testing::make_unet({}); }},
+          {"transformer", [] { return testing::make_transformer({}); }},
+          {"accumulating", [=] { return testing::make_transformer(accumulating); }, 4, 3.3},
+          {"mlp", [] { return testing::make_mlp({}); }},
+          {"mlp_keeping_gradients", [=] { return testing::make_mlp(keeping); }}};
+}
+
+class EqualSteps : public ::testing::TestWithParam<std::tuple<TrainerCase, int>> {};
+
+TEST_P(EqualSteps, AreFetchedAheadOnceTheyAreKnown) {
+  const auto& [trainer, percent] = GetParam();
+  const std::uint32_t peak = live_peak_of(trainer.make);
+  PagingSimulation::Options options;
+  options.budget_pages = peak * static_cast<std::uint32_t>(percent) / 100;
+  const Outcome planned = train(trainer.make, options, 12);
+  options.follows_advice = false;
+  const Outcome demand = train(trainer.make, options, 12);
+
+  EXPECT_LE(planned.resident_peak, options.budget_pages);
+  const StepCounts settled = sum(planned.steps, trainer.settled);
+  const StepCounts baseline = sum(demand.steps, trainer.settled);
+  EXPECT_EQ(settled.missed_ranges, 0U);
+  EXPECT_GT(baseline.missed_ranges, 0U);
+  EXPECT_LE(settled.written_pages + settled.read_pages,
+            baseline.written_pages + baseline.read_pages);
+  EXPECT_LE(settled.seconds, baseline.seconds * 1.001);
+  const double least =
+      static_cast<double>(peak - options.budget_pages) * (12.0 - trainer.settled);
+  EXPECT_LE(static_cast<double>(settled.read_pages), least * trainer.most_transfers);
+  EXPECT_LE(static_cast<double>(settled.written_pages), least * trainer.most_transfers);
+  EXPECT_TRUE(planned.report.follows_plan);
+  EXPECT_GT(planned.report.planned_seconds, 0.0);
+  EXPECT_LE(planned.report.bound_seconds, planned.report.planned_seconds);
+}
+
+INSTANTIATE_TEST_SUITE_P(Trainers, EqualSteps,
+                         ::testing::Combine(::testing::ValuesIn(trainer_cases()),
+                                            ::testing::Values(75, 50, 35)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + "_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+/// Steps that are not all equal: better than demand paging from early on, within the budget always.
+class UnequalSteps : public ::testing::TestWithParam<TrainerCase> {};
+
+TEST_P(UnequalSteps, AreServedBetterThanOnDemand) {
+  const TrainerCase& trainer = GetParam();
+  const std::uint32_t peak = live_peak_of(trainer.make);
+  PagingSimulation::Options options;
+  options.budget_pages = peak / 2;
+  const Outcome planned = train(trainer.make, options, 24);
+  options.follows_advice = false;
+  const Outcome demand = train(trainer.make, options, 24);
+  EXPECT_LE(planned.resident_peak, options.budget_pages);
+  const StepCounts late = sum(planned.steps, trainer.settled);
+  const StepCounts baseline = sum(demand.steps, trainer.settled);
+  EXPECT_LE(late.missed_ranges * 4, baseline.missed_ranges);
+  EXPECT_LT(late.stall_seconds, baseline.stall_seconds);
+  EXPECT_LT(late.seconds, baseline.seconds);
+  EXPECT_LE(planned.report.shapes, 8U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Trainers, UnequalSteps,
+    ::testing::Values(TrainerCase{"evaluating", [] { return testing::make_evaluating(3, 3); }, 6},
+                      TrainerCase{"uneven", [] { return testing::make_uneven(4); }, 6},
+                      TrainerCase{"gan", [] { return testing::make_gan(); }, 5}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(StepLearner, NeverMakesVaryingStepsMuchWorse) {
+  const Factory make = [] { return testing::make_sampler(); };
+  PagingSimulation::Options options;
+  options.budget_pages = live_peak_of(make) / 2;
+  const Outcome planned = train(make, options, 40);
+  options.follows_advice = false;
+  const Outcome demand = train(make, options, 40);
+  EXPECT_LE(sum(planned.steps, 0).seconds, sum(demand.steps, 0).seconds * 1.05);
+  EXPECT_LE(planned.report.shapes, 8U);
+}
+
+TEST(StepLearner, FindsStepsThatNobodyAnnounces) {
+  for (const TrainerCase& trainer : trainer_cases()) {
+    SCOPED_TRACE(trainer.name);
+    PagingSimulation::Options options;
+    options.budget_pages = live_peak_of(trainer.make) / 2;
+    options.announces_steps = false;
+    const Outcome planned = train(trainer.make, options, 40);
+    options.follows_advice = false;
+    const Outcome demand = train(trainer.make, options, 40);
+    EXPECT_EQ(sum(planned.steps, 36).missed_ranges, 0U);
+    EXPECT_LT(sum(planned.steps, 36).stall_seconds, sum(demand.steps, 36).stall_seconds);
+  }
+}
+
+// --- The interface, event by event ------------------------------------------------------------
+
+constexpr std::uint32_t kPages = 4;
+
+/// Drives the learner by hand: chains of operators on numbered ranges.
+class Driver {
+ public:
+  explicit Driver(std::uint32_t budget_pages) : learner({.budget_pages = budget_pages}) {}
+
+  void op(std::uint64_t signature, std::vector<std::uint32_t> inputs,
+          std::vector<std::uint32_t> outputs = {}) {
+    std::vector<RangeUse> uses;
+    for (const std::uint32_t input : inputs) uses.push_back({RangeId(input), kPages, false});
+    begin.clear();
+    learner.begin_op(signature, uses, now, begin);
+    for (const std::uint32_t output : outputs) learner.allocated(RangeId(output), kPages);
+    now += std::chrono::milliseconds(10);
+    end.clear();
+    learner.end_op(now, end);
+  }
+
+  OpClock next_use_of(std::uint32_t range) const {
+    for (const Advice* advice : {&end, &begin}) {
+      for (const auto& next : advice->next_uses) {
+        if (next.range == RangeId(range)) return next.at;
+      }
+    }
+    return kUnknownUse;
+  }
+
+  StepLearner learner;
+  Advice begin;
+  Advice end;
+  TimePoint now{};
+};
+
+/// Ten operators: range 0 at the begin and the end, temporaries 1 to 8 in between.
+void run_chain(Driver& driver, std::uint64_t flavour = 0) {
+  driver.learner.step_boundary(driver.now);
+  driver.op(100 + flavour, {0}, {1});
+  for (std::uint32_t i = 1; i < 8; ++i) {
+    driver.op(100 + i + flavour, {i}, {i + 1});
+    driver.learner.freed(RangeId(i));
+  }
+  driver.op(108 + flavour, {8});
+  driver.learner.freed(RangeId(8));
+  driver.op(109 + flavour, {0});
+}
+
+TEST(StepLearner, PredictsNothingDuringTheFirstStep) {
+  Driver driver(1000);
+  driver.learner.allocated(RangeId(0), kPages);
+  driver.op(1, {0}, {1});
+  EXPECT_EQ(driver.next_use_of(0), kUnknownUse);
+  EXPECT_EQ(driver.next_use_of(1), kUnknownUse);
+  EXPECT_TRUE(driver.begin.fetches.empty());
+  EXPECT_TRUE(driver.end.write_outs.empty());
+  EXPECT_FALSE(driver.learner.report().follows_plan);
+}
+
+TEST(StepLearner, TellsNextUsesAsMomentsOfTheOperatorClock) {
+  Driver driver(1000);
+  driver.learner.allocated(RangeId(0), kPages);
+  run_chain(driver);
+  run_chain(driver);
+  driver.learner.step_boundary(driver.now);
+  driver.op(100, {0}, {1});
+  EXPECT_EQ(driver.learner.clock(), 21U);
+  EXPECT_EQ(driver.next_use_of(0), 30U) << "the last operator of this step";
+  EXPECT_EQ(driver.next_use_of(1), 22U) << "the next operator";
+  driver.op(101, {1}, {2});
+  EXPECT_EQ(driver.next_use_of(1), kNeverUsed);
+}
+
+TEST(StepLearner, KeepsFollowingWhenAnOperatorIsLeftOutOrPutIn) {
+  Driver driver(1000);
+  driver.learner.allocated(RangeId(0), kPages);
+  run_chain(driver);
+  run_chain(driver);
+  driver.learner.step_boundary(driver.now);
+  driver.op(100, {0}, {1});
+  driver.op(555, {0});  // Put in.
+  EXPECT_FALSE(driver.learner.report().follows_plan);
+  for (std::uint32_t i = 1; i < 4; ++i) {
+    driver.op(100 + i, {i}, {i + 1});
+    driver.learner.freed(RangeId(i));
+  }
+  EXPECT_TRUE(driver.learner.report().follows_plan) << "after three operators that match";
+  EXPECT_EQ(driver.learner.report().deviations, 3U);
+  EXPECT_EQ(driver.next_use_of(4), driver.learner.clock() + 1);
+}
+
+TEST(StepLearner, RecognisesAnotherKnownStepByItsFirstOperators) {
+  Driver driver(1000);
+  driver.learner.allocated(RangeId(0), kPages);
+  for (int i = 0; i < 2; ++i) run_chain(driver);
+  run_chain(driver, 1000);
+  for (int i = 0; i < 2; ++i) run_chain(driver);
+  const std::uint64_t deviations = driver.learner.report().deviations;
+  driver.learner.step_boundary(driver.now);
+  driver.op(1100, {0}, {1});
+  EXPECT_TRUE(driver.learner.report().follows_plan);
+  EXPECT_LE(driver.learner.report().deviations, deviations + 1);
+  EXPECT_EQ(driver.learner.report().shapes, 2U);
+}
+
+TEST(StepLearner, FollowsAStorageOverTheStepBoundary) {
+  // Range 0 is idle between its use at the end of one step and that at the begin of the next.
+  Driver driver(2 * kPages);
+  driver.learner.allocated(RangeId(0), kPages);
+  for (int i = 0; i < 4; ++i) run_chain(driver);
+  driver.learner.step_boundary(driver.now);
+  std::vector<RangeId> written;
+  std::vector<RangeId> fetched;
+  const auto note = [&] {
+    for (const auto& out : driver.end.write_outs) written.push_back(out.range);
+    fetched.insert(fetched.end(), driver.begin.fetches.begin(), driver.begin.fetches.end());
+  };
+  driver.op(100, {0}, {1});
+  note();
+  for (std::uint32_t i = 1; i < 8; ++i) {
+    driver.op(100 + i, {i}, {i + 1});
+    note();
+    driver.learner.freed(RangeId(i));
+  }
+  driver.op(108, {8});
+  note();
+  driver.learner.freed(RangeId(8));
+  driver.op(109, {0});
+  note();
+  EXPECT_EQ(driver.next_use_of(0), driver.learner.clock() + 1);
+  EXPECT_THAT(written, ::testing::ElementsAre(RangeId(0)));
+  EXPECT_THAT(fetched, ::testing::ElementsAre(RangeId(0)));
+}
+
+TEST(StepLearner, GivesNoAdviceAboutStoragesThatHaveDied) {
+  Driver driver(2 * kPages);
+  driver.learner.allocated(RangeId(0), kPages);
+  for (int i = 0; i < 4; ++i) run_chain(driver);
+  driver.learner.freed(RangeId(0));
+  driver.learner.allocated(RangeId(0), kPages);  // Another storage with the same number.
+  driver.learner.step_boundary(driver.now);
+  driver.op(100, {}, {1});
+  for (std::uint32_t i = 1; i < 8; ++i) {
+    driver.op(100 + i, {i}, {i + 1});
+    EXPECT_TRUE(driver.begin.fetches.empty());
+    driver.learner.freed(RangeId(i));
+  }
+}
+
+TEST(StepLearner, SurvivesAnOperatorThatNeverEnds) {
+  Driver driver(1000);
+  Advice advice;
+  driver.learner.begin_op(1, {}, driver.now, advice);
+  driver.learner.begin_op(2, {}, driver.now, advice);
+  driver.learner.end_op(driver.now, advice);
+  driver.learner.end_op(driver.now, advice);
+  driver.learner.step_boundary(driver.now);
+  driver.op(3, {});
+  EXPECT_EQ(driver.learner.report().steps, 1U);
+}
+
+TEST(StepLearner, PlansAgainForAnotherBudget) {
+  Driver driver(1000);
+  driver.learner.allocated(RangeId(0), kPages);
+  for (int i = 0; i < 4; ++i) run_chain(driver);
+  EXPECT_EQ(driver.learner.report().planned_read_pages, 0U);
+  driver.learner.update({.budget_pages = 2 * kPages});
+  run_chain(driver);
+  EXPECT_GT(driver.learner.report().planned_read_pages, 0U);
+}
+
+TEST(Advice, KeepsItsMemoryWhenCleared) {
+  Advice advice;
+  advice.next_uses.resize(100);
+  advice.reserve_pages = 7;
+  advice.clear();
+  EXPECT_TRUE(advice.next_uses.empty());
+  EXPECT_GE(advice.next_uses.capacity(), 100U);
+  EXPECT_EQ(advice.reserve_pages, 0U);
+}
+
+}  // namespace
+}  // namespace spillway::runtime
