@@ -132,16 +132,21 @@ class Session:
         return [str(self.options.program), self.options.case, "--seed", str(self.options.seed),
                 "--threads", str(self.options.threads), "--out", str(digest)]
 
+    def start(self, name, command):
+        return Run(name, command, self.options.work, self.options.timeout)
+
     def plain(self, name):
-        run = Run(name, self.program(name), self.options.work, self.options.timeout)
+        run = self.start(name, self.program(name))
         run.require_success()
         return run
 
+    def command_under(self, name, budget):
+        return [str(self.options.spillway), "run", "--budget", f"{budget // 1024}KiB",
+                "--stats", str(self.options.work / f"{name}.stats.json"),
+                *self.options.run_option, "--", *self.program(name)]
+
     def runtime(self, name, budget):
-        command = [str(self.options.spillway), "run", "--budget", f"{budget // 1024}KiB",
-                   "--stats", str(self.options.work / f"{name}.stats.json"),
-                   *self.options.run_option, "--", *self.program(name)]
-        return Run(name, command, self.options.work, self.options.timeout)
+        return self.start(name, self.command_under(name, budget))
 
 
 def check_paging(run, budget, needed):

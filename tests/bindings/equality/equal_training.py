@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Trains an example under several budgets and requires the losses and the model of the plain run.
+
+  equal_training.py NAME --program TRAINER --spillway S --work FOLDER [--data PATH]... -- FLAG...
+
+The flags after -- size the trainer. Exit status: 0 all equal, 1 not, 77 a --data path, which the
+trainer reads, is not on this machine.
+"""
+import argparse
+import hashlib
+import pathlib
+import shutil
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "awkward"))
+import run_case  # noqa: E402  pylint: disable=wrong-import-position
+
+PERCENT = [75, 50, 35, 25, 1]  # The last one is raised to the smallest that works.
+SKIPPED = 77
+
+
+class Training(run_case.Session):
+    """Makes runs whose results are the losses of the trainer and the bytes of its model."""
+
+    def losses(self, name):
+        return self.options.work / f"{name}.losses"
+
+    def model(self, name):
+        return self.options.work / f"{name}.model"
+
+    def program(self, name):
+        return [str(self.options.program), *self.options.flags,
+                "--steps", str(self.options.steps), "--seed", str(self.options.seed),
+                "--threads", str(self.options.threads),
+                "--losses", str(self.losses(name)), "--save-model", str(self.model(name))]
+
+    def start(self, name, command):
+        run = super().start(name, command)
+        if self.losses(name).exists() and self.model(name).exists():
+            model = hashlib.sha256(self.model(name).read_bytes()).hexdigest()
+            run.digest = f"{self.losses(name).read_text()}model {model}\n"
+            run.digest_file.write_text(run.digest)
+        return run
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case")
+    parser.add_argument("--program", type=pathlib.Path, required=True)
+    parser.add_argument("--spillway", type=pathlib.Path, required=True)
+    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, action="append", default=[])
+    parser.add_argument("--percent", type=int, action="append", default=[])
+    parser.add_argument("--room", type=int, default=8192, help="MiB of a budget without pressure")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--timeout", type=int, default=900, help="seconds for one run")
+    parser.add_argument("--run-option", action="append", default=[])
+    parser.add_argument("flags", nargs="*")
+    options = parser.parse_args()
+    options.percent = options.percent or PERCENT
+    for path in options.data:
+        if not path.exists():
+            print(f"skipped: {path} is not on this machine")
+            return SKIPPED
+    try:
+        run_case.compare_runtime(Training(options))
+    except run_case.Failure as failure:
+        print(f"FAILED: {options.case}: {failure}")
+        return 1
+    for left in options.work.glob("*.model"):
+        left.unlink()
+    shutil.rmtree(options.work / "scratch", ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
