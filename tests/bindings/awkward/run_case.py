@@ -81,6 +81,11 @@ class Run:
             output = process.communicate()[0].decode(errors="replace")
             raise Failure(f"{self.name}: no end after {timeout} s\n{self.shown()}\n"
                           f"{tail(output)}") from None
+        except BaseException:
+            # Its own session keeps the program out of what ends this script; it must not outlive it.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
         return process.returncode, output
 
     def shown(self):
@@ -254,6 +259,7 @@ def main():
     for program in filter(None, (options.program, options.spillway)):
         if not program.exists():
             raise SystemExit(f"{program} does not exist: build it first")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         (compare_plain if options.mode == "plain" else compare_runtime)(Session(options))
     except Failure as failure:

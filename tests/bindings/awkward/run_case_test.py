@@ -1,5 +1,7 @@
 """The runner itself: that it fails when it should, with small programs in place of the real ones."""
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -128,6 +130,23 @@ class Runner(unittest.TestCase):
     def test_ends_a_run_that_hangs(self):
         result = self.call("plain", "import signal; signal.pause()", options=["--timeout", "2"])
         self.assert_failed(result, "plain: no end after 2 s")
+
+    def test_takes_the_program_along_when_it_is_ended(self):
+        note = pathlib.Path(self.folder.name) / "pid"
+        program = self.script("program", PROGRAM.format(change=textwrap.dedent(f"""
+            import signal
+            os.mkfifo("{note}")
+            pathlib.Path("{note}").write_text(str(os.getpid()))
+            signal.pause()
+        """)))
+        runner = subprocess.Popen([sys.executable, str(RUNNER), "plain", "some_case", "--program",
+                                   str(program), "--work", self.folder.name + "/work"])
+        while not note.exists():
+            self.assertIsNone(runner.poll())
+        number = int(note.read_text())  # Waits for the program to write it.
+        runner.terminate()
+        self.assertEqual(runner.wait(), 128 + signal.SIGTERM)
+        self.assertRaises(ProcessLookupError, os.kill, number, 0)
 
     def test_refuses_statistics_without_the_key(self):
         result = self.call("runtime", spillway_change="""
