@@ -233,8 +233,11 @@ class Scheduler {
       swap.last_touch = entry.interval->begin;
       swap.leave = static_cast<OpIndex>(entry.leave % op_count_);
       swap.value = number_after(entry.interval->value, entry.leave / op_count_);
-      swap.fetch_value = swap.value;
-      if (entry.interval->end == IntervalEnd::kUsed) {
+      swap.fetch_value = swap.needed_value = swap.value;
+      const bool is_fetched = entry.interval->end == IntervalEnd::kUsed;
+      swap.out_ops = static_cast<std::uint32_t>((is_fetched ? entry.fetch : entry.needed) -
+                                                entry.leave - 1);
+      if (is_fetched) {
         swap.fetch = static_cast<OpIndex>(entry.fetch % op_count_);
         swap.needed = static_cast<OpIndex>(entry.needed % op_count_);
         swap.fetch_value = number_after(entry.interval->value, entry.fetch / op_count_);

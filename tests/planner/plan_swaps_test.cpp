@@ -65,17 +65,8 @@ std::vector<std::int64_t> planned_levels(const StepTape& tape, const SwapPlan& p
     }
   }
   for (const PlannedSwap& swap : plan.swaps) {
-    OpIndex end = swap.fetch;
-    if (end == kNoOp) {
-      if (tape.values[swap.value].death == profile::kSurvives) {
-        end = swap.leave;
-        levels[end] -= swap.pages;
-      } else {
-        end = tape.values[swap.value].death + 1;
-      }
-    }
-    for (std::size_t op = swap.leave + 1; op % op_count != end % op_count; ++op)
-      levels[op % op_count] -= swap.pages;
+    for (std::size_t i = 1; i <= swap.out_ops; ++i)
+      levels[(swap.leave + i) % op_count] -= swap.pages;
   }
   return levels;
 }
@@ -226,8 +217,11 @@ TEST_P(RandomTapes, KeepThePromisesOfAPlan) {
       if (swap.fetch == kNoOp) continue;
       // Leaves, is fetched, is needed: in this order around the step.
       const auto op_count = static_cast<OpIndex>(tape.ops.size());
-      const auto after = [&](OpIndex op) { return (op + op_count - swap.leave - 1) % op_count; };
-      EXPECT_LE(after(swap.fetch), after(swap.needed));
+      EXPECT_EQ((swap.leave + 1 + swap.out_ops) % op_count, swap.fetch);
+      const std::uint32_t until_needed = (swap.needed + op_count - swap.fetch) % op_count;
+      const std::uint32_t until_left = (swap.leave + op_count - swap.fetch) % op_count;
+      if (swap.out_ops < op_count)
+        EXPECT_LE(until_needed, until_left) << "comes back before it leaves again";
       const TapeOp& user = tape.ops[swap.needed];
       const auto first = tape.uses.begin() + user.first_use;
       EXPECT_TRUE(std::any_of(first, first + user.use_count, [&](const TapeUse& use) {

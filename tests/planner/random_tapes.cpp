@@ -97,6 +97,12 @@ class Generator {
         places.erase(place);
       }
     }
+    // Where no survivor fits, one more is born at the end.
+    for (const ValueIndex place : places) {
+      tape_.values.push_back(
+          {.pages = tape_.values[place].pages, .birth = shape_.ops - 1, .becomes = place});
+      tape_.ops.back().inside_peak_pages += tape_.values[place].pages;
+    }
   }
 
   std::mt19937_64 random_;

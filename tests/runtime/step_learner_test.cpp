@@ -111,9 +111,9 @@ TEST_P(EqualSteps, AreFetchedAheadOnceTheyAreKnown) {
 INSTANTIATE_TEST_SUITE_P(Trainers, EqualSteps,
                          ::testing::Combine(::testing::ValuesIn(trainer_cases()),
                                             ::testing::Values(75, 50, 35)),
-                         [](const auto& info) {
-                           return std::get<0>(info.param).name + "_" +
-                                  std::to_string(std::get<1>(info.param));
+                         [](const auto& trainer) {
+                           return std::get<0>(trainer.param).name + "_" +
+                                  std::to_string(std::get<1>(trainer.param));
                          });
 
 /// Steps that are not all equal: better than demand paging from early on, within the budget always.
@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(TrainerCase{"evaluating", [] { return testing::make_evaluating(3, 3); }, 6},
                       TrainerCase{"uneven", [] { return testing::make_uneven(4); }, 6},
                       TrainerCase{"gan", [] { return testing::make_gan(); }, 5}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& trainer) { return trainer.param.name; });
 
 TEST(StepLearner, NeverMakesVaryingStepsMuchWorse) {
   const Factory make = [] { return testing::make_sampler(); };

@@ -44,6 +44,9 @@ struct PlannedSwap {
   OpIndex fetch = kNoOp;        ///< The fetch starts before this operator; none for unused values.
   OpIndex needed = kNoOp;       ///< The operator that uses it next.
   OpIndex last_touch = 0;       ///< The operator that used it last.
+  /// Operators from `leave` to the fetch, or to the end of an unused value: so long it is out. More
+  /// than the step has, when it stays out for several steps.
+  std::uint32_t out_ops = 0;
 };
 
 /// What the event model says about one repetition of the step, once it has settled.
