@@ -44,7 +44,7 @@ FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSin
                     UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
   // Frames move only into watched memory. Watching writes alone lets the kernel fill empty slots.
   descriptor_.watch(pool_.begin(), pool_.size(), UFFDIO_REGISTER_MODE_WP);
-  notes_.assign(arena_.size() / kPageBytes, PageNote::kOpen);
+  notes_ = std::vector<std::atomic<PageNote>>(arena_.size() / kPageBytes);
   sink_ = &sink;
   start_fault_thread();
   return {arena_.begin(), pool_.begin()};
@@ -66,7 +66,7 @@ Mapper::~Mapper() {
 }
 
 MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
-  PageNote& note = note_of(page);
+  std::atomic<PageNote>& note = note_of(page);
   const bool closed = allowed == Access::kRead;
   Attempt attempt = move_patiently(page, pool_slot, 0);
   if (attempt.error == EBUSY) {
@@ -92,7 +92,7 @@ MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
 }
 
 MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
-  PageNote& note = note_of(page);
+  std::atomic<PageNote>& note = note_of(page);
   Attempt attempt = move_patiently(pool_slot, page, 0);
   if (attempt.error == EBUSY && note == PageNote::kOpen) {
     populate(page + attempt.moved, kPageBytes - attempt.moved);
@@ -117,7 +117,7 @@ void Mapper::forbid_writes(std::byte* first, std::size_t pages) {
 void Mapper::allow_writes(std::byte* first, std::size_t pages) {
   descriptor_.set_closed(first, pages * kPageBytes, false);
   for (std::size_t i = 0; i < pages; ++i) {
-    PageNote& note = note_of(first + i * kPageBytes);
+    std::atomic<PageNote>& note = note_of(first + i * kPageBytes);
     if (note == PageNote::kClosedAndBusy) populate(first + i * kPageBytes, kPageBytes);
     note = PageNote::kOpen;
   }
@@ -125,7 +125,7 @@ void Mapper::allow_writes(std::byte* first, std::size_t pages) {
 
 void Mapper::wake(std::byte* page) { descriptor_.wake(page, kPageBytes); }
 
-Mapper::PageNote& Mapper::note_of(const std::byte* page) {
+std::atomic<Mapper::PageNote>& Mapper::note_of(const std::byte* page) {
   SPILLWAY_ASSERT(arena_.contains(page));
   const auto offset = static_cast<std::size_t>(page - arena_.begin());
   SPILLWAY_ASSERT(offset % kPageBytes == 0);

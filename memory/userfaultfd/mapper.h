@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -38,7 +39,8 @@ class Mapper final : public FrameMapper {
     std::size_t moved = 0;
   };
 
-  PageNote& note_of(const std::byte* page);
+  /// Atomic because a fault may lead from one thread's call to another's through the kernel alone.
+  std::atomic<PageNote>& note_of(const std::byte* page);
   Attempt move_patiently(std::byte* to, std::byte* from, std::size_t already_moved);
   void put_back(std::byte* page, std::byte* pool_slot, std::size_t moved);
   void start_fault_thread();
@@ -48,7 +50,7 @@ class Mapper final : public FrameMapper {
   FaultDescriptor descriptor_;
   AddressSpace arena_;
   AddressSpace pool_;
-  std::vector<PageNote> notes_;
+  std::vector<std::atomic<PageNote>> notes_;
   FaultSink* sink_ = nullptr;
   int stop_event_ = -1;
   pid_t owner_process_ = 0;  ///< A forked child must not stop the parent's fault thread.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
@@ -51,15 +52,15 @@ TEST_P(FrameMapperConformance, ReportsAWriteToAnEmptyPage) {
 }
 
 TEST_P(FrameMapperConformance, ReportsAForbiddenWriteBeforeItHappens) {
-  unsigned seen = 99;
+  std::atomic<unsigned> seen = 99;
   auto owner = make_owner(2);
   owner->bring_in(0, Access::kWrite);
   write_byte(owner->page(0) + 5, 1);
   owner->close_page(0);
-  owner->before_serving = [&](Fault) {
+  owner->ask_before_serving([&](Fault) {
     seen = read_byte(owner->page(0) + 5);
     return true;
-  };
+  });
   write_byte(owner->page(0) + 5, 2);
   EXPECT_EQ(seen, 1U);
   EXPECT_THAT(owner->take_faults(), ElementsAre(Fault{0, Access::kWrite}));
@@ -76,30 +77,28 @@ TEST_P(FrameMapperConformance, APageMappedForReadingArrivesClosed) {
 }
 
 TEST_P(FrameMapperConformance, AWokenThreadTriesAgain) {
-  int ignored = 0;
+  std::atomic<int> ignored = 0;
   auto owner = make_owner(1);
-  owner->before_serving = [&](Fault) {
+  owner->ask_before_serving([&](Fault) {
     if (ignored == 3) return true;
     ++ignored;
     owner->mapper().wake(owner->page(0));
     return false;
-  };
+  });
   EXPECT_EQ(read_byte(owner->page(0)), 0U);
   EXPECT_EQ(owner->take_faults().size(), 4U);
 }
 
 TEST_P(FrameMapperConformance, ClosesAndOpensRunsOfPages) {
-  std::vector<Fault> faults;
   auto owner = make_owner(5);
   for (std::size_t i = 0; i < 5; ++i) owner->bring_in(i, Access::kWrite);
   owner->mapper().forbid_writes(owner->page(1), 3);
-  owner->before_serving = [&](Fault fault) {
-    faults.push_back(fault);
+  owner->ask_before_serving([&](Fault) {
     owner->mapper().allow_writes(owner->page(1), 3);
     return false;
-  };
+  });
   for (std::size_t i = 0; i < 5; ++i) write_byte(owner->page(i) + kLast, 8);
-  EXPECT_THAT(faults, ElementsAre(Fault{1, Access::kWrite}));
+  EXPECT_THAT(owner->take_faults(), ElementsAre(Fault{1, Access::kWrite}));
 }
 
 TEST_P(FrameMapperConformance, GathersScatteredFramesUnderConsecutivePages) {

@@ -41,12 +41,14 @@ inline std::string kind_name(const ::testing::TestParamInfo<MapperKind>& info) {
   return "Unknown";
 }
 
-/// The compiler must neither drop nor repeat an access to a page under test.
+/// Atomic, because the order between an access and the fault that it causes is the kernel's, and the
+/// compiler must neither drop nor repeat it.
 inline unsigned read_byte(const std::byte* address) {
-  return std::to_integer<unsigned>(*static_cast<const volatile std::byte*>(address));
+  return __atomic_load_n(reinterpret_cast<const unsigned char*>(address), __ATOMIC_RELAXED);
 }
 inline void write_byte(std::byte* address, unsigned value) {
-  *static_cast<volatile std::byte*>(address) = std::byte(value);
+  __atomic_store_n(reinterpret_cast<unsigned char*>(address), static_cast<unsigned char>(value),
+                   __ATOMIC_RELAXED);
 }
 
 }  // namespace spillway::memory

@@ -65,11 +65,11 @@ TEST_P(FrameMapperConformance, ManyThreadsFaultWhilePagesLeave) {
 TEST_P(FrameMapperConformance, AllThreadsThatWaitForOnePageWake) {
   std::atomic<std::size_t> started = 0;
   auto owner = make_owner(1);
-  owner->before_serving = [&](Fault) {
+  owner->ask_before_serving([&](Fault) {
     // The first fault is answered when all threads have come, so that most sleep on the page.
     while (started < kThreads) std::this_thread::yield();
     return true;
-  };
+  });
   std::vector<std::thread> threads;
   std::atomic<unsigned> sum = 0;
   for (std::size_t thread = 0; thread < kThreads; ++thread) {
@@ -92,13 +92,13 @@ TEST_P(FrameMapperConformance, AClosedPageDoesNotChangeUntilTheWriteIsServed) {
   int released = 0;
   auto owner = make_owner(1);
   owner->bring_in(0, Access::kWrite);
-  owner->before_serving = [&](Fault) {
+  owner->ask_before_serving([&](Fault) {
     std::unique_lock lock(mutex);
     const int turn = ++arrived;
     changed.notify_all();
     changed.wait(lock, [&] { return released >= turn; });
     return true;
-  };
+  });
   std::atomic<bool> stop = false;
   std::thread writer([&] {
     while (!stop) cell(owner->page(0), 0).fetch_add(1, std::memory_order_relaxed);

@@ -11,18 +11,20 @@
 namespace spillway::memory {
 
 PageOwner::PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std::size_t slots)
-    : mapper_(mapper.get()),
-      regions_(mapper_->reserve(pages * kPageSize, slots * kPageSize, *this)),
-      pool_(regions_.pool, slots, slots),
-      pages_(pages),
-      owned_mapper_(std::move(mapper)) {
-  for (Page& page : pages_) page.slot = pool_.take_frame().value();
+    : mapper_(mapper.get()), pages_(pages), owned_mapper_(std::move(mapper)) {
+  // The mapper's thread starts here, and reads under the mutex what is written under it.
+  const std::lock_guard lock(mutex_);
+  regions_ = mapper_->reserve(pages * kPageSize, slots * kPageSize, *this);
+  pool_.emplace(regions_.pool, slots, slots);
+  // Faults are noted inside a signal handler, which must not allocate.
+  faults_.reserve(std::size_t{1} << 16);
+  for (Page& page : pages_) page.slot = pool_->take_frame().value();
 }
 
 std::byte* PageOwner::frame(std::size_t index) {
   const std::lock_guard lock(mutex_);
   SPILLWAY_ASSERT(pages_[index].state == State::kOut);
-  return pool_.address(pages_[index].slot);
+  return pool_->address(pages_[index].slot);
 }
 
 void PageOwner::bring_in(std::size_t index, Access allowed) {
@@ -34,12 +36,12 @@ MoveResult PageOwner::move_out(std::size_t index) {
   const std::lock_guard lock(mutex_);
   Page& moved = pages_[index];
   if (moved.state == State::kOut) return MoveResult::kMoved;
-  const SlotId slot = pool_.take_empty_slot();
-  const MoveResult result = mapper_->unmap(pool_.address(slot), page(index));
+  const SlotId slot = pool_->take_empty_slot();
+  const MoveResult result = mapper_->unmap(pool_->address(slot), page(index));
   if (result == MoveResult::kMoved) {
     moved = {State::kOut, slot};
   } else {
-    pool_.put_empty_slot(slot);
+    pool_->put_empty_slot(slot);
   }
   return result;
 }
@@ -58,6 +60,18 @@ void PageOwner::open_page(std::size_t index) {
   pages_[index].state = State::kOpen;
 }
 
+void PageOwner::drop(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  drop_page(page(index));
+  pool_->forget_frame();
+  pages_[index] = {State::kOut, pool_->take_frame().value()};
+}
+
+void PageOwner::ask_before_serving(std::function<bool(Fault)> question) {
+  const std::lock_guard lock(mutex_);
+  question_ = std::move(question);
+}
+
 bool PageOwner::is_in(std::size_t index) {
   const std::lock_guard lock(mutex_);
   return pages_[index].state != State::kOut;
@@ -70,16 +84,20 @@ bool PageOwner::is_open(std::size_t index) {
 
 std::vector<Fault> PageOwner::take_faults() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(faults_, {});
+  std::vector<Fault> taken = faults_;
+  faults_.clear();
+  return taken;
 }
 
 void PageOwner::serve(std::byte* address, Access access) {
   const auto index = static_cast<std::size_t>(address - regions_.arena) / kPageBytes;
+  const std::function<bool(Fault)>* question = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    faults_.push_back({index, access});
+    if (question_) question = &question_;
+    if (faults_.size() < faults_.capacity()) faults_.push_back({index, access});
   }
-  if (before_serving && !before_serving({index, access})) return;
+  if (question != nullptr && !(*question)({index, access})) return;
   const std::lock_guard lock(mutex_);
   Page& faulted = pages_[index];
   if (faulted.state == State::kOut) {
@@ -94,9 +112,9 @@ void PageOwner::serve(std::byte* address, Access access) {
 
 void PageOwner::bring_in_locked(Page& page, std::byte* address, Access allowed) {
   if (page.state != State::kOut) return;
-  while (mapper_->map(address, pool_.address(page.slot), allowed) == MoveResult::kBusy) {
+  while (mapper_->map(address, pool_->address(page.slot), allowed) == MoveResult::kBusy) {
   }
-  pool_.put_empty_slot(page.slot);
+  pool_->put_empty_slot(page.slot);
   page = {allowed == Access::kRead ? State::kClosed : State::kOpen, SlotId()};
 }
 

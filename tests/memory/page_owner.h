@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "spillway/memory/frame_mapper.h"
@@ -26,21 +27,23 @@ class PageOwner final : public FaultSink {
   std::byte* page(std::size_t index) { return regions_.arena + index * kPageBytes; }
   std::byte* frame(std::size_t index);  ///< Of a page that is out.
   FrameMapper& mapper() { return *mapper_; }
-  FramePool& pool() { return pool_; }
+  FramePool& pool() { return *pool_; }
 
   /// Bring in, move out, close, open; each does nothing when it is so already.
   void bring_in(std::size_t index, Access allowed);
   MoveResult move_out(std::size_t index);
   void close_page(std::size_t index);
   void open_page(std::size_t index);
+  /// Destroys the contents of a page that is in, and gives it a new frame.
+  void drop(std::size_t index);
   bool is_in(std::size_t index);
   bool is_open(std::size_t index);
 
-  /// Faults reported since the last call.
+  /// Faults reported since the last call, the first 65536 of them.
   std::vector<Fault> take_faults();
-  /// Called before serving, without the mutex; what it refers to must outlive the owner. Returns
-  /// whether the owner shall serve this fault after all.
-  std::function<bool(Fault)> before_serving;
+  /// Asks `question` before serving a fault, without the mutex; false leaves it unserved. What it
+  /// refers to must outlive the owner. Not while faults may happen.
+  void ask_before_serving(std::function<bool(Fault)> question);
 
   void begin_fault(std::byte* address, Access access) override { serve(address, access); }
   void serve_fault(std::byte* address, Access access) override { serve(address, access); }
@@ -56,10 +59,11 @@ class PageOwner final : public FaultSink {
 
   FrameMapper* mapper_;
   FrameMapper::Regions regions_;
-  FramePool pool_;
+  std::optional<FramePool> pool_;
   std::mutex mutex_;
   std::vector<Page> pages_;
   std::vector<Fault> faults_;
+  std::function<bool(Fault)> question_;
   /// Last: it reports faults until its end, and these use all of the above.
   std::unique_ptr<FrameMapper> owned_mapper_;
 };

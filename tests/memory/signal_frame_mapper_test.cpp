@@ -144,7 +144,7 @@ TEST_F(SignalFrameMapperDeathTest, AnAccessThatIsNeverServedEndsWithItsAddress) 
   EXPECT_EXIT(
       {
         auto owner = make_owner();
-        owner->before_serving = [](Fault) { return false; };
+        owner->ask_before_serving([](Fault) { return false; });
         write_byte(owner->page(1), 1);
       },
       ::testing::KilledBySignal(SIGSEGV),
