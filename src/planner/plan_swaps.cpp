@@ -13,6 +13,10 @@ namespace {
 
 // A plan must be better by this much to be preferred to one that was tried before it.
 constexpr double kWorthwhile = 0.998;
+// Shares of the budget to fill that are tried beside the wanted one.
+constexpr double kFullest = 0.98;
+constexpr std::array<double, 1> kFullerShares{0.94};
+constexpr std::array<double, 1> kEmptierShares{0.78};
 
 void check(const SwapLimits& limits) {
   if (limits.budget_pages == 0) throw ConfigError("budget of a plan is 0 pages");
@@ -53,11 +57,11 @@ class PlanSearch {
                   WriteOutMoment::kEarly);
     if (!is_needed) return std::move(*best_);
     try_candidate(limits_.target_share, ChoiceRule::kLeastCost, WriteOutMoment::kEarly);
-    constexpr std::array<double, 5> kShares{0.98, 0.95, 0.91, 0.84, 0.75};
-    for (const double share : kShares) {
-      const bool is_far_below = share < best_->filled_share - 0.12;
-      if (!is_far_below) try_candidate(share, best_rule_, WriteOutMoment::kEarly);
-    }
+    // Fuller first, since bytes are what costs everywhere; emptier only when that does not help.
+    try_candidate(kFullest, best_rule_, WriteOutMoment::kEarly);
+    const bool is_full = best_->filled_share == kFullest;
+    for (const double share : is_full ? kFullerShares : kEmptierShares)
+      try_candidate(share, best_rule_, WriteOutMoment::kEarly);
     try_candidate(best_->filled_share, best_rule_, WriteOutMoment::kLate);
     return std::move(*best_);
   }

@@ -321,10 +321,12 @@ OpIndex StepLearner::State::follow(std::uint64_t signature, Advice& advice) {
   const bool matches = plan_ != nullptr && lost_ops_ == 0 && expected_ < slot_end_ &&
                        plan_->sequence[expected_] == signature;
   if (matches) return expected_++;
-  if (plan_ != nullptr) ++report_.deviations;
+  const bool had_plan = plan_ != nullptr;
   ++lost_ops_;
   conforms_ = false;
-  return find_place(advice);
+  const OpIndex op = find_place(advice);
+  if (op == kNoOp && had_plan) ++report_.deviations;
+  return op;
 }
 
 OpIndex StepLearner::State::find_place(Advice& advice) {

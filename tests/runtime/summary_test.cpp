@@ -23,7 +23,7 @@ RunStatistics busy_run() {
   s.run_seconds = 40.0;
   s.fetch_wait_seconds = 0.3;
   s.write_wait_seconds = 0.1;
-  s.trap_wait_seconds = 0.0125;
+  s.trap_wait_seconds = 0.0126;
   s.trap_count = 7;
   s.disk_busy_seconds = 12.0;
   s.spilled = 30_GiB;
@@ -47,7 +47,7 @@ TEST(Summary, ShowsARun) {
             "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
             "3.00 GiB left without a write\n"
             "[spillway] to       /scratch, /fast by io_uring, direct I/O; disk busy 12.00 s\n"
-            "[spillway] waited   0.412 s of 40.00 s (1.0 %): 0.300 s for tensors to come in, "
+            "[spillway] waited   0.413 s of 40.00 s (1.0 %): 0.300 s for tensors to come in, "
             "0.100 s for room, 0.013 s in 7 traps\n"
             "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
             "planned\n"

@@ -51,14 +51,16 @@ std::vector<std::uint32_t> PagingSimulation::op(std::string_view name, std::vect
   reserve_ = advice_.reserve_pages;
   apply(advice_);
   const double asked = time_;
-  for (const Input& input : inputs) ranges_[input.range].is_pinned = true;
+  for (const Input& input : inputs) {
+    ranges_[input.range].is_pinned = true;
+    for (Page& page : ranges_[input.range].pages) page.is_leaving = false;
+  }
   for (const Input& input : inputs) make_resident(input.range);
   for (const Input& input : inputs) {
     Range& range = ranges_[input.range];
     range.last_touch = clock_;
     for (Page& page : range.pages) {
       if (page.state != PageState::kResident) throw Error("{} runs without its input", name);
-      page.is_leaving = false;
       page.is_dirty |= input.writes;
     }
   }
