@@ -63,10 +63,12 @@ class ProbeSink final : public FaultSink {
  private:
   void serve(Access access) {
     const std::lock_guard lock(mutex_);
-    if (access == Access::kRead && reads_++ == 0) {
-      mapper_.map(regions.arena, regions.pool, Access::kRead);
-    } else if (access == Access::kWrite && writes_++ == 0) {
+    ++(access == Access::kRead ? reads_ : writes_);
+    // Whatever is reported, the thread must get on: the counts tell afterwards what went wrong.
+    if (std::exchange(is_mapped_, true)) {
       mapper_.allow_writes(regions.arena, 1);
+    } else {
+      mapper_.map(regions.arena, regions.pool, Access::kRead);
     }
   }
 
@@ -74,6 +76,7 @@ class ProbeSink final : public FaultSink {
   std::mutex mutex_;
   int reads_ = 0;
   int writes_ = 0;
+  bool is_mapped_ = false;
 };
 
 /// A mapper and its sink, which must outlive it.
@@ -147,6 +150,7 @@ MapperKind mapper_kind_from(std::string_view name) {
 
 std::vector<MapperProbe> probe_mappers() {
   std::vector<MapperProbe> probes;
+  probes.reserve(kKinds.size());
   for (const Kind& known : kKinds) probes.push_back(probe(known.kind));
   return probes;
 }

@@ -206,10 +206,11 @@ bool Mapper::report_faults_on_fault_thread() {
   const std::size_t count = static_cast<std::size_t>(size) / sizeof(uffd_msg);
   for (std::size_t i = 0; i < count; ++i) {
     if (messages[i].event != UFFD_EVENT_PAGEFAULT) continue;
-    const std::uint64_t exact = messages[i].arg.pagefault.address;
-    auto* address = reinterpret_cast<std::byte*>(exact);
-    if (!arena_.contains(address)) continue;
-    const auto offset = static_cast<std::size_t>(address - arena_.begin());
+    // An offset instead of a cast to a pointer; what lies below the arena wraps round to a huge
+    // one.
+    const std::uint64_t offset =
+        messages[i].arg.pagefault.address - reinterpret_cast<std::uintptr_t>(arena_.begin());
+    if (offset >= arena_.size()) continue;
     sink_->begin_fault(arena_.begin() + offset / kPageBytes * kPageBytes, access_of(messages[i]));
   }
   return count == kMessagesAtOnce;

@@ -36,6 +36,7 @@ TEST(ProbeMappers, TriesAllKindsBestFirstAndGivesAReasonForEachRefusal) {
   EXPECT_EQ(probes[2].kind, MapperKind::kSignal);
   for (const MapperProbe& probe : probes) {
     EXPECT_EQ(probe.is_viable, probe.reason.empty()) << probe.reason;
+    EXPECT_THAT(probe.reason, ::testing::Not(HasSubstr("went wrong"))) << "offered, but broken";
   }
 }
 
