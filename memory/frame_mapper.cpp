@@ -161,7 +161,11 @@ std::unique_ptr<FrameMapper> make_frame_mapper(MapperKind kind) {
   return make_unchecked(kind);
 }
 
-void drop_page(std::byte* page) { discard(page, kPageBytes); }
+void drop_page(std::byte* page) {
+  // A page that is still locked (mlock) would refuse.
+  raw_munlock(page, kPageBytes);
+  discard(page, kPageBytes);
+}
 
 void seal_pages(std::byte* first, std::size_t pages) {
   if (raw_mprotect(first, pages * kPageBytes, PROT_NONE) != 0) {

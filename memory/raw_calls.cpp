@@ -43,6 +43,10 @@ int raw_munmap(std::byte* address, std::size_t size) {
   return static_cast<int>(syscall(SYS_munmap, address, size));
 }
 
+int raw_munlock(std::byte* address, std::size_t size) {
+  return static_cast<int>(syscall(SYS_munlock, address, size));
+}
+
 int raw_mprotect(std::byte* address, std::size_t size, int protection) {
   return static_cast<int>(syscall(SYS_mprotect, address, size, protection));
 }

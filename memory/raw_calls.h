@@ -12,6 +12,7 @@ std::byte* raw_mmap(std::byte* wanted, std::size_t size, int protection, int fla
 std::byte* raw_mremap(std::byte* from, std::size_t size, int flags, std::byte* to);
 /// Zero, or -1 with errno.
 int raw_munmap(std::byte* address, std::size_t size);
+int raw_munlock(std::byte* address, std::size_t size);
 int raw_mprotect(std::byte* address, std::size_t size, int protection);
 int raw_madvise(std::byte* address, std::size_t size, int advice);
 

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -69,6 +70,36 @@ TEST_P(FrameMapperConformance, SystemCallsWriteEmptyAndClosedPagesOrFail) {
     EXPECT_EQ(read_byte(owner->page(index) + kSize - 1), 42U);
     EXPECT_THAT(owner->take_faults(), ::testing::ElementsAre(Fault{index, Access::kWrite}));
   }
+}
+
+// A program may lock tensor memory. Where the kernel then refuses the move, the page stays.
+TEST_P(FrameMapperConformance, LockedPagesKeepTheirBytes) {
+  auto owner = make_owner(3);
+  owner->bring_in(1, Access::kWrite);
+  if (mlock(owner->page(1), kPageBytes) != 0) {
+    GTEST_SKIP() << "mlock is limited here: " << std::strerror(errno);
+  }
+  write_byte(owner->page(1) + 70, 70);
+  owner->close_page(1);
+  const MoveResult result = owner->move_out(1);
+  EXPECT_EQ(result == MoveResult::kBusy, GetParam() != MapperKind::kSignal);
+  EXPECT_EQ(read_byte(owner->page(1) + 70), 70U);
+  munlock(owner->page(1), kPageBytes);
+  ASSERT_EQ(owner->move_out(1), MoveResult::kMoved);
+  EXPECT_EQ(read_byte(owner->frame(1) + 70), 70U);
+}
+
+TEST_P(FrameMapperConformance, EmptyPagesThatWereLockedAreServed) {
+  auto owner = make_owner(3);
+  if (mlock2(owner->page(1), kPageBytes, MLOCK_ONFAULT) != 0) {
+    GTEST_SKIP() << "mlock is limited here: " << std::strerror(errno);
+  }
+  EXPECT_EQ(read_byte(owner->page(1) + kPageBytes - 1), 1U);
+  write_byte(owner->page(1), 4);
+  EXPECT_THAT(owner->take_faults(),
+              ::testing::ElementsAre(Fault{1, Access::kRead}, Fault{1, Access::kWrite}));
+  if (owner->move_out(1) == MoveResult::kBusy) owner->drop(1);
+  EXPECT_FALSE(owner->is_in(1));
 }
 
 // Frames are read into by direct I/O and move under their page as soon as the read has returned,
