@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -72,11 +73,18 @@ TEST_P(FrameMapperConformance, SystemCallsWriteEmptyAndClosedPagesOrFail) {
   }
 }
 
+// By raw system calls: the sanitizers turn mlock into nothing.
+long lock_in_memory(std::byte* page) { return syscall(SYS_mlock, page, kPageBytes); }
+long lock_when_faulted(std::byte* page) {
+  return syscall(SYS_mlock2, page, kPageBytes, MLOCK_ONFAULT);
+}
+long unlock(std::byte* page) { return syscall(SYS_munlock, page, kPageBytes); }
+
 // A program may lock tensor memory. Where the kernel then refuses the move, the page stays.
 TEST_P(FrameMapperConformance, LockedPagesKeepTheirBytes) {
   auto owner = make_owner(3);
   owner->bring_in(1, Access::kWrite);
-  if (mlock(owner->page(1), kPageBytes) != 0) {
+  if (lock_in_memory(owner->page(1)) != 0) {
     GTEST_SKIP() << "mlock is limited here: " << std::strerror(errno);
   }
   write_byte(owner->page(1) + 70, 70);
@@ -84,14 +92,14 @@ TEST_P(FrameMapperConformance, LockedPagesKeepTheirBytes) {
   const MoveResult result = owner->move_out(1);
   EXPECT_EQ(result == MoveResult::kBusy, GetParam() != MapperKind::kSignal);
   EXPECT_EQ(read_byte(owner->page(1) + 70), 70U);
-  munlock(owner->page(1), kPageBytes);
+  unlock(owner->page(1));
   ASSERT_EQ(owner->move_out(1), MoveResult::kMoved);
   EXPECT_EQ(read_byte(owner->frame(1) + 70), 70U);
 }
 
 TEST_P(FrameMapperConformance, EmptyPagesThatWereLockedAreServed) {
   auto owner = make_owner(3);
-  if (mlock2(owner->page(1), kPageBytes, MLOCK_ONFAULT) != 0) {
+  if (lock_when_faulted(owner->page(1)) != 0) {
     GTEST_SKIP() << "mlock is limited here: " << std::strerror(errno);
   }
   EXPECT_EQ(read_byte(owner->page(1) + kPageBytes - 1), 1U);
