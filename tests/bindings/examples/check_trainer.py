@@ -178,8 +178,9 @@ def main():
     parser.add_argument("--program", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--data", type=pathlib.Path, action="append", default=[])
-    parser.add_argument("flags", nargs="*")
-    options = parser.parse_args()
+    # argparse itself cannot tell flags after -- from its own when a positional comes first.
+    border = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    options = parser.parse_args(sys.argv[1:border])
     for path in options.data:
         if not path.exists():
             print(f"skipped: {path} is not on this machine")
@@ -187,7 +188,7 @@ def main():
     shutil.rmtree(options.work, ignore_errors=True)
     options.work.mkdir(parents=True)
     try:
-        CHECKS[options.check](Trainer(options.program, options.work, options.flags))
+        CHECKS[options.check](Trainer(options.program, options.work, sys.argv[border + 1:]))
     except Broken as broken:
         print(f"{options.check}: {broken}")
         return 1
