@@ -120,11 +120,10 @@ std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget
       findings.back().mend = failure;
     }
   }
-  for (const std::string& warning : resolved.warnings)
-    if (findings.front().mend.empty() && !findings.empty()) {
-      findings.front().verdict = Verdict::kWarning;
-      findings.front().mend = warning;
-    }
+  if (!findings.empty() && !resolved.warnings.empty() && findings.front().mend.empty()) {
+    findings.front().verdict = Verdict::kWarning;
+    findings.front().mend = resolved.warnings.front();
+  }
   return findings;
 }
 

@@ -149,7 +149,8 @@ preload::TorchVersion torch_version_of_file(const std::string& path) {
     const auto version = preload::find_torch_version(bytes, segment.p_filesz);
     if (version.is_known()) return version;
   }
-  return preload::torch_version_of_name(path.c_str());
+  const auto version = preload::torch_version_of_name(path.c_str());
+  return version.is_known() ? version : preload::torch_version_beside(path.c_str());
 }
 
 }  // namespace spillway::cli

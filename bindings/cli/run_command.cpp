@@ -156,7 +156,7 @@ std::string with_preload(const std::string& preload, const std::string& existing
 int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program) {
   const runtime::Settings settings =
       runtime::load_settings({given, runtime::spillway_environment()});
-  configure_log(settings.log_level);
+  configure_log(settings.quiet ? LogLevel::kError : settings.log_level);
   if (program.empty())
     throw ConfigError("no program to run (spillway run [options] -- program arguments...)");
   check_settings(settings);

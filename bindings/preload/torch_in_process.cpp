@@ -46,7 +46,8 @@ TorchVersion version_in_segments(const dl_phdr_info& library, bool executable) {
 TorchVersion version_of(const dl_phdr_info& library) {
   TorchVersion version = version_in_segments(library, /*executable=*/false);
   if (!version.is_known()) version = version_in_segments(library, /*executable=*/true);
-  return version.is_known() ? version : torch_version_of_name(library.dlpi_name);
+  if (!version.is_known()) version = torch_version_of_name(library.dlpi_name);
+  return version.is_known() ? version : torch_version_beside(library.dlpi_name);
 }
 
 int look_at(dl_phdr_info* library, size_t /*size*/, void* opaque) {

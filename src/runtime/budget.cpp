@@ -12,36 +12,32 @@ constexpr Bytes kLeastBudget = 4_MiB;
 
 constexpr Bytes kLeastReserve = 512_MiB;
 
-std::string text_of(double percent) {
-  std::string text = message("{}", percent);
-  return text + " %";
-}
-
 // "auto" and percentages: what the machine can give, less the reserve.
-ResolvedBudget budget_of_machine(const Settings& settings, const topology::Machine& machine) {
+ResolvedBudget budget_of_machine(const Settings& settings, const topology::Machine& machine,
+                                 unsigned sharers) {
   const auto usable = topology::usable_memory(machine.memory);
   if (!usable)
     throw ConfigError("cannot tell how much memory this process may use: neither /proc/meminfo nor "
-                      "a cgroup limit is readable (give a size, for example --budget 4GiB)");
-  const Bytes reserve = settings.reserve.value_or(default_reserve(usable->bytes));
-  if (usable->bytes < reserve + kLeastBudget)
-    throw ConfigError("no budget is left: {} usable ({}) less a reserve of {} (free some memory, "
-                      "lower --reserve, or give a size with --budget)",
-                      usable->bytes, usable->limited_by, reserve);
-  const Bytes available = usable->bytes - reserve;
+                      "a cgroup limit "
+                      "is readable (give a size, for example --budget 4GiB)");
+  const Bytes share = usable->bytes / sharers;
+  const std::string history =
+      message("{} usable ({}){}", usable->bytes, usable->limited_by,
+              sharers > 1 ? message(" for {} ranks", sharers) : std::string());
+  const Bytes reserve = settings.reserve.value_or(default_reserve(share));
+  if (share < reserve + kLeastBudget)
+    throw ConfigError(
+        "no budget is left: {} less a reserve of {} (free some memory, lower --reserve, or give a "
+        "size with --budget)",
+        history, reserve);
+  const bool is_auto = settings.budget.kind == BudgetRequest::Kind::kAuto;
+  const double percent = is_auto ? 100.0 : settings.budget.percent;
   ResolvedBudget result;
-  if (settings.budget.kind == BudgetRequest::Kind::kAuto) {
-    result.budget = available;
-    result.origin =
-        message("auto: {} usable ({}) less {} reserve", usable->bytes, usable->limited_by, reserve);
-  } else {
-    const double share = settings.budget.percent / 100.0;
-    result.budget =
-        Bytes(static_cast<std::uint64_t>(static_cast<double>(available.count()) * share));
-    result.origin =
-        message("{} of {} usable ({}) less {} reserve", text_of(settings.budget.percent),
-                usable->bytes, usable->limited_by, reserve);
-  }
+  result.budget = Bytes(static_cast<std::uint64_t>(static_cast<double>((share - reserve).count()) *
+                                                   (percent / 100.0)));
+  result.origin =
+      message("{}: {}, less {} reserve{}", is_auto ? std::string("auto") : message("{} %", percent),
+              history, reserve, sharers > 1 ? " each" : "");
   return result;
 }
 
@@ -66,13 +62,14 @@ Bytes default_reserve(Bytes usable) {
   return std::max(kLeastReserve, usable * 8 / 100);
 }
 
-ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine& machine) {
+ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine& machine,
+                              unsigned sharers) {
   ResolvedBudget result;
   if (settings.budget.kind == BudgetRequest::Kind::kSize) {
     result.budget = settings.budget.size;
     result.origin = "given";
   } else {
-    result = budget_of_machine(settings, machine);
+    result = budget_of_machine(settings, machine, sharers);
   }
   if (result.budget < kLeastBudget)
     throw ConfigError("a budget of {} is too small: tensors move in pages of 2 MiB, so {} is the "

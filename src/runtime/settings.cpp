@@ -207,4 +207,16 @@ std::optional<std::string> launched_rank() {
   return std::nullopt;
 }
 
+unsigned launched_ranks_here() {
+  // Slurm writes "4(x2),3": here the first number has to do.
+  for (const char* name :
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
+        "LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE"}) {
+    const char* value = std::getenv(name);
+    const unsigned long count = value == nullptr ? 0 : std::strtoul(value, nullptr, 10);
+    if (count >= 1 && count <= 4096) return static_cast<unsigned>(count);
+  }
+  return 1;
+}
+
 }  // namespace spillway::runtime

@@ -68,8 +68,8 @@ std::string lost(const RunStatistics& s) {
 
 std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
-  return message("{} kinds of step; {} of {} operators came otherwise than planned", s.step_shapes,
-                 s.deviations, s.ops);
+  return message("{} kind{} of step; {} of {} operators came otherwise than planned", s.step_shapes,
+                 s.step_shapes == 1 ? "" : "s", s.deviations, s.ops);
 }
 
 // What would help most, in one sentence.

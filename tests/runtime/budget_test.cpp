@@ -63,6 +63,25 @@ TEST(ResolveBudget, UsesTheGivenReserve) {
   EXPECT_EQ(resolve_budget(settings, machine_with(16_GiB, 4_GiB)).budget, 2_GiB);
 }
 
+TEST(ResolveBudget, SharesTheMachineAmongTheRanksOnIt) {
+  const auto budget = resolve_budget(Settings{}, machine_with(16_GiB, 8_GiB), 4);
+  EXPECT_EQ(budget.budget, 2_GiB - 512_MiB);
+  EXPECT_THAT(budget.origin, HasSubstr("8.00 GiB usable (available memory) for 4 ranks"));
+  EXPECT_EQ(resolve_budget(settings_with("3GiB"), machine_with(16_GiB, 8_GiB), 4).budget, 3_GiB);
+}
+
+TEST(LaunchedRanksHere, AreReadFromTheLauncher) {
+  EXPECT_EQ(launched_ranks_here(), 1u);
+  ASSERT_EQ(::setenv("MPI_LOCALNRANKS", "8", 1), 0);
+  EXPECT_EQ(launched_ranks_here(), 8u);
+  ASSERT_EQ(::setenv("MPI_LOCALNRANKS", "none", 1), 0);
+  EXPECT_EQ(launched_ranks_here(), 1u);
+  ASSERT_EQ(::unsetenv("MPI_LOCALNRANKS"), 0);
+  ASSERT_EQ(::setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2),3", 1), 0);
+  EXPECT_EQ(launched_ranks_here(), 4u);
+  ASSERT_EQ(::unsetenv("SLURM_STEP_TASKS_PER_NODE"), 0);
+}
+
 TEST(ResolveBudget, TakesASizeAsItIs) {
   const auto budget = resolve_budget(settings_with("3GiB"), machine_with(16_GiB, 4_GiB));
   EXPECT_EQ(budget.budget, 3_GiB);

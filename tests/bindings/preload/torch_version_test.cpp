@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace spillway::preload {
@@ -36,6 +39,11 @@ TEST(FindTorchVersion, ReadsTheConstantBehindTheLandmark) {
             "2.11.0");
 }
 
+TEST(FindTorchVersion, ReadsTheConstantOfTheBuildReport) {
+  EXPECT_EQ(found_in("\0TORCH_VERSION\0002.13.0\0CXX_COMPILER\0GraphEncoder\0001.5.0\0"s),
+            "2.13.0");
+}
+
 TEST(FindTorchVersion, ReadsTheConstantBeforeTheLandmark) {
   EXPECT_EQ(found_in("ab\0002.13.1\0GraphEncoder\0x\0"s), "2.13.1");
 }
@@ -66,6 +74,37 @@ TEST(TorchVersionOfName, ReadsWhatPackagersWrite) {
   EXPECT_STREQ(torch_version_of_name("/usr/lib/libtorch_cpu.so.2.6.0").text, "2.6.0");
   EXPECT_FALSE(torch_version_of_name("/usr/lib/libtorch_cpu.so").is_known());
   EXPECT_FALSE(torch_version_of_name("/usr/lib/libtorch_cpu.so.x").is_known());
+}
+
+class TorchVersionBeside : public testing::Test {
+ protected:
+  TorchVersionBeside() {
+    std::string pattern = testing::TempDir() + "spillway_torch_XXXXXX";
+    root_ = ::mkdtemp(pattern.data());
+    std::filesystem::create_directory(root_ + "/lib");
+  }
+  ~TorchVersionBeside() override { std::filesystem::remove_all(root_); }
+
+  std::string found(const std::string& name, const std::string& text) {
+    std::ofstream(root_ + "/" + name) << text;
+    return torch_version_beside((root_ + "/lib/libtorch_cpu.so").c_str()).text;
+  }
+
+  std::string root_;
+};
+
+TEST_F(TorchVersionBeside, IsReadFromAWheel) {
+  EXPECT_EQ(found("version.py", "from typing import Optional\n__version__ = '2.12.1+cu130'\n"),
+            "2.12.1");
+}
+
+TEST_F(TorchVersionBeside, IsReadFromAnArchive) {
+  EXPECT_EQ(found("build-version", "2.12.0+cpu\n"), "2.12.0");
+}
+
+TEST_F(TorchVersionBeside, IsUnknownWithoutEither) {
+  EXPECT_EQ(found("version.py", "nothing of use"), "");
+  EXPECT_EQ(found("build-version", ""), "");
 }
 
 }  // namespace

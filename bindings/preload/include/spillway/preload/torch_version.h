@@ -4,6 +4,7 @@
 // library and by `spillway doctor`; needs the C library only.
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 namespace spillway::preload {
@@ -36,27 +37,44 @@ inline bool parse_torch_version(const char* text, size_t size, TorchVersion& ver
   return true;
 }
 
-/// Searches read-only data. LibTorch exports no version, but it signs the ONNX models that it
-/// writes, so the constant lies among those of its GraphEncoder class.
-inline TorchVersion find_torch_version(const char* data, size_t size) {
-  static const char kLandmark[] = "GraphEncoder";
-  const size_t kReach = 2048;  // In both directions: compilers order constants as they like.
+/// A constant that stands near the version in LibTorch's read-only data.
+struct TorchLandmark {
+  const char* text;
+  size_t before;  ///< How far the version may lie before it, in bytes.
+  size_t after;
+};
+
+/// Searches `data` for a whole constant that reads as a version near the landmark.
+inline TorchVersion find_torch_version_near(const TorchLandmark& landmark, const char* data,
+                                            size_t size) {
   TorchVersion version;
   const char* const end = data + size;
+  const size_t mark_size = strlen(landmark.text) + 1;
   for (const char* from = data; from < end;) {
     const char* mark = static_cast<const char*>(
-        memmem(from, static_cast<size_t>(end - from), kLandmark, sizeof kLandmark));
+        memmem(from, static_cast<size_t>(end - from), landmark.text, mark_size));
     if (mark == nullptr) break;
-    const char* window = mark - data > static_cast<ptrdiff_t>(kReach) ? mark - kReach : data;
-    const char* window_end = end - mark > static_cast<ptrdiff_t>(kReach) ? mark + kReach : end;
-    for (const char* text = window; text < window_end;) {
-      const size_t room = static_cast<size_t>(window_end - text);
+    const size_t ahead = static_cast<size_t>(mark - data);
+    const size_t behind = static_cast<size_t>(end - mark);
+    const char* const stop = behind > landmark.after ? mark + landmark.after : end;
+    for (const char* text = ahead > landmark.before ? mark - landmark.before : data; text < stop;) {
+      const size_t room = static_cast<size_t>(stop - text);
       const size_t length = strnlen(text, room);
       if (length < room && parse_torch_version(text, length, version)) return version;
       text += length + 1;
     }
-    from = mark + sizeof kLandmark;
+    from = mark + mark_size;
   }
+  return version;
+}
+
+/// Searches read-only data. LibTorch exports no version, but keeps it as a constant for its build
+/// report, and to sign the ONNX models that it writes. Linkers merge equal constants, so which of
+/// the two has it beside itself depends on the build.
+inline TorchVersion find_torch_version(const char* data, size_t size) {
+  TorchVersion version = find_torch_version_near({"TORCH_VERSION", 0, 64}, data, size);
+  if (!version.is_known())
+    version = find_torch_version_near({"GraphEncoder", 2048, 2048}, data, size);
   return version;
 }
 
@@ -72,6 +90,36 @@ inline TorchVersion torch_version_of_name(const char* path) {
   if (!parse_torch_version(text, length, version)) {
     memcpy(text + length, ".0", 3);
     parse_torch_version(text, length + 2, version);
+  }
+  return version;
+}
+
+/// Reads what official packages put beside the folder of the library: version.py (wheels) or
+/// build-version (archives).
+inline TorchVersion torch_version_beside(const char* path) {
+  struct Place {
+    const char* file;
+    const char* mark;  ///< What stands right before the version.
+  };
+  static const Place kPlaces[] = {{"version.py", "__version__ = '"}, {"build-version", ""}};
+  TorchVersion version;
+  const char* slash = strrchr(path, '/');
+  for (const Place& place : kPlaces) {
+    char name[4096];
+    const int folder = slash == nullptr ? 0 : static_cast<int>(slash + 1 - path);
+    if (snprintf(name, sizeof name, "%.*s../%s", folder, path, place.file) >=
+        static_cast<int>(sizeof name))
+      return version;
+    FILE* file = fopen(name, "re");
+    if (file == nullptr) continue;
+    char text[4096];
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    const char* mark = strstr(text, place.mark);
+    if (mark == nullptr) continue;
+    mark += strlen(place.mark);
+    // "2.11.0+cu130": what is behind the plus names the build.
+    if (parse_torch_version(mark, strcspn(mark, "+'\n"), version)) return version;
   }
   return version;
 }

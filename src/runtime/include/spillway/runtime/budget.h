@@ -20,8 +20,11 @@ struct ResolvedBudget {
 /// more.
 Bytes default_reserve(Bytes usable);
 
-/// Turns the request into bytes. Throws ConfigError when nothing sensible remains, when the machine
-/// does not tell its memory and the request depends on it, or when the size is below two pages.
-ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine& machine);
+/// Turns the request into bytes. What is derived from the machine is divided by `sharers`, the
+/// processes of the same job on it. Throws ConfigError when nothing sensible remains, when the
+/// machine does not tell its memory and the request depends on it, or when the size is below two
+/// pages.
+ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine& machine,
+                              unsigned sharers = launched_ranks_here());
 
 }  // namespace spillway::runtime
