@@ -26,7 +26,10 @@ class Training(run_case.Session):
         return self.options.work / f"{name}.losses"
 
     def model(self, name):
-        return self.options.work / f"{name}.model"
+        # torch::save writes the stem of the file name into the archive: all runs use the same one.
+        folder = self.options.work / name
+        folder.mkdir(exist_ok=True)
+        return folder / "trained.model"
 
     def program(self, name):
         return [str(self.options.program), *self.options.flags,
@@ -45,7 +48,8 @@ class Training(run_case.Session):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+                                     formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     usage="%(prog)s [options] case -- trainer flags")
     parser.add_argument("case")
     parser.add_argument("--program", type=pathlib.Path, required=True)
     parser.add_argument("--spillway", type=pathlib.Path, required=True)
@@ -58,8 +62,11 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--timeout", type=int, default=900, help="seconds for one run")
     parser.add_argument("--run-option", action="append", default=[])
-    parser.add_argument("flags", nargs="*")
-    options = parser.parse_args()
+    # argparse gives words behind "--" to the first positional argument that takes many.
+    words = sys.argv[1:]
+    border = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:border])
+    options.flags = words[border + 1:]
     options.percent = options.percent or PERCENT
     for path in options.data:
         if not path.exists():
@@ -70,8 +77,9 @@ def main():
     except run_case.Failure as failure:
         print(f"FAILED: {options.case}: {failure}")
         return 1
-    for left in options.work.glob("*.model"):
+    for left in options.work.glob("*/trained.model"):
         left.unlink()
+        left.parent.rmdir()
     shutil.rmtree(options.work / "scratch", ignore_errors=True)
     return 0
 
