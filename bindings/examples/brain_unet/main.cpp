@@ -24,7 +24,7 @@ struct Options {
   BrainOptions brain;
   UnetOptions unet;
   std::string voxel = "1mm";
-  std::string patch = "128x128x128";
+  std::string patch = "96x96x96";
   trainer::OptimizerOptions optimizer;
   trainer::RunOptions run;
 };
@@ -34,18 +34,19 @@ Options options_of_preset(const std::string& preset) {
   options.preset = preset;
   if (preset == "tiny") {
     options.patch = "64x64x64";
+    options.unet.convs = 2;
+    options.unet.kernel = "full";
+    options.unet.activation = "relu";
   } else if (preset == "whole") {
     options.patch = "whole";
     options.unet.width = 8;
     options.unet.convs = 1;
-    options.unet.kernel = "factored";
+    options.unet.activation = "relu";
   } else if (preset == "fine") {
     options.voxel = "0.5mm";
     options.patch = "whole";
     options.unet.stem = 2;
     options.unet.convs = 6;
-    options.unet.kernel = "factored";
-    options.unet.activation = "leaky_relu";
   }
   return options;
 }

@@ -12,11 +12,12 @@ struct UnetOptions {
   std::int64_t classes = 2;
   std::int64_t width = 16;          ///< Channels of the first level; each level has twice the last.
   std::int64_t depth = 3;           ///< Levels; each has half the resolution of the last.
-  std::int64_t convs = 2;           ///< Convolutions per level on the way down, and again up.
+  std::int64_t convs = 3;           ///< Convolutions per level on the way down, and again up.
   std::int64_t stem = 1;            ///< 2: the first level already has half the resolution.
-  std::string kernel = "full";      ///< full: 3x3x3. factored: 1x3x3, then 3x1x1.
+  std::string kernel = "factored";  ///< full: 3x3x3. factored: 1x3x3, then 3x1x1.
   std::string norm = "batch";       ///< batch, instance or group.
-  std::string activation = "relu";  ///< relu (in place) or leaky_relu (keeps its input).
+  /// relu (in place) or leaky_relu (keeps its input).
+  std::string activation = "leaky_relu";
   std::string layout = "channels_last";  ///< channels_last or contiguous.
 
   /// Edges of the input must be multiples of this.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Trains the brain U-Net three times: in memory, then with half and a quarter of that memory.
+"""Trains the brain U-Net four times: without Spillway, with it and room for everything, then with
+half and with a quarter of what that run needed.
 
 Prints one table at the end. Exit status 0 when every run ended and all losses are the same bytes.
 """
@@ -9,6 +10,7 @@ import os
 import pathlib
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 
@@ -40,8 +42,11 @@ def smallest_budget_in(text):
     return (int(size) // UNITS["KiB"] + 1) * UNITS["KiB"]
 
 
+STEP_TIME = re.compile(r"^step .* ([0-9.]+) s/step", re.MULTILINE)
+
+
 class Run:
-    """One training run; `budget` is in bytes, None leaves the choice to Spillway."""
+    """One training run. `budget` is in bytes, or "auto", or None for a run without Spillway."""
 
     def __init__(self, name, budget):
         self.name = name
@@ -49,23 +54,27 @@ class Run:
         self.note = ""
         self.stats = {}
         self.losses = None
+        self.process_bytes = 0
+        self.step_seconds = 0.0
 
     def needed(self):
-        return self.stats.get("needed_bytes") or self.stats["peak_bytes"]
+        return self.stats["needed_bytes"]
 
     def row(self, reference):
         if self.losses is None:
-            budget = "auto" if self.budget is None else shown(self.budget)
-            return [self.name, budget, "-", "-", "-", "-", self.note or "failed"]
-        last = self.losses.decode().split()[-1]
+            budget = self.budget if isinstance(self.budget, str) else shown(self.budget or 0)
+            return [self.name, budget, "-", "-", "-", "-", "-", self.note or "failed"]
+        tensors = ["-", "-", "-"]
+        if self.stats:
+            tensors = [shown(self.stats[key])
+                       for key in ("budget_bytes", "peak_bytes", "spilled_bytes")]
         same = "reference" if self is reference else "yes" if self.losses == reference.losses else "NO"
-        return [self.name, shown(self.stats["budget_bytes"]), shown(self.stats["peak_bytes"]),
-                f"{self.stats['step_seconds_median']:.3f} s", shown(self.stats["spilled_bytes"]),
-                last, same]
+        return [self.name, tensors[0], tensors[1], shown(self.process_bytes),
+                f"{self.step_seconds:.2f} s", tensors[2], self.losses.decode().split()[-1], same]
 
 
 def stream(command, log):
-    """Runs a command, showing its output as it comes; returns its status and the output."""
+    """Runs a command, showing its output as it comes; returns status, output and peak memory."""
     print("$ " + " ".join(shlex.quote(word) for word in command), flush=True)
     output = bytearray()
     with log.open("wb") as copy, subprocess.Popen(
@@ -75,46 +84,55 @@ def stream(command, log):
             sys.stdout.buffer.flush()
             copy.write(chunk)
             output += chunk
-    return process.returncode, output.decode(errors="replace")
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, output.decode(errors="replace"), usage.ru_maxrss * UNITS["KiB"]
 
 
 def execute(run, options, file_name):
+    """Makes the run; returns the budget that it asks for when it was refused, or None."""
     folder = options.out
     stats, losses = folder / f"{file_name}.json", folder / f"{file_name}.losses"
     for stale in (stats, losses):
         stale.unlink(missing_ok=True)
-    budget = "auto" if run.budget is None else as_option(run.budget)
-    print(f"\n== {run.name}: budget {budget}", flush=True)
-    command = [str(options.bin / "spillway"), "run", "--budget", budget,
-               "--stats", str(stats), "--", str(options.bin / "brain_unet"),
-               "--steps", str(options.steps), "--seed", str(options.seed), "--losses", str(losses)]
-    status, output = stream(command + options.trainer_flags, folder / f"{file_name}.log")
-    if status == 0:
+    command = [str(options.bin / "brain_unet"), "--steps", str(options.steps),
+               "--seed", str(options.seed), "--losses", str(losses), *options.trainer_flags]
+    if run.budget is not None:
+        budget = run.budget if isinstance(run.budget, str) else as_option(run.budget)
+        command = [str(options.bin / "spillway"), "run", "--budget", budget,
+                   "--stats", str(stats), "--", *command]
+    print(f"\n== {run.name}", flush=True)
+    status, output, run.process_bytes = stream(command, folder / f"{file_name}.log")
+    if status != 0:
+        run.note = f"exit status {status}"
+        return smallest_budget_in(output)
+    if run.budget is not None:
         run.stats = json.loads(stats.read_text(encoding="utf-8"))
-        run.losses = losses.read_bytes()
-        if not run.losses.strip():
-            raise SystemExit(f"{losses} is empty: the trainer wrote no loss")
-        return None
-    run.note = f"exit status {status}"
-    return smallest_budget_in(output)
+        run.process_bytes = run.stats["peak_rss_bytes"]
+    run.losses = losses.read_bytes()
+    times = [float(seconds) for seconds in STEP_TIME.findall(output)]
+    if not run.losses.strip() or not times:
+        raise SystemExit(f"{losses} is empty: the trainer wrote no loss")
+    # The first steps allocate for the first time, and teach Spillway what a step looks like.
+    run.step_seconds = statistics.median(times[2:] or times)
+    return None
 
 
 def all_runs(options):
-    """The runs in the order in which they are made; stops early when the first one fails."""
-    first = Run("in memory", None)
-    execute(first, options, "in_memory")
-    yield first
-    if first.losses is None:
-        return
-    if first.stats["spilled_bytes"] > 0:
-        first.name = "all memory there is"
+    """The runs in the order in which they are made; stops early when one with room fails."""
+    plain, first = Run("plain LibTorch", None), Run("Spillway", "auto")
+    for run, file_name in ((plain, "plain"), (first, "in_memory")):
+        execute(run, options, file_name)
+        yield run
+        if run.losses is None:
+            return
     for percent in (50, 25):
-        run = Run(f"{percent} %", first.needed() * percent // 100)
+        run = Run(f"Spillway, {percent} %", first.needed() * percent // 100)
         smallest = execute(run, options, f"budget_{percent}")
         if run.losses is None and smallest:
             run.note = f"too small for one operator: needs {shown(smallest)}"
             yield run
-            run = Run(f"smallest ({100 * smallest / first.needed():.0f} %)", smallest)
+            run = Run(f"Spillway, {100 * smallest / first.needed():.0f} %", smallest)
             execute(run, options, f"budget_{percent}_smallest")
         yield run
 
@@ -131,7 +149,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for what runs write")
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("trainer_flags", nargs="*", help="after --: more flags of brain_unet")
     options = parser.parse_args()
@@ -140,8 +158,10 @@ def main():
     runs = list(all_runs(options))
     reference = runs[0]
     print()
-    print_table([["run", "budget", "peak", "step time", "to disk", "last loss", "identical"]]
-                + [run.row(reference) for run in runs])
+    print_table([["run", "budget", "tensors", "process", "step time", "to disk", "last loss",
+                  "identical"]] + [run.row(reference) for run in runs])
+    print("tensors, process: peak bytes of tensors in memory, peak memory of the whole process; "
+          "step time: median after two steps")
     print(f"\nlosses, statistics and logs: {options.out}")
     refused = [run for run in runs if run.note.startswith("too small")]
     done = [run for run in runs if run.losses is not None]
