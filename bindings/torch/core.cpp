@@ -180,7 +180,9 @@ runtime::RunStatistics Core::statistics() const {
   statistics.spilled = report.memory.spilled;
   statistics.fetched = report.memory.fetched;
   statistics.clean_leaves = report.memory.left_clean;
-  statistics.spill_space_peak = report.memory.store.capacity;
+  statistics.spill_space_peak = report.memory.store.extents_peak;
+  if (settings_.store != swap::StoreKind::kRam)
+    statistics.endurance = settings_.endurance * directories_.size();
   statistics.cancelled_writes = report.memory.cancelled_writes;
   statistics.io_retries = report.memory.store.retries;
   statistics.ops = report.ops;

@@ -38,6 +38,7 @@ std::string to_json(const RunStatistics& s) {
       {"fetched_bytes", s.fetched.count()},
       {"clean_leaves_bytes", s.clean_leaves.count()},
       {"spill_space_peak_bytes", s.spill_space_peak.count()},
+      {"endurance_bytes", s.endurance.count()},
       {"cancelled_writes", s.cancelled_writes},
       {"io_retries", s.io_retries},
       {"ops", s.ops},

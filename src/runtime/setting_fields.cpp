@@ -122,7 +122,7 @@ constexpr std::array<Choice<std::string_view>, 4> kMappers{
 using Text = std::string_view;
 
 // clang-format off
-constexpr std::array<SettingField, 17> kFields{{
+constexpr std::array<SettingField, 18> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Tensor bytes that may be in memory at once. auto: what this process can really use, less "
     "--reserve; a percentage is of that."},
@@ -140,6 +140,10 @@ constexpr std::array<SettingField, 17> kFields{{
    [](Settings& s, Text t) { s.prefetch = parse_switch(t); }},
   {{"min-storage", "SIZE", "1MiB", "Tensors smaller than this never leave memory."},
    [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
+  {{"endurance", "SIZE", "600TB",
+    "What each spill drive is rated to take in its life (TBW); the summary tells how long it lasts "
+    "at this pace."},
+   [](Settings& s, Text t) { s.endurance = parse_positive(t); }},
   {{"store", "auto|io_uring|posix|ram", "auto", "How spilled bytes are written and read."},
    [](Settings& s, Text t) { s.store = choose(t, kStores); }},
   {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB under way at once in each directory."},

@@ -53,9 +53,22 @@ std::string moved(const RunStatistics& s) {
 }
 
 std::string where(const RunStatistics& s) {
-  std::string text = s.directories.empty() ? "memory" : joined(s.directories);
-  return message("{} by {}; disk busy {}", text, s.store.empty() ? "no store" : s.store,
+  return message("{}; busy {}", s.store.empty() ? joined(s.directories) : s.store,
                  seconds_text(s.disk_busy_seconds));
+}
+
+// How the writes compare with what drives are rated for. Flash wears by writing.
+std::string worn(const RunStatistics& s) {
+  constexpr double kDaySeconds = 86400.0;
+  const double per_day =
+      static_cast<double>(s.spilled.count()) / s.run_seconds * kDaySeconds;
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(),
+                "%.3g TB a day at this pace: the %.3g TB that the disk is rated for (--endurance) "
+                "last %.3g days",
+                per_day / 1e12, static_cast<double>(s.endurance.count()) / 1e12,
+                static_cast<double>(s.endurance.count()) / per_day);
+  return text.data();
 }
 
 std::string lost(const RunStatistics& s) {
@@ -116,6 +129,8 @@ std::string summary(const RunStatistics& s) {
   screen.line("steps", message("{}, median {}", s.steps, seconds_text(s.step_seconds_median)));
   screen.line("moved", moved(s));
   if (s.spilled > Bytes(0)) screen.line("to", where(s));
+  if (s.spilled > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > 0.0)
+    screen.line("wear", worn(s));
   screen.line("waited", lost(s));
   screen.line("learned", learned(s));
   screen.line("advice", advice(s));

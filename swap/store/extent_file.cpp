@@ -63,7 +63,7 @@ std::optional<ExtentId> ExtentFile::reserve() {
     extent = free_.back();
     free_.pop_back();
   }
-  ++in_use_;
+  most_in_use_ = std::max(most_in_use_, ++in_use_);
   refusal_.clear();
   return extent;
 }
@@ -134,6 +134,7 @@ void ExtentFile::add_to(StoreReport& report) const {
   const std::lock_guard lock(mutex_);
   const std::uint64_t reachable = allocated_ + extents_in(free);
   report.extents_in_use = Bytes(in_use_ * kExtentBytes);
+  report.extents_peak = Bytes(most_in_use_ * kExtentBytes);
   report.capacity = Bytes(std::min(reachable, limit_) * kExtentBytes);
   report.refusal = refusal_;
 }

@@ -60,6 +60,7 @@ class ExtentFile {
   std::uint64_t allocated_ = 0;
   std::uint64_t touched_ = 0;  // extents below have been given out at least once
   std::uint64_t in_use_ = 0;
+  std::uint64_t most_in_use_ = 0;
   std::string refusal_;
 };
 

@@ -165,6 +165,7 @@ TYPED_TEST_P(SpillStoreConformance, CountsBytesAndExtents) {
   EXPECT_GT(report.busy_time.count(), 0);
   this->store_->release_extent(*extent);
   EXPECT_EQ(this->store_->report().extents_in_use, Bytes());
+  EXPECT_EQ(this->store_->report().extents_peak, Bytes(kExtentBytes));
 }
 
 TYPED_TEST_P(SpillStoreConformance, ReservesOnManyThreadsWhileBytesMove) {

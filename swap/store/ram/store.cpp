@@ -1,5 +1,6 @@
 #include "store/ram/store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -31,7 +32,7 @@ std::optional<ExtentId> RamStore::do_reserve_extent() {
   const std::lock_guard lock(mutex_);
   was_refused_ = free_.empty() && touched_ == extent_count_;
   if (was_refused_) return std::nullopt;
-  ++in_use_;
+  most_in_use_ = std::max(most_in_use_, ++in_use_);
   if (free_.empty()) return ExtentId(touched_++);
   const ExtentId extent = free_.back();
   free_.pop_back();
@@ -67,6 +68,7 @@ StoreReport RamStore::do_report() const {
   StoreReport report = tally();
   const std::lock_guard lock(mutex_);
   report.extents_in_use = Bytes(in_use_ * kExtentBytes);
+  report.extents_peak = Bytes(most_in_use_ * kExtentBytes);
   report.capacity = Bytes(extent_count_ * kExtentBytes);
   if (was_refused_)
     report.refusal = message("No space left in RAM (the limit of {} is used up)", report.capacity);

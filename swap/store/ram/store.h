@@ -32,6 +32,7 @@ class RamStore final : public SpillStore {
   std::vector<ExtentId> free_;
   std::uint32_t touched_ = 0;
   std::uint64_t in_use_ = 0;
+  std::uint64_t most_in_use_ = 0;
   bool was_refused_ = false;
 };
 

@@ -142,6 +142,7 @@ StoreReport StripedStore::do_report() const {
     sum.written += report.written;
     sum.read += report.read;
     sum.extents_in_use += report.extents_in_use;
+    sum.extents_peak += report.extents_peak;
     sum.capacity += report.capacity;
     sum.retries += report.retries;
     is_capacity_known = is_capacity_known && report.capacity > Bytes();

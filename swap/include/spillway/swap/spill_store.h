@@ -48,6 +48,7 @@ struct StoreReport {
   Bytes written;  ///< What reached the medium, retries included: it wears a drive out.
   Bytes read;
   Bytes extents_in_use;
+  Bytes extents_peak;                     ///< Largest extents_in_use, summed over directories.
   Bytes capacity;                         ///< Largest total size of extents; 0: unknown.
   std::chrono::nanoseconds busy_time{0};  ///< Time with at least one transfer in flight.
   std::uint64_t retries = 0;

@@ -44,6 +44,7 @@ struct RunStatistics {
   Bytes fetched;
   Bytes clean_leaves;
   Bytes spill_space_peak;
+  Bytes endurance;  ///< Rated writes of all spill drives together; 0: they do not wear.
   std::uint64_t cancelled_writes = 0;
   std::uint64_t io_retries = 0;
 

@@ -32,6 +32,7 @@ struct Settings {
   std::vector<swap::SpillDirectory> nvme;  ///< Empty: see `resolve_spill_directories`.
   swap::StoreKind store = swap::StoreKind::kAuto;
   std::uint32_t queue_depth = 16;  ///< Transfers of 2 MiB in flight, per directory.
+  Bytes endurance{std::uint64_t{600'000'000'000'000}};  ///< Rated writes of one spill drive.
   bool verify = false;
   std::string mapper = "auto";
   std::string dispatch_key = "auto";
