@@ -24,8 +24,10 @@ TEXT_PARAMETERS = Case("text_gpt, parameters", "text_gpt",
                        ("--preset", "parameters", "--layers", "6"))
 
 # For checks of a script: seconds instead of minutes, and figures that mean nothing.
-TINY = {case: dataclasses.replace(case, flags=("--preset", "tiny"))
-        for case in (BRAIN_UNET, PHOTO_NET, TEXT_ACTIVATIONS, TEXT_PARAMETERS)}
+TINY = {case: dataclasses.replace(case, flags=("--preset", "tiny", *flags))
+        for case, flags in ((BRAIN_UNET, ("--kernel", "factored", "--patch", "48x48x48")),
+                            (PHOTO_NET, ("--crop", "256x256")), (TEXT_ACTIVATIONS, ()),
+                            (TEXT_PARAMETERS, ()))}
 
 
 def under_spillway(binaries, budget, stats_file, disk, *options):

@@ -38,8 +38,8 @@ def drawing(width=9, height=4, columns=1):
     try:
         import matplotlib  # pylint: disable=import-outside-toplevel
     except ImportError:
-        raise Failure("no matplotlib for the plot: apt-get install python3-matplotlib, "
-                      "then --report") from None
+        raise Failure(f"{sys.executable} has no matplotlib for the plot: apt-get install "
+                      "python3-matplotlib, then start this with /usr/bin/python3") from None
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.hashsalt": "spillway", "svg.fonttype": "none",
                                 "axes.grid": True, "grid.alpha": 0.3})
@@ -102,6 +102,7 @@ class Benchmark:
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         file = options.into / "results.json"
         try:
+            drawing()  # What is missing for the plot shall not be found out after the measuring.
             if not options.report:
                 self.measure_into(file, options)
             self.write_report(json.loads(file.read_text(encoding="utf-8")), options.into)
