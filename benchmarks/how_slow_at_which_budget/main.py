@@ -159,7 +159,7 @@ def bound_seconds(compute, read, written, rates):
 class Budgets(report.Benchmark):
     """Cases one after the other; all variants of one take turns."""
 
-    rounds, steps, quick_steps = 5, 10, 6
+    rounds, steps = 5, 10
 
     def __init__(self):
         super().__init__(__file__, __doc__)

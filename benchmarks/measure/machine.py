@@ -42,7 +42,7 @@ def describe(directory):
     """A record for the file of results. No names of hosts or people in it."""
     return {"date": datetime.date.today().isoformat(), "processor": processor(),
             "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory_bytes() / 2**30, 1),
-            "kernel": platform.release(), "disk": file_system(directory),
+            "kernel": re.match(r"[0-9.]*[0-9]", platform.release()).group(), "disk": file_system(directory),
             "huge_pages": first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
             "load_at_start": load()}
 

@@ -84,7 +84,7 @@ class InterceptionCost(report.Benchmark):
             seconds = {variant: [run["step_seconds"] for run in runs]
                        for variant, runs in case["runs"].items()}
             cost = spread.ratio(seconds[SPILLWAY], seconds[PLAIN], skipped)
-            rows.append([f"`{name}` {' '.join(case['flags'])}",
+            rows.append([f"{name}: `{' '.join(case['flags'])}`",
                          *(spread.Spread(spread.pooled(seconds[variant], skipped)).shown(3)
                            for variant in VARIANTS),
                          cost.shown(3), report.judged(cost.median, STEP_GOAL),
