@@ -277,11 +277,14 @@ class CaseReport:
             others = [self.over(variant, Variant(None)),
                       self.over(variant, Variant(None, huge_pages=True)),
                       self.over(on_demand, Variant(IN_CORE))]
+            plain = ["–" if other is None else f"{other.median:.3f}"
+                     + (" **slower**" if self.question.goals and other.median >= 1 else "")
+                     for other in others[:2]]
             moved = [self.moved(variant, key) / 1e9 for key in ("read_bytes", "written_bytes")]
             rows.append([label,
                          spread.Spread(spread.pooled(self.seconds(variant), self.skipped)).shown(),
                          ratio.shown(3), self.goal(budget, variant, ratio),
-                         *("–" if other is None else f"{other.median:.3f}" for other in others),
+                         *plain, "–" if others[2] is None else f"{others[2].median:.3f}",
                          f"{moved[0]:.2f} / {moved[1]:.2f}"])
         return report.table(["budget", "step, s", "step / in-core", "goal", "/ plain",
                              "/ plain with huge pages", "on demand: / in-core",
