@@ -16,7 +16,7 @@ class Case:
         return [binaries / self.program, *self.flags, "--steps", steps, "--threads", threads]
 
 
-BRAIN_UNET = Case("brain_unet", "brain_unet", ("--patch", "96x96x96", "--kernel", "factored"))
+BRAIN_UNET = Case("brain_unet", "brain_unet", ("--patch", "80x80x80", "--kernel", "factored"))
 PHOTO_NET = Case("photo_net", "photo_net", ("--crop", "1024x1024", "--blocks", "4"))
 TEXT_ACTIVATIONS = Case("text_gpt, activations", "text_gpt",
                         ("--preset", "activations", "--layers", "4"))
