@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct Settings {
   std::string kind = "auto";
   bool verify = false;
   std::size_t rounds = 7;
+  std::string json;
 };
 
 /// The rounds of one figure, for the store and for fio.
@@ -84,7 +86,16 @@ swap::DiskRates measure_spill_store(swap::SpillStore& store, const Load& load) {
   return measure_store(store, options, SteadyClock()).rates.front();
 }
 
-void compare(const Settings& settings, const Load& load) {
+nlohmann::json record_of(const std::string& what, const std::vector<Series>& table) {
+  nlohmann::json record{{"what", what}, {"series", nlohmann::json::array()}};
+  for (const Series& series : table)
+    record["series"].push_back(
+        {{"name", series.name}, {"store", series.store}, {"fio", series.fio}});
+  return record;
+}
+
+/// Prints one table and returns its figures.
+nlohmann::json compare(const Settings& settings, const Load& load) {
   swap::SpillStoreOptions options;
   options.directories = {{settings.directory, Bytes()}};
   options.kind = swap::store_kind_from(settings.kind);
@@ -112,14 +123,22 @@ void compare(const Settings& settings, const Load& load) {
     table[2].fio.push_back(both.write_gb_per_s + both.read_gb_per_s);
     if (round % 2 == 1) run_store();
   }
+  const std::string what =
+      message("{}{}, {}, blocks of {}, depth {}", opened.description,
+              settings.verify ? ", checksums" : "", load.file_size, load.block, load.depth);
   std::cout << "\n"
-            << opened.description << (settings.verify ? ", checksums" : "") << ", "
-            << load.file_size << ", blocks of " << load.block << ", depth " << load.depth
-            << "\n\n| | store, GB/s | fio, GB/s | store / fio |\n|---|---|---|---|\n";
+            << what << "\n\n| | store, GB/s | fio, GB/s | store / fio |\n|---|---|---|---|\n";
   for (const Series& series : table)
     std::cout << "| " << series.name << " | " << with_range(series.store) << " | "
               << with_range(series.fio) << " | " << ratio_of(series) << " |\n";
   std::cout << std::flush;
+  return record_of(what, table);
+}
+
+void write_json(const std::string& file, const nlohmann::json& loads) {
+  std::ofstream out(file);
+  out << nlohmann::json{{"loads", loads}}.dump(1) << '\n';
+  if (!out.flush()) throw IoError("cannot write {}", file);
 }
 
 std::string load_average() {
@@ -140,11 +159,15 @@ int run(int argc, char** argv) {
   app.add_option("--rounds", settings.rounds, "Of both in turn")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  app.add_option("--json", settings.json, "Also write all figures to this file");
   CLI11_PARSE(app, argc, argv);
   std::cout << "load average at the start: " << load_average() << '\n';
+  nlohmann::json loads = nlohmann::json::array();
   for (const std::string& block : settings.blocks)
     for (const std::size_t depth : settings.depths)
-      compare(settings, {parse_bytes(settings.file_size), parse_bytes(block), depth});
+      loads.push_back(
+          compare(settings, {parse_bytes(settings.file_size), parse_bytes(block), depth}));
+  if (!settings.json.empty()) write_json(settings.json, loads);
   std::cout << "\nload average at the end: " << load_average() << '\n';
   return 0;
 }

@@ -17,7 +17,7 @@ packages_of() {
     demo) echo mricron-data ;;
     test) echo libgtest-dev libgmock-dev mricron-data \
       lomiri-wallpapers-16.04 lomiri-wallpapers-20.04 ;;
-    bench) echo libbenchmark-dev fio ;;
+    bench) echo libbenchmark-dev fio python3-matplotlib ;;
     *) echo "install_packages.sh: unknown group '$1'; groups: build demo test bench" >&2; exit 2 ;;
   esac
 }

@@ -1,0 +1,138 @@
+"""Runs a trainer and reads its steps while it runs: how long each took and what it moved."""
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+
+STEP = re.compile(r"^step (\d+) +loss (\S+) +([0-9.]+) s/step")
+SMALLEST_BUDGET = re.compile(r"smallest budget\D{0,40}?([0-9]+(?:\.[0-9]+)?) ?((?:[KMGT]i)?B)\b")
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+LOG_LINES = 25
+
+
+class Failure(Exception):
+    """Says in full what went wrong; printed as it is."""
+
+
+@dataclasses.dataclass
+class Training:
+    """One finished run. Steps are the trainer's own figures; bytes are what the kernel counted."""
+
+    status: int
+    step_seconds: list
+    losses: list
+    read_bytes: list
+    written_bytes: list
+    stats: dict
+    output: str
+    timed_out: bool = False
+
+    def ending(self):
+        if self.timed_out:
+            return "stopped at the time limit"
+        if self.status < 0:
+            return f"killed by {signal.Signals(-self.status).name}"
+        return f"exit status {self.status}"
+
+    def require_success(self, name):
+        if self.status != 0 or not self.step_seconds:
+            lines = "\n".join("    " + line for line in self.output.splitlines()[-LOG_LINES:])
+            raise Failure(f"{name}: {self.ending()}, {len(self.step_seconds)} steps\n{lines}")
+
+    def record(self):
+        """What goes into the file of results."""
+        return {"ending": self.ending(), "step_seconds": self.step_seconds, "losses": self.losses,
+                "read_bytes": self.read_bytes, "written_bytes": self.written_bytes,
+                "stats": self.stats}
+
+
+def transferred(process_id):
+    """Bytes that a process read from and wrote to disks so far, or None when it is gone."""
+    try:
+        lines = pathlib.Path(f"/proc/{process_id}/io").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    fields = dict(line.split(": ") for line in lines)
+    return int(fields["read_bytes"]), int(fields["write_bytes"])
+
+
+def clean_environment(extra):
+    """Ours without settings of Spillway and of malloc, which would change what is compared."""
+    kept = {key: value for key, value in os.environ.items()
+            if not key.startswith("SPILLWAY_") and key != "GLIBC_TUNABLES"}
+    return {**kept, **extra}
+
+
+def kill_group(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def train(command, *, environment=None, stats_file=None, time_limit=None):
+    """Runs `command` to its end, or for `time_limit` seconds."""
+    if stats_file:
+        stats_file.unlink(missing_ok=True)
+    run = Training(0, [], [], [], [], {}, "")
+    lines = []
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace",
+                          env=clean_environment(environment or {}),
+                          start_new_session=True) as process:
+        def stop():
+            run.timed_out = True
+            kill_group(process)
+
+        timer = threading.Timer(time_limit, stop) if time_limit else None
+        if timer:
+            timer.start()
+        try:
+            follow(process, run, lines)
+        except BaseException:
+            # Its own session keeps the program out of what ends this script.
+            kill_group(process)
+            raise
+        finally:
+            if timer:
+                timer.cancel()
+    run.status, run.output = process.returncode, "".join(lines)
+    if stats_file and stats_file.exists():
+        run.stats = json.loads(stats_file.read_text(encoding="utf-8"))
+    return run
+
+
+def follow(process, run, lines):
+    before = (0, 0)
+    for line in process.stdout:
+        lines.append(line)
+        found = STEP.match(line)
+        if not found:
+            continue
+        after = transferred(process.pid) or before
+        run.losses.append(found.group(2))
+        run.step_seconds.append(float(found.group(3)))
+        run.read_bytes.append(after[0] - before[0])
+        run.written_bytes.append(after[1] - before[1])
+        before = after
+    process.wait()
+
+
+def as_option(size):
+    return f"{size // UNITS['KiB']}KiB"
+
+
+def smallest_budget_in(text):
+    """The budget that a refused run asks for, rounded up, or None."""
+    found = SMALLEST_BUDGET.findall(text)
+    if not found:
+        return None
+    number, unit = found[-1]
+    # A printed number is rounded: its last digit may have been one higher.
+    digits = len(number.partition(".")[2])
+    size = (float(number) + (10 ** -digits if digits else 0)) * UNITS[unit]
+    return (int(size) // UNITS["KiB"] + 1) * UNITS["KiB"]

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""What the benchmarks compute from their figures."""
+import importlib.util
+import pathlib
+import sys
+import unittest
+
+BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+from measure import report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+
+
+def script(folder):
+    """The module of a benchmark; all of them are called main.py."""
+    spec = importlib.util.spec_from_file_location(folder, BENCHMARKS / folder / "main.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[folder] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Spread(unittest.TestCase):
+    def test_shows_median_lowest_and_highest(self):
+        self.assertEqual(spread.Spread([3, 1, 2]).shown(1), "2.0 [1.0–3.0]")
+
+    def test_ratio_leaves_first_steps_out(self):
+        ratio = spread.ratio([[9, 2, 2], [9, 3, 3]], [[7, 1, 1], [7, 1, 1]], 1)
+        self.assertEqual((ratio.median, ratio.lowest, ratio.highest), (2.5, 2, 3))
+
+    def test_every_second_round_goes_backwards(self):
+        self.assertEqual(list(spread.take_turns("ab", 2)),
+                         [(0, "a"), (0, "b"), (1, "b"), (1, "a")])
+
+
+class Report(unittest.TestCase):
+    def test_replaces_only_what_is_between_the_markers(self):
+        text = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+        self.assertEqual(report.replace_between_markers(text, "new \\1"),
+                         f"before\n{report.BEGIN}\nnew \\1\n{report.END}\nafter\n")
+
+    def test_appends_where_there_are_no_markers(self):
+        text = report.replace_between_markers("text\n", "new")
+        self.assertEqual(report.replace_between_markers(text, "new"), text)
+        self.assertIn("text\n\n", text)
+
+    def test_readmes_of_all_questions_have_the_markers(self):
+        for main in BENCHMARKS.glob("*/main.py"):
+            self.assertIn(report.BEGIN, (main.parent / "README.md").read_text(encoding="utf-8"))
+
+
+class Train(unittest.TestCase):
+    def run_lines(self, text, **arguments):
+        return training.train([sys.executable, "-c", text], **arguments)
+
+    def test_reads_steps_from_the_output(self):
+        run = self.run_lines("print('step 1  loss 0.5  1.250 s/step  3 tokens/s\\nnoise')")
+        self.assertEqual((run.status, run.step_seconds, run.losses), (0, [1.25], ["0.5"]))
+
+    def test_names_the_signal_that_killed_it(self):
+        run = self.run_lines("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+        self.assertEqual(run.ending(), "killed by SIGKILL")
+        with self.assertRaisesRegex(training.Failure, "name: killed by SIGKILL, 0 steps"):
+            run.require_success("name")
+
+    def test_rounds_the_budget_of_a_refusal_up(self):
+        self.assertEqual(training.smallest_budget_in("smallest budget: 84MiB (needed"),
+                         (84 << 20) + 1024)
+        self.assertIsNone(training.smallest_budget_in("no budget"))
+
+
+class Bound(unittest.TestCase):
+    RATES = {"read": 2.0, "write": 4.0, "both": 4.0}
+
+    def bound(self, compute, read, written):
+        return script("how_slow_at_which_budget").bound_seconds(compute, read, written, self.RATES)
+
+    def test_is_the_computing_when_nothing_moves(self):
+        self.assertEqual(self.bound(3.0, 0, 0), 3.0)
+
+    def test_moves_both_ways_at_once_when_that_is_faster(self):
+        self.assertEqual(self.bound(0.0, 8, 8), 4.0)
+
+    def test_moves_one_way_after_the_other_when_that_is_faster(self):
+        self.assertEqual(self.bound(0.0, 0, 8), 2.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
