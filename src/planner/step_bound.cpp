@@ -6,37 +6,118 @@
 namespace spillway::planner {
 namespace {
 
-/// Adds `pages` to the operators that an interval covers, as often as it covers them.
-class CoverageSum {
+/// Pages that every plan moves per step, found at one operator: a cut through the endless repetition.
+///
+/// A group is what one transfer serves: an interval for reads, an epoch for writes. The step repeats,
+/// so a cut may meet several repetitions of one group at once, and m of its copies that stay out
+/// there cost one transfer per step, not m. Idle copies that stay resident at a cut share the room
+/// that the needs of its operator leave. Hence, with w_g pages moved per step for group g,
+///
+///     sum over g of m_g * (pages_g - w_g) <= room,    0 <= w_g <= pages_g,
+///
+/// on average over the repetitions too. The sum of w_g is least when the room goes to groups with
+/// few copies at the cut first.
+class CutBound {
  public:
-  explicit CoverageSum(std::size_t op_count) : change_(op_count + 1, 0) {}
+  CutBound(std::size_t op_count, std::size_t group_count)
+      : op_count_(op_count), copies_(group_count, 0), pages_(group_count, 0) {}
 
-  void add(const Interval& interval) {
-    const std::size_t op_count = change_.size() - 1;
-    const std::size_t rounds = interval.covered_ops / op_count;
-    const std::size_t rest = interval.covered_ops % op_count;
-    const std::size_t first = (interval.begin + std::size_t{1}) % op_count;
-    const auto pages = static_cast<std::int64_t>(interval.pages);
-    everywhere_ += static_cast<std::int64_t>(rounds) * pages;
-    change_[first] += pages;
-    change_[std::min(first + rest, op_count)] -= pages;
-    if (first + rest > op_count) {
-      change_[0] += pages;
-      change_[first + rest - op_count] -= pages;
-    }
+  void add(std::uint32_t group, const Interval& interval) {
+    pages_[group] = interval.pages;
+    copies_[group] += static_cast<std::uint32_t>(interval.covered_ops / op_count_);
+    const std::size_t rest = interval.covered_ops % op_count_;
+    if (rest == 0) return;
+    const std::size_t first = (interval.begin + std::size_t{1}) % op_count_;
+    const std::size_t end = first + rest;
+    if (end > op_count_) ++copies_[group];
+    change(first, group, 1);
+    if (end != op_count_) change(end % op_count_, group, -1);
   }
 
-  std::vector<std::int64_t> sums() const {
-    std::vector<std::int64_t> sums;
-    std::int64_t sum = everywhere_;
-    for (std::size_t op = 0; op + 1 < change_.size(); ++op) sums.push_back(sum += change_[op]);
-    return sums;
+  /// The most that a cut shows, where `rooms` are the pages that operators leave for idle values.
+  std::uint64_t most_moved(const std::vector<std::int64_t>& rooms) {
+    for (std::uint32_t group = 0; group < copies_.size(); ++group) count(group, 1);
+    const PerOp changes = group_by_op(change_ops_, op_count_);
+    std::uint64_t most = 0;
+    for (std::size_t op = 0; op < op_count_; ++op) {
+      for (std::uint32_t i = changes.first[op]; i < changes.first[op + 1]; ++i) {
+        const Change& change = changes_[changes.entries[i]];
+        count(change.group, -1);
+        copies_[change.group] += static_cast<std::uint32_t>(change.by);
+        count(change.group, 1);
+      }
+      most = std::max(most, moved_at_cut(rooms[op]));
+    }
+    return most;
   }
 
  private:
-  std::vector<std::int64_t> change_;
-  std::int64_t everywhere_ = 0;
+  struct Change {
+    std::uint32_t group;
+    std::int32_t by;
+  };
+
+  void change(std::size_t op, std::uint32_t group, std::int32_t by) {
+    change_ops_.push_back(static_cast<OpIndex>(op));
+    changes_.push_back({group, by});
+  }
+
+  void count(std::uint32_t group, std::int64_t sign) {
+    const std::size_t copies = copies_[group];
+    if (copies >= idle_pages_.size()) idle_pages_.resize(copies + 1, 0);
+    idle_pages_[copies] += sign * std::int64_t{pages_[group]};
+  }
+
+  std::uint64_t moved_at_cut(std::int64_t room) const {
+    room = std::max<std::int64_t>(room, 0);
+    std::int64_t moved = 0;
+    for (std::size_t copies = 1; copies < idle_pages_.size(); ++copies) {
+      const auto each = static_cast<std::int64_t>(copies);
+      // Rounded in favour of the plan, whose repetitions need not be equal.
+      const std::int64_t kept = std::min(idle_pages_[copies], (room + each - 1) / each);
+      room -= std::min(room, kept * each);
+      moved += idle_pages_[copies] - kept;
+    }
+    return static_cast<std::uint64_t>(moved);
+  }
+
+  const std::size_t op_count_;
+  std::vector<std::uint32_t> copies_;  ///< Per group: idle at once, at the operator under the sweep.
+  std::vector<std::uint32_t> pages_;
+  std::vector<std::int64_t> idle_pages_;  ///< By number of copies: pages of one copy of each group.
+  std::vector<OpIndex> change_ops_;
+  std::vector<Change> changes_;
 };
+
+/// Pages that each operator cannot do without: what it uses and the peak inside.
+std::vector<std::uint32_t> needs_of_ops(const StepTape& tape) {
+  std::vector<OpIndex> counted_at(tape.values.size(), kNoOp);
+  std::vector<std::uint32_t> needs;
+  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+    std::uint32_t together = tape.ops[op].inside_peak_pages;
+    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i) {
+      const ValueIndex used = tape.uses[tape.ops[op].first_use + i].value;
+      if (counted_at[used] == op) continue;
+      counted_at[used] = op;
+      together += tape.values[used].pages;
+    }
+    needs.push_back(together);
+  }
+  return needs;
+}
+
+/// Least time for so many pages: one direction after the other, or side by side as long as both have
+/// something to do.
+double transfer_seconds(const StepBound& bound, const SwapLimits& limits) {
+  const auto page = static_cast<double>(limits.page_size.count());
+  const double write_seconds =
+      static_cast<double>(bound.written_pages) * page / limits.write_bytes_per_second;
+  const double read_seconds =
+      static_cast<double>(bound.read_pages) * page / limits.read_bytes_per_second;
+  const double shorter = std::min(write_seconds, read_seconds);
+  const double longer = std::max(write_seconds, read_seconds);
+  return longer + std::min(shorter, shorter / limits.duplex_share - shorter);
+}
 
 }  // namespace
 
@@ -46,50 +127,25 @@ StepBound bound_step(const StepTape& tape, const SwapLimits& limits) {
   bound.step_seconds = bound.compute_seconds;
   if (tape.ops.empty()) return bound;
   const TouchIntervals touches = find_intervals(tape);
-  CoverageSum without_write(tape.ops.size());
-  CoverageSum without_read(tape.ops.size());
-  for (const Interval& interval : touches.intervals) {
-    if (interval.epoch == kNeverWritten) without_write.add(interval);
-    if (interval.end != IntervalEnd::kUsed) without_read.add(interval);
+  CutBound reads(tape.ops.size(), touches.intervals.size());
+  CutBound writes(tape.ops.size(), touches.epoch_count);
+  for (std::uint32_t i = 0; i < touches.intervals.size(); ++i) {
+    const Interval& interval = touches.intervals[i];
+    if (interval.end == IntervalEnd::kUsed) reads.add(i, interval);
+    if (interval.epoch != kNeverWritten) writes.add(interval.epoch, interval);
   }
-  const auto levels = gross_levels(tape);
-  const auto free_of_writes = without_write.sums();
-  const auto free_of_reads = without_read.sums();
-  std::int64_t writes = 0;
-  std::int64_t reads = 0;
-  for (std::size_t op = 0; op < levels.size(); ++op) {
-    const std::int64_t out = std::int64_t{levels[op]} - limits.budget_pages;
-    writes = std::max(writes, out - free_of_writes[op]);
-    reads = std::max(reads, out - free_of_reads[op]);
-  }
-  bound.written_pages = static_cast<std::uint64_t>(writes);
-  bound.read_pages = static_cast<std::uint64_t>(reads);
-  const auto page = static_cast<double>(limits.page_size.count());
-  const double write_seconds = static_cast<double>(writes) * page / limits.write_bytes_per_second;
-  const double read_seconds = static_cast<double>(reads) * page / limits.read_bytes_per_second;
-  const double shorter = std::min(write_seconds, read_seconds);
-  const double longer = std::max(write_seconds, read_seconds);
-  // Either one after the other, or side by side as long as both have something to do.
-  const double transfer =
-      longer + std::min(shorter, shorter / limits.duplex_share - shorter);
-  bound.step_seconds = std::max(bound.compute_seconds, transfer);
+  std::vector<std::int64_t> rooms;
+  for (const std::uint32_t need : needs_of_ops(tape))
+    rooms.push_back(std::int64_t{limits.budget_pages} - need);
+  bound.written_pages = writes.most_moved(rooms);
+  bound.read_pages = reads.most_moved(rooms);
+  bound.step_seconds = std::max(bound.compute_seconds, transfer_seconds(bound, limits));
   return bound;
 }
 
 std::uint32_t smallest_budget(const StepTape& tape) {
-  std::vector<OpIndex> counted_at(tape.values.size(), kNoOp);
-  std::uint32_t smallest = 0;
-  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
-    std::uint32_t together = tape.ops[op].inside_peak_pages;
-    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i) {
-      const ValueIndex used = tape.uses[tape.ops[op].first_use + i].value;
-      if (counted_at[used] == op) continue;
-      counted_at[used] = op;
-      together += tape.values[used].pages;
-    }
-    smallest = std::max(smallest, together);
-  }
-  return smallest;
+  const auto needs = needs_of_ops(tape);
+  return needs.empty() ? 0 : *std::max_element(needs.begin(), needs.end());
 }
 
 std::uint32_t live_peak(const StepTape& tape) {

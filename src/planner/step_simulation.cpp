@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <limits>
+#include <queue>
 
 #include "spillway/planner/swap_plan.h"
 #include "touch_intervals.h"
@@ -15,8 +17,9 @@ using profile::TapeValue;
 namespace {
 
 constexpr std::uint32_t kChunkPages = 8;   // Moved as a whole by the model.
-constexpr std::uint64_t kPeriods = 3;      // The last one is measured.
-constexpr std::uint64_t kVictimLooks = 4'000'000;  // Bound on the work for forced evictions.
+// Repetitions until the model gives up on seeing two equal ones and takes the mean of the last half.
+constexpr std::size_t kMostPeriods = 8;
+constexpr double kWorkGrain = 1e6;  // Two moments of a transfer are equal up to so much of a page.
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
 /// One direction of the disk: a queue of values and the chunk in flight.
@@ -38,6 +41,37 @@ struct Residency {
   std::uint64_t pinned_at = 0;   ///< Operator count plus one.
 };
 
+StepEstimate mean(const StepEstimate* periods, std::size_t count) {
+  StepEstimate sum;
+  for (std::size_t i = 0; i < count; ++i) {
+    sum.step_seconds += periods[i].step_seconds;
+    sum.stall_seconds += periods[i].stall_seconds;
+    sum.written_pages += periods[i].written_pages;
+    sum.read_pages += periods[i].read_pages;
+    sum.peak_pages = std::max(sum.peak_pages, periods[i].peak_pages);
+    sum.demand_reads += periods[i].demand_reads;
+    sum.forced_evictions += periods[i].forced_evictions;
+  }
+  const auto rounded = [&](auto& number) {
+    number = static_cast<std::remove_reference_t<decltype(number)>>((number + count / 2) / count);
+  };
+  rounded(sum.written_pages);
+  rounded(sum.read_pages);
+  rounded(sum.demand_reads);
+  rounded(sum.forced_evictions);
+  sum.step_seconds /= static_cast<double>(count);
+  sum.stall_seconds /= static_cast<double>(count);
+  return sum;
+}
+
+struct Victim {
+  std::uint64_t score = 0;  ///< The highest leaves first.
+  ValueIndex value = 0;
+  bool operator<(const Victim& other) const {
+    return score != other.score ? score < other.score : value > other.value;
+  }
+};
+
 class Simulation {
  public:
   Simulation(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits)
@@ -54,24 +88,51 @@ class Simulation {
 
   StepEstimate run() {
     enter_first_period();
-    const std::uint64_t op_count = tape_.ops.size();
-    for (std::uint64_t period = 0; period < kPeriods && estimate_.is_complete; ++period) {
-      if (period > 0) carry_over();
-      const double begin = now_;
-      if (period + 1 == kPeriods) {
-        estimate_ = StepEstimate{};
-      }
-      for (OpIndex op = 0; op < op_count && estimate_.is_complete; ++op, ++clock_) run_op(op);
-      estimate_.step_seconds = now_ - begin;
+    std::vector<std::uint64_t> begin_state = boundary_state();
+    std::vector<StepEstimate> periods;
+    while (periods.size() < kMostPeriods) {
+      periods.push_back(run_period());
+      if (!estimate_.is_complete) break;
+      carry_over();
+      std::vector<std::uint64_t> end_state = boundary_state();
+      // As it began: all further repetitions are equal to this one.
+      if (end_state == begin_state) break;
+      begin_state = std::move(end_state);
     }
-    const double bytes = static_cast<double>(estimate_.written_pages + estimate_.read_pages) *
-                         static_cast<double>(limits_.page_size.count());
-    estimate_.step_seconds += bytes * limits_.interference_seconds_per_byte;
-    return estimate_;
+    if (periods.size() < kMostPeriods) return periods.back();
+    return mean(periods.data() + kMostPeriods / 2, kMostPeriods / 2);
   }
 
  private:
   std::uint32_t pages_of(ValueIndex value) const { return tape_.values[value].pages; }
+
+  StepEstimate run_period() {
+    estimate_ = StepEstimate{};
+    const double begin = now_;
+    for (OpIndex op = 0; op < tape_.ops.size() && estimate_.is_complete; ++op, ++clock_) run_op(op);
+    const double bytes = static_cast<double>(estimate_.written_pages + estimate_.read_pages) *
+                         static_cast<double>(limits_.page_size.count());
+    estimate_.step_seconds = now_ - begin + bytes * limits_.interference_seconds_per_byte;
+    return estimate_;
+  }
+
+  /// All on which the next repetition depends.
+  std::vector<std::uint64_t> boundary_state() const {
+    std::vector<std::uint64_t> state;
+    for (const Residency& value : values_) {
+      state.push_back(std::uint64_t{value.present} << 32 | value.dirty);
+      state.push_back(std::uint64_t{value.leaving} << 32 | value.coming);
+    }
+    for (const Channel* channel : {&writes_, &reads_}) {
+      state.push_back(channel->queue.size());
+      state.insert(state.end(), channel->queue.begin(), channel->queue.end());
+      state.push_back(channel->chunk);
+      if (channel->chunk == 0) continue;
+      state.push_back(std::uint64_t{channel->active} << 1 | (channel->is_cancelled ? 1 : 0));
+      state.push_back(static_cast<std::uint64_t>(std::llround(channel->work_left * kWorkGrain)));
+    }
+    return state;
+  }
 
   void enter_first_period() {
     for (ValueIndex i = 0; i < values_.size(); ++i) {
@@ -79,12 +140,16 @@ class Simulation {
       values_[i].present = values_[i].dirty = pages_of(i);
       values_[i].next_use = moment(plan_.birth_distance[i]);
     }
+    const std::uint64_t op_count = tape_.ops.size();
     for (const PlannedSwap& swap : plan_.swaps) {
-      // Out at the begin of the step: left in the previous one, not yet on the way back.
-      const bool wraps = swap.fetch == kNoOp ? false : swap.fetch <= swap.last_touch;
-      if (!wraps || tape_.values[swap.fetch_value].birth != kCarriedIn) continue;
-      Residency& state = values_[swap.fetch_value];
-      state.present = state.dirty = pages_of(swap.fetch_value) - swap.pages;
+      // Out at the begin of a step: left in an earlier one and is not yet on the way back.
+      ValueIndex value = swap.value;
+      const std::uint64_t end = std::uint64_t{swap.leave} + 1 + swap.out_ops;
+      for (std::uint64_t boundary = op_count; boundary <= end; boundary += op_count) {
+        value = renamed(value);
+        if (value == kNoValue) break;
+        values_[value].present = values_[value].dirty = pages_of(value) - swap.pages;
+      }
     }
     for (const Residency& state : values_) held_ += state.present;
   }
@@ -117,6 +182,7 @@ class Simulation {
       values_[i].next_use = moment(plan_.birth_distance[i]);
       held_ += pages_of(i);
     }
+    has_victims_ = false;  // Their numbers have changed.
   }
 
   void find_pasts() {
@@ -141,6 +207,7 @@ class Simulation {
     while (is_missing(entry) && estimate_.is_complete) wait_or_evict(kChunkPages);
     while (held_ + entry.inside_peak_pages > limits_.budget_pages && estimate_.is_complete)
       wait_or_evict(held_ + entry.inside_peak_pages - limits_.budget_pages);
+    if (!estimate_.is_complete) return;
     estimate_.stall_seconds += now_ - arrived;
     demanded_.clear();
 
@@ -157,6 +224,7 @@ class Simulation {
       Residency& state = values_[use.value];
       if (use.writes) state.dirty = pages_of(use.value);
       state.next_use = moment(plan_.use_distance[entry.first_use + i]);
+      enter_victim(use.value);
     }
     for (std::uint32_t i = births_.first[op]; i < births_.first[op + 1]; ++i) {
       const ValueIndex born = births_.entries[i];
@@ -165,6 +233,7 @@ class Simulation {
       state.present = state.dirty = pages_of(born);
       state.next_use = moment(plan_.birth_distance[born]);
       held_ += pages_of(born);
+      enter_victim(born);
     }
     for (std::uint32_t i = deaths_.first[op]; i < deaths_.first[op + 1]; ++i)
       drop(deaths_.entries[i]);
@@ -231,35 +300,51 @@ class Simulation {
   }
 
   void wait_or_evict(std::uint32_t wanted) {
-    const double before = now_;
-    advance_one_event(kForever);
-    if (now_ > before || reads_.chunk > 0 || writes_.chunk > 0) return;
-    force_out(wanted);
+    if (!advance_one_event(kForever)) force_out(wanted);
   }
 
   /// Nothing is in flight that could help: what is needed last goes, what dies unused at the end.
   void force_out(std::uint32_t wanted) {
+    if (!has_victims_) enter_victims();
+    std::vector<Victim> pinned;
     ValueIndex victim = kNoValue;
-    std::uint64_t best = 0;
-    looks_ += values_.size();
-    for (ValueIndex i = 0; i < values_.size(); ++i) {
-      const Residency& state = values_[i];
-      if (state.present == 0 || state.pinned_at == clock_ + 1) continue;
-      const std::uint64_t score = state.next_use == kDiesUnused    ? 1
-                                  : state.next_use == kStaysUnused ? ~std::uint64_t{0}
-                                                                   : state.next_use + 2;
-      if (score > best) {
-        best = score;
-        victim = i;
+    while (!victims_.empty() && victim == kNoValue) {
+      const Victim top = victims_.top();
+      const Residency& state = values_[top.value];
+      const bool is_current = state.present > 0 && top.score == victim_score(state);
+      if (is_current && state.pinned_at != clock_ + 1) {
+        victim = top.value;
+        break;
       }
+      if (is_current) pinned.push_back(top);
+      victims_.pop();
     }
-    if (victim == kNoValue || looks_ > kVictimLooks) {
+    for (const Victim& waiting : pinned) victims_.push(waiting);
+    if (victim == kNoValue) {
       estimate_.is_complete = false;
       return;
     }
     const std::uint32_t pages = std::min(values_[victim].present, wanted);
     estimate_.forced_evictions += pages;
     take_out(victim, pages);
+  }
+
+  static std::uint64_t victim_score(const Residency& state) {
+    if (state.next_use == kDiesUnused) return 1;
+    return state.next_use == kStaysUnused ? ~std::uint64_t{0} : state.next_use + 2;
+  }
+
+  /// From the first forced eviction on, every value whose next use or presence changes is entered
+  /// anew; what an older entry says about it no longer holds.
+  void enter_victims() {
+    has_victims_ = true;
+    victims_ = {};
+    for (ValueIndex i = 0; i < values_.size(); ++i) enter_victim(i);
+  }
+
+  void enter_victim(ValueIndex value) {
+    if (has_victims_ && values_[value].present > 0)
+      victims_.push({victim_score(values_[value]), value});
   }
 
   void start_write() {
@@ -304,9 +389,10 @@ class Simulation {
     while (now_ < until) advance_one_event(until);
   }
 
-  /// Moves time to the next end of a chunk, or to `until`. With nothing in flight and no limit,
-  /// time stands still.
-  void advance_one_event(double until) {
+  /// Moves time to the next end of a chunk, or to `until`. False with nothing in flight and no limit:
+  /// nothing will ever happen. A chunk may end without time passing, when its end was also `until`
+  /// of the last call.
+  bool advance_one_event(double until) {
     start_write();
     start_read();
     const bool is_duplex = writes_.chunk > 0 && reads_.chunk > 0;
@@ -318,13 +404,14 @@ class Simulation {
     const double write_left = time_left(writes_);
     const double read_left = time_left(reads_);
     const double step = std::min({write_left, read_left, until - now_});
-    if (step == kForever) return;
+    if (step == kForever) return false;
     const bool is_until = step == until - now_;
     now_ = is_until ? until : now_ + step;
     progress(writes_, step * share, write_left <= step);
     progress(reads_, step * share, read_left <= step);
     if (write_left <= step) finish_write();
     if (read_left <= step) finish_read();
+    return true;
   }
 
   static void progress(Channel& channel, double seconds, bool is_finished) {
@@ -357,6 +444,7 @@ class Simulation {
     Residency& state = values_[reads_.active];
     state.present += pages;
     state.coming -= std::min(state.coming, pages);
+    if (state.present == pages) enter_victim(reads_.active);
   }
 
   const StepTape& tape_;
@@ -370,7 +458,8 @@ class Simulation {
   Channel writes_;
   Channel reads_;
   std::uint64_t clock_ = 0;
-  std::uint64_t looks_ = 0;
+  bool has_victims_ = false;
+  std::priority_queue<Victim> victims_;
   std::uint32_t held_ = 0;
   std::uint32_t reserve_ = 0;
   double now_ = 0.0;

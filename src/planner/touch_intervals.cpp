@@ -155,7 +155,7 @@ class IntervalFinder {
 
   /// The value itself or the nearest one before it that the step touches.
   ValueIndex last_touched(ValueIndex value) const {
-    for (std::uint32_t hops = 0; value != kNoValue && hops < kLongestChain; ++hops) {
+    for (std::size_t hops = 0; value != kNoValue && hops < touches_.size(); ++hops) {
       if (touches_[value].last != kNoOp) return value;
       value = touches_[value].predecessor;
     }

@@ -24,6 +24,10 @@ class Generator {
     if (shape_.has_carried) {
       for (std::uint32_t i = 0; i < below(3); ++i) dying.push_back(add({.pages = pages()}));
     }
+    if (shape_.has_long_lives) {
+      for (const ValueIndex value : dying)
+        add({.pages = tape_.values[value].pages, .becomes = value});
+    }
     for (OpIndex op = 0; op < shape_.ops; ++op) {
       add_op(op);
       while (!dying.empty() && chance(30)) {
@@ -79,9 +83,13 @@ class Generator {
 
   /// Survivors take the place of the values that were carried in and died; the others die.
   void settle_survivors() {
+    std::vector<bool> is_taken(tape_.values.size(), false);
+    for (const TapeValue& value : tape_.values) {
+      if (value.becomes != profile::kNoValue) is_taken[value.becomes] = true;
+    }
     std::vector<ValueIndex> places;
-    for (ValueIndex i = shape_.persistent; i < tape_.values.size(); ++i) {
-      if (tape_.values[i].birth == profile::kCarriedIn) places.push_back(i);
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      if (tape_.values[i].birth == profile::kCarriedIn && !is_taken[i]) places.push_back(i);
     }
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       TapeValue& value = tape_.values[i];

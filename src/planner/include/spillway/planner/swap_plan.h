@@ -61,7 +61,8 @@ struct StepEstimate {
   bool is_complete = true;          ///< False when the model gave up: the plan does not work.
 };
 
-/// What no plan that only swaps can beat, for this order of operators.
+/// What no plan that only swaps can beat, for this order of operators, on average over repetitions
+/// that need not be equal; README.md has the proof.
 struct StepBound {
   double compute_seconds = 0.0;
   std::uint64_t written_pages = 0;
