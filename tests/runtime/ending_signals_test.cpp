@@ -18,7 +18,8 @@ struct Ended {
   std::string said;
 };
 
-// What a process does that runs `body`, which gets the file to speak to, and then waits for its end.
+// What a process does that runs `body`, which gets the file to speak to, and then waits for its
+// end.
 Ended run_in_child(const std::function<void(int)>& body) {
   std::array<int, 2> ends{};
   EXPECT_EQ(::pipe(ends.data()), 0);
