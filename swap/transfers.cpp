@@ -91,7 +91,9 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
       const auto extent = store_->reserve_extent();
       if (!extent) {
         cancel_write_locked(page);
-        store_failure_ = kStoreIsFull;  // The store's own words follow once the mutex is free.
+        // At once, and not when the mutex is free: a waiting operator may be refused in between.
+        const std::string reason = store_->report().refusal;
+        store_failure_ = reason.empty() ? kStoreIsFull : reason;
         return false;
       }
       page.extent = *extent;

@@ -8,10 +8,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "cpu_allocator.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/hooks.h"
+#include "spillway/runtime/ending_signals.h"
 #include "spillway/runtime/spill_directories.h"
 #include "spillway/runtime/summary.h"
 #include "spillway/swap/spill_store_factory.h"
@@ -64,7 +66,7 @@ Bytes peak_resident_set() {
 Core& Core::start(const runtime::Settings& settings) {
   if (instance != nullptr) throw ConfigError("Spillway runs already in this process");
   instance = new Core(settings);
-  std::atexit([] { instance->finish(); });
+  instance->watch_endings();
   return *instance;
 }
 
@@ -126,9 +128,20 @@ void Core::watch_forks() {
                    [] {
                      Interceptor::disable_for_good();
                      detach_cpu_allocator();
-                     instance->finished_.store(true);
+                     instance->is_child_.store(true);
+                     runtime::unwatch_ending_signals_in_child();
                      instance->runtime().engine().after_fork_in_child();
                    });
+}
+
+void Core::watch_endings() {
+  static const auto end = [] { instance->finish(); };
+  std::atexit(end);
+  // Python that was interrupted leaves by the signal, without the C library's exit.
+  if (auto* const at_exit = reinterpret_cast<int (*)(void (*)())>(
+          ::dlsym(RTLD_DEFAULT, "Py_AtExit")))
+    at_exit(end);
+  runtime::watch_ending_signals(end);
 }
 
 void Core::show_progress(Duration step) {
@@ -198,7 +211,9 @@ runtime::RunStatistics Core::statistics() const {
 }
 
 void Core::finish() noexcept {
-  if (finished_.exchange(true)) return;
+  if (is_child_.load()) return;
+  const std::lock_guard lock(finish_mutex_);
+  if (std::exchange(finished_, true)) return;
   try {
     const runtime::RunStatistics result = statistics();
     if (shows_progress_ && steps_shown_ > 0) std::fputs("\n", stderr);

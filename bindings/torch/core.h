@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -27,13 +28,15 @@ class Core {
   runtime::Runtime& runtime() { return *runtime_; }
   runtime::RunStatistics statistics() const;
 
-  /// Writes the statistics file and the summary. At exit, once, and not in a forked child.
+  /// Writes the statistics file and the summary: once, at exit or before a signal ends the process,
+  /// and not in a forked child. Returns when they are written, whoever writes them.
   void finish() noexcept;
 
  private:
   explicit Core(const runtime::Settings& settings);
   std::unique_ptr<swap::SwapEngine> make_engine(runtime::RuntimeOptions& options);
   void watch_forks();
+  void watch_endings();
   void show_progress(Duration step);
 
   runtime::Settings settings_;
@@ -46,9 +49,11 @@ class Core {
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<Interceptor> interceptor_;
   bool shows_progress_ = false;
-  std::uint64_t steps_shown_ = 0;
+  std::atomic<std::uint64_t> steps_shown_{0};
   swap::StoreReport last_report_;
-  std::atomic<bool> finished_{false};
+  std::mutex finish_mutex_;
+  bool finished_ = false;
+  std::atomic<bool> is_child_{false};
 };
 
 }  // namespace spillway::torch_binding

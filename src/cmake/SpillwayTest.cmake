@@ -73,7 +73,7 @@ endfunction()
 # spillway_add_python_test(<name> SOURCE <file> [LABELS <label>...] [ENVIRONMENT <VAR=value>...])
 #
 # One ctest case per method of a unittest file that needs the standard library alone, named
-# <name>.<Class>.<method>. PYTHONPATH names the folder of the file.
+# <name>.<Class>.<method>. PYTHONPATH names the folder of the file. skipTest skips the ctest case too.
 function(spillway_add_python_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;TIMEOUT" "LABELS;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCE)
@@ -98,9 +98,10 @@ function(spillway_add_python_test name)
       string(REGEX REPLACE "^test_" "" sentence "${method}")
       set(case "${name}.${class}.${sentence}")
       add_test(NAME ${case}
-        COMMAND "${Python3_EXECUTABLE}" -B -m unittest ${module}.${class}.${method})
+        COMMAND "${Python3_EXECUTABLE}" -B -m unittest -v ${module}.${class}.${method})
       set_tests_properties(${case} PROPERTIES
         LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+        SKIP_REGULAR_EXPRESSION "OK \\(skipped="
         ENVIRONMENT "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR};${arg_ENVIRONMENT}")
       math(EXPR count "${count} + 1")
     endif()

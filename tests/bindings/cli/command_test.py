@@ -226,12 +226,24 @@ class Refusing(CommandCase):
                       self.refused("run", "--nvme", missing, "--", "true"))
         path = self.write("plain", "")
         self.assertIn("is not a directory", self.refused("run", "--nvme", path, "--", "true"))
-        if os.geteuid() != 0:
-            locked = self.root / "locked"
-            locked.mkdir(0o555)
-            self.assertIn("not writable", self.refused("run", "--nvme", locked, "--", "true"))
         self.assertRegex(self.refused("run", "--nvme", "/proc", "--", "true"),
                          "not writable|read-only|holds no files")
+
+    def test_a_directory_that_another_user_may_write_to(self):
+        locked = self.root / "locked"
+        locked.mkdir(0o555)
+        words = [self.command, "run", "--budget", "64MiB", "--nvme", locked, "--", "true"]
+        if os.geteuid() == 0:
+            # Root may write anywhere: somebody else tries.
+            if shutil.which("setpriv") is None:
+                self.skipTest("setpriv is not installed, and this is root")
+            self.root.chmod(0o755)
+            words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *words]
+        outcome = subprocess.run([str(word) for word in words], env=self.environment({}), text=True,
+                                 capture_output=True, check=False, timeout=120)
+        self.assertEqual((outcome.returncode, outcome.stdout), (2, ""))
+        self.assertRegex(outcome.stderr, rf"\A\[spillway\] error: spill directory {locked} is not "
+                                         r"writable for this user\n\Z")
 
     def test_a_statistics_file_in_a_missing_folder(self):
         self.assertIn("No such file", self.refused("run", "--stats", "none/run.json", "--", "true"))

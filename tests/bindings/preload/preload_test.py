@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
 PRELOAD = WORLD / "lib/libspillway_preload.so"
@@ -59,10 +60,25 @@ class Harmlessness(PreloadCase):
                    "raise SystemExit(4)")
 
     def test_git(self):
-        self.check("git", "--version")
+        moment = "2026-11-21T00:00:00Z"
+        code, output, _ = self.check(
+            "bash", "-c", "command -v git >/dev/null || exit 77\n"
+            f"export GIT_AUTHOR_DATE={moment} GIT_COMMITTER_DATE={moment}\n"
+            "folder=$(mktemp -d) && cd $folder && git init -q . && echo x >file && git add file &&\n"
+            "git -c user.name=a -c user.email=a@b commit -q -m first && git log --format='%H %s'\n"
+            "code=$?; rm -rf $folder; exit $code")
+        if code == 77:
+            self.skipTest("git is not installed")
+        self.assertEqual(code, 0)
+        self.assertRegex(output, r"\A[0-9a-f]{40} first\n\Z")
 
-    def test_mpiexec(self):
-        self.check("mpiexec", "--version")
+    def test_mpiexec_and_the_ranks_that_it_starts(self):
+        # Root and more ranks than cores need a word with Open MPI; others pass over these.
+        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+        with unittest.mock.patch.dict(os.environ, allowed):
+            code, output, _ = self.check("mpiexec", "-n", "2", "sh", "-c", "echo a rank; exit 0")
+        self.assertEqual((code, output), (0, "a rank\na rank\n"))
 
     def test_a_compiler(self):
         self.check("cc", "--version")

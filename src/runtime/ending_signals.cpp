@@ -1,0 +1,121 @@
+#include "spillway/runtime/ending_signals.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <thread>
+
+namespace spillway::runtime {
+namespace {
+
+constexpr std::array kEndingSignals{SIGHUP, SIGINT, SIGTERM};
+
+// `timeout`, shells and job systems send one signal to the process and to its group: the copy that
+// comes right behind the first is no second request.
+constexpr std::int64_t kCopiesWithinNs = 1'000'000'000;
+
+struct Watch {
+  pid_t owner = 0;
+  sem_t asked{};
+  std::atomic<int> signal{0};
+  std::atomic<std::int64_t> since_ns{0};
+  std::function<void()> last_words;
+};
+
+// Leaked: a signal may come while static destructors run.
+std::atomic<Watch*> watch{nullptr};
+
+std::int64_t now_ns() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// Safe in a signal handler.
+void die_by(int signal) noexcept {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  ::sigaction(signal, &action, nullptr);
+  sigset_t only;
+  ::sigemptyset(&only);
+  ::sigaddset(&only, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+  ::raise(signal);
+}
+
+void on_ending_signal(int signal) {
+  const int saved_errno = errno;
+  Watch& here = *watch.load();
+  int none = 0;
+  // A child of vfork shares our memory, and no thread of its own would answer.
+  if (::getpid() != here.owner) {
+    die_by(signal);
+  } else if (here.signal.compare_exchange_strong(none, signal)) {
+    here.since_ns.store(now_ns());
+    ::sem_post(&here.asked);
+  } else if (const std::int64_t since = here.since_ns.load();
+             since != 0 && now_ns() - since > kCopiesWithinNs) {
+    die_by(signal);
+  }
+  errno = saved_errno;
+}
+
+void answer(Watch& here) {
+  while (::sem_wait(&here.asked) != 0) {
+  }
+  here.last_words();
+  die_by(here.signal.load());
+}
+
+// With every signal blocked on it: the handlers belong to the program's threads.
+void start_answering_thread(Watch& here) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread thread([&here] { answer(here); });
+    ::pthread_setname_np(thread.native_handle(), "spillway-end");
+    thread.detach();
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+bool has_handler(int signal, void (*handler)(int)) noexcept {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 &&
+         action.sa_handler == handler;
+}
+
+}  // namespace
+
+void watch_ending_signals(std::function<void()> last_words) {
+  auto* here = new Watch;
+  here->owner = ::getpid();
+  ::sem_init(&here->asked, 0, 0);
+  here->last_words = std::move(last_words);
+  watch.store(here);
+  start_answering_thread(*here);
+  struct sigaction action {};
+  action.sa_handler = &on_ending_signal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  ::sigfillset(&action.sa_mask);
+  for (const int signal : kEndingSignals)
+    if (has_handler(signal, SIG_DFL)) ::sigaction(signal, &action, nullptr);
+}
+
+void unwatch_ending_signals_in_child() noexcept {
+  for (const int signal : kEndingSignals)
+    if (has_handler(signal, &on_ending_signal)) ::signal(signal, SIG_DFL);
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,365 @@
+"""Whole runs of the command with a real trainer: their endings and their surroundings."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from surroundings import MemoryGroup, SmallDisk, Unavailable, mounted, unnamed_files
+
+COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
+PROGRAMS = pathlib.Path(os.environ["SPILLWAY_TEST_PROGRAMS"])
+WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
+README = pathlib.Path(os.environ["SPILLWAY_TEST_STATISTICS_README"])
+MRI = pathlib.Path("/usr/share/mricron/templates/ch2.nii.gz")
+
+MIB = 1 << 20
+# Parameters and optimizer states: 150 MB, of which 20 in the largest operator.
+SMALL = [PROGRAMS / "text_gpt", "--preset", "tiny", "--threads", "1", "--layers", "2", "--width",
+         "512", "--heads", "4", "--context", "32", "--batch", "1", "--warmup-steps", "2"]
+SMALL_BUDGET = "48MiB"
+# The same with some 900 MB.
+LARGE = [PROGRAMS / "text_gpt", "--preset", "tiny", "--threads", "1", "--layers", "4", "--width",
+         "1024", "--heads", "4", "--context", "32", "--batch", "1", "--warmup-steps", "2"]
+LARGE_LIMIT = 760 * MIB
+
+
+class RunCase(unittest.TestCase):
+    """Each case has a folder of its own on a real disk, and an empty one in it to spill to."""
+
+    def setUp(self):
+        WORK.mkdir(parents=True, exist_ok=True)
+        self.root = pathlib.Path(tempfile.mkdtemp(dir=WORK, prefix="run-")).resolve()
+        self.addCleanup(shutil.rmtree, self.root)
+        self.spill = self.root / "spill"
+        self.spill.mkdir()
+        self.stats = self.root / "stats.json"
+
+    def environment(self):
+        kept = {name: value for name, value in os.environ.items()
+                if not name.startswith("SPILLWAY_") and name != "LD_PRELOAD"}
+        kept.update(HOME=str(self.root), XDG_CONFIG_HOME=str(self.root / "config"))
+        # Root and more ranks than cores need a word with Open MPI.
+        kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                    OMPI_MCA_rmaps_base_oversubscribe="1")
+        return kept
+
+    def command(self, program, budget=SMALL_BUDGET, spill=None, stats=None):
+        return [str(word) for word in
+                (COMMAND, "run", "--budget", budget, "--nvme", spill or self.spill,
+                 "--stats", stats or self.stats, "--", *program)]
+
+    def trainer(self, program, name, steps=2):
+        return [*program, "--steps", steps, "--losses", self.root / f"{name}.losses"]
+
+    def finish(self, command, group=None):
+        """(exit code, all output) of a program that ends by itself."""
+        outcome = subprocess.run([str(word) for word in command], env=self.environment(), text=True,
+                                 errors="replace", stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 preexec_fn=group and group.enter, timeout=900, check=False)
+        return outcome.returncode, outcome.stdout
+
+    def require_finished(self, command, group=None):
+        code, output = self.finish(command, group)
+        self.assertEqual(code, 0, output)
+        return output
+
+    def start(self, command):
+        """A program in a process group of its own; whatever becomes of the case, it ends."""
+        process = subprocess.Popen([str(word) for word in command], env=self.environment(),
+                                   text=True, errors="replace", stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   start_new_session=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+    def losses(self, name):
+        return (self.root / f"{name}.losses").read_text()
+
+    def statistics(self):
+        return json.loads(self.stats.read_text())
+
+    def available(self, make, *arguments):
+        """A place of `surroundings`, or the case is skipped with the reason."""
+        try:
+            place = make(*arguments)
+        except Unavailable as reason:
+            self.skipTest(str(reason))
+        self.addCleanup(place.remove)
+        return place
+
+    def require_nothing_left(self):
+        self.assertEqual(list(self.spill.iterdir()), [])
+        left = [path.name for path in self.root.iterdir()
+                if path.name not in ("spill", "stats.json") and path.suffix != ".losses"]
+        self.assertEqual(left, [])
+
+
+class MemoryLimit(RunCase):
+    """A group of processes that the kernel allows less memory than the trainer needs."""
+
+    def test_kills_the_plain_trainer_and_spares_the_one_under_an_automatic_budget(self):
+        self.require_finished(self.trainer(LARGE, "free"))
+        group = self.available(MemoryGroup, LARGE_LIMIT)
+        code, output = self.finish(self.trainer(LARGE, "plain"), group)
+        self.assertEqual(code, -signal.SIGKILL, output)
+        self.require_finished(
+            self.command(self.trainer(LARGE, "auto"), budget="auto"), group)
+        self.assertEqual(self.losses("auto"), self.losses("free"))
+        self.assertEqual(group.processes(), [])
+        statistics = self.statistics()
+        self.assertIn(group.folder.name, statistics["budget_origin"])
+        self.assertLess(statistics["budget_bytes"], LARGE_LIMIT)
+        self.assertGreater(statistics["needed_bytes"], LARGE_LIMIT)
+        self.assertGreater(statistics["spilled_bytes"], 0)
+        self.assertLessEqual(statistics["peak_bytes"], statistics["budget_bytes"])
+        self.require_nothing_left()
+
+
+class Endings(RunCase):
+    """Runs that are ended from outside while tensors are on disk."""
+
+    def spilling(self, program=None):
+        process = self.start(self.command(program or self.trainer(SMALL, "endless", 1000000)))
+        for line in process.stdout:
+            if line.startswith("step 2 "):
+                break
+        self.assertGreater(sum(unnamed_files(process.pid, self.spill)), 0)
+        self.assertEqual(list(self.spill.iterdir()), [])
+        return process
+
+    def require_end(self, process, code):
+        _, errors = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, code, errors)
+        with self.assertRaises(ProcessLookupError):
+            os.killpg(process.pid, 0)
+        self.require_nothing_left()
+        return errors
+
+    def require_account(self, errors):
+        statistics = self.statistics()
+        self.assertGreaterEqual(statistics["steps"], 1)
+        self.assertGreater(statistics["spilled_bytes"], 0)
+        for word in ("needed", "budget", "peak"):
+            self.assertRegex(errors, rf"(?m)^\[spillway\] {word} ")
+
+    def test_by_a_request_to_terminate_leave_an_account_and_nothing_else(self):
+        process = self.spilling()
+        process.send_signal(signal.SIGTERM)
+        self.require_account(self.require_end(process, -signal.SIGTERM))
+
+    def test_by_the_keyboard_leave_an_account_and_nothing_else(self):
+        process = self.spilling()
+        os.killpg(process.pid, signal.SIGINT)
+        self.require_account(self.require_end(process, -signal.SIGINT))
+
+    def test_by_a_closed_terminal_leave_an_account_and_nothing_else(self):
+        process = self.spilling()
+        os.killpg(process.pid, signal.SIGHUP)
+        self.require_account(self.require_end(process, -signal.SIGHUP))
+
+    def test_by_a_signal_told_twice_leave_an_account(self):
+        process = self.spilling()
+        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)
+        self.require_account(self.require_end(process, -signal.SIGTERM))
+
+    def test_by_force_leave_nothing(self):
+        process = self.spilling()
+        os.killpg(process.pid, signal.SIGKILL)
+        self.require_end(process, -signal.SIGKILL)
+        self.assertFalse(self.stats.exists())
+
+    def test_give_a_shell_the_usual_exit_code(self):
+        words = self.command(self.trainer(SMALL, "endless", 1000000))
+        process = self.start(["sh", "-c", '"$@" & echo "process $!"; wait $!; echo "code $?"',
+                              "sh", *words])
+        trainer = int(process.stdout.readline().split()[1])
+        for line in process.stdout:
+            if line.startswith("step 2 "):
+                break
+        os.kill(trainer, signal.SIGTERM)
+        output, _ = process.communicate(timeout=300)
+        self.assertIn("code 143", output)
+
+    def test_of_several_runs_in_one_directory_at_a_time(self):
+        self.require_finished(self.trainer(SMALL, "plain", 3))
+        names = ["first", "second", "third"]
+        runs = [self.start(self.command(self.trainer(SMALL, name, 3),
+                                        stats=self.root / f"{name}.json"))
+                for name in names]
+        killed = self.spilling()
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate()
+        for name, process in zip(names, runs):
+            _, errors = process.communicate(timeout=600)
+            self.assertEqual(process.returncode, 0, errors)
+            self.assertEqual(self.losses(name), self.losses("plain"))
+            statistics = json.loads((self.root / f"{name}.json").read_text())
+            self.assertEqual(statistics["process_id"], process.pid)
+            self.assertGreater(statistics["spilled_bytes"], 0)
+        self.assertEqual(list(self.spill.iterdir()), [])
+
+
+class Ranks(RunCase):
+    """Several trainers that a launcher starts."""
+
+    def test_spill_side_by_side_and_leave_an_account_each(self):
+        if shutil.which("mpiexec") is None:
+            self.skipTest("mpiexec is not installed")
+        self.require_finished(self.trainer(SMALL, "plain"))
+        script = self.root / "rank.sh"
+        script.write_text('exec "$@" --losses '
+                          f'"{self.root}/rank$OMPI_COMM_WORLD_RANK$PMI_RANK.losses"\n')
+        self.require_finished(
+            self.command(["mpiexec", "-n", "2", "sh", script, *SMALL, "--steps", "2"],
+                         stats=self.root / "rank%r.json"))
+        for rank in ("0", "1"):
+            self.assertEqual(self.losses(f"rank{rank}"), self.losses("plain"))
+            statistics = json.loads((self.root / f"rank{rank}.json").read_text())
+            self.assertEqual(statistics["rank"], rank)
+            self.assertGreater(statistics["spilled_bytes"], 0)
+        self.assertEqual(list(self.spill.iterdir()), [])
+
+
+class Disks(RunCase):
+    """Directories that are too small, full, or no disks."""
+
+    def test_that_are_too_small_end_the_training_with_their_name(self):
+        disk = self.available(SmallDisk, self.root, 40 * MIB)
+        code, output = self.finish(self.command(self.trainer(SMALL, "full"), spill=disk.point))
+        self.assertNotIn(code, (0, 2), output)
+        self.assertRegex(output, rf"(?m)^text_gpt: No space left in {re.escape(str(disk.point))} \(disk full")
+        self.assertEqual([path.name for path in disk.point.iterdir()], ["lost+found"])
+
+    def test_that_are_too_small_are_helped_out_by_others(self):
+        disk = self.available(SmallDisk, self.root, 40 * MIB)
+        self.require_finished(self.trainer(SMALL, "plain"))
+        self.require_finished(self.command(self.trainer(SMALL, "helped"),
+                                           spill=f"{disk.point},{self.spill}"))
+        self.assertEqual(self.losses("helped"), self.losses("plain"))
+        statistics = self.statistics()
+        self.assertEqual(statistics["directories"], [str(disk.point), str(self.spill)])
+        self.assertGreater(statistics["spill_space_peak_bytes"], 40 * MIB)  # More than the small one.
+        self.assertLess(statistics["spill_space_peak_bytes"], 2 * statistics["needed_bytes"])
+
+    def test_that_are_full_are_refused(self):
+        disk = self.available(SmallDisk, self.root, 40 * MIB)
+        disk.fill(left=MIB)
+        code, output = self.finish(self.command(self.trainer(SMALL, "full"), spill=disk.point))
+        self.assertEqual(code, 2)
+        self.assertRegex(output, rf"\A\[spillway\] error: spill directory "
+                                 rf"{re.escape(str(disk.point))} is full: No space left[^\n]+\n\Z")
+
+    def test_in_memory_are_warned_of(self):
+        point = mounted("tmpfs")
+        candidates = [path for path in (pathlib.Path("/dev/shm"), point)
+                      if path is not None and os.access(path, os.W_OK)]
+        if not candidates:
+            self.skipTest("no tmpfs that this user may write to is mounted")
+        folder = pathlib.Path(tempfile.mkdtemp(dir=candidates[0]))
+        self.addCleanup(shutil.rmtree, folder)
+        output = self.require_finished(self.command(self.trainer(SMALL, "ram", 1), spill=folder))
+        self.assertRegex(output, rf"\[spillway\] warning: spill directory {folder} is a RAM disk")
+
+
+class Budgets(RunCase):
+    """Budgets at the border of what works."""
+
+    def test_below_the_largest_operator_name_it_and_the_smallest_that_works(self):
+        code, output = self.finish(self.command(self.trainer(SMALL, "least"), budget="8MiB"))
+        self.assertNotEqual(code, 0)
+        said = re.findall(r"\[spillway\] error: (aten::\w+).* smallest budget: (\d+)MiB", output)
+        self.assertTrue(said, output)
+        smallest = int(said[-1][1])
+        self.require_finished(self.command(self.trainer(SMALL, "least"), budget=f"{smallest}MiB"))
+        self.assertLessEqual(self.statistics()["peak_bytes"], smallest * MIB)
+
+
+class Statistics(RunCase):
+    """The file that a run writes."""
+
+    def test_has_the_keys_of_the_readme(self):
+        section = README.read_text().partition("## Statistics file")[2].partition("\n## ")[0]
+        rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+        told = [key for row in rows for key in re.findall(r"`(\w+)`", row)]
+        self.assertEqual(len(told), len(set(told)))
+        self.require_finished(self.command(self.trainer(SMALL, "run", 1)))
+        self.assertEqual(sorted(self.statistics()), sorted(told))
+
+    def test_counts_nearly_no_traps_where_every_operand_is_announced(self):
+        """A tensor of an operator that the interception missed would be served by a trap."""
+        self.require_few_traps(SMALL, 3)
+
+    def test_counts_nearly_no_traps_in_convolutions(self):
+        program = PROGRAMS / "brain_unet"
+        if not program.exists() or not MRI.exists():
+            self.skipTest(f"brain_unet or its data, {MRI}, is not on this machine")
+        self.require_few_traps([program, "--preset", "tiny", "--threads", "1"], 3)
+
+    def require_few_traps(self, program, steps):
+        self.require_finished(self.command(self.trainer(program, "room", steps), budget="4GiB"))
+        roomy = self.statistics()
+        self.assertEqual(roomy["trap_count"], 0)
+        half = roomy["needed_bytes"] // 2 // 1024
+        self.require_finished(self.command(self.trainer(program, "half", steps),
+                                           budget=f"{half}KiB"))
+        tight = self.statistics()
+        self.assertEqual(tight["ops"], roomy["ops"])
+        self.assertGreater(tight["spilled_bytes"], 0)
+        self.assertLess(tight["trap_count"], tight["ops"] / 500)
+
+
+class Python(RunCase):
+    """A trainer in Python, by the interpreter that SPILLWAY_TEST_PYTHON names or this one."""
+
+    TRAINER = """
+import torch
+torch.set_num_threads(1)
+layers = [torch.nn.Linear(1024, 1024) for _ in range(6)]
+model = torch.nn.Sequential(*layers)
+optimizer = torch.optim.Adam(model.parameters())
+step = 0
+while True:
+    step += 1
+    model(torch.randn(16, 1024)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"step {step} ", flush=True)
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.python = os.environ.get("SPILLWAY_TEST_PYTHON", sys.executable)
+        probe = subprocess.run([self.python, "-c", "import torch; print(torch.__version__)"],
+                               capture_output=True, text=True, check=False)
+        if not probe.stdout.startswith("2.11."):
+            self.skipTest(f"{self.python} has no torch 2.11 (name an interpreter that has one with "
+                          "SPILLWAY_TEST_PYTHON)")
+
+    def test_that_is_interrupted_leaves_an_account(self):
+        process = self.start(self.command([self.python, "-c", self.TRAINER]))
+        for line in process.stdout:
+            if line.startswith("step 2 "):
+                break
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, -signal.SIGINT, errors)
+        self.assertIn("KeyboardInterrupt", errors)
+        self.assertGreater(self.statistics()["spilled_bytes"], 0)
+        self.require_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()

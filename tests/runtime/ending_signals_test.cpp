@@ -1,0 +1,137 @@
+#include "spillway/runtime/ending_signals.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+namespace spillway::runtime {
+namespace {
+
+struct Ended {
+  int status = 0;
+  std::string said;
+};
+
+// What a process does that runs `body`, which gets the file to speak to, and then waits for its
+// end.
+Ended run_in_child(const std::function<void(int)>& body) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe(ends.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    body(ends[1]);
+    while (true) ::pause();
+  }
+  ::close(ends[1]);
+  Ended ended;
+  std::array<char, 64> buffer{};
+  for (ssize_t size = 0; (size = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
+    ended.said.append(buffer.data(), static_cast<std::size_t>(size));
+  ::close(ends[0]);
+  EXPECT_EQ(::waitpid(child, &ended.status, 0), child);
+  return ended;
+}
+
+void say(int file, const std::string& text) {
+  EXPECT_EQ(::write(file, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+}
+
+void require_death_by(int signal, const Ended& ended) {
+  ASSERT_TRUE(WIFSIGNALED(ended.status)) << ended.status;
+  EXPECT_EQ(WTERMSIG(ended.status), signal);
+}
+
+void ignore_in_vain(int) {}
+
+TEST(EndingSignals, HaveTheLastWordsSaidAndEndTheProcess) {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    const Ended ended = run_in_child([signal](int file) {
+      watch_ending_signals([file] { say(file, "bye"); });
+      ::raise(signal);
+    });
+    require_death_by(signal, ended);
+    EXPECT_EQ(ended.said, "bye");
+  }
+}
+
+TEST(EndingSignals, SentTwiceInARowAreAnsweredOnce) {
+  const Ended ended = run_in_child([](int file) {
+    watch_ending_signals([file] { say(file, "bye"); });
+    ::raise(SIGTERM);
+    ::raise(SIGTERM);
+  });
+  require_death_by(SIGTERM, ended);
+  EXPECT_EQ(ended.said, "bye");
+}
+
+TEST(EndingSignals, ThatTheProgramHandlesStayItsOwn) {
+  const Ended ended = run_in_child([](int file) {
+    ::signal(SIGTERM, &ignore_in_vain);
+    watch_ending_signals([file] { say(file, "bye"); });
+    ::raise(SIGTERM);
+    ::signal(SIGINT, &ignore_in_vain);  // Decided later.
+    ::raise(SIGINT);
+    say(file, "alive");
+    ::_exit(5);
+  });
+  ASSERT_TRUE(WIFEXITED(ended.status));
+  EXPECT_EQ(WEXITSTATUS(ended.status), 5);
+  EXPECT_EQ(ended.said, "alive");
+}
+
+TEST(EndingSignals, ThatAreIgnoredStayIgnored) {
+  const Ended ended = run_in_child([](int file) {
+    ::signal(SIGHUP, SIG_IGN);
+    watch_ending_signals([file] { say(file, "bye"); });
+    ::raise(SIGHUP);
+    say(file, "alive");
+    ::_exit(5);
+  });
+  EXPECT_EQ(ended.said, "alive");
+}
+
+TEST(EndingSignals, EndAForkedChildWithoutTheParentsLastWords) {
+  const Ended ended = run_in_child([](int file) {
+    watch_ending_signals([file] { say(file, "bye"); });
+    const pid_t child = ::fork();
+    if (child == 0) {
+      unwatch_ending_signals_in_child();
+      ::raise(SIGTERM);
+      ::_exit(1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    say(file, WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM ? "child died" : "child lives");
+    ::_exit(0);
+  });
+  EXPECT_EQ(ended.said, "child died");
+}
+
+TEST(EndingSignals, EndAChildThatWasNotToldSo) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer holds up signals that a handler raises";
+#endif
+  const Ended ended = run_in_child([](int file) {
+    watch_ending_signals([file] { say(file, "bye"); });
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::raise(SIGINT);
+      ::_exit(1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    say(file, WIFSIGNALED(status) && WTERMSIG(status) == SIGINT ? "child died" : "child lives");
+    ::_exit(0);
+  });
+  EXPECT_EQ(ended.said, "child died");
+}
+
+}  // namespace
+}  // namespace spillway::runtime
