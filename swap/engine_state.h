@@ -33,23 +33,29 @@ struct Page {
   bool open_on_arrival = false;  ///< Somebody waits to write it, or may have.
   std::uint8_t failed_writes = 0;
   std::uint32_t arrival = 0;  ///< Counts up with every page that becomes resident.
-  ExtentId extent;
-  memory::SlotId slot;  ///< The frame while reading.
+  std::uint32_t pins = 0;     ///< Of operators that use a part of the range with this page.
+  std::uint32_t touched = 0;  ///< Low bits of the touch clock; kept for ranges used in parts.
+  ExtentId extent;            ///< None and `kOut`: the page has no contents yet.
+  memory::SlotId slot;        ///< The frame while reading.
   RangeId range;
 };
+static_assert(sizeof(Page) == 32);
 
 struct Range {
   memory::PageIndex first = 0;
   std::uint32_t pages = 0;
   std::uint32_t generation = 0;
-  std::uint32_t pins = 0;
+  std::uint32_t pins = 0;         ///< Of operators that use all of it.
+  std::uint32_t partial_pins = 0; ///< Of operators that use some of its pages, see Page::pins.
   std::uint32_t in_flight = 0;  ///< Pages being read or written.
   bool is_live = false;
   bool is_dying = false;  ///< Released; ends with its last transfer.
   bool faulted = false;   ///< Was ever touched past the operators: always arrives open and dirty.
+  bool in_parts = false;  ///< Was ever used in parts: each page has its own age and next use.
   Bytes size;
   OpClock next_use = kUnknownUse;
   std::uint64_t last_touch = 0;
+  std::vector<OpClock> next_uses;  ///< Per page, once a part was given its own; else empty.
 };
 
 /// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex does I/O,
@@ -65,22 +71,28 @@ class SwapEngine::State final : public memory::FaultSink {
 
   // swap_engine.cpp
   Allocation allocate(Bytes size, PinSet* within);
+  Allocation allocate_unfilled(Bytes size);
   void release(RangeId id);
-  void pin(PinSet& set, std::span<const RangeUse> uses);
-  void unpin(PinSet& set);
   void account_small(Bytes size, PinSet* within);
   void release_small(Bytes size) noexcept;
   SwapStatistics statistics();
 
+  // pins.cpp
+  void pin(PinSet& set, std::span<const RangeUse> uses);
+  void unpin(PinSet& set);
+  void set_next_use_locked(const RangePart& part, OpClock at);
+  void touch_page_locked(Range& range, std::uint32_t page);
+  void end_faults_locked(memory::PageIndex index);
+
   // eviction.cpp
   /// Starts evictions until what is wanted fits with what is free or about to be.
   void make_room_locked();
-  void write_out_locked(RangeId id, std::uint32_t pages);
+  void write_out_locked(const RangePart& part, std::uint32_t pages);
   bool evict_page_locked(memory::PageIndex index, bool forced);
   bool leave_locked(memory::PageIndex index);
   void stay_locked(memory::PageIndex index);
   void cancel_write_locked(Page& page);
-  void settle_for_writing_locked(Range& range);
+  void settle_for_writing_locked(Range& range, std::uint32_t first, std::uint32_t count);
 
   // transfers.cpp
   void run_transfers();
@@ -93,7 +105,8 @@ class SwapEngine::State final : public memory::FaultSink {
   void enter_child();
 
   RangeUse find(const void* address) const noexcept;
-  void index_range_locked(const Range& range, std::uint64_t entry);
+  RangeUse find(const void* address, Bytes size) const noexcept;
+  void index_range_locked(const Range& range, RangeId id);
   Range& range_of(RangeId id) { return ranges_[id.value()]; }
   std::byte* address_of(memory::PageIndex index) const {
     return arena_base_ + std::size_t{index} * memory::kPageBytes;
@@ -107,7 +120,7 @@ class SwapEngine::State final : public memory::FaultSink {
   OpClock now_op_ = 0;
   std::uint32_t fetch_reserve_ = 0;
   struct Fetch {
-    RangeId range;
+    RangePart part;
     std::uint32_t generation;
   };
   std::deque<Fetch> fetches_;
@@ -128,13 +141,22 @@ class SwapEngine::State final : public memory::FaultSink {
   RangeId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
   void end_range_locked(RangeId id);
   void release_page_locked(memory::PageIndex index);
+  void start_parts_locked(Range& range);
+  void hold_locked(PinSet& set, const RangeUse& use);
+  void let_go_locked(const PinSet::Pin& pin);
   bool request_missing_locked(std::span<const RangeUse> uses);
+  void give_fresh_frame_locked(memory::PageIndex index);
   void note_counted_locked();
   void map_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
   std::size_t held_pages_locked() const;
 
   void drop_extent_locked(Page& page);
   bool can_leave_locked(const Page& page, bool forced) const;
+  bool is_pinned_locked(const Page& page) const {
+    return page.pins > 0 || ranges_[page.range.value()].pins > 0;
+  }
+  struct Candidate;
+  std::vector<Candidate> candidates_locked() const;
   std::size_t evict_unpinned_locked(std::size_t wanted);
   std::size_t evict_pinned_locked(std::size_t wanted);
 
@@ -156,10 +178,16 @@ class SwapEngine::State final : public memory::FaultSink {
   memory::AddressArena arena_;
   std::unique_ptr<memory::FramePool> pool_;
   std::unique_ptr<Page, Freed> pages_;                   ///< One per arena page, zero until used.
-  /// Per arena page: RangeId + 1, and the pages of the range above it. Read without the lock.
+  /// Per arena page: RangeId + 1, the pages of the range above it, and above that which of them
+  /// this one is (see find). Read without the lock.
   std::unique_ptr<std::uint64_t, Freed> range_of_page_;
   std::vector<RangeId> free_ranges_;
 
+  struct OpenFault {
+    memory::PageIndex index;
+    TimePoint start;
+  };
+  std::vector<OpenFault> open_faults_;  ///< That wait for their page.
   std::deque<memory::PageIndex> fault_reads_;
   std::deque<memory::PageIndex> demand_reads_;
   std::deque<memory::PageIndex> writes_;

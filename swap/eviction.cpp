@@ -27,7 +27,7 @@ void SwapEngine::State::drop_extent_locked(Page& page) {
 bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
   if (page.state != PageState::kResident) return false;
   if (page.dirty && !store_failure_.empty()) return false;
-  return forced || ranges_[page.range.value()].pins == 0;
+  return forced || !is_pinned_locked(page);
 }
 
 /// Takes the frame away from a resident page whose bytes are safe or no longer needed. Returns false
@@ -82,30 +82,58 @@ bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced) {
   return true;
 }
 
-/// Orders ranges by how little they are missed: the larger, the sooner they go.
-static std::uint64_t dispensability(const Range& range, OpClock now, std::uint64_t touch_now) {
-  if (range.next_use == kNeverUsed) return 0;
-  if (range.next_use != kUnknownUse && range.next_use >= now) return range.next_use - now;
+/// Orders pages by how little they are missed: the larger, the sooner they go. `age`: for how many
+/// touches of others they have not been used.
+static std::uint64_t dispensability(OpClock next_use, OpClock now, std::uint64_t age) {
+  if (next_use == kNeverUsed) return 0;
+  if (next_use != kUnknownUse && next_use >= now) return next_use - now;
   // Without a prediction: as long as it was not used, it will not be used.
-  return touch_now - range.last_touch;
+  return age;
 }
 
-std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
-  struct Candidate {
-    std::uint64_t dispensability;
-    std::uint32_t id;
-  };
+/// Pages of one range that are missed alike.
+struct SwapEngine::State::Candidate {
+  std::uint64_t dispensability;
+  std::uint32_t id;
+  std::uint32_t first;
+  std::uint32_t count;
+};
+
+std::vector<SwapEngine::State::Candidate> SwapEngine::State::candidates_locked() const {
   std::vector<Candidate> candidates;
   candidates.reserve(ranges_.size());
   for (std::uint32_t id = 0; id < ranges_.size(); ++id) {
     const Range& range = ranges_[id];
     if (!range.is_live || range.is_dying || range.pins > 0) continue;
-    candidates.push_back({dispensability(range, now_op_, touch_clock_), id});
+    if (!range.in_parts) {
+      const std::uint64_t age = touch_clock_ - range.last_touch;
+      candidates.push_back({dispensability(range.next_use, now_op_, age), id, 0, range.pages});
+      continue;
+    }
+    for (std::uint32_t i = 0; i < range.pages; ++i) {
+      const Page& page = pages_.get()[range.first + i];
+      if (page.state != PageState::kResident || page.pins > 0) continue;
+      const OpClock next_use = range.next_uses.empty() ? range.next_use : range.next_uses[i];
+      const std::uint32_t age = static_cast<std::uint32_t>(touch_clock_) - page.touched;
+      const std::uint64_t key = dispensability(next_use, now_op_, age);
+      Candidate* const last = candidates.empty() ? nullptr : &candidates.back();
+      if (last != nullptr && last->id == id && last->first + last->count == i &&
+          last->dispensability == key) {
+        ++last->count;
+      } else {
+        candidates.push_back({key, id, i, 1});
+      }
+    }
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return a.dispensability != b.dispensability ? a.dispensability > b.dispensability
-                                                : a.id < b.id;
+    if (a.dispensability != b.dispensability) return a.dispensability > b.dispensability;
+    return a.id != b.id ? a.id < b.id : a.first > b.first;
   });
+  return candidates;
+}
+
+std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
+  const std::vector<Candidate> candidates = candidates_locked();
   std::size_t started = 0;
   // An access may span two pages, and a thread that faults needs time to run: pages that have just
   // come are spared while there is anything else, or two of them could push each other out for ever.
@@ -113,9 +141,10 @@ std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
   for (const bool spares_fresh : {true, false}) {
     for (const Candidate& candidate : candidates) {
       const Range& range = ranges_[candidate.id];
-      for (std::uint32_t i = range.pages; i-- > 0 && started < wanted;) {
-        if (spares_fresh && arrivals_ - pages_.get()[range.first + i].arrival < fresh) continue;
-        if (evict_page_locked(range.first + i, false)) ++started;
+      const PageIndex first = range.first + candidate.first;
+      for (std::uint32_t i = candidate.count; i-- > 0 && started < wanted;) {
+        if (spares_fresh && arrivals_ - pages_.get()[first + i].arrival < fresh) continue;
+        if (evict_page_locked(first + i, false)) ++started;
       }
       if (started >= wanted) return started;
     }
@@ -128,7 +157,8 @@ std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
 std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted) {
   std::vector<PageIndex> candidates;
   for (const Range& range : ranges_) {
-    if (!range.is_live || range.is_dying || range.pins == 0) continue;
+    const bool is_held = range.pins > 0 || range.partial_pins > 0;
+    if (!range.is_live || range.is_dying || !is_held) continue;
     for (std::uint32_t i = 0; i < range.pages; ++i) {
       if (can_leave_locked(pages_.get()[range.first + i], true)) candidates.push_back(range.first + i);
     }
@@ -161,11 +191,12 @@ void SwapEngine::State::make_room_locked() {
   if (owed > 0 && leaving_ == 0) evict_pinned_locked(owed);
 }
 
-void SwapEngine::State::write_out_locked(RangeId id, std::uint32_t pages) {
-  const Range& range = range_of(id);
+void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages) {
+  const Range& range = range_of(part.range);
   if (!range.is_live || range.is_dying || range.pins > 0) return;
   pressure_.store(true, std::memory_order_relaxed);
-  for (std::uint32_t i = range.pages; i-- > 0 && pages > 0;) {
+  const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
+  for (std::uint32_t i = end; i-- > part.first && pages > 0;) {
     const Page& page = pages_.get()[range.first + i];
     const bool gone = page.state != PageState::kResident || evict_page_locked(range.first + i, false);
     if (gone) --pages;
@@ -188,14 +219,15 @@ void SwapEngine::State::cancel_write_locked(Page& page) {
   }
 }
 
-/// Opens the resident pages of a range for writing and forgets the copies in the store.
-void SwapEngine::State::settle_for_writing_locked(Range& range) {
+/// Opens resident pages for writing and forgets their copies in the store.
+void SwapEngine::State::settle_for_writing_locked(Range& range, std::uint32_t first,
+                                                  std::uint32_t count) {
   std::uint32_t run = 0;
   const auto open_run = [&](std::uint32_t end) {
     if (run > 0) mapper_->allow_writes(address_of(range.first + end - run), run);
     run = 0;
   };
-  for (std::uint32_t i = 0; i < range.pages; ++i) {
+  for (std::uint32_t i = first; i < first + count; ++i) {
     Page& page = pages_.get()[range.first + i];
     const bool is_writing = page.state == PageState::kWriting && !page.cancelled;
     if (page.state == PageState::kWriteQueued || is_writing) cancel_write_locked(page);
@@ -212,7 +244,7 @@ void SwapEngine::State::settle_for_writing_locked(Range& range) {
     page.dirty = true;
     if (page.state == PageState::kResident) drop_extent_locked(page);
   }
-  open_run(range.pages);
+  open_run(first + count);
 }
 
 }  // namespace spillway::swap

@@ -45,6 +45,7 @@ void report_fault_in_child(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 void SwapEngine::State::begin_fault(std::byte* address, Access access) {
+  const TimePoint start = clock_.now();
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   if (!find(address).range.is_some()) {
@@ -57,21 +58,24 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access) {
   Range& range = range_of(page.range);
   ++counts_.faults;
   range.faulted = true;
-  range.next_use = kUnknownUse;  // Whoever predicted it did not know of this access.
-  range.last_touch = ++touch_clock_;
+  touch_page_locked(range, index - range.first);
   switch (page.state) {
     case PageState::kOut:
       page.state = PageState::kReadQueued;
       [[fallthrough]];
     case PageState::kReadQueued:
       page.open_on_arrival = true;
+      open_faults_.push_back({index, start});
       std::erase(demand_reads_, index);  // It stands in one queue only, now in the faster one.
       if (std::find(fault_reads_.begin(), fault_reads_.end(), index) == fault_reads_.end())
         fault_reads_.push_back(index);
       make_room_locked();
       kick_locked();
       break;
-    case PageState::kReading: page.open_on_arrival = true; break;
+    case PageState::kReading:
+      page.open_on_arrival = true;
+      open_faults_.push_back({index, start});
+      break;
     case PageState::kResident:
     case PageState::kWriteQueued:
     case PageState::kWriting:
@@ -84,8 +88,20 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access) {
       } else {
         mapper_->wake(address_of(index));
       }
+      counts_.fault_wait += clock_.now() - start;
       break;
   }
+}
+
+/// The page has come, or is gone for good: nobody waits for it any more.
+void SwapEngine::State::end_faults_locked(PageIndex index) {
+  if (open_faults_.empty()) return;
+  const TimePoint now = clock_.now();
+  std::erase_if(open_faults_, [&](const OpenFault& fault) {
+    if (fault.index != index) return false;
+    counts_.fault_wait += now - fault.start;
+    return true;
+  });
 }
 
 void SwapEngine::State::serve_fault(std::byte* address, Access access) {

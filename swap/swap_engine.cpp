@@ -19,6 +19,28 @@ constexpr std::uint64_t kSmallSlack = 8 * kSmallStep;
 
 std::size_t pages_for(Bytes size) { return (size.count() + kPageBytes - 1) / kPageBytes; }
 
+// An entry of the table behind `find`: id + 1, pages of the range, and which of them this one is.
+constexpr unsigned kEntryBits = 21;
+constexpr std::uint64_t kEntryMask = (std::uint64_t{1} << kEntryBits) - 1;
+
+std::uint64_t entry_of(RangeId id, std::uint32_t pages, std::uint32_t position) {
+  return (std::uint64_t{position} << (2 * kEntryBits)) | (std::uint64_t{pages} << kEntryBits) |
+         (id.value() + 1);
+}
+
+RangeId entry_id(std::uint64_t entry) {
+  const auto id = static_cast<std::uint32_t>(entry & kEntryMask);
+  return id == 0 ? RangeId() : RangeId(id - 1);
+}
+
+std::uint32_t entry_pages(std::uint64_t entry) {
+  return static_cast<std::uint32_t>((entry >> kEntryBits) & kEntryMask);
+}
+
+std::uint32_t entry_position(std::uint64_t entry) {
+  return static_cast<std::uint32_t>(entry >> (2 * kEntryBits));
+}
+
 template <typename T>
 T* zeroed(std::size_t count) {
   // calloc of this size maps untouched zero pages: the table costs memory only where it is used.
@@ -44,6 +66,9 @@ SwapEngine::State::State(const SwapEngineOptions& options,
   if (budget_pages_ == 0)
     throw ConfigError("budget of {} is below the page size of {}", options.budget,
                       memory::kPageSize);
+  if (arena_pages_ >= kEntryMask)
+    throw ConfigError("address space of {} for paged storages; less than {} can be managed",
+                      options.arena_size, memory::kPageSize * kEntryMask);
   const auto regions =
       mapper_->reserve(memory::kPageSize * arena_pages_, memory::kPageSize * budget_pages_, *this);
   arena_base_ = regions.arena;
@@ -70,15 +95,30 @@ RangeUse SwapEngine::State::find(const void* address) const noexcept {
   if (index >= arena_pages_) return {};
   const std::uint64_t entry = std::atomic_ref<std::uint64_t>(range_of_page_.get()[index])
                                   .load(std::memory_order_relaxed);
-  if (entry == 0) return {};
-  return {RangeId(static_cast<std::uint32_t>(entry) - 1), static_cast<std::uint32_t>(entry >> 32),
-          false};
+  return {entry_id(entry), entry_pages(entry)};
 }
 
-void SwapEngine::State::index_range_locked(const Range& range, std::uint64_t entry) {
+RangeUse SwapEngine::State::find(const void* address, Bytes size) const noexcept {
+  if (size == Bytes()) return {};
+  const auto offset =
+      static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_base_);
+  const std::size_t index = offset / kPageBytes;
+  if (index >= arena_pages_) return {};
+  const std::uint64_t entry = std::atomic_ref<std::uint64_t>(range_of_page_.get()[index])
+                                  .load(std::memory_order_relaxed);
+  RangeUse use{entry_id(entry), entry_pages(entry)};
+  if (!use.range.is_some()) return use;
+  use.first = entry_position(entry);
+  const std::size_t count = (offset % kPageBytes + size.count() - 1) / kPageBytes + 1;
+  use.count = static_cast<std::uint32_t>(std::min<std::size_t>(count, use.pages - use.first));
+  return use;
+}
+
+/// Lets `find` tell the pages of a range, or forget them if `id` is none.
+void SwapEngine::State::index_range_locked(const Range& range, RangeId id) {
   for (std::uint32_t i = 0; i < range.pages; ++i) {
     std::atomic_ref<std::uint64_t>(range_of_page_.get()[range.first + i])
-        .store(entry, std::memory_order_relaxed);
+        .store(id.is_some() ? entry_of(id, range.pages, i) : 0, std::memory_order_relaxed);
   }
 }
 
@@ -105,7 +145,7 @@ RangeId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages
     page = Page{};
     page.range = id;
   }
-  index_range_locked(range, (std::uint64_t{pages} << 32) | (id.value() + 1));
+  index_range_locked(range, id);
   counts_.live += memory::kPageSize * pages;
   counts_.live_peak = std::max(counts_.live_peak, counts_.live + Bytes(small_bytes_.load()));
   return id;
@@ -139,6 +179,7 @@ void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory:
   page.state = PageState::kResident;
   page.arrival = ++arrivals_;
   page.closed = allowed == memory::Access::kRead;
+  end_faults_locked(index);
 }
 
 void SwapEngine::State::enter_locked(PinSet& set) {
@@ -152,14 +193,6 @@ bool SwapEngine::State::progress_is_possible_locked(bool holds_pins) const {
   const bool reads_start = pool_->available_frames() > 0 &&
                            (!fault_reads_.empty() || !demand_reads_.empty());
   return reads_start || leaving_ > 0 || reading_ > 0 || writing_ > 0 || active_sets_ > stuck_sets;
-}
-
-std::size_t SwapEngine::State::held_pages_locked() const {
-  std::size_t held = 0;
-  for (const Range& range : ranges_) {
-    if (range.is_live && range.pins > 0) held += range.pages;
-  }
-  return held;
 }
 
 void SwapEngine::State::refuse_locked(std::size_t pages) const {
@@ -227,13 +260,29 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
   }
   if (within != nullptr) {
     range_of(id).pins = 1;
-    within->pins_.push_back({id, range_of(id).generation});
+    within->pins_.push_back({id, range_of(id).generation, 0, 0});
+  }
+  return {address_of(*first), id};
+}
+
+SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size) {
+  const auto count = static_cast<std::uint32_t>(pages_for(size));
+  Lock lock(mutex_);
+  const auto first = arena_.allocate(count);
+  if (!first)
+    throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
+  const RangeId id = new_range_locked(*first, count, size);
+  if (pool_->available_frames() >= count + frames_wanted_ && fault_reads_.empty()) {
+    for (std::uint32_t i = 0; i < count; ++i) give_fresh_frame_locked(*first + i);
+  } else {
+    pressure_.store(true, std::memory_order_relaxed);  // Operators have to ask for their pages.
   }
   return {address_of(*first), id};
 }
 
 void SwapEngine::State::release_page_locked(PageIndex index) {
   Page& page = pages_.get()[index];
+  end_faults_locked(index);
   if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
   switch (page.state) {
     case PageState::kOut:
@@ -253,79 +302,13 @@ void SwapEngine::State::release(RangeId id) {
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   range.is_dying = true;
   range.pins = 0;
+  range.partial_pins = 0;
   counts_.live -= memory::kPageSize * range.pages;
-  index_range_locked(range, 0);
+  index_range_locked(range, RangeId());
   for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
   if (range.in_flight == 0) end_range_locked(id);
   if (waiters_ > 0) changed_.notify_all();
   if (!fetches_.empty()) kick_locked();
-}
-
-bool SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
-  bool missing = false;
-  for (const RangeUse& use : uses) {
-    const Range& range = range_of(use.range);
-    for (std::uint32_t i = 0; i < range.pages; ++i) {
-      Page& page = pages_.get()[range.first + i];
-      if (page.state == PageState::kOut) {
-        page.state = PageState::kReadQueued;
-        demand_reads_.push_back(range.first + i);
-      }
-      if (page.state == PageState::kReadQueued || page.state == PageState::kReading) {
-        missing = true;
-      } else if (page.state == PageState::kWriteQueued) {
-        cancel_write_locked(page);
-      } else if (page.state == PageState::kWriting && page.leaving && !page.forced) {
-        page.leaving = false;
-        --leaving_;
-      }
-    }
-  }
-  return missing;
-}
-
-void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
-  Lock lock(mutex_);
-  enter_locked(set);
-  const std::size_t already = set.pins_.size();
-  for (const RangeUse& use : uses) {
-    Range& range = range_of(use.range);
-    ++range.pins;
-    range.last_touch = ++touch_clock_;
-    set.pins_.push_back({use.range, range.generation});
-  }
-  std::size_t wanted = 0;
-  for (const RangeUse& use : uses) wanted += range_of(use.range).pages;
-  // Pages that cannot all be there at once are left to come as they are touched.
-  const bool comes_bit_by_bit =
-      options_.oversize == Oversize::kPageThrough && wanted > pool_->limit();
-  while (!comes_bit_by_bit && request_missing_locked(uses)) {
-    make_room_locked();
-    kick_locked();
-    const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked(true);
-    if (stuck || !read_failure_.empty()) {
-      for (; set.pins_.size() > already; set.pins_.pop_back())
-        --range_of(set.pins_.back().range).pins;
-      if (set.engine_ == nullptr) --active_sets_;
-      refuse_locked(wanted);
-    }
-    wait_locked(lock, true, counts_.fetch_wait);
-  }
-  for (const RangeUse& use : uses) {
-    if (use.writes) settle_for_writing_locked(range_of(use.range));
-  }
-}
-
-void SwapEngine::State::unpin(PinSet& set) {
-  Lock lock(mutex_);
-  for (const PinSet::Pin& pin : set.pins_) {
-    Range& range = range_of(pin.range);
-    if (range.generation == pin.generation && range.is_live && range.pins > 0) --range.pins;
-  }
-  set.pins_.clear();
-  --active_sets_;
-  if (waiters_ > 0) changed_.notify_all();
-  if (!fault_reads_.empty() || !demand_reads_.empty()) make_room_locked(), kick_locked();
 }
 
 void SwapEngine::State::account_small(Bytes size, PinSet* within) {
@@ -391,11 +374,19 @@ SwapEngine::Allocation SwapEngine::allocate(Bytes size, PinSet* within) {
   return made;
 }
 
+SwapEngine::Allocation SwapEngine::allocate_unfilled(Bytes size) {
+  return state_->allocate_unfilled(size);
+}
+
 void SwapEngine::release(RangeId range) {
   if (!state_->off_.load(std::memory_order_relaxed)) state_->release(range);
 }
 
 RangeUse SwapEngine::find(const void* address) const noexcept { return state_->find(address); }
+
+RangeUse SwapEngine::find(const void* address, Bytes size) const noexcept {
+  return state_->find(address, size);
+}
 
 bool SwapEngine::is_under_pressure() const noexcept {
   return state_->pressure_.load(std::memory_order_relaxed);
@@ -426,20 +417,21 @@ void SwapEngine::advance(OpClock now) {
   state_->now_op_ = now;
 }
 
-void SwapEngine::set_next_use(RangeId range, OpClock at) {
+void SwapEngine::set_next_use(const RangePart& part, OpClock at) {
   std::lock_guard lock(state_->mutex_);
-  if (state_->range_of(range).is_live) state_->range_of(range).next_use = at;
+  if (state_->range_of(part.range).is_live) state_->set_next_use_locked(part, at);
 }
 
-void SwapEngine::write_out(RangeId range, std::uint32_t pages) {
+void SwapEngine::write_out(const RangePart& part, std::uint32_t pages) {
   std::lock_guard lock(state_->mutex_);
-  state_->write_out_locked(range, pages);
+  state_->write_out_locked(part, pages);
 }
 
-void SwapEngine::fetch(RangeId range) {
+void SwapEngine::fetch(const RangePart& part) {
   std::lock_guard lock(state_->mutex_);
-  if (!state_->range_of(range).is_live) return;
-  state_->fetches_.push_back({range, state_->range_of(range).generation});
+  const Range& range = state_->range_of(part.range);
+  if (!range.is_live || part.first >= range.pages) return;
+  state_->fetches_.push_back({part, range.generation});
   state_->kick_locked();
 }
 

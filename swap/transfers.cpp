@@ -44,6 +44,15 @@ void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>
                    std::uint64_t{index}});
 }
 
+/// Gives a frame to a page that was never touched: there is nothing to read.
+void SwapEngine::State::give_fresh_frame_locked(PageIndex index) {
+  map_locked(index, *pool_->take_frame(), memory::Access::kWrite);
+  Page& page = pages_.get()[index];
+  page.dirty = true;
+  page.open_on_arrival = false;
+  note_counted_locked();
+}
+
 bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
                                             std::vector<Transfer>& batch) {
   while (!queue.empty()) {
@@ -55,6 +64,11 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
     }
     if (pool_->available_frames() == 0) return false;
     queue.pop_front();
+    if (!pages_.get()[index].extent.is_some()) {
+      give_fresh_frame_locked(index);
+      changed_.notify_all();
+      continue;
+    }
     start_read_locked(index, batch);
     return true;
   }
@@ -63,14 +77,16 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
 
 bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
   while (!fetches_.empty()) {
-    const Fetch fetch = fetches_.front();
-    const Range& range = range_of(fetch.range);
+    const Fetch& fetch = fetches_.front();
+    const Range& range = range_of(fetch.part.range);
     bool finished = range.generation != fetch.generation || !range.is_live || range.is_dying;
     if (!finished) {
       const bool room = pool_->available_frames() > fetch_reserve_ + frames_wanted_;
       finished = true;
-      for (std::uint32_t i = 0; i < range.pages; ++i) {
-        if (pages_.get()[range.first + i].state != PageState::kOut) continue;
+      const std::uint32_t count = std::min(fetch.part.count, range.pages - fetch.part.first);
+      for (std::uint32_t i = fetch.part.first; i < fetch.part.first + count; ++i) {
+        const Page& page = pages_.get()[range.first + i];
+        if (page.state != PageState::kOut || !page.extent.is_some()) continue;
         if (!room) return false;
         start_read_locked(range.first + i, batch);
         return true;
@@ -159,7 +175,7 @@ void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResul
   Page& page = pages_.get()[index];
   Range& range = range_of(page.range);
   --writing_;
-  const bool leaves = page.leaving && (page.forced || range.pins == 0);
+  const bool leaves = page.leaving && (page.forced || !is_pinned_locked(page));
   if (page.leaving) --leaving_;
   page.leaving = false;
   page.forced = false;

@@ -187,6 +187,7 @@ runtime::RunStatistics Core::statistics() const {
   statistics.run_seconds = seconds(clock_.now() - start_);
   statistics.fetch_wait_seconds = seconds(report.memory.fetch_wait);
   statistics.write_wait_seconds = seconds(report.memory.room_wait);
+  statistics.trap_wait_seconds = seconds(report.memory.fault_wait);
   statistics.trap_count = report.memory.faults;
   statistics.intercept_seconds = report.intercept_seconds;
   statistics.disk_busy_seconds = seconds(report.memory.store.busy_time);
@@ -215,6 +216,7 @@ void Core::finish() noexcept {
   const std::lock_guard lock(finish_mutex_);
   if (std::exchange(finished_, true)) return;
   try {
+    runtime_->finish();
     const runtime::RunStatistics result = statistics();
     if (shows_progress_ && steps_shown_ > 0) std::fputs("\n", stderr);
     if (!settings_.quiet) std::fputs(runtime::summary(result).c_str(), stderr);

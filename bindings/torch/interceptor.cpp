@@ -14,10 +14,13 @@
 #include <array>
 #include <atomic>
 #include <optional>
+#include <span>
 #include <sstream>
+#include <string_view>
 
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
+#include "spillway/runtime/op_uses.h"
 #include "step_signal.h"
 
 namespace spillway::torch_binding {
@@ -32,7 +35,7 @@ std::atomic<std::uint64_t> probe_calls{0};
 struct ThreadState {
   bool inside = false;
   StepSignal steps;
-  std::vector<runtime::RangeUse> uses;
+  runtime::OpUses uses;
 };
 
 ThreadState& thread_state() {
@@ -65,40 +68,64 @@ class ArgumentText final : public runtime::OpText {
   c10::ArrayRef<c10::IValue> arguments_;
 };
 
+/// How the kernel treats an argument.
+enum class Access { kRead, kWrite, kView };
+
+bool has_prefix(const std::string& name, std::string_view prefix) {
+  return name.compare(0, prefix.size(), prefix) == 0;
+}
+
+/// Whether the kernel only hands memory out.
+bool leaves_outputs_unfilled(const c10::FunctionSchema& schema) {
+  return has_prefix(schema.name(), "aten::empty") || has_prefix(schema.name(), "aten::new_empty");
+}
+
+/// The part of its storage that a tensor shows, or nothing where sizes and strides do not tell.
+std::optional<runtime::ViewBytes> shown_bytes(const c10::TensorImpl& impl) {
+  if (impl.is_quantized() || impl.is_nested() || impl.is_python_dispatch() ||
+      impl.has_symbolic_sizes_strides() || impl.storage_offset() < 0)
+    return std::nullopt;
+  const c10::IntArrayRef sizes = impl.sizes();
+  const c10::IntArrayRef strides = impl.strides();
+  return runtime::bytes_of_view(static_cast<std::uint64_t>(impl.storage_offset()),
+                                {sizes.data(), sizes.size()}, {strides.data(), strides.size()},
+                                impl.itemsize());
+}
+
 class UseCollector {
  public:
-  UseCollector(runtime::Runtime& runtime, std::vector<runtime::RangeUse>& uses)
-      : runtime_(runtime), uses_(uses) {
+  /// `whole`: the kernel may touch more of a storage than its tensor shows.
+  UseCollector(runtime::Runtime& runtime, runtime::OpUses& uses, bool whole)
+      : runtime_(runtime), uses_(uses), whole_(whole) {
     uses_.clear();
   }
 
-  void add(const at::Tensor& tensor, bool writes) {
+  void add(const at::Tensor& tensor, Access access) {
     if (!tensor.defined()) return;
     const auto* impl = tensor.unsafeGetTensorImpl();
+    const bool writes = access == Access::kWrite;
     if (writes && impl->requires_grad() && tensor.is_leaf()) wrote_leaf_ = true;
     if (!impl->has_storage()) {
-      add_parts(tensor, writes);
+      add_parts(tensor, writes ? Access::kWrite : Access::kRead);
       return;
     }
+    if (access == Access::kView) return;  // Only its sizes and strides are looked at.
     // The raw pointer: no copy-on-write copy may be made here.
     const void* data = impl->unsafe_storage().unsafeGetStorageImpl()->data();
     runtime::RangeUse use = runtime_.find(data);
     if (!use.range.is_some()) return;
+    const auto shown = whole_ ? std::nullopt : shown_bytes(*impl);
+    if (shown) use = runtime_.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
     use.writes = writes;
-    for (runtime::RangeUse& known : uses_) {
-      if (known.range != use.range) continue;
-      known.writes |= writes;
-      return;
-    }
-    uses_.push_back(use);
+    uses_.add(use);
   }
 
-  void add(const c10::IValue& value, bool writes) {
+  void add(const c10::IValue& value, Access access) {
     if (value.isTensor()) {
-      add(value.toTensor(), writes);
+      add(value.toTensor(), access);
     } else if (value.isList()) {
       for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor()) add(element.toTensor(), writes);
+        if (element.isTensor()) add(element.toTensor(), access);
       }
     }
   }
@@ -107,49 +134,75 @@ class UseCollector {
 
  private:
   /// A sparse tensor is made of dense ones.
-  void add_parts(const at::Tensor& tensor, bool writes) {
+  void add_parts(const at::Tensor& tensor, Access access) {
     if (tensor.is_sparse()) {
       const auto* impl = at::sparse::get_sparse_impl(tensor);
-      add(impl->indices(), writes);
-      add(impl->values(), writes);
+      add(impl->indices(), access);
+      add(impl->values(), access);
     } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
       const auto* impl = at::sparse_csr::get_sparse_csr_impl(tensor);
-      add(impl->compressed_indices(), writes);
-      add(impl->plain_indices(), writes);
-      add(impl->values(), writes);
+      add(impl->compressed_indices(), access);
+      add(impl->plain_indices(), access);
+      add(impl->values(), access);
     }
   }
 
   runtime::Runtime& runtime_;
-  std::vector<runtime::RangeUse>& uses_;
+  runtime::OpUses& uses_;
+  bool whole_;
   bool wrote_leaf_ = false;
 };
 
 std::uint64_t signature_of(const c10::FunctionSchema& schema,
-                           const std::vector<runtime::RangeUse>& uses) {
+                           std::span<const runtime::RangeUse> uses) {
   // The schema lives as long as the operator, so its address names it within the process.
   auto hash = reinterpret_cast<std::uintptr_t>(&schema) * 0x9E3779B97F4A7C15ull;
-  for (const runtime::RangeUse& use : uses) {
-    hash ^= (hash >> 29) + 2 * std::uint64_t{use.pages} + (use.writes ? 1 : 0);
+  // Which part of a storage is used does not count: a window that moves from step to step would
+  // make each step look new.
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    bool writes = uses[i].writes;
+    for (; i + 1 < uses.size() && uses[i + 1].range == uses[i].range; ++i)
+      writes |= uses[i + 1].writes;
+    hash ^= (hash >> 29) + 2 * std::uint64_t{uses[i].pages} + (writes ? 1 : 0);
     hash *= 0xBF58476D1CE4E5B9ull;
   }
   return hash;
 }
 
+/// Above autograd a composite operator stands for its parts, which come by on their own.
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+/// A view shares the memory of its argument, and its kernel touches none of it. Composite operators
+/// say the same of results that may be copies.
+Access access_to(const c10::Argument& argument, const c10::OperatorHandle& op) {
+  const auto* alias = argument.alias_info();
+  if (alias == nullptr) return Access::kRead;
+  if (alias->isWrite()) return Access::kWrite;
+  return is_composite(op) ? Access::kRead : Access::kView;
+}
+
 /// An outermost operator on this thread, from before its kernel to after it, however that ends.
 class RunningOp {
  public:
-  RunningOp(runtime::Runtime& runtime, ThreadState& thread, const c10::FunctionSchema& schema,
+  RunningOp(runtime::Runtime& runtime, ThreadState& thread, const c10::OperatorHandle& op,
             c10::ArrayRef<c10::IValue> arguments)
-      : runtime_(runtime), thread_(thread), text_(schema, arguments) {
-    UseCollector collector(runtime, thread.uses);
+      : runtime_(runtime), thread_(thread), text_(op.schema(), arguments) {
+    const c10::FunctionSchema& schema = op.schema();
+    // A storage that is resized is copied as a whole.
+    UseCollector collector(runtime, thread.uses, has_prefix(schema.name(), "aten::resize_"));
     const std::size_t count = std::min(schema.arguments().size(), arguments.size());
     for (std::size_t i = 0; i < count; ++i) {
-      const auto* alias = schema.arguments()[i].alias_info();
-      collector.add(arguments[i], alias != nullptr && alias->isWrite());
+      const c10::IValue& argument = arguments[i];
+      if (argument.isTensor() || argument.isList())
+        collector.add(argument, access_to(schema.arguments()[i], op));
     }
-    if (thread.steps.observe(collector.wrote_leaf())) runtime.step_boundary();
-    runtime.begin_op(signature_of(schema, thread.uses), thread.uses, text_);
+    const StepSignal::Event event = thread.steps.observe(collector.wrote_leaf());
+    if (event == StepSignal::Event::kUpdate) runtime.step_updated();
+    if (event == StepSignal::Event::kBegin) runtime.step_boundary();
+    const std::span<const runtime::RangeUse> uses = thread.uses.list();
+    runtime.begin_op(signature_of(schema, uses), uses, text_, !leaves_outputs_unfilled(schema));
     thread.inside = true;
   }
   ~RunningOp() {
@@ -165,11 +218,6 @@ class RunningOp {
   ArgumentText text_;
 };
 
-/// Above autograd a composite operator stands for its parts, which come by on their own.
-bool is_composite(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-}
-
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
   runtime::Runtime* runtime = current.load(std::memory_order_relaxed);
@@ -182,7 +230,7 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   const std::size_t count = op.schema().arguments().size();
   // Not in braces: they would make a list of two values.
   const c10::ArrayRef<c10::IValue> arguments(stack->data() + (stack->size() - count), count);
-  const RunningOp running(*runtime, thread, op.schema(), arguments);
+  const RunningOp running(*runtime, thread, op, arguments);
   // What the kernel calls belongs to this operator: it need not pass through here.
   const c10::impl::ExcludeDispatchKeyGuard nested_pass(key);
   op.redispatchBoxed(below, stack);
@@ -201,7 +249,7 @@ std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& fun
   const auto op = c10::Dispatcher::singleton().findSchema(*name);
   if (!op || is_composite(*op)) return nullptr;
   auto observed = std::make_unique<ObservedOp>();
-  observed->running.emplace(*runtime, thread, op->schema(), function.inputs());
+  observed->running.emplace(*runtime, thread, *op, function.inputs());
   return observed;
 }
 

@@ -5,18 +5,19 @@
 
 namespace spillway::torch_binding {
 
-bool StepSignal::observe(bool written_leaf) {
+StepSignal::Event StepSignal::observe(bool written_leaf) {
   const bool in_backward = ::torch::autograd::get_current_graph_task_id() != -1;
   if (in_backward) {
     phase_ = Phase::kBackward;
-    return false;
+    return Event::kNone;
   }
-  if (phase_ == Phase::kBackward && written_leaf) phase_ = Phase::kUpdated;
+  const bool updates = phase_ == Phase::kBackward && written_leaf;
+  if (updates) phase_ = Phase::kUpdated;
   if (phase_ == Phase::kUpdated && c10::GradMode::is_enabled()) {
     phase_ = Phase::kForward;
-    return true;
+    return Event::kBegin;
   }
-  return false;
+  return updates ? Event::kUpdate : Event::kNone;
 }
 
 }  // namespace spillway::torch_binding

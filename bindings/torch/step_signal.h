@@ -8,8 +8,13 @@ namespace spillway::torch_binding {
 class StepSignal {
  public:
   /// Reports an outermost operator before it runs. `written_leaf`: it writes a leaf that requires a
-  /// gradient. Returns whether the operator is the first one of a new step.
-  bool observe(bool written_leaf);
+  /// gradient.
+  enum class Event {
+    kNone,
+    kUpdate,  ///< The optimizer begins to write.
+    kBegin,   ///< The operator is the first one of a new step.
+  };
+  Event observe(bool written_leaf);
 
  private:
   enum class Phase { kForward, kBackward, kUpdated };

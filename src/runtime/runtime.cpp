@@ -5,6 +5,7 @@
 #include <new>
 
 #include "spillway/base/log.h"
+#include "spillway/runtime/storage_pieces.h"
 
 namespace spillway::runtime {
 
@@ -16,8 +17,15 @@ constexpr std::size_t kSmallHeader = 64;
 // Beyond this many times the budget an operator is not run to measure it: it would take hours.
 constexpr std::uint64_t kSurveyReach = 2;
 constexpr Duration kSurveyTime = std::chrono::seconds(120);
+// Where no step begins: how often what was refused comes again, with nothing larger in between,
+// before that is taken for the largest. Equal layers follow each other inside of a step too.
+constexpr std::uint32_t kSurveyReturns = 24;
 
 constexpr std::uint64_t kSampleEvery = 64;
+
+std::uint32_t pages_of(std::size_t size) {
+  return static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
+}
 
 std::string in_mebibytes(Bytes size) {
   constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
@@ -30,6 +38,7 @@ std::string in_mebibytes(Bytes size) {
 struct Runtime::OpContext {
   bool is_running = false;
   bool learns = false;  ///< The learner was told of the running operator.
+  bool fills = true;    ///< The running operator touches what it allocates.
   std::uint64_t signature = 0;
   const OpText* text = nullptr;
   swap::PinSet pins;
@@ -45,6 +54,10 @@ struct Runtime::Survey {
   std::string first_op;
   TimePoint start;
   std::uint64_t boundary;
+  std::uint64_t signature;    ///< Of the refused operator; 0: an allocation outside of one.
+  std::size_t allocation;     ///< Its size then.
+  std::uint32_t returns = 0;  ///< How often it came again since something larger was seen.
+  std::uint64_t largest_pages = 0;
 };
 
 Runtime::OpContext& Runtime::context() {
@@ -61,6 +74,8 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
         .budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize),
         .write_bytes_per_second = options_.write_bytes_per_second,
         .read_bytes_per_second = options_.read_bytes_per_second});
+    pieces_ = std::make_unique<StoragePieces>(
+        static_cast<std::uint32_t>(options_.budget / memory::kPageSize));
   }
   step_start_ = clock_.now();
 }
@@ -90,7 +105,11 @@ void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
   const Bytes need = error.wanted + error.held;
   std::unique_lock lock(step_mutex_);
   if (survey_ != nullptr) return;
-  survey_ = std::make_unique<Survey>(Survey{name, clock_.now(), boundaries_});
+  survey_ = std::make_unique<Survey>(Survey{.first_op = name,
+                                            .start = clock_.now(),
+                                            .boundary = boundaries_,
+                                            .signature = op.is_running ? op.signature : 0,
+                                            .allocation = error.wanted.count()});
   if (need.count() > kSurveyReach * options_.budget.count()) {
     const std::uint64_t pages = need.count() / memory::kPageBytes + 1;
     largest_need_pages_.store(std::max(largest_need_pages_.load(), pages));
@@ -105,20 +124,53 @@ void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
             name, need, options_.budget);
 }
 
+std::string Runtime::survey_result_locked(const swap::SwapStatistics& memory) const {
+  const Bytes smallest =
+      memory::kPageSize * largest_need_pages_.load() + memory.small_peak + memory::kPageSize;
+  const std::string& name = survey_->first_op;
+  return message("{} does not fit into the budget of {}. smallest budget: {} (needed at once by {})",
+                 name, options_.budget, in_mebibytes(smallest),
+                 largest_op_.empty() ? name : largest_op_);
+}
+
 void Runtime::end_survey() {
   const swap::SwapStatistics memory = engine_->statistics();
   std::lock_guard lock(step_mutex_);
   surveying_.store(false);
   engine_->set_oversize(swap::Oversize::kRefuse);
-  const Bytes smallest =
-      memory::kPageSize * largest_need_pages_.load() + memory.small_peak + memory::kPageSize;
-  const std::string name = survey_->first_op;
+  const std::string text = survey_result_locked(memory);
   survey_.reset();
-  const std::string text = message(
-      "{} does not fit into the budget of {}. smallest budget: {} (needed at once by {})", name,
-      options_.budget, in_mebibytes(smallest), largest_op_.empty() ? name : largest_op_);
   log_error("{}", text);
   throw BudgetError("Spillway: {}", text);
+}
+
+/// Ends the survey when nothing larger is to be expected. `allocation`: pages that the trainer asks
+/// for outside of operators; 0: an operator begins.
+void Runtime::look_after_survey(const OpContext& op, std::size_t allocation) {
+  {
+    std::lock_guard lock(step_mutex_);
+    if (survey_ == nullptr) return;
+    Survey& survey = *survey_;
+    const std::uint64_t largest = largest_need_pages_.load();
+    if (largest > survey.largest_pages) {
+      survey.largest_pages = largest;
+      survey.returns = 0;
+    }
+    const bool returns = survey.signature != 0
+                             ? allocation == 0 && op.signature == survey.signature
+                             : allocation != 0 && allocation == survey.allocation;
+    if (returns) ++survey.returns;
+    const bool is_over = clock_.now() - survey.start > kSurveyTime;
+    if (!is_over && survey.returns < kSurveyReturns) return;
+  }
+  end_survey();
+}
+
+void Runtime::finish() {
+  const swap::SwapStatistics memory = engine_->statistics();
+  std::lock_guard lock(step_mutex_);
+  if (survey_ != nullptr)
+    log_error("The program ran slowly to its end: {}", survey_result_locked(memory));
 }
 
 void* Runtime::allocate_small(std::size_t size, OpContext& op) {
@@ -132,25 +184,35 @@ void* Runtime::allocate_small(std::size_t size, OpContext& op) {
   return static_cast<std::byte*>(block) + kSmallHeader;
 }
 
+swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t size) {
+  if (op.is_running && !op.fills && 8 * Bytes(size) > options_.budget)
+    return engine_->allocate_unfilled(Bytes(size));
+  if (!op.is_running && surveying_.load(std::memory_order_relaxed))
+    look_after_survey(op, pages_of(size) * memory::kPageBytes);
+  swap::SwapEngine::Allocation made;
+  with_room(op, [&] { made = engine_->allocate(Bytes(size), op.is_running ? &op.pins : nullptr); });
+  return made;
+}
+
 void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (size < options_.min_storage.count()) return allocate_small(size, op);
   // An operator becomes worth learning with the first paged storage that it touches or makes.
   if (learner_ != nullptr && op.is_running && !op.learns) learn_begin(op, {});
-  swap::SwapEngine::Allocation made;
   const bool may_wait = op.learns && engine_->is_under_pressure();
   const TimePoint start = may_wait ? clock_.now() : TimePoint{};
-  with_room(op, [&] { made = engine_->allocate(Bytes(size), op.is_running ? &op.pins : nullptr); });
-  const auto pages =
-      static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
-  if (op.is_running) {
+  const swap::SwapEngine::Allocation made = allocate_paged(op, size);
+  const auto pages = pages_of(size);
+  if (op.is_running && op.fills) {
     op.inside.push_back(made.range);
     op.inside_pages += pages;
     op.inside_peak = std::max(op.inside_peak, op.inside_pages);
   }
   if (learner_ != nullptr) {
     std::lock_guard lock(learner_mutex_);
-    if (learner_thread_ == &op) learner_->allocated(made.range, pages);
+    // What exceeds the budget is never there as a whole; its pieces are learned with their uses.
+    if (learner_thread_ == &op && pages <= options_.budget / memory::kPageSize)
+      learner_->allocated(StoragePieces::whole(made.range), pages);
     if (may_wait) learner_->waited(clock_.now() - start);
   }
   return made.address;
@@ -158,7 +220,8 @@ void* Runtime::allocate(std::size_t size) {
 
 void Runtime::deallocate(void* memory) noexcept {
   if (memory == nullptr) return;
-  const auto [range, pages, writes] = engine_->find(memory);
+  const RangeUse found = engine_->find(memory);
+  const RangeId range = found.range;
   if (!range.is_some()) {
     auto* block = static_cast<std::byte*>(memory) - kSmallHeader;
     engine_->release_small(Bytes(*reinterpret_cast<std::size_t*>(block)));
@@ -169,25 +232,29 @@ void Runtime::deallocate(void* memory) noexcept {
   if (op.is_running) {
     const auto born = std::find(op.inside.begin(), op.inside.end(), range);
     if (born != op.inside.end()) {
-      op.inside_pages -= pages;
+      op.inside_pages -= found.pages;
       *born = op.inside.back();
       op.inside.pop_back();
     }
   }
   if (learner_ != nullptr) {
     std::lock_guard lock(learner_mutex_);
-    learner_->freed(range);
+    ended_.clear();
+    pieces_->freed(range, ended_);
+    for (const RangeId id : ended_) learner_->freed(id);
   }
   engine_->release(range);
 }
 
 void Runtime::apply_advice() {
   engine_->advance(learner_->clock());
-  for (const auto& next : advice_.next_uses) engine_->set_next_use(next.range, next.at);
-  for (const auto& out : advice_.write_outs) engine_->write_out(out.range, out.pages);
+  for (const auto& next : advice_.next_uses)
+    engine_->set_next_use(pieces_->part_of(next.range), next.at);
+  for (const auto& out : advice_.write_outs)
+    engine_->write_out(pieces_->part_of(out.range), out.pages);
   if (!advice_.fetches.empty()) {
     engine_->set_fetch_reserve(advice_.reserve_pages);
-    for (const RangeId range : advice_.fetches) engine_->fetch(range);
+    for (const RangeId range : advice_.fetches) engine_->fetch(pieces_->part_of(range));
   }
 }
 
@@ -202,7 +269,10 @@ void Runtime::learn_begin(OpContext& op, std::span<const RangeUse> uses) {
   op.learns = owns_learner(op);
   if (!op.learns) return;
   advice_.clear();
-  learner_->begin_op(op.signature, uses, clock_.now(), advice_);
+  ended_.clear();
+  pieces_->translate(uses, learned_uses_, ended_);
+  for (const RangeId id : ended_) learner_->freed(id);
+  learner_->begin_op(op.signature, learned_uses_, clock_.now(), advice_);
   apply_advice();
 }
 
@@ -214,23 +284,19 @@ void Runtime::learn_end(OpContext& op) {
   apply_advice();
 }
 
-void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses,
-                       const OpText& text) {
+void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
+                       bool fills) {
   OpContext& op = context();
   const bool sampled = ++op.ops % kSampleEvery == 0;
   const TimePoint start = sampled ? clock_.now() : TimePoint{};
   op.text = &text;
   op.input_pages = 0;
-  for (const RangeUse& use : uses) op.input_pages += use.pages;
+  for (const RangeUse& use : uses) op.input_pages += use.touched();
   op.inside_pages = op.inside_peak = 0;
   op.inside.clear();
-  if (surveying_.load(std::memory_order_relaxed)) {
-    std::unique_lock lock(step_mutex_);
-    const bool over = survey_ != nullptr && clock_.now() - survey_->start > kSurveyTime;
-    lock.unlock();
-    if (over) end_survey();
-  }
   op.signature = signature;
+  op.fills = fills;
+  if (surveying_.load(std::memory_order_relaxed)) look_after_survey(op, 0);
   if (learner_ != nullptr && !uses.empty()) learn_begin(op, uses);
   const bool holds = engine_->is_under_pressure() && !uses.empty();
   if (sampled) sampled_intercept_ns_ += static_cast<std::uint64_t>((clock_.now() - start).count());
@@ -272,6 +338,11 @@ void Runtime::end_op() noexcept {
   if (sampled) sampled_intercept_ns_ += static_cast<std::uint64_t>((clock_.now() - start).count());
 }
 
+void Runtime::step_updated() {
+  std::lock_guard lock(step_mutex_);
+  is_updated_ = true;
+}
+
 void Runtime::step_boundary() {
   const TimePoint now = clock_.now();
   Duration duration{0};
@@ -281,6 +352,7 @@ void Runtime::step_boundary() {
     duration = now - step_start_;
     if (boundaries_ > 0) step_seconds_.push_back(static_cast<float>(seconds(duration)));
     ++boundaries_;
+    is_updated_ = false;
     step_start_ = now;
     survey_is_over = survey_ != nullptr && boundaries_ > survey_->boundary + 1;
   }
@@ -303,14 +375,14 @@ RuntimeReport Runtime::report() const {
   std::lock_guard lock(step_mutex_);
   report.ops = ops_.load();
   report.intercept_seconds = static_cast<double>(sampled_intercept_ns_.load()) * kSampleEvery * 1e-9;
-  report.steps = boundaries_;
+  report.steps = boundaries_ + (is_updated_ ? 1 : 0);
   std::vector<float> sorted = step_seconds_;
   if (!sorted.empty()) {
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
     std::nth_element(sorted.begin(), middle, sorted.end());
     report.step_seconds_median = *middle;
   }
-  if (boundaries_ == 0) {
+  if (report.steps == 0) {
     // Nobody told where steps begin; the repetition of operators did.
     report.steps = report.learned.steps;
     report.step_seconds_median = report.learned.step_seconds_median;

@@ -155,6 +155,133 @@ TEST_P(SwapEngineTest, ServesAccessesThatSpanTwoPagesOfARangeLargerThanTheBudget
   EXPECT_LE(swap->statistics().counted_peak, kPageSize * 4);
 }
 
+RangeUse part(const SwapEngine& engine, std::byte* memory, std::size_t page, std::size_t count,
+              bool writes) {
+  RangeUse found = engine.find(memory + page * kPageBytes, kPageSize * count);
+  found.writes = writes;
+  return found;
+}
+
+TEST_P(SwapEngineTest, FindsThePagesThatBytesLieIn) {
+  auto swap = engine(8);
+  std::byte* memory = swap->allocate(kPageSize * 5, nullptr).address;
+  const auto found = [&](std::size_t offset, std::size_t size) {
+    const RangeUse use = swap->find(memory + offset, Bytes(size));
+    return std::pair(use.first, use.touched());
+  };
+  using Pages = std::pair<std::uint32_t, std::uint32_t>;
+  EXPECT_EQ(found(0, 1), Pages(0, 1));
+  EXPECT_EQ(found(0, kPageBytes), Pages(0, 1));
+  EXPECT_EQ(found(0, kPageBytes + 1), Pages(0, 2));
+  EXPECT_EQ(found(kPageBytes - 1, 2), Pages(0, 2));
+  EXPECT_EQ(found(3 * kPageBytes + 100, kPageBytes), Pages(3, 2));
+  EXPECT_EQ(found(4 * kPageBytes, 100 * kPageBytes), Pages(4, 1));  // Not beyond the storage.
+  EXPECT_EQ(found(0, 5 * kPageBytes), Pages(0, 5));
+  EXPECT_TRUE(swap->find(memory, kPageSize * 5).is_whole());
+  EXPECT_FALSE(swap->find(memory, Bytes()).range.is_some());
+  EXPECT_FALSE(swap->find(this, Bytes(8)).range.is_some());
+}
+
+TEST_P(SwapEngineTest, UsesARangeLargerThanTheBudgetPartByPart) {
+  auto swap = engine(4);
+  constexpr std::size_t kPages = 13;
+  std::byte* memory = swap->allocate_unfilled(kPageSize * kPages).address;
+  for (std::uint64_t round = 0; round < 4; ++round) {
+    for (std::size_t page = 0; page < kPages; page += 2) {
+      PinSet pins;
+      const RangeUse uses[] = {part(*swap, memory, page, 2, true)};
+      swap->pin(pins, uses);
+      for (std::size_t i = page; i < std::min(page + 2, kPages); ++i) {
+        if (round > 0) {
+          EXPECT_EQ(word(memory, i), 100 * (round - 1) + i);
+        }
+        word(memory, i) = 100 * round + i;
+      }
+      swap->unpin(pins);
+    }
+  }
+  const SwapStatistics counts = swap->statistics();
+  EXPECT_EQ(counts.faults, 0u);
+  EXPECT_LE(counts.counted_peak, kPageSize * 4);
+  for (std::size_t page = 0; page < kPages; ++page) EXPECT_EQ(word(memory, page), 300 + page);
+  swap->release(swap->find(memory).range);
+  EXPECT_EQ(swap->statistics().live, Bytes());
+}
+
+TEST_P(SwapEngineTest, FillsALargeRangeByFaultsWhenNobodyAnnouncesThem) {
+  auto swap = engine(4);
+  std::byte* memory = swap->allocate_unfilled(kPageSize * 9).address;
+  for (std::size_t page = 0; page < 9; ++page) word(memory, page) = 7 * page;
+  for (std::size_t page = 0; page < 9; ++page) EXPECT_EQ(word(memory, page), 7 * page);
+  EXPECT_LE(swap->statistics().counted_peak, kPageSize * 4);
+  EXPECT_GT(swap->statistics().fault_wait, Duration(0));
+}
+
+TEST_P(SwapEngineTest, HoldsOnlyThePagesOfAPart) {
+  auto swap = engine(6);
+  std::byte* large = swap->allocate(kPageSize * 6, nullptr).address;
+  for (std::size_t page = 0; page < 6; ++page) word(large, page) = page;
+  PinSet pins;
+  const RangeUse uses[] = {part(*swap, large, 2, 2, false)};
+  swap->pin(pins, uses);
+  EXPECT_THROW(swap->allocate(kPageSize * 5, &pins), NoRoomError);
+  try {
+    swap->allocate(kPageSize * 5, &pins);
+    FAIL() << "there is no room for five pages";
+  } catch (const NoRoomError& error) {
+    EXPECT_EQ(error.held, kPageSize * 2);
+  }
+  std::byte* other = swap->allocate(kPageSize * 4, &pins).address;
+  const std::uint64_t faults = swap->statistics().faults;
+  EXPECT_EQ(word(large, 2), 2u);
+  EXPECT_EQ(word(large, 3), 3u);
+  word(other, 3) = 5;
+  EXPECT_EQ(swap->statistics().faults, faults);
+  swap->unpin(pins);
+  swap->release(swap->find(other).range);
+  for (std::size_t page = 0; page < 6; ++page) EXPECT_EQ(word(large, page), page);
+}
+
+TEST_P(SwapEngineTest, WritingAPartMakesOnlyItsPagesDirty) {
+  auto swap = engine(4);
+  std::byte* first = swap->allocate(kPageSize * 3, nullptr).address;
+  std::byte* second = swap->allocate(kPageSize * 3, nullptr).address;
+  const auto hold = [&](const RangeUse& use) {
+    PinSet pins;
+    swap->pin(pins, {&use, 1});
+    if (use.writes) word(use.pages == 3 ? first : second, use.first) = 11;
+    swap->unpin(pins);
+  };
+  const auto sweep = [&] { hold(use(*swap, second, false)), hold(use(*swap, first, false)); };
+  for (int round = 0; round < 3; ++round) sweep();
+  const Bytes spilled = swap->statistics().spilled;
+  hold(part(*swap, first, 1, 1, true));
+  for (int round = 0; round < 3; ++round) sweep();
+  EXPECT_EQ(swap->statistics().spilled, spilled + kPageSize);
+  EXPECT_EQ(word(first, 1), 11u);
+}
+
+TEST_P(SwapEngineTest, LetsThePartGoFirstThatIsNeededLast) {
+  auto swap = engine(10);
+  std::byte* memory = swap->allocate(kPageSize * 6, nullptr).address;
+  const RangeId range = swap->find(memory).range;
+  for (std::size_t page = 0; page < 6; ++page) word(memory, page) = page;
+  for (int i = 0; i < 2; ++i)  // Pages that have just come would be spared.
+    swap->release(swap->allocate(kPageSize * 4, nullptr).range);
+  swap->advance(100);
+  swap->set_next_use(RangePart(range, 0, 2), 150);
+  swap->set_next_use(RangePart(range, 2, 2), 500);
+  swap->set_next_use(RangePart(range, 4, 2), 101);
+  std::byte* other = swap->allocate(kPageSize * 6, nullptr).address;
+  PinSet pins;
+  const RangeUse uses[] = {part(*swap, memory, 0, 2, false), part(*swap, memory, 4, 2, false)};
+  swap->pin(pins, uses);
+  EXPECT_EQ(swap->statistics().fetched, Bytes());
+  swap->unpin(pins);
+  swap->release(swap->find(other).range);
+  EXPECT_EQ(word(memory, 2), 2u);
+}
+
 TEST_P(SwapEngineTest, ReportsAFullStoreAndLosesNothing) {
   auto swap = engine(4, /*store_pages=*/2);
   std::byte* first = swap->allocate(kPageSize * 3, nullptr).address;
@@ -196,7 +323,9 @@ class RandomUser {
  private:
   void allocate() {
     const std::size_t pages = 1 + random_() % 4;
-    std::byte* memory = swap_.allocate(kPageSize * pages, nullptr).address;
+    std::byte* memory = random_() % 3 == 0
+                            ? swap_.allocate_unfilled(kPageSize * pages).address
+                            : swap_.allocate(kPageSize * pages, nullptr).address;
     auto& expected = model_[memory];
     for (std::size_t page = 0; page < pages; ++page) {
       expected.push_back(random_());
@@ -204,10 +333,42 @@ class RandomUser {
     }
   }
 
+  /// Holds some of the pages, twice if it happens so, and touches one of them.
+  void use_part(std::byte* memory, std::vector<std::uint64_t>& expected) {
+    PinSet pins;
+    std::vector<RangeUse> uses;
+    for (unsigned i = 0; i < 1 + random_() % 2; ++i) {
+      const std::size_t first = random_() % expected.size();
+      const std::size_t count = 1 + random_() % (expected.size() - first);
+      uses.push_back(swap_.find(memory + first * kPageBytes, kPageSize * count));
+      uses.back().writes = random_() % 2 == 0;
+    }
+    swap_.pin(pins, uses);
+    const RangeUse& use = uses[random_() % uses.size()];
+    const std::size_t page = use.first + random_() % use.touched();
+    EXPECT_EQ(word(memory, page), expected[page]);
+    if (use.writes) word(memory, page) = expected[page] = random_();
+    swap_.unpin(pins);
+  }
+
+  void advise(std::byte* memory, std::size_t pages) {
+    const RangeId range = swap_.find(memory).range;
+    const auto first = static_cast<std::uint32_t>(random_() % pages);
+    const RangePart part(range, first, 1 + random_() % 3);
+    switch (random_() % 4) {
+      case 0: swap_.fetch(random_() % 2 == 0 ? RangePart(range) : part); break;
+      case 1: swap_.write_out(random_() % 2 == 0 ? RangePart(range) : part, 1 + random_() % 4); break;
+      case 2: swap_.set_next_use(part, random_() % 1000); break;
+      default: swap_.set_next_use(range, random_() % 1000); break;
+    }
+  }
+
   void act(unsigned action, Model::iterator entry) {
     auto& [memory, expected] = *entry;
     const std::size_t page = random_() % expected.size();
-    if (action < 5) {
+    if (action < 3) {
+      use_part(memory, expected);
+    } else if (action < 5) {
       PinSet pins;
       RangeUse use = swap_.find(memory);
       use.writes = random_() % 2 == 0;
@@ -220,8 +381,7 @@ class RandomUser {
     } else if (action < 8) {
       word(memory, page) = expected[page] = random_();
     } else if (action < 9) {
-      const RangeId range = swap_.find(memory).range;
-      random_() % 2 == 0 ? swap_.fetch(range) : swap_.write_out(range, 1 + random_() % 4);
+      advise(memory, expected.size());
     } else {
       release(entry);
     }

@@ -15,6 +15,16 @@ namespace awkward {
 using torch::indexing::None;
 using torch::indexing::Slice;
 
+/// What `torch::zeros` gives, but no operator needs all of it at once.
+static at::Tensor zeros_part_by_part(std::int64_t count) {
+  constexpr std::int64_t kPart = 1'000'000;
+  at::Tensor made = torch::empty({count});
+  for (std::int64_t start = 0; start < count; start += kPart) {
+    made.narrow(0, start, std::min(kPart, count - start)).zero_();
+  }
+  return made;
+}
+
 SPILLWAY_AWKWARD_CASE(inplace_chain, "writes of in-place operators, also those autograd sees") {
   Ballast ballast(16, 4);
   auto& tensors = ballast.tensors();
@@ -207,9 +217,9 @@ SPILLWAY_AWKWARD_CASE(flat_parameters, "parameters and gradients as chunks of tw
   for (const at::Tensor& each : parameters) {
     total += each.numel();
   }
-  const at::Tensor values = torch::zeros({total});
-  const at::Tensor grads = torch::zeros({total});
-  const at::Tensor momentum = torch::zeros({total});
+  const at::Tensor values = zeros_part_by_part(total);
+  const at::Tensor grads = zeros_part_by_part(total);
+  const at::Tensor momentum = zeros_part_by_part(total);
   std::int64_t offset = 0;
   for (const at::Tensor& each : parameters) {
     const at::Tensor place = values.narrow(0, offset, each.numel()).view(each.sizes());
@@ -219,7 +229,6 @@ SPILLWAY_AWKWARD_CASE(flat_parameters, "parameters and gradients as chunks of tw
     offset += each.numel();
   }
   for (int step = 0; step < 3; ++step) {
-    grads.zero_();
     const at::Tensor x = mlp_batch();
     const at::Tensor target = mlp_batch();
     {
@@ -233,6 +242,9 @@ SPILLWAY_AWKWARD_CASE(flat_parameters, "parameters and gradients as chunks of tw
       const at::Tensor grad = grads.narrow(0, start, length);
       momentum.narrow(0, start, length).mul_(0.9).add_(grad);
       values.narrow(0, start, length).sub_(momentum.narrow(0, start, length), 0.1);
+      if (step < 2) {
+        grad.zero_();
+      }
     }
   }
   run.tensor("values", values);
@@ -280,7 +292,7 @@ SPILLWAY_AWKWARD_CASE(many_small_tensors, "thousands of small tensors beside a f
 
 SPILLWAY_AWKWARD_CASE(one_large_tensor, "one storage much larger than all others, used in pieces") {
   Ballast ballast(20, 2);
-  const at::Tensor large = torch::zeros({10'000'000});
+  const at::Tensor large = zeros_part_by_part(10'000'000);
   for (int step = 0; step < 4; ++step) {
     for (std::int64_t start = 0; start + 500'000 <= large.numel(); start += 700'000) {
       const at::Tensor piece = large.narrow(0, start, 500'000);

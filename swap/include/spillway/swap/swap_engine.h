@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,11 +20,28 @@ namespace spillway::swap {
 /// One live paged storage: a run of pages with a fixed address. Ids are reused after `release`.
 using RangeId = StrongId<struct RangeTag>;
 
-/// How an operator uses a paged storage.
+inline constexpr std::uint32_t kToTheEnd = static_cast<std::uint32_t>(-1);
+
+/// How an operator uses a paged storage: `count` pages of its `pages`, from `first` on.
 struct RangeUse {
   RangeId range;
   std::uint32_t pages = 0;
   bool writes = false;
+  std::uint32_t first = 0;
+  std::uint32_t count = kToTheEnd;
+
+  std::uint32_t touched() const { return std::min(count, pages - first); }
+  bool is_whole() const { return touched() == pages; }
+};
+
+/// Some pages of a paged storage, or all of them.
+struct RangePart {
+  RangePart(RangeId whole) : range(whole) {}  // NOLINT: a storage is its largest part.
+  RangePart(RangeId whole, std::uint32_t first_page, std::uint32_t page_count)
+      : range(whole), first(first_page), count(page_count) {}
+  RangeId range;
+  std::uint32_t first = 0;
+  std::uint32_t count = kToTheEnd;
 };
 
 /// Counts operators; a moment in the future is a predicted next use.
@@ -69,13 +87,14 @@ struct SwapStatistics {
   std::uint64_t faults = 0;         ///< Accesses that bypassed the operators and were served.
   Duration fetch_wait{0};           ///< Operators waiting for their inputs.
   Duration room_wait{0};            ///< Operators waiting for room for their outputs.
+  Duration fault_wait{0};           ///< Faults, from their report until the access was allowed.
   std::uint64_t cancelled_writes = 0;
   StoreReport store;
 };
 
 class SwapEngine;
 
-/// The ranges that one running operator holds resident. Released by `SwapEngine::unpin`, or when
+/// The pages that one running operator holds resident. Released by `SwapEngine::unpin`, or when
 /// it dies. One thread.
 class PinSet {
  public:
@@ -91,6 +110,8 @@ class PinSet {
   struct Pin {
     RangeId range;
     std::uint32_t generation;
+    std::uint32_t first;
+    std::uint32_t count;  ///< 0: the whole range.
   };
   SwapEngine* engine_ = nullptr;
   std::vector<Pin> pins_;
@@ -118,17 +139,24 @@ class SwapEngine {
   /// when nothing can be spilled any more (disk full or broken); no data is lost then.
   Allocation allocate(Bytes size, PinSet* within);
 
+  /// The same for memory that is not filled at once. What does not fit now gets its frames page by
+  /// page at the first touch, so that the range may exceed the budget. Never waits.
+  Allocation allocate_unfilled(Bytes size);
+
   /// Ends a range. Never waits.
   void release(RangeId range);
 
   /// The range that `address` lies in with its pages, or none. Lock-free.
   RangeUse find(const void* address) const noexcept;
+  /// The same with the pages that `size` bytes from `address` on lie in. None if `size` is 0.
+  RangeUse find(const void* address, Bytes size) const noexcept;
 
   /// Whether anything ever had to leave. While false, pinning is needless and skipped by callers.
   bool is_under_pressure() const noexcept;
 
-  /// Makes `uses` resident and holds them so; written ones become dirty. Waits for reads. Throws as
-  /// `allocate`, with nothing pinned.
+  /// Makes `uses` resident and holds them so; written ones become dirty. Only their own pages: the
+  /// others of a range may leave meanwhile. Waits for reads. Throws as `allocate`, with nothing
+  /// pinned.
   void pin(PinSet& set, std::span<const RangeUse> uses);
   void unpin(PinSet& set);
 
@@ -138,12 +166,12 @@ class SwapEngine {
 
   /// Moves the operator clock that next uses are compared with.
   void advance(OpClock now);
-  void set_next_use(RangeId range, OpClock at);
-  /// Starts writing the last `pages` resident pages of the range; they leave when written, unless
+  void set_next_use(const RangePart& part, OpClock at);
+  /// Starts writing the last `pages` resident pages of the part; they leave when written, unless
   /// they were touched again.
-  void write_out(RangeId range, std::uint32_t pages);
+  void write_out(const RangePart& part, std::uint32_t pages);
   /// Brings missing pages in as soon as `reserve` pages stay free. In the order of the calls.
-  void fetch(RangeId range);
+  void fetch(const RangePart& part);
   void set_fetch_reserve(std::uint32_t pages);
 
   void set_oversize(Oversize oversize);

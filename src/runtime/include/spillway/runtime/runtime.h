@@ -23,6 +23,8 @@ struct RuntimeOptions {
   double read_bytes_per_second = 2.0e9;
 };
 
+class StoragePieces;
+
 /// Names the operator that runs, for error messages. Asked only when something went wrong.
 class OpText {
  public:
@@ -60,15 +62,27 @@ class Runtime {
 
   /// The paged storage that `memory` points into, or none. Any thread, no lock.
   RangeUse find(const void* memory) const noexcept { return engine_->find(memory); }
+  /// The same with the pages that `size` bytes lie in.
+  RangeUse find(const void* memory, Bytes size) const noexcept {
+    return engine_->find(memory, size);
+  }
 
   /// An operator starts on this thread: brings its paged storages in and holds them. Throws as
   /// `allocate`; then `end_op` must not be called. Operators do not nest.
-  /// `uses` holds what `find` gave for its tensors, each range once.
-  void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text);
+  /// `uses` holds what `find` gave for its tensors, as OpUses orders it. `fills` is false for those
+  /// that hand out memory without touching it.
+  void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
+                bool fills = true);
   void end_op() noexcept;
 
   /// The trainer starts a new step. Called between operators.
   void step_boundary();
+
+  /// The optimizer has begun to write: the step counts, even if no other follows.
+  void step_updated();
+
+  /// The program ends: tells the smallest budget if it was still being sought.
+  void finish();
 
   RuntimeReport report() const;
   swap::SwapEngine& engine() { return *engine_; }
@@ -86,6 +100,9 @@ class Runtime {
   void with_room(OpContext& op, const Action& action);
   void start_survey(OpContext& op, const swap::NoRoomError& error);
   [[noreturn]] void end_survey();
+  std::string survey_result_locked(const swap::SwapStatistics& memory) const;
+  void look_after_survey(const OpContext& op, std::size_t allocation);
+  swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
   void apply_advice();
   void learn_begin(OpContext& op, std::span<const RangeUse> uses);
   void learn_end(OpContext& op);
@@ -101,9 +118,13 @@ class Runtime {
   std::unique_ptr<StepLearner> learner_;
   const OpContext* learner_thread_ = nullptr;
   Advice advice_;
+  std::unique_ptr<StoragePieces> pieces_;
+  std::vector<RangeUse> learned_uses_;
+  std::vector<RangeId> ended_;
 
   mutable std::mutex step_mutex_;
   std::uint64_t boundaries_ = 0;
+  bool is_updated_ = false;  ///< Since the last boundary the optimizer has written.
   TimePoint step_start_{};
   TimePoint last_op_{};
   std::vector<float> step_seconds_;

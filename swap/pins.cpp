@@ -1,0 +1,158 @@
+// What running operators hold: whole ranges, or some pages of a range.
+
+#include <algorithm>
+
+#include "engine_state.h"
+#include "spillway/base/assert.h"
+
+namespace spillway::swap {
+
+using memory::PageIndex;
+
+/// From here on the pages of the range have ages and next uses of their own.
+void SwapEngine::State::start_parts_locked(Range& range) {
+  if (range.in_parts) return;
+  range.in_parts = true;
+  for (std::uint32_t i = 0; i < range.pages; ++i)
+    pages_.get()[range.first + i].touched = static_cast<std::uint32_t>(range.last_touch);
+}
+
+/// Notes an access that nobody announced. Whoever predicted the next use did not know of it.
+void SwapEngine::State::touch_page_locked(Range& range, std::uint32_t page) {
+  range.last_touch = ++touch_clock_;
+  pages_.get()[range.first + page].touched = static_cast<std::uint32_t>(touch_clock_);
+  if (range.next_uses.empty()) {
+    range.next_use = kUnknownUse;
+  } else {
+    range.next_uses[page] = kUnknownUse;
+  }
+}
+
+void SwapEngine::State::set_next_use_locked(const RangePart& part, OpClock at) {
+  Range& range = range_of(part.range);
+  const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
+  const bool is_whole = part.first == 0 && end == range.pages;
+  if (is_whole) {
+    range.next_use = at;
+    range.next_uses.clear();
+    return;
+  }
+  start_parts_locked(range);
+  if (range.next_uses.empty()) range.next_uses.assign(range.pages, range.next_use);
+  std::fill(range.next_uses.begin() + part.first, range.next_uses.begin() + end, at);
+}
+
+void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
+  Range& range = range_of(use.range);
+  SPILLWAY_ASSERT(use.first < range.pages && use.pages == range.pages);
+  range.last_touch = ++touch_clock_;
+  const bool is_whole = use.is_whole();
+  set.pins_.push_back({use.range, range.generation, use.first, is_whole ? 0 : use.touched()});
+  if (is_whole) {
+    ++range.pins;
+    if (!range.in_parts) return;
+  } else {
+    start_parts_locked(range);
+    ++range.partial_pins;
+  }
+  for (std::uint32_t i = use.first; i < use.first + use.touched(); ++i) {
+    Page& page = pages_.get()[range.first + i];
+    page.pins += is_whole ? 0 : 1;
+    page.touched = static_cast<std::uint32_t>(touch_clock_);
+  }
+}
+
+void SwapEngine::State::let_go_locked(const PinSet::Pin& pin) {
+  Range& range = range_of(pin.range);
+  if (range.generation != pin.generation || !range.is_live || range.is_dying) return;
+  if (pin.count == 0) {
+    SPILLWAY_ASSERT(range.pins > 0);
+    --range.pins;
+    return;
+  }
+  SPILLWAY_ASSERT(range.partial_pins > 0);
+  --range.partial_pins;
+  for (std::uint32_t i = pin.first; i < pin.first + pin.count; ++i)
+    --pages_.get()[range.first + i].pins;
+}
+
+std::size_t SwapEngine::State::held_pages_locked() const {
+  std::size_t held = 0;
+  for (const Range& range : ranges_) {
+    if (!range.is_live) continue;
+    if (range.pins > 0) {
+      held += range.pages;
+    } else if (range.partial_pins > 0) {
+      for (std::uint32_t i = 0; i < range.pages; ++i)
+        held += pages_.get()[range.first + i].pins > 0 ? 1 : 0;
+    }
+  }
+  return held;
+}
+
+/// Starts reading what is not there. Returns whether anything is still missing.
+bool SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
+  bool missing = false;
+  for (const RangeUse& use : uses) {
+    const PageIndex first = range_of(use.range).first + use.first;
+    for (PageIndex index = first; index < first + use.touched(); ++index) {
+      Page& page = pages_.get()[index];
+      if (page.state == PageState::kOut) {
+        if (!page.extent.is_some() && pool_->available_frames() > frames_wanted_) {
+          give_fresh_frame_locked(index);
+          continue;
+        }
+        page.state = PageState::kReadQueued;
+        demand_reads_.push_back(index);
+      }
+      if (page.state == PageState::kReadQueued || page.state == PageState::kReading) {
+        missing = true;
+      } else if (page.state == PageState::kWriteQueued) {
+        cancel_write_locked(page);
+      } else if (page.state == PageState::kWriting && page.leaving && !page.forced) {
+        page.leaving = false;
+        --leaving_;
+      }
+    }
+  }
+  return missing;
+}
+
+void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
+  Lock lock(mutex_);
+  enter_locked(set);
+  const std::size_t already = set.pins_.size();
+  std::size_t wanted = 0;
+  for (const RangeUse& use : uses) {
+    hold_locked(set, use);
+    wanted += use.touched();
+  }
+  // Pages that cannot all be there at once are left to come as they are touched.
+  const bool comes_bit_by_bit =
+      options_.oversize == Oversize::kPageThrough && wanted > pool_->limit();
+  while (!comes_bit_by_bit && request_missing_locked(uses)) {
+    make_room_locked();
+    kick_locked();
+    const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked(true);
+    if (stuck || !read_failure_.empty()) {
+      for (; set.pins_.size() > already; set.pins_.pop_back()) let_go_locked(set.pins_.back());
+      if (set.engine_ == nullptr) --active_sets_;
+      refuse_locked(wanted);
+    }
+    wait_locked(lock, true, counts_.fetch_wait);
+  }
+  for (const RangeUse& use : uses) {
+    if (use.writes) settle_for_writing_locked(range_of(use.range), use.first, use.touched());
+  }
+}
+
+void SwapEngine::State::unpin(PinSet& set) {
+  Lock lock(mutex_);
+  for (const PinSet::Pin& pin : set.pins_) let_go_locked(pin);
+  set.pins_.clear();
+  --active_sets_;
+  if (waiters_ > 0) changed_.notify_all();
+  if (!fault_reads_.empty() || !demand_reads_.empty()) make_room_locked(), kick_locked();
+}
+
+}  // namespace spillway::swap
