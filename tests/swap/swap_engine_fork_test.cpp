@@ -370,9 +370,9 @@ INSTANTIATE_TEST_SUITE_P(All, SwapEngineForkTest,
                                                           memory::MapperKind::kUserfaultfdUser,
                                                           memory::MapperKind::kSignal),
                                           testing::ValuesIn(kVarieties)),
-                         [](const testing::TestParamInfo<Parameters>& info) {
-                           std::string name(memory::name_of(std::get<0>(info.param)));
-                           name += std::string("_") + std::get<1>(info.param).name;
+                         [](const testing::TestParamInfo<Parameters>& made) {
+                           std::string name(memory::name_of(std::get<0>(made.param)));
+                           name += std::string("_") + std::get<1>(made.param).name;
                            for (char& letter : name) letter = letter == '-' ? '_' : letter;
                            return name;
                          });
