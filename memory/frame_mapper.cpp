@@ -167,10 +167,4 @@ void drop_page(std::byte* page) {
   discard(page, kPageBytes);
 }
 
-void seal_pages(std::byte* first, std::size_t pages) {
-  if (raw_mprotect(first, pages * kPageBytes, PROT_NONE) != 0) {
-    die_of_refusal("mprotect", first, errno);
-  }
-}
-
 }  // namespace spillway::memory

@@ -1,5 +1,7 @@
 #include "spillway/memory/frame_pool.h"
 
+#include <algorithm>
+
 #include "raw_calls.h"
 #include "spillway/base/assert.h"
 
@@ -19,6 +21,11 @@ std::optional<SlotId> FramePool::take_frame() {
   if (!full_.empty()) {
     const SlotId slot = full_.back();
     full_.pop_back();
+    if (full_.size() < to_renew_) {
+      to_renew_ = full_.size();
+      discard(address(slot), kPageBytes);
+      populate(address(slot), kPageBytes);
+    }
     return slot;
   }
   if (existing_ >= limit_) return std::nullopt;
@@ -57,16 +64,10 @@ void FramePool::set_limit(std::size_t frames) {
   while (existing_ > limit_ && !full_.empty()) drop_free_frame();
 }
 
-void FramePool::renew_free_frames() {
-  for (const SlotId slot : full_) {
-    discard(address(slot), kPageBytes);
-    populate(address(slot), kPageBytes);
-  }
-}
-
 void FramePool::drop_free_frame() {
   const SlotId slot = full_.back();
   full_.pop_back();
+  to_renew_ = std::min(to_renew_, full_.size());
   discard(address(slot), kPageBytes);
   --existing_;
   empty_.push_back(slot);

@@ -31,8 +31,10 @@ void populate_by_touch(std::byte* address, std::size_t size) {
 
 }  // namespace
 
-std::byte* raw_mmap(std::byte* wanted, std::size_t size, int protection, int flags) {
-  return address_of(syscall(SYS_mmap, wanted, size, protection, flags, -1, 0L));
+std::byte* raw_mmap(std::byte* wanted, std::size_t size, int protection, int flags, int file,
+                    std::uint64_t offset) {
+  return address_of(
+      syscall(SYS_mmap, wanted, size, protection, flags, file, static_cast<long>(offset)));
 }
 
 std::byte* raw_mremap(std::byte* from, std::size_t size, int flags, std::byte* to) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace spillway::memory {
 
@@ -8,7 +9,8 @@ namespace spillway::memory {
 // C library's functions, and one of them is known to drop the fifth argument of mremap.
 
 /// The address, or nullptr with errno.
-std::byte* raw_mmap(std::byte* wanted, std::size_t size, int protection, int flags);
+std::byte* raw_mmap(std::byte* wanted, std::size_t size, int protection, int flags, int file = -1,
+                    std::uint64_t offset = 0);
 std::byte* raw_mremap(std::byte* from, std::size_t size, int flags, std::byte* to);
 /// Zero, or -1 with errno.
 int raw_munmap(std::byte* address, std::size_t size);

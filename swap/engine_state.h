@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "forked_children.h"
 #include "spillway/memory/address_arena.h"
 #include "spillway/memory/frame_pool.h"
 #include "spillway/swap/swap_engine.h"
@@ -36,10 +37,11 @@ struct Page {
   std::uint32_t pins = 0;     ///< Of operators that use a part of the range with this page.
   std::uint32_t touched = 0;  ///< Low bits of the touch clock; kept for ranges used in parts.
   ExtentId extent;            ///< None and `kOut`: the page has no contents yet.
-  memory::SlotId slot;        ///< The frame while reading.
+  std::uint32_t extent_since = 0;  ///< When the extent was reserved, in the order of forks.
+  memory::SlotId slot;             ///< The frame while reading.
   RangeId range;
 };
-static_assert(sizeof(Page) == 32);
+static_assert(sizeof(Page) == 36);
 
 struct Range {
   memory::PageIndex first = 0;
@@ -101,8 +103,12 @@ class SwapEngine::State final : public memory::FaultSink {
   // faults.cpp
   void begin_fault(std::byte* address, memory::Access access) override;
   void serve_fault(std::byte* address, memory::Access access) override;
+
+  // forks.cpp
+  void begin_fork_locked();
   void leave_fork_in_parent();
   void enter_child();
+  void fill_in_child(const std::byte* address);
 
   RangeUse find(const void* address) const noexcept;
   RangeUse find(const void* address, Bytes size) const noexcept;
@@ -150,7 +156,12 @@ class SwapEngine::State final : public memory::FaultSink {
   void map_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
   std::size_t held_pages_locked() const;
 
+  class PageRun;
+  bool show_in_child(memory::PageIndex index);
+
   void drop_extent_locked(Page& page);
+  void release_extent_locked(ExtentId extent);
+  void end_children_locked();
   bool can_leave_locked(const Page& page, bool forced) const;
   bool is_pinned_locked(const Page& page) const {
     return page.pins > 0 || ranges_[page.range.value()].pins > 0;
@@ -199,6 +210,9 @@ class SwapEngine::State final : public memory::FaultSink {
   bool transfers_idle_ = false;     ///< The I/O thread sleeps or is about to.
   bool stopping_ = false;
   bool has_forked_ = false;
+  ForkedChildren children_;
+  std::size_t extents_held_ = 0;  ///< Reserved and not released.
+  bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.
   std::size_t active_sets_ = 0;
   std::size_t waiting_sets_ = 0;
   std::size_t waiters_ = 0;

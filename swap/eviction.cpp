@@ -19,9 +19,26 @@ constexpr std::size_t kFreshPages = 8;
 
 void SwapEngine::State::drop_extent_locked(Page& page) {
   if (!page.extent.is_some()) return;
-  store_->release_extent(page.extent);
+  if (children_.may_read(page.extent_since)) {
+    children_.keep(page.extent, page.extent_since);
+  } else {
+    release_extent_locked(page.extent);
+  }
   page.extent = ExtentId();
+}
+
+void SwapEngine::State::release_extent_locked(ExtentId extent) {
+  store_->release_extent(extent);
+  --extents_held_;
   store_failure_.clear();  // There is room again; trying is cheap.
+}
+
+/// Releases what was kept for forked children that are gone.
+void SwapEngine::State::end_children_locked() {
+  if (children_.children() == 0) return;
+  std::vector<ExtentId> free;
+  children_.look_for_ends(free);
+  for (const ExtentId extent : free) release_extent_locked(extent);
 }
 
 bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {

@@ -1,4 +1,4 @@
-// Accesses that no operator announced, and what is left of them after a fork.
+// Accesses that no operator announced.
 
 #include <signal.h>
 #include <unistd.h>
@@ -20,26 +20,6 @@ void end_with_segmentation_fault(const char* text) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
   ::signal(SIGSEGV, SIG_DFL);
   ::kill(::getpid(), SIGSEGV);
-}
-
-// Set in a forked child only: where the paged memory of its parent lies.
-std::byte* child_arena = nullptr;
-std::size_t child_arena_bytes = 0;
-struct sigaction child_previous_action;
-
-void report_fault_in_child(int signal, siginfo_t* info, void* context) {
-  const auto offset = static_cast<std::size_t>(static_cast<std::byte*>(info->si_addr) - child_arena);
-  if (offset < child_arena_bytes) {
-    end_with_segmentation_fault(
-        "[spillway] error: a forked child touched a tensor that was spilled when it was forked; "
-        "fork before training, use threads, or copy what the child needs before the fork\n");
-    return;
-  }
-  if ((child_previous_action.sa_flags & SA_SIGINFO) != 0) {
-    child_previous_action.sa_sigaction(signal, info, context);
-  } else {
-    ::sigaction(SIGSEGV, &child_previous_action, nullptr);  // The access repeats without us.
-  }
 }
 
 }  // namespace
@@ -105,6 +85,10 @@ void SwapEngine::State::end_faults_locked(PageIndex index) {
 }
 
 void SwapEngine::State::serve_fault(std::byte* address, Access access) {
+  if (off_.load(std::memory_order_relaxed)) {
+    fill_in_child(address);
+    return;
+  }
   begin_fault(address, access);
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
@@ -121,35 +105,6 @@ void SwapEngine::State::serve_fault(std::byte* address, Access access) {
       lock.lock();
     }
   }
-}
-
-void SwapEngine::State::leave_fork_in_parent() {
-  has_forked_ = true;
-  pool_->renew_free_frames();
-}
-
-/// The child has a copy of what was resident, and neither the I/O thread nor the fault thread.
-void SwapEngine::State::enter_child() {
-  off_.store(true);
-  child_arena = arena_base_;
-  child_arena_bytes = arena_pages_ * kPageBytes;
-  bool any_out = false;
-  for (const Range& range : ranges_) {
-    if (!range.is_live) continue;
-    for (std::uint32_t i = 0; i < range.pages; ++i) {
-      const PageState state = pages_.get()[range.first + i].state;
-      if (state != PageState::kOut && state != PageState::kReadQueued &&
-          state != PageState::kReading)
-        continue;
-      memory::seal_pages(address_of(range.first + i), 1);
-      any_out = true;
-    }
-  }
-  if (!any_out) return;
-  struct sigaction action {};
-  action.sa_sigaction = report_fault_in_child;
-  action.sa_flags = SA_SIGINFO;
-  ::sigaction(SIGSEGV, &action, &child_previous_action);
 }
 
 }  // namespace spillway::swap

@@ -449,7 +449,10 @@ SwapStatistics SwapEngine::statistics() const { return state_->statistics(); }
 
 Bytes SwapEngine::budget() const noexcept { return state_->options_.budget; }
 
-void SwapEngine::before_fork() { state_->mutex_.lock(); }
+void SwapEngine::before_fork() {
+  state_->mutex_.lock();
+  state_->begin_fork_locked();
+}
 
 void SwapEngine::after_fork_in_parent() {
   state_->leave_fork_in_parent();

@@ -113,6 +113,8 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
         return false;
       }
       page.extent = *extent;
+      page.extent_since = children_.now();
+      ++extents_held_;
     }
     mapper_->forbid_writes(address_of(index), 1);
     page.closed = true;
@@ -130,6 +132,7 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
 /// Fills the store's queue: what somebody waits for, then write-outs and fetches in turn. Returns
 /// whether the store has just refused to take more.
 bool SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
+  end_children_locked();
   const bool could_write = store_failure_.empty();
   while (free_transfers_ > 0) {
     if (collect_read_locked(fault_reads_, batch)) continue;
@@ -232,6 +235,10 @@ void SwapEngine::State::run_transfers() {
       const std::string reason = store_->report().refusal;
       Lock lock(mutex_);
       if (!store_failure_.empty() && !reason.empty()) store_failure_ = reason;
+      if (!store_failure_.empty() && children_.kept_extents() > 0)
+        store_failure_ += message("; {} of it are kept for {} forked children that still run",
+                                  memory::kPageSize * children_.kept_extents(),
+                                  children_.children());
       changed_.notify_all();
     }
     for (const Transfer& transfer : batch) store_->submit(transfer);

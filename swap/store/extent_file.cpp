@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -42,6 +43,11 @@ ExtentFile::ExtentFile(SpillDirectory directory, Bytes growth_step)
   if (limit_ == 0)
     throw IoError("No space left in {} (its limit of {} holds no extent of {})", directory_.path,
                   directory_.limit, Bytes(kExtentBytes));
+  struct stat facts {};
+  if (::fstat(fd(), &facts) == 0) {
+    device_ = facts.st_dev;
+    inode_ = facts.st_ino;
+  }
   int error = allocate(1);
   if (error == EOPNOTSUPP || error == ENOSYS) {
     reserves_space_ = false;
@@ -73,6 +79,15 @@ void ExtentFile::release(ExtentId extent) {
   SPILLWAY_ASSERT(extent.value() < touched_ && in_use_ > 0);
   free_.push_back(extent);
   --in_use_;
+}
+
+ExtentPlace ExtentFile::locate(ExtentId extent) const {
+  ExtentPlace place;
+  place.file = fd();
+  place.offset = offset_of(extent);
+  place.device = device_;
+  place.inode = inode_;
+  return place;
 }
 
 bool ExtentFile::grow() {

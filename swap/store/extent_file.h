@@ -28,6 +28,9 @@ class ExtentFile {
   /// Fills in what the file knows: extents in use, capacity, and the reason of the last refusal.
   void add_to(StoreReport& report) const;
 
+  /// Takes no lock.
+  ExtentPlace locate(ExtentId extent) const;
+
   int fd() const { return file_.descriptor.get(); }
   bool is_direct() const { return file_.is_direct; }
   const std::string& why_buffered() const { return file_.why_buffered; }
@@ -51,6 +54,8 @@ class ExtentFile {
 
   SpillDirectory directory_;
   UnlinkedFile file_;
+  std::uint64_t device_ = 0;  // with inode_: which file the descriptor means
+  std::uint64_t inode_ = 0;
   bool reserves_space_ = true;  // fixed once the constructor is through
 
   mutable std::mutex mutex_;

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "frame_mapper_conformance.h"
+#include "spillway/memory/inherited_pages.h"
 
 namespace spillway::memory {
 namespace {

@@ -88,7 +88,7 @@ TEST_F(FramePoolTest, AForgottenFrameMakesRoomForANewOne) {
   EXPECT_TRUE(pool.take_frame().has_value());
 }
 
-TEST_F(FramePoolTest, RenewingReplacesTheMemoryOfFramesAtRestOnly) {
+TEST_F(FramePoolTest, RenewingReplacesTheMemoryOfFramesThatWereAtRestWhenTheyAreTaken) {
   FramePool pool(base_, kSlots, 2);
   const SlotId kept = pool.take_frame().value();
   const SlotId renewed = pool.take_frame().value();
@@ -96,9 +96,17 @@ TEST_F(FramePoolTest, RenewingReplacesTheMemoryOfFramesAtRestOnly) {
   pool.address(renewed)[0] = std::byte(2);
   pool.put_frame(renewed);
   pool.renew_free_frames();
-  EXPECT_EQ(pool.address(kept)[0], std::byte(1));
-  EXPECT_EQ(resident_bytes(), 2 * kPageBytes);
+  EXPECT_EQ(pool.address(renewed)[0], std::byte(2)) << "forking is cheap";
+  pool.put_frame(kept);
+  ASSERT_EQ(pool.take_frame(), kept);
+  EXPECT_EQ(pool.address(kept)[0], std::byte(1)) << "came back after the fork";
+  ASSERT_EQ(pool.take_frame(), renewed);
   EXPECT_EQ(pool.address(renewed)[0], std::byte(0));
+  EXPECT_EQ(resident_bytes(), 2 * kPageBytes);
+  pool.address(renewed)[0] = std::byte(3);
+  pool.put_frame(renewed);
+  ASSERT_EQ(pool.take_frame(), renewed);
+  EXPECT_EQ(pool.address(renewed)[0], std::byte(3)) << "once";
 }
 
 TEST_F(FramePoolDeathTest, NoticesAFrameThatComesBackTwice) {

@@ -45,6 +45,7 @@ class FaultStore final : public SpillStore {
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;
   void do_wake() override { wait_.wake(); }
+  ExtentPlace do_locate(ExtentId extent) const override { return child_->locate(extent); }
   StoreReport do_report() const override { return child_->report(); }
 
   bool chance(double probability);

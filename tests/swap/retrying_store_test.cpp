@@ -36,6 +36,7 @@ class ScriptedStore final : public SpillStore {
     finished_.clear();
   }
   void do_wake() override {}
+  ExtentPlace do_locate(ExtentId) const override { return {}; }
   StoreReport do_report() const override { return tally(); }
 
   std::deque<int> errors_;

@@ -32,6 +32,7 @@ class IoUringStore final : public SpillStore {
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;
   void do_wake() override { wait_.wake(); }
+  ExtentPlace do_locate(ExtentId extent) const override { return file_->locate(extent); }
   StoreReport do_report() const override;
 
   void queue(std::size_t index);

@@ -64,6 +64,12 @@ void RamStore::do_reap(std::vector<TransferResult>& results, std::chrono::millis
   });
 }
 
+ExtentPlace RamStore::do_locate(ExtentId extent) const {
+  ExtentPlace place;
+  place.memory = memory_.begin() + std::size_t{extent.value()} * kExtentBytes;
+  return place;
+}
+
 StoreReport RamStore::do_report() const {
   StoreReport report = tally();
   const std::lock_guard lock(mutex_);

@@ -21,6 +21,7 @@ class RamStore final : public SpillStore {
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;
   void do_wake() override { wait_.wake(); }
+  ExtentPlace do_locate(ExtentId extent) const override;
   StoreReport do_report() const override;
 
   ReapWait wait_;

@@ -30,6 +30,9 @@ class StripedStore final : public SpillStore {
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;
   void do_wake() override { wait_.wake(); }
+  ExtentPlace do_locate(ExtentId extent) const override {
+    return stripes_[stripe_of(extent)].store->locate(local_of(extent));
+  }
   StoreReport do_report() const override;
 
   void collect(std::vector<TransferResult>& results);

@@ -26,10 +26,8 @@ VerifyingStore::VerifyingStore(std::unique_ptr<SpillStore> child, std::string pl
 
 void VerifyingStore::do_submit(const Transfer& transfer) {
   if (transfer.direction == Direction::kWrite) {
-    const std::size_t index = transfer.extent.value();
-    if (index >= seals_.size()) seals_.resize(index + 1);
-    seals_[index] = {XXH3_64bits(transfer.memory, transfer.size),
-                     static_cast<std::uint32_t>(transfer.size)};
+    seals_.set(transfer.extent.value(), {XXH3_64bits(transfer.memory, transfer.size),
+                                         static_cast<std::uint32_t>(transfer.size)});
   }
   child_->submit(transfer);
 }
@@ -46,8 +44,7 @@ void VerifyingStore::do_reap(std::vector<TransferResult>& results,
 
 void VerifyingStore::check(TransferResult& result) const {
   const Transfer& transfer = result.transfer;
-  const std::size_t index = transfer.extent.value();
-  const Seal seal = index < seals_.size() ? seals_[index] : Seal{};
+  const Seal seal = seals_.get(transfer.extent.value());
   if (seal.size != transfer.size) {
     result.error = EINVAL;
     result.detail = message("extent {} of {} was written with {} bytes and read with {}",
@@ -59,6 +56,15 @@ void VerifyingStore::check(TransferResult& result) const {
   result.error = EBADMSG;
   result.detail = message("wrong bytes in extent {} of {}: checksum {} was written, {} came back",
                           transfer.extent, place_, hexadecimal(seal.sum), hexadecimal(sum));
+}
+
+ExtentPlace VerifyingStore::do_locate(ExtentId extent) const {
+  ExtentPlace place = child_->locate(extent);
+  const Seal seal = seals_.get(extent.value());
+  place.has_checksum = true;
+  place.checksum = seal.sum;
+  place.checked_size = seal.size;
+  return place;
 }
 
 std::unique_ptr<SpillStore> make_verifying_store(std::unique_ptr<SpillStore> child,

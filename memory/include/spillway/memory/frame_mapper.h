@@ -84,10 +84,6 @@ class FrameMapper {
 /// frame is gone (`FramePool::forget_frame`). I/O that still holds the frame ends harmlessly.
 void drop_page(std::byte* page);
 
-/// For a child after fork(2), which inherits pages but no mapper: empty pages would read as zeros
-/// there. Ends every access to them with a signal. Never in the process that owns the mapper.
-void seal_pages(std::byte* first, std::size_t pages);
-
 /// The ways in which pages can be served, best first.
 enum class MapperKind {
   kUserfaultfd,      ///< UFFDIO_MOVE; system calls on spilled memory work. Linux 6.8, privilege.

@@ -41,10 +41,10 @@ class FramePool {
   /// to the system); frames in use are dropped as they return.
   void set_limit(std::size_t frames);
 
-  /// Replaces the memory of the frames at rest. For the parent after fork(2), which leaves every
-  /// frame shared with the child: a shared frame is copied before it moves, and its huge page is
-  /// lost. Contents go; frames at rest have none that matter.
-  void renew_free_frames();
+  /// Has the memory of the frames that are at rest now replaced when they are taken. For the parent
+  /// after fork(2), which leaves every frame shared with the child: a shared frame is copied before
+  /// it moves, and its huge page is lost. Contents go; frames at rest have none that matter.
+  void renew_free_frames() { to_renew_ = full_.size(); }
 
   std::byte* address(SlotId slot) const { return base_ + std::size_t{slot.value()} * kPageBytes; }
   std::size_t limit() const { return limit_; }
@@ -62,6 +62,7 @@ class FramePool {
   std::size_t slot_count_;
   std::size_t limit_;
   std::size_t existing_ = 0;
+  std::size_t to_renew_ = 0;  ///< So many of `full_`, from the first on, are to be renewed.
   std::vector<SlotId> full_;  ///< Last in, first out: the warmest frame is reused first.
   std::vector<SlotId> empty_;
 };

@@ -43,6 +43,19 @@ struct TransferResult {
   std::string detail;
 };
 
+/// Where the bytes of an extent lie, for a forked child, which has no I/O thread: in a file, or in
+/// memory of this process.
+struct ExtentPlace {
+  int file = -1;               ///< A descriptor; -1: not in a file.
+  std::uint64_t offset = 0;
+  std::uint64_t device = 0;    ///< What fstat says of the file: the child may have closed the
+  std::uint64_t inode = 0;     ///< descriptor, and its number may mean another file by now.
+  const std::byte* memory = nullptr;
+  bool has_checksum = false;   ///< Then `checksum` of the first `checked_size` bytes holds.
+  std::uint32_t checked_size = 0;
+  std::uint64_t checksum = 0;
+};
+
 /// What a store has done since it was opened, and what it can hold.
 struct StoreReport {
   Bytes written;  ///< What reached the medium, retries included: it wears a drive out.
@@ -67,6 +80,10 @@ class SpillStore {
 
   /// Gives an extent back; its bytes are lost. No transfer of it may be in flight. Any thread.
   void release_extent(ExtentId extent) { do_release_extent(extent); }
+
+  /// Where an extent lies that was written to its end. Takes no lock and allocates nothing, so that
+  /// a forked child may ask, whatever the parent's other threads were doing.
+  ExtentPlace locate(ExtentId extent) const { return do_locate(extent); }
 
   /// Queues a transfer. I/O thread only. Never blocks on I/O; the caller keeps at most
   /// `queue_depth()` transfers in flight.
@@ -97,6 +114,7 @@ class SpillStore {
   virtual void do_submit(const Transfer& transfer) = 0;
   virtual void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) = 0;
   virtual void do_wake() = 0;
+  virtual ExtentPlace do_locate(ExtentId extent) const = 0;
   virtual StoreReport do_report() const = 0;
 
   std::size_t queue_depth_;

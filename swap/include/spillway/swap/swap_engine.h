@@ -179,7 +179,7 @@ class SwapEngine {
   Bytes budget() const noexcept;
 
   /// Around fork(2): takes all locks, releases them in the parent, and turns the engine off in the
-  /// child, where spilled pages report an error instead of reading as zeros.
+  /// child, where spilled pages read as they were at the fork, until all its descendants are gone.
   void before_fork();
   void after_fork_in_parent();
   void after_fork_in_child();
