@@ -110,9 +110,12 @@ void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
                                             .boundary = boundaries_,
                                             .signature = op.is_running ? op.signature : 0,
                                             .allocation = error.wanted.count()});
+  // Operators of several threads may need their bytes together, more than any of them alone. What
+  // is small is added where the result is told.
+  const Bytes small = std::min(need, engine_->statistics().small_peak);
+  const std::uint64_t pages = (need - small).count() / memory::kPageBytes + 1;
+  largest_need_pages_.store(std::max(largest_need_pages_.load(), pages));
   if (need.count() > kSurveyReach * options_.budget.count()) {
-    const std::uint64_t pages = need.count() / memory::kPageBytes + 1;
-    largest_need_pages_.store(std::max(largest_need_pages_.load(), pages));
     lock.unlock();
     end_survey();
   }
