@@ -24,9 +24,10 @@ struct Kind {
   MapperKind kind;
   std::string_view name;
 };
-constexpr std::array<Kind, 3> kKinds{{{MapperKind::kUserfaultfd, "userfaultfd"},
+constexpr std::array<Kind, 4> kKinds{{{MapperKind::kUserfaultfd, "userfaultfd"},
                                       {MapperKind::kUserfaultfdUser, "userfaultfd-user"},
-                                      {MapperKind::kSignal, "signal"}}};
+                                      {MapperKind::kSignal, "signal"},
+                                      {MapperKind::kCopy, "copy"}}};
 
 /// Number of letters to insert, delete or replace to get from one word to the other.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
@@ -120,7 +121,8 @@ std::unique_ptr<FrameMapper> make_unchecked(MapperKind kind) {
       return userfaultfd::make_mapper(userfaultfd::Scope::kUserAndKernel);
     case MapperKind::kUserfaultfdUser:
       return userfaultfd::make_mapper(userfaultfd::Scope::kUserOnly);
-    case MapperKind::kSignal: return signal::make_mapper();
+    case MapperKind::kSignal: return signal::make_mapper(signal::Movement::kRemap);
+    case MapperKind::kCopy: return signal::make_mapper(signal::Movement::kCopy);
   }
   throw ConfigError("no mapper has the number {}", static_cast<int>(kind));
 }
@@ -144,8 +146,8 @@ MapperKind mapper_kind_from(std::string_view name) {
     if (known.name == name) return known.kind;
     if (edit_distance(name, known.name) < edit_distance(name, nearest->name)) nearest = &known;
   }
-  throw ConfigError("unknown mapper \"{}\"; did you mean \"{}\"? There are {}, {} and {}", name,
-                    nearest->name, kKinds[0].name, kKinds[1].name, kKinds[2].name);
+  throw ConfigError("unknown mapper \"{}\"; did you mean \"{}\"? There are {}, {}, {} and {}", name,
+                    nearest->name, kKinds[0].name, kKinds[1].name, kKinds[2].name, kKinds[3].name);
 }
 
 std::vector<MapperProbe> probe_mappers() {

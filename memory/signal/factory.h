@@ -6,7 +6,13 @@
 
 namespace spillway::memory::signal {
 
-/// Throws UnsupportedError with the reason and the way to mend it.
-std::unique_ptr<FrameMapper> make_mapper();
+/// How a frame gets from one place to another.
+enum class Movement {
+  kRemap,  ///< mremap, which leaves its place mapped.
+  kCopy,   ///< Its bytes are copied to memory that is put in place.
+};
+
+/// Its `reserve` throws UnsupportedError with the reason and the way to mend it.
+std::unique_ptr<FrameMapper> make_mapper(Movement movement);
 
 }  // namespace spillway::memory::signal

@@ -3,12 +3,14 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 
 #include "raw_calls.h"
 #include "signal/factory.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
+#include "spillway/memory/inherited_pages.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -42,6 +44,22 @@ void protect(std::byte* address, std::size_t size, int protection) {
   }
 }
 
+// Kernels before 5.7 and valgrind do not know DONTUNMAP.
+void require_moving_in_place() {
+  std::byte* const from = stage_page();
+  std::byte* const to = stage_page();
+  bool moved = false;
+  if (from != nullptr && to != nullptr)
+    moved = raw_mremap(from, kPageBytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
+  const int error = errno;
+  for (std::byte* page : {from, to})
+    if (page != nullptr) raw_munmap(page, kPageBytes);
+  if (!moved)
+    throw UnsupportedError("mremap does not move a page and leave its place mapped ({}); needs Linux "
+                           "5.7 and no valgrind; the mapper \"copy\" does without",
+                           ::strerrordesc_np(error));
+}
+
 // Without DONTUNMAP the source would be a hole in which another thread's mmap may land.
 void move_frame(std::byte* to, std::byte* from) {
   constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
@@ -52,11 +70,14 @@ void move_frame(std::byte* to, std::byte* from) {
 
 }  // namespace
 
-std::unique_ptr<FrameMapper> make_mapper() { return std::make_unique<Mapper>(); }
+std::unique_ptr<FrameMapper> make_mapper(Movement movement) {
+  return std::make_unique<Mapper>(movement);
+}
 
 FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) {
   SPILLWAY_ASSERT(!handler_.has_value());
   require_mappings(pool_size);
+  if (movement_ == Movement::kRemap) require_moving_in_place();
   arena_ = AddressSpace(arena_size, PROT_NONE, "paged storages");
   pool_ = AddressSpace(pool_size, kOpen, "the frame pool");
   raw_madvise(pool_.begin(), pool_.size(), MADV_HUGEPAGE);
@@ -66,6 +87,7 @@ FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSin
 }
 
 MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
+  if (movement_ == Movement::kCopy) return copy_in(page, pool_slot, allowed);
   // Closed before it moves: the page never stands open.
   if (allowed == Access::kRead) protect(pool_slot, kPageBytes, PROT_READ);
   move_frame(page, pool_slot);
@@ -76,10 +98,33 @@ MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
 
 MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
   FaultHandler::stay_in_front();
+  if (movement_ == Movement::kCopy) return copy_out(pool_slot, page);
   // Closed before it moves: what stays behind traps from the first moment.
   protect(page, kPageBytes, PROT_NONE);
   move_frame(pool_slot, page);
   protect(pool_slot, kPageBytes, kOpen);
+  return MoveResult::kMoved;
+}
+
+// Filled elsewhere and put in place at once: nobody sees a page that is half there.
+MoveResult Mapper::copy_in(std::byte* page, std::byte* pool_slot, Access allowed) {
+  std::byte* const staged = stage_page();
+  if (staged == nullptr) die_of_refusal("mmap", page, errno, "raise vm.max_map_count");
+  std::memcpy(staged, pool_slot, kPageBytes);
+  if (allowed == Access::kRead) protect(staged, kPageBytes, PROT_READ);
+  if (!place_page(page, staged))
+    die_of_refusal("mremap", page, errno, "raise vm.max_map_count");
+  discard(pool_slot, kPageBytes);
+  note_access(page, 1);
+  return MoveResult::kMoved;
+}
+
+// Readers may go on until the page is empty; writers trap from the first moment.
+MoveResult Mapper::copy_out(std::byte* pool_slot, std::byte* page) {
+  protect(page, kPageBytes, PROT_READ);
+  std::memcpy(pool_slot, page, kPageBytes);
+  protect(page, kPageBytes, PROT_NONE);
+  drop_page(page);
   return MoveResult::kMoved;
 }
 

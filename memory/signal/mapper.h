@@ -3,15 +3,17 @@
 #include <optional>
 
 #include "address_space.h"
+#include "signal/factory.h"
 #include "signal/fault_handler.h"
 #include "spillway/memory/frame_mapper.h"
 
 namespace spillway::memory::signal {
 
-/// Moves frames with mremap; pages without a frame are closed to all access, and the trap of
-/// whoever touches one is served on its own thread.
+/// Moves frames with mremap, or copies them; pages without a frame are closed to all access, and the
+/// trap of whoever touches one is served on its own thread.
 class Mapper final : public FrameMapper {
  public:
+  explicit Mapper(Movement movement) : movement_(movement) {}
   Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) override;
   MoveResult map(std::byte* page, std::byte* pool_slot, Access allowed) override;
   MoveResult unmap(std::byte* pool_slot, std::byte* page) override;
@@ -21,7 +23,10 @@ class Mapper final : public FrameMapper {
 
  private:
   void note_access(const std::byte* first, std::size_t pages);
+  MoveResult copy_in(std::byte* page, std::byte* pool_slot, Access allowed);
+  MoveResult copy_out(std::byte* pool_slot, std::byte* page);
 
+  Movement movement_;
   AddressSpace arena_;
   AddressSpace pool_;
   PageChanges changes_;

@@ -113,11 +113,12 @@ constexpr std::array<Choice<LogLevel>, 5> kLogLevels{{{"debug", LogLevel::kDebug
                                                       {"warning", LogLevel::kWarning},
                                                       {"error", LogLevel::kError},
                                                       {"off", LogLevel::kOff}}};
-constexpr std::array<Choice<std::string_view>, 4> kMappers{
+constexpr std::array<Choice<std::string_view>, 5> kMappers{
     {{"auto", "auto"},
      {"userfaultfd", "userfaultfd"},
      {"userfaultfd-user", "userfaultfd-user"},
-     {"signal", "signal"}}};
+     {"signal", "signal"},
+     {"copy", "copy"}}};
 
 using Text = std::string_view;
 
@@ -150,8 +151,8 @@ constexpr std::array<SettingField, 18> kFields{{
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
   {{"verify", "on|off", "off", "Check a checksum of everything that comes back from disk.", true},
    [](Settings& s, Text t) { s.verify = parse_switch(t); }},
-  {{"mapper", "auto|userfaultfd|userfaultfd-user|signal", "auto",
-    "How accesses to spilled memory are noticed; spillway doctor shows what works here."},
+  {{"mapper", "auto|userfaultfd|userfaultfd-user|signal|copy", "auto",
+    "How accesses to spilled memory are noticed; spillway doctor shows what works here. copy works everywhere, slowly."},
    [](Settings& s, Text t) { s.mapper = choose(t, kMappers); }},
   {{"dispatch-key", "auto|NAME|record-function", "auto",
     "Where operators are intercepted in LibTorch."},

@@ -23,7 +23,7 @@ constexpr std::size_t kLast = kPageBytes - 1;
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FrameMapperConformance,
                          ::testing::Values(MapperKind::kUserfaultfd, MapperKind::kUserfaultfdUser,
-                                           MapperKind::kSignal),
+                                           MapperKind::kSignal, MapperKind::kCopy),
                          kind_name);
 
 TEST_P(FrameMapperConformance, MovesContentsInAndOut) {

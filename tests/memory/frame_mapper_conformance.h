@@ -37,8 +37,14 @@ inline std::string kind_name(const ::testing::TestParamInfo<MapperKind>& info) {
     case MapperKind::kUserfaultfd: return "Userfaultfd";
     case MapperKind::kUserfaultfdUser: return "UserfaultfdUser";
     case MapperKind::kSignal: return "Signal";
+    case MapperKind::kCopy: return "Copy";
   }
   return "Unknown";
+}
+
+/// Whether the kernel may refuse to move a frame of this kind.
+inline bool is_ever_busy(MapperKind kind) {
+  return kind == MapperKind::kUserfaultfd || kind == MapperKind::kUserfaultfdUser;
 }
 
 /// Atomic, because the order between an access and the fault that it causes is the kernel's, and the

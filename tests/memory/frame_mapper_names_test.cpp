@@ -26,14 +26,15 @@ TEST(MapperKind, AnUnknownNameIsRefusedWithTheNearestOne) {
   EXPECT_THAT(refusal("signals"), HasSubstr("\"signals\"; did you mean \"signal\"?"));
   EXPECT_THAT(refusal("userfault"), HasSubstr("did you mean \"userfaultfd\"?"));
   EXPECT_THAT(refusal("userfaultfd_user"), HasSubstr("did you mean \"userfaultfd-user\"?"));
-  EXPECT_THAT(refusal(""), HasSubstr("There are userfaultfd, userfaultfd-user and signal"));
+  EXPECT_THAT(refusal(""), HasSubstr("There are userfaultfd, userfaultfd-user, signal and copy"));
 }
 
 TEST(ProbeMappers, TriesAllKindsBestFirstAndGivesAReasonForEachRefusal) {
   const auto probes = probe_mappers();
-  ASSERT_EQ(probes.size(), 3U);
+  ASSERT_EQ(probes.size(), 4U);
   EXPECT_EQ(probes[0].kind, MapperKind::kUserfaultfd);
   EXPECT_EQ(probes[2].kind, MapperKind::kSignal);
+  EXPECT_EQ(probes[3].kind, MapperKind::kCopy);
   for (const MapperProbe& probe : probes) {
     EXPECT_EQ(probe.is_viable, probe.reason.empty()) << probe.reason;
     EXPECT_THAT(probe.reason, ::testing::Not(HasSubstr("went wrong"))) << "offered, but broken";

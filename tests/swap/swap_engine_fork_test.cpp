@@ -368,7 +368,8 @@ constexpr StoreVariety kVarieties[] = {{"ram", StoreKind::kRam, false, false},
 INSTANTIATE_TEST_SUITE_P(All, SwapEngineForkTest,
                          testing::Combine(testing::Values(memory::MapperKind::kUserfaultfd,
                                                           memory::MapperKind::kUserfaultfdUser,
-                                                          memory::MapperKind::kSignal),
+                                                          memory::MapperKind::kSignal,
+                                                          memory::MapperKind::kCopy),
                                           testing::ValuesIn(kVarieties)),
                          [](const testing::TestParamInfo<Parameters>& made) {
                            std::string name(memory::name_of(std::get<0>(made.param)));

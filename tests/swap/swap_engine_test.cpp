@@ -414,7 +414,8 @@ TEST_P(SwapEngineTest, EqualsAPlainMapUnderRandomUseFromManyThreads) {
 INSTANTIATE_TEST_SUITE_P(Mappers, SwapEngineTest,
                          testing::Values(memory::MapperKind::kUserfaultfd,
                                          memory::MapperKind::kUserfaultfdUser,
-                                         memory::MapperKind::kSignal),
+                                         memory::MapperKind::kSignal,
+                                         memory::MapperKind::kCopy),
                          [](const auto& kind) {
                            std::string name(memory::name_of(kind.param));
                            for (char& letter : name) letter = letter == '-' ? '_' : letter;

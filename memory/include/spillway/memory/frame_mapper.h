@@ -89,6 +89,7 @@ enum class MapperKind {
   kUserfaultfd,      ///< UFFDIO_MOVE; system calls on spilled memory work. Linux 6.8, privilege.
   kUserfaultfdUser,  ///< The same without privilege; system calls on spilled memory get EFAULT.
   kSignal,           ///< mremap and a SIGSEGV handler. Linux 5.7; system calls get EFAULT.
+  kCopy,             ///< The same, but copies pages: for odd kernels. Slow.
 };
 
 /// Whether a kind works on this machine, found by moving a page, protecting it and faulting on it.
@@ -98,7 +99,7 @@ struct MapperProbe {
   std::string reason;  ///< Why not, with the way to mend it; empty when viable.
 };
 
-std::string_view name_of(MapperKind kind);  ///< "userfaultfd", "userfaultfd-user", "signal"
+std::string_view name_of(MapperKind kind);  ///< "userfaultfd", "copy", …
 MapperKind mapper_kind_from(std::string_view name);  ///< Throws ConfigError with the nearest name.
 
 /// Probes all kinds, best first. Leaves no thread and no handler behind.
