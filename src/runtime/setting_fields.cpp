@@ -152,7 +152,8 @@ constexpr std::array<SettingField, 18> kFields{{
   {{"verify", "on|off", "off", "Check a checksum of everything that comes back from disk.", true},
    [](Settings& s, Text t) { s.verify = parse_switch(t); }},
   {{"mapper", "auto|userfaultfd|userfaultfd-user|signal|copy", "auto",
-    "How accesses to spilled memory are noticed; spillway doctor shows what works here. copy works everywhere, slowly."},
+    "How accesses to spilled memory are noticed; spillway doctor shows what works here. "
+    "copy works everywhere, slowly."},
    [](Settings& s, Text t) { s.mapper = choose(t, kMappers); }},
   {{"dispatch-key", "auto|NAME|record-function", "auto",
     "Where operators are intercepted in LibTorch."},
