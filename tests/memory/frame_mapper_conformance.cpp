@@ -151,8 +151,8 @@ void reserve_beyond_the_limit(MapperKind kind) {
 }
 
 TEST_P(FrameMapperConformance, AnAddressSpaceLimitIsNamed) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "the thread sanitizer itself cannot go on under a limit of its address space";
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer itself cannot go on under a limit of its address space";
 #endif
   EXPECT_EXIT(reserve_beyond_the_limit(GetParam()), ::testing::ExitedWithCode(3),
               "cannot reserve 1\\.00 TiB .*RLIMIT_AS .ulimit -v. is 1\\.00 GiB");
