@@ -413,21 +413,26 @@ void SwapEngine::release_small(Bytes size) noexcept {
 }
 
 void SwapEngine::advance(OpClock now) {
+  if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   state_->now_op_ = now;
 }
 
 void SwapEngine::set_next_use(const RangePart& part, OpClock at) {
+  if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   if (state_->range_of(part.range).is_live) state_->set_next_use_locked(part, at);
 }
 
 void SwapEngine::write_out(const RangePart& part, std::uint32_t pages) {
+  // The mapper of a forked child would move the pages of its parent.
+  if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   state_->write_out_locked(part, pages);
 }
 
 void SwapEngine::fetch(const RangePart& part) {
+  if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   const Range& range = state_->range_of(part.range);
   if (!range.is_live || part.first >= range.pages) return;
