@@ -60,8 +60,9 @@ struct Range {
   std::vector<OpClock> next_uses;  ///< Per page, once a part was given its own; else empty.
 };
 
-/// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex does I/O,
+/// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex transfers,
 /// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
+/// Only the store may make its file larger there.
 /// Functions that end in `_locked` are called with the mutex held.
 class SwapEngine::State final : public memory::FaultSink {
  public:

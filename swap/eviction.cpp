@@ -210,7 +210,7 @@ void SwapEngine::State::make_room_locked() {
 
 void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages) {
   const Range& range = range_of(part.range);
-  if (!range.is_live || range.is_dying || range.pins > 0) return;
+  if (!range.is_live || range.is_dying || range.pins > 0 || part.first >= range.pages) return;
   pressure_.store(true, std::memory_order_relaxed);
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   for (std::uint32_t i = end; i-- > part.first && pages > 0;) {

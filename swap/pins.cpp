@@ -30,6 +30,7 @@ void SwapEngine::State::touch_page_locked(Range& range, std::uint32_t page) {
 
 void SwapEngine::State::set_next_use_locked(const RangePart& part, OpClock at) {
   Range& range = range_of(part.range);
+  if (part.first >= range.pages) return;  // The id means another range by now.
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   const bool is_whole = part.first == 0 && end == range.pages;
   if (is_whole) {

@@ -17,7 +17,9 @@ namespace {
 constexpr std::uint64_t kSmallStep = kPageBytes;
 constexpr std::uint64_t kSmallSlack = 8 * kSmallStep;
 
-std::size_t pages_for(Bytes size) { return (size.count() + kPageBytes - 1) / kPageBytes; }
+std::size_t pages_for(Bytes size) {
+  return size.count() / kPageBytes + (size.count() % kPageBytes > 0 ? 1 : 0);
+}
 
 // An entry of the table behind `find`: id + 1, pages of the range, and which of them this one is.
 constexpr unsigned kEntryBits = 21;
@@ -235,13 +237,15 @@ void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::Sl
 }
 
 SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
-  const auto count = static_cast<std::uint32_t>(pages_for(size));
+  const std::size_t wanted = pages_for(size);
+  // Sizes that no machine has must be refused as they are, not in 32 bits.
+  const auto count = static_cast<std::uint32_t>(std::min(wanted, budget_pages_ + 1));
   std::vector<memory::SlotId> frames;
   frames.reserve(count);
   Lock lock(mutex_);
   if (within != nullptr) enter_locked(*within);
   try {
-    if (count > budget_pages_) refuse_locked(count);
+    if (wanted > budget_pages_) refuse_locked(wanted);
     acquire_frames_locked(lock, frames, count, within != nullptr);
   } catch (...) {
     if (within != nullptr && within->engine_ == nullptr) --active_sets_;
@@ -266,6 +270,8 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
 }
 
 SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size) {
+  if (size > options_.arena_size)
+    throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
   const auto count = static_cast<std::uint32_t>(pages_for(size));
   Lock lock(mutex_);
   const auto first = arena_.allocate(count);
@@ -413,21 +419,26 @@ void SwapEngine::release_small(Bytes size) noexcept {
 }
 
 void SwapEngine::advance(OpClock now) {
+  if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   state_->now_op_ = now;
 }
 
 void SwapEngine::set_next_use(const RangePart& part, OpClock at) {
+  if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   if (state_->range_of(part.range).is_live) state_->set_next_use_locked(part, at);
 }
 
 void SwapEngine::write_out(const RangePart& part, std::uint32_t pages) {
+  // The mapper of a forked child would move the pages of its parent.
+  if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   state_->write_out_locked(part, pages);
 }
 
 void SwapEngine::fetch(const RangePart& part) {
+  if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   const Range& range = state_->range_of(part.range);
   if (!range.is_live || part.first >= range.pages) return;

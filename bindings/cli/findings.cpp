@@ -156,8 +156,8 @@ Finding judge_mappers(const std::vector<memory::MapperProbe>& probes) {
     const bool is_best = &probe == &probes.front();
     if (!is_best) {
       finding.verdict = Verdict::kWarning;
-      finding.value += "; system calls on spilled memory fail, so tensors whose pointers the "
-                       "trainer has taken stay in memory";
+      finding.value += "; system calls on spilled memory fail (EFAULT) until the trainer has "
+                       "touched it";
       finding.mend =
           message("for {}: {}", memory::name_of(probes.front().kind), probes.front().reason);
     }

@@ -88,8 +88,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
                     (settings_.progress == runtime::ProgressMode::kAuto && !settings_.quiet &&
                      ::isatty(STDERR_FILENO) == 1);
   runtime_->on_step = [this](Duration step) { show_progress(step); };
+  register_with_preload();  // May throw; from here on LibTorch points to the runtime.
   interceptor_ = std::make_unique<Interceptor>(*runtime_, settings_.dispatch_key);
-  register_with_preload();
   install_cpu_allocator(*runtime_);
   watch_forks();
 }

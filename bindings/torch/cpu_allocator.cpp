@@ -14,13 +14,15 @@ namespace {
 std::atomic<runtime::Runtime*> current{nullptr};
 std::atomic<bool> detached{false};
 
-// In a forked child blocks of the parent come back too; the header tells nothing there, so small
-// blocks of a child are never freed one by one either.
+// In a forked child blocks of the parent come back too, and are kept: it may not move its parent's
+// pages. Its own blocks have a deleter of their own.
 void* allocate_detached(std::size_t size) {
   void* block = nullptr;
   if (::posix_memalign(&block, 64, size) != 0) throw std::bad_alloc();
   return block;
 }
+
+void release_detached(void* memory) { std::free(memory); }
 
 void release(void* memory) {
   if (detached.load(std::memory_order_relaxed)) return;
@@ -31,11 +33,12 @@ class PagedCpuAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
     if (size == 0) return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
-    void* memory = detached.load(std::memory_order_relaxed)
-                       ? allocate_detached(size)
-                       : current.load(std::memory_order_relaxed)->allocate(size);
+    const bool is_child = detached.load(std::memory_order_relaxed);
+    void* memory = is_child ? allocate_detached(size)
+                            : current.load(std::memory_order_relaxed)->allocate(size);
     // oneDNN asserts that the context is the data pointer itself.
-    return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
+    return {memory, memory, is_child ? &release_detached : &release,
+            c10::Device(c10::DeviceType::CPU)};
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return &release; }

@@ -292,7 +292,6 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   OpContext& op = context();
   const bool sampled = ++op.ops % kSampleEvery == 0;
   const TimePoint start = sampled ? clock_.now() : TimePoint{};
-  op.text = &text;
   op.input_pages = 0;
   for (const RangeUse& use : uses) op.input_pages += use.touched();
   op.inside_pages = op.inside_peak = 0;
@@ -303,6 +302,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   if (learner_ != nullptr && !uses.empty()) learn_begin(op, uses);
   const bool holds = engine_->is_under_pressure() && !uses.empty();
   if (sampled) sampled_intercept_ns_ += static_cast<std::uint64_t>((clock_.now() - start).count());
+  op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
   op.is_running = true;
   try {
     if (holds) hold(op, uses);
@@ -324,6 +324,7 @@ void Runtime::note_need(OpContext& op) {
   const std::uint64_t need = op.input_pages + op.inside_peak;
   if (need <= largest_need_pages_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(step_mutex_);
+  if (need <= largest_need_pages_.load(std::memory_order_relaxed)) return;
   largest_need_pages_.store(need);
   largest_op_ = op.text->describe();
 }

@@ -151,19 +151,6 @@ StoreKind store_kind_from(std::string_view name) {
   throw ConfigError("unknown kind of spill store: '{}' (valid: {})", name, valid);
 }
 
-SpillDirectory parse_spill_directory(std::string_view text) {
-  const auto colon = text.rfind(':');
-  SpillDirectory directory{std::string(text.substr(0, colon)), Bytes()};
-  if (colon != std::string_view::npos) {
-    directory.limit = parse_bytes(text.substr(colon + 1));
-    if (directory.limit < Bytes(kExtentBytes))
-      throw ConfigError("limit of a spill directory below {}: '{}'", Bytes(kExtentBytes), text);
-  }
-  if (directory.path.empty())
-    throw ConfigError("spill directory without a path: '{}' (write DIR or DIR:SIZE)", text);
-  return directory;
-}
-
 OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
   check(options);
   Opening opening(options);
@@ -179,10 +166,6 @@ OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
   opened.store = opening.children.size() == 1
                      ? std::move(opening.children.front())
                      : make_striped_store(std::move(opening.children), opening.bell);
-  const Bytes capacity = opened.store->report().capacity;
-  if (capacity < options.expected_size)
-    opening.warnings.push_back(message("{} will be spilled, but there is room for {} only",
-                                       options.expected_size, capacity));
   opened.description = std::move(opening.description);
   opened.warnings = std::move(opening.warnings);
   return opened;

@@ -99,6 +99,9 @@ using Parameters = std::tuple<memory::MapperKind, StoreVariety>;
 class SwapEngineForkTest : public testing::TestWithParam<Parameters> {
  protected:
   void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "the thread sanitizer does not support a fork of a process with threads";
+#endif
     for (const memory::MapperProbe& probe : memory::probe_mappers()) {
       if (probe.kind == std::get<0>(GetParam()) && !probe.is_viable) GTEST_SKIP() << probe.reason;
     }

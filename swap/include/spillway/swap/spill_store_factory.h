@@ -28,16 +28,12 @@ struct SpillDirectory {
   Bytes limit;  ///< 0: as much as there is.
 };
 
-/// Reads "DIR" or "DIR:SIZE", for example "/scratch:200GiB". Throws ConfigError.
-SpillDirectory parse_spill_directory(std::string_view text);
-
 struct SpillStoreOptions {
   std::vector<SpillDirectory> directories;  ///< Used in parallel. Not for kRam.
   StoreKind kind = StoreKind::kAuto;
   Bytes ram_capacity;            ///< For kRam only; required there.
   std::size_t queue_depth = 16;  ///< Transfers in flight per directory.
   bool verify = false;           ///< Checksum every extent, at 2 to 6 % of a CPU.
-  Bytes expected_size;           ///< What will be spilled, when known; 0: unknown.
 };
 
 struct OpenedSpillStore {

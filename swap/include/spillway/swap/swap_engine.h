@@ -178,7 +178,7 @@ class SwapEngine {
   SwapStatistics statistics() const;
   Bytes budget() const noexcept;
 
-  /// Around fork(2): takes all locks, releases them in the parent, and turns the engine off in the
+  /// Around fork(2): takes the engine's lock, releases it in both, and turns the engine off in the
   /// child, where spilled pages read as they were at the fork, until all its descendants are gone.
   void before_fork();
   void after_fork_in_parent();

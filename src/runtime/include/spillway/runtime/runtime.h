@@ -39,7 +39,7 @@ struct RuntimeReport {
   std::uint64_t ops = 0;
   std::uint64_t steps = 0;
   double step_seconds_median = 0.0;
-  double intercept_seconds = 0.0;  ///< Estimated from one call in 64, waits not included.
+  double intercept_seconds = 0.0;  ///< Estimated from one call in 64; without waits and arguments.
   Bytes smallest_budget;           ///< What the largest operator so far needs at once.
   std::string largest_op;
 };
