@@ -144,6 +144,7 @@ class SwapEngine::State final : public memory::FaultSink {
                              bool holds_pins);
   bool progress_is_possible_locked(bool holds_pins) const;
   [[noreturn]] void refuse_locked(std::size_t pages) const;
+  void wake_waiters_locked();
   void wait_locked(Lock& lock, bool holds_pins, Duration& waited);
   RangeId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
   void end_range_locked(RangeId id);
@@ -199,6 +200,11 @@ class SwapEngine::State final : public memory::FaultSink {
     memory::PageIndex index;
     TimePoint start;
   };
+  bool is_fault_unserved_locked() const;
+  void check_faults();
+  std::string fault_failure_;  ///< Why a page that the program touches cannot come.
+  TimePoint unserved_since_{};
+  bool is_fault_unserved_ = false;
   std::vector<OpenFault> open_faults_;  ///< That wait for their page.
   std::deque<memory::PageIndex> fault_reads_;
   std::deque<memory::PageIndex> demand_reads_;
@@ -216,6 +222,7 @@ class SwapEngine::State final : public memory::FaultSink {
   bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.
   std::size_t active_sets_ = 0;
   std::size_t waiting_sets_ = 0;
+  std::uint64_t wakes_ = 0;
   std::size_t waiters_ = 0;
   std::uint64_t touch_clock_ = 0;
   std::uint32_t arrivals_ = 0;

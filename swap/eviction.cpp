@@ -219,7 +219,7 @@ void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pa
     if (gone) --pages;
   }
   kick_locked();
-  if (waiters_ > 0) changed_.notify_all();
+  wake_waiters_locked();
 }
 
 /// Keeps a page that was to be written out. A write in flight goes on and is ignored.

@@ -152,7 +152,7 @@ void SwapEngine::State::unpin(PinSet& set) {
   for (const PinSet::Pin& pin : set.pins_) let_go_locked(pin);
   set.pins_.clear();
   --active_sets_;
-  if (waiters_ > 0) changed_.notify_all();
+  wake_waiters_locked();
   if (!fault_reads_.empty() || !demand_reads_.empty()) make_room_locked(), kick_locked();
 }
 

@@ -205,14 +205,24 @@ void SwapEngine::State::refuse_locked(std::size_t pages) const {
                     options_.budget);
 }
 
+/// Who is woken counts as running from now on, not when it has got the mutex: meanwhile somebody
+/// else might conclude that all are stuck.
+void SwapEngine::State::wake_waiters_locked() {
+  if (waiters_ == 0) return;
+  ++wakes_;
+  waiting_sets_ = 0;
+  changed_.notify_all();
+}
+
 void SwapEngine::State::wait_locked(Lock& lock, bool holds_pins, Duration& waited) {
   const TimePoint start = clock_.now();
+  const std::uint64_t wakes = wakes_;
   waiting_sets_ += holds_pins ? 1 : 0;
   ++waiters_;
   // The time limit only bounds how long a busy frame (see leave_locked) goes unnoticed.
   changed_.wait_for(lock, std::chrono::milliseconds(20));
   --waiters_;
-  waiting_sets_ -= holds_pins ? 1 : 0;
+  if (wakes == wakes_) waiting_sets_ -= holds_pins ? 1 : 0;
   waited += clock_.now() - start;
 }
 
@@ -313,7 +323,7 @@ void SwapEngine::State::release(RangeId id) {
   index_range_locked(range, RangeId());
   for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
   if (range.in_flight == 0) end_range_locked(id);
-  if (waiters_ > 0) changed_.notify_all();
+  wake_waiters_locked();
   if (!fetches_.empty()) kick_locked();
 }
 
@@ -350,7 +360,7 @@ void SwapEngine::State::release_small(Bytes size) noexcept {
     small_granted_.fetch_sub(kSmallStep);
     pool_->set_limit(pool_->limit() + 1);
   }
-  if (waiters_ > 0) changed_.notify_all();
+  wake_waiters_locked();
 }
 
 SwapStatistics SwapEngine::State::statistics() {

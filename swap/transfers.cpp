@@ -66,7 +66,7 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
     queue.pop_front();
     if (!pages_.get()[index].extent.is_some()) {
       give_fresh_frame_locked(index);
-      changed_.notify_all();
+      wake_waiters_locked();
       continue;
     }
     start_read_locked(index, batch);
@@ -110,6 +110,11 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
         // At once, and not when the mutex is free: a waiting operator may be refused in between.
         const std::string reason = store_->report().refusal;
         store_failure_ = reason.empty() ? kStoreIsFull : reason;
+        for (const PageIndex queued : writes_) {
+          Page& other = pages_.get()[queued];
+          if (other.state == PageState::kWriteQueued) cancel_write_locked(other);
+        }
+        writes_.clear();
         return false;
       }
       page.extent = *extent;
@@ -163,6 +168,8 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
     pool_->put_frame(slot);
     page.state = PageState::kOut;
     read_failure_ = result.detail;
+    for (const OpenFault& fault : open_faults_)
+      if (fault.index == index) fault_failure_ = result.detail;
     return;
   }
   counts_.fetched += Bytes(result.transfer.size);
@@ -239,8 +246,9 @@ void SwapEngine::State::run_transfers() {
         store_failure_ += message("; {} of it are kept for {} forked children that still run",
                                   memory::kPageSize * children_.kept_extents(),
                                   children_.children());
-      changed_.notify_all();
+      wake_waiters_locked();
     }
+    check_faults();
     for (const Transfer& transfer : batch) store_->submit(transfer);
     batch.clear();
     results.clear();
@@ -249,7 +257,7 @@ void SwapEngine::State::run_transfers() {
     Lock lock(mutex_);
     for (const TransferResult& result : results) finish_locked(result);
     make_room_locked();
-    changed_.notify_all();
+    wake_waiters_locked();
   }
 }
 

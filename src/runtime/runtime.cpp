@@ -95,7 +95,10 @@ void Runtime::with_room(OpContext& op, const Action& action) {
   } catch (const swap::NoRoomError& error) {
     // Not even page by page: this operator alone tells the least that is needed.
     const std::uint64_t need = (error.wanted + error.held) / memory::kPageSize;
-    if (need > largest_need_pages_.load()) largest_need_pages_.store(need);
+    {
+      std::lock_guard lock(step_mutex_);
+      if (need > largest_need_pages_.load()) largest_need_pages_.store(need);
+    }
     end_survey();
   }
 }
@@ -141,10 +144,12 @@ void Runtime::end_survey() {
   std::lock_guard lock(step_mutex_);
   surveying_.store(false);
   engine_->set_oversize(swap::Oversize::kRefuse);
-  const std::string text = survey_result_locked(memory);
-  survey_.reset();
-  log_error("{}", text);
-  throw BudgetError("Spillway: {}", text);
+  if (survey_ != nullptr) {  // Else another thread was faster, and told it.
+    survey_told_ = survey_result_locked(memory);
+    survey_.reset();
+    log_error("{}", survey_told_);
+  }
+  throw BudgetError("Spillway: {}", survey_told_);
 }
 
 /// Ends the survey when nothing larger is to be expected. `allocation`: pages that the trainer asks

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
@@ -9,6 +11,9 @@
 
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/swap/spill_store_factory.h"
+#include "store/ram/factory.h"
+#include "store/verifying/factory.h"
+#include "support/fault_store.h"
 
 namespace spillway::swap {
 namespace {
@@ -408,6 +413,34 @@ TEST_P(SwapEngineTest, EqualsAPlainMapUnderRandomUseFromManyThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(swap->statistics().counted_peak, kPageSize * 24);
   EXPECT_EQ(swap->statistics().live, Bytes());
+}
+
+/// Touches pages, spilled to a disk that flips a bit in all that it returns.
+void touch_what_cannot_come_back(memory::MapperKind kind) {
+  auto bell = std::make_shared<Doorbell>();
+  FaultOptions faults;
+  faults.flipping_reads = 1.0;
+  auto store = make_verifying_store(
+      std::make_unique<FaultStore>(make_ram_store(Bytes(64 * kExtentBytes), 4, bell), bell, faults),
+      "it");
+  SwapEngineOptions options;
+  options.budget = kPageSize * 4;
+  options.arena_size = 1_GiB;
+  const SteadyClock clock;
+  SwapEngine swap(options, memory::make_frame_mapper(kind), std::move(store), clock);
+  std::byte* const range = swap.allocate(kPageSize * 4, nullptr).address;
+  for (std::size_t page = 0; page < 4; ++page) word(range, page) = page;
+  const auto other = swap.allocate(kPageSize * 4, nullptr);
+  swap.release(other.range);
+  for (std::size_t page = 0; page < 4; ++page)
+    if (word(range, page) != page) std::_Exit(4);
+  std::_Exit(5);
+}
+
+TEST_P(SwapEngineTest, AnAccessThatCannotBeServedEndsTheProcessInsteadOfHanging) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(touch_what_cannot_come_back(GetParam()), testing::KilledBySignal(SIGBUS),
+              "the program touches a tensor that cannot come back from disk: .*it");
 }
 
 // Named, not probed: the list of cases is made at build time, where no mapper is to run.

@@ -129,6 +129,7 @@ class Runtime {
   TimePoint last_op_{};
   std::vector<float> step_seconds_;
   std::unique_ptr<Survey> survey_;
+  std::string survey_told_;  ///< What the last survey found.
   std::atomic<bool> surveying_{false};
   std::atomic<std::uint64_t> largest_need_pages_{0};
   std::string largest_op_;
