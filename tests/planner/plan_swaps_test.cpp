@@ -172,7 +172,12 @@ TEST(PlanSwaps, IsDeterministic) {
 
 class RandomTapes : public ::testing::TestWithParam<int> {};
 
+// Sanitizers make a case some ten times slower.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::uint64_t kSeedsPerCase = 500;
+#else
 constexpr std::uint64_t kSeedsPerCase = 5000;
+#endif
 
 /// A tape of one of many shapes and a budget between the smallest one and that of the whole step.
 struct RandomCase {
