@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "forked_children.h"
@@ -113,6 +114,10 @@ class SwapEngine::State final : public memory::FaultSink {
 
   RangeUse find(const void* address) const noexcept;
   RangeUse find(const void* address, Bytes size) const noexcept;
+  std::uint64_t entry_at(std::size_t offset) const noexcept;
+  std::size_t offset_of(const void* address) const {
+    return static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_base_);
+  }
   void index_range_locked(const Range& range, RangeId id);
   Range& range_of(RangeId id) { return ranges_[id.value()]; }
   std::byte* address_of(memory::PageIndex index) const {
@@ -173,7 +178,8 @@ class SwapEngine::State final : public memory::FaultSink {
   std::size_t evict_unpinned_locked(std::size_t wanted);
   std::size_t evict_pinned_locked(std::size_t wanted);
 
-  bool collect_locked(std::vector<Transfer>& batch);
+  void collect_locked(std::vector<Transfer>& batch);
+  void give_up_writing_locked();
   bool collect_read_locked(std::deque<memory::PageIndex>& queue, std::vector<Transfer>& batch);
   bool collect_fetch_locked(std::vector<Transfer>& batch);
   bool collect_write_locked(std::vector<Transfer>& batch);
@@ -201,10 +207,9 @@ class SwapEngine::State final : public memory::FaultSink {
     TimePoint start;
   };
   bool is_fault_unserved_locked() const;
-  void check_faults();
+  std::string lost_fault_locked();
   std::string fault_failure_;  ///< Why a page that the program touches cannot come.
-  TimePoint unserved_since_{};
-  bool is_fault_unserved_ = false;
+  std::optional<TimePoint> unserved_since_;
   std::vector<OpenFault> open_faults_;  ///< That wait for their page.
   std::deque<memory::PageIndex> fault_reads_;
   std::deque<memory::PageIndex> demand_reads_;

@@ -1,12 +1,10 @@
 // Accesses that no operator announced.
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <csignal>
 
+#include "end_by_signal.h"
 #include "engine_state.h"
 
 namespace spillway::swap {
@@ -20,18 +18,6 @@ namespace {
 // How long operators may hold all frames while the disk takes nothing and somebody waits.
 constexpr std::chrono::seconds kUnservedFaultTime{60};
 
-[[noreturn]] void end_with_signal(const char* text, int signal_number) {
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
-  ::signal(signal_number, SIG_DFL);
-  // On this thread: every other one may have the signal blocked, as this one has until now.
-  sigset_t only;
-  ::sigemptyset(&only);
-  ::sigaddset(&only, signal_number);
-  ::pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
-  ::raise(signal_number);
-  ::_exit(128 + signal_number);
-}
-
 }  // namespace
 
 /// Whether a thread sleeps on a page that no frame will come free for.
@@ -40,25 +26,18 @@ bool SwapEngine::State::is_fault_unserved_locked() const {
          leaving_ + reading_ + writing_ == 0;
 }
 
-/// A thread that touches memory cannot be told of an error. As with mapped files, the process ends,
-/// instead of sleeping for ever. I/O thread, without the mutex.
-void SwapEngine::State::check_faults() {
-  std::string reason;
-  {
-    Lock lock(mutex_);
-    const bool was_unserved = is_fault_unserved_;
-    is_fault_unserved_ = is_fault_unserved_locked();
-    if (is_fault_unserved_ && !was_unserved) unserved_since_ = clock_.now();
-    if (!fault_failure_.empty()) {
-      reason = fault_failure_;
-    } else if (is_fault_unserved_ && clock_.now() - unserved_since_ > kUnservedFaultTime) {
-      reason = store_failure_;
-    }
+/// Why a thread that touches memory waits for nothing; empty: it does not. It cannot be told of an
+/// error: as with mapped files, the process ends, instead of sleeping for ever.
+std::string SwapEngine::State::lost_fault_locked() {
+  if (!is_fault_unserved_locked()) {
+    unserved_since_.reset();
+  } else if (!unserved_since_) {
+    unserved_since_ = clock_.now();
   }
-  if (reason.empty()) return;
-  end_with_signal(message("[spillway] error: the program touches a tensor that cannot come back "
-                          "from disk: {}\n", reason).c_str(),
-                  SIGBUS);
+  if (!fault_failure_.empty()) return fault_failure_;
+  if (unserved_since_ && clock_.now() - *unserved_since_ > kUnservedFaultTime)
+    return store_failure_;
+  return {};
 }
 
 void SwapEngine::State::begin_fault(std::byte* address, Access access) {
@@ -67,8 +46,7 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access) {
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   if (!find(address).range.is_some()) {
     lock.unlock();
-    end_with_signal("[spillway] error: the program touched tensor memory after it was freed\n",
-                    SIGSEGV);
+    end_by_signal(SIGSEGV, "the program touched tensor memory after it was freed");
   }
   Page& page = pages_.get()[index];
   Range& range = range_of(page.range);

@@ -6,12 +6,11 @@
 // children share the page cache. Else (memory, checksums) it is sealed and filled when touched.
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
+#include "end_by_signal.h"
 #include "engine_state.h"
 #include "spillway/memory/inherited_pages.h"
 #include "store/extent_place.h"
@@ -27,6 +26,9 @@ namespace {
 // when touched.
 constexpr std::size_t kShownPagesMax = 16384;
 
+constexpr const char* kCannotRead =
+    "a forked child cannot read a page of a tensor that was spilled when it was forked";
+
 /// Set in a forked child only, for its signal handler.
 struct ChildOfFork {
   memory::FaultSink* engine = nullptr;
@@ -36,22 +38,6 @@ struct ChildOfFork {
   struct sigaction previous_of_bus {};
 };
 ChildOfFork child;
-
-[[noreturn]] void end_with(const char* what, int error, int signal_number) {
-  char text[320];
-  const int length =
-      std::snprintf(text, sizeof text, "[spillway] error: %s%s%s\n", what, error == 0 ? "" : ": ",
-                    error == 0 ? "" : ::strerrordesc_np(error));
-  [[maybe_unused]] const auto written =
-      ::write(STDERR_FILENO, text, static_cast<std::size_t>(length));
-  ::signal(signal_number, SIG_DFL);
-  sigset_t all;
-  ::sigfillset(&all);
-  ::sigdelset(&all, signal_number);
-  ::raise(signal_number);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);  // Delivered now, if the handler had it blocked.
-  ::_exit(128 + signal_number);
-}
 
 void hand_on(const struct sigaction& previous, int number, siginfo_t* info, void* context) {
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
@@ -72,8 +58,7 @@ void handle_in_child(int number, siginfo_t* info, void* context) {
     hand_on(number == SIGSEGV ? child.previous_of_segv : child.previous_of_bus, number, info,
             context);
   } else if (number == SIGBUS) {
-    end_with("a forked child cannot read a page of a tensor that was spilled when it was forked",
-             EIO, SIGBUS);
+    end_by_signal(SIGBUS, kCannotRead, EIO);
   } else {
     child.engine->serve_fault(address, memory::Access::kRead);
   }
@@ -187,7 +172,7 @@ bool SwapEngine::State::show_in_child(PageIndex index) {
 void SwapEngine::State::fill_in_child(const std::byte* address) {
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   if (!find(address).range.is_some())
-    end_with("the program touched tensor memory after it was freed", 0, SIGSEGV);
+    end_by_signal(SIGSEGV, "the program touched tensor memory after it was freed");
   Lock lock(mutex_);
   Page& page = pages_.get()[index];
   if (has_bytes_in_memory(page.state)) {
@@ -195,16 +180,14 @@ void SwapEngine::State::fill_in_child(const std::byte* address) {
     return;
   }
   if (!is_child_known_)
-    end_with("a forked child touched a tensor that was spilled when it was forked, and the system "
-             "gave the parent no descriptor to keep it by; raise ulimit -n",
-             0, SIGSEGV);
-  constexpr const char* kFailure =
-      "a forked child cannot read a page of a tensor that was spilled when it was forked";
+    end_by_signal(SIGSEGV,
+                  "a forked child touched a tensor that was spilled when it was forked, and the "
+                  "system gave the parent no descriptor to keep it by; raise ulimit -n");
   std::byte* const staged = memory::stage_page();
-  if (staged == nullptr) end_with(kFailure, errno, SIGBUS);
+  if (staged == nullptr) end_by_signal(SIGBUS, kCannotRead, errno);
   const int error = read_extent(store_->locate(page.extent), staged, transfer_size(index));
-  if (error != 0) end_with(kFailure, error, SIGBUS);
-  if (!memory::place_page(address_of(index), staged)) end_with(kFailure, errno, SIGBUS);
+  if (error != 0) end_by_signal(SIGBUS, kCannotRead, error);
+  if (!memory::place_page(address_of(index), staged)) end_by_signal(SIGBUS, kCannotRead, errno);
   page.state = PageState::kResident;
 }
 

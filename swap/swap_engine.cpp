@@ -90,24 +90,23 @@ SwapEngine::State::~State() {
   transfer_thread_.join();
 }
 
-RangeUse SwapEngine::State::find(const void* address) const noexcept {
-  const auto offset =
-      static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_base_);
+/// What the table behind `find` holds for the page at `offset` of the arena; 0: no range.
+std::uint64_t SwapEngine::State::entry_at(std::size_t offset) const noexcept {
   const std::size_t index = offset / kPageBytes;
-  if (index >= arena_pages_) return {};
-  const std::uint64_t entry = std::atomic_ref<std::uint64_t>(range_of_page_.get()[index])
-                                  .load(std::memory_order_relaxed);
+  if (index >= arena_pages_) return 0;
+  return std::atomic_ref<std::uint64_t>(range_of_page_.get()[index])
+      .load(std::memory_order_relaxed);
+}
+
+RangeUse SwapEngine::State::find(const void* address) const noexcept {
+  const std::uint64_t entry = entry_at(offset_of(address));
   return {entry_id(entry), entry_pages(entry)};
 }
 
 RangeUse SwapEngine::State::find(const void* address, Bytes size) const noexcept {
   if (size == Bytes()) return {};
-  const auto offset =
-      static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_base_);
-  const std::size_t index = offset / kPageBytes;
-  if (index >= arena_pages_) return {};
-  const std::uint64_t entry = std::atomic_ref<std::uint64_t>(range_of_page_.get()[index])
-                                  .load(std::memory_order_relaxed);
+  const std::size_t offset = offset_of(address);
+  const std::uint64_t entry = entry_at(offset);
   RangeUse use{entry_id(entry), entry_pages(entry)};
   if (!use.range.is_some()) return use;
   use.first = entry_position(entry);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "end_by_signal.h"
 #include "engine_state.h"
 #include "spillway/base/assert.h"
 
@@ -97,6 +98,22 @@ bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
   return false;
 }
 
+/// The store takes no more: what was to leave stays, and whoever waits for its room is told why. At
+/// once, and not when the mutex is free: a waiting operator may be refused in between.
+void SwapEngine::State::give_up_writing_locked() {
+  for (const PageIndex index : writes_) {
+    Page& page = pages_.get()[index];
+    if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
+  }
+  writes_.clear();
+  const std::string reason = store_->report().refusal;
+  store_failure_ = reason.empty() ? kStoreIsFull : reason;
+  if (children_.kept_extents() > 0)
+    store_failure_ += message("; {} of it are kept for {} forked children that still run",
+                              memory::kPageSize * children_.kept_extents(), children_.children());
+  wake_waiters_locked();
+}
+
 bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
   while (!writes_.empty()) {
     const PageIndex index = writes_.front();
@@ -106,15 +123,8 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
     if (!page.extent.is_some()) {
       const auto extent = store_->reserve_extent();
       if (!extent) {
-        cancel_write_locked(page);
-        // At once, and not when the mutex is free: a waiting operator may be refused in between.
-        const std::string reason = store_->report().refusal;
-        store_failure_ = reason.empty() ? kStoreIsFull : reason;
-        for (const PageIndex queued : writes_) {
-          Page& other = pages_.get()[queued];
-          if (other.state == PageState::kWriteQueued) cancel_write_locked(other);
-        }
-        writes_.clear();
+        writes_.push_front(index);
+        give_up_writing_locked();
         return false;
       }
       page.extent = *extent;
@@ -134,11 +144,9 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
   return false;
 }
 
-/// Fills the store's queue: what somebody waits for, then write-outs and fetches in turn. Returns
-/// whether the store has just refused to take more.
-bool SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
+/// Fills the store's queue: what somebody waits for, then write-outs and fetches in turn.
+void SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
   end_children_locked();
-  const bool could_write = store_failure_.empty();
   while (free_transfers_ > 0) {
     if (collect_read_locked(fault_reads_, batch)) continue;
     if (collect_read_locked(demand_reads_, batch)) continue;
@@ -148,7 +156,6 @@ bool SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
     break;
   }
   transfers_idle_ = true;
-  return could_write && !store_failure_.empty();
 }
 
 void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult& result) {
@@ -232,23 +239,16 @@ void SwapEngine::State::run_transfers() {
   std::vector<Transfer> batch;
   std::vector<TransferResult> results;
   while (true) {
-    bool refused = false;
+    std::string lost_fault;
     {
       Lock lock(mutex_);
       if (stopping_ && reading_ + writing_ == 0) return;
-      if (!stopping_) refused = collect_locked(batch);
+      if (!stopping_) collect_locked(batch);
+      lost_fault = lost_fault_locked();
     }
-    if (refused) {
-      const std::string reason = store_->report().refusal;
-      Lock lock(mutex_);
-      if (!store_failure_.empty() && !reason.empty()) store_failure_ = reason;
-      if (!store_failure_.empty() && children_.kept_extents() > 0)
-        store_failure_ += message("; {} of it are kept for {} forked children that still run",
-                                  memory::kPageSize * children_.kept_extents(),
-                                  children_.children());
-      wake_waiters_locked();
-    }
-    check_faults();
+    if (!lost_fault.empty())
+      end_by_signal(SIGBUS, message("the program touches a tensor that cannot come back from "
+                                    "disk: {}", lost_fault).c_str());
     for (const Transfer& transfer : batch) store_->submit(transfer);
     batch.clear();
     results.clear();
