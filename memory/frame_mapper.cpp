@@ -138,6 +138,8 @@ MapperProbe probe(MapperKind kind) {
 
 }  // namespace
 
+bool serves_system_calls(MapperKind kind) { return kind == MapperKind::kUserfaultfd; }
+
 std::string_view name_of(MapperKind kind) { return kKinds[static_cast<std::size_t>(kind)].name; }
 
 MapperKind mapper_kind_from(std::string_view name) {

@@ -156,8 +156,8 @@ Finding judge_mappers(const std::vector<memory::MapperProbe>& probes) {
     const bool is_best = &probe == &probes.front();
     if (!is_best) {
       finding.verdict = Verdict::kWarning;
-      finding.value += "; system calls on spilled memory fail (EFAULT) until the trainer has "
-                       "touched it";
+      finding.value += "; files, pipes and sockets work, but MPI, RDMA and io_uring of the trainer "
+                       "fail (EFAULT) on spilled memory";
       finding.mend =
           message("for {}: {}", memory::name_of(probes.front().kind), probes.front().reason);
     }

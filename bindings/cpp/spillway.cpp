@@ -29,9 +29,14 @@ void start(const StartOptions& options) {
   torch_binding::Core::start(runtime::load_settings(sources));
 }
 
-void begin_step() { running().runtime().step_boundary(); }
+void begin_step() {
+  torch_binding::Core& core = running();
+  if (!core.is_forked_child()) core.runtime().begin_step();
+}
 
 Statistics statistics() {
+  if (running().is_forked_child())
+    throw UnsupportedError("a forked child is not under Spillway: ask for statistics in its parent");
   const runtime::RunStatistics now = running().statistics();
   Statistics result;
   result.budget_bytes = now.budget.count();

@@ -1,15 +1,12 @@
-// The functions that are seen before those of LibTorch and the C library, because a preloaded
-// library comes first in every lookup.
+// How the core gets in: a function that is seen before LibTorch's own, because a preloaded library
+// comes first in every lookup; and the core's registration.
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "core_loader.h"
-#include "spillway/preload/hooks.h"
+#include "registered_hooks.h"
 
 #define SPILLWAY_VISIBLE __attribute__((visibility("default")))
 
@@ -20,29 +17,11 @@
 namespace spillway::preload {
 namespace {
 
-using ThreadFunction = void* (*)(void*);
-using CreateThread = int (*)(pthread_t*, const pthread_attr_t*, ThreadFunction, void*);
 using SetEngineStub = void (*)(void*);
 
-// Written once, while the core is being loaded; read by every new thread.
+// Written once, while the core is being loaded; read from any thread.
 SpillwayHooks hooks;
 int hooks_are_set = 0;
-
-const SpillwayHooks* registered_hooks() {
-  return __atomic_load_n(&hooks_are_set, __ATOMIC_ACQUIRE) != 0 ? &hooks : nullptr;
-}
-
-struct ThreadStart {
-  ThreadFunction function;
-  void* argument;
-};
-
-void* start_thread(void* opaque) {
-  const ThreadStart start = *static_cast<ThreadStart*>(opaque);
-  free(opaque);
-  registered_hooks()->thread_started();
-  return start.function(start.argument);
-}
 
 // Python opens LibTorch for itself alone, where the search behind us finds nothing.
 void* real_symbol(const char* name) {
@@ -60,6 +39,10 @@ __attribute__((constructor)) void on_load() { load_core_if_torch_is_here(); }
 __attribute__((destructor)) void on_exit() { report_torch_that_came_unseen(); }
 
 }  // namespace
+
+const SpillwayHooks* registered_hooks() {
+  return __atomic_load_n(&hooks_are_set, __ATOMIC_ACQUIRE) != 0 ? &hooks : nullptr;
+}
 
 // Called by LibTorch's Python module during import: the moment at which LibTorch is complete and
 // nothing has been computed yet.
@@ -89,28 +72,6 @@ SPILLWAY_VISIBLE int spillway_preload_register(const SpillwayHooks* hooks) {
   spillway::preload::hooks = *hooks;
   __atomic_store_n(&spillway::preload::hooks_are_set, 1, __ATOMIC_RELEASE);
   return 0;
-}
-
-SPILLWAY_VISIBLE int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
-                                    void* (*function)(void*), void* argument) noexcept {
-  using namespace spillway::preload;
-  // Not a function-local static: its guard would need the C++ runtime.
-  static CreateThread real;
-  CreateThread create = __atomic_load_n(&real, __ATOMIC_ACQUIRE);
-  if (create == nullptr) {
-    create = reinterpret_cast<CreateThread>(dlsym(RTLD_NEXT, "pthread_create"));
-    if (create == nullptr) return ENOSYS;
-    __atomic_store_n(&real, create, __ATOMIC_RELEASE);
-  }
-  const SpillwayHooks* told = registered_hooks();
-  if (told == nullptr || told->thread_started == nullptr)
-    return create(thread, attributes, function, argument);
-  auto* start = static_cast<ThreadStart*>(malloc(sizeof(ThreadStart)));
-  if (start == nullptr) return EAGAIN;
-  *start = {function, argument};
-  const int error = create(thread, attributes, &start_thread, start);
-  if (error != 0) free(start);
-  return error;
 }
 
 }  // extern "C"

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "cpu_allocator.h"
+#include "held_memory.h"
+#include "linked_hooks.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/hooks.h"
 #include "spillway/runtime/ending_signals.h"
@@ -43,16 +45,24 @@ std::unique_ptr<memory::FrameMapper> make_mapper(const std::string& requested, s
 
 void on_thread_started() { Interceptor::enable_on_this_thread(); }
 
-void register_with_preload() {
-  auto* const function = reinterpret_cast<SpillwayPreloadRegister>(
-      ::dlsym(RTLD_DEFAULT, "spillway_preload_register"));
-  if (function == nullptr) return;
+/// What the preload library or, in a trainer that is linked with the core, the core's own copies of
+/// its functions are to tell.
+void register_hooks(bool holds_memory) {
   SpillwayHooks hooks{};
   hooks.version = SPILLWAY_HOOKS_VERSION;
   hooks.thread_started = &on_thread_started;
-  if (function(&hooks) != 0)
+  if (holds_memory) {
+    hooks.hold_memory = &hold_memory;
+    hooks.release_memory = &release_memory;
+  }
+  auto* const preloaded = reinterpret_cast<SpillwayPreloadRegister>(
+      ::dlsym(RTLD_DEFAULT, "spillway_preload_register"));
+  if (preloaded == nullptr) {
+    register_linked(hooks);
+  } else if (preloaded(&hooks) != 0) {
     throw UnsupportedError("libspillway_preload.so and libspillway_core are of different versions; "
                            "install both from the same build");
+  }
 }
 
 Bytes peak_resident_set() {
@@ -88,7 +98,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
                     (settings_.progress == runtime::ProgressMode::kAuto && !settings_.quiet &&
                      ::isatty(STDERR_FILENO) == 1);
   runtime_->on_step = [this](Duration step) { show_progress(step); };
-  register_with_preload();  // May throw; from here on LibTorch points to the runtime.
+  const bool calls_are_served = memory::serves_system_calls(memory::mapper_kind_from(mapper_name_));
+  register_hooks(!calls_are_served);  // May throw; from here on LibTorch points to the runtime.
   interceptor_ = std::make_unique<Interceptor>(*runtime_, settings_.dispatch_key);
   install_cpu_allocator(*runtime_);
   watch_forks();

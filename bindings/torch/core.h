@@ -26,6 +26,9 @@ class Core {
   static Core* running() noexcept;
 
   runtime::Runtime& runtime() { return *runtime_; }
+  /// In a child that was made by fork(2) no operator is seen and nothing is counted: locks of the
+  /// parent's other threads may be held for ever there.
+  bool is_forked_child() const noexcept { return is_child_.load(); }
   runtime::RunStatistics statistics() const;
 
   /// Writes the statistics file and the summary: once, at exit or before a signal ends the process,

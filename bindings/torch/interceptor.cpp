@@ -16,8 +16,9 @@
 #include <optional>
 #include <span>
 #include <sstream>
-#include <string_view>
+#include <vector>
 
+#include "operator_facts.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/runtime/op_uses.h"
@@ -34,6 +35,7 @@ std::atomic<std::uint64_t> probe_calls{0};
 
 struct ThreadState {
   bool inside = false;
+  OperatorFactsCache facts;
   StepSignal steps;
   runtime::OpUses uses;
 };
@@ -67,18 +69,6 @@ class ArgumentText final : public runtime::OpText {
   const c10::FunctionSchema& schema_;
   c10::ArrayRef<c10::IValue> arguments_;
 };
-
-/// How the kernel treats an argument.
-enum class Access { kRead, kWrite, kView };
-
-bool has_prefix(const std::string& name, std::string_view prefix) {
-  return name.compare(0, prefix.size(), prefix) == 0;
-}
-
-/// Whether the kernel only hands memory out.
-bool leaves_outputs_unfilled(const c10::FunctionSchema& schema) {
-  return has_prefix(schema.name(), "aten::empty") || has_prefix(schema.name(), "aten::new_empty");
-}
 
 /// The part of its storage that a tensor shows, or nothing where sizes and strides do not tell.
 std::optional<runtime::ViewBytes> shown_bytes(const c10::TensorImpl& impl) {
@@ -169,40 +159,24 @@ std::uint64_t signature_of(const c10::FunctionSchema& schema,
   return hash;
 }
 
-/// Above autograd a composite operator stands for its parts, which come by on their own.
-bool is_composite(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-}
-
-/// A view shares the memory of its argument, and its kernel touches none of it. Composite operators
-/// say the same of results that may be copies.
-Access access_to(const c10::Argument& argument, const c10::OperatorHandle& op) {
-  const auto* alias = argument.alias_info();
-  if (alias == nullptr) return Access::kRead;
-  if (alias->isWrite()) return Access::kWrite;
-  return is_composite(op) ? Access::kRead : Access::kView;
-}
-
 /// An outermost operator on this thread, from before its kernel to after it, however that ends.
 class RunningOp {
  public:
-  RunningOp(runtime::Runtime& runtime, ThreadState& thread, const c10::OperatorHandle& op,
-            c10::ArrayRef<c10::IValue> arguments)
-      : runtime_(runtime), thread_(thread), text_(op.schema(), arguments) {
-    const c10::FunctionSchema& schema = op.schema();
-    // A storage that is resized is copied as a whole.
-    UseCollector collector(runtime, thread.uses, has_prefix(schema.name(), "aten::resize_"));
-    const std::size_t count = std::min(schema.arguments().size(), arguments.size());
+  RunningOp(runtime::Runtime& runtime, ThreadState& thread, const c10::FunctionSchema& schema,
+            const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments)
+      : runtime_(runtime), thread_(thread), text_(schema, arguments) {
+    runtime.announce_op();
+    UseCollector collector(runtime, thread.uses, facts.uses_whole_storages);
+    const std::size_t count = std::min(facts.accesses.size(), arguments.size());
     for (std::size_t i = 0; i < count; ++i) {
       const c10::IValue& argument = arguments[i];
-      if (argument.isTensor() || argument.isList())
-        collector.add(argument, access_to(schema.arguments()[i], op));
+      if (argument.isTensor() || argument.isList()) collector.add(argument, facts.accesses[i]);
     }
     const StepSignal::Event event = thread.steps.observe(collector.wrote_leaf());
     if (event == StepSignal::Event::kUpdate) runtime.step_updated();
     if (event == StepSignal::Event::kBegin) runtime.step_boundary();
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
-    runtime.begin_op(signature_of(schema, uses), uses, text_, !leaves_outputs_unfilled(schema));
+    runtime.begin_op(signature_of(schema, uses), uses, text_, facts.fills_outputs);
     thread.inside = true;
   }
   ~RunningOp() {
@@ -223,14 +197,19 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   runtime::Runtime* runtime = current.load(std::memory_order_relaxed);
   ThreadState& thread = thread_state();
   if (runtime == nullptr) probe_calls.fetch_add(1, std::memory_order_relaxed);
-  if (runtime == nullptr || thread.inside || (key_is_above_autograd && is_composite(op))) {
+  if (runtime == nullptr || thread.inside) {
     op.redispatchBoxed(below, stack);
     return;
   }
-  const std::size_t count = op.schema().arguments().size();
+  const OperatorFacts& facts = thread.facts.of(op);
+  if (key_is_above_autograd && facts.is_composite) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  const std::size_t count = facts.accesses.size();
   // Not in braces: they would make a list of two values.
   const c10::ArrayRef<c10::IValue> arguments(stack->data() + (stack->size() - count), count);
-  const RunningOp running(*runtime, thread, op, arguments);
+  const RunningOp running(*runtime, thread, op.schema(), facts, arguments);
   // What the kernel calls belongs to this operator: it need not pass through here.
   const c10::impl::ExcludeDispatchKeyGuard nested_pass(key);
   op.redispatchBoxed(below, stack);
@@ -247,9 +226,11 @@ std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& fun
   const auto name = function.operator_name();
   if (runtime == nullptr || thread.inside || !name) return nullptr;
   const auto op = c10::Dispatcher::singleton().findSchema(*name);
-  if (!op || is_composite(*op)) return nullptr;
+  if (!op) return nullptr;
+  const OperatorFacts& facts = thread.facts.of(*op);
+  if (facts.is_composite) return nullptr;
   auto observed = std::make_unique<ObservedOp>();
-  observed->running.emplace(*runtime, thread, *op, function.inputs());
+  observed->running.emplace(*runtime, thread, op->schema(), facts, function.inputs());
   return observed;
 }
 
@@ -273,6 +254,21 @@ std::string objection_to(const char* name) {
   return {};
 }
 
+/// Makes the dispatcher skip the key for operators that only make views: they use no memory, and boxing
+/// their arguments would cost more than they do. Returns what keeps it so.
+std::unique_ptr<torch::Library> let_views_pass() {
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__,
+                                                  static_cast<std::uint32_t>(__LINE__));
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.getNamespace() != "aten") continue;
+    const auto op = dispatcher.findSchema(name);
+    if (op && OperatorFacts(*op).touches_nothing)
+      library->impl(toString(name).c_str(), torch::CppFunction::makeFallthrough());
+  }
+  return library;
+}
+
 /// Registers on the key and runs one operator through it.
 std::string try_key(const char* name) {
   key = c10::parseDispatchKey(name);
@@ -283,8 +279,10 @@ std::string try_key(const char* name) {
   const std::uint64_t before = probe_calls.load();
   const float sum = at::add(at::ones({2}), at::ones({2})).const_data_ptr<float>()[1];
   if (probe_calls.load() > before && sum == 2.0F) {
-    static auto* kept = new std::unique_ptr<torch::Library>;  // Stays for the whole process.
-    *kept = std::move(library);
+    // Stay for the whole process.
+    static auto* const kept = new std::vector<std::unique_ptr<torch::Library>>;
+    kept->push_back(std::move(library));
+    kept->push_back(let_views_pass());
     return {};
   }
   c10::impl::tls_set_dispatch_key_included(key, false);

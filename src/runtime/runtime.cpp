@@ -47,6 +47,7 @@ struct Runtime::OpContext {
   std::uint32_t inside_pages = 0;
   std::uint32_t inside_peak = 0;
   std::uint64_t ops = 0;
+  TimePoint sampled_since{};  ///< Of the announced or running operator; 0: it is not measured.
 };
 
 /// After an operator was found too large: the run goes on slowly until the largest one is known.
@@ -292,11 +293,22 @@ void Runtime::learn_end(OpContext& op) {
   apply_advice();
 }
 
+void Runtime::announce_op() noexcept {
+  OpContext& op = context();
+  op.sampled_since = ++op.ops % kSampleEvery == 0 ? clock_.now() : TimePoint{};
+}
+
+/// Adds the time since `start` to what interception costs, unless it is 0.
+void Runtime::sample_since(TimePoint start) noexcept {
+  if (start == TimePoint{}) return;
+  const Duration passed = clock_.now() - start;
+  sampled_intercept_ns_.fetch_add(static_cast<std::uint64_t>(passed.count()),
+                                  std::memory_order_relaxed);
+}
+
 void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
                        bool fills) {
   OpContext& op = context();
-  const bool sampled = ++op.ops % kSampleEvery == 0;
-  const TimePoint start = sampled ? clock_.now() : TimePoint{};
   op.input_pages = 0;
   for (const RangeUse& use : uses) op.input_pages += use.touched();
   op.inside_pages = op.inside_peak = 0;
@@ -306,7 +318,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   if (surveying_.load(std::memory_order_relaxed)) look_after_survey(op, 0);
   if (learner_ != nullptr && !uses.empty()) learn_begin(op, uses);
   const bool holds = engine_->is_under_pressure() && !uses.empty();
-  if (sampled) sampled_intercept_ns_ += static_cast<std::uint64_t>((clock_.now() - start).count());
+  sample_since(op.sampled_since);
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
   op.is_running = true;
   try {
@@ -336,15 +348,14 @@ void Runtime::note_need(OpContext& op) {
 
 void Runtime::end_op() noexcept {
   OpContext& op = context();
-  const bool sampled = op.ops % kSampleEvery == 0;
-  const TimePoint start = sampled ? clock_.now() : TimePoint{};
+  const TimePoint start = op.sampled_since == TimePoint{} ? TimePoint{} : clock_.now();
   op.is_running = false;
   note_need(op);
   op.text = nullptr;
   engine_->unpin(op.pins);
   if (op.learns) learn_end(op);
   ops_.fetch_add(1, std::memory_order_relaxed);
-  if (sampled) sampled_intercept_ns_ += static_cast<std::uint64_t>((clock_.now() - start).count());
+  sample_since(start);
 }
 
 void Runtime::step_updated() {
@@ -353,6 +364,19 @@ void Runtime::step_updated() {
 }
 
 void Runtime::step_boundary() {
+  if (!trainer_tells_steps_.load(std::memory_order_relaxed)) end_step();
+}
+
+void Runtime::begin_step() {
+  if (!trainer_tells_steps_.exchange(true)) {
+    // Recognised steps are counted when they have ended, told ones when they begin.
+    std::lock_guard lock(step_mutex_);
+    if (is_updated_) ++boundaries_;
+  }
+  end_step();
+}
+
+void Runtime::end_step() {
   const TimePoint now = clock_.now();
   Duration duration{0};
   bool survey_is_over = false;
@@ -384,7 +408,7 @@ RuntimeReport Runtime::report() const {
   std::lock_guard lock(step_mutex_);
   report.ops = ops_.load();
   report.intercept_seconds = static_cast<double>(sampled_intercept_ns_.load()) * kSampleEvery * 1e-9;
-  report.steps = boundaries_ + (is_updated_ ? 1 : 0);
+  report.steps = boundaries_ + (is_updated_ && !trainer_tells_steps_.load() ? 1 : 0);
   std::vector<float> sorted = step_seconds_;
   if (!sorted.empty()) {
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);

@@ -13,10 +13,11 @@ MIB = 1 << 20
 BUDGET_MIB = 64
 
 
-def run(*command):
+def run(*command, **variables):
     """Returns what the command printed; fails with everything it said."""
     environment = {name: value for name, value in os.environ.items()
                    if name in ("SPILLWAY_LIBTORCH_DIR",) or not name.startswith("SPILLWAY_")}
+    environment.update(variables)
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, check=False, env=environment)
     if done.returncode != 0:
@@ -59,18 +60,24 @@ class InstalledPackage(unittest.TestCase):
 
     def test_trains_the_same_linked_in_and_under_the_command(self):
         trainer = self.build_trainer()
-        plain = run(trainer)
+        file = WORK / "parameters"
+        plain = run(trainer, file)
         self.assertEqual(len(losses_in(plain)), 4, plain)
         self.assertIn("refused: Spillway has not been started", plain)
 
-        linked = run(trainer, f"{BUDGET_MIB}MiB", self.spill)
-        self.assertEqual(losses_in(linked), losses_in(plain))
-        self.assert_paged(counters_in(linked))
+        # "signal" leaves system calls to the core's copies of the preload library's functions.
+        for mapper in ("auto", "signal"):
+            linked = run(trainer, file, f"{BUDGET_MIB}MiB", self.spill, SPILLWAY_MAPPER=mapper)
+            self.assertEqual(losses_in(linked), 2 * losses_in(plain))
+            self.assertEqual(linked.count("file equal\n"), 2, linked)
+            self.assert_paged(counters_in(linked))
+        self.assertIn("\nrecognised and told steps 8\n", linked)
+        self.assertIn("\nchild refused: a forked child is not under Spillway", linked)
 
         stats = WORK / "stats.json"
         stats.unlink(missing_ok=True)
         under_command = run(self.prefix / "bin/spillway", "run", "--budget", f"{BUDGET_MIB}MiB",
-                            "--nvme", self.spill, "--stats", stats, "--", trainer)
+                            "--nvme", self.spill, "--stats", stats, "--", trainer, file)
         self.assertEqual(losses_in(under_command), losses_in(plain))
         self.assertIn("counted without start", under_command)
         self.assert_paged(json.loads(stats.read_text(encoding="utf-8")))

@@ -17,9 +17,6 @@ namespace {
 
 constexpr std::size_t kSize = 4096;
 
-/// Only one kind serves the kernel itself; elsewhere a system call must fail loudly.
-bool serves_system_calls(MapperKind kind) { return kind == MapperKind::kUserfaultfd; }
-
 class Pipe {
  public:
   Pipe() {

@@ -24,7 +24,10 @@ struct AtLoad {
       std::puts("core: no preload");
       return;
     }
-    SpillwayHooks hooks{SPILLWAY_HOOKS_VERSION + 1, &thread_started, &engine_stub_given};
+    SpillwayHooks hooks{};
+    hooks.version = SPILLWAY_HOOKS_VERSION + 1;
+    hooks.thread_started = &thread_started;
+    hooks.engine_stub_given = &engine_stub_given;
     std::printf("core: a later version gets %d\n", tell(&hooks));
     hooks.version = SPILLWAY_HOOKS_VERSION;
     std::printf("core: registered %d\n", tell(&hooks));

@@ -1,11 +1,18 @@
-// A trainer of somebody else: `trainer` trains as always, `trainer BUDGET DIRECTORY` under a
-// budget. Prints the loss of each step with all its bits, then what Spillway counted.
+// A trainer of somebody else: `trainer FILE` trains as always, `trainer FILE BUDGET DIRECTORY` under
+// a budget, twice. Prints the loss of each step with all its bits, then what Spillway counted.
 #include <spillway/spillway.h>
 #include <torch/torch.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -23,11 +30,29 @@ torch::nn::Sequential deep_network() {
   return network;
 }
 
-void train() {
+/// Writes the bytes of tensors by system calls and compares what the file then holds.
+void check_file(const std::vector<torch::Tensor>& tensors, const std::string& path) {
+  std::ofstream out(path, std::ios::binary);
+  for (const torch::Tensor& tensor : tensors)
+    out.write(static_cast<const char*>(tensor.data_ptr()),
+              static_cast<std::streamsize>(tensor.nbytes()));
+  out.close();
+  bool equal = out.good();
+  std::ifstream in(path, std::ios::binary);
+  for (const torch::Tensor& tensor : tensors) {
+    std::string bytes(tensor.nbytes(), '\0');
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    equal = equal && std::memcmp(bytes.data(), tensor.data_ptr(), bytes.size()) == 0;
+  }
+  std::printf("file %s\n", equal && in.good() ? "equal" : "DIFFERENT");
+}
+
+void train(bool tells_steps, const std::string& file) {
   torch::manual_seed(1);
   torch::nn::Sequential network = deep_network();
   torch::optim::Adam optimizer(network->parameters(), torch::optim::AdamOptions(1e-3));
   for (int step = 0; step < kSteps; ++step) {
+    if (tells_steps) spillway::begin_step();
     const torch::Tensor input = torch::randn({256, kWidth});
     optimizer.zero_grad();
     const torch::Tensor loss = torch::mse_loss(network->forward(input), input);
@@ -35,6 +60,7 @@ void train() {
     optimizer.step();
     std::printf("loss %a\n", loss.item<double>());
   }
+  check_file(network->parameters(), file);
 }
 
 void print_statistics() {
@@ -47,13 +73,37 @@ void print_statistics() {
   std::printf("steps %ju\n", static_cast<std::uintmax_t>(counted.steps));
 }
 
+/// Prints what a forked child gets from the API: nothing, but no hang either.
+void ask_in_forked_child() {
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    spillway::begin_step();
+    try {
+      spillway::statistics();
+    } catch (const std::runtime_error& error) {
+      std::printf("child refused: %s\n", error.what());
+    }
+    std::fflush(stdout);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count == 3) spillway::start({.budget = arguments[1], .nvme = {arguments[2]}});
-  train();
-  if (count == 3) {
+  if (count < 2) return 2;
+  if (count == 4) spillway::start({.budget = arguments[2], .nvme = {arguments[3]}});
+  const std::string file = arguments[1];
+  train(false, file);
+  if (count == 4) {
     print_statistics();
+    train(true, file);
+    std::printf("recognised and told steps %ju\n",
+                static_cast<std::uintmax_t>(spillway::statistics().steps));
+    ask_in_forked_child();
     return 0;
   }
   try {

@@ -30,7 +30,8 @@ struct StartOptions {
 void start(const StartOptions& options = {});
 
 /// Tells that a new step begins here. Needed only by trainers whose steps end in no optimizer; all
-/// others are recognised.
+/// others are recognised. From the first call on, only these calls count as steps. Does nothing in a
+/// forked child.
 void begin_step();
 
 /// Numbers of the run so far; the full list is what the `stats` setting writes at exit.
@@ -43,7 +44,7 @@ struct Statistics {
   std::uint64_t steps = 0;
 };
 
-/// Throws std::runtime_error before `start`.
+/// Throws std::runtime_error before `start`, and in a forked child.
 Statistics statistics();
 
 }  // namespace spillway

@@ -99,6 +99,9 @@ struct MapperProbe {
   std::string reason;  ///< Why not, with the way to mend it; empty when viable.
 };
 
+/// Whether system calls find spilled memory; else they end with EFAULT unless it is held resident.
+bool serves_system_calls(MapperKind kind);
+
 std::string_view name_of(MapperKind kind);  ///< "userfaultfd", "copy", …
 MapperKind mapper_kind_from(std::string_view name);  ///< Throws ConfigError with the nearest name.
 

@@ -2,11 +2,13 @@
 
 /* The border between the preload library and the core, in plain C: the two share no C++ runtime. */
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 1
+#define SPILLWAY_HOOKS_VERSION 2
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -21,6 +23,15 @@ struct SpillwayHooks {
    * function without arguments that returns torch::autograd::Engine&.
    */
   void* (*engine_stub_given)(void* stub);
+
+  /**
+   * Runs before a system call on memory of the program, on its thread: brings tensor memory in and
+   * holds it until `release_memory`. `is_filled`: the call writes to it. Returns how many of the
+   * `size` bytes the call may use, at least one of them. `token` becomes what `release_memory` wants,
+   * or null where nothing is held. Null where the kernel serves such calls itself.
+   */
+  size_t (*hold_memory)(const void* memory, size_t size, int is_filled, void** token);
+  void (*release_memory)(void* token);
 };
 
 /**

@@ -39,7 +39,7 @@ struct RuntimeReport {
   std::uint64_t ops = 0;
   std::uint64_t steps = 0;
   double step_seconds_median = 0.0;
-  double intercept_seconds = 0.0;  ///< Estimated from one call in 64; without waits and arguments.
+  double intercept_seconds = 0.0;  ///< Estimated from one operator in 64; without waits.
   Bytes smallest_budget;           ///< What the largest operator so far needs at once.
   std::string largest_op;
 };
@@ -67,7 +67,10 @@ class Runtime {
     return engine_->find(memory, size);
   }
 
-  /// An operator starts on this thread: brings its paged storages in and holds them. Throws as
+  /// An operator has come by on this thread, and `begin_op` will follow once its tensors are found.
+  void announce_op() noexcept;
+
+  /// The announced operator starts: brings its paged storages in and holds them. Throws as
   /// `allocate`; then `end_op` must not be called. Operators do not nest.
   /// `uses` holds what `find` gave for its tensors, as OpUses orders it. `fills` is false for those
   /// that hand out memory without touching it.
@@ -75,8 +78,11 @@ class Runtime {
                 bool fills = true);
   void end_op() noexcept;
 
-  /// The trainer starts a new step. Called between operators.
+  /// A new step was recognised. Called between operators.
   void step_boundary();
+
+  /// The trainer says that a new step begins. From the first call on, only these calls count.
+  void begin_step();
 
   /// The optimizer has begun to write: the step counts, even if no other follows.
   void step_updated();
@@ -109,6 +115,8 @@ class Runtime {
   void hold(OpContext& op, std::span<const RangeUse> uses);
   void note_need(OpContext& op);
   bool owns_learner(const OpContext& op);
+  void end_step();
+  void sample_since(TimePoint start) noexcept;
 
   RuntimeOptions options_;
   const Clock& clock_;
@@ -125,6 +133,7 @@ class Runtime {
   mutable std::mutex step_mutex_;
   std::uint64_t boundaries_ = 0;
   bool is_updated_ = false;  ///< Since the last boundary the optimizer has written.
+  std::atomic<bool> trainer_tells_steps_{false};
   TimePoint step_start_{};
   TimePoint last_op_{};
   std::vector<float> step_seconds_;

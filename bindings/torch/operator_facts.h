@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <memory>
+#include <vector>
+
+namespace spillway::torch_binding {
+
+/// How a kernel treats an argument. A view shares the memory of its argument, and its kernel touches
+/// none of it.
+enum class Access { kRead, kWrite, kView };
+
+/// What an operator's schema and registrations say about its kernel.
+struct OperatorFacts {
+  explicit OperatorFacts(const c10::OperatorHandle& op);
+
+  bool is_composite;         ///< Stands for its parts, which come by on their own above autograd.
+  bool fills_outputs;        ///< Else it only hands memory out.
+  bool uses_whole_storages;  ///< More than its arguments show.
+  bool touches_nothing;      ///< Only makes views.
+  std::vector<Access> accesses;  ///< One per argument.
+};
+
+/// Works out an operator's facts when it is first seen. One per thread, so it needs no lock. An
+/// operator that is registered anew at the same address keeps the facts of the old one; accesses
+/// that they do not foresee are served by faults.
+class OperatorFactsCache {
+ public:
+  const OperatorFacts& of(const c10::OperatorHandle& op);
+
+ private:
+  ska::flat_hash_map<const c10::FunctionSchema*, std::unique_ptr<OperatorFacts>> facts_;
+};
+
+}  // namespace spillway::torch_binding
