@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/base/named_values.h"
 
 namespace spillway::memory {
 
@@ -98,6 +100,9 @@ struct MapperProbe {
   bool is_viable = false;
   std::string reason;  ///< Why not, with the way to mend it; empty when viable.
 };
+
+/// All kinds with their names, best first.
+std::span<const Named<MapperKind>> mapper_kinds();
 
 std::string_view name_of(MapperKind kind);  ///< "userfaultfd", "copy", …
 MapperKind mapper_kind_from(std::string_view name);  ///< Throws ConfigError with the nearest name.
