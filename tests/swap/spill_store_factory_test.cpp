@@ -45,8 +45,8 @@ TEST(StoreKind, HasNamesThatCanBeReadBack) {
   for (const StoreKind kind :
        {StoreKind::kAuto, StoreKind::kIoUring, StoreKind::kPosix, StoreKind::kRam})
     EXPECT_EQ(store_kind_from(name_of(kind)), kind);
-  EXPECT_THAT(refusal_of<ConfigError>([] { store_kind_from("uring"); }),
-              HasSubstr("unknown store 'uring' (did you mean 'io_uring'?)"));
+  EXPECT_THAT(refusal_of<ConfigError>([] { store_kind_from("iouring"); }),
+              HasSubstr("unknown store 'iouring' (did you mean 'io_uring'?)"));
   EXPECT_THAT(refusal_of<ConfigError>([] { store_kind_from("x"); }),
               HasSubstr("(known: auto io_uring posix ram)"));
 }
