@@ -3,11 +3,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <mutex>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -20,30 +18,12 @@
 namespace spillway::memory {
 namespace {
 
-struct Kind {
-  MapperKind kind;
-  std::string_view name;
-};
-constexpr std::array<Kind, 4> kKinds{{{MapperKind::kUserfaultfd, "userfaultfd"},
-                                      {MapperKind::kUserfaultfdUser, "userfaultfd-user"},
-                                      {MapperKind::kSignal, "signal"},
-                                      {MapperKind::kCopy, "copy"}}};
-
-/// Number of letters to insert, delete or replace to get from one word to the other.
-std::size_t edit_distance(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < to.size(); ++j) {
-      const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
+// In the order of the enumeration, best first.
+constexpr std::array<Named<MapperKind>, 4> kKinds{
+    {{"userfaultfd", MapperKind::kUserfaultfd},
+     {"userfaultfd-user", MapperKind::kUserfaultfdUser},
+     {"signal", MapperKind::kSignal},
+     {"copy", MapperKind::kCopy}}};
 
 /// Serves the few accesses of a probe: an empty page gets the frame, a closed one is opened.
 class ProbeSink final : public FaultSink {
@@ -140,22 +120,16 @@ MapperProbe probe(MapperKind kind) {
 
 bool serves_system_calls(MapperKind kind) { return kind == MapperKind::kUserfaultfd; }
 
-std::string_view name_of(MapperKind kind) { return kKinds[static_cast<std::size_t>(kind)].name; }
+std::span<const Named<MapperKind>> mapper_kinds() { return kKinds; }
 
-MapperKind mapper_kind_from(std::string_view name) {
-  const Kind* nearest = kKinds.data();
-  for (const Kind& known : kKinds) {
-    if (known.name == name) return known.kind;
-    if (edit_distance(name, known.name) < edit_distance(name, nearest->name)) nearest = &known;
-  }
-  throw ConfigError("unknown mapper \"{}\"; did you mean \"{}\"? There are {}, {}, {} and {}", name,
-                    nearest->name, kKinds[0].name, kKinds[1].name, kKinds[2].name, kKinds[3].name);
-}
+std::string_view name_of(MapperKind kind) { return name_in(kKinds, kind); }
+
+MapperKind mapper_kind_from(std::string_view name) { return value_named(name, kKinds, "mapper"); }
 
 std::vector<MapperProbe> probe_mappers() {
   std::vector<MapperProbe> probes;
   probes.reserve(kKinds.size());
-  for (const Kind& known : kKinds) probes.push_back(probe(known.kind));
+  for (const auto& known : kKinds) probes.push_back(probe(known.value));
   return probes;
 }
 

@@ -57,6 +57,13 @@ topology::DiskSample sample_of(const swap::DiskRates& rates, topology::Load load
 
 }  // namespace
 
+std::vector<Named<swap::StoreKind>> measurable_stores() {
+  std::vector<Named<swap::StoreKind>> stores;
+  for (const auto& store : swap::store_kinds())
+    if (store.value != swap::StoreKind::kRam) stores.push_back(store);
+  return stores;
+}
+
 std::string rates_table(const swap::DiskProbe& probe) {
   std::ostringstream out;
   std::array<char, 160> line{};
@@ -104,7 +111,7 @@ int measure_disk(const BenchOptions& options) {
   const topology::Directory facts = usable_directory(options.directory);
   // Read before measuring: a broken file must not cost the user minutes.
   topology::DiskRates rates;
-  if (!options.rates_path.empty()) rates = topology::DiskRates::load(options.rates_path);
+  if (!options.rates_path.empty()) rates = topology::DiskRates::load_if_there(options.rates_path);
   swap::DiskProbeOptions probing = options.probe;
   const bool on_terminal = ::isatty(STDERR_FILENO) != 0;
   if (on_terminal) probing.progress = &show_progress;

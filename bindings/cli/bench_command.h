@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "spillway/base/named_values.h"
 #include "spillway/swap/disk_probe.h"
 #include "spillway/topology/disk_rates.h"
 
@@ -14,6 +15,9 @@ struct BenchOptions {
   bool json = false;
   swap::DiskProbeOptions probe;
 };
+
+/// The stores through which a directory can be measured: all that use one.
+std::vector<Named<swap::StoreKind>> measurable_stores();
 
 /// Measures, prints a table and records the result; returns an exit code. Throws ConfigError and
 /// IoError.

@@ -88,12 +88,12 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
 }
 
 std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget,
+                                 const runtime::DirectorySurroundings& surroundings,
                                  const DoctorOptions& options) {
   std::vector<Finding> findings;
   runtime::ResolvedDirectories resolved;
   try {
-    resolved =
-        runtime::resolve_spill_directories(settings, budget, runtime::real_surroundings(settings));
+    resolved = runtime::resolve_spill_directories(settings, budget, surroundings);
   } catch (const ConfigError& error) {
     return {{"disk", "none", Verdict::kProblem, error.what()}};
   }
@@ -120,25 +120,34 @@ std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget
       findings.back().mend = failure;
     }
   }
-  if (!findings.empty() && !resolved.warnings.empty() && findings.front().mend.empty()) {
+  if (!resolved.shortage.empty() && findings.front().mend.empty()) {
     findings.front().verdict = Verdict::kWarning;
-    findings.front().mend = resolved.warnings.front();
+    findings.front().mend = resolved.shortage;
   }
   return findings;
 }
 
-Finding judge_rates_file(const runtime::Settings& settings) {
+// What runs would know of the disks; an unusable file leaves them without rates.
+runtime::DirectorySurroundings look_around(const runtime::Settings& settings,
+                                           Finding& about_rates) {
   const std::string path =
       settings.rates.empty() ? topology::default_disk_rates_path() : settings.rates;
+  about_rates = {"disk rates", path, Verdict::kProblem, {}};
   try {
-    const auto rates = topology::DiskRates::load(path);
-    if (rates.all().empty())
-      return {"disk rates", "none recorded in " + path, Verdict::kWarning,
-              "plans then start from guesses: spillway bench-io DIR"};
-    return {"disk rates", message("{} recorded in {}", rates.all().size(), path), Verdict::kOk, {}};
-  } catch (const ConfigError& error) {
-    return {"disk rates", path, Verdict::kProblem, error.what()};
+    auto surroundings = runtime::real_surroundings(settings);
+    const std::size_t count = surroundings.rates.all().size();
+    if (!surroundings.warnings.empty())
+      about_rates = {"disk rates", path, Verdict::kWarning, surroundings.warnings.front()};
+    else if (count == 0)
+      about_rates = {"disk rates", "none recorded in " + path, Verdict::kWarning,
+                     "plans then start from guesses: spillway bench-io DIR"};
+    else
+      about_rates = {"disk rates", message("{} recorded in {}", count, path), Verdict::kOk, {}};
+    return surroundings;
+  } catch (const Error& error) {
+    about_rates.mend = error.what();
   }
+  return runtime::surroundings_without_rates();
 }
 
 Finding judge_mpi() {
@@ -180,8 +189,10 @@ int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
   const Bytes size = budget.verdict == Verdict::kProblem
                          ? Bytes(0)
                          : runtime::resolve_budget(settings, machine).budget;
-  append(findings, judge_disks(settings, size, options));
-  findings.push_back(judge_rates_file(settings));
+  Finding about_rates;
+  const auto surroundings = look_around(settings, about_rates);
+  append(findings, judge_disks(settings, size, surroundings, options));
+  findings.push_back(about_rates);
   findings.push_back(judge_mpi());
   std::cout << (options.json ? report_json(findings) : report_text(findings));
   return worst(findings) == Verdict::kProblem ? kFoundProblem : kDone;

@@ -45,15 +45,35 @@ int version_number(const std::string& release) {
   return major * 1000 + minor;
 }
 
+// The first kernel, as major * 1000 + minor, with which a mapper can work.
+int first_kernel_for(memory::MapperKind kind) {
+  switch (kind) {
+    case memory::MapperKind::kUserfaultfd:
+    case memory::MapperKind::kUserfaultfdUser: return 6008;
+    case memory::MapperKind::kSignal: return 5007;
+    case memory::MapperKind::kCopy: break;
+  }
+  return 0;
+}
+
 Finding judge_kernel(const topology::Kernel& kernel) {
   if (!kernel.release) return unknown("kernel");
   const int version = version_number(*kernel.release);
-  if (version != 0 && version < 5007)
-    return {"kernel", *kernel.release, Verdict::kProblem, "Spillway needs Linux 5.7 or later"};
-  if (version != 0 && version < 6008)
-    return {"kernel", *kernel.release, Verdict::kWarning,
-            "Linux 6.8 or later serves system calls on spilled memory, too"};
-  return ok("kernel", *kernel.release);
+  std::string left;
+  bool lacks_some = false;
+  for (const auto& mapper : memory::mapper_kinds()) {
+    if (version != 0 && version < first_kernel_for(mapper.value))
+      lacks_some = true;
+    else
+      left.append(left.empty() ? "" : ", ").append(mapper.name);
+  }
+  if (!lacks_some) return ok("kernel", *kernel.release);
+  const bool must_copy = version < first_kernel_for(memory::MapperKind::kSignal);
+  return {"kernel", message("{}; mappers that can work: {}", *kernel.release, left),
+          Verdict::kWarning,
+          must_copy ? "copying pages is slow: Linux 5.7 or later moves them, 6.8 or later serves "
+                      "system calls on spilled memory, too"
+                    : "Linux 6.8 or later serves system calls on spilled memory, too"};
 }
 
 Finding judge_memory(const topology::Memory& memory) {
@@ -158,6 +178,7 @@ Finding judge_mappers(const std::vector<memory::MapperProbe>& probes) {
       finding.verdict = Verdict::kWarning;
       finding.value += "; files, pipes and sockets work, but MPI, RDMA and io_uring of the trainer "
                        "fail (EFAULT) on spilled memory";
+      if (probe.kind == memory::MapperKind::kCopy) finding.value += "; copying pages is slow";
       finding.mend =
           message("for {}: {}", memory::name_of(probes.front().kind), probes.front().reason);
     }
@@ -202,9 +223,9 @@ Finding judge_disk(const runtime::ResolvedDirectory& directory,
   } else if (slowest > 0.0 && slowest < kSlowDisk) {
     finding.verdict = Verdict::kWarning;
     finding.mend = "steps will wait for this disk; a local NVMe drive gives 2 GB/s and more";
-  } else if (probe && !probe->warnings.empty()) {
+  } else if (!directory.warnings.empty() || (probe && !probe->warnings.empty())) {
     finding.verdict = Verdict::kWarning;
-    finding.mend = probe->warnings.front();
+    finding.mend = (directory.warnings.empty() ? probe->warnings : directory.warnings).front();
   }
   return finding;
 }

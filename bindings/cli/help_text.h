@@ -29,7 +29,8 @@ inline constexpr std::string_view kRunDescription =
 
 inline constexpr std::string_view kRunExamples =
     R"(Every option can also be set as SPILLWAY_<NAME> (SPILLWAY_QUEUE_DEPTH=32) or as a line of the
-config file (queue-depth = 32). Options win over variables, variables over the file.
+config file (queue-depth = 32). Options win over variables, variables over the file. Relative
+paths, in all three places, start in the folder in which the command is typed.
 
 Examples:
   spillway run -- ./trainer                     as much memory as this process may use

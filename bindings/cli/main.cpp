@@ -19,7 +19,7 @@
 #include "setting_options.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
-#include "spillway/runtime/nearest_name.h"
+#include "spillway/base/named_values.h"
 
 namespace spillway::cli {
 namespace {
@@ -88,13 +88,13 @@ int bench_io(const Words& words) {
   app.add_option("--repetitions", options.probe.repetitions, "Passes of each kind [3]")
       ->type_name("COUNT");
   app.add_option("--store", store, "How it is written and read [auto]")
-      ->type_name("auto|io_uring|posix");
+      ->type_name(alternatives(measurable_stores()));
   app.add_option("--rates", options.rates_path,
                  "File that keeps the result [~/.config/spillway/disks.json]")
       ->type_name("FILE");
   if (!parse(app, words)) return kDone;
   options.probe.file_size = parse_bytes(size);
-  options.probe.kind = swap::store_kind_from(store);
+  options.probe.kind = value_named(store, measurable_stores(), "store for a disk");
   options.probe.block_sizes.clear();
   for (const std::string& block : split_list(blocks))
     options.probe.block_sizes.push_back(parse_bytes(block));
@@ -135,7 +135,7 @@ int dispatch(const Words& words) {
   if (command.front() == '-')
     throw ConfigError("options stand behind a command: spillway run {} ... (see spillway --help)",
                       command);
-  throw ConfigError("unknown command '{}'{}", command, runtime::hint_for(command, kCommands));
+  throw ConfigError("unknown command '{}'{}", command, hint_for(command, kCommands));
 }
 
 int guarded(const Words& words) {

@@ -32,8 +32,10 @@ bool takes_a_value(const std::string& option) {
   return false;
 }
 
-void check_stats_folder(const std::string& path) {
-  if (path.empty()) return;
+void check_stats_folder(const std::string& pattern) {
+  if (pattern.empty()) return;
+  const std::string path =
+      runtime::expand_stats_path(pattern, ::getpid(), runtime::launched_rank().value_or("0"));
   const auto folder = std::filesystem::path(path).parent_path();
   const std::string name = folder.empty() ? "." : folder.string();
   if (::access(name.c_str(), W_OK | X_OK) != 0)
@@ -96,12 +98,16 @@ void note_program_without_torch(const runtime::Settings& settings, const Program
       path.c_str());
 }
 
-void prepare_environment(const runtime::NamedTexts& given, const std::string& preload) {
-  for (const auto& [key, value] : given)
+void set_variables(const runtime::NamedTexts& settings) {
+  for (const auto& [key, value] : settings)
     ::setenv(runtime::environment_name(key).c_str(), value.c_str(), 1);
-  const std::string config = variable("SPILLWAY_CONFIG");
-  if (!config.empty() && config.front() != '/')
-    ::setenv("SPILLWAY_CONFIG", std::filesystem::absolute(config).c_str(), 1);
+}
+
+void prepare_environment(const runtime::SettingSources& sources, const std::string& preload) {
+  set_variables(sources.options);
+  // The program may change its folder, and ranks may start in others: paths go as they are seen
+  // from here, wherever they were given.
+  set_variables(runtime::absolute_path_settings(sources));
   const std::string existing = variable("LD_PRELOAD");
   const std::string combined = with_preload(preload, existing);
   if (combined != preload)
@@ -154,8 +160,8 @@ std::string with_preload(const std::string& preload, const std::string& existing
 }
 
 int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program) {
-  const runtime::Settings settings =
-      runtime::load_settings({given, runtime::spillway_environment()});
+  const runtime::SettingSources sources{given, runtime::spillway_environment()};
+  const runtime::Settings settings = runtime::load_settings(sources);
   configure_log(settings.quiet ? LogLevel::kError : settings.log_level);
   if (program.empty())
     throw ConfigError("no program to run (spillway run [options] -- program arguments...)");
@@ -173,7 +179,7 @@ int run_program(const runtime::NamedTexts& given, const std::vector<std::string>
   refuse_unreachable(file, found.path);
   const std::string preload = usable_preload();
   note_program_without_torch(settings, file, found.path);
-  prepare_environment(given, preload);
+  prepare_environment(sources, preload);
   return execute(found.path, program);
 }
 

@@ -2,10 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 
 #include "spillway/base/error.h"
-#include "spillway/runtime/nearest_name.h"
+#include "spillway/base/nearest_name.h"
 
 namespace spillway::cli {
 
@@ -13,11 +12,6 @@ namespace {
 
 std::string help_of(const runtime::SettingInfo& info) {
   return message("{} [{}]", info.meaning, info.fallback);
-}
-
-std::string absolute(const std::string& path, const std::string& folder) {
-  if (path.empty() || path.front() == '/') return path;
-  return (std::filesystem::path(folder) / path).lexically_normal().string();
 }
 
 }  // namespace
@@ -53,28 +47,9 @@ void SettingOptions::add_to(CLI::App& app, const std::vector<std::string_view>& 
 
 runtime::NamedTexts SettingOptions::given() const {
   runtime::NamedTexts texts;
-  const std::string here = std::filesystem::current_path().string();
   for (const auto& value : values_)
-    if (value->is_given)
-      texts.emplace_back(std::string(value->info->key),
-                         absolute_paths(*value->info, value->text, here));
+    if (value->is_given) texts.emplace_back(std::string(value->info->key), value->text);
   return texts;
-}
-
-std::string absolute_paths(const runtime::SettingInfo& info, const std::string& value,
-                           const std::string& folder) {
-  if (!info.is_path) return value;
-  if (info.key != "nvme") return absolute(value, folder);
-  std::string result;
-  std::string_view rest = value;
-  while (true) {
-    const auto comma = rest.find(',');
-    const std::string entry(rest.substr(0, comma));
-    result += absolute(entry, folder);
-    if (comma == std::string_view::npos) return result;
-    result += ',';
-    rest.remove_prefix(comma + 1);
-  }
 }
 
 void refuse_extras(const CLI::App& app) {
@@ -87,7 +62,7 @@ void refuse_extras(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
   const std::vector<std::string_view> views(names.begin(), names.end());
-  throw ConfigError("unknown option {}{}", name, runtime::hint_for(name, views));
+  throw ConfigError("unknown option {}{}", name, hint_for(name, views));
 }
 
 }  // namespace spillway::cli

@@ -20,8 +20,7 @@ class SettingOptions {
   /// outlive the parsing.
   void add_to(CLI::App& app, const std::vector<std::string_view>& keys = {});
 
-  /// What was given on the command line; paths are made absolute, so that a program which changes
-  /// its folder, or a child of it, still finds them.
+  /// What was given on the command line, as it was written.
   runtime::NamedTexts given() const;
 
  private:
@@ -32,11 +31,6 @@ class SettingOptions {
   };
   std::vector<std::unique_ptr<Value>> values_;
 };
-
-/// The value of a path setting as seen from `folder`: "a,b:1GiB" of nvme becomes
-/// "/here/a,/here/b:1GiB".
-std::string absolute_paths(const runtime::SettingInfo& info, const std::string& value,
-                           const std::string& folder);
 
 /// Throws ConfigError for arguments that no option took, with the nearest option's name.
 void refuse_extras(const CLI::App& app);

@@ -6,37 +6,24 @@
 #include <string>
 
 #include "spillway/base/error.h"
-#include "spillway/runtime/nearest_name.h"
+#include "spillway/base/named_values.h"
+#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::runtime {
 namespace {
 
-template <typename Value>
-struct Choice {
-  std::string_view name;
-  Value value;
-};
+using Text = std::string_view;
 
-template <typename Value, std::size_t kCount>
-Value choose(std::string_view text, const std::array<Choice<Value>, kCount>& choices) {
-  std::array<std::string_view, kCount> names;
-  for (std::size_t i = 0; i < kCount; ++i) {
-    if (choices[i].name == text) return choices[i].value;
-    names[i] = choices[i].name;
-  }
-  throw ConfigError("unknown value '{}'{}", text, hint_for(text, names));
-}
+constexpr std::array<Named<bool>, 8> kSwitch{{{"on", true},
+                                              {"off", false},
+                                              {"true", true},
+                                              {"false", false},
+                                              {"yes", true},
+                                              {"no", false},
+                                              {"1", true},
+                                              {"0", false}}};
 
-bool parse_switch(std::string_view text) {
-  return choose(text, std::array<Choice<bool>, 8>{{{"on", true},
-                                                   {"off", false},
-                                                   {"true", true},
-                                                   {"false", false},
-                                                   {"yes", true},
-                                                   {"no", false},
-                                                   {"1", true},
-                                                   {"0", false}}});
-}
+bool parse_switch(std::string_view text) { return value_named(text, kSwitch, "value"); }
 
 std::uint32_t parse_count(std::string_view text, std::uint32_t least, std::uint32_t most) {
   std::uint32_t value = 0;
@@ -68,13 +55,15 @@ BudgetRequest parse_budget(std::string_view text) {
   return request;
 }
 
-// "DIR" or "DIR:SIZE". A colon belongs to the directory's name unless a digit follows it.
+// "DIR" or "DIR:SIZE". A colon belongs to the directory's name unless a digit follows it, and no
+// further folder.
 swap::SpillDirectory parse_directory(std::string_view text) {
   swap::SpillDirectory directory;
   const auto colon = text.rfind(':');
-  if (colon != std::string_view::npos && colon + 1 < text.size() && text[colon + 1] >= '0' &&
-      text[colon + 1] <= '9') {
-    directory.limit = parse_positive(text.substr(colon + 1));
+  const auto after = colon == std::string_view::npos ? Text() : text.substr(colon + 1);
+  if (!after.empty() && after.front() >= '0' && after.front() <= '9' &&
+      after.find('/') == Text::npos) {
+    directory.limit = parse_positive(after);
     text = text.substr(0, colon);
   }
   if (text.empty()) throw ConfigError("a directory without a name");
@@ -100,27 +89,41 @@ std::string parse_text(std::string_view text) {
   return std::string(text);
 }
 
-constexpr std::array<Choice<swap::StoreKind>, 4> kStores{{{"auto", swap::StoreKind::kAuto},
-                                                          {"io_uring", swap::StoreKind::kIoUring},
-                                                          {"posix", swap::StoreKind::kPosix},
-                                                          {"ram", swap::StoreKind::kRam}}};
-constexpr std::array<Choice<ProgressMode>, 3> kProgressModes{
+constexpr std::array<Named<ProgressMode>, 3> kProgressModes{
     {{"auto", ProgressMode::kAuto}, {"on", ProgressMode::kOn}, {"off", ProgressMode::kOff}}};
-constexpr std::array<Choice<ChildPrograms>, 2> kChildren{
+constexpr std::array<Named<ChildPrograms>, 2> kChildren{
     {{"inherit", ChildPrograms::kInherit}, {"strip", ChildPrograms::kStrip}}};
-constexpr std::array<Choice<LogLevel>, 5> kLogLevels{{{"debug", LogLevel::kDebug},
-                                                      {"info", LogLevel::kInfo},
-                                                      {"warning", LogLevel::kWarning},
-                                                      {"error", LogLevel::kError},
-                                                      {"off", LogLevel::kOff}}};
-constexpr std::array<Choice<std::string_view>, 5> kMappers{
-    {{"auto", "auto"},
-     {"userfaultfd", "userfaultfd"},
-     {"userfaultfd-user", "userfaultfd-user"},
-     {"signal", "signal"},
-     {"copy", "copy"}}};
+constexpr std::array<Named<LogLevel>, 5> kLogLevels{{{"debug", LogLevel::kDebug},
+                                                     {"info", LogLevel::kInfo},
+                                                     {"warning", LogLevel::kWarning},
+                                                     {"error", LogLevel::kError},
+                                                     {"off", LogLevel::kOff}}};
 
-using Text = std::string_view;
+// The mappers by name, and the choice among them.
+const std::vector<Named<std::string_view>>& mapper_choices() {
+  static const std::vector<Named<std::string_view>> choices = [] {
+    std::vector<Named<std::string_view>> all{{"auto", "auto"}};
+    for (const auto& kind : memory::mapper_kinds()) all.push_back({kind.name, kind.name});
+    return all;
+  }();
+  return choices;
+}
+
+template <const auto& kList>
+std::string_view names_of() {
+  static const std::string text = alternatives(kList);
+  return text;
+}
+
+std::string_view store_names() {
+  static const std::string text = alternatives(swap::store_kinds());
+  return text;
+}
+
+std::string_view mapper_names() {
+  static const std::string text = alternatives(mapper_choices());
+  return text;
+}
 
 // clang-format off
 constexpr std::array<SettingField, 18> kFields{{
@@ -145,16 +148,17 @@ constexpr std::array<SettingField, 18> kFields{{
     "What each spill drive is rated to take in its life (TBW); the summary tells how long it lasts "
     "at this pace."},
    [](Settings& s, Text t) { s.endurance = parse_positive(t); }},
-  {{"store", "auto|io_uring|posix|ram", "auto", "How spilled bytes are written and read."},
-   [](Settings& s, Text t) { s.store = choose(t, kStores); }},
+  {{"store", {}, "auto", "How spilled bytes are written and read."},
+   [](Settings& s, Text t) { s.store = swap::store_kind_from(t); }, &store_names},
   {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB under way at once in each directory."},
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
   {{"verify", "on|off", "off", "Check a checksum of everything that comes back from disk.", true},
    [](Settings& s, Text t) { s.verify = parse_switch(t); }},
-  {{"mapper", "auto|userfaultfd|userfaultfd-user|signal|copy", "auto",
+  {{"mapper", {}, "auto",
     "How accesses to spilled memory are noticed; spillway doctor shows what works here. "
     "copy works everywhere, slowly."},
-   [](Settings& s, Text t) { s.mapper = choose(t, kMappers); }},
+   [](Settings& s, Text t) { s.mapper = value_named(t, mapper_choices(), "mapper"); },
+   &mapper_names},
   {{"dispatch-key", "auto|NAME|record-function", "auto",
     "Where operators are intercepted in LibTorch."},
    [](Settings& s, Text t) { s.dispatch_key = parse_text(t); }},
@@ -162,24 +166,38 @@ constexpr std::array<SettingField, 18> kFields{{
     "Write statistics as JSON at exit; %p becomes the process id, %r the rank.", false, true},
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
   {{"rates", "FILE", "~/.config/spillway/disks.json",
-    "Disk rates that spillway bench-io has measured.", false, true},
+    "Disk rates that spillway bench-io has measured. A file named here must be there.", false,
+    true},
    [](Settings& s, Text t) { s.rates = parse_text(t); }},
-  {{"config", "FILE", "none", "Lines `key = value` with these same names.", false, true},
+  {{"config", "FILE", "none",
+    "Lines `key = value` with these same names. Relative paths in it start in the current folder.",
+    false, true},
    [](Settings& s, Text t) { s.config = parse_text(t); }},
   {{"quiet", "on|off", "off", "No progress line, no summary; errors are still printed.", true},
    [](Settings& s, Text t) { s.quiet = parse_switch(t); }},
-  {{"progress", "auto|on|off", "auto", "One progress line; auto: when stderr is a terminal."},
-   [](Settings& s, Text t) { s.progress = choose(t, kProgressModes); }},
-  {{"log-level", "debug|info|warning|error|off", "warning", "Which messages are printed."},
-   [](Settings& s, Text t) { s.log_level = choose(t, kLogLevels); }},
-  {{"children", "inherit|strip", "inherit",
+  {{"progress", {}, "auto", "One progress line; auto: when stderr is a terminal."},
+   [](Settings& s, Text t) { s.progress = value_named(t, kProgressModes, "value"); },
+   &names_of<kProgressModes>},
+  {{"log-level", {}, "warning", "Which messages are printed."},
+   [](Settings& s, Text t) { s.log_level = value_named(t, kLogLevels, "level"); },
+   &names_of<kLogLevels>},
+  {{"children", {}, "inherit",
     "Whether programs that the trainer starts run under Spillway too."},
-   [](Settings& s, Text t) { s.children = choose(t, kChildren); }},
+   [](Settings& s, Text t) { s.children = value_named(t, kChildren, "value"); },
+   &names_of<kChildren>},
 }};
 // clang-format on
 
 }  // namespace
 
-std::span<const SettingField> setting_fields() { return kFields; }
+std::span<const SettingField> setting_fields() {
+  static const std::vector<SettingField> fields = [] {
+    std::vector<SettingField> all(kFields.begin(), kFields.end());
+    for (SettingField& field : all)
+      if (field.alternatives != nullptr) field.info.value = field.alternatives();
+    return all;
+  }();
+  return fields;
+}
 
 }  // namespace spillway::runtime

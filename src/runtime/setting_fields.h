@@ -11,6 +11,7 @@ namespace spillway::runtime {
 struct SettingField {
   SettingInfo info;
   void (*assign)(Settings& settings, std::string_view text);
+  std::string_view (*alternatives)() = nullptr;  ///< Where `info.value` is a list of names.
 };
 
 std::span<const SettingField> setting_fields();

@@ -8,11 +8,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "setting_fields.h"
 #include "spillway/base/error.h"
-#include "spillway/runtime/nearest_name.h"
+#include "spillway/base/nearest_name.h"
 
 namespace spillway::runtime {
 namespace {
@@ -90,10 +91,60 @@ const std::string* last_value(const NamedTexts& texts, std::string_view name) {
   return found;
 }
 
+// The config file that counts, or an empty path.
+std::string named_config_file(const SettingSources& sources) {
+  const std::string* path = last_value(sources.options, "config");
+  if (path == nullptr) path = last_value(sources.environment, environment_name("config"));
+  return path == nullptr ? std::string() : *path;
+}
+
 void apply_config_file(Settings& settings, const std::string& path) {
   for (const auto& [key, value] : read_config_file(path))
     assign_setting(settings, key, value, message("{}: {}", path, key));
-  settings.config = path;
+}
+
+// Empty when there is none any more: then only absolute paths can be understood.
+std::string current_folder() {
+  std::error_code gone;
+  const auto folder = std::filesystem::current_path(gone);
+  return gone ? std::string() : folder.string();
+}
+
+// Links are not resolved, and ".." stays: behind a link it means something else than the text says.
+std::string absolute_path(std::string_view path, const std::string& folder) {
+  if (path.empty() || path.front() == '/') return std::string(path);
+  if (folder.empty())
+    throw ConfigError("{} is relative, and the current folder is gone (cd elsewhere, or give an "
+                      "absolute path)",
+                      path);
+  while (path.substr(0, 2) == "./") path.remove_prefix(2);
+  if (path.empty() || path == ".") return folder;
+  return folder + (folder.back() == '/' ? "" : "/") + std::string(path);
+}
+
+// "DIR[:SIZE],..." as seen from `folder`.
+std::string absolute_directories(std::string_view list, const std::string& folder) {
+  std::string result;
+  while (true) {
+    const auto comma = list.find(',');
+    const std::string_view entry = list.substr(0, comma);
+    const bool is_relative = !entry.empty() && entry.front() != '/';
+    if (is_relative && folder.find(',') != std::string::npos)
+      throw ConfigError("{} is a relative path below {}, whose comma would separate directories "
+                        "(work in another folder, or spill elsewhere)",
+                        entry, folder);
+    result += absolute_path(entry, folder);
+    if (comma == std::string_view::npos) return result;
+    result += ',';
+    list.remove_prefix(comma + 1);
+  }
+}
+
+// A percent sign of the folder must not be taken for %p or %r.
+std::string with_doubled_percent_signs(const std::string& folder) {
+  std::string result;
+  for (const char c : folder) result.append(c == '%' ? 2 : 1, c);
+  return result;
 }
 
 }  // namespace
@@ -114,6 +165,14 @@ std::string environment_name(std::string_view key) {
   return name;
 }
 
+std::string absolute_paths(const SettingInfo& info, std::string_view value,
+                           const std::string& folder) {
+  if (!info.is_path) return std::string(value);
+  if (info.key == "nvme") return absolute_directories(value, folder);
+  if (info.key == "stats") return absolute_path(value, with_doubled_percent_signs(folder));
+  return absolute_path(value, folder);
+}
+
 void assign_setting(Settings& settings, std::string_view key, std::string_view value,
                     std::string_view origin) {
   const SettingField* field = find_field(key);
@@ -122,7 +181,7 @@ void assign_setting(Settings& settings, std::string_view key, std::string_view v
     throw ConfigError("{}: unknown setting '{}'{}", origin, key, hint_for(key, keys));
   }
   try {
-    field->assign(settings, trimmed(value));
+    field->assign(settings, absolute_paths(field->info, trimmed(value), current_folder()));
   } catch (const ConfigError& reason) {
     throw ConfigError("{}: {} (expected: {})", origin, reason.what(), field->info.value);
   }
@@ -153,9 +212,8 @@ NamedTexts read_config_file(const std::string& path) {
 
 Settings load_settings(const SettingSources& sources) {
   Settings settings;
-  const std::string* config = last_value(sources.options, "config");
-  if (config == nullptr) config = last_value(sources.environment, environment_name("config"));
-  if (config != nullptr && !config->empty()) apply_config_file(settings, *config);
+  const std::string config = named_config_file(sources);
+  if (!config.empty()) apply_config_file(settings, config);
   for (const auto& [name, value] : sources.environment) {
     if (name.rfind(kPrefix, 0) != 0) continue;
     if (is_other_variable(name)) continue;
@@ -166,6 +224,22 @@ Settings load_settings(const SettingSources& sources) {
   }
   for (const auto& [key, value] : sources.options) assign_setting(settings, key, value, "--" + key);
   return settings;
+}
+
+NamedTexts absolute_path_settings(const SettingSources& sources) {
+  const std::string config = named_config_file(sources);
+  const NamedTexts file = config.empty() ? NamedTexts() : read_config_file(config);
+  NamedTexts result;
+  for (const SettingField& field : setting_fields()) {
+    if (!field.info.is_path) continue;
+    const std::string key(field.info.key);
+    const std::string* value = last_value(sources.options, key);
+    if (value == nullptr) value = last_value(sources.environment, environment_name(key));
+    if (value == nullptr || value->empty()) value = last_value(file, key);
+    if (value != nullptr)
+      result.emplace_back(key, absolute_paths(field.info, trimmed(*value), current_folder()));
+  }
+  return result;
 }
 
 NamedTexts spillway_environment() {

@@ -57,8 +57,9 @@ ResolvedDirectory roomiest_candidate(const DirectorySurroundings& surroundings) 
   return *best;
 }
 
-void warn_of(const ResolvedDirectory& directory, std::vector<std::string>& warnings) {
+std::vector<std::string> warnings_of(const ResolvedDirectory& directory) {
   const topology::Directory& facts = directory.facts;
+  std::vector<std::string> warnings;
   if (facts.is_ram_disk)
     warnings.push_back(message("spill directory {} is a RAM disk ({}): what spills there frees no "
                                "memory",
@@ -74,6 +75,7 @@ void warn_of(const ResolvedDirectory& directory, std::vector<std::string>& warni
   if (facts.free && directory.limit > *facts.free)
     warnings.push_back(message("spill directory {} has {} free, less than the {} allowed there",
                                facts.path, *facts.free, directory.limit));
+  return warnings;
 }
 
 using Rate = double topology::DiskRate::*;
@@ -101,15 +103,29 @@ std::optional<double> ResolvedDirectories::write_bytes_per_second() const {
   return sum_of(directories, &topology::DiskRate::write_bytes_per_second);
 }
 
-DirectorySurroundings real_surroundings(const Settings& settings) {
+DirectorySurroundings surroundings_without_rates() {
   DirectorySurroundings surroundings;
   surroundings.inspect = [](const std::string& path) { return topology::inspect_directory(path); };
   if (const char* folder = std::getenv("TMPDIR"); folder != nullptr && *folder != '\0')
     surroundings.candidates.push_back(folder);
   for (const char* folder : {"/var/tmp", "/tmp", "."}) surroundings.candidates.push_back(folder);
-  const std::string path =
-      settings.rates.empty() ? topology::default_disk_rates_path() : settings.rates;
-  if (!path.empty()) surroundings.rates = topology::DiskRates::load(path);
+  return surroundings;
+}
+
+DirectorySurroundings real_surroundings(const Settings& settings) {
+  DirectorySurroundings surroundings = surroundings_without_rates();
+  if (!settings.rates.empty()) {
+    surroundings.rates = topology::DiskRates::load(settings.rates);
+    return surroundings;
+  }
+  const std::string path = topology::default_disk_rates_path();
+  if (path.empty()) return surroundings;
+  try {
+    surroundings.rates = topology::DiskRates::load_if_there(path);
+  } catch (const IoError& unreadable) {
+    // Nobody asked for it by name: a home folder may belong to another user (containers).
+    surroundings.warnings.push_back(message("plans start from guesses: {}", unreadable.what()));
+  }
   return surroundings;
 }
 
@@ -120,20 +136,24 @@ ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes bu
   for (const swap::SpillDirectory& named : settings.nvme)
     result.directories.push_back(resolve(named, surroundings));
   if (result.directories.empty()) result.directories.push_back(roomiest_candidate(surroundings));
+  result.warnings = surroundings.warnings;
   Bytes room;
   for (ResolvedDirectory& directory : result.directories) {
-    warn_of(directory, result.warnings);
+    directory.warnings = warnings_of(directory);
+    result.warnings.insert(result.warnings.end(), directory.warnings.begin(),
+                           directory.warnings.end());
     room += room_in(directory);
     const topology::DiskRate* rate = surroundings.rates.find(
         directory.facts.path, directory.facts.mount_point.value_or(std::string()));
     if (rate != nullptr) directory.measured = *rate;
   }
-  if (room < budget)
-    result.warnings.push_back(
-        message("only {} can be spilled (to {}{}), less than the budget of {}: "
-                "a trainer that needs more than both stops",
-                room, result.directories.front().facts.path,
-                result.directories.size() > 1 ? ", …" : "", budget));
+  if (room < budget) {
+    result.shortage = message("only {} can be spilled (to {}{}), less than the budget of {}: "
+                              "a trainer that needs more than both stops",
+                              room, result.directories.front().facts.path,
+                              result.directories.size() > 1 ? ", …" : "", budget);
+    result.warnings.push_back(result.shortage);
+  }
   return result;
 }
 

@@ -1,24 +1,20 @@
 #include "spillway/topology/directory.h"
 
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
 #include "kernel_files.h"
+#include "spillway/base/file_systems.h"
 
 namespace spillway::topology {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::array<std::string_view, 3> kRamDisks{"tmpfs", "ramfs", "devtmpfs"};
-constexpr std::array<std::string_view, 10> kNetworks{
-    "nfs", "nfs4", "cifs", "smb3", "9p", "lustre", "gpfs", "ceph", "beegfs", "fuse.sshfs"};
 
 bool lies_below(std::string_view path, std::string_view folder) {
   if (folder == "/") return true;
@@ -83,9 +79,19 @@ std::optional<BlockDevice> device_of(const Mount& mount, const std::string& root
   return device;
 }
 
-template <typename List>
-bool contains(const List& list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
+void note_medium(const FileSystem* known, Directory& result) {
+  if (known == nullptr) return;
+  result.is_ram_disk = known->medium == Medium::kMemory;
+  result.is_network = known->medium == Medium::kNetwork;
+}
+
+// Without a table of mounts (no /proc) the kernel still tells the kind by number.
+void ask_for_kind(Directory& result) {
+  struct statfs system {};
+  if (!result.exists || ::statfs(result.path.c_str(), &system) != 0) return;
+  const FileSystem* known = find_file_system(static_cast<std::uint32_t>(system.f_type));
+  if (known != nullptr) result.filesystem = known->name;
+  note_medium(known, result);
 }
 
 }  // namespace
@@ -104,11 +110,13 @@ Directory inspect_directory(const std::string& path, const Roots& roots) {
     result.total = Bytes(std::uint64_t{space.f_blocks} * space.f_frsize);
   }
   const auto mount = mount_of(result.path, roots.root);
-  if (!mount) return result;
+  if (!mount) {
+    ask_for_kind(result);
+    return result;
+  }
   result.filesystem = mount->filesystem;
   result.mount_point = mount->point;
-  result.is_ram_disk = contains(kRamDisks, mount->filesystem);
-  result.is_network = contains(kNetworks, mount->filesystem);
+  note_medium(find_file_system(mount->filesystem), result);
   result.is_read_only = has_option(mount->options, "ro") || has_option(mount->super_options, "ro");
   if (!result.is_ram_disk) result.device = device_of(*mount, roots.root);
   return result;

@@ -1,10 +1,16 @@
 #include "spillway/topology/disk_rates.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
 #include "spillway/base/error.h"
@@ -78,14 +84,46 @@ DiskRate rate_from(const ordered_json& json) {
   return rate;
 }
 
+// The file's text; nothing when there is no such file. Throws IoError when it cannot be read.
+std::optional<std::string> text_of(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) return std::nullopt;
+  int error = file < 0 ? errno : 0;
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (error == 0) {
+    const ssize_t size = ::read(file, buffer.data(), buffer.size());
+    if (size == 0) break;
+    if (size > 0) text.append(buffer.data(), static_cast<std::size_t>(size));
+    if (size < 0 && errno != EINTR) error = errno;
+  }
+  if (file >= 0) ::close(file);
+  if (error == 0) return text;
+  throw IoError("cannot read the disk rates in {}: {} (make it readable, or measure into another "
+                "file with: spillway bench-io --rates FILE DIR)",
+                path, std::strerror(error));
+}
+
 }  // namespace
 
 DiskRates DiskRates::load(const std::string& path) {
+  const auto text = text_of(path);
+  if (!text)
+    throw IoError("the file of disk rates {} does not exist (make it with: spillway bench-io "
+                  "--rates {} DIR)",
+                  path, path);
+  return parse(*text, path);
+}
+
+DiskRates DiskRates::load_if_there(const std::string& path) {
+  const auto text = text_of(path);
+  return text ? parse(*text, path) : DiskRates();
+}
+
+DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
   DiskRates rates;
-  std::ifstream file(path);
-  if (!file) return rates;
   try {
-    const auto json = ordered_json::parse(file);
+    const auto json = ordered_json::parse(text);
     if (json.at("format") != kFormat) throw ConfigError("its format is {}", json.at("format"));
     if (json.at("version").get<int>() != kVersion)
       throw ConfigError("its version is {}, this Spillway reads {}", json.at("version"), kVersion);

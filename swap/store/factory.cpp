@@ -21,14 +21,10 @@ namespace {
 
 constexpr std::size_t kDeepestQueue = 1024;
 
-struct KindName {
-  StoreKind kind;
-  std::string_view name;
-};
-constexpr std::array<KindName, 4> kKindNames{{{StoreKind::kAuto, "auto"},
-                                              {StoreKind::kIoUring, "io_uring"},
-                                              {StoreKind::kPosix, "posix"},
-                                              {StoreKind::kRam, "ram"}}};
+constexpr std::array<Named<StoreKind>, 4> kKinds{{{"auto", StoreKind::kAuto},
+                                                  {"io_uring", StoreKind::kIoUring},
+                                                  {"posix", StoreKind::kPosix},
+                                                  {"ram", StoreKind::kRam}}};
 
 /// What one call of make_spill_store gathers on its way.
 struct Opening {
@@ -66,22 +62,13 @@ StoreKind resolve_kind(StoreKind asked, std::vector<std::string>& warnings) {
   return StoreKind::kPosix;
 }
 
-void warn_about_place(Opening& opening, const SpillDirectory& directory,
-                      const DirectoryFacts& facts) {
-  auto warn = [&](std::string text) { opening.warnings.push_back(std::move(text)); };
-  const std::string& path = directory.path;
-  if (facts.is_memory)
-    warn(message("{} is a {}: what is spilled there stays in memory (use a disk)", path,
-                 facts.file_system));
-  if (facts.is_network)
-    warn(message("{} is on a network file system ({}): expect slow transfers (use a local disk)",
-                 path, facts.file_system));
-  if (directory.limit > facts.free)
-    warn(message("{} has {} free, less than its limit of {}", path, facts.free, directory.limit));
-  const auto [other, is_new] = opening.path_by_device.emplace(facts.device, path);
+// All else that a place can be bad for is judged by whoever chose it (README.md, "Failures").
+void warn_about_shared_disk(Opening& opening, const std::string& path, std::uint64_t device) {
+  const auto [other, is_new] = opening.path_by_device.emplace(device, path);
   if (!is_new)
-    warn(message("{} and {} are on one file system: no faster than one of them", other->second,
-                 path));
+    opening.warnings.push_back(message("{} and {} are on one file system: no faster than one of "
+                                       "them",
+                                       other->second, path));
 }
 
 void warn_about_file(Opening& opening, const ExtentFile& file) {
@@ -104,7 +91,7 @@ void open_directory(Opening& opening, const SpillDirectory& directory) {
   static const SteadyClock clock;
   try {
     auto file = std::make_unique<ExtentFile>(directory);
-    warn_about_place(opening, directory, facts);
+    warn_about_shared_disk(opening, directory.path, facts.device);
     warn_about_file(opening, *file);
     opening.description += message("{}{}, {} I/O, {} ({})", opening.description.empty() ? "" : "; ",
                                    name_of(opening.kind), file->is_direct() ? "direct" : "buffered",
@@ -136,20 +123,11 @@ std::string joined(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-std::string_view name_of(StoreKind kind) {
-  for (const KindName& known : kKindNames)
-    if (known.kind == kind) return known.name;
-  return "unknown";
-}
+std::span<const Named<StoreKind>> store_kinds() { return kKinds; }
 
-StoreKind store_kind_from(std::string_view name) {
-  std::string valid;
-  for (const KindName& known : kKindNames) {
-    if (known.name == name) return known.kind;
-    valid.append(valid.empty() ? "" : ", ").append(known.name);
-  }
-  throw ConfigError("unknown kind of spill store: '{}' (valid: {})", name, valid);
-}
+std::string_view name_of(StoreKind kind) { return name_in(kKinds, kind); }
+
+StoreKind store_kind_from(std::string_view name) { return value_named(name, kKinds, "store"); }
 
 OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
   check(options);

@@ -18,7 +18,8 @@ namespace {
 // For file systems without O_TMPFILE (NFS, some FUSE): the name exists for a moment only.
 int open_with_short_lived_name(const std::string& directory) {
   std::string name = directory + "/.spillway-XXXXXX";
-  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+  // mkostemp adds O_CREAT and O_EXCL: what lies there already is neither opened nor followed.
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return fd;
   const bool is_private = ::fchmod(fd, S_IRUSR | S_IWUSR) == 0;
   if (::unlink(name.c_str()) == 0 && is_private) return fd;
@@ -29,7 +30,9 @@ int open_with_short_lived_name(const std::string& directory) {
 }
 
 FileDescriptor open_anywhere_in(const std::string& directory) {
-  int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  // O_EXCL: nobody can give the file a name later.
+  constexpr int kNameless = O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC;
+  int fd = ::open(directory.c_str(), kNameless, S_IRUSR | S_IWUSR);
   if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL))
     fd = open_with_short_lived_name(directory);
   if (fd < 0) throw IoError("cannot create a file in {}: {}", directory, std::strerror(errno));

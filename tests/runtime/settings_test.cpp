@@ -2,10 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
+#include <stdexcept>
 
 #include "spillway/base/error.h"
+#include "spillway/base/named_values.h"
+#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::runtime {
 namespace {
@@ -200,6 +204,92 @@ TEST(LoadSettings, NamesFileAndKeyOfAWrongValue) {
                 load_settings({{{"config", path}}, {}});
               }),
               AllOf(HasSubstr(path), HasSubstr("queue-depth"), HasSubstr("many")));
+}
+
+const SettingInfo& setting(std::string_view key) {
+  for (const SettingInfo& info : setting_catalogue())
+    if (info.key == key) return info;
+  throw std::out_of_range("no such setting");
+}
+
+TEST(SettingCatalogue, ListsTheNamesThatAreAccepted) {
+  EXPECT_EQ(setting("store").value, alternatives(swap::store_kinds()));
+  for (const auto& store : swap::store_kinds())
+    EXPECT_EQ(with_option("store", std::string(store.name)).store, store.value);
+  EXPECT_EQ(setting("mapper").value, "auto|" + alternatives(memory::mapper_kinds()));
+  for (const auto& mapper : memory::mapper_kinds())
+    EXPECT_EQ(with_option("mapper", std::string(mapper.name)).mapper, mapper.name);
+  EXPECT_EQ(setting("log-level").value, "debug|info|warning|error|off");
+}
+
+TEST(AbsolutePaths, AreSeenFromTheFolder) {
+  EXPECT_EQ(absolute_paths(setting("stats"), "run.json", "/here"), "/here/run.json");
+  EXPECT_EQ(absolute_paths(setting("stats"), "/there/run.json", "/here"), "/there/run.json");
+  EXPECT_EQ(absolute_paths(setting("nvme"), "a:1GiB,/b,./c,.", "/here"),
+            "/here/a:1GiB,/b,/here/c,/here");
+  EXPECT_EQ(absolute_paths(setting("rates"), "disks.json", "/"), "/disks.json");
+  EXPECT_EQ(absolute_paths(setting("budget"), "4GiB", "/here"), "4GiB");
+}
+
+TEST(AbsolutePaths, DoNotGuessWhatLiesBehindALink) {
+  EXPECT_EQ(absolute_paths(setting("stats"), "link/../run.json", "/here"),
+            "/here/link/../run.json");
+}
+
+TEST(AbsolutePaths, KeepTheNameOfTheFolderAsItIs) {
+  EXPECT_EQ(expand_stats_path(absolute_paths(setting("stats"), "%p.json", "/50%p"), 42, ""),
+            "/50%p/42.json");
+  Settings settings;
+  assign_setting(settings, "nvme", absolute_paths(setting("nvme"), "a,b:2GiB", "/job:12"), "test");
+  ASSERT_EQ(settings.nvme.size(), 2u);
+  EXPECT_EQ(settings.nvme[0].path, "/job:12/a");
+  EXPECT_EQ(settings.nvme[1].limit, 2_GiB);
+  EXPECT_THAT(refusal_of([] { absolute_paths(setting("nvme"), "a", "/here,there"); }),
+              HasSubstr("comma"));
+  EXPECT_EQ(absolute_paths(setting("nvme"), "/a,/b", "/here,there"), "/a,/b");
+  EXPECT_THAT(refusal_of([] { absolute_paths(setting("stats"), "run.json", ""); }),
+              HasSubstr("current folder is gone"));
+}
+
+/// The process in another folder for a while.
+class Elsewhere {
+ public:
+  explicit Elsewhere(const std::string& folder) : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(folder);
+  }
+  ~Elsewhere() { std::filesystem::current_path(before_); }
+  Elsewhere(const Elsewhere&) = delete;
+  Elsewhere& operator=(const Elsewhere&) = delete;
+
+ private:
+  std::filesystem::path before_;
+};
+
+// A trainer that changed its folder used to write its statistics there, and to spill there.
+TEST(LoadSettings, MakesPathsAbsoluteWhereverTheyWereGiven) {
+  const std::string file = config_file("rates = disks.json\n");
+  const Elsewhere elsewhere("/usr");
+  const Settings settings =
+      load_settings({{{"config", file}, {"nvme", "lib,/bin"}}, {{"SPILLWAY_STATS", "run.json"}}});
+  EXPECT_EQ(settings.rates, "/usr/disks.json");
+  EXPECT_EQ(settings.stats, "/usr/run.json");
+  ASSERT_EQ(settings.nvme.size(), 2u);
+  EXPECT_EQ(settings.nvme[0].path, "/usr/lib");
+  EXPECT_EQ(settings.nvme[1].path, "/bin");
+}
+
+TEST(AbsolutePathSettings, AreThoseThatWin) {
+  const std::string file = config_file("rates = disks.json\nnvme = a\nbudget = 1GiB\n");
+  const Elsewhere elsewhere("/usr");
+  NamedTexts expected = {{"nvme", "/usr/c"},
+                         {"stats", "/usr/run.json"},
+                         {"rates", "/usr/disks.json"},
+                         {"config", file}};
+  EXPECT_EQ(absolute_path_settings(
+                {{{"config", file}, {"nvme", "b"}, {"nvme", "c"}},
+                 {{"SPILLWAY_STATS", "run.json"}, {"SPILLWAY_NVME", "d"}, {"SPILLWAY_RATES", ""}}}),
+            expected);
+  EXPECT_TRUE(absolute_path_settings({{{"budget", "1GiB"}}, {}}).empty());
 }
 
 TEST(ExpandStatsPath, FillsProcessAndRank) {

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 
 #include "spillway/base/error.h"
@@ -144,6 +147,91 @@ TEST_F(ResolveSpillDirectories, CountsOneDiskOnce) {
   measured("/a", 3e9, 2e9);
   measured("/b", 3e9, 2e9);
   EXPECT_EQ(resolve("/a,/b").read_bytes_per_second(), 3e9);
+}
+
+TEST_F(ResolveSpillDirectories, TellsWarningsOfEachDirectoryFromThoseOfTheWhole) {
+  add("/a", 1_GiB);
+  add("/spinning", 1_GiB).device->is_rotational = true;
+  surroundings_.warnings = {"no rates"};
+  const auto resolved = resolve("/a,/spinning", 4_GiB);
+  EXPECT_THAT(resolved.directories[0].warnings, IsEmpty());
+  EXPECT_THAT(resolved.directories[1].warnings, ElementsAre(HasSubstr("rotates")));
+  EXPECT_THAT(resolved.shortage, HasSubstr("only 2.00 GiB can be spilled"));
+  EXPECT_THAT(resolved.warnings, ElementsAre("no rates", HasSubstr("rotates"), resolved.shortage));
+}
+
+// The warning used to come from here and from the store.
+TEST(SpillDirectories, AreCalledARamDiskOnce) {
+  const std::string memory = "/dev/shm";
+  if (!topology::inspect_directory(memory).is_ram_disk ||
+      !topology::inspect_directory(memory).is_writable)
+    GTEST_SKIP() << memory << " is no RAM disk for this user";
+  Settings settings;
+  assign_setting(settings, "nvme", memory + ":8MiB", "test");
+  std::vector<std::string> said =
+      resolve_spill_directories(settings, 2_MiB, surroundings_without_rates()).warnings;
+  swap::SpillStoreOptions options;
+  options.directories = settings.nvme;
+  const auto opened = swap::make_spill_store(options);
+  said.insert(said.end(), opened.warnings.begin(), opened.warnings.end());
+  EXPECT_EQ(std::count_if(said.begin(), said.end(),
+                          [](const std::string& each) {
+                            return each.find("RAM disk") != std::string::npos ||
+                                   each.find("tmpfs") != std::string::npos;
+                          }),
+            1)
+      << testing::PrintToString(said);
+}
+
+/// A user whose folder for settings is a new, empty one.
+class RealSurroundings : public testing::Test {
+ protected:
+  RealSurroundings() {
+    std::string pattern = testing::TempDir() + "spillway_rates_XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    ::setenv("XDG_CONFIG_HOME", folder_.c_str(), 1);
+  }
+  ~RealSurroundings() override {
+    ::unsetenv("XDG_CONFIG_HOME");
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string refusal(const std::string& rates) {
+    Settings settings;
+    settings.rates = rates;
+    try {
+      real_surroundings(settings);
+    } catch (const IoError& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  std::string folder_;
+};
+
+TEST_F(RealSurroundings, DoWithoutAFileInTheDefaultPlace) {
+  const auto surroundings = real_surroundings({});
+  EXPECT_TRUE(surroundings.rates.all().empty());
+  EXPECT_THAT(surroundings.warnings, IsEmpty());
+}
+
+TEST_F(RealSurroundings, WarnWhenTheDefaultFileCannotBeRead) {
+  std::filesystem::create_directories(folder_ + "/spillway/disks.json");
+  const auto surroundings = real_surroundings({});
+  EXPECT_TRUE(surroundings.rates.all().empty());
+  EXPECT_THAT(surroundings.warnings,
+              ElementsAre(testing::AllOf(HasSubstr("disks.json"), HasSubstr("Is a directory"))));
+}
+
+TEST_F(RealSurroundings, InsistOnAFileThatTheUserNamed) {
+  EXPECT_THAT(refusal(folder_ + "/none.json"),
+              testing::AllOf(HasSubstr(folder_ + "/none.json does not exist"),
+                             HasSubstr("spillway bench-io --rates")));
+  EXPECT_THAT(refusal(folder_), testing::AllOf(HasSubstr(folder_), HasSubstr("Is a directory"),
+                                               HasSubstr("spillway bench-io")));
+  topology::DiskRates().save(folder_ + "/disks.json");
+  EXPECT_EQ(refusal(folder_ + "/disks.json"), "accepted");
 }
 
 TEST_F(ResolveSpillDirectories, NeedsNoneForTheRamStore) {

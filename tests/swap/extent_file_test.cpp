@@ -10,6 +10,7 @@
 
 #include <csignal>
 #include <memory>
+#include <string>
 
 #include "spillway/base/error.h"
 #include "support/small_file_system.h"
@@ -56,6 +57,15 @@ TEST(ExtentFile, IsNamelessAndReadableByItsOwnerOnly) {
   EXPECT_EQ(status.st_mode & 07777, 0600U);
   EXPECT_EQ(status.st_nlink, 0U);
   EXPECT_EQ(::fcntl(file.fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+TEST(ExtentFile, CannotBeGivenANameLater) {
+  const TemporaryDirectory directory;
+  const ExtentFile file({directory.path(), Bytes()});
+  const std::string descriptor = "/proc/self/fd/" + std::to_string(file.fd());
+  const std::string name = directory.path() + "/named";
+  EXPECT_EQ(::linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW), -1);
+  EXPECT_TRUE(directory.entries().empty());
 }
 
 TEST(ExtentFile, StopsAtItsLimit) {

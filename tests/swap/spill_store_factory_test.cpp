@@ -45,8 +45,10 @@ TEST(StoreKind, HasNamesThatCanBeReadBack) {
   for (const StoreKind kind :
        {StoreKind::kAuto, StoreKind::kIoUring, StoreKind::kPosix, StoreKind::kRam})
     EXPECT_EQ(store_kind_from(name_of(kind)), kind);
-  EXPECT_THAT(refusal_of<ConfigError>([] { store_kind_from("uring"); }),
-              HasSubstr("'uring' (valid: auto, io_uring, posix, ram)"));
+  EXPECT_THAT(refusal_of<ConfigError>([] { store_kind_from("iouring"); }),
+              HasSubstr("unknown store 'iouring' (did you mean 'io_uring'?)"));
+  EXPECT_THAT(refusal_of<ConfigError>([] { store_kind_from("x"); }),
+              HasSubstr("(known: auto io_uring posix ram)"));
 }
 
 TEST(MakeSpillStore, DescribesWhatItOpened) {
@@ -103,17 +105,11 @@ TEST(MakeSpillStore, WarnsWhenDirectoriesShareAFileSystem) {
                                            " are on one file system")));
 }
 
-TEST(MakeSpillStore, WarnsWhenThereIsLessRoomThanAskedFor) {
-  const TemporaryDirectory directory;
-  const SpillStoreOptions options = on({{directory.path(), 4096_TiB}});
-  EXPECT_THAT(make_spill_store(options).warnings, Contains(HasSubstr("less than its limit of")));
-}
-
-TEST(MakeSpillStore, WarnsAboutMemoryFileSystems) {
+TEST(MakeSpillStore, NamesTheFileSystem) {
   const SmallFileSystem memory(SmallKind::kTmpfs, 64_MiB);
   if (!memory.trouble().empty()) GTEST_SKIP() << memory.trouble();
-  EXPECT_THAT(make_spill_store(on({{memory.path(), 8_MiB}})).warnings,
-              Contains(HasSubstr(memory.path() + " is a tmpfs")));
+  EXPECT_THAT(make_spill_store(on({{memory.path(), 8_MiB}})).description,
+              HasSubstr(memory.path() + " (tmpfs)"));
 }
 
 TEST(MakeSpillStore, HasNothingToSayAboutAGoodDirectory) {
@@ -197,6 +193,19 @@ TEST_F(LimitedSystem, NamesItsFileForAMomentWhereItMust) {
            ::stat(files.front().c_str(), &status) == 0 && (status.st_mode & 07777) == 0600 &&
            status.st_nlink == 0 && carries_a_page(*opened.store);
   });
+}
+
+TEST_F(LimitedSystem, OpensANamedFileOnlyWhereNothingLies) {
+  constexpr std::uint32_t kSafely = O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  const ChildOutcome outcome = run_with_failing_calls(
+      {{SYS_openat, EOPNOTSUPP, 2, O_TMPFILE}, {SYS_openat, EROFS, 2, kSafely}}, [&] {
+        const std::string refusal = refusal_of<IoError>([&] { make_spill_store(options_); });
+        return refusal.find("Read-only file system") != std::string::npos &&
+               directory_.entries().empty();
+      });
+  if (outcome == ChildOutcome::kCannotFilter)
+    GTEST_SKIP() << "filters of system calls cannot be installed";
+  EXPECT_EQ(outcome, ChildOutcome::kTrue);
 }
 
 TEST_F(LimitedSystem, SaysThatSpaceCannotBeReserved) {

@@ -109,6 +109,16 @@ TEST_F(InspectDirectory, RecognisesARamDisk) {
   EXPECT_FALSE(directory.device.has_value());
 }
 
+TEST_F(InspectDirectory, AsksTheKernelWhereNoMountsAreListed) {
+  ASSERT_FALSE(fs::exists(tree_.root() + "/proc/self/mountinfo"));
+  const Directory listed = inspect_directory(path_);
+  const Directory asked = inspect();
+  EXPECT_EQ(asked.is_ram_disk, listed.is_ram_disk);
+  EXPECT_EQ(asked.is_network, listed.is_network);
+  EXPECT_EQ(inspect_directory("/dev/shm", {tree_.root(), ""}).is_ram_disk,
+            inspect_directory("/dev/shm").is_ram_disk);
+}
+
 TEST_F(InspectDirectory, RecognisesNetworkAndReadOnlyMounts) {
   mount("0:51", "ro,noatime", "nfs4", "server:/export");
   const Directory directory = inspect();

@@ -79,9 +79,33 @@ TEST(DiskRates, ServeOtherDirectoriesOfTheSameMount) {
   EXPECT_EQ(rates.find("/scratch/b", ""), nullptr);
 }
 
-TEST(DiskRates, AreEmptyWithoutAFile) {
+TEST(DiskRates, AreEmptyWithoutAFileThatMayBeMissing) {
   FakeTree tree;
-  EXPECT_TRUE(DiskRates::load(tree.root() + "/none.json").all().empty());
+  EXPECT_TRUE(DiskRates::load_if_there(tree.root() + "/none.json").all().empty());
+  DiskRates rates;
+  rates.record(rate_of("/scratch", 1e9));
+  rates.save(tree.root() + "/disks.json");
+  EXPECT_EQ(DiskRates::load_if_there(tree.root() + "/disks.json").all().size(), 1u);
+}
+
+TEST(DiskRates, SayWhyTheyCannotBeRead) {
+  FakeTree tree;
+  tree.write("/file", "");
+  const auto refusal_to_read = [](const std::string& path, auto load) -> std::string {
+    try {
+      load(path);
+    } catch (const IoError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const std::string missing = tree.root() + "/none.json";
+  EXPECT_THAT(refusal_to_read(missing, &DiskRates::load),
+              AllOf(HasSubstr(missing + " does not exist"), HasSubstr("spillway bench-io")));
+  EXPECT_THAT(refusal_to_read(tree.root(), &DiskRates::load_if_there),
+              AllOf(HasSubstr(tree.root()), HasSubstr("Is a directory")));
+  EXPECT_THAT(refusal_to_read(tree.root() + "/file/disks.json", &DiskRates::load_if_there),
+              HasSubstr("Not a directory"));
 }
 
 TEST(DiskRates, RefuseAFileThatIsNotTheirs) {

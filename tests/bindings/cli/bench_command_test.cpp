@@ -24,6 +24,10 @@ TEST(RatesTable, HasALinePerPointAndMarksTheBest) {
   EXPECT_THAT(table, HasSubstr("first write into fresh space: 1.50 GB/s"));
 }
 
+TEST(MeasurableStores, AreAllThatUseADirectory) {
+  EXPECT_EQ(alternatives(measurable_stores()), "auto|io_uring|posix");
+}
+
 TEST(ToDiskRate, KeepsTheBestPointAndAllSamples) {
   const auto rate = to_disk_rate(probe_of_two(), "/scratch/x", "nvme0n1", "/scratch", "now");
   EXPECT_EQ(rate.directory, "/scratch/x");

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import signal
 import stat
@@ -45,6 +46,12 @@ class CommandCase(unittest.TestCase):
     def run_program(self, *words, options=(), **variables):
         return self.spillway("run", "--budget", "64MiB", "--nvme", self.root / "work", *options,
                              "--", *words, **variables)
+
+    @staticmethod
+    def file_system(path):
+        asked = subprocess.run(["stat", "--file-system", "--format=%T", path], text=True,
+                               capture_output=True, check=False)
+        return asked.stdout.strip()
 
     def refused(self, *words, code=2, **variables):
         """The one line that a refusal prints."""
@@ -151,6 +158,19 @@ class Running(CommandCase):
         self.assertIn("SPILLWAY_MIN_STORAGE=2MiB", lines)
         self.assertIn(f"SPILLWAY_CONFIG={self.root / 'work'}/spillway.conf", lines)
 
+    def test_makes_paths_of_the_config_file_and_of_variables_absolute(self):
+        (self.root / "work/spill").mkdir()
+        self.write("other.conf", "nvme = spill:1GiB\n")
+        # The program runs elsewhere, as ranks and trainers that change their folder do.
+        _, output, errors = self.spillway("run", "--budget", "64MiB", "--", "env", "-C", "/", "env",
+                                          SPILLWAY_CONFIG="other.conf", SPILLWAY_STATS="run-%p.json",
+                                          SPILLWAY_QUIET="on")
+        self.assertEqual(errors, "")
+        lines = output.splitlines()
+        self.assertIn(f"SPILLWAY_NVME={self.root / 'work'}/spill:1GiB", lines)
+        self.assertIn(f"SPILLWAY_STATS={self.root / 'work'}/run-%p.json", lines)
+        self.assertIn(f"SPILLWAY_CONFIG={self.root / 'work'}/other.conf", lines)
+
     def test_keeps_an_existing_preload_and_says_so(self):
         other = WORLD / "modules/libtorch_python.so"
         code, output, errors = self.run_program("env", LD_PRELOAD=str(other))
@@ -251,6 +271,16 @@ class Refusing(CommandCase):
     def test_a_broken_file_of_disk_rates(self):
         path = self.write("disks.json", "{")
         self.assertIn(str(path), self.refused("run", "--rates", path, "--", "true"))
+
+    def test_a_named_file_of_disk_rates_that_is_missing_or_unreadable(self):
+        missing = self.root / "work/none.json"
+        for refusal in (self.refused("run", "--rates", "none.json", "--", "true"),
+                        self.refused("run", "--", "true", SPILLWAY_RATES="none.json")):
+            self.assertIn(f"{missing} does not exist", refusal)
+            self.assertIn("spillway bench-io", refusal)
+        self.assertIn("Is a directory",
+                      self.refused("run", "--rates", self.root, "--", "true"))
+        self.assertEqual(self.run_program("true"), (0, "", ""))
 
     def test_a_missing_program(self):
         self.assertIn("program not found: no-such-trainer",
@@ -365,6 +395,20 @@ class Doctor(CommandCase):
         self.assertRegex(output, r"(?m)^problem disk ")
         self.assertIn("does not exist", output)
 
+    def test_reports_a_named_file_of_disk_rates_that_is_missing(self):
+        code, output, _ = self.doctor("--rates", self.root / "none.json")
+        self.assertEqual(code, 1)
+        self.assertRegex(output, r"(?m)^problem disk rates .*none\.json$")
+        self.assertRegex(output, r"(?m)^(ok|warning) +disk /")
+        self.assertEqual(output.count("does not exist"), 1)
+
+    def test_says_once_that_a_directory_is_a_ram_disk(self):
+        if self.file_system("/dev/shm") != "tmpfs" or self.file_system(self.root) == "tmpfs":
+            self.skipTest("a disk and a RAM disk are needed: /dev/shm and the temporary folder")
+        _, output, _ = self.spillway("doctor", "--skip-disks", "--nvme",
+                                     f"{self.root / 'work'},/dev/shm:64MiB")
+        self.assertEqual(output.count("RAM disk"), 1, output)
+
     def test_measures_the_disk(self):
         _, output, _ = self.spillway("doctor", "--nvme", self.root / "work")
         self.assertRegex(output, r"(?m)^\w+ +disk .* write \d+\.\d+ GB/s, read \d+\.\d+ GB/s")
@@ -399,6 +443,20 @@ class BenchIo(CommandCase):
         self.assertRegex(output, r"(?m)^ok +disk rates +1 recorded")
         self.assertRegex(output, r"(?m)^\w+ +disk .*bench-io, ")
         self.assertEqual(self.run_program("true"), (0, "", ""))
+
+    def test_names_the_stores_that_it_accepts(self):
+        _, output, _ = self.spillway("bench-io", "--help")
+        self.assertIn("--store auto|io_uring|posix\n", output)
+        refusal = self.refused("bench-io", "--store", "ram", self.root / "work")
+        self.assertIn("'ram' (known: auto io_uring posix)", refusal)
+
+    def test_says_once_that_a_directory_is_a_ram_disk(self):
+        if self.file_system("/dev/shm") != "tmpfs":
+            self.skipTest("/dev/shm is no RAM disk here")
+        code, _, errors = self.spillway("bench-io", *self.QUICK, "/dev/shm")
+        self.assertEqual(code, 0)
+        self.assertEqual(len(re.findall("RAM disk|tmpfs", errors)), 2, errors)  # one line names both
+        self.assertEqual(errors.count("/dev/shm is a RAM disk (tmpfs)"), 1, errors)
 
     def test_refuses_what_it_cannot_measure(self):
         self.assertIn("does not exist", self.refused("bench-io", self.root / "none"))

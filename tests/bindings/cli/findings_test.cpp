@@ -42,10 +42,6 @@ TEST(JudgeMachine, SaysHowToMendWhateverIsWrong) {
   for (const Finding& finding : judge_machine(machine))
     EXPECT_EQ(finding.verdict == Verdict::kOk, finding.mend.empty()) << finding.subject;
   machine = good_machine();
-  machine.kernel.release = "5.4.0-1";
-  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kProblem);
-  machine.kernel.release = "6.1.0-13-amd64";
-  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kWarning);
   machine.limits.address_space_bytes = (8_GiB).count();
   EXPECT_THAT(finding_of(machine, "address space").mend, HasSubstr("ulimit -v unlimited"));
   machine.limits.locked_bytes = (64_KiB).count();
@@ -54,6 +50,21 @@ TEST(JudgeMachine, SaysHowToMendWhateverIsWrong) {
   EXPECT_THAT(finding_of(machine, "overcommit").mend, HasSubstr("vm.overcommit_memory"));
   machine.kernel.huge_pages = "never";
   EXPECT_THAT(finding_of(machine, "huge pages").mend, HasSubstr("madvise"));
+}
+
+TEST(JudgeMachine, SaysWhichMappersAnOlderKernelLeaves) {
+  auto machine = good_machine();
+  machine.kernel.release = "5.4.0-1";
+  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kWarning);
+  EXPECT_EQ(finding_of(machine, "kernel").value, "5.4.0-1; mappers that can work: copy");
+  EXPECT_THAT(finding_of(machine, "kernel").mend, HasSubstr("Linux 5.7"));
+  machine.kernel.release = "6.1.0-13-amd64";
+  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kWarning);
+  EXPECT_EQ(finding_of(machine, "kernel").value,
+            "6.1.0-13-amd64; mappers that can work: signal, copy");
+  EXPECT_THAT(finding_of(machine, "kernel").mend, HasSubstr("Linux 6.8"));
+  machine.kernel.release = "6.8.0";
+  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kOk);
 }
 
 TEST(JudgeMachine, ListsCgroupLimits) {
@@ -83,6 +94,10 @@ TEST(JudgeMappers, TakesTheBestThatWorks) {
   EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kWarning);
   EXPECT_THAT(judge_mappers(probes).mend, HasSubstr("sysctl this"));
   probes[1].is_viable = probes[2].is_viable = false;
+  probes.push_back({MapperKind::kCopy, true, ""});
+  EXPECT_THAT(judge_mappers(probes).value, HasSubstr("copying pages is slow"));
+  EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kWarning);
+  probes.pop_back();
   EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kProblem);
 }
 
@@ -121,6 +136,13 @@ TEST(JudgeDisk, ComplainsOfSlowAndOfRamDisks) {
   auto ram = disk(9.0);
   ram.facts.is_ram_disk = true;
   EXPECT_EQ(judge_disk(ram, std::nullopt).verdict, Verdict::kProblem);
+}
+
+TEST(JudgeDisk, PassesOnWhatWasFoundOutAboutTheDirectory) {
+  auto rotating = disk(3.0);
+  rotating.warnings = {"it rotates"};
+  EXPECT_EQ(judge_disk(rotating, std::nullopt).verdict, Verdict::kWarning);
+  EXPECT_EQ(judge_disk(rotating, std::nullopt).mend, "it rotates");
 }
 
 TEST(JudgeTorch, NeedsACoreOfTheSameMinor) {

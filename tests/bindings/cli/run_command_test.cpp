@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "setting_options.h"
-
 namespace spillway::cli {
 namespace {
 
@@ -45,19 +43,6 @@ TEST(WithPreload, PutsTheLibraryFirst) {
 
 TEST(WithPreload, DoesNotNameTheLibraryTwice) {
   EXPECT_EQ(with_preload("/lib/s.so", "/lib/a.so:/lib/s.so:"), "/lib/s.so:/lib/a.so");
-}
-
-const runtime::SettingInfo& setting(std::string_view key) {
-  for (const runtime::SettingInfo& info : runtime::setting_catalogue())
-    if (info.key == key) return info;
-  throw std::out_of_range("no such setting");
-}
-
-TEST(AbsolutePaths, AreSeenFromWhereTheCommandWasTyped) {
-  EXPECT_EQ(absolute_paths(setting("stats"), "run.json", "/here"), "/here/run.json");
-  EXPECT_EQ(absolute_paths(setting("stats"), "/there/run.json", "/here"), "/there/run.json");
-  EXPECT_EQ(absolute_paths(setting("nvme"), "a:1GiB,/b,./c", "/here"), "/here/a:1GiB,/b,/here/c");
-  EXPECT_EQ(absolute_paths(setting("budget"), "4GiB", "/here"), "4GiB");
 }
 
 }  // namespace

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/base/named_values.h"
 
 namespace spillway::memory {
 
@@ -101,6 +103,9 @@ struct MapperProbe {
 
 /// Whether system calls find spilled memory; else they end with EFAULT unless it is held resident.
 bool serves_system_calls(MapperKind kind);
+
+/// All kinds with their names, best first.
+std::span<const Named<MapperKind>> mapper_kinds();
 
 std::string_view name_of(MapperKind kind);  ///< "userfaultfd", "copy", …
 MapperKind mapper_kind_from(std::string_view name);  ///< Throws ConfigError with the nearest name.

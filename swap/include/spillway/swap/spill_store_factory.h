@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/base/named_values.h"
 #include "spillway/swap/spill_store.h"
 
 namespace spillway::swap {
@@ -19,8 +21,11 @@ enum class StoreKind {
   kRam,      ///< Other memory of this process; for tests, and as a bounded host tier.
 };
 
+/// All kinds with their names.
+std::span<const Named<StoreKind>> store_kinds();
+
 std::string_view name_of(StoreKind kind);          ///< "auto", "io_uring", "posix", "ram"
-StoreKind store_kind_from(std::string_view name);  ///< Throws ConfigError with the valid names.
+StoreKind store_kind_from(std::string_view name);  ///< Throws ConfigError with the nearest name.
 
 /// Where spill files go, and how much of it may be taken.
 struct SpillDirectory {

@@ -54,7 +54,7 @@ struct SettingInfo {
   std::string_view fallback;  ///< Value without the setting, as text.
   std::string_view meaning;
   bool is_switch = false;  ///< --key alone means "on".
-  bool is_path = false;    ///< Relative to where the command was typed.
+  bool is_path = false;    ///< Relative to the folder in which the settings are read.
 };
 
 std::span<const SettingInfo> setting_catalogue();
@@ -62,8 +62,15 @@ std::span<const SettingInfo> setting_catalogue();
 /// "queue-depth" gives "SPILLWAY_QUEUE_DEPTH".
 std::string environment_name(std::string_view key);
 
-/// Sets one field from text. Throws ConfigError that names `origin` ("--budget", "SPILLWAY_BUDGET",
-/// "spillway.conf:3"), the value and what would be right; for an unknown key the nearest known one.
+/// The value of a path setting as seen from `folder`: "a,/b,c:1GiB" of nvme becomes
+/// "/here/a,/b,/here/c:1GiB". Other settings come back as they are. Throws ConfigError for a folder
+/// whose name the value cannot hold.
+std::string absolute_paths(const SettingInfo& info, std::string_view value,
+                           const std::string& folder);
+
+/// Sets one field from text; paths become absolute, as seen from the current folder. Throws
+/// ConfigError that names `origin` ("--budget", "SPILLWAY_BUDGET", "spillway.conf:3"), the value
+/// and what would be right; for an unknown key the nearest known one.
 void assign_setting(Settings& settings, std::string_view key, std::string_view value,
                     std::string_view origin);
 
@@ -81,6 +88,9 @@ struct SettingSources {
 
 /// Throws ConfigError as `assign_setting`, also for unknown SPILLWAY_ variables.
 Settings load_settings(const SettingSources& sources);
+
+/// Keys and values of the path settings that win, absolute: for a child that may start elsewhere.
+NamedTexts absolute_path_settings(const SettingSources& sources);
 
 /// The variables of this process that begin with SPILLWAY_.
 NamedTexts spillway_environment();

@@ -17,11 +17,13 @@ struct ResolvedDirectory {
   topology::Directory facts;
   Bytes limit;                                 ///< As given by the user; 0: none.
   std::optional<topology::DiskRate> measured;  ///< By `spillway bench-io`.
+  std::vector<std::string> warnings;           ///< About this directory alone.
 };
 
 struct ResolvedDirectories {
   std::vector<ResolvedDirectory> directories;
-  std::vector<std::string> warnings;
+  std::string shortage;               ///< That all together hold less than the budget, or empty.
+  std::vector<std::string> warnings;  ///< All there are: of each directory, and of the whole.
 
   /// Sums over the directories when every one was measured; on the same disk it counts once.
   std::optional<double> read_bytes_per_second() const;
@@ -33,9 +35,14 @@ struct DirectorySurroundings {
   std::function<topology::Directory(const std::string&)> inspect;
   std::vector<std::string> candidates;  ///< Where to spill when the user names nothing, best first.
   topology::DiskRates rates;
+  std::vector<std::string> warnings;  ///< That rates are there and could not be read.
 };
 
-/// The real machine: $TMPDIR, /var/tmp, /tmp and the working directory.
+/// The real machine: $TMPDIR, /var/tmp, /tmp and the working directory. No rates.
+DirectorySurroundings surroundings_without_rates();
+
+/// The same with the rates that the user named, which must be readable (IoError, ConfigError), or
+/// else those in the default place, which may be missing.
 DirectorySurroundings real_surroundings(const Settings& settings);
 
 /// Checks the directories that the user named, or picks the roomiest candidate that is no RAM disk.

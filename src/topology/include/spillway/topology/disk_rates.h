@@ -35,9 +35,12 @@ struct DiskRate {
 /// read.
 class DiskRates {
  public:
-  /// An absent file gives no rates. Throws ConfigError with path and place for a broken file, or
-  /// one of a newer format.
+  /// Throws IoError for a file that is missing or unreadable, ConfigError with path and place for a
+  /// broken one, or one of a newer format.
   static DiskRates load(const std::string& path);
+
+  /// The same, but a file that does not exist gives no rates.
+  static DiskRates load_if_there(const std::string& path);
 
   /// Replaces the file at once, or leaves it as it was. Makes its folder. Throws IoError.
   void save(const std::string& path) const;
@@ -51,6 +54,8 @@ class DiskRates {
   const std::vector<DiskRate>& all() const { return rates_; }
 
  private:
+  static DiskRates parse(const std::string& text, const std::string& path);
+
   std::vector<DiskRate> rates_;
 };
 

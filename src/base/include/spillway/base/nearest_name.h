@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace spillway::runtime {
+namespace spillway {
 
 /// How many letters must be inserted, dropped, exchanged or swapped with their neighbour.
 std::size_t edit_distance(std::string_view a, std::string_view b);
@@ -17,4 +17,4 @@ std::optional<std::string_view> nearest_name(std::string_view mistyped,
 /// " (did you mean 'budget'?)" or, with nothing near, " (known: a b c)".
 std::string hint_for(std::string_view mistyped, std::span<const std::string_view> names);
 
-}  // namespace spillway::runtime
+}  // namespace spillway

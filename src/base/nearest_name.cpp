@@ -1,11 +1,11 @@
-#include "spillway/runtime/nearest_name.h"
+#include "spillway/base/nearest_name.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "spillway/base/error.h"
 
-namespace spillway::runtime {
+namespace spillway {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Three rows of the usual table; the oldest serves swapped neighbours.
@@ -49,4 +49,4 @@ std::string hint_for(std::string_view mistyped, std::span<const std::string_view
   return " (known:" + list + ")";
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway

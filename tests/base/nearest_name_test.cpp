@@ -1,10 +1,10 @@
-#include "spillway/runtime/nearest_name.h"
+#include "spillway/base/nearest_name.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 
-namespace spillway::runtime {
+namespace spillway {
 namespace {
 
 constexpr std::array<std::string_view, 4> kNames{"budget", "nvme", "queue-depth", "quiet"};
@@ -34,4 +34,4 @@ TEST(HintFor, ListsAllNamesWhenNoneIsNear) {
 }
 
 }  // namespace
-}  // namespace spillway::runtime
+}  // namespace spillway
