@@ -577,8 +577,6 @@ void StepLearner::step_boundary(TimePoint) {
   state_->announce_boundary();
 }
 
-void StepLearner::update(const Options& options) { state_->library_.update(limits_of(options)); }
-
 OpClock StepLearner::clock() const { return state_->clock_; }
 
 LearnerReport StepLearner::report() const { return state_->report(); }

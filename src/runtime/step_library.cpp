@@ -136,11 +136,6 @@ PlanPlace StepLibrary::find_gram(std::uint64_t hash, LearnedPlan* preferred) {
   return best;
 }
 
-void StepLibrary::update(const planner::SwapLimits& limits) {
-  limits_ = limits;
-  for (const auto& plan : plans_) plan->is_stale = true;
-}
-
 std::uint32_t StepLibrary::longest_step() const {
   std::uint32_t longest = 0;
   for (const auto& shape : shapes_) longest = std::max(longest, shape->sequence.size());
@@ -247,7 +242,6 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   for (std::uint32_t slot = 0; slot < plan.slots(); ++slot) {
     if (records_[oldest_age - slot]->shape != plan.shapes[slot]) return false;
   }
-  if (plan.is_stale) return true;
   // The first cycles still differ: lazy states, caches, measured times. Later ones need a reason,
   // and the more often there was one, the longer the next has to wait.
   if (plan.refreshes < 2) return plan.cycles > 0;
@@ -292,7 +286,6 @@ bool StepLibrary::make_plan(std::size_t oldest_age, LearnedPlan& plan) {
   plan.sequence = OpSequence(plan.step.tape.ops);
   plan.refreshes += plan.last_used > 0 ? 1 : 0;
   plan.cycles = 0;
-  plan.is_stale = false;
   return true;
 }
 

@@ -37,7 +37,6 @@ struct LearnedPlan {
   std::uint64_t last_used = 0;
   std::uint32_t refreshes = 0;     ///< How often it has been made again.
   std::uint32_t cycles = 0;        ///< Finished under it since then.
-  bool is_stale = false;           ///< Made for other limits.
 
   std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
 };
@@ -75,9 +74,6 @@ class StepLibrary {
   /// A plan with a unique place that these latest operators lead to; `preferred` first.
   PlanPlace find_gram(std::uint64_t hash, LearnedPlan* preferred);
 
-  /// All plans become stale: each is made again when it is chosen next.
-  void update(const planner::SwapLimits& limits);
-
   std::uint32_t shape_count() const { return static_cast<std::uint32_t>(shapes_.size()); }
   std::uint32_t longest_step() const;
   /// Consecutive steps, up to now, none of which had been seen before.
@@ -104,7 +100,7 @@ class StepLibrary {
   void forget_one_shape();
   void forget(const LearnedPlan& plan);
 
-  planner::SwapLimits limits_;
+  const planner::SwapLimits limits_;
   std::vector<std::unique_ptr<StepShape>> shapes_;
   std::vector<std::unique_ptr<LearnedPlan>> plans_;
   std::vector<std::unique_ptr<Record>> records_;  ///< Of the latest steps, newest first.

@@ -49,6 +49,21 @@ Outcome train(const Factory& make, const PagingSimulation::Options& options,
   return outcome;
 }
 
+/// The same training with the learner's advice and without it, by demand paging alone.
+struct Comparison {
+  Outcome planned;
+  Outcome demand;
+};
+
+Comparison train_both_ways(const Factory& make, PagingSimulation::Options options,
+                           std::uint32_t step_count) {
+  Comparison both;
+  both.planned = train(make, options, step_count);
+  options.follows_advice = false;
+  both.demand = train(make, options, step_count);
+  return both;
+}
+
 StepCounts sum(const std::vector<StepCounts>& steps, std::size_t first) {
   StepCounts total;
   for (std::size_t i = first; i < steps.size(); ++i) {
@@ -94,9 +109,7 @@ TEST_P(EqualSteps, AreFetchedAheadOnceTheyAreKnown) {
   PagingSimulation::Options options;
   options.budget_pages =
       std::max(peak * static_cast<std::uint32_t>(percent) / 100, needs.smallest_budget);
-  const Outcome planned = train(trainer.make, options, 12);
-  options.follows_advice = false;
-  const Outcome demand = train(trainer.make, options, 12);
+  const auto [planned, demand] = train_both_ways(trainer.make, options, 12);
 
   EXPECT_LE(planned.resident_peak, options.budget_pages);
   const StepCounts settled = sum(planned.steps, trainer.settled);
@@ -132,9 +145,7 @@ TEST_P(UnequalSteps, AreServedBetterThanOnDemand) {
   const TrainerCase& trainer = GetParam();
   PagingSimulation::Options options;
   options.budget_pages = needs_of(trainer.make).live_peak / 2;
-  const Outcome planned = train(trainer.make, options, 24);
-  options.follows_advice = false;
-  const Outcome demand = train(trainer.make, options, 24);
+  const auto [planned, demand] = train_both_ways(trainer.make, options, 24);
   EXPECT_LE(planned.resident_peak, options.budget_pages);
   const StepCounts late = sum(planned.steps, trainer.settled);
   const StepCounts baseline = sum(demand.steps, trainer.settled);
@@ -155,9 +166,7 @@ TEST(StepLearner, NeverMakesVaryingStepsMuchWorse) {
   const Factory make = [] { return testing::make_sampler(); };
   PagingSimulation::Options options;
   options.budget_pages = needs_of(make).live_peak / 2;
-  const Outcome planned = train(make, options, 40);
-  options.follows_advice = false;
-  const Outcome demand = train(make, options, 40);
+  const auto [planned, demand] = train_both_ways(make, options, 40);
   EXPECT_LE(sum(planned.steps, 0).seconds, sum(demand.steps, 0).seconds * 1.05);
   EXPECT_LE(planned.report.shapes, 8U);
 }
@@ -168,9 +177,7 @@ TEST(StepLearner, FindsStepsThatNobodyAnnounces) {
     PagingSimulation::Options options;
     options.budget_pages = needs_of(trainer.make).live_peak / 2;
     options.announces_steps = false;
-    const Outcome planned = train(trainer.make, options, 40);
-    options.follows_advice = false;
-    const Outcome demand = train(trainer.make, options, 40);
+    const auto [planned, demand] = train_both_ways(trainer.make, options, 40);
     EXPECT_EQ(sum(planned.steps, 36).missed_ranges, 0U);
     EXPECT_LT(sum(planned.steps, 36).stall_seconds, sum(demand.steps, 36).stall_seconds);
   }
@@ -338,14 +345,13 @@ TEST(StepLearner, SurvivesAnOperatorThatNeverEnds) {
   EXPECT_EQ(driver.learner.report().steps, 1U);
 }
 
-TEST(StepLearner, PlansAgainForAnotherBudget) {
-  Driver driver(1000);
-  driver.learner.allocated(RangeId(0), kPages);
-  for (int i = 0; i < 4; ++i) run_chain(driver);
-  EXPECT_EQ(driver.learner.report().planned_read_pages, 0U);
-  driver.learner.update({.budget_pages = 2 * kPages});
-  run_chain(driver);
-  EXPECT_GT(driver.learner.report().planned_read_pages, 0U);
+TEST(StepLearner, PlansTransfersOnlyWhereTheBudgetIsTooSmall) {
+  for (const std::uint32_t budget_pages : {1000U, 2 * kPages}) {
+    Driver driver(budget_pages);
+    driver.learner.allocated(RangeId(0), kPages);
+    for (int i = 0; i < 4; ++i) run_chain(driver);
+    EXPECT_EQ(driver.learner.report().planned_read_pages > 0, budget_pages < 1000) << budget_pages;
+  }
 }
 
 TEST(Advice, KeepsItsMemoryWhenCleared) {

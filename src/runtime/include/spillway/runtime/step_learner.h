@@ -104,9 +104,6 @@ class StepLearner {
   /// The trainer begins a new step (known from the autograd state, or told by the API).
   void step_boundary(TimePoint now);
 
-  /// The store's rates were measured anew, or the budget changed: plan again at the next boundary.
-  void update(const Options& options);
-
   LearnerReport report() const;
 
  private:
