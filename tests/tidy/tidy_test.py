@@ -1,8 +1,15 @@
 """Holds the repository to the rules of tidy.py, and shows of each rule that it can fail."""
+import contextlib
+import io
+import json
+import os
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
+import check_format
+import clang_tidy
 import function_lengths
 import tidy
 
@@ -199,6 +206,59 @@ class FunctionLengths(unittest.TestCase):
 
     def test_digit_separators_are_not_characters(self):
         self.assertEqual(self.lengths("int f() {\n  return 1'000'000;\n}\nint g() {\n}\n"), [3, 2])
+
+
+class Format(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def check(self, *options):
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            status = check_format.main([*options, str(self.root)])
+        return status, output.getvalue()
+
+    def require_program(self):
+        reason = check_format.find_program("clang-format", check_format.VERSION)[1]
+        if reason:
+            self.skipTest(reason)
+
+    def test_is_told_with_the_line_and_mended(self):
+        self.require_program()
+        (self.root / ".clang-format").write_text("BasedOnStyle: Google\n", encoding="utf-8")
+        unit = self.root / "unit.cpp"
+        unit.write_text("int f();\nint  g( );\n", encoding="utf-8")
+        status, output = self.check()
+        self.assertEqual(status, 1)
+        self.assertIn(f"{unit}:2: not formatted", output)
+        self.assertEqual(self.check("--fix")[0], 0)
+        self.assertEqual(unit.read_text(encoding="utf-8"), "int f();\nint g();\n")
+        self.assertEqual(self.check()[0], 0)
+
+    def test_is_not_judged_by_another_version(self):
+        program = self.root / "clang-format"
+        program.write_text("#!/bin/sh\necho Debian clang-format version 19.1.7\n", encoding="utf-8")
+        program.chmod(0o755)
+        for folder, reason in ((self.root, "is not of version 14"), ("/none", "not installed")):
+            with unittest.mock.patch.dict(os.environ, PATH=str(folder)):
+                status, output = self.check()
+            self.assertEqual(status, check_format.SKIPPED)
+            self.assertRegex(output, f"skipped: .*{reason}")
+
+
+class ClangTidy(unittest.TestCase):
+    def test_leaves_out_libtorch_and_other_folders(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = pathlib.Path(folder)
+            entries = [("swap/a.cpp", "c++ a.cpp"), ("swap/a.cpp", "c++ -O2 a.cpp"),
+                       ("bindings/torch/b.cpp", "c++ -isystem /x/torch/include b.cpp"),
+                       ("tests/swap/c.cpp", "c++ c.cpp")]
+            (build / "compile_commands.json").write_text(json.dumps(
+                [{"file": str(REPOSITORY / file), "command": command}
+                 for file, command in entries]), encoding="utf-8")
+            self.assertEqual(clang_tidy.units_of(build, ["swap", "bindings"]),
+                             [REPOSITORY / "swap/a.cpp"])
 
 
 if __name__ == "__main__":
