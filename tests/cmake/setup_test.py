@@ -1,4 +1,5 @@
 """The setup scripts do their work on stand-ins for apt, pip's wheels and the programs they start."""
+import json
 import os
 import pathlib
 import subprocess
@@ -11,8 +12,7 @@ import probe_project
 
 SETUP = probe_project.REPOSITORY / "src/cmake/setup"
 sys.path.insert(0, str(SETUP))
-import count_cases  # noqa: E402
-import demo  # noqa: E402
+import budget_text  # noqa: E402
 import libtorch  # noqa: E402
 
 
@@ -212,31 +212,76 @@ class Demo(ScriptCase):
         self.assertIn("exit status 7", output)
         self.assertIn("no luck", output)
 
+
+class BudgetText(unittest.TestCase):
     def test_smallest_budget_is_never_rounded_down(self):
         for text, exact in (("smallest budget 812.5 MiB", 812.5 * 2**20),
                             ("smallest budget that would work: 1.2GiB", 1.2 * 2**30),
+                            ("smallest budget: 84MiB (needed at once", 84 << 20),
                             ("the smallest budget is 1024KiB", 1 << 20)):
-            self.assertGreaterEqual(demo.smallest_budget_in(text), exact)
-        self.assertIsNone(demo.smallest_budget_in("out of memory"))
+            self.assertGreaterEqual(budget_text.smallest_budget_in(text), exact)
+        self.assertIsNone(budget_text.smallest_budget_in("out of memory"))
+
+    def test_the_last_of_several_refusals_counts(self):
+        text = "smallest budget: 1 PiB\nsmallest budget: 84 MiB\nsmallest budget: 90 MiB\n"
+        self.assertEqual(budget_text.smallest_budget_in(text), (90 << 20) + 1024)
+
+    def test_an_option_is_read_back_as_what_it_was_made_of(self):
+        smallest = budget_text.smallest_budget_in("smallest budget: 1.5 MiB")
+        self.assertEqual(int(budget_text.as_option(smallest).removesuffix("KiB")) << 10, smallest)
 
 
 class Counts(ScriptCase):
-    def test_cases_are_counted_by_outcome(self):
-        junit = self.root / "junit.xml"
-        self.write({"junit.xml":
-                    "<testsuite><testcase name='swap.A.x' status='run'/>"
-                    "<testcase name='swap.A.y' status='fail'/>"
-                    "<testcase name='base.B.z' status='notrun'/></testsuite>",
-                    "bin/ctest": "#!/bin/sh\necho '{\"tests\": [{\"name\": \"swap.A.x\", \"properties\": "
-                                 "[{\"name\": \"LABELS\", \"value\": [\"stress\"]}]}]}'\n"})
+    RUN = """<testsuite>
+<testcase name='swap.A.x' status='run'/>
+<testcase name='swap.A.y' status='fail'/>
+<testcase name='ram.B.z/1' status='notrun'><skipped message='SKIP_REGULAR_EXPRESSION_MATCHED'/>
+<system-out>[ RUN      ] B.z/1
+b_test.cpp:12: Skipped
+no disk
+[  SKIPPED ] B.z/1 (0 ms)
+</system-out></testcase>
+<testcase name='ram.B.z/2' status='notrun'><skipped message='SKIP_REGULAR_EXPRESSION_MATCHED'/>
+<system-out>b_test.cpp:12: Skipped
+no disk
+[  SKIPPED ] B.z/2 (0 ms)
+</system-out></testcase>
+<testcase name='command.C.u' status='notrun'><skipped message='SKIP_REGULAR_EXPRESSION_MATCHED'/>
+<system-out>test_u (command_test.C.test_u) ... skipped "it's not installed"
+
+OK (skipped=1)
+</system-out></testcase>
+<testcase name='examples.v' status='notrun'><skipped message='SKIP_RETURN_CODE=77'/>
+<system-out>skipped: /data is not on this machine
+</system-out></testcase>
+<testcase name='examples.w' status='notrun'><skipped message='Unable to find executable'/></testcase>
+</testsuite>"""
+    LABELS = {"swap.A.x": "stress", "ram.B.z/1": "unit", "ram.B.z/2": "unit"}
+
+    def rows(self, *options):
+        listing = {"tests": [{"name": name, "properties": [{"name": "LABELS", "value": [label]}]}
+                             for name, label in self.LABELS.items()]}
+        self.write({"junit.xml": self.RUN, "listing.json": json.dumps(listing),
+                    "bin/ctest": f"#!/bin/sh\ncat {self.root / 'listing.json'}\n"})
         done = subprocess.run(
-            [sys.executable, "-B", count_cases.__file__, self.root, junit], check=True,
-            stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-B", SETUP / "count_cases.py", *options, self.root,
+             self.root / "junit.xml"], check=True, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"})
-        rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
-        self.assertIn("base 0 0 1", rows)
-        self.assertIn("swap 1 1 0", rows)
-        self.assertIn("stress 1 0 0", rows)
+        return [" ".join(line.split()) for line in done.stdout.splitlines()]
+
+    def test_cases_are_counted_by_label_part_and_outcome(self):
+        rows = self.rows()
+        for row in ("stress 1 0 0", "swap 0 1 0", "unit 0 0 2", "ram 0 0 2", "all 1 2 4"):
+            self.assertIn(row, rows)
+
+    def test_a_case_that_could_not_be_started_has_failed(self):
+        self.assertIn("examples 0 1 1", self.rows())
+
+    def test_skipped_cases_are_listed_by_reason(self):
+        self.assertEqual(self.rows("--skipped-only"), [
+            "skipped: /data is not on this machine", "examples.v",
+            "skipped: it's not installed", "command.C.u",
+            "skipped: no disk", "ram.B.z (2)"])
 
 
 if __name__ == "__main__":

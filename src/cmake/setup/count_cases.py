@@ -1,54 +1,110 @@
 #!/usr/bin/env python3
-"""Prints how many test cases each group and each label has, and how they ended.
+"""Prints how many test cases each group has and how they ended, and why some were skipped.
 
-  count_cases.py <build folder> <JUnit file of the run>
+  count_cases.py [--skipped-only] <build folder> <JUnit file of the run>
 
-The group is what stands before the first dot of the case's name.
+A group is a label; its parts are what stands before the first dot of the cases' names.
 """
+import argparse
+import ast
 import collections
 import json
+import re
 import subprocess
-import sys
 import xml.etree.ElementTree
 
-OUTCOMES = {"run": "passed", "fail": "failed"}
+OUTCOMES = ("passed", "failed", "skipped")
+SHOWN_NAMES = 3
+PARAMETER = re.compile(r"/[^/.]+$")
+# What GoogleTest, unittest and the scripts say of a case that they skip.
+GTEST_REASON = re.compile(r": Skipped\n(.*?)\n?\[  SKIPPED \]", re.DOTALL)
+UNITTEST_REASON = re.compile(r"""\.\.\. skipped (['"].*['"])$""", re.MULTILINE)
+SCRIPT_REASON = re.compile(r"^skipped: (.+)$", re.MULTILINE)
 
 
-def labels_by_case(build):
+def groups_by_case(build):
     listing = json.loads(subprocess.run(
         ["ctest", "--test-dir", build, "--show-only=json-v1"],
         check=True, stdout=subprocess.PIPE).stdout)
-    labels = {}
+    groups = {}
     for test in listing["tests"]:
         properties = {item["name"]: item["value"] for item in test.get("properties", [])}
-        labels[test["name"]] = properties.get("LABELS", ["no label"])
-    return labels
+        groups[test["name"]] = " ".join(properties.get("LABELS", ["no label"]))
+    return groups
 
 
-def print_counts(title, counts):
-    width = max(map(len, [title, *counts]))
-    print(f"{title.ljust(width)}  passed  failed  skipped")
-    for name in sorted(counts):
-        count = counts[name]
-        print(f"{name.ljust(width)}  {count['passed']:6}  {count['failed']:6}  {count['skipped']:7}")
+def outcome_of(case):
+    if case.get("status") == "run":
+        return "passed"
+    skipped = case.find("skipped")
+    # Other cases that were not run could not be started.
+    was_asked_for = skipped is not None and skipped.get("message", "").startswith("SKIP_")
+    return "skipped" if was_asked_for or case.get("status") == "disabled" else "failed"
 
 
-def main(build, junit):
-    labels = labels_by_case(build)
-    by_group = collections.defaultdict(collections.Counter)
-    by_label = collections.defaultdict(collections.Counter)
-    for case in xml.etree.ElementTree.parse(junit).getroot().iter("testcase"):
-        name = case.get("name")
-        outcome = OUTCOMES.get(case.get("status"), "skipped")
-        by_group[name.partition(".")[0]][outcome] += 1
-        for label in labels.get(name, ["no label"]):
-            by_label[label][outcome] += 1
-    print_counts("group", by_group)
-    print()
-    print_counts("label", by_label)
+def reason_of(case):
+    output = case.findtext("system-out") or ""
+    if found := UNITTEST_REASON.search(output):
+        return ast.literal_eval(found.group(1))
+    for pattern in (GTEST_REASON, SCRIPT_REASON):
+        if found := pattern.search(output):
+            return " ".join(found.group(1).split()) or "no reason given"
+    return "switched off" if case.get("status") == "disabled" else "no reason given"
+
+
+def print_counts(counts):
+    """`counts`: by group and part, a Counter of outcomes."""
+    rows, total = [], collections.Counter()
+    for group in sorted(counts):
+        parts = counts[group]
+        whole = sum(parts.values(), collections.Counter())
+        total += whole
+        rows.append((group, whole))
+        if len(parts) > 1 or group not in parts:
+            rows += [(f"  {part}", parts[part]) for part in sorted(parts)]
+    rows.append(("all", total))
+    width = max(len(name) for name, _ in rows)
+    print("  ".join(["group".ljust(width), *OUTCOMES]))
+    for name, count in rows:
+        print("  ".join([name.ljust(width), *(f"{count[outcome]:{len(outcome)}}"
+                                              for outcome in OUTCOMES)]))
+
+
+def print_skipped(cases):
+    reasons = collections.defaultdict(list)
+    for case in cases:
+        if outcome_of(case) == "skipped":
+            reasons[reason_of(case)].append(PARAMETER.sub("", case.get("name")))
+    if not reasons:
+        print("no case was skipped")
+    for reason, names in sorted(reasons.items()):
+        # One entry for all parameters of a case.
+        shown = [f"{name} ({count})" if count > 1 else name
+                 for name, count in collections.Counter(names).items()]
+        if len(shown) > SHOWN_NAMES:
+            shown[SHOWN_NAMES:] = [f"and {len(shown) - SHOWN_NAMES} more"]
+        print(f"skipped: {reason}")
+        print("\n".join(f"  {entry}" for entry in shown))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--skipped-only", action="store_true")
+    parser.add_argument("build")
+    parser.add_argument("junit")
+    options = parser.parse_args()
+    cases = list(xml.etree.ElementTree.parse(options.junit).getroot().iter("testcase"))
+    if not options.skipped_only:
+        groups = groups_by_case(options.build)
+        counts = collections.defaultdict(lambda: collections.defaultdict(collections.Counter))
+        for case in cases:
+            group = groups.get(case.get("name"), "no label")
+            counts[group][case.get("name").partition(".")[0]][outcome_of(case)] += 1
+        print_counts(counts)
+        print()
+    print_skipped(cases)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        raise SystemExit(__doc__)
-    main(sys.argv[1], sys.argv[2])
+    main()
