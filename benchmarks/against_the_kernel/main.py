@@ -11,12 +11,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import memory_limits  # noqa: E402  pylint: disable=wrong-import-position
 from measure import cases, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
 
-GIB, MIB = training.UNITS["GiB"], training.UNITS["MiB"]
+GIB, MIB = 1 << 30, 1 << 20
 ROOM, NOTHING, SWAP, SPILLWAY = "no limit", "limit, no swap", "limit, kernel swap", "limit, Spillway"
 # What --budget auto leaves for memory that tensors do not count.
 RESERVE = 512 * MIB
 CASES = [cases.BRAIN_UNET, cases.TEXT_ACTIVATIONS]
-NO_PRESSURE = "1TiB"
 
 
 class AgainstTheKernel(report.Benchmark):
@@ -27,7 +26,6 @@ class AgainstTheKernel(report.Benchmark):
     def __init__(self):
         super().__init__(__file__, __doc__)
         add = self.parser.add_argument
-        add("--tiny", action="store_true", help="models of a second, to check this script")
         add("--percent", type=int, action="append", default=[],
             help="share of the tensors' need that the limit leaves for them (default: 50 and 35)")
         add("--time-limit", type=int, help="seconds for one run (default: 240, --quick: 75)")
@@ -38,15 +36,14 @@ class AgainstTheKernel(report.Benchmark):
         options.time_limit = options.time_limit or (75 if options.quick else 240)
         with memory_limits.memory_group() as group:
             for case in CASES[:1] if options.quick else CASES:
-                case = cases.TINY[case] if options.tiny else case
-                self.program(options, case.program)
+                case = self.sized(options, case)
                 results[case.name] = self.measure_case(options, group, case)
         return {"time_limit": options.time_limit, "cases": results}
 
     def measure_case(self, options, group, case):
         program = case.command(options.bin, options.steps, os.cpu_count())
         stats = options.work / "stats.json"
-        roomy = training.train([*cases.under_spillway(options.bin, NO_PRESSURE, stats,
+        roomy = training.train([*cases.under_spillway(options.bin, cases.NO_PRESSURE, stats,
                                                       options.disk), *program], stats_file=stats)
         roomy.require_success(case.name)
         needed = roomy.stats["needed_bytes"]

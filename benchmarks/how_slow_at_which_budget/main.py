@@ -10,10 +10,9 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from measure import cases, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+from budget_text import smallest_budget_by, smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
 
-HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 IN_CORE, SMALLEST = "in-core", "smallest"
-NO_PRESSURE = "1TiB"
 PARAMETERS_GOAL = 1.10
 KEPT_STATS = ("budget_bytes", "needed_bytes", "peak_bytes", "small_peak_bytes", "peak_rss_bytes",
               "largest_op_needs_bytes", "largest_op", "stall_seconds", "run_seconds",
@@ -69,16 +68,15 @@ def variants_of(question):
 class CaseRuns:
     """All runs of one case: chooses budgets and keeps the records."""
 
-    def __init__(self, options, question, rates):
-        self.options, self.question, self.rates = options, question, rates
-        self.case = cases.TINY[question.case] if options.tiny else question.case
+    def __init__(self, options, case, rates):
+        self.options, self.case, self.rates = options, case, rates
         self.records = {}
         self.smallest = 0
         self.in_core = None
 
     def budget_of(self, variant):
         if variant.budget == IN_CORE:
-            return NO_PRESSURE
+            return cases.NO_PRESSURE
         if variant.budget == SMALLEST:
             return self.smallest
         return self.in_core["needed_bytes"] * variant.budget // 100
@@ -93,7 +91,7 @@ class CaseRuns:
                                              "off" if variant.on_demand else "on"), *command]
         if variant.cores:
             command = ["taskset", "-c", f"0-{variant.cores - 1}", *command]
-        return training.train(command, environment=HUGE_PAGES if variant.huge_pages else None,
+        return training.train(command, environment=training.HUGE_PAGES if variant.huge_pages else None,
                               stats_file=stats)
 
     def add(self, variant):
@@ -101,7 +99,7 @@ class CaseRuns:
         if isinstance(variant.budget, int) and self.budget_of(variant) < self.smallest:
             return f"{name}: below the smallest budget, {self.smallest / 2**20:.0f} MiB"
         run = self.run(variant)
-        refused = training.smallest_budget_in(run.output) if run.status != 0 else None
+        refused = smallest_budget_in(run.output) if run.status != 0 else None
         if refused and variant.budget is not None:
             # A refusal near the estimate: what it names is what works.
             self.smallest = max(self.smallest, refused)
@@ -120,16 +118,13 @@ class CaseRuns:
     def learn_needs(self, stats):
         if self.in_core is None:
             self.in_core = stats
-            self.smallest = (stats["largest_op_needs_bytes"] + stats["small_peak_bytes"]
-                             + 2 * training.UNITS["MiB"])
+            self.smallest = smallest_budget_by(stats)
 
     def require_equal_losses(self):
-        """Spillway promises the same bits on the same number of threads."""
         for one_core in (False, True):
-            found = {tuple(run["losses"]) for name, runs in self.records.items()
-                     for run in runs if name.endswith("1 core") == one_core}
-            if len(found) > 1:
-                raise training.Failure(f"{self.case.name}: the losses of the variants differ")
+            training.require_equal_losses(
+                self.case.name, [run for name, runs in self.records.items() for run in runs
+                                 if name.endswith("1 core") == one_core])
 
 
 def measured_rates(options, file):
@@ -163,8 +158,6 @@ class Budgets(report.Benchmark):
 
     def __init__(self):
         super().__init__(__file__, __doc__)
-        self.parser.add_argument("--tiny", action="store_true",
-                                 help="models of a second, to check this script")
         self.parser.add_argument("--case", action="append", default=[],
                                  choices=[question.case.name for question in QUESTIONS])
 
@@ -180,13 +173,11 @@ class Budgets(report.Benchmark):
                 "cases": results}
 
     def measure_case(self, options, question, rates_file):
-        runs = CaseRuns(options, question, rates_file)
-        self.program(options, runs.case.program)
-        for number in range(options.rounds):
-            variants = [variant for variant in variants_of(question)
-                        if not (options.quick and variant.rare and number > 0)]
-            for variant in variants if number % 2 == 0 else variants[::-1]:
-                print(f"round {number + 1}: {runs.add(variant)}", file=sys.stderr, flush=True)
+        runs = CaseRuns(options, self.sized(options, question.case), rates_file)
+        for number, variant in spread.take_turns(variants_of(question), options.rounds):
+            if options.quick and variant.rare and number > 0:
+                continue
+            print(f"round {number + 1}: {runs.add(variant)}", file=sys.stderr, flush=True)
         runs.require_equal_losses()
         return {"flags": list(runs.case.flags), "needed_bytes": runs.in_core["needed_bytes"],
                 "smallest_bytes": runs.smallest, "largest_op": runs.in_core["largest_op"],

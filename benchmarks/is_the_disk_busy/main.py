@@ -19,13 +19,14 @@ class DiskBusy(report.Benchmark):
 
     def __init__(self):
         super().__init__(__file__, __doc__)
-        self.parser.add_argument("--file-size", default="1GiB")
+        self.parser.add_argument("--file-size", help="default: 1GiB, --tiny: 64MiB")
         self.parser.add_argument("--block", action="append", default=[], help="default: 2MiB")
 
     def measure(self, options):
         program = self.program(options, "spillway_is_the_disk_busy")
         figures = options.work / "figures.json"
-        command = [program, options.disk, "--file-size", options.file_size,
+        file_size = options.file_size or ("64MiB" if options.tiny else "1GiB")
+        command = [program, options.disk, "--file-size", file_size,
                    "--rounds", str(options.rounds), "--json", figures]
         for block in options.block or ["2MiB"]:
             command += ["--block", block]

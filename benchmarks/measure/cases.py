@@ -1,7 +1,9 @@
 """The trainers that benchmarks run, sized for steps of seconds and one to two GiB of tensors."""
 import dataclasses
 
-from measure.training import as_option
+from budget_text import as_option
+
+NO_PRESSURE = "1TiB"
 
 
 @dataclasses.dataclass(frozen=True)

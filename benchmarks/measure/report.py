@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 
-from measure import machine
+from measure import cases, machine
 from measure.training import Failure
 
 BEGIN, END = "<!-- results: written by main.py --report -->", "<!-- end of results -->"
@@ -75,6 +75,8 @@ class Benchmark:
         add("--skipped", type=int, default=self.skipped,
             help="first steps of each run that do not count")
         add("--quick", action="store_true", help="fewer rounds and steps")
+        add("--tiny", action="store_true",
+            help="sizes of a second, to check the script; the figures mean nothing")
         add("--into", type=pathlib.Path, default=self.folder,
             help="folder of results.json, README.md and plot.svg")
         add("--report", action="store_true", help="measure nothing, report results.json again")
@@ -90,6 +92,11 @@ class Benchmark:
         if not path.exists():
             raise Failure(f"{path} does not exist: build it first, or name its folder with --bin")
         return path
+
+    def sized(self, options, case):
+        """A case in the size that was asked for; its program exists."""
+        self.program(options, case.program)
+        return cases.TINY[case] if options.tiny else case
 
     def run(self):
         """The whole program; exits with 1 when a run went wrong."""

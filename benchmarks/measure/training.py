@@ -3,15 +3,15 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import threading
 
-STEP = re.compile(r"^step (\d+) +loss (\S+) +([0-9.]+) s/step")
-SMALLEST_BUDGET = re.compile(r"smallest budget\D{0,40}?([0-9]+(?:\.[0-9]+)?) ?((?:[KMGT]i)?B)\b")
-UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+import trainer_log
+
 LOG_LINES = 25
+# Huge pages for malloc, from which plain LibTorch takes its tensors.
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 class Failure(Exception):
@@ -48,6 +48,12 @@ class Training:
         return {"ending": self.ending(), "step_seconds": self.step_seconds, "losses": self.losses,
                 "read_bytes": self.read_bytes, "written_bytes": self.written_bytes,
                 "stats": self.stats}
+
+
+def require_equal_losses(name, records):
+    """Spillway promises the same bits on the same number of threads."""
+    if len({tuple(record["losses"]) for record in records}) > 1:
+        raise Failure(f"{name}: the losses of the variants differ")
 
 
 def transferred(process_id):
@@ -110,29 +116,13 @@ def follow(process, run, lines):
     before = (0, 0)
     for line in process.stdout:
         lines.append(line)
-        found = STEP.match(line)
+        found = trainer_log.STEP.match(line)
         if not found:
             continue
         after = transferred(process.pid) or before
-        run.losses.append(found.group(2))
-        run.step_seconds.append(float(found.group(3)))
+        run.losses.append(found["loss"])
+        run.step_seconds.append(float(found["seconds"]))
         run.read_bytes.append(after[0] - before[0])
         run.written_bytes.append(after[1] - before[1])
         before = after
     process.wait()
-
-
-def as_option(size):
-    return f"{size // UNITS['KiB']}KiB"
-
-
-def smallest_budget_in(text):
-    """The budget that a refused run asks for, rounded up, or None."""
-    found = SMALLEST_BUDGET.findall(text)
-    if not found:
-        return None
-    number, unit = found[-1]
-    # A printed number is rounded: its last digit may have been one higher.
-    digits = len(number.partition(".")[2])
-    size = (float(number) + (10 ** -digits if digits else 0)) * UNITS[unit]
-    return (int(size) // UNITS["KiB"] + 1) * UNITS["KiB"]

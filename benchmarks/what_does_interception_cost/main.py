@@ -8,11 +8,9 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from measure import cases, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
 
-HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 CASES = [cases.BRAIN_UNET, cases.PHOTO_NET, cases.TEXT_ACTIVATIONS]
 PLAIN, HUGE, SPILLWAY = "plain", "plain, huge pages", "Spillway"
 VARIANTS = [PLAIN, HUGE, SPILLWAY]
-NO_PRESSURE = "1TiB"
 PER_OP = re.compile(r"^([a-z ]+): ([0-9.]+)$", re.MULTILINE)
 STEP_GOAL, OP_GOAL_US = 1.01, 0.3
 
@@ -24,8 +22,6 @@ class InterceptionCost(report.Benchmark):
 
     def __init__(self):
         super().__init__(__file__, __doc__)
-        self.parser.add_argument("--tiny", action="store_true",
-                                 help="models of a second, to check this script")
         self.parser.add_argument("--op-rounds", type=int, default=9,
                                  help="runs of the cheap operators, each way")
         self.parser.add_argument("--ops-bin", type=pathlib.Path,
@@ -38,23 +34,21 @@ class InterceptionCost(report.Benchmark):
     def command(self, options, variant, program):
         if variant != SPILLWAY:
             return program
-        return [*cases.under_spillway(options.bin, NO_PRESSURE, options.work / "stats.json",
-                                      options.disk), *program]
+        return [*cases.under_spillway(options.bin, cases.NO_PRESSURE,
+                                      options.work / "stats.json", options.disk), *program]
 
     def measure_case(self, options, case):
-        case = cases.TINY[case] if options.tiny else case
-        self.program(options, case.program)
+        case = self.sized(options, case)
         program = case.command(options.bin, options.steps, os.cpu_count())
         runs = {variant: [] for variant in VARIANTS}
         for number, variant in spread.take_turns(VARIANTS, options.rounds):
             print(f"{case.name}, round {number + 1}: {variant}", file=sys.stderr)
             run = training.train(self.command(options, variant, program),
-                                 environment=HUGE_PAGES if variant == HUGE else None,
+                                 environment=training.HUGE_PAGES if variant == HUGE else None,
                                  stats_file=options.work / "stats.json")
             run.require_success(f"{case.name}, {variant}")
             runs[variant].append(run.record())
-        if len({tuple(run["losses"]) for each in runs.values() for run in each}) != 1:
-            raise training.Failure(f"{case.name}: the losses of the variants differ")
+        training.require_equal_losses(case.name, [run for each in runs.values() for run in each])
         return {"flags": list(case.flags), "runs": runs}
 
     def measure_ops(self, options):

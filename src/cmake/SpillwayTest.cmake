@@ -73,7 +73,8 @@ endfunction()
 # spillway_add_python_test(<name> SOURCE <file> [LABELS <label>...] [ENVIRONMENT <VAR=value>...])
 #
 # One ctest case per method of a unittest file that needs the standard library alone, named
-# <name>.<Class>.<method>. PYTHONPATH names the folder of the file. skipTest skips the ctest case too.
+# <name>.<Class>.<method>. PYTHONPATH names the folder of the file and tests/support. skipTest skips
+# the ctest case too.
 function(spillway_add_python_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;TIMEOUT" "LABELS;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCE)
@@ -102,7 +103,8 @@ function(spillway_add_python_test name)
       set_tests_properties(${case} PROPERTIES
         LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
         SKIP_REGULAR_EXPRESSION "OK \\(skipped="
-        ENVIRONMENT "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR};${arg_ENVIRONMENT}")
+        ENVIRONMENT
+          "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}:${PROJECT_SOURCE_DIR}/tests/support;${arg_ENVIRONMENT}")
       math(EXPR count "${count} + 1")
     endif()
   endforeach()

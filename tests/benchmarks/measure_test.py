@@ -3,15 +3,18 @@
 import importlib.util
 import pathlib
 import sys
+import tempfile
 import unittest
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
-from measure import report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import cases, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def script(folder):
     """The module of a benchmark; all of them are called main.py."""
+    if str(BENCHMARKS / folder) not in sys.path:
+        sys.path.append(str(BENCHMARKS / folder))  # As for a script.
     spec = importlib.util.spec_from_file_location(folder, BENCHMARKS / folder / "main.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[folder] = module
@@ -48,6 +51,28 @@ class Report(unittest.TestCase):
             self.assertIn(report.BEGIN, (main.parent / "README.md").read_text(encoding="utf-8"))
 
 
+class Benchmark(unittest.TestCase):
+    def test_of_every_question_takes_the_options_that_all_have(self):
+        for main in BENCHMARKS.glob("*/main.py"):
+            module = script(main.parent.name)
+            benchmark = next(kind for kind in vars(module).values() if isinstance(kind, type)
+                             and issubclass(kind, report.Benchmark))()
+            options = benchmark.parser.parse_args(["--tiny", "--quick"])
+            self.assertTrue(options.tiny and options.quick, main)
+
+    def test_sizes_a_case_and_looks_for_its_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            benchmark = report.Benchmark(__file__, "")
+            options = benchmark.parser.parse_args(["--bin", folder, "--tiny"])
+            with self.assertRaisesRegex(training.Failure, "brain_unet does not exist"):
+                benchmark.sized(options, cases.BRAIN_UNET)
+            (options.bin / "brain_unet").touch()
+            self.assertIs(benchmark.sized(options, cases.BRAIN_UNET),
+                          cases.TINY[cases.BRAIN_UNET])
+            options.tiny = False
+            self.assertIs(benchmark.sized(options, cases.BRAIN_UNET), cases.BRAIN_UNET)
+
+
 class Train(unittest.TestCase):
     def run_lines(self, text, **arguments):
         return training.train([sys.executable, "-c", text], **arguments)
@@ -62,10 +87,10 @@ class Train(unittest.TestCase):
         with self.assertRaisesRegex(training.Failure, "name: killed by SIGKILL, 0 steps"):
             run.require_success("name")
 
-    def test_rounds_the_budget_of_a_refusal_up(self):
-        self.assertEqual(training.smallest_budget_in("smallest budget: 84MiB (needed"),
-                         (84 << 20) + 1024)
-        self.assertIsNone(training.smallest_budget_in("no budget"))
+    def test_requires_equal_losses_of_all_variants(self):
+        training.require_equal_losses("name", [{"losses": ["0.5"]}, {"losses": ["0.5"]}])
+        with self.assertRaisesRegex(training.Failure, "name: the losses of the variants differ"):
+            training.require_equal_losses("name", [{"losses": ["0.5"]}, {"losses": ["0.25"]}])
 
 
 class Bound(unittest.TestCase):

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import unittest
 
+from clean_environment import clean_environment
+
 BUILD = os.environ["SPILLWAY_BUILD"]
 WORK = pathlib.Path(os.environ["SPILLWAY_DOWNSTREAM_FOLDER"])
 PROJECT = pathlib.Path(__file__).resolve().parent / "trainer"
@@ -15,9 +17,8 @@ BUDGET_MIB = 64
 
 def run(*command, **variables):
     """Returns what the command printed; fails with everything it said."""
-    environment = {name: value for name, value in os.environ.items()
-                   if name in ("SPILLWAY_LIBTORCH_DIR",) or not name.startswith("SPILLWAY_")}
-    environment.update(variables)
+    environment = clean_environment(
+        **{"SPILLWAY_LIBTORCH_DIR": os.environ["SPILLWAY_LIBTORCH_DIR"], **variables})
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, check=False, env=environment)
     if done.returncode != 0:

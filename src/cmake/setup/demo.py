@@ -8,14 +8,13 @@ import argparse
 import json
 import os
 import pathlib
-import re
 import shlex
 import statistics
 import subprocess
 import sys
 
-UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-SMALLEST_BUDGET = re.compile(r"smallest budget\D{0,40}?([0-9]+(?:\.[0-9]+)?) ?((?:[KMGT]i)?B)\b")
+from budget_text import UNITS, as_option, smallest_budget_in
+import trainer_log
 
 
 def shown(size):
@@ -24,25 +23,6 @@ def shown(size):
         if size >= UNITS[unit]:
             return f"{size / UNITS[unit]:.2f} {unit}"
     return f"{size} B"
-
-
-def as_option(size):
-    return f"{size // UNITS['KiB']}KiB"
-
-
-def smallest_budget_in(text):
-    """The budget that a refused run asks for, rounded up to what --budget can say, or None."""
-    found = SMALLEST_BUDGET.findall(text)
-    if not found:
-        return None
-    number, unit = found[-1]
-    # A printed number is rounded: the last digit may have been one higher.
-    digits = len(number.partition(".")[2])
-    size = (float(number) + (10 ** -digits if digits else 0)) * UNITS[unit]
-    return (int(size) // UNITS["KiB"] + 1) * UNITS["KiB"]
-
-
-STEP_TIME = re.compile(r"^step .* ([0-9.]+) s/step", re.MULTILINE)
 
 
 class Run:
@@ -110,7 +90,7 @@ def execute(run, options, file_name):
         run.stats = json.loads(stats.read_text(encoding="utf-8"))
         run.process_bytes = run.stats["peak_rss_bytes"]
     run.losses = losses.read_bytes()
-    times = [float(seconds) for seconds in STEP_TIME.findall(output)]
+    times = [float(step["seconds"]) for step in trainer_log.STEP.finditer(output)]
     if not run.losses.strip() or not times:
         raise SystemExit(f"{losses} is empty: the trainer wrote no loss")
     # The first steps allocate for the first time, and teach Spillway what a step looks like.

@@ -4,8 +4,8 @@
   run_case.py plain CASE --program P               twice without Spillway
   run_case.py runtime CASE --program P --spillway S   plain, then under the runtime: with room for
       everything, with half and with a quarter of what that run needed. Where one operator does not
-      fit into that, the smallest budget is taken instead that the run with room or the refusal of
-      the runtime names.
+      fit into that, the smallest budget is taken instead that the run with room names, or the
+      refusal with which the runtime ended a run. Other results are a failure in every run.
 
 Under a budget below the need, the run must really have moved bytes to disk, and must have kept to
 the budget. Exit status 0 when all of this holds.
@@ -15,16 +15,18 @@ import difflib
 import json
 import os
 import pathlib
-import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+sys.path += [str(REPOSITORY / "src/cmake/setup"), str(REPOSITORY / "tests/support")]
+from budget_text import as_option, smallest_budget_by, smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
+from clean_environment import clean_environment  # noqa: E402  pylint: disable=wrong-import-position
+
 MIB = 1 << 20
-UNITS = {"B": 1, "KiB": 1 << 10, "MiB": MIB, "GiB": 1 << 30, "TiB": 1 << 40}
-SMALLEST_BUDGET = re.compile(r"smallest budget\D{0,40}?([0-9]+(?:\.[0-9]+)?) ?((?:[KMGT]i)?B)\b")
 DIFF_LINES = 30
 LOG_LINES = 25
 
@@ -35,18 +37,6 @@ class Failure(Exception):
 
 class Difference(Failure):
     """A run gave other results than its reference."""
-
-
-def smallest_budget_in(text):
-    """The last budget that a refused run asks for, rounded up, or None."""
-    found = SMALLEST_BUDGET.findall(text)
-    if not found:
-        return None
-    number, unit = found[-1]
-    # A printed number is rounded: its last digit may have been one higher.
-    digits = len(number.partition(".")[2])
-    size = (float(number) + (10 ** -digits if digits else 0)) * UNITS[unit]
-    return (int(size) // UNITS["KiB"] + 1) * UNITS["KiB"]
 
 
 def tail(text, lines=LOG_LINES):
@@ -64,9 +54,7 @@ class Run:
         self.stats_file = folder / f"{name}.stats.json"
         scratch = folder / "scratch"
         scratch.mkdir(parents=True, exist_ok=True)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
-        environment["TMPDIR"] = str(scratch)
-        self.status, self.output = self.execute(environment, timeout)
+        self.status, self.output = self.execute(clean_environment(TMPDIR=str(scratch)), timeout)
         (folder / f"{name}.log").write_text(self.output, encoding="utf-8")
         self.digest = self.digest_file.read_text() if self.digest_file.exists() else ""
         self.stats = json.loads(self.stats_file.read_text()) if self.stats_file.exists() else {}
@@ -104,6 +92,9 @@ class Run:
 
     def require_same(self, reference):
         self.require_success()
+        self.require_no_difference(reference)
+
+    def require_no_difference(self, reference):
         if self.digest == reference.digest:
             return
         ours, theirs = self.digest.splitlines(), reference.digest.splitlines()
@@ -129,6 +120,7 @@ class Session:
 
     def __init__(self, options):
         self.options = options
+        self.names = set()
         shutil.rmtree(options.work, ignore_errors=True)
         options.work.mkdir(parents=True)
 
@@ -138,6 +130,10 @@ class Session:
                 "--threads", str(self.options.threads), "--out", str(digest)]
 
     def start(self, name, command):
+        # What an earlier run has left under its name would be taken for results of this one.
+        if name in self.names:
+            raise Failure(f"{name}: two runs have this name")
+        self.names.add(name)
         return Run(name, command, self.options.work, self.options.timeout)
 
     def plain(self, name):
@@ -146,7 +142,7 @@ class Session:
         return run
 
     def command_under(self, name, budget):
-        return [str(self.options.spillway), "run", "--budget", f"{budget // 1024}KiB",
+        return [str(self.options.spillway), "run", "--budget", as_option(budget),
                 "--stats", str(self.options.work / f"{name}.stats.json"),
                 *self.options.run_option, "--", *self.program(name)]
 
@@ -172,10 +168,9 @@ def smallest_by_statistics(roomy):
     """What the largest operator of the run with room needs at once; 0 when that says nothing.
 
     Saves the long way to a refusal: the runtime finishes the step before it refuses."""
-    largest = roomy.stats.get("largest_op_needs_bytes", 0)
-    if largest >= roomy.statistic("needed_bytes"):
+    if roomy.stats.get("largest_op_needs_bytes", 0) >= roomy.statistic("needed_bytes"):
         return 0  # An operator that asked for an absurd size and was refused.
-    return largest + roomy.stats.get("small_peak_bytes", 0) + 2 * MIB
+    return smallest_budget_by(roomy.stats)
 
 
 def require_pressure(name, smallest, needed, witness):
@@ -183,6 +178,19 @@ def require_pressure(name, smallest, needed, witness):
         raise Failure(f"{name}: the smallest budget is {smallest}, the whole need is {needed}: "
                       f"this case cannot show any paging\n{witness.shown()}\n"
                       f"{tail(witness.output)}")
+
+
+def budget_after_refusal(run, reference):
+    """What the runtime asks for when it has ended a run, or None when the run counts as it is.
+
+    A refusal is an exception: the program ends with a status of its own, or aborts. It leaves no
+    results then; if it leaves some, they have to be right."""
+    is_refusal = run.status > 0 or run.status == -signal.SIGABRT
+    if not is_refusal or smallest_budget_in(run.output) is None:
+        return None
+    if run.digest:
+        run.require_no_difference(reference)
+    return smallest_budget_in(run.output)
 
 
 def under_budget(session, reference, percent, roomy):
@@ -194,14 +202,12 @@ def under_budget(session, reference, percent, roomy):
         require_pressure(name, budget, needed, roomy)
         print(f"{name}: raised to {budget / MIB:.1f} MiB for {roomy.stats.get('largest_op')}")
     run = session.runtime(name, budget)
-    # A program that catches exceptions may survive the refusal and then report other results.
-    if run.status != 0 or run.digest != reference.digest:
-        smallest = smallest_budget_in(run.output)
-        if smallest is not None:
-            require_pressure(name, smallest, needed, run)
-            print(f"{name}: one operator needs more than {budget / MIB:.1f} MiB", flush=True)
-            budget = smallest
-            run = session.runtime(f"{name}_smallest", budget)
+    smallest = budget_after_refusal(run, reference)
+    if smallest is not None:
+        require_pressure(name, smallest, needed, run)
+        print(f"{name}: one operator needs more than {budget / MIB:.1f} MiB", flush=True)
+        budget = smallest
+        run = session.runtime(f"{name}_smallest", budget)
     run.require_same(reference)
     print(check_paging(run, budget, needed), flush=True)
 

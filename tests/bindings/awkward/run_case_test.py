@@ -104,6 +104,69 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertIn("budget_25_smallest: equal; budget 40.0 MiB", output)
 
+    # Wrong below 40 MiB, and says what the runtime says when it refuses.
+    WRONG_BELOW_40_MIB = """
+        if int(os.environ.get("FAKE_BUDGET", 64 << 20)) < 40 << 20:
+            print("aten::mm does not fit. smallest budget: 40 MiB (needed at once)", flush=True)
+            lines[1] = "weight Float[4] 0000"
+    """
+
+    def test_refuses_wrong_results_although_a_smallest_budget_is_named(self):
+        result = self.call("runtime", self.WRONG_BELOW_40_MIB)
+        self.assert_failed(result, "budget_25: 1 of 2 results differ from plain",
+                           "+weight Float[4] 0000")
+        self.assertNotIn("budget_25_smallest", result[1])
+
+    def test_refuses_wrong_results_of_a_refused_run(self):
+        result = self.call("runtime", self.WRONG_BELOW_40_MIB, """
+            if budget < 40 << 20:
+                status = subprocess.call(words[split + 1:])
+                sys.exit(1)
+        """)
+        self.assert_failed(result, "budget_25: 1 of 2 results differ from plain")
+
+    def test_refuses_wrong_results_under_the_smallest_budget(self):
+        result = self.call("runtime", """
+            if int(os.environ.get("FAKE_BUDGET", 0)) >> 20 == 40:
+                lines[1] = "weight Float[4] 0000"
+        """, """
+            if budget < 40 << 20:
+                print("aten::mm does not fit. smallest budget: 40 MiB (needed at once)")
+                sys.exit(1)
+        """)
+        self.assert_failed(result, "budget_25_smallest: 1 of 2 results differ from plain")
+
+    def test_refuses_a_refusal_of_the_budget_that_the_runtime_named(self):
+        result = self.call("runtime", spillway_change="""
+            if budget < 50 << 20:
+                print(f"aten::mm does not fit. smallest budget: {budget // MIB + 10} MiB (needed)")
+                sys.exit(1)
+        """.replace("MIB", str(MIB)))
+        self.assert_failed(result, "budget_25_smallest: ended with status 1")
+
+    def test_refuses_a_crash_that_follows_a_named_budget(self):
+        result = self.call("runtime", spillway_change="""
+            import signal
+            if budget < 40 << 20:
+                print("aten::mm does not fit. smallest budget: 40 MiB (needed)", flush=True)
+                os.kill(os.getpid(), signal.SIGSEGV)
+        """)
+        self.assert_failed(result, "budget_25: was killed by SIGSEGV")
+
+    def test_repeats_a_run_that_the_refusal_aborted(self):
+        status, output = self.call("runtime", spillway_change="""
+            import signal
+            if budget < 40 << 20:
+                print("aten::mm does not fit. smallest budget: 40 MiB (needed)", flush=True)
+                os.kill(os.getpid(), signal.SIGABRT)
+        """)
+        self.assertEqual(status, 0, output)
+        self.assertIn("budget_25_smallest: equal; budget 40.0 MiB", output)
+
+    def test_refuses_two_runs_of_one_name(self):
+        result = self.call("runtime", options=["--percent", "50", "--percent", "50"])
+        self.assert_failed(result, "budget_50: two runs have this name")
+
     def test_raises_a_budget_below_the_largest_operator(self):
         status, output = self.call("runtime", spillway_change="""
             make = json.dumps

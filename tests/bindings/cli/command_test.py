@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 import unittest
 
+from clean_environment import clean_environment
+
 COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
 WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
 
@@ -30,11 +32,8 @@ class CommandCase(unittest.TestCase):
         self.preload = self.root / "lib/libspillway_preload.so"
 
     def environment(self, variables):
-        kept = {name: value for name, value in os.environ.items()
-                if not name.startswith("SPILLWAY_") and name != "LD_PRELOAD"}
-        kept.update(HOME=str(self.root), XDG_CONFIG_HOME=str(self.root / "config"))
-        kept.update(variables)
-        return kept
+        return clean_environment(**{"HOME": str(self.root),
+                                    "XDG_CONFIG_HOME": str(self.root / "config"), **variables})
 
     def spillway(self, *words, **variables):
         """(exit code, standard output, error output)"""

@@ -12,11 +12,12 @@ import pathlib
 import shutil
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "awkward"))
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+sys.path += [str(TESTS / "bindings/awkward"), str(TESTS / "support")]
 import run_case  # noqa: E402  pylint: disable=wrong-import-position
+import trainer_script  # noqa: E402  pylint: disable=wrong-import-position
 
 PERCENT = [75, 50, 35, 25, 1]  # The last one is raised to the smallest that works.
-SKIPPED = 77
 
 
 class Training(run_case.Session):
@@ -51,10 +52,8 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
                                      usage="%(prog)s [options] case -- trainer flags")
     parser.add_argument("case")
-    parser.add_argument("--program", type=pathlib.Path, required=True)
+    trainer_script.add_trainer_options(parser)
     parser.add_argument("--spillway", type=pathlib.Path, required=True)
-    parser.add_argument("--work", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, action="append", default=[])
     parser.add_argument("--percent", type=int, action="append", default=[])
     parser.add_argument("--room", type=int, default=8192, help="MiB of a budget without pressure")
     parser.add_argument("--steps", type=int, default=4)
@@ -62,16 +61,10 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--timeout", type=int, default=900, help="seconds for one run")
     parser.add_argument("--run-option", action="append", default=[])
-    # argparse gives words behind "--" to the first positional argument that takes many.
-    words = sys.argv[1:]
-    border = words.index("--") if "--" in words else len(words)
-    options = parser.parse_args(words[:border])
-    options.flags = words[border + 1:]
+    options = trainer_script.parse(parser, sys.argv[1:])
     options.percent = options.percent or PERCENT
-    for path in options.data:
-        if not path.exists():
-            print(f"skipped: {path} is not on this machine")
-            return SKIPPED
+    if trainer_script.tell_missing_data(options):
+        return trainer_script.SKIPPED
     try:
         run_case.compare_runtime(Training(options))
     except run_case.Failure as failure:

@@ -14,6 +14,9 @@ import struct
 import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import trainer_script  # noqa: E402  pylint: disable=wrong-import-position
+
 STEPS = 4
 HALF = 2
 
@@ -175,20 +178,14 @@ CHECKS = {check.__name__: check for check in (
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("check", choices=CHECKS)
-    parser.add_argument("--program", type=pathlib.Path, required=True)
-    parser.add_argument("--work", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, action="append", default=[])
-    # argparse itself cannot tell flags after -- from its own when a positional comes first.
-    border = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    options = parser.parse_args(sys.argv[1:border])
-    for path in options.data:
-        if not path.exists():
-            print(f"skipped: {path} is not on this machine")
-            return 77
+    trainer_script.add_trainer_options(parser)
+    options = trainer_script.parse(parser, sys.argv[1:])
+    if trainer_script.tell_missing_data(options):
+        return trainer_script.SKIPPED
     shutil.rmtree(options.work, ignore_errors=True)
     options.work.mkdir(parents=True)
     try:
-        CHECKS[options.check](Trainer(options.program, options.work, sys.argv[border + 1:]))
+        CHECKS[options.check](Trainer(options.program, options.work, options.flags))
     except Broken as broken:
         print(f"{options.check}: {broken}")
         return 1

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import unittest
 
+from clean_environment import clean_environment
 from surroundings import MemoryGroup, SmallDisk, Unavailable, mounted, unnamed_files
 
 COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
@@ -41,13 +42,11 @@ class RunCase(unittest.TestCase):
         self.stats = self.root / "stats.json"
 
     def environment(self):
-        kept = {name: value for name, value in os.environ.items()
-                if not name.startswith("SPILLWAY_") and name != "LD_PRELOAD"}
-        kept.update(HOME=str(self.root), XDG_CONFIG_HOME=str(self.root / "config"))
         # Root and more ranks than cores need a word with Open MPI.
-        kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                    OMPI_MCA_rmaps_base_oversubscribe="1")
-        return kept
+        return clean_environment(
+            HOME=str(self.root), XDG_CONFIG_HOME=str(self.root / "config"),
+            OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+            OMPI_MCA_rmaps_base_oversubscribe="1")
 
     def command(self, program, budget=SMALL_BUDGET, spill=None, stats=None):
         return [str(word) for word in

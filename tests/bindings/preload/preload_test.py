@@ -7,19 +7,18 @@ import tempfile
 import unittest
 import unittest.mock
 
+from clean_environment import clean_environment
+
 WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
 PRELOAD = WORLD / "lib/libspillway_preload.so"
 
 
 def start(command, preload=None, **variables):
     """(exit code, standard output, error output) of a program in a clean environment."""
-    environment = {name: value for name, value in os.environ.items()
-                   if not name.startswith("SPILLWAY_")}
-    environment.update(variables)
     if preload:
-        environment["LD_PRELOAD"] = str(preload)
-    outcome = subprocess.run([str(word) for word in command], env=environment, text=True,
-                             stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+        variables["LD_PRELOAD"] = str(preload)
+    outcome = subprocess.run([str(word) for word in command], env=clean_environment(**variables),
+                             text=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
     return outcome.returncode, outcome.stdout, outcome.stderr
 
 
