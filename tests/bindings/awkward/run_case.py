@@ -23,7 +23,8 @@ import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 sys.path += [str(REPOSITORY / "src/cmake/setup"), str(REPOSITORY / "tests/support")]
-from budget_text import as_option, smallest_budget_by, smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
+from budget_text import (  # noqa: E402  pylint: disable=wrong-import-position
+    as_option, smallest_budget_by, smallest_budget_in)
 from clean_environment import clean_environment  # noqa: E402  pylint: disable=wrong-import-position
 
 MIB = 1 << 20
