@@ -88,8 +88,8 @@ ProgramLookup find_program(const std::string& name, const std::string& search_pa
   std::string_view rest = search_path;
   while (!name.empty()) {
     const auto colon = rest.find(':');
-    const std::string folder(colon == 0 || rest.empty() ? "." : rest.substr(0, colon));
-    const std::string path = folder + "/" + name;
+    std::string path(colon == 0 || rest.empty() ? "." : rest.substr(0, colon));
+    path.append("/").append(name);
     if (exists(path)) {
       const std::string hindrance = hindrance_of(path);
       if (hindrance.empty()) return {path, {}};

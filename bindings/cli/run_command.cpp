@@ -118,6 +118,7 @@ void prepare_environment(const runtime::SettingSources& sources, const std::stri
 
 int execute(const std::string& path, const std::vector<std::string>& program) {
   std::vector<char*> arguments;
+  arguments.reserve(program.size() + 1);
   for (const std::string& argument : program)
     arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);

@@ -34,7 +34,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
 
 }  // namespace
 
-void configure_log(LogLevel threshold, std::string rank) {
+void configure_log(LogLevel threshold, const std::string& rank) {
   threshold_now.store(threshold, std::memory_order_relaxed);
   logger().set_pattern(rank.empty() ? "[spillway] %l: %v" : "[spillway " + rank + "] %l: %v");
 }

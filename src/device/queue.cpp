@@ -43,14 +43,14 @@ void Queue::finish(const Completion& completion, Outcome outcome) {
 
 Completion Queue::copy(std::byte* destination, const std::byte* source, Bytes size) {
   SPILLWAY_ASSERT(size == Bytes() || (destination != nullptr && source != nullptr));
-  const Completion completion = make_completion();
+  Completion completion = make_completion();
   do_copy(destination, source, size.count(), completion);
   return completion;
 }
 
 Completion Queue::run(std::function<Outcome()> work) {
   SPILLWAY_ASSERT(work != nullptr);
-  const Completion completion = make_completion();
+  Completion completion = make_completion();
   do_run(std::move(work), completion);
   return completion;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -20,6 +22,9 @@ class LevelTree {
   void add_linear(std::uint32_t first, std::uint32_t end, std::int64_t pages);
   std::int64_t max_linear(std::uint32_t first, std::uint32_t end) const;
   void rebuild_above(std::uint32_t leaf);
+  std::int64_t higher_child(std::size_t node) const {
+    return std::max(highest_[2 * node], highest_[2 * node + 1]);
+  }
 
   std::uint32_t op_count_;
   std::uint32_t leaves_;

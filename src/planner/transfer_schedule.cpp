@@ -60,7 +60,8 @@ class Scheduler {
 
  private:
   double begin_of(std::uint64_t op) const {
-    return begins_[op % op_count_] + static_cast<double>(op / op_count_) * begins_[op_count_];
+    const std::uint64_t step = op / op_count_;
+    return begins_[op % op_count_] + static_cast<double>(step) * begins_[op_count_];
   }
 
   double duration(std::uint32_t pages, double bytes_per_second) const {

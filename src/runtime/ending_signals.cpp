@@ -54,14 +54,14 @@ void on_ending_signal(int signal) {
   Watch& here = *watch.load();
   int none = 0;
   // A child of vfork shares our memory, and no thread of its own would answer.
-  if (::getpid() != here.owner) {
-    die_by(signal);
-  } else if (here.signal.compare_exchange_strong(none, signal)) {
+  const bool is_ours = ::getpid() == here.owner;
+  if (is_ours && here.signal.compare_exchange_strong(none, signal)) {
     here.since_ns.store(now_ns());
     ::sem_post(&here.asked);
-  } else if (const std::int64_t since = here.since_ns.load();
-             since != 0 && now_ns() - since > kCopiesWithinNs) {
-    die_by(signal);
+  } else {
+    const std::int64_t since = here.since_ns.load();
+    const bool is_repeated = since != 0 && now_ns() - since > kCopiesWithinNs;
+    if (!is_ours || is_repeated) die_by(signal);
   }
   errno = saved_errno;
 }

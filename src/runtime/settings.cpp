@@ -150,12 +150,12 @@ std::string with_doubled_percent_signs(const std::string& folder) {
 }  // namespace
 
 std::span<const SettingInfo> setting_catalogue() {
-  static const std::vector<SettingInfo> infos = [] {
+  static const std::vector<SettingInfo> kInfos = [] {
     std::vector<SettingInfo> made;
     for (const SettingField& field : setting_fields()) made.push_back(field.info);
     return made;
   }();
-  return infos;
+  return kInfos;
 }
 
 std::string environment_name(std::string_view key) {

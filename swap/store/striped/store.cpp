@@ -90,6 +90,7 @@ std::vector<std::size_t> StripedStore::stripes_by_preference() const {
   }
   std::sort(ranks.begin(), ranks.end());
   std::vector<std::size_t> order;
+  order.reserve(ranks.size());
   for (const Rank& rank : ranks) order.push_back(rank.index);
   return order;
 }

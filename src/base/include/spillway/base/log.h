@@ -11,7 +11,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
 /// Sets what reaches stderr (default kWarning) and the rank shown in front of each line
 /// (default: none). Call before the first thread of Spillway starts.
-void configure_log(LogLevel threshold, std::string rank = {});
+void configure_log(LogLevel threshold, const std::string& rank = {});
 
 /// Whether a line of this level would be written; ask before building expensive text.
 bool log_enabled(LogLevel level);
