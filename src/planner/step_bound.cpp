@@ -82,7 +82,7 @@ class CutBound {
   }
 
   const std::size_t op_count_;
-  std::vector<std::uint32_t> copies_;  ///< Per group: idle at once, at the operator under the sweep.
+  std::vector<std::uint32_t> copies_;  ///< Per group: idle at once, where the sweep is.
   std::vector<std::uint32_t> pages_;
   std::vector<std::int64_t> idle_pages_;  ///< By number of copies: pages of one copy of each group.
   std::vector<OpIndex> change_ops_;
