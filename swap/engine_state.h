@@ -34,10 +34,10 @@ struct Page {
   bool cancelled = false;        ///< Was written to while it was being written out.
   bool open_on_arrival = false;  ///< Somebody waits to write it, or may have.
   std::uint8_t failed_writes = 0;
-  std::uint32_t arrival = 0;  ///< Counts up with every page that becomes resident.
-  std::uint32_t pins = 0;     ///< Of operators that use a part of the range with this page.
-  std::uint32_t touched = 0;  ///< Low bits of the touch clock; kept for ranges used in parts.
-  ExtentId extent;            ///< None and `kOut`: the page has no contents yet.
+  std::uint32_t arrival = 0;       ///< Counts up with every page that becomes resident.
+  std::uint32_t pins = 0;          ///< Of operators that use a part of the range with this page.
+  std::uint32_t touched = 0;       ///< Low bits of the touch clock; kept for ranges used in parts.
+  ExtentId extent;                 ///< None and `kOut`: the page has no contents yet.
   std::uint32_t extent_since = 0;  ///< When the extent was reserved, in the order of forks.
   memory::SlotId slot;             ///< The frame while reading.
   RangeId range;
@@ -48,9 +48,9 @@ struct Range {
   memory::PageIndex first = 0;
   std::uint32_t pages = 0;
   std::uint32_t generation = 0;
-  std::uint32_t pins = 0;         ///< Of operators that use all of it.
-  std::uint32_t partial_pins = 0; ///< Of operators that use some of its pages, see Page::pins.
-  std::uint32_t in_flight = 0;  ///< Pages being read or written.
+  std::uint32_t pins = 0;          ///< Of operators that use all of it.
+  std::uint32_t partial_pins = 0;  ///< Of operators that use some of its pages, see Page::pins.
+  std::uint32_t in_flight = 0;     ///< Pages being read or written.
   bool is_live = false;
   bool is_dying = false;  ///< Released; ends with its last transfer.
   bool faulted = false;   ///< Was ever touched past the operators: always arrives open and dirty.
@@ -196,7 +196,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::size_t arena_pages_;
   memory::AddressArena arena_;
   std::unique_ptr<memory::FramePool> pool_;
-  std::unique_ptr<Page, Freed> pages_;                   ///< One per arena page, zero until used.
+  std::unique_ptr<Page, Freed> pages_;  ///< One per arena page, zero until used.
   /// Per arena page: RangeId + 1, the pages of the range above it, and above that which of them
   /// this one is (see find). Read without the lock.
   std::unique_ptr<std::uint64_t, Freed> range_of_page_;
@@ -214,8 +214,8 @@ class SwapEngine::State final : public memory::FaultSink {
   std::deque<memory::PageIndex> fault_reads_;
   std::deque<memory::PageIndex> demand_reads_;
   std::deque<memory::PageIndex> writes_;
-  std::size_t frames_wanted_ = 0;   ///< By allocations that wait.
-  std::size_t leaving_ = 0;         ///< Pages that will give their frame back.
+  std::size_t frames_wanted_ = 0;  ///< By allocations that wait.
+  std::size_t leaving_ = 0;        ///< Pages that will give their frame back.
   std::size_t reading_ = 0;
   std::size_t writing_ = 0;
   std::size_t free_transfers_ = 0;  ///< Room in the store's queue.

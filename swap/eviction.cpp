@@ -47,8 +47,8 @@ bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
   return forced || !is_pinned_locked(page);
 }
 
-/// Takes the frame away from a resident page whose bytes are safe or no longer needed. Returns false
-/// when the kernel holds the frame for somebody else, and the page stays.
+/// Takes the frame away from a resident page whose bytes are safe or no longer needed. Returns
+/// false when the kernel holds the frame for somebody else, and the page stays.
 bool SwapEngine::State::leave_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   const memory::SlotId slot = pool_->take_empty_slot();
@@ -153,7 +153,8 @@ std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
   const std::vector<Candidate> candidates = candidates_locked();
   std::size_t started = 0;
   // An access may span two pages, and a thread that faults needs time to run: pages that have just
-  // come are spared while there is anything else, or two of them could push each other out for ever.
+  // come are spared while there is anything else, or two of them could push each other out for
+  // ever.
   const auto fresh = static_cast<std::uint32_t>(std::min(kFreshPages, pool_->limit() / 2));
   for (const bool spares_fresh : {true, false}) {
     for (const Candidate& candidate : candidates) {
@@ -177,7 +178,8 @@ std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted) {
     const bool is_held = range.pins > 0 || range.partial_pins > 0;
     if (!range.is_live || range.is_dying || !is_held) continue;
     for (std::uint32_t i = 0; i < range.pages; ++i) {
-      if (can_leave_locked(pages_.get()[range.first + i], true)) candidates.push_back(range.first + i);
+      if (can_leave_locked(pages_.get()[range.first + i], true))
+        candidates.push_back(range.first + i);
     }
   }
   std::sort(candidates.begin(), candidates.end(), [this](PageIndex a, PageIndex b) {
@@ -215,7 +217,8 @@ void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pa
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   for (std::uint32_t i = end; i-- > part.first && pages > 0;) {
     const Page& page = pages_.get()[range.first + i];
-    const bool gone = page.state != PageState::kResident || evict_page_locked(range.first + i, false);
+    const bool gone =
+        page.state != PageState::kResident || evict_page_locked(range.first + i, false);
     if (gone) --pages;
   }
   kick_locked();

@@ -54,9 +54,7 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access) {
   range.faulted = true;
   touch_page_locked(range, index - range.first);
   switch (page.state) {
-    case PageState::kOut:
-      page.state = PageState::kReadQueued;
-      [[fallthrough]];
+    case PageState::kOut: page.state = PageState::kReadQueued; [[fallthrough]];
     case PageState::kReadQueued:
       page.open_on_arrival = true;
       open_faults_.push_back({index, start});

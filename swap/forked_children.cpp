@@ -29,8 +29,7 @@ bool ForkedChildren::begin_fork() {
   ++forks_;
   FileDescriptor file = open_mark();
   if (!file.is_open()) return false;
-  void* const mark =
-      ::mmap(nullptr, kMarkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  void* const mark = ::mmap(nullptr, kMarkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mark == MAP_FAILED) return false;
   mark_ = mark;
   children_.push_back({forks_, std::move(file)});

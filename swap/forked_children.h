@@ -9,13 +9,13 @@
 
 namespace spillway::swap {
 
-/// Knows which forked children still see the memory of this process, and keeps the extents that they
-/// may read until they are gone. Under the owner's mutex.
+/// Knows which forked children still see the memory of this process, and keeps the extents that
+/// they may read until they are gone. Under the owner's mutex.
 ///
 /// A child counts as gone when it and all its descendants have exited or run another program. That
-/// is told by a mark in their address space, a shared mapping of an empty file in memory: the kernel
-/// refuses to seal such a file while it is mapped. A pipe would be closed by children that close all
-/// descriptors, as daemons do, while they still read tensors.
+/// is told by a mark in their address space, a shared mapping of an empty file in memory: the
+/// kernel refuses to seal such a file while it is mapped. A pipe would be closed by children that
+/// close all descriptors, as daemons do, while they still read tensors.
 class ForkedChildren {
  public:
   ForkedChildren() = default;

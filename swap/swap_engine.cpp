@@ -162,8 +162,7 @@ void SwapEngine::State::end_range_locked(RangeId id) {
 }
 
 void SwapEngine::State::note_counted_locked() {
-  const Bytes counted =
-      memory::kPageSize * pool_->existing_frames() + Bytes(small_granted_.load());
+  const Bytes counted = memory::kPageSize * pool_->existing_frames() + Bytes(small_granted_.load());
   SPILLWAY_ASSERT(counted <= options_.budget);
   counts_.counted_peak = std::max(counts_.counted_peak, counted);
 }
@@ -191,8 +190,8 @@ void SwapEngine::State::enter_locked(PinSet& set) {
 /// Whether waiting can help. `holds_pins`: the caller is itself one of the active sets.
 bool SwapEngine::State::progress_is_possible_locked(bool holds_pins) const {
   const std::size_t stuck_sets = waiting_sets_ + (holds_pins ? 1 : 0);
-  const bool reads_start = pool_->available_frames() > 0 &&
-                           (!fault_reads_.empty() || !demand_reads_.empty());
+  const bool reads_start =
+      pool_->available_frames() > 0 && (!fault_reads_.empty() || !demand_reads_.empty());
   return reads_start || leaving_ > 0 || reading_ > 0 || writing_ > 0 || active_sets_ > stuck_sets;
 }
 

@@ -18,7 +18,7 @@ using memory::PageIndex;
 namespace {
 constexpr std::uint8_t kWriteAttempts = 3;
 constexpr const char* kStoreIsFull = "the spill store takes no more pages";
-}
+}  // namespace
 
 void SwapEngine::State::kick_locked() {
   if (!transfers_idle_) return;
@@ -248,7 +248,9 @@ void SwapEngine::State::run_transfers() {
     }
     if (!lost_fault.empty())
       end_by_signal(SIGBUS, message("the program touches a tensor that cannot come back from "
-                                    "disk: {}", lost_fault).c_str());
+                                    "disk: {}",
+                                    lost_fault)
+                                .c_str());
     for (const Transfer& transfer : batch) store_->submit(transfer);
     batch.clear();
     results.clear();

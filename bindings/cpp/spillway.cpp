@@ -36,7 +36,8 @@ void begin_step() {
 
 Statistics statistics() {
   if (running().is_forked_child())
-    throw UnsupportedError("a forked child is not under Spillway: ask for statistics in its parent");
+    throw UnsupportedError(
+        "a forked child is not under Spillway: ask for statistics in its parent");
   const runtime::RunStatistics now = running().statistics();
   Statistics result;
   result.budget_bytes = now.budget.count();

@@ -1,6 +1,6 @@
 // System calls that take memory from the program, for kernels that let nobody serve their faults on
-// spilled tensors: the memory is brought in and held while the call runs. Calls on any other memory,
-// and all calls where the core holds nothing, go straight on.
+// spilled tensors: the memory is brought in and held while the call runs. Calls on any other
+// memory, and all calls where the core holds nothing, go straight on.
 //
 // What the program hands to the kernel in other ways (io_uring, libaio, RDMA, the C library's own
 // calls) is not seen here, and ends with EFAULT there.
@@ -26,8 +26,8 @@ constexpr int kPieces = 64;
 
 enum class Use { kTaken, kFilled };  // By the call.
 
-// The C library's own functions. Looked up when the library is loaded: in a forked child the loader's
-// lock may be held for ever.
+// The C library's own functions. Looked up when the library is loaded: in a forked child the
+// loader's lock may be held for ever.
 struct {
   decltype(&::read) read;
   decltype(&::write) write;
@@ -160,8 +160,7 @@ ssize_t with_message(const msghdr* message, Use use, const Call& call) {
   Held held;
   msghdr copy = *message;
   const int count = static_cast<int>(message->msg_iovlen);
-  copy.msg_iovlen =
-      static_cast<size_t>(held.hold_parts(message->msg_iov, count, use, passed));
+  copy.msg_iovlen = static_cast<size_t>(held.hold_parts(message->msg_iov, count, use, passed));
   copy.msg_iov = passed;
   return call(&copy);
 }

@@ -27,7 +27,8 @@ namespace {
 
 Core* instance = nullptr;
 
-std::unique_ptr<memory::FrameMapper> make_mapper(const std::string& requested, std::string& chosen) {
+std::unique_ptr<memory::FrameMapper> make_mapper(const std::string& requested,
+                                                 std::string& chosen) {
   if (requested != "auto") {
     chosen = requested;
     return memory::make_frame_mapper(memory::mapper_kind_from(requested));
@@ -55,8 +56,8 @@ void register_hooks(bool holds_memory) {
     hooks.hold_memory = &hold_memory;
     hooks.release_memory = &release_memory;
   }
-  auto* const preloaded = reinterpret_cast<SpillwayPreloadRegister>(
-      ::dlsym(RTLD_DEFAULT, "spillway_preload_register"));
+  auto* const preloaded =
+      reinterpret_cast<SpillwayPreloadRegister>(::dlsym(RTLD_DEFAULT, "spillway_preload_register"));
   if (preloaded == nullptr) {
     register_linked(hooks);
   } else if (preloaded(&hooks) != 0) {
@@ -149,8 +150,8 @@ void Core::watch_endings() {
   static const auto end = [] { instance->finish(); };
   std::atexit(end);
   // Python that was interrupted leaves by the signal, without the C library's exit.
-  if (auto* const at_exit = reinterpret_cast<int (*)(void (*)())>(
-          ::dlsym(RTLD_DEFAULT, "Py_AtExit")))
+  if (auto* const at_exit =
+          reinterpret_cast<int (*)(void (*)())>(::dlsym(RTLD_DEFAULT, "Py_AtExit")))
     at_exit(end);
   runtime::watch_ending_signals(end);
 }
@@ -167,7 +168,8 @@ void Core::show_progress(Duration step) {
   progress.spilled = memory.store.extents_in_use;
   if (progress.step_seconds > 0.0) {
     progress.read_bytes_per_second =
-        static_cast<double>((memory.store.read - last_report_.read).count()) / progress.step_seconds;
+        static_cast<double>((memory.store.read - last_report_.read).count()) /
+        progress.step_seconds;
     progress.write_bytes_per_second =
         static_cast<double>((memory.store.written - last_report_.written).count()) /
         progress.step_seconds;

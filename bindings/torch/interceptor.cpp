@@ -1,9 +1,9 @@
 #include "interceptor.h"
 
 #include <ATen/SparseCsrTensorUtils.h>
-#include <ATen/native/SparseTensorUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/SparseTensorUtils.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/ones.h>
 #include <ATen/record_function.h>
@@ -254,8 +254,8 @@ std::string objection_to(const char* name) {
   return {};
 }
 
-/// Makes the dispatcher skip the key for operators that only make views: they use no memory, and boxing
-/// their arguments would cost more than they do. Returns what keeps it so.
+/// Makes the dispatcher skip the key for operators that only make views: they use no memory, and
+/// boxing their arguments would cost more than they do. Returns what keeps it so.
 std::unique_ptr<torch::Library> let_views_pass() {
   auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__,
                                                   static_cast<std::uint32_t>(__LINE__));
@@ -290,8 +290,8 @@ std::string try_key(const char* name) {
 }
 
 constexpr const char* kBelowAutograd = "Fake";
-constexpr std::array<const char*, 4> kCandidates{
-    kBelowAutograd, "TESTING_ONLY_GenericMode", "DeferredInit", "TESTING_ONLY_GenericWrapper"};
+constexpr std::array<const char*, 4> kCandidates{kBelowAutograd, "TESTING_ONLY_GenericMode",
+                                                 "DeferredInit", "TESTING_ONLY_GenericWrapper"};
 constexpr const char* kObserver = "record-function";
 
 /// Takes the key, or says why not.

@@ -8,8 +8,8 @@
 
 namespace spillway::torch_binding {
 
-/// How a kernel treats an argument. A view shares the memory of its argument, and its kernel touches
-/// none of it.
+/// How a kernel treats an argument. A view shares the memory of its argument, and its kernel
+/// touches none of it.
 enum class Access { kRead, kWrite, kView };
 
 /// What an operator's schema and registrations say about its kernel.

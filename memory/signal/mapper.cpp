@@ -50,14 +50,16 @@ void require_moving_in_place() {
   std::byte* const to = stage_page();
   bool moved = false;
   if (from != nullptr && to != nullptr)
-    moved = raw_mremap(from, kPageBytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
+    moved =
+        raw_mremap(from, kPageBytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
   const int error = errno;
   for (std::byte* page : {from, to})
     if (page != nullptr) raw_munmap(page, kPageBytes);
   if (!moved)
-    throw UnsupportedError("mremap does not move a page and leave its place mapped ({}); needs Linux "
-                           "5.7 and no valgrind; the mapper \"copy\" does without",
-                           ::strerrordesc_np(error));
+    throw UnsupportedError(
+        "mremap does not move a page and leave its place mapped ({}); needs Linux "
+        "5.7 and no valgrind; the mapper \"copy\" does without",
+        ::strerrordesc_np(error));
 }
 
 // Without DONTUNMAP the source would be a hole in which another thread's mmap may land.
@@ -112,8 +114,7 @@ MoveResult Mapper::copy_in(std::byte* page, std::byte* pool_slot, Access allowed
   if (staged == nullptr) die_of_refusal("mmap", page, errno, "raise vm.max_map_count");
   std::memcpy(staged, pool_slot, kPageBytes);
   if (allowed == Access::kRead) protect(staged, kPageBytes, PROT_READ);
-  if (!place_page(page, staged))
-    die_of_refusal("mremap", page, errno, "raise vm.max_map_count");
+  if (!place_page(page, staged)) die_of_refusal("mremap", page, errno, "raise vm.max_map_count");
   discard(pool_slot, kPageBytes);
   note_access(page, 1);
   return MoveResult::kMoved;

@@ -9,8 +9,8 @@
 
 namespace spillway::memory::signal {
 
-/// Moves frames with mremap, or copies them; pages without a frame are closed to all access, and the
-/// trap of whoever touches one is served on its own thread.
+/// Moves frames with mremap, or copies them; pages without a frame are closed to all access, and
+/// the trap of whoever touches one is served on its own thread.
 class Mapper final : public FrameMapper {
  public:
   explicit Mapper(Movement movement) : movement_(movement) {}

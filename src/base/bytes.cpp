@@ -73,8 +73,8 @@ Bytes parse_bytes(std::string_view text) {
   const auto unit_name =
       without_spaces(trimmed.substr(static_cast<std::size_t>(end - trimmed.data())));
   if (unit_name.empty())
-    throw ConfigError("size without a unit: '{}' (write for example {}MiB or {}GiB)", text,
-                      trimmed, trimmed);
+    throw ConfigError("size without a unit: '{}' (write for example {}MiB or {}GiB)", text, trimmed,
+                      trimmed);
   for (const Unit& unit : kUnits) {
     if (!equal_ignoring_case(unit.name, unit_name)) continue;
     const double count = value * unit.factor;

@@ -97,8 +97,8 @@ class Chooser {
     if (part_end <= op_count_) {
       crowded += crowded_before_[part_end] - crowded_before_[op];
     } else {
-      crowded += crowded_before_[op_count_] - crowded_before_[op] +
-                 crowded_before_[part_end - op_count_];
+      crowded +=
+          crowded_before_[op_count_] - crowded_before_[op] + crowded_before_[part_end - op_count_];
     }
     return static_cast<double>(std::max<std::uint64_t>(crowded, 1));
   }
@@ -153,16 +153,15 @@ class Chooser {
              (interval.end == IntervalEnd::kUsed ? class_cost_[kReadOnly] : 0.0);
     };
     std::reverse(order_.begin(), order_.end());
-    std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return cost_of(a) > cost_of(b);
-    });
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return cost_of(a) > cost_of(b); });
     for (const std::uint32_t index : order_) {
       const Interval& interval = touches_.intervals[index];
       const std::int64_t slack = target_ - levels_.max(interval.begin + 1, interval.covered_ops);
       if (slack <= 0) continue;
       const std::int64_t times_counted = interval.covered_ops / op_count_ + 1;
-      const auto kept = static_cast<std::uint32_t>(
-          std::min<std::int64_t>(pages_[index], slack / times_counted));
+      const auto kept =
+          static_cast<std::uint32_t>(std::min<std::int64_t>(pages_[index], slack / times_counted));
       if (kept == 0) continue;
       pages_[index] -= kept;
       levels_.add(interval.begin + 1, interval.covered_ops, kept);
@@ -185,8 +184,8 @@ class Chooser {
 }  // namespace
 
 EvictionChoice choose_evictions(const TouchIntervals& touches,
-                                const std::vector<std::uint32_t>& gross,
-                                std::uint32_t target_pages, ChoiceRule rule, PageCost cost) {
+                                const std::vector<std::uint32_t>& gross, std::uint32_t target_pages,
+                                ChoiceRule rule, PageCost cost) {
   return Chooser(touches, gross, target_pages, rule, cost).choose();
 }
 

@@ -11,8 +11,7 @@ LevelTree::LevelTree(const std::vector<std::uint32_t>& levels)
   highest_.assign(std::size_t{2} * leaves_, std::numeric_limits<std::int64_t>::min() / 4);
   added_.assign(std::size_t{2} * leaves_, 0);
   std::copy(levels.begin(), levels.end(), highest_.begin() + leaves_);
-  for (std::uint32_t i = leaves_ - 1; i > 0; --i)
-    highest_[i] = higher_child(i);
+  for (std::uint32_t i = leaves_ - 1; i > 0; --i) highest_[i] = higher_child(i);
 }
 
 void LevelTree::add(std::uint32_t first, std::uint32_t length, std::int64_t pages) {
@@ -39,8 +38,7 @@ std::int64_t LevelTree::at(std::uint32_t op) const {
 }
 
 void LevelTree::rebuild_above(std::uint32_t leaf) {
-  for (std::uint32_t i = leaf / 2; i > 0; i /= 2)
-    highest_[i] = higher_child(i) + added_[i];
+  for (std::uint32_t i = leaf / 2; i > 0; i /= 2) highest_[i] = higher_child(i) + added_[i];
 }
 
 void LevelTree::add_linear(std::uint32_t first, std::uint32_t end, std::int64_t pages) {

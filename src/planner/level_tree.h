@@ -7,8 +7,9 @@
 
 namespace spillway::planner {
 
-/// Page levels of the operators of a repeating step: adds to stretches, asks for their maximum, both
-/// in logarithmic time. Stretches may run over the end of the step, and several times around it.
+/// Page levels of the operators of a repeating step: adds to stretches, asks for their maximum,
+/// both in logarithmic time. Stretches may run over the end of the step, and several times around
+/// it.
 class LevelTree {
  public:
   explicit LevelTree(const std::vector<std::uint32_t>& levels);

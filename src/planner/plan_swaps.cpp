@@ -73,9 +73,8 @@ class PlanSearch {
     plan.write_out_moment = moment;
     const auto target =
         static_cast<std::uint32_t>(share * static_cast<double>(limits_.budget_pages));
-    schedule_transfers(tape_, touches_,
-                       choose_evictions(touches_, gross_, target, rule, cost_), begins_, limits_,
-                       plan);
+    schedule_transfers(tape_, touches_, choose_evictions(touches_, gross_, target, rule, cost_),
+                       begins_, limits_, plan);
     plan.estimate = estimate_step(tape_, plan, limits_);
     if (best_ && !is_better(plan.estimate, best_->estimate)) return;
     best_ = std::move(plan);

@@ -6,12 +6,13 @@
 namespace spillway::planner {
 namespace {
 
-/// Pages that every plan moves per step, found at one operator: a cut through the endless repetition.
+/// Pages that every plan moves per step, found at one operator: a cut through the endless
+/// repetition.
 ///
-/// A group is what one transfer serves: an interval for reads, an epoch for writes. The step repeats,
-/// so a cut may meet several repetitions of one group at once, and m of its copies that stay out
-/// there cost one transfer per step, not m. Idle copies that stay resident at a cut share the room
-/// that the needs of its operator leave. Hence, with w_g pages moved per step for group g,
+/// A group is what one transfer serves: an interval for reads, an epoch for writes. The step
+/// repeats, so a cut may meet several repetitions of one group at once, and m of its copies that
+/// stay out there cost one transfer per step, not m. Idle copies that stay resident at a cut share
+/// the room that the needs of its operator leave. Hence, with w_g pages moved per step for group g,
 ///
 ///     sum over g of m_g * (pages_g - w_g) <= room,    0 <= w_g <= pages_g,
 ///
@@ -106,8 +107,8 @@ std::vector<std::uint32_t> needs_of_ops(const StepTape& tape) {
   return needs;
 }
 
-/// Least time for so many pages: one direction after the other, or side by side as long as both have
-/// something to do.
+/// Least time for so many pages: one direction after the other, or side by side as long as both
+/// have something to do.
 double transfer_seconds(const StepBound& bound, const SwapLimits& limits) {
   const auto page = static_cast<double>(limits.page_size.count());
   const double write_seconds =

@@ -16,8 +16,9 @@ using profile::TapeValue;
 
 namespace {
 
-constexpr std::uint32_t kChunkPages = 8;   // Moved as a whole by the model.
-// Repetitions until the model gives up on seeing two equal ones and takes the mean of the last half.
+constexpr std::uint32_t kChunkPages = 8;  // Moved as a whole by the model.
+// Repetitions until the model gives up on seeing two equal ones and takes the mean of the last
+// half.
 constexpr std::size_t kMostPeriods = 8;
 constexpr double kWorkGrain = 1e6;  // Two moments of a transfer are equal up to so much of a page.
 constexpr double kForever = std::numeric_limits<double>::infinity();
@@ -28,17 +29,17 @@ struct Channel {
   ValueIndex active = kNoValue;  ///< kNoValue with `chunk` > 0: its value died meanwhile.
   std::uint32_t chunk = 0;       ///< Pages in flight; 0: idle.
   bool is_cancelled = false;
-  double work_left = 0.0;        ///< Pages.
+  double work_left = 0.0;  ///< Pages.
   double pages_per_second = 0.0;
 };
 
 struct Residency {
-  std::uint32_t present = 0;     ///< The first pages of the value are resident.
-  std::uint32_t dirty = 0;       ///< The first pages have no valid copy in the store.
-  std::uint32_t leaving = 0;     ///< Pages still to be written before they leave.
-  std::uint32_t coming = 0;      ///< Pages still to be read, the chunk in flight included.
-  std::uint64_t next_use = 0;    ///< Operator count; kDiesUnused and the like as they are.
-  std::uint64_t pinned_at = 0;   ///< Operator count plus one.
+  std::uint32_t present = 0;    ///< The first pages of the value are resident.
+  std::uint32_t dirty = 0;      ///< The first pages have no valid copy in the store.
+  std::uint32_t leaving = 0;    ///< Pages still to be written before they leave.
+  std::uint32_t coming = 0;     ///< Pages still to be read, the chunk in flight included.
+  std::uint64_t next_use = 0;   ///< Operator count; kDiesUnused and the like as they are.
+  std::uint64_t pinned_at = 0;  ///< Operator count plus one.
 };
 
 StepEstimate mean(const StepEstimate* periods, std::size_t count) {
@@ -164,8 +165,10 @@ class Simulation {
     for (ValueIndex i = 0; i < values_.size(); ++i) {
       const TapeValue& value = tape_.values[i];
       if (value.death != profile::kSurvives) continue;
-      if (value.becomes == kNoValue) drop(i);
-      else next[value.becomes] = values_[i];
+      if (value.becomes == kNoValue)
+        drop(i);
+      else
+        next[value.becomes] = values_[i];
     }
     values_.swap(next);
     for (Channel* channel : {&writes_, &reads_}) {
@@ -257,7 +260,8 @@ class Simulation {
   /// Lets the last resident pages go: clean ones now, the others when written.
   void take_out(ValueIndex value, std::uint32_t pages) {
     Residency& state = values_[value];
-    const std::uint32_t clean = std::min(pages, state.present - std::min(state.present, state.dirty));
+    const std::uint32_t clean =
+        std::min(pages, state.present - std::min(state.present, state.dirty));
     state.present -= clean;
     held_ -= clean;
     if (pages == clean || pages - clean <= state.leaving) return;
@@ -389,17 +393,16 @@ class Simulation {
     while (now_ < until) advance_one_event(until);
   }
 
-  /// Moves time to the next end of a chunk, or to `until`. False with nothing in flight and no limit:
-  /// nothing will ever happen. A chunk may end without time passing, when its end was also `until`
-  /// of the last call.
+  /// Moves time to the next end of a chunk, or to `until`. False with nothing in flight and no
+  /// limit: nothing will ever happen. A chunk may end without time passing, when its end was also
+  /// `until` of the last call.
   bool advance_one_event(double until) {
     start_write();
     start_read();
     const bool is_duplex = writes_.chunk > 0 && reads_.chunk > 0;
     const double share = is_duplex ? limits_.duplex_share : 1.0;
     const auto time_left = [&](const Channel& channel) {
-      return channel.chunk == 0 ? kForever
-                                : channel.work_left / (channel.pages_per_second * share);
+      return channel.chunk == 0 ? kForever : channel.work_left / (channel.pages_per_second * share);
     };
     const double write_left = time_left(writes_);
     const double read_left = time_left(reads_);

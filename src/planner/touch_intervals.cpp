@@ -61,8 +61,7 @@ class IntervalFinder {
 
   void mark_predecessors() {
     for (ValueIndex i = 0; i < touches_.size(); ++i) {
-      if (tape_.values[i].becomes != kNoValue)
-        touches_[tape_.values[i].becomes].predecessor = i;
+      if (tape_.values[i].becomes != kNoValue) touches_[tape_.values[i].becomes].predecessor = i;
     }
   }
 

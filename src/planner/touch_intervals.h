@@ -30,7 +30,7 @@ struct Interval {
 
 /// The intervals of a tape and the static next uses that follow from them.
 struct TouchIntervals {
-  std::vector<Interval> intervals;  ///< By `begin`.
+  std::vector<Interval> intervals;         ///< By `begin`.
   std::vector<std::uint32_t> first_of_op;  ///< Intervals of begin i: [first_of_op[i], [i + 1]).
   std::uint32_t epoch_count = 0;
   std::vector<std::uint32_t> use_distance;    ///< See SwapPlan.

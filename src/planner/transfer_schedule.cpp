@@ -23,11 +23,11 @@ struct Entry {
   std::uint64_t leave = 0;   ///< The write-out starts when this operator has finished.
   std::uint64_t needed = 0;  ///< The first operator for which it may not be out.
   std::uint64_t fetch = 0;
-  bool is_needed = true;     ///< False: a late write-out that is never due.
+  bool is_needed = true;  ///< False: a late write-out that is never due.
 };
 
 struct Deadline {
-  std::uint64_t op = 0;     ///< The transfer ends before this operator begins.
+  std::uint64_t op = 0;  ///< The transfer ends before this operator begins.
   double duration = 0.0;
   std::uint32_t entry = 0;
   double lead_seconds = 0.0;  ///< Result: how long before its deadline it starts.
@@ -203,8 +203,8 @@ class Scheduler {
           {entry.needed, duration(entry.pages, limits_.read_bytes_per_second), i, 0.0});
     }
     find_leads(deadlines);
-    const auto ceiling = static_cast<std::int64_t>(
-        kFetchCeiling * static_cast<double>(limits_.budget_pages));
+    const auto ceiling =
+        static_cast<std::int64_t>(kFetchCeiling * static_cast<double>(limits_.budget_pages));
     // Where room is scarce the nearer need takes it, so place in the order of need.
     for (auto deadline = deadlines.rbegin(); deadline != deadlines.rend(); ++deadline) {
       Entry& entry = entries_[deadline->entry];
@@ -236,8 +236,8 @@ class Scheduler {
       swap.value = number_after(entry.interval->value, entry.leave / op_count_);
       swap.fetch_value = swap.needed_value = swap.value;
       const bool is_fetched = entry.interval->end == IntervalEnd::kUsed;
-      swap.out_ops = static_cast<std::uint32_t>((is_fetched ? entry.fetch : entry.needed) -
-                                                entry.leave - 1);
+      swap.out_ops =
+          static_cast<std::uint32_t>((is_fetched ? entry.fetch : entry.needed) - entry.leave - 1);
       if (is_fetched) {
         swap.fetch = static_cast<OpIndex>(entry.fetch % op_count_);
         swap.needed = static_cast<OpIndex>(entry.needed % op_count_);
@@ -288,9 +288,9 @@ std::vector<double> compute_begins(const StepTape& tape) {
   return begins;
 }
 
-void schedule_transfers(const StepTape& tape, const TouchIntervals& touches,
-                        EvictionChoice choice, const std::vector<double>& begins,
-                        const SwapLimits& limits, SwapPlan& plan) {
+void schedule_transfers(const StepTape& tape, const TouchIntervals& touches, EvictionChoice choice,
+                        const std::vector<double>& begins, const SwapLimits& limits,
+                        SwapPlan& plan) {
   Scheduler(tape, touches, std::move(choice), begins, limits, plan).schedule();
 }
 

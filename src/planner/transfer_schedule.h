@@ -13,12 +13,12 @@ namespace spillway::planner {
 /// length of the step.
 std::vector<double> compute_begins(const StepTape& tape);
 
-/// Turns chosen pages into swaps with moments: write-outs early or late, fetches as late as the read
-/// rate allows, moved forward by twice their own duration where the level leaves room. Fills `swaps`,
-/// `write_outs` and `fetches` of the plan.
-void schedule_transfers(const StepTape& tape, const TouchIntervals& touches,
-                        EvictionChoice choice, const std::vector<double>& begins,
-                        const SwapLimits& limits, SwapPlan& plan);
+/// Turns chosen pages into swaps with moments: write-outs early or late, fetches as late as the
+/// read rate allows, moved forward by twice their own duration where the level leaves room. Fills
+/// `swaps`, `write_outs` and `fetches` of the plan.
+void schedule_transfers(const StepTape& tape, const TouchIntervals& touches, EvictionChoice choice,
+                        const std::vector<double>& begins, const SwapLimits& limits,
+                        SwapPlan& plan);
 
 /// Pages that fetches must leave free at each operator for what the next ones allocate.
 std::vector<std::uint32_t> fetch_reserves(const StepTape& tape);

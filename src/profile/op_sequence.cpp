@@ -31,11 +31,9 @@ OpSequence::OpSequence(std::span<const TapeOp> ops) {
 }
 
 std::optional<OpIndex> OpSequence::find_gram(std::uint64_t hash) const {
-  const auto found = std::lower_bound(
-      grams_.begin(), grams_.end(), hash,
-      [](const std::pair<std::uint64_t, OpIndex>& gram, std::uint64_t key) {
-        return gram.first < key;
-      });
+  const auto found = std::lower_bound(grams_.begin(), grams_.end(), hash,
+                                      [](const std::pair<std::uint64_t, OpIndex>& gram,
+                                         std::uint64_t key) { return gram.first < key; });
   if (found == grams_.end() || found->first != hash) return std::nullopt;
   return found->second;
 }

@@ -44,8 +44,10 @@ class Joiner {
         joined_.origins.push_back(step.origins[i]);
         // What appears in a later step without having been seen before was born unseen.
         TapeValue& added = joined_.tape.values.back();
-        if (added.birth != kCarriedIn) added.birth += op_offset;
-        else if (op_offset > 0) added.birth = op_offset - 1;
+        if (added.birth != kCarriedIn)
+          added.birth += op_offset;
+        else if (op_offset > 0)
+          added.birth = op_offset - 1;
       }
       TapeValue& joined = joined_.tape.values[map_[i]];
       joined.death = value.death == kSurvives ? kSurvives : value.death + op_offset;
@@ -106,7 +108,7 @@ class Joiner {
   }
 
   RecordedStep joined_;
-  std::vector<ValueIndex> map_;           ///< Numbers in the newest step to joined numbers.
+  std::vector<ValueIndex> map_;  ///< Numbers in the newest step to joined numbers.
   std::vector<ValueIndex> previous_map_;
   std::vector<ValueIndex> first_map_;
   std::vector<bool> is_continued_;

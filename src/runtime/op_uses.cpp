@@ -17,8 +17,8 @@ ViewBytes bytes_of_view(std::uint64_t offset, std::span<const std::int64_t> size
 void OpUses::add(const RangeUse& use) {
   if (!use.range.is_some() || use.touched() == 0) return;
   const auto end_of = [](const RangeUse& each) { return each.first + each.touched(); };
-  const bool is_next = !uses_.empty() && uses_.back().range == use.range &&
-                       end_of(uses_.back()) <= use.first;
+  const bool is_next =
+      !uses_.empty() && uses_.back().range == use.range && end_of(uses_.back()) <= use.first;
   auto place = uses_.end();
   if (!is_next) {
     place = std::find_if(uses_.begin(), uses_.end(),
@@ -26,8 +26,8 @@ void OpUses::add(const RangeUse& use) {
     while (place != uses_.end() && place->range == use.range && end_of(*place) <= use.first)
       ++place;
   }
-  const bool overlaps = place != uses_.end() && place->range == use.range &&
-                        place->first < end_of(use);
+  const bool overlaps =
+      place != uses_.end() && place->range == use.range && place->first < end_of(use);
   if (!overlaps) {
     uses_.insert(place, use);
     return;

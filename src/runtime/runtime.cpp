@@ -105,7 +105,8 @@ void Runtime::with_room(OpContext& op, const Action& action) {
 }
 
 void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
-  const std::string name = op.text != nullptr ? op.text->describe() : "an allocation of the trainer";
+  const std::string name =
+      op.text != nullptr ? op.text->describe() : "an allocation of the trainer";
   const Bytes need = error.wanted + error.held;
   std::unique_lock lock(step_mutex_);
   if (survey_ != nullptr) return;
@@ -135,9 +136,9 @@ std::string Runtime::survey_result_locked(const swap::SwapStatistics& memory) co
   const Bytes smallest =
       memory::kPageSize * largest_need_pages_.load() + memory.small_peak + memory::kPageSize;
   const std::string& name = survey_->first_op;
-  return message("{} does not fit into the budget of {}. smallest budget: {} (needed at once by {})",
-                 name, options_.budget, in_mebibytes(smallest),
-                 largest_op_.empty() ? name : largest_op_);
+  return message(
+      "{} does not fit into the budget of {}. smallest budget: {} (needed at once by {})", name,
+      options_.budget, in_mebibytes(smallest), largest_op_.empty() ? name : largest_op_);
 }
 
 void Runtime::end_survey() {
@@ -165,9 +166,8 @@ void Runtime::look_after_survey(const OpContext& op, std::size_t allocation) {
       survey.largest_pages = largest;
       survey.returns = 0;
     }
-    const bool returns = survey.signature != 0
-                             ? allocation == 0 && op.signature == survey.signature
-                             : allocation != 0 && allocation == survey.allocation;
+    const bool returns = survey.signature != 0 ? allocation == 0 && op.signature == survey.signature
+                                               : allocation != 0 && allocation == survey.allocation;
     if (returns) ++survey.returns;
     const bool is_over = clock_.now() - survey.start > kSurveyTime;
     if (!is_over && survey.returns < kSurveyReturns) return;
@@ -407,7 +407,8 @@ RuntimeReport Runtime::report() const {
   }
   std::lock_guard lock(step_mutex_);
   report.ops = ops_.load();
-  report.intercept_seconds = static_cast<double>(sampled_intercept_ns_.load()) * kSampleEvery * 1e-9;
+  report.intercept_seconds =
+      static_cast<double>(sampled_intercept_ns_.load()) * kSampleEvery * 1e-9;
   report.steps = boundaries_ + (is_updated_ && !trainer_tells_steps_.load() ? 1 : 0);
   std::vector<float> sorted = step_seconds_;
   if (!sorted.empty()) {
@@ -420,7 +421,8 @@ RuntimeReport Runtime::report() const {
     report.steps = report.learned.steps;
     report.step_seconds_median = report.learned.step_seconds_median;
   }
-  report.smallest_budget = memory::kPageSize * largest_need_pages_.load() + report.memory.small_peak;
+  report.smallest_budget =
+      memory::kPageSize * largest_need_pages_.load() + report.memory.small_peak;
   report.largest_op = largest_op_;
   return report;
 }

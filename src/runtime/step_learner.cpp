@@ -30,9 +30,9 @@ constexpr std::uint32_t kCatchUpOps = 8;     // How far ahead missing inputs are
 // after that.
 constexpr std::uint32_t kFirstSearch = 1024;
 constexpr std::uint32_t kPatientSearch = 4096;
-constexpr std::uint32_t kPeriodMisses = 4;   // Strange steps after which a found period is wrong.
-constexpr std::size_t kStepTimes = 64;       // For the median.
-constexpr std::uint32_t kFarAway = 4;        // Periods: the next use of what stays idle.
+constexpr std::uint32_t kPeriodMisses = 4;  // Strange steps after which a found period is wrong.
+constexpr std::size_t kStepTimes = 64;      // For the median.
+constexpr std::uint32_t kFarAway = 4;       // Periods: the next use of what stays idle.
 
 planner::SwapLimits limits_of(const StepLearner::Options& options) {
   planner::SwapLimits limits;
@@ -121,7 +121,7 @@ struct StepLearner::State {
   StepLibrary library_;
   OpClock clock_ = 0;
   bool is_in_op_ = false;
-  std::vector<std::uint32_t> used_;  ///< Inputs of the latest operator.
+  std::vector<std::uint32_t> used_;                        ///< Inputs of the latest operator.
   std::array<std::uint64_t, OpSequence::kGram> recent_{};  ///< Signatures by `clock_`.
 
   // The step so far.
@@ -254,8 +254,8 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
     shortest_period_ = 2 * period_;
     period_ = 0;
   }
-  next_search_ = std::max(is_announced_ ? kPatientSearch : kFirstSearch,
-                          2 * library_.longest_step());
+  next_search_ =
+      std::max(is_announced_ ? kPatientSearch : kFirstSearch, 2 * library_.longest_step());
   step_hash_ = 0;
   step_ops_ = 0;
   step_begin_ = now;
@@ -278,8 +278,8 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
 std::uint32_t StepLearner::State::finished_slot() const {
   if (plan_ == nullptr || expected_ != slot_end_) return 0;
   const auto& begins = plan_->slot_begin;
-  return static_cast<std::uint32_t>(
-      std::find(begins.begin() + 1, begins.end(), slot_end_) - begins.begin());
+  return static_cast<std::uint32_t>(std::find(begins.begin() + 1, begins.end(), slot_end_) -
+                                    begins.begin());
 }
 
 /// Whether the step that nobody announces is complete.
@@ -372,8 +372,7 @@ void StepLearner::State::expect(OpIndex op) {
 }
 
 /// Begins to follow a plan before its operator `op`, whatever was followed until now.
-void StepLearner::State::adopt(LearnedPlan& plan, OpIndex op, bool is_catching_up,
-                               Advice& advice) {
+void StepLearner::State::adopt(LearnedPlan& plan, OpIndex op, bool is_catching_up, Advice& advice) {
   plan_ = &plan;
   expect(op);
   bind_live(op);
@@ -563,9 +562,7 @@ void StepLearner::begin_op(std::uint64_t signature, std::span<const RangeUse> us
   state_->begin_op(signature, uses, now, advice);
 }
 
-void StepLearner::allocated(RangeId range, std::uint32_t pages) {
-  state_->allocated(range, pages);
-}
+void StepLearner::allocated(RangeId range, std::uint32_t pages) { state_->allocated(range, pages); }
 
 void StepLearner::freed(RangeId range) { state_->recorder_.freed(range.value()); }
 
@@ -573,9 +570,7 @@ void StepLearner::waited(Duration time) { state_->recorder_.waited(time); }
 
 void StepLearner::end_op(TimePoint, Advice& advice) { state_->end_op(advice); }
 
-void StepLearner::step_boundary(TimePoint) {
-  state_->announce_boundary();
-}
+void StepLearner::step_boundary(TimePoint) { state_->announce_boundary(); }
 
 OpClock StepLearner::clock() const { return state_->clock_; }
 

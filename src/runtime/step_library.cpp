@@ -251,8 +251,7 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   for (const ShapeId id : plan.shapes) measured += compute_seconds(find_shape(id)->times);
   const double planned = compute_seconds(plan.step.tape);
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
-  return plan.slots() == 1 &&
-         !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
+  return plan.slots() == 1 && !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
 }
 
 /// Makes the plan for its shapes from the records that begin at that age.
@@ -291,9 +290,9 @@ bool StepLibrary::make_plan(std::size_t oldest_age, LearnedPlan& plan) {
 
 LearnedPlan& StepLibrary::new_plan() {
   if (plans_.size() >= kMaxPlans) {
-    const auto oldest = std::min_element(
-        plans_.begin(), plans_.end(),
-        [](const auto& a, const auto& b) { return a->last_used < b->last_used; });
+    const auto oldest =
+        std::min_element(plans_.begin(), plans_.end(),
+                         [](const auto& a, const auto& b) { return a->last_used < b->last_used; });
     plans_.erase(oldest);
   }
   return *plans_.emplace_back(std::make_unique<LearnedPlan>());
@@ -304,10 +303,10 @@ void StepLibrary::forget(const LearnedPlan& plan) {
 }
 
 void StepLibrary::forget_one_shape() {
-  const auto least = std::min_element(shapes_.begin(), shapes_.end(), [](const auto& a,
-                                                                         const auto& b) {
-    return a->seen != b->seen ? a->seen < b->seen : a->last_seen < b->last_seen;
-  });
+  const auto least =
+      std::min_element(shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) {
+        return a->seen != b->seen ? a->seen < b->seen : a->last_seen < b->last_seen;
+      });
   const ShapeId id = (*least)->id;
   std::erase_if(plans_, [&](const auto& plan) {
     return std::find(plan->shapes.begin(), plan->shapes.end(), id) != plan->shapes.end();

@@ -20,10 +20,10 @@ inline constexpr ShapeId kNoShape = 0;
 struct StepShape {
   ShapeId id = kNoShape;
   profile::OpSequence sequence;
-  std::vector<Duration> times;   ///< Per operator, smoothed over the steps of this shape.
-  std::uint64_t seen = 0;        ///< Steps.
-  std::uint64_t last_seen = 0;   ///< Step count.
-  bool is_cut_by_length = false; ///< No boundary was announced: the step ends where it repeats.
+  std::vector<Duration> times;    ///< Per operator, smoothed over the steps of this shape.
+  std::uint64_t seen = 0;         ///< Steps.
+  std::uint64_t last_seen = 0;    ///< Step count.
+  bool is_cut_by_length = false;  ///< No boundary was announced: the step ends where it repeats.
 };
 
 /// The plan for a cycle of one or more steps that follow each other.
@@ -31,12 +31,12 @@ struct LearnedPlan {
   std::vector<ShapeId> shapes;
   std::vector<profile::OpIndex> slot_begin;  ///< First operator of each step, and the end.
   std::vector<bool> slot_ends_by_length;
-  profile::OpSequence sequence;              ///< Of all steps, joined.
-  profile::RecordedStep step;                ///< Of all steps, joined.
+  profile::OpSequence sequence;  ///< Of all steps, joined.
+  profile::RecordedStep step;    ///< Of all steps, joined.
   planner::SwapPlan plan;
   std::uint64_t last_used = 0;
-  std::uint32_t refreshes = 0;     ///< How often it has been made again.
-  std::uint32_t cycles = 0;        ///< Finished under it since then.
+  std::uint32_t refreshes = 0;  ///< How often it has been made again.
+  std::uint32_t cycles = 0;     ///< Finished under it since then.
 
   std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
 };
@@ -48,8 +48,8 @@ struct PlanPlace {
   bool is_new = false;
 };
 
-/// Remembers the steps of one thread, tells which one comes next, and makes plans for them. Bounded:
-/// a few shapes, a few plans, and the tapes of the newest steps.
+/// Remembers the steps of one thread, tells which one comes next, and makes plans for them.
+/// Bounded: a few shapes, a few plans, and the tapes of the newest steps.
 class StepLibrary {
  public:
   static constexpr std::uint32_t kMaxShapes = 8;

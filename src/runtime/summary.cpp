@@ -60,8 +60,7 @@ std::string where(const RunStatistics& s) {
 // How the writes compare with what drives are rated for. Flash wears by writing.
 std::string worn(const RunStatistics& s) {
   constexpr double kDaySeconds = 86400.0;
-  const double per_day =
-      static_cast<double>(s.spilled.count()) / s.run_seconds * kDaySeconds;
+  const double per_day = static_cast<double>(s.spilled.count()) / s.run_seconds * kDaySeconds;
   std::array<char, 160> text{};
   std::snprintf(text.data(), text.size(),
                 "%.3g TB a day at this pace: the %.3g TB that the disk is rated for (--endurance) "

@@ -139,8 +139,7 @@ void ExtentFile::refuse(int error) {
           message("No space left in {} (largest file allowed reached with {}; see ulimit -f)", path,
                   Bytes(allocated_ * kExtentBytes));
       return;
-    default:
-      refusal_ = message("cannot take space in {}: {}", path, std::strerror(error));
+    default: refusal_ = message("cannot take space in {}: {}", path, std::strerror(error));
   }
 }
 

@@ -47,8 +47,8 @@ inline bool is_ever_busy(MapperKind kind) {
   return kind == MapperKind::kUserfaultfd || kind == MapperKind::kUserfaultfdUser;
 }
 
-/// Atomic, because the order between an access and the fault that it causes is the kernel's, and the
-/// compiler must neither drop nor repeat it.
+/// Atomic, because the order between an access and the fault that it causes is the kernel's, and
+/// the compiler must neither drop nor repeat it.
 inline unsigned read_byte(const std::byte* address) {
   return __atomic_load_n(reinterpret_cast<const unsigned char*>(address), __ATOMIC_RELAXED);
 }

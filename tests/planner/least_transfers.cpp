@@ -156,8 +156,8 @@ class Explorer {
       double worst = 0;
       for (std::size_t length = 0; length < count; ++length) {
         if (walks[length][end] == kUnreached) continue;
-        worst = std::max(worst, (walks[count][end] - walks[length][end]) /
-                                    static_cast<double>(count - length));
+        worst = std::max(
+            worst, (walks[count][end] - walks[length][end]) / static_cast<double>(count - length));
       }
       least = std::min(least, worst);
     }

@@ -15,9 +15,9 @@ struct RefereeReport {
   std::uint64_t read_pages = 0;
 };
 
-/// Carries a plan out page by page and checks the rules: used pages are resident, what comes back has
-/// a copy, the budget holds, and a fetch, its write-out and its next use belong to one storage. Knows
-/// nothing of intervals, levels and estimates.
+/// Carries a plan out page by page and checks the rules: used pages are resident, what comes back
+/// has a copy, the budget holds, and a fetch, its write-out and its next use belong to one storage.
+/// Knows nothing of intervals, levels and estimates.
 RefereeReport referee(const StepTape& tape, const SwapPlan& plan, std::uint32_t budget_pages);
 
 }  // namespace spillway::planner

@@ -108,8 +108,8 @@ TEST(PlanSwaps, PrefersWhatReturnsLateToWhatDiesUnused) {
   // A dead gradient and a moment, both idle while an operator needs room for longer than the
   // gradient lives: writing the gradient would be in vain.
   StepTape tape;
-  tape.values = {{.pages = 10, .becomes = 0},                   // Moment, used by operator 0.
-                 {.pages = 10, .birth = 0, .death = 2}};        // Gradient, never used.
+  tape.values = {{.pages = 10, .becomes = 0},             // Moment, used by operator 0.
+                 {.pages = 10, .birth = 0, .death = 2}};  // Gradient, never used.
   tape.uses = {{0, true}};
   const auto time = std::chrono::milliseconds(100);
   tape.ops = {{.time = time, .first_use = 0, .use_count = 1, .inside_peak_pages = 10},
@@ -125,10 +125,10 @@ TEST(PlanSwaps, PrefersWhatReturnsLateToWhatDiesUnused) {
 
 TEST(PlanSwaps, TellsNextUsesAcrossTheStepBoundary) {
   StepTape tape;
-  tape.values = {{.pages = 1, .becomes = 0},                 // Used at 0 and 2.
-                 {.pages = 2, .death = 1},                   // Carried in, read at 1, dies.
-                 {.pages = 2, .birth = 2, .becomes = 1},     // Becomes it.
-                 {.pages = 3, .becomes = 3}};                // Idle.
+  tape.values = {{.pages = 1, .becomes = 0},              // Used at 0 and 2.
+                 {.pages = 2, .death = 1},                // Carried in, read at 1, dies.
+                 {.pages = 2, .birth = 2, .becomes = 1},  // Becomes it.
+                 {.pages = 3, .becomes = 3}};             // Idle.
   tape.uses = {{0, false}, {1, false}, {0, true}};
   tape.ops = {{.first_use = 0, .use_count = 1},
               {.first_use = 1, .use_count = 1},
@@ -246,16 +246,16 @@ TEST(PlanSwaps, StaysNearTheOptimumOfTinyTapes) {
       EXPECT_GE(least, plan.bound.written_pages + plan.bound.read_pages);
       planned += moved;
       optimal += least;
-      if (least > 0) worst = std::max(worst, static_cast<double>(moved) / static_cast<double>(least));
+      if (least > 0)
+        worst = std::max(worst, static_cast<double>(moved) / static_cast<double>(least));
       ++tapes;
     }
   }
   EXPECT_GT(tapes, 300U);
   EXPECT_LE(static_cast<double>(planned), 1.08 * static_cast<double>(optimal));
   RecordProperty("worst_ratio_percent", static_cast<int>(worst * 100));
-  RecordProperty("mean_ratio_percent",
-                 static_cast<int>(100.0 * static_cast<double>(planned) /
-                                  static_cast<double>(optimal)));
+  RecordProperty("mean_ratio_percent", static_cast<int>(100.0 * static_cast<double>(planned) /
+                                                        static_cast<double>(optimal)));
 }
 
 TEST(BoundStep, IsNeverAboveTheLeastTransfersOfAnySwapping) {

@@ -18,8 +18,7 @@ class Generator {
   Generator(std::uint64_t seed, const RandomTapeShape& shape) : random_(seed), shape_(shape) {}
 
   StepTape generate() {
-    for (std::uint32_t i = 0; i < shape_.persistent; ++i)
-      add({.pages = pages(), .becomes = i});
+    for (std::uint32_t i = 0; i < shape_.persistent; ++i) add({.pages = pages(), .becomes = i});
     std::vector<ValueIndex> dying;
     if (shape_.has_carried) {
       for (std::uint32_t i = 0; i < below(3); ++i) dying.push_back(add({.pages = pages()}));
@@ -41,9 +40,7 @@ class Generator {
   }
 
  private:
-  std::uint32_t below(std::uint32_t bound) {
-    return static_cast<std::uint32_t>(random_() % bound);
-  }
+  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
   bool chance(std::uint32_t percent) { return below(100) < percent; }
   std::uint32_t pages() { return 1 + below(shape_.max_pages); }
 
@@ -94,10 +91,9 @@ class Generator {
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       TapeValue& value = tape_.values[i];
       if (value.death != profile::kSurvives || value.birth == profile::kCarriedIn) continue;
-      const auto place =
-          std::find_if(places.begin(), places.end(), [&](ValueIndex candidate) {
-            return tape_.values[candidate].pages == value.pages;
-          });
+      const auto place = std::find_if(places.begin(), places.end(), [&](ValueIndex candidate) {
+        return tape_.values[candidate].pages == value.pages;
+      });
       if (place == places.end()) {
         value.death = shape_.ops - 1;
       } else {
@@ -172,7 +168,8 @@ class Search {
         std::any_of(touches.begin(), touches.end(), [](const auto& touch) { return touch.second; });
     // Start behind a write, so that epochs do not wrap.
     if (persists && is_ever_written) {
-      while (!touches.front().second) std::rotate(touches.begin(), touches.begin() + 1, touches.end());
+      while (!touches.front().second)
+        std::rotate(touches.begin(), touches.begin() + 1, touches.end());
     }
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (touches[i].second) ++next_epoch_;

@@ -34,8 +34,7 @@ TEST(OpSequence, FindsOnlyPlacesThatOccurOnce) {
   signatures.insert(signatures.end(), loop.begin(), loop.end());
   const OpSequence sequence(ops_of(signatures));
   const auto gram_at = [&](std::size_t end) {
-    return OpSequence::gram_hash(
-        std::span<const std::uint64_t, 8>(signatures.data() + end - 7, 8));
+    return OpSequence::gram_hash(std::span<const std::uint64_t, 8>(signatures.data() + end - 7, 8));
   };
   EXPECT_EQ(sequence.find_gram(gram_at(20)), OpIndex{20});
   EXPECT_EQ(sequence.find_gram(gram_at(8)), std::nullopt) << "occurs again at the end";

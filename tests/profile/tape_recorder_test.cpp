@@ -113,9 +113,9 @@ TEST(TapeRecorder, ListsUntouchedLiveStoragesAtTheEndOldestFirst) {
   recorder.use(3, 2, false);
   recorder.end_op();
   const RecordedStep step = finish(recorder, 1);
-  EXPECT_THAT(step.tape.values, ElementsAre(Field(&TapeValue::pages, 2U),
-                                            Field(&TapeValue::pages, 1U),
-                                            Field(&TapeValue::pages, 3U)));
+  EXPECT_THAT(step.tape.values,
+              ElementsAre(Field(&TapeValue::pages, 2U), Field(&TapeValue::pages, 1U),
+                          Field(&TapeValue::pages, 3U)));
 }
 
 TEST(TapeRecorder, MergesRepeatedUsesOfOneOperator) {

@@ -11,8 +11,7 @@ namespace {
 
 using swap::RangeId;
 
-std::pair<std::uint64_t, std::uint64_t> bytes(std::uint64_t offset,
-                                              std::vector<std::int64_t> sizes,
+std::pair<std::uint64_t, std::uint64_t> bytes(std::uint64_t offset, std::vector<std::int64_t> sizes,
                                               std::vector<std::int64_t> strides,
                                               std::size_t item_size) {
   const ViewBytes found = bytes_of_view(offset, sizes, strides, item_size);
@@ -34,9 +33,9 @@ TEST(BytesOfView, OfAnEmptyTensorAreNone) {
 }
 
 TEST(BytesOfView, FollowStridesInAnyOrder) {
-  EXPECT_EQ(bytes(5, {4, 3}, {1, 4}, 1), Found(5, 12));       // Transposed.
-  EXPECT_EQ(bytes(0, {2, 10}, {100, 3}, 1), Found(0, 128));   // With gaps.
-  EXPECT_EQ(bytes(3, {1000, 2}, {0, 1}, 4), Found(12, 8));    // Expanded.
+  EXPECT_EQ(bytes(5, {4, 3}, {1, 4}, 1), Found(5, 12));      // Transposed.
+  EXPECT_EQ(bytes(0, {2, 10}, {100, 3}, 1), Found(0, 128));  // With gaps.
+  EXPECT_EQ(bytes(3, {1000, 2}, {0, 1}, 4), Found(12, 8));   // Expanded.
   EXPECT_EQ(bytes(0, {2000, 4096}, {1000, 1}, 4), Found(0, 4 * (1999 * 1000 + 4096)));  // Overlaps.
 }
 
@@ -60,8 +59,8 @@ TEST(OpUses, KeepTheOrderOfArgumentsAndGroupPartsOfOneStorage) {
   uses.add(use(5, 10, 10, true));
   uses.add(use(5, 20, 20, false));
   uses.add(RangeUse{});
-  EXPECT_EQ(ordered(uses), (List{{5, 10, 10, true}, {5, 20, 20, false}, {5, 40, 10, false},
-                                 {3, 0, 100, true}}));
+  EXPECT_EQ(ordered(uses),
+            (List{{5, 10, 10, true}, {5, 20, 20, false}, {5, 40, 10, false}, {3, 0, 100, true}}));
 }
 
 TEST(OpUses, MergePartsThatOverlap) {

@@ -80,8 +80,8 @@ StepCounts sum(const std::vector<StepCounts>& steps, std::size_t first) {
 struct TrainerCase {
   std::string name;
   Factory make;
-  std::uint32_t settled = 4;       ///< Steps after which nothing may be missed any more.
-  double most_transfers = 1.35;    ///< Against peak minus budget, each way and step.
+  std::uint32_t settled = 4;     ///< Steps after which nothing may be missed any more.
+  double most_transfers = 1.35;  ///< Against peak minus budget, each way and step.
 };
 
 std::ostream& operator<<(std::ostream& out, const TrainerCase& trainer) {
@@ -121,8 +121,7 @@ TEST_P(EqualSteps, AreFetchedAheadOnceTheyAreKnown) {
   EXPECT_LE(settled.written_pages + settled.read_pages,
             baseline.written_pages + baseline.read_pages + spare);
   EXPECT_LE(settled.seconds, baseline.seconds * 1.001);
-  const double least =
-      static_cast<double>(peak - options.budget_pages) * (12.0 - trainer.settled);
+  const double least = static_cast<double>(peak - options.budget_pages) * (12.0 - trainer.settled);
   EXPECT_LE(static_cast<double>(settled.read_pages), least * trainer.most_transfers);
   EXPECT_LE(static_cast<double>(settled.written_pages), least * trainer.most_transfers);
   EXPECT_TRUE(planned.report.follows_plan);

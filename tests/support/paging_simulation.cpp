@@ -157,8 +157,10 @@ void PagingSimulation::take_room(std::uint32_t pages) {
         ++leaving;
     }
     if (writes_.is_busy && is_current(writes_.active)) ++leaving;
-    if (resident_ + pages > options_.budget_pages + leaving) evict_one();
-    else advance_event(kForever);
+    if (resident_ + pages > options_.budget_pages + leaving)
+      evict_one();
+    else
+      advance_event(kForever);
   }
 }
 
@@ -168,7 +170,8 @@ void PagingSimulation::make_resident(std::uint32_t id) {
   for (std::uint32_t i = 0; i < range.pages.size(); ++i) {
     if (range.pages[i].state == PageState::kResident) continue;
     is_missing = true;
-    if (range.pages[i].state == PageState::kOut) demanded_.push_back({id, range.generation, i, clock_});
+    if (range.pages[i].state == PageState::kOut)
+      demanded_.push_back({id, range.generation, i, clock_});
   }
   if (is_missing && !range.is_requested) ++counts_.missed_ranges;
   const auto is_incomplete = [&] {
@@ -177,8 +180,10 @@ void PagingSimulation::make_resident(std::uint32_t id) {
   };
   while (is_incomplete()) {
     start_transfers();
-    if (!reads_.is_busy && !writes_.is_busy) evict_one();
-    else advance_event(kForever);
+    if (!reads_.is_busy && !writes_.is_busy)
+      evict_one();
+    else
+      advance_event(kForever);
   }
   ranges_[id].is_requested = false;
 }
@@ -195,7 +200,8 @@ void PagingSimulation::evict_one() {
     });
     if (!has_page) continue;
     std::uint64_t score = 1 + clock_ - range.last_touch;
-    if (options_.follows_advice && range.next_use == runtime::kNeverUsed) score = 1;
+    if (options_.follows_advice && range.next_use == runtime::kNeverUsed)
+      score = 1;
     else if (options_.follows_advice && range.next_use < runtime::kUnknownUse &&
              range.next_use >= clock_)
       score = 1 + range.next_use - clock_;
@@ -204,8 +210,8 @@ void PagingSimulation::evict_one() {
       victim = id;
     }
   }
-  if (best == 0) throw Error("nothing can leave: {} of {} pages in use", resident_,
-                             options_.budget_pages);
+  if (best == 0)
+    throw Error("nothing can leave: {} of {} pages in use", resident_, options_.budget_pages);
   Range& range = ranges_[victim];
   for (std::size_t i = range.pages.size(); i-- > 0;) {
     if (range.pages[i].state != PageState::kResident || range.pages[i].is_leaving) continue;
@@ -241,9 +247,9 @@ void PagingSimulation::start_transfers() {
     while (!reads_.is_busy && !queue.empty()) {
       const Transfer transfer = queue.front();
       // A fetch is meant for the next use; once that has passed, it would bring back what left.
-      const bool is_wanted =
-          is_current(transfer) && ranges_[transfer.range].last_touch <= transfer.asked_at &&
-          ranges_[transfer.range].pages[transfer.page].state == PageState::kOut;
+      const bool is_wanted = is_current(transfer) &&
+                             ranges_[transfer.range].last_touch <= transfer.asked_at &&
+                             ranges_[transfer.range].pages[transfer.page].state == PageState::kOut;
       if (is_wanted && resident_ + 1 + reserve > options_.budget_pages) return;
       queue.pop_front();
       if (!is_wanted) continue;
@@ -271,8 +277,10 @@ bool PagingSimulation::advance_event(double until) {
     return false;
   }
   time_ = next;
-  if (write_end == next) finish_write();
-  else finish_read();
+  if (write_end == next)
+    finish_write();
+  else
+    finish_read();
   return true;
 }
 

@@ -18,7 +18,7 @@ struct StepCounts {
   std::uint64_t missed_ranges = 0;  ///< Inputs that nobody had asked for before the operator did.
   std::uint64_t written_pages = 0;
   std::uint64_t read_pages = 0;
-  std::uint64_t forced_pages = 0;   ///< Evicted because room was lacking, not by advice.
+  std::uint64_t forced_pages = 0;  ///< Evicted because room was lacking, not by advice.
   double stall_seconds = 0.0;
   double seconds = 0.0;
 };

@@ -43,8 +43,7 @@ void adam(PagingSimulation& run, Weight& weight, double seconds) {
   run.op("addcmul_", {{weight.second_moment, true}, {weight.gradient}}, {}, seconds / 4);
   const std::uint32_t denominator =
       run.op1("sqrt", {{weight.second_moment}}, weight.pages, seconds / 4);
-  run.op("addcdiv_", {{weight.value, true}, {weight.first_moment}, {denominator}}, {},
-         seconds / 4);
+  run.op("addcdiv_", {{weight.value, true}, {weight.first_moment}, {denominator}}, {}, seconds / 4);
   run.free(denominator);
 }
 
@@ -191,7 +190,8 @@ class Transformer final : public SyntheticTrainer {
     const std::uint32_t a = sizes_.activation_pages;
     const double t = sizes_.op_seconds;
     Weight* w = &weights_[std::size_t{4} * layer];
-    const std::uint32_t* kept = saved.data() + saved.size() - 7;  // x normed qkv mixed sum wide gelu
+    const std::uint32_t* kept =
+        saved.data() + saved.size() - 7;  // x normed qkv mixed sum wide gelu
     add_gradient(run, w[3], kept[6], t);
     const std::uint32_t wide = run.op1("grad_input", {{gradient}, {w[3].value}}, 4 * a, t);
     const std::uint32_t gelu = run.op1("gelu_backward", {{wide}, {kept[5]}}, 4 * a, t / 4);
@@ -208,7 +208,8 @@ class Transformer final : public SyntheticTrainer {
     add_gradient(run, w[0], kept[1], t);
     const std::uint32_t normed = run.op1("grad_input", {{qkv}, {w[0].value}}, a, t);
     run.free(qkv);
-    const std::uint32_t next = run.op1("norm_backward", {{normed}, {kept[0]}, {gradient}}, a, t / 4);
+    const std::uint32_t next =
+        run.op1("norm_backward", {{normed}, {kept[0]}, {gradient}}, a, t / 4);
     run.free(normed);
     run.free(gradient);
     for (int i = 0; i < 7; ++i) run.free(kept[i]);
@@ -261,8 +262,8 @@ class Mlp final : public SyntheticTrainer {
     for (std::uint32_t pass = 0; pass < passes; ++pass) {
       std::uint32_t x = run.op1("load", {}, sizes_.activation_pages, 0.001);
       for (const Weight& weight : weights_) {
-        const std::uint32_t next = run.op1("linear", {{x}, {weight.value}},
-                                           sizes_.activation_pages, sizes_.op_seconds);
+        const std::uint32_t next =
+            run.op1("linear", {{x}, {weight.value}}, sizes_.activation_pages, sizes_.op_seconds);
         run.free(x);
         x = next;
       }
@@ -305,8 +306,7 @@ class Evaluating final : public SyntheticTrainer {
 
 class Uneven final : public SyntheticTrainer {
  public:
-  explicit Uneven(std::uint32_t period)
-      : period_(period), network_({6, 12, 8, 0.02, false}) {}
+  explicit Uneven(std::uint32_t period) : period_(period), network_({6, 12, 8, 0.02, false}) {}
 
   void run_step(PagingSimulation& run, std::uint32_t step) override {
     if (step == 0) network_.initialise_all(run);

@@ -19,8 +19,8 @@ class SyntheticTrainer {
 /// Encoder, bottom and decoder with skip connections; small parameters (never paged).
 struct UNetSizes {
   std::uint32_t levels = 4;
-  std::uint32_t blocks = 2;       ///< Convolution and in-place activation each.
-  std::uint32_t top_pages = 32;   ///< Activation of the first level; halves per level.
+  std::uint32_t blocks = 2;      ///< Convolution and in-place activation each.
+  std::uint32_t top_pages = 32;  ///< Activation of the first level; halves per level.
   double op_seconds = 0.02;
 };
 std::unique_ptr<SyntheticTrainer> make_unet(const UNetSizes& sizes);
@@ -28,9 +28,9 @@ std::unique_ptr<SyntheticTrainer> make_unet(const UNetSizes& sizes);
 /// Layers with attention and feed-forward, tied to their parameters and Adam's moments.
 struct TransformerSizes {
   std::uint32_t layers = 12;
-  std::uint32_t parameter_pages = 4;   ///< Per weight matrix, of which a layer has four.
+  std::uint32_t parameter_pages = 4;  ///< Per weight matrix, of which a layer has four.
   std::uint32_t activation_pages = 6;
-  std::uint32_t micro_batches = 1;     ///< Backward passes per optimizer step.
+  std::uint32_t micro_batches = 1;  ///< Backward passes per optimizer step.
   double op_seconds = 0.004;
 };
 std::unique_ptr<SyntheticTrainer> make_transformer(const TransformerSizes& sizes);

@@ -328,9 +328,8 @@ class RandomUser {
  private:
   void allocate() {
     const std::size_t pages = 1 + random_() % 4;
-    std::byte* memory = random_() % 3 == 0
-                            ? swap_.allocate_unfilled(kPageSize * pages).address
-                            : swap_.allocate(kPageSize * pages, nullptr).address;
+    std::byte* memory = random_() % 3 == 0 ? swap_.allocate_unfilled(kPageSize * pages).address
+                                           : swap_.allocate(kPageSize * pages, nullptr).address;
     auto& expected = model_[memory];
     for (std::size_t page = 0; page < pages; ++page) {
       expected.push_back(random_());
@@ -362,7 +361,9 @@ class RandomUser {
     const RangePart part(range, first, 1 + random_() % 3);
     switch (random_() % 4) {
       case 0: swap_.fetch(random_() % 2 == 0 ? RangePart(range) : part); break;
-      case 1: swap_.write_out(random_() % 2 == 0 ? RangePart(range) : part, 1 + random_() % 4); break;
+      case 1:
+        swap_.write_out(random_() % 2 == 0 ? RangePart(range) : part, 1 + random_() % 4);
+        break;
       case 2: swap_.set_next_use(part, random_() % 1000); break;
       default: swap_.set_next_use(range, random_() % 1000); break;
     }
@@ -453,8 +454,7 @@ TEST_P(SwapEngineTest, AnAccessThatCannotBeServedEndsTheProcessInsteadOfHanging)
 INSTANTIATE_TEST_SUITE_P(Mappers, SwapEngineTest,
                          testing::Values(memory::MapperKind::kUserfaultfd,
                                          memory::MapperKind::kUserfaultfdUser,
-                                         memory::MapperKind::kSignal,
-                                         memory::MapperKind::kCopy),
+                                         memory::MapperKind::kSignal, memory::MapperKind::kCopy),
                          [](const auto& kind) {
                            std::string name(memory::name_of(kind.param));
                            for (char& letter : name) letter = letter == '-' ? '_' : letter;

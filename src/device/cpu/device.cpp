@@ -103,7 +103,8 @@ class CpuDevice final : public Device {
 
   std::byte* allocate(Bytes size) override {
     void* memory = std::aligned_alloc(kAlignment, rounded(size));
-    if (memory == nullptr) throw Error("device cpu has no {} of memory: {}", size, std::strerror(errno));
+    if (memory == nullptr)
+      throw Error("device cpu has no {} of memory: {}", size, std::strerror(errno));
     ::madvise(memory, rounded(size), MADV_HUGEPAGE);  // Without it, slower but right.
     return static_cast<std::byte*>(memory);
   }

@@ -21,10 +21,8 @@ bool may_pass(const TransferResult& result) {
     case EBUSY:
     case ETIMEDOUT:
     case ENOLINK:
-    case EBADMSG:
-      return true;
-    default:
-      return false;
+    case EBADMSG: return true;
+    default: return false;
   }
 }
 

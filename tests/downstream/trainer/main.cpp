@@ -1,5 +1,6 @@
-// A trainer of somebody else: `trainer FILE` trains as always, `trainer FILE BUDGET DIRECTORY` under
-// a budget, twice. Prints the loss of each step with all its bits, then what Spillway counted.
+// A trainer of somebody else: `trainer FILE` trains as always, `trainer FILE BUDGET DIRECTORY`
+// under a budget, twice. Prints the loss of each step with all its bits, then what Spillway
+// counted.
 #include <spillway/spillway.h>
 #include <torch/torch.h>
 

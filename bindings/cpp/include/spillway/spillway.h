@@ -17,28 +17,29 @@ namespace spillway {
 
 struct StartOptions {
   std::string budget = "auto";  ///< A size with a unit, a percentage ("50%"), or "auto".
-  /// Where tensors go: "DIR" or "DIR:SIZE"; several are used in parallel. Empty: a temporary folder.
+  /// Where tensors go: "DIR" or "DIR:SIZE"; several are used in parallel. Empty: a temporary
+  /// folder.
   std::vector<std::string> nvme;
   /// Any other setting by its name on the command line, for example {"stats", "run.json"}.
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
 /// Starts paging the CPU tensors of this process. Call it first in `main`: tensors that exist stay
-/// where they are, and threads that exist are not seen. Options win over SPILLWAY_ variables and the
-/// config file. Does nothing but say so when the program already runs under `spillway run`, whose
-/// options then count. Throws std::runtime_error that names what is wrong and what to do.
+/// where they are, and threads that exist are not seen. Options win over SPILLWAY_ variables and
+/// the config file. Does nothing but say so when the program already runs under `spillway run`,
+/// whose options then count. Throws std::runtime_error that names what is wrong and what to do.
 void start(const StartOptions& options = {});
 
 /// Tells that a new step begins here. Needed only by trainers whose steps end in no optimizer; all
-/// others are recognised. From the first call on, only these calls count as steps. Does nothing in a
-/// forked child.
+/// others are recognised. From the first call on, only these calls count as steps. Does nothing in
+/// a forked child.
 void begin_step();
 
 /// Numbers of the run so far; the full list is what the `stats` setting writes at exit.
 struct Statistics {
   std::uint64_t budget_bytes = 0;
-  std::uint64_t peak_bytes = 0;     ///< Largest resident tensor bytes.
-  std::uint64_t needed_bytes = 0;   ///< Largest live tensor bytes, wherever they were.
+  std::uint64_t peak_bytes = 0;    ///< Largest resident tensor bytes.
+  std::uint64_t needed_bytes = 0;  ///< Largest live tensor bytes, wherever they were.
   std::uint64_t spilled_bytes = 0;
   std::uint64_t fetched_bytes = 0;
   std::uint64_t steps = 0;

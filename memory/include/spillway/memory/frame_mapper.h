@@ -107,7 +107,7 @@ bool serves_system_calls(MapperKind kind);
 /// All kinds with their names, best first.
 std::span<const Named<MapperKind>> mapper_kinds();
 
-std::string_view name_of(MapperKind kind);  ///< "userfaultfd", "copy", …
+std::string_view name_of(MapperKind kind);           ///< "userfaultfd", "copy", …
 MapperKind mapper_kind_from(std::string_view name);  ///< Throws ConfigError with the nearest name.
 
 /// Probes all kinds, best first. Leaves no thread and no handler behind.

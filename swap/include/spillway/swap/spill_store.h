@@ -46,12 +46,12 @@ struct TransferResult {
 /// Where the bytes of an extent lie, for a forked child, which has no I/O thread: in a file, or in
 /// memory of this process.
 struct ExtentPlace {
-  int file = -1;               ///< A descriptor; -1: not in a file.
+  int file = -1;  ///< A descriptor; -1: not in a file.
   std::uint64_t offset = 0;
-  std::uint64_t device = 0;    ///< What fstat says of the file: the child may have closed the
-  std::uint64_t inode = 0;     ///< descriptor, and its number may mean another file by now.
+  std::uint64_t device = 0;  ///< What fstat says of the file: the child may have closed the
+  std::uint64_t inode = 0;   ///< descriptor, and its number may mean another file by now.
   const std::byte* memory = nullptr;
-  bool has_checksum = false;   ///< Then `checksum` of the first `checked_size` bytes holds.
+  bool has_checksum = false;  ///< Then `checksum` of the first `checked_size` bytes holds.
   std::uint32_t checked_size = 0;
   std::uint64_t checksum = 0;
 };

@@ -68,7 +68,7 @@ class NoRoomError : public BudgetError {
 };
 
 struct SwapEngineOptions {
-  Bytes budget;                          ///< Of resident tensor bytes, small ones included.
+  Bytes budget;                              ///< Of resident tensor bytes, small ones included.
   Bytes arena_size{std::uint64_t{1} << 40};  ///< Address space for paged storages.
   Oversize oversize = Oversize::kRefuse;
 };
@@ -76,18 +76,18 @@ struct SwapEngineOptions {
 /// Everything the engine counted since it started. Times add up over threads.
 struct SwapStatistics {
   Bytes budget;
-  Bytes counted;        ///< Resident now: frames and small blocks.
+  Bytes counted;  ///< Resident now: frames and small blocks.
   Bytes counted_peak;
-  Bytes live;           ///< Bytes of live storages wherever they are, in whole pages.
+  Bytes live;  ///< Bytes of live storages wherever they are, in whole pages.
   Bytes live_peak;
   Bytes small_peak;
-  Bytes spilled;        ///< Written to the store.
-  Bytes fetched;        ///< Read from the store.
-  Bytes left_clean;     ///< Left without a write, because the store had the bytes.
-  std::uint64_t faults = 0;         ///< Accesses that bypassed the operators and were served.
-  Duration fetch_wait{0};           ///< Operators waiting for their inputs.
-  Duration room_wait{0};            ///< Operators waiting for room for their outputs.
-  Duration fault_wait{0};           ///< Faults, from their report until the access was allowed.
+  Bytes spilled;             ///< Written to the store.
+  Bytes fetched;             ///< Read from the store.
+  Bytes left_clean;          ///< Left without a write, because the store had the bytes.
+  std::uint64_t faults = 0;  ///< Accesses that bypassed the operators and were served.
+  Duration fetch_wait{0};    ///< Operators waiting for their inputs.
+  Duration room_wait{0};     ///< Operators waiting for room for their outputs.
+  Duration fault_wait{0};    ///< Faults, from their report until the access was allowed.
   std::uint64_t cancelled_writes = 0;
   StoreReport store;
 };

@@ -27,8 +27,8 @@ struct SpillwayHooks {
   /**
    * Runs before a system call on memory of the program, on its thread: brings tensor memory in and
    * holds it until `release_memory`. `is_filled`: the call writes to it. Returns how many of the
-   * `size` bytes the call may use, at least one of them. `token` becomes what `release_memory` wants,
-   * or null where nothing is held. Null where the kernel serves such calls itself.
+   * `size` bytes the call may use, at least one of them. `token` becomes what `release_memory`
+   * wants, or null where nothing is held. Null where the kernel serves such calls itself.
    */
   size_t (*hold_memory)(const void* memory, size_t size, int is_filled, void** token);
   void (*release_memory)(void* token);

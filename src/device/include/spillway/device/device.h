@@ -40,7 +40,8 @@ class Queue {
   /// Copies `size` bytes. Both sides stay valid until the completion.
   Completion copy(std::byte* destination, const std::byte* source, Bytes size);
 
-  /// Runs a function on the host once everything before it has ended. It may not wait for this queue.
+  /// Runs a function on the host once everything before it has ended. It may not wait for this
+  /// queue.
   Completion run(std::function<Outcome()> work);
 
   /// Lets what comes next in this queue start only after `earlier`, of whichever queue, has ended.

@@ -14,7 +14,7 @@ using profile::ValueIndex;
 
 /// What a plan has to live with.
 struct SwapLimits {
-  std::uint32_t budget_pages = 0;         ///< Pages that may be resident at once.
+  std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
   Bytes page_size{std::uint64_t{2} << 20};
   double write_bytes_per_second = 1.5e9;  ///< Of the disk, when only writing.
   double read_bytes_per_second = 2.0e9;   ///< Of the disk, when only reading.
@@ -51,14 +51,14 @@ struct PlannedSwap {
 
 /// What the event model says about one repetition of the step, once it has settled.
 struct StepEstimate {
-  double step_seconds = 0.0;        ///< Compute, stalls and interference.
-  double stall_seconds = 0.0;       ///< Of it: waiting for pages or for room.
+  double step_seconds = 0.0;   ///< Compute, stalls and interference.
+  double stall_seconds = 0.0;  ///< Of it: waiting for pages or for room.
   std::uint64_t written_pages = 0;
   std::uint64_t read_pages = 0;
-  std::uint32_t peak_pages = 0;     ///< Most pages resident at once.
-  std::uint32_t demand_reads = 0;   ///< Values that an operator had to ask for itself.
+  std::uint32_t peak_pages = 0;        ///< Most pages resident at once.
+  std::uint32_t demand_reads = 0;      ///< Values that an operator had to ask for itself.
   std::uint32_t forced_evictions = 0;  ///< Pages that left although the plan kept them.
-  bool is_complete = true;          ///< False when the model gave up: the plan does not work.
+  bool is_complete = true;             ///< False when the model gave up: the plan does not work.
 };
 
 /// What no plan that only swaps can beat, for this order of operators, on average over repetitions
@@ -87,7 +87,7 @@ struct SwapPlan {
   std::vector<std::uint32_t> birth_distance;
   /// Pages that fetches started before operator i must leave free for the next operators.
   std::vector<std::uint32_t> reserve_pages;
-  PerOp births;      ///< Values by the operator of their birth, in the order of allocation.
+  PerOp births;  ///< Values by the operator of their birth, in the order of allocation.
 
   StepEstimate estimate;
   StepBound bound;

@@ -49,7 +49,8 @@ class OpSequence {
 };
 
 /// The smallest period, at least `minimum`, with which the tail of `ops` repeats: twice for long
-/// periods; four times and over most of `ops` for short ones, since layers inside a step repeat too.
+/// periods; four times and over most of `ops` for short ones, since layers inside a step repeat
+/// too.
 std::optional<std::uint32_t> find_period(std::span<const TapeOp> ops, std::uint32_t minimum);
 
 }  // namespace spillway::profile

@@ -24,9 +24,9 @@ struct TapeUse {
 
 /// One operator that uses or allocates paged storages.
 struct TapeOp {
-  std::uint64_t signature = 0;   ///< Names the operator, its shapes and how it uses its inputs.
-  Duration time{0};              ///< From its begin to that of the next one, without I/O waits.
-  std::uint32_t first_use = 0;   ///< Into `StepTape::uses`.
+  std::uint64_t signature = 0;  ///< Names the operator, its shapes and how it uses its inputs.
+  Duration time{0};             ///< From its begin to that of the next one, without I/O waits.
+  std::uint32_t first_use = 0;  ///< Into `StepTape::uses`.
   std::uint32_t use_count = 0;
   std::uint32_t inside_peak_pages = 0;  ///< Most pages allocated inside at one time, outputs too.
 };

@@ -11,10 +11,10 @@ namespace spillway::profile {
 
 /// Which storage a value of a recorded step was, for recognising it in other steps.
 struct ValueOrigin {
-  std::uint32_t range = 0;      ///< Id of the storage; reused after its death.
-  std::uint64_t serial = 0;     ///< Counts births: never reused.
-  std::uint64_t birth_key = 0;  ///< Names the place of its birth; equal steps give equal keys.
-  ValueIndex before = kNoValue; ///< The value that it was in the preceding step, if carried in.
+  std::uint32_t range = 0;       ///< Id of the storage; reused after its death.
+  std::uint64_t serial = 0;      ///< Counts births: never reused.
+  std::uint64_t birth_key = 0;   ///< Names the place of its birth; equal steps give equal keys.
+  ValueIndex before = kNoValue;  ///< The value that it was in the preceding step, if carried in.
 };
 
 /// A tape with what ties it to the steps around it. `becomes` is not yet set, see `join_steps`.
@@ -30,10 +30,10 @@ struct RecordedStep {
   }
 };
 
-/// Turns the events of one thread into tapes. Values are numbered in the order in which a step first
-/// meets them, so equal steps have equal tapes; live storages that a step never meets stand at the
-/// end, oldest first. Frees and allocations between operators belong to the operator before. Does
-/// not allocate once its vectors have grown. Not thread-safe.
+/// Turns the events of one thread into tapes. Values are numbered in the order in which a step
+/// first meets them, so equal steps have equal tapes; live storages that a step never meets stand
+/// at the end, oldest first. Frees and allocations between operators belong to the operator before.
+/// Does not allocate once its vectors have grown. Not thread-safe.
 class TapeRecorder {
  public:
   struct Options {
@@ -70,12 +70,12 @@ class TapeRecorder {
   struct Range {
     std::uint64_t serial = 0;
     std::uint64_t birth_key = 0;
-    std::uint64_t born_at = 0;       ///< Operator count at birth.
-    std::uint64_t step = 0;          ///< Step in which `value` holds.
+    std::uint64_t born_at = 0;  ///< Operator count at birth.
+    std::uint64_t step = 0;     ///< Step in which `value` holds.
     std::uint32_t pages = 0;
     std::uint32_t live_position = 0;
     ValueIndex value = kNoValue;
-    std::uint32_t last_use = 0;      ///< Position in `uses` of the latest one, plus one.
+    std::uint32_t last_use = 0;  ///< Position in `uses` of the latest one, plus one.
     bool is_live = false;
   };
   const Range& range(std::uint32_t id) const { return ranges_[id]; }

@@ -10,8 +10,8 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
-#include "spillway/swap/swap_engine.h"
 #include "spillway/runtime/step_learner.h"
+#include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {
 

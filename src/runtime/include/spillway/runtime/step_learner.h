@@ -29,7 +29,7 @@ struct Advice {
     RangeId range;
     OpClock at = kUnknownUse;
   };
-  std::vector<NextUse> next_uses;   ///< Predictions for ranges whose last one has passed.
+  std::vector<NextUse> next_uses;  ///< Predictions for ranges whose last one has passed.
   /// Start writing these now; they leave when written. Pages that are out already count.
   std::vector<WriteOut> write_outs;
   std::vector<RangeId> fetches;     ///< Bring these in, in this order, as far as room allows.
@@ -46,17 +46,17 @@ struct Advice {
 
 /// What has been learned, for the summary and the statistics file.
 struct LearnerReport {
-  std::uint64_t steps = 0;             ///< Finished steps.
-  std::uint64_t deviations = 0;        ///< Operators that did not match the plan being followed.
-  double step_seconds_median = 0.0;    ///< Of the latest steps.
-  std::uint32_t shapes = 0;            ///< Different steps that are known.
-  std::uint64_t plans = 0;             ///< How often a plan was made.
-  bool follows_plan = false;           ///< Whether the latest operator was part of a plan.
+  std::uint64_t steps = 0;           ///< Finished steps.
+  std::uint64_t deviations = 0;      ///< Operators that did not match the plan being followed.
+  double step_seconds_median = 0.0;  ///< Of the latest steps.
+  std::uint32_t shapes = 0;          ///< Different steps that are known.
+  std::uint64_t plans = 0;           ///< How often a plan was made.
+  bool follows_plan = false;         ///< Whether the latest operator was part of a plan.
 
   /// About the plan that is, or was last, followed; 0 without one. A plan may span several steps.
   std::uint32_t plan_steps = 0;
   double planned_seconds = 0.0;
-  double bound_seconds = 0.0;          ///< No plan can be faster.
+  double bound_seconds = 0.0;  ///< No plan can be faster.
   std::uint64_t planned_write_pages = 0;
   std::uint64_t planned_read_pages = 0;
   std::uint32_t smallest_budget_pages = 0;
@@ -79,9 +79,10 @@ class StepLearner {
   explicit StepLearner(const Options& options);
   ~StepLearner();
 
-  /// An operator is about to run. `signature` names operator and shapes; `uses` are its paged inputs
-  /// (in order, without duplicates). Advice: fetches that start here, the room that they must leave,
-  /// and next uses when the prediction has changed. Appends to the lists, as `end_op` does.
+  /// An operator is about to run. `signature` names operator and shapes; `uses` are its paged
+  /// inputs (in order, without duplicates). Advice: fetches that start here, the room that they
+  /// must leave, and next uses when the prediction has changed. Appends to the lists, as `end_op`
+  /// does.
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
                 Advice& advice);
 
