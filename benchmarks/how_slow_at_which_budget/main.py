@@ -45,7 +45,7 @@ class Variant:
     huge_pages: bool = False
     on_demand: bool = False
     cores: int = 0  # 0: all
-    rare: bool = False  # --quick measures it in the first round only
+    rare: bool = False  # --quick measures it in the first round only, cores for one trainer only
 
     def name(self):
         name = f"{self.budget} %" if isinstance(self.budget, int) else self.budget or "plain"
@@ -154,7 +154,9 @@ def bound_seconds(compute, read, written, rates):
 class Budgets(report.Benchmark):
     """Cases one after the other; all variants of one take turns."""
 
-    rounds, steps = 5, 10
+    # The order of a step is known, and prefetched by, from the third or fourth step on.
+    rounds, steps, skipped = 5, 10, 3
+    quick_rounds, quick_steps = 3, 7
 
     def __init__(self):
         super().__init__(__file__, __doc__)
@@ -175,7 +177,8 @@ class Budgets(report.Benchmark):
     def measure_case(self, options, question, rates_file):
         runs = CaseRuns(options, self.sized(options, question.case), rates_file)
         for number, variant in spread.take_turns(variants_of(question), options.rounds):
-            if options.quick and variant.rare and number > 0:
+            if options.quick and variant.rare and (number > 0 or (
+                    variant.cores and question is not QUESTIONS[0])):
                 continue
             print(f"round {number + 1}: {runs.add(variant)}", file=sys.stderr, flush=True)
         runs.require_equal_losses()
