@@ -123,6 +123,7 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
       places.read_bytes_per_second().value_or(options.read_bytes_per_second);
   options.write_bytes_per_second =
       places.write_bytes_per_second().value_or(options.write_bytes_per_second);
+  options.duplex_share = places.duplex_share().value_or(options.duplex_share);
   swap::OpenedSpillStore opened = swap::make_spill_store(store);
   for (const std::string& warning : opened.warnings) log_warning("{}", warning);
   store_name_ = opened.description;
@@ -208,13 +209,19 @@ runtime::RunStatistics Core::statistics() const {
   statistics.fetched = report.memory.fetched;
   statistics.clean_leaves = report.memory.left_clean;
   statistics.spill_space_peak = report.memory.store.extents_peak;
-  if (settings_.store != swap::StoreKind::kRam)
+  if (settings_.store != swap::StoreKind::kRam) {
     statistics.endurance = settings_.endurance * directories_.size();
+    statistics.disk_written = report.memory.store.written;
+  }
   statistics.cancelled_writes = report.memory.cancelled_writes;
   statistics.io_retries = report.memory.store.retries;
   statistics.ops = report.ops;
   statistics.deviations = report.learned.deviations;
   statistics.step_shapes = report.learned.shapes;
+  if (report.learned.plan_steps > 0) {
+    statistics.planned_step_seconds = report.learned.planned_seconds / report.learned.plan_steps;
+    statistics.bound_step_seconds = report.learned.bound_seconds / report.learned.plan_steps;
+  }
   statistics.mapper = mapper_name_;
   statistics.dispatch_key = interceptor_->key_name();
   statistics.store = store_name_;

@@ -74,7 +74,8 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     learner_ = std::make_unique<StepLearner>(StepLearner::Options{
         .budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize),
         .write_bytes_per_second = options_.write_bytes_per_second,
-        .read_bytes_per_second = options_.read_bytes_per_second});
+        .read_bytes_per_second = options_.read_bytes_per_second,
+        .duplex_share = options_.duplex_share});
     pieces_ = std::make_unique<StoragePieces>(
         static_cast<std::uint32_t>(options_.budget / memory::kPageSize));
   }

@@ -103,6 +103,18 @@ std::optional<double> ResolvedDirectories::write_bytes_per_second() const {
   return sum_of(directories, &topology::DiskRate::write_bytes_per_second);
 }
 
+std::optional<double> ResolvedDirectories::duplex_share() const {
+  // A disk whose rate for both was not measured would make the sum too small.
+  for (const ResolvedDirectory& directory : directories)
+    if (!directory.measured || directory.measured->both_bytes_per_second <= 0.0)
+      return std::nullopt;
+  const auto both = sum_of(directories, &topology::DiskRate::both_bytes_per_second);
+  const auto read = read_bytes_per_second();
+  const auto write = write_bytes_per_second();
+  if (!both || !read || !write) return std::nullopt;
+  return std::min(1.0, *both / (*read + *write));
+}
+
 DirectorySurroundings surroundings_without_rates() {
   DirectorySurroundings surroundings;
   surroundings.inspect = [](const std::string& path) { return topology::inspect_directory(path); };

@@ -39,6 +39,7 @@ planner::SwapLimits limits_of(const StepLearner::Options& options) {
   limits.budget_pages = options.budget_pages;
   limits.write_bytes_per_second = options.write_bytes_per_second;
   limits.read_bytes_per_second = options.read_bytes_per_second;
+  limits.duplex_share = options.duplex_share;
   limits.target_share = options.target_share;
   return limits;
 }

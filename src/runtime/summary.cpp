@@ -60,7 +60,7 @@ std::string where(const RunStatistics& s) {
 // How the writes compare with what drives are rated for. Flash wears by writing.
 std::string worn(const RunStatistics& s) {
   constexpr double kDaySeconds = 86400.0;
-  const double per_day = static_cast<double>(s.spilled.count()) / s.run_seconds * kDaySeconds;
+  const double per_day = static_cast<double>(s.disk_written.count()) / s.run_seconds * kDaySeconds;
   std::array<char, 160> text{};
   std::snprintf(text.data(), text.size(),
                 "%.3g TB a day at this pace: the %.3g TB that the disk is rated for (--endurance) "
@@ -82,6 +82,11 @@ std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
   return message("{} kind{} of step; {} of {} operators came otherwise than planned", s.step_shapes,
                  s.step_shapes == 1 ? "" : "s", s.deviations, s.ops);
+}
+
+std::string planned(const RunStatistics& s) {
+  return message("{} per step; with this memory and disk no plan can take less than {}",
+                 seconds_text(s.planned_step_seconds), seconds_text(s.bound_step_seconds));
 }
 
 // What would help most, in one sentence.
@@ -128,10 +133,11 @@ std::string summary(const RunStatistics& s) {
   screen.line("steps", message("{}, median {}", s.steps, seconds_text(s.step_seconds_median)));
   screen.line("moved", moved(s));
   if (s.spilled > Bytes(0)) screen.line("to", where(s));
-  if (s.spilled > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > 0.0)
+  if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > 0.0)
     screen.line("wear", worn(s));
   screen.line("waited", lost(s));
   screen.line("learned", learned(s));
+  if (s.planned_step_seconds > 0.0) screen.line("planned", planned(s));
   screen.line("advice", advice(s));
   return screen.text();
 }

@@ -16,11 +16,12 @@ TEST(RunStatistics, HaveTheKeysThatScriptsReadWithTheirTypes) {
   for (const char* key :
        {"spillway_version", "libtorch_version", "device", "mapper", "dispatch_key", "store"})
     EXPECT_TRUE(json.at(key).is_string()) << key;
-  for (const char* key : {"budget_bytes", "peak_bytes", "needed_bytes", "peak_rss_bytes", "steps",
-                          "spilled_bytes", "fetched_bytes", "deviations", "ops", "trap_count"})
-    EXPECT_TRUE(json.at(key).is_number_unsigned()) << key;
   for (const char* key :
-       {"step_seconds_median", "stall_seconds", "intercept_seconds", "disk_busy_seconds"})
+       {"budget_bytes", "peak_bytes", "needed_bytes", "peak_rss_bytes", "steps", "spilled_bytes",
+        "fetched_bytes", "disk_written_bytes", "deviations", "ops", "trap_count"})
+    EXPECT_TRUE(json.at(key).is_number_unsigned()) << key;
+  for (const char* key : {"step_seconds_median", "planned_step_seconds", "bound_step_seconds",
+                          "stall_seconds", "intercept_seconds", "disk_busy_seconds"})
     EXPECT_TRUE(json.at(key).is_number_float()) << key;
   EXPECT_TRUE(json.at("directories").is_array());
   EXPECT_TRUE(json.at("rank").is_null());

@@ -54,11 +54,12 @@ class ResolveSpillDirectories : public testing::Test {
     return "accepted";
   }
 
-  void measured(const std::string& path, double read, double write) {
+  void measured(const std::string& path, double read, double write, double both = 0.0) {
     topology::DiskRate rate;
     rate.directory = path;
     rate.read_bytes_per_second = read;
     rate.write_bytes_per_second = write;
+    rate.both_bytes_per_second = both;
     surroundings_.rates.record(rate);
   }
 
@@ -139,6 +140,19 @@ TEST_F(ResolveSpillDirectories, AddsUpMeasuredRatesOfDifferentDisks) {
   measured("/b", 1e9, 1e9);
   EXPECT_EQ(resolve("/a,/b").read_bytes_per_second(), 4e9);
   EXPECT_EQ(resolve("/a,/b").write_bytes_per_second(), 3e9);
+}
+
+TEST_F(ResolveSpillDirectories, TellsWhatIsLeftOfTheRatesWhileBothDirectionsRun) {
+  add("/a", 100_GiB);
+  add("/b", 100_GiB);
+  measured("/a", 3e9, 1e9, 2.4e9);
+  EXPECT_DOUBLE_EQ(resolve("/a").duplex_share().value(), 0.6);
+  measured("/b", 1e9, 1e9);
+  EXPECT_EQ(resolve("/a,/b").duplex_share(), std::nullopt);
+  measured("/b", 2e9, 2e9, 4e9);
+  EXPECT_DOUBLE_EQ(resolve("/a,/b").duplex_share().value(), 0.8);
+  measured("/b", 1e9, 1e9, 9e9);  // Noise: no more than both at full rate.
+  EXPECT_DOUBLE_EQ(resolve("/b").duplex_share().value(), 1.0);
 }
 
 TEST_F(ResolveSpillDirectories, CountsOneDiskOnce) {

@@ -27,12 +27,15 @@ RunStatistics busy_run() {
   s.trap_count = 7;
   s.disk_busy_seconds = 12.0;
   s.spilled = 30_GiB;
+  s.disk_written = 60_GiB;
   s.endurance = Bytes(1'200'000'000'000'000);
   s.fetched = 28_GiB;
   s.clean_leaves = 3_GiB;
   s.ops = 17410;
   s.deviations = 12;
   s.step_shapes = 2;
+  s.planned_step_seconds = 3.75;
+  s.bound_step_seconds = 3.5;
   s.store = "io_uring, direct I/O, /scratch (ext4)";
   s.directories = {"/scratch", "/fast"};
   s.largest_op_needs = 810_MiB;
@@ -48,12 +51,14 @@ TEST(Summary, ShowsARun) {
             "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
             "3.00 GiB left without a write\n"
             "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.00 s\n"
-            "[spillway] wear     69.6 TB a day at this pace: the 1.2e+03 TB that the disk is rated "
-            "for (--endurance) last 17.2 days\n"
+            "[spillway] wear     139 TB a day at this pace: the 1.2e+03 TB that the disk is rated "
+            "for (--endurance) last 8.62 days\n"
             "[spillway] waited   0.413 s of 40.00 s (1.0 %): 0.300 s for tensors to come in, "
             "0.100 s for room, 0.013 s in 7 traps\n"
             "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
             "planned\n"
+            "[spillway] planned  3.75 s per step; with this memory and disk no plan can take less "
+            "than 3.50 s\n"
             "[spillway] advice   nothing; even 810 MiB could do\n");
 }
 
@@ -81,6 +86,12 @@ TEST(Summary, SaysWhenNothingHadToMove) {
   s.spilled = s.fetched = 0_B;
   EXPECT_THAT(summary(s), HasSubstr("nothing had to leave memory"));
   EXPECT_THAT(summary(s), HasSubstr("everything fitted"));
+}
+
+TEST(Summary, TellsNothingOfWearWhenNoDiskWasWritten) {
+  RunStatistics s = busy_run();
+  s.disk_written = 0_B;
+  EXPECT_THAT(summary(s), Not(HasSubstr("wear")));
 }
 
 TEST(Summary, AdvisesByTheLargestLoss) {

@@ -42,6 +42,7 @@ struct RunStatistics {
 
   Bytes spilled;
   Bytes fetched;
+  Bytes disk_written;  ///< What the store brought to its disks; 0 for stores in memory.
   Bytes clean_leaves;
   Bytes spill_space_peak;
   Bytes endurance;  ///< Rated writes of all spill drives together; 0: they do not wear.
@@ -51,6 +52,8 @@ struct RunStatistics {
   std::uint64_t ops = 0;
   std::uint64_t deviations = 0;
   std::uint64_t step_shapes = 0;
+  double planned_step_seconds = 0.0;  ///< Of the plan that was followed last; 0 without one.
+  double bound_step_seconds = 0.0;    ///< No plan can be faster.
 
   std::string mapper;
   std::string dispatch_key;

@@ -21,6 +21,7 @@ struct RuntimeOptions {
   bool learns = true;                         ///< Off: demand paging only.
   double write_bytes_per_second = 1.5e9;
   double read_bytes_per_second = 2.0e9;
+  double duplex_share = 0.5;  ///< What is left of either rate while both directions are busy.
 };
 
 class StoragePieces;

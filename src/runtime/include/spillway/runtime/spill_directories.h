@@ -28,6 +28,9 @@ struct ResolvedDirectories {
   /// Sums over the directories when every one was measured; on the same disk it counts once.
   std::optional<double> read_bytes_per_second() const;
   std::optional<double> write_bytes_per_second() const;
+
+  /// What is left of either rate while both directions are busy, in (0, 1].
+  std::optional<double> duplex_share() const;
 };
 
 /// How the resolver sees the machine; tests give their own.

@@ -73,6 +73,7 @@ class StepLearner {
     std::uint32_t budget_pages = 0;         ///< Pages that may be resident at once.
     double write_bytes_per_second = 1.5e9;  ///< Of the spill store, measured.
     double read_bytes_per_second = 2.0e9;
+    double duplex_share = 0.5;   ///< What is left of either rate while both directions are busy.
     double target_share = 0.88;  ///< Share of the budget that the plan fills.
   };
 
