@@ -16,10 +16,10 @@ namespace {
 enum LoadState { kUntouched, kTried };
 int load_state = kUntouched;
 
-bool is_on(const char* variable) {
-  const char* value = getenv(variable);
-  return value != nullptr && (strcmp(value, "1") == 0 || strcmp(value, "on") == 0 ||
-                              strcmp(value, "true") == 0 || strcmp(value, "yes") == 0);
+// As the command sets it, and as the core reads it.
+bool is_under_the_command() {
+  const char* value = getenv("SPILLWAY_ACTIVE");
+  return value != nullptr && strcmp(value, "1") == 0;
 }
 
 // One line in one write, so that lines of several ranks do not mix.
@@ -41,7 +41,7 @@ __attribute__((format(printf, 1, 2))) void refuse(const char* pattern, ...) {
   va_start(arguments, pattern);
   say("error", pattern, arguments);
   va_end(arguments);
-  if (is_on("SPILLWAY_ACTIVE")) _exit(2);
+  if (is_under_the_command()) _exit(2);
 }
 
 __attribute__((format(printf, 1, 2))) void warn(const char* pattern, ...) {
@@ -166,7 +166,7 @@ void load_core_if_torch_is_here() {
 }
 
 void report_torch_that_came_unseen() {
-  if (__atomic_load_n(&load_state, __ATOMIC_ACQUIRE) == kTried || !is_on("SPILLWAY_ACTIVE")) return;
+  if (__atomic_load_n(&load_state, __ATOMIC_ACQUIRE) == kTried || !is_under_the_command()) return;
   TorchInProcess torch;
   find_torch(torch, /*with_version=*/false);
   if (torch.copies > 0 && !torch.has_core)

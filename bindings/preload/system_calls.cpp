@@ -1,12 +1,16 @@
 // System calls that take memory from the program, for kernels that let nobody serve their faults on
-// spilled tensors: the memory is brought in and held while the call runs. Calls on any other
-// memory, and all calls where the core holds nothing, go straight on.
+// spilled tensors. On any other memory, and where the core names no tensors, a call goes straight
+// on.
 //
-// What the program hands to the kernel in other ways (io_uring, libaio, RDMA, the C library's own
-// calls) is not seen here, and ends with EFAULT there.
+// A transfer with a file is made in pieces, each held in memory while the kernel works on it. A
+// call that may block (pipes, sockets) holds nothing, which would stand in the way of operators for
+// as long as it blocks: its memory is touched, so that it is there, and the call repeated when it
+// has left again before the kernel came to it.
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -19,10 +23,10 @@
 namespace spillway::preload {
 namespace {
 
-// Pieces of tensors in one vector call, and pieces of any memory; what comes behind is left for the
-// program's next call.
-constexpr int kHeldPieces = 4;
-constexpr int kPieces = 64;
+constexpr uintptr_t kTouchEvery = 4096;
+// Times that memory may leave between its being touched and the kernel's coming to it.
+constexpr int kAttempts = 1000;
+constexpr unsigned kParts = 64;  // Of one vector call on a pipe or socket; the rest is left over.
 
 enum class Use { kTaken, kFilled };  // By the call.
 
@@ -39,9 +43,12 @@ struct {
   decltype(&::pwritev) pwritev;
   decltype(&::recv) recv;
   decltype(&::send) send;
+  decltype(&::recvfrom) recvfrom;
+  decltype(&::sendto) sendto;
   decltype(&::recvmsg) recvmsg;
   decltype(&::sendmsg) sendmsg;
   decltype(&::process_vm_readv) process_vm_readv;
+  decltype(&::process_vm_writev) process_vm_writev;
   decltype(&::fread) fread;
   decltype(&::fwrite) fwrite;
 } known;
@@ -62,9 +69,12 @@ __attribute__((constructor)) void look_up_all() {
   look_up("pwritev", known.pwritev);
   look_up("recv", known.recv);
   look_up("send", known.send);
+  look_up("recvfrom", known.recvfrom);
+  look_up("sendto", known.sendto);
   look_up("recvmsg", known.recvmsg);
   look_up("sendmsg", known.sendmsg);
   look_up("process_vm_readv", known.process_vm_readv);
+  look_up("process_vm_writev", known.process_vm_writev);
   look_up("fread", known.fread);
   look_up("fwrite", known.fwrite);
 }
@@ -75,103 +85,200 @@ auto& real() {
   return known;
 }
 
-/// Memory that stays in place until the end of the scope.
+/// Bytes from `memory` on that lie in a tensor and need help, no more than may be in memory at
+/// once; 0: none.
+size_t tensor_bytes(const void* memory, size_t size) {
+  const SpillwayHooks* hooks = registered_hooks();
+  if (hooks == nullptr || hooks->tensor_bytes == nullptr) return 0;
+  const size_t bytes = hooks->tensor_bytes(memory, size);
+  return bytes < hooks->bytes_at_once ? bytes : hooks->bytes_at_once;
+}
+
+bool has_tensor(const iovec* parts, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (tensor_bytes(parts[i].iov_base, parts[i].iov_len) > 0) return true;
+  return false;
+}
+
+bool is_file(int descriptor) {
+  const int error = errno;
+  const bool seekable = lseek(descriptor, 0, SEEK_CUR) != -1;
+  errno = error;
+  return seekable;
+}
+
+/// Has the memory brought in by using it: read, and written back as it is where it will be filled.
+void touch(const void* memory, size_t size, Use use) {
+  auto* const bytes = static_cast<unsigned char*>(const_cast<void*>(memory));
+  for (size_t at = 0; at < size;) {
+    if (use == Use::kFilled) {
+      __atomic_fetch_or(bytes + at, 0, __ATOMIC_RELAXED);
+    } else {
+      static_cast<void>(__atomic_load_n(bytes + at, __ATOMIC_RELAXED));
+    }
+    at += kTouchEvery - (reinterpret_cast<uintptr_t>(bytes + at) & (kTouchEvery - 1));
+  }
+}
+
+/// Memory that stays until the end of the scope, unless operators need all there is. The thread
+/// cannot be cancelled meanwhile, or it would stay for ever.
 class Held {
  public:
-  Held() = default;
+  Held(const void* memory, size_t size, Use use) {
+    const int error = errno;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
+    token_ = registered_hooks()->hold_memory(memory, size, use == Use::kFilled ? 1 : 0);
+    errno = error;
+  }
   ~Held() {
     const int error = errno;
-    while (count_ > 0) registered_hooks()->release_memory(tokens_[--count_]);
+    if (token_ != nullptr) registered_hooks()->release_memory(token_);
+    pthread_setcancelstate(cancel_state_, nullptr);
     errno = error;
   }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
 
-  static bool is_needed() {
-    const SpillwayHooks* hooks = registered_hooks();
-    return hooks != nullptr && hooks->hold_memory != nullptr;
-  }
-
-  /// Returns how many of the bytes may be passed on.
-  size_t hold(const void* memory, size_t size, Use use) {
-    if (count_ == kHeldPieces) return 0;
-    void* token = nullptr;
-    const size_t held =
-        registered_hooks()->hold_memory(memory, size, use == Use::kFilled ? 1 : 0, &token);
-    if (token != nullptr) tokens_[count_++] = token;
-    return held;
-  }
-
-  /// Holds what `parts` point to and copies them to `passed`, shortened where not all can be held.
-  /// Returns how many are left.
-  int hold_parts(const iovec* parts, int count, Use use, iovec* passed) {
-    for (int i = 0; i < count; ++i) {
-      const size_t held = hold(parts[i].iov_base, parts[i].iov_len, use);
-      if (held == 0 && parts[i].iov_len > 0) return i;
-      passed[i] = {parts[i].iov_base, held};
-      if (held < parts[i].iov_len) return i + 1;
-    }
-    return count;
-  }
-
  private:
-  void* tokens_[kHeldPieces];
-  int count_ = 0;
+  void* token_ = nullptr;
+  int cancel_state_ = PTHREAD_CANCEL_ENABLE;
 };
 
-bool is_seekable(int file) {
-  const int error = errno;
-  const bool seekable = lseek(file, 0, SEEK_CUR) != -1;
-  errno = error;
-  return seekable;
-}
-
-/// Carries out a transfer of `size` bytes in pieces that can be held. `call` is given where a piece
-/// begins and how long it is. A pipe or socket may have less to give than was asked for, and then
-/// must not be asked again.
-template <typename Call>
-ssize_t in_pieces(const void* memory, size_t size, Use use, bool may_ask_again, const Call& call) {
-  if (!Held::is_needed()) return call(0, size);
-  size_t done = 0;
-  while (true) {
-    Held piece;
-    const size_t held = piece.hold(static_cast<const char*>(memory) + done, size - done, use);
-    const ssize_t moved = call(done, held);
-    if (moved < 0) return done > 0 ? static_cast<ssize_t>(done) : moved;
-    done += static_cast<size_t>(moved);
-    const bool is_short = static_cast<size_t>(moved) < held;
-    if (done == size || is_short || !may_ask_again) return static_cast<ssize_t>(done);
+/// Repeats a call whose memory has left before the kernel came to it; nothing was transferred then.
+template <typename Call, typename Touch>
+auto until_it_stays(const Touch& touch_all, const Call& call) {
+  for (int attempt = 1;; ++attempt) {
+    touch_all();
+    const auto moved = call();
+    if (moved >= 0 || errno != EFAULT || attempt == kAttempts) return moved;
   }
 }
 
+/// One transfer with a file in pieces; `call` is given where a piece begins and how long it is.
 template <typename Call>
-ssize_t with_parts(const iovec* parts, int count, Use use, const Call& call) {
-  if (!Held::is_needed() || count <= 0) return call(parts, count);
-  iovec passed[kPieces];
-  Held held;
-  return call(passed, held.hold_parts(parts, count < kPieces ? count : kPieces, use, passed));
+ssize_t with_file(const void* memory, size_t size, Use use, const Call& call) {
+  size_t done = 0;
+  while (true) {
+    const auto* const from = static_cast<const char*>(memory) + done;
+    const size_t tensor = tensor_bytes(from, size - done);
+    const size_t piece = tensor > 0 ? tensor : size - done;
+    ssize_t moved = 0;
+    if (tensor > 0) {
+      const Held held(from, piece, use);
+      moved = until_it_stays([&] { touch(from, piece, use); }, [&] { return call(done, piece); });
+    } else {
+      moved = call(done, piece);
+    }
+    if (moved < 0) return done > 0 ? static_cast<ssize_t>(done) : moved;
+    done += static_cast<size_t>(moved);
+    // A piece of a tensor is short at the end of the file, on a full disk, or because its memory
+    // has left: what follows tells.
+    const bool is_over = moved == 0 || (tensor == 0 && static_cast<size_t>(moved) < piece);
+    if (done == size || is_over) return static_cast<ssize_t>(done);
+  }
+}
+
+/// A transfer with whatever the descriptor is. `call` is given a place in the memory and a size.
+template <typename Call>
+ssize_t transfer(int descriptor, const void* memory, size_t size, Use use, const Call& call) {
+  const size_t tensor = tensor_bytes(memory, size);
+  if (tensor == 0) return call(0, size);
+  if (is_file(descriptor)) return with_file(memory, size, use, call);
+  return until_it_stays([&] { touch(memory, tensor, use); }, [&] { return call(0, tensor); });
+}
+
+/// Touches the tensors among `parts` and copies the parts to `passed`, as many as may be in memory
+/// at once, the last one perhaps shortened. Returns how many.
+unsigned gather(const iovec* parts, size_t count, Use use, iovec* passed) {
+  unsigned kept = 0;
+  size_t tensors = 0;
+  for (size_t i = 0; i < count && kept < kParts; ++i) {
+    iovec part = parts[i];
+    const size_t tensor = tensor_bytes(part.iov_base, part.iov_len);
+    if (tensors > 0 && tensors + tensor > registered_hooks()->bytes_at_once) break;
+    tensors += tensor;
+    touch(part.iov_base, tensor, use);
+    const bool is_cut = tensor > 0 && tensor < part.iov_len;
+    if (is_cut) part.iov_len = tensor;
+    passed[kept++] = part;
+    if (is_cut) break;
+  }
+  return kept;
+}
+
+/// A vector transfer: with a file part by part, else what may be in memory at once in one call.
+template <typename OnePart, typename AllParts>
+ssize_t transfer_parts(int descriptor, const iovec* parts, int count, Use use,
+                       const OnePart& one_part, const AllParts& all_parts) {
+  if (count <= 0 || !has_tensor(parts, static_cast<size_t>(count))) return all_parts(parts, count);
+  if (!is_file(descriptor)) {
+    iovec passed[kParts];
+    unsigned kept = 0;
+    return until_it_stays([&] { kept = gather(parts, static_cast<size_t>(count), use, passed); },
+                          [&] { return all_parts(passed, static_cast<int>(kept)); });
+  }
+  ssize_t done = 0;
+  for (int i = 0; i < count; ++i) {
+    const ssize_t moved =
+        with_file(parts[i].iov_base, parts[i].iov_len, use, [&](size_t begin, size_t size) {
+          char* const at = static_cast<char*>(parts[i].iov_base);
+          return one_part(at + begin, size, done + static_cast<ssize_t>(begin));
+        });
+    if (moved < 0) return done > 0 ? done : moved;
+    done += moved;
+    if (static_cast<size_t>(moved) < parts[i].iov_len) break;
+  }
+  return done;
 }
 
 template <typename Call>
-ssize_t with_message(const msghdr* message, Use use, const Call& call) {
-  if (!Held::is_needed() || message == nullptr || message->msg_iovlen > kPieces)
+ssize_t transfer_message(const msghdr* message, Use use, const Call& call) {
+  if (message == nullptr || !has_tensor(message->msg_iov, message->msg_iovlen))
     return call(message);
-  iovec passed[kPieces];
-  Held held;
+  iovec passed[kParts];
   msghdr copy = *message;
-  const int count = static_cast<int>(message->msg_iovlen);
-  copy.msg_iovlen = static_cast<size_t>(held.hold_parts(message->msg_iov, count, use, passed));
   copy.msg_iov = passed;
-  return call(&copy);
+  return until_it_stays(
+      [&] { copy.msg_iovlen = gather(message->msg_iov, message->msg_iovlen, use, passed); },
+      [&] { return call(&copy); });
 }
 
 template <typename Call>
-size_t in_items(const void* memory, size_t item, size_t items, Use use, const Call& call) {
-  if (!Held::is_needed() || item == 0) return call(0, item, items);
-  const ssize_t done = in_pieces(memory, item * items, use, true, [&](size_t begin, size_t size) {
-    return static_cast<ssize_t>(call(begin, 1, size));
+ssize_t transfer_between_processes(pid_t process, const iovec* local, unsigned long count,
+                                   const iovec* remote, unsigned long remote_count, Use local_use,
+                                   const Call& call) {
+  const bool is_own = process == getpid();
+  const bool needs_help = has_tensor(local, count) || (is_own && has_tensor(remote, remote_count));
+  if (!needs_help) return call(local, count, remote, remote_count);
+  const Use remote_use = local_use == Use::kFilled ? Use::kTaken : Use::kFilled;
+  iovec near[kParts];
+  iovec far[kParts];
+  unsigned long near_count = 0;
+  unsigned long far_count = remote_count;
+  return until_it_stays(
+      [&] {
+        near_count = gather(local, count, local_use, near);
+        if (is_own) far_count = gather(remote, remote_count, remote_use, far);
+      },
+      [&] { return call(near, near_count, is_own ? far : remote, far_count); });
+}
+
+/// `call` is given where the items begin, their size and how many there are.
+template <typename Call>
+size_t transfer_items(const void* memory, size_t item, size_t items, FILE* file, Use use,
+                      const Call& call) {
+  if (item == 0 || tensor_bytes(memory, item * items) == 0) return call(0, item, items);
+  flockfile(file);  // Blocks of other threads must not come in between the pieces.
+  const ssize_t done = with_file(memory, item * items, use, [&](size_t begin, size_t size) {
+    errno = 0;
+    const size_t moved = call(begin, 1, size);
+    // Not the file's fault; what did not come is asked for again.
+    const bool has_left = moved < size && ferror(file) != 0 && errno == EFAULT;
+    if (has_left) clearerr(file);
+    return has_left && moved == 0 ? ssize_t{-1} : static_cast<ssize_t>(moved);
   });
-  return static_cast<size_t>(done) / item;
+  funlockfile(file);
+  return done < 0 ? 0 : static_cast<size_t>(done) / item;
 }
 
 char* at(void* memory, size_t offset) { return static_cast<char*>(memory) + offset; }
@@ -188,22 +295,19 @@ extern "C" {
 
 SPILLWAY_VISIBLE ssize_t read(int file, void* memory, size_t size) {
   const auto call = real().read;
-  const bool again = Held::is_needed() && is_seekable(file);
-  return in_pieces(memory, size, Use::kFilled, again, [&](size_t begin, size_t count) {
-    return call(file, at(memory, begin), count);
-  });
+  return transfer(file, memory, size, Use::kFilled,
+                  [&](size_t begin, size_t count) { return call(file, at(memory, begin), count); });
 }
 
 SPILLWAY_VISIBLE ssize_t write(int file, const void* memory, size_t size) {
   const auto call = real().write;
-  return in_pieces(memory, size, Use::kTaken, true, [&](size_t begin, size_t count) {
-    return call(file, at(memory, begin), count);
-  });
+  return transfer(file, memory, size, Use::kTaken,
+                  [&](size_t begin, size_t count) { return call(file, at(memory, begin), count); });
 }
 
 SPILLWAY_VISIBLE ssize_t pread(int file, void* memory, size_t size, off_t from) {
   const auto call = real().pread;
-  return in_pieces(memory, size, Use::kFilled, true, [&](size_t begin, size_t count) {
+  return transfer(file, memory, size, Use::kFilled, [&](size_t begin, size_t count) {
     return call(file, at(memory, begin), count, from + static_cast<off_t>(begin));
   });
 }
@@ -214,7 +318,7 @@ SPILLWAY_VISIBLE ssize_t pread64(int file, void* memory, size_t size, off64_t fr
 
 SPILLWAY_VISIBLE ssize_t pwrite(int file, const void* memory, size_t size, off_t to) {
   const auto call = real().pwrite;
-  return in_pieces(memory, size, Use::kTaken, true, [&](size_t begin, size_t count) {
+  return transfer(file, memory, size, Use::kTaken, [&](size_t begin, size_t count) {
     return call(file, at(memory, begin), count, to + static_cast<off_t>(begin));
   });
 }
@@ -224,21 +328,26 @@ SPILLWAY_VISIBLE ssize_t pwrite64(int file, const void* memory, size_t size, off
 }
 
 SPILLWAY_VISIBLE ssize_t readv(int file, const iovec* parts, int count) {
-  const auto call = real().readv;
-  return with_parts(parts, count, Use::kFilled,
-                    [&](const iovec* passed, int left) { return call(file, passed, left); });
+  return transfer_parts(
+      file, parts, count, Use::kFilled,
+      [&](void* part, size_t size, ssize_t) { return real().read(file, part, size); },
+      [&](const iovec* passed, int left) { return real().readv(file, passed, left); });
 }
 
 SPILLWAY_VISIBLE ssize_t writev(int file, const iovec* parts, int count) {
-  const auto call = real().writev;
-  return with_parts(parts, count, Use::kTaken,
-                    [&](const iovec* passed, int left) { return call(file, passed, left); });
+  return transfer_parts(
+      file, parts, count, Use::kTaken,
+      [&](void* part, size_t size, ssize_t) { return real().write(file, part, size); },
+      [&](const iovec* passed, int left) { return real().writev(file, passed, left); });
 }
 
 SPILLWAY_VISIBLE ssize_t preadv(int file, const iovec* parts, int count, off_t from) {
-  const auto call = real().preadv;
-  return with_parts(parts, count, Use::kFilled,
-                    [&](const iovec* passed, int left) { return call(file, passed, left, from); });
+  return transfer_parts(
+      file, parts, count, Use::kFilled,
+      [&](void* part, size_t size, ssize_t done) {
+        return real().pread(file, part, size, from + done);
+      },
+      [&](const iovec* passed, int left) { return real().preadv(file, passed, left, from); });
 }
 
 SPILLWAY_VISIBLE ssize_t preadv64(int file, const iovec* parts, int count, off64_t from) {
@@ -246,9 +355,12 @@ SPILLWAY_VISIBLE ssize_t preadv64(int file, const iovec* parts, int count, off64
 }
 
 SPILLWAY_VISIBLE ssize_t pwritev(int file, const iovec* parts, int count, off_t to) {
-  const auto call = real().pwritev;
-  return with_parts(parts, count, Use::kTaken,
-                    [&](const iovec* passed, int left) { return call(file, passed, left, to); });
+  return transfer_parts(
+      file, parts, count, Use::kTaken,
+      [&](void* part, size_t size, ssize_t done) {
+        return real().pwrite(file, part, size, to + done);
+      },
+      [&](const iovec* passed, int left) { return real().pwritev(file, passed, left, to); });
 }
 
 SPILLWAY_VISIBLE ssize_t pwritev64(int file, const iovec* parts, int count, off64_t to) {
@@ -257,25 +369,37 @@ SPILLWAY_VISIBLE ssize_t pwritev64(int file, const iovec* parts, int count, off6
 
 SPILLWAY_VISIBLE ssize_t recv(int file, void* memory, size_t size, int flags) {
   const auto call = real().recv;
-  const bool again = (flags & MSG_WAITALL) != 0;
-  return in_pieces(memory, size, Use::kFilled, again, [&](size_t begin, size_t count) {
+  return transfer(file, memory, size, Use::kFilled, [&](size_t begin, size_t count) {
     return call(file, at(memory, begin), count, flags);
   });
 }
 
 SPILLWAY_VISIBLE ssize_t send(int file, const void* memory, size_t size, int flags) {
   const auto call = real().send;
-  return in_pieces(memory, size, Use::kTaken, true, [&](size_t begin, size_t count) {
+  return transfer(file, memory, size, Use::kTaken, [&](size_t begin, size_t count) {
     return call(file, at(memory, begin), count, flags);
   });
 }
 
+SPILLWAY_VISIBLE ssize_t recvfrom(int file, void* memory, size_t size, int flags,
+                                  __SOCKADDR_ARG from, socklen_t* length) {
+  return transfer(file, memory, size, Use::kFilled, [&](size_t begin, size_t count) {
+    return real().recvfrom(file, at(memory, begin), count, flags, from, length);
+  });
+}
+
+SPILLWAY_VISIBLE ssize_t sendto(int file, const void* memory, size_t size, int flags,
+                                __CONST_SOCKADDR_ARG to, socklen_t length) {
+  return transfer(file, memory, size, Use::kTaken, [&](size_t begin, size_t count) {
+    return real().sendto(file, at(memory, begin), count, flags, to, length);
+  });
+}
+
 SPILLWAY_VISIBLE ssize_t recvmsg(int file, msghdr* message, int flags) {
-  const auto call = real().recvmsg;
-  return with_message(message, Use::kFilled, [&](const msghdr* passed) {
+  return transfer_message(message, Use::kFilled, [&](const msghdr* passed) {
     auto* const filled = const_cast<msghdr*>(passed);
-    const ssize_t moved = call(file, filled, flags);
-    if (filled != message) {
+    const ssize_t moved = real().recvmsg(file, filled, flags);
+    if (filled != message && moved >= 0) {
       message->msg_namelen = filled->msg_namelen;
       message->msg_controllen = filled->msg_controllen;
       message->msg_flags = filled->msg_flags;
@@ -285,40 +409,45 @@ SPILLWAY_VISIBLE ssize_t recvmsg(int file, msghdr* message, int flags) {
 }
 
 SPILLWAY_VISIBLE ssize_t sendmsg(int file, const msghdr* message, int flags) {
-  const auto call = real().sendmsg;
-  return with_message(message, Use::kTaken,
-                      [&](const msghdr* passed) { return call(file, passed, flags); });
+  return transfer_message(message, Use::kTaken, [&](const msghdr* passed) {
+    return real().sendmsg(file, passed, flags);
+  });
 }
 
 SPILLWAY_VISIBLE ssize_t process_vm_readv(pid_t process, const iovec* local, unsigned long count,
                                           const iovec* remote, unsigned long remote_count,
                                           unsigned long flags) {
-  const auto call = real().process_vm_readv;
-  if (!Held::is_needed() || count > kPieces || remote_count > kPieces)
-    return call(process, local, count, remote, remote_count, flags);
-  iovec filled[kPieces];
-  iovec taken[kPieces];
-  Held held;
-  const int left = held.hold_parts(local, static_cast<int>(count), Use::kFilled, filled);
-  const bool is_own = process == getpid();
-  const int sources =
-      is_own ? held.hold_parts(remote, static_cast<int>(remote_count), Use::kTaken, taken) : 0;
-  return call(process, filled, static_cast<unsigned long>(left), is_own ? taken : remote,
-              is_own ? static_cast<unsigned long>(sources) : remote_count, flags);
+  return transfer_between_processes(
+      process, local, count, remote, remote_count, Use::kFilled,
+      [&](const iovec* near, unsigned long near_count, const iovec* far, unsigned long far_count) {
+        return real().process_vm_readv(process, near, near_count, far, far_count, flags);
+      });
+}
+
+SPILLWAY_VISIBLE ssize_t process_vm_writev(pid_t process, const iovec* local, unsigned long count,
+                                           const iovec* remote, unsigned long remote_count,
+                                           unsigned long flags) {
+  return transfer_between_processes(
+      process, local, count, remote, remote_count, Use::kTaken,
+      [&](const iovec* near, unsigned long near_count, const iovec* far, unsigned long far_count) {
+        return real().process_vm_writev(process, near, near_count, far, far_count, flags);
+      });
 }
 
 SPILLWAY_VISIBLE size_t fread(void* memory, size_t item, size_t items, FILE* file) {
   const auto call = real().fread;
-  return in_items(memory, item, items, Use::kFilled, [&](size_t begin, size_t size, size_t count) {
-    return call(at(memory, begin), size, count, file);
-  });
+  return transfer_items(memory, item, items, file, Use::kFilled,
+                        [&](size_t begin, size_t size, size_t count) {
+                          return call(at(memory, begin), size, count, file);
+                        });
 }
 
 SPILLWAY_VISIBLE size_t fwrite(const void* memory, size_t item, size_t items, FILE* file) {
   const auto call = real().fwrite;
-  return in_items(memory, item, items, Use::kTaken, [&](size_t begin, size_t size, size_t count) {
-    return call(at(memory, begin), size, count, file);
-  });
+  return transfer_items(memory, item, items, file, Use::kTaken,
+                        [&](size_t begin, size_t size, size_t count) {
+                          return call(at(memory, begin), size, count, file);
+                        });
 }
 
 }  // extern "C"

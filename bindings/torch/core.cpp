@@ -25,7 +25,9 @@
 namespace spillway::torch_binding {
 namespace {
 
-Core* instance = nullptr;
+std::atomic<Core*> instance{nullptr};
+
+Core& core() { return *instance.load(); }
 
 std::unique_ptr<memory::FrameMapper> make_mapper(const std::string& requested,
                                                  std::string& chosen) {
@@ -48,11 +50,13 @@ void on_thread_started() { Interceptor::enable_on_this_thread(); }
 
 /// What the preload library or, in a trainer that is linked with the core, the core's own copies of
 /// its functions are to tell.
-void register_hooks(bool holds_memory) {
+void register_hooks(bool helps_system_calls, std::size_t bytes_at_once) {
   SpillwayHooks hooks{};
   hooks.version = SPILLWAY_HOOKS_VERSION;
   hooks.thread_started = &on_thread_started;
-  if (holds_memory) {
+  if (helps_system_calls) {
+    hooks.tensor_bytes = &tensor_bytes;
+    hooks.bytes_at_once = bytes_at_once;
     hooks.hold_memory = &hold_memory;
     hooks.release_memory = &release_memory;
   }
@@ -75,13 +79,13 @@ Bytes peak_resident_set() {
 }  // namespace
 
 Core& Core::start(const runtime::Settings& settings) {
-  if (instance != nullptr) throw ConfigError("Spillway runs already in this process");
-  instance = new Core(settings);
-  instance->watch_endings();
-  return *instance;
+  if (instance.load() != nullptr) throw ConfigError("Spillway runs already in this process");
+  instance.store(new Core(settings));
+  core().watch_endings();
+  return core();
 }
 
-Core* Core::running() noexcept { return instance; }
+Core* Core::running() noexcept { return instance.load(); }
 
 Core::Core(const runtime::Settings& settings) : settings_(settings), start_(clock_.now()) {
   configure_log(settings_.quiet ? LogLevel::kError : settings_.log_level,
@@ -100,7 +104,9 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
                      ::isatty(STDERR_FILENO) == 1);
   runtime_->on_step = [this](Duration step) { show_progress(step); };
   const bool calls_are_served = memory::serves_system_calls(memory::mapper_kind_from(mapper_name_));
-  register_hooks(!calls_are_served);  // May throw; from here on LibTorch points to the runtime.
+  register_hooks(
+      !calls_are_served,
+      bytes_at_once(budget_.budget));  // May throw; from here on LibTorch points to the runtime.
   interceptor_ = std::make_unique<Interceptor>(*runtime_, settings_.dispatch_key);
   install_cpu_allocator(*runtime_);
   watch_forks();
@@ -136,19 +142,19 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
 }
 
 void Core::watch_forks() {
-  ::pthread_atfork([] { instance->runtime().engine().before_fork(); },
-                   [] { instance->runtime().engine().after_fork_in_parent(); },
+  ::pthread_atfork([] { core().runtime().engine().before_fork(); },
+                   [] { core().runtime().engine().after_fork_in_parent(); },
                    [] {
                      Interceptor::disable_for_good();
                      detach_cpu_allocator();
-                     instance->is_child_.store(true);
+                     core().is_child_.store(true);
                      runtime::unwatch_ending_signals_in_child();
-                     instance->runtime().engine().after_fork_in_child();
+                     core().runtime().engine().after_fork_in_child();
                    });
 }
 
 void Core::watch_endings() {
-  static const auto end = [] { instance->finish(); };
+  static const auto end = [] { core().finish(); };
   std::atexit(end);
   // Python that was interrupted leaves by the signal, without the C library's exit.
   if (auto* const at_exit =
@@ -160,6 +166,7 @@ void Core::watch_endings() {
 void Core::show_progress(Duration step) {
   ++steps_shown_;
   if (!shows_progress_) return;
+  const std::lock_guard lock(progress_mutex_);
   const swap::SwapStatistics memory = runtime_->engine().statistics();
   runtime::Progress progress;
   progress.step = steps_shown_;

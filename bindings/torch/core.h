@@ -53,6 +53,7 @@ class Core {
   std::unique_ptr<Interceptor> interceptor_;
   bool shows_progress_ = false;
   std::atomic<std::uint64_t> steps_shown_{0};
+  std::mutex progress_mutex_;
   swap::StoreReport last_report_;
   std::mutex finish_mutex_;
   bool finished_ = false;

@@ -1,47 +1,41 @@
 #include "held_memory.h"
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 
 #include "core.h"
-#include "spillway/base/log.h"
+#include "spillway/base/error.h"
 
 namespace spillway::torch_binding {
-namespace {
 
-constexpr std::uint64_t kPartOfBudget = 16;
-
-void complain_once(const char* why) {
-  static std::atomic<bool> told{false};
-  if (!told.exchange(true))
-    log_error("a system call on a spilled tensor will fail: {}. A larger budget, or the mapper "
-              "\"userfaultfd\" (see spillway doctor), helps.",
-              why);
+std::size_t tensor_bytes(const void* memory, std::size_t size) {
+  Core* const core = Core::running();
+  if (core == nullptr || size == 0) return 0;
+  const swap::RangeUse use = core->runtime().find(memory, Bytes(size));
+  if (!use.range.is_some()) return 0;
+  const std::size_t in_first_page =
+      memory::kPageBytes - reinterpret_cast<std::uintptr_t>(memory) % memory::kPageBytes;
+  return std::min(size, in_first_page + (use.touched() - 1) * memory::kPageBytes);
 }
 
-}  // namespace
+std::size_t bytes_at_once(Bytes budget) {
+  constexpr std::uint64_t kPartOfBudget = 16;
+  const std::uint64_t pages = budget.count() / kPartOfBudget / memory::kPageBytes;
+  return std::max<std::uint64_t>(pages, 1) * memory::kPageBytes;
+}
 
-std::size_t hold_memory(const void* memory, std::size_t size, int is_filled, void** token) {
-  *token = nullptr;
-  Core* const core = Core::running();
-  if (core == nullptr || core->is_forked_child()) return size;
-  swap::SwapEngine& engine = core->runtime().engine();
-  const auto most = std::max<std::uint64_t>(
-      engine.budget().count() / kPartOfBudget / memory::kPageBytes * memory::kPageBytes,
-      memory::kPageBytes);
-  const std::size_t held = std::min<std::size_t>(size, most);
-  swap::RangeUse use = engine.find(memory, Bytes(held));
-  if (!use.range.is_some()) return size;
+void* hold_memory(const void* memory, std::size_t size, int is_filled) {
+  Core& core = *Core::running();
+  if (core.is_forked_child() || runtime::Runtime::runs_operator()) return nullptr;
+  swap::RangeUse use = core.runtime().find(memory, Bytes(size));
   use.writes = is_filled != 0;
   try {
     auto pins = std::make_unique<swap::PinSet>();
-    engine.pin(*pins, {&use, 1});
-    *token = pins.release();
-  } catch (const std::exception& error) {
-    complain_once(error.what());
+    core.runtime().engine().pin(*pins, {&use, 1});
+    return pins.release();
+  } catch (const Error&) {
+    return nullptr;  // No room, or a broken disk: touching it will tell, with the reason.
   }
-  return held;
 }
 
 void release_memory(void* token) { delete static_cast<swap::PinSet*>(token); }

@@ -2,12 +2,20 @@
 
 #include <cstddef>
 
+#include "spillway/base/bytes.h"
+
 namespace spillway::torch_binding {
 
-/// Brings tensor memory in for a system call and holds it: `hold_memory` of SpillwayHooks. At most
-/// a sixteenth of the budget, so that a call that blocks does not stand in the way of operators.
-/// Where the memory cannot come, says so once and holds nothing: the call itself then fails.
-std::size_t hold_memory(const void* memory, std::size_t size, int is_filled, void** token);
+// What the core does about system calls on tensors where the mapper cannot serve them: the members
+// of SpillwayHooks with these names.
+
+std::size_t tensor_bytes(const void* memory, std::size_t size);
+
+/// A sixteenth of the budget, in whole pages: calls of some threads leave room for operators.
+std::size_t bytes_at_once(Bytes budget);
+
+/// Not inside of an operator, whose own pages might leave no room: it would wait for itself.
+void* hold_memory(const void* memory, std::size_t size, int is_filled);
 void release_memory(void* token);
 
 }  // namespace spillway::torch_binding

@@ -45,29 +45,49 @@ ThreadState& thread_state() {
   return *state;
 }
 
-/// Writes the operator's name and the shapes of its tensors.
-class ArgumentText final : public runtime::OpText {
+/// "aten::mm(float[2, 3], float[3, 4])"
+std::string call_text(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+  std::ostringstream out;
+  out << schema.name() << '(';
+  bool first = true;
+  for (const c10::IValue& argument : arguments) {
+    if (!argument.isTensor() || !argument.toTensor().defined()) continue;
+    const at::Tensor& tensor = argument.toTensor();
+    out << (first ? "" : ", ") << tensor.dtype().name() << tensor.sizes();
+    first = false;
+  }
+  out << ')';
+  return out.str();
+}
+
+/// An operator whose arguments lie on a stack until its kernel has ended. The stack may move while
+/// it runs.
+class StackText final : public runtime::OpText {
  public:
-  ArgumentText(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments)
-      : schema_(schema), arguments_(arguments) {}
+  StackText(const c10::FunctionSchema& schema, const torch::jit::Stack& stack, std::size_t count)
+      : schema_(schema), stack_(stack), begin_(stack.size() - count), count_(count) {}
 
   std::string describe() const override {
-    std::ostringstream out;
-    out << schema_.name() << '(';
-    bool first = true;
-    for (const c10::IValue& argument : arguments_) {
-      if (!argument.isTensor() || !argument.toTensor().defined()) continue;
-      const at::Tensor& tensor = argument.toTensor();
-      out << (first ? "" : ", ") << tensor.dtype().name() << tensor.sizes();
-      first = false;
-    }
-    out << ')';
-    return out.str();
+    if (stack_.size() < begin_ + count_) return schema_.name();
+    // Not in braces: they would make a list of two values.
+    return call_text(schema_, c10::ArrayRef<c10::IValue>(stack_.data() + begin_, count_));
   }
 
  private:
   const c10::FunctionSchema& schema_;
-  c10::ArrayRef<c10::IValue> arguments_;
+  const torch::jit::Stack& stack_;
+  std::size_t begin_;
+  std::size_t count_;
+};
+
+/// An operator whose arguments are gone when its kernel runs.
+class KeptText final : public runtime::OpText {
+ public:
+  explicit KeptText(std::string text) : text_(std::move(text)) {}
+  std::string describe() const override { return text_; }
+
+ private:
+  std::string text_;
 };
 
 /// The part of its storage that a tensor shows, or nothing where sizes and strides do not tell.
@@ -162,9 +182,11 @@ std::uint64_t signature_of(const c10::FunctionSchema& schema,
 /// An outermost operator on this thread, from before its kernel to after it, however that ends.
 class RunningOp {
  public:
+  /// `text` outlives this.
   RunningOp(runtime::Runtime& runtime, ThreadState& thread, const c10::FunctionSchema& schema,
-            const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments)
-      : runtime_(runtime), thread_(thread), text_(schema, arguments) {
+            const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments,
+            const runtime::OpText& text)
+      : runtime_(runtime), thread_(thread) {
     runtime.announce_op();
     UseCollector collector(runtime, thread.uses, facts.uses_whole_storages);
     const std::size_t count = std::min(facts.accesses.size(), arguments.size());
@@ -176,7 +198,7 @@ class RunningOp {
     if (event == StepSignal::Event::kUpdate) runtime.step_updated();
     if (event == StepSignal::Event::kBegin) runtime.step_boundary();
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
-    runtime.begin_op(signature_of(schema, uses), uses, text_, facts.fills_outputs);
+    runtime.begin_op(signature_of(schema, uses), uses, text, facts.fills_outputs);
     thread.inside = true;
   }
   ~RunningOp() {
@@ -189,7 +211,6 @@ class RunningOp {
  private:
   runtime::Runtime& runtime_;
   ThreadState& thread_;
-  ArgumentText text_;
 };
 
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -206,10 +227,12 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     op.redispatchBoxed(below, stack);
     return;
   }
-  const std::size_t count = facts.accesses.size();
+  const c10::FunctionSchema& schema = op.schema();
+  const std::size_t count = schema.arguments().size();
   // Not in braces: they would make a list of two values.
   const c10::ArrayRef<c10::IValue> arguments(stack->data() + (stack->size() - count), count);
-  const RunningOp running(*runtime, thread, op.schema(), facts, arguments);
+  const StackText text(schema, *stack, count);
+  const RunningOp running(*runtime, thread, schema, facts, arguments, text);
   // What the kernel calls belongs to this operator: it need not pass through here.
   const c10::impl::ExcludeDispatchKeyGuard nested_pass(key);
   op.redispatchBoxed(below, stack);
@@ -217,6 +240,8 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
 
 /// The running operator of an observer that cannot wrap the call.
 struct ObservedOp final : at::ObserverContext {
+  explicit ObservedOp(std::string shown) : text(std::move(shown)) {}
+  KeptText text;
   std::optional<RunningOp> running;
 };
 
@@ -229,8 +254,9 @@ std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& fun
   if (!op) return nullptr;
   const OperatorFacts& facts = thread.facts.of(*op);
   if (facts.is_composite) return nullptr;
-  auto observed = std::make_unique<ObservedOp>();
-  observed->running.emplace(*runtime, thread, op->schema(), facts, function.inputs());
+  auto observed = std::make_unique<ObservedOp>(call_text(op->schema(), function.inputs()));
+  observed->running.emplace(*runtime, thread, op->schema(), facts, function.inputs(),
+                            observed->text);
   return observed;
 }
 
@@ -279,10 +305,11 @@ std::string try_key(const char* name) {
   const std::uint64_t before = probe_calls.load();
   const float sum = at::add(at::ones({2}), at::ones({2})).const_data_ptr<float>()[1];
   if (probe_calls.load() > before && sum == 2.0F) {
+    auto views = let_views_pass();
     // Stay for the whole process.
     static auto* const kept = new std::vector<std::unique_ptr<torch::Library>>;
     kept->push_back(std::move(library));
-    kept->push_back(let_views_pass());
+    kept->push_back(std::move(views));
     return {};
   }
   c10::impl::tls_set_dispatch_key_included(key, false);
@@ -300,6 +327,7 @@ std::string objection_after_trying(const char* name) {
     const std::string objection = objection_to(name);
     return objection.empty() ? try_key(name) : objection;
   } catch (const std::exception& error) {
+    if (key != c10::DispatchKey::Undefined) c10::impl::tls_set_dispatch_key_included(key, false);
     const std::string text = error.what();  // LibTorch adds a trace of the stack below.
     return text.substr(0, text.find('\n'));
   }
@@ -310,7 +338,9 @@ std::string objection_after_trying(const char* name) {
 Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested_key) {
   const bool any = requested_key.empty() || requested_key == "auto";
   std::string objections;
+  std::string known;
   for (const char* name : kCandidates) {
+    known += message(", {}", name);
     if (!any && requested_key != name) continue;
     const std::string objection = objection_after_trying(name);
     if (objection.empty()) {
@@ -323,9 +353,8 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
   }
   if (!any && requested_key != kObserver) {
     if (objections.empty())
-      throw ConfigError("unknown dispatch key '{}' (known: auto, Fake, TESTING_ONLY_GenericMode, "
-                        "DeferredInit, TESTING_ONLY_GenericWrapper, record-function)",
-                        requested_key);
+      throw ConfigError("unknown dispatch key '{}' (known: auto{}, {})", requested_key, known,
+                        kObserver);
     throw UnsupportedError("this dispatch key cannot be used:{}", objections);
   }
   if (any) log_warning("no dispatch key is free, observing operators instead:{}", objections);

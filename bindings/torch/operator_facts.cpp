@@ -44,7 +44,8 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
 
 const OperatorFacts& OperatorFactsCache::of(const c10::OperatorHandle& op) {
   auto& facts = facts_[&op.schema()];
-  if (facts == nullptr) facts = std::make_unique<OperatorFacts>(op);
+  if (facts == nullptr || facts->accesses.size() != op.schema().arguments().size())
+    facts = std::make_unique<OperatorFacts>(op);
   return *facts;
 }
 

@@ -23,9 +23,9 @@ struct OperatorFacts {
   std::vector<Access> accesses;  ///< One per argument.
 };
 
-/// Works out an operator's facts when it is first seen. One per thread, so it needs no lock. An
-/// operator that is registered anew at the same address keeps the facts of the old one; accesses
-/// that they do not foresee are served by faults.
+/// Works out an operator's facts when it is first seen. One per thread, so it needs no lock.
+/// Another operator that is later registered at the same address may be taken for the first;
+/// accesses that its facts do not foresee are served by faults.
 class OperatorFactsCache {
  public:
   const OperatorFacts& of(const c10::OperatorHandle& op);

@@ -155,7 +155,7 @@ void Runtime::end_survey() {
   throw BudgetError("Spillway: {}", survey_told_);
 }
 
-/// Ends the survey when nothing larger is to be expected. `allocation`: pages that the trainer asks
+/// Ends the survey when nothing larger is to be expected. `allocation`: bytes that the trainer asks
 /// for outside of operators; 0: an operator begins.
 void Runtime::look_after_survey(const OpContext& op, std::size_t allocation) {
   {
@@ -217,6 +217,7 @@ void* Runtime::allocate(std::size_t size) {
     op.inside.push_back(made.range);
     op.inside_pages += pages;
     op.inside_peak = std::max(op.inside_peak, op.inside_pages);
+    note_need(op);
   }
   if (learner_ != nullptr) {
     std::lock_guard lock(learner_mutex_);
@@ -323,6 +324,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
   op.is_running = true;
   try {
+    note_need(op);
     if (holds) hold(op, uses);
   } catch (...) {
     end_op();
@@ -338,6 +340,7 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
   learner_->waited(clock_.now() - start);
 }
 
+/// Called while the operator's arguments live, which its text shows.
 void Runtime::note_need(OpContext& op) {
   const std::uint64_t need = op.input_pages + op.inside_peak;
   if (need <= largest_need_pages_.load(std::memory_order_relaxed)) return;
@@ -351,13 +354,14 @@ void Runtime::end_op() noexcept {
   OpContext& op = context();
   const TimePoint start = op.sampled_since == TimePoint{} ? TimePoint{} : clock_.now();
   op.is_running = false;
-  note_need(op);
   op.text = nullptr;
   engine_->unpin(op.pins);
   if (op.learns) learn_end(op);
   ops_.fetch_add(1, std::memory_order_relaxed);
   sample_since(start);
 }
+
+bool Runtime::runs_operator() { return context().is_running; }
 
 void Runtime::step_updated() {
   std::lock_guard lock(step_mutex_);

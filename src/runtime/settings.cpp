@@ -202,11 +202,15 @@ NamedTexts read_config_file(const std::string& path) {
     if (find_field(key) == nullptr)
       throw ConfigError("{}:{}: unknown setting '{}'{}", path, number, key,
                         hint_for(key, known_keys()));
+    if (key == "config")
+      throw ConfigError("{}:{}: a config file cannot name another one", path, number);
     if (last_value(result, key) != nullptr)
       throw ConfigError("{}:{}: '{}' is set a second time", path, number, key);
     result.emplace_back(std::move(key),
                         value_of_line(trimmed(text.substr(equals + 1)), path, number));
   }
+  if (file.bad())
+    throw ConfigError("cannot read the config file {}: {}", path, std::strerror(errno));
   return result;
 }
 

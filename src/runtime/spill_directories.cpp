@@ -134,8 +134,9 @@ DirectorySurroundings real_surroundings(const Settings& settings) {
   if (path.empty()) return surroundings;
   try {
     surroundings.rates = topology::DiskRates::load_if_there(path);
-  } catch (const IoError& unreadable) {
-    // Nobody asked for it by name: a home folder may belong to another user (containers).
+  } catch (const Error& unreadable) {
+    // Nobody asked for it by name: a home folder may belong to another user (containers), and the
+    // file may be of another version.
     surroundings.warnings.push_back(message("plans start from guesses: {}", unreadable.what()));
   }
   return surroundings;

@@ -193,9 +193,16 @@ TEST(ReadConfigFile, NamesTheLineThatIsWrong) {
   EXPECT_THAT(refusal("nvme = \"/open\n"), HasSubstr("quote"));
 }
 
+TEST(ReadConfigFile, RefusesToBeSentToAnotherOne) {
+  const std::string path = config_file("config = other.conf\n");
+  EXPECT_THAT(refusal_of([&] { read_config_file(path); }), HasSubstr("cannot name another one"));
+}
+
 TEST(ReadConfigFile, SaysWhyAFileCannotBeRead) {
   EXPECT_THAT(refusal_of([] { read_config_file("/no/such/file.conf"); }),
               AllOf(HasSubstr("/no/such/file.conf"), HasSubstr("No such file")));
+  EXPECT_THAT(refusal_of([] { read_config_file("/"); }),
+              HasSubstr("cannot read the config file /"));
 }
 
 TEST(LoadSettings, NamesFileAndKeyOfAWrongValue) {

@@ -194,6 +194,14 @@ def budget_after_refusal(run, reference):
     return smallest_budget_in(run.output)
 
 
+def require_need_to_refuse(session, run, budget, roomy):
+    """What one operator needs is known from the run with room: no budget above it is too small."""
+    known = smallest_by_statistics(roomy)
+    if 0 < known <= budget and not session.options.side_by_side:
+        raise Failure(f"{run.name}: was refused with {budget / MIB:.1f} MiB, although the largest "
+                      f"operator needs {known / MIB:.1f} MiB\n{run.shown()}\n{tail(run.output)}")
+
+
 def under_budget(session, reference, percent, roomy):
     """One run at a share of the need, or at the smallest budget that the runtime asks for."""
     needed = roomy.statistic("needed_bytes")
@@ -205,6 +213,7 @@ def under_budget(session, reference, percent, roomy):
     run = session.runtime(name, budget)
     smallest = budget_after_refusal(run, reference)
     if smallest is not None:
+        require_need_to_refuse(session, run, budget, roomy)
         require_pressure(name, smallest, needed, run)
         print(f"{name}: one operator needs more than {budget / MIB:.1f} MiB", flush=True)
         budget = smallest
@@ -254,6 +263,8 @@ def main():
     parser.add_argument("--percent", type=int, action="append", default=[],
                         help="share of the need to give as budget (default: 50 and 25)")
     parser.add_argument("--room", type=int, default=1024, help="MiB of a budget without pressure")
+    parser.add_argument("--side-by-side", action="store_true",
+                        help="operators of several threads run at once and may need more than any")
     parser.add_argument("--run-option", action="append", default=[],
                         help="option for `spillway run`, for example --run-option=--verify")
     parser.add_argument("--seed", type=int, default=1)

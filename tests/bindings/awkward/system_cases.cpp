@@ -239,6 +239,34 @@ SPILLWAY_AWKWARD_CASE(library_calls, "memcpy, memmove, sort and other library ca
   run.tensors("tensor", t);
 }
 
+/// Vector calls on more bytes than a small budget holds, and on many parts.
+void transfer_many_parts(int file, Ballast& ballast) {
+  const auto& t = ballast.tensors();
+  std::vector<iovec> whole;
+  std::size_t size = 0;
+  for (std::size_t i = 4; i < 10; ++i) {
+    whole.push_back({t[i].data_ptr(), t[i].nbytes()});
+    size += t[i].nbytes();
+  }
+  ballast.sweep();
+  expect("writev", writev(file, whole.data(), static_cast<int>(whole.size())), size);
+  std::reverse(whole.begin(), whole.end());
+  ballast.sweep();
+  expect("lseek", lseek(file, 0, SEEK_SET), 0);
+  expect("readv", readv(file, whole.data(), static_cast<int>(whole.size())), size);
+
+  std::vector<iovec> many;
+  constexpr std::size_t kMany = 100;
+  constexpr std::size_t kPart = 10'000;
+  for (std::size_t i = 0; i < kMany; ++i)
+    many.push_back({static_cast<char*>(t[i % 8].data_ptr()) + i * kPart, kPart});
+  ballast.sweep();
+  expect("pwritev", pwritev(file, many.data(), kMany, 4'000), kMany * kPart);
+  std::reverse(many.begin(), many.end());
+  ballast.sweep();
+  expect("preadv", preadv(file, many.data(), kMany, 4'000), kMany * kPart);
+}
+
 SPILLWAY_AWKWARD_CASE(system_calls, "read, write and their vector forms on tensor memory") {
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
@@ -259,6 +287,8 @@ SPILLWAY_AWKWARD_CASE(system_calls, "read, write and their vector forms on tenso
     ballast.sweep();
     std::reverse(parts.begin(), parts.end());
     expect("preadv", preadv(file.get(), parts.data(), 3, 1'000'000), 900'000);
+    expect("lseek", lseek(file.get(), 0, SEEK_SET), 0);
+    transfer_many_parts(file.get(), ballast);
     expect("lseek", lseek(file.get(), 0, SEEK_SET), 0);
     run.tensor("read", t[index + 5]);
   }
@@ -339,7 +369,7 @@ SPILLWAY_AWKWARD_CASE(pipes_and_sockets, "pipes, sockets and process_vm_readv") 
     expect("socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
     const File left(ends[0]);
     const File right(ends[1]);
-    for (std::size_t i = 0; i < 6; ++i) {
+    for (std::size_t i = 0; i < 3; ++i) {
       ballast.sweep();
       char* const from = static_cast<char*>(t[i].data_ptr()) + 2'500'000;
       char* const to = static_cast<char*>(t[i + 7].data_ptr()) + 1'000'000;
@@ -347,6 +377,21 @@ SPILLWAY_AWKWARD_CASE(pipes_and_sockets, "pipes, sockets and process_vm_readv") 
       expect("read", read(channel.read_end, to, kSlice), kSlice);
       expect("send", send(left.get(), from, kSlice, 0), kSlice);
       expect("recv", recv(right.get(), to + 2 * kSlice, kSlice, MSG_WAITALL), kSlice);
+      std::array<iovec, 2> out{iovec{from, kSlice / 4}, iovec{from + (1 << 20), kSlice / 4}};
+      std::array<iovec, 2> in{iovec{to + 5 * kSlice, kSlice / 4},
+                              iovec{to + (3 << 19), kSlice / 4}};
+      msghdr message{};
+      message.msg_iov = out.data();
+      message.msg_iovlen = out.size();
+      ballast.sweep();
+      expect("sendmsg", sendmsg(left.get(), &message, 0), kSlice / 2);
+      message.msg_iov = in.data();
+      ballast.sweep();
+      expect("recvmsg", recvmsg(right.get(), &message, MSG_WAITALL), kSlice / 2);
+      ballast.sweep();
+      expect("sendto", sendto(right.get(), from, kSlice, 0, nullptr, 0), kSlice);
+      ballast.sweep();
+      expect("recvfrom", recvfrom(left.get(), to, kSlice, MSG_WAITALL, nullptr, nullptr), kSlice);
       iovec local{to + 3 * kSlice, 1 << 20};
       iovec remote{from - (2 << 20), 1 << 20};
       const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);

@@ -1,4 +1,4 @@
-// Stands for the core: says what it is told, and changes the stub that it is shown.
+// Stands for the core: says what it is told.
 
 #include <dlfcn.h>
 
@@ -9,11 +9,6 @@
 namespace {
 
 void thread_started() { std::puts("core: a thread started"); }
-
-void* engine_stub_given(void* stub) {
-  std::printf("core: stub %s\n", stub == nullptr ? "none" : "given");
-  return nullptr;
-}
 
 struct AtLoad {
   AtLoad() {
@@ -27,7 +22,6 @@ struct AtLoad {
     SpillwayHooks hooks{};
     hooks.version = SPILLWAY_HOOKS_VERSION + 1;
     hooks.thread_started = &thread_started;
-    hooks.engine_stub_given = &engine_stub_given;
     std::printf("core: a later version gets %d\n", tell(&hooks));
     hooks.version = SPILLWAY_HOOKS_VERSION;
     std::printf("core: registered %d\n", tell(&hooks));

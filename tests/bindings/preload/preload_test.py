@@ -195,7 +195,7 @@ class LateProgram(PreloadCase):
         self.assertEqual((code, errors), (5, ""))
         self.assertEqual(output.splitlines(),
                          ["trainer: starts", "core: loaded", "core: a later version gets -1",
-                          "core: registered 0", "core: stub given", "torch: stub none",
+                          "core: registered 0", "torch: stub given",
                           "core: a thread started"])
 
     def test_passes_the_stub_on_where_no_core_fits(self):

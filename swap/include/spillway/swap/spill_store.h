@@ -58,7 +58,7 @@ struct ExtentPlace {
 
 /// What a store has done since it was opened, and what it can hold.
 struct StoreReport {
-  Bytes written;  ///< What reached the medium, retries included: it wears a drive out.
+  Bytes written;  ///< By transfers that succeeded.
   Bytes read;
   Bytes extents_in_use;
   Bytes extents_peak;                     ///< Largest extents_in_use, summed over directories.

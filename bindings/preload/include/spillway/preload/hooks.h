@@ -18,19 +18,17 @@ struct SpillwayHooks {
   void (*thread_started)(void);
 
   /**
-   * Runs when an engine stub is installed (Python does so at import, or the core itself), on that
-   * thread, before LibTorch sees it; LibTorch receives the stub that is returned. A stub is a
-   * function without arguments that returns torch::autograd::Engine&.
+   * Bytes from `memory` on, at most `size`, that lie in one tensor; 0: in none. Null where the
+   * kernel itself brings in what system calls use. Any thread, no lock.
    */
-  void* (*engine_stub_given)(void* stub);
+  size_t (*tensor_bytes)(const void* memory, size_t size);
+  size_t bytes_at_once; /**< Of tensors that one system call should use at most. */
 
   /**
-   * Runs before a system call on memory of the program, on its thread: brings tensor memory in and
-   * holds it until `release_memory`. `is_filled`: the call writes to it. Returns how many of the
-   * `size` bytes the call may use, at least one of them. `token` becomes what `release_memory`
-   * wants, or null where nothing is held. Null where the kernel serves such calls itself.
+   * Brings bytes of a tensor in and holds them until `release_memory`; `is_filled`: they will be
+   * written. Null where that cannot be; they still come in when they are touched.
    */
-  size_t (*hold_memory)(const void* memory, size_t size, int is_filled, void** token);
+  void* (*hold_memory)(const void* memory, size_t size, int is_filled);
   void (*release_memory)(void* token);
 };
 

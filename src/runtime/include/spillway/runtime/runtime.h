@@ -79,6 +79,9 @@ class Runtime {
                 bool fills = true);
   void end_op() noexcept;
 
+  /// Whether an operator runs on this thread.
+  static bool runs_operator();
+
   /// A new step was recognised. Called between operators.
   void step_boundary();
 
@@ -136,7 +139,6 @@ class Runtime {
   bool is_updated_ = false;  ///< Since the last boundary the optimizer has written.
   std::atomic<bool> trainer_tells_steps_{false};
   TimePoint step_start_{};
-  TimePoint last_op_{};
   std::vector<float> step_seconds_;
   std::unique_ptr<Survey> survey_;
   std::string survey_told_;  ///< What the last survey found.
