@@ -1,0 +1,55 @@
+#include "operator_facts.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+namespace spillway::torch_binding {
+namespace {
+
+using testing::ElementsAre;
+
+OperatorFacts facts_of(const char* name, const char* overload = "") {
+  return OperatorFacts(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
+}
+
+TEST(OperatorFacts, ViewsTouchNothing) {
+  for (const char* name : {"aten::view", "aten::t", "aten::permute", "aten::unsqueeze",
+                           "aten::as_strided", "aten::detach", "aten::alias"})
+    EXPECT_TRUE(facts_of(name).touches_nothing) << name;
+  EXPECT_TRUE(facts_of("aten::select", "int").touches_nothing);
+  EXPECT_TRUE(facts_of("aten::split", "Tensor").touches_nothing);
+}
+
+TEST(OperatorFacts, WhatMayCopyOrComputeTouchesItsArguments) {
+  for (const char* name : {"aten::contiguous", "aten::reshape", "aten::mm", "aten::relu_",
+                           "aten::cat", "aten::_to_copy", "aten::resize_"})
+    EXPECT_FALSE(facts_of(name).touches_nothing) << name;
+}
+
+TEST(OperatorFacts, TellHowEachArgumentIsUsed) {
+  EXPECT_THAT(facts_of("aten::add_", "Tensor").accesses,
+              ElementsAre(Access::kWrite, Access::kRead, Access::kRead));
+  EXPECT_THAT(facts_of("aten::mm", "out").accesses,
+              ElementsAre(Access::kRead, Access::kRead, Access::kWrite));
+  EXPECT_EQ(facts_of("aten::view").accesses.front(), Access::kView);
+  // Its result may be a copy, whatever the schema says of a view.
+  EXPECT_EQ(facts_of("aten::reshape").accesses.front(), Access::kRead);
+}
+
+TEST(OperatorFacts, KnowWhoHandsOutMemoryOnlyAndWhoCopiesAllOfIt) {
+  EXPECT_FALSE(facts_of("aten::empty", "memory_format").fills_outputs);
+  EXPECT_FALSE(facts_of("aten::new_empty").fills_outputs);
+  EXPECT_TRUE(facts_of("aten::zeros").fills_outputs);
+  EXPECT_TRUE(facts_of("aten::resize_").uses_whole_storages);
+  EXPECT_FALSE(facts_of("aten::mm").uses_whole_storages);
+}
+
+TEST(OperatorFactsCache, GivesTheSameFactsAgain) {
+  OperatorFactsCache cache;
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::mm", "");
+  EXPECT_EQ(&cache.of(op), &cache.of(op));
+}
+
+}  // namespace
+}  // namespace spillway::torch_binding
