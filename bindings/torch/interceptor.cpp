@@ -21,6 +21,7 @@
 #include "operator_facts.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
+#include "spillway/base/per_thread.h"
 #include "spillway/runtime/op_uses.h"
 #include "step_signal.h"
 
@@ -39,11 +40,6 @@ struct ThreadState {
   StepSignal steps;
   runtime::OpUses uses;
 };
-
-ThreadState& thread_state() {
-  static thread_local ThreadState* state = new ThreadState;
-  return *state;
-}
 
 /// "aten::mm(float[2, 3], float[3, 4])"
 std::string call_text(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
@@ -216,9 +212,13 @@ class RunningOp {
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
   runtime::Runtime* runtime = current.load(std::memory_order_relaxed);
-  ThreadState& thread = thread_state();
-  if (runtime == nullptr) probe_calls.fetch_add(1, std::memory_order_relaxed);
-  if (runtime == nullptr || thread.inside) {
+  if (runtime == nullptr) {
+    probe_calls.fetch_add(1, std::memory_order_relaxed);
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  ThreadState& thread = per_thread<ThreadState>();
+  if (thread.inside) {
     op.redispatchBoxed(below, stack);
     return;
   }
@@ -247,9 +247,10 @@ struct ObservedOp final : at::ObserverContext {
 
 std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& function) {
   runtime::Runtime* runtime = current.load(std::memory_order_relaxed);
-  ThreadState& thread = thread_state();
   const auto name = function.operator_name();
-  if (runtime == nullptr || thread.inside || !name) return nullptr;
+  if (runtime == nullptr || !name) return nullptr;
+  ThreadState& thread = per_thread<ThreadState>();
+  if (thread.inside) return nullptr;
   const auto op = c10::Dispatcher::singleton().findSchema(*name);
   if (!op) return nullptr;
   const OperatorFacts& facts = thread.facts.of(*op);

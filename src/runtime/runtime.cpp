@@ -5,6 +5,7 @@
 #include <new>
 
 #include "spillway/base/log.h"
+#include "spillway/base/per_thread.h"
 #include "spillway/runtime/storage_pieces.h"
 
 namespace spillway::runtime {
@@ -61,11 +62,7 @@ struct Runtime::Survey {
   std::uint64_t largest_pages = 0;
 };
 
-Runtime::OpContext& Runtime::context() {
-  // Leaked per thread on purpose: storages die in thread-local destructors that may run later.
-  static thread_local OpContext* instance = new OpContext;
-  return *instance;
-}
+Runtime::OpContext& Runtime::context() { return per_thread<OpContext>(); }
 
 Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
                  const Clock& clock)

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+namespace spillway {
+
+/// One `T` for each thread that asks, handed on as it is to a later thread when its own has ended.
+/// They never die: what a trainer frees in its own thread-local destructors may come after ours.
+/// Also right in a forked child, where another thread of the parent may have held the lock.
+template <typename T>
+T& per_thread() {
+  struct Pool {
+    std::mutex mutex;
+    std::vector<T*> free;
+  };
+  static Pool& pool = *new Pool;
+  static constinit thread_local T* current = nullptr;
+  if (current != nullptr) return *current;
+  struct HandOn {
+    ~HandOn() {
+      const std::unique_lock lock(pool.mutex, std::try_to_lock);
+      if (lock.owns_lock()) pool.free.push_back(current);
+      current = nullptr;
+    }
+  };
+  {
+    const std::unique_lock lock(pool.mutex, std::try_to_lock);
+    if (lock.owns_lock() && !pool.free.empty()) {
+      current = pool.free.back();
+      pool.free.pop_back();
+    }
+  }
+  if (current == nullptr) current = new T;
+  static thread_local const HandOn at_end;
+  static_cast<void>(&at_end);
+  return *current;
+}
+
+}  // namespace spillway

@@ -1,0 +1,37 @@
+#include "spillway/base/per_thread.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+#include <thread>
+
+namespace spillway {
+namespace {
+
+struct Counted {
+  int uses = 0;
+};
+
+TEST(PerThread, IsTheSameWithinAThreadAndAnotherElsewhere) {
+  struct Here : Counted {};
+  Here* const mine = &per_thread<Here>();
+  EXPECT_EQ(&per_thread<Here>(), mine);
+  Here* others = nullptr;
+  std::thread([&] { others = &per_thread<Here>(); }).join();
+  EXPECT_NE(others, mine);
+}
+
+TEST(PerThread, IsHandedOnToLaterThreads) {
+  struct Handed : Counted {};
+  std::set<Handed*> seen;
+  for (int i = 0; i < 100; ++i)
+    std::thread([&] {
+      ++per_thread<Handed>().uses;
+      seen.insert(&per_thread<Handed>());
+    }).join();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ((*seen.begin())->uses, 100);
+}
+
+}  // namespace
+}  // namespace spillway
