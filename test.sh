@@ -3,6 +3,16 @@
 # then all cases in the release build. Exit status 0 when all passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+if (($# > 0)); then
+  cat <<'TEXT'
+usage: ./test.sh
+
+Installs what is missing, builds, and runs everything that this machine can test; takes no options.
+Single cases: ctest --preset release -R NAME
+TEXT
+  [[ $1 == -h || $1 == --help ]] && exit 0 || exit 2
+fi
+
 setup=src/cmake/setup
 
 "$setup/install_packages.sh" build test

@@ -125,7 +125,10 @@ int measure_disk(const BenchOptions& options) {
                             facts.mount_point.value_or(""), utc_now()));
   if (!options.rates_path.empty()) {
     rates.save(options.rates_path);
-    std::cout << "recorded in " << options.rates_path << ", where runs find it\n";
+    const bool is_default = options.rates_path == topology::default_disk_rates_path();
+    std::cout << "recorded in " << options.rates_path
+              << (is_default ? ", where runs find it\n"
+                             : message(", for runs with --rates {}\n", options.rates_path));
   }
   return kDone;
 }

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "findings.h"
+#include "spillway/base/error.h"
 
 namespace spillway::cli {
 namespace {
@@ -34,8 +35,12 @@ std::string report_text(const std::vector<Finding>& findings) {
     return std::count_if(findings.begin(), findings.end(),
                          [&](const Finding& finding) { return finding.verdict == verdict; });
   };
+  const auto counted = [&](Verdict verdict, const char* word) {
+    return message("{} {}{}", count(verdict), word, count(verdict) == 1 ? "" : "s");
+  };
   out << findings.size() << " checks: " << count(Verdict::kOk) << " ok, "
-      << count(Verdict::kWarning) << " warnings, " << count(Verdict::kProblem) << " problems\n";
+      << counted(Verdict::kWarning, "warning") << ", " << counted(Verdict::kProblem, "problem")
+      << '\n';
   return out.str();
 }
 

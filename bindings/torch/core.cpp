@@ -124,6 +124,7 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
   for (const runtime::ResolvedDirectory& place : places.directories) {
     store.directories.push_back({place.facts.path, place.limit});
     directories_.push_back(place.facts.path);
+    wearing_directories_ += place.facts.is_ram_disk ? 0 : 1;
   }
   options.read_bytes_per_second =
       places.read_bytes_per_second().value_or(options.read_bytes_per_second);
@@ -154,13 +155,14 @@ void Core::watch_forks() {
 }
 
 void Core::watch_endings() {
-  static const auto end = [] { core().finish(); };
+  using Ending = runtime::Runtime::Ending;
+  static const auto end = [] { core().finish(Ending::kByItself); };
   std::atexit(end);
   // Python that was interrupted leaves by the signal, without the C library's exit.
   if (auto* const at_exit =
           reinterpret_cast<int (*)(void (*)())>(::dlsym(RTLD_DEFAULT, "Py_AtExit")))
     at_exit(end);
-  runtime::watch_ending_signals(end);
+  runtime::watch_ending_signals([] { core().finish(Ending::kBySignal); });
 }
 
 void Core::show_progress(Duration step) {
@@ -217,7 +219,7 @@ runtime::RunStatistics Core::statistics() const {
   statistics.clean_leaves = report.memory.left_clean;
   statistics.spill_space_peak = report.memory.store.extents_peak;
   if (settings_.store != swap::StoreKind::kRam) {
-    statistics.endurance = settings_.endurance * directories_.size();
+    statistics.endurance = settings_.endurance * wearing_directories_;
     statistics.disk_written = report.memory.store.written;
   }
   statistics.cancelled_writes = report.memory.cancelled_writes;
@@ -238,12 +240,12 @@ runtime::RunStatistics Core::statistics() const {
   return statistics;
 }
 
-void Core::finish() noexcept {
+void Core::finish(runtime::Runtime::Ending ending) noexcept {
   if (is_child_.load()) return;
   const std::lock_guard lock(finish_mutex_);
   if (std::exchange(finished_, true)) return;
   try {
-    runtime_->finish();
+    runtime_->finish(ending);
     const runtime::RunStatistics result = statistics();
     if (shows_progress_ && steps_shown_ > 0) std::fputs("\n", stderr);
     if (!settings_.quiet) std::fputs(runtime::summary(result).c_str(), stderr);

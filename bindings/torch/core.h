@@ -33,7 +33,7 @@ class Core {
 
   /// Writes the statistics file and the summary: once, at exit or before a signal ends the process,
   /// and not in a forked child. Returns when they are written, whoever writes them.
-  void finish() noexcept;
+  void finish(runtime::Runtime::Ending ending) noexcept;
 
  private:
   explicit Core(const runtime::Settings& settings);
@@ -49,6 +49,7 @@ class Core {
   std::string mapper_name_;
   std::string store_name_;
   std::vector<std::string> directories_;
+  std::uint64_t wearing_directories_ = 0;  ///< Those that are no RAM disk.
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<Interceptor> interceptor_;
   bool shows_progress_ = false;

@@ -72,6 +72,8 @@ Bytes parse_bytes(std::string_view text) {
     throw ConfigError("not a size: '{}' (write a number with a unit, for example 4GiB)", text);
   const auto unit_name =
       without_spaces(trimmed.substr(static_cast<std::size_t>(end - trimmed.data())));
+  if (unit_name.empty() && value == 0.0)
+    throw ConfigError("size without a unit: '{}' (write for example 4GiB)", text);
   if (unit_name.empty())
     throw ConfigError("size without a unit: '{}' (write for example {}MiB or {}GiB)", text, trimmed,
                       trimmed);

@@ -62,6 +62,10 @@ struct Runtime::Survey {
   std::uint64_t largest_pages = 0;
 };
 
+std::string Runtime::name_of(const OpContext& op) {
+  return op.text != nullptr ? op.text->describe() : "an allocation of the trainer";
+}
+
 Runtime::OpContext& Runtime::context() { return per_thread<OpContext>(); }
 
 Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
@@ -88,23 +92,39 @@ void Runtime::with_room(OpContext& op, const Action& action) {
     return;
   } catch (const swap::NoRoomError& error) {
     start_survey(op, error);
+  } catch (const IoError& error) {
+    tell_io_failure(error);
+    throw;
   }
   try {
     action();
   } catch (const swap::NoRoomError& error) {
     // Not even page by page: this operator alone tells the least that is needed.
-    const std::uint64_t need = (error.wanted + error.held) / memory::kPageSize;
     {
       std::lock_guard lock(step_mutex_);
-      if (need > largest_need_pages_.load()) largest_need_pages_.store(need);
+      note_need_locked((error.wanted + error.held) / memory::kPageSize, name_of(op));
     }
     end_survey();
   }
 }
 
+/// Trainers that do not catch what is thrown end without a word about it that helps.
+void Runtime::tell_io_failure(const IoError& error) {
+  if (!io_failure_told_.exchange(true))
+    log_error(
+        "{}. All tensors are still there, but the trainer cannot go on: name a directory with "
+        "more room, or several, with --nvme.",
+        error.what());
+}
+
+void Runtime::note_need_locked(std::uint64_t pages, const std::string& who) {
+  if (pages <= largest_need_pages_.load()) return;
+  largest_need_pages_.store(pages);
+  largest_op_ = who;
+}
+
 void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
-  const std::string name =
-      op.text != nullptr ? op.text->describe() : "an allocation of the trainer";
+  const std::string name = name_of(op);
   const Bytes need = error.wanted + error.held;
   std::unique_lock lock(step_mutex_);
   if (survey_ != nullptr) return;
@@ -117,7 +137,7 @@ void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
   // is small is added where the result is told.
   const Bytes small = std::min(need, engine_->statistics().small_peak);
   const std::uint64_t pages = (need - small).count() / memory::kPageBytes + 1;
-  largest_need_pages_.store(std::max(largest_need_pages_.load(), pages));
+  note_need_locked(pages, name);
   if (need.count() > kSurveyReach * options_.budget.count()) {
     lock.unlock();
     end_survey();
@@ -173,11 +193,15 @@ void Runtime::look_after_survey(const OpContext& op, std::size_t allocation) {
   end_survey();
 }
 
-void Runtime::finish() {
+void Runtime::finish(Ending ending) {
   const swap::SwapStatistics memory = engine_->statistics();
   std::lock_guard lock(step_mutex_);
-  if (survey_ != nullptr)
-    log_error("The program ran slowly to its end: {}", survey_result_locked(memory));
+  if (survey_ == nullptr) return;
+  log_error("{}: {}",
+            ending == Ending::kByItself
+                ? "The program ran slowly to its end"
+                : "Stopped before the largest operator was known, so more may be needed",
+            survey_result_locked(memory));
 }
 
 void* Runtime::allocate_small(std::size_t size, OpContext& op) {
@@ -342,9 +366,7 @@ void Runtime::note_need(OpContext& op) {
   const std::uint64_t need = op.input_pages + op.inside_peak;
   if (need <= largest_need_pages_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(step_mutex_);
-  if (need <= largest_need_pages_.load(std::memory_order_relaxed)) return;
-  largest_need_pages_.store(need);
-  largest_op_ = op.text->describe();
+  note_need_locked(need, name_of(op));
 }
 
 void Runtime::end_op() noexcept {

@@ -103,7 +103,7 @@ std::string advice(const RunStatistics& s) {
     return "the trainer touches tensors outside of operators; keep those small or read them at "
            "once";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
-  if (s.largest_op_needs > Bytes(0) && s.largest_op_needs < s.budget)
+  if (s.steps > 0 && s.largest_op_needs > Bytes(0) && s.largest_op_needs < s.budget)
     return message("nothing; even {} could do", s.largest_op_needs);
   return "nothing";
 }
@@ -130,7 +130,9 @@ std::string summary(const RunStatistics& s) {
   screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
   screen.line("peak",
               message("{}  of tensors in memory; the whole process took {}", s.peak, s.peak_rss));
-  screen.line("steps", message("{}, median {}", s.steps, seconds_text(s.step_seconds_median)));
+  screen.line("steps", s.step_seconds_median > 0.0
+                           ? message("{}, median {}", s.steps, seconds_text(s.step_seconds_median))
+                           : message("{}", s.steps));
   screen.line("moved", moved(s));
   if (s.spilled > Bytes(0)) screen.line("to", where(s));
   if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > 0.0)

@@ -164,7 +164,7 @@ TEST(ReportText, AlignsLinesAndCounts) {
             "                       -> do this\n"
             "problem disk           bad\n"
             "                       -> do that\n"
-            "3 checks: 1 ok, 1 warnings, 1 problems\n");
+            "3 checks: 1 ok, 1 warning, 1 problem\n");
 }
 
 TEST(ReportJson, HoldsTheSameChecks) {

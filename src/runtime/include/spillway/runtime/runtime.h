@@ -10,6 +10,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
+#include "spillway/base/error.h"
 #include "spillway/runtime/step_learner.h"
 #include "spillway/swap/swap_engine.h"
 
@@ -92,7 +93,8 @@ class Runtime {
   void step_updated();
 
   /// The program ends: tells the smallest budget if it was still being sought.
-  void finish();
+  enum class Ending { kByItself, kBySignal };
+  void finish(Ending ending);
 
   RuntimeReport report() const;
   swap::SwapEngine& engine() { return *engine_; }
@@ -104,6 +106,7 @@ class Runtime {
   struct OpContext;
   struct Survey;
   static OpContext& context();
+  static std::string name_of(const OpContext& op);
 
   void* allocate_small(std::size_t size, OpContext& op);
   template <typename Action>
@@ -118,6 +121,8 @@ class Runtime {
   void learn_end(OpContext& op);
   void hold(OpContext& op, std::span<const RangeUse> uses);
   void note_need(OpContext& op);
+  void note_need_locked(std::uint64_t pages, const std::string& who);
+  void tell_io_failure(const IoError& error);
   bool owns_learner(const OpContext& op);
   void end_step();
   void sample_since(TimePoint start) noexcept;
@@ -143,6 +148,7 @@ class Runtime {
   std::unique_ptr<Survey> survey_;
   std::string survey_told_;  ///< What the last survey found.
   std::atomic<bool> surveying_{false};
+  std::atomic<bool> io_failure_told_{false};
   std::atomic<std::uint64_t> largest_need_pages_{0};
   std::string largest_op_;
 
