@@ -31,8 +31,10 @@ std::string output_of(const std::string& command) {
 Rates run_fio(const std::string& file, const std::string& pattern, const Load& load) {
   const std::uint64_t skipped = swap::kExtentBytes - load.block.count();
   const std::uint64_t moved = load.file_size / Bytes(swap::kExtentBytes) * load.block.count();
+  // Its buffers in huge pages, as frames are: small ones make a block hundreds of segments.
   const std::string text = output_of(message(
-      "fio --name=busy --filename='{}' --size={} --io_size={} --bs={} --iodepth={} --rw={}{} "
+      "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio --name=busy --filename='{}' --size={} "
+      "--io_size={} --bs={} --iodepth={} --rw={}{} "
       "--ioengine=io_uring --direct=1 --randrepeat=1 --refill_buffers=0 --output-format=json",
       file, load.file_size.count(), moved, load.block.count(), load.depth, pattern,
       skipped == 0 ? std::string() : message(":{}", skipped)));
