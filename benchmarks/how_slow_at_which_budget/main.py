@@ -14,9 +14,6 @@ from budget_text import smallest_budget_by, smallest_budget_in  # noqa: E402  py
 
 IN_CORE, SMALLEST = "in-core", "smallest"
 PARAMETERS_GOAL = 1.10
-KEPT_STATS = ("budget_bytes", "needed_bytes", "peak_bytes", "small_peak_bytes", "peak_rss_bytes",
-              "largest_op_needs_bytes", "largest_op", "stall_seconds", "run_seconds",
-              "spilled_bytes", "fetched_bytes", "clean_leaves_bytes", "deviations", "step_shapes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,9 +107,7 @@ class CaseRuns:
         run.require_success(name)
         if variant == Variant(IN_CORE):
             self.learn_needs(run.stats)
-        record = run.record()
-        record["stats"] = {key: run.stats[key] for key in KEPT_STATS if key in run.stats}
-        self.records.setdefault(variant.name(), []).append(record)
+        self.records.setdefault(variant.name(), []).append(run.record())
         return f"{name}: {statistics.median(run.step_seconds[self.options.skipped:]):.3f} s/step"
 
     def learn_needs(self, stats):

@@ -10,6 +10,10 @@ import threading
 import trainer_log
 
 LOG_LINES = 25
+# Of the statistics of a run: figures, and not where and as what it ran.
+KEPT_STATS = ("budget_bytes", "needed_bytes", "peak_bytes", "small_peak_bytes", "peak_rss_bytes",
+              "largest_op_needs_bytes", "largest_op", "stall_seconds", "run_seconds",
+              "spilled_bytes", "fetched_bytes", "clean_leaves_bytes", "deviations", "step_shapes")
 # Huge pages for malloc, from which plain LibTorch takes its tensors.
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
@@ -47,7 +51,7 @@ class Training:
         """What goes into the file of results."""
         return {"ending": self.ending(), "step_seconds": self.step_seconds, "losses": self.losses,
                 "read_bytes": self.read_bytes, "written_bytes": self.written_bytes,
-                "stats": self.stats}
+                "stats": {key: self.stats[key] for key in KEPT_STATS if key in self.stats}}
 
 
 def require_equal_losses(name, records):
