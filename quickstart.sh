@@ -3,16 +3,13 @@
 # skips what is already there. Flags: --steps N, --seed S, and after -- those of the trainer.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-usage() {
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'TEXT'
 usage: ./quickstart.sh [--steps N] [--seed S] [-- flags of the trainer brain_unet]
 
 Installs what is missing, fetches LibTorch, builds Spillway, and trains a 3-D U-Net plain, with room
 for everything, with half of that memory and with a quarter; ends with a table that compares them.
 TEXT
-}
-if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-  usage
   exit 0
 fi
 

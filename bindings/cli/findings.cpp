@@ -173,8 +173,7 @@ Finding judge_mappers(const std::vector<memory::MapperProbe>& probes) {
   for (const memory::MapperProbe& probe : probes) {
     if (!probe.is_viable) continue;
     Finding finding = ok("mapper", std::string(memory::name_of(probe.kind)));
-    const bool is_best = &probe == &probes.front();
-    if (!is_best) {
+    if (!memory::serves_system_calls(probe.kind)) {
       finding.verdict = Verdict::kWarning;
       finding.value += "; files, pipes and sockets work, but MPI, RDMA and io_uring of the trainer "
                        "fail (EFAULT) on spilled memory";

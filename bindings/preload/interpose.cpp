@@ -8,8 +8,6 @@
 #include "core_loader.h"
 #include "registered_hooks.h"
 
-#define SPILLWAY_VISIBLE __attribute__((visibility("default")))
-
 // void torch::autograd::set_default_engine_stub(Engine& (*)())
 #define SPILLWAY_SET_DEFAULT_ENGINE_STUB \
   "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE"

@@ -18,8 +18,6 @@
 
 #include "registered_hooks.h"
 
-#define SPILLWAY_VISIBLE __attribute__((visibility("default")))
-
 namespace spillway::preload {
 namespace {
 
@@ -243,13 +241,13 @@ ssize_t transfer_message(const msghdr* message, Use use, const Call& call) {
       [&] { return call(&copy); });
 }
 
-template <typename Call>
-ssize_t transfer_between_processes(pid_t process, const iovec* local, unsigned long count,
-                                   const iovec* remote, unsigned long remote_count, Use local_use,
-                                   const Call& call) {
+/// process_vm_readv and process_vm_writev, which are told apart by what becomes of `local`.
+ssize_t transfer_between_processes(decltype(&::process_vm_readv) call, Use local_use, pid_t process,
+                                   const iovec* local, unsigned long count, const iovec* remote,
+                                   unsigned long remote_count, unsigned long flags) {
   const bool is_own = process == getpid();
   const bool needs_help = has_tensor(local, count) || (is_own && has_tensor(remote, remote_count));
-  if (!needs_help) return call(local, count, remote, remote_count);
+  if (!needs_help) return call(process, local, count, remote, remote_count, flags);
   const Use remote_use = local_use == Use::kFilled ? Use::kTaken : Use::kFilled;
   iovec near[kParts];
   iovec far[kParts];
@@ -260,7 +258,7 @@ ssize_t transfer_between_processes(pid_t process, const iovec* local, unsigned l
         near_count = gather(local, count, local_use, near);
         if (is_own) far_count = gather(remote, remote_count, remote_use, far);
       },
-      [&] { return call(near, near_count, is_own ? far : remote, far_count); });
+      [&] { return call(process, near, near_count, is_own ? far : remote, far_count, flags); });
 }
 
 /// `call` is given where the items begin, their size and how many there are.
@@ -417,21 +415,15 @@ SPILLWAY_VISIBLE ssize_t sendmsg(int file, const msghdr* message, int flags) {
 SPILLWAY_VISIBLE ssize_t process_vm_readv(pid_t process, const iovec* local, unsigned long count,
                                           const iovec* remote, unsigned long remote_count,
                                           unsigned long flags) {
-  return transfer_between_processes(
-      process, local, count, remote, remote_count, Use::kFilled,
-      [&](const iovec* near, unsigned long near_count, const iovec* far, unsigned long far_count) {
-        return real().process_vm_readv(process, near, near_count, far, far_count, flags);
-      });
+  return transfer_between_processes(real().process_vm_readv, Use::kFilled, process, local, count,
+                                    remote, remote_count, flags);
 }
 
 SPILLWAY_VISIBLE ssize_t process_vm_writev(pid_t process, const iovec* local, unsigned long count,
                                            const iovec* remote, unsigned long remote_count,
                                            unsigned long flags) {
-  return transfer_between_processes(
-      process, local, count, remote, remote_count, Use::kTaken,
-      [&](const iovec* near, unsigned long near_count, const iovec* far, unsigned long far_count) {
-        return real().process_vm_writev(process, near, near_count, far, far_count, flags);
-      });
+  return transfer_between_processes(real().process_vm_writev, Use::kTaken, process, local, count,
+                                    remote, remote_count, flags);
 }
 
 SPILLWAY_VISIBLE size_t fread(void* memory, size_t item, size_t items, FILE* file) {

@@ -28,9 +28,8 @@ void* start_thread(void* opaque) {
 }  // namespace
 }  // namespace spillway::preload
 
-extern "C" __attribute__((visibility("default"))) int pthread_create(
-    pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
-    void* argument) noexcept {
+extern "C" SPILLWAY_VISIBLE int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                               void* (*function)(void*), void* argument) noexcept {
   using namespace spillway::preload;
   // Not a function-local static: its guard would need the C++ runtime.
   static CreateThread real;

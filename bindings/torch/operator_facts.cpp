@@ -1,5 +1,6 @@
 #include "operator_facts.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,14 @@ bool may_hold_tensors(const c10::Argument& argument) {
   return argument.type()->str().find("Tensor") != std::string::npos;
 }
 
+bool only_makes_views(const c10::FunctionSchema& schema, const std::vector<Access>& accesses) {
+  // First what is cheap: at the start all operators are asked, and few make views.
+  if (std::find(accesses.begin(), accesses.end(), Access::kView) == accesses.end()) return false;
+  for (std::size_t i = 0; i < accesses.size(); ++i)
+    if (accesses[i] != Access::kView && may_hold_tensors(schema.arguments()[i])) return false;
+  return true;
+}
+
 }  // namespace
 
 OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
@@ -31,15 +40,9 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
       !has_prefix(schema.name(), "aten::empty") && !has_prefix(schema.name(), "aten::new_empty");
   // A storage that is resized is copied as a whole.
   uses_whole_storages = has_prefix(schema.name(), "aten::resize_");
-  bool makes_view = false;
-  bool reads_or_writes = false;
-  for (const c10::Argument& argument : schema.arguments()) {
+  for (const c10::Argument& argument : schema.arguments())
     accesses.push_back(access_to(argument, is_composite));
-    const bool is_viewed = accesses.back() == Access::kView;
-    makes_view |= is_viewed;
-    reads_or_writes |= !is_viewed && may_hold_tensors(argument);
-  }
-  touches_nothing = makes_view && !reads_or_writes;
+  touches_nothing = only_makes_views(schema, accesses);
 }
 
 const OperatorFacts& OperatorFactsCache::of(const c10::OperatorHandle& op) {
