@@ -2,6 +2,9 @@
 
 namespace spillway::swap {
 
+inline constexpr const char* kTouchedAfterFree =
+    "the program touched tensor memory after it was freed";
+
 /// Prints "[spillway] error: WHAT" and, unless `error` is 0, what that errno means; then the
 /// process dies by `signal_number`. Any thread, signal handlers and forked children too:
 /// async-signal-safe.

@@ -46,7 +46,7 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access) {
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   if (!find(address).range.is_some()) {
     lock.unlock();
-    end_by_signal(SIGSEGV, "the program touched tensor memory after it was freed");
+    end_by_signal(SIGSEGV, kTouchedAfterFree);
   }
   Page& page = pages_.get()[index];
   Range& range = range_of(page.range);

@@ -172,7 +172,7 @@ bool SwapEngine::State::show_in_child(PageIndex index) {
 void SwapEngine::State::fill_in_child(const std::byte* address) {
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   if (!find(address).range.is_some())
-    end_by_signal(SIGSEGV, "the program touched tensor memory after it was freed");
+    end_by_signal(SIGSEGV, kTouchedAfterFree);
   Lock lock(mutex_);
   Page& page = pages_.get()[index];
   if (has_bytes_in_memory(page.state)) {

@@ -119,6 +119,13 @@ bool SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
   return missing;
 }
 
+bool SwapEngine::State::is_among(std::span<const RangeUse> uses, PageIndex index) const {
+  return std::any_of(uses.begin(), uses.end(), [&](const RangeUse& use) {
+    const PageIndex first = ranges_[use.range.value()].first + use.first;
+    return index >= first && index - first < use.touched();
+  });
+}
+
 void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
   Lock lock(mutex_);
   enter_locked(set);
@@ -128,16 +135,20 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
     hold_locked(set, use);
     wanted += use.touched();
   }
+  // Who tries again after a failure gets a read of its own.
+  const std::uint64_t failures = read_failure_.count;
   // Pages that cannot all be there at once are left to come as they are touched.
   const bool comes_bit_by_bit =
       options_.oversize == Oversize::kPageThrough && wanted > pool_->limit();
   while (!comes_bit_by_bit && request_missing_locked(uses)) {
     make_room_locked();
     kick_locked();
+    const bool is_unreadable = read_failure_.count != failures && is_among(uses, read_failure_.page);
     const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked(true);
-    if (stuck || !read_failure_.empty()) {
+    if (stuck || is_unreadable) {
       for (; set.pins_.size() > already; set.pins_.pop_back()) let_go_locked(set.pins_.back());
       if (set.engine_ == nullptr) --active_sets_;
+      if (is_unreadable) throw IoError("{}", read_failure_.detail);
       refuse_locked(wanted);
     }
     wait_locked(lock, true, counts_.fetch_wait);

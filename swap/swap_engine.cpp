@@ -196,7 +196,6 @@ bool SwapEngine::State::progress_is_possible_locked(bool holds_pins) const {
 }
 
 void SwapEngine::State::refuse_locked(std::size_t pages) const {
-  if (!read_failure_.empty()) throw IoError("{}", read_failure_);
   if (!store_failure_.empty()) throw IoError("{}", store_failure_);
   throw NoRoomError(memory::kPageSize * pages,
                     memory::kPageSize * held_pages_locked() + Bytes(small_granted_.load()),

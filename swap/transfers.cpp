@@ -174,7 +174,7 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
     // The bytes exist nowhere else: whoever waits for them is told, and the extent stays.
     pool_->put_frame(slot);
     page.state = PageState::kOut;
-    read_failure_ = result.detail;
+    read_failure_ = {index, read_failure_.count + 1, result.detail};
     for (const OpenFault& fault : open_faults_)
       if (fault.index == index) fault_failure_ = result.detail;
     return;

@@ -25,11 +25,10 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-bool takes_a_value(const std::string& option) {
-  if (option.find('=') != std::string::npos) return false;
+const runtime::SettingInfo* setting_behind(const std::string& option) {
   for (const runtime::SettingInfo& info : runtime::setting_catalogue())
-    if (option == "--" + std::string(info.key)) return !info.is_switch;
-  return false;
+    if (option == "--" + std::string(info.key)) return &info;
+  return nullptr;
 }
 
 void check_stats_folder(const std::string& pattern) {
@@ -141,8 +140,15 @@ RunArguments split_run_arguments(const std::vector<std::string>& arguments) {
     }
     if (word.empty() || word.front() != '-') break;
     result.options.push_back(word);
-    if (takes_a_value(word) && at + 1 < arguments.size() && arguments[at + 1] != "--")
+    const runtime::SettingInfo* setting = setting_behind(word);
+    if (setting == nullptr || at + 1 >= arguments.size()) continue;
+    const std::string& next = arguments[at + 1];
+    if (setting->is_switch) {
+      // Any other word behind a switch is the program.
+      if (next == "on" || next == "off") result.options.back() += '=' + arguments[++at];
+    } else if (next != "--") {
       result.options.push_back(arguments[++at]);
+    }
   }
   result.program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(at), arguments.end());
   return result;

@@ -23,7 +23,7 @@ void SettingOptions::add_to(CLI::App& app, const std::vector<std::string_view>& 
     Value& value = *values_.back();
     const std::string name = "--" + std::string(info.key);
     if (info.is_switch) {
-      // --verify, or --verify=off; a separate word would be taken for the program.
+      // --verify or --verify=off; `split_run_arguments` makes the latter of two words.
       app.add_flag_function(
           name,
           [&value](std::int64_t count) {

@@ -46,6 +46,7 @@ Statistics statistics() {
   result.spilled_bytes = now.spilled.count();
   result.fetched_bytes = now.fetched.count();
   result.steps = now.steps;
+  result.ops = now.ops;
   return result;
 }
 

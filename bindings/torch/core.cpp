@@ -15,7 +15,7 @@
 #include "linked_hooks.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/hooks.h"
-#include "spillway/runtime/ending_signals.h"
+#include "spillway/runtime/endings.h"
 #include "spillway/runtime/spill_directories.h"
 #include "spillway/runtime/summary.h"
 #include "spillway/swap/spill_store_factory.h"
@@ -24,6 +24,8 @@
 
 namespace spillway::torch_binding {
 namespace {
+
+constexpr double kSecondsBetweenLines = 5.0;
 
 std::atomic<Core*> instance{nullptr};
 
@@ -102,6 +104,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   shows_progress_ = settings_.progress == runtime::ProgressMode::kOn ||
                     (settings_.progress == runtime::ProgressMode::kAuto && !settings_.quiet &&
                      ::isatty(STDERR_FILENO) == 1);
+  shares_terminal_ = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+  last_progress_ = start_;
   runtime_->on_step = [this](Duration step) { show_progress(step); };
   const bool calls_are_served = memory::serves_system_calls(memory::mapper_kind_from(mapper_name_));
   register_hooks(
@@ -149,7 +153,7 @@ void Core::watch_forks() {
                      Interceptor::disable_for_good();
                      detach_cpu_allocator();
                      core().is_child_.store(true);
-                     runtime::unwatch_ending_signals_in_child();
+                     runtime::unwatch_endings_in_child();
                      core().runtime().engine().after_fork_in_child();
                    });
 }
@@ -162,13 +166,17 @@ void Core::watch_endings() {
   if (auto* const at_exit =
           reinterpret_cast<int (*)(void (*)())>(::dlsym(RTLD_DEFAULT, "Py_AtExit")))
     at_exit(end);
-  runtime::watch_ending_signals([] { core().finish(Ending::kBySignal); });
+  runtime::watch_endings([] { core().finish(Ending::kBySignal); });
 }
 
 void Core::show_progress(Duration step) {
   ++steps_shown_;
   if (!shows_progress_) return;
   const std::lock_guard lock(progress_mutex_);
+  const TimePoint now = clock_.now();
+  const double passed = seconds(now - last_progress_);
+  if (shares_terminal_ && passed < kSecondsBetweenLines) return;
+  last_progress_ = now;
   const swap::SwapStatistics memory = runtime_->engine().statistics();
   runtime::Progress progress;
   progress.step = steps_shown_;
@@ -176,16 +184,16 @@ void Core::show_progress(Duration step) {
   progress.resident = memory.counted;
   progress.budget = budget_.budget;
   progress.spilled = memory.store.extents_in_use;
-  if (progress.step_seconds > 0.0) {
+  if (passed > 0.0) {
     progress.read_bytes_per_second =
-        static_cast<double>((memory.store.read - last_report_.read).count()) /
-        progress.step_seconds;
+        static_cast<double>((memory.store.read - last_report_.read).count()) / passed;
     progress.write_bytes_per_second =
-        static_cast<double>((memory.store.written - last_report_.written).count()) /
-        progress.step_seconds;
+        static_cast<double>((memory.store.written - last_report_.written).count()) / passed;
   }
   last_report_ = memory.store;
-  std::fprintf(stderr, "\r%s\033[K", runtime::progress_line(progress).c_str());
+  // A line that stays open would run into what the program prints on the same terminal.
+  const char* const format = shares_terminal_ ? "%s\n" : "\r%s\033[K";
+  std::fprintf(stderr, format, runtime::progress_line(progress).c_str());
   std::fflush(stderr);
 }
 
@@ -247,7 +255,7 @@ void Core::finish(runtime::Runtime::Ending ending) noexcept {
   try {
     runtime_->finish(ending);
     const runtime::RunStatistics result = statistics();
-    if (shows_progress_ && steps_shown_ > 0) std::fputs("\n", stderr);
+    if (shows_progress_ && !shares_terminal_ && steps_shown_ > 0) std::fputs("\n", stderr);
     if (!settings_.quiet) std::fputs(runtime::summary(result).c_str(), stderr);
     if (!settings_.stats.empty()) {
       const std::string path = runtime::expand_stats_path(settings_.stats, ::getpid(),

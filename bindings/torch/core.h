@@ -53,6 +53,8 @@ class Core {
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<Interceptor> interceptor_;
   bool shows_progress_ = false;
+  bool shares_terminal_ = false;  ///< The program's output and the progress.
+  TimePoint last_progress_{};
   std::atomic<std::uint64_t> steps_shown_{0};
   std::mutex progress_mutex_;
   swap::StoreReport last_report_;

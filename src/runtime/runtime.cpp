@@ -161,15 +161,20 @@ std::string Runtime::survey_result_locked(const swap::SwapStatistics& memory) co
 
 void Runtime::end_survey() {
   const swap::SwapStatistics memory = engine_->statistics();
-  std::lock_guard lock(step_mutex_);
-  surveying_.store(false);
-  engine_->set_oversize(swap::Oversize::kRefuse);
-  if (survey_ != nullptr) {  // Else another thread was faster, and told it.
-    survey_told_ = survey_result_locked(memory);
-    survey_.reset();
-    log_error("{}", survey_told_);
+  std::string told;
+  {
+    // Not held by the exception: nobody may catch it, and the summary needs the mutex.
+    std::lock_guard lock(step_mutex_);
+    surveying_.store(false);
+    engine_->set_oversize(swap::Oversize::kRefuse);
+    if (survey_ != nullptr) {  // Else another thread was faster, and told it.
+      survey_told_ = survey_result_locked(memory);
+      survey_.reset();
+      log_error("{}", survey_told_);
+    }
+    told = survey_told_;
   }
-  throw BudgetError("Spillway: {}", survey_told_);
+  throw BudgetError("Spillway: {}", told);
 }
 
 /// Ends the survey when nothing larger is to be expected. `allocation`: bytes that the trainer asks

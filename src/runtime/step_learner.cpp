@@ -309,10 +309,8 @@ void StepLearner::State::note_plan() {
   report_.plan_steps = plan_->slots();
   report_.planned_seconds = plan.estimate.step_seconds;
   report_.bound_seconds = plan.bound.step_seconds;
-  report_.planned_write_pages = plan.estimate.written_pages;
   report_.planned_read_pages = plan.estimate.read_pages;
   report_.smallest_budget_pages = plan.smallest_budget_pages;
-  report_.filled_share = plan.filled_share;
 }
 
 // --- Following a plan -------------------------------------------------------------------------

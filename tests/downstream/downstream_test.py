@@ -73,6 +73,7 @@ class InstalledPackage(unittest.TestCase):
             self.assertEqual(linked.count("file equal\n"), 2, linked)
             self.assert_paged(counters_in(linked))
         self.assertIn("\nrecognised and told steps 8\n", linked)
+        self.assertIn("\nthread seen\n", linked)
         self.assertIn("\nchild refused: a forked child is not under Spillway", linked)
 
         stats = WORK / "stats.json"

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -230,6 +231,41 @@ class Ranks(RunCase):
             self.assertEqual(statistics["rank"], rank)
             self.assertGreater(statistics["spilled_bytes"], 0)
         self.assertEqual(list(self.spill.iterdir()), [])
+
+
+class Progress(RunCase):
+    """What a terminal shows while a trainer runs."""
+
+    def shown(self, shares_terminal):
+        """All that comes to a terminal which is stderr, and stdout too where that is asked for."""
+        ours, theirs = pty.openpty()
+        command = self.command(self.trainer(SMALL, "run", steps=4))
+        process = subprocess.Popen(command, env=self.environment(), stdin=subprocess.DEVNULL,
+                                   stdout=theirs if shares_terminal else subprocess.DEVNULL,
+                                   stderr=theirs)
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # The other end is closed.
+                break
+            text += piece
+        os.close(ours)
+        self.assertEqual(process.wait(), 0, text)
+        return text.decode()
+
+    def test_is_one_line_that_changes(self):
+        text = self.shown(shares_terminal=False)
+        self.assertRegex(text, r"\r\[spillway\] step 1  [^\r\n]+\r\[spillway\] step 2  ")
+        self.assertRegex(text, r"\n\[spillway\] needed ")
+
+    def test_does_not_run_into_the_programs_lines(self):
+        text = self.shown(shares_terminal=True)
+        self.assertIn("loss", text)
+        for line in text.split("\r\n"):
+            self.assertNotIn("\r", line)
+            self.assertIn(line.rfind("[spillway]"), (-1, 0), line)
 
 
 class Disks(RunCase):

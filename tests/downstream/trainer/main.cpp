@@ -13,6 +13,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -74,6 +75,14 @@ void print_statistics() {
   std::printf("steps %ju\n", static_cast<std::uintmax_t>(counted.steps));
 }
 
+/// Prints whether operators of a thread that starts under Spillway are seen.
+void run_on_a_thread() {
+  const torch::Tensor values = torch::ones({kWidth, kWidth});
+  const auto before = spillway::statistics().ops;
+  std::thread([&] { values.mul(2); }).join();
+  std::printf("thread %s\n", spillway::statistics().ops > before ? "seen" : "UNSEEN");
+}
+
 /// Prints what a forked child gets from the API: nothing, but no hang either.
 void ask_in_forked_child() {
   std::fflush(stdout);
@@ -104,6 +113,7 @@ int main(int count, char** arguments) {
     train(true, file);
     std::printf("recognised and told steps %ju\n",
                 static_cast<std::uintmax_t>(spillway::statistics().steps));
+    run_on_a_thread();
     ask_in_forked_child();
     return 0;
   }

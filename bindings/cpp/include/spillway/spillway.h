@@ -43,6 +43,7 @@ struct Statistics {
   std::uint64_t spilled_bytes = 0;
   std::uint64_t fetched_bytes = 0;
   std::uint64_t steps = 0;
+  std::uint64_t ops = 0;  ///< Operators that Spillway saw, on all threads.
 };
 
 /// Throws std::runtime_error before `start`, and in a forked child.

@@ -57,10 +57,8 @@ struct LearnerReport {
   std::uint32_t plan_steps = 0;
   double planned_seconds = 0.0;
   double bound_seconds = 0.0;  ///< No plan can be faster.
-  std::uint64_t planned_write_pages = 0;
   std::uint64_t planned_read_pages = 0;
   std::uint32_t smallest_budget_pages = 0;
-  double filled_share = 0.0;
 };
 
 /// Learns the repeating step of one trainer thread and gives advice while it runs: the tape of each

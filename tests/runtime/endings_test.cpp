@@ -1,4 +1,4 @@
-#include "spillway/runtime/ending_signals.h"
+#include "spillway/runtime/endings.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,7 +8,9 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace spillway::runtime {
 namespace {
@@ -53,7 +55,7 @@ void ignore_in_vain(int) {}
 TEST(EndingSignals, HaveTheLastWordsSaidAndEndTheProcess) {
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     const Ended ended = run_in_child([signal](int file) {
-      watch_ending_signals([file] { say(file, "bye"); });
+      watch_endings([file] { say(file, "bye"); });
       ::raise(signal);
     });
     require_death_by(signal, ended);
@@ -63,7 +65,7 @@ TEST(EndingSignals, HaveTheLastWordsSaidAndEndTheProcess) {
 
 TEST(EndingSignals, SentTwiceInARowAreAnsweredOnce) {
   const Ended ended = run_in_child([](int file) {
-    watch_ending_signals([file] { say(file, "bye"); });
+    watch_endings([file] { say(file, "bye"); });
     ::raise(SIGTERM);
     ::raise(SIGTERM);
   });
@@ -74,7 +76,7 @@ TEST(EndingSignals, SentTwiceInARowAreAnsweredOnce) {
 TEST(EndingSignals, ThatTheProgramHandlesStayItsOwn) {
   const Ended ended = run_in_child([](int file) {
     ::signal(SIGTERM, &ignore_in_vain);
-    watch_ending_signals([file] { say(file, "bye"); });
+    watch_endings([file] { say(file, "bye"); });
     ::raise(SIGTERM);
     ::signal(SIGINT, &ignore_in_vain);  // Decided later.
     ::raise(SIGINT);
@@ -89,7 +91,7 @@ TEST(EndingSignals, ThatTheProgramHandlesStayItsOwn) {
 TEST(EndingSignals, ThatAreIgnoredStayIgnored) {
   const Ended ended = run_in_child([](int file) {
     ::signal(SIGHUP, SIG_IGN);
-    watch_ending_signals([file] { say(file, "bye"); });
+    watch_endings([file] { say(file, "bye"); });
     ::raise(SIGHUP);
     say(file, "alive");
     ::_exit(5);
@@ -99,10 +101,10 @@ TEST(EndingSignals, ThatAreIgnoredStayIgnored) {
 
 TEST(EndingSignals, EndAForkedChildWithoutTheParentsLastWords) {
   const Ended ended = run_in_child([](int file) {
-    watch_ending_signals([file] { say(file, "bye"); });
+    watch_endings([file] { say(file, "bye"); });
     const pid_t child = ::fork();
     if (child == 0) {
-      unwatch_ending_signals_in_child();
+      unwatch_endings_in_child();
       ::raise(SIGTERM);
       ::_exit(1);
     }
@@ -119,7 +121,7 @@ TEST(EndingSignals, EndAChildThatWasNotToldSo) {
   GTEST_SKIP() << "ThreadSanitizer holds up signals that a handler raises";
 #endif
   const Ended ended = run_in_child([](int file) {
-    watch_ending_signals([file] { say(file, "bye"); });
+    watch_endings([file] { say(file, "bye"); });
     const pid_t child = ::fork();
     if (child == 0) {
       ::raise(SIGINT);
@@ -128,6 +130,41 @@ TEST(EndingSignals, EndAChildThatWasNotToldSo) {
     int status = 0;
     ::waitpid(child, &status, 0);
     say(file, WIFSIGNALED(status) && WTERMSIG(status) == SIGINT ? "child died" : "child lives");
+    ::_exit(0);
+  });
+  EXPECT_EQ(ended.said, "child died");
+}
+
+/// Not on the thread of the test, whose framework would catch it.
+void throw_uncaught() {
+  std::thread([] { throw std::runtime_error("lost"); }).join();
+}
+
+TEST(UncaughtExceptions, HaveTheLastWordsSaidAndEndTheProcess) {
+  const Ended ended = run_in_child([](int file) {
+    watch_endings([file] { say(file, "bye"); });
+    throw_uncaught();
+  });
+  require_death_by(SIGABRT, ended);
+  EXPECT_EQ(ended.said, "bye");
+}
+
+TEST(UncaughtExceptions, EndTheProcessWhenTheLastWordsDoNotCome) {
+  const Ended ended = run_in_child([](int) {
+    watch_endings([] { ::pause(); });
+    throw_uncaught();
+  });
+  require_death_by(SIGABRT, ended);
+}
+
+TEST(UncaughtExceptions, OfAForkedChildDoNotSayTheParentsLastWords) {
+  const Ended ended = run_in_child([](int file) {
+    watch_endings([file] { say(file, "bye"); });
+    const pid_t child = ::fork();
+    if (child == 0) throw_uncaught();
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    say(file, WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? "child died" : "child lives");
     ::_exit(0);
   });
   EXPECT_EQ(ended.said, "child died");

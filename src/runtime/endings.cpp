@@ -1,4 +1,4 @@
-#include "spillway/runtime/ending_signals.h"
+#include "spillway/runtime/endings.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <ctime>
+#include <exception>
 #include <thread>
 
 namespace spillway::runtime {
@@ -20,9 +21,15 @@ constexpr std::array kEndingSignals{SIGHUP, SIGINT, SIGTERM};
 // comes right behind the first is no second request.
 constexpr std::int64_t kCopiesWithinNs = 1'000'000'000;
 
+// In place of a signal: an exception that nobody catches.
+constexpr int kUncaught = -1;
+constexpr std::int64_t kUncaughtPatienceSeconds = 5;
+
 struct Watch {
   pid_t owner = 0;
   sem_t asked{};
+  sem_t answered{};
+  std::terminate_handler earlier = nullptr;
   std::atomic<int> signal{0};
   std::atomic<std::int64_t> since_ns{0};
   std::function<void()> last_words;
@@ -66,11 +73,29 @@ void on_ending_signal(int signal) {
   errno = saved_errno;
 }
 
+void on_uncaught_exception() {
+  Watch& here = *watch.load();
+  int none = 0;
+  if (::getpid() == here.owner && here.signal.compare_exchange_strong(none, kUncaught)) {
+    ::sem_post(&here.asked);
+    timespec until{};
+    ::clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += kUncaughtPatienceSeconds;
+    while (::sem_clockwait(&here.answered, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR) {
+    }
+  }
+  here.earlier();
+}
+
 void answer(Watch& here) {
   while (::sem_wait(&here.asked) != 0) {
   }
   here.last_words();
-  die_by(here.signal.load());
+  if (here.signal.load() == kUncaught) {
+    ::sem_post(&here.answered);
+  } else {
+    die_by(here.signal.load());
+  }
 }
 
 // With every signal blocked on it: the handlers belong to the program's threads.
@@ -98,10 +123,11 @@ bool has_handler(int signal, void (*handler)(int)) noexcept {
 
 }  // namespace
 
-void watch_ending_signals(std::function<void()> last_words) {
+void watch_endings(std::function<void()> last_words) {
   auto* here = new Watch;
   here->owner = ::getpid();
   ::sem_init(&here->asked, 0, 0);
+  ::sem_init(&here->answered, 0, 0);
   here->last_words = std::move(last_words);
   watch.store(here);
   start_answering_thread(*here);
@@ -111,9 +137,10 @@ void watch_ending_signals(std::function<void()> last_words) {
   ::sigfillset(&action.sa_mask);
   for (const int signal : kEndingSignals)
     if (has_handler(signal, SIG_DFL)) ::sigaction(signal, &action, nullptr);
+  here->earlier = std::set_terminate(&on_uncaught_exception);
 }
 
-void unwatch_ending_signals_in_child() noexcept {
+void unwatch_endings_in_child() noexcept {
   for (const int signal : kEndingSignals)
     if (has_handler(signal, &on_ending_signal)) ::signal(signal, SIG_DFL);
 }
