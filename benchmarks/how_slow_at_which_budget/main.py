@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """How slow at which budget? Steps of the examples at shares of the memory that they need."""
+import contextlib
 import dataclasses
 import json
 import os
@@ -9,10 +10,11 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import cases, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import cases, report, side_by_side, spread, training  # noqa: E402  pylint: disable=wrong-import-position
 from budget_text import smallest_budget_by, smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
 
 IN_CORE, SMALLEST = "in-core", "smallest"
+ENDLESS = 1_000_000
 PARAMETERS_GOAL = 1.10
 
 
@@ -42,7 +44,6 @@ class Variant:
     huge_pages: bool = False
     on_demand: bool = False
     cores: int = 0  # 0: all
-    rare: bool = False  # --quick measures it in the first round only, cores for one trainer only
 
     def name(self):
         name = f"{self.budget} %" if isinstance(self.budget, int) else self.budget or "plain"
@@ -51,25 +52,34 @@ class Variant:
                 + (f", {self.cores} core" if self.cores else ""))
 
 
-def variants_of(question):
-    """In-core comes first, as the budgets are shares of what it needed."""
-    budgets = [*question.percents, SMALLEST]
-    return ([Variant(IN_CORE), Variant(None), Variant(None, huge_pages=True)]
-            + [Variant(budget) for budget in budgets]
-            + [Variant(budget, on_demand=True, rare=True) for budget in budgets]
-            + [Variant(IN_CORE, cores=1, rare=True), Variant(None, cores=1, rare=True),
-               Variant(None, huge_pages=True, cores=1, rare=True),
-               *(Variant(budget, cores=1, rare=True) for budget in (50, 25))])
+def main_variants(question):
+    return [Variant(None), Variant(None, huge_pages=True),
+            *(Variant(budget) for budget in (*question.percents, SMALLEST))]
+
+
+def on_demand_variants(question):
+    return [Variant(budget, on_demand=True) for budget in (*question.percents, SMALLEST)]
+
+
+ONE_CORE = [Variant(None, cores=1), Variant(None, huge_pages=True, cores=1),
+            *(Variant(budget, cores=1) for budget in (50, 25))]
 
 
 class CaseRuns:
-    """All runs of one case: chooses budgets and keeps the records."""
+    """All runs of one case: chooses budgets, gives turns and keeps the records."""
 
     def __init__(self, options, case, rates):
         self.options, self.case, self.rates = options, case, rates
         self.records = {}
-        self.smallest = 0
-        self.in_core = None
+        self.started = 0
+        self.in_core = self.learn_needs()
+        self.smallest = smallest_budget_by(self.in_core)
+
+    def learn_needs(self):
+        stats = self.options.work / "needs.json"
+        run = training.train(self.command(Variant(IN_CORE), stats, steps=3), stats_file=stats)
+        run.require_success(f"{self.case.name}, needs")
+        return run.stats
 
     def budget_of(self, variant):
         if variant.budget == IN_CORE:
@@ -78,47 +88,76 @@ class CaseRuns:
             return self.smallest
         return self.in_core["needed_bytes"] * variant.budget // 100
 
-    def run(self, variant):
+    def command(self, variant, stats, steps=ENDLESS):
         options = self.options
-        stats = options.work / "stats.json"
-        command = self.case.command(options.bin, options.steps, variant.cores or os.cpu_count())
+        command = self.case.command(options.bin, steps, variant.cores or os.cpu_count())
         if variant.budget is not None:
             command = [*cases.under_spillway(options.bin, self.budget_of(variant), stats,
                                              options.disk, "--rates", self.rates, "--prefetch",
                                              "off" if variant.on_demand else "on"), *command]
         if variant.cores:
             command = ["taskset", "-c", f"0-{variant.cores - 1}", *command]
-        return training.train(command, environment=training.HUGE_PAGES if variant.huge_pages else None,
-                              stats_file=stats)
+        return command
 
-    def add(self, variant):
-        name = f"{self.case.name}, {variant.name()}"
-        if isinstance(variant.budget, int) and self.budget_of(variant) < self.smallest:
-            return f"{name}: below the smallest budget, {self.smallest / 2**20:.0f} MiB"
-        run = self.run(variant)
-        refused = smallest_budget_in(run.output) if run.status != 0 else None
-        if refused and variant.budget is not None:
-            # A refusal near the estimate: what it names is what works.
+    def start(self, variant):
+        """A trainer whose first steps are over, or None where the budget is too small for it."""
+        self.started += 1
+        stats = self.options.work / f"{self.started}.json" if variant.budget is not None else None
+        live = side_by_side.Live(f"{self.case.name}, {variant.name()}",
+                                 self.command(variant, stats), stats_file=stats,
+                                 environment=training.HUGE_PAGES if variant.huge_pages else None)
+        live.turn(self.options.skipped)
+        if live.is_over:
+            refused = smallest_budget_in(live.run.output)
+            if refused is None or variant.budget is None:
+                live.run.require_success(live.name)
             self.smallest = max(self.smallest, refused)
-            if variant.budget != SMALLEST:
-                return f"{name}: refused, the smallest budget is {refused / 2**20:.0f} MiB"
-            self.records.pop(variant.name(), None)
-            run = self.run(variant)
-        run.require_success(name)
-        if variant == Variant(IN_CORE):
-            self.learn_needs(run.stats)
-        self.records.setdefault(variant.name(), []).append(run.record())
-        return f"{name}: {statistics.median(run.step_seconds[self.options.skipped:]):.3f} s/step"
+            return None
+        return live
 
-    def learn_needs(self, stats):
-        if self.in_core is None:
-            self.in_core = stats
-            self.smallest = smallest_budget_by(stats)
+    @contextlib.contextmanager
+    def alive(self, variant):
+        """Yields a `start`ed trainer; when all went well it ends, and its record is kept."""
+        if isinstance(variant.budget, int) and self.budget_of(variant) < self.smallest:
+            yield None
+            return
+        live = self.start(variant)
+        if live is None and variant.budget == SMALLEST:
+            live = self.start(variant)  # A refusal near the estimate: what it names is what works.
+        if live is None:
+            yield None
+            return
+        with live:
+            self.records[variant.name()] = {"turns": []}
+            yield live
+            self.records[variant.name()] |= live.finish().record()
+
+    def take_turns(self, reference, variants, rounds):
+        """All of them stay alive and get a turn in each round."""
+        with contextlib.ExitStack() as together:
+            lives = {variant: together.enter_context(self.alive(variant)) for variant in variants}
+            lives = {variant: live for variant, live in lives.items() if live}
+            reference.turn(1)
+            for _, variant in spread.take_turns(list(lives), rounds):
+                self.add_turn(reference, variant, lives[variant])
+
+    def visit(self, reference, variants, rounds):
+        """One after the other comes into being, gets its turns, and goes."""
+        for variant in variants:
+            with self.alive(variant) as live:
+                for _ in range(rounds if live else 0):
+                    self.add_turn(reference, variant, live)
+
+    def add_turn(self, reference, variant, live):
+        turn = side_by_side.pair(reference, live, self.options.steps)
+        self.records[variant.name()]["turns"].append(turn)
+        print(f"{live.name}: {turn['seconds']:.3f} s/step beside {turn['reference']:.3f}",
+              file=sys.stderr, flush=True)
 
     def require_equal_losses(self):
         for one_core in (False, True):
             training.require_equal_losses(
-                self.case.name, [run for name, runs in self.records.items() for run in runs
+                self.case.name, [record for name, record in self.records.items()
                                  if name.endswith("1 core") == one_core])
 
 
@@ -134,29 +173,25 @@ def measured_rates(options, file):
     return {key: disk[f"{key}_bytes_per_second"] for key in ("read", "write", "both")}
 
 
-def bound_seconds(compute, read, written, rates):
-    """No step is shorter than its computing, nor than its transfers at the rates of the disk.
-
-    Transfers go one way after the other, or both at once as long as there is something to do both
-    ways; the shorter of the two counts."""
-    one_way = read / rates["read"] + written / rates["write"]
-    at_once = min(read, written)
-    both_ways = (2 * at_once / rates["both"] + (read - at_once) / rates["read"]
-                 + (written - at_once) / rates["write"])
-    return max(compute, min(one_way, both_ways))
-
-
 class Budgets(report.Benchmark):
-    """Cases one after the other; all variants of one take turns."""
+    """Cases one after the other; all variants of one stay alive and take turns."""
 
-    # The order of a step is known, and prefetched by, from the third or fourth step on.
-    rounds, steps, skipped = 5, 10, 3
-    quick_rounds, quick_steps = 3, 7
+    # The plan of a step is made and made again, with better times, in the first ones.
+    rounds, steps, skipped = 8, 3, 8
+    quick_rounds, quick_steps = 4, 2
 
     def __init__(self):
         super().__init__(__file__, __doc__)
         self.parser.add_argument("--case", action="append", default=[],
                                  choices=[question.case.name for question in QUESTIONS])
+
+    def check(self, options):
+        pass  # Steps that are skipped are those before the first turn.
+
+    def extent(self, results):
+        return (f"Rounds: {results['rounds']}, steps per turn: {results['steps']}, behind "
+                f"{results['skipped']} at the start and one at the begin of each turn that do not "
+                "count.")
 
     def measure(self, options):
         rates_file = options.work / "rates.json"
@@ -171,11 +206,14 @@ class Budgets(report.Benchmark):
 
     def measure_case(self, options, question, rates_file):
         runs = CaseRuns(options, self.sized(options, question.case), rates_file)
-        for number, variant in spread.take_turns(variants_of(question), options.rounds):
-            if options.quick and variant.rare and (number > 0 or (
-                    variant.cores and question is not QUESTIONS[0])):
-                continue
-            print(f"round {number + 1}: {runs.add(variant)}", file=sys.stderr, flush=True)
+        seldom = 1 if options.quick else options.rounds // 2
+        with runs.alive(Variant(IN_CORE)) as reference:
+            runs.take_turns(reference, main_variants(question), options.rounds)
+            runs.visit(reference, on_demand_variants(question), seldom)
+        if not options.quick or question is QUESTIONS[0]:
+            with runs.alive(Variant(IN_CORE, cores=1)) as reference:
+                reference.turn(1)
+                runs.visit(reference, ONE_CORE, seldom)
         runs.require_equal_losses()
         return {"flags": list(runs.case.flags), "needed_bytes": runs.in_core["needed_bytes"],
                 "smallest_bytes": runs.smallest, "largest_op": runs.in_core["largest_op"],
@@ -206,7 +244,7 @@ class CaseReport:
     """The tables and the plot of one case."""
 
     def __init__(self, question, results):
-        self.question, self.rates, self.skipped = question, results["rates"], results["skipped"]
+        self.question, self.rates = question, results["rates"]
         self.case = results["cases"][question.case.name]
         self.budgets = [*question.percents, SMALLEST]
 
@@ -215,36 +253,42 @@ class CaseReport:
             return 100 * self.case["smallest_bytes"] / self.case["needed_bytes"]
         return budget
 
+    def run(self, variant):
+        return self.case["runs"].get(variant.name())
+
+    def over(self, variant):
+        """Step over that of the reference beside it, by turn."""
+        run = self.run(variant)
+        return run and spread.Spread(turn["seconds"] / turn["reference"] for turn in run["turns"])
+
     def seconds(self, variant):
-        return [run["step_seconds"] for run in self.case["runs"].get(variant.name(), [])]
+        run = self.run(variant)
+        if not run:
+            return "–"
+        key = "seconds" if variant.budget != IN_CORE else "reference"
+        turns = run["turns"] or [turn for name, other in self.case["runs"].items()
+                                 for turn in other["turns"]
+                                 if name.endswith("1 core") == bool(variant.cores)]
+        return spread.Spread(turn[key] for turn in turns).shown()
 
-    def over(self, variant, base):
-        ours, theirs = self.seconds(variant), self.seconds(base)
-        return spread.ratio(ours, theirs, self.skipped) if ours and theirs else None
-
-    def moved(self, variant, key):
-        """Median bytes of a step in its direction."""
-        return statistics.median(spread.pooled(
-            [run[key] for run in self.case["runs"][variant.name()]], self.skipped))
-
-    def bound(self, variant):
-        compute = statistics.median(spread.pooled(self.seconds(Variant(IN_CORE)), self.skipped))
-        return bound_seconds(compute, self.moved(variant, "read_bytes"),
-                             self.moved(variant, "written_bytes"), self.rates)
+    def moved(self, variant):
+        """GB of a counted step, in and out."""
+        run = self.run(variant)
+        return [statistics.fmean(value for turn in run["turns"]
+                                 for value in run[key][slice(*turn["steps"])]) / 1e9
+                for key in ("read_bytes", "written_bytes")]
 
     def text(self):
         gib = self.case["needed_bytes"] / 2**30
         return (f"\n### {self.question.case.name}\n\n`{' '.join(self.case['flags'])}` needs "
                 f"{gib:.2f} GiB; the smallest budget is {self.share(SMALLEST):.0f} % of that, for "
-                f"`{self.case['largest_op'].partition('(')[0]}`.\n\n"
+                f"`{self.case['largest_op'].partition('(')[0]}`. In-core: "
+                f"{self.seconds(Variant(IN_CORE))} s a step.\n\n"
                 + self.budget_table() + "\n" + self.core_table())
 
-    def goal(self, budget, variant, ratio):
+    def goal(self, budget, ratio, over_bound):
         if not self.question.goals:
-            seconds = statistics.median(spread.pooled(self.seconds(variant), self.skipped))
-            bound = self.bound(variant)
-            return (f"{seconds / bound:.2f} of the bound of {bound:.2f} s, "
-                    + report.judged(seconds / bound, PARAMETERS_GOAL))
+            return report.judged(over_bound, PARAMETERS_GOAL) + " of the bound"
         if budget == SMALLEST:
             # The floor stands for the first share that is below it.
             below = [percent for percent in self.question.percents
@@ -257,55 +301,53 @@ class CaseReport:
     def budget_table(self):
         rows = []
         for budget in self.budgets:
-            variant, on_demand = Variant(budget), Variant(budget, on_demand=True, rare=True)
+            variant = Variant(budget)
             label = f"{SMALLEST}, {self.share(budget):.0f} %" if budget == SMALLEST else variant.name()
-            ratio = self.over(variant, Variant(IN_CORE))
-            if ratio is None:
-                rows.append([label, "below the smallest budget", "", "", "", "", "", ""])
+            ratio = self.over(variant)
+            if not ratio:
+                rows.append([label, "below the smallest budget"] + [""] * 8)
                 continue
-            others = [self.over(variant, Variant(None)),
-                      self.over(variant, Variant(None, huge_pages=True)),
-                      self.over(on_demand, Variant(IN_CORE))]
-            plain = ["–" if other is None else f"{other.median:.3f}"
-                     + (" **slower**" if self.question.goals and other.median >= 1 else "")
-                     for other in others[:2]]
-            moved = [self.moved(variant, key) / 1e9 for key in ("read_bytes", "written_bytes")]
-            rows.append([label,
-                         spread.Spread(spread.pooled(self.seconds(variant), self.skipped)).shown(),
-                         ratio.shown(3), self.goal(budget, variant, ratio),
-                         *plain, "–" if others[2] is None else f"{others[2].median:.3f}",
-                         f"{moved[0]:.2f} / {moved[1]:.2f}"])
-        return report.table(["budget", "step, s", "step / in-core", "goal", "/ plain",
-                             "/ plain with huge pages", "on demand: / in-core",
+            run = self.run(variant)
+            stats = run["stats"]
+            seconds = statistics.median(turn["seconds"] for turn in run["turns"])
+            over_plan, over_bound = (seconds / stats[f"{name}_step_seconds"]
+                                     for name in ("planned", "bound"))
+            plain = [f"{ratio.median / other.median:.3f}"
+                     + (" **slower**" if self.question.goals and ratio.median >= other.median else "")
+                     for other in (self.over(Variant(None)),
+                                   self.over(Variant(None, huge_pages=True)))]
+            on_demand = self.over(Variant(budget, on_demand=True))
+            moved_in, moved_out = self.moved(variant)
+            rows.append([label, self.seconds(variant), ratio.shown(3),
+                         self.goal(budget, ratio, over_bound), f"{over_plan:.2f}",
+                         f"{over_bound:.2f}", *plain,
+                         f"{on_demand.median:.3f}" if on_demand else "–",
+                         f"{moved_in:.2f} / {moved_out:.2f}"])
+        return report.table(["budget", "step, s", "step / in-core", "goal", "/ planned", "/ bound",
+                             "/ plain", "/ plain with huge pages", "on demand: / in-core",
                              "GB per step in / out"], rows)
 
     def core_table(self):
         rows = []
         for cores, name in ((0, "all"), (1, "1")):
-            rare = cores == 1
-            row = [name]
-            for variant in (Variant(None), Variant(None, huge_pages=True), Variant(IN_CORE),
-                            Variant(50), Variant(25)):
-                same = dataclasses.replace(variant, cores=cores, rare=rare)
-                found = spread.pooled(self.seconds(same), self.skipped)
-                row.append(spread.Spread(found).shown() if found else "–")
-            rows.append(row)
+            columns = (Variant(None), Variant(None, huge_pages=True), Variant(IN_CORE),
+                       Variant(50), Variant(25))
+            rows.append([name, *(self.seconds(dataclasses.replace(variant, cores=cores))
+                                 for variant in columns)])
         return report.table(["cores", "plain, s", "plain with huge pages, s", "in-core, s",
                              "50 %, s", "25 %, s"], rows)
 
     def draw(self, axis):
         for on_demand, label in ((False, "prefetch"), (True, "on demand")):
-            points = [(self.share(budget), self.over(Variant(budget, on_demand=on_demand,
-                                                             rare=on_demand), Variant(IN_CORE)))
+            points = [(self.share(budget), self.over(Variant(budget, on_demand=on_demand)))
                       for budget in self.budgets]
-            points = sorted((point for point in points if point[1] is not None),
-                            key=lambda point: point[0])
+            points = sorted((point for point in points if point[1]), key=lambda point: point[0])
             axis.errorbar([share for share, _ in points], [ratio.median for _, ratio in points],
                           yerr=[[ratio.median - ratio.lowest for _, ratio in points],
                                 [ratio.highest - ratio.median for _, ratio in points]],
                           marker="o", markersize=3, capsize=2, label=label)
         for variant, style in ((Variant(None), "--"), (Variant(None, huge_pages=True), ":")):
-            plain = self.over(variant, Variant(IN_CORE))
+            plain = self.over(variant)
             axis.axhline(plain.median, color="grey", linestyle=style, label=variant.name())
         if self.question.goals:
             goals = self.question.goals

@@ -103,8 +103,7 @@ class Benchmark:
         options = self.parser.parse_args()
         options.rounds = options.rounds or (self.quick_rounds if options.quick else self.rounds)
         options.steps = options.steps or (self.quick_steps if options.quick else self.steps)
-        if options.skipped >= options.steps:
-            self.parser.error(f"--skipped {options.skipped} leaves none of --steps {options.steps}")
+        self.check(options)
         options.into.mkdir(parents=True, exist_ok=True)
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         file = options.into / "results.json"
@@ -118,6 +117,15 @@ class Benchmark:
         except Failure as failure:
             raise SystemExit(f"FAILED: {failure}") from None
 
+    def check(self, options):
+        if options.skipped >= options.steps:
+            self.parser.error(f"--skipped {options.skipped} leaves none of --steps {options.steps}")
+
+    def extent(self, results):
+        """How much was measured, in a sentence."""
+        return (f"Rounds: {results['rounds']}, steps per run: {results['steps']}, of which the "
+                f"first {results['skipped']} do not count.")
+
     def measure_into(self, file, options):
         record = machine.describe(options.disk)
         with tempfile.TemporaryDirectory(prefix="spillway-benchmark-") as work:
@@ -129,9 +137,8 @@ class Benchmark:
         file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
     def write_report(self, results, folder):
-        text = (f"{machine.sentence(results['machine'])} Rounds: {results['rounds']}, steps per "
-                f"run: {results['steps']}, of which the first {results['skipped']} do not "
-                f"count.\n\n{self.report(results, folder)}")
+        text = (f"{machine.sentence(results['machine'])} {self.extent(results)}\n\n"
+                f"{self.report(results, folder)}")
         readme = folder / "README.md"
         before = readme.read_text(encoding="utf-8") if readme.exists() else ""
         readme.write_text(replace_between_markers(before, text), encoding="utf-8")

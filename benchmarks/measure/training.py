@@ -13,7 +13,8 @@ LOG_LINES = 25
 # Of the statistics of a run: figures, and not where and as what it ran.
 KEPT_STATS = ("budget_bytes", "needed_bytes", "peak_bytes", "small_peak_bytes", "peak_rss_bytes",
               "largest_op_needs_bytes", "largest_op", "stall_seconds", "run_seconds",
-              "spilled_bytes", "fetched_bytes", "clean_leaves_bytes", "deviations", "step_shapes")
+              "spilled_bytes", "fetched_bytes", "clean_leaves_bytes", "deviations", "step_shapes",
+              "planned_step_seconds", "bound_step_seconds")
 # Huge pages for malloc, from which plain LibTorch takes its tensors.
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
@@ -55,8 +56,9 @@ class Training:
 
 
 def require_equal_losses(name, records):
-    """Spillway promises the same bits on the same number of threads."""
-    if len({tuple(record["losses"]) for record in records}) > 1:
+    """Spillway promises the same bits on the same number of threads; runs may be of any length."""
+    shortest = min((len(record["losses"]) for record in records), default=0)
+    if len({tuple(record["losses"][:shortest]) for record in records}) > 1:
         raise Failure(f"{name}: the losses of the variants differ")
 
 
@@ -111,9 +113,13 @@ def train(command, *, environment=None, stats_file=None, time_limit=None):
             if timer:
                 timer.cancel()
     run.status, run.output = process.returncode, "".join(lines)
-    if stats_file and stats_file.exists():
-        run.stats = json.loads(stats_file.read_text(encoding="utf-8"))
+    run.stats = load_stats(stats_file)
     return run
+
+
+def load_stats(file):
+    """What Spillway wrote at the end; nothing where it was not asked to, or did not come to it."""
+    return json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
 
 
 def follow(process, run, lines):

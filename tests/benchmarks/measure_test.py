@@ -8,7 +8,7 @@ import unittest
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
-from measure import cases, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import cases, report, side_by_side, spread, training  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def script(folder):
@@ -93,20 +93,43 @@ class Train(unittest.TestCase):
             training.require_equal_losses("name", [{"losses": ["0.5"]}, {"losses": ["0.25"]}])
 
 
-class Bound(unittest.TestCase):
-    RATES = {"read": 2.0, "write": 4.0, "both": 4.0}
+class SideBySide(unittest.TestCase):
+    COUNTING = ("import itertools, time\n"
+                "for i in itertools.count(1):\n"
+                "    time.sleep(0.01)\n"
+                "    print(f'step {i}  loss {i / 2}  0.010 s/step', flush=True)\n")
 
-    def bound(self, compute, read, written):
-        return script("how_slow_at_which_budget").bound_seconds(compute, read, written, self.RATES)
+    def live(self, text=COUNTING):
+        live = side_by_side.Live("name", [sys.executable, "-c", text])
+        self.addCleanup(live.__exit__, None, None, None)
+        return live
 
-    def test_is_the_computing_when_nothing_moves(self):
-        self.assertEqual(self.bound(3.0, 0, 0), 3.0)
+    def test_a_stopped_trainer_makes_no_steps(self):
+        live = self.live()
+        self.assertEqual(live.turn(3), (0, 3))
+        state = pathlib.Path(f"/proc/{live.process.pid}/stat").read_text().rpartition(") ")[2]
+        self.assertEqual(state[0], "T")
+        self.assertEqual(live.turn(2), (3, 5))
+        run = live.finish()
+        self.assertEqual(run.ending(), "killed by SIGTERM")
+        self.assertEqual(run.losses[:5], ["0.5", "1.0", "1.5", "2.0", "2.5"])
 
-    def test_moves_both_ways_at_once_when_that_is_faster(self):
-        self.assertEqual(self.bound(0.0, 8, 8), 4.0)
+    def test_a_pair_counts_no_step_into_which_a_pause_fell(self):
+        reference, live = self.live(), self.live()
+        live.turn(1)
+        turn = side_by_side.pair(reference, live, steps=2)
+        self.assertEqual(turn["steps"], [2, 4])
+        self.assertEqual(turn["seconds"], turn["reference"])
 
-    def test_moves_one_way_after_the_other_when_that_is_faster(self):
-        self.assertEqual(self.bound(0.0, 0, 8), 2.0)
+    def test_a_trainer_that_ends_in_its_turn_is_an_error(self):
+        live = self.live("print('step 1  loss 0.5  0.010 s/step')")
+        with self.assertRaisesRegex(training.Failure, "name: ended after 1 steps"):
+            side_by_side.counted(live, 2)
+
+    def test_a_trainer_that_fails_shows_why(self):
+        live = self.live("raise SystemExit('no such thing')")
+        with self.assertRaisesRegex(training.Failure, "(?s)name: exit status 1.*no such thing"):
+            side_by_side.counted(live, 2)
 
 
 if __name__ == "__main__":
