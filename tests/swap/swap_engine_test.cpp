@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +33,31 @@ std::unique_ptr<SpillStore> ram_store(std::size_t pages) {
 std::uint64_t& word(std::byte* memory, std::size_t page) {
   return *reinterpret_cast<std::uint64_t*>(memory + page * kPageBytes);
 }
+
+/// A store in memory that cannot read for some time.
+class DamagedStore final : public SpillStore {
+ public:
+  DamagedStore(std::unique_ptr<SpillStore> child, const std::atomic<bool>& is_damaged)
+      : SpillStore(child->queue_depth()), child_(std::move(child)), is_damaged_(is_damaged) {}
+
+ private:
+  std::optional<ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
+  void do_release_extent(ExtentId extent) override { child_->release_extent(extent); }
+  void do_submit(const Transfer& transfer) override { child_->submit(transfer); }
+  void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override {
+    child_->reap(results, timeout);
+    for (TransferResult& result : results) {
+      if (is_damaged_ && result.transfer.direction == Direction::kRead)
+        result.error = EIO, result.detail = "reading: damaged";
+    }
+  }
+  void do_wake() override { child_->wake(); }
+  ExtentPlace do_locate(ExtentId extent) const override { return child_->locate(extent); }
+  StoreReport do_report() const override { return child_->report(); }
+
+  std::unique_ptr<SpillStore> child_;
+  const std::atomic<bool>& is_damaged_;
+};
 
 class SwapEngineTest : public testing::TestWithParam<memory::MapperKind> {
  protected:
@@ -293,6 +320,31 @@ TEST_P(SwapEngineTest, ReportsAFullStoreAndLosesNothing) {
   for (std::size_t page = 0; page < 3; ++page) word(first, page) = page + 1;
   EXPECT_THROW(swap->allocate(kPageSize * 4, nullptr), IoError);
   for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(first, page), page + 1);
+}
+
+TEST_P(SwapEngineTest, TellsOfAPageThatCannotBeReadAndTriesItAgainLater) {
+  std::atomic<bool> is_damaged{false};
+  SwapEngineOptions options;
+  options.budget = kPageSize * 4;
+  options.arena_size = 8_GiB;
+  SwapEngine swap(options, memory::make_frame_mapper(GetParam()),
+                  std::make_unique<DamagedStore>(ram_store(64), is_damaged), clock_);
+  std::vector<std::byte*> ranges;
+  for (std::size_t i = 0; i < 3; ++i) {
+    ranges.push_back(swap.allocate(kPageSize * 3, nullptr).address);
+    word(ranges.back(), 2) = i + 1;
+  }
+  const auto pin = [&](std::size_t i) {
+    PinSet pins;
+    const RangeUse wanted = use(swap, ranges[i], false);
+    swap.pin(pins, {&wanted, 1});
+    EXPECT_EQ(word(ranges[i], 2), i + 1);
+  };
+  is_damaged = true;
+  EXPECT_THROW(pin(0), IoError);
+  is_damaged = false;
+  EXPECT_NO_THROW(pin(1));  // No concern of this one.
+  EXPECT_NO_THROW(pin(0));
 }
 
 TEST_P(SwapEngineTest, TakesSmallBlocksOutOfTheBudget) {

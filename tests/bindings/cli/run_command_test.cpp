@@ -30,6 +30,13 @@ TEST(SplitRunArguments, GivesNoValueToAnOptionBeforeTheDashes) {
   EXPECT_EQ(split.program, (Words{"./trainer"}));
 }
 
+TEST(SplitRunArguments, TakesOnAndOffBehindASwitchForItsValue) {
+  const auto split = split_run_arguments({"--verify", "off", "--quiet", "on", "./trainer"});
+  EXPECT_EQ(split.options, (Words{"--verify=off", "--quiet=on"}));
+  EXPECT_EQ(split.program, (Words{"./trainer"}));
+  EXPECT_EQ(split_run_arguments({"--verify", "./off"}).program, (Words{"./off"}));
+}
+
 TEST(SplitRunArguments, SurvivesNoArguments) {
   EXPECT_TRUE(split_run_arguments({}).program.empty());
   EXPECT_TRUE(split_run_arguments({"--"}).program.empty());
