@@ -459,7 +459,7 @@ class RandomUser {
 };
 
 #ifdef __SANITIZE_THREAD__
-constexpr int kRandomUses = 400;  // Some hundred times slower there.
+constexpr int kRandomUses = 100;  // Some hundred times slower there.
 #else
 constexpr int kRandomUses = 1500;
 #endif
