@@ -2,6 +2,7 @@
 
 #include "spillway/planner/swap_plan.h"
 #include "touch_intervals.h"
+#include "window_bound.h"
 
 namespace spillway::planner {
 namespace {
@@ -90,36 +91,6 @@ class CutBound {
   std::vector<Change> changes_;
 };
 
-/// Pages that each operator cannot do without: what it uses and the peak inside.
-std::vector<std::uint32_t> needs_of_ops(const StepTape& tape) {
-  std::vector<OpIndex> counted_at(tape.values.size(), kNoOp);
-  std::vector<std::uint32_t> needs;
-  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
-    std::uint32_t together = tape.ops[op].inside_peak_pages;
-    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i) {
-      const ValueIndex used = tape.uses[tape.ops[op].first_use + i].value;
-      if (counted_at[used] == op) continue;
-      counted_at[used] = op;
-      together += tape.values[used].pages;
-    }
-    needs.push_back(together);
-  }
-  return needs;
-}
-
-/// Least time for so many pages: one direction after the other, or side by side as long as both
-/// have something to do.
-double transfer_seconds(const StepBound& bound, const SwapLimits& limits) {
-  const auto page = static_cast<double>(limits.page_size.count());
-  const double write_seconds =
-      static_cast<double>(bound.written_pages) * page / limits.write_bytes_per_second;
-  const double read_seconds =
-      static_cast<double>(bound.read_pages) * page / limits.read_bytes_per_second;
-  const double shorter = std::min(write_seconds, read_seconds);
-  const double longer = std::max(write_seconds, read_seconds);
-  return longer + std::min(shorter, shorter / limits.duplex_share - shorter);
-}
-
 }  // namespace
 
 StepBound bound_step(const StepTape& tape, const SwapLimits& limits) {
@@ -138,9 +109,11 @@ StepBound bound_step(const StepTape& tape, const SwapLimits& limits) {
   std::vector<std::int64_t> rooms;
   for (const std::uint32_t need : needs_of_ops(tape))
     rooms.push_back(std::int64_t{limits.budget_pages} - need);
-  bound.written_pages = writes.most_moved(rooms);
-  bound.read_pages = reads.most_moved(rooms);
-  bound.step_seconds = std::max(bound.compute_seconds, transfer_seconds(bound, limits));
+  const StepBound windows = bound_windows(tape, limits);
+  bound.written_pages = std::max(writes.most_moved(rooms), windows.written_pages);
+  bound.read_pages = std::max(reads.most_moved(rooms), windows.read_pages);
+  bound.step_seconds = std::max({bound.compute_seconds, windows.step_seconds,
+                                 transfer_seconds(bound.written_pages, bound.read_pages, limits)});
   return bound;
 }
 

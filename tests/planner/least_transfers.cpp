@@ -1,10 +1,11 @@
 #include "least_transfers.h"
 
 #include <algorithm>
-#include <limits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "cycle_mean.h"
 
 namespace spillway::planner {
 namespace {
@@ -54,16 +55,10 @@ class Explorer {
         edges_.push_back({from, to, cost});
       }
     }
-    return least_cycle_mean();
+    return least_cycle_mean(edges_, boundaries_.size());
   }
 
  private:
-  struct Edge {
-    std::uint32_t from;
-    std::uint32_t to;
-    std::uint32_t cost;
-  };
-
   std::uint32_t number_of(State state) {
     const auto [place, is_new] =
         numbers_.emplace(state, static_cast<std::uint32_t>(boundaries_.size()));
@@ -138,38 +133,12 @@ class Explorer {
     return next;
   }
 
-  /// Karp: the least over the ends of the longest walks of their worst mean since any step before.
-  double least_cycle_mean() const {
-    constexpr double kUnreached = std::numeric_limits<double>::infinity();
-    const std::size_t count = boundaries_.size();
-    std::vector<std::vector<double>> walks(count + 1, std::vector<double>(count, kUnreached));
-    walks[0][0] = 0;
-    for (std::size_t length = 0; length < count; ++length) {
-      for (const Edge& edge : edges_) {
-        double& best = walks[length + 1][edge.to];
-        best = std::min(best, walks[length][edge.from] + edge.cost);
-      }
-    }
-    double least = kUnreached;
-    for (std::size_t end = 0; end < count; ++end) {
-      if (walks[count][end] == kUnreached) continue;
-      double worst = 0;
-      for (std::size_t length = 0; length < count; ++length) {
-        if (walks[length][end] == kUnreached) continue;
-        worst = std::max(
-            worst, (walks[count][end] - walks[length][end]) / static_cast<double>(count - length));
-      }
-      least = std::min(least, worst);
-    }
-    return least;
-  }
-
   const StepTape& tape_;
   const std::uint32_t budget_;
   const PagePrice price_;
   std::unordered_map<State, std::uint32_t> numbers_;
   std::vector<State> boundaries_;  ///< All that a step can begin with.
-  std::vector<Edge> edges_;
+  std::vector<StepEdge> edges_;
 };
 
 }  // namespace

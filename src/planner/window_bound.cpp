@@ -1,0 +1,281 @@
+#include "window_bound.h"
+
+#include <algorithm>
+
+#include "touch_intervals.h"
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kNoValue;
+using profile::kSurvives;
+using profile::TapeValue;
+
+namespace {
+
+// Windows begin and end at so many operators at most: planning time grows with the cube of it.
+constexpr std::size_t kMostCuts = 192;
+
+/// One number per window from cut `from` over `length` cuts, around the step.
+template <typename Number>
+class PerWindow {
+ public:
+  explicit PerWindow(std::size_t cuts) : cuts_(cuts), numbers_(cuts * (cuts + 1)) {}
+  Number& at(std::size_t from, std::size_t length) {
+    return numbers_[from % cuts_ * (cuts_ + 1) + length];
+  }
+
+  /// Makes every number the largest sum over partitions of its window into smaller ones.
+  void add_up() {
+    for (std::size_t length = 2; length <= cuts_; ++length) {
+      for (std::size_t from = 0; from < cuts_; ++from) {
+        Number best = at(from, length);
+        for (std::size_t first = 1; first < length; ++first)
+          best = std::max(best, at(from, first) + at(from + first, length - first));
+        at(from, length) = best;
+      }
+    }
+  }
+
+  /// The cut at which the whole step begins best.
+  std::size_t best_begin() {
+    std::size_t best = 0;
+    for (std::size_t from = 1; from < cuts_; ++from) {
+      if (at(from, cuts_) > at(best, cuts_)) best = from;
+    }
+    return best;
+  }
+
+ private:
+  std::size_t cuts_;
+  std::vector<Number> numbers_;
+};
+
+/// Counts, operator by operator from one cut on, the pages that a window up to there must read and
+/// write: what its operators use and what already lived, and what they made and still lives, less
+/// the room that the operator at the begin or at the end leaves for idle values. Storages go by the
+/// number of their value in the period of the cut; what is born in the next period gets numbers of
+/// its own.
+class WindowSweep {
+ public:
+  WindowSweep(const StepTape& tape, std::uint32_t budget_pages)
+      : tape_(tape),
+        budget_(budget_pages),
+        births_(births_per_op(tape)),
+        deaths_(deaths_per_op(tape)),
+        needs_(needs_of_ops(tape)),
+        predecessors_(tape.values.size(), kNoValue),
+        wanted_in_(tape.values.size() * 2, 0),
+        changed_in_(tape.values.size() * 2, 0),
+        counted_in_(tape.values.size() * 2, 0) {
+    for (ValueIndex i = 0; i < tape.values.size(); ++i) {
+      const TapeValue& value = tape.values[i];
+      if (value.becomes != kNoValue) predecessors_[value.becomes] = i;
+      if (value.becomes == kNoValue && value.death == kSurvives) ends_at_boundary_.push_back(i);
+    }
+  }
+
+  void begin(OpIndex op) {
+    ++sweep_;
+    begin_ = op_ = op;
+    is_next_period_ = false;
+    wanted_ = changed_ = 0;
+    for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i)
+      wanted_in_[use_of(op, i).value] = sweep_;
+  }
+
+  /// Goes on to the next operator; seconds that the passed one takes.
+  double pass() {
+    const double time = seconds(tape_.ops[op_].time);
+    change_by(op_);
+    if (++op_ == tape_.ops.size()) {
+      op_ = 0;
+      is_next_period_ = true;
+      for (const ValueIndex value : ends_at_boundary_) forget(value);
+    }
+    want_uses(op_);
+    return time;
+  }
+
+  OpIndex op() const { return op_; }
+
+  /// Of the window from `begin` to where the sweep is.
+  std::uint32_t read_pages() const { return wanted_ - std::min(wanted_, room(begin_)); }
+  std::uint32_t written_pages() {
+    ++count_;
+    std::uint32_t used = 0;
+    for (std::uint32_t i = 0; i < tape_.ops[op_].use_count; ++i) {
+      const ValueIndex value = use_of(op_, i).value;
+      const std::size_t storage = storage_of(value);
+      if (changed_in_[storage] != sweep_ || counted_in_[storage] == count_) continue;
+      counted_in_[storage] = count_;
+      used += tape_.values[value].pages;
+    }
+    const std::uint32_t idle = changed_ - used;
+    return idle - std::min(idle, room(op_));
+  }
+
+ private:
+  const profile::TapeUse& use_of(OpIndex op, std::uint32_t i) const {
+    return tape_.uses[tape_.ops[op].first_use + i];
+  }
+
+  /// Pages that idle values may take while the operator runs.
+  std::uint32_t room(OpIndex op) const { return budget_ - std::min(budget_, needs_[op]); }
+
+  void want_uses(OpIndex op) {
+    for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
+      const ValueIndex value = use_of(op, i).value;
+      const std::size_t storage = storage_of(value);
+      if (!lived_at_begin(value) || wanted_in_[storage] == sweep_) continue;
+      wanted_in_[storage] = sweep_;
+      wanted_ += tape_.values[value].pages;
+    }
+  }
+
+  void change_by(OpIndex op) {
+    for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
+      if (use_of(op, i).writes) change(use_of(op, i).value);
+    }
+    for (std::uint32_t i = births_.first[op]; i < births_.first[op + 1]; ++i)
+      change(births_.entries[i]);
+    for (std::uint32_t i = deaths_.first[op]; i < deaths_.first[op + 1]; ++i)
+      forget(deaths_.entries[i]);
+  }
+
+  std::size_t storage_of(ValueIndex value) const {
+    if (!is_next_period_) return value;
+    return predecessors_[value] != kNoValue ? predecessors_[value] : tape_.values.size() + value;
+  }
+
+  bool lived_at_begin(ValueIndex value) const {
+    const ValueIndex then = is_next_period_ ? predecessors_[value] : value;
+    if (then == kNoValue) return false;
+    const OpIndex birth = tape_.values[then].birth;
+    return birth == kCarriedIn || birth < begin_;
+  }
+
+  void change(ValueIndex value) {
+    std::uint32_t& changed = changed_in_[storage_of(value)];
+    if (changed != sweep_) changed_ += tape_.values[value].pages;
+    changed = sweep_;
+  }
+
+  void forget(ValueIndex value) {
+    // Survivors without a successor end with the period in which they lived.
+    const bool is_survivor = tape_.values[value].death == kSurvives;
+    std::uint32_t& changed = changed_in_[is_survivor ? value : storage_of(value)];
+    if (changed == sweep_) changed_ -= tape_.values[value].pages;
+    changed = 0;
+  }
+
+  const StepTape& tape_;
+  const std::uint32_t budget_;
+  const PerOp births_;
+  const PerOp deaths_;
+  const std::vector<std::uint32_t> needs_;
+  std::vector<ValueIndex> predecessors_;
+  std::vector<ValueIndex> ends_at_boundary_;
+  std::vector<std::uint32_t> wanted_in_;   ///< Per storage: the sweep that counted it as wanted.
+  std::vector<std::uint32_t> changed_in_;  ///< The same for storages born or written in the window.
+  std::vector<std::uint64_t> counted_in_;
+  std::uint32_t sweep_ = 0;
+  std::uint64_t count_ = 0;
+  OpIndex begin_ = 0;
+  OpIndex op_ = 0;
+  bool is_next_period_ = false;
+  std::uint32_t wanted_ = 0;
+  std::uint32_t changed_ = 0;
+};
+
+/// All operators of a short step; of a long one so many that between two of them lies about the
+/// same share of its time and of the pages that it uses.
+std::vector<OpIndex> choose_cuts(const StepTape& tape, const std::vector<std::uint32_t>& needs) {
+  double all_time = 1e-9;
+  double all_needs = 1e-9;
+  for (std::size_t op = 0; op < needs.size(); ++op) {
+    all_time += seconds(tape.ops[op].time);
+    all_needs += needs[op];
+  }
+  std::vector<OpIndex> cuts;
+  double due = 0.0;
+  double weight = 0.0;
+  for (OpIndex op = 0; op < needs.size(); ++op) {
+    if (needs.size() <= kMostCuts || weight >= due) {
+      cuts.push_back(op);
+      due = weight + 2.0 / static_cast<double>(kMostCuts);
+    }
+    weight += seconds(tape.ops[op].time) / all_time + needs[op] / all_needs;
+  }
+  return cuts;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> needs_of_ops(const StepTape& tape) {
+  std::vector<OpIndex> counted_at(tape.values.size(), kNoOp);
+  std::vector<std::uint32_t> needs;
+  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+    std::uint32_t together = tape.ops[op].inside_peak_pages;
+    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i) {
+      const ValueIndex used = tape.uses[tape.ops[op].first_use + i].value;
+      if (counted_at[used] == op) continue;
+      counted_at[used] = op;
+      together += tape.values[used].pages;
+    }
+    needs.push_back(together);
+  }
+  return needs;
+}
+
+double transfer_seconds(std::uint64_t written_pages, std::uint64_t read_pages,
+                        const SwapLimits& limits) {
+  const auto page = static_cast<double>(limits.page_size.count());
+  const double write_seconds =
+      static_cast<double>(written_pages) * page / limits.write_bytes_per_second;
+  const double read_seconds = static_cast<double>(read_pages) * page / limits.read_bytes_per_second;
+  const double shorter = std::min(write_seconds, read_seconds);
+  const double longer = std::max(write_seconds, read_seconds);
+  return longer + std::min(shorter, shorter / limits.duplex_share - shorter);
+}
+
+StepBound bound_windows(const StepTape& tape, const SwapLimits& limits) {
+  const std::vector<OpIndex> cuts = choose_cuts(tape, needs_of_ops(tape));
+  const std::size_t all = cuts.size();
+  PerWindow<std::uint32_t> written(all);
+  PerWindow<std::uint32_t> read(all);
+  PerWindow<double> least_seconds(all);
+  WindowSweep sweep(tape, limits.budget_pages);
+  for (std::size_t from = 0; from < all; ++from) {
+    sweep.begin(cuts[from]);
+    // Where its peak lies within the operator at a cut is unknown, so its time counts for neither
+    // of the windows that meet there.
+    double compute = -seconds(tape.ops[cuts[from]].time);
+    for (std::size_t length = 1; length <= all; ++length) {
+      const OpIndex end = cuts[(from + length) % all];
+      do compute += sweep.pass();
+      while (sweep.op() != end);
+      read.at(from, length) = sweep.read_pages();
+      written.at(from, length) = sweep.written_pages();
+      least_seconds.at(from, length) = compute;
+    }
+  }
+  read.add_up();
+  written.add_up();
+  for (std::size_t from = 0; from < all; ++from) {
+    for (std::size_t length = 1; length <= all; ++length) {
+      double& least = least_seconds.at(from, length);
+      const double moving =
+          transfer_seconds(written.at(from, length), read.at(from, length), limits);
+      least = std::max(least, moving);
+    }
+  }
+  least_seconds.add_up();
+  StepBound bound;
+  bound.read_pages = read.at(read.best_begin(), all);
+  bound.written_pages = written.at(written.best_begin(), all);
+  bound.step_seconds = least_seconds.at(least_seconds.best_begin(), all);
+  return bound;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,227 @@
+#include "least_time.h"
+
+#include <algorithm>
+#include <chrono>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "cycle_mean.h"
+
+namespace spillway::planner {
+namespace {
+
+using profile::kCarriedIn;
+using profile::kNoValue;
+using profile::kSurvives;
+using profile::OpIndex;
+using profile::StepTape;
+using profile::TapeValue;
+using profile::ValueIndex;
+
+constexpr std::size_t kMostValues = 12;
+constexpr std::uint32_t kMostPages = 3;
+constexpr std::size_t kMostBoundaries = 60;
+constexpr std::size_t kMostVisited = 20000;
+
+/// Per value two bits for its resident pages without a copy and two for those with one; above them
+/// the operator that comes next or runs, and its ticks left plus one, 0 while it does not run.
+using State = std::uint64_t;
+constexpr std::uint32_t kOpShift = 48;
+constexpr std::uint32_t kLeftShift = 56;
+constexpr State kPagesMask = (State{1} << kOpShift) - 1;
+
+std::uint32_t dirty(State state, ValueIndex value) { return state >> (4 * value) & 3; }
+std::uint32_t clean(State state, ValueIndex value) { return state >> (4 * value + 2) & 3; }
+std::uint32_t op_of(State state) { return state >> kOpShift & 255; }
+std::uint32_t left_of(State state) { return static_cast<std::uint32_t>(state >> kLeftShift); }
+
+State with(State state, ValueIndex value, std::uint32_t dirty, std::uint32_t clean) {
+  return (state & ~(State{15} << (4 * value))) | State{dirty | clean << 2} << (4 * value);
+}
+State at(State state, std::uint32_t op, std::uint32_t left) {
+  return (state & kPagesMask) | State{op} << kOpShift | State{left} << kLeftShift;
+}
+
+class TickExplorer {
+ public:
+  TickExplorer(const StepTape& tape, std::uint32_t budget, TickDisk disk)
+      : tape_(tape),
+        budget_(budget),
+        disk_(disk),
+        op_count_(static_cast<OpIndex>(tape.ops.size())) {
+    for (const auto& op : tape.ops) {
+      const auto ticks = std::chrono::duration_cast<std::chrono::milliseconds>(op.time).count();
+      ticks_.push_back(static_cast<std::uint32_t>(ticks));
+    }
+  }
+
+  std::optional<double> least_mean() {
+    State begin = 0;
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      if (tape_.values[i].birth == kCarriedIn) begin = with(begin, i, tape_.values[i].pages, 0);
+    }
+    number_of(begin);
+    for (std::uint32_t from = 0; from < boundaries_.size(); ++from) {
+      if (!explore(from) || boundaries_.size() > kMostBoundaries) return std::nullopt;
+    }
+    return least_cycle_mean(edges_, boundaries_.size());
+  }
+
+ private:
+  std::uint32_t number_of(State state) {
+    const auto [place, is_new] =
+        numbers_.emplace(state, static_cast<std::uint32_t>(boundaries_.size()));
+    if (is_new) boundaries_.push_back(state);
+    return place->second;
+  }
+
+  /// Tick by tick through one step, every state at its first tick. False: too many, or stuck.
+  bool explore(std::uint32_t from) {
+    visited_.clear();
+    now_ = {boundaries_[from]};
+    std::size_t reached = 0;
+    for (std::uint32_t tick = 0; !now_.empty(); ++tick) {
+      later_.clear();
+      while (!now_.empty()) {
+        const State state = now_.back();
+        now_.pop_back();
+        if (!visited_.insert(state).second) continue;
+        if (visited_.size() > kMostVisited) return false;
+        if (op_of(state) == op_count_) {
+          edges_.push_back({from, number_of(renumbered(state)), tick});
+          ++reached;
+          continue;
+        }
+        go_on(state);
+      }
+      now_.swap(later_);
+    }
+    return reached > 0;
+  }
+
+  void go_on(State state) {
+    const OpIndex op = op_of(state);
+    const std::uint32_t left = left_of(state);
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      const bool is_held = left > 0 && is_used(op, i);
+      if (clean(state, i) > 0 && !is_held)
+        now_.push_back(with(state, i, dirty(state, i), clean(state, i) - 1));
+    }
+    const bool begins = left == 0 && fits_begin(state, op);
+    if (begins) now_.push_back(at(state, op, ticks_[op] + 1));
+    if (left == 1) now_.push_back(ended(state));
+    pass_tick(state);
+  }
+
+  /// After the running operator, if its peak fits.
+  State ended(State state) const {
+    const OpIndex op = op_of(state);
+    if (held(state) + inside(op, PeakMoment::kAtEnd) > budget_) return state;
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      const TapeValue& value = tape_.values[i];
+      if (is_written(op, i) || value.birth == op) state = with(state, i, value.pages, 0);
+      if (value.death == op) state = with(state, i, 0, 0);
+    }
+    return at(state, op + 1, 0);
+  }
+
+  void pass_tick(State state) {
+    std::vector<State> after_write{state};
+    const OpIndex op = op_of(state);
+    const bool is_running = left_of(state) > 0;
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      const bool is_in_vain = is_running && is_written(op, i);
+      if (dirty(state, i) > 0 && !is_in_vain)
+        after_write.push_back(with(state, i, dirty(state, i) - 1, clean(state, i) + 1));
+    }
+    const bool has_room =
+        held(state) + (is_running ? inside(op, PeakMoment::kThroughout) : 0) + 1 <= budget_;
+    for (const State written : after_write) {
+      add_later(written);
+      if (!has_room || (written != state && !disk_.is_duplex)) continue;
+      for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+        const bool is_whole = dirty(written, i) + clean(written, i) == tape_.values[i].pages;
+        if (is_alive(op, i) && !is_whole)
+          add_later(with(written, i, dirty(written, i), clean(written, i) + 1));
+      }
+    }
+  }
+
+  void add_later(State state) {
+    const std::uint32_t left = left_of(state);
+    later_.push_back(left <= 1 ? state : at(state, op_of(state), left - 1));
+  }
+
+  std::uint32_t held(State state) const {
+    std::uint32_t pages = 0;
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) pages += dirty(state, i) + clean(state, i);
+    return pages;
+  }
+
+  std::uint32_t inside(OpIndex op, PeakMoment moment) const {
+    const bool counts = disk_.peak == PeakMoment::kThroughout || disk_.peak == moment;
+    return counts ? tape_.ops[op].inside_peak_pages : 0;
+  }
+
+  bool fits_begin(State state, OpIndex op) const {
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      if (is_used(op, i) && dirty(state, i) + clean(state, i) < tape_.values[i].pages) return false;
+    }
+    return held(state) + inside(op, PeakMoment::kAtBegin) <= budget_;
+  }
+
+  bool is_alive(OpIndex op, ValueIndex value) const {
+    const TapeValue& entry = tape_.values[value];
+    return (entry.birth == kCarriedIn || entry.birth < op) &&
+           (entry.death == kSurvives || entry.death >= op);
+  }
+
+  bool is_used(OpIndex op, ValueIndex value) const { return use(op, value).first; }
+  bool is_written(OpIndex op, ValueIndex value) const { return use(op, value).second; }
+  std::pair<bool, bool> use(OpIndex op, ValueIndex value) const {
+    std::pair<bool, bool> found{false, false};
+    for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
+      const auto& use = tape_.uses[tape_.ops[op].first_use + i];
+      if (use.value != value) continue;
+      found.first = true;
+      if (use.writes) found.second = true;
+    }
+    return found;
+  }
+
+  State renumbered(State state) const {
+    State next = 0;
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      const TapeValue& value = tape_.values[i];
+      if (value.death == kSurvives && value.becomes != kNoValue)
+        next = with(next, value.becomes, dirty(state, i), clean(state, i));
+    }
+    return next;
+  }
+
+  const StepTape& tape_;
+  const std::uint32_t budget_;
+  const TickDisk disk_;
+  const OpIndex op_count_;
+  std::vector<std::uint32_t> ticks_;
+  std::unordered_map<State, std::uint32_t> numbers_;
+  std::vector<State> boundaries_;
+  std::vector<StepEdge> edges_;
+  std::unordered_set<State> visited_;
+  std::vector<State> now_;
+  std::vector<State> later_;
+};
+
+}  // namespace
+
+std::optional<double> least_ticks(const StepTape& tape, std::uint32_t budget_pages, TickDisk disk) {
+  const bool is_small =
+      tape.values.size() <= kMostValues &&
+      std::all_of(tape.values.begin(), tape.values.end(),
+                  [](const TapeValue& value) { return value.pages <= kMostPages; });
+  if (!is_small) return std::nullopt;
+  return TickExplorer(tape, budget_pages, disk).least_mean();
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,70 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "least_time.h"
+#include "random_tapes.h"
+#include "spillway/planner/swap_plan.h"
+
+namespace spillway::planner {
+namespace {
+
+/// One page per millisecond in either direction.
+SwapLimits tick_limits(std::uint32_t budget_pages, bool is_duplex) {
+  SwapLimits limits;
+  limits.budget_pages = budget_pages;
+  limits.write_bytes_per_second = limits.read_bytes_per_second =
+      1e3 * static_cast<double>(limits.page_size.count());
+  limits.duplex_share = is_duplex ? 1.0 : 0.5;
+  return limits;
+}
+
+StepTape tiny_tape(std::uint64_t seed) {
+  StepTape tape = random_tape(seed, {.ops = 3 + static_cast<std::uint32_t>(seed % 4),
+                                     .persistent = static_cast<std::uint32_t>(1 + seed % 3),
+                                     .births_percent = 40,
+                                     .max_pages = 2,
+                                     .max_uses = 2,
+                                     .has_carried = seed % 5 == 0,
+                                     .has_long_lives = seed % 10 == 0});
+  for (auto& op : tape.ops) op.time = std::chrono::milliseconds(op.signature % 3);
+  return tape;
+}
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::uint64_t kTinyTapes = 100;
+#else
+constexpr std::uint64_t kTinyTapes = 1000;
+#endif
+
+TEST(BoundStep, IsNeverAboveTheLeastTimeOfAnySwapping) {
+  std::uint32_t cases = 0;
+  std::uint32_t beyond_compute = 0;
+  std::uint32_t tight = 0;
+  for (std::uint64_t seed = 0; seed < kTinyTapes; ++seed) {
+    const StepTape tape = tiny_tape(seed);
+    for (std::uint32_t budget = std::max(1U, smallest_budget(tape)); budget < live_peak(tape);
+         ++budget) {
+      const auto peak = static_cast<PeakMoment>(seed % 3);
+      const bool is_duplex = seed % 2 == 0;
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
+      const auto ticks = least_ticks(tape, budget, {.is_duplex = is_duplex, .peak = peak});
+      if (!ticks) continue;
+      const StepBound bound = bound_step(tape, tick_limits(budget, is_duplex));
+      EXPECT_LE(bound.step_seconds * 1e3, *ticks + 1e-6);
+      ++cases;
+      if (bound.step_seconds > bound.compute_seconds * 1.001) ++beyond_compute;
+      if (bound.step_seconds * 1e3 > *ticks * 0.95) ++tight;
+    }
+  }
+  EXPECT_GT(cases, kTinyTapes);
+  EXPECT_GT(beyond_compute, cases / 10);
+  EXPECT_GT(tight, cases / 2) << "a bound that is far too low says nothing";
+  RecordProperty("cases", static_cast<int>(cases));
+  RecordProperty("beyond_compute", static_cast<int>(beyond_compute));
+  RecordProperty("tight", static_cast<int>(tight));
+  std::printf("cases %u beyond %u tight %u\n", cases, beyond_compute, tight);
+}
+
+}  // namespace
+}  // namespace spillway::planner
