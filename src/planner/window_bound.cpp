@@ -13,8 +13,15 @@ using profile::TapeValue;
 
 namespace {
 
-// Windows begin and end at so many operators at most: planning time grows with the cube of it.
-constexpr std::size_t kMostCuts = 192;
+// Windows begin and end at so many moments at most: planning time grows with the cube of it.
+constexpr std::size_t kMostBegins = 160;
+constexpr std::size_t kMostEnds = 48;
+
+/// A moment at which the operator holds all that it needs.
+struct Cut {
+  OpIndex op = 0;
+  bool is_at_end = false;  ///< Of the operator; such a cut follows the one at its begin.
+};
 
 /// One number per window from cut `from` over `length` cuts, around the step.
 template <typename Number>
@@ -27,12 +34,20 @@ class PerWindow {
 
   /// Makes every number the largest sum over partitions of its window into smaller ones.
   void add_up() {
+    // The second parts of a window end together: by their end they lie side by side.
+    PerWindow<Number> by_end(cuts_);
+    for (std::size_t from = 0; from < cuts_; ++from) by_end.at(from + 1, 1) = at(from, 1);
     for (std::size_t length = 2; length <= cuts_; ++length) {
       for (std::size_t from = 0; from < cuts_; ++from) {
-        Number best = at(from, length);
-        for (std::size_t first = 1; first < length; ++first)
-          best = std::max(best, at(from, first) + at(from + first, length - first));
+        const Number* first = &at(from, 0);
+        const Number* second = &by_end.at(from + length, 0);
+        Number best = first[length];
+        for (std::size_t i = 1; i < length; ++i) {
+          const Number sum = first[i] + second[length - i];
+          best = sum > best ? sum : best;
+        }
         at(from, length) = best;
+        by_end.at(from + length, length) = best;
       }
     }
   }
@@ -188,24 +203,38 @@ class WindowSweep {
   std::uint32_t changed_ = 0;
 };
 
-/// All operators of a short step; of a long one so many that between two of them lies about the
-/// same share of its time and of the pages that it uses.
-std::vector<OpIndex> choose_cuts(const StepTape& tape, const std::vector<std::uint32_t>& needs) {
+/// The begins of all operators of a short step; of a long one so many that between two of them lies
+/// about the same share of its time and of the pages that it uses. And the ends of the longest.
+std::vector<Cut> choose_cuts(const StepTape& tape, const std::vector<std::uint32_t>& needs) {
   double all_time = 1e-9;
   double all_needs = 1e-9;
   for (std::size_t op = 0; op < needs.size(); ++op) {
     all_time += seconds(tape.ops[op].time);
     all_needs += needs[op];
   }
-  std::vector<OpIndex> cuts;
+  std::vector<OpIndex> begins;
   double due = 0.0;
   double weight = 0.0;
   for (OpIndex op = 0; op < needs.size(); ++op) {
-    if (needs.size() <= kMostCuts || weight >= due) {
-      cuts.push_back(op);
-      due = weight + 2.0 / static_cast<double>(kMostCuts);
+    if (needs.size() <= kMostBegins || weight >= due) {
+      begins.push_back(op);
+      due = weight + 2.0 / static_cast<double>(kMostBegins);
     }
     weight += seconds(tape.ops[op].time) / all_time + needs[op] / all_needs;
+  }
+  std::vector<OpIndex> longest = begins;
+  const std::size_t ends = std::min(begins.size(), kMostEnds);
+  std::partial_sort(
+      longest.begin(), longest.begin() + static_cast<std::ptrdiff_t>(ends), longest.end(),
+      [&](OpIndex a, OpIndex b) {
+        return tape.ops[a].time != tape.ops[b].time ? tape.ops[a].time > tape.ops[b].time : a < b;
+      });
+  longest.resize(ends);
+  std::sort(longest.begin(), longest.end());
+  std::vector<Cut> cuts;
+  for (const OpIndex op : begins) {
+    cuts.push_back({op, false});
+    if (std::binary_search(longest.begin(), longest.end(), op)) cuts.push_back({op, true});
   }
   return cuts;
 }
@@ -240,24 +269,27 @@ double transfer_seconds(std::uint64_t written_pages, std::uint64_t read_pages,
 }
 
 StepBound bound_windows(const StepTape& tape, const SwapLimits& limits) {
-  const std::vector<OpIndex> cuts = choose_cuts(tape, needs_of_ops(tape));
+  const std::vector<Cut> cuts = choose_cuts(tape, needs_of_ops(tape));
   const std::size_t all = cuts.size();
   PerWindow<std::uint32_t> written(all);
   PerWindow<std::uint32_t> read(all);
   PerWindow<double> least_seconds(all);
   WindowSweep sweep(tape, limits.budget_pages);
+  const auto time_before = [&](Cut cut) {
+    return cut.is_at_end ? seconds(tape.ops[cut.op].time) : 0.0;
+  };
   for (std::size_t from = 0; from < all; ++from) {
-    sweep.begin(cuts[from]);
-    // Where its peak lies within the operator at a cut is unknown, so its time counts for neither
-    // of the windows that meet there.
-    double compute = -seconds(tape.ops[cuts[from]].time);
+    sweep.begin(cuts[from].op);
+    double compute = -time_before(cuts[from]);
     for (std::size_t length = 1; length <= all; ++length) {
-      const OpIndex end = cuts[(from + length) % all];
-      do compute += sweep.pass();
-      while (sweep.op() != end);
+      const Cut end = cuts[(from + length) % all];
+      if (!end.is_at_end) {
+        do compute += sweep.pass();
+        while (sweep.op() != end.op);
+      }
       read.at(from, length) = sweep.read_pages();
       written.at(from, length) = sweep.written_pages();
-      least_seconds.at(from, length) = compute;
+      least_seconds.at(from, length) = compute + time_before(end);
     }
   }
   read.add_up();

@@ -45,10 +45,10 @@ State at(State state, std::uint32_t op, std::uint32_t left) {
 
 class TickExplorer {
  public:
-  TickExplorer(const StepTape& tape, std::uint32_t budget, TickDisk disk)
+  TickExplorer(const StepTape& tape, std::uint32_t budget, bool is_duplex)
       : tape_(tape),
         budget_(budget),
-        disk_(disk),
+        is_duplex_(is_duplex),
         op_count_(static_cast<OpIndex>(tape.ops.size())) {
     for (const auto& op : tape.ops) {
       const auto ticks = std::chrono::duration_cast<std::chrono::milliseconds>(op.time).count();
@@ -110,14 +110,15 @@ class TickExplorer {
     }
     const bool begins = left == 0 && fits_begin(state, op);
     if (begins) now_.push_back(at(state, op, ticks_[op] + 1));
-    if (left == 1) now_.push_back(ended(state));
-    pass_tick(state);
+    if (left == 1)
+      now_.push_back(ended(state));
+    else
+      pass_tick(state);
   }
 
-  /// After the running operator, if its peak fits.
+  /// After the running operator.
   State ended(State state) const {
     const OpIndex op = op_of(state);
-    if (held(state) + inside(op, PeakMoment::kAtEnd) > budget_) return state;
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       const TapeValue& value = tape_.values[i];
       if (is_written(op, i) || value.birth == op) state = with(state, i, value.pages, 0);
@@ -136,10 +137,10 @@ class TickExplorer {
         after_write.push_back(with(state, i, dirty(state, i) - 1, clean(state, i) + 1));
     }
     const bool has_room =
-        held(state) + (is_running ? inside(op, PeakMoment::kThroughout) : 0) + 1 <= budget_;
+        held(state) + (is_running ? tape_.ops[op].inside_peak_pages : 0) + 1 <= budget_;
     for (const State written : after_write) {
       add_later(written);
-      if (!has_room || (written != state && !disk_.is_duplex)) continue;
+      if (!has_room || (written != state && !is_duplex_)) continue;
       for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
         const bool is_whole = dirty(written, i) + clean(written, i) == tape_.values[i].pages;
         if (is_alive(op, i) && !is_whole)
@@ -150,7 +151,7 @@ class TickExplorer {
 
   void add_later(State state) {
     const std::uint32_t left = left_of(state);
-    later_.push_back(left <= 1 ? state : at(state, op_of(state), left - 1));
+    later_.push_back(left == 0 ? state : at(state, op_of(state), left - 1));
   }
 
   std::uint32_t held(State state) const {
@@ -159,16 +160,11 @@ class TickExplorer {
     return pages;
   }
 
-  std::uint32_t inside(OpIndex op, PeakMoment moment) const {
-    const bool counts = disk_.peak == PeakMoment::kThroughout || disk_.peak == moment;
-    return counts ? tape_.ops[op].inside_peak_pages : 0;
-  }
-
   bool fits_begin(State state, OpIndex op) const {
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       if (is_used(op, i) && dirty(state, i) + clean(state, i) < tape_.values[i].pages) return false;
     }
-    return held(state) + inside(op, PeakMoment::kAtBegin) <= budget_;
+    return held(state) + tape_.ops[op].inside_peak_pages <= budget_;
   }
 
   bool is_alive(OpIndex op, ValueIndex value) const {
@@ -202,7 +198,7 @@ class TickExplorer {
 
   const StepTape& tape_;
   const std::uint32_t budget_;
-  const TickDisk disk_;
+  const bool is_duplex_;
   const OpIndex op_count_;
   std::vector<std::uint32_t> ticks_;
   std::unordered_map<State, std::uint32_t> numbers_;
@@ -215,13 +211,14 @@ class TickExplorer {
 
 }  // namespace
 
-std::optional<double> least_ticks(const StepTape& tape, std::uint32_t budget_pages, TickDisk disk) {
+std::optional<double> least_ticks(const StepTape& tape, std::uint32_t budget_pages,
+                                  bool is_duplex) {
   const bool is_small =
       tape.values.size() <= kMostValues &&
       std::all_of(tape.values.begin(), tape.values.end(),
                   [](const TapeValue& value) { return value.pages <= kMostPages; });
   if (!is_small) return std::nullopt;
-  return TickExplorer(tape, budget_pages, disk).least_mean();
+  return TickExplorer(tape, budget_pages, is_duplex).least_mean();
 }
 
 }  // namespace spillway::planner

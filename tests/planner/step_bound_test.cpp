@@ -45,10 +45,9 @@ TEST(BoundStep, IsNeverAboveTheLeastTimeOfAnySwapping) {
     const StepTape tape = tiny_tape(seed);
     for (std::uint32_t budget = std::max(1U, smallest_budget(tape)); budget < live_peak(tape);
          ++budget) {
-      const auto peak = static_cast<PeakMoment>(seed % 3);
       const bool is_duplex = seed % 2 == 0;
       SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
-      const auto ticks = least_ticks(tape, budget, {.is_duplex = is_duplex, .peak = peak});
+      const auto ticks = least_ticks(tape, budget, is_duplex);
       if (!ticks) continue;
       const StepBound bound = bound_step(tape, tick_limits(budget, is_duplex));
       EXPECT_LE(bound.step_seconds * 1e3, *ticks + 1e-6);
