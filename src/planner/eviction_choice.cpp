@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "operator_prices.h"
+
 namespace spillway::planner {
 namespace {
+
+constexpr double kNoPrice = 1e-30;
 
 // What it costs to take a page out for an interval, cheapest first.
 enum CostClass : std::uint8_t { kFree, kWriteOnly, kReadOnly, kWriteAndRead, kClassCount };
@@ -25,6 +29,8 @@ class Chooser {
     crowded_before_.resize(std::size_t{op_count_} + 1, 0);
     for (std::uint32_t op = 0; op < op_count_; ++op)
       crowded_before_[op + 1] = crowded_before_[op] + (gross[op] > target_ ? 1 : 0);
+    if (rule == ChoiceRule::kBestValue)
+      values_ = interval_values(touches, operator_prices(touches, gross, target_pages, cost));
   }
 
   EvictionChoice choose() {
@@ -46,7 +52,9 @@ class Chooser {
     std::uint64_t end;  ///< First operator that it no longer relieves, counted from this period.
     std::uint32_t interval;
     std::uint32_t limit;  ///< Pages that may leave at this cost.
+    double value = 0.0;   ///< What its operators pay, for the rule that asks.
     bool operator<(const Candidate& other) const {
+      if (value != other.value) return value < other.value;
       return end != other.end ? end < other.end : interval > other.interval;
     }
   };
@@ -62,9 +70,10 @@ class Chooser {
     const std::uint32_t copied = interval.epoch == kNeverWritten
                                      ? interval.pages
                                      : std::min(interval.pages, copied_[interval.epoch]);
-    if (copied > pages_[index]) push_to(is_read ? kReadOnly : kFree, {end, index, copied});
+    const double value = values_.empty() ? 0.0 : values_[index];
+    if (copied > pages_[index]) push_to(is_read ? kReadOnly : kFree, {end, index, copied, value});
     if (copied < interval.pages)
-      push_to(is_read ? kWriteAndRead : kWriteOnly, {end, index, interval.pages});
+      push_to(is_read ? kWriteAndRead : kWriteOnly, {end, index, interval.pages, value});
   }
 
   void push_to(CostClass cost_class, const Candidate& candidate) {
@@ -77,9 +86,10 @@ class Chooser {
   void clean_top(std::vector<Candidate>& heap, std::uint32_t op) const {
     while (!heap.empty()) {
       const Candidate& top = heap.front();
-      if (top.end <= op) {
-        heap.clear();
-      } else if (pages_[top.interval] >= top.limit) {
+      const bool has_ended = top.end <= op;
+      if (has_ended && values_.empty()) {
+        heap.clear();  // The others end before it.
+      } else if (has_ended || pages_[top.interval] >= top.limit) {
         std::pop_heap(heap.begin(), heap.end());
         heap.pop_back();
       } else {
@@ -114,6 +124,7 @@ class Chooser {
       double score = class_cost_[i] / relieved(op, top.end);
       if (rule_ == ChoiceRule::kFarthestUse)
         score = i == kWriteOnly ? 1.0 : -static_cast<double>(top.end);
+      if (rule_ == ChoiceRule::kBestValue) score = class_cost_[i] / std::max(top.value, kNoPrice);
       if (best < 0 || score < best_score) {
         best = i;
         best_score = score;
@@ -177,6 +188,7 @@ class Chooser {
   std::vector<std::uint32_t> copied_;  ///< Per epoch: pages that have a copy from there on.
   LevelTree levels_;
   std::vector<std::uint32_t> crowded_before_;
+  std::vector<double> values_;  ///< Per interval, for the rule that asks.
   std::array<std::vector<Candidate>, kClassCount> heaps_;
   std::vector<std::uint32_t> order_;  ///< Intervals in the order in which they were taken.
 };

@@ -12,6 +12,7 @@ namespace spillway::planner {
 enum class ChoiceRule : std::uint8_t {
   kFarthestUse,  ///< Belady: the interval that ends last; what dies unused only as a last resort.
   kLeastCost,    ///< The fewest transfer seconds per relieved operator.
+  kBestValue,    ///< The fewest transfer seconds for what the relieved operators pay.
 };
 
 /// Seconds to move one page.

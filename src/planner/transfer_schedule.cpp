@@ -12,10 +12,6 @@ using profile::kSurvives;
 
 namespace {
 
-constexpr double kFetchCeiling = 0.98;    // Share of the budget that early fetches may fill.
-constexpr double kLeadDurations = 2.0;    // A transfer starts so much earlier than it must.
-constexpr std::uint32_t kReserveOps = 6;  // Operators whose room fetches must not take.
-
 /// Moments count operators on from the period in which the interval began.
 struct Entry {
   const Interval* interval = nullptr;
@@ -36,12 +32,14 @@ struct Deadline {
 class Scheduler {
  public:
   Scheduler(const StepTape& tape, const TouchIntervals& touches, EvictionChoice choice,
-            const std::vector<double>& begins, const SwapLimits& limits, SwapPlan& plan)
+            const std::vector<double>& begins, const SwapLimits& limits, TransferStyle style,
+            SwapPlan& plan)
       : tape_(tape),
         touches_(touches),
         choice_(std::move(choice)),
         begins_(begins),
         limits_(limits),
+        style_(style),
         plan_(plan),
         op_count_(tape.ops.size()) {}
 
@@ -52,7 +50,8 @@ class Scheduler {
       const std::uint64_t needed = std::uint64_t{interval.begin} + 1 + interval.covered_ops;
       entries_.push_back({&interval, choice_.pages[i], interval.begin, needed, kNoOp, true});
     }
-    if (plan_.write_out_moment == WriteOutMoment::kLate) delay_write_outs();
+    plan_.write_out_moment = style_.write_outs;
+    if (style_.write_outs == WriteOutMoment::kLate) delay_write_outs();
     levels_ = levels_now();
     place_fetches();
     emit();
@@ -80,7 +79,7 @@ class Scheduler {
       for (Deadline& deadline : deadlines) {
         const double due = begins_[deadline.op % op_count_];
         limit = std::min(due, limit) - deadline.duration;
-        deadline.lead_seconds = due - limit + kLeadDurations * deadline.duration;
+        deadline.lead_seconds = due - limit + style_.lead_durations * deadline.duration;
       }
       limit += begins_[op_count_];
     }
@@ -203,8 +202,7 @@ class Scheduler {
           {entry.needed, duration(entry.pages, limits_.read_bytes_per_second), i, 0.0});
     }
     find_leads(deadlines);
-    const auto ceiling =
-        static_cast<std::int64_t>(kFetchCeiling * static_cast<double>(limits_.budget_pages));
+    const std::int64_t ceiling = limits_.budget_pages;
     // Where room is scarce the nearer need takes it, so place in the order of need.
     for (auto deadline = deadlines.rbegin(); deadline != deadlines.rend(); ++deadline) {
       Entry& entry = entries_[deadline->entry];
@@ -273,6 +271,7 @@ class Scheduler {
   EvictionChoice choice_;
   const std::vector<double>& begins_;
   const SwapLimits& limits_;
+  const TransferStyle style_;
   SwapPlan& plan_;
   const std::uint64_t op_count_;
   std::vector<std::int64_t> levels_;
@@ -290,11 +289,11 @@ std::vector<double> compute_begins(const StepTape& tape) {
 
 void schedule_transfers(const StepTape& tape, const TouchIntervals& touches, EvictionChoice choice,
                         const std::vector<double>& begins, const SwapLimits& limits,
-                        SwapPlan& plan) {
-  Scheduler(tape, touches, std::move(choice), begins, limits, plan).schedule();
+                        TransferStyle style, SwapPlan& plan) {
+  Scheduler(tape, touches, std::move(choice), begins, limits, style, plan).schedule();
 }
 
-std::vector<std::uint32_t> fetch_reserves(const StepTape& tape) {
+std::vector<std::uint32_t> fetch_reserves(const StepTape& tape, std::uint32_t ahead) {
   const std::size_t op_count = tape.ops.size();
   std::vector<std::int64_t> growth(op_count, 0);
   for (const auto& value : tape.values) {
@@ -305,8 +304,8 @@ std::vector<std::uint32_t> fetch_reserves(const StepTape& tape) {
   for (std::size_t op = 0; op < op_count; ++op) {
     std::int64_t grown = 0;
     std::int64_t most = 0;
-    for (std::size_t ahead = 0; ahead < std::min<std::size_t>(kReserveOps, op_count); ++ahead) {
-      const std::size_t later = (op + ahead) % op_count;
+    for (std::size_t i = 0; i < std::min<std::size_t>(ahead, op_count); ++i) {
+      const std::size_t later = (op + i) % op_count;
       most = std::max(most, grown + tape.ops[later].inside_peak_pages);
       grown += growth[later];
     }

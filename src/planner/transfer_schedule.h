@@ -13,14 +13,21 @@ namespace spillway::planner {
 /// length of the step.
 std::vector<double> compute_begins(const StepTape& tape);
 
+/// How far transfers go ahead of what needs them.
+struct TransferStyle {
+  WriteOutMoment write_outs = WriteOutMoment::kEarly;
+  double lead_durations = 2.0;    ///< A transfer starts so many of its durations before it must.
+  std::uint32_t reserve_ops = 6;  ///< Operators whose room fetches must not take.
+};
+
 /// Turns chosen pages into swaps with moments: write-outs early or late, fetches as late as the
-/// read rate allows, moved forward by twice their own duration where the level leaves room. Fills
-/// `swaps`, `write_outs` and `fetches` of the plan.
+/// read rate allows, moved forward by the lead where the level leaves room. Fills `swaps`,
+/// `write_outs`, `fetches` and `write_out_moment` of the plan.
 void schedule_transfers(const StepTape& tape, const TouchIntervals& touches, EvictionChoice choice,
                         const std::vector<double>& begins, const SwapLimits& limits,
-                        SwapPlan& plan);
+                        TransferStyle style, SwapPlan& plan);
 
-/// Pages that fetches must leave free at each operator for what the next ones allocate.
-std::vector<std::uint32_t> fetch_reserves(const StepTape& tape);
+/// Pages that fetches must leave free at each operator for what the next `ahead` ones allocate.
+std::vector<std::uint32_t> fetch_reserves(const StepTape& tape, std::uint32_t ahead);
 
 }  // namespace spillway::planner

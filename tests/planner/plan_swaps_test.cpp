@@ -174,9 +174,9 @@ class RandomTapes : public ::testing::TestWithParam<int> {};
 
 // Sanitizers make a case some ten times slower.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kSeedsPerCase = 500;
+constexpr std::uint64_t kSeedsPerCase = 200;
 #else
-constexpr std::uint64_t kSeedsPerCase = 5000;
+constexpr std::uint64_t kSeedsPerCase = 2000;
 #endif
 
 /// A tape of one of many shapes and a budget between the smallest one and that of the whole step.
@@ -201,7 +201,10 @@ TEST_P(RandomTapes, KeepThePromisesOfAPlan) {
     const std::uint64_t seed = static_cast<std::uint64_t>(GetParam()) * kSeedsPerCase + i;
     const RandomCase random(seed);
     SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << random.budget);
-    const SwapPlan plan = plan_swaps(random.tape, limits_for(random.budget));
+    SwapLimits limits = limits_for(random.budget);
+    // Most of the time goes into refining; a part of the plans is enough.
+    limits.refinement_ops = seed % 16 == 0 ? 20000 : 0;
+    const SwapPlan plan = plan_swaps(random.tape, limits);
     ASSERT_TRUE(plan.is_feasible);
     EXPECT_TRUE(plan.estimate.is_complete);
     EXPECT_LE(plan.estimate.peak_pages, random.budget);

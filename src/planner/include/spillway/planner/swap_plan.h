@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct SwapLimits {
   /// Wall time that a transferred byte costs the operators that run meanwhile (shared memory bus).
   double interference_seconds_per_byte = 5e-11;
   double target_share = 0.88;  ///< Share of the budget to fill, the first one that is tried.
+  /// Operators that may be simulated to refine the best plan swap by swap; bounds planning time.
+  std::size_t refinement_ops = 500000;
 };
 
 /// When a write-out starts: as soon as the last use has passed, or just in time for the room.
