@@ -65,7 +65,8 @@ struct StepEstimate {
 };
 
 /// What no plan that only swaps can beat, for this order of operators, on average over repetitions
-/// that need not be equal; README.md has the proof.
+/// that need not be equal, when operators hold what they need for their whole time. README.md has
+/// the proof.
 struct StepBound {
   double compute_seconds = 0.0;
   std::uint64_t written_pages = 0;
@@ -101,8 +102,9 @@ struct SwapPlan {
 };
 
 /// Chooses what to swap so that the repeating step fits into the budget and is fast: bytes first by
-/// the structure of the tape, then fill share and write-out moment by simulation. Deterministic.
-/// Throws PlanError for a tape that contradicts itself and ConfigError for senseless limits.
+/// the structure of the tape, then fill share, moments and single swaps by simulation.
+/// Deterministic. Throws PlanError for a tape that contradicts itself and ConfigError for senseless
+/// limits.
 SwapPlan plan_swaps(const StepTape& tape, const SwapLimits& limits);
 
 /// Runs the event model (see README.md) over the repeating step under a plan.
