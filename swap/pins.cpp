@@ -143,7 +143,8 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
   while (!comes_bit_by_bit && request_missing_locked(uses)) {
     make_room_locked();
     kick_locked();
-    const bool is_unreadable = read_failure_.count != failures && is_among(uses, read_failure_.page);
+    const bool is_unreadable =
+        read_failure_.count != failures && is_among(uses, read_failure_.page);
     const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked(true);
     if (stuck || is_unreadable) {
       for (; set.pins_.size() > already; set.pins_.pop_back()) let_go_locked(set.pins_.back());

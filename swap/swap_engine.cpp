@@ -270,6 +270,8 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
     pages_.get()[*first + i].dirty = true;
   }
   if (within != nullptr) {
+    // The room that was kept free for this operator is taken now.
+    fetch_reserve_ -= std::min(fetch_reserve_, count);
     range_of(id).pins = 1;
     within->pins_.push_back({id, range_of(id).generation, 0, 0});
   }

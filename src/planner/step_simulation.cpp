@@ -215,6 +215,7 @@ class Simulation {
     demanded_.clear();
 
     held_ += entry.inside_peak_pages;
+    reserve_ -= std::min(reserve_, entry.inside_peak_pages);
     estimate_.peak_pages = std::max(estimate_.peak_pages, held_);
     advance(now_ + seconds(entry.time));
     held_ -= entry.inside_peak_pages;

@@ -289,10 +289,8 @@ void Runtime::apply_advice() {
     engine_->set_next_use(pieces_->part_of(next.range), next.at);
   for (const auto& out : advice_.write_outs)
     engine_->write_out(pieces_->part_of(out.range), out.pages);
-  if (!advice_.fetches.empty()) {
-    engine_->set_fetch_reserve(advice_.reserve_pages);
-    for (const RangeId range : advice_.fetches) engine_->fetch(pieces_->part_of(range));
-  }
+  if (advice_.reserve_pages) engine_->set_fetch_reserve(*advice_.reserve_pages);
+  for (const RangeId range : advice_.fetches) engine_->fetch(pieces_->part_of(range));
 }
 
 /// Only the thread that trains is learned from: the first one, until another one starts a step.

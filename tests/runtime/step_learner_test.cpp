@@ -116,10 +116,11 @@ TEST_P(EqualSteps, AreFetchedAheadOnceTheyAreKnown) {
   const StepCounts baseline = sum(demand.steps, trainer.settled);
   EXPECT_EQ(settled.missed_ranges, 0U);
   EXPECT_GT(baseline.missed_ranges, 0U);
-  // Demand paging fills the last page; a plan leaves some room to fetch ahead.
+  // Demand paging fills the last page; a plan leaves some room to fetch ahead, and moves a bit more
+  // where that saves waiting.
+  const std::uint64_t least_moved = baseline.written_pages + baseline.read_pages;
   const std::uint64_t spare = options.budget_pages / 16 * (12 - trainer.settled);
-  EXPECT_LE(settled.written_pages + settled.read_pages,
-            baseline.written_pages + baseline.read_pages + spare);
+  EXPECT_LE(settled.written_pages + settled.read_pages, least_moved * 11 / 10 + spare);
   EXPECT_LE(settled.seconds, baseline.seconds * 1.001);
   const double least = static_cast<double>(peak - options.budget_pages) * (12.0 - trainer.settled);
   EXPECT_LE(static_cast<double>(settled.read_pages), least * trainer.most_transfers);
@@ -360,7 +361,7 @@ TEST(Advice, KeepsItsMemoryWhenCleared) {
   advice.clear();
   EXPECT_TRUE(advice.next_uses.empty());
   EXPECT_GE(advice.next_uses.capacity(), 100U);
-  EXPECT_EQ(advice.reserve_pages, 0U);
+  EXPECT_FALSE(advice.reserve_pages);
 }
 
 }  // namespace

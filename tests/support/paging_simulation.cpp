@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "spillway/base/error.h"
 
@@ -48,7 +49,7 @@ std::vector<std::uint32_t> PagingSimulation::op(std::string_view name, std::vect
   std::uint64_t signature = std::hash<std::string_view>()(name);
   for (const std::uint32_t pages : output_pages) signature = signature * 31 + pages;
   learner_.begin_op(signature, uses, now(), advice_);
-  reserve_ = advice_.reserve_pages;
+  if (advice_.reserve_pages) reserve_ = *advice_.reserve_pages;
   apply(advice_);
   const double asked = time_;
   for (const Input& input : inputs) {
@@ -68,6 +69,9 @@ std::vector<std::uint32_t> PagingSimulation::op(std::string_view name, std::vect
   for (const std::uint32_t pages : output_pages) outputs.push_back(new_range(pages));
   std::uint32_t workspace = 0;
   if (inside_pages > 0) workspace = new_range(inside_pages);
+  // As in the engine: this operator has taken the room that was kept for it.
+  const auto taken = std::accumulate(output_pages.begin(), output_pages.end(), inside_pages);
+  reserve_ -= std::min(reserve_, taken);
   learner_.waited(Duration(static_cast<Duration::rep>((time_ - asked) * 1e9)));
   counts_.stall_seconds += time_ - asked;
   advance_to(time_ + seconds);

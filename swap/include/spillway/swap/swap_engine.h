@@ -172,6 +172,7 @@ class SwapEngine {
   void write_out(const RangePart& part, std::uint32_t pages);
   /// Brings missing pages in as soon as `reserve` pages stay free. In the order of the calls.
   void fetch(const RangePart& part);
+  /// What an operator allocates within its pins is taken from the reserve, until it is set anew.
   void set_fetch_reserve(std::uint32_t pages);
 
   void set_oversize(Oversize oversize);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,15 +33,16 @@ struct Advice {
   std::vector<NextUse> next_uses;  ///< Predictions for ranges whose last one has passed.
   /// Start writing these now; they leave when written. Pages that are out already count.
   std::vector<WriteOut> write_outs;
-  std::vector<RangeId> fetches;     ///< Bring these in, in this order, as far as room allows.
-  std::uint32_t reserve_pages = 0;  ///< Room that fetches must leave for the operators to come.
+  std::vector<RangeId> fetches;  ///< Bring these in, in this order, as far as room allows.
+  /// Room that fetches must leave for the operators from this one on; absent: as before.
+  std::optional<std::uint32_t> reserve_pages;
 
   /// Empties the lists and keeps their memory.
   void clear() {
     next_uses.clear();
     write_outs.clear();
     fetches.clear();
-    reserve_pages = 0;
+    reserve_pages.reset();
   }
 };
 
