@@ -15,6 +15,7 @@ from budget_text import smallest_budget_by, smallest_budget_in  # noqa: E402  py
 
 IN_CORE, SMALLEST = "in-core", "smallest"
 ENDLESS = 1_000_000
+UNPLANNED_SKIPPED = 2
 PARAMETERS_GOAL = 1.10
 
 
@@ -44,6 +45,9 @@ class Variant:
     huge_pages: bool = False
     on_demand: bool = False
     cores: int = 0  # 0: all
+
+    def follows_a_plan(self):
+        return self.budget not in (None, IN_CORE) and not self.on_demand
 
     def name(self):
         name = f"{self.budget} %" if isinstance(self.budget, int) else self.budget or "plain"
@@ -106,7 +110,7 @@ class CaseRuns:
         live = side_by_side.Live(f"{self.case.name}, {variant.name()}",
                                  self.command(variant, stats), stats_file=stats,
                                  environment=training.HUGE_PAGES if variant.huge_pages else None)
-        live.turn(self.options.skipped)
+        live.turn(self.options.skipped if variant.follows_a_plan() else UNPLANNED_SKIPPED)
         if live.is_over:
             refused = smallest_budget_in(live.run.output)
             if refused is None or variant.budget is None:
@@ -138,21 +142,24 @@ class CaseRuns:
             lives = {variant: together.enter_context(self.alive(variant)) for variant in variants}
             lives = {variant: live for variant, live in lives.items() if live}
             reference.turn(1)
+            before = None
             for _, variant in spread.take_turns(list(lives), rounds):
-                self.add_turn(reference, variant, lives[variant])
+                before = self.add_turn(reference, variant, lives[variant], before)
 
     def visit(self, reference, variants, rounds):
         """One after the other comes into being, gets its turns, and goes."""
         for variant in variants:
             with self.alive(variant) as live:
+                before = None
                 for _ in range(rounds if live else 0):
-                    self.add_turn(reference, variant, live)
+                    before = self.add_turn(reference, variant, live, before)
 
-    def add_turn(self, reference, variant, live):
-        turn = side_by_side.pair(reference, live, self.options.steps)
+    def add_turn(self, reference, variant, live, before):
+        turn, after = side_by_side.pair(reference, live, self.options.steps, before)
         self.records[variant.name()]["turns"].append(turn)
         print(f"{live.name}: {turn['seconds']:.3f} s/step beside {turn['reference']:.3f}",
               file=sys.stderr, flush=True)
+        return after
 
     def require_equal_losses(self):
         for one_core in (False, True):
@@ -177,7 +184,7 @@ class Budgets(report.Benchmark):
     """Cases one after the other; all variants of one stay alive and take turns."""
 
     # The plan of a step is made and made again, with better times, in the first ones.
-    rounds, steps, skipped = 8, 3, 8
+    rounds, steps, skipped = 8, 3, 14
     quick_rounds, quick_steps = 4, 2
 
     def __init__(self):
@@ -190,7 +197,7 @@ class Budgets(report.Benchmark):
 
     def extent(self, results):
         return (f"Rounds: {results['rounds']}, steps per turn: {results['steps']}, behind "
-                f"{results['skipped']} at the start and one at the begin of each turn that do not "
+                f"{results['skipped']} ({UNPLANNED_SKIPPED} without a plan) at the start and one at the begin of each turn that do not "
                 "count.")
 
     def measure(self, options):

@@ -98,15 +98,16 @@ class Live:
         return self.run
 
 
-def pair(reference, live, steps):
-    """Steps of one trainer between steps of the reference: the reference is to have its turn right
-    before; it gets another one behind. The first step of each turn is left out, as the pause fell
-    into it. Returns {"seconds": mean step, "reference": mean step, "steps": [first, end]}."""
-    before = counted(reference, steps)
+def pair(reference, live, steps, before=None):
+    """Steps of one trainer between steps of the reference. The first step of each turn is left
+    out, as the pause fell into it. `before`: seconds per step of the reference in a turn that has
+    just ended; without it, it gets one. Returns {"seconds": mean step, "reference": mean step,
+    "steps": [first, end]}, and the reference's seconds behind, which may be the next `before`."""
+    before = before or mean(reference, counted(reference, steps))
     ours = counted(live, steps)
-    after = counted(reference, steps)
-    return {"seconds": mean(live, ours), "steps": list(ours),
-            "reference": (mean(reference, before) + mean(reference, after)) / 2}
+    after = mean(reference, counted(reference, steps))
+    turn = {"seconds": mean(live, ours), "steps": list(ours), "reference": (before + after) / 2}
+    return turn, after
 
 
 def counted(live, steps):

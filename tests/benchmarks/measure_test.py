@@ -117,7 +117,8 @@ class SideBySide(unittest.TestCase):
     def test_a_pair_counts_no_step_into_which_a_pause_fell(self):
         reference, live = self.live(), self.live()
         live.turn(1)
-        turn = side_by_side.pair(reference, live, steps=2)
+        turn, after = side_by_side.pair(reference, live, steps=2)
+        self.assertEqual(after, 0.01)
         self.assertEqual(turn["steps"], [2, 4])
         self.assertEqual(turn["seconds"], turn["reference"])
 
