@@ -79,6 +79,8 @@ class SwapEngine::State final : public memory::FaultSink {
   void release(RangeId id);
   void account_small(Bytes size, PinSet* within);
   void release_small(Bytes size) noexcept;
+  std::uint32_t storage_pages() const noexcept;
+  OpClock next_use_locked(const RangePart& part) const;
   SwapStatistics statistics();
 
   // pins.cpp
@@ -134,6 +136,7 @@ class SwapEngine::State final : public memory::FaultSink {
   struct Fetch {
     RangePart part;
     std::uint32_t generation;
+    OpClock needed;  ///< From then on it comes too late, and for the use behind it too early.
   };
   std::deque<Fetch> fetches_;
   std::vector<Range> ranges_;

@@ -43,6 +43,11 @@ void SwapEngine::State::set_next_use_locked(const RangePart& part, OpClock at) {
   std::fill(range.next_uses.begin() + part.first, range.next_uses.begin() + end, at);
 }
 
+OpClock SwapEngine::State::next_use_locked(const RangePart& part) const {
+  const Range& range = ranges_[part.range.value()];
+  return range.next_uses.empty() ? range.next_use : range.next_uses[part.first];
+}
+
 void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
   Range& range = range_of(use.range);
   SPILLWAY_ASSERT(use.first < range.pages && use.pages == range.pages);

@@ -362,6 +362,11 @@ void SwapEngine::State::release_small(Bytes size) noexcept {
   wake_waiters_locked();
 }
 
+std::uint32_t SwapEngine::State::storage_pages() const noexcept {
+  const std::uint64_t small = small_granted_.load(std::memory_order_relaxed) / kPageBytes;
+  return static_cast<std::uint32_t>(budget_pages_ - std::min(small, budget_pages_));
+}
+
 SwapStatistics SwapEngine::State::statistics() {
   const StoreReport report = store_->report();
   Lock lock(mutex_);
@@ -451,9 +456,11 @@ void SwapEngine::fetch(const RangePart& part) {
   std::lock_guard lock(state_->mutex_);
   const Range& range = state_->range_of(part.range);
   if (!range.is_live || part.first >= range.pages) return;
-  state_->fetches_.push_back({part, range.generation});
+  state_->fetches_.push_back({part, range.generation, state_->next_use_locked(part)});
   state_->kick_locked();
 }
+
+std::uint32_t SwapEngine::storage_pages() const noexcept { return state_->storage_pages(); }
 
 void SwapEngine::set_fetch_reserve(std::uint32_t pages) {
   std::lock_guard lock(state_->mutex_);

@@ -80,7 +80,8 @@ bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
   while (!fetches_.empty()) {
     const Fetch& fetch = fetches_.front();
     const Range& range = range_of(fetch.part.range);
-    bool finished = range.generation != fetch.generation || !range.is_live || range.is_dying;
+    bool finished = range.generation != fetch.generation || !range.is_live || range.is_dying ||
+                    now_op_ >= fetch.needed;
     if (!finished) {
       const bool room = pool_->available_frames() > fetch_reserve_ + frames_wanted_;
       finished = true;

@@ -184,7 +184,7 @@ class Budgets(report.Benchmark):
     """Cases one after the other; all variants of one stay alive and take turns."""
 
     # The plan of a step is made and made again, with better times, in the first ones.
-    rounds, steps, skipped = 8, 3, 14
+    rounds, steps, skipped = 8, 3, 8
     quick_rounds, quick_steps = 4, 2
 
     def __init__(self):

@@ -307,6 +307,7 @@ void Runtime::learn_begin(OpContext& op, std::span<const RangeUse> uses) {
   ended_.clear();
   pieces_->translate(uses, learned_uses_, ended_);
   for (const RangeId id : ended_) learner_->freed(id);
+  learner_->note_room(engine_->storage_pages());
   learner_->begin_op(op.signature, learned_uses_, clock_.now(), advice_);
   apply_advice();
 }

@@ -54,7 +54,8 @@ std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> us
 }  // namespace
 
 struct StepLearner::State {
-  explicit State(const Options& options) : recorder_({}), library_(limits_of(options)) {}
+  explicit State(const Options& options)
+      : recorder_({}), library_(limits_of(options)), room_(options.budget_pages) {}
 
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
                 Advice& advice);
@@ -120,6 +121,8 @@ struct StepLearner::State {
 
   profile::TapeRecorder recorder_;
   StepLibrary library_;
+  std::uint32_t room_;              ///< Follows the least of each step: down at once, up slowly.
+  std::uint32_t least_room_ = ~0U;  ///< Of the step so far.
   OpClock clock_ = 0;
   bool is_in_op_ = false;
   std::vector<std::uint32_t> used_;                        ///< Inputs of the latest operator.
@@ -245,6 +248,9 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
   if (step_times_.size() < kStepTimes) step_times_.push_back(0.0);
   step_times_[report_.steps++ % kStepTimes] = seconds(now - step_begin_);
   recorder_.finish_step(now, library_.next_record());
+  if (least_room_ != ~0U) room_ = std::min(least_room_, room_ + 1);
+  least_room_ = ~0U;
+  library_.set_budget(room_);
 
   const std::uint32_t next_slot = conforms_ ? finished_slot() : 0;
   // A step that does not conform may be new and push other shapes out, with their plans.
@@ -564,6 +570,10 @@ void StepLearner::begin_op(std::uint64_t signature, std::span<const RangeUse> us
 void StepLearner::allocated(RangeId range, std::uint32_t pages) { state_->allocated(range, pages); }
 
 void StepLearner::freed(RangeId range) { state_->recorder_.freed(range.value()); }
+
+void StepLearner::note_room(std::uint32_t pages) {
+  state_->least_room_ = std::min(state_->least_room_, pages);
+}
 
 void StepLearner::waited(Duration time) { state_->recorder_.waited(time); }
 

@@ -19,6 +19,7 @@ constexpr std::size_t kHistory = 64;
 constexpr std::uint32_t kStrangersToPlan = 3;
 // A plan is made again when its compute time is off by more than this.
 constexpr double kTimeDrift = 0.05;
+constexpr std::uint32_t kRoomDrift = 32;  // A plan uses more room once it is a 32nd more.
 constexpr std::uint32_t kMostCyclesToRefresh = 64;
 
 double compute_seconds(std::span<const Duration> times) {
@@ -247,6 +248,9 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   if (plan.refreshes < 2) return plan.cycles > 0;
   if (plan.cycles < std::min(kMostCyclesToRefresh, 1U << std::min(plan.refreshes, 6U)))
     return false;
+  const std::uint32_t room = limits_.budget_pages;
+  if (room < plan.budget_pages || room > plan.budget_pages + plan.budget_pages / kRoomDrift)
+    return true;
   double measured = 0.0;
   for (const ShapeId id : plan.shapes) measured += compute_seconds(find_shape(id)->times);
   const double planned = compute_seconds(plan.step.tape);
@@ -277,6 +281,7 @@ bool StepLibrary::make_plan(std::size_t oldest_age, LearnedPlan& plan) {
   }
   try {
     plan.plan = planner::plan_swaps(plan.step.tape, limits_);
+    plan.budget_pages = limits_.budget_pages;
   } catch (const PlanError& error) {
     log_warning("no plan for a step of {} operators, it runs without advice: {}",
                 plan.step.tape.ops.size(), error.what());

@@ -34,6 +34,7 @@ struct LearnedPlan {
   profile::OpSequence sequence;  ///< Of all steps, joined.
   profile::RecordedStep step;    ///< Of all steps, joined.
   planner::SwapPlan plan;
+  std::uint32_t budget_pages = 0;  ///< That it was made for.
   std::uint64_t last_used = 0;
   std::uint32_t refreshes = 0;  ///< How often it has been made again.
   std::uint32_t cycles = 0;     ///< Finished under it since then.
@@ -57,6 +58,9 @@ class StepLibrary {
   static constexpr std::uint32_t kMaxSlots = 8;  ///< Steps of the longest cycle.
 
   explicit StepLibrary(const planner::SwapLimits& limits) : limits_(limits) {}
+
+  /// Pages that plans made from now on may fill.
+  void set_budget(std::uint32_t pages) { limits_.budget_pages = pages; }
 
   /// Where the next finished step is to be recorded: the memory of the oldest one.
   profile::RecordedStep& next_record();
@@ -100,7 +104,7 @@ class StepLibrary {
   void forget_one_shape();
   void forget(const LearnedPlan& plan);
 
-  const planner::SwapLimits limits_;
+  planner::SwapLimits limits_;
   std::vector<std::unique_ptr<StepShape>> shapes_;
   std::vector<std::unique_ptr<LearnedPlan>> plans_;
   std::vector<std::unique_ptr<Record>> records_;  ///< Of the latest steps, newest first.

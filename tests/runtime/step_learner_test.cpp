@@ -354,6 +354,16 @@ TEST(StepLearner, PlansTransfersOnlyWhereTheBudgetIsTooSmall) {
   }
 }
 
+TEST(StepLearner, PlansForTheRoomThatSmallBlocksLeave) {
+  Driver driver(1000);
+  driver.learner.allocated(RangeId(0), kPages);
+  for (int i = 0; i < 4; ++i) run_chain(driver);
+  EXPECT_EQ(driver.learner.report().planned_read_pages, 0U);
+  driver.learner.note_room(2 * kPages);
+  for (int i = 0; i < 70; ++i) run_chain(driver);  // Later plans are made again ever more seldom.
+  EXPECT_GT(driver.learner.report().planned_read_pages, 0U);
+}
+
 TEST(Advice, KeepsItsMemoryWhenCleared) {
   Advice advice;
   advice.next_uses.resize(100);

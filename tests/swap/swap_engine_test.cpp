@@ -34,11 +34,16 @@ std::uint64_t& word(std::byte* memory, std::size_t page) {
   return *reinterpret_cast<std::uint64_t*>(memory + page * kPageBytes);
 }
 
-/// A store in memory that cannot read for some time.
-class DamagedStore final : public SpillStore {
+struct Reads {
+  std::atomic<bool> fail{false};
+  std::atomic<int> finished{0};
+};
+
+/// A store in memory that counts what is read, and fails at it when told.
+class ReadsStore final : public SpillStore {
  public:
-  DamagedStore(std::unique_ptr<SpillStore> child, const std::atomic<bool>& is_damaged)
-      : SpillStore(child->queue_depth()), child_(std::move(child)), is_damaged_(is_damaged) {}
+  ReadsStore(std::unique_ptr<SpillStore> child, Reads& reads)
+      : SpillStore(child->queue_depth()), child_(std::move(child)), reads_(reads) {}
 
  private:
   std::optional<ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
@@ -47,8 +52,9 @@ class DamagedStore final : public SpillStore {
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override {
     child_->reap(results, timeout);
     for (TransferResult& result : results) {
-      if (is_damaged_ && result.transfer.direction == Direction::kRead)
-        result.error = EIO, result.detail = "reading: damaged";
+      if (result.transfer.direction != Direction::kRead) continue;
+      ++reads_.finished;
+      if (reads_.fail) result.error = EIO, result.detail = "reading: damaged";
     }
   }
   void do_wake() override { child_->wake(); }
@@ -56,7 +62,7 @@ class DamagedStore final : public SpillStore {
   StoreReport do_report() const override { return child_->report(); }
 
   std::unique_ptr<SpillStore> child_;
-  const std::atomic<bool>& is_damaged_;
+  Reads& reads_;
 };
 
 class SwapEngineTest : public testing::TestWithParam<memory::MapperKind> {
@@ -73,6 +79,14 @@ class SwapEngineTest : public testing::TestWithParam<memory::MapperKind> {
     options.arena_size = 8_GiB;
     return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
                                         ram_store(store_pages), clock_);
+  }
+
+  std::unique_ptr<SwapEngine> engine(std::size_t pages, Reads& reads) {
+    SwapEngineOptions options;
+    options.budget = kPageSize * pages;
+    options.arena_size = 8_GiB;
+    return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+                                        std::make_unique<ReadsStore>(ram_store(64), reads), clock_);
   }
 
   static RangeUse use(const SwapEngine& engine, const void* memory, bool writes) {
@@ -323,28 +337,50 @@ TEST_P(SwapEngineTest, ReportsAFullStoreAndLosesNothing) {
 }
 
 TEST_P(SwapEngineTest, TellsOfAPageThatCannotBeReadAndTriesItAgainLater) {
-  std::atomic<bool> is_damaged{false};
-  SwapEngineOptions options;
-  options.budget = kPageSize * 4;
-  options.arena_size = 8_GiB;
-  SwapEngine swap(options, memory::make_frame_mapper(GetParam()),
-                  std::make_unique<DamagedStore>(ram_store(64), is_damaged), clock_);
+  Reads reads;
+  auto swap = engine(4, reads);
   std::vector<std::byte*> ranges;
   for (std::size_t i = 0; i < 3; ++i) {
-    ranges.push_back(swap.allocate(kPageSize * 3, nullptr).address);
+    ranges.push_back(swap->allocate(kPageSize * 3, nullptr).address);
     word(ranges.back(), 2) = i + 1;
   }
   const auto pin = [&](std::size_t i) {
     PinSet pins;
-    const RangeUse wanted = use(swap, ranges[i], false);
-    swap.pin(pins, {&wanted, 1});
+    const RangeUse wanted = use(*swap, ranges[i], false);
+    swap->pin(pins, {&wanted, 1});
     EXPECT_EQ(word(ranges[i], 2), i + 1);
   };
-  is_damaged = true;
+  reads.fail = true;
   EXPECT_THROW(pin(0), IoError);
-  is_damaged = false;
+  reads.fail = false;
   EXPECT_NO_THROW(pin(1));  // No concern of this one.
   EXPECT_NO_THROW(pin(0));
+}
+
+TEST_P(SwapEngineTest, DropsAFetchThatComesTooLate) {
+  for (const bool is_late : {false, true}) {
+    Reads reads;
+    auto swap = engine(6, reads);
+    std::vector<SwapEngine::Allocation> ranges;
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      ranges.push_back(swap->allocate(kPageSize * 3, nullptr));
+      // The first two are the ones to go.
+      const auto all = RangePart(ranges.back().range, 0, 3);
+      swap->set_next_use(all, i < 2 ? 1000 - i : 2);
+    }
+    const auto first = RangePart(ranges[0].range, 0, 3);
+    swap->set_next_use(first, 5);
+    swap->fetch(first);  // There is no room yet.
+    if (is_late) swap->advance(6);
+    swap->release(ranges[2].range);
+    swap->release(ranges[3].range);
+    PinSet pins;
+    const RangeUse second = use(*swap, ranges[1].address, false);
+    swap->pin(pins, {&second, 1});
+    swap->unpin(pins);
+    swap.reset();
+    EXPECT_EQ(reads.finished, is_late ? 3 : 6);
+  }
 }
 
 TEST_P(SwapEngineTest, TakesSmallBlocksOutOfTheBudget) {

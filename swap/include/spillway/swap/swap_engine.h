@@ -170,7 +170,10 @@ class SwapEngine {
   /// Starts writing the last `pages` resident pages of the part; they leave when written, unless
   /// they were touched again.
   void write_out(const RangePart& part, std::uint32_t pages);
-  /// Brings missing pages in as soon as `reserve` pages stay free. In the order of the calls.
+  /// Pages that paged storages may take now: the budget less what small blocks were granted.
+  std::uint32_t storage_pages() const noexcept;
+  /// Brings missing pages in as soon as the reserve stays free, in the order of the calls; no more
+  /// once `advance` reaches their next use as it is set now, whose operator pins them itself.
   void fetch(const RangePart& part);
   /// What an operator allocates within its pins is taken from the reserve, until it is set anew.
   void set_fetch_reserve(std::uint32_t pages);

@@ -93,6 +93,10 @@ class StepLearner {
   /// A storage died.
   void freed(RangeId range);
 
+  /// Pages that storages may take now: the budget less what small blocks hold. Plans keep to the
+  /// least of the latest steps; without a call, to the budget.
+  void note_room(std::uint32_t pages);
+
   /// Time since `begin_op` in which the thread waited for pages or for room. It is no part of the
   /// operator's own time, on which plans are built. May be called several times per operator.
   void waited(Duration time);
