@@ -80,7 +80,6 @@ class SwapEngine::State final : public memory::FaultSink {
   void account_small(Bytes size, PinSet* within);
   void release_small(Bytes size) noexcept;
   std::uint32_t storage_pages() const noexcept;
-  OpClock next_use_locked(const RangePart& part) const;
   SwapStatistics statistics();
 
   // pins.cpp
@@ -161,7 +160,6 @@ class SwapEngine::State final : public memory::FaultSink {
   void hold_locked(PinSet& set, const RangeUse& use);
   void let_go_locked(const PinSet::Pin& pin);
   bool request_missing_locked(std::span<const RangeUse> uses);
-  bool is_among(std::span<const RangeUse> uses, memory::PageIndex index) const;
   void give_fresh_frame_locked(memory::PageIndex index);
   void note_counted_locked();
   void map_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
@@ -236,12 +234,11 @@ class SwapEngine::State final : public memory::FaultSink {
   std::uint64_t touch_clock_ = 0;
   std::uint32_t arrivals_ = 0;
   std::string store_failure_;  ///< Why nothing more can be written; empty: it can.
-  struct ReadFailure {
+  struct {
     memory::PageIndex page = 0;
     std::uint64_t count = 0;  ///< Of all failed reads, this one included.
     std::string detail;
-  };
-  ReadFailure read_failure_;  ///< The latest.
+  } read_failure_;  ///< The latest.
   bool write_turn_ = true;
 
   std::atomic<std::uint64_t> small_bytes_{0};

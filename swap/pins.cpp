@@ -43,11 +43,6 @@ void SwapEngine::State::set_next_use_locked(const RangePart& part, OpClock at) {
   std::fill(range.next_uses.begin() + part.first, range.next_uses.begin() + end, at);
 }
 
-OpClock SwapEngine::State::next_use_locked(const RangePart& part) const {
-  const Range& range = ranges_[part.range.value()];
-  return range.next_uses.empty() ? range.next_use : range.next_uses[part.first];
-}
-
 void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
   Range& range = range_of(use.range);
   SPILLWAY_ASSERT(use.first < range.pages && use.pages == range.pages);
@@ -124,13 +119,6 @@ bool SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
   return missing;
 }
 
-bool SwapEngine::State::is_among(std::span<const RangeUse> uses, PageIndex index) const {
-  return std::any_of(uses.begin(), uses.end(), [&](const RangeUse& use) {
-    const PageIndex first = ranges_[use.range.value()].first + use.first;
-    return index >= first && index - first < use.touched();
-  });
-}
-
 void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
   Lock lock(mutex_);
   enter_locked(set);
@@ -142,6 +130,10 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
   }
   // Who tries again after a failure gets a read of its own.
   const std::uint64_t failures = read_failure_.count;
+  const auto holds_failure = [&](const RangeUse& use) {
+    const PageIndex first = range_of(use.range).first + use.first;
+    return read_failure_.page >= first && read_failure_.page - first < use.touched();
+  };
   // Pages that cannot all be there at once are left to come as they are touched.
   const bool comes_bit_by_bit =
       options_.oversize == Oversize::kPageThrough && wanted > pool_->limit();
@@ -149,7 +141,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
     make_room_locked();
     kick_locked();
     const bool is_unreadable =
-        read_failure_.count != failures && is_among(uses, read_failure_.page);
+        read_failure_.count != failures && std::any_of(uses.begin(), uses.end(), holds_failure);
     const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked(true);
     if (stuck || is_unreadable) {
       for (; set.pins_.size() > already; set.pins_.pop_back()) let_go_locked(set.pins_.back());

@@ -196,9 +196,9 @@ class Budgets(report.Benchmark):
         pass  # Steps that are skipped are those before the first turn.
 
     def extent(self, results):
-        return (f"Rounds: {results['rounds']}, steps per turn: {results['steps']}, behind "
-                f"{results['skipped']} ({UNPLANNED_SKIPPED} without a plan) at the start and one at the begin of each turn that do not "
-                "count.")
+        return (f"Rounds: {results['rounds']}, steps per turn: {results['steps']}. Not counted: the "
+                f"first {results['skipped']} steps under a plan, {UNPLANNED_SKIPPED} without one, and "
+                "the first of each turn.")
 
     def measure(self, options):
         rates_file = options.work / "rates.json"
