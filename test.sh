@@ -50,8 +50,8 @@ done
 
 for preset in asan tsan; do
   if [[ -f build/$preset.junit.xml ]]; then
-    headline "skipped in $preset"
-    python3 "$setup/count_cases.py" --skipped-only "build/$preset" "build/$preset.junit.xml"
+    headline "skipped or failed in $preset"
+    python3 "$setup/count_cases.py" --exceptions-only "build/$preset" "build/$preset.junit.xml"
   fi
 done
 if [[ -f build/release.junit.xml ]]; then

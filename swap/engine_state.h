@@ -59,12 +59,12 @@ struct Range {
   OpClock next_use = kUnknownUse;
   std::uint64_t last_touch = 0;
   std::vector<OpClock> next_uses;  ///< Per page, once a part was given its own; else empty.
+  OpClock next_use_of(std::size_t i) const { return next_uses.empty() ? next_use : next_uses[i]; }
 };
 
 /// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex transfers,
 /// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
-/// Only the store may make its file larger there.
-/// Functions that end in `_locked` are called with the mutex held.
+/// Only the store may make its file larger there. `_locked`: to be called with the mutex held.
 class SwapEngine::State final : public memory::FaultSink {
  public:
   State(const SwapEngineOptions& options, std::unique_ptr<memory::FrameMapper> mapper,

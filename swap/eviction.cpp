@@ -130,7 +130,7 @@ std::vector<SwapEngine::State::Candidate> SwapEngine::State::candidates_locked()
     for (std::uint32_t i = 0; i < range.pages; ++i) {
       const Page& page = pages_.get()[range.first + i];
       if (page.state != PageState::kResident || page.pins > 0) continue;
-      const OpClock next_use = range.next_uses.empty() ? range.next_use : range.next_uses[i];
+      const OpClock next_use = range.next_use_of(i);
       const std::uint32_t age = static_cast<std::uint32_t>(touch_clock_) - page.touched;
       const std::uint64_t key = dispensability(next_use, now_op_, age);
       Candidate* const last = candidates.empty() ? nullptr : &candidates.back();

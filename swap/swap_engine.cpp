@@ -456,8 +456,7 @@ void SwapEngine::fetch(const RangePart& part) {
   std::lock_guard lock(state_->mutex_);
   const Range& range = state_->range_of(part.range);
   if (!range.is_live || part.first >= range.pages) return;
-  const OpClock needed = range.next_uses.empty() ? range.next_use : range.next_uses[part.first];
-  state_->fetches_.push_back({part, range.generation, needed});
+  state_->fetches_.push_back({part, range.generation, range.next_use_of(part.first)});
   state_->kick_locked();
 }
 

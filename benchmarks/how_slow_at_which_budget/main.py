@@ -110,13 +110,16 @@ class CaseRuns:
         live = side_by_side.Live(f"{self.case.name}, {variant.name()}",
                                  self.command(variant, stats), stats_file=stats,
                                  environment=training.HUGE_PAGES if variant.huge_pages else None)
-        live.turn(self.options.skipped if variant.follows_a_plan() else UNPLANNED_SKIPPED)
-        if live.is_over:
-            refused = smallest_budget_in(live.run.output)
-            if refused is None or variant.budget is None:
-                live.run.require_success(live.name)
-            self.smallest = max(self.smallest, refused)
-            return None
+        with contextlib.ExitStack() as unless_alive:
+            unless_alive.enter_context(live)
+            live.turn(self.options.skipped if variant.follows_a_plan() else UNPLANNED_SKIPPED)
+            if live.is_over:
+                refused = smallest_budget_in(live.run.output)
+                if refused is None or variant.budget is None:
+                    live.run.require_success(live.name)
+                self.smallest = max(self.smallest, refused)
+                return None
+            unless_alive.pop_all()
         return live
 
     @contextlib.contextmanager
@@ -251,7 +254,7 @@ class CaseReport:
     """The tables and the plot of one case."""
 
     def __init__(self, question, results):
-        self.question, self.rates = question, results["rates"]
+        self.question = question
         self.case = results["cases"][question.case.name]
         self.budgets = [*question.percents, SMALLEST]
 

@@ -8,12 +8,9 @@ import os
 import queue
 import signal
 import statistics
-import subprocess
 import threading
 
-import trainer_log
-from measure.training import (Failure, Training, clean_environment, kill_group, load_stats,
-                              transferred)
+from measure.training import Failure, Training, kill_group, load_stats, start
 
 STALL_SECONDS = 600
 
@@ -23,18 +20,13 @@ class Live:
 
     def __init__(self, name, command, *, environment=None, stats_file=None):
         self.name, self.stats_file = name, stats_file
-        self.run = Training(0, [], [], [], [], {}, "")
-        if stats_file:
-            stats_file.unlink(missing_ok=True)
-        self.lines = queue.SimpleQueue()
-        self.moved_before = (0, 0)
-        self.process = subprocess.Popen(  # pylint: disable=consider-using-with
-            [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", env=clean_environment(environment or {}),
-            start_new_session=True)
+        self.run = Training()
+        self.steps = 0  # That turns have seen; the trainer may be a step ahead when it is stopped.
+        self.is_over = False
+        self.events = queue.SimpleQueue()  # True for each step, False at the end.
+        self.process = start(command, environment, stats_file)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
-        self.is_over = False
 
     def __enter__(self):
         return self
@@ -47,45 +39,32 @@ class Live:
 
     def read(self):
         for line in self.process.stdout:
-            if trainer_log.STEP.match(line):
-                # Right behind the step: nothing of the next one shall run in this turn.
-                moved = transferred(self.process.pid)
-                self.lines.put((line, moved))
-            else:
-                self.lines.put((line, None))
-        self.lines.put((None, None))
+            if self.run.add_line(line, self.process.pid):
+                self.events.put(True)
+        self.events.put(False)
 
     def turn(self, steps):
         """Runs it for that many steps; the numbers of its steps so far, before and after. Ends
         early when the trainer ends."""
-        first = len(self.run.step_seconds)
+        first = self.steps
         os.killpg(self.process.pid, signal.SIGCONT)
-        while len(self.run.step_seconds) < first + steps and not self.is_over:
-            try:
-                line, moved = self.lines.get(timeout=STALL_SECONDS)
-            except queue.Empty:
-                raise Failure(f"{self.name}: no step within {STALL_SECONDS} s") from None
-            self.take(line, moved)
+        while self.steps < first + steps and not self.is_over:
+            self.await_event()
         if not self.is_over:
             os.killpg(self.process.pid, signal.SIGSTOP)
             os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        return first, len(self.run.step_seconds)
+        return first, self.steps
 
-    def take(self, line, moved):
-        if line is None:
+    def await_event(self):
+        try:
+            is_step = self.events.get(timeout=STALL_SECONDS)
+        except queue.Empty:
+            raise Failure(f"{self.name}: no step within {STALL_SECONDS} s") from None
+        if is_step:
+            self.steps += 1
+        else:
             self.is_over = True
             self.run.status = self.process.wait()
-            return
-        self.run.output += line
-        found = trainer_log.STEP.match(line)
-        if not found:
-            return
-        moved = moved or self.moved_before
-        self.run.losses.append(found["loss"])
-        self.run.step_seconds.append(float(found["seconds"]))
-        self.run.read_bytes.append(moved[0] - self.moved_before[0])
-        self.run.written_bytes.append(moved[1] - self.moved_before[1])
-        self.moved_before = moved
 
     def finish(self):
         """Asks it to end, as a job system would, and returns its Training."""
@@ -93,7 +72,7 @@ class Live:
             os.killpg(self.process.pid, signal.SIGTERM)
             os.killpg(self.process.pid, signal.SIGCONT)
         while not self.is_over:
-            self.take(*self.lines.get(timeout=STALL_SECONDS))
+            self.await_event()
         self.run.stats = load_stats(self.stats_file)
         return self.run
 

@@ -25,16 +25,30 @@ class Failure(Exception):
 
 @dataclasses.dataclass
 class Training:
-    """One finished run. Steps are the trainer's own figures; bytes are what the kernel counted."""
+    """One run. Steps are the trainer's own figures; bytes are what the kernel counted."""
 
-    status: int
-    step_seconds: list
-    losses: list
-    read_bytes: list
-    written_bytes: list
-    stats: dict
-    output: str
+    status: int = 0
+    step_seconds: list = dataclasses.field(default_factory=list)
+    losses: list = dataclasses.field(default_factory=list)
+    read_bytes: list = dataclasses.field(default_factory=list)
+    written_bytes: list = dataclasses.field(default_factory=list)
+    stats: dict = dataclasses.field(default_factory=dict)
+    output: str = ""
     timed_out: bool = False
+
+    def add_line(self, line, process_id):
+        """Keeps a line as soon as the program has printed it; whether it told of a step's end."""
+        self.output += line
+        found = trainer_log.STEP.match(line)
+        if not found:
+            return False
+        before = sum(self.read_bytes), sum(self.written_bytes)
+        after = transferred(process_id) or before
+        self.losses.append(found["loss"])
+        self.read_bytes.append(after[0] - before[0])
+        self.written_bytes.append(after[1] - before[1])
+        self.step_seconds.append(float(found["seconds"]))
+        return True
 
     def ending(self):
         if self.timed_out:
@@ -86,16 +100,19 @@ def kill_group(process):
         pass
 
 
-def train(command, *, environment=None, stats_file=None, time_limit=None):
-    """Runs `command` to its end, or for `time_limit` seconds."""
+def start(command, environment=None, stats_file=None):
+    """A program in a session of its own, which keeps it out of what ends this script."""
     if stats_file:
         stats_file.unlink(missing_ok=True)
-    run = Training(0, [], [], [], [], {}, "")
-    lines = []
-    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace",
-                          env=clean_environment(environment or {}),
-                          start_new_session=True) as process:
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, errors="replace",
+                            env=clean_environment(environment or {}), start_new_session=True)
+
+
+def train(command, *, environment=None, stats_file=None, time_limit=None):
+    """Runs `command` to its end, or for `time_limit` seconds."""
+    run = Training()
+    with start(command, environment, stats_file) as process:
         def stop():
             run.timed_out = True
             kill_group(process)
@@ -104,15 +121,16 @@ def train(command, *, environment=None, stats_file=None, time_limit=None):
         if timer:
             timer.start()
         try:
-            follow(process, run, lines)
+            for line in process.stdout:
+                run.add_line(line, process.pid)
+            process.wait()
         except BaseException:
-            # Its own session keeps the program out of what ends this script.
             kill_group(process)
             raise
         finally:
             if timer:
                 timer.cancel()
-    run.status, run.output = process.returncode, "".join(lines)
+    run.status = process.returncode
     run.stats = load_stats(stats_file)
     return run
 
@@ -120,19 +138,3 @@ def train(command, *, environment=None, stats_file=None, time_limit=None):
 def load_stats(file):
     """What Spillway wrote at the end; nothing where it was not asked to, or did not come to it."""
     return json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
-
-
-def follow(process, run, lines):
-    before = (0, 0)
-    for line in process.stdout:
-        lines.append(line)
-        found = trainer_log.STEP.match(line)
-        if not found:
-            continue
-        after = transferred(process.pid) or before
-        run.losses.append(found["loss"])
-        run.step_seconds.append(float(found["seconds"]))
-        run.read_bytes.append(after[0] - before[0])
-        run.written_bytes.append(after[1] - before[1])
-        before = after
-    process.wait()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "circular_sums.h"
 #include "operator_prices.h"
 
 namespace spillway::planner {
@@ -12,6 +13,13 @@ constexpr double kNoPrice = 1e-30;
 
 // What it costs to take a page out for an interval, cheapest first.
 enum CostClass : std::uint8_t { kFree, kWriteOnly, kReadOnly, kWriteAndRead, kClassCount };
+
+std::vector<double> ones_where_above(const std::vector<std::uint32_t>& levels,
+                                     std::uint32_t target_pages) {
+  std::vector<double> ones;
+  for (const std::uint32_t level : levels) ones.push_back(level > target_pages ? 1.0 : 0.0);
+  return ones;
+}
 
 class Chooser {
  public:
@@ -24,11 +32,8 @@ class Chooser {
         class_cost_{0.0, cost.write, cost.read, cost.write + cost.read},
         pages_(touches.intervals.size(), 0),
         copied_(touches.epoch_count, 0),
-        levels_(gross) {
-    // Only operators whose level is too high are relieved by taking something out.
-    crowded_before_.resize(std::size_t{op_count_} + 1, 0);
-    for (std::uint32_t op = 0; op < op_count_; ++op)
-      crowded_before_[op + 1] = crowded_before_[op] + (gross[op] > target_ ? 1 : 0);
+        levels_(gross),
+        crowded_(ones_where_above(gross, target_pages)) {
     if (rule == ChoiceRule::kBestValue)
       values_ = interval_values(touches, operator_prices(touches, gross, target_pages, cost));
   }
@@ -100,17 +105,7 @@ class Chooser {
 
   /// Crowded operators from `op` to `end`.
   double relieved(std::uint32_t op, std::uint64_t end) const {
-    const std::uint64_t rest = end - op;
-    const std::uint64_t whole = rest / op_count_;
-    const auto part_end = static_cast<std::uint32_t>(op + rest % op_count_);
-    std::uint64_t crowded = whole * crowded_before_[op_count_];
-    if (part_end <= op_count_) {
-      crowded += crowded_before_[part_end] - crowded_before_[op];
-    } else {
-      crowded +=
-          crowded_before_[op_count_] - crowded_before_[op] + crowded_before_[part_end - op_count_];
-    }
-    return static_cast<double>(std::max<std::uint64_t>(crowded, 1));
+    return std::max(crowded_.sum(op, end - op), 1.0);
   }
 
   int best_class(std::uint32_t op) {
@@ -187,7 +182,7 @@ class Chooser {
   std::vector<std::uint32_t> pages_;
   std::vector<std::uint32_t> copied_;  ///< Per epoch: pages that have a copy from there on.
   LevelTree levels_;
-  std::vector<std::uint32_t> crowded_before_;
+  const CircularSums crowded_;  ///< 1 for each operator that is relieved by taking something out.
   std::vector<double> values_;  ///< Per interval, for the rule that asks.
   std::array<std::vector<Candidate>, kClassCount> heaps_;
   std::vector<std::uint32_t> order_;  ///< Intervals in the order in which they were taken.

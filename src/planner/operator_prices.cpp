@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "circular_sums.h"
+
 namespace spillway::planner {
 namespace {
 
@@ -102,19 +104,11 @@ std::vector<double> operator_prices(const TouchIntervals& touches,
 
 std::vector<double> interval_values(const TouchIntervals& touches,
                                     const std::vector<double>& prices) {
-  const std::size_t op_count = prices.size();
-  std::vector<double> before(op_count + 1, 0.0);
-  for (std::size_t op = 0; op < op_count; ++op) before[op + 1] = before[op] + prices[op];
+  const CircularSums sums(prices);
   std::vector<double> values;
   values.reserve(touches.intervals.size());
-  for (const Interval& interval : touches.intervals) {
-    const std::size_t first = (interval.begin + std::size_t{1}) % op_count;
-    const std::size_t end = first + interval.covered_ops % op_count;
-    double value = static_cast<double>(interval.covered_ops / op_count) * before[op_count];
-    value += before[std::min(end, op_count)] - before[first];
-    if (end > op_count) value += before[end - op_count];
-    values.push_back(value);
-  }
+  for (const Interval& interval : touches.intervals)
+    values.push_back(sums.sum(interval.begin + std::size_t{1}, interval.covered_ops));
   return values;
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 
 #include "eviction_choice.h"
@@ -106,12 +107,19 @@ class PlanSearch {
     Candidate candidate{std::move(choice), style, base_};
     SwapPlan& plan = candidate.plan;
     plan.filled_share = share;
-    plan.reserve_pages = fetch_reserves(tape_, style.reserve_ops);
+    plan.reserve_pages = reserves(style.reserve_ops);
     schedule_transfers(tape_, touches_, candidate.choice, begins_, limits_, style, plan);
     plan.estimate = estimate_step(tape_, plan, limits_);
     if (best_ && !is_better(plan.estimate, best_->plan.estimate, worthwhile)) return false;
     best_ = std::move(candidate);
     return true;
+  }
+
+  /// Few different ones serve thousands of candidates.
+  const std::vector<std::uint32_t>& reserves(std::uint32_t ahead) {
+    const auto [known, is_new] = reserves_.try_emplace(ahead);
+    if (is_new) known->second = fetch_reserves(tape_, ahead);
+    return known->second;
   }
 
   bool is_good_enough() const {
@@ -184,6 +192,7 @@ class PlanSearch {
   const std::vector<double> begins_;
   PageCost cost_;
   SwapPlan base_;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> reserves_;  ///< By operators ahead.
   std::optional<Candidate> best_;
   std::size_t tries_left_ = 0;
 };

@@ -107,9 +107,9 @@ StepBound bound_step(const StepTape& tape, const SwapLimits& limits) {
     if (interval.epoch != kNeverWritten) writes.add(interval.epoch, interval);
   }
   std::vector<std::int64_t> rooms;
-  for (const std::uint32_t need : needs_of_ops(tape))
-    rooms.push_back(std::int64_t{limits.budget_pages} - need);
-  const StepBound windows = bound_windows(tape, limits);
+  const std::vector<std::uint32_t> needs = needs_of_ops(tape);
+  for (const std::uint32_t need : needs) rooms.push_back(std::int64_t{limits.budget_pages} - need);
+  const StepBound windows = bound_windows(tape, needs, limits);
   bound.written_pages = std::max(writes.most_moved(rooms), windows.written_pages);
   bound.read_pages = std::max(reads.most_moved(rooms), windows.read_pages);
   bound.step_seconds = std::max({bound.compute_seconds, windows.step_seconds,

@@ -73,12 +73,13 @@ class PerWindow {
 /// its own.
 class WindowSweep {
  public:
-  WindowSweep(const StepTape& tape, std::uint32_t budget_pages)
+  WindowSweep(const StepTape& tape, const std::vector<std::uint32_t>& needs,
+              std::uint32_t budget_pages)
       : tape_(tape),
         budget_(budget_pages),
         births_(births_per_op(tape)),
         deaths_(deaths_per_op(tape)),
-        needs_(needs_of_ops(tape)),
+        needs_(needs),
         predecessors_(tape.values.size(), kNoValue),
         wanted_in_(tape.values.size() * 2, 0),
         changed_in_(tape.values.size() * 2, 0),
@@ -188,7 +189,7 @@ class WindowSweep {
   const std::uint32_t budget_;
   const PerOp births_;
   const PerOp deaths_;
-  const std::vector<std::uint32_t> needs_;
+  const std::vector<std::uint32_t>& needs_;
   std::vector<ValueIndex> predecessors_;
   std::vector<ValueIndex> ends_at_boundary_;
   std::vector<std::uint32_t> wanted_in_;   ///< Per storage: the sweep that counted it as wanted.
@@ -268,13 +269,14 @@ double transfer_seconds(std::uint64_t written_pages, std::uint64_t read_pages,
   return longer + std::min(shorter, shorter / limits.duplex_share - shorter);
 }
 
-StepBound bound_windows(const StepTape& tape, const SwapLimits& limits) {
-  const std::vector<Cut> cuts = choose_cuts(tape, needs_of_ops(tape));
+StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& needs,
+                        const SwapLimits& limits) {
+  const std::vector<Cut> cuts = choose_cuts(tape, needs);
   const std::size_t all = cuts.size();
   PerWindow<std::uint32_t> written(all);
   PerWindow<std::uint32_t> read(all);
   PerWindow<double> least_seconds(all);
-  WindowSweep sweep(tape, limits.budget_pages);
+  WindowSweep sweep(tape, needs, limits.budget_pages);
   const auto time_before = [&](Cut cut) {
     return cut.is_at_end ? seconds(tape.ops[cut.op].time) : 0.0;
   };

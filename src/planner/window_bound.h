@@ -15,7 +15,9 @@ std::vector<std::uint32_t> needs_of_ops(const StepTape& tape);
 double transfer_seconds(std::uint64_t written_pages, std::uint64_t read_pages,
                         const SwapLimits& limits);
 
-/// The bound by disjoint windows: fills pages, time and `windows`. README.md has the proof.
-StepBound bound_windows(const StepTape& tape, const SwapLimits& limits);
+/// The bound by disjoint windows: fills pages and time. `needs` as `needs_of_ops` tells them.
+/// README.md has the proof.
+StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& needs,
+                        const SwapLimits& limits);
 
 }  // namespace spillway::planner

@@ -234,7 +234,9 @@ class BudgetText(unittest.TestCase):
 class Counts(ScriptCase):
     RUN = """<testsuite>
 <testcase name='swap.A.x' status='run'/>
-<testcase name='swap.A.y' status='fail'/>
+<testcase name='swap.A.y' status='fail'><failure message=''/>
+<system-out>a_test.cpp:7: Failure
+</system-out></testcase>
 <testcase name='ram.B.z/1' status='notrun'><skipped message='SKIP_REGULAR_EXPRESSION_MATCHED'/>
 <system-out>[ RUN      ] B.z/1
 b_test.cpp:12: Skipped
@@ -277,11 +279,13 @@ OK (skipped=1)
     def test_a_case_that_could_not_be_started_has_failed(self):
         self.assertIn("examples 0 1 1", self.rows())
 
-    def test_skipped_cases_are_listed_by_reason(self):
-        self.assertEqual(self.rows("--skipped-only"), [
+    def test_cases_are_listed_by_the_reason_why_they_were_skipped_or_with_what_they_said(self):
+        self.assertEqual(self.rows("--exceptions-only"), [
             "skipped: /data is not on this machine", "examples.v",
             "skipped: it's not installed", "command.C.u",
-            "skipped: no disk", "ram.B.z (2)"])
+            "skipped: no disk", "ram.B.z (2)",
+            "failed: swap.A.y", "a_test.cpp:7: Failure",
+            "failed: examples.w", "no output"])
 
 
 if __name__ == "__main__":

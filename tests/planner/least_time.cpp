@@ -1,18 +1,16 @@
 #include "least_time.h"
 
-#include <algorithm>
 #include <chrono>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "cycle_mean.h"
+#include "step_states.h"
 
 namespace spillway::planner {
 namespace {
 
 using profile::kCarriedIn;
-using profile::kNoValue;
 using profile::kSurvives;
 using profile::OpIndex;
 using profile::StepTape;
@@ -20,25 +18,18 @@ using profile::TapeValue;
 using profile::ValueIndex;
 
 constexpr std::size_t kMostValues = 12;
-constexpr std::uint32_t kMostPages = 3;
 constexpr std::size_t kMostBoundaries = 60;
 constexpr std::size_t kMostVisited = 20000;
 
-/// Per value two bits for its resident pages without a copy and two for those with one; above them
-/// the operator that comes next or runs, and its ticks left plus one, 0 while it does not run.
-using State = std::uint64_t;
-constexpr std::uint32_t kOpShift = 48;
-constexpr std::uint32_t kLeftShift = 56;
+/// Above the pages stands the operator that comes next or runs, and its ticks left plus one, 0
+/// while it does not run.
+constexpr std::uint32_t kOpShift = 4 * kMostValues;
+constexpr std::uint32_t kLeftShift = kOpShift + 8;
 constexpr State kPagesMask = (State{1} << kOpShift) - 1;
 
-std::uint32_t dirty(State state, ValueIndex value) { return state >> (4 * value) & 3; }
-std::uint32_t clean(State state, ValueIndex value) { return state >> (4 * value + 2) & 3; }
 std::uint32_t op_of(State state) { return state >> kOpShift & 255; }
 std::uint32_t left_of(State state) { return static_cast<std::uint32_t>(state >> kLeftShift); }
 
-State with(State state, ValueIndex value, std::uint32_t dirty, std::uint32_t clean) {
-  return (state & ~(State{15} << (4 * value))) | State{dirty | clean << 2} << (4 * value);
-}
 State at(State state, std::uint32_t op, std::uint32_t left) {
   return (state & kPagesMask) | State{op} << kOpShift | State{left} << kLeftShift;
 }
@@ -50,18 +41,16 @@ class TickExplorer {
         budget_(budget),
         is_duplex_(is_duplex),
         op_count_(static_cast<OpIndex>(tape.ops.size())) {
-    for (const auto& op : tape.ops) {
-      const auto ticks = std::chrono::duration_cast<std::chrono::milliseconds>(op.time).count();
+    for (OpIndex op = 0; op < op_count_; ++op) {
+      const Duration time = tape.ops[op].time;
+      const auto ticks = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
       ticks_.push_back(static_cast<std::uint32_t>(ticks));
+      marks_.push_back(marks_of(tape, op));
     }
   }
 
   std::optional<double> least_mean() {
-    State begin = 0;
-    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
-      if (tape_.values[i].birth == kCarriedIn) begin = with(begin, i, tape_.values[i].pages, 0);
-    }
-    number_of(begin);
+    boundaries_.number_of(first_state(tape_));
     for (std::uint32_t from = 0; from < boundaries_.size(); ++from) {
       if (!explore(from) || boundaries_.size() > kMostBoundaries) return std::nullopt;
     }
@@ -69,13 +58,6 @@ class TickExplorer {
   }
 
  private:
-  std::uint32_t number_of(State state) {
-    const auto [place, is_new] =
-        numbers_.emplace(state, static_cast<std::uint32_t>(boundaries_.size()));
-    if (is_new) boundaries_.push_back(state);
-    return place->second;
-  }
-
   /// Tick by tick through one step, every state at its first tick. False: too many, or stuck.
   bool explore(std::uint32_t from) {
     visited_.clear();
@@ -89,7 +71,7 @@ class TickExplorer {
         if (!visited_.insert(state).second) continue;
         if (visited_.size() > kMostVisited) return false;
         if (op_of(state) == op_count_) {
-          edges_.push_back({from, number_of(renumbered(state)), tick});
+          edges_.push_back({from, boundaries_.number_of(renumbered(tape_, state)), tick});
           ++reached;
           continue;
         }
@@ -119,12 +101,7 @@ class TickExplorer {
   /// After the running operator.
   State ended(State state) const {
     const OpIndex op = op_of(state);
-    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
-      const TapeValue& value = tape_.values[i];
-      if (is_written(op, i) || value.birth == op) state = with(state, i, value.pages, 0);
-      if (value.death == op) state = with(state, i, 0, 0);
-    }
-    return at(state, op + 1, 0);
+    return at(state_after(tape_, op, marks_[op], state), op + 1, 0);
   }
 
   void pass_tick(State state) {
@@ -173,36 +150,16 @@ class TickExplorer {
            (entry.death == kSurvives || entry.death >= op);
   }
 
-  bool is_used(OpIndex op, ValueIndex value) const { return use(op, value).first; }
-  bool is_written(OpIndex op, ValueIndex value) const { return use(op, value).second; }
-  std::pair<bool, bool> use(OpIndex op, ValueIndex value) const {
-    std::pair<bool, bool> found{false, false};
-    for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
-      const auto& use = tape_.uses[tape_.ops[op].first_use + i];
-      if (use.value != value) continue;
-      found.first = true;
-      if (use.writes) found.second = true;
-    }
-    return found;
-  }
-
-  State renumbered(State state) const {
-    State next = 0;
-    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
-      const TapeValue& value = tape_.values[i];
-      if (value.death == kSurvives && value.becomes != kNoValue)
-        next = with(next, value.becomes, dirty(state, i), clean(state, i));
-    }
-    return next;
-  }
+  bool is_used(OpIndex op, ValueIndex value) const { return marks_[op].is_used[value]; }
+  bool is_written(OpIndex op, ValueIndex value) const { return marks_[op].is_written[value]; }
 
   const StepTape& tape_;
   const std::uint32_t budget_;
   const bool is_duplex_;
   const OpIndex op_count_;
   std::vector<std::uint32_t> ticks_;
-  std::unordered_map<State, std::uint32_t> numbers_;
-  std::vector<State> boundaries_;
+  std::vector<OpMarks> marks_;
+  BoundaryStates boundaries_;
   std::vector<StepEdge> edges_;
   std::unordered_set<State> visited_;
   std::vector<State> now_;
@@ -213,11 +170,7 @@ class TickExplorer {
 
 std::optional<double> least_ticks(const StepTape& tape, std::uint32_t budget_pages,
                                   bool is_duplex) {
-  const bool is_small =
-      tape.values.size() <= kMostValues &&
-      std::all_of(tape.values.begin(), tape.values.end(),
-                  [](const TapeValue& value) { return value.pages <= kMostPages; });
-  if (!is_small) return std::nullopt;
+  if (!fits_state(tape, kMostValues)) return std::nullopt;
   return TickExplorer(tape, budget_pages, is_duplex).least_mean();
 }
 

@@ -15,10 +15,9 @@ struct PagePrice {
 
 /// Least cost per step of any swapping whatever under that budget, on average over endless
 /// repetitions that need not be equal: searches all states that the pages can be in. For tiny tapes
-/// only, at most `kMostExactValues` values of at most `kMostExactPages` pages; none for others, and
+/// only, at most `kMostExactValues` values that fit a State; none for others, and
 /// where some operator does not fit.
 inline constexpr std::uint32_t kMostExactValues = 16;
-inline constexpr std::uint32_t kMostExactPages = 3;
 std::optional<double> least_transfers(const profile::StepTape& tape, std::uint32_t budget_pages,
                                       PagePrice price);
 

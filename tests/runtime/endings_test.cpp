@@ -52,6 +52,20 @@ void require_death_by(int signal, const Ended& ended) {
 
 void ignore_in_vain(int) {}
 
+/// Of a process that has last words: says whether a child that does `body` dies by `signal`.
+void say_how_a_child_ends(int file, int signal, const std::function<void()>& body) {
+  watch_endings([file] { say(file, "bye"); });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    body();
+    ::_exit(1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  say(file, WIFSIGNALED(status) && WTERMSIG(status) == signal ? "child died" : "child lives");
+  ::_exit(0);
+}
+
 TEST(EndingSignals, HaveTheLastWordsSaidAndEndTheProcess) {
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     const Ended ended = run_in_child([signal](int file) {
@@ -101,17 +115,10 @@ TEST(EndingSignals, ThatAreIgnoredStayIgnored) {
 
 TEST(EndingSignals, EndAForkedChildWithoutTheParentsLastWords) {
   const Ended ended = run_in_child([](int file) {
-    watch_endings([file] { say(file, "bye"); });
-    const pid_t child = ::fork();
-    if (child == 0) {
+    say_how_a_child_ends(file, SIGTERM, [] {
       unwatch_endings_in_child();
       ::raise(SIGTERM);
-      ::_exit(1);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    say(file, WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM ? "child died" : "child lives");
-    ::_exit(0);
+    });
   });
   EXPECT_EQ(ended.said, "child died");
 }
@@ -120,18 +127,8 @@ TEST(EndingSignals, EndAChildThatWasNotToldSo) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer holds up signals that a handler raises";
 #endif
-  const Ended ended = run_in_child([](int file) {
-    watch_endings([file] { say(file, "bye"); });
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::raise(SIGINT);
-      ::_exit(1);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    say(file, WIFSIGNALED(status) && WTERMSIG(status) == SIGINT ? "child died" : "child lives");
-    ::_exit(0);
-  });
+  const Ended ended =
+      run_in_child([](int file) { say_how_a_child_ends(file, SIGINT, [] { ::raise(SIGINT); }); });
   EXPECT_EQ(ended.said, "child died");
 }
 
@@ -161,15 +158,8 @@ TEST(UncaughtExceptions, OfAForkedChildDoNotSayTheParentsLastWords) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer starts no threads in children of processes with several";
 #endif
-  const Ended ended = run_in_child([](int file) {
-    watch_endings([file] { say(file, "bye"); });
-    const pid_t child = ::fork();
-    if (child == 0) throw_uncaught();
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    say(file, WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? "child died" : "child lives");
-    ::_exit(0);
-  });
+  const Ended ended =
+      run_in_child([](int file) { say_how_a_child_ends(file, SIGABRT, [] { throw_uncaught(); }); });
   EXPECT_EQ(ended.said, "child died");
 }
 

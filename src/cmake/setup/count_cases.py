@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Prints how many test cases each group has and how they ended, and why some were skipped.
+"""Prints how many test cases each group has and how they ended, why some were skipped, and the
+last words of those that failed.
 
-  count_cases.py [--skipped-only] <build folder> <JUnit file of the run>
+  count_cases.py [--exceptions-only] <build folder> <JUnit file of the run>
 
 A group is a label; its parts are what stands before the first dot of the cases' names.
 """
@@ -15,6 +16,7 @@ import xml.etree.ElementTree
 
 OUTCOMES = ("passed", "failed", "skipped")
 SHOWN_NAMES = 3
+SHOWN_LINES = 30
 PARAMETER = re.compile(r"/[^/.]+$")
 # What GoogleTest, unittest and the scripts say of a case that they skip.
 GTEST_REASON = re.compile(r": Skipped\n(.*?)\n?\[  SKIPPED \]", re.DOTALL)
@@ -87,15 +89,24 @@ def print_skipped(cases):
         print("\n".join(f"  {entry}" for entry in shown))
 
 
+def print_failed(cases):
+    for case in cases:
+        if outcome_of(case) != "failed":
+            continue
+        output = (case.findtext("system-out") or "").strip().splitlines()
+        print(f"failed: {case.get('name')}")
+        print("\n".join(f"  {line}" for line in output[-SHOWN_LINES:] or ["no output"]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--skipped-only", action="store_true")
+    parser.add_argument("--exceptions-only", action="store_true")
     parser.add_argument("build")
     parser.add_argument("junit")
     options = parser.parse_args()
     cases = list(xml.etree.ElementTree.parse(options.junit).getroot().iter("testcase"))
-    if not options.skipped_only:
+    if not options.exceptions_only:
         groups = groups_by_case(options.build)
         counts = collections.defaultdict(lambda: collections.defaultdict(collections.Counter))
         for case in cases:
@@ -104,6 +115,7 @@ def main():
         print_counts(counts)
         print()
     print_skipped(cases)
+    print_failed(cases)
 
 
 if __name__ == "__main__":

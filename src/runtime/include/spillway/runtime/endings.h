@@ -13,7 +13,8 @@ namespace spillway::runtime {
 /// process; throws std::system_error.
 void watch_endings(std::function<void()> last_words);
 
-/// Undoes it in a forked child, which has no thread that would answer.
+/// Gives the signals back their default in a forked child, which has no thread that would answer.
+/// Its uncaught exceptions go past the last words without that.
 void unwatch_endings_in_child() noexcept;
 
 }  // namespace spillway::runtime
