@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "spillway/base/error.h"
+#include "support/temporary_directory.h"
 
 namespace spillway::runtime {
 namespace {
@@ -49,7 +50,8 @@ TEST(RunStatistics, SurviveNamesThatAreNoText) {
 }
 
 TEST(RunStatistics, ReplaceAnOlderFile) {
-  const std::string path = testing::TempDir() + "spillway_statistics_test.json";
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/run.json";
   std::ofstream(path) << "older, and longer than nothing";
   write_statistics(path, RunStatistics{});
   std::ifstream file(path);

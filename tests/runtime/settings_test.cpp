@@ -10,6 +10,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 #include "spillway/memory/frame_mapper.h"
+#include "support/temporary_directory.h"
 
 namespace spillway::runtime {
 namespace {
@@ -18,7 +19,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::string config_file(const std::string& text) {
-  const std::string path = testing::TempDir() + "spillway_settings_test.conf";
+  static const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/spillway.conf";
   std::ofstream(path) << text;
   return path;
 }

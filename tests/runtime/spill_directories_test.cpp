@@ -8,6 +8,7 @@
 #include <map>
 
 #include "spillway/base/error.h"
+#include "support/temporary_directory.h"
 
 namespace spillway::runtime {
 namespace {
@@ -200,15 +201,8 @@ TEST(SpillDirectories, AreCalledARamDiskOnce) {
 /// A user whose folder for settings is a new, empty one.
 class RealSurroundings : public testing::Test {
  protected:
-  RealSurroundings() {
-    std::string pattern = testing::TempDir() + "spillway_rates_XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-    ::setenv("XDG_CONFIG_HOME", folder_.c_str(), 1);
-  }
-  ~RealSurroundings() override {
-    ::unsetenv("XDG_CONFIG_HOME");
-    std::filesystem::remove_all(folder_);
-  }
+  RealSurroundings() { ::setenv("XDG_CONFIG_HOME", folder_.c_str(), 1); }
+  ~RealSurroundings() override { ::unsetenv("XDG_CONFIG_HOME"); }
 
   std::string refusal(const std::string& rates) {
     Settings settings;
@@ -221,7 +215,8 @@ class RealSurroundings : public testing::Test {
     return "accepted";
   }
 
-  std::string folder_;
+  const TemporaryDirectory directory_;
+  const std::string& folder_ = directory_.path();
 };
 
 TEST_F(RealSurroundings, DoWithoutAFileInTheDefaultPlace) {

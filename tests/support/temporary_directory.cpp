@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace spillway::swap {
+namespace spillway {
 
 TemporaryDirectory::TemporaryDirectory()
     : path_((std::filesystem::temp_directory_path() / "spillway-test-XXXXXX").string()) {
@@ -36,4 +36,4 @@ std::vector<std::string> nameless_files_below(const std::string& directory) {
   return found;
 }
 
-}  // namespace spillway::swap
+}  // namespace spillway

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace spillway::swap {
+namespace spillway {
 
 /// An empty directory below ${TMPDIR:-/tmp} that goes with all it holds.
 class TemporaryDirectory {
@@ -24,4 +24,4 @@ class TemporaryDirectory {
 /// can be opened.
 std::vector<std::string> nameless_files_below(const std::string& directory);
 
-}  // namespace spillway::swap
+}  // namespace spillway

@@ -12,33 +12,9 @@
 #include "case.h"
 #include "measure.h"
 #include "run.h"
+#include "support/temporary_directory.h"
 
 namespace {
-
-/// A folder of its own below the temporary folder, removed with everything in it at the end.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "awkward-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) {
-      throw std::filesystem::filesystem_error("cannot create a scratch folder (set TMPDIR)",
-                                              pattern,
-                                              std::error_code(errno, std::generic_category()));
-    }
-    path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 struct Options {
   std::string name;
@@ -75,7 +51,7 @@ int run_case(const awkward::Case& entry, const Options& options) {
     awkward::start_measuring();
   }
   const auto begin = std::chrono::steady_clock::now();
-  const ScratchFolder scratch;
+  const spillway::TemporaryDirectory scratch;
   at::set_num_threads(options.threads);
   torch::manual_seed(options.seed);
   awkward::Run run(options.seed, options.threads, scratch.path());

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/temporary_directory.h"
+
 namespace spillway::cli {
 namespace {
 
@@ -13,12 +15,6 @@ namespace fs = std::filesystem;
 
 class ProgramFiles : public testing::Test {
  protected:
-  ProgramFiles() {
-    std::string pattern = testing::TempDir() + "spillway_programs_XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~ProgramFiles() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text, mode_t mode = 0755) {
     const std::string path = folder_ + "/" + name;
     fs::create_directories(fs::path(path).parent_path());
@@ -27,7 +23,8 @@ class ProgramFiles : public testing::Test {
     return path;
   }
 
-  std::string folder_;
+  const TemporaryDirectory directory_;
+  const std::string& folder_ = directory_.path();
 };
 
 TEST_F(ProgramFiles, AreFoundInTheSearchPathInOrder) {

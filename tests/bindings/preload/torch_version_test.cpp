@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "support/temporary_directory.h"
 
 namespace spillway::preload {
 namespace {
@@ -78,19 +79,15 @@ TEST(TorchVersionOfName, ReadsWhatPackagersWrite) {
 
 class TorchVersionBeside : public testing::Test {
  protected:
-  TorchVersionBeside() {
-    std::string pattern = testing::TempDir() + "spillway_torch_XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
-    std::filesystem::create_directory(root_ + "/lib");
-  }
-  ~TorchVersionBeside() override { std::filesystem::remove_all(root_); }
+  TorchVersionBeside() { std::filesystem::create_directory(root_ + "/lib"); }
 
   std::string found(const std::string& name, const std::string& text) {
     std::ofstream(root_ + "/" + name) << text;
     return torch_version_beside((root_ + "/lib/libtorch_cpu.so").c_str()).text;
   }
 
-  std::string root_;
+  const TemporaryDirectory directory_;
+  const std::string& root_ = directory_.path();
 };
 
 TEST_F(TorchVersionBeside, IsReadFromAWheel) {
