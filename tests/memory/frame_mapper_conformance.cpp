@@ -12,6 +12,7 @@
 
 #include "frame_mapper_conformance.h"
 #include "spillway/base/error.h"
+#include "support/sanitized.h"
 
 namespace spillway::memory {
 namespace {
@@ -151,9 +152,8 @@ void reserve_beyond_the_limit(MapperKind kind) {
 }
 
 TEST_P(FrameMapperConformance, AnAddressSpaceLimitIsNamed) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "the sanitizer itself cannot go on under a limit of its address space";
-#endif
+  if (kIsSanitized)
+    GTEST_SKIP() << "the sanitizer itself cannot go on under a limit of its address space";
   EXPECT_EXIT(reserve_beyond_the_limit(GetParam()), ::testing::ExitedWithCode(3),
               "cannot reserve 1\\.00 TiB .*RLIMIT_AS .ulimit -v. is 1\\.00 GiB");
 }
@@ -171,7 +171,7 @@ TEST_P(FrameMapperConformance, RandomOperationsAgreeWithAModel) {
   std::vector<ModelPage> model(kPages);
   for (std::size_t i = 0; i < kPages; ++i) model[i].bytes = {unsigned(i), 0, 0, unsigned(i)};
   std::mt19937 random(20261121);
-  for (int step = 0; step < 20000; ++step) {
+  for (int step = 0; step < tries(20000, 5000); ++step) {
     const std::size_t index = random() % kPages;
     const std::size_t spot = random() % kOffsets.size();
     ModelPage& expected = model[index];

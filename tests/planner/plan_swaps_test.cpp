@@ -7,6 +7,7 @@
 #include "random_tapes.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/swap_plan.h"
+#include "support/sanitized.h"
 
 namespace spillway::planner {
 namespace {
@@ -154,7 +155,7 @@ TEST(PlanSwaps, AcceptsAnEmptyTape) {
 }
 
 TEST(PlanSwaps, IsDeterministic) {
-  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+  for (std::uint64_t seed = 0; seed < tries(50U, 10U); ++seed) {
     const StepTape tape = random_tape(seed, {.ops = 60, .persistent = 8});
     const SwapLimits limits = limits_for(std::max(smallest_budget(tape), live_peak(tape) / 2));
     const SwapPlan a = plan_swaps(tape, limits);
@@ -172,12 +173,7 @@ TEST(PlanSwaps, IsDeterministic) {
 
 class RandomTapes : public ::testing::TestWithParam<int> {};
 
-// Sanitizers make a case some ten times slower.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kSeedsPerCase = 200;
-#else
-constexpr std::uint64_t kSeedsPerCase = 2000;
-#endif
+constexpr std::uint64_t kSeedsPerCase = tries(2000, 60);
 
 /// A tape of one of many shapes and a budget between the smallest one and that of the whole step.
 struct RandomCase {
@@ -225,7 +221,8 @@ TEST(PlanSwaps, StaysNearTheOptimumOfTinyTapes) {
   std::uint64_t optimal = 0;
   std::uint32_t tapes = 0;
   double worst = 1.0;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  constexpr std::uint64_t kTapes = tries(400, 100);
+  for (std::uint64_t seed = 0; seed < kTapes; ++seed) {
     const StepTape tape = random_tape(seed, {.ops = 6,
                                              .persistent = 3,
                                              .births_percent = 40,
@@ -254,7 +251,7 @@ TEST(PlanSwaps, StaysNearTheOptimumOfTinyTapes) {
       ++tapes;
     }
   }
-  EXPECT_GT(tapes, 300U);
+  EXPECT_GT(tapes, kTapes * 3 / 4);
   EXPECT_LE(static_cast<double>(planned), 1.08 * static_cast<double>(optimal));
   RecordProperty("worst_ratio_percent", static_cast<int>(worst * 100));
   RecordProperty("mean_ratio_percent", static_cast<int>(100.0 * static_cast<double>(planned) /
@@ -266,7 +263,8 @@ TEST(BoundStep, IsNeverAboveTheLeastTransfersOfAnySwapping) {
   double optimal = 0.0;
   std::uint32_t cases = 0;
   std::uint32_t tight = 0;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  constexpr std::uint64_t kTapes = tries(300, 50);
+  for (std::uint64_t seed = 0; seed < kTapes; ++seed) {
     const StepTape tape = random_tape(seed, {.ops = 4 + static_cast<std::uint32_t>(seed % 3),
                                              .persistent = static_cast<std::uint32_t>(1 + seed % 2),
                                              .births_percent = 40,
@@ -296,7 +294,7 @@ TEST(BoundStep, IsNeverAboveTheLeastTransfersOfAnySwapping) {
       if (static_cast<double>(plan.bound.written_pages) + 1 > *writes) ++tight;
     }
   }
-  EXPECT_GT(cases, 300U);
+  EXPECT_GT(cases, kTapes);
   EXPECT_GT(tight, cases / 2) << "a bound that is far too low says nothing";
   EXPECT_LE(planned, 1.1 * optimal);
   RecordProperty("cases", static_cast<int>(cases));

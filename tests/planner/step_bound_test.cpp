@@ -5,6 +5,7 @@
 #include "least_time.h"
 #include "random_tapes.h"
 #include "spillway/planner/swap_plan.h"
+#include "support/sanitized.h"
 
 namespace spillway::planner {
 namespace {
@@ -31,11 +32,7 @@ StepTape tiny_tape(std::uint64_t seed) {
   return tape;
 }
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kTinyTapes = 100;
-#else
-constexpr std::uint64_t kTinyTapes = 800;
-#endif
+constexpr std::uint64_t kTinyTapes = tries(800, 40);
 
 TEST(BoundStep, IsNeverAboveTheLeastTimeOfAnySwapping) {
   std::uint32_t cases = 0;

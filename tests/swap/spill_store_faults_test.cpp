@@ -14,6 +14,7 @@
 #include "support/fault_store.h"
 #include "support/manual_clock.h"
 #include "support/page_patterns.h"
+#include "support/sanitized.h"
 
 namespace spillway::swap {
 namespace {
@@ -191,7 +192,7 @@ class Schedule {
 };
 
 TEST(SpillStoreFaults, NeverLoseATransferOrAByte) {
-  constexpr std::uint64_t kSchedules = 5000;
+  constexpr std::uint64_t kSchedules = tries(5000, 1500);
   PatternPages pages(kPages);
   Tally tally;
   for (std::uint64_t seed = 1; seed <= kSchedules; ++seed) {

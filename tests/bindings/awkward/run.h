@@ -75,7 +75,7 @@ class MlpImpl : public torch::nn::Cloneable<MlpImpl> {
 TORCH_MODULE(Mlp);
 
 inline constexpr std::int64_t kMlpWidth = 1024;  ///< 4 MiB per weight.
-inline constexpr std::int64_t kMlpBatch = 512;   ///< 2 MiB per activation.
+inline constexpr std::int64_t kMlpBatch = 256;   ///< 1 MiB per activation.
 
 /// Four layers of 4 MiB each: with gradients and the moments of Adam 64 MiB.
 Mlp make_mlp(std::int64_t layer_count = 4);

@@ -3,9 +3,11 @@
 
   run_case.py plain CASE --program P               twice without Spillway
   run_case.py runtime CASE --program P --spillway S   plain, then under the runtime: with room for
-      everything, with half and with a quarter of what that run needed. Where one operator does not
-      fit into that, the smallest budget is taken instead that the run with room names, or the
-      refusal with which the runtime ended a run. Other results are a failure in every run.
+      everything, and with a quarter of what that run needed. Where one operator does not fit into
+      that, the smallest budget is taken instead that the run with room names, or the refusal with
+      which the runtime ended a run. Other results are a failure in every run.
+
+      --reference FOLDER: the work folder of such a call, whose first two runs serve this one too.
 
 Under a budget below the need, the run must really have moved bytes to disk, and must have kept to
 the budget. Exit status 0 when all of this holds.
@@ -48,17 +50,26 @@ def tail(text, lines=LOG_LINES):
 class Run:
     """One finished run: how it was called, how it ended, what it left."""
 
-    def __init__(self, name, command, folder, timeout):
+    def __init__(self, name, command, folder):
         self.name = name
         self.command = command
+        self.folder = folder
         self.digest_file = folder / f"{name}.digest"
         self.stats_file = folder / f"{name}.stats.json"
-        scratch = folder / "scratch"
+        self.status, self.output = 0, ""
+
+    def carry_out(self, timeout):
+        scratch = self.folder / "scratch"
         scratch.mkdir(parents=True, exist_ok=True)
         self.status, self.output = self.execute(clean_environment(TMPDIR=str(scratch)), timeout)
-        (folder / f"{name}.log").write_text(self.output, encoding="utf-8")
+        (self.folder / f"{self.name}.log").write_text(self.output, encoding="utf-8")
+        return self.read()
+
+    def read(self):
+        """What it has left, now or in an earlier call of this script."""
         self.digest = self.digest_file.read_text() if self.digest_file.exists() else ""
         self.stats = json.loads(self.stats_file.read_text()) if self.stats_file.exists() else {}
+        return self
 
     def execute(self, environment, timeout):
         process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -135,7 +146,14 @@ class Session:
         if name in self.names:
             raise Failure(f"{name}: two runs have this name")
         self.names.add(name)
-        return Run(name, command, self.options.work, self.options.timeout)
+        return Run(name, command, self.options.work).carry_out(self.options.timeout)
+
+    def referred(self, name):
+        run = Run(name, [], self.options.reference).read()
+        if not run.digest:
+            raise Failure(f"{run.digest_file} is missing or empty: make the runs of "
+                          f"{self.options.case} itself first")
+        return run
 
     def plain(self, name):
         run = self.start(name, self.program(name))
@@ -231,16 +249,19 @@ def compare_plain(session):
 def compare_runtime(session):
     reference = session.plain("plain")
     try:
-        compare_budgets(session, reference)
+        compare_budgets(session, reference, session.runtime("with_room", session.options.room * MIB))
     except Difference:
         # Results that differ between two plain runs tell nothing about the runtime.
         session.plain("again").require_same(reference)
         raise
 
 
-def compare_budgets(session, reference):
+def compare_with_earlier(session):
+    compare_budgets(session, session.referred("plain"), session.referred("with_room"))
+
+
+def compare_budgets(session, reference, roomy):
     roomy_budget = session.options.room * MIB
-    roomy = session.runtime("with_room", roomy_budget)
     roomy.require_same(reference)
     needed = roomy.statistic("needed_bytes")
     if not 0 < needed <= roomy_budget:
@@ -260,8 +281,10 @@ def main():
     parser.add_argument("--spillway", type=pathlib.Path, help="the command line of Spillway")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("awkward_work"),
                         help="folder for digests, statistics and logs; emptied first")
+    parser.add_argument("--reference", type=pathlib.Path, help="take the runs plain and with_room "
+                        "from the work folder of an earlier call")
     parser.add_argument("--percent", type=int, action="append", default=[],
-                        help="share of the need to give as budget (default: 50 and 25)")
+                        help="share of the need to give as budget (default: 25)")
     parser.add_argument("--room", type=int, default=1024, help="MiB of a budget without pressure")
     parser.add_argument("--side-by-side", action="store_true",
                         help="operators of several threads run at once and may need more than any")
@@ -271,15 +294,16 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--timeout", type=int, default=300, help="seconds for one run")
     options = parser.parse_args()
-    options.percent = options.percent or [50, 25]
+    options.percent = options.percent or [25]
     if options.mode == "runtime" and options.spillway is None:
         parser.error("runtime needs --spillway")
+    compare = compare_with_earlier if options.reference else compare_runtime
     for program in filter(None, (options.program, options.spillway)):
         if not program.exists():
             raise SystemExit(f"{program} does not exist: build it first")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
-        (compare_plain if options.mode == "plain" else compare_runtime)(Session(options))
+        (compare_plain if options.mode == "plain" else compare)(Session(options))
     except Failure as failure:
         print(f"FAILED: {options.case}: {failure}", flush=True)
         sys.exit(1)

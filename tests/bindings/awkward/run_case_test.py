@@ -70,8 +70,27 @@ class Runner(unittest.TestCase):
     def test_passes_when_all_runs_agree(self):
         status, output = self.call("runtime")
         self.assertEqual(status, 0, output)
-        self.assertIn("budget_50: equal; budget 50.0 MiB", output)
         self.assertIn("budget_25: equal; budget 25.0 MiB, peak 25.0 MiB, spilled 75.0 MiB", output)
+
+    def test_gives_each_share_that_is_asked_for(self):
+        status, output = self.call("runtime", options=["--percent", "50", "--percent", "30"])
+        self.assertEqual(status, 0, output)
+        self.assertIn("budget_50: equal; budget 50.0 MiB", output)
+        self.assertIn("budget_30: equal; budget 30.0 MiB", output)
+
+    def test_compares_with_the_runs_of_an_earlier_call(self):
+        reference = pathlib.Path(self.folder.name) / "reference"
+        options = ["--reference", str(reference)]
+        self.assert_failed(self.call("runtime", options=options), "make the runs of some_case")
+        self.assertEqual(self.call("runtime")[0], 0)
+        (pathlib.Path(self.folder.name) / "work").rename(reference)
+        status, output = self.call("runtime", "del lines[:]; lines.append('other')",
+                                   options=options)
+        self.assertEqual(status, 1, output)
+        self.assertIn("budget_25: 2 of 2 results differ from plain", output)
+        status, output = self.call("runtime", options=options)
+        self.assertEqual(status, 0, output)
+        self.assertNotIn("with_room", output.replace("with_room: equal", ""))
 
     def test_shows_the_line_that_differs(self):
         result = self.call("runtime", 'if int(os.environ.get("FAKE_BUDGET", 0)) == 26214400: '
@@ -89,11 +108,11 @@ class Runner(unittest.TestCase):
 
     def test_refuses_pressure_without_spilling(self):
         self.assert_failed(self.call("runtime", spillway_change="spilled = 0"),
-                           "budget_50: nothing was spilled")
+                           "budget_25: nothing was spilled")
 
     def test_refuses_a_broken_budget(self):
         self.assert_failed(self.call("runtime", spillway_change="peak = needed"),
-                           "budget_50: 104857600 bytes were in memory, the budget is 52428800")
+                           "budget_25: 104857600 bytes were in memory, the budget is 26214400")
 
     def test_takes_the_smallest_budget_that_the_runtime_names(self):
         status, output = self.call("runtime", spillway_change="""
@@ -174,7 +193,6 @@ class Runner(unittest.TestCase):
                                                  small_peak_bytes=1 << 20, largest_op="aten::mm"))
         """)
         self.assertEqual(status, 0, output)
-        self.assertIn("budget_50: equal; budget 50.0 MiB", output)
         self.assertIn("budget_25: raised to 33.0 MiB for aten::mm", output)
 
     def test_refuses_a_smallest_budget_that_is_no_pressure(self):

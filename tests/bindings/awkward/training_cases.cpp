@@ -72,7 +72,7 @@ class IndexedDataset : public torch::data::datasets::Dataset<IndexedDataset> {
     const at::Tensor row = torch::arange(64 * 1024, torch::kFloat).add_(start).mul_(0.001).sin_();
     return {row.view({64, 1024}), row.flip(0).view({64, 1024})};
   }
-  std::optional<std::size_t> size() const override { return 24; }
+  std::optional<std::size_t> size() const override { return 12; }
 };
 
 }  // namespace
@@ -191,12 +191,12 @@ SPILLWAY_AWKWARD_CASE(ema_copy, "a cloned model that follows the trained one") {
 SPILLWAY_AWKWARD_CASE(evaluation_between, "evaluation without gradients between training steps") {
   Mlp model = make_mlp();
   torch::optim::Adam optimizer(model->parameters(), 1e-3);
-  const at::Tensor held_out = torch::randn({2048, 1024});
+  const at::Tensor held_out = torch::randn({4 * kMlpBatch, kMlpWidth});
   for (int step = 0; step < 4; ++step) {
     run.number("loss", train_step(model, optimizer, mlp_batch(), mlp_batch()));
     model->eval();
     const at::NoGradGuard no_grad;
-    for (const at::Tensor& part : held_out.split(512)) {
+    for (const at::Tensor& part : held_out.split(kMlpBatch)) {
       run.number("held out", model->forward(part).pow(2).mean());
     }
     model->train();
@@ -326,8 +326,8 @@ SPILLWAY_AWKWARD_CASE(checkpoint_resume, "a run broken off and resumed by new ob
       generator.set_state(generator_state);
     }
     for (int step = 0; step < 2; ++step) {
-      const at::Tensor x = torch::randn({512, 1024}, generator);
-      const at::Tensor target = torch::randn({512, 1024}, generator);
+      const at::Tensor x = torch::randn({kMlpBatch, kMlpWidth}, generator);
+      const at::Tensor target = torch::randn({kMlpBatch, kMlpWidth}, generator);
       run.number("loss", train_step(model, optimizer, x, target));
     }
     torch::save(model, model_file);
@@ -419,11 +419,11 @@ SPILLWAY_AWKWARD_CASE(data_loader, "batches made by worker threads of a data loa
   torch::optim::Adam optimizer(model->parameters(), 1e-3);
   auto loader = torch::data::make_data_loader<torch::data::samplers::RandomSampler>(
       IndexedDataset().map(torch::data::transforms::Stack<>()),
-      torch::data::DataLoaderOptions().batch_size(8).workers(2));
+      torch::data::DataLoaderOptions().batch_size(4).workers(2));
   for (int epoch = 0; epoch < 2; ++epoch) {
     for (const auto& batch : *loader) {
-      run.number("loss", train_step(model, optimizer, batch.data.view({512, 1024}),
-                                    batch.target.view({512, 1024})));
+      run.number("loss", train_step(model, optimizer, batch.data.view({kMlpBatch, kMlpWidth}),
+                                    batch.target.view({kMlpBatch, kMlpWidth})));
     }
   }
   note_module(run, *model);

@@ -17,8 +17,8 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import trainer_script  # noqa: E402  pylint: disable=wrong-import-position
 
-STEPS = 4
-HALF = 2
+STEPS = 3
+HALF = 1
 
 
 class Broken(Exception):
