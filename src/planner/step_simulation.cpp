@@ -47,6 +47,7 @@ StepEstimate mean(const StepEstimate* periods, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     sum.step_seconds += periods[i].step_seconds;
     sum.stall_seconds += periods[i].stall_seconds;
+    sum.interference_seconds += periods[i].interference_seconds;
     sum.written_pages += periods[i].written_pages;
     sum.read_pages += periods[i].read_pages;
     sum.peak_pages = std::max(sum.peak_pages, periods[i].peak_pages);
@@ -62,6 +63,7 @@ StepEstimate mean(const StepEstimate* periods, std::size_t count) {
   rounded(sum.forced_evictions);
   sum.step_seconds /= static_cast<double>(count);
   sum.stall_seconds /= static_cast<double>(count);
+  sum.interference_seconds /= static_cast<double>(count);
   return sum;
 }
 
@@ -113,7 +115,8 @@ class Simulation {
     for (OpIndex op = 0; op < tape_.ops.size() && estimate_.is_complete; ++op, ++clock_) run_op(op);
     const double bytes = static_cast<double>(estimate_.written_pages + estimate_.read_pages) *
                          static_cast<double>(limits_.page_size.count());
-    estimate_.step_seconds = now_ - begin + bytes * limits_.interference_seconds_per_byte;
+    estimate_.interference_seconds = bytes * limits_.interference_seconds_per_byte;
+    estimate_.step_seconds = now_ - begin + estimate_.interference_seconds;
     return estimate_;
   }
 

@@ -313,7 +313,8 @@ void StepLearner::State::search_period() {
 void StepLearner::State::note_plan() {
   const planner::SwapPlan& plan = plan_->plan;
   report_.plan_steps = plan_->slots();
-  report_.planned_seconds = plan.estimate.step_seconds;
+  // Times that were measured while as much was moved contain the interference.
+  report_.planned_seconds = plan.estimate.step_seconds - plan.estimate.interference_seconds;
   report_.bound_seconds = plan.bound.step_seconds;
   report_.planned_read_pages = plan.estimate.read_pages;
   report_.smallest_budget_pages = plan.smallest_budget_pages;

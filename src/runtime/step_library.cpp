@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "spillway/base/log.h"
 #include "spillway/planner/swap_plan.h"
@@ -15,6 +16,7 @@ using profile::TapeValue;
 namespace {
 
 constexpr std::size_t kHistory = 64;
+constexpr std::size_t kTimesKept = 5;  // Steps of a shape.
 // New shapes in a row after which a shape has to come twice before it is worth a plan.
 constexpr std::uint32_t kStrangersToPlan = 3;
 // A plan is made again when its compute time is off by more than this.
@@ -22,16 +24,17 @@ constexpr double kTimeDrift = 0.05;
 constexpr std::uint32_t kRoomDrift = 32;  // A plan uses more room once it is a 32nd more.
 constexpr std::uint32_t kMostCyclesToRefresh = 64;
 
-double compute_seconds(std::span<const Duration> times) {
-  Duration sum{0};
-  for (const Duration time : times) sum += time;
-  return seconds(sum);
-}
-
-double compute_seconds(const StepTape& tape) {
+Duration compute_time(const StepTape& tape) {
   Duration sum{0};
   for (const auto& op : tape.ops) sum += op.time;
-  return seconds(sum);
+  return sum;
+}
+
+/// The lower one of two in the middle.
+Duration median(std::vector<Duration>& times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
 }
 
 bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
@@ -42,6 +45,34 @@ bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
 }
 
 }  // namespace
+
+void StepShape::note_times(const StepTape& tape) {
+  if (times.size() >= kTimesKept) times.pop_back();
+  auto& newest = times.emplace_front();
+  for (const auto& op : tape.ops) newest.push_back(op.time);
+}
+
+Duration StepShape::typical_time() const {
+  std::vector<Duration> sums;
+  for (const auto& step : times) sums.push_back(std::reduce(step.begin(), step.end()));
+  return median(sums);
+}
+
+std::vector<Duration> StepShape::typical_op_times() const {
+  std::vector<Duration> typical;
+  std::vector<Duration> same;
+  for (std::size_t op = 0; op < times.front().size(); ++op) {
+    same.clear();
+    for (const auto& step : times) same.push_back(step[op]);
+    typical.push_back(median(same));
+  }
+  const Duration sum = std::reduce(typical.begin(), typical.end());
+  if (sum == Duration{0}) return typical;
+  const double scale = seconds(typical_time()) / seconds(sum);
+  for (Duration& time : typical)
+    time = Duration(std::llround(static_cast<double>(time.count()) * scale));
+  return typical;
+}
 
 profile::RecordedStep& StepLibrary::next_record() {
   if (records_.size() < kMaxSlots + 1) {
@@ -73,7 +104,7 @@ ShapeId StepLibrary::learn(std::uint64_t identity, bool is_meaningful, bool is_c
       shape->sequence = OpSequence(tape.ops);
       shape->is_cut_by_length = is_cut_by_length;
     }
-    smooth_times(*shape, tape);
+    shape->note_times(tape);
     ++shape->seen;
     shape->last_seen = step_count_;
     record.shape = shape->id;
@@ -252,8 +283,8 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   if (room < plan.budget_pages || room > plan.budget_pages + plan.budget_pages / kRoomDrift)
     return true;
   double measured = 0.0;
-  for (const ShapeId id : plan.shapes) measured += compute_seconds(find_shape(id)->times);
-  const double planned = compute_seconds(plan.step.tape);
+  for (const ShapeId id : plan.shapes) measured += seconds(find_shape(id)->typical_time());
+  const double planned = seconds(compute_time(plan.step.tape));
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
   return plan.slots() == 1 && !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
 }
@@ -275,7 +306,7 @@ bool StepLibrary::make_plan(std::size_t oldest_age, LearnedPlan& plan) {
   auto op = plan.step.tape.ops.begin();
   for (const ShapeId id : plan.shapes) {
     const StepShape& shape = *find_shape(id);
-    for (const Duration time : shape.times) (op++)->time = time;
+    for (const Duration time : shape.typical_op_times()) (op++)->time = time;
     plan.slot_begin.push_back(plan.slot_begin.back() + shape.sequence.size());
     plan.slot_ends_by_length.push_back(shape.is_cut_by_length);
   }
@@ -320,19 +351,6 @@ void StepLibrary::forget_one_shape() {
     if (record->shape == id) record->shape = kNoShape;
   }
   shapes_.erase(least);
-}
-
-/// Follows faster steps quickly and slower ones reluctantly: most slow ones were disturbed.
-void StepLibrary::smooth_times(StepShape& shape, const StepTape& tape) {
-  if (shape.times.empty()) {
-    for (const auto& op : tape.ops) shape.times.push_back(op.time);
-    return;
-  }
-  for (std::size_t i = 0; i < shape.times.size(); ++i) {
-    Duration& time = shape.times[i];
-    const Duration measured = tape.ops[i].time;
-    time += measured < time ? (measured - time) / 2 : std::min(measured - time, time) / 8;
-  }
 }
 
 }  // namespace spillway::runtime

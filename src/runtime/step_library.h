@@ -18,11 +18,17 @@ inline constexpr ShapeId kNoShape = 0;
 
 /// One known step.
 struct StepShape {
+  void note_times(const profile::StepTape& tape);
+  /// The median of what the latest steps took, without waiting.
+  Duration typical_time() const;
+  /// Per operator, so that they add up to that. Medians too, since a disturbance hits few of them.
+  std::vector<Duration> typical_op_times() const;
+
   ShapeId id = kNoShape;
   profile::OpSequence sequence;
-  std::vector<Duration> times;    ///< Per operator, smoothed over the steps of this shape.
-  std::uint64_t seen = 0;         ///< Steps.
-  std::uint64_t last_seen = 0;    ///< Step count.
+  std::deque<std::vector<Duration>> times;  ///< Of the latest steps, newest first, per operator.
+  std::uint64_t seen = 0;                   ///< Steps.
+  std::uint64_t last_seen = 0;              ///< Step count.
   bool is_cut_by_length = false;  ///< No boundary was announced: the step ends where it repeats.
 };
 
@@ -100,7 +106,6 @@ class StepLibrary {
   bool make_plan(std::size_t oldest_age, LearnedPlan& plan);
   LearnedPlan& new_plan();
   PlanPlace start(LearnedPlan& plan, std::uint32_t slot, bool is_new);
-  static void smooth_times(StepShape& shape, const profile::StepTape& tape);
   void forget_one_shape();
   void forget(const LearnedPlan& plan);
 

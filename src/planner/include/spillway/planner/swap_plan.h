@@ -54,8 +54,9 @@ struct PlannedSwap {
 
 /// What the event model says about one repetition of the step, once it has settled.
 struct StepEstimate {
-  double step_seconds = 0.0;   ///< Compute, stalls and interference.
-  double stall_seconds = 0.0;  ///< Of it: waiting for pages or for room.
+  double step_seconds = 0.0;          ///< Compute, stalls and interference.
+  double stall_seconds = 0.0;         ///< Of it: waiting for pages or for room.
+  double interference_seconds = 0.0;  ///< Of it: what transfers cost the operators beside them.
   std::uint64_t written_pages = 0;
   std::uint64_t read_pages = 0;
   std::uint32_t peak_pages = 0;        ///< Most pages resident at once.
