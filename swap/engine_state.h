@@ -9,58 +9,12 @@
 #include <thread>
 
 #include "forked_children.h"
+#include "page_table.h"
 #include "spillway/memory/address_arena.h"
 #include "spillway/memory/frame_pool.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::swap {
-
-/// Where the bytes of a page are. The picture of all moves is in swap/README.md.
-enum class PageState : std::uint8_t {
-  kOut,          ///< In its extent only.
-  kReadQueued,   ///< Somebody waits for it; it has no frame yet.
-  kReading,      ///< Being read into a frame of the pool.
-  kResident,     ///< Under its address.
-  kWriteQueued,  ///< Resident, to be written.
-  kWriting,      ///< Resident, closed for writing, being written.
-};
-
-struct Page {
-  PageState state = PageState::kOut;
-  bool dirty = false;            ///< The extent, if any, does not hold the bytes.
-  bool closed = false;           ///< Writes are reported before they happen.
-  bool leaving = false;          ///< Goes out when its write has ended.
-  bool forced = false;           ///< Goes out even while pinned.
-  bool cancelled = false;        ///< Was written to while it was being written out.
-  bool open_on_arrival = false;  ///< Somebody waits to write it, or may have.
-  std::uint8_t failed_writes = 0;
-  std::uint32_t arrival = 0;       ///< Counts up with every page that becomes resident.
-  std::uint32_t pins = 0;          ///< Of operators that use a part of the range with this page.
-  std::uint32_t touched = 0;       ///< Low bits of the touch clock; kept for ranges used in parts.
-  ExtentId extent;                 ///< None and `kOut`: the page has no contents yet.
-  std::uint32_t extent_since = 0;  ///< When the extent was reserved, in the order of forks.
-  memory::SlotId slot;             ///< The frame while reading.
-  RangeId range;
-};
-static_assert(sizeof(Page) == 36);
-
-struct Range {
-  memory::PageIndex first = 0;
-  std::uint32_t pages = 0;
-  std::uint32_t generation = 0;
-  std::uint32_t pins = 0;          ///< Of operators that use all of it.
-  std::uint32_t partial_pins = 0;  ///< Of operators that use some of its pages, see Page::pins.
-  std::uint32_t in_flight = 0;     ///< Pages being read or written.
-  bool is_live = false;
-  bool is_dying = false;  ///< Released; ends with its last transfer.
-  bool faulted = false;   ///< Was ever touched past the operators: always arrives open and dirty.
-  bool in_parts = false;  ///< Was ever used in parts: each page has its own age and next use.
-  Bytes size;
-  OpClock next_use = kUnknownUse;
-  std::uint64_t last_touch = 0;
-  std::vector<OpClock> next_uses;  ///< Per page, once a part was given its own; else empty.
-  OpClock next_use_of(std::size_t i) const { return next_uses.empty() ? next_use : next_uses[i]; }
-};
 
 /// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex transfers,
 /// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
@@ -136,6 +90,7 @@ class SwapEngine::State final : public memory::FaultSink {
     RangePart part;
     std::uint32_t generation;
     OpClock needed;  ///< From then on it comes too late, and for the use behind it too early.
+    Copy copy;
   };
   std::deque<Fetch> fetches_;
   std::vector<Range> ranges_;
@@ -185,6 +140,7 @@ class SwapEngine::State final : public memory::FaultSink {
   bool collect_read_locked(std::deque<memory::PageIndex>& queue, std::vector<Transfer>& batch);
   bool collect_fetch_locked(std::vector<Transfer>& batch);
   bool collect_write_locked(std::vector<Transfer>& batch);
+  void close_queued_locked(memory::PageIndex index);
   void start_read_locked(memory::PageIndex index, std::vector<Transfer>& batch);
   void finish_locked(const TransferResult& result);
   void finish_read_locked(memory::PageIndex index, const TransferResult& result);

@@ -451,12 +451,12 @@ void SwapEngine::write_out(const RangePart& part, std::uint32_t pages) {
   state_->write_out_locked(part, pages);
 }
 
-void SwapEngine::fetch(const RangePart& part) {
+void SwapEngine::fetch(const RangePart& part, Copy copy) {
   if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   const Range& range = state_->range_of(part.range);
   if (!range.is_live || part.first >= range.pages) return;
-  state_->fetches_.push_back({part, range.generation, range.next_use_of(part.first)});
+  state_->fetches_.push_back({part, range.generation, range.next_use_of(part.first), copy});
   state_->kick_locked();
 }
 

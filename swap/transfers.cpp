@@ -17,6 +17,7 @@ using memory::PageIndex;
 
 namespace {
 constexpr std::uint8_t kWriteAttempts = 3;
+constexpr std::uint32_t kCloseAtOnce = 16;  // Pages.
 constexpr const char* kStoreIsFull = "the spill store takes no more pages";
 }  // namespace
 
@@ -90,6 +91,7 @@ bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
         const Page& page = pages_.get()[range.first + i];
         if (page.state != PageState::kOut || !page.extent.is_some()) continue;
         if (!room) return false;
+        if (fetch.copy == Copy::kDrop) pages_.get()[range.first + i].open_on_arrival = true;
         start_read_locked(range.first + i, batch);
         return true;
       }
@@ -115,6 +117,21 @@ void SwapEngine::State::give_up_writing_locked() {
   wake_waiters_locked();
 }
 
+/// Closes a page for its write, and those below it that are next in the queue: each call interrupts
+/// all cores that the trainer runs on.
+void SwapEngine::State::close_queued_locked(PageIndex index) {
+  pages_.get()[index].closed = true;
+  std::uint32_t run = 1;
+  for (const PageIndex queued : writes_) {
+    if (run >= kCloseAtOnce || queued + run != index) break;
+    Page& page = pages_.get()[queued];
+    if (page.state != PageState::kWriteQueued || page.closed) break;
+    page.closed = true;
+    ++run;
+  }
+  mapper_->forbid_writes(address_of(index + 1 - run), run);
+}
+
 bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
   while (!writes_.empty()) {
     const PageIndex index = writes_.front();
@@ -132,8 +149,7 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
       page.extent_since = children_.now();
       ++extents_held_;
     }
-    mapper_->forbid_writes(address_of(index), 1);
-    page.closed = true;
+    if (!page.closed) close_queued_locked(index);
     page.state = PageState::kWriting;
     ++writing_;
     ++range_of(page.range).in_flight;

@@ -224,7 +224,11 @@ class Scheduler {
   }
 
   void emit() {
-    std::vector<OpIndex> leaves;
+    std::vector<std::uint32_t> swaps_of_epoch(touches_.epoch_count, 0);
+    for (const Entry& entry : entries_) {
+      if (entry.is_needed && entry.interval->epoch != kNeverWritten)
+        ++swaps_of_epoch[entry.interval->epoch];
+    }
     for (const Entry& entry : entries_) {
       if (!entry.is_needed) continue;
       PlannedSwap swap;
@@ -241,6 +245,9 @@ class Scheduler {
         swap.needed = static_cast<OpIndex>(entry.needed % op_count_);
         swap.fetch_value = number_after(entry.interval->value, entry.fetch / op_count_);
         swap.needed_value = number_after(entry.interval->value, entry.needed / op_count_);
+        const std::uint32_t epoch = entry.interval->epoch;
+        swap.keeps_copy = (epoch == kNeverWritten || swaps_of_epoch[epoch] > 1) &&
+                          !is_written(swap.needed, swap.needed_value);
       }
       plan_.swaps.push_back(swap);
     }
@@ -251,6 +258,12 @@ class Scheduler {
     for (const PlannedSwap& swap : plan_.swaps) keys.push_back(swap.fetch);
     plan_.fetches = group_by_op(keys, op_count_);
     sort_fetches();
+  }
+
+  bool is_written(OpIndex op, ValueIndex value) const {
+    const auto first = tape_.uses.begin() + tape_.ops[op].first_use;
+    return std::any_of(first, first + tape_.ops[op].use_count,
+                       [&](const auto& use) { return use.value == value && use.writes; });
   }
 
   void sort_fetches() {

@@ -290,7 +290,9 @@ void Runtime::apply_advice() {
   for (const auto& out : advice_.write_outs)
     engine_->write_out(pieces_->part_of(out.range), out.pages);
   if (advice_.reserve_pages) engine_->set_fetch_reserve(*advice_.reserve_pages);
-  for (const RangeId range : advice_.fetches) engine_->fetch(pieces_->part_of(range));
+  for (const auto& fetch : advice_.fetches)
+    engine_->fetch(pieces_->part_of(fetch.range),
+                   fetch.keeps_copy ? swap::Copy::kKeep : swap::Copy::kDrop);
 }
 
 /// Only the thread that trains is learned from: the first one, until another one starts a step.

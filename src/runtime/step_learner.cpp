@@ -150,7 +150,7 @@ struct StepLearner::State {
   std::vector<Identity> live_;                   ///< Scratch, as the next four.
   std::vector<Identity> wanted_;
   std::vector<bool> is_marked_;
-  std::vector<std::pair<std::uint32_t, ValueIndex>> pending_;
+  std::vector<std::pair<std::uint32_t, Advice::Fetch>> pending_;
   std::vector<std::pair<std::uint32_t, Advice::WriteOut>> late_leaves_;
 
   // Steps that nobody announces.
@@ -470,7 +470,8 @@ void StepLearner::State::advise_begin(OpIndex op, Advice& advice) {
   birth_cursor_ = plan.births.first[op];
   for (std::uint32_t i = plan.fetches.first[op]; i < plan.fetches.first[op + 1]; ++i) {
     const PlannedSwap& swap = plan.swaps[plan.fetches.entries[i]];
-    if (is_bound(swap.fetch_value)) advice.fetches.push_back(range_of(swap.fetch_value));
+    if (is_bound(swap.fetch_value))
+      advice.fetches.push_back({range_of(swap.fetch_value), swap.keeps_copy});
   }
   advice.reserve_pages = plan.reserve_pages[op];
   const OpIndex ahead = op + kCatchUpOps;
@@ -478,7 +479,7 @@ void StepLearner::State::advise_begin(OpIndex op, Advice& advice) {
   const TapeOp& later = plan_tape().ops[ahead];
   for (std::uint32_t i = 0; i < later.use_count; ++i) {
     const ValueIndex value = plan_tape().uses[later.first_use + i].value;
-    if (is_bound(value)) advice.fetches.push_back(range_of(value));
+    if (is_bound(value)) advice.fetches.push_back({range_of(value)});
   }
 }
 
@@ -544,13 +545,14 @@ void StepLearner::State::advise_pending_transfers(OpIndex from, Advice& advice) 
     if (until_needed > left_before) continue;
     ValueIndex value = swap.needed >= from ? swap.needed_value : swap.fetch_value;
     if (until_needed < fetched_before && is_bound(value))
-      pending_.emplace_back(until_needed, value);
+      pending_.emplace_back(until_needed, Advice::Fetch{range_of(value), swap.keeps_copy});
     if (until_needed <= fetched_before) continue;
     if (swap.needed < from && swap.fetch < from) value = swap.value;
     if (is_bound(value)) late_leaves_.push_back({until_needed, {range_of(value), swap.pages}});
   }
-  std::sort(pending_.begin(), pending_.end());
-  for (const auto& [until_needed, value] : pending_) advice.fetches.push_back(range_of(value));
+  std::stable_sort(pending_.begin(), pending_.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [until_needed, fetch] : pending_) advice.fetches.push_back(fetch);
   std::sort(late_leaves_.begin(), late_leaves_.end(), [](const auto& a, const auto& b) {
     return std::tuple(b.first, b.second.range) < std::tuple(a.first, a.second.range);
   });

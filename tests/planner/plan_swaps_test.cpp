@@ -77,7 +77,10 @@ TEST(PlanSwaps, SwapsTheEarlyActivationsOfAChainAndHidesIt) {
   EXPECT_EQ(plan.estimate.written_pages, plan.estimate.read_pages);
   EXPECT_GE(plan.estimate.written_pages, plan.bound.written_pages);
   EXPECT_LE(plan.estimate.written_pages, plan.bound.written_pages + budget / 4);
-  for (const PlannedSwap& swap : plan.swaps) EXPECT_LT(swap.value, 12U) << "the tail stays";
+  for (const PlannedSwap& swap : plan.swaps) {
+    EXPECT_LT(swap.value, 12U) << "the tail stays";
+    EXPECT_FALSE(swap.keeps_copy) << "dies after the use for which it comes back";
+  }
 }
 
 TEST(PlanSwaps, ReportsTheSmallestBudgetAndSaysWhenItIsMissed) {
@@ -103,6 +106,23 @@ TEST(PlanSwaps, WritesNothingForValuesThatNoStepWrites) {
   EXPECT_EQ(plan.estimate.read_pages, 10U);
   EXPECT_EQ(plan.bound.written_pages, 0U);
   EXPECT_EQ(plan.bound.read_pages, 10U);
+  for (const PlannedSwap& swap : plan.swaps) EXPECT_TRUE(swap.keeps_copy);
+}
+
+TEST(PlanSwaps, KeepsCopiesUntilTheValueIsWritten) {
+  // A weight that is read twice and then written, with a crowd of temporaries before each use.
+  StepTape tape;
+  tape.values = {{.pages = 10, .becomes = 0}};
+  tape.uses = {{0, false}, {0, false}, {0, true}};
+  for (std::uint32_t use = 0; use < 3; ++use) {
+    tape.ops.push_back({.time = std::chrono::milliseconds(100), .inside_peak_pages = 10});
+    tape.ops.push_back({.time = std::chrono::milliseconds(100), .first_use = use, .use_count = 1});
+  }
+  const SwapPlan plan = plan_swaps(tape, bytes_only(10));
+  EXPECT_EQ(plan.estimate.written_pages, 10U);
+  EXPECT_EQ(plan.estimate.read_pages, 30U);
+  ASSERT_EQ(plan.swaps.size(), 3U);
+  for (const PlannedSwap& swap : plan.swaps) EXPECT_EQ(swap.keeps_copy, swap.needed != 5U);
 }
 
 TEST(PlanSwaps, PrefersWhatReturnsLateToWhatDiesUnused) {

@@ -299,7 +299,7 @@ TEST(StepLearner, FollowsAStorageOverTheStepBoundary) {
   std::vector<RangeId> fetched;
   const auto note = [&] {
     for (const auto& out : driver.end.write_outs) written.push_back(out.range);
-    fetched.insert(fetched.end(), driver.begin.fetches.begin(), driver.begin.fetches.end());
+    for (const auto& fetch : driver.begin.fetches) fetched.push_back(fetch.range);
   };
   driver.op(100, {0}, {1});
   note();

@@ -332,7 +332,7 @@ void PagingSimulation::apply(const runtime::Advice& advice) {
         leave(id, static_cast<std::uint32_t>(i));
     }
   }
-  for (const RangeId fetched : advice.fetches) {
+  for (const auto& [fetched, keeps_copy] : advice.fetches) {
     Range& range = ranges_[fetched.value()];
     if (!range.is_live) throw Error("fetch of a dead range");
     for (std::uint32_t i = 0; i < range.pages.size(); ++i) {

@@ -154,6 +154,24 @@ TEST_P(SwapEngineTest, LetsRangesThatWereOnlyReadLeaveWithoutAWrite) {
   EXPECT_GT(swap->statistics().left_clean, Bytes());
 }
 
+TEST_P(SwapEngineTest, WritesAgainWhatWasFetchedWithoutItsCopy) {
+  for (const Copy copy : {Copy::kKeep, Copy::kDrop}) {
+    auto swap = engine(4);
+    const auto first = swap->allocate(kPageSize * 3, nullptr);
+    for (std::size_t page = 0; page < 3; ++page) word(first.address, page) = page + 1;
+    const auto second = swap->allocate(kPageSize * 3, nullptr);
+    swap->release(second.range);
+    swap->set_next_use(RangePart(first.range), 1000);
+    swap->fetch(RangePart(first.range), copy);
+    while (swap->statistics().fetched < kPageSize * 2) std::this_thread::yield();
+    swap->write_out(RangePart(first.range), 3);
+    while (swap->statistics().spilled + swap->statistics().left_clean < kPageSize * 5)
+      std::this_thread::yield();
+    EXPECT_EQ(swap->statistics().left_clean, copy == Copy::kKeep ? kPageSize * 2 : Bytes());
+    for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(first.address, page), page + 1);
+  }
+}
+
 TEST_P(SwapEngineTest, RefusesWhatRunningOperatorsLeaveNoRoomFor) {
   auto swap = engine(4);
   std::byte* held = swap->allocate(kPageSize * 3, nullptr).address;
@@ -448,7 +466,10 @@ class RandomUser {
     const auto first = static_cast<std::uint32_t>(random_() % pages);
     const RangePart part(range, first, 1 + random_() % 3);
     switch (random_() % 4) {
-      case 0: swap_.fetch(random_() % 2 == 0 ? RangePart(range) : part); break;
+      case 0:
+        swap_.fetch(random_() % 2 == 0 ? RangePart(range) : part,
+                    random_() % 2 == 0 ? Copy::kKeep : Copy::kDrop);
+        break;
       case 1:
         swap_.write_out(random_() % 2 == 0 ? RangePart(range) : part, 1 + random_() % 4);
         break;

@@ -49,6 +49,10 @@ using OpClock = std::uint64_t;
 inline constexpr OpClock kNeverUsed = static_cast<OpClock>(-1);   ///< Dies without another use.
 inline constexpr OpClock kUnknownUse = static_cast<OpClock>(-2);  ///< No prediction.
 
+/// What becomes of the copies of fetched pages: kept, pages that leave unchanged write nothing;
+/// dropped, a page needs no closing when it arrives, which interrupts all cores.
+enum class Copy : std::uint8_t { kKeep, kDrop };
+
 /// What happens when the pages that running operators hold do not leave room for one more.
 enum class Oversize : std::uint8_t {
   kRefuse,       ///< NoRoomError.
@@ -174,7 +178,7 @@ class SwapEngine {
   std::uint32_t storage_pages() const noexcept;
   /// Brings missing pages in as soon as the reserve stays free, in the order of the calls; no more
   /// once `advance` reaches their next use as it is set now, whose operator pins them itself.
-  void fetch(const RangePart& part);
+  void fetch(const RangePart& part, Copy copy = Copy::kKeep);
   /// What an operator allocates within its pins is taken from the reserve, until it is set anew.
   void set_fetch_reserve(std::uint32_t pages);
 

@@ -47,6 +47,8 @@ struct PlannedSwap {
   OpIndex fetch = kNoOp;        ///< The fetch starts before this operator; none for unused values.
   OpIndex needed = kNoOp;       ///< The operator that uses it next.
   OpIndex last_touch = 0;       ///< The operator that used it last.
+  /// Another swap finds the copy that this one has made, and writes nothing.
+  bool keeps_copy = false;
   /// Operators from `leave` to the fetch, or to the end of an unused value: so long it is out. More
   /// than the step has, when it stays out for several steps.
   std::uint32_t out_ops = 0;

@@ -30,10 +30,14 @@ struct Advice {
     RangeId range;
     OpClock at = kUnknownUse;
   };
+  struct Fetch {
+    RangeId range;
+    bool keeps_copy = true;  ///< False: it is written to, or freed, before it leaves again.
+  };
   std::vector<NextUse> next_uses;  ///< Predictions for ranges whose last one has passed.
   /// Start writing these now; they leave when written. Pages that are out already count.
   std::vector<WriteOut> write_outs;
-  std::vector<RangeId> fetches;  ///< Bring these in, in this order, as far as room allows.
+  std::vector<Fetch> fetches;  ///< Bring these in, in this order, as far as room allows.
   /// Room that fetches must leave for the operators from this one on; absent: as before.
   std::optional<std::uint32_t> reserve_pages;
 
