@@ -18,7 +18,8 @@ namespace spillway::swap {
 
 /// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex transfers,
 /// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
-/// Only the store may make its file larger there. `_locked`: to be called with the mutex held.
+/// Only the store may make its file larger there, and ask for the free space of its directories.
+/// `_locked`: to be called with the mutex held.
 class SwapEngine::State final : public memory::FaultSink {
  public:
   State(const SwapEngineOptions& options, std::unique_ptr<memory::FrameMapper> mapper,
@@ -93,6 +94,7 @@ class SwapEngine::State final : public memory::FaultSink {
     Copy copy;
   };
   std::deque<Fetch> fetches_;
+  void fetch_locked(const RangePart& part, Copy copy);
   std::vector<Range> ranges_;
   std::unique_ptr<SpillStore> store_;
 
@@ -141,6 +143,7 @@ class SwapEngine::State final : public memory::FaultSink {
   bool collect_fetch_locked(std::vector<Transfer>& batch);
   bool collect_write_locked(std::vector<Transfer>& batch);
   void close_queued_locked(memory::PageIndex index);
+  void keep_locked(Page& page);
   void start_read_locked(memory::PageIndex index, std::vector<Transfer>& batch);
   void finish_locked(const TransferResult& result);
   void finish_read_locked(memory::PageIndex index, const TransferResult& result);
@@ -168,6 +171,13 @@ class SwapEngine::State final : public memory::FaultSink {
   std::string lost_fault_locked();
   std::string fault_failure_;  ///< Why a page that the program touches cannot come.
   std::optional<TimePoint> unserved_since_;
+  struct Stray {
+    memory::PageIndex page = 0;
+    std::uint64_t releases = 0;
+    std::uint32_t reports = 0;
+  };
+  Stray stray_;  ///< The latest touch of a page that belongs to nobody.
+  std::uint64_t releases_ = 0;
   std::vector<OpenFault> open_faults_;  ///< That wait for their page.
   std::deque<memory::PageIndex> fault_reads_;
   std::deque<memory::PageIndex> demand_reads_;

@@ -225,6 +225,16 @@ void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pa
   wake_waiters_locked();
 }
 
+/// Keeps a page that is on its way out. A write in flight makes a copy of it.
+void SwapEngine::State::keep_locked(Page& page) {
+  if (page.state == PageState::kWriteQueued) {
+    cancel_write_locked(page);
+  } else if (page.state == PageState::kWriting && page.leaving && !page.forced) {
+    page.leaving = false;
+    --leaving_;
+  }
+}
+
 /// Keeps a page that was to be written out. A write in flight goes on and is ignored.
 void SwapEngine::State::cancel_write_locked(Page& page) {
   if (page.leaving) --leaving_;

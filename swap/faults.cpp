@@ -17,6 +17,8 @@ namespace {
 
 // How long operators may hold all frames while the disk takes nothing and somebody waits.
 constexpr std::chrono::seconds kUnservedFaultTime{60};
+// Reports of a page of nobody after which they cannot all be late ones of several threads.
+constexpr std::uint32_t kStrayReports = 1000;
 
 }  // namespace
 
@@ -45,6 +47,14 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access) {
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   if (!find(address).range.is_some()) {
+    // The report may be late: the page had come, and its storage was freed behind that. Whoever
+    // touches freed memory comes again.
+    const bool is_again = stray_.page == index && stray_.releases == releases_;
+    stray_ = {index, releases_, is_again ? stray_.reports + 1 : 1};
+    if (stray_.reports < kStrayReports) {
+      mapper_->wake(address);
+      return;
+    }
     lock.unlock();
     end_by_signal(SIGSEGV, kTouchedAfterFree);
   }

@@ -136,7 +136,7 @@ void SwapEngine::State::enter_child() {
         if (page.closed) closed.add(index, open);
         continue;
       }
-      if (page.state == PageState::kOut && !page.extent.is_some()) {
+      if (!page.extent.is_some()) {
         page.state = PageState::kResident;  // Never filled: the child fills a page of its own.
         closed.add(index, open);
         continue;

@@ -108,11 +108,8 @@ bool SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
       }
       if (page.state == PageState::kReadQueued || page.state == PageState::kReading) {
         missing = true;
-      } else if (page.state == PageState::kWriteQueued) {
-        cancel_write_locked(page);
-      } else if (page.state == PageState::kWriting && page.leaving && !page.forced) {
-        page.leaving = false;
-        --leaving_;
+      } else {
+        keep_locked(page);
       }
     }
   }

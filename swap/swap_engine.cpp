@@ -5,6 +5,7 @@
 #include "engine_state.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
+#include "spillway/base/signals_blocked.h"
 
 namespace spillway::swap {
 
@@ -77,6 +78,7 @@ SwapEngine::State::State(const SwapEngineOptions& options,
   pool_ = std::make_unique<memory::FramePool>(regions.pool, budget_pages_, budget_pages_);
   counts_.budget = options.budget;
   free_transfers_ = store_->queue_depth();
+  const SignalsBlocked blocked;
   transfer_thread_ = std::thread([this] { run_transfers(); });
 }
 
@@ -316,6 +318,7 @@ void SwapEngine::State::release(RangeId id) {
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   range.is_dying = true;
+  ++releases_;
   range.pins = 0;
   range.partial_pins = 0;
   counts_.live -= memory::kPageSize * range.pages;
@@ -436,6 +439,7 @@ void SwapEngine::advance(OpClock now) {
   if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   state_->now_op_ = now;
+  if (!state_->fetches_.empty()) state_->kick_locked();
 }
 
 void SwapEngine::set_next_use(const RangePart& part, OpClock at) {
@@ -454,10 +458,7 @@ void SwapEngine::write_out(const RangePart& part, std::uint32_t pages) {
 void SwapEngine::fetch(const RangePart& part, Copy copy) {
   if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
-  const Range& range = state_->range_of(part.range);
-  if (!range.is_live || part.first >= range.pages) return;
-  state_->fetches_.push_back({part, range.generation, range.next_use_of(part.first), copy});
-  state_->kick_locked();
+  state_->fetch_locked(part, copy);
 }
 
 std::uint32_t SwapEngine::storage_pages() const noexcept { return state_->storage_pages(); }
@@ -465,6 +466,7 @@ std::uint32_t SwapEngine::storage_pages() const noexcept { return state_->storag
 void SwapEngine::set_fetch_reserve(std::uint32_t pages) {
   std::lock_guard lock(state_->mutex_);
   state_->fetch_reserve_ = pages;
+  if (!state_->fetches_.empty()) state_->kick_locked();
 }
 
 void SwapEngine::set_oversize(Oversize oversize) {

@@ -1,10 +1,10 @@
 // The I/O thread: what is transferred when, and what a completion changes.
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 
 #include "end_by_signal.h"
 #include "engine_state.h"
@@ -75,6 +75,18 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
     return true;
   }
   return false;
+}
+
+void SwapEngine::State::fetch_locked(const RangePart& part, Copy copy) {
+  const Range& range = range_of(part.range);
+  if (!range.is_live || range.is_dying || part.first >= range.pages) return;
+  const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
+  for (std::uint32_t i = part.first; i < end; ++i) {
+    Page& page = pages_.get()[range.first + i];
+    if (!page.forced) keep_locked(page);
+  }
+  fetches_.push_back({part, range.generation, range.next_use_of(part.first), copy});
+  kick_locked();
 }
 
 bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
@@ -250,9 +262,6 @@ void SwapEngine::State::finish_locked(const TransferResult& result) {
 
 void SwapEngine::State::run_transfers() {
   ::pthread_setname_np(::pthread_self(), "spillway-io");
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
   std::vector<Transfer> batch;
   std::vector<TransferResult> results;
   while (true) {

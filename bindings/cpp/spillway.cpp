@@ -16,13 +16,14 @@ torch_binding::Core& running() {
 
 void start(const StartOptions& options) {
   if (torch_binding::Core::running() != nullptr) {
-    log_info("already running under the command, whose options count");
+    log_warning(
+        "spillway::start(): already running, with the options of the command or of the first call");
     return;
   }
   runtime::SettingSources sources;
   sources.environment = runtime::spillway_environment();
   sources.options = options.settings;
-  sources.options.emplace_back("budget", options.budget);
+  if (!options.budget.empty()) sources.options.emplace_back("budget", options.budget);
   std::string places;
   for (const std::string& place : options.nvme) places += (places.empty() ? "" : ",") + place;
   if (!places.empty()) sources.options.emplace_back("nvme", places);

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@ namespace {
 constexpr uintptr_t kTouchEvery = 4096;
 // Times that memory may leave between its being touched and the kernel's coming to it.
 constexpr int kAttempts = 1000;
+constexpr size_t kPartsMax = IOV_MAX;
 constexpr unsigned kParts = 64;  // Of one vector call on a pipe or socket; the rest is left over.
 
 enum class Use { kTaken, kFilled };  // By the call.
@@ -92,7 +94,10 @@ size_t tensor_bytes(const void* memory, size_t size) {
   return bytes < hooks->bytes_at_once ? bytes : hooks->bytes_at_once;
 }
 
+/// Parts that the kernel would refuse are not looked at.
 bool has_tensor(const iovec* parts, size_t count) {
+  const SpillwayHooks* hooks = registered_hooks();
+  if (hooks == nullptr || hooks->tensor_bytes == nullptr || count > kPartsMax) return false;
   for (size_t i = 0; i < count; ++i)
     if (tensor_bytes(parts[i].iov_base, parts[i].iov_len) > 0) return true;
   return false;
@@ -176,13 +181,30 @@ ssize_t with_file(const void* memory, size_t size, Use use, const Call& call) {
   }
 }
 
+/// What a pipe or socket takes of a tensor that cannot be in memory as a whole: all of it, as far
+/// as each part of it is taken whole. What they give comes in parts by nature.
+template <typename Call>
+ssize_t with_stream(const void* memory, size_t size, Use use, const Call& call) {
+  size_t done = 0;
+  while (true) {
+    const auto* const from = static_cast<const char*>(memory) + done;
+    const size_t tensor = tensor_bytes(from, size - done);
+    const size_t piece = tensor > 0 ? tensor : size - done;
+    const ssize_t moved =
+        until_it_stays([&] { touch(from, tensor, use); }, [&] { return call(done, piece); });
+    if (moved < 0) return done > 0 ? static_cast<ssize_t>(done) : moved;
+    done += static_cast<size_t>(moved);
+    if (done == size || use == Use::kFilled || static_cast<size_t>(moved) < piece)
+      return static_cast<ssize_t>(done);
+  }
+}
+
 /// A transfer with whatever the descriptor is. `call` is given a place in the memory and a size.
 template <typename Call>
 ssize_t transfer(int descriptor, const void* memory, size_t size, Use use, const Call& call) {
-  const size_t tensor = tensor_bytes(memory, size);
-  if (tensor == 0) return call(0, size);
+  if (tensor_bytes(memory, size) == 0) return call(0, size);
   if (is_file(descriptor)) return with_file(memory, size, use, call);
-  return until_it_stays([&] { touch(memory, tensor, use); }, [&] { return call(0, tensor); });
+  return with_stream(memory, size, use, call);
 }
 
 /// Touches the tensors among `parts` and copies the parts to `passed`, as many as may be in memory

@@ -11,10 +11,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <system_error>
 
 #include "raw_calls.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
+#include "spillway/base/signals_blocked.h"
 
 namespace spillway::memory::userfaultfd {
 namespace {
@@ -170,14 +172,13 @@ void Mapper::start_fault_thread() {
   owner_process_ = getpid();
   stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (stop_event_ < 0) throw UnsupportedError("eventfd is refused: {}", std::strerror(errno));
-  // The thread inherits the mask: a handler of the trainer that touched a tensor here would wait
-  // for the very thread it interrupted.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  fault_thread_ = std::make_unique<std::thread>([this] { run_on_fault_thread(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked blocked;
+  try {
+    fault_thread_ = std::make_unique<std::thread>([this] { run_on_fault_thread(); });
+  } catch (const std::system_error& error) {
+    close(stop_event_);
+    throw UnsupportedError("no thread can be started: {}", error.what());
+  }
 }
 
 void Mapper::run_on_fault_thread() {

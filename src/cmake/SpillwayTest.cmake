@@ -2,7 +2,7 @@
 #                   [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [RUN_SERIAL] [OWN_MAIN])
 #
 # One GoogleTest executable spillway_<name>_test, one ctest case per test, named <name>.<Suite>.<case>.
-# Without LABELS the label is `unit`; the labels in use are unit, conformance, stress, gpu, mpi, slow.
+# Without LABELS the label is `unit`; the labels in use are unit, conformance, equality, life_cycle, stress, slow.
 # RUN_SERIAL is for cases that need the machine alone; stress and slow imply it.
 
 if(SPILLWAY_BUILD_TESTS)

@@ -12,6 +12,8 @@
 #include <exception>
 #include <thread>
 
+#include "spillway/base/signals_blocked.h"
+
 namespace spillway::runtime {
 namespace {
 
@@ -98,21 +100,11 @@ void answer(Watch& here) {
   }
 }
 
-// With every signal blocked on it: the handlers belong to the program's threads.
 void start_answering_thread(Watch& here) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread thread([&here] { answer(here); });
-    ::pthread_setname_np(thread.native_handle(), "spillway-end");
-    thread.detach();
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked blocked;
+  std::thread thread([&here] { answer(here); });
+  ::pthread_setname_np(thread.native_handle(), "spillway-end");
+  thread.detach();
 }
 
 bool has_handler(int signal, void (*handler)(int)) noexcept {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <random>
 #include <string>
 
 #include "spillway/base/error.h"
@@ -27,9 +28,14 @@ int write_all(int file, std::string_view text) {
 }  // namespace
 
 void write_file_at_once(const std::string& path, std::string_view text) {
-  // The process id keeps two writers apart.
-  const std::string temporary = path + "." + std::to_string(::getpid()) + ".new";
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  std::random_device random;
+  std::string temporary;
+  int file = -1;
+  // Not mkostemp, whose files are private whatever the mask says.
+  do {
+    temporary = message("{}.{}", path, random());
+    file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (file < 0 && errno == EEXIST);
   if (file < 0) throw IoError("cannot write {}: {}", path, std::strerror(errno));
   int error = write_all(file, text);
   if (::close(file) != 0 && error == 0) error = errno;

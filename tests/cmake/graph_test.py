@@ -53,7 +53,7 @@ class Graph(probe_project.ProbeCase):
         return arrows(dot.read_text(encoding="utf-8"))
 
     def test_arrows_are_those_of_the_table(self):
-        with_torch = os.environ["SPILLWAY_GRAPH_WITH_TORCH"]
+        with_torch = os.environ["SPILLWAY_TEST_WITH_TORCH"]
         found = self.drawing(f"-DSPILLWAY_WITH_TORCH={with_torch}")
         self.assertEqual(strangers(found), [])
 

@@ -8,8 +8,8 @@ import unittest
 
 from clean_environment import clean_environment
 
-BUILD = os.environ["SPILLWAY_BUILD"]
-WORK = pathlib.Path(os.environ["SPILLWAY_DOWNSTREAM_FOLDER"])
+BUILD = os.environ["SPILLWAY_TEST_BUILD"]
+WORK = pathlib.Path(os.environ["SPILLWAY_TEST_FOLDER"])
 PROJECT = pathlib.Path(__file__).resolve().parent / "trainer"
 MIB = 1 << 20
 BUDGET_MIB = 64

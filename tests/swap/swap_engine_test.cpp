@@ -37,9 +37,11 @@ std::uint64_t& word(std::byte* memory, std::size_t page) {
 struct Reads {
   std::atomic<bool> fail{false};
   std::atomic<int> finished{0};
+  std::atomic<bool> hold_writes{false};
+  std::atomic<int> started_writes{0};
 };
 
-/// A store in memory that counts what is read, and fails at it when told.
+/// A store in memory that counts what is read and fails at it when told, and that holds writes up.
 class ReadsStore final : public SpillStore {
  public:
   ReadsStore(std::unique_ptr<SpillStore> child, Reads& reads)
@@ -48,9 +50,17 @@ class ReadsStore final : public SpillStore {
  private:
   std::optional<ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
   void do_release_extent(ExtentId extent) override { child_->release_extent(extent); }
-  void do_submit(const Transfer& transfer) override { child_->submit(transfer); }
+  void do_submit(const Transfer& transfer) override {
+    if (transfer.direction == Direction::kWrite) ++reads_.started_writes;
+    child_->submit(transfer);
+  }
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override {
-    child_->reap(results, timeout);
+    child_->reap(held_, std::min(timeout, std::chrono::milliseconds(1)));
+    for (auto held = held_.begin(); held != held_.end();) {
+      const bool waits = held->transfer.direction == Direction::kWrite && reads_.hold_writes;
+      if (!waits) results.push_back(*held);
+      held = waits ? held + 1 : held_.erase(held);
+    }
     for (TransferResult& result : results) {
       if (result.transfer.direction != Direction::kRead) continue;
       ++reads_.finished;
@@ -63,6 +73,7 @@ class ReadsStore final : public SpillStore {
 
   std::unique_ptr<SpillStore> child_;
   Reads& reads_;
+  std::vector<TransferResult> held_;
 };
 
 class SwapEngineTest : public testing::TestWithParam<memory::MapperKind> {
@@ -401,6 +412,63 @@ TEST_P(SwapEngineTest, DropsAFetchThatComesTooLate) {
   }
 }
 
+TEST_P(SwapEngineTest, WritesOutAsManyPagesAsAreToBeOut) {
+  auto swap = engine(8);
+  const auto range = swap->allocate(kPageSize * 4, nullptr);
+  for (std::size_t page = 0; page < 4; ++page) word(range.address, page) = page + 1;
+  swap->write_out(RangePart(range.range), 2);
+  while (swap->statistics().spilled < kPageSize * 2) std::this_thread::yield();
+  swap->write_out(RangePart(range.range), 3);  // Two of them are out.
+  while (swap->statistics().spilled < kPageSize * 3) std::this_thread::yield();
+  const std::uint64_t faults = swap->statistics().faults;
+  EXPECT_EQ(word(range.address, 0), 1U);
+  EXPECT_EQ(swap->statistics().faults, faults);
+  for (std::size_t page = 1; page < 4; ++page) EXPECT_EQ(word(range.address, page), page + 1);
+  EXPECT_EQ(swap->statistics().faults, faults + 3);
+  EXPECT_EQ(swap->statistics().spilled, kPageSize * 3);
+}
+
+TEST_P(SwapEngineTest, AFetchKeepsPagesThatAreStillOnTheirWayOut) {
+  for (const bool is_fetched : {false, true}) {
+    Reads reads;
+    auto swap = engine(8, reads);
+    const auto range = swap->allocate(kPageSize * 3, nullptr);
+    for (std::size_t page = 0; page < 3; ++page) word(range.address, page) = page + 1;
+    reads.hold_writes = true;
+    swap->write_out(RangePart(range.range), 3);
+    while (reads.started_writes < 3) std::this_thread::yield();
+    if (is_fetched) swap->fetch(RangePart(range.range));
+    reads.hold_writes = false;
+    while (swap->statistics().spilled < kPageSize * 3) std::this_thread::yield();
+    PinSet pins;
+    const RangeUse uses[] = {use(*swap, range.address, false)};
+    swap->pin(pins, uses);
+    EXPECT_EQ(swap->statistics().fetched, is_fetched ? Bytes() : kPageSize * 3);
+    for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(range.address, page), page + 1);
+    swap->unpin(pins);
+  }
+}
+
+TEST_P(SwapEngineTest, AFetchLeavesTheReserve) {
+  Reads reads;
+  auto swap = engine(6, reads);
+  const auto fetched = swap->allocate(kPageSize * 3, nullptr);
+  const auto demanded = swap->allocate(kPageSize, nullptr);
+  for (const auto& range : {fetched, demanded}) swap->write_out(RangePart(range.range), 3);
+  while (swap->statistics().spilled < kPageSize * 4) std::this_thread::yield();
+  swap->set_next_use(RangePart(fetched.range), 1000);
+  swap->set_fetch_reserve(4);
+  swap->fetch(RangePart(fetched.range));
+  while (reads.finished < 2) std::this_thread::yield();
+  PinSet pins;
+  const RangeUse uses[] = {use(*swap, demanded.address, false)};
+  swap->pin(pins, uses);  // Comes into the reserve; the fetch had its turn then, and took nothing.
+  EXPECT_EQ(reads.finished, 3);
+  swap->set_fetch_reserve(0);
+  while (reads.finished < 4) std::this_thread::yield();
+  swap->unpin(pins);
+}
+
 TEST_P(SwapEngineTest, TakesSmallBlocksOutOfTheBudget) {
   auto swap = engine(4);
   std::byte* large = swap->allocate(kPageSize * 4, nullptr).address;
@@ -557,6 +625,27 @@ TEST_P(SwapEngineTest, AnAccessThatCannotBeServedEndsTheProcessInsteadOfHanging)
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(touch_what_cannot_come_back(GetParam()), testing::KilledBySignal(SIGBUS),
               "the program touches a tensor that cannot come back from disk: .*it");
+}
+
+void touch_what_was_freed(memory::MapperKind kind) {
+  SwapEngineOptions options;
+  options.budget = kPageSize * 4;
+  options.arena_size = 1_GiB;
+  const SteadyClock clock;
+  SwapEngine swap(options, memory::make_frame_mapper(kind),
+                  make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Doorbell>()), clock);
+  const auto range = swap.allocate(kPageSize * 2, nullptr);
+  swap.release(range.range);
+  std::_Exit(word(range.address, 1) == 0 ? 5 : 6);
+}
+
+TEST_P(SwapEngineTest, TouchingFreedMemoryEndsTheProcessAndSaysSo) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  // Where the program gets the signal itself, nobody is there to say why.
+  const bool is_told = GetParam() == memory::MapperKind::kUserfaultfd ||
+                       GetParam() == memory::MapperKind::kUserfaultfdUser;
+  EXPECT_EXIT(touch_what_was_freed(GetParam()), testing::KilledBySignal(SIGSEGV),
+              is_told ? "after it was freed" : "");
 }
 
 // Named, not probed: the list of cases is made at build time, where no mapper is to run.

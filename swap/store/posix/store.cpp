@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/signals_blocked.h"
 #include "store/posix/factory.h"
 #include "store/whole_transfer.h"
 
@@ -18,23 +19,6 @@ namespace {
 
 // More threads than this gain nothing on 2 MiB transfers and cost a trainer its cores.
 constexpr std::size_t kMostThreads = 8;
-
-// Threads start with the signals of their maker blocked, so that a handler of the trainer never
-// runs on one of ours.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 

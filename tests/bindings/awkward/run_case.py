@@ -120,6 +120,17 @@ class Run:
             + "\n".join("    " + line for line in lines)
             + f"\n  last output of {self.name}:\n{tail(self.output)}")
 
+    def require_forced_settings(self):
+        """An option that is ignored must not pass for one that works."""
+        for word in self.command:
+            name, _, value = word.removeprefix("--").partition("=")
+            key = name.replace("-", "_")
+            if word == "--":
+                return
+            if value and key in self.stats and self.stats[key] != value:
+                raise Failure(f"{self.name}: {word} was asked for, and {key} is "
+                              f"{self.stats[key]}\n{self.shown()}")
+
     def statistic(self, key):
         if key not in self.stats:
             present = ", ".join(self.stats) or "no statistics"
@@ -174,6 +185,7 @@ def check_paging(run, budget, needed):
     if peak > budget:
         raise Failure(f"{run.name}: {peak} bytes were in memory, the budget is {budget}\n"
                       f"{run.shown()}")
+    run.require_forced_settings()
     spilled = run.statistic("spilled_bytes")
     if budget < needed and spilled <= 0:
         raise Failure(f"{run.name}: nothing was spilled (spilled_bytes = {spilled}), although the "
@@ -215,7 +227,7 @@ def budget_after_refusal(run, reference):
 def require_need_to_refuse(session, run, budget, roomy):
     """What one operator needs is known from the run with room: no budget above it is too small."""
     known = smallest_by_statistics(roomy)
-    if 0 < known <= budget and not session.options.side_by_side:
+    if 0 < known <= budget and not getattr(session.options, "side_by_side", False):
         raise Failure(f"{run.name}: was refused with {budget / MIB:.1f} MiB, although the largest "
                       f"operator needs {known / MIB:.1f} MiB\n{run.shown()}\n{tail(run.output)}")
 

@@ -114,6 +114,16 @@ class Runner(unittest.TestCase):
         self.assert_failed(self.call("runtime", spillway_change="peak = needed"),
                            "budget_25: 104857600 bytes were in memory, the budget is 26214400")
 
+    def test_refuses_an_option_that_was_ignored(self):
+        change = """
+            make = json.dumps
+            json.dumps = lambda stats: make(dict(stats, mapper="userfaultfd"))
+        """
+        options = ["--run-option=--mapper=signal"]
+        self.assert_failed(self.call("runtime", spillway_change=change, options=options),
+                           "--mapper=signal was asked for, and mapper is userfaultfd")
+        self.assertEqual(self.call("runtime", spillway_change=change)[0], 0)
+
     def test_takes_the_smallest_budget_that_the_runtime_names(self):
         status, output = self.call("runtime", spillway_change="""
             if budget < 40 << 20:

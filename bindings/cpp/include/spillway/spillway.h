@@ -16,9 +16,11 @@
 namespace spillway {
 
 struct StartOptions {
-  std::string budget = "auto";  ///< A size with a unit, a percentage ("50%"), or "auto".
-  /// Where tensors go: "DIR" or "DIR:SIZE"; several are used in parallel. Empty: a temporary
-  /// folder.
+  /// A size with a unit, a percentage ("50%"), or "auto". Empty: what the variables and the config
+  /// file say, else "auto".
+  std::string budget;
+  /// Where tensors go: "DIR" or "DIR:SIZE"; several are used in parallel. Empty: what the variables
+  /// and the config file say, else the roomiest of the usual temporary folders.
   std::vector<std::string> nvme;
   /// Any other setting by its name on the command line, for example {"stats", "run.json"}.
   std::vector<std::pair<std::string, std::string>> settings;
@@ -26,8 +28,9 @@ struct StartOptions {
 
 /// Starts paging the CPU tensors of this process. Call it first in `main`: tensors that exist stay
 /// where they are, and threads that exist are not seen. Options win over SPILLWAY_ variables and
-/// the config file. Does nothing but say so when the program already runs under `spillway run`,
-/// whose options then count. Throws std::runtime_error that names what is wrong and what to do.
+/// the config file. Does nothing but say so when the program already runs under `spillway run`
+/// or was started before: those options count. Throws std::runtime_error that names what is wrong
+/// and what to do.
 void start(const StartOptions& options = {});
 
 /// Tells that a new step begins here. Needed only by trainers whose steps end in no optimizer; all

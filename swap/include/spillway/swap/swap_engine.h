@@ -171,13 +171,14 @@ class SwapEngine {
   /// Moves the operator clock that next uses are compared with.
   void advance(OpClock now);
   void set_next_use(const RangePart& part, OpClock at);
-  /// Starts writing the last `pages` resident pages of the part; they leave when written, unless
-  /// they were touched again.
+  /// Starts writing until the last `pages` pages of the part are out, those that are out already
+  /// counted; they leave when written, unless they were touched again.
   void write_out(const RangePart& part, std::uint32_t pages);
   /// Pages that paged storages may take now: the budget less what small blocks were granted.
   std::uint32_t storage_pages() const noexcept;
   /// Brings missing pages in as soon as the reserve stays free, in the order of the calls; no more
   /// once `advance` reaches their next use as it is set now, whose operator pins them itself.
+  /// Pages that are still on their way out stay.
   void fetch(const RangePart& part, Copy copy = Copy::kKeep);
   /// What an operator allocates within its pins is taken from the reserve, until it is set anew.
   void set_fetch_reserve(std::uint32_t pages);
