@@ -16,6 +16,7 @@
 #include "store/ram/factory.h"
 #include "store/verifying/factory.h"
 #include "support/fault_store.h"
+#include "support/sanitized.h"
 
 namespace spillway::swap {
 namespace {
@@ -644,6 +645,7 @@ TEST_P(SwapEngineTest, TouchingFreedMemoryEndsTheProcessAndSaysSo) {
   // Where the program gets the signal itself, nobody is there to say why.
   const bool is_told = GetParam() == memory::MapperKind::kUserfaultfd ||
                        GetParam() == memory::MapperKind::kUserfaultfdUser;
+  if (!is_told && kIsSanitized) GTEST_SKIP() << "the sanitizer takes the signal for itself";
   EXPECT_EXIT(touch_what_was_freed(GetParam()), testing::KilledBySignal(SIGSEGV),
               is_told ? "after it was freed" : "");
 }
