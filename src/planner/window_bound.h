@@ -16,7 +16,7 @@ double transfer_seconds(std::uint64_t written_pages, std::uint64_t read_pages,
                         const SwapLimits& limits);
 
 /// The bound by disjoint windows: fills pages and time. `needs` as `needs_of_ops` tells them.
-/// README.md has the proof.
+/// bounds.md has the proof.
 StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& needs,
                         const SwapLimits& limits);
 

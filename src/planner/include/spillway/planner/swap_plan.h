@@ -68,7 +68,7 @@ struct StepEstimate {
 };
 
 /// What no plan that only swaps can beat, for this order of operators, on average over repetitions
-/// that need not be equal, when operators hold what they need for their whole time. README.md has
+/// that need not be equal, when operators hold what they need for their whole time. bounds.md has
 /// the proof.
 struct StepBound {
   double compute_seconds = 0.0;

@@ -11,7 +11,7 @@ namespace spillway::runtime {
 
 /// How one process fared: what the statistics file and the summary are made of. The key of each
 /// field in the file is its name, with `_bytes` where the type is Bytes; meanings are in the
-/// README, section "Statistics file".
+/// statistics.md.
 struct RunStatistics {
   std::string spillway_version;
   std::string libtorch_version;
