@@ -439,7 +439,8 @@ void SwapEngine::advance(OpClock now) {
   if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   state_->now_op_ = now;
-  if (!state_->fetches_.empty()) state_->kick_locked();
+  // The first fetch has become too late, and no longer stands in the way of the next.
+  if (!state_->fetches_.empty() && now >= state_->fetches_.front().needed) state_->kick_locked();
 }
 
 void SwapEngine::set_next_use(const RangePart& part, OpClock at) {
@@ -465,8 +466,9 @@ std::uint32_t SwapEngine::storage_pages() const noexcept { return state_->storag
 
 void SwapEngine::set_fetch_reserve(std::uint32_t pages) {
   std::lock_guard lock(state_->mutex_);
+  const bool is_less = pages < state_->fetch_reserve_;
   state_->fetch_reserve_ = pages;
-  if (!state_->fetches_.empty()) state_->kick_locked();
+  if (is_less && !state_->fetches_.empty()) state_->kick_locked();
 }
 
 void SwapEngine::set_oversize(Oversize oversize) {

@@ -100,10 +100,10 @@ bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
       finished = true;
       const std::uint32_t count = std::min(fetch.part.count, range.pages - fetch.part.first);
       for (std::uint32_t i = fetch.part.first; i < fetch.part.first + count; ++i) {
-        const Page& page = pages_.get()[range.first + i];
+        Page& page = pages_.get()[range.first + i];
         if (page.state != PageState::kOut || !page.extent.is_some()) continue;
         if (!room) return false;
-        if (fetch.copy == Copy::kDrop) pages_.get()[range.first + i].open_on_arrival = true;
+        if (fetch.copy == Copy::kDrop) page.open_on_arrival = true;
         start_read_locked(range.first + i, batch);
         return true;
       }

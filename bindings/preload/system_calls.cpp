@@ -85,19 +85,24 @@ auto& real() {
   return known;
 }
 
+/// Null where no system call needs help.
+const SpillwayHooks* tensor_hooks() {
+  const SpillwayHooks* hooks = registered_hooks();
+  return hooks != nullptr && hooks->tensor_bytes != nullptr ? hooks : nullptr;
+}
+
 /// Bytes from `memory` on that lie in a tensor and need help, no more than may be in memory at
 /// once; 0: none.
 size_t tensor_bytes(const void* memory, size_t size) {
-  const SpillwayHooks* hooks = registered_hooks();
-  if (hooks == nullptr || hooks->tensor_bytes == nullptr) return 0;
+  const SpillwayHooks* hooks = tensor_hooks();
+  if (hooks == nullptr) return 0;
   const size_t bytes = hooks->tensor_bytes(memory, size);
   return bytes < hooks->bytes_at_once ? bytes : hooks->bytes_at_once;
 }
 
 /// Parts that the kernel would refuse are not looked at.
 bool has_tensor(const iovec* parts, size_t count) {
-  const SpillwayHooks* hooks = registered_hooks();
-  if (hooks == nullptr || hooks->tensor_bytes == nullptr || count > kPartsMax) return false;
+  if (tensor_hooks() == nullptr || count > kPartsMax) return false;
   for (size_t i = 0; i < count; ++i)
     if (tensor_bytes(parts[i].iov_base, parts[i].iov_len) > 0) return true;
   return false;
@@ -157,46 +162,63 @@ auto until_it_stays(const Touch& touch_all, const Call& call) {
   }
 }
 
-/// One transfer with a file in pieces; `call` is given where a piece begins and how long it is.
-template <typename Call>
-ssize_t with_file(const void* memory, size_t size, Use use, const Call& call) {
+/// A part of some memory that is transferred at once: what lies in a tensor and may be in memory
+/// together, or all the rest.
+struct Piece {
+  const char* from;
+  size_t begin;
+  size_t size;
+  bool is_tensor;
+};
+
+/// One transfer in pieces, until all is done, `one_piece` fails, or one of them is the last.
+template <typename OnePiece, typename IsLast>
+ssize_t in_pieces(const void* memory, size_t size, const OnePiece& one_piece,
+                  const IsLast& is_last) {
   size_t done = 0;
   while (true) {
     const auto* const from = static_cast<const char*>(memory) + done;
     const size_t tensor = tensor_bytes(from, size - done);
-    const size_t piece = tensor > 0 ? tensor : size - done;
-    ssize_t moved = 0;
-    if (tensor > 0) {
-      const Held held(from, piece, use);
-      moved = until_it_stays([&] { touch(from, piece, use); }, [&] { return call(done, piece); });
-    } else {
-      moved = call(done, piece);
-    }
+    const Piece piece{from, done, tensor > 0 ? tensor : size - done, tensor > 0};
+    const ssize_t moved = one_piece(piece);
     if (moved < 0) return done > 0 ? static_cast<ssize_t>(done) : moved;
     done += static_cast<size_t>(moved);
-    // A piece of a tensor is short at the end of the file, on a full disk, or because its memory
-    // has left: what follows tells.
-    const bool is_over = moved == 0 || (tensor == 0 && static_cast<size_t>(moved) < piece);
-    if (done == size || is_over) return static_cast<ssize_t>(done);
+    if (done == size || is_last(piece, static_cast<size_t>(moved)))
+      return static_cast<ssize_t>(done);
   }
+}
+
+template <typename Call>
+ssize_t touch_and_call(const Piece& piece, Use use, const Call& call) {
+  return until_it_stays([&] { touch(piece.from, piece.size, use); },
+                        [&] { return call(piece.begin, piece.size); });
+}
+
+/// With a file; `call` is given where a piece begins and how long it is.
+template <typename Call>
+ssize_t with_file(const void* memory, size_t size, Use use, const Call& call) {
+  const auto one_piece = [&](const Piece& piece) {
+    if (!piece.is_tensor) return call(piece.begin, piece.size);
+    const Held held(piece.from, piece.size, use);
+    return touch_and_call(piece, use, call);
+  };
+  // A piece of a tensor is short at the end of the file, on a full disk, or because its memory has
+  // left: what follows tells.
+  return in_pieces(memory, size, one_piece, [](const Piece& piece, size_t moved) {
+    return moved == 0 || (!piece.is_tensor && moved < piece.size);
+  });
 }
 
 /// What a pipe or socket takes of a tensor that cannot be in memory as a whole: all of it, as far
 /// as each part of it is taken whole. What they give comes in parts by nature.
 template <typename Call>
 ssize_t with_stream(const void* memory, size_t size, Use use, const Call& call) {
-  size_t done = 0;
-  while (true) {
-    const auto* const from = static_cast<const char*>(memory) + done;
-    const size_t tensor = tensor_bytes(from, size - done);
-    const size_t piece = tensor > 0 ? tensor : size - done;
-    const ssize_t moved =
-        until_it_stays([&] { touch(from, tensor, use); }, [&] { return call(done, piece); });
-    if (moved < 0) return done > 0 ? static_cast<ssize_t>(done) : moved;
-    done += static_cast<size_t>(moved);
-    if (done == size || use == Use::kFilled || static_cast<size_t>(moved) < piece)
-      return static_cast<ssize_t>(done);
-  }
+  const auto one_piece = [&](const Piece& piece) {
+    return piece.is_tensor ? touch_and_call(piece, use, call) : call(piece.begin, piece.size);
+  };
+  return in_pieces(memory, size, one_piece, [use](const Piece& piece, size_t moved) {
+    return use == Use::kFilled || moved < piece.size;
+  });
 }
 
 /// A transfer with whatever the descriptor is. `call` is given a place in the memory and a size.

@@ -310,12 +310,14 @@ def main():
     if options.mode == "runtime" and options.spillway is None:
         parser.error("runtime needs --spillway")
     compare = compare_with_earlier if options.reference else compare_runtime
+    if options.mode == "plain":
+        compare = compare_plain
     for program in filter(None, (options.program, options.spillway)):
         if not program.exists():
             raise SystemExit(f"{program} does not exist: build it first")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
-        (compare_plain if options.mode == "plain" else compare)(Session(options))
+        compare(Session(options))
     except Failure as failure:
         print(f"FAILED: {options.case}: {failure}", flush=True)
         sys.exit(1)
