@@ -130,11 +130,12 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
     directories_.push_back(place.facts.path);
     wearing_directories_ += place.facts.is_ram_disk ? 0 : 1;
   }
-  options.read_bytes_per_second =
-      places.read_bytes_per_second().value_or(options.read_bytes_per_second);
-  options.write_bytes_per_second =
-      places.write_bytes_per_second().value_or(options.write_bytes_per_second);
-  options.duplex_share = places.duplex_share().value_or(options.duplex_share);
+  planner::TransferRates& rates = options.rates;
+  rates.read_bytes_per_second =
+      places.read_bytes_per_second().value_or(rates.read_bytes_per_second);
+  rates.write_bytes_per_second =
+      places.write_bytes_per_second().value_or(rates.write_bytes_per_second);
+  rates.duplex_share = places.duplex_share().value_or(rates.duplex_share);
   swap::OpenedSpillStore opened = swap::make_spill_store(store);
   for (const std::string& warning : opened.warnings) log_warning("{}", warning);
   store_name_ = opened.description;

@@ -29,13 +29,14 @@ void check(const SwapLimits& limits) {
   if (limits.budget_pages == 0) throw ConfigError("budget of a plan is 0 pages");
   if (limits.page_size.count() == 0) throw ConfigError("page size of a plan is 0");
   const auto is_positive = [](double number) { return number > 0.0 && number < 1e30; };
-  if (!is_positive(limits.write_bytes_per_second) || !is_positive(limits.read_bytes_per_second))
+  if (!is_positive(limits.rates.write_bytes_per_second) ||
+      !is_positive(limits.rates.read_bytes_per_second))
     throw ConfigError("transfer rates of a plan must be positive: write {}, read {} bytes/s",
-                      limits.write_bytes_per_second, limits.read_bytes_per_second);
+                      limits.rates.write_bytes_per_second, limits.rates.read_bytes_per_second);
   if (!(limits.target_share > 0.0 && limits.target_share <= 1.0))
     throw ConfigError("target share must lie in (0, 1]: {}", limits.target_share);
-  if (!(limits.duplex_share > 0.0 && limits.duplex_share <= 1.0))
-    throw ConfigError("duplex share must lie in (0, 1]: {}", limits.duplex_share);
+  if (!(limits.rates.duplex_share > 0.0 && limits.rates.duplex_share <= 1.0))
+    throw ConfigError("duplex share must lie in (0, 1]: {}", limits.rates.duplex_share);
 }
 
 /// Builds candidates from what they share and keeps the best.
@@ -48,7 +49,7 @@ class PlanSearch {
         gross_(gross_levels(tape)),
         begins_(compute_begins(tape)) {
     const auto page = static_cast<double>(limits.page_size.count());
-    cost_ = {page / limits.write_bytes_per_second, page / limits.read_bytes_per_second};
+    cost_ = {page / limits.rates.write_bytes_per_second, page / limits.rates.read_bytes_per_second};
     base_.use_distance = touches_.use_distance;
     base_.birth_distance = touches_.birth_distance;
     base_.births = births_per_op(tape);

@@ -85,8 +85,8 @@ class Simulation {
         deaths_(deaths_per_op(tape)),
         values_(tape.values.size()) {
     const auto page = static_cast<double>(limits.page_size.count());
-    writes_.pages_per_second = limits.write_bytes_per_second / page;
-    reads_.pages_per_second = limits.read_bytes_per_second / page;
+    writes_.pages_per_second = limits.rates.write_bytes_per_second / page;
+    reads_.pages_per_second = limits.rates.read_bytes_per_second / page;
   }
 
   StepEstimate run() {
@@ -404,7 +404,7 @@ class Simulation {
     start_write();
     start_read();
     const bool is_duplex = writes_.chunk > 0 && reads_.chunk > 0;
-    const double share = is_duplex ? limits_.duplex_share : 1.0;
+    const double share = is_duplex ? limits_.rates.duplex_share : 1.0;
     const auto time_left = [&](const Channel& channel) {
       return channel.chunk == 0 ? kForever : channel.work_left / (channel.pages_per_second * share);
     };

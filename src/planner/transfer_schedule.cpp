@@ -100,7 +100,7 @@ class Scheduler {
       const Entry& entry = entries_[i];
       if (!is_delayable(entry) || !entry.is_needed) continue;
       deadlines.push_back(
-          {entry.leave, duration(entry.pages, limits_.write_bytes_per_second), i, 0.0});
+          {entry.leave, duration(entry.pages, limits_.rates.write_bytes_per_second), i, 0.0});
     }
     find_leads(deadlines);
     for (const Deadline& deadline : deadlines) {
@@ -199,7 +199,7 @@ class Scheduler {
       const Entry& entry = entries_[i];
       if (!entry.is_needed || entry.interval->end != IntervalEnd::kUsed) continue;
       deadlines.push_back(
-          {entry.needed, duration(entry.pages, limits_.read_bytes_per_second), i, 0.0});
+          {entry.needed, duration(entry.pages, limits_.rates.read_bytes_per_second), i, 0.0});
     }
     find_leads(deadlines);
     const std::int64_t ceiling = limits_.budget_pages;

@@ -262,11 +262,12 @@ double transfer_seconds(std::uint64_t written_pages, std::uint64_t read_pages,
                         const SwapLimits& limits) {
   const auto page = static_cast<double>(limits.page_size.count());
   const double write_seconds =
-      static_cast<double>(written_pages) * page / limits.write_bytes_per_second;
-  const double read_seconds = static_cast<double>(read_pages) * page / limits.read_bytes_per_second;
+      static_cast<double>(written_pages) * page / limits.rates.write_bytes_per_second;
+  const double read_seconds =
+      static_cast<double>(read_pages) * page / limits.rates.read_bytes_per_second;
   const double shorter = std::min(write_seconds, read_seconds);
   const double longer = std::max(write_seconds, read_seconds);
-  return longer + std::min(shorter, shorter / limits.duplex_share - shorter);
+  return longer + std::min(shorter, shorter / limits.rates.duplex_share - shorter);
 }
 
 StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& needs,

@@ -6,7 +6,7 @@
 
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
-#include "spillway/runtime/storage_pieces.h"
+#include "step_guide.h"
 
 namespace spillway::runtime {
 
@@ -72,13 +72,10 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
                  const Clock& clock)
     : options_(options), clock_(clock), engine_(std::move(engine)) {
   if (options_.learns) {
-    learner_ = std::make_unique<StepLearner>(StepLearner::Options{
-        .budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize),
-        .write_bytes_per_second = options_.write_bytes_per_second,
-        .read_bytes_per_second = options_.read_bytes_per_second,
-        .duplex_share = options_.duplex_share});
-    pieces_ = std::make_unique<StoragePieces>(
-        static_cast<std::uint32_t>(options_.budget / memory::kPageSize));
+    const auto budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize);
+    guide_ = std::make_unique<StepGuide>(
+        StepLearner::Options{.budget_pages = budget_pages, .rates = options_.rates}, *engine_,
+        clock_);
   }
   step_start_ = clock_.now();
 }
@@ -136,8 +133,7 @@ void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
   // Operators of several threads may need their bytes together, more than any of them alone. What
   // is small is added where the result is told.
   const Bytes small = std::min(need, engine_->statistics().small_peak);
-  const std::uint64_t pages = (need - small).count() / memory::kPageBytes + 1;
-  note_need_locked(pages, name);
+  note_need_locked(pages_of((need - small).count()), name);
   if (need.count() > kSurveyReach * options_.budget.count()) {
     lock.unlock();
     end_survey();
@@ -234,7 +230,8 @@ void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (size < options_.min_storage.count()) return allocate_small(size, op);
   // An operator becomes worth learning with the first paged storage that it touches or makes.
-  if (learner_ != nullptr && op.is_running && !op.learns) learn_begin(op, {});
+  if (guide_ != nullptr && op.is_running && !op.learns)
+    op.learns = guide_->begin_op(&op, op.signature, {});
   const bool may_wait = op.learns && engine_->is_under_pressure();
   const TimePoint start = may_wait ? clock_.now() : TimePoint{};
   const swap::SwapEngine::Allocation made = allocate_paged(op, size);
@@ -245,13 +242,8 @@ void* Runtime::allocate(std::size_t size) {
     op.inside_peak = std::max(op.inside_peak, op.inside_pages);
     note_need(op);
   }
-  if (learner_ != nullptr) {
-    std::lock_guard lock(learner_mutex_);
-    // What exceeds the budget is never there as a whole; its pieces are learned with their uses.
-    if (learner_thread_ == &op && pages <= options_.budget / memory::kPageSize)
-      learner_->allocated(StoragePieces::whole(made.range), pages);
-    if (may_wait) learner_->waited(clock_.now() - start);
-  }
+  if (guide_ != nullptr) guide_->allocated(&op, made.range, pages);
+  if (may_wait) guide_->waited(&op, clock_.now() - start);
   return made.address;
 }
 
@@ -274,52 +266,8 @@ void Runtime::deallocate(void* memory) noexcept {
       op.inside.pop_back();
     }
   }
-  if (learner_ != nullptr) {
-    std::lock_guard lock(learner_mutex_);
-    ended_.clear();
-    pieces_->freed(range, ended_);
-    for (const RangeId id : ended_) learner_->freed(id);
-  }
+  if (guide_ != nullptr) guide_->freed(range);
   engine_->release(range);
-}
-
-void Runtime::apply_advice() {
-  engine_->advance(learner_->clock());
-  for (const auto& next : advice_.next_uses)
-    engine_->set_next_use(pieces_->part_of(next.range), next.at);
-  for (const auto& out : advice_.write_outs)
-    engine_->write_out(pieces_->part_of(out.range), out.pages);
-  if (advice_.reserve_pages) engine_->set_fetch_reserve(*advice_.reserve_pages);
-  for (const auto& fetch : advice_.fetches)
-    engine_->fetch(pieces_->part_of(fetch.range),
-                   fetch.keeps_copy ? swap::Copy::kKeep : swap::Copy::kDrop);
-}
-
-/// Only the thread that trains is learned from: the first one, until another one starts a step.
-bool Runtime::owns_learner(const OpContext& op) {
-  if (learner_thread_ == nullptr) learner_thread_ = &op;
-  return learner_thread_ == &op;
-}
-
-void Runtime::learn_begin(OpContext& op, std::span<const RangeUse> uses) {
-  std::lock_guard lock(learner_mutex_);
-  op.learns = owns_learner(op);
-  if (!op.learns) return;
-  advice_.clear();
-  ended_.clear();
-  pieces_->translate(uses, learned_uses_, ended_);
-  for (const RangeId id : ended_) learner_->freed(id);
-  learner_->note_room(engine_->storage_pages());
-  learner_->begin_op(op.signature, learned_uses_, clock_.now(), advice_);
-  apply_advice();
-}
-
-void Runtime::learn_end(OpContext& op) {
-  std::lock_guard lock(learner_mutex_);
-  op.learns = false;
-  advice_.clear();
-  learner_->end_op(clock_.now(), advice_);
-  apply_advice();
 }
 
 void Runtime::announce_op() noexcept {
@@ -345,7 +293,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   op.signature = signature;
   op.fills = fills;
   if (surveying_.load(std::memory_order_relaxed)) look_after_survey(op, 0);
-  if (learner_ != nullptr && !uses.empty()) learn_begin(op, uses);
+  if (guide_ != nullptr && !uses.empty()) op.learns = guide_->begin_op(&op, signature, uses);
   const bool holds = engine_->is_under_pressure() && !uses.empty();
   sample_since(op.sampled_since);
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
@@ -362,9 +310,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
 void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
   const TimePoint start = clock_.now();
   with_room(op, [&] { engine_->pin(op.pins, uses); });
-  if (!op.learns) return;
-  std::lock_guard lock(learner_mutex_);
-  learner_->waited(clock_.now() - start);
+  if (op.learns) guide_->waited(&op, clock_.now() - start);
 }
 
 /// Called while the operator's arguments live, which its text shows.
@@ -381,7 +327,8 @@ void Runtime::end_op() noexcept {
   op.is_running = false;
   op.text = nullptr;
   engine_->unpin(op.pins);
-  if (op.learns) learn_end(op);
+  if (op.learns) guide_->end_op(&op);
+  op.learns = false;
   ops_.fetch_add(1, std::memory_order_relaxed);
   sample_since(start);
 }
@@ -419,11 +366,7 @@ void Runtime::end_step() {
     step_start_ = now;
     survey_is_over = survey_ != nullptr && boundaries_ > survey_->boundary + 1;
   }
-  if (learner_ != nullptr) {
-    std::lock_guard lock(learner_mutex_);
-    learner_thread_ = &context();
-    learner_->step_boundary(now);
-  }
+  if (guide_ != nullptr) guide_->step_boundary(&context());
   if (survey_is_over) end_survey();
   if (on_step) on_step(duration);
 }
@@ -431,10 +374,7 @@ void Runtime::end_step() {
 RuntimeReport Runtime::report() const {
   RuntimeReport report;
   report.memory = engine_->statistics();
-  if (learner_ != nullptr) {
-    std::lock_guard lock(learner_mutex_);
-    report.learned = learner_->report();
-  }
+  if (guide_ != nullptr) report.learned = guide_->report();
   std::lock_guard lock(step_mutex_);
   report.ops = ops_.load();
   report.intercept_seconds =

@@ -34,16 +34,6 @@ constexpr std::uint32_t kPeriodMisses = 4;  // Strange steps after which a found
 constexpr std::size_t kStepTimes = 64;      // For the median.
 constexpr std::uint32_t kFarAway = 4;       // Periods: the next use of what stays idle.
 
-planner::SwapLimits limits_of(const StepLearner::Options& options) {
-  planner::SwapLimits limits;
-  limits.budget_pages = options.budget_pages;
-  limits.write_bytes_per_second = options.write_bytes_per_second;
-  limits.read_bytes_per_second = options.read_bytes_per_second;
-  limits.duplex_share = options.duplex_share;
-  limits.target_share = options.target_share;
-  return limits;
-}
-
 /// The operator, its shapes, and how it uses paged storages.
 std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> uses) {
   std::uint64_t hash = mix(signature, uses.size());
@@ -55,7 +45,9 @@ std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> us
 
 struct StepLearner::State {
   explicit State(const Options& options)
-      : recorder_({}), library_(limits_of(options)), room_(options.budget_pages) {}
+      : recorder_({}),
+        library_({.budget_pages = options.budget_pages, .rates = options.rates}),
+        room_(options.budget_pages) {}
 
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
                 Advice& advice);
@@ -580,9 +572,9 @@ void StepLearner::note_room(std::uint32_t pages) {
 
 void StepLearner::waited(Duration time) { state_->recorder_.waited(time); }
 
-void StepLearner::end_op(TimePoint, Advice& advice) { state_->end_op(advice); }
+void StepLearner::end_op(Advice& advice) { state_->end_op(advice); }
 
-void StepLearner::step_boundary(TimePoint) { state_->announce_boundary(); }
+void StepLearner::step_boundary() { state_->announce_boundary(); }
 
 OpClock StepLearner::clock() const { return state_->clock_; }
 

@@ -26,7 +26,7 @@ SwapLimits limits_for(std::uint32_t budget_pages) {
 /// Time costs nothing and bytes do: the plan with the fewest transfers is the best one.
 SwapLimits bytes_only(std::uint32_t budget_pages) {
   SwapLimits limits = limits_for(budget_pages);
-  limits.write_bytes_per_second = limits.read_bytes_per_second = 1e15;
+  limits.rates.write_bytes_per_second = limits.rates.read_bytes_per_second = 1e15;
   limits.interference_seconds_per_byte = 1.0;
   limits.target_share = 1.0;
   return limits;
@@ -163,7 +163,7 @@ TEST(PlanSwaps, RefusesSenselessLimits) {
   const StepTape tape = chain(2, 1, std::chrono::milliseconds(1));
   EXPECT_THROW(plan_swaps(tape, limits_for(0)), ConfigError);
   SwapLimits limits = limits_for(4);
-  limits.read_bytes_per_second = 0.0;
+  limits.rates.read_bytes_per_second = 0.0;
   EXPECT_THROW(plan_swaps(tape, limits), ConfigError);
   limits = limits_for(4);
   limits.target_share = 1.5;

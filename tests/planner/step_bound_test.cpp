@@ -14,9 +14,9 @@ namespace {
 SwapLimits tick_limits(std::uint32_t budget_pages, bool is_duplex) {
   SwapLimits limits;
   limits.budget_pages = budget_pages;
-  limits.write_bytes_per_second = limits.read_bytes_per_second =
+  limits.rates.write_bytes_per_second = limits.rates.read_bytes_per_second =
       1e3 * static_cast<double>(limits.page_size.count());
-  limits.duplex_share = is_duplex ? 1.0 : 0.5;
+  limits.rates.duplex_share = is_duplex ? 1.0 : 0.5;
   return limits;
 }
 

@@ -190,7 +190,8 @@ constexpr std::uint32_t kPages = 4;
 /// Drives the learner by hand: chains of operators on numbered ranges.
 class Driver {
  public:
-  explicit Driver(std::uint32_t budget_pages) : learner({.budget_pages = budget_pages}) {}
+  explicit Driver(std::uint32_t budget_pages)
+      : learner({.budget_pages = budget_pages, .rates = {}}) {}
 
   void op(std::uint64_t signature, std::vector<std::uint32_t> inputs,
           std::vector<std::uint32_t> outputs = {}) {
@@ -201,7 +202,7 @@ class Driver {
     for (const std::uint32_t output : outputs) learner.allocated(RangeId(output), kPages);
     now += std::chrono::milliseconds(10);
     end.clear();
-    learner.end_op(now, end);
+    learner.end_op(end);
   }
 
   OpClock next_use_of(std::uint32_t range) const {
@@ -221,7 +222,7 @@ class Driver {
 
 /// Ten operators: range 0 at the begin and the end, temporaries 1 to 8 in between.
 void run_chain(Driver& driver, std::uint64_t flavour = 0) {
-  driver.learner.step_boundary(driver.now);
+  driver.learner.step_boundary();
   driver.op(100 + flavour, {0}, {1});
   for (std::uint32_t i = 1; i < 8; ++i) {
     driver.op(100 + i + flavour, {i}, {i + 1});
@@ -248,7 +249,7 @@ TEST(StepLearner, TellsNextUsesAsMomentsOfTheOperatorClock) {
   driver.learner.allocated(RangeId(0), kPages);
   run_chain(driver);
   run_chain(driver);
-  driver.learner.step_boundary(driver.now);
+  driver.learner.step_boundary();
   driver.op(100, {0}, {1});
   EXPECT_EQ(driver.learner.clock(), 21U);
   EXPECT_EQ(driver.next_use_of(0), 30U) << "the last operator of this step";
@@ -262,7 +263,7 @@ TEST(StepLearner, KeepsFollowingWhenAnOperatorIsLeftOutOrPutIn) {
   driver.learner.allocated(RangeId(0), kPages);
   run_chain(driver);
   run_chain(driver);
-  driver.learner.step_boundary(driver.now);
+  driver.learner.step_boundary();
   driver.op(100, {0}, {1});
   driver.op(555, {0});  // Put in.
   EXPECT_FALSE(driver.learner.report().follows_plan);
@@ -282,7 +283,7 @@ TEST(StepLearner, RecognisesAnotherKnownStepByItsFirstOperators) {
   run_chain(driver, 1000);
   for (int i = 0; i < 2; ++i) run_chain(driver);
   const std::uint64_t deviations = driver.learner.report().deviations;
-  driver.learner.step_boundary(driver.now);
+  driver.learner.step_boundary();
   driver.op(1100, {0}, {1});
   EXPECT_TRUE(driver.learner.report().follows_plan);
   EXPECT_LE(driver.learner.report().deviations, deviations + 1);
@@ -294,7 +295,7 @@ TEST(StepLearner, FollowsAStorageOverTheStepBoundary) {
   Driver driver(2 * kPages);
   driver.learner.allocated(RangeId(0), kPages);
   for (int i = 0; i < 4; ++i) run_chain(driver);
-  driver.learner.step_boundary(driver.now);
+  driver.learner.step_boundary();
   std::vector<RangeId> written;
   std::vector<RangeId> fetched;
   const auto note = [&] {
@@ -324,7 +325,7 @@ TEST(StepLearner, GivesNoAdviceAboutStoragesThatHaveDied) {
   for (int i = 0; i < 4; ++i) run_chain(driver);
   driver.learner.freed(RangeId(0));
   driver.learner.allocated(RangeId(0), kPages);  // Another storage with the same number.
-  driver.learner.step_boundary(driver.now);
+  driver.learner.step_boundary();
   driver.op(100, {}, {1});
   for (std::uint32_t i = 1; i < 8; ++i) {
     driver.op(100 + i, {i}, {i + 1});
@@ -338,9 +339,9 @@ TEST(StepLearner, SurvivesAnOperatorThatNeverEnds) {
   Advice advice;
   driver.learner.begin_op(1, {}, driver.now, advice);
   driver.learner.begin_op(2, {}, driver.now, advice);
-  driver.learner.end_op(driver.now, advice);
-  driver.learner.end_op(driver.now, advice);
-  driver.learner.step_boundary(driver.now);
+  driver.learner.end_op(advice);
+  driver.learner.end_op(advice);
+  driver.learner.step_boundary();
   driver.op(3, {});
   EXPECT_EQ(driver.learner.report().steps, 1U);
 }

@@ -21,8 +21,8 @@ constexpr double kForever = std::numeric_limits<double>::infinity();
 StepLearner::Options learner_options(const PagingSimulation::Options& options) {
   StepLearner::Options learner;
   learner.budget_pages = options.budget_pages;
-  learner.write_bytes_per_second = options.write_pages_per_second * kPageBytes;
-  learner.read_bytes_per_second = options.read_pages_per_second * kPageBytes;
+  learner.rates.write_bytes_per_second = options.write_pages_per_second * kPageBytes;
+  learner.rates.read_bytes_per_second = options.read_pages_per_second * kPageBytes;
   return learner;
 }
 
@@ -78,7 +78,7 @@ std::vector<std::uint32_t> PagingSimulation::op(std::string_view name, std::vect
   if (inside_pages > 0) free(workspace);
 
   advice_.clear();
-  learner_.end_op(now(), advice_);
+  learner_.end_op(advice_);
   for (const Input& input : inputs) ranges_[input.range].is_pinned = false;
   for (const std::uint32_t output : outputs) ranges_[output].is_pinned = false;
   apply(advice_);
@@ -131,7 +131,7 @@ void PagingSimulation::free(std::uint32_t id) {
 }
 
 void PagingSimulation::begin_step() {
-  if (options_.announces_steps) learner_.step_boundary(now());
+  if (options_.announces_steps) learner_.step_boundary();
 }
 
 StepCounts PagingSimulation::take_counts() {

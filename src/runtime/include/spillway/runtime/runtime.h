@@ -20,12 +20,10 @@ struct RuntimeOptions {
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
   bool learns = true;                         ///< Off: demand paging only.
-  double write_bytes_per_second = 1.5e9;
-  double read_bytes_per_second = 2.0e9;
-  double duplex_share = 0.5;  ///< What is left of either rate while both directions are busy.
+  planner::TransferRates rates;               ///< Of the spill store, measured.
 };
 
-class StoragePieces;
+class StepGuide;
 
 /// Names the operator that runs, for error messages. Asked only when something went wrong.
 class OpText {
@@ -116,14 +114,10 @@ class Runtime {
   std::string survey_result_locked(const swap::SwapStatistics& memory) const;
   void look_after_survey(const OpContext& op, std::size_t allocation);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
-  void apply_advice();
-  void learn_begin(OpContext& op, std::span<const RangeUse> uses);
-  void learn_end(OpContext& op);
   void hold(OpContext& op, std::span<const RangeUse> uses);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);
   void tell_io_failure(const IoError& error);
-  bool owns_learner(const OpContext& op);
   void end_step();
   void sample_since(TimePoint start) noexcept;
 
@@ -131,13 +125,7 @@ class Runtime {
   const Clock& clock_;
   std::unique_ptr<swap::SwapEngine> engine_;
 
-  mutable std::mutex learner_mutex_;
-  std::unique_ptr<StepLearner> learner_;
-  const OpContext* learner_thread_ = nullptr;
-  Advice advice_;
-  std::unique_ptr<StoragePieces> pieces_;
-  std::vector<RangeUse> learned_uses_;
-  std::vector<RangeId> ended_;
+  std::unique_ptr<StepGuide> guide_;  ///< None when nothing is learned.
 
   mutable std::mutex step_mutex_;
   std::uint64_t boundaries_ = 0;

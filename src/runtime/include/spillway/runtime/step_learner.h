@@ -8,6 +8,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
+#include "spillway/planner/swap_plan.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {
@@ -74,11 +75,8 @@ struct LearnerReport {
 class StepLearner {
  public:
   struct Options {
-    std::uint32_t budget_pages = 0;         ///< Pages that may be resident at once.
-    double write_bytes_per_second = 1.5e9;  ///< Of the spill store, measured.
-    double read_bytes_per_second = 2.0e9;
-    double duplex_share = 0.5;   ///< What is left of either rate while both directions are busy.
-    double target_share = 0.88;  ///< Share of the budget that the plan fills.
+    std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
+    planner::TransferRates rates;    ///< Of the spill store, measured.
   };
 
   explicit StepLearner(const Options& options);
@@ -106,13 +104,13 @@ class StepLearner {
   void waited(Duration time);
 
   /// The operator has finished. Advice: next uses of what it touched, write-outs that start here.
-  void end_op(TimePoint now, Advice& advice);
+  void end_op(Advice& advice);
 
   /// The moment that next uses are compared with: the count of the latest `begin_op`, from 1 on.
   OpClock clock() const;
 
   /// The trainer begins a new step (known from the autograd state, or told by the API).
-  void step_boundary(TimePoint now);
+  void step_boundary();
 
   LearnerReport report() const;
 

@@ -1,0 +1,106 @@
+#include "step_guide.h"
+
+namespace spillway::runtime {
+
+namespace {
+
+// So many freed storages wait for the thread that trains; then whoever frees tells of them, unless
+// a plan is being made.
+constexpr std::size_t kPatientFrees = 1024;
+
+}  // namespace
+
+StepGuide::StepGuide(const StepLearner::Options& options, swap::SwapEngine& engine,
+                     const Clock& clock)
+    : budget_pages_(options.budget_pages),
+      engine_(engine),
+      clock_(clock),
+      learner_(options),
+      pieces_(options.budget_pages) {}
+
+bool StepGuide::begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses) {
+  Thread nobody = nullptr;
+  thread_.compare_exchange_strong(nobody, thread);
+  if (!trains(thread)) return false;
+  std::lock_guard lock(learner_mutex_);
+  if (is_boundary_.exchange(false)) learner_.step_boundary();
+  tell_freed_locked();
+  advice_.clear();
+  ended_.clear();
+  pieces_.translate(uses, uses_, ended_);
+  for (const RangeId id : ended_) learner_.freed(id);
+  learner_.note_room(engine_.storage_pages());
+  learner_.begin_op(signature, uses_, clock_.now(), advice_);
+  apply_advice_locked();
+  return true;
+}
+
+void StepGuide::end_op(Thread thread) {
+  if (!trains(thread)) return;  // Another one has begun a step meanwhile.
+  std::lock_guard lock(learner_mutex_);
+  tell_freed_locked();
+  advice_.clear();
+  learner_.end_op(advice_);
+  apply_advice_locked();
+}
+
+void StepGuide::allocated(Thread thread, RangeId range, std::uint32_t pages) {
+  // What exceeds the budget is never there as a whole; its pieces are learned with their uses.
+  if (!trains(thread) || pages > budget_pages_) return;
+  std::lock_guard lock(learner_mutex_);
+  tell_freed_locked();
+  learner_.allocated(StoragePieces::whole(range), pages);
+}
+
+void StepGuide::freed(RangeId range) {
+  {
+    std::lock_guard lock(freed_mutex_);
+    freed_.push_back(range);
+    if (freed_.size() < kPatientFrees) return;
+  }
+  const std::unique_lock lock(learner_mutex_, std::try_to_lock);
+  if (lock.owns_lock()) tell_freed_locked();
+}
+
+void StepGuide::waited(Thread thread, Duration time) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  learner_.waited(time);
+}
+
+void StepGuide::step_boundary(Thread thread) {
+  thread_.store(thread);
+  is_boundary_.store(true);
+}
+
+LearnerReport StepGuide::report() const {
+  std::lock_guard lock(learner_mutex_);
+  return learner_.report();
+}
+
+void StepGuide::tell_freed_locked() {
+  {
+    std::lock_guard lock(freed_mutex_);
+    telling_.swap(freed_);
+  }
+  for (const RangeId range : telling_) {
+    ended_.clear();
+    pieces_.freed(range, ended_);
+    for (const RangeId id : ended_) learner_.freed(id);
+  }
+  telling_.clear();
+}
+
+void StepGuide::apply_advice_locked() {
+  engine_.advance(learner_.clock());
+  for (const auto& next : advice_.next_uses)
+    engine_.set_next_use(pieces_.part_of(next.range), next.at);
+  for (const auto& out : advice_.write_outs)
+    engine_.write_out(pieces_.part_of(out.range), out.pages);
+  if (advice_.reserve_pages) engine_.set_fetch_reserve(*advice_.reserve_pages);
+  for (const auto& fetch : advice_.fetches)
+    engine_.fetch(pieces_.part_of(fetch.range),
+                  fetch.keeps_copy ? swap::Copy::kKeep : swap::Copy::kDrop);
+}
+
+}  // namespace spillway::runtime

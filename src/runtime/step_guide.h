@@ -1,0 +1,67 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "spillway/base/clock.h"
+#include "spillway/runtime/step_learner.h"
+#include "spillway/runtime/storage_pieces.h"
+#include "spillway/swap/swap_engine.h"
+
+namespace spillway::runtime {
+
+/// Guides the swap engine through the steps of the thread that trains: tells the learner what that
+/// thread does and carries the learner's advice to the engine. Any thread may call; only the one
+/// that trains ever waits while a plan is made. That is the first one, until another one begins a
+/// step.
+class StepGuide {
+ public:
+  /// What tells threads apart.
+  using Thread = const void*;
+
+  StepGuide(const StepLearner::Options& options, swap::SwapEngine& engine, const Clock& clock);
+
+  /// Returns false for operators of other threads; they are not learned, and need no `end_op`.
+  bool begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses);
+  void end_op(Thread thread);
+
+  void allocated(Thread thread, RangeId range, std::uint32_t pages);
+
+  /// Before the engine may give the range to somebody else.
+  void freed(RangeId range);
+
+  /// The thread waited so long for pages or room within its operator.
+  void waited(Thread thread, Duration time);
+
+  void step_boundary(Thread thread);
+
+  LearnerReport report() const;
+
+ private:
+  bool trains(Thread thread) const { return thread_.load(std::memory_order_relaxed) == thread; }
+  void tell_freed_locked();
+  void apply_advice_locked();
+
+  const std::uint32_t budget_pages_;
+  swap::SwapEngine& engine_;
+  const Clock& clock_;
+
+  std::atomic<Thread> thread_{nullptr};  ///< The one that trains.
+  std::atomic<bool> is_boundary_{false};
+
+  std::mutex freed_mutex_;
+  std::vector<RangeId> freed_;  ///< What the learner is still to be told of, in order.
+
+  mutable std::mutex learner_mutex_;
+  StepLearner learner_;
+  StoragePieces pieces_;
+  Advice advice_;
+  std::vector<RangeUse> uses_;  ///< Scratch, as the next two.
+  std::vector<RangeId> ended_;
+  std::vector<RangeId> telling_;
+};
+
+}  // namespace spillway::runtime

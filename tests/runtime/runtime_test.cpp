@@ -1,0 +1,418 @@
+// The runtime with a real engine and threads, without LibTorch: a small trainer whose operators are
+// announced as the adapter would, against the same arithmetic on plain memory.
+#include "spillway/runtime/runtime.h"
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <span>
+#include <thread>
+
+#include "spillway/memory/frame_mapper.h"
+#include "store/ram/factory.h"
+#include "store/retrying/factory.h"
+#include "support/fault_store.h"
+#include "support/sanitized.h"
+
+namespace spillway::runtime {
+namespace {
+
+using memory::kPageBytes;
+using memory::kPageSize;
+using swap::FaultOptions;
+using testing::HasSubstr;
+
+constexpr std::size_t kWeightPages = 2;
+constexpr std::size_t kActivationPages = 3;
+
+class NamedOp final : public OpText {
+ public:
+  explicit NamedOp(std::string name) : name_(std::move(name)) {}
+  std::string describe() const override { return name_; }
+
+ private:
+  std::string name_;
+};
+
+std::uint64_t& word(void* memory, std::size_t page) {
+  return *reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(memory) + page * kPageBytes);
+}
+
+/// The best mapper here: what the mappers have in common is tested where they are.
+memory::MapperKind best_mapper() {
+  for (const memory::MapperProbe& probe : memory::probe_mappers())
+    if (probe.is_viable) return probe.kind;
+  throw std::runtime_error("no mapper works here");
+}
+
+class RuntimeTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Runtime> make(std::size_t budget_pages, std::size_t store_pages = 1024,
+                                const FaultOptions& faults = {}) {
+    auto bell = std::make_shared<swap::Doorbell>();
+    auto store = std::make_unique<swap::FaultStore>(
+        swap::make_ram_store(kPageSize * store_pages, 4, bell), bell, faults);
+    swap::SwapEngineOptions engine;
+    engine.budget = kPageSize * budget_pages;
+    engine.arena_size = 8_GiB;
+    RuntimeOptions options;
+    options.budget = engine.budget;
+    return std::make_unique<Runtime>(
+        options,
+        std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
+                                           std::move(store), clock_),
+        clock_);
+  }
+
+  SteadyClock clock_;
+};
+
+struct Use {
+  void* memory;
+  bool writes = false;
+};
+
+/// Runs `body` as an operator that uses that memory.
+template <typename Body>
+void run_op(Runtime& runtime, std::uint64_t signature, std::initializer_list<Use> uses,
+            const Body& body) {
+  std::vector<RangeUse> found;
+  for (const Use& use : uses) {
+    found.push_back(runtime.find(use.memory));
+    found.back().writes = use.writes;
+  }
+  const NamedOp text("op " + std::to_string(signature));
+  runtime.announce_op();
+  runtime.begin_op(signature, found, text);
+  try {
+    body();
+  } catch (...) {
+    runtime.end_op();
+    throw;
+  }
+  runtime.end_op();
+}
+
+/// A chain of layers, forward and backward; a layer's gradient goes into its weight at once.
+class Chain {
+ public:
+  Chain(Runtime& runtime, std::size_t layers, std::uint64_t seed) : runtime_(runtime) {
+    for (std::size_t i = 0; i < layers; ++i) {
+      weights_.push_back(runtime_.allocate(kWeightPages * kPageBytes));
+      for (std::size_t page = 0; page < kWeightPages; ++page)
+        word(weights_[i], page) = seed + i * 10 + page;
+    }
+    activations_.resize(layers);
+  }
+  ~Chain() {
+    for (void* weight : weights_) runtime_.deallocate(weight);
+  }
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+
+  /// `free` is given what dies; `input` is added to the first layer.
+  template <typename Free>
+  void step(std::uint64_t input, const Free& free) {
+    for (std::size_t i = 0; i < weights_.size(); ++i) forward(i, input);
+    for (std::size_t i = weights_.size(); i-- > 0;) {
+      void* const activation = activations_[i];
+      void* const weight = weights_[i];
+      run_op(runtime_, 1000 + i, {{activation}, {weight, true}}, [&] {
+        for (std::size_t page = 0; page < kActivationPages; ++page)
+          word(weight, page % kWeightPages) += word(activation, page) % 1009;
+      });
+      free(activation);
+    }
+  }
+
+  static std::vector<std::uint64_t> expected(std::size_t layers, std::uint64_t seed,
+                                             std::span<const std::uint64_t> inputs);
+
+  std::vector<std::uint64_t> words() const {
+    std::vector<std::uint64_t> all;
+    for (void* weight : weights_)
+      for (std::size_t page = 0; page < kWeightPages; ++page) all.push_back(word(weight, page));
+    return all;
+  }
+
+ private:
+  void forward(std::size_t i, std::uint64_t input) {
+    const auto fill = [&](void* before) {
+      activations_[i] = runtime_.allocate(kActivationPages * kPageBytes);
+      for (std::size_t page = 0; page < kActivationPages; ++page)
+        word(activations_[i], page) = (before == nullptr ? input : word(before, page)) * 3 +
+                                      word(weights_[i], page % kWeightPages);
+    };
+    if (i == 0) {
+      run_op(runtime_, i, {{weights_[i]}}, [&] { fill(nullptr); });
+    } else {
+      run_op(runtime_, i, {{activations_[i - 1]}, {weights_[i]}},
+             [&] { fill(activations_[i - 1]); });
+    }
+  }
+
+  Runtime& runtime_;
+  std::vector<void*> weights_;
+  std::vector<void*> activations_;
+};
+
+std::vector<std::uint64_t> Chain::expected(std::size_t layers, std::uint64_t seed,
+                                           std::span<const std::uint64_t> inputs) {
+  std::vector<std::array<std::uint64_t, kWeightPages>> weights(layers);
+  for (std::size_t i = 0; i < layers; ++i)
+    for (std::size_t page = 0; page < kWeightPages; ++page) weights[i][page] = seed + i * 10 + page;
+  std::vector<std::array<std::uint64_t, kActivationPages>> activations(layers);
+  for (const std::uint64_t input : inputs) {
+    for (std::size_t i = 0; i < layers; ++i)
+      for (std::size_t page = 0; page < kActivationPages; ++page)
+        activations[i][page] =
+            (i == 0 ? input : activations[i - 1][page]) * 3 + weights[i][page % kWeightPages];
+    for (std::size_t i = layers; i-- > 0;)
+      for (std::size_t page = 0; page < kActivationPages; ++page)
+        weights[i][page % kWeightPages] += activations[i][page] % 1009;
+  }
+  std::vector<std::uint64_t> all;
+  for (const auto& weight : weights) all.insert(all.end(), weight.begin(), weight.end());
+  return all;
+}
+
+constexpr std::size_t kLayers = 8;
+constexpr std::size_t kChainPages = kLayers * (kWeightPages + kActivationPages);
+constexpr std::array<std::uint64_t, 8> kInputs = {5, 1, 9, 7, 3, 2, 8, 4};
+
+TEST_F(RuntimeTest, TrainsTheSameUnderAThirdOfTheMemoryAndFollowsItsPlan) {
+  const auto runtime = make(kChainPages / 3);
+  {
+    Chain chain(*runtime, kLayers, 1);
+    for (const std::uint64_t input : kInputs) {
+      chain.step(input, [&](void* memory) { runtime->deallocate(memory); });
+      runtime->step_updated();
+      runtime->step_boundary();
+    }
+    EXPECT_EQ(chain.words(), Chain::expected(kLayers, 1, kInputs));
+    const RuntimeReport report = runtime->report();
+    EXPECT_EQ(report.steps, kInputs.size());
+    EXPECT_EQ(report.ops, kInputs.size() * 2 * kLayers);
+    EXPECT_LE(report.memory.counted_peak, kPageSize * (kChainPages / 3));
+    EXPECT_GT(report.memory.spilled, Bytes());
+    EXPECT_TRUE(report.learned.follows_plan);
+    EXPECT_GE(report.learned.plans, 1u);
+    EXPECT_EQ(report.smallest_budget, kPageSize * (2 * kActivationPages + kWeightPages));
+    EXPECT_EQ(report.largest_op, "op 1");
+  }
+  EXPECT_EQ(runtime->report().memory.live, Bytes());
+}
+
+/// A plan is for one thread; what others do neither disturbs it nor is lost.
+TEST_F(RuntimeTest, LearnsOneThreadWhileOthersTrainToo) {
+  const auto runtime = make(60, 4096);
+  std::vector<std::thread> threads;
+  std::atomic<bool> is_right{true};
+  {
+    Chain chain(*runtime, kLayers, 1);
+    // The first operator decides who is learned from.
+    run_op(*runtime, 7, {}, [] {});
+    chain.step(kInputs[0], [&](void* memory) { runtime->deallocate(memory); });
+    runtime->step_boundary();
+    for (std::uint64_t seed = 2; seed <= 3; ++seed) {
+      threads.emplace_back([&, seed] {
+        Chain other(*runtime, kLayers, seed);
+        for (const std::uint64_t input : kInputs)
+          other.step(input, [&](void* memory) { runtime->deallocate(memory); });
+        if (other.words() != Chain::expected(kLayers, seed, kInputs)) is_right = false;
+      });
+    }
+    for (std::size_t i = 1; i < kInputs.size(); ++i) {
+      chain.step(kInputs[i], [&](void* memory) { runtime->deallocate(memory); });
+      runtime->step_boundary();
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(chain.words(), Chain::expected(kLayers, 1, kInputs));
+  }
+  EXPECT_TRUE(is_right);
+  const RuntimeReport report = runtime->report();
+  EXPECT_TRUE(report.learned.follows_plan);
+  EXPECT_EQ(report.learned.shapes, 1u);
+  EXPECT_EQ(report.memory.live, Bytes());
+}
+
+/// Graphs die on other threads; ranges come back at once under the same number.
+TEST_F(RuntimeTest, LearnsTheSameWhenAnotherThreadFreesWhatTheTrainerMade) {
+  const auto runtime = make(kChainPages / 2);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<void*> dying;
+  bool is_over = false;
+  std::thread undertaker([&] {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [&] { return is_over || !dying.empty(); });
+      if (dying.empty()) return;
+      void* const memory = dying.front();
+      lock.unlock();
+      runtime->deallocate(memory);
+      lock.lock();
+      dying.pop_front();
+      changed.notify_all();
+    }
+  });
+  {
+    Chain chain(*runtime, kLayers, 1);
+    for (const std::uint64_t input : kInputs) {
+      chain.step(input, [&](void* memory) {
+        const std::lock_guard lock(mutex);
+        dying.push_back(memory);
+        changed.notify_all();
+      });
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return dying.empty(); });
+      lock.unlock();
+      runtime->step_boundary();
+    }
+    EXPECT_EQ(chain.words(), Chain::expected(kLayers, 1, kInputs));
+  }
+  {
+    const std::lock_guard lock(mutex);
+    is_over = true;
+    changed.notify_all();
+  }
+  undertaker.join();
+  EXPECT_EQ(runtime->report().memory.live, Bytes());
+  EXPECT_LE(runtime->report().memory.counted_peak, kPageSize * (kChainPages / 2));
+}
+
+/// So many that nobody waits for an operator of the trainer to tell them.
+TEST_F(RuntimeTest, FreesOfOtherThreadsDoNotPileUp) {
+  const auto runtime = make(8);
+  run_op(*runtime, 1, {}, [&] { runtime->deallocate(runtime->allocate(kPageBytes)); });
+  std::thread other([&] {
+    for (int i = 0; i < 3000; ++i) runtime->deallocate(runtime->allocate(kPageBytes));
+  });
+  other.join();
+  EXPECT_EQ(runtime->report().memory.live, Bytes());
+}
+
+TEST_F(RuntimeTest, NamesTheSmallestBudgetOnceTheLargestOperatorWasSeen) {
+  const auto runtime = make(6);
+  void* const input = runtime->allocate(4 * kPageBytes);
+  for (std::size_t page = 0; page < 4; ++page) word(input, page) = page + 1;
+  // Until something had to leave, nothing is held.
+  runtime->deallocate(runtime->allocate(4 * kPageBytes));
+  std::string told;
+  void* larger = nullptr;
+  try {
+    run_op(*runtime, 1, {{input}}, [&] { runtime->deallocate(runtime->allocate(3 * kPageBytes)); });
+    run_op(*runtime, 2, {{input}}, [&] {
+      larger = runtime->allocate(5 * kPageBytes);
+      for (std::size_t page = 0; page < 4; ++page) word(larger, page) = word(input, page);
+    });
+    for (int step = 0; step < 3; ++step) runtime->step_boundary();
+  } catch (const BudgetError& error) {
+    told = error.what();
+  }
+  EXPECT_THAT(told, HasSubstr("op 1 does not fit into the budget of 12.0 MiB"));
+  EXPECT_THAT(told, HasSubstr("smallest budget: 20MiB (needed at once by op 2)"));
+  for (std::size_t page = 0; page < 4; ++page) {
+    EXPECT_EQ(word(input, page), page + 1);
+    EXPECT_EQ(word(larger, page), page + 1);
+  }
+  EXPECT_LE(runtime->report().memory.counted_peak, kPageSize * 6);
+  runtime->deallocate(input);
+  runtime->deallocate(larger);
+}
+
+TEST_F(RuntimeTest, RefusesAtOnceWhatWouldRunForHours) {
+  const auto runtime = make(6);
+  try {
+    run_op(*runtime, 1, {}, [&] { runtime->allocate(20 * kPageBytes); });
+    FAIL() << "20 pages fit into 6";
+  } catch (const BudgetError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("op 1 does not fit"));
+    EXPECT_THAT(error.what(), HasSubstr("smallest budget: 42MiB"));
+  }
+  // The trainer may catch it and go on.
+  void* const memory = runtime->allocate(6 * kPageBytes);
+  word(memory, 5) = 1;
+  runtime->deallocate(memory);
+}
+
+/// A disk that dies in mid-run: whoever needs room is told, and no byte is lost.
+TEST_F(RuntimeTest, KeepsEverythingWhenTheDiskDies) {
+  FaultOptions faults;
+  faults.transfers_until_death = 6;
+  const auto runtime = make(8, 1024, faults);
+  std::vector<void*> made;
+  std::string told;
+  try {
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      run_op(*runtime, i, {}, [&] {
+        made.push_back(runtime->allocate(2 * kPageBytes));
+        for (std::size_t page = 0; page < 2; ++page) word(made.back(), page) = 10 * i + page;
+      });
+    }
+  } catch (const IoError& error) {
+    told = error.what();
+  }
+  EXPECT_NE(told, "");
+  EXPECT_GE(made.size(), 4u);
+  EXPECT_LT(made.size(), 12u);
+  // What is in memory, and what is on the disk: that can still be read, page by page, as long as
+  // clean pages give way.
+  const auto touch = [&](std::size_t i) {
+    for (std::size_t page = 0; page < 2; ++page) EXPECT_EQ(word(made[i], page), 10 * i + page);
+  };
+  for (std::size_t i = made.size(); i-- > made.size() - 3;) touch(i);
+  runtime->deallocate(made.back());
+  made.pop_back();
+  touch(0);
+  for (void* memory : made) runtime->deallocate(memory);
+  EXPECT_EQ(runtime->report().memory.live, Bytes());
+}
+
+TEST_F(RuntimeTest, GoesOnWhenTheDiskHasRoomAgain) {
+  const auto runtime = make(4, /*store_pages=*/4);
+  std::vector<void*> made;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    made.push_back(runtime->allocate(2 * kPageBytes));
+    word(made.back(), 1) = i + 1;
+  }
+  EXPECT_THROW(runtime->allocate(2 * kPageBytes), IoError);
+  EXPECT_EQ(word(made[3], 1), 4u);
+  runtime->deallocate(made[0]);
+  runtime->deallocate(made[3]);
+  made[0] = runtime->allocate(2 * kPageBytes);
+  word(made[0], 1) = 1;
+  for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(word(made[i], 1), i + 1);
+  for (std::size_t i = 0; i < 3; ++i) runtime->deallocate(made[i]);
+}
+
+TEST_F(RuntimeTest, CountsSmallBlocks) {
+  const auto runtime = make(4);
+  void* const block = runtime->allocate(1000);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0u);
+  EXPECT_FALSE(runtime->find(block).range.is_some());
+  EXPECT_GE(runtime->report().memory.small_peak, Bytes(1000));
+  EXPECT_GT(runtime->report().memory.counted, Bytes());
+  runtime->deallocate(block);
+  runtime->deallocate(nullptr);
+  // All but one page, kept for blocks to come, is there for storages again.
+  run_op(*runtime, 1, {}, [&] { runtime->deallocate(runtime->allocate(3 * kPageBytes)); });
+}
+
+TEST_F(RuntimeTest, CountsToldStepsAloneOnceTheTrainerTells) {
+  const auto runtime = make(4);
+  runtime->step_updated();
+  runtime->step_boundary();
+  EXPECT_EQ(runtime->report().steps, 1u);
+  runtime->step_updated();
+  runtime->begin_step();  // The recognised step ends here, and one that is told begins.
+  runtime->step_boundary();
+  runtime->begin_step();
+  EXPECT_EQ(runtime->report().steps, 4u);
+}
+
+}  // namespace
+}  // namespace spillway::runtime
