@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -60,6 +61,7 @@ class SwapEngine::State final : public memory::FaultSink {
 
   // faults.cpp
   void begin_fault(std::byte* address, memory::Access access) override;
+  void begin_fault(std::byte* address, memory::Access access, std::uint32_t strays);
   void serve_fault(std::byte* address, memory::Access access) override;
 
   // forks.cpp
@@ -104,10 +106,11 @@ class SwapEngine::State final : public memory::FaultSink {
   };
 
   void enter_locked(PinSet& set);
+  void exit_locked(const PinSet& set);
   void acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames, std::size_t count,
-                             bool holds_pins);
-  bool progress_is_possible_locked(bool holds_pins) const;
-  [[noreturn]] void refuse_locked(std::size_t pages) const;
+                             const PinSet* within);
+  class RoomWait;
+  [[noreturn]] void refuse_locked(std::size_t pages, const PinSet* within) const;
   void wake_waiters_locked();
   void wait_locked(Lock& lock, bool holds_pins, Duration& waited);
   RangeId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
@@ -116,11 +119,15 @@ class SwapEngine::State final : public memory::FaultSink {
   void start_parts_locked(Range& range);
   void hold_locked(PinSet& set, const RangeUse& use);
   void let_go_locked(const PinSet::Pin& pin);
-  bool request_missing_locked(std::span<const RangeUse> uses);
+  void request_missing_locked(std::span<const RangeUse> uses);
+  std::size_t missing_pages_locked(std::span<const RangeUse> uses) const;
   void give_fresh_frame_locked(memory::PageIndex index);
   void note_counted_locked();
   void map_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
-  std::size_t held_pages_locked() const;
+  /// Calls `act` for each page that a set holds, again for those that it holds twice.
+  void each_held_page_locked(const PinSet& set,
+                             const std::function<void(memory::PageIndex)>& act) const;
+  std::size_t held_pages_locked(const PinSet* set) const;
 
   class PageRun;
   bool show_in_child(memory::PageIndex index);
@@ -135,7 +142,7 @@ class SwapEngine::State final : public memory::FaultSink {
   struct Candidate;
   std::vector<Candidate> candidates_locked() const;
   std::size_t evict_unpinned_locked(std::size_t wanted);
-  std::size_t evict_pinned_locked(std::size_t wanted);
+  std::size_t evict_pinned_locked(std::size_t wanted, const PinSet* spared);
 
   void collect_locked(std::vector<Transfer>& batch);
   void give_up_writing_locked();
@@ -194,7 +201,10 @@ class SwapEngine::State final : public memory::FaultSink {
   std::size_t extents_held_ = 0;  ///< Reserved and not released.
   bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.
   std::size_t active_sets_ = 0;
+  std::vector<const PinSet*> kernel_sets_;  ///< Those of them whose pages must not leave.
   std::size_t waiting_sets_ = 0;
+  const RoomWait* first_in_line_ = nullptr;
+  std::uint64_t moves_ = 0;  ///< Counts whatever may end a wait.
   std::uint64_t wakes_ = 0;
   std::size_t waiters_ = 0;
   std::uint64_t touch_clock_ = 0;

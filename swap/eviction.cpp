@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_set>
 
 #include "engine_state.h"
 #include "spillway/base/assert.h"
@@ -71,11 +72,12 @@ bool SwapEngine::State::leave_locked(PageIndex index) {
 }
 
 /// Keeps a page that the kernel holds: for I/O of the program, because it is locked, or because a
-/// forked child shares it. The last is cured by a write, which needs it open.
+/// forked child shares it. The first may change it unseen, whatever its copy says; the last is
+/// cured by a write, which needs it open.
 void SwapEngine::State::stay_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   page.arrival = ++arrivals_;  // Not to be tried again at once.
-  if (!has_forked_ || !page.closed) return;
+  if (!page.closed) return;
   mapper_->allow_writes(address_of(index), 1);
   page.closed = false;
   page.dirty = true;
@@ -171,23 +173,32 @@ std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
 }
 
 /// Takes pages that running operators hold, the longest resident first: a page that has just come
-/// must stay long enough to be used, or two accesses would chase each other for ever.
-std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted) {
+/// must stay long enough to be used, or two accesses would chase each other for ever. Those of
+/// `spared` and of system calls stay.
+std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const PinSet* spared) {
+  std::unordered_set<PageIndex> staying;
+  const auto stay = [&](PageIndex index) { staying.insert(index); };
+  for (const PinSet* set : kernel_sets_) each_held_page_locked(*set, stay);
+  if (spared != nullptr) each_held_page_locked(*spared, stay);
   std::vector<PageIndex> candidates;
   for (const Range& range : ranges_) {
     const bool is_held = range.pins > 0 || range.partial_pins > 0;
     if (!range.is_live || range.is_dying || !is_held) continue;
     for (std::uint32_t i = 0; i < range.pages; ++i) {
-      if (can_leave_locked(pages_.get()[range.first + i], true))
-        candidates.push_back(range.first + i);
+      const PageIndex index = range.first + i;
+      if (can_leave_locked(pages_.get()[index], true) && !staying.contains(index))
+        candidates.push_back(index);
     }
   }
   std::sort(candidates.begin(), candidates.end(), [this](PageIndex a, PageIndex b) {
     return pages_.get()[a].arrival < pages_.get()[b].arrival;
   });
-  const std::size_t count = std::min(wanted, candidates.size());
-  for (std::size_t i = 0; i < count; ++i) evict_page_locked(candidates[i], true);
-  return count;
+  std::size_t started = 0;
+  for (const PageIndex index : candidates) {
+    if (started == wanted) break;
+    started += evict_page_locked(index, true) ? 1 : 0;
+  }
+  return started;
 }
 
 void SwapEngine::State::make_room_locked() {
@@ -207,7 +218,7 @@ void SwapEngine::State::make_room_locked() {
   const bool page_through = options_.oversize == Oversize::kPageThrough;
   // Whoever faults cannot be refused: its pages may be held by an operator that waits for it.
   const std::size_t owed = page_through ? missing : std::min(missing, fault_reads_.size());
-  if (owed > 0 && leaving_ == 0) evict_pinned_locked(owed);
+  if (owed > 0 && leaving_ == 0) evict_pinned_locked(owed, nullptr);
 }
 
 void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages) {

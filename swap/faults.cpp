@@ -19,6 +19,8 @@ namespace {
 constexpr std::chrono::seconds kUnservedFaultTime{60};
 // Reports of a page of nobody after which they cannot all be late ones of several threads.
 constexpr std::uint32_t kStrayReports = 1000;
+// The same where the thread that touches it reports it itself: less than a trap is repeated.
+constexpr std::uint32_t kStrayTraps = 30;
 
 }  // namespace
 
@@ -43,6 +45,10 @@ std::string SwapEngine::State::lost_fault_locked() {
 }
 
 void SwapEngine::State::begin_fault(std::byte* address, Access access) {
+  begin_fault(address, access, kStrayReports);
+}
+
+void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint32_t strays) {
   const TimePoint start = clock_.now();
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
@@ -51,7 +57,7 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access) {
     // touches freed memory comes again.
     const bool is_again = stray_.page == index && stray_.releases == releases_;
     stray_ = {index, releases_, is_again ? stray_.reports + 1 : 1};
-    if (stray_.reports < kStrayReports) {
+    if (stray_.reports < strays) {
       mapper_->wake(address);
       return;
     }
@@ -111,7 +117,7 @@ void SwapEngine::State::serve_fault(std::byte* address, Access access) {
     fill_in_child(address);
     return;
   }
-  begin_fault(address, access);
+  begin_fault(address, access, kStrayTraps);
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   const Page& page = pages_.get()[index];
@@ -123,7 +129,7 @@ void SwapEngine::State::serve_fault(std::byte* address, Access access) {
     --waiters_;
     if (page.state == PageState::kOut) {
       lock.unlock();
-      begin_fault(address, access);
+      begin_fault(address, access, kStrayTraps);
       lock.lock();
     }
   }

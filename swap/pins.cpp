@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine_state.h"
+#include "room_wait.h"
 #include "spillway/base/assert.h"
 
 namespace spillway::swap {
@@ -51,7 +51,7 @@ void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
   set.pins_.push_back({use.range, range.generation, use.first, is_whole ? 0 : use.touched()});
   if (is_whole) {
     ++range.pins;
-    if (!range.in_parts) return;
+    if (!range.in_parts && set.hold_ == Hold::kOperator) return;
   } else {
     start_parts_locked(range);
     ++range.partial_pins;
@@ -59,6 +59,7 @@ void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
   for (std::uint32_t i = use.first; i < use.first + use.touched(); ++i) {
     Page& page = pages_.get()[range.first + i];
     page.pins += is_whole ? 0 : 1;
+    if (set.hold_ == Hold::kKernel) page.forced = false;
     page.touched = static_cast<std::uint32_t>(touch_clock_);
   }
 }
@@ -77,23 +78,41 @@ void SwapEngine::State::let_go_locked(const PinSet::Pin& pin) {
     --pages_.get()[range.first + i].pins;
 }
 
-std::size_t SwapEngine::State::held_pages_locked() const {
-  std::size_t held = 0;
-  for (const Range& range : ranges_) {
-    if (!range.is_live) continue;
-    if (range.pins > 0) {
-      held += range.pages;
-    } else if (range.partial_pins > 0) {
-      for (std::uint32_t i = 0; i < range.pages; ++i)
-        held += pages_.get()[range.first + i].pins > 0 ? 1 : 0;
-    }
+void SwapEngine::State::each_held_page_locked(const PinSet& set,
+                                              const std::function<void(PageIndex)>& act) const {
+  for (const PinSet::Pin& pin : set.pins_) {
+    const Range& range = ranges_[pin.range.value()];
+    if (range.generation != pin.generation || !range.is_live || range.is_dying) continue;
+    const std::uint32_t count = pin.count == 0 ? range.pages : pin.count;
+    for (std::uint32_t i = 0; i < count; ++i) act(range.first + pin.first + i);
   }
-  return held;
 }
 
-/// Starts reading what is not there. Returns whether anything is still missing.
-bool SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
-  bool missing = false;
+/// What one operator has to have at once.
+std::size_t SwapEngine::State::held_pages_locked(const PinSet* set) const {
+  if (set == nullptr) return 0;
+  std::vector<PageIndex> held;
+  each_held_page_locked(*set, [&](PageIndex index) { held.push_back(index); });
+  std::sort(held.begin(), held.end());
+  return static_cast<std::size_t>(std::unique(held.begin(), held.end()) - held.begin());
+}
+
+std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> uses) const {
+  std::size_t missing = 0;
+  for (const RangeUse& use : uses) {
+    const PageIndex first = ranges_[use.range.value()].first + use.first;
+    for (PageIndex index = first; index < first + use.touched(); ++index) {
+      const PageState state = pages_.get()[index].state;
+      const bool is_there = state == PageState::kResident || state == PageState::kWriteQueued ||
+                            state == PageState::kWriting;
+      missing += is_there ? 0 : 1;
+    }
+  }
+  return missing;
+}
+
+/// Starts reading what is not there, and keeps what is about to leave.
+void SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
   for (const RangeUse& use : uses) {
     const PageIndex first = range_of(use.range).first + use.first;
     for (PageIndex index = first; index < first + use.touched(); ++index) {
@@ -106,14 +125,10 @@ bool SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
         page.state = PageState::kReadQueued;
         demand_reads_.push_back(index);
       }
-      if (page.state == PageState::kReadQueued || page.state == PageState::kReading) {
-        missing = true;
-      } else {
+      if (page.state != PageState::kReadQueued && page.state != PageState::kReading)
         keep_locked(page);
-      }
     }
   }
-  return missing;
 }
 
 void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
@@ -134,19 +149,22 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
   // Pages that cannot all be there at once are left to come as they are touched.
   const bool comes_bit_by_bit =
       options_.oversize == Oversize::kPageThrough && wanted > pool_->limit();
-  while (!comes_bit_by_bit && request_missing_locked(uses)) {
+  RoomWait room(*this, lock, &set, counts_.fetch_wait);
+  while (!comes_bit_by_bit) {
+    if (!room.stands_back()) request_missing_locked(uses);
+    const std::size_t missing = missing_pages_locked(uses);
+    if (missing == 0) break;
     make_room_locked();
     kick_locked();
     const bool is_unreadable =
         read_failure_.count != failures && std::any_of(uses.begin(), uses.end(), holds_failure);
-    const bool stuck = pool_->available_frames() == 0 && !progress_is_possible_locked(true);
-    if (stuck || is_unreadable) {
+    const std::size_t frames = pool_->available_frames();
+    if (is_unreadable || !room.wait(missing - std::min(missing, frames), 0)) {
       for (; set.pins_.size() > already; set.pins_.pop_back()) let_go_locked(set.pins_.back());
-      if (set.engine_ == nullptr) --active_sets_;
+      if (set.engine_ == nullptr) exit_locked(set);
       if (is_unreadable) throw IoError("{}", read_failure_.detail);
-      refuse_locked(wanted);
+      refuse_locked(wanted, &set);
     }
-    wait_locked(lock, true, counts_.fetch_wait);
   }
   for (const RangeUse& use : uses) {
     if (use.writes) settle_for_writing_locked(range_of(use.range), use.first, use.touched());
@@ -157,7 +175,7 @@ void SwapEngine::State::unpin(PinSet& set) {
   Lock lock(mutex_);
   for (const PinSet::Pin& pin : set.pins_) let_go_locked(pin);
   set.pins_.clear();
-  --active_sets_;
+  exit_locked(set);
   wake_waiters_locked();
   if (!fault_reads_.empty() || !demand_reads_.empty()) make_room_locked(), kick_locked();
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine_state.h"
+#include "room_wait.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
 #include "spillway/base/signals_blocked.h"
@@ -187,26 +187,26 @@ void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory:
 void SwapEngine::State::enter_locked(PinSet& set) {
   if (set.engine_ != nullptr) return;
   ++active_sets_;
+  if (set.hold_ == Hold::kKernel) kernel_sets_.push_back(&set);
 }
 
-/// Whether waiting can help. `holds_pins`: the caller is itself one of the active sets.
-bool SwapEngine::State::progress_is_possible_locked(bool holds_pins) const {
-  const std::size_t stuck_sets = waiting_sets_ + (holds_pins ? 1 : 0);
-  const bool reads_start =
-      pool_->available_frames() > 0 && (!fault_reads_.empty() || !demand_reads_.empty());
-  return reads_start || leaving_ > 0 || reading_ > 0 || writing_ > 0 || active_sets_ > stuck_sets;
+/// The set has got nothing, or gives everything back.
+void SwapEngine::State::exit_locked(const PinSet& set) {
+  --active_sets_;
+  std::erase(kernel_sets_, &set);
 }
 
-void SwapEngine::State::refuse_locked(std::size_t pages) const {
+void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) const {
   if (!store_failure_.empty()) throw IoError("{}", store_failure_);
   throw NoRoomError(memory::kPageSize * pages,
-                    memory::kPageSize * held_pages_locked() + Bytes(small_granted_.load()),
+                    memory::kPageSize * held_pages_locked(within) + Bytes(small_granted_.load()),
                     options_.budget);
 }
 
 /// Who is woken counts as running from now on, not when it has got the mutex: meanwhile somebody
 /// else might conclude that all are stuck.
 void SwapEngine::State::wake_waiters_locked() {
+  ++moves_;
   if (waiters_ == 0) return;
   ++wakes_;
   waiting_sets_ = 0;
@@ -226,19 +226,24 @@ void SwapEngine::State::wait_locked(Lock& lock, bool holds_pins, Duration& waite
 }
 
 void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames,
-                                              std::size_t count, bool holds_pins) {
+                                              std::size_t count, const PinSet* within) {
   frames_wanted_ += count;
+  RoomWait room(*this, lock, within, counts_.room_wait);
   // All at once: two threads that each hold half of what they want would wait for ever. A fault may
   // be what the holders of all frames wait for: it goes first.
-  while (pool_->available_frames() < count || !fault_reads_.empty()) {
+  const auto has_room = [&] {
+    return pool_->available_frames() >= count && fault_reads_.empty() && !room.stands_back();
+  };
+  while (!has_room()) {
     make_room_locked();
-    if (pool_->available_frames() >= count && fault_reads_.empty()) break;
-    if (!progress_is_possible_locked(holds_pins)) {
-      frames_wanted_ -= count;
-      refuse_locked(count);
-    }
+    if (has_room()) break;
     kick_locked();
-    wait_locked(lock, holds_pins, counts_.room_wait);
+    const std::size_t missing =
+        count + fault_reads_.size() - std::min(count, pool_->available_frames());
+    if (!room.wait(missing, count)) {
+      frames_wanted_ -= count;
+      refuse_locked(count, within);
+    }
   }
   frames_wanted_ -= count;
   while (frames.size() < count) frames.push_back(*pool_->take_frame());
@@ -254,16 +259,16 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
   Lock lock(mutex_);
   if (within != nullptr) enter_locked(*within);
   try {
-    if (wanted > budget_pages_) refuse_locked(wanted);
-    acquire_frames_locked(lock, frames, count, within != nullptr);
+    if (wanted > budget_pages_) refuse_locked(wanted, within);
+    acquire_frames_locked(lock, frames, count, within);
   } catch (...) {
-    if (within != nullptr && within->engine_ == nullptr) --active_sets_;
+    if (within != nullptr && within->engine_ == nullptr) exit_locked(*within);
     throw;
   }
   const auto first = arena_.allocate(count);
   if (!first) {
     for (const memory::SlotId slot : frames) pool_->put_frame(slot);
-    if (within != nullptr && within->engine_ == nullptr) --active_sets_;
+    if (within != nullptr && within->engine_ == nullptr) exit_locked(*within);
     throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
   }
   const RangeId id = new_range_locked(*first, count, size);
@@ -339,7 +344,8 @@ void SwapEngine::State::account_small(Bytes size, PinSet* within) {
       if (pool_->existing_frames() >= pool_->limit()) {
         // The frame is taken and destroyed at once: its bytes now belong to the heap.
         frames.clear();
-        acquire_frames_locked(lock, frames, 1, within != nullptr && within->engine_ != nullptr);
+        const bool holds_pins = within != nullptr && within->engine_ != nullptr;
+        acquire_frames_locked(lock, frames, 1, holds_pins ? within : nullptr);
         pool_->put_frame(frames.front());
       }
       pool_->set_limit(pool_->limit() - 1);

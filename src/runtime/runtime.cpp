@@ -130,8 +130,7 @@ void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
                                             .boundary = boundaries_,
                                             .signature = op.is_running ? op.signature : 0,
                                             .allocation = error.wanted.count()});
-  // Operators of several threads may need their bytes together, more than any of them alone. What
-  // is small is added where the result is told.
+  // What is small is added where the result is told.
   const Bytes small = std::min(need, engine_->statistics().small_peak);
   note_need_locked(pages_of((need - small).count()), name);
   if (need.count() > kSurveyReach * options_.budget.count()) {

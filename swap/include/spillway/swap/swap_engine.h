@@ -59,6 +59,12 @@ enum class Oversize : std::uint8_t {
   kPageThrough,  ///< Pages in use leave too and fault back in: right, but slow.
 };
 
+/// Who uses the pages that a PinSet holds.
+enum class Hold : std::uint8_t {
+  kOperator,  ///< Instructions: pages that leave in spite of it come back when they are touched.
+  kKernel,    ///< The kernel, or a device on its behalf: the pages must not leave.
+};
+
 /// The pages that must be resident together exceed the budget. Nothing was changed.
 class NoRoomError : public BudgetError {
  public:
@@ -68,13 +74,16 @@ class NoRoomError : public BudgetError {
         wanted(wanted_bytes),
         held(held_bytes) {}
   Bytes wanted;
-  Bytes held;  ///< By operators that run, and by small blocks.
+  Bytes held;  ///< By the operator itself, and by small blocks.
 };
 
 struct SwapEngineOptions {
   Bytes budget;                              ///< Of resident tensor bytes, small ones included.
   Bytes arena_size{std::uint64_t{1} << 40};  ///< Address space for paged storages.
   Oversize oversize = Oversize::kRefuse;
+  /// When nothing has moved for so long, whoever waits for room takes what running operators hold:
+  /// one of them may be waiting for the very thread that waits.
+  Duration patience = std::chrono::seconds(10);
 };
 
 /// Everything the engine counted since it started. Times add up over threads.
@@ -98,11 +107,11 @@ struct SwapStatistics {
 
 class SwapEngine;
 
-/// The pages that one running operator holds resident. Released by `SwapEngine::unpin`, or when
-/// it dies. One thread.
+/// The pages that one running operator, or one system call, holds resident. Released by
+/// `SwapEngine::unpin`, or when it dies. One thread.
 class PinSet {
  public:
-  PinSet() = default;
+  explicit PinSet(Hold hold = Hold::kOperator) : hold_(hold) {}
   PinSet(const PinSet&) = delete;
   PinSet& operator=(const PinSet&) = delete;
   ~PinSet();
@@ -117,6 +126,7 @@ class PinSet {
     std::uint32_t first;
     std::uint32_t count;  ///< 0: the whole range.
   };
+  Hold hold_;
   SwapEngine* engine_ = nullptr;
   std::vector<Pin> pins_;
 };
@@ -160,7 +170,8 @@ class SwapEngine {
 
   /// Makes `uses` resident and holds them so; written ones become dirty. Only their own pages: the
   /// others of a range may leave meanwhile. Waits for reads. Throws as `allocate`, with nothing
-  /// pinned.
+  /// pinned. Where operators of several threads stand in each other's way, or nothing moves any
+  /// more, pages of those that wait leave and come back when they are touched.
   void pin(PinSet& set, std::span<const RangeUse> uses);
   void unpin(PinSet& set);
 

@@ -1,0 +1,63 @@
+#include "room_wait.h"
+
+namespace spillway::swap {
+
+using memory::PageIndex;
+
+SwapEngine::State::RoomWait::RoomWait(State& state, Lock& lock, const PinSet* within,
+                                      Duration& waited)
+    : state_(state),
+      lock_(lock),
+      within_(within),
+      waited_(waited),
+      moves_(state.moves_),
+      unchanged_since_(state.clock_.now()) {}
+
+SwapEngine::State::RoomWait::~RoomWait() {
+  if (state_.first_in_line_ != this) return;
+  state_.first_in_line_ = nullptr;
+  state_.wake_waiters_locked();
+}
+
+bool SwapEngine::State::RoomWait::progress_is_possible() const {
+  const std::size_t stuck_sets = state_.waiting_sets_ + (within_ != nullptr ? 1 : 0);
+  const bool reads_start = state_.pool_->available_frames() > 0 &&
+                           (!state_.fault_reads_.empty() || !state_.demand_reads_.empty());
+  return reads_start || state_.leaving_ + state_.reading_ + state_.writing_ > 0 ||
+         state_.active_sets_ > stuck_sets;
+}
+
+/// An operator may wait for a thread that waits for the operator's pages.
+bool SwapEngine::State::RoomWait::is_out_of_patience() {
+  const TimePoint now = state_.clock_.now();
+  if (moves_ == state_.moves_ && now - unchanged_since_ <= state_.options_.patience) return false;
+  const bool is_unchanged = moves_ == state_.moves_;
+  moves_ = state_.moves_;
+  unchanged_since_ = now;
+  return is_unchanged;
+}
+
+bool SwapEngine::State::RoomWait::take_from_others(std::size_t missing, std::size_t fresh) {
+  if (state_.held_pages_locked(within_) + fresh > state_.pool_->limit()) return false;
+  // What the others have asked for would take the frames again. They ask anew.
+  for (const PageIndex index : state_.demand_reads_) {
+    Page& page = state_.pages_.get()[index];
+    if (page.state == PageState::kReadQueued) page.state = PageState::kOut;
+  }
+  state_.demand_reads_.clear();
+  if (state_.evict_pinned_locked(missing, within_) == 0) return false;
+  state_.first_in_line_ = this;
+  state_.wake_waiters_locked();
+  return true;
+}
+
+bool SwapEngine::State::RoomWait::wait(std::size_t missing, std::size_t fresh) {
+  const bool is_stuck = missing > 0 && !stands_back() && !progress_is_possible();
+  if ((is_stuck || is_out_of_patience()) && !take_from_others(missing, fresh) && is_stuck)
+    return false;
+  state_.kick_locked();
+  state_.wait_locked(lock_, within_ != nullptr, waited_);
+  return true;
+}
+
+}  // namespace spillway::swap

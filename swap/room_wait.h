@@ -1,0 +1,41 @@
+#pragma once
+
+#include "engine_state.h"
+
+namespace spillway::swap {
+
+/// One wait of one thread for frames, from its first look to its end. Whoever waits in vain while
+/// others wait too, or while nothing moves, takes what the others hold and is served first; they
+/// stand back until this wait has ended. With the mutex held, but for the waiting itself.
+class SwapEngine::State::RoomWait {
+ public:
+  /// `within`: the set that holds its pages meanwhile, if any. `waited` counts the time.
+  RoomWait(State& state, Lock& lock, const PinSet* within, Duration& waited);
+  ~RoomWait();
+  RoomWait(const RoomWait&) = delete;
+  RoomWait& operator=(const RoomWait&) = delete;
+
+  /// Somebody else is to be served first.
+  bool stands_back() const {
+    return state_.first_in_line_ != nullptr && state_.first_in_line_ != this;
+  }
+
+  /// Waits until something has changed. `missing`: frames that are wanted beyond those that are
+  /// free; `fresh`: pages that will be held beside those of `within`. Returns false, at once, when
+  /// waiting is in vain.
+  [[nodiscard]] bool wait(std::size_t missing, std::size_t fresh);
+
+ private:
+  bool progress_is_possible() const;
+  bool is_out_of_patience();
+  bool take_from_others(std::size_t missing, std::size_t fresh);
+
+  State& state_;
+  Lock& lock_;
+  const PinSet* within_;
+  Duration& waited_;
+  std::uint64_t moves_;  ///< As of `unchanged_since_`.
+  TimePoint unchanged_since_;
+};
+
+}  // namespace spillway::swap
