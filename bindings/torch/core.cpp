@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
@@ -76,6 +77,13 @@ Bytes peak_resident_set() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return Bytes(static_cast<std::uint64_t>(usage.ru_maxrss) * 1024);
+}
+
+/// Columns of the terminal that progress is shown on.
+std::size_t terminal_width() {
+  winsize size{};
+  const bool is_known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return is_known ? size.ws_col - 1U : 79U;
 }
 
 }  // namespace
@@ -183,7 +191,6 @@ void Core::show_progress(Duration step) {
   progress.step = steps_shown_;
   progress.step_seconds = seconds(step);
   progress.resident = memory.counted;
-  progress.budget = budget_.budget;
   progress.spilled = memory.store.extents_in_use;
   if (passed > 0.0) {
     progress.read_bytes_per_second =
@@ -194,7 +201,7 @@ void Core::show_progress(Duration step) {
   last_report_ = memory.store;
   // A line that stays open would run into what the program prints on the same terminal.
   const char* const format = shares_terminal_ ? "%s\n" : "\r%s\033[K";
-  std::fprintf(stderr, format, runtime::progress_line(progress).c_str());
+  std::fprintf(stderr, format, runtime::progress_line(progress, terminal_width()).c_str());
   std::fflush(stderr);
 }
 
@@ -214,6 +221,7 @@ runtime::RunStatistics Core::statistics() const {
   statistics.peak_rss = peak_resident_set();
   statistics.largest_op_needs = report.smallest_budget;
   statistics.largest_op = report.largest_op;
+  statistics.refusal = report.refusal;
   statistics.steps = report.steps;
   statistics.step_seconds_median = report.step_seconds_median;
   statistics.run_seconds = seconds(clock_.now() - start_);

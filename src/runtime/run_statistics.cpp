@@ -24,6 +24,7 @@ std::string to_json(const RunStatistics& s) {
       {"peak_rss_bytes", s.peak_rss.count()},
       {"largest_op_needs_bytes", s.largest_op_needs.count()},
       {"largest_op", s.largest_op},
+      {"refusal", s.refusal},
       {"steps", s.steps},
       {"step_seconds_median", s.step_seconds_median},
       {"run_seconds", s.run_seconds},

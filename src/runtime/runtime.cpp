@@ -101,17 +101,20 @@ void Runtime::with_room(OpContext& op, const Action& action) {
       std::lock_guard lock(step_mutex_);
       note_need_locked((error.wanted + error.held) / memory::kPageSize, name_of(op));
     }
-    end_survey();
+    end_survey(Finding::kSoFar);
   }
 }
 
 /// Trainers that do not catch what is thrown end without a word about it that helps.
 void Runtime::tell_io_failure(const IoError& error) {
-  if (!io_failure_told_.exchange(true))
-    log_error(
-        "{}. All tensors are still there, but the trainer cannot go on: name a directory with "
-        "more room, or several, with --nvme.",
-        error.what());
+  if (io_failure_told_.exchange(true)) return;
+  {
+    std::lock_guard lock(step_mutex_);
+    refusal_ = error.what();
+  }
+  log_error("{}. All tensors are still there, but the trainer cannot go on: name a directory with "
+            "more room, or several, with --nvme.",
+            error.what());
 }
 
 void Runtime::note_need_locked(std::uint64_t pages, const std::string& who) {
@@ -135,7 +138,7 @@ void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
   note_need_locked(pages_of((need - small).count()), name);
   if (need.count() > kSurveyReach * options_.budget.count()) {
     lock.unlock();
-    end_survey();
+    end_survey(Finding::kSoFar);
   }
   surveying_.store(true);
   engine_->set_oversize(swap::Oversize::kPageThrough);
@@ -145,16 +148,22 @@ void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
             name, need, options_.budget);
 }
 
-std::string Runtime::survey_result_locked(const swap::SwapStatistics& memory) const {
-  const Bytes smallest =
-      memory::kPageSize * largest_need_pages_.load() + memory.small_peak + memory::kPageSize;
-  const std::string& name = survey_->first_op;
-  return message(
-      "{} does not fit into the budget of {}. smallest budget: {} (needed at once by {})", name,
-      options_.budget, in_mebibytes(smallest), largest_op_.empty() ? name : largest_op_);
+/// What the largest operator so far needs, with all that is too small to leave, and a page to
+/// spare.
+Bytes Runtime::smallest_budget_locked(const swap::SwapStatistics& memory) const {
+  return memory::kPageSize * (largest_need_pages_.load() + 1) + memory.small_peak;
 }
 
-void Runtime::end_survey() {
+std::string Runtime::survey_result_locked(const swap::SwapStatistics& memory,
+                                          Finding finding) const {
+  const std::string& name = survey_->first_op;
+  return message(
+      "{} does not fit into the budget of {}. smallest budget: {}{} (needed at once by {})", name,
+      options_.budget, in_mebibytes(smallest_budget_locked(memory)),
+      finding == Finding::kSoFar ? " or more" : "", largest_op_.empty() ? name : largest_op_);
+}
+
+void Runtime::end_survey(Finding finding) {
   const swap::SwapStatistics memory = engine_->statistics();
   std::string told;
   {
@@ -163,11 +172,11 @@ void Runtime::end_survey() {
     surveying_.store(false);
     engine_->set_oversize(swap::Oversize::kRefuse);
     if (survey_ != nullptr) {  // Else another thread was faster, and told it.
-      survey_told_ = survey_result_locked(memory);
+      refusal_ = survey_result_locked(memory, finding);
       survey_.reset();
-      log_error("{}", survey_told_);
+      log_error("{}", refusal_);
     }
-    told = survey_told_;
+    told = refusal_;
   }
   throw BudgetError("Spillway: {}", told);
 }
@@ -175,6 +184,7 @@ void Runtime::end_survey() {
 /// Ends the survey when nothing larger is to be expected. `allocation`: bytes that the trainer asks
 /// for outside of operators; 0: an operator begins.
 void Runtime::look_after_survey(const OpContext& op, std::size_t allocation) {
+  bool is_over = false;
   {
     std::lock_guard lock(step_mutex_);
     if (survey_ == nullptr) return;
@@ -187,21 +197,22 @@ void Runtime::look_after_survey(const OpContext& op, std::size_t allocation) {
     const bool returns = survey.signature != 0 ? allocation == 0 && op.signature == survey.signature
                                                : allocation != 0 && allocation == survey.allocation;
     if (returns) ++survey.returns;
-    const bool is_over = clock_.now() - survey.start > kSurveyTime;
+    is_over = clock_.now() - survey.start > kSurveyTime;
     if (!is_over && survey.returns < kSurveyReturns) return;
   }
-  end_survey();
+  end_survey(is_over ? Finding::kSoFar : Finding::kWhole);
 }
 
 void Runtime::finish(Ending ending) {
   const swap::SwapStatistics memory = engine_->statistics();
   std::lock_guard lock(step_mutex_);
   if (survey_ == nullptr) return;
-  log_error("{}: {}",
-            ending == Ending::kByItself
-                ? "The program ran slowly to its end"
-                : "Stopped before the largest operator was known, so more may be needed",
-            survey_result_locked(memory));
+  const bool is_whole = ending == Ending::kByItself;
+  refusal_ = survey_result_locked(memory, is_whole ? Finding::kWhole : Finding::kSoFar);
+  log_warning("{}: {}",
+              is_whole ? "The program ran slowly to its end, with right results"
+                       : "Stopped before the largest operator was known",
+              refusal_);
 }
 
 void* Runtime::allocate_small(std::size_t size, OpContext& op) {
@@ -221,7 +232,12 @@ swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t 
   if (!op.is_running && surveying_.load(std::memory_order_relaxed))
     look_after_survey(op, pages_of(size) * memory::kPageBytes);
   swap::SwapEngine::Allocation made;
-  with_room(op, [&] { made = engine_->allocate(Bytes(size), op.is_running ? &op.pins : nullptr); });
+  with_room(op, [&] {
+    // In a survey what does not fit comes page by page.
+    made = surveying_.load(std::memory_order_relaxed)
+               ? engine_->allocate_unfilled(Bytes(size))
+               : engine_->allocate(Bytes(size), op.is_running ? &op.pins : nullptr);
+  });
   return made;
 }
 
@@ -366,7 +382,7 @@ void Runtime::end_step() {
     survey_is_over = survey_ != nullptr && boundaries_ > survey_->boundary + 1;
   }
   if (guide_ != nullptr) guide_->step_boundary(&context());
-  if (survey_is_over) end_survey();
+  if (survey_is_over) end_survey(Finding::kWhole);
   if (on_step) on_step(duration);
 }
 
@@ -390,9 +406,9 @@ RuntimeReport Runtime::report() const {
     report.steps = report.learned.steps;
     report.step_seconds_median = report.learned.step_seconds_median;
   }
-  report.smallest_budget =
-      memory::kPageSize * largest_need_pages_.load() + report.memory.small_peak;
+  report.smallest_budget = smallest_budget_locked(report.memory);
   report.largest_op = largest_op_;
+  report.refusal = refusal_;
   return report;
 }
 

@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kNoticeableShare = 0.03;  // Of the run: below it there is nothing to advise.
 constexpr double kBusyShare = 0.8;         // From here on the disk is what a run waits for.
+constexpr double kSteadySeconds = 60.0;    // A shorter run tells nothing about a day.
+constexpr std::uint64_t kSteadySteps = 5;  // Before that plans are made of first steps.
 
 std::string seconds_text(double seconds) {
   std::array<char, 32> text{};
@@ -63,17 +65,22 @@ std::string worn(const RunStatistics& s) {
   const double per_day = static_cast<double>(s.disk_written.count()) / s.run_seconds * kDaySeconds;
   std::array<char, 160> text{};
   std::snprintf(text.data(), text.size(),
-                "%.3g TB a day at this pace: the %.3g TB that the disk is rated for (--endurance) "
-                "last %.3g days",
+                "%.3g TB a day at this pace; disks rated for %.3g TB of writes (--endurance) would "
+                "last %.3g days of training",
                 per_day / 1e12, static_cast<double>(s.endurance.count()) / 1e12,
                 static_cast<double>(s.endurance.count()) / per_day);
   return text.data();
 }
 
 std::string lost(const RunStatistics& s) {
-  return message("{} of {} ({}): {} for tensors to come in, {} for room, {} in {} traps",
-                 seconds_text(s.stall_seconds()), seconds_text(s.run_seconds),
-                 percent_text(share_of_run(s, s.stall_seconds())),
+  if (s.stall_seconds() <= 0.0) return "never";
+  // Several threads may wait at once.
+  const std::string of_run =
+      s.stall_seconds() > s.run_seconds
+          ? message("{} in all threads together", seconds_text(s.stall_seconds()))
+          : message("{} of {} ({})", seconds_text(s.stall_seconds()), seconds_text(s.run_seconds),
+                    percent_text(share_of_run(s, s.stall_seconds())));
+  return message("{}: {} for tensors to come in, {} for room, {} in {} traps", of_run,
                  seconds_text(s.fetch_wait_seconds), seconds_text(s.write_wait_seconds),
                  seconds_text(s.trap_wait_seconds), s.trap_count);
 }
@@ -92,8 +99,14 @@ std::string planned(const RunStatistics& s) {
 // What would help most, in one sentence.
 std::string advice(const RunStatistics& s) {
   const bool is_held_up = share_of_run(s, s.stall_seconds()) > kNoticeableShare;
+  // The refusal itself was told right before.
+  if (!s.refusal.empty())
+    return s.largest_op_needs > s.budget
+               ? message("give a budget of at least {}", s.largest_op_needs)
+               : "name a directory with more room, or a second one, with --nvme";
+  if (s.needed == Bytes(0)) return "nothing; no tensor was made";
   if (s.needed <= s.budget && s.spilled == Bytes(0))
-    return "everything fitted; this trainer does not depend on Spillway here";
+    return "nothing; everything fitted, and this trainer does not depend on Spillway here";
   if (is_held_up && !s.prefetch) return "leave --prefetch on: tensors came in on demand only";
   if (is_held_up && share_of_run(s, s.disk_busy_seconds) > kBusyShare)
     return "the disk was the limit: allow more memory, or add a disk (--nvme DIR1,DIR2)";
@@ -104,7 +117,7 @@ std::string advice(const RunStatistics& s) {
            "once";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
   if (s.steps > 0 && s.largest_op_needs > Bytes(0) && s.largest_op_needs < s.budget)
-    return message("nothing; even {} could do", s.largest_op_needs);
+    return message("nothing; from {} on it works at all", s.largest_op_needs);
   return "nothing";
 }
 
@@ -135,19 +148,19 @@ std::string summary(const RunStatistics& s) {
                            : message("{}", s.steps));
   screen.line("moved", moved(s));
   if (s.spilled > Bytes(0)) screen.line("to", where(s));
-  if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > 0.0)
+  if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
   screen.line("waited", lost(s));
-  screen.line("learned", learned(s));
-  if (s.planned_step_seconds > 0.0) screen.line("planned", planned(s));
+  if (s.step_shapes > 0 || !s.prefetch) screen.line("learned", learned(s));
+  if (s.planned_step_seconds > 0.0 && s.steps >= kSteadySteps) screen.line("planned", planned(s));
   screen.line("advice", advice(s));
   return screen.text();
 }
 
 std::string progress_line(const Progress& p, std::size_t width) {
   std::string text =
-      message("[spillway] step {}  {}  memory {} of {}  spilled {}  in {}  out {}", p.step,
-              seconds_text(p.step_seconds), p.resident, p.budget, p.spilled,
+      message("[spillway] step {}  {}  memory {}  spilled {}  in {}, out {}", p.step,
+              seconds_text(p.step_seconds), p.resident, p.spilled,
               rate_text(p.read_bytes_per_second), rate_text(p.write_bytes_per_second));
   if (text.size() > width) text.resize(width);
   return text;

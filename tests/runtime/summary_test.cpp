@@ -20,7 +20,7 @@ RunStatistics busy_run() {
   s.peak_rss = 2400_MiB;
   s.steps = 10;
   s.step_seconds_median = 3.91;
-  s.run_seconds = 40.0;
+  s.run_seconds = 80.0;
   s.fetch_wait_seconds = 0.3;
   s.write_wait_seconds = 0.1;
   s.trap_wait_seconds = 0.0126;
@@ -51,15 +51,15 @@ TEST(Summary, ShowsARun) {
             "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
             "3.00 GiB left without a write\n"
             "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.00 s\n"
-            "[spillway] wear     139 TB a day at this pace: the 1.2e+03 TB that the disk is rated "
-            "for (--endurance) last 8.62 days\n"
-            "[spillway] waited   0.413 s of 40.00 s (1.0 %): 0.300 s for tensors to come in, "
+            "[spillway] wear     69.6 TB a day at this pace; disks rated for 1.2e+03 TB of writes "
+            "(--endurance) would last 17.2 days of training\n"
+            "[spillway] waited   0.413 s of 80.00 s (0.5 %): 0.300 s for tensors to come in, "
             "0.100 s for room, 0.013 s in 7 traps\n"
             "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
             "planned\n"
             "[spillway] planned  3.75 s per step; with this memory and disk no plan can take less "
             "than 3.50 s\n"
-            "[spillway] advice   nothing; even 810 MiB could do\n");
+            "[spillway] advice   nothing; from 810 MiB on it works at all\n");
 }
 
 TEST(Summary, KeepsTheWordsThatScriptsLookFor) {
@@ -96,18 +96,44 @@ TEST(Summary, TellsNothingOfWearWhenNoDiskWasWritten) {
 
 TEST(Summary, AdvisesByTheLargestLoss) {
   RunStatistics s = busy_run();
-  s.fetch_wait_seconds = 10.0;
+  s.fetch_wait_seconds = 20.0;
   EXPECT_THAT(summary(s), HasSubstr("advice   allow more memory"));
-  s.disk_busy_seconds = 38.0;
+  s.disk_busy_seconds = 76.0;
   EXPECT_THAT(summary(s), HasSubstr("the disk was the limit"));
   s.disk_busy_seconds = 5.0;
   s.deviations = s.ops / 2;
   EXPECT_THAT(summary(s), HasSubstr("steps hardly repeat"));
   s.deviations = 0;
-  s.trap_wait_seconds = 20.0;
+  s.trap_wait_seconds = 40.0;
   EXPECT_THAT(summary(s), HasSubstr("outside of operators"));
   s.prefetch = false;
   EXPECT_THAT(summary(s), HasSubstr("leave --prefetch on"));
+}
+
+TEST(Summary, AdvisesAfterARefusal) {
+  RunStatistics s = busy_run();
+  s.spilled = s.fetched = 0_B;
+  s.needed = 1_GiB;
+  s.refusal = "aten::randn() does not fit";
+  s.largest_op_needs = 4_GiB;
+  EXPECT_THAT(summary(s), HasSubstr("advice   give a budget of at least 4.00 GiB"));
+  s.largest_op_needs = 1_GiB;
+  s.refusal = "No space left in /scratch";
+  EXPECT_THAT(summary(s), HasSubstr("advice   name a directory with more room"));
+}
+
+TEST(Summary, AddsWaitsOfSeveralThreadsUp) {
+  RunStatistics s = busy_run();
+  s.fetch_wait_seconds = 100.0;
+  EXPECT_THAT(summary(s), HasSubstr("waited   100 s in all threads together: 100 s for tensors"));
+}
+
+TEST(Summary, DrawsNoConclusionsFromAFewSeconds) {
+  RunStatistics s = busy_run();
+  s.run_seconds = 20.0;
+  s.steps = 2;
+  EXPECT_THAT(summary(s), Not(HasSubstr("wear")));
+  EXPECT_THAT(summary(s), Not(HasSubstr("] planned")));
 }
 
 TEST(Summary, SurvivesARunOfNoTime) {
@@ -117,9 +143,9 @@ TEST(Summary, SurvivesARunOfNoTime) {
 }
 
 TEST(ProgressLine, ShowsStepMemoryAndRates) {
-  EXPECT_EQ(progress_line({12, 3.91, 1900_MiB, 2_GiB, 3_GiB, 1.25e9, 2.5e9}, 200),
-            "[spillway] step 12  3.91 s  memory 1.86 GiB of 2.00 GiB  spilled 3.00 GiB  "
-            "in 1.25 GB/s  out 2.50 GB/s");
+  EXPECT_EQ(progress_line({12, 3.91, 1900_MiB, 3_GiB, 1.25e9, 2.5e9}, 100),
+            "[spillway] step 12  3.91 s  memory 1.86 GiB  spilled 3.00 GiB  in 1.25 GB/s, "
+            "out 2.50 GB/s");
 }
 
 TEST(ProgressLine, KeepsToTheWidth) { EXPECT_EQ(progress_line({}, 20).size(), 20u); }

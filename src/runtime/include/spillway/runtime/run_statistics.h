@@ -28,6 +28,7 @@ struct RunStatistics {
   Bytes peak_rss;
   Bytes largest_op_needs;  ///< No budget below this can work; 0: unknown.
   std::string largest_op;
+  std::string refusal;  ///< Why the run could not go on, or only slowly; empty: it could.
 
   std::uint64_t steps = 0;
   double step_seconds_median = 0.0;

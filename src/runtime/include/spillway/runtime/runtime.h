@@ -42,6 +42,7 @@ struct RuntimeReport {
   double intercept_seconds = 0.0;  ///< Estimated from one operator in 64; without waits.
   Bytes smallest_budget;           ///< What the largest operator so far needs at once.
   std::string largest_op;
+  std::string refusal;  ///< Why the run could not go on, or only slowly; empty: nothing was refused.
 };
 
 /// Carries a trainer through its steps: allocates its memory, brackets its operators, learns their
@@ -110,8 +111,11 @@ class Runtime {
   template <typename Action>
   void with_room(OpContext& op, const Action& action);
   void start_survey(OpContext& op, const swap::NoRoomError& error);
-  [[noreturn]] void end_survey();
-  std::string survey_result_locked(const swap::SwapStatistics& memory) const;
+  /// Whether all operators of a step were seen, or larger ones may follow.
+  enum class Finding { kWhole, kSoFar };
+  [[noreturn]] void end_survey(Finding finding);
+  std::string survey_result_locked(const swap::SwapStatistics& memory, Finding finding) const;
+  Bytes smallest_budget_locked(const swap::SwapStatistics& memory) const;
   void look_after_survey(const OpContext& op, std::size_t allocation);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
   void hold(OpContext& op, std::span<const RangeUse> uses);
@@ -134,7 +138,7 @@ class Runtime {
   TimePoint step_start_{};
   std::vector<float> step_seconds_;
   std::unique_ptr<Survey> survey_;
-  std::string survey_told_;  ///< What the last survey found.
+  std::string refusal_;  ///< What the last survey found, or what broke the disk.
   std::atomic<bool> surveying_{false};
   std::atomic<bool> io_failure_told_{false};
   std::atomic<std::uint64_t> largest_need_pages_{0};

@@ -19,7 +19,6 @@ struct Progress {
   std::uint64_t step = 0;
   double step_seconds = 0.0;
   Bytes resident;
-  Bytes budget;
   Bytes spilled;  ///< Outside of memory now.
   double read_bytes_per_second = 0.0;
   double write_bytes_per_second = 0.0;
