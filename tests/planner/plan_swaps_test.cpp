@@ -193,7 +193,7 @@ TEST(PlanSwaps, IsDeterministic) {
 
 class RandomTapes : public ::testing::TestWithParam<int> {};
 
-constexpr std::uint64_t kSeedsPerCase = tries(800, 30);
+constexpr std::uint64_t kSeedsPerCase = tries(800, 60);
 
 /// A tape of one of many shapes and a budget between the smallest one and that of the whole step.
 struct RandomCase {
@@ -241,7 +241,7 @@ TEST(PlanSwaps, StaysNearTheOptimumOfTinyTapes) {
   std::uint64_t optimal = 0;
   std::uint32_t tapes = 0;
   double worst = 1.0;
-  constexpr std::uint64_t kTapes = tries(400, 40);
+  constexpr std::uint64_t kTapes = tries(400, 100);
   for (std::uint64_t seed = 0; seed < kTapes; ++seed) {
     const StepTape tape = random_tape(seed, {.ops = 6,
                                              .persistent = 3,
@@ -283,7 +283,7 @@ TEST(BoundStep, IsNeverAboveTheLeastTransfersOfAnySwapping) {
   double optimal = 0.0;
   std::uint32_t cases = 0;
   std::uint32_t tight = 0;
-  constexpr std::uint64_t kTapes = tries(300, 25);
+  constexpr std::uint64_t kTapes = tries(300, 50);
   for (std::uint64_t seed = 0; seed < kTapes; ++seed) {
     const StepTape tape = random_tape(seed, {.ops = 4 + static_cast<std::uint32_t>(seed % 3),
                                              .persistent = static_cast<std::uint32_t>(1 + seed % 2),
