@@ -105,7 +105,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spillway", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
-    parser.set_defaults(percent=[50, 25], room=1024, run_option=[], seed=1, threads=2, timeout=300)
+    parser.set_defaults(percent=[50, 25], room=1024, measured=False, with_room=False,
+                        reference=None, run_option=[],
+                        seed=1, threads=2, timeout=300)
     options = parser.parse_args()
     reason = reason_to_skip()
     if reason:

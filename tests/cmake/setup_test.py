@@ -78,6 +78,21 @@ class Packages(ScriptCase):
         self.assertIn("not looked at", output)
 
 
+# Has a pip whose download breaks off in the middle of a file.
+PYTHON_WITH_BROKEN_DOWNLOAD = f"""#!/bin/bash
+words=" $* "
+case $words in
+  *" pip --version "*) exit 0 ;;
+  *" pip download "*)
+    folder=${{words#*--dest }}
+    echo half >"${{folder%% *}}/torch.whl"
+    echo half >"$TMPDIR/torch.whl"
+    exit 7 ;;
+esac
+exec {sys.executable} "$@"
+"""
+
+
 class Wheels(ScriptCase):
     def wheel(self, name, version, files):
         info = f"{name}-{version}.dist-info"
@@ -137,12 +152,14 @@ class Wheels(ScriptCase):
         self.assertTrue((target / ".complete").is_file())
 
     def test_failed_fetch_leaves_nothing_behind(self):
-        environment = {**os.environ, "XDG_CACHE_HOME": str(self.root), "PIP_NO_INDEX": "1",
-                       "PIP_FIND_LINKS": str(self.root)}
+        self.write({"bin/python3": PYTHON_WITH_BROKEN_DOWNLOAD})
+        cache = self.root / "cache"
+        environment = {**os.environ, "XDG_CACHE_HOME": str(cache),
+                       "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
         environment.pop("SPILLWAY_LIBTORCH_DIR", None)
         status, output = probe_project.run([SETUP / "fetch_libtorch.sh"], env=environment)
-        self.assertNotEqual(status, 0, output)
-        left = [path.name for path in (self.root / "spillway").iterdir()]
+        self.assertEqual(status, 7, output)
+        left = [path.name for path in (cache / "spillway").iterdir()]
         self.assertEqual(left, [".fetch.lock"])
 
 

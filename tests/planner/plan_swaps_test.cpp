@@ -193,7 +193,7 @@ TEST(PlanSwaps, IsDeterministic) {
 
 class RandomTapes : public ::testing::TestWithParam<int> {};
 
-constexpr std::uint64_t kSeedsPerCase = tries(2000, 60);
+constexpr std::uint64_t kSeedsPerCase = tries(800, 60);
 
 /// A tape of one of many shapes and a budget between the smallest one and that of the whole step.
 struct RandomCase {

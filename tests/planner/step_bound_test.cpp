@@ -32,7 +32,7 @@ StepTape tiny_tape(std::uint64_t seed) {
   return tape;
 }
 
-constexpr std::uint64_t kTinyTapes = tries(800, 40);
+constexpr std::uint64_t kTinyTapes = tries(320, 40);
 
 TEST(BoundStep, IsNeverAboveTheLeastTimeOfAnySwapping) {
   std::uint32_t cases = 0;

@@ -192,7 +192,7 @@ class Schedule {
 };
 
 TEST(SpillStoreFaults, NeverLoseATransferOrAByte) {
-  constexpr std::uint64_t kSchedules = tries(5000, 1500);
+  constexpr std::uint64_t kSchedules = tries(3000, 800);
   PatternPages pages(kPages);
   Tally tally;
   for (std::uint64_t seed = 1; seed <= kSchedules; ++seed) {

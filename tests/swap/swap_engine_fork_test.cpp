@@ -22,9 +22,9 @@ namespace {
 using memory::kPageBytes;
 using memory::kPageSize;
 
-constexpr std::size_t kBudgetPages = 8;
-constexpr std::size_t kRanges = 10;
-constexpr std::size_t kRangePages = 3;
+constexpr std::size_t kBudgetPages = 4;
+constexpr std::size_t kRanges = 5;
+constexpr std::size_t kRangePages = 2;
 constexpr std::size_t kRangeWords = kRangePages * kPageBytes / sizeof(std::uint64_t);
 
 std::uint64_t* words(std::byte* memory) { return reinterpret_cast<std::uint64_t*>(memory); }

@@ -668,7 +668,7 @@ class RandomUser {
 #ifdef __SANITIZE_THREAD__
 constexpr int kRandomUses = 100;  // Some hundred times slower there.
 #else
-constexpr int kRandomUses = 1500;
+constexpr int kRandomUses = tries(500, 300);
 #endif
 
 TEST_P(SwapEngineTest, EqualsAPlainMapUnderRandomUseFromManyThreads) {

@@ -7,7 +7,9 @@
       that, the smallest budget is taken instead that the run with room names, or the refusal with
       which the runtime ended a run. Other results are a failure in every run.
 
-      --reference FOLDER: the work folder of such a call, whose first two runs serve this one too.
+      --measured: the plain run says with --measure what it needs, and there is no run with room,
+      unless the runtime refuses the budget: then all goes on as without this option.
+      --reference FOLDER: the work folder of a call with --measured, whose plain run serves this one.
 
 Under a budget below the need, the run must really have moved bytes to disk, and must have kept to
 the budget. Exit status 0 when all of this holds.
@@ -17,6 +19,7 @@ import difflib
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import signal
@@ -32,6 +35,9 @@ from clean_environment import clean_environment  # noqa: E402  pylint: disable=w
 MIB = 1 << 20
 DIFF_LINES = 30
 LOG_LINES = 25
+MEASURED = re.compile(r": peak (\d+) MiB, largest operator (\d+) MiB ")
+# What one operator takes beside its storages: pages that they fill in part, small storages, room.
+BESIDE_AN_OPERATOR = 6 * MIB
 
 
 class Failure(Exception):
@@ -67,6 +73,8 @@ class Run:
 
     def read(self):
         """What it has left, now or in an earlier call of this script."""
+        log_file = self.folder / f"{self.name}.log"
+        self.output = log_file.read_text(encoding="utf-8") if log_file.exists() else ""
         self.digest = self.digest_file.read_text() if self.digest_file.exists() else ""
         self.stats = json.loads(self.stats_file.read_text()) if self.stats_file.exists() else {}
         return self
@@ -144,6 +152,7 @@ class Session:
     def __init__(self, options):
         self.options = options
         self.names = set()
+        self.budgets = set()  # That had a run of their own.
         shutil.rmtree(options.work, ignore_errors=True)
         options.work.mkdir(parents=True)
 
@@ -166,8 +175,8 @@ class Session:
                           f"{self.options.case} itself first")
         return run
 
-    def plain(self, name):
-        run = self.start(name, self.program(name))
+    def plain(self, name, *flags):
+        run = self.start(name, [*self.program(name), *flags])
         run.require_success()
         return run
 
@@ -177,7 +186,9 @@ class Session:
                 *self.options.run_option, "--", *self.program(name)]
 
     def runtime(self, name, budget):
-        return self.start(name, self.command_under(name, budget))
+        run = self.start(name, self.command_under(name, budget))
+        run.budget = budget
+        return run
 
 
 def check_paging(run, budget, needed):
@@ -224,9 +235,9 @@ def budget_after_refusal(run, reference):
     return smallest_budget_in(run.output)
 
 
-def require_need_to_refuse(session, run, budget, roomy):
+def require_need_to_refuse(session, run, roomy):
     """What one operator needs is known from the run with room: no budget above it is too small."""
-    known = smallest_by_statistics(roomy)
+    known, budget = smallest_by_statistics(roomy), run.budget
     if 0 < known <= budget and not getattr(session.options, "side_by_side", False):
         raise Failure(f"{run.name}: was refused with {budget / MIB:.1f} MiB, although the largest "
                       f"operator needs {known / MIB:.1f} MiB\n{run.shown()}\n{tail(run.output)}")
@@ -240,10 +251,14 @@ def under_budget(session, reference, percent, roomy):
         budget = smallest_by_statistics(roomy)
         require_pressure(name, budget, needed, roomy)
         print(f"{name}: raised to {budget / MIB:.1f} MiB for {roomy.stats.get('largest_op')}")
+    if budget in session.budgets:
+        print(f"{name}: has been done with {budget / MIB:.1f} MiB", flush=True)
+        return
+    session.budgets.add(budget)
     run = session.runtime(name, budget)
     smallest = budget_after_refusal(run, reference)
     if smallest is not None:
-        require_need_to_refuse(session, run, budget, roomy)
+        require_need_to_refuse(session, run, roomy)
         require_pressure(name, smallest, needed, run)
         print(f"{name}: one operator needs more than {budget / MIB:.1f} MiB", flush=True)
         budget = smallest
@@ -258,21 +273,58 @@ def compare_plain(session):
     print(f"equal: {len(first.digest.splitlines())} results")
 
 
+def measured(run):
+    """Bytes that a run with --measure had in storages, and those of its largest operator."""
+    found = MEASURED.search(run.output)
+    if not found:
+        raise Failure(f"{run.name}: did not say what it needs\n{run.shown()}\n{tail(run.output)}")
+    return tuple(int(number) * MIB for number in found.groups())
+
+
+def under_measured_budget(session, reference, percent):
+    """One run at a share of what the plain run needs; returns it when the runtime refuses that."""
+    peak, largest = measured(reference)
+    name, budget = f"measured_{percent}", max(peak * percent // 100, largest + BESIDE_AN_OPERATOR)
+    require_pressure(name, budget, peak, reference)
+    run = session.runtime(name, budget)
+    if budget_after_refusal(run, reference) is not None:
+        return run
+    run.require_same(reference)
+    needed = run.statistic("needed_bytes")
+    if needed < peak * 9 // 10:  # Threads side by side need sometimes more and sometimes less.
+        raise Failure(f"{name}: needed_bytes is {needed}, but {peak} bytes were in storages of the "
+                      f"plain run\n{run.shown()}")
+    print(check_paging(run, budget, needed), flush=True)
+    return None
+
+
+def with_room(session):
+    return session.runtime("with_room", session.options.room * MIB)
+
+
 def compare_runtime(session):
-    reference = session.plain("plain")
+    options = session.options
+    if options.reference:
+        reference = session.referred("plain")
+    else:
+        reference = session.plain("plain", *(["--measure"] if options.measured else []))
     try:
-        compare_budgets(session, reference, session.runtime("with_room", session.options.room * MIB))
+        if options.with_room or not options.measured:
+            compare_budgets(session, reference, with_room(session), options.percent)
+            return
+        for percent in options.percent:
+            refused = under_measured_budget(session, reference, percent)
+            if refused:
+                roomy = with_room(session)
+                require_need_to_refuse(session, refused, roomy)
+                compare_budgets(session, reference, roomy, [percent])
     except Difference:
         # Results that differ between two plain runs tell nothing about the runtime.
         session.plain("again").require_same(reference)
         raise
 
 
-def compare_with_earlier(session):
-    compare_budgets(session, session.referred("plain"), session.referred("with_room"))
-
-
-def compare_budgets(session, reference, roomy):
+def compare_budgets(session, reference, roomy, percentages):
     roomy_budget = session.options.room * MIB
     roomy.require_same(reference)
     needed = roomy.statistic("needed_bytes")
@@ -280,7 +332,7 @@ def compare_budgets(session, reference, roomy):
         raise Failure(f"with_room: needed_bytes is {needed}, which is no use for choosing budgets "
                       f"below {roomy_budget}\n{roomy.shown()}")
     print(check_paging(roomy, roomy_budget, needed), flush=True)
-    for percent in session.options.percent:
+    for percent in percentages:
         under_budget(session, reference, percent, roomy)
 
 
@@ -293,8 +345,12 @@ def main():
     parser.add_argument("--spillway", type=pathlib.Path, help="the command line of Spillway")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("awkward_work"),
                         help="folder for digests, statistics and logs; emptied first")
-    parser.add_argument("--reference", type=pathlib.Path, help="take the runs plain and with_room "
-                        "from the work folder of an earlier call")
+    parser.add_argument("--measured", action="store_true",
+                        help="take the need from the plain run, which has to know --measure")
+    parser.add_argument("--with-room", action="store_true",
+                        help="make the run with room although the plain run is measured")
+    parser.add_argument("--reference", type=pathlib.Path, help="take the plain run from the work "
+                        "folder of an earlier call")
     parser.add_argument("--percent", type=int, action="append", default=[],
                         help="share of the need to give as budget (default: 25)")
     parser.add_argument("--room", type=int, default=1024, help="MiB of a budget without pressure")
@@ -309,9 +365,7 @@ def main():
     options.percent = options.percent or [25]
     if options.mode == "runtime" and options.spillway is None:
         parser.error("runtime needs --spillway")
-    compare = compare_with_earlier if options.reference else compare_runtime
-    if options.mode == "plain":
-        compare = compare_plain
+    compare = compare_plain if options.mode == "plain" else compare_runtime
     for program in filter(None, (options.program, options.spillway)):
         if not program.exists():
             raise SystemExit(f"{program} does not exist: build it first")

@@ -11,11 +11,13 @@ import unittest
 RUNNER = pathlib.Path(__file__).resolve().parent / "run_case.py"
 MIB = 1 << 20
 
-# Stands for the program under test: writes its digest to --out.
+# Stands for the program under test: writes its digest to --out, and says with --measure what it needs.
 PROGRAM = """
 import os, pathlib, sys
 out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
 lines = ["loss 0x1p+0", "weight Float[4] 00ff"]
+if "--measure" in sys.argv:
+    print("case: peak 96 MiB, largest operator 12 MiB (aten::mm), 0.1 s", file=sys.stderr)
 {change}
 out.write_text("\\n".join(lines) + "\\n")
 """
@@ -78,19 +80,68 @@ class Runner(unittest.TestCase):
         self.assertIn("budget_50: equal; budget 50.0 MiB", output)
         self.assertIn("budget_30: equal; budget 30.0 MiB", output)
 
-    def test_compares_with_the_runs_of_an_earlier_call(self):
+    def test_compares_with_the_plain_run_of_an_earlier_call(self):
         reference = pathlib.Path(self.folder.name) / "reference"
-        options = ["--reference", str(reference)]
+        options = ["--measured", "--reference", str(reference)]
         self.assert_failed(self.call("runtime", options=options), "make the runs of some_case")
-        self.assertEqual(self.call("runtime")[0], 0)
+        self.assertEqual(self.call("runtime", options=["--measured"])[0], 0)
         (pathlib.Path(self.folder.name) / "work").rename(reference)
-        status, output = self.call("runtime", "del lines[:]; lines.append('other')",
-                                   options=options)
+        status, output = self.call(
+            "runtime", "if 'FAKE_BUDGET' in os.environ: lines[:] = ['other']", options=options)
         self.assertEqual(status, 1, output)
-        self.assertIn("budget_25: 2 of 2 results differ from plain", output)
+        self.assertIn("measured_25: 2 of 2 results differ from plain", output)
         status, output = self.call("runtime", options=options)
         self.assertEqual(status, 0, output)
-        self.assertNotIn("with_room", output.replace("with_room: equal", ""))
+        self.assertNotIn("with_room", output)
+
+    def test_takes_the_need_from_the_plain_run(self):
+        status, output = self.call("runtime", options=["--measured"])
+        self.assertEqual(status, 0, output)
+        self.assertIn("measured_25: equal; budget 24.0 MiB, peak 24.0 MiB, spilled 76.0 MiB", output)
+        self.assertNotIn("with_room", output)
+
+    def test_leaves_room_for_the_largest_operator_that_was_measured(self):
+        status, output = self.call("runtime", options=["--measured", "--percent", "10"])
+        self.assertEqual(status, 0, output)
+        self.assertIn("measured_10: equal; budget 18.0 MiB", output)
+
+    def test_runs_a_measured_case_with_room_when_told(self):
+        status, output = self.call("runtime", options=["--measured", "--with-room"])
+        self.assertEqual(status, 0, output)
+        self.assertIn("with_room: equal", output)
+        self.assertIn("budget_25: equal; budget 25.0 MiB", output)
+
+    def test_makes_a_run_with_room_when_the_measured_budget_is_refused(self):
+        change = """
+            if budget < 40 << 20:
+                print("aten::mm does not fit. smallest budget: 40 MiB (needed at once)")
+                sys.exit(1)
+        """
+        status, output = self.call("runtime", spillway_change=change, options=["--measured"])
+        self.assertEqual(status, 0, output)
+        self.assertIn("with_room: equal", output)
+        self.assertIn("budget_25_smallest: equal; budget 40.0 MiB", output)
+
+    def test_refuses_a_refusal_of_a_measured_budget_that_was_large_enough(self):
+        result = self.call("runtime", spillway_change="""
+            make = json.dumps
+            json.dumps = lambda stats: make(dict(stats, largest_op_needs_bytes=10 << 20))
+            if budget < 40 << 20:
+                print("aten::mm does not fit. smallest budget: 40 MiB (needed at once)")
+                sys.exit(1)
+        """, options=["--measured"])
+        self.assert_failed(result, "measured_25: was refused with 24.0 MiB, although the largest "
+                           "operator needs 12.0 MiB")
+
+    def test_refuses_a_need_below_what_was_measured(self):
+        result = self.call("runtime", spillway_change="needed = 80 << 20",
+                           options=["--measured"])
+        self.assert_failed(result, "measured_25: needed_bytes is 83886080, but 100663296 bytes")
+
+    def test_blames_the_case_when_a_measured_one_differs_from_itself(self):
+        result = self.call("runtime", 'lines.append("pid " + str(os.getpid()))',
+                           options=["--measured"])
+        self.assert_failed(result, "again: 1 of 3 results differ from plain")
 
     def test_shows_the_line_that_differs(self):
         result = self.call("runtime", 'if int(os.environ.get("FAKE_BUDGET", 0)) == 26214400: '
@@ -192,16 +243,27 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertIn("budget_25_smallest: equal; budget 40.0 MiB", output)
 
+    def test_makes_one_run_for_shares_of_the_same_budget(self):
+        status, output = self.call("runtime", options=["--percent", "30", "--percent", "20"],
+                                   spillway_change=self.LARGEST_OPERATOR)
+        self.assertEqual(status, 0, output)
+        self.assertIn("budget_30: equal; budget 33.0 MiB", output)
+        self.assertIn("budget_20: has been done with 33.0 MiB", output)
+        self.assertNotIn("budget_20: equal", output)
+
     def test_refuses_two_runs_of_one_name(self):
-        result = self.call("runtime", options=["--percent", "50", "--percent", "50"])
-        self.assert_failed(result, "budget_50: two runs have this name")
+        result = self.call("runtime", options=["--measured", "--percent", "50", "--percent", "50"])
+        self.assert_failed(result, "measured_50: two runs have this name")
+
+    # Names an operator that needs 33 MiB with all that it takes.
+    LARGEST_OPERATOR = """
+        make = json.dumps
+        json.dumps = lambda stats: make(dict(stats, largest_op_needs_bytes=30 << 20,
+                                             small_peak_bytes=1 << 20, largest_op="aten::mm"))
+    """
 
     def test_raises_a_budget_below_the_largest_operator(self):
-        status, output = self.call("runtime", spillway_change="""
-            make = json.dumps
-            json.dumps = lambda stats: make(dict(stats, largest_op_needs_bytes=30 << 20,
-                                                 small_peak_bytes=1 << 20, largest_op="aten::mm"))
-        """)
+        status, output = self.call("runtime", spillway_change=self.LARGEST_OPERATOR)
         self.assertEqual(status, 0, output)
         self.assertIn("budget_25: raised to 33.0 MiB for aten::mm", output)
 

@@ -61,6 +61,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--timeout", type=int, default=900, help="seconds for one run")
     parser.add_argument("--run-option", action="append", default=[])
+    parser.set_defaults(measured=False, with_room=False, reference=None)
     options = trainer_script.parse(parser, sys.argv[1:])
     options.percent = options.percent or PERCENT
     if trainer_script.tell_missing_data(options):

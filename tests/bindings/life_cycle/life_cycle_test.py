@@ -344,7 +344,7 @@ class Statistics(RunCase):
         program = PROGRAMS / "brain_unet"
         if not program.exists() or not MRI.exists():
             self.skipTest(f"brain_unet or its data, {MRI}, is not on this machine")
-        self.require_few_traps([program, "--preset", "tiny", "--threads", "1"], 3)
+        self.require_few_traps([program, "--preset", "tiny", "--threads", "1"], 2)
 
     def require_few_traps(self, program, steps):
         self.require_finished(self.command(self.trainer(program, "room", steps), budget="4GiB"))
