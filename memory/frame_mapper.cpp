@@ -4,14 +4,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "raw_calls.h"
 #include "signal/factory.h"
-#include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 #include "userfaultfd/factory.h"
 

@@ -1,9 +1,6 @@
 // Which pages leave, and how a page leaves or stays after all.
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <limits>
 #include <unordered_set>
 
 #include "engine_state.h"
@@ -11,7 +8,6 @@
 
 namespace spillway::swap {
 
-using memory::kPageBytes;
 using memory::PageIndex;
 
 namespace {
@@ -62,7 +58,6 @@ bool SwapEngine::State::leave_locked(PageIndex index) {
       stay_locked(index);
       return false;
     }
-    ::munlock(address, kPageBytes);  // The program may have locked it and not looked back.
     memory::drop_page(address);
     pool_->forget_frame();
   }

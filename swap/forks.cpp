@@ -8,7 +8,6 @@
 #include <signal.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "end_by_signal.h"
 #include "engine_state.h"

@@ -4,7 +4,6 @@
 
 #include "room_wait.h"
 #include "spillway/base/assert.h"
-#include "spillway/base/log.h"
 #include "spillway/base/signals_blocked.h"
 
 namespace spillway::swap {
@@ -76,7 +75,6 @@ SwapEngine::State::State(const SwapEngineOptions& options,
       mapper_->reserve(memory::kPageSize * arena_pages_, memory::kPageSize * budget_pages_, *this);
   arena_base_ = regions.arena;
   pool_ = std::make_unique<memory::FramePool>(regions.pool, budget_pages_, budget_pages_);
-  counts_.budget = options.budget;
   free_transfers_ = store_->queue_depth();
   const SignalsBlocked blocked;
   transfer_thread_ = std::thread([this] { run_transfers(); });
@@ -483,8 +481,6 @@ void SwapEngine::set_oversize(Oversize oversize) {
 }
 
 SwapStatistics SwapEngine::statistics() const { return state_->statistics(); }
-
-Bytes SwapEngine::budget() const noexcept { return state_->options_.budget; }
 
 void SwapEngine::before_fork() {
   state_->mutex_.lock();

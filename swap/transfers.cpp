@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 
 #include "end_by_signal.h"

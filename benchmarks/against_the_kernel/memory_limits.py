@@ -1,85 +1,40 @@
-"""Memory cgroups of both versions, and a swap file, each gone again when its `with` ends."""
+"""A memory cgroup and a swap file, each gone again when its `with` ends."""
 import contextlib
 import os
-import pathlib
 import subprocess
 import time
 
 from measure.training import Failure
+from memory_group import MemoryGroup, Unavailable
 
-ROOT = pathlib.Path("/sys/fs/cgroup")
-UNLIMITED_V1 = "-1"
-
-
-def write(path, text):
-    try:
-        path.write_text(text, encoding="ascii")
-    except OSError as error:
-        raise Failure(f"cannot write '{text}' to {path}: {error.strerror}; "
-                      "this benchmark needs root and the memory controller") from None
+PREFIX = "spillway-against-the-kernel"
 
 
-class MemoryGroup:
-    """A cgroup for one run at a time: `limit` bytes of memory, with or without swap."""
-
-    def __init__(self, name):
-        self.first_version = (ROOT / "memory/memory.limit_in_bytes").exists()
-        parent = ROOT / "memory" if self.first_version else ROOT
-        if not self.first_version:
-            self.enable_controller(parent)
-        self.folder = parent / name
+def remove(group):
+    # A killed process may take a moment to leave.
+    for _ in range(100):
         try:
-            self.folder.mkdir()
-        except OSError as error:
-            raise Failure(f"cannot make {self.folder}: {error.strerror}; "
-                          "this benchmark needs root") from None
-
-    def enable_controller(self, parent):
-        enabled = parent / "cgroup.subtree_control"
-        if not enabled.exists():
-            raise Failure(f"no memory controller of either version below {ROOT}")
-        if "memory" not in enabled.read_text(encoding="ascii").split():
-            write(enabled, "+memory")
-
-    def set_limit(self, limit, swap):
-        """With `swap`, what does not fit may go to swap; without, the kernel kills the program."""
-        if not self.first_version:
-            write(self.folder / "memory.max", str(limit))
-            write(self.folder / "memory.swap.max", "max" if swap else "0")
+            group.remove()
             return
-        both = self.folder / "memory.memsw.limit_in_bytes"
-        if not both.exists():
-            raise Failure(f"{both} does not exist: boot with swapaccount=1")
-        # Memory may never be allowed more than memory and swap together, so one is lifted first.
-        write(both, UNLIMITED_V1)
-        write(self.folder / "memory.limit_in_bytes", str(limit))
-        if not swap:
-            write(both, str(limit))
-
-    def command(self, program):
-        """`program`, started inside of the group by a shell that becomes it."""
-        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', self.folder / "cgroup.procs", *program]
-
-    def remove(self):
-        # A killed process may take a moment to leave.
-        for _ in range(100):
-            try:
-                self.folder.rmdir()
-                return
-            except FileNotFoundError:
-                return
-            except OSError:
-                time.sleep(0.1)
-        print(f"left behind: {self.folder}; remove it with rmdir")
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.1)
+    print(f"left behind: {group.folder}; remove it with rmdir")
 
 
 @contextlib.contextmanager
 def memory_group():
-    group = MemoryGroup(f"spillway-against-the-kernel-{os.getpid()}")
     try:
-        yield group
-    finally:
-        group.remove()
+        group = MemoryGroup(prefix=PREFIX, enables=True)
+        try:
+            if group.swap_limit() is None:
+                raise Failure(f"{group.folder} has no limit for swap: boot with swapaccount=1")
+            yield group
+        finally:
+            remove(group)
+    except Unavailable as reason:
+        raise Failure(f"{reason}; this benchmark needs root and the memory controller") from None
 
 
 def call(*command):
@@ -92,7 +47,7 @@ def call(*command):
 @contextlib.contextmanager
 def swap_file(folder, size):
     """A swap file that the kernel uses while inside."""
-    path = folder / f"spillway-against-the-kernel-{os.getpid()}.swap"
+    path = folder / f"{PREFIX}-{os.getpid()}.swap"
     active = False
     try:
         with open(path, "xb") as file:

@@ -2,5 +2,6 @@
 import pathlib
 import sys
 
-# How runs talk of budgets and steps is known there.
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "src/cmake/setup"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# How runs talk of budgets and steps is known there, and what surrounds them.
+sys.path += [str(ROOT / "src/cmake/setup"), str(ROOT / "tests/support")]

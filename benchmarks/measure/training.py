@@ -8,6 +8,7 @@ import subprocess
 import threading
 
 import trainer_log
+from clean_environment import clean_environment
 
 LOG_LINES = 25
 # Of the statistics of a run: figures, and not where and as what it ran.
@@ -86,13 +87,6 @@ def transferred(process_id):
     return int(fields["read_bytes"]), int(fields["write_bytes"])
 
 
-def clean_environment(extra):
-    """Ours without settings of Spillway and of malloc, which would change what is compared."""
-    kept = {key: value for key, value in os.environ.items()
-            if not key.startswith("SPILLWAY_") and key != "GLIBC_TUNABLES"}
-    return {**kept, **extra}
-
-
 def kill_group(process):
     try:
         os.killpg(process.pid, signal.SIGKILL)
@@ -106,7 +100,7 @@ def start(command, environment=None, stats_file=None):
         stats_file.unlink(missing_ok=True)
     return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, errors="replace",
-                            env=clean_environment(environment or {}), start_new_session=True)
+                            env=clean_environment(**(environment or {})), start_new_session=True)
 
 
 def train(command, *, environment=None, stats_file=None, time_limit=None):

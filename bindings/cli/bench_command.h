@@ -12,7 +12,6 @@ namespace spillway::cli {
 struct BenchOptions {
   std::string directory;
   std::string rates_path;  ///< Where the result goes; empty: nowhere.
-  bool json = false;
   swap::DiskProbeOptions probe;
 };
 

@@ -1,8 +1,5 @@
 #include "doctor_command.h"
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>

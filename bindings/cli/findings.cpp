@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <string_view>
 
 #include "rates_text.h"
 #include "spillway/base/error.h"

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <mutex>
 
-#include "raw_calls.h"
 #include "spillway/base/error.h"
 
 // Everything that the handler itself uses is atomic and fixed in size: it runs on any thread, at

@@ -2,12 +2,12 @@
 #   spillway_torch             libtorch_cpu and libc10 with their headers
 #   SPILLWAY_TORCH_MINOR       for example 2.11; names the core library
 #   LibTorch_ROOT_DIR          the folder that holds include/ and lib/
+#   LibTorch_VERSION, LibTorch_FOUND
+# and no other variable to the caller.
 # Searched in this order: SPILLWAY_LIBTORCH_DIR (variable, then environment; nothing else is tried
 # when it is set), CMAKE_PREFIX_PATH, the torch of the active Python, and what fetch_libtorch.sh made:
 # ${XDG_CACHE_HOME:-~/.cache}/spillway/libtorch-2.11.0.
 # Part of the installed package too.
-
-set(SPILLWAY_SUPPORTED_TORCH 2.11)
 
 # Sets OUT to the version in the headers below ROOT, or to nothing when ROOT holds no LibTorch.
 function(spillway_read_torch_version root out)
@@ -52,12 +52,13 @@ function(spillway_torch_candidates out)
   set(${out} "${candidates}" PARENT_SCOPE)
 endfunction()
 
-# Accepts ROOT into LibTorch_ROOT_DIR, or appends the reason against it to `rejected`.
+# Accepts ROOT into the results of spillway_search_torch, or appends the reason against it to its
+# `rejected`.
 macro(spillway_try_torch root)
   spillway_read_torch_version("${root}" version)
   if(version)
     string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${version}")
-    if(minor IN_LIST SPILLWAY_SUPPORTED_TORCH)
+    if(minor IN_LIST supported)
       get_filename_component(LibTorch_ROOT_DIR "${root}" ABSOLUTE)
       set(LibTorch_VERSION "${version}")
       set(SPILLWAY_TORCH_MINOR "${minor}")
@@ -86,45 +87,53 @@ function(spillway_import_torch)
   target_link_libraries(spillway_torch INTERFACE spillway_torch_cpu spillway_c10)
 endfunction()
 
-set(rejected "")
-set(LibTorch_ROOT_DIR "")
-set(named "${SPILLWAY_LIBTORCH_DIR}")
-if(NOT named)
-  set(named "$ENV{SPILLWAY_LIBTORCH_DIR}")
-endif()
-if(named)
-  spillway_try_torch("${named}")
-  if(NOT LibTorch_ROOT_DIR)
-    spillway_try_torch("${named}/torch")
+function(spillway_search_torch)
+  set(supported 2.11)
+  set(rejected "")
+  set(LibTorch_ROOT_DIR "")
+  set(named "${SPILLWAY_LIBTORCH_DIR}")
+  if(NOT named)
+    set(named "$ENV{SPILLWAY_LIBTORCH_DIR}")
   endif()
-  if(NOT LibTorch_ROOT_DIR AND NOT rejected)
-    set(rejected "\n  ${named}: no lib/libtorch_cpu.so with headers")
-  endif()
-else()
-  spillway_torch_candidates(candidates)
-  foreach(candidate IN LISTS candidates)
+  if(named)
+    spillway_try_torch("${named}")
     if(NOT LibTorch_ROOT_DIR)
-      spillway_try_torch("${candidate}")
+      spillway_try_torch("${named}/torch")
     endif()
-  endforeach()
-endif()
-
-if(LibTorch_ROOT_DIR)
-  set(LibTorch_FOUND TRUE)
-  spillway_import_torch()
-  if(NOT LibTorch_FIND_QUIETLY)
-    message(STATUS "LibTorch ${LibTorch_VERSION}: ${LibTorch_ROOT_DIR}")
+    if(NOT LibTorch_ROOT_DIR AND NOT rejected)
+      set(rejected "\n  ${named}: no lib/libtorch_cpu.so with headers")
+    endif()
+  else()
+    spillway_torch_candidates(candidates)
+    foreach(candidate IN LISTS candidates)
+      if(NOT LibTorch_ROOT_DIR)
+        spillway_try_torch("${candidate}")
+      endif()
+    endforeach()
   endif()
-else()
-  set(LibTorch_FOUND FALSE)
+
+  if(LibTorch_ROOT_DIR)
+    spillway_import_torch()
+    foreach(result IN ITEMS LibTorch_ROOT_DIR LibTorch_VERSION SPILLWAY_TORCH_MINOR)
+      set(${result} "${${result}}" PARENT_SCOPE)
+    endforeach()
+    set(LibTorch_FOUND TRUE PARENT_SCOPE)
+    if(NOT LibTorch_FIND_QUIETLY)
+      message(STATUS "LibTorch ${LibTorch_VERSION}: ${LibTorch_ROOT_DIR}")
+    endif()
+    return()
+  endif()
+  set(LibTorch_FOUND FALSE PARENT_SCOPE)
   if(rejected)
     set(rejected " Found, but of no use:${rejected}\n")
   endif()
-  set(LibTorch_NOT_FOUND_MESSAGE
-    "Spillway needs LibTorch ${SPILLWAY_SUPPORTED_TORCH}.${rejected}")
+  set(reason "Spillway needs LibTorch ${supported}.${rejected}")
+  set(LibTorch_NOT_FOUND_MESSAGE "${reason}" PARENT_SCOPE)
   if(LibTorch_FIND_REQUIRED)
-    message(FATAL_ERROR "${LibTorch_NOT_FOUND_MESSAGE} "
+    message(FATAL_ERROR "${reason} "
       "Fetch it with src/cmake/setup/fetch_libtorch.sh, or set SPILLWAY_LIBTORCH_DIR to the folder "
       "`torch` of an unpacked wheel, or configure with -DSPILLWAY_WITH_TORCH=OFF.")
   endif()
-endif()
+endfunction()
+
+spillway_search_torch()

@@ -29,8 +29,6 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 
-find_package(Threads REQUIRED)
-
 # Linked privately by our own targets; never exported.
 add_library(spillway_warnings INTERFACE)
 target_compile_options(spillway_warnings INTERFACE

@@ -1,5 +1,5 @@
 # spillway_add_test(<name> SOURCES <file>... [DEPENDS <target>...] [LABELS <label>...]
-#                   [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [RUN_SERIAL] [OWN_MAIN])
+#                   [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [RUN_SERIAL])
 #
 # One GoogleTest executable spillway_<name>_test, one ctest case per test, named <name>.<Suite>.<case>.
 # Without LABELS the label is `unit`; the labels in use are unit, conformance, equality, life_cycle, stress, slow.
@@ -20,7 +20,7 @@ if(SPILLWAY_BUILD_TESTS)
 endif()
 
 function(spillway_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "RUN_SERIAL;OWN_MAIN" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "RUN_SERIAL" "TIMEOUT"
     "SOURCES;DEPENDS;LABELS;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR
@@ -47,10 +47,7 @@ function(spillway_add_test name)
   set(target spillway_${name}_test)
   add_executable(${target} ${arg_SOURCES})
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
-  target_link_libraries(${target} PRIVATE ${arg_DEPENDS} GTest::gmock spillway_warnings)
-  if(NOT arg_OWN_MAIN)
-    target_link_libraries(${target} PRIVATE GTest::gmock_main)
-  endif()
+  target_link_libraries(${target} PRIVATE ${arg_DEPENDS} GTest::gmock_main spillway_warnings)
   set(properties LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   if(arg_RUN_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)

@@ -31,7 +31,6 @@ macro(spillway_find_config package debian_package)
   endif()
 endmacro()
 
-set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 spillway_find_config(nlohmann_json nlohmann-json3-dev)
 spillway_find_config(spdlog libspdlog-dev)

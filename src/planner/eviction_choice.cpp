@@ -196,21 +196,4 @@ EvictionChoice choose_evictions(const TouchIntervals& touches,
   return Chooser(touches, gross, target_pages, rule, cost).choose();
 }
 
-TransferVolume transfer_volume(const TouchIntervals& touches,
-                               const std::vector<std::uint32_t>& pages) {
-  TransferVolume volume;
-  std::vector<std::uint32_t> copied(touches.epoch_count, 0);
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    const Interval& interval = touches.intervals[i];
-    if (interval.end == IntervalEnd::kUsed) volume.read_pages += pages[i];
-    if (interval.epoch == kNeverWritten) continue;
-    std::uint32_t& copy = copied[interval.epoch];
-    if (pages[i] > copy) {
-      volume.written_pages += pages[i] - copy;
-      copy = pages[i];
-    }
-  }
-  return volume;
-}
-
 }  // namespace spillway::planner

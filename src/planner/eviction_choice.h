@@ -33,12 +33,4 @@ EvictionChoice choose_evictions(const TouchIntervals& touches,
                                 const std::vector<std::uint32_t>& gross, std::uint32_t target_pages,
                                 ChoiceRule rule, PageCost cost);
 
-/// Pages written and read per step by a choice.
-struct TransferVolume {
-  std::uint64_t written_pages = 0;
-  std::uint64_t read_pages = 0;
-};
-TransferVolume transfer_volume(const TouchIntervals& touches,
-                               const std::vector<std::uint32_t>& pages);
-
 }  // namespace spillway::planner

@@ -54,7 +54,6 @@ class IntervalFinder {
     OpIndex last = kNoOp;
     std::uint32_t* last_slot = nullptr;  ///< Where the distance from `last` belongs.
     std::uint32_t epoch = kNeverWritten;
-    std::uint32_t first_epoch = kNeverWritten;
     ValueIndex predecessor = kNoValue;
     bool is_visited = false;  ///< Its idle period is part of another value's interval.
   };
@@ -72,7 +71,7 @@ class IntervalFinder {
 
   void enter_carried(ValueIndex value) {
     Touches& touches = touches_[value];
-    touches.epoch = touches.first_epoch = new_epoch();
+    touches.epoch = new_epoch();
     inherits_.back() = touches.predecessor;
   }
 

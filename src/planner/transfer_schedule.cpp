@@ -50,7 +50,6 @@ class Scheduler {
       const std::uint64_t needed = std::uint64_t{interval.begin} + 1 + interval.covered_ops;
       entries_.push_back({&interval, choice_.pages[i], interval.begin, needed, kNoOp, true});
     }
-    plan_.write_out_moment = style_.write_outs;
     if (style_.write_outs == WriteOutMoment::kLate) delay_write_outs();
     levels_ = levels_now();
     place_fetches();

@@ -13,6 +13,9 @@ namespace spillway::planner {
 /// length of the step.
 std::vector<double> compute_begins(const StepTape& tape);
 
+/// When a write-out starts: as soon as the last use has passed, or just in time for the room.
+enum class WriteOutMoment : std::uint8_t { kEarly, kLate };
+
 /// How far transfers go ahead of what needs them.
 struct TransferStyle {
   WriteOutMoment write_outs = WriteOutMoment::kEarly;
@@ -22,7 +25,7 @@ struct TransferStyle {
 
 /// Turns chosen pages into swaps with moments: write-outs early or late, fetches as late as the
 /// read rate allows, moved forward by the lead where the level leaves room. Fills `swaps`,
-/// `write_outs`, `fetches` and `write_out_moment` of the plan.
+/// `write_outs` and `fetches` of the plan.
 void schedule_transfers(const StepTape& tape, const TouchIntervals& touches, EvictionChoice choice,
                         const std::vector<double>& begins, const SwapLimits& limits,
                         TransferStyle style, SwapPlan& plan);

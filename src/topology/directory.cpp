@@ -74,8 +74,6 @@ std::optional<BlockDevice> device_of(const Mount& mount, const std::string& root
   const bool is_virtual = device.name.rfind("vd", 0) == 0 || device.name.rfind("xvd", 0) == 0;
   if (const auto value = read_number(folder / "queue/rotational"); value && !is_virtual)
     device.is_rotational = *value != 0;
-  if (const auto value = read_number(folder / "queue/logical_block_size"))
-    device.block_size = Bytes(*value);
   return device;
 }
 

@@ -26,7 +26,6 @@ Memory read_memory(const std::string& root) {
   if (const auto text = read_kernel_file(root + "/proc/meminfo")) {
     memory.total = meminfo_value(*text, "MemTotal");
     memory.available = meminfo_value(*text, "MemAvailable");
-    memory.swap_total = meminfo_value(*text, "SwapTotal");
   }
   memory.limits = read_memory_limits(root);
   return memory;
@@ -49,7 +48,6 @@ ProcessLimits read_process_limits(const std::string& root) {
   if (const auto text = read_kernel_file(root + "/proc/self/limits")) {
     limits.address_space_bytes = soft_limit(*text, "Max address space");
     limits.locked_bytes = soft_limit(*text, "Max locked memory");
-    limits.processes = soft_limit(*text, "Max processes");
   }
   return limits;
 }
@@ -75,10 +73,6 @@ Kernel read_kernel(const std::string& root) {
   kernel.overcommit_mode = small_number(root + "/proc/sys/vm/overcommit_memory");
   kernel.huge_pages =
       chosen_in_brackets(read_kernel_file(root + "/sys/kernel/mm/transparent_hugepage/enabled"));
-  if (const auto value = small_number(root + "/proc/sys/vm/unprivileged_userfaultfd"))
-    kernel.unprivileged_userfaultfd = *value != 0;
-  kernel.io_uring_disabled = small_number(root + "/proc/sys/kernel/io_uring_disabled");
-  kernel.map_count_limit = read_number(root + "/proc/sys/vm/max_map_count");
   return kernel;
 }
 

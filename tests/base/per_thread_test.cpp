@@ -1,6 +1,6 @@
 #include "spillway/base/per_thread.h"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <set>
 #include <thread>

@@ -9,7 +9,11 @@ project(Probe LANGUAGES NONE)
 list(APPEND CMAKE_MODULE_PATH "@MODULES@")
 # Not the Python of the machine, which may have a torch of its own.
 set(SPILLWAY_PYTHON3 "" CACHE FILEPATH "")
+get_cmake_property(before VARIABLES)
 find_package(LibTorch REQUIRED)
+get_cmake_property(after VARIABLES)
+list(REMOVE_ITEM after before ${before})
+message(STATUS "left=${after};")
 message(STATUS "minor=${SPILLWAY_TORCH_MINOR} root=${LibTorch_ROOT_DIR}")
 get_target_property(definitions spillway_torch INTERFACE_COMPILE_DEFINITIONS)
 message(STATUS "definitions=${definitions}")
@@ -42,6 +46,14 @@ class Finder(probe_project.ProbeCase):
     def test_named_folder_is_taken(self):
         self.assert_found(self.find(torch_tree("t", "2.11.0"),
                                     f"-DSPILLWAY_LIBTORCH_DIR={self.root / 't'}"), "t")
+
+    def test_only_the_results_are_left_in_the_caller(self):
+        fetched = "home/.cache/spillway/libtorch-2.11.0/torch"
+        for folder, *flags in ((fetched,), ("t", f"-DSPILLWAY_LIBTORCH_DIR={self.root / 't'}")):
+            outcome = self.find(torch_tree(folder, "2.11.0"), *flags)
+            self.assert_found(outcome, folder)
+            self.assertIn("left=LibTorch_FOUND;LibTorch_ROOT_DIR;LibTorch_VERSION;"
+                          "SPILLWAY_TORCH_MINOR; ", outcome[1])
 
     def test_folder_above_torch_may_be_named(self):
         self.assert_found(self.find(torch_tree("t/torch", "2.11.3"),

@@ -30,7 +30,16 @@ USER = """\
 cmake_minimum_required(VERSION 3.25)
 set(CMAKE_CXX_COMPILER_WORKS TRUE)
 project(User LANGUAGES C CXX)
+get_cmake_property(before VARIABLES)
 find_package(Spillway @VERSION@ REQUIRED)
+get_cmake_property(after VARIABLES)
+list(REMOVE_ITEM after before ${before})
+foreach(name IN LISTS after)
+  if(NOT DEFINED CACHE{${name}} AND NOT name MATCHES "^Spillway_")
+    list(APPEND stray ${name})
+  endif()
+endforeach()
+message(STATUS "stray=${stray};")
 add_executable(user main.cpp)
 target_link_libraries(user PRIVATE spillway::spillway)
 """
@@ -57,6 +66,11 @@ class Package(probe_project.ProbeCase):
         self.assert_accepted(self.configure_user("0.1"))
         self.assert_accepted(probe_project.run(["cmake", "--build", self.root / "user/build"]))
         self.assert_accepted(probe_project.run([self.root / "user/build/user"]))
+
+    def test_no_stray_variable_is_left_in_the_caller(self):
+        outcome = self.configure_user("0.1")
+        self.assert_accepted(outcome)
+        self.assertIn("stray=; ", outcome[1])
 
     def test_other_minor_version_is_refused(self):
         self.assert_refused(self.configure_user("0.2"), "Spillway", "0.1.0")

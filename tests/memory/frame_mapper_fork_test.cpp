@@ -4,7 +4,6 @@
 
 #include <array>
 #include <csignal>
-#include <cstring>
 #include <functional>
 
 #include "frame_mapper_conformance.h"

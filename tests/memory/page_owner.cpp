@@ -1,7 +1,6 @@
 #include "page_owner.h"
 
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
 #include <string>
 #include <utility>

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
-#include <array>
 #include <csetjmp>
 #include <csignal>
 #include <fstream>

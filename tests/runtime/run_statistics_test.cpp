@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "spillway/base/error.h"
 #include "support/temporary_directory.h"

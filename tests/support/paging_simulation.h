@@ -2,9 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <initializer_list>
-#include <span>
 #include <string_view>
 #include <vector>
 

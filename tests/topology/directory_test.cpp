@@ -56,7 +56,6 @@ TEST_F(InspectDirectory, FindsTheDiskOfAPartition) {
   const std::string disk = "/sys/devices/pci0/nvme0n1";
   tree_.write(disk + "/device/model", "FAST DISK 2TB      \n");
   tree_.write(disk + "/queue/rotational", "0\n");
-  tree_.write(disk + "/queue/logical_block_size", "512\n");
   tree_.write(disk + "/nvme0n1p2/partition", "2\n");
   tree_.link("/sys/dev/block/259:2", "../../devices/pci0/nvme0n1/nvme0n1p2");
   const Directory directory = inspect();
@@ -66,7 +65,6 @@ TEST_F(InspectDirectory, FindsTheDiskOfAPartition) {
   EXPECT_EQ(directory.device->name, "nvme0n1");
   EXPECT_EQ(directory.device->model, "FAST DISK 2TB");
   EXPECT_EQ(directory.device->is_rotational, false);
-  EXPECT_EQ(directory.device->block_size, 512_B);
 }
 
 TEST_F(InspectDirectory, FindsTheDiskBehindAFileSystemWithItsOwnNumber) {

@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
-#include <cstring>
 #include <utility>
 
 #include "spillway/base/error.h"

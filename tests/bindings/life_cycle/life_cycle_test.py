@@ -12,7 +12,8 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
-from surroundings import MemoryGroup, SmallDisk, Unavailable, mounted, unnamed_files
+from memory_group import MemoryGroup, Unavailable, mounted
+from surroundings import SmallDisk, unnamed_files
 
 COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
 PROGRAMS = pathlib.Path(os.environ["SPILLWAY_TEST_PROGRAMS"])
@@ -91,7 +92,7 @@ class RunCase(unittest.TestCase):
         return json.loads(self.stats.read_text())
 
     def available(self, make, *arguments):
-        """A place of `surroundings`, or the case is skipped with the reason."""
+        """A memory group or a small disk, or the case is skipped with the reason."""
         try:
             place = make(*arguments)
         except Unavailable as reason:

@@ -88,7 +88,6 @@ struct SwapEngineOptions {
 
 /// Everything the engine counted since it started. Times add up over threads.
 struct SwapStatistics {
-  Bytes budget;
   Bytes counted;  ///< Resident now: frames and small blocks.
   Bytes counted_peak;
   Bytes live;  ///< Bytes of live storages wherever they are, in whole pages.
@@ -115,8 +114,6 @@ class PinSet {
   PinSet(const PinSet&) = delete;
   PinSet& operator=(const PinSet&) = delete;
   ~PinSet();
-
-  bool is_empty() const { return pins_.empty(); }
 
  private:
   friend class SwapEngine;
@@ -196,7 +193,6 @@ class SwapEngine {
 
   void set_oversize(Oversize oversize);
   SwapStatistics statistics() const;
-  Bytes budget() const noexcept;
 
   /// Around fork(2): takes the engine's lock, releases it in both, and turns the engine off in the
   /// child, where spilled pages read as they were at the fork, until all its descendants are gone.

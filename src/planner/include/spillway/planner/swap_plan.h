@@ -34,9 +34,6 @@ struct SwapLimits {
   std::size_t refinement_ops = 500000;
 };
 
-/// When a write-out starts: as soon as the last use has passed, or just in time for the room.
-enum class WriteOutMoment : std::uint8_t { kEarly, kLate };
-
 /// Distances in `SwapPlan` for values that are not used again.
 inline constexpr std::uint32_t kDiesUnused = static_cast<std::uint32_t>(-1);
 inline constexpr std::uint32_t kStaysUnused = static_cast<std::uint32_t>(-2);
@@ -106,7 +103,6 @@ struct SwapPlan {
   std::uint32_t smallest_budget_pages = 0;  ///< Below it some operator cannot run.
   bool is_feasible = false;                 ///< Whether the budget reaches that.
   double filled_share = 0.0;                ///< Share of the budget that was chosen.
-  WriteOutMoment write_out_moment = WriteOutMoment::kEarly;
 };
 
 /// Chooses what to swap so that the repeating step fits into the budget and is fast: bytes first by

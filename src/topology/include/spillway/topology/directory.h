@@ -13,7 +13,6 @@ struct BlockDevice {
   std::string name;  ///< "nvme0n1", "sda", "dm-0"
   std::optional<std::string> model;
   std::optional<bool> is_rotational;
-  std::optional<Bytes> block_size;  ///< Smallest unit of direct I/O.
 };
 
 /// What lies under a directory.

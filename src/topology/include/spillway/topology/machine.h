@@ -36,8 +36,7 @@ struct MemoryLimit {
 
 struct Memory {
   std::optional<Bytes> total;
-  std::optional<Bytes> available;  ///< What the kernel could give without swapping.
-  std::optional<Bytes> swap_total;
+  std::optional<Bytes> available;   ///< What the kernel could give without swapping.
   std::vector<MemoryLimit> limits;  ///< Of the own cgroup and all above it, innermost first.
 };
 
@@ -45,7 +44,6 @@ struct Memory {
 struct ProcessLimits {
   std::optional<std::uint64_t> address_space_bytes;
   std::optional<std::uint64_t> locked_bytes;
-  std::optional<std::uint64_t> processes;
 };
 
 /// What the kernel was configured to do.
@@ -53,9 +51,6 @@ struct Kernel {
   std::optional<std::string> release;
   std::optional<int> overcommit_mode;     ///< 0 heuristic, 1 always, 2 never.
   std::optional<std::string> huge_pages;  ///< always, madvise or never.
-  std::optional<bool> unprivileged_userfaultfd;
-  std::optional<int> io_uring_disabled;  ///< 0 open, 1 privileged only, 2 off.
-  std::optional<std::uint64_t> map_count_limit;
 };
 
 struct Gpu {
