@@ -12,6 +12,9 @@ import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / "bindings/awkward"), str(TESTS / "support")]
+import run_case  # noqa: E402  pylint: disable=wrong-import-position
+import trainer_script  # noqa: E402  pylint: disable=wrong-import-position
+
 WANTED = "2.11."
 
 
@@ -80,8 +83,6 @@ def reason_to_skip():
 
 
 def compare(options):
-    import run_case
-
     class Session(run_case.Session):
         def program(self, name):
             words = super().program(name)
@@ -105,13 +106,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spillway", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
-    parser.set_defaults(percent=[50, 25], room=1024, measured=False, with_room=False,
-                        reference=None, run_option=[],
-                        seed=1, threads=2, timeout=300)
+    run_case.add_run_options(parser)
     options = parser.parse_args()
+    options.percent = options.percent or [50, 25]
     reason = reason_to_skip()
     if reason:
-        import trainer_script
         print("skipped: " + reason)
         sys.exit(trainer_script.SKIPPED)
     compare(options)

@@ -238,7 +238,7 @@ def budget_after_refusal(run, reference):
 def require_need_to_refuse(session, run, roomy):
     """What one operator needs is known from the run with room: no budget above it is too small."""
     known, budget = smallest_by_statistics(roomy), run.budget
-    if 0 < known <= budget and not getattr(session.options, "side_by_side", False):
+    if 0 < known <= budget and not session.options.side_by_side:
         raise Failure(f"{run.name}: was refused with {budget / MIB:.1f} MiB, although the largest "
                       f"operator needs {known / MIB:.1f} MiB\n{run.shown()}\n{tail(run.output)}")
 
@@ -336,6 +336,27 @@ def compare_budgets(session, reference, roomy, percentages):
         under_budget(session, reference, percent, roomy)
 
 
+def add_run_options(parser):
+    """What a Session reads from its options beside case, program, spillway and work."""
+    add = parser.add_argument
+    add("--measured", action="store_true",
+        help="take the need from the plain run, which has to know --measure")
+    add("--with-room", action="store_true",
+        help="make the run with room although the plain run is measured")
+    add("--reference", type=pathlib.Path,
+        help="take the plain run from the work folder of an earlier call")
+    add("--percent", type=int, action="append", default=[],
+        help="share of the need to give as budget, once for each")
+    add("--room", type=int, default=1024, help="MiB of a budget without pressure")
+    add("--side-by-side", action="store_true",
+        help="operators of several threads run at once and may need more than any")
+    add("--run-option", action="append", default=[],
+        help="option for `spillway run`, for example --run-option=--verify")
+    add("--seed", type=int, default=1)
+    add("--threads", type=int, default=2)
+    add("--timeout", type=int, default=300, help="seconds for one run")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -345,22 +366,7 @@ def main():
     parser.add_argument("--spillway", type=pathlib.Path, help="the command line of Spillway")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("awkward_work"),
                         help="folder for digests, statistics and logs; emptied first")
-    parser.add_argument("--measured", action="store_true",
-                        help="take the need from the plain run, which has to know --measure")
-    parser.add_argument("--with-room", action="store_true",
-                        help="make the run with room although the plain run is measured")
-    parser.add_argument("--reference", type=pathlib.Path, help="take the plain run from the work "
-                        "folder of an earlier call")
-    parser.add_argument("--percent", type=int, action="append", default=[],
-                        help="share of the need to give as budget (default: 25)")
-    parser.add_argument("--room", type=int, default=1024, help="MiB of a budget without pressure")
-    parser.add_argument("--side-by-side", action="store_true",
-                        help="operators of several threads run at once and may need more than any")
-    parser.add_argument("--run-option", action="append", default=[],
-                        help="option for `spillway run`, for example --run-option=--verify")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--timeout", type=int, default=300, help="seconds for one run")
+    add_run_options(parser)
     options = parser.parse_args()
     options.percent = options.percent or [25]
     if options.mode == "runtime" and options.spillway is None:

@@ -54,14 +54,9 @@ def main():
     parser.add_argument("case")
     trainer_script.add_trainer_options(parser)
     parser.add_argument("--spillway", type=pathlib.Path, required=True)
-    parser.add_argument("--percent", type=int, action="append", default=[])
-    parser.add_argument("--room", type=int, default=8192, help="MiB of a budget without pressure")
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--timeout", type=int, default=900, help="seconds for one run")
-    parser.add_argument("--run-option", action="append", default=[])
-    parser.set_defaults(measured=False, with_room=False, reference=None)
+    run_case.add_run_options(parser)
+    parser.set_defaults(room=8192, timeout=900)
     options = trainer_script.parse(parser, sys.argv[1:])
     options.percent = options.percent or PERCENT
     if trainer_script.tell_missing_data(options):
