@@ -30,14 +30,15 @@ std::size_t bytes_at_once(Bytes budget) {
   return std::max<std::uint64_t>(pages, 1) * memory::kPageBytes;
 }
 
-void* hold_memory(const void* memory, std::size_t size, int is_filled, int /*is_direct*/) {
+void* hold_memory(const void* memory, std::size_t size, int is_filled, int is_direct) {
   Core& core = *Core::running();
   if (core.is_forked_child()) return &stays_by_itself;
   if (runtime::Runtime::runs_operator()) return nullptr;
   swap::RangeUse use = core.runtime().find(memory, Bytes(size));
   use.writes = is_filled != 0;
   try {
-    auto pins = std::make_unique<swap::PinSet>();
+    auto pins = std::make_unique<swap::PinSet>(is_direct != 0 ? swap::Hold::kKernel
+                                                              : swap::Hold::kOperator);
     core.runtime().engine().pin(*pins, {&use, 1});
     return pins.release();
   } catch (const Error&) {
