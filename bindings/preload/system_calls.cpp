@@ -1,18 +1,25 @@
 // System calls that take memory from the program, for kernels that let nobody serve their faults on
-// spilled tensors. On any other memory, and where the core names no tensors, a call goes straight
-// on.
+// spilled tensors, and for direct I/O everywhere. On any other memory, and where the core names no
+// tensors, a call goes straight on.
 //
 // A transfer with a file is made in pieces, each held in memory while the kernel works on it. A
 // call that may block (pipes, sockets) holds nothing, which would stand in the way of operators for
 // as long as it blocks: its memory is touched, so that it is there, and the call repeated when it
 // has left again before the kernel came to it.
+//
+// Direct I/O lets the device write to frames without a fault that anybody could see, so pages that
+// are not held might be saved while they are being filled. What cannot be held goes through a
+// buffer.
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -27,6 +34,8 @@ constexpr uintptr_t kTouchEvery = 4096;
 constexpr int kAttempts = 1000;
 constexpr size_t kPartsMax = IOV_MAX;
 constexpr unsigned kParts = 64;  // Of one vector call on a pipe or socket; the rest is left over.
+constexpr size_t kBufferBytes = size_t{1} << 20;  // Of direct I/O that cannot go on in place.
+constexpr size_t kBlock = 4096;                   // What direct I/O may want its memory aligned to.
 
 enum class Use { kTaken, kFilled };  // By the call.
 
@@ -40,7 +49,9 @@ struct {
   decltype(&::readv) readv;
   decltype(&::writev) writev;
   decltype(&::preadv) preadv;
+  decltype(&::preadv2) preadv2;
   decltype(&::pwritev) pwritev;
+  decltype(&::pwritev2) pwritev2;
   decltype(&::recv) recv;
   decltype(&::send) send;
   decltype(&::recvfrom) recvfrom;
@@ -50,7 +61,9 @@ struct {
   decltype(&::process_vm_readv) process_vm_readv;
   decltype(&::process_vm_writev) process_vm_writev;
   decltype(&::fread) fread;
+  decltype(&::fread_unlocked) fread_unlocked;
   decltype(&::fwrite) fwrite;
+  decltype(&::fwrite_unlocked) fwrite_unlocked;
 } known;
 
 template <typename Function>
@@ -66,7 +79,9 @@ __attribute__((constructor)) void look_up_all() {
   look_up("readv", known.readv);
   look_up("writev", known.writev);
   look_up("preadv", known.preadv);
+  look_up("preadv2", known.preadv2);
   look_up("pwritev", known.pwritev);
+  look_up("pwritev2", known.pwritev2);
   look_up("recv", known.recv);
   look_up("send", known.send);
   look_up("recvfrom", known.recvfrom);
@@ -76,7 +91,9 @@ __attribute__((constructor)) void look_up_all() {
   look_up("process_vm_readv", known.process_vm_readv);
   look_up("process_vm_writev", known.process_vm_writev);
   look_up("fread", known.fread);
+  look_up("fread_unlocked", known.fread_unlocked);
   look_up("fwrite", known.fwrite);
+  look_up("fwrite_unlocked", known.fwrite_unlocked);
 }
 
 /// The functions themselves, also for libraries whose constructors run before ours.
@@ -85,7 +102,7 @@ auto& real() {
   return known;
 }
 
-/// Null where no system call needs help.
+/// Null where no system call ever needs help.
 const SpillwayHooks* tensor_hooks() {
   const SpillwayHooks* hooks = registered_hooks();
   return hooks != nullptr && hooks->tensor_bytes != nullptr ? hooks : nullptr;
@@ -108,11 +125,52 @@ bool has_tensor(const iovec* parts, size_t count) {
   return false;
 }
 
+/// Sets errno back to what it was.
+class KeptErrno {
+ public:
+  KeptErrno() = default;
+  ~KeptErrno() { errno = error_; }
+  KeptErrno(const KeptErrno&) = delete;
+  KeptErrno& operator=(const KeptErrno&) = delete;
+
+ private:
+  int error_ = errno;
+};
+
 bool is_file(int descriptor) {
-  const int error = errno;
-  const bool seekable = lseek(descriptor, 0, SEEK_CUR) != -1;
-  errno = error;
-  return seekable;
+  const KeptErrno kept;
+  return lseek(descriptor, 0, SEEK_CUR) != -1;
+}
+
+bool is_direct(int descriptor) {
+  const KeptErrno kept;
+  const int flags = fcntl(descriptor, F_GETFL);
+  return flags != -1 && (flags & O_DIRECT) != 0;
+}
+
+/// A socket on which one call is one message: what is cut off of it is lost.
+bool keeps_messages(int descriptor) {
+  const KeptErrno kept;
+  int type = SOCK_STREAM;
+  socklen_t length = sizeof type;
+  return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type != SOCK_STREAM;
+}
+
+/// What a call on tensors needs.
+enum class Help {
+  kNone,
+  kTouched,       ///< Its memory brought in.
+  kHeld,          ///< Its memory kept there.
+  kHeldOrCopied,  ///< The device must not meet memory that may leave.
+};
+
+Help help_for(int descriptor) {
+  const bool is_served = registered_hooks()->kernel_serves_faults != 0;
+  const bool is_to_be_held = is_direct(descriptor);
+  if (is_served && !is_to_be_held) return Help::kNone;
+  // O_DIRECT on a pipe is about packets.
+  if (!is_file(descriptor)) return is_served ? Help::kNone : Help::kTouched;
+  return is_to_be_held ? Help::kHeldOrCopied : Help::kHeld;
 }
 
 /// Has the memory brought in by using it: read, and written back as it is where it will be filled.
@@ -128,24 +186,25 @@ void touch(const void* memory, size_t size, Use use) {
   }
 }
 
-/// Memory that stays until the end of the scope, unless operators need all there is. The thread
-/// cannot be cancelled meanwhile, or it would stay for ever.
+/// Memory that stays until the end of the scope: for a device always, else unless operators need
+/// all there is. The thread cannot be cancelled meanwhile, or it would stay for ever.
 class Held {
  public:
-  Held(const void* memory, size_t size, Use use) {
-    const int error = errno;
+  Held(const void* memory, size_t size, Use use, Help help) {
+    const KeptErrno kept;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
-    token_ = registered_hooks()->hold_memory(memory, size, use == Use::kFilled ? 1 : 0);
-    errno = error;
+    token_ = registered_hooks()->hold_memory(memory, size, use == Use::kFilled ? 1 : 0,
+                                             help == Help::kHeldOrCopied ? 1 : 0);
   }
   ~Held() {
-    const int error = errno;
+    const KeptErrno kept;
     if (token_ != nullptr) registered_hooks()->release_memory(token_);
     pthread_setcancelstate(cancel_state_, nullptr);
-    errno = error;
   }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
+
+  bool is_certain() const { return token_ != nullptr; }
 
  private:
   void* token_ = nullptr;
@@ -188,22 +247,47 @@ ssize_t in_pieces(const void* memory, size_t size, const OnePiece& one_piece,
   }
 }
 
+char* at(const void* memory, size_t offset) {
+  return static_cast<char*>(const_cast<void*>(memory)) + offset;
+}
+
 template <typename Call>
 ssize_t touch_and_call(const Piece& piece, Use use, const Call& call) {
   return until_it_stays([&] { touch(piece.from, piece.size, use); },
-                        [&] { return call(piece.begin, piece.size); });
+                        [&] { return call(at(piece.from, 0), piece.begin, piece.size); });
 }
 
-/// With a file; `call` is given where a piece begins and how long it is.
+/// Direct I/O on memory that cannot be held: through a buffer that lies in its blocks as the memory
+/// does, and as far as the buffer reaches. Nothing of it is on the way when the call has ended.
 template <typename Call>
-ssize_t with_file(const void* memory, size_t size, Use use, const Call& call) {
+ssize_t through_buffer(const Piece& piece, Use use, const Call& call) {
+  void* blocks = nullptr;
+  if (posix_memalign(&blocks, kBlock, kBufferBytes + kBlock) != 0) {
+    errno = ENOMEM;
+    return -1;
+  }
+  char* const buffer = at(blocks, reinterpret_cast<uintptr_t>(piece.from) % kBlock);
+  const size_t size = piece.size < kBufferBytes ? piece.size : kBufferBytes;
+  if (use == Use::kTaken) memcpy(buffer, piece.from, size);
+  const ssize_t moved = call(buffer, piece.begin, size);
+  if (use == Use::kFilled && moved > 0)
+    memcpy(at(piece.from, 0), buffer, static_cast<size_t>(moved));
+  const KeptErrno kept;
+  free(blocks);
+  return moved;
+}
+
+/// With a file; `call` is given the memory of a piece, where in all of it that begins, and a size.
+template <typename Call>
+ssize_t with_file(const void* memory, size_t size, Use use, Help help, const Call& call) {
   const auto one_piece = [&](const Piece& piece) {
-    if (!piece.is_tensor) return call(piece.begin, piece.size);
-    const Held held(piece.from, piece.size, use);
+    if (!piece.is_tensor) return call(at(piece.from, 0), piece.begin, piece.size);
+    const Held held(piece.from, piece.size, use, help);
+    if (help == Help::kHeldOrCopied && !held.is_certain()) return through_buffer(piece, use, call);
     return touch_and_call(piece, use, call);
   };
-  // A piece of a tensor is short at the end of the file, on a full disk, or because its memory has
-  // left: what follows tells.
+  // A piece of a tensor is short at the end of the file, on a full disk, because its memory has
+  // left, or because the buffer is smaller: what follows tells.
   return in_pieces(memory, size, one_piece, [](const Piece& piece, size_t moved) {
     return moved == 0 || (!piece.is_tensor && moved < piece.size);
   });
@@ -214,19 +298,56 @@ ssize_t with_file(const void* memory, size_t size, Use use, const Call& call) {
 template <typename Call>
 ssize_t with_stream(const void* memory, size_t size, Use use, const Call& call) {
   const auto one_piece = [&](const Piece& piece) {
-    return piece.is_tensor ? touch_and_call(piece, use, call) : call(piece.begin, piece.size);
+    return piece.is_tensor ? touch_and_call(piece, use, call)
+                           : call(at(piece.from, 0), piece.begin, piece.size);
   };
   return in_pieces(memory, size, one_piece, [use](const Piece& piece, size_t moved) {
     return use == Use::kFilled || moved < piece.size;
   });
 }
 
-/// A transfer with whatever the descriptor is. `call` is given a place in the memory and a size.
+/// A whole message through a copy; `call` is given that and its size.
+template <typename Call>
+ssize_t with_message(const iovec* parts, size_t count, Use use, const Call& call) {
+  size_t size = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (!__builtin_add_overflow(size, parts[i].iov_len, &size)) continue;
+    errno = EINVAL;
+    return -1;
+  }
+  auto* const message = static_cast<char*>(malloc(size));
+  if (message == nullptr) {
+    errno = ENOMEM;
+    return -1;
+  }
+  size_t begin = 0;
+  for (size_t i = 0; use == Use::kTaken && i < count; begin += parts[i++].iov_len)
+    memcpy(message + begin, parts[i].iov_base, parts[i].iov_len);
+  const ssize_t moved = call(message, size);
+  // A message that was longer may be told with its whole length.
+  size_t left = use == Use::kTaken || moved < 0 ? 0 : static_cast<size_t>(moved);
+  for (size_t i = 0; left > 0 && i < count; begin += parts[i++].iov_len) {
+    const size_t part = left < parts[i].iov_len ? left : parts[i].iov_len;
+    memcpy(parts[i].iov_base, message + begin, part);
+    left -= part;
+  }
+  const KeptErrno kept;
+  free(message);
+  return moved;
+}
+
+/// A transfer with whatever the descriptor is. `call` is given memory, where in all of it that
+/// begins, and a size.
 template <typename Call>
 ssize_t transfer(int descriptor, const void* memory, size_t size, Use use, const Call& call) {
-  if (tensor_bytes(memory, size) == 0) return call(0, size);
-  if (is_file(descriptor)) return with_file(memory, size, use, call);
-  return with_stream(memory, size, use, call);
+  const size_t at_once = tensor_bytes(memory, size);
+  const Help help = at_once > 0 ? help_for(descriptor) : Help::kNone;
+  if (help == Help::kNone) return call(at(memory, 0), 0, size);
+  if (help != Help::kTouched) return with_file(memory, size, use, help, call);
+  if (at_once == size || !keeps_messages(descriptor)) return with_stream(memory, size, use, call);
+  const iovec whole{at(memory, 0), size};
+  return with_message(&whole, 1, use,
+                      [&](void* message, size_t bytes) { return call(message, 0, bytes); });
 }
 
 /// Touches the tensors among `parts` and copies the parts to `passed`, as many as may be in memory
@@ -252,8 +373,16 @@ unsigned gather(const iovec* parts, size_t count, Use use, iovec* passed) {
 template <typename OnePart, typename AllParts>
 ssize_t transfer_parts(int descriptor, const iovec* parts, int count, Use use,
                        const OnePart& one_part, const AllParts& all_parts) {
-  if (count <= 0 || !has_tensor(parts, static_cast<size_t>(count))) return all_parts(parts, count);
-  if (!is_file(descriptor)) {
+  const bool has_any = count > 0 && has_tensor(parts, static_cast<size_t>(count));
+  const Help help = has_any ? help_for(descriptor) : Help::kNone;
+  if (help == Help::kNone) return all_parts(parts, count);
+  if (help == Help::kTouched && keeps_messages(descriptor)) {
+    return with_message(parts, static_cast<size_t>(count), use, [&](void* message, size_t size) {
+      const iovec whole{message, size};
+      return all_parts(&whole, 1);
+    });
+  }
+  if (help == Help::kTouched) {
     iovec passed[kParts];
     unsigned kept = 0;
     return until_it_stays([&] { kept = gather(parts, static_cast<size_t>(count), use, passed); },
@@ -262,10 +391,10 @@ ssize_t transfer_parts(int descriptor, const iovec* parts, int count, Use use,
   ssize_t done = 0;
   for (int i = 0; i < count; ++i) {
     const ssize_t moved =
-        with_file(parts[i].iov_base, parts[i].iov_len, use, [&](size_t begin, size_t size) {
-          char* const at = static_cast<char*>(parts[i].iov_base);
-          return one_part(at + begin, size, done + static_cast<ssize_t>(begin));
-        });
+        with_file(parts[i].iov_base, parts[i].iov_len, use, help,
+                  [&](void* piece, size_t begin, size_t size) {
+                    return one_part(piece, size, done + static_cast<ssize_t>(begin));
+                  });
     if (moved < 0) return done > 0 ? done : moved;
     done += moved;
     if (static_cast<size_t>(moved) < parts[i].iov_len) break;
@@ -274,11 +403,20 @@ ssize_t transfer_parts(int descriptor, const iovec* parts, int count, Use use,
 }
 
 template <typename Call>
-ssize_t transfer_message(const msghdr* message, Use use, const Call& call) {
-  if (message == nullptr || !has_tensor(message->msg_iov, message->msg_iovlen))
+ssize_t transfer_message(int socket, const msghdr* message, Use use, const Call& call) {
+  if (message == nullptr || !has_tensor(message->msg_iov, message->msg_iovlen) ||
+      registered_hooks()->kernel_serves_faults != 0)
     return call(message);
-  iovec passed[kParts];
   msghdr copy = *message;
+  if (keeps_messages(socket)) {
+    return with_message(message->msg_iov, message->msg_iovlen, use, [&](void* bytes, size_t size) {
+      iovec whole{bytes, size};
+      copy.msg_iov = &whole;
+      copy.msg_iovlen = 1;
+      return call(&copy);
+    });
+  }
+  iovec passed[kParts];
   copy.msg_iov = passed;
   return until_it_stays(
       [&] { copy.msg_iovlen = gather(message->msg_iov, message->msg_iovlen, use, passed); },
@@ -290,8 +428,9 @@ ssize_t transfer_between_processes(decltype(&::process_vm_readv) call, Use local
                                    const iovec* local, unsigned long count, const iovec* remote,
                                    unsigned long remote_count, unsigned long flags) {
   const bool is_own = process == getpid();
-  const bool needs_help = has_tensor(local, count) || (is_own && has_tensor(remote, remote_count));
-  if (!needs_help) return call(process, local, count, remote, remote_count, flags);
+  const bool has_any = has_tensor(local, count) || (is_own && has_tensor(remote, remote_count));
+  if (!has_any || registered_hooks()->kernel_serves_faults != 0)
+    return call(process, local, count, remote, remote_count, flags);
   const Use remote_use = local_use == Use::kFilled ? Use::kTaken : Use::kFilled;
   iovec near[kParts];
   iovec far[kParts];
@@ -305,27 +444,28 @@ ssize_t transfer_between_processes(decltype(&::process_vm_readv) call, Use local
       [&] { return call(process, near, near_count, is_own ? far : remote, far_count, flags); });
 }
 
-/// `call` is given where the items begin, their size and how many there are.
+/// `call` is given memory, the size of an item and how many there are. `locks`: blocks of other
+/// threads must not come in between the pieces.
 template <typename Call>
-size_t transfer_items(const void* memory, size_t item, size_t items, FILE* file, Use use,
-                      const Call& call) {
-  if (item == 0 || tensor_bytes(memory, item * items) == 0) return call(0, item, items);
-  flockfile(file);  // Blocks of other threads must not come in between the pieces.
-  const ssize_t done = with_file(memory, item * items, use, [&](size_t begin, size_t size) {
+size_t transfer_items(const void* memory, size_t item, size_t items, FILE* file, bool locks,
+                      Use use, const Call& call) {
+  const bool has_any = item != 0 && tensor_bytes(memory, item * items) > 0;
+  const bool is_served = has_any && registered_hooks()->kernel_serves_faults != 0;
+  const bool is_to_be_held = has_any && is_direct(fileno_unlocked(file));
+  if (!has_any || (is_served && !is_to_be_held)) return call(at(memory, 0), item, items);
+  const Help help = is_to_be_held ? Help::kHeldOrCopied : Help::kHeld;
+  const auto one_piece = [&](void* piece, size_t, size_t size) {
     errno = 0;
-    const size_t moved = call(begin, 1, size);
+    const size_t moved = call(piece, 1, size);
     // Not the file's fault; what did not come is asked for again.
-    const bool has_left = moved < size && ferror(file) != 0 && errno == EFAULT;
-    if (has_left) clearerr(file);
+    const bool has_left = moved < size && ferror_unlocked(file) != 0 && errno == EFAULT;
+    if (has_left) clearerr_unlocked(file);
     return has_left && moved == 0 ? ssize_t{-1} : static_cast<ssize_t>(moved);
-  });
-  funlockfile(file);
+  };
+  if (locks) flockfile(file);
+  const ssize_t done = with_file(memory, item * items, use, help, one_piece);
+  if (locks) funlockfile(file);
   return done < 0 ? 0 : static_cast<size_t>(done) / item;
-}
-
-char* at(void* memory, size_t offset) { return static_cast<char*>(memory) + offset; }
-const char* at(const void* memory, size_t offset) {
-  return static_cast<const char*>(memory) + offset;
 }
 
 }  // namespace
@@ -338,19 +478,19 @@ extern "C" {
 SPILLWAY_VISIBLE ssize_t read(int file, void* memory, size_t size) {
   const auto call = real().read;
   return transfer(file, memory, size, Use::kFilled,
-                  [&](size_t begin, size_t count) { return call(file, at(memory, begin), count); });
+                  [&](void* piece, size_t, size_t count) { return call(file, piece, count); });
 }
 
 SPILLWAY_VISIBLE ssize_t write(int file, const void* memory, size_t size) {
   const auto call = real().write;
   return transfer(file, memory, size, Use::kTaken,
-                  [&](size_t begin, size_t count) { return call(file, at(memory, begin), count); });
+                  [&](void* piece, size_t, size_t count) { return call(file, piece, count); });
 }
 
 SPILLWAY_VISIBLE ssize_t pread(int file, void* memory, size_t size, off_t from) {
   const auto call = real().pread;
-  return transfer(file, memory, size, Use::kFilled, [&](size_t begin, size_t count) {
-    return call(file, at(memory, begin), count, from + static_cast<off_t>(begin));
+  return transfer(file, memory, size, Use::kFilled, [&](void* piece, size_t begin, size_t count) {
+    return call(file, piece, count, from + static_cast<off_t>(begin));
   });
 }
 
@@ -360,8 +500,8 @@ SPILLWAY_VISIBLE ssize_t pread64(int file, void* memory, size_t size, off64_t fr
 
 SPILLWAY_VISIBLE ssize_t pwrite(int file, const void* memory, size_t size, off_t to) {
   const auto call = real().pwrite;
-  return transfer(file, memory, size, Use::kTaken, [&](size_t begin, size_t count) {
-    return call(file, at(memory, begin), count, to + static_cast<off_t>(begin));
+  return transfer(file, memory, size, Use::kTaken, [&](void* piece, size_t begin, size_t count) {
+    return call(file, piece, count, to + static_cast<off_t>(begin));
   });
 }
 
@@ -396,6 +536,24 @@ SPILLWAY_VISIBLE ssize_t preadv64(int file, const iovec* parts, int count, off64
   return preadv(file, parts, count, from);
 }
 
+SPILLWAY_VISIBLE ssize_t preadv2(int file, const iovec* parts, int count, off_t from, int flags) {
+  return transfer_parts(
+      file, parts, count, Use::kFilled,
+      [&](void* part, size_t size, ssize_t done) {
+        const iovec one{part, size};
+        const off_t there = from == -1 ? from : from + done;  // -1: where the file is.
+        return real().preadv2(file, &one, 1, there, flags);
+      },
+      [&](const iovec* passed, int left) {
+        return real().preadv2(file, passed, left, from, flags);
+      });
+}
+
+SPILLWAY_VISIBLE ssize_t preadv64v2(int file, const iovec* parts, int count, off64_t from,
+                                    int flags) {
+  return preadv2(file, parts, count, from, flags);
+}
+
 SPILLWAY_VISIBLE ssize_t pwritev(int file, const iovec* parts, int count, off_t to) {
   return transfer_parts(
       file, parts, count, Use::kTaken,
@@ -409,36 +567,54 @@ SPILLWAY_VISIBLE ssize_t pwritev64(int file, const iovec* parts, int count, off6
   return pwritev(file, parts, count, to);
 }
 
+SPILLWAY_VISIBLE ssize_t pwritev2(int file, const iovec* parts, int count, off_t to, int flags) {
+  return transfer_parts(
+      file, parts, count, Use::kTaken,
+      [&](void* part, size_t size, ssize_t done) {
+        const iovec one{part, size};
+        const off_t there = to == -1 ? to : to + done;  // -1: where the file is.
+        return real().pwritev2(file, &one, 1, there, flags);
+      },
+      [&](const iovec* passed, int left) {
+        return real().pwritev2(file, passed, left, to, flags);
+      });
+}
+
+SPILLWAY_VISIBLE ssize_t pwritev64v2(int file, const iovec* parts, int count, off64_t to,
+                                     int flags) {
+  return pwritev2(file, parts, count, to, flags);
+}
+
 SPILLWAY_VISIBLE ssize_t recv(int file, void* memory, size_t size, int flags) {
   const auto call = real().recv;
-  return transfer(file, memory, size, Use::kFilled, [&](size_t begin, size_t count) {
-    return call(file, at(memory, begin), count, flags);
+  return transfer(file, memory, size, Use::kFilled, [&](void* piece, size_t, size_t count) {
+    return call(file, piece, count, flags);
   });
 }
 
 SPILLWAY_VISIBLE ssize_t send(int file, const void* memory, size_t size, int flags) {
   const auto call = real().send;
-  return transfer(file, memory, size, Use::kTaken, [&](size_t begin, size_t count) {
-    return call(file, at(memory, begin), count, flags);
+  return transfer(file, memory, size, Use::kTaken, [&](void* piece, size_t, size_t count) {
+    return call(file, piece, count, flags);
   });
 }
 
 SPILLWAY_VISIBLE ssize_t recvfrom(int file, void* memory, size_t size, int flags,
                                   __SOCKADDR_ARG from, socklen_t* length) {
-  return transfer(file, memory, size, Use::kFilled, [&](size_t begin, size_t count) {
-    return real().recvfrom(file, at(memory, begin), count, flags, from, length);
+  return transfer(file, memory, size, Use::kFilled, [&](void* piece, size_t, size_t count) {
+    return real().recvfrom(file, piece, count, flags, from, length);
   });
 }
 
 SPILLWAY_VISIBLE ssize_t sendto(int file, const void* memory, size_t size, int flags,
                                 __CONST_SOCKADDR_ARG to, socklen_t length) {
-  return transfer(file, memory, size, Use::kTaken, [&](size_t begin, size_t count) {
-    return real().sendto(file, at(memory, begin), count, flags, to, length);
+  return transfer(file, memory, size, Use::kTaken, [&](void* piece, size_t, size_t count) {
+    return real().sendto(file, piece, count, flags, to, length);
   });
 }
 
 SPILLWAY_VISIBLE ssize_t recvmsg(int file, msghdr* message, int flags) {
-  return transfer_message(message, Use::kFilled, [&](const msghdr* passed) {
+  return transfer_message(file, message, Use::kFilled, [&](const msghdr* passed) {
     auto* const filled = const_cast<msghdr*>(passed);
     const ssize_t moved = real().recvmsg(file, filled, flags);
     if (filled != message && moved >= 0) {
@@ -451,7 +627,7 @@ SPILLWAY_VISIBLE ssize_t recvmsg(int file, msghdr* message, int flags) {
 }
 
 SPILLWAY_VISIBLE ssize_t sendmsg(int file, const msghdr* message, int flags) {
-  return transfer_message(message, Use::kTaken, [&](const msghdr* passed) {
+  return transfer_message(file, message, Use::kTaken, [&](const msghdr* passed) {
     return real().sendmsg(file, passed, flags);
   });
 }
@@ -472,18 +648,30 @@ SPILLWAY_VISIBLE ssize_t process_vm_writev(pid_t process, const iovec* local, un
 
 SPILLWAY_VISIBLE size_t fread(void* memory, size_t item, size_t items, FILE* file) {
   const auto call = real().fread;
-  return transfer_items(memory, item, items, file, Use::kFilled,
-                        [&](size_t begin, size_t size, size_t count) {
-                          return call(at(memory, begin), size, count, file);
-                        });
+  return transfer_items(
+      memory, item, items, file, /*locks=*/true, Use::kFilled,
+      [&](void* piece, size_t size, size_t count) { return call(piece, size, count, file); });
+}
+
+SPILLWAY_VISIBLE size_t fread_unlocked(void* memory, size_t item, size_t items, FILE* file) {
+  const auto call = real().fread_unlocked;
+  return transfer_items(
+      memory, item, items, file, /*locks=*/false, Use::kFilled,
+      [&](void* piece, size_t size, size_t count) { return call(piece, size, count, file); });
 }
 
 SPILLWAY_VISIBLE size_t fwrite(const void* memory, size_t item, size_t items, FILE* file) {
   const auto call = real().fwrite;
-  return transfer_items(memory, item, items, file, Use::kTaken,
-                        [&](size_t begin, size_t size, size_t count) {
-                          return call(at(memory, begin), size, count, file);
-                        });
+  return transfer_items(
+      memory, item, items, file, /*locks=*/true, Use::kTaken,
+      [&](void* piece, size_t size, size_t count) { return call(piece, size, count, file); });
+}
+
+SPILLWAY_VISIBLE size_t fwrite_unlocked(const void* memory, size_t item, size_t items, FILE* file) {
+  const auto call = real().fwrite_unlocked;
+  return transfer_items(
+      memory, item, items, file, /*locks=*/false, Use::kTaken,
+      [&](void* piece, size_t size, size_t count) { return call(piece, size, count, file); });
 }
 
 }  // extern "C"

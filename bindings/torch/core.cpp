@@ -53,16 +53,15 @@ void on_thread_started() { Interceptor::enable_on_this_thread(); }
 
 /// What the preload library or, in a trainer that is linked with the core, the core's own copies of
 /// its functions are to tell.
-void register_hooks(bool helps_system_calls, std::size_t bytes_at_once) {
+void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once) {
   SpillwayHooks hooks{};
   hooks.version = SPILLWAY_HOOKS_VERSION;
   hooks.thread_started = &on_thread_started;
-  if (helps_system_calls) {
-    hooks.tensor_bytes = &tensor_bytes;
-    hooks.bytes_at_once = bytes_at_once;
-    hooks.hold_memory = &hold_memory;
-    hooks.release_memory = &release_memory;
-  }
+  hooks.tensor_bytes = &tensor_bytes;
+  hooks.bytes_at_once = bytes_at_once;
+  hooks.kernel_serves_faults = kernel_serves_faults ? 1 : 0;
+  hooks.hold_memory = &hold_memory;
+  hooks.release_memory = &release_memory;
   auto* const preloaded =
       reinterpret_cast<SpillwayPreloadRegister>(::dlsym(RTLD_DEFAULT, "spillway_preload_register"));
   if (preloaded == nullptr) {
@@ -117,7 +116,7 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   runtime_->on_step = [this](Duration step) { show_progress(step); };
   const bool calls_are_served = memory::serves_system_calls(memory::mapper_kind_from(mapper_name_));
   register_hooks(
-      !calls_are_served,
+      calls_are_served,
       bytes_at_once(budget_.budget));  // May throw; from here on LibTorch points to the runtime.
   interceptor_ = std::make_unique<Interceptor>(*runtime_, settings_.dispatch_key);
   install_cpu_allocator(*runtime_);

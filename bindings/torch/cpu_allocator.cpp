@@ -3,9 +3,16 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <malloc.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "interceptor.h"
+#include "spillway/base/log.h"
 
 namespace spillway::torch_binding {
 namespace {
@@ -14,15 +21,41 @@ namespace {
 std::atomic<runtime::Runtime*> current{nullptr};
 std::atomic<bool> detached{false};
 
+// What a forked child has of its own, which nobody pages; a few batches are usual.
+std::atomic<std::uint64_t> child_bytes{0};
+std::atomic<std::uint64_t> told_from_bytes{0};
+std::atomic<bool> child_was_told{false};
+
+// Written without the log, whose lock another thread of the parent may have held at the fork.
+void tell_of_child(std::uint64_t bytes) {
+  if (child_was_told.exchange(true) || !log_enabled(LogLevel::kWarning)) return;
+  char line[512];
+  const int length = std::snprintf(
+      line, sizeof line,
+      "[spillway] warning: process %d was made by fork(2) and holds %llu MiB in tensors of its "
+      "own, which no budget limits: forked children are not under Spillway (train in a process "
+      "that is started anew: by exec, by `spillway run` in the child, or by multiprocessing's "
+      "\"spawn\")\n",
+      static_cast<int>(::getpid()), static_cast<unsigned long long>(bytes >> 20));
+  const ssize_t written = ::write(STDERR_FILENO, line, static_cast<std::size_t>(length));
+  static_cast<void>(written);
+}
+
 // In a forked child blocks of the parent come back too, and are kept: it may not move its parent's
 // pages. Its own blocks have a deleter of their own.
 void* allocate_detached(std::size_t size) {
   void* block = nullptr;
   if (::posix_memalign(&block, 64, size) != 0) throw std::bad_alloc();
+  const std::size_t usable = ::malloc_usable_size(block);
+  const std::uint64_t bytes = child_bytes.fetch_add(usable, std::memory_order_relaxed) + usable;
+  if (bytes > told_from_bytes.load(std::memory_order_relaxed)) tell_of_child(bytes);
   return block;
 }
 
-void release_detached(void* memory) { std::free(memory); }
+void release_detached(void* memory) {
+  child_bytes.fetch_sub(::malloc_usable_size(memory), std::memory_order_relaxed);
+  std::free(memory);
+}
 
 void release(void* memory) {
   if (detached.load(std::memory_order_relaxed)) return;
@@ -34,6 +67,7 @@ class PagedCpuAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t size) override {
     if (size == 0) return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     const bool is_child = detached.load(std::memory_order_relaxed);
+    if (!is_child) Interceptor::before_allocation();
     void* memory = is_child ? allocate_detached(size)
                             : current.load(std::memory_order_relaxed)->allocate(size);
     // oneDNN asserts that the context is the data pointer itself.
@@ -52,6 +86,8 @@ class PagedCpuAllocator final : public c10::Allocator {
 
 void install_cpu_allocator(runtime::Runtime& runtime) {
   current.store(&runtime);
+  constexpr std::uint64_t kPartOfBudget = 4;
+  told_from_bytes.store(runtime.engine().budget().count() / kPartOfBudget);
   static auto* allocator = new PagedCpuAllocator;  // Storages outlive static destructors.
   constexpr std::uint8_t kHighestPriority = 255;
   c10::SetAllocator(c10::DeviceType::CPU, allocator, kHighestPriority);

@@ -9,7 +9,8 @@ namespace spillway::torch_binding {
 void install_cpu_allocator(runtime::Runtime& runtime);
 
 /// Turns the allocator into a plain one, in a forked child: new blocks come from the heap, paged
-/// ones are left to the end of the process.
+/// ones are left to the end of the process. A child whose own blocks exceed a quarter of the budget
+/// is told of, once.
 void detach_cpu_allocator() noexcept;
 
 }  // namespace spillway::torch_binding

@@ -7,6 +7,12 @@
 #include "spillway/base/error.h"
 
 namespace spillway::torch_binding {
+namespace {
+
+// For memory that stays without being held.
+char stays_by_itself;
+
+}  // namespace
 
 std::size_t tensor_bytes(const void* memory, std::size_t size) {
   Core* const core = Core::running();
@@ -24,13 +30,15 @@ std::size_t bytes_at_once(Bytes budget) {
   return std::max<std::uint64_t>(pages, 1) * memory::kPageBytes;
 }
 
-void* hold_memory(const void* memory, std::size_t size, int is_filled) {
+void* hold_memory(const void* memory, std::size_t size, int is_filled, int is_direct) {
   Core& core = *Core::running();
-  if (core.is_forked_child() || runtime::Runtime::runs_operator()) return nullptr;
+  if (core.is_forked_child()) return &stays_by_itself;
+  if (runtime::Runtime::runs_operator()) return nullptr;
   swap::RangeUse use = core.runtime().find(memory, Bytes(size));
   use.writes = is_filled != 0;
   try {
-    auto pins = std::make_unique<swap::PinSet>();
+    auto pins = std::make_unique<swap::PinSet>(is_direct != 0 ? swap::Hold::kKernel
+                                                              : swap::Hold::kOperator);
     core.runtime().engine().pin(*pins, {&use, 1});
     return pins.release();
   } catch (const Error&) {
@@ -38,6 +46,8 @@ void* hold_memory(const void* memory, std::size_t size, int is_filled) {
   }
 }
 
-void release_memory(void* token) { delete static_cast<swap::PinSet*>(token); }
+void release_memory(void* token) {
+  if (token != &stays_by_itself) delete static_cast<swap::PinSet*>(token);
+}
 
 }  // namespace spillway::torch_binding

@@ -6,8 +6,8 @@
 
 namespace spillway::torch_binding {
 
-// What the core does about system calls on tensors where the mapper cannot serve them: the members
-// of SpillwayHooks with these names.
+// What the core does about system calls on tensors, where the mapper cannot serve them and for
+// direct I/O: the members of SpillwayHooks with these names.
 
 std::size_t tensor_bytes(const void* memory, std::size_t size);
 
@@ -15,7 +15,7 @@ std::size_t tensor_bytes(const void* memory, std::size_t size);
 std::size_t bytes_at_once(Bytes budget);
 
 /// Not inside of an operator, whose own pages might leave no room: it would wait for itself.
-void* hold_memory(const void* memory, std::size_t size, int is_filled);
+void* hold_memory(const void* memory, std::size_t size, int is_filled, int is_direct);
 void release_memory(void* token);
 
 }  // namespace spillway::torch_binding

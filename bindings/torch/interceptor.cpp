@@ -13,9 +13,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <exception>
 #include <optional>
 #include <span>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "operator_facts.h"
@@ -39,6 +41,7 @@ struct ThreadState {
   OperatorFactsCache facts;
   StepSignal steps;
   runtime::OpUses uses;
+  std::exception_ptr missed;  ///< Thrown while an operator was observed, where LibTorch drops it.
 };
 
 /// "aten::mm(float[2, 3], float[3, 4])"
@@ -256,8 +259,14 @@ std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& fun
   const OperatorFacts& facts = thread.facts.of(*op);
   if (facts.is_composite) return nullptr;
   auto observed = std::make_unique<ObservedOp>(call_text(op->schema(), function.inputs()));
-  observed->running.emplace(*runtime, thread, op->schema(), facts, function.inputs(),
-                            observed->text);
+  try {
+    observed->running.emplace(*runtime, thread, op->schema(), facts, function.inputs(),
+                              observed->text);
+  } catch (...) {
+    // The kernel runs all the same, on faults; the next allocation tells.
+    if (!thread.missed) thread.missed = std::current_exception();
+    return nullptr;
+  }
   return observed;
 }
 
@@ -368,6 +377,17 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
 void Interceptor::enable_on_this_thread() {
   const bool uses_key = current.load() != nullptr && key != c10::DispatchKey::Undefined;
   if (uses_key) c10::impl::tls_set_dispatch_key_included(key, true);
+}
+
+void Interceptor::before_allocation() {
+  if (current.load(std::memory_order_relaxed) == nullptr) return;
+  if (key != c10::DispatchKey::Undefined) {
+    if (!c10::impl::tls_is_dispatch_key_included(key))
+      c10::impl::tls_set_dispatch_key_included(key, true);
+    return;
+  }
+  ThreadState& thread = per_thread<ThreadState>();
+  if (thread.missed) std::rethrow_exception(std::exchange(thread.missed, nullptr));
 }
 
 void Interceptor::disable_for_good() noexcept { current.store(nullptr); }

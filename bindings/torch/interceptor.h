@@ -19,6 +19,10 @@ class Interceptor {
   /// Switches interception on for the calling thread. Cheap; may be repeated.
   static void enable_on_this_thread();
 
+  /// The calling thread is about to allocate. Switches interception on where the thread is older
+  /// than the interceptor, and throws what an observed operator could not.
+  static void before_allocation();
+
   /// Lets operators pass untouched on all threads, in a forked child.
   static void disable_for_good() noexcept;
 

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 2
+#define SPILLWAY_HOOKS_VERSION 3
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -18,17 +18,19 @@ struct SpillwayHooks {
   void (*thread_started)(void);
 
   /**
-   * Bytes from `memory` on, at most `size`, that lie in one tensor; 0: in none. Null where the
-   * kernel itself brings in what system calls use. Any thread, no lock.
+   * Bytes from `memory` on, at most `size`, that lie in one tensor; 0: in none. Any thread, no
+   * lock.
    */
   size_t (*tensor_bytes)(const void* memory, size_t size);
   size_t bytes_at_once; /**< Of tensors that one system call should use at most. */
+  int kernel_serves_faults; /**< Not 0: only direct I/O needs help, which faults on nothing. */
 
   /**
    * Brings bytes of a tensor in and holds them until `release_memory`; `is_filled`: they will be
-   * written. Null where that cannot be; they still come in when they are touched.
+   * written. Null where that cannot be; they still come in when they are touched. `is_direct`: a
+   * device uses them, so that they may not leave even when operators find no room.
    */
-  void* (*hold_memory)(const void* memory, size_t size, int is_filled);
+  void* (*hold_memory)(const void* memory, size_t size, int is_filled, int is_direct);
   void (*release_memory)(void* token);
 };
 

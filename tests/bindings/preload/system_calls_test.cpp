@@ -1,0 +1,392 @@
+// The functions of the C library that bindings/preload replaces are those of this program. The
+// memory that they are called with is not there, and comes as a tensor does.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fake_tensor.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::preload {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Field;
+using ::testing::Ge;
+using ::testing::IsEmpty;
+using ::testing::Le;
+
+std::string pattern(std::size_t size, unsigned seed = 7) {
+  std::string bytes(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>((i * 13 + seed) % 251);
+  return bytes;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { ::close(number_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+ssize_t as_ssize(std::size_t size) { return static_cast<ssize_t>(size); }
+
+/// A file in memory that holds `contents`.
+int file_of(const std::string& contents) {
+  const int file = ::memfd_create("contents", 0);
+  EXPECT_EQ(::pwrite(file, contents.data(), contents.size(), 0), as_ssize(contents.size()));
+  return file;
+}
+
+std::string contents_of(int file, std::size_t size) {
+  std::string contents(size, '\0');
+  EXPECT_EQ(::pread(file, contents.data(), size, 0), as_ssize(size));
+  return contents;
+}
+
+/// `count` parts of `size` bytes from `memory` on.
+std::vector<iovec> parts_of(char* memory, std::size_t count, std::size_t size) {
+  std::vector<iovec> parts;
+  for (std::size_t i = 0; i < count; ++i) parts.push_back({memory + i * size, size});
+  return parts;
+}
+
+// --- Files -----------------------------------------------------------------------------------
+
+TEST(Files, FillMemoryThatIsNotThereInPiecesThatAreHeld) {
+  const std::string contents = pattern(5 * kFakePage + 100);
+  const Descriptor file(file_of(contents));
+  FakeTensor tensor({});
+  EXPECT_EQ(::pread(file.get(), tensor.data() + 50, contents.size(), 0), as_ssize(contents.size()));
+  EXPECT_EQ(tensor.text(50, contents.size()), contents);
+  EXPECT_THAT(tensor.holds(),
+              Each(AllOf(Field(&Hold::size, Le(2 * kFakePage)), Field(&Hold::is_filled, true),
+                         Field(&Hold::is_direct, false))));
+  EXPECT_EQ(tensor.bytes_held(), contents.size());
+  EXPECT_EQ(tensor.holds_left(), 0U);
+}
+
+TEST(Files, TakeMemoryThatIsNotThere) {
+  FakeTensor tensor({});
+  tensor.fill_with_pattern(1);
+  const std::string expected = tensor.text(0, tensor.size());
+  const Descriptor file(file_of(""));
+  tensor.leave();
+  EXPECT_EQ(::write(file.get(), tensor.data(), tensor.size()), as_ssize(tensor.size()));
+  EXPECT_EQ(contents_of(file.get(), tensor.size()), expected);
+  EXPECT_THAT(tensor.holds(), Each(Field(&Hold::is_filled, false)));
+}
+
+TEST(Files, EndAReadWhereTheyEnd) {
+  const std::string contents = pattern(3 * kFakePage + 17);
+  const Descriptor file(file_of(contents));
+  FakeTensor tensor({});
+  EXPECT_EQ(::pread(file.get(), tensor.data(), tensor.size(), 0), as_ssize(contents.size()));
+  EXPECT_EQ(tensor.text(0, contents.size()), contents);
+  auto parts = parts_of(tensor.data(), 4, kFakePage);
+  EXPECT_EQ(::preadv(file.get(), parts.data(), 4, 0), as_ssize(contents.size()));
+}
+
+TEST(Files, AreReadAgainWhenMemoryHasLeft) {
+  const std::string contents = pattern(2 * kFakePage);
+  const Descriptor file(file_of(contents));
+  FakeTensor tensor({});
+  tensor.when_one_comes(FakeTensor::Others::kLeaveOnce);
+  EXPECT_EQ(::pread(file.get(), tensor.data(), contents.size(), 0), as_ssize(contents.size()));
+  EXPECT_GT(tensor.pages_come(), 2U);
+  EXPECT_EQ(tensor.text(0, contents.size()), contents);
+}
+
+TEST(Files, TellOfMemoryThatNeverStays) {
+  const Descriptor file(file_of(pattern(2 * kFakePage)));
+  FakeTensor tensor({});
+  tensor.when_one_comes(FakeTensor::Others::kLeave);
+  EXPECT_EQ(::pread(file.get(), tensor.data(), 2 * kFakePage, 0), -1);
+  EXPECT_EQ(errno, EFAULT);
+}
+
+TEST(Files, ServeTheVectorCallsWithFlags) {
+  FakeTensor tensor({});
+  tensor.fill_with_pattern(2);
+  const std::size_t size = 3 * 3000;
+  const std::string expected = tensor.text(0, size);
+  const Descriptor file(file_of(""));
+  auto parts = parts_of(tensor.data(), 3, 3000);
+  tensor.leave();
+  EXPECT_EQ(::pwritev2(file.get(), parts.data(), 3, 5, RWF_DSYNC), as_ssize(size));
+  tensor.leave();
+  EXPECT_EQ(::pwritev64v2(file.get(), parts.data(), 3, -1, 0), as_ssize(size));
+  EXPECT_EQ(::lseek(file.get(), 0, SEEK_CUR), as_ssize(size));
+  EXPECT_EQ(contents_of(file.get(), size), expected);
+  EXPECT_EQ(::lseek(file.get(), 0, SEEK_SET), 0);
+  auto others = parts_of(tensor.data() + 5 * kFakePage, 3, 3000);
+  tensor.leave();
+  EXPECT_EQ(::preadv2(file.get(), others.data(), 3, -1, 0), as_ssize(size));
+  EXPECT_EQ(::lseek(file.get(), 0, SEEK_CUR), as_ssize(size));
+  EXPECT_EQ(tensor.text(5 * kFakePage, size), expected);
+  tensor.leave();
+  EXPECT_EQ(::preadv64v2(file.get(), others.data(), 3, 3000, 0), as_ssize(size - 3000 + 5));
+  EXPECT_EQ(tensor.text(5 * kFakePage, 3000), expected.substr(3000, 3000));
+}
+
+TEST(Files, ServeTheStreamsOfTheCLibrary) {
+  FakeTensor tensor({});
+  tensor.fill_with_pattern(3);
+  const std::size_t half = tensor.size() / 2;
+  const std::string expected = tensor.text(0, half);
+  struct Calls {
+    decltype(&::fwrite) write;
+    decltype(&::fread) read;
+  };
+  for (const Calls& calls :
+       {Calls{&::fwrite, &::fread}, Calls{&::fwrite_unlocked, &::fread_unlocked}}) {
+    std::FILE* const file = ::fdopen(file_of(""), "w+");
+    tensor.leave();
+    EXPECT_EQ(calls.write(tensor.data(), 8, half / 8, file), half / 8);
+    EXPECT_EQ(std::fseek(file, 0, SEEK_SET), 0);
+    tensor.leave();
+    tensor.when_one_comes(FakeTensor::Others::kLeaveOnce);
+    EXPECT_EQ(calls.read(tensor.data() + half, 8, half / 8, file), half / 8);
+    EXPECT_EQ(std::ferror(file), 0);
+    EXPECT_EQ(tensor.text(half, half), expected);
+    std::fclose(file);
+  }
+}
+
+// --- Sockets ---------------------------------------------------------------------------------
+
+class Sockets {
+ public:
+  explicit Sockets(int type) { EXPECT_EQ(::socketpair(AF_UNIX, type, 0, ends_.data()), 0); }
+  ~Sockets() {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  Sockets(const Sockets&) = delete;
+  Sockets& operator=(const Sockets&) = delete;
+  int near() const { return ends_[0]; }
+  int far() const { return ends_[1]; }
+
+  std::string next_message() const {
+    std::string message(1 << 18, '\0');
+    const ssize_t size = ::recv(far(), message.data(), message.size(), MSG_DONTWAIT);
+    message.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
+    return message;
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+class Messages : public ::testing::TestWithParam<int> {};
+
+TEST_P(Messages, AreSentWholeHoweverManyPartsTheyHave) {
+  FakeTensor tensor({});
+  tensor.fill_with_pattern(4);
+  const std::size_t size = 100 * 300;  // More than may be in memory at once, too.
+  const std::string expected = tensor.text(0, size);
+  const Sockets sockets(GetParam());
+  auto parts = parts_of(tensor.data(), 100, 300);
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  tensor.leave();
+  EXPECT_EQ(::sendmsg(sockets.near(), &message, 0), as_ssize(size));
+  EXPECT_EQ(sockets.next_message(), expected);
+  tensor.leave();
+  EXPECT_EQ(::writev(sockets.near(), parts.data(), 100), as_ssize(size));
+  EXPECT_EQ(sockets.next_message(), expected);
+  tensor.leave();
+  EXPECT_EQ(::send(sockets.near(), tensor.data(), size, 0), as_ssize(size));
+  EXPECT_EQ(sockets.next_message(), expected);
+  tensor.leave();
+  EXPECT_EQ(::write(sockets.near(), tensor.data(), size), as_ssize(size));
+  EXPECT_EQ(sockets.next_message(), expected);
+}
+
+TEST_P(Messages, AreReceivedWholeHoweverManyPartsTheyHave) {
+  FakeTensor tensor({});
+  const std::string sent = pattern(100 * 300);
+  const Sockets sockets(GetParam());
+  const auto send = [&] {
+    EXPECT_EQ(::send(sockets.far(), sent.data(), sent.size(), 0), as_ssize(sent.size()));
+    tensor.fill_with_pattern(0);
+    tensor.leave();
+  };
+  auto parts = parts_of(tensor.data(), 100, 300);
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  send();
+  EXPECT_EQ(::recvmsg(sockets.near(), &message, 0), as_ssize(sent.size()));
+  EXPECT_EQ(message.msg_flags & MSG_TRUNC, 0);
+  EXPECT_EQ(tensor.text(0, sent.size()), sent);
+  send();
+  EXPECT_EQ(::readv(sockets.near(), parts.data(), 100), as_ssize(sent.size()));
+  EXPECT_EQ(tensor.text(0, sent.size()), sent);
+  send();
+  EXPECT_EQ(::recv(sockets.near(), tensor.data(), tensor.size(), 0), as_ssize(sent.size()));
+  EXPECT_EQ(tensor.text(0, sent.size()), sent);
+  send();
+  // The length of the message and no byte beyond the memory.
+  EXPECT_EQ(::recv(sockets.near(), tensor.data(), 5 * kFakePage, MSG_TRUNC), as_ssize(sent.size()));
+  EXPECT_EQ(tensor.text(0, 5 * kFakePage), sent.substr(0, 5 * kFakePage));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Messages, ::testing::Values(SOCK_DGRAM, SOCK_SEQPACKET),
+                         [](const auto& type) {
+                           return type.param == SOCK_DGRAM ? "datagrams" : "packets";
+                         });
+
+TEST(Streams, TakeAllOfATensorAndPartsInTheirOrder) {
+  FakeTensor tensor({});
+  tensor.fill_with_pattern(5);
+  const std::size_t size = 100 * 300;
+  const std::string expected = tensor.text(0, size);
+  const Sockets sockets(SOCK_STREAM);
+  tensor.leave();
+  EXPECT_EQ(::send(sockets.near(), tensor.data(), size, 0), as_ssize(size));
+  std::string received(size, '\0');
+  EXPECT_EQ(::recv(sockets.far(), received.data(), size, MSG_WAITALL), as_ssize(size));
+  EXPECT_EQ(received, expected);
+  auto parts = parts_of(tensor.data(), 100, 300);
+  tensor.leave();
+  const ssize_t moved = ::writev(sockets.near(), parts.data(), 100);
+  ASSERT_THAT(moved, AllOf(Ge(300), Le(as_ssize(size))));
+  received.resize(static_cast<std::size_t>(moved));
+  EXPECT_EQ(::recv(sockets.far(), received.data(), received.size(), MSG_WAITALL), moved);
+  EXPECT_EQ(received, expected.substr(0, received.size()));
+  EXPECT_THAT(tensor.holds(), IsEmpty());  // Nothing is held while a call may block.
+}
+
+// --- Direct I/O ------------------------------------------------------------------------------
+
+/// The kernel serves faults here, so all memory is there, and only direct I/O needs help.
+class DirectIo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = directory_.path() + "/file";
+    file_ = std::make_unique<Descriptor>(
+        ::open(path_.c_str(), O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600));
+    if (file_->get() < 0)
+      GTEST_SKIP() << "no direct I/O on the file system of " << directory_.path();
+    const Descriptor plain(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(::write(plain.get(), contents_.data(), contents_.size()), as_ssize(contents_.size()));
+  }
+
+  int file() const { return file_->get(); }
+
+  static FakeTensor::Options served() {
+    FakeTensor::Options options;
+    options.kernel_serves_faults = true;
+    options.bytes_at_once = 4 * kFakePage;
+    return options;
+  }
+
+  static constexpr std::size_t kSize = 8 * kFakePage;
+  const std::string contents_ = pattern(kSize);
+  TemporaryDirectory directory_;
+  std::string path_;
+  std::unique_ptr<Descriptor> file_;
+};
+
+void expect_all_held(const FakeTensor& tensor, std::size_t before, std::size_t size,
+                     bool is_filled) {
+  EXPECT_EQ(tensor.bytes_held() - before, size);
+  EXPECT_EQ(tensor.holds_left(), 0U);
+  EXPECT_EQ(tensor.holds().back().is_filled, is_filled);
+  EXPECT_THAT(tensor.holds(), Each(Field(&Hold::is_direct, true)));
+}
+
+TEST_F(DirectIo, HoldsWhatTheDeviceFills) {
+  FakeTensor tensor(served());
+  auto parts = parts_of(tensor.data(), 2, kSize / 2);
+  const auto check = [&](const char* name, const auto& call) {
+    SCOPED_TRACE(name);
+    tensor.fill_with_pattern(0);
+    const std::size_t before = tensor.bytes_held();
+    EXPECT_EQ(call(), as_ssize(kSize));
+    EXPECT_EQ(tensor.text(0, kSize), contents_);
+    expect_all_held(tensor, before, kSize, /*is_filled=*/true);
+  };
+  check("read", [&] { return ::read(file(), tensor.data(), kSize); });
+  check("pread", [&] { return ::pread(file(), tensor.data(), kSize, 0); });
+  EXPECT_EQ(::lseek(file(), 0, SEEK_SET), 0);
+  check("readv", [&] { return ::readv(file(), parts.data(), 2); });
+  check("preadv", [&] { return ::preadv(file(), parts.data(), 2, 0); });
+  check("preadv2", [&] { return ::preadv2(file(), parts.data(), 2, 0, 0); });
+}
+
+TEST_F(DirectIo, HoldsWhatTheDeviceTakes) {
+  FakeTensor tensor(served());
+  tensor.fill_with_pattern(6);
+  auto parts = parts_of(tensor.data(), 2, kSize / 2);
+  const auto check = [&](const char* name, const auto& call) {
+    SCOPED_TRACE(name);
+    const std::size_t before = tensor.bytes_held();
+    EXPECT_EQ(call(), as_ssize(kSize));
+    expect_all_held(tensor, before, kSize, /*is_filled=*/false);
+  };
+  check("pwrite", [&] { return ::pwrite(file(), tensor.data(), kSize, 0); });
+  check("writev", [&] { return ::writev(file(), parts.data(), 2); });
+  check("pwritev2", [&] { return ::pwritev2(file(), parts.data(), 2, 0, 0); });
+  const Descriptor plain(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(contents_of(plain.get(), kSize), tensor.text(0, kSize));
+}
+
+TEST_F(DirectIo, IsTheOnlyKindThatIsHeldWhereTheKernelServesFaults) {
+  FakeTensor tensor(served());
+  tensor.fill_with_pattern(7);
+  const Descriptor plain(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_EQ(::pwrite(plain.get(), tensor.data(), kSize, 0), as_ssize(kSize));
+  EXPECT_EQ(::pread(plain.get(), tensor.data(), kSize, 0), as_ssize(kSize));
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_DIRECT | O_CLOEXEC), 0);
+  const Descriptor out(pipe[0]);
+  const Descriptor in(pipe[1]);
+  EXPECT_EQ(::write(in.get(), tensor.data(), 100), 100);
+  EXPECT_EQ(::read(out.get(), tensor.data(), 100), 100);
+  EXPECT_THAT(tensor.holds(), IsEmpty());
+  EXPECT_EQ(tensor.pages_come(), 0U);
+}
+
+TEST_F(DirectIo, NeverMeetsMemoryThatCannotBeHeld) {
+  FakeTensor::Options options = served();
+  options.pages = 600;  // More than the buffer takes at once.
+  options.bytes_at_once = 400 * kFakePage;
+  options.can_hold = false;
+  FakeTensor tensor(options);
+  tensor.fill_with_pattern(8);
+  const std::string expected = tensor.text(0, tensor.size());
+  // The device would be refused: of this memory no two pages are there at a time.
+  tensor.leave();
+  tensor.when_one_comes(FakeTensor::Others::kLeave);
+  EXPECT_EQ(::pwrite(file(), tensor.data(), tensor.size(), 0), as_ssize(tensor.size()));
+  const Descriptor plain(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(contents_of(plain.get(), tensor.size()), expected);
+  tensor.fill_with_pattern(9);
+  tensor.leave();
+  EXPECT_EQ(::pread(file(), tensor.data(), tensor.size(), 0), as_ssize(tensor.size()));
+  tensor.when_one_comes(FakeTensor::Others::kStay);
+  EXPECT_EQ(tensor.text(0, tensor.size()), expected);
+}
+
+}  // namespace
+}  // namespace spillway::preload

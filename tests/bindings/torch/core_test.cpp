@@ -1,0 +1,155 @@
+// Spillway in this process, whose tensors are LibTorch's. It starts once per process, and each case
+// is a process of its own.
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "spillway/spillway.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::torch_binding {
+namespace {
+
+using ::testing::Ge;
+using ::testing::HasSubstr;
+
+class CoreCase : public ::testing::Test {
+ protected:
+  void start(const std::string& budget,
+             std::vector<std::pair<std::string, std::string>> settings = {}) {
+    settings.emplace_back("progress", "off");
+    spillway::start({.budget = budget, .nvme = {directory_.path()}, .settings = settings});
+  }
+
+  TemporaryDirectory directory_;
+};
+
+/// A thread that does what it is given, piece by piece.
+class Worker {
+ public:
+  Worker() : thread_([this] { work(); }) {}
+  ~Worker() {
+    run({});
+    thread_.join();
+  }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// Returns when it is done. Empty: the thread ends.
+  void run(std::function<void()> piece) {
+    std::unique_lock lock(mutex_);
+    piece_ = std::move(piece);
+    has_piece_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !has_piece_; });
+  }
+
+ private:
+  void work() {
+    for (bool goes_on = true; goes_on;) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return has_piece_; });
+      goes_on = static_cast<bool>(piece_);
+      if (goes_on) piece_();
+      has_piece_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> piece_;
+  bool has_piece_ = false;
+  std::thread thread_;
+};
+
+class OlderThreads : public CoreCase {};
+
+TEST_F(OlderThreads, AreSeenFromTheirFirstAllocationOn) {
+  Worker worker;
+  start("64MiB");
+  at::Tensor tensor;
+  worker.run([&] { tensor = at::ones({1 << 20}); });
+  const std::uint64_t before = spillway::statistics().ops;
+  worker.run([&] {
+    for (int i = 0; i < 10; ++i) tensor.mul_(2);
+  });
+  EXPECT_THAT(spillway::statistics().ops - before, Ge(10U));
+}
+
+class ForkedChildren : public CoreCase {
+ protected:
+  /// What a child that does `work` writes to stderr.
+  static std::string said_by_child(const std::function<void()>& work) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::dup2(ends[1], STDERR_FILENO);
+      work();
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    std::string said;
+    char byte = 0;
+    while (::read(ends[0], &byte, 1) == 1) said += byte;
+    ::close(ends[0]);
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    return said;
+  }
+};
+
+TEST_F(ForkedChildren, AreToldOfOnceTheirTensorsGrowOutOfProportion) {
+  start("64MiB");
+  const std::string said = said_by_child([] {
+    for (int i = 0; i < 20; ++i) at::empty({1 << 20});
+    std::vector<at::Tensor> kept;
+    for (int i = 0; i < 6; ++i) kept.push_back(at::empty({5 << 18}));
+  });
+  EXPECT_THAT(said, HasSubstr("[spillway] warning: process "));
+  EXPECT_THAT(said, HasSubstr("was made by fork(2) and holds 20 MiB in tensors of its own"));
+  EXPECT_THAT(said, HasSubstr("`spillway run` in the child"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+TEST_F(ForkedChildren, AreNotToldOfForAFewBatches) {
+  start("64MiB");
+  EXPECT_EQ(said_by_child([] {
+              for (int i = 0; i < 100; ++i) at::empty({3 << 20});
+            }),
+            "");
+}
+
+class ObservedOperators : public CoreCase {};
+
+TEST_F(ObservedOperators, EndTheTrainingWhenTheyDoNotFit) {
+  start("16MiB", {{"dispatch-key", "record-function"}});
+  const at::Tensor large = at::empty({20 << 20});
+  large.fill_(1);  // Before anything has left, nothing is brought in.
+  EXPECT_NO_THROW(large.fill_(2)) << "LibTorch drops what its observers throw";
+  try {
+    at::empty({1 << 20});
+    FAIL() << "nothing was thrown";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), HasSubstr("aten::fill_"));
+    EXPECT_THAT(error.what(), HasSubstr("smallest budget: "));
+  }
+  EXPECT_NO_THROW(at::empty({1 << 20}));
+}
+
+}  // namespace
+}  // namespace spillway::torch_binding
