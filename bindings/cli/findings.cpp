@@ -12,6 +12,7 @@
 namespace spillway::cli {
 namespace {
 
+const Bytes kArenaSize = swap::SwapEngineOptions().arena_size;  // Addresses that a run reserves.
 constexpr Bytes kLeastLocked = 8_MiB;  // What a io_uring of usual depth may have to lock.
 constexpr double kSlowDisk = 0.5;      // GB/s; below it paging costs more than it hides.
 
@@ -94,9 +95,9 @@ Finding judge_address_space(const topology::ProcessLimits& limits) {
   if (!limits.address_space_bytes) return unknown("address space");
   if (*limits.address_space_bytes == topology::kUnlimited) return ok("address space", "unlimited");
   const Bytes size(*limits.address_space_bytes);
-  if (size >= swap::kArenaSize + swap::kArenaSize) return ok("address space", to_string(size));
+  if (size >= kArenaSize + kArenaSize) return ok("address space", to_string(size));
   return {"address space", to_string(size), Verdict::kProblem,
-          message("a run reserves {} of addresses: ulimit -v unlimited", swap::kArenaSize)};
+          message("a run reserves {} of addresses: ulimit -v unlimited", kArenaSize)};
 }
 
 Finding judge_locked_memory(const topology::ProcessLimits& limits) {

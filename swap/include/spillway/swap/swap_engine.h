@@ -71,12 +71,9 @@ class NoRoomError : public BudgetError {
   Bytes held;  ///< By operators that run, and by small blocks.
 };
 
-/// Address space that a run reserves for paged storages.
-inline constexpr Bytes kArenaSize{std::uint64_t{1} << 40};
-
 struct SwapEngineOptions {
-  Bytes budget;  ///< Of resident tensor bytes, small ones included.
-  Bytes arena_size = kArenaSize;
+  Bytes budget;                              ///< Of resident tensor bytes, small ones included.
+  Bytes arena_size{std::uint64_t{1} << 40};  ///< Address space for paged storages.
   Oversize oversize = Oversize::kRefuse;
 };
 
