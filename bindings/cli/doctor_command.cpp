@@ -79,7 +79,7 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
                Verdict::kWarning,
                "Spillway acts when Python loads LibTorch, and in programs linked with it"}};
     const auto version = torch_version_of_file(*library);
-    torches = {{options.program, *library, version.text}};
+    torches.push_back({options.program, *library, version.text});
     return {judge_torch(torches.front(), here.served)};
   }
   torches = find_installed_torches();

@@ -397,7 +397,7 @@ TEST(StepLearner, TellsItsPlansAndDeviationsWhenAsked) {
   configure_log(LogLevel::kWarning);
   EXPECT_EQ(count_of("info: new plan for 10 operators in 1 step: ", log), 1U) << log;
   EXPECT_EQ(count_of(" plan for 10 operators", log), driver.learner.report().plans) << log;
-  EXPECT_GE(count_of("smallest budget 16 MiB", log), 1U) << log;
+  EXPECT_GE(count_of("smallest budget 16.0 MiB", log), 1U) << log;
   EXPECT_EQ(count_of("debug: step 5 left its plan", log), 1U) << log;
 }
 
