@@ -19,6 +19,12 @@ setup=src/cmake/setup
 "$setup/fetch_libtorch.sh"
 jobs=$("$setup/build_jobs.sh")
 
+# The Python that came with LibTorch, unless another one is named.
+python="${XDG_CACHE_HOME:-$HOME/.cache}/spillway/libtorch-2.11.0/python/bin/python3"
+if [[ -z "${SPILLWAY_TEST_PYTHON:-}" && -x "$python" ]]; then
+  export SPILLWAY_TEST_PYTHON=$python
+fi
+
 headline() { printf '\n== %s\n' "$*"; }
 
 # run_preset <preset>: builds it and runs its cases; leaves ctest's output and status behind.

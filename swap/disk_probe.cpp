@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/median.h"
 #include "store/mapped_memory.h"
 
 namespace spillway::swap {
@@ -127,10 +128,9 @@ class Pass {
 
 MeasuredRate summary(std::vector<double> rates) {
   std::sort(rates.begin(), rates.end());
-  const std::size_t middle = rates.size() / 2;
-  const double median =
-      rates.size() % 2 == 1 ? rates[middle] : (rates[middle - 1] + rates[middle]) / 2.0;
-  return {median, rates.front(), rates.back()};
+  const double lowest = rates.front();
+  const double highest = rates.back();
+  return {median(rates), lowest, highest};
 }
 
 void check(const DiskProbeOptions& options, std::size_t deepest) {

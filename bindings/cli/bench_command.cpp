@@ -41,10 +41,8 @@ std::string cell(const swap::MeasuredRate& rate) {
 
 topology::Directory usable_directory(const std::string& path) {
   topology::Directory facts = topology::inspect_directory(path);
-  if (!facts.exists) throw ConfigError("directory {} does not exist", path);
-  if (!facts.is_directory) throw ConfigError("{} is not a directory", path);
-  if (facts.is_read_only) throw ConfigError("directory {} is mounted read-only", path);
-  if (!facts.is_writable) throw ConfigError("directory {} is not writable for this user", path);
+  const std::string reason = topology::reason_against(facts);
+  if (!reason.empty()) throw ConfigError("directory {} {}", path, reason);
   if (facts.is_ram_disk)
     log_warning("{} is a RAM disk ({}): these are rates of memory", path, *facts.filesystem);
   return facts;

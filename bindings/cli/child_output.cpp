@@ -7,6 +7,10 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "spillway/base/error.h"
 
 namespace spillway::cli {
 namespace {
@@ -22,23 +26,31 @@ std::string read_to_end(int pipe) {
   }
 }
 
-bool succeeded(pid_t child) {
+// How the child failed; empty when it did not.
+std::string ending_of(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return false;
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (errno != EINTR) return message("no exit status: {}", std::strerror(errno));
+  if (WIFSIGNALED(status))
+    return message("signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  if (WEXITSTATUS(status) != 0) return message("exit code {}", WEXITSTATUS(status));
+  return {};
 }
 
-}  // namespace
+enum class Errors { kJoined, kDiscarded };
 
-std::optional<std::string> output_of(const std::vector<std::string>& command) {
+ChildOutcome run_child(const std::vector<std::string>& command, Errors errors) {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    return {{}, message("no pipe: {}", std::strerror(errno))};
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  if (errors == Errors::kJoined)
+    ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  else
+    ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
   for (const std::string& argument : command)
@@ -49,13 +61,27 @@ std::optional<std::string> output_of(const std::vector<std::string>& command) {
       ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
-  std::optional<std::string> text;
+  ChildOutcome outcome;
   if (error == 0) {
-    text = read_to_end(ends[0]);
-    if (!succeeded(child)) text = std::nullopt;
+    outcome.output = read_to_end(ends[0]);
+    outcome.ending = ending_of(child);
+  } else {
+    outcome.ending = message("it could not be started: {}", std::strerror(error));
   }
   ::close(ends[0]);
-  return text;
+  return outcome;
+}
+
+}  // namespace
+
+ChildOutcome outcome_of(const std::vector<std::string>& command) {
+  return run_child(command, Errors::kJoined);
+}
+
+std::optional<std::string> output_of(const std::vector<std::string>& command) {
+  ChildOutcome outcome = run_child(command, Errors::kDiscarded);
+  if (!outcome.ending.empty()) return std::nullopt;
+  return std::move(outcome.output);
 }
 
 }  // namespace spillway::cli

@@ -6,8 +6,18 @@
 
 namespace spillway::cli {
 
-/// Runs a program (looked up in PATH) without input and gives what it wrote to its standard output,
-/// or nothing when it could not be started or failed. Its error output is discarded.
+/// How a program that was run has ended.
+struct ChildOutcome {
+  std::string output;  ///< What it wrote to its standard output and error output.
+  std::string ending;  ///< "exit code 3", "signal 11 (Segmentation fault)"; empty: without failure.
+};
+
+/// Runs a program (looked up in PATH) without input, to its end. An outcome with the reason when it
+/// could not be started.
+ChildOutcome outcome_of(const std::vector<std::string>& command);
+
+/// The same, but gives only what it wrote to its standard output, or nothing when it could not be
+/// started or failed. Its error output is discarded.
 std::optional<std::string> output_of(const std::vector<std::string>& command);
 
 }  // namespace spillway::cli

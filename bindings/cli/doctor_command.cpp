@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "child_output.h"
+#include "dispatch_key_trial.h"
 #include "exit_codes.h"
 #include "findings.h"
 #include "installation.h"
@@ -62,8 +63,9 @@ std::vector<FoundTorch> find_installed_torches() {
   return found;
 }
 
-std::vector<Finding> judge_torches(const DoctorOptions& options, const Installation& here) {
-  std::vector<Finding> findings;
+// Judges the LibTorches that there are; `torches` takes them.
+std::vector<Finding> judge_torches(const DoctorOptions& options, const Installation& here,
+                                   std::vector<FoundTorch>& torches) {
   if (!options.program.empty()) {
     const char* search = std::getenv("PATH");
     const ProgramLookup program = find_program(options.program, search == nullptr ? "" : search);
@@ -74,10 +76,12 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
                Verdict::kWarning,
                "Spillway acts when Python loads LibTorch, and in programs linked with it"}};
     const auto version = torch_version_of_file(*library);
-    return {judge_torch({options.program, *library, version.text}, here.served)};
+    torches.push_back({options.program, *library, version.text});
+    return {judge_torch(torches.front(), here.served)};
   }
-  for (const FoundTorch& torch : find_installed_torches())
-    findings.push_back(judge_torch(torch, here.served));
+  torches = find_installed_torches();
+  std::vector<Finding> findings;
+  for (const FoundTorch& torch : torches) findings.push_back(judge_torch(torch, here.served));
   if (findings.empty())
     findings.push_back({"LibTorch", "none found", Verdict::kWarning,
                         "if your trainer has its own, ask with: spillway doctor -- ./trainer"});
@@ -157,15 +161,15 @@ Finding judge_mpi() {
   return {"MPI", "no mpiexec, mpirun or srun; one process trains", Verdict::kOk, {}};
 }
 
-Finding tell_dispatch_key(const runtime::Settings& settings) {
-  std::string value = settings.dispatch_key == "auto"
-                          ? "the first free one of Fake, TESTING_ONLY_GenericMode, DeferredInit, "
-                            "TESTING_ONLY_GenericWrapper, else RecordFunction"
-                          : settings.dispatch_key + ", as set";
-  return {"dispatch key",
-          value + "; tried at the start of each run, named in --stats",
-          Verdict::kOk,
-          {}};
+// Tried with the first LibTorch that this installation serves.
+Finding judge_dispatch_key(const runtime::Settings& settings, const Installation& here,
+                           const std::vector<FoundTorch>& torches) {
+  for (const FoundTorch& torch : torches) {
+    const std::string core = here.core_for(torch.version);
+    if (!core.empty()) return try_dispatch_key(own_path(), torch.path, core, settings.dispatch_key);
+  }
+  return {"dispatch key", "not tried: no LibTorch that this Spillway serves was found",
+          Verdict::kWarning, "try it with your trainer's: spillway doctor -- ./trainer"};
 }
 
 }  // namespace
@@ -176,8 +180,9 @@ int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
   const Installation here = find_installation(own_path());
   const topology::Machine machine = topology::discover_machine();
   std::vector<Finding> findings = {judge_installation(here)};
-  append(findings, judge_torches(options, here));
-  findings.push_back(tell_dispatch_key(settings));
+  std::vector<FoundTorch> torches;
+  append(findings, judge_torches(options, here, torches));
+  findings.push_back(judge_dispatch_key(settings, here, torches));
   append(findings, judge_machine(machine));
   const Finding budget = judge_budget(settings, machine);
   findings.push_back(budget);

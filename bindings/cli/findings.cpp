@@ -6,11 +6,12 @@
 #include "rates_text.h"
 #include "spillway/base/error.h"
 #include "spillway/runtime/budget.h"
+#include "spillway/swap/swap_engine.h"
 
 namespace spillway::cli {
 namespace {
 
-constexpr Bytes kArenaSize = 1_TiB;    // Address space that a run reserves.
+const Bytes kArenaSize = swap::SwapEngineOptions().arena_size;  // Addresses that a run reserves.
 constexpr Bytes kLeastLocked = 8_MiB;  // What a io_uring of usual depth may have to lock.
 constexpr double kSlowDisk = 0.5;      // GB/s; below it paging costs more than it hides.
 

@@ -4,9 +4,17 @@
 #include <filesystem>
 #include <system_error>
 
+#include "spillway/base/error.h"
+
 namespace spillway::cli {
 
 namespace fs = std::filesystem;
+
+std::string Installation::core_for(const std::string& torch_version) const {
+  const std::string minor = torch_version.substr(0, torch_version.rfind('.'));
+  if (std::find(served.begin(), served.end(), minor) == served.end()) return {};
+  return (fs::path(library_folder) / message("libspillway_core_{}.so", minor)).string();
+}
 
 Installation find_installation(const std::string& command_path) {
   constexpr std::string_view kCoreStart = "libspillway_core_";

@@ -10,6 +10,9 @@ struct Installation {
   std::string library_folder;       ///< ../lib, seen from the command.
   std::string preload;              ///< Path of libspillway_preload.so, or empty.
   std::vector<std::string> served;  ///< LibTorch minors that have a core: "2.11".
+
+  /// The core for a version ("2.11.0"), or empty when that is not served.
+  std::string core_for(const std::string& torch_version) const;
 };
 
 Installation find_installation(const std::string& command_path);

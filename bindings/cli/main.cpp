@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench_command.h"
+#include "dispatch_key_trial.h"
 #include "doctor_command.h"
 #include "exit_codes.h"
 #include "help_format.h"
@@ -124,6 +125,7 @@ int dispatch(const Words& words) {
   if (command == "run") return run(rest);
   if (command == "doctor") return doctor(rest);
   if (command == "bench-io") return bench_io(rest);
+  if (command == kTrialCommand) return run_trial(rest);
   if (command == "--version" || command == "version") return print_version();
   if (command == "--help" || command == "-h" || command == "help") {
     if (!rest.empty() && rest.front() != "--help") return dispatch({rest.front(), "--help"});

@@ -14,6 +14,7 @@
 #include "program_file.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
+#include "spillway/preload/active.h"
 #include "spillway/runtime/budget.h"
 #include "spillway/runtime/spill_directories.h"
 
@@ -112,7 +113,7 @@ void prepare_environment(const runtime::SettingSources& sources, const std::stri
   if (combined != preload)
     log_warning("LD_PRELOAD was set already ({}) and stays in force behind Spillway", existing);
   ::setenv("LD_PRELOAD", combined.c_str(), 1);
-  ::setenv("SPILLWAY_ACTIVE", "1", 1);
+  ::setenv(SPILLWAY_ACTIVE_VARIABLE, SPILLWAY_ACTIVE_VALUE, 1);
 }
 
 int execute(const std::string& path, const std::vector<std::string>& program) {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "spillway/preload/active.h"
 #include "torch_in_process.h"
 
 namespace spillway::preload {
@@ -16,11 +17,7 @@ namespace {
 enum LoadState { kUntouched, kTried };
 int load_state = kUntouched;
 
-// As the command sets it, and as the core reads it.
-bool is_under_the_command() {
-  const char* value = getenv("SPILLWAY_ACTIVE");
-  return value != nullptr && strcmp(value, "1") == 0;
-}
+bool is_under_the_command() { return spillway_is_active() != 0; }
 
 // One line in one write, so that lines of several ranks do not mix.
 void say(const char* level, const char* pattern, va_list arguments) {

@@ -101,6 +101,7 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
                 runtime::launched_rank().value_or(""));
   const topology::Machine machine = topology::discover_machine();
   budget_ = runtime::resolve_budget(settings_, machine);
+  log_info("budget {}: {}", budget_.budget, budget_.origin);
   for (const std::string& warning : budget_.warnings) log_warning("{}", warning);
   runtime::RuntimeOptions options;
   options.budget = budget_.budget;
@@ -133,6 +134,7 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
   store.verify = settings_.verify;
   store.ram_capacity = 8 * budget_.budget;
   for (const runtime::ResolvedDirectory& place : places.directories) {
+    log_info("spills to {}", runtime::describe(place));
     store.directories.push_back({place.facts.path, place.limit});
     directories_.push_back(place.facts.path);
     wearing_directories_ += place.facts.is_ram_disk ? 0 : 1;
@@ -143,6 +145,8 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
   rates.write_bytes_per_second =
       places.write_bytes_per_second().value_or(rates.write_bytes_per_second);
   rates.duplex_share = places.duplex_share().value_or(rates.duplex_share);
+  log_info("plans reckon with {} bytes/s written, {} read, {} of both at once",
+           rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share);
   swap::OpenedSpillStore opened = swap::make_spill_store(store);
   for (const std::string& warning : opened.warnings) log_warning("{}", warning);
   store_name_ = opened.description;

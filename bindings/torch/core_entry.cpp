@@ -1,18 +1,20 @@
-// What happens when the core library is loaded: under `spillway run` it starts by itself.
+// What happens when the core library is loaded: under `spillway run` it starts by itself. And what
+// `spillway doctor` asks it, in a process that trains nothing.
 
 #include <unistd.h>
 
-#include <cstdlib>
-#include <cstring>
+#include <cstdio>
 
 #include "core.h"
+#include "interceptor.h"
 #include "spillway/base/log.h"
+#include "spillway/preload/active.h"
+#include "spillway/preload/dispatch_key.h"
 
 namespace {
 
 __attribute__((constructor)) void start_under_the_command() {
-  const char* active = std::getenv("SPILLWAY_ACTIVE");
-  if (active == nullptr || std::strcmp(active, "1") != 0) return;
+  if (spillway_is_active() == 0) return;
   try {
     spillway::torch_binding::Core::start(spillway::runtime::settings_from_environment());
   } catch (const std::exception& error) {
@@ -23,3 +25,15 @@ __attribute__((constructor)) void start_under_the_command() {
 }
 
 }  // namespace
+
+extern "C" __attribute__((visibility("default"))) int spillway_try_dispatch_key(
+    const char* requested, char* text, size_t size) {
+  try {
+    const std::string name = spillway::torch_binding::take_dispatch_key(requested);
+    std::snprintf(text, size, "%s", name.c_str());
+    return 0;
+  } catch (const std::exception& error) {
+    std::snprintf(text, size, "%s", error.what());
+    return 1;
+  }
+}

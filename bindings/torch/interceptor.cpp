@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -345,7 +346,7 @@ std::string objection_after_trying(const char* name) {
 
 }  // namespace
 
-Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested_key) {
+std::string take_dispatch_key(const std::string& requested_key) {
   const bool any = requested_key.empty() || requested_key == "auto";
   std::string objections;
   std::string known;
@@ -354,10 +355,8 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
     if (!any && requested_key != name) continue;
     const std::string objection = objection_after_trying(name);
     if (objection.empty()) {
-      key_name_ = name;
-      key_is_above_autograd = key_name_ != kBelowAutograd;
-      current.store(&runtime);
-      return;
+      key_is_above_autograd = std::string_view(name) != kBelowAutograd;
+      return name;
     }
     objections += message("\n  {}: {}", name, objection);
   }
@@ -368,10 +367,14 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
     throw UnsupportedError("this dispatch key cannot be used:{}", objections);
   }
   if (any) log_warning("no dispatch key is free, observing operators instead:{}", objections);
-  key_name_ = kObserver;
   key = c10::DispatchKey::Undefined;
+  return kObserver;
+}
+
+Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested_key)
+    : key_name_(take_dispatch_key(requested_key)) {
   current.store(&runtime);
-  observe_all_threads();
+  if (key_name_ == kObserver) observe_all_threads();
 }
 
 void Interceptor::enable_on_this_thread() {

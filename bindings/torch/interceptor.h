@@ -6,14 +6,18 @@
 
 namespace spillway::torch_binding {
 
+/// Takes the first viable key of: Fake, TESTING_ONLY_GenericMode, DeferredInit,
+/// TESTING_ONLY_GenericWrapper, and switches it on for the calling thread; or the one that is
+/// named. Returns its name, or "record-function" when operators must be observed instead. Operators
+/// pass untouched until an Interceptor is there. Throws UnsupportedError with the reason against a
+/// named one, ConfigError when there is none of that name. Once per process.
+std::string take_dispatch_key(const std::string& requested_key);
+
 /// Shows every outermost operator of LibTorch to the runtime: by a fallback on a dispatch key that
 /// nobody uses, or, when there is none, as an observer of all calls.
 class Interceptor {
  public:
-  /// Takes the first viable key of: Fake, TESTING_ONLY_GenericMode, DeferredInit,
-  /// TESTING_ONLY_GenericWrapper; else observes ("record-function"); or does what is named. Throws
-  /// UnsupportedError with the reason against it. Switches it on for the calling thread. Once per
-  /// process.
+  /// Takes a key, and throws, as `take_dispatch_key` does.
   Interceptor(runtime::Runtime& runtime, const std::string& requested_key);
 
   /// Switches interception on for the calling thread. Cheap; may be repeated.

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "spillway/base/log.h"
+#include "spillway/base/median.h"
 #include "spillway/base/per_thread.h"
 #include "step_guide.h"
 
@@ -395,12 +396,8 @@ RuntimeReport Runtime::report() const {
   report.intercept_seconds =
       static_cast<double>(sampled_intercept_ns_.load()) * kSampleEvery * 1e-9;
   report.steps = boundaries_ + (is_updated_ && !trainer_tells_steps_.load() ? 1 : 0);
-  std::vector<float> sorted = step_seconds_;
-  if (!sorted.empty()) {
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    report.step_seconds_median = *middle;
-  }
+  std::vector<float> times = step_seconds_;
+  report.step_seconds_median = median(times);
   if (report.steps == 0) {
     // Nobody told where steps begin; the repetition of operators did.
     report.steps = report.learned.steps;

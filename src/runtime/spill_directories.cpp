@@ -1,6 +1,8 @@
 #include "spillway/runtime/spill_directories.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <set>
 
@@ -10,12 +12,10 @@
 namespace spillway::runtime {
 namespace {
 
-std::string reason_against(const topology::Directory& directory) {
-  if (!directory.exists) return "does not exist (make it, or name another with --nvme DIR)";
-  if (!directory.is_directory) return "is not a directory";
-  if (directory.is_read_only) return "is mounted read-only";
-  if (!directory.is_writable) return "is not writable for this user";
-  if (directory.total == Bytes(0)) return "is on a file system that holds no files of users";
+// Why nothing can be spilled there; empty when it can.
+std::string why_not_spill_to(const topology::Directory& directory) {
+  const std::string reason = topology::reason_against(directory);
+  if (!reason.empty()) return reason;
   if (directory.free && *directory.free < memory::kPageSize)
     return "is full: No space left on device (free some, or name another with --nvme DIR)";
   return {};
@@ -32,7 +32,7 @@ ResolvedDirectory resolve(const swap::SpillDirectory& named,
   ResolvedDirectory result;
   result.facts = surroundings.inspect(named.path);
   result.limit = named.limit;
-  const std::string reason = reason_against(result.facts);
+  const std::string reason = why_not_spill_to(result.facts);
   if (!reason.empty()) throw ConfigError("spill directory {} {}", named.path, reason);
   return result;
 }
@@ -43,7 +43,7 @@ ResolvedDirectory roomiest_candidate(const DirectorySurroundings& surroundings) 
   for (const std::string& path : surroundings.candidates) {
     ResolvedDirectory candidate;
     candidate.facts = surroundings.inspect(path);
-    std::string reason = reason_against(candidate.facts);
+    std::string reason = why_not_spill_to(candidate.facts);
     if (reason.empty() && candidate.facts.is_ram_disk) reason = "is a RAM disk";
     if (reason.empty() && candidate.facts.is_network) reason = "is on a network file system";
     if (!reason.empty())
@@ -94,6 +94,20 @@ std::optional<double> sum_of(const std::vector<ResolvedDirectory>& directories, 
 }
 
 }  // namespace
+
+std::string describe(const ResolvedDirectory& directory) {
+  const topology::Directory& facts = directory.facts;
+  std::string text = message("{} ({}{})", facts.path, facts.filesystem.value_or("unknown"),
+                             facts.device ? " on " + facts.device->name : std::string());
+  if (facts.free) text += message(", {} free", *facts.free);
+  if (directory.limit > Bytes(0)) text += message(", at most {}", directory.limit);
+  if (!directory.measured) return text + ", not measured (spillway bench-io)";
+  const topology::DiskRate& rate = *directory.measured;
+  std::array<char, 96> rates{};
+  std::snprintf(rates.data(), rates.size(), ", measured: write %.2f GB/s, read %.2f GB/s",
+                rate.write_bytes_per_second / 1e9, rate.read_bytes_per_second / 1e9);
+  return text + rates.data();
+}
 
 std::optional<double> ResolvedDirectories::read_bytes_per_second() const {
   return sum_of(directories, &topology::DiskRate::read_bytes_per_second);

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "spillway/base/log.h"
+#include "spillway/base/median.h"
 #include "step_library.h"
 
 namespace spillway::runtime {
@@ -62,6 +64,7 @@ struct StepLearner::State {
   bool ends_by_length() const;
   void search_period();
   void note_plan();
+  static void tell_plan(const LearnedPlan& learned);
 
   // Following a plan.
   OpIndex follow(std::uint64_t signature, Advice& advice);
@@ -224,12 +227,8 @@ void StepLearner::State::announce_boundary() {
 LearnerReport StepLearner::State::report() const {
   LearnerReport report = report_;
   report.shapes = library_.shape_count();
-  if (!step_times_.empty()) {
-    std::vector<double> times = step_times_;
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    report.step_seconds_median = *middle;
-  }
+  std::vector<double> times = step_times_;
+  report.step_seconds_median = median(times);
   return report;
 }
 
@@ -269,6 +268,7 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
     expect(place.op);
   } else {
     if (place.is_new) ++report_.plans;
+    if (place.is_new) tell_plan(*place.plan);
     adopt(*place.plan, place.op, place.plan != conformed, advice);
   }
 }
@@ -312,6 +312,20 @@ void StepLearner::State::note_plan() {
   report_.smallest_budget_pages = plan.smallest_budget_pages;
 }
 
+/// What a plan that was just made promises, for `--log-level info`.
+void StepLearner::State::tell_plan(const LearnedPlan& learned) {
+  const planner::SwapPlan& plan = learned.plan;
+  const auto size = [](std::uint64_t pages) { return planner::SwapLimits().page_size * pages; };
+  log_info(
+      "{} plan for {} operators in {} step{}: {} s predicted (bound {} s), {} out and {} in, peak "
+      "{} of {}; smallest budget {}",
+      learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(), learned.slots(),
+      learned.slots() == 1 ? "" : "s",
+      plan.estimate.step_seconds - plan.estimate.interference_seconds, plan.bound.step_seconds,
+      size(plan.estimate.written_pages), size(plan.estimate.read_pages),
+      size(plan.estimate.peak_pages), size(learned.budget_pages), size(plan.smallest_budget_pages));
+}
+
 // --- Following a plan -------------------------------------------------------------------------
 
 /// The operator of the plan that this one is, or none.
@@ -323,7 +337,13 @@ OpIndex StepLearner::State::follow(std::uint64_t signature, Advice& advice) {
   ++lost_ops_;
   conforms_ = false;
   const OpIndex op = find_place(advice);
-  if (op == kNoOp && had_plan) ++report_.deviations;
+  if (op == kNoOp && had_plan) {
+    ++report_.deviations;
+    // The first one of a row; those behind it only say that the plan has not been found again.
+    if (lost_ops_ == 1)
+      log_debug("step {} left its plan at operator {} of it; advice stops until it is recognised",
+                report_.steps + 1, expected_);
+  }
   return op;
 }
 

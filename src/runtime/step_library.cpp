@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "spillway/base/log.h"
+#include "spillway/base/median.h"
 #include "spillway/planner/swap_plan.h"
 
 namespace spillway::runtime {
@@ -28,13 +30,6 @@ Duration compute_time(const StepTape& tape) {
   Duration sum{0};
   for (const auto& op : tape.ops) sum += op.time;
   return sum;
-}
-
-/// The lower one of two in the middle.
-Duration median(std::vector<Duration>& times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
 }
 
 bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
@@ -313,15 +308,24 @@ bool StepLibrary::make_plan(std::size_t oldest_age, LearnedPlan& plan) {
   try {
     plan.plan = planner::plan_swaps(plan.step.tape, limits_);
     plan.budget_pages = limits_.budget_pages;
-  } catch (const PlanError& error) {
-    log_warning("no plan for a step of {} operators, it runs without advice: {}",
-                plan.step.tape.ops.size(), error.what());
+  } catch (const Error& error) {
+    tell_failure(plan, error);
     return false;
   }
   plan.sequence = OpSequence(plan.step.tape.ops);
   plan.refreshes += plan.last_used > 0 ? 1 : 0;
   plan.cycles = 0;
   return true;
+}
+
+/// Once per shape: the attempt is repeated at every step, since budget and tape may change.
+void StepLibrary::tell_failure(const LearnedPlan& plan, const Error& error) {
+  bool is_news = false;
+  for (const ShapeId id : plan.shapes)
+    is_news |= !std::exchange(find_shape(id)->is_failure_told, true);
+  if (is_news)
+    log_warning("no plan for a step of {} operators, it runs without advice: {}",
+                plan.step.tape.ops.size(), error.what());
 }
 
 LearnedPlan& StepLibrary::new_plan() {

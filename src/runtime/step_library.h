@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "spillway/base/error.h"
 #include "spillway/planner/swap_plan.h"
 #include "spillway/profile/op_sequence.h"
 #include "spillway/profile/step_joining.h"
@@ -30,6 +31,7 @@ struct StepShape {
   std::uint64_t seen = 0;                   ///< Steps.
   std::uint64_t last_seen = 0;              ///< Step count.
   bool is_cut_by_length = false;  ///< No boundary was announced: the step ends where it repeats.
+  bool is_failure_told = false;   ///< That there is no plan for it.
 };
 
 /// The plan for a cycle of one or more steps that follow each other.
@@ -104,6 +106,7 @@ class StepLibrary {
   PlanPlace refreshed(LearnedPlan& plan, std::size_t oldest_age);
   bool needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const;
   bool make_plan(std::size_t oldest_age, LearnedPlan& plan);
+  void tell_failure(const LearnedPlan& plan, const Error& error);
   LearnedPlan& new_plan();
   PlanPlace start(LearnedPlan& plan, std::uint32_t slot, bool is_new);
   void forget_one_shape();

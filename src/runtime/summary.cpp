@@ -92,8 +92,10 @@ std::string learned(const RunStatistics& s) {
 }
 
 std::string planned(const RunStatistics& s) {
-  return message("{} per step; with this memory and disk no plan can take less than {}",
-                 seconds_text(s.planned_step_seconds), seconds_text(s.bound_step_seconds));
+  return message(
+      "{} per step; with operators as fast as measured in this run, and this memory and disk, no "
+      "plan can take less than {}",
+      seconds_text(s.planned_step_seconds), seconds_text(s.bound_step_seconds));
 }
 
 // What would help most, in one sentence.

@@ -100,6 +100,7 @@ Directory inspect_directory(const std::string& path, const Roots& roots) {
   const fs::path real = fs::weakly_canonical(fs::absolute(path, error), error);
   result.path = error ? path : real.string();
   result.exists = fs::exists(result.path, error);
+  if (error) result.error = error.message();
   result.is_directory = fs::is_directory(result.path, error);
   result.is_writable = result.is_directory && ::access(result.path.c_str(), W_OK | X_OK) == 0;
   struct statvfs space {};
@@ -118,6 +119,16 @@ Directory inspect_directory(const std::string& path, const Roots& roots) {
   result.is_read_only = has_option(mount->options, "ro") || has_option(mount->super_options, "ro");
   if (!result.is_ram_disk) result.device = device_of(*mount, roots.root);
   return result;
+}
+
+std::string reason_against(const Directory& directory) {
+  if (!directory.error.empty()) return "cannot be used: " + directory.error;
+  if (!directory.exists) return "does not exist (make it, or name another)";
+  if (!directory.is_directory) return "is not a directory";
+  if (directory.is_read_only) return "is mounted read-only";
+  if (!directory.is_writable) return "is not writable for this user";
+  if (directory.total == Bytes(0)) return "is on a file system that holds no files of users";
+  return {};
 }
 
 }  // namespace spillway::topology

@@ -57,9 +57,19 @@ ordered_json to_json(const DiskRate& rate) {
           {"samples", std::move(samples)}};
 }
 
+// From a floppy disk to what no memory moves: anything else is a slip, and plans built on it would
+// be senseless.
+constexpr double kLeastRate = 1e5;
+constexpr double kMostRate = 1e12;
+
+// 0, as when the key is absent: not measured.
 double rate_in(const ordered_json& json, const char* key) {
-  const double value = json.at(key).get<double>();
-  if (!(value >= 0.0)) throw ConfigError("{} is {}, not a rate", key, value);
+  const auto found = json.find(key);
+  if (found == json.end()) return 0.0;
+  if (!found->is_number()) throw ConfigError("{} is {}, not a number", key, found->dump());
+  const double value = found->get<double>();
+  if (value != 0.0 && !(value >= kLeastRate && value <= kMostRate))
+    throw ConfigError("{} is {}, not between {} and {} bytes/s", key, value, kLeastRate, kMostRate);
   return value;
 }
 

@@ -14,6 +14,7 @@ SETUP = probe_project.REPOSITORY / "src/cmake/setup"
 sys.path.insert(0, str(SETUP))
 import budget_text  # noqa: E402
 import libtorch  # noqa: E402
+import python_torch  # noqa: E402
 
 
 class ScriptCase(unittest.TestCase):
@@ -161,6 +162,46 @@ class Wheels(ScriptCase):
         self.assertEqual(status, 7, output)
         left = [path.name for path in (cache / "spillway").iterdir()]
         self.assertEqual(left, [".fetch.lock"])
+
+
+class PythonTorch(ScriptCase):
+    """Stand-ins for the libraries of CUDA that the Python module is linked with."""
+
+    def compile(self, name, text, *options):
+        source = self.root / (name + ".cpp")
+        source.write_text(text, encoding="utf-8")
+        subprocess.run(["c++", source, "-o", self.root / name, *options], check=True)
+
+    def test_stand_ins_have_all_that_is_missing(self):
+        shared = ("-shared", "-fPIC")
+        for library in ("libc10.so", "libtorch_cpu.so", *python_torch.LIBRARIES[:-1]):
+            self.compile(library, "int there() { return 1; }", *shared)
+        self.compile("libtorch_python.so",
+                     "struct Gpu { virtual ~Gpu(); virtual int count(); };\n"
+                     "int there(); int absent(); extern \"C\" int cuFileRead();\n"
+                     "int ask(Gpu* gpu) { return gpu == nullptr ? there() : absent() + cuFileRead(); }\n"
+                     "Gpu* make() { return new Gpu; }\n", *shared)
+        wanted = python_torch.open_symbols(self.root)[python_torch.CUDA]
+        self.assertIn("_Z6absentv", wanted)
+        self.assertIn("cuFileRead", wanted)
+        self.assertNotIn("_Z5therev", wanted)
+        target = self.root / "target"
+        (target / "torch").mkdir(parents=True)
+        (target / "torch/lib").symlink_to(self.root)
+        python_torch.make_stand_ins(target)
+        self.compile("main", "int main() { return 0; }", "-Wl,--no-undefined", "-L", str(self.root),
+                     "-Wl,--no-as-needed", "-l:libtorch_python.so", "-l:libtorch_cuda.so",
+                     "-l:libc10.so", f"-Wl,-rpath,{self.root}")
+        loaded = subprocess.run([self.root / "main"], env={**os.environ, "LD_BIND_NOW": "1"},
+                                check=False)
+        self.assertEqual(loaded.returncode, 0)
+
+    def test_only_the_part_for_the_cpu_is_unpacked(self):
+        for name in ("torch/__init__.py", "torch/lib/libtorch_python.so", "torchgen/api/cpp.py",
+                     "torch/bin/torch_shm_manager"):
+            self.assertTrue(python_torch.is_needed(name), name)
+        for name in ("torch/lib/libtorch_cuda.so", "torch/bin/ptxas", "torch/include/ATen/ATen.h"):
+            self.assertFalse(python_torch.is_needed(name), name)
 
 
 # Stands in for the command line: needs 4 MiB, the largest operator needs 1.5 MiB.

@@ -111,6 +111,16 @@ TEST_F(ResolveSpillDirectories, SaysWhyNoCandidateFits) {
                              HasSubstr("--nvme DIR")));
 }
 
+TEST_F(ResolveSpillDirectories, DescribesWhatWasChosen) {
+  add("/a", 100_GiB);
+  EXPECT_EQ(describe(resolve("/a:20GiB").directories.at(0)),
+            "/a (ext4 on disk-of-/a), 100 GiB free, at most 20.0 GiB, not measured (spillway "
+            "bench-io)");
+  measured("/a", 3e9, 2.5e9);
+  EXPECT_EQ(describe(resolve("/a").directories.at(0)),
+            "/a (ext4 on disk-of-/a), 100 GiB free, measured: write 2.50 GB/s, read 3.00 GB/s");
+}
+
 TEST_F(ResolveSpillDirectories, WarnsOfANamedRamDisk) {
   auto& directory = add("/dev/shm", 20_GiB);
   directory.is_ram_disk = true;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "spillway/base/log.h"
 #include "support/synthetic_trainers.h"
 
 namespace spillway::runtime {
@@ -190,8 +191,8 @@ constexpr std::uint32_t kPages = 4;
 /// Drives the learner by hand: chains of operators on numbered ranges.
 class Driver {
  public:
-  explicit Driver(std::uint32_t budget_pages)
-      : learner({.budget_pages = budget_pages, .rates = {}}) {}
+  explicit Driver(std::uint32_t budget_pages, const planner::TransferRates& rates = {})
+      : learner({.budget_pages = budget_pages, .rates = rates}) {}
 
   void op(std::uint64_t signature, std::vector<std::uint32_t> inputs,
           std::vector<std::uint32_t> outputs = {}) {
@@ -363,6 +364,41 @@ TEST(StepLearner, PlansForTheRoomThatSmallBlocksLeave) {
   driver.learner.note_room(2 * kPages);
   for (int i = 0; i < 70; ++i) run_chain(driver);  // Later plans are made again ever more seldom.
   EXPECT_GT(driver.learner.report().planned_read_pages, 0U);
+}
+
+std::size_t count_of(const std::string& part, const std::string& text) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(StepLearner, GoesOnWithoutAPlanWhereNoneCanBeMadeAndSaysSoOnce) {
+  Driver driver(2 * kPages, {.write_bytes_per_second = 1e9, .read_bytes_per_second = 1e40});
+  ::testing::internal::CaptureStderr();
+  driver.learner.allocated(RangeId(0), kPages);
+  for (int i = 0; i < 10; ++i) run_chain(driver);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count_of("no plan for a step", log), 1U) << log;
+  EXPECT_EQ(count_of("transfer rates of a plan", log), 1U) << log;
+  EXPECT_EQ(driver.learner.report().plans, 0U);
+  EXPECT_EQ(driver.learner.report().steps, 9U);
+}
+
+TEST(StepLearner, TellsItsPlansAndDeviationsWhenAsked) {
+  configure_log(LogLevel::kDebug);
+  ::testing::internal::CaptureStderr();
+  Driver driver(2 * kPages);
+  driver.learner.allocated(RangeId(0), kPages);
+  for (int i = 0; i < 4; ++i) run_chain(driver);
+  driver.learner.step_boundary();
+  driver.op(100, {0});
+  driver.op(999, {0});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  configure_log(LogLevel::kWarning);
+  EXPECT_EQ(count_of("info: new plan for 10 operators in 1 step: ", log), 1U) << log;
+  EXPECT_EQ(count_of(" plan for 10 operators", log), driver.learner.report().plans) << log;
+  EXPECT_GE(count_of("smallest budget 16.0 MiB", log), 1U) << log;
+  EXPECT_EQ(count_of("debug: step 5 left its plan", log), 1U) << log;
 }
 
 TEST(Advice, KeepsItsMemoryWhenCleared) {

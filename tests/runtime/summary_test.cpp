@@ -57,8 +57,8 @@ TEST(Summary, ShowsARun) {
             "0.100 s for room, 0.013 s in 7 traps\n"
             "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
             "planned\n"
-            "[spillway] planned  3.75 s per step; with this memory and disk no plan can take less "
-            "than 3.50 s\n"
+            "[spillway] planned  3.75 s per step; with operators as fast as measured in this run, "
+            "and this memory and disk, no plan can take less than 3.50 s\n"
             "[spillway] advice   nothing; from 810 MiB on it works at all\n");
 }
 

@@ -1,6 +1,6 @@
 #include "spillway/topology/directory.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <filesystem>
 
@@ -144,6 +144,39 @@ TEST_F(InspectDirectory, DoesNotTakeALongerNameForAFolderBelow) {
                                           path_.substr(0, path_.size() - 1) +
                                           " rw - tmpfs tmpfs rw\n");
   EXPECT_EQ(inspect().mount_point, "/");
+}
+
+Directory usable() {
+  Directory directory;
+  directory.exists = directory.is_directory = directory.is_writable = true;
+  directory.total = 100_GiB;
+  return directory;
+}
+
+TEST(ReasonAgainst, NamesTheFirstThingThatIsInTheWay) {
+  EXPECT_EQ(reason_against(usable()), "");
+  EXPECT_THAT(reason_against({}), testing::HasSubstr("does not exist"));
+  Directory directory = usable();
+  directory.total = 0_B;
+  EXPECT_EQ(reason_against(directory), "is on a file system that holds no files of users");
+  directory.is_writable = false;
+  EXPECT_EQ(reason_against(directory), "is not writable for this user");
+  directory.is_read_only = true;
+  EXPECT_EQ(reason_against(directory), "is mounted read-only");
+  directory.is_directory = false;
+  EXPECT_EQ(reason_against(directory), "is not a directory");
+  directory.error = "Permission denied";
+  EXPECT_EQ(reason_against(directory), "cannot be used: Permission denied");
+}
+
+TEST(ReasonAgainst, IsEmptyForATemporaryFolder) {
+  FakeTree tree;
+  EXPECT_EQ(reason_against(inspect_directory(tree.root())), "");
+  tree.write("/plain", "text");
+  EXPECT_EQ(reason_against(inspect_directory(tree.root() + "/plain")), "is not a directory");
+  EXPECT_THAT(
+      reason_against(inspect_directory(tree.root() + "/plain/below")),
+      testing::AnyOf(testing::HasSubstr("does not exist"), testing::HasSubstr("Not a directory")));
 }
 
 }  // namespace

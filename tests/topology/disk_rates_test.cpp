@@ -121,13 +121,39 @@ TEST(DiskRates, RefuseAFileThatIsNotTheirs) {
   EXPECT_THAT(refusal_of(path), HasSubstr("directory"));
 }
 
-TEST(DiskRates, RefuseNegativeRates) {
+TEST(DiskRates, RefuseRatesThatNoDiskHas) {
   FakeTree tree;
   const std::string path = tree.root() + "/disks.json";
-  DiskRates rates;
-  rates.record(rate_of("/scratch", -1.0));
-  rates.save(path);
-  EXPECT_THAT(refusal_of(path), HasSubstr("read_bytes_per_second"));
+  for (const double rate : {-1.0, 1.0, 99e3, 1.1e12, 1e30, 1e300}) {
+    DiskRates rates;
+    rates.record(rate_of("/scratch", rate));
+    rates.save(path);
+    EXPECT_THAT(refusal_of(path),
+                AllOf(HasSubstr(path), HasSubstr(message("read_bytes_per_second is {}", rate)),
+                      HasSubstr("spillway bench-io DIR")));
+  }
+  for (const double rate : {0.0, 1e5, 3e9, 1e12}) {
+    DiskRates rates;
+    rates.record(rate_of("/scratch", rate));
+    rates.save(path);
+    EXPECT_EQ(refusal_of(path), "accepted") << rate;
+  }
+}
+
+TEST(DiskRates, RefuseRatesThatAreNoNumbers) {
+  FakeTree tree;
+  const std::string path = tree.root() + "/disks.json";
+  for (const std::string value : {"1e400", "\"fast\"", "null"}) {
+    tree.write("/disks.json",
+               R"({"format": "spillway disk rates", "version": 1, "disks": [{"directory": "/a",)"
+               R"("write_bytes_per_second": )" +
+                   value + "}]}");
+    EXPECT_THAT(refusal_of(path), AllOf(HasSubstr(path), HasSubstr("spillway bench-io DIR")))
+        << value;
+  }
+  tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1,
+    "disks": [{"directory": "/a", "read_bytes_per_second": 2e9, "samples": []}]})");
+  EXPECT_EQ(DiskRates::load(path).all()[0].write_bytes_per_second, 0.0) << "not measured";
 }
 
 TEST(DiskRates, SayWhyTheyCannotBeSaved) {

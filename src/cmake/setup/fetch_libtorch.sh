@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Puts LibTorch 2.11.0 for the CPU into ${XDG_CACHE_HOME:-~/.cache}/spillway/libtorch-2.11.0, where
 # the build finds it. Does nothing when it is complete there, or when SPILLWAY_LIBTORCH_DIR names
-# another one. The download is about 545 MB, from the package index that pip is configured for.
+# another one. The download is about 570 MB, from the package index that pip is configured for. Beside
+# it comes python/bin/python3, which imports torch, for tests (python_torch.py).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -75,6 +76,21 @@ kill "$reporter" 2>/dev/null || true
 reporter=""
 
 python3 "$here/libtorch.py" unpack "$staging/wheels" "$staging/unpacked"
+
+# For test cases in Python alone: nothing else needs it, so a failure is told and no more.
+echo "libtorch: making a Python with torch, for tests"
+mkdir "$staging/python_wheels"
+ln "$staging"/wheels/torch-*.whl "$staging/python_wheels/"
+if ! { TMPDIR="$staging/tmp" "$python" -m pip download --quiet --no-deps --no-cache-dir \
+         --dest "$staging/python_wheels" --require-hashes --only-binary=:all: \
+         --implementation cp --python-version 3.11 \
+         --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
+         --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+         -r "$here/python_requirements.txt" &&
+       "$python" "$here/python_torch.py" "$staging/python_wheels" "$staging/unpacked"; }; then
+  rm -rf "$staging/unpacked/python"
+  echo "libtorch: no Python with torch could be made, so its test cases will be skipped" >&2
+fi
 touch "$staging/unpacked/.complete"
 # A rename is atomic: an interrupted fetch leaves no half-filled folder under the final name.
 if [[ -e "$target" ]]; then

@@ -388,6 +388,52 @@ class Doctor(CommandCase):
         _, output, _ = self.doctor("--", "true")
         self.assertRegex(output, r"(?m)^warning LibTorch of true ")
 
+    def dispatch_key(self, *words, **variables):
+        """The exit code and the finding about the dispatch key."""
+        code, output, errors = self.doctor("--json", *words, **variables)
+        self.assertEqual(errors, "")
+        checks = json.loads(output)["checks"]
+        return code, next(check for check in checks if check["subject"] == "dispatch key")
+
+    def test_asks_the_core_which_dispatch_key_it_takes(self):
+        trainer = ("--", WORLD / "bin/trainer_2.11.0")
+        _, check = self.dispatch_key(*trainer, FAKE_CORE_KEY="SomeKey")
+        self.assertEqual(check["verdict"], "ok")
+        self.assertRegex(check["value"], r"^SomeKey, tried with .*torch_2\.11\.0/libtorch_cpu\.so$")
+        _, check = self.dispatch_key(*trainer, FAKE_CORE_KEY="record-function")
+        self.assertEqual(check["verdict"], "warning")
+        code, check = self.dispatch_key(*trainer, FAKE_CORE_KEY="none",
+                                        SPILLWAY_DISPATCH_KEY="OtherKey")
+        self.assertEqual((code, check["verdict"]), (1, "problem"))
+        self.assertIn("nobody may take OtherKey", check["mend"])
+        _, check = self.dispatch_key("--", WORLD / "bin/trainer_2.13.1")
+        self.assertEqual(check["verdict"], "warning")
+        self.assertIn("not tried", check["value"])
+
+    def test_outlives_a_core_that_crashes(self):
+        code, check = self.dispatch_key("--", WORLD / "bin/trainer_2.11.0", FAKE_CORE_KEY="crash")
+        self.assertEqual((code, check["verdict"]), (1, "problem"))
+        self.assertIn("signal 6 (Aborted)", check["value"])
+        self.assertIn("install", check["mend"])
+
+    def test_says_that_a_core_cannot_be_loaded(self):
+        (self.root / "lib/libspillway_core_2.11.so").write_text("no library", encoding="utf-8")
+        code, check = self.dispatch_key("--", WORLD / "bin/trainer_2.11.0")
+        self.assertEqual((code, check["verdict"]), (1, "problem"))
+        self.assertIn("the core library cannot be loaded", check["mend"])
+
+    @unittest.skipUnless("SPILLWAY_TEST_LIBTORCH" in os.environ, "this build has no LibTorch")
+    def test_names_the_key_of_the_real_libtorch(self):
+        torch = os.environ["SPILLWAY_TEST_LIBTORCH"]
+        for wanted, taken in (("auto", "Fake"), ("DeferredInit", "DeferredInit"),
+                              ("record-function", "record-function")):
+            self.command = COMMAND
+            _, check = self.dispatch_key(SPILLWAY_LIBTORCH_DIR=torch, SPILLWAY_DISPATCH_KEY=wanted)
+            self.assertEqual((check["verdict"], check["value"].split(",")[0]), ("ok", taken), check)
+        _, check = self.dispatch_key(SPILLWAY_LIBTORCH_DIR=torch, SPILLWAY_DISPATCH_KEY="NoKey")
+        self.assertEqual(check["verdict"], "problem")
+        self.assertIn("unknown dispatch key 'NoKey'", check["mend"])
+
     def test_reports_a_directory_that_cannot_be_used(self):
         code, output, _ = self.spillway("doctor", "--skip-disks", "--nvme", self.root / "none")
         self.assertEqual(code, 1)

@@ -20,6 +20,9 @@ struct ResolvedDirectory {
   std::vector<std::string> warnings;           ///< About this directory alone.
 };
 
+/// "/scratch (ext4 on nvme0n1), 35 GiB free, measured: write 1.50 GB/s, read 2.10 GB/s"
+std::string describe(const ResolvedDirectory& directory);
+
 struct ResolvedDirectories {
   std::vector<ResolvedDirectory> directories;
   std::string shortage;               ///< That all together hold less than the budget, or empty.

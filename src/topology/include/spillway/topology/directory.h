@@ -17,7 +17,8 @@ struct BlockDevice {
 
 /// What lies under a directory.
 struct Directory {
-  std::string path;  ///< Absolute, without symbolic links when it exists.
+  std::string path;   ///< Absolute, without symbolic links when it exists.
+  std::string error;  ///< Why it could not be looked at: "Permission denied"; empty when it could.
   bool exists = false;
   bool is_directory = false;
   bool is_writable = false;
@@ -33,5 +34,9 @@ struct Directory {
 
 /// Looks at a directory without writing to it. Any thread.
 Directory inspect_directory(const std::string& path, const Roots& roots = {});
+
+/// Why this user can keep no files there, as the rest of a sentence that begins with the directory:
+/// "is mounted read-only". Empty when it can be used. Room is not looked at.
+std::string reason_against(const Directory& directory);
 
 }  // namespace spillway::topology
