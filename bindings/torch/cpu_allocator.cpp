@@ -87,7 +87,7 @@ class PagedCpuAllocator final : public c10::Allocator {
 void install_cpu_allocator(runtime::Runtime& runtime) {
   current.store(&runtime);
   constexpr std::uint64_t kPartOfBudget = 4;
-  told_from_bytes.store(runtime.engine().budget().count() / kPartOfBudget);
+  told_from_bytes.store(runtime.budget().count() / kPartOfBudget);
   static auto* allocator = new PagedCpuAllocator;  // Storages outlive static destructors.
   constexpr std::uint8_t kHighestPriority = 255;
   c10::SetAllocator(c10::DeviceType::CPU, allocator, kHighestPriority);

@@ -95,6 +95,7 @@ class Runtime {
   enum class Ending { kByItself, kBySignal };
   void finish(Ending ending);
 
+  Bytes budget() const { return options_.budget; }
   RuntimeReport report() const;
   swap::SwapEngine& engine() { return *engine_; }
 
