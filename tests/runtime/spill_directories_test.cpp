@@ -36,7 +36,7 @@ class ResolveSpillDirectories : public testing::Test {
     directory.filesystem = "ext4";
     directory.mount_point = path;
     directory.free = free;
-    directory.device = topology::BlockDevice{"disk-of-" + path, {}, false, {}};
+    directory.device = topology::BlockDevice{"disk-of-" + path, {}, false};
     return directory;
   }
 
