@@ -17,10 +17,11 @@ setup=src/cmake/setup
 
 "$setup/install_packages.sh" build test
 "$setup/fetch_libtorch.sh"
+"$setup/fetch_python.sh"
 jobs=$("$setup/build_jobs.sh")
 
-# The Python that came with LibTorch, unless another one is named.
-python="${XDG_CACHE_HOME:-$HOME/.cache}/spillway/libtorch-2.11.0/python/bin/python3"
+# The Python that was just fetched, unless another one is named.
+python="${XDG_CACHE_HOME:-$HOME/.cache}/spillway/python-torch-2.11.0/python/bin/python3"
 if [[ -z "${SPILLWAY_TEST_PYTHON:-}" && -x "$python" ]]; then
   export SPILLWAY_TEST_PYTHON=$python
 fi

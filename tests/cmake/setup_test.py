@@ -1,10 +1,15 @@
-"""The setup scripts do their work on stand-ins for apt, pip's wheels and the programs they start."""
+"""The setup scripts do their work on stand-ins for apt, pip, wheels and the programs they start."""
+import base64
+import contextlib
+import hashlib
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import zipfile
 
@@ -88,6 +93,7 @@ case $words in
     folder=${{words#*--dest }}
     echo half >"${{folder%% *}}/torch.whl"
     echo half >"$TMPDIR/torch.whl"
+    echo "the index is gone" >&2
     exit 7 ;;
 esac
 exec {sys.executable} "$@"
@@ -185,10 +191,7 @@ class PythonTorch(ScriptCase):
         self.assertIn("_Z6absentv", wanted)
         self.assertIn("cuFileRead", wanted)
         self.assertNotIn("_Z5therev", wanted)
-        target = self.root / "target"
-        (target / "torch").mkdir(parents=True)
-        (target / "torch/lib").symlink_to(self.root)
-        python_torch.make_stand_ins(target)
+        python_torch.make_stand_ins(self.root)
         self.compile("main", "int main() { return 0; }", "-Wl,--no-undefined", "-L", str(self.root),
                      "-Wl,--no-as-needed", "-l:libtorch_python.so", "-l:libtorch_cuda.so",
                      "-l:libc10.so", f"-Wl,-rpath,{self.root}")
@@ -202,6 +205,129 @@ class PythonTorch(ScriptCase):
             self.assertTrue(python_torch.is_needed(name), name)
         for name in ("torch/lib/libtorch_cuda.so", "torch/bin/ptxas", "torch/include/ATen/ATen.h"):
             self.assertFalse(python_torch.is_needed(name), name)
+
+    TORCH = {"torch/__init__.py": b"python", "torch/include/ATen/ATen.h": b"aten" * (1 << 20),
+             "torch/lib/libtorch_python.so": b"module" * 1000}
+
+    def torch_wheel(self, **other):
+        """A wheel, and the folder of LibTorch with its RECORD."""
+        built = self.root / "built"
+        digests = {name: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+                   for name, data in self.TORCH.items()}
+        self.write({f"built/{python_torch.INFO}/RECORD": "".join(
+            f"{name},sha256={digest},1\n" for name, digest in digests.items()),
+            **{f"built/{name}": "library" for name in libtorch.LIBRARIES}})
+        wheel = self.root / "served/torch.whl"
+        wheel.parent.mkdir()
+        with zipfile.ZipFile(wheel, "w") as out:
+            for name, data in {**self.TORCH, **other}.items():
+                out.writestr(name, data)
+        return wheel, built
+
+    def address_of(self, wheel, handler):
+        server = http.server.ThreadingHTTPServer(
+            ("127.0.0.1", 0), lambda *asked: handler(*asked, directory=wheel.parent))
+        server.sent = 0
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server, f"http://127.0.0.1:{server.server_port}/{wheel.name}"
+
+    def test_of_a_remote_wheel_only_the_needed_parts_are_read(self):
+        wheel, built = self.torch_wheel()
+        server, address = self.address_of(wheel, ServerOfParts)
+        python_torch.unpack_torch(address, built, self.root / "site")
+        for name in ("torch/__init__.py", "torch/lib/libtorch_python.so"):
+            self.assertEqual((self.root / "site" / name).read_bytes(), self.TORCH[name])
+        self.assertFalse((self.root / "site/torch/include").exists())
+        self.assertLess(server.sent, wheel.stat().st_size)
+
+    def test_a_server_that_sends_no_parts_is_told(self):
+        wheel, built = self.torch_wheel()
+        _server, address = self.address_of(wheel, SilentServer)
+        with self.assertRaisesRegex(python_torch.NoParts, "only sent as a whole"):
+            python_torch.unpack_torch(address, built, self.root / "site")
+
+    def test_another_wheel_than_that_of_libtorch_is_refused(self):
+        wheel, built = self.torch_wheel(**{"torch/__init__.py": b"pyth0n"})
+        with self.assertRaisesRegex(SystemExit, "torch/__init__.py of .* is not that of"):
+            python_torch.unpack_torch(wheel, built, self.root / "site")
+
+    def test_libraries_are_those_of_libtorch_itself(self):
+        _wheel, built = self.torch_wheel()
+        python_torch.link_libraries(built, self.root / "site")
+        for name in libtorch.LIBRARIES:
+            self.assertTrue((self.root / "site" / name).samefile(built / name), name)
+
+
+class SilentServer(http.server.SimpleHTTPRequestHandler):
+    """Sends whole files, whatever part is asked for."""
+
+    def log_message(self, *_words):
+        pass
+
+    def copyfile(self, source, outputfile):
+        with contextlib.suppress(ConnectionError):  # Who wanted a part hangs up.
+            super().copyfile(source, outputfile)
+
+
+class ServerOfParts(SilentServer):
+    def do_GET(self):
+        data = pathlib.Path(self.translate_path(self.path)).read_bytes()
+        begin, end = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+        part = data[begin:end + 1]
+        self.server.sent += len(part)
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{begin + len(part) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+
+class FetchPython(ScriptCase):
+    def fetch(self, **variables):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.root), **variables}
+        if not variables:
+            environment.pop("SPILLWAY_TEST_PYTHON", None)
+        done = subprocess.run([SETUP / "fetch_python.sh"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False, env=environment)
+        return done.returncode, done.stdout
+
+    def left(self):
+        return sorted(path.name for path in (self.root / "spillway").iterdir())
+
+    def test_another_python_that_is_named_is_left_to_the_caller(self):
+        status, output = self.fetch(SPILLWAY_TEST_PYTHON="/opt/python3")
+        self.assertEqual((status, output.strip()),
+                         (0, "python: using SPILLWAY_TEST_PYTHON=/opt/python3"))
+        self.assertFalse((self.root / "spillway").exists())
+
+    def test_a_complete_one_is_left_alone(self):
+        home = "spillway/python-torch-2.11.0/"
+        self.write({home + ".complete": (SETUP / "python_requirements.txt").read_text("utf-8"),
+                    home + "python/bin/python3": "#!/bin/sh\n",
+                    home + "python/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so": ""})
+        status, output = self.fetch()
+        self.assertEqual(status, 0, output)
+        self.assertRegex(output, "^python: with torch 2.11.0 is in .*\n$")
+
+    def test_without_libtorch_the_skip_is_told(self):
+        status, output = self.fetch()
+        self.assertEqual(status, 0, output)
+        self.assertRegex(output, "^python: none with torch, .* skipped: there is no .*libtorch.*\n$")
+
+    def test_a_failure_is_one_line_and_leaves_nothing_behind(self):
+        self.write({"bin/python3": PYTHON_WITH_BROKEN_DOWNLOAD,
+                    "spillway/libtorch-2.11.0/.complete": ""})
+        status, output = self.fetch(PATH=f"{self.root / 'bin'}:{os.environ['PATH']}",
+                                    SPILLWAY_TEST_PYTHON="")
+        self.assertEqual(status, 0, output)
+        self.assertEqual(output.splitlines(), [
+            "python: downloading about 50 MB",
+            "python: none with torch, so the cases in Python are skipped: the index is gone"])
+        self.assertEqual(self.left(), [".fetch.lock", "libtorch-2.11.0"])
+        self.assertEqual([path.name for path in (self.root / "spillway/libtorch-2.11.0").iterdir()],
+                         [".complete"])
 
 
 # Stands in for the command line: needs 4 MiB, the largest operator needs 1.5 MiB.

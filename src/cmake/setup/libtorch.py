@@ -65,6 +65,17 @@ def check(target):
     return None
 
 
+def extract(archive, member, target):
+    """Unpacks one file of a wheel and returns its path."""
+    path = target / member.filename
+    if not path.resolve().is_relative_to(target.resolve()):
+        raise SystemExit(f"a wheel names {member.filename}, outside its folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(member) as source, path.open("wb") as copy:
+        shutil.copyfileobj(source, copy, 1 << 20)
+    return path
+
+
 def unpack(wheels, target):
     for name, version in WHEELS.items():
         found = sorted(wheels.glob(f"{name}-{version}-*.whl"))
@@ -73,14 +84,8 @@ def unpack(wheels, target):
         print(f"libtorch: unpacking {found[0].name}", flush=True)
         with zipfile.ZipFile(found[0]) as archive:
             for member in archive.infolist():
-                if member.is_dir() or not is_needed(member.filename):
-                    continue
-                path = target / member.filename
-                if not path.resolve().is_relative_to(target.resolve()):
-                    raise SystemExit(f"{found[0].name} names {member.filename}, outside its folder")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(member) as source, path.open("wb") as copy:
-                    shutil.copyfileobj(source, copy, 1 << 20)
+                if not member.is_dir() and is_needed(member.filename):
+                    extract(archive, member, target)
 
 
 def main(arguments):

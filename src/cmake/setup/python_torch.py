@@ -1,19 +1,28 @@
 #!/usr/bin/env python3
-"""Makes a Python with torch out of the LibTorch wheels and a few small ones, for tests.
+"""Makes a Python with torch beside LibTorch out of the rest of its wheel and a few small wheels.
 
-  python_torch.py <folder of wheels> <target>
+  python_torch.py <torch wheel> <folder of small wheels> <LibTorch> <target>
 
-<target> is what `libtorch.py unpack` has filled. Afterwards <target>/python/bin/python3 imports
-torch and numpy, on the CPU. The wheel's Python module is linked with libraries of CUDA that would
-take 3 GB; nothing calls them without a GPU, so stand-ins are made that only have their names.
+<torch wheel> is a file, or its address, of which only the needed parts are read (exit status 4 when
+that cannot be). <LibTorch> is what `libtorch.py unpack` has filled; its libraries are linked to.
+Afterwards <target>/python/bin/python3 imports torch and numpy, on the CPU. The wheel's Python module
+is linked with libraries of CUDA that would take 3 GB; nothing calls them without a GPU, so stand-ins
+are made that only have their names.
 """
-import os
+import base64
+import csv
+import hashlib
+import http.client
+import io
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 import zipfile
+
+import libtorch
 
 PYTHON_VERSION = (3, 11)
 LIBRARIES = ("libc10_cuda.so", "libshm.so", "libtorch.so", "libtorch_global_deps.so",
@@ -22,6 +31,61 @@ CUDA = "libtorch_cuda.so"
 MISSING = (CUDA, "libcudnn.so.9", "libcufile.so.0")
 # Asked for while the module is imported: a reference to an empty pointer.
 REFERENCES = {"_ZN4c10d15get_gil_checkerEv"}
+INFO = "torch-2.11.0.dist-info"
+NO_PARTS = 4
+
+
+class NoParts(Exception):
+    """The server sends no parts of the file."""
+
+
+class RemoteFile(io.RawIOBase):
+    """A file behind an address, read by parts. Wants a buffer before it."""
+
+    def __init__(self, address):
+        super().__init__()
+        self._address, self._position = address, 0
+        self._size = self._get(0, 1)[1]
+
+    def _get(self, begin, count):
+        """Returns the bytes and the size of the file."""
+        wanted = urllib.request.Request(
+            self._address, headers={"Range": f"bytes={begin}-{begin + count - 1}"})
+        try:
+            with urllib.request.urlopen(wanted, timeout=60) as answer:
+                if answer.status != http.client.PARTIAL_CONTENT:
+                    raise NoParts(f"{self._address} is only sent as a whole")
+                data = answer.read()
+                size = int(answer.headers["Content-Range"].rpartition("/")[2])
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as problem:
+            raise NoParts(f"{self._address}: {problem}") from problem
+        if len(data) != count:
+            raise NoParts(f"{self._address} was sent with {len(data)} bytes instead of {count}")
+        return data, size
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def seek(self, offset, whence=io.SEEK_SET):
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position,
+                                   io.SEEK_END: self._size}[whence]
+        return self._position
+
+    def readinto(self, buffer):
+        count = max(0, min(len(buffer), self._size - self._position))
+        if count > 0:
+            buffer[:count] = self._get(self._position, count)[0]
+            self._position += count
+        return count
+
+
+def opened(wheel):
+    if "://" in str(wheel):
+        return io.BufferedReader(RemoteFile(wheel), 1 << 20)
+    return open(wheel, "rb")
 
 
 def is_needed(name):
@@ -33,17 +97,37 @@ def is_needed(name):
             and not name.startswith(("torch/include/", "torch/share/", "torch/test/")))
 
 
-def unpack(wheel, target, is_wanted):
+def unpack(wheel, site):
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.infolist():
-            path = target / member.filename
-            if member.is_dir() or path.exists() or not is_wanted(member.filename):
+            if not member.is_dir():
+                libtorch.extract(archive, member, site)
+
+
+def unpack_torch(wheel, built, site):
+    """Unpacks the Python part, as the RECORD says that came with LibTorch, `built`."""
+    with (built / INFO / "RECORD").open(newline="", encoding="utf-8") as lines:
+        recorded = {path: digest for path, digest, _size in csv.reader(lines)}
+    with opened(wheel) as source, zipfile.ZipFile(source) as archive:
+        for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
+            if member.is_dir() or not is_needed(member.filename):
                 continue
-            if not path.resolve().is_relative_to(target.resolve()):
-                raise SystemExit(f"{wheel.name} names {member.filename}, outside its folder")
-            archive.extract(member, target)
+            path = libtorch.extract(archive, member, site)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest())
+            if recorded.get(member.filename) != "sha256=" + digest.decode().rstrip("="):
+                raise SystemExit(f"{member.filename} of {wheel} is not that of {built}")
             if member.external_attr >> 16 & 0o100:
                 path.chmod(0o755)
+
+
+def link_libraries(built, site):
+    """Links, so that a process that loads both finds that they are one file."""
+    for name in ("nvidia", INFO, *libtorch.LIBRARIES):
+        link = site / name
+        if name.startswith("nvidia/"):
+            continue  # In its folder, a link too.
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to((built / name).resolve(strict=True))
 
 
 def symbols(library, *options):
@@ -87,8 +171,7 @@ def stand_in(names):
                       '.section .note.GNU-stack,"",@progbits', ""])
 
 
-def make_stand_ins(target):
-    folder = target / "torch/lib"
+def make_stand_ins(folder):
     for library, names in open_symbols(folder).items():
         with tempfile.TemporaryDirectory() as work:
             source, versions = pathlib.Path(work, "names.S"), pathlib.Path(work, "versions")
@@ -107,35 +190,30 @@ def find_python():
                                capture_output=True, text=True, check=False)
         if asked.stdout.strip() == str(PYTHON_VERSION):
             return candidate
-    raise SystemExit("the wheel is for Python 3.11, which is not installed")
+    raise SystemExit("the torch wheel is for Python 3.11, which is not installed")
 
 
-def make_environment(target):
-    """An environment whose modules are those beside it, wherever the folder is moved to."""
-    home = target / "python"
+def main(wheel, small_wheels, built, target):
+    built, home = pathlib.Path(built), pathlib.Path(target, "python")
     subprocess.run([find_python(), "-m", "venv", "--without-pip", home], check=True)
     site = home / "lib/python3.11/site-packages"
-    (site / "torch_beside.pth").write_text(os.path.relpath(target, site) + "\n", encoding="utf-8")
-    return home / "bin/python3"
-
-
-def main(wheels, target):
-    wheels, target = pathlib.Path(wheels), pathlib.Path(target)
-    for wheel in sorted(wheels.glob("*.whl")):
-        if wheel.name.startswith("torch-"):
-            unpack(wheel, target, is_needed)
-        elif not wheel.name.startswith("nvidia_"):
-            unpack(wheel, target, lambda name: True)
-    make_stand_ins(target)
-    python = make_environment(target)
-    subprocess.run([python, "-c", "import numpy, torch; torch.from_numpy(numpy.ones(3)).sum()"],
-                   check=True)
+    unpack_torch(wheel, built, site)
+    for small in sorted(pathlib.Path(small_wheels).glob("*.whl")):
+        if not small.name.startswith("torch-"):
+            unpack(small, site)
+    link_libraries(built, site)
+    make_stand_ins(site / "torch/lib")
+    subprocess.run([home / "bin/python3", "-c",
+                    "import numpy, torch; torch.from_numpy(numpy.ones(3)).sum()"], check=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 5:
         raise SystemExit(__doc__)
     try:
         main(*sys.argv[1:])
-    except (OSError, subprocess.CalledProcessError) as problem:
-        raise SystemExit(f"no Python with torch: {problem}")
+    except NoParts as problem:
+        print(problem, file=sys.stderr)
+        sys.exit(NO_PARTS)
+    except (OSError, subprocess.CalledProcessError, zipfile.BadZipFile) as problem:
+        raise SystemExit(str(problem)) from None
