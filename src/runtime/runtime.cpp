@@ -234,8 +234,9 @@ swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t 
     look_after_survey(op, pages_of(size) * memory::kPageBytes);
   swap::SwapEngine::Allocation made;
   with_room(op, [&] {
-    // In a survey what does not fit comes page by page.
-    made = surveying_.load(std::memory_order_relaxed)
+    // In a survey, what is larger than the budget by itself comes page by page.
+    const bool exceeds = Bytes(size) > options_.budget;
+    made = exceeds && surveying_.load(std::memory_order_relaxed)
                ? engine_->allocate_unfilled(Bytes(size))
                : engine_->allocate(Bytes(size), op.is_running ? &op.pins : nullptr);
   });

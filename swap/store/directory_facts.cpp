@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -10,7 +11,6 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/file_systems.h"
-#include "spillway/topology/directory.h"
 
 namespace spillway::swap {
 namespace {
@@ -26,18 +26,27 @@ std::string name_of_file_system(std::uint32_t magic) {
 
 DirectoryFacts inspect_directory(const std::string& path) {
   DirectoryFacts facts;
-  const std::string reason = topology::reason_against(topology::inspect_directory(path));
-  if (!reason.empty()) {
-    facts.trouble = message("{} {}", path, reason);
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    facts.trouble = errno == ENOENT
+                        ? message("{} does not exist (create it, or name another directory)", path)
+                        : message("{} cannot be used: {}", path, std::strerror(errno));
     return facts;
   }
-  struct stat status {};
-  struct statfs system {};
-  if (::stat(path.c_str(), &status) != 0 || ::statfs(path.c_str(), &system) != 0) {
-    facts.trouble = message("{} cannot be used: {}", path, std::strerror(errno));
+  if (!S_ISDIR(status.st_mode)) {
+    facts.trouble = message("{} is not a directory", path);
+    return facts;
+  }
+  if (::access(path.c_str(), W_OK | X_OK) != 0) {
+    facts.trouble = message("{} is not writable: {}", path, std::strerror(errno));
     return facts;
   }
   facts.device = status.st_dev;
+  struct statfs system {};
+  if (::statfs(path.c_str(), &system) != 0) {
+    facts.trouble = message("{} cannot be used: {}", path, std::strerror(errno));
+    return facts;
+  }
   facts.file_system = name_of_file_system(static_cast<std::uint32_t>(system.f_type));
   return facts;
 }

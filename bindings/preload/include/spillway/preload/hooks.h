@@ -22,7 +22,7 @@ struct SpillwayHooks {
    * lock.
    */
   size_t (*tensor_bytes)(const void* memory, size_t size);
-  size_t bytes_at_once; /**< Of tensors that one system call should use at most. */
+  size_t bytes_at_once;     /**< Of tensors that one system call should use at most. */
   int kernel_serves_faults; /**< Not 0: only direct I/O needs help, which faults on nothing. */
 
   /**

@@ -42,7 +42,8 @@ struct RuntimeReport {
   double intercept_seconds = 0.0;  ///< Estimated from one operator in 64; without waits.
   Bytes smallest_budget;           ///< What the largest operator so far needs at once.
   std::string largest_op;
-  std::string refusal;  ///< Why the run could not go on, or only slowly; empty: nothing was refused.
+  std::string
+      refusal;  ///< Why the run could not go on, or only slowly; empty: nothing was refused.
 };
 
 /// Carries a trainer through its steps: allocates its memory, brackets its operators, learns their
