@@ -88,9 +88,12 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
   return findings;
 }
 
+// Ends with the directory's name as soon as that is known.
+constexpr std::string_view kMeasure = "plans then start from guesses: spillway bench-io";
+
 std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget,
                                  const runtime::DirectorySurroundings& surroundings,
-                                 const DoctorOptions& options) {
+                                 const DoctorOptions& options, Finding& about_rates) {
   std::vector<Finding> findings;
   runtime::ResolvedDirectories resolved;
   try {
@@ -98,6 +101,8 @@ std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget
   } catch (const ConfigError& error) {
     return {{"disk", "none", Verdict::kProblem, error.what()}};
   }
+  if (about_rates.mend == kMeasure)
+    about_rates.mend += " " + resolved.directories.front().facts.path;
   for (const runtime::ResolvedDirectory& directory : resolved.directories) {
     std::optional<swap::DiskProbe> probe;
     std::string failure;
@@ -141,7 +146,7 @@ runtime::DirectorySurroundings look_around(const runtime::Settings& settings,
       about_rates = {"disk rates", path, Verdict::kWarning, surroundings.warnings.front()};
     else if (count == 0)
       about_rates = {"disk rates", "none recorded in " + path, Verdict::kWarning,
-                     "plans then start from guesses: spillway bench-io DIR"};
+                     std::string(kMeasure)};
     else
       about_rates = {"disk rates", message("{} recorded in {}", count, path), Verdict::kOk, {}};
     return surroundings;
@@ -193,7 +198,7 @@ int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
                          : runtime::resolve_budget(settings, machine).budget;
   Finding about_rates;
   const auto surroundings = look_around(settings, about_rates);
-  append(findings, judge_disks(settings, size, surroundings, options));
+  append(findings, judge_disks(settings, size, surroundings, options, about_rates));
   findings.push_back(about_rates);
   findings.push_back(judge_mpi());
   std::cout << (options.json ? report_json(findings) : report_text(findings));

@@ -207,12 +207,30 @@ TEST(ReadConfigFile, SaysWhyAFileCannotBeRead) {
               HasSubstr("cannot read the config file /"));
 }
 
-TEST(LoadSettings, NamesFileAndKeyOfAWrongValue) {
-  const std::string path = config_file("queue-depth = many\n");
+TEST(LoadSettings, NamesFileLineAndKeyOfAWrongValue) {
+  const std::string path = config_file("# mine\nqueue-depth = many\n");
   EXPECT_THAT(refusal_of([&] {
                 load_settings({{{"config", path}}, {}});
               }),
-              AllOf(HasSubstr(path), HasSubstr("queue-depth"), HasSubstr("many")));
+              AllOf(HasSubstr(path + ":2: queue-depth: "), HasSubstr("many")));
+}
+
+TEST(LoadSettings, NamesOptionsAsTheirSourceDoes) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{{"budget", "4"}}, {}, "start(): "});
+              }),
+              testing::StartsWith("start(): budget: size without a unit: '4'"));
+}
+
+TEST(LoadSettings, GivesOneHint) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{{"log-level", "loud"}}, {}});
+              }),
+              testing::Not(HasSubstr("expected")));
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{{"queue-depth", "0"}}, {}});
+              }),
+              HasSubstr("(expected: COUNT)"));
 }
 
 const SettingInfo& setting(std::string_view key) {
