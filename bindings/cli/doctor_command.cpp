@@ -88,8 +88,7 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
   return findings;
 }
 
-// Ends with the directory's name as soon as that is known.
-constexpr std::string_view kMeasure = "plans then start from guesses: spillway bench-io";
+constexpr std::string_view kNoRates = "plans then start from guesses: spillway bench-io {}";
 
 std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget,
                                  const runtime::DirectorySurroundings& surroundings,
@@ -101,9 +100,10 @@ std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget
   } catch (const ConfigError& error) {
     return {{"disk", "none", Verdict::kProblem, error.what()}};
   }
-  if (about_rates.mend == kMeasure)
-    about_rates.mend += " " + resolved.directories.front().facts.path;
+  const std::string of_any = message(kNoRates, "DIR");
   for (const runtime::ResolvedDirectory& directory : resolved.directories) {
+    if (about_rates.mend == of_any && !directory.facts.is_ram_disk)
+      about_rates.mend = message(kNoRates, directory.facts.path);
     std::optional<swap::DiskProbe> probe;
     std::string failure;
     if (options.measures_disks && !directory.facts.is_ram_disk) {
@@ -146,7 +146,7 @@ runtime::DirectorySurroundings look_around(const runtime::Settings& settings,
       about_rates = {"disk rates", path, Verdict::kWarning, surroundings.warnings.front()};
     else if (count == 0)
       about_rates = {"disk rates", "none recorded in " + path, Verdict::kWarning,
-                     std::string(kMeasure)};
+                     message(kNoRates, "DIR")};
     else
       about_rates = {"disk rates", message("{} recorded in {}", count, path), Verdict::kOk, {}};
     return surroundings;
