@@ -83,11 +83,11 @@ TEST(LoadSettings, RefusesBudgetsThatMeanNothing) {
   EXPECT_THAT(refusal_of_option("budget", "0GiB"), HasSubstr("zero"));
   EXPECT_THAT(refusal_of_option("budget", "0%"), HasSubstr("0%"));
   EXPECT_THAT(refusal_of_option("budget", "101%"), HasSubstr("101%"));
-  EXPECT_THAT(refusal_of_option("budget", "%"), HasSubstr("percentage"));
+  EXPECT_THAT(refusal_of_option("budget", "%"), HasSubstr("for example 4GiB, 50% or auto"));
   EXPECT_THAT(refusal_of_option("budget", "-4GiB"), HasSubstr("-4GiB"));
   EXPECT_THAT(refusal_of_option("budget", "4GB%"), HasSubstr("percentage"));
   EXPECT_THAT(refusal_of_option("budget", "4Gig"), HasSubstr("Gig"));
-  EXPECT_THAT(refusal_of_option("budget", "lots"), HasSubstr("SIZE|PERCENT%|auto"));
+  EXPECT_THAT(refusal_of_option("budget", "lots"), HasSubstr("for example 4GiB, 50% or auto"));
   EXPECT_NE(refusal_of_option("budget", ""), "accepted");
 }
 
