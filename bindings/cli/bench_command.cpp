@@ -39,6 +39,13 @@ std::string cell(const swap::MeasuredRate& rate) {
   return text.data();
 }
 
+// Half of these bytes are written, half are read.
+swap::MeasuredRate both(const swap::DiskRates& rates) {
+  const auto& [written, written_min, written_max] = rates.mixed_write;
+  const auto& [read, read_min, read_max] = rates.mixed_read;
+  return {written + read, written_min + read_min, written_max + read_max};
+}
+
 topology::Directory usable_directory(const std::string& path) {
   topology::Directory facts = topology::inspect_directory(path);
   const std::string reason = topology::reason_against(facts);
@@ -65,17 +72,20 @@ std::vector<Named<swap::StoreKind>> measurable_stores() {
 std::string rates_table(const swap::DiskProbe& probe) {
   std::ostringstream out;
   std::array<char, 160> line{};
-  std::snprintf(line.data(), line.size(), "%8s %6s  %-20s  %-20s  %-20s  %-20s\n", "block", "depth",
-                "write GB/s", "read GB/s", "both: write", "both: read");
+  std::snprintf(line.data(), line.size(), "%8s %6s  %-20s  %-20s  %-20s\n", "block", "depth",
+                "write GB/s", "read GB/s", "both at once GB/s");
   out << line.data();
   for (const swap::DiskRates& rates : probe.rates) {
-    std::snprintf(line.data(), line.size(), "%8s %6zu  %-20s  %-20s  %-20s  %-20s%s\n",
+    std::snprintf(line.data(), line.size(), "%8s %6zu  %-20s  %-20s  %-20s%s\n",
                   to_string(rates.block).c_str(), rates.queue_depth, cell(rates.write).c_str(),
-                  cell(rates.read).c_str(), cell(rates.mixed_write).c_str(),
-                  cell(rates.mixed_read).c_str(), &rates == probe.best() ? "  best" : "");
+                  cell(rates.read).c_str(), cell(both(rates)).c_str(),
+                  &rates == probe.best() ? "  best" : "");
     out << line.data();
   }
-  out << "first write into fresh space: " << gb_per_s(probe.first_write_gb_per_s) << '\n';
+  out << "first write into fresh space: " << gb_per_s(probe.first_write_gb_per_s) << '\n'
+      << "best: moves most while it writes and reads at once, as a training step does; plans\n"
+         "reckon with the rates of this line. Runs move blocks of 2 MiB, --queue-depth (16) at a\n"
+         "time in each directory.\n";
   return out.str();
 }
 
@@ -125,7 +135,7 @@ int measure_disk(const BenchOptions& options) {
     rates.save(options.rates_path);
     const bool is_default = options.rates_path == topology::default_disk_rates_path();
     std::cout << "recorded in " << options.rates_path
-              << (is_default ? ", where runs find it\n"
+              << (is_default ? ", where later runs find it for their plans\n"
                              : message(", for runs with --rates {}\n", options.rates_path));
   }
   return kDone;

@@ -57,8 +57,7 @@ Finding try_dispatch_key(const std::string& command, const std::string& torch,
     return {"dispatch key", taken, Verdict::kWarning,
             "every key is in use, so operators are only observed, which is slower: run without the "
             "libraries that register on LibTorch's dispatcher"};
-  if (outcome.ending.empty() && !taken.empty())
-    return {"dispatch key", message("{}, tried with {}", taken, torch), Verdict::kOk, {}};
+  if (outcome.ending.empty() && !taken.empty()) return {"dispatch key", taken, Verdict::kOk, {}};
   const std::string refused = behind(kRefused, outcome.output);
   if (!refused.empty())
     return {

@@ -88,9 +88,11 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
   return findings;
 }
 
+constexpr std::string_view kNoRates = "plans then start from guesses: spillway bench-io {}";
+
 std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget,
                                  const runtime::DirectorySurroundings& surroundings,
-                                 const DoctorOptions& options) {
+                                 const DoctorOptions& options, Finding& about_rates) {
   std::vector<Finding> findings;
   runtime::ResolvedDirectories resolved;
   try {
@@ -98,7 +100,10 @@ std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget
   } catch (const ConfigError& error) {
     return {{"disk", "none", Verdict::kProblem, error.what()}};
   }
+  const std::string of_any = message(kNoRates, "DIR");
   for (const runtime::ResolvedDirectory& directory : resolved.directories) {
+    if (about_rates.mend == of_any && !directory.facts.is_ram_disk)
+      about_rates.mend = message(kNoRates, directory.facts.path);
     std::optional<swap::DiskProbe> probe;
     std::string failure;
     if (options.measures_disks && !directory.facts.is_ram_disk) {
@@ -141,7 +146,7 @@ runtime::DirectorySurroundings look_around(const runtime::Settings& settings,
       about_rates = {"disk rates", path, Verdict::kWarning, surroundings.warnings.front()};
     else if (count == 0)
       about_rates = {"disk rates", "none recorded in " + path, Verdict::kWarning,
-                     "plans then start from guesses: spillway bench-io DIR"};
+                     message(kNoRates, "DIR")};
     else
       about_rates = {"disk rates", message("{} recorded in {}", count, path), Verdict::kOk, {}};
     return surroundings;
@@ -193,7 +198,7 @@ int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
                          : runtime::resolve_budget(settings, machine).budget;
   Finding about_rates;
   const auto surroundings = look_around(settings, about_rates);
-  append(findings, judge_disks(settings, size, surroundings, options));
+  append(findings, judge_disks(settings, size, surroundings, options, about_rates));
   findings.push_back(about_rates);
   findings.push_back(judge_mpi());
   std::cout << (options.json ? report_json(findings) : report_text(findings));

@@ -216,7 +216,7 @@ Finding judge_disk(const runtime::ResolvedDirectory& directory,
     slowest = std::min(measured.write_bytes_per_second, measured.read_bytes_per_second) / 1e9;
   }
   if (directory.facts.is_ram_disk) {
-    finding.verdict = Verdict::kProblem;
+    finding.verdict = Verdict::kWarning;
     finding.mend = "this is a RAM disk: what spills there frees no memory; name a folder on a disk "
                    "with --nvme DIR";
   } else if (slowest > 0.0 && slowest < kSlowDisk) {

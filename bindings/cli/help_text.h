@@ -62,7 +62,8 @@ Exit codes: 0 nothing stands in the way, 1 at least one problem, 2 wrong options
 inline constexpr std::string_view kBenchDescription =
     "Measures how fast a directory can be written and read, alone and both at once, by block size "
     "and by transfers in flight, through the same code that spills tensors. The file of the "
-    "measurement has no name and is gone afterwards.";
+    "measurement has no name and is gone afterwards. The result is kept in the file that --rates "
+    "names, in place of an older one of the same directory, and later runs plan with it.";
 
 inline constexpr std::string_view kBenchExamples =
     R"(Examples:

@@ -63,7 +63,9 @@ int doctor(const Words& words) {
   app.add_flag("--skip-disks", skips_disks, "Do not measure disks (saves some seconds)");
   SettingOptions settings;
   settings.add_to(app, {"budget", "nvme", "reserve", "store", "rates", "config"});
-  if (!parse(app, Words(words.begin(), dashes))) return kDone;
+  const Words own(words.begin(), dashes);
+  require_values(own);
+  if (!parse(app, own)) return kDone;
   options.measures_disks = !skips_disks;
   if (dashes != words.end() && dashes + 1 != words.end()) options.program = *(dashes + 1);
   return examine(settings.given(), options);

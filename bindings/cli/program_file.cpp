@@ -121,6 +121,18 @@ ProgramFile inspect_program(const std::string& path) {
   return program;
 }
 
+std::string starter_of(const std::string& path) {
+  const MappedFile file(path);
+  if (file.size() < 2 || std::memcmp(file.data(), "#!", 2) != 0)
+    return inspect_program(path).loader;
+  std::string_view line(file.data() + 2, file.size() - 2);
+  line = line.substr(0, line.find('\n'));
+  const auto begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  line.remove_prefix(begin);
+  return std::string(line.substr(0, line.find_first_of(" \t")));
+}
+
 std::optional<std::string> linked_torch(const ProgramFile& program, const std::string& path) {
   if (program.kind != ProgramKind::kDynamic) return std::nullopt;
   const auto listing = output_of({program.loader, "--list", path});

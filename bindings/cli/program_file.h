@@ -33,6 +33,10 @@ struct ProgramFile {
 
 ProgramFile inspect_program(const std::string& path);
 
+/// What the kernel starts for this file: the interpreter that a script's "#!" names, or a program's
+/// loader. Empty when the file names none.
+std::string starter_of(const std::string& path);
+
 /// The libtorch_cpu library that a dynamic program is going to load at its start, asked of its own
 /// loader; nothing when there is none.
 std::optional<std::string> linked_torch(const ProgramFile& program, const std::string& path);

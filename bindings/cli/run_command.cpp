@@ -12,6 +12,7 @@
 #include "exit_codes.h"
 #include "installation.h"
 #include "program_file.h"
+#include "setting_options.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/active.h"
@@ -24,12 +25,6 @@ namespace {
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);
-}
-
-const runtime::SettingInfo* setting_behind(const std::string& option) {
-  for (const runtime::SettingInfo& info : runtime::setting_catalogue())
-    if (option == "--" + std::string(info.key)) return &info;
-  return nullptr;
 }
 
 void check_stats_folder(const std::string& pattern) {
@@ -124,8 +119,33 @@ int execute(const std::string& path, const std::vector<std::string>& program) {
   arguments.push_back(nullptr);
   ::execv(path.c_str(), arguments.data());
   const int error = errno;
+  const std::string starter = error == ENOENT ? starter_of(path) : std::string();
+  if (!starter.empty() && ::access(path.c_str(), F_OK) == 0) {
+    log_error("cannot start {}: it is to be started by {}, which does not exist", path, starter);
+    return kNotExecutable;
+  }
   log_error("cannot start {}: {}", path, std::strerror(error));
   return error == ENOENT ? kNotFound : kNotExecutable;
+}
+
+bool is_budget(const std::string& word) {
+  try {
+    runtime::Settings settings;
+    runtime::assign_setting(settings, "budget", word, "budget");
+  } catch (const ConfigError&) {
+    return false;
+  }
+  return true;
+}
+
+// What else may have been meant by a program that is not there.
+std::string hint_for_program(const std::string& name) {
+  if (is_budget(name)) return message(" (did you mean --budget {}?)", name);
+  if (name.find(' ') != std::string::npos)
+    return message(" (a program and its arguments are words of their own, not quoted together: "
+                   "spillway run -- {})",
+                   name);
+  return {};
 }
 
 }  // namespace
@@ -142,13 +162,14 @@ RunArguments split_run_arguments(const std::vector<std::string>& arguments) {
     if (word.empty() || word.front() != '-') break;
     result.options.push_back(word);
     const runtime::SettingInfo* setting = setting_behind(word);
-    if (setting == nullptr || at + 1 >= arguments.size()) continue;
-    const std::string& next = arguments[at + 1];
-    if (setting->is_switch) {
-      // Any other word behind a switch is the program.
-      if (next == "on" || next == "off") result.options.back() += '=' + arguments[++at];
-    } else if (next != "--") {
+    if (setting == nullptr) continue;
+    const std::string* next = at + 1 < arguments.size() ? &arguments[at + 1] : nullptr;
+    if (!setting->is_switch) {
+      require_value(*setting, next);
       result.options.push_back(arguments[++at]);
+    } else if (next != nullptr && (*next == "on" || *next == "off")) {
+      // Any other word behind a switch is the program.
+      result.options.back() += '=' + arguments[++at];
     }
   }
   result.program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(at), arguments.end());
@@ -176,7 +197,7 @@ int run_program(const runtime::NamedTexts& given, const std::vector<std::string>
   check_settings(settings);
   const ProgramLookup found = find_program(program.front(), variable("PATH"));
   if (found.path.empty()) {
-    log_error("program not found: {}", program.front());
+    log_error("program not found: {}{}", program.front(), hint_for_program(program.front()));
     return kNotFound;
   }
   if (!found.hindrance.empty()) {

@@ -23,6 +23,7 @@ void start(const StartOptions& options) {
   runtime::SettingSources sources;
   sources.environment = runtime::spillway_environment();
   sources.options = options.settings;
+  sources.options_origin = "start(): ";
   if (!options.budget.empty()) sources.options.emplace_back("budget", options.budget);
   std::string places;
   for (const std::string& place : options.nvme) places += (places.empty() ? "" : ",") + place;

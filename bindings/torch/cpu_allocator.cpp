@@ -2,6 +2,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/StorageImpl.h>
 
 #include <malloc.h>
 #include <unistd.h>
@@ -20,6 +21,9 @@ namespace {
 // Deleters get no user pointer beside the memory itself, so this one is process-wide.
 std::atomic<runtime::Runtime*> current{nullptr};
 std::atomic<bool> detached{false};
+
+constexpr std::size_t kWorthTelling = 1 << 20;  // Bytes; smaller tensors never leave memory anyway.
+std::atomic<bool> older_was_told{false};
 
 // What a forked child has of its own, which nobody pages; a few batches are usual.
 std::atomic<std::uint64_t> child_bytes{0};
@@ -91,6 +95,18 @@ void install_cpu_allocator(runtime::Runtime& runtime) {
   static auto* allocator = new PagedCpuAllocator;  // Storages outlive static destructors.
   constexpr std::uint8_t kHighestPriority = 255;
   c10::SetAllocator(c10::DeviceType::CPU, allocator, kHighestPriority);
+}
+
+void tell_of_older_storage(const c10::StorageImpl& storage) {
+  if (storage.nbytes() < kWorthTelling || older_was_told.load(std::memory_order_relaxed)) return;
+  if (storage.device_type() != c10::DeviceType::CPU ||
+      storage.data_ptr().get_deleter() != c10::GetDefaultCPUAllocator()->raw_deleter())
+    return;
+  if (older_was_told.exchange(true)) return;
+  log_warning(
+      "a tensor of {} was made before Spillway started: such tensors stay in memory, beside "
+      "the budget (call spillway::start() first in main)",
+      Bytes(storage.nbytes()));
 }
 
 void detach_cpu_allocator() noexcept { detached.store(true); }

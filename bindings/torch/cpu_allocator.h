@@ -2,6 +2,10 @@
 
 #include "spillway/runtime/runtime.h"
 
+namespace c10 {
+struct StorageImpl;
+}
+
 namespace spillway::torch_binding {
 
 /// Makes LibTorch's CPU tensors live in Spillway's memory from now on. Storages that exist keep
@@ -12,5 +16,9 @@ void install_cpu_allocator(runtime::Runtime& runtime);
 /// ones are left to the end of the process. A child whose own blocks exceed a quarter of the budget
 /// is told of, once.
 void detach_cpu_allocator() noexcept;
+
+/// Warns once when a storage of a size that could spill was made by LibTorch's own allocator: it is
+/// older than Spillway, and no budget counts it. For storages that the runtime does not know.
+void tell_of_older_storage(const c10::StorageImpl& storage);
 
 }  // namespace spillway::torch_binding

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu_allocator.h"
 #include "operator_facts.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
@@ -123,7 +124,10 @@ class UseCollector {
     // The raw pointer: no copy-on-write copy may be made here.
     const void* data = impl->unsafe_storage().unsafeGetStorageImpl()->data();
     runtime::RangeUse use = runtime_.find(data);
-    if (!use.range.is_some()) return;
+    if (!use.range.is_some()) {
+      tell_of_older_storage(*impl->unsafe_storage().unsafeGetStorageImpl());
+      return;
+    }
     const auto shown = whole_ ? std::nullopt : shown_bytes(*impl);
     if (shown) use = runtime_.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
     use.writes = writes;

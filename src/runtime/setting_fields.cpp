@@ -42,7 +42,9 @@ Bytes parse_positive(std::string_view text) {
 BudgetRequest parse_budget(std::string_view text) {
   BudgetRequest request;
   if (text == "auto") return request;
-  if (text.empty() || text.back() != '%') {
+  if (text.empty() || !(text.front() == '.' || (text.front() >= '0' && text.front() <= '9')))
+    throw ConfigError("'{}' is no budget (write for example 4GiB, 50% or auto)", text);
+  if (text.back() != '%') {
     request.kind = BudgetRequest::Kind::kSize;
     request.size = parse_positive(text);
     return request;

@@ -98,9 +98,45 @@ std::string named_config_file(const SettingSources& sources) {
   return path == nullptr ? std::string() : *path;
 }
 
+struct ConfigLine {
+  std::string key;
+  std::string value;
+  std::size_t number;
+};
+
+std::vector<ConfigLine> read_config_lines(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw ConfigError("cannot read the config file {}: {}", path, std::strerror(errno));
+  std::vector<ConfigLine> result;
+  std::string line;
+  for (std::size_t number = 1; std::getline(file, line); ++number) {
+    const std::string_view text = trimmed(line);
+    if (text.empty() || text.front() == '#') continue;
+    const auto equals = text.find('=');
+    if (equals == std::string_view::npos)
+      throw ConfigError("{}:{}: expected `key = value`, found '{}'", path, number, text);
+    std::string key(trimmed(text.substr(0, equals)));
+    if (find_field(key) == nullptr)
+      throw ConfigError("{}:{}: unknown setting '{}'{}", path, number, key,
+                        hint_for(key, known_keys()));
+    if (key == "config")
+      throw ConfigError("{}:{}: a config file cannot name another one", path, number);
+    for (const ConfigLine& earlier : result)
+      if (earlier.key == key)
+        throw ConfigError("{}:{}: '{}' is set a second time (first in line {})", path, number, key,
+                          earlier.number);
+    std::string value = value_of_line(trimmed(text.substr(equals + 1)), path, number);
+    result.push_back({std::move(key), std::move(value), number});
+  }
+  if (file.bad())
+    throw ConfigError("cannot read the config file {}: {}", path, std::strerror(errno));
+  return result;
+}
+
 void apply_config_file(Settings& settings, const std::string& path) {
-  for (const auto& [key, value] : read_config_file(path))
-    assign_setting(settings, key, value, message("{}: {}", path, key));
+  for (const ConfigLine& line : read_config_lines(path))
+    assign_setting(settings, line.key, line.value,
+                   message("{}:{}: {}", path, line.number, line.key));
 }
 
 // Empty when there is none any more: then only absolute paths can be understood.
@@ -183,34 +219,17 @@ void assign_setting(Settings& settings, std::string_view key, std::string_view v
   try {
     field->assign(settings, absolute_paths(field->info, trimmed(value), current_folder()));
   } catch (const ConfigError& reason) {
-    throw ConfigError("{}: {} (expected: {})", origin, reason.what(), field->info.value);
+    // Many reasons end with a hint in brackets, which says more than the kind of value does.
+    const std::string_view text = reason.what();
+    if (text.ends_with(')')) throw ConfigError("{}: {}", origin, text);
+    throw ConfigError("{}: {} (expected: {})", origin, text, field->info.value);
   }
 }
 
 NamedTexts read_config_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw ConfigError("cannot read the config file {}: {}", path, std::strerror(errno));
   NamedTexts result;
-  std::string line;
-  for (std::size_t number = 1; std::getline(file, line); ++number) {
-    const std::string_view text = trimmed(line);
-    if (text.empty() || text.front() == '#') continue;
-    const auto equals = text.find('=');
-    if (equals == std::string_view::npos)
-      throw ConfigError("{}:{}: expected `key = value`, found '{}'", path, number, text);
-    std::string key(trimmed(text.substr(0, equals)));
-    if (find_field(key) == nullptr)
-      throw ConfigError("{}:{}: unknown setting '{}'{}", path, number, key,
-                        hint_for(key, known_keys()));
-    if (key == "config")
-      throw ConfigError("{}:{}: a config file cannot name another one", path, number);
-    if (last_value(result, key) != nullptr)
-      throw ConfigError("{}:{}: '{}' is set a second time", path, number, key);
-    result.emplace_back(std::move(key),
-                        value_of_line(trimmed(text.substr(equals + 1)), path, number));
-  }
-  if (file.bad())
-    throw ConfigError("cannot read the config file {}: {}", path, std::strerror(errno));
+  for (ConfigLine& line : read_config_lines(path))
+    result.emplace_back(std::move(line.key), std::move(line.value));
   return result;
 }
 
@@ -226,7 +245,8 @@ Settings load_settings(const SettingSources& sources) {
     // An empty variable is how scripts take one back.
     if (!value.empty()) assign_setting(settings, field->info.key, value, name);
   }
-  for (const auto& [key, value] : sources.options) assign_setting(settings, key, value, "--" + key);
+  for (const auto& [key, value] : sources.options)
+    assign_setting(settings, key, value, sources.options_origin + key);
   return settings;
 }
 

@@ -357,11 +357,11 @@ with open(sys.argv[sys.argv.index("--losses") + 1], "w") as losses:
 
 
 class Demo(ScriptCase):
-    def run_demo(self, loss="0.5", spillway=SPILLWAY):
+    def run_demo(self, loss="0.5", spillway=SPILLWAY, steps=2):
         self.write({"bin/spillway": spillway, "bin/brain_unet": TRAINER.replace("LOSS", loss)})
         done = subprocess.run(
             [sys.executable, "-B", SETUP / "demo.py", "--bin", self.root / "bin",
-             "--out", self.root / "out", "--steps", "2"],
+             "--out", self.root / "out", "--steps", str(steps)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         return done.returncode, done.stdout
 
@@ -393,8 +393,64 @@ class Demo(ScriptCase):
     def test_failed_run_is_a_failure(self):
         status, output = self.run_demo(spillway="#!/bin/sh\necho no luck\nexit 7\n")
         self.assertNotEqual(status, 0)
-        self.assertIn("exit status 7", output)
+        self.assertIn("The run 'Spillway' failed with exit status 7", output)
         self.assertIn("no luck", output)
+        self.assertNotIn("identical", output)
+
+    def test_times_of_later_steps_are_named_so(self):
+        _status, output = self.run_demo(steps=2)
+        self.assertRegex(output, r"\nrun .* process +all steps +to disk")
+        _status, output = self.run_demo(steps=3)
+        self.assertRegex(output, r"\nrun .* process +later steps +to disk")
+        self.assertIn("later steps: median time of a step from the 3rd on", output)
+
+    def test_no_steps_are_refused(self):
+        status, output = self.run_demo(steps=0)
+        self.assertEqual(status, 2)
+        self.assertIn("must be 1 or more, not 0", output)
+
+
+class QuickStart(ScriptCase):
+    """quickstart.sh with stand-ins for everything that it starts."""
+
+    STEP = "#!/bin/bash\necho \"$(basename \"$0\") $*\" >>\"$LOG\"\n"
+
+    def start(self, *flags):
+        script = (probe_project.REPOSITORY / "quickstart.sh").read_text(encoding="utf-8")
+        setup = "src/cmake/setup/"
+        self.write({"quickstart.sh": script, "bin/cmake": self.STEP, "bin/python3": self.STEP,
+                    setup + "install_packages.sh": self.STEP, setup + "fetch_libtorch.sh": self.STEP,
+                    setup + "build_jobs.sh": "#!/bin/sh\necho 1\n"})
+        environment = {**os.environ, "LOG": str(self.root / "log"), "HOME": str(self.root),
+                       "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
+        status, output = probe_project.run([self.root / "quickstart.sh", *flags], env=environment)
+        log = self.root / "log"
+        return status, output, log.read_text(encoding="utf-8") if log.exists() else ""
+
+    def test_wrong_flags_are_refused_before_anything_is_done(self):
+        for flags, reason in ((["--stepz", "3"], "unknown option '--stepz'"),
+                              (["--steps", "0"], "--steps must be 1 or more, not '0'"),
+                              (["--steps=many"], "--steps must be 1 or more, not 'many'"),
+                              (["--steps"], "--steps needs a number"),
+                              (["--seed", "-1"], "--seed must be 0 or more, not '-1'"),
+                              (["3"], "unexpected argument '3'")):
+            status, output, log = self.start(*flags)
+            self.assertEqual((status, log), (2, ""), output)
+            self.assertTrue(output.startswith(f"./quickstart.sh: {reason} "), output)
+
+    def test_help_says_what_it_takes(self):
+        status, output, log = self.start("--help")
+        self.assertEqual((status, log), (0, ""), output)
+        for text in ("usage: ./quickstart.sh", "--steps N", "--seed S", "MB", "minutes"):
+            self.assertIn(text, output)
+
+    def test_flags_reach_the_training(self):
+        status, output, log = self.start("--steps=3", "--seed", "2", "--", "--width", "8")
+        self.assertEqual(status, 0, output)
+        self.assertTrue(log.rstrip().endswith("--steps 3 --seed 2 -- --width 8"), log)
+        self.assertIn("MB", output[:400])
+        self.assertTrue(output.endswith("build/release/bin/spillway run --budget 4GiB -- ./trainer"),
+                        output)
 
 
 class BudgetText(unittest.TestCase):

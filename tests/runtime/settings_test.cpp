@@ -83,11 +83,11 @@ TEST(LoadSettings, RefusesBudgetsThatMeanNothing) {
   EXPECT_THAT(refusal_of_option("budget", "0GiB"), HasSubstr("zero"));
   EXPECT_THAT(refusal_of_option("budget", "0%"), HasSubstr("0%"));
   EXPECT_THAT(refusal_of_option("budget", "101%"), HasSubstr("101%"));
-  EXPECT_THAT(refusal_of_option("budget", "%"), HasSubstr("percentage"));
+  EXPECT_THAT(refusal_of_option("budget", "%"), HasSubstr("for example 4GiB, 50% or auto"));
   EXPECT_THAT(refusal_of_option("budget", "-4GiB"), HasSubstr("-4GiB"));
   EXPECT_THAT(refusal_of_option("budget", "4GB%"), HasSubstr("percentage"));
   EXPECT_THAT(refusal_of_option("budget", "4Gig"), HasSubstr("Gig"));
-  EXPECT_THAT(refusal_of_option("budget", "lots"), HasSubstr("SIZE|PERCENT%|auto"));
+  EXPECT_THAT(refusal_of_option("budget", "lots"), HasSubstr("for example 4GiB, 50% or auto"));
   EXPECT_NE(refusal_of_option("budget", ""), "accepted");
 }
 
@@ -207,12 +207,30 @@ TEST(ReadConfigFile, SaysWhyAFileCannotBeRead) {
               HasSubstr("cannot read the config file /"));
 }
 
-TEST(LoadSettings, NamesFileAndKeyOfAWrongValue) {
-  const std::string path = config_file("queue-depth = many\n");
+TEST(LoadSettings, NamesFileLineAndKeyOfAWrongValue) {
+  const std::string path = config_file("# mine\nqueue-depth = many\n");
   EXPECT_THAT(refusal_of([&] {
                 load_settings({{{"config", path}}, {}});
               }),
-              AllOf(HasSubstr(path), HasSubstr("queue-depth"), HasSubstr("many")));
+              AllOf(HasSubstr(path + ":2: queue-depth: "), HasSubstr("many")));
+}
+
+TEST(LoadSettings, NamesOptionsAsTheirSourceDoes) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{{"budget", "4"}}, {}, "start(): "});
+              }),
+              testing::StartsWith("start(): budget: size without a unit: '4'"));
+}
+
+TEST(LoadSettings, GivesOneHint) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{{"log-level", "loud"}}, {}});
+              }),
+              testing::Not(HasSubstr("expected")));
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{{"queue-depth", "0"}}, {}});
+              }),
+              HasSubstr("(expected: COUNT)"));
 }
 
 const SettingInfo& setting(std::string_view key) {

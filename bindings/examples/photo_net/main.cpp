@@ -57,12 +57,12 @@ void declare(CLI::App& app, Options& options) {
       "Folder with JPEG files (Debian packages lomiri-wallpapers-16.04 and -20.04)")
       ->check(CLI::ExistingDirectory);
   add("--min-megapixels", options.album.min_megapixels, "Leave out smaller photographs")
-      ->check(CLI::NonNegativeNumber);
+      ->check(trainer::at_least_zero);
   add("--task", options.task.name,
       "colourise: hide the colours, denoise: add noise, super_resolve: halve the resolution")
       ->check(CLI::IsMember({"colourise", "denoise", "super_resolve"}));
   add("--noise", options.task.noise, "Of denoise: standard deviation of the noise; white is 1")
-      ->check(CLI::PositiveNumber);
+      ->check(trainer::above_zero);
   add("--crop", options.crop,
       "What a step sees of each photograph: HxW pixels at a random place, or full");
   add("--batch", options.album.batch, "Photographs per step")->check(CLI::Range(1, 4096));

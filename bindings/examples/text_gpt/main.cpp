@@ -72,7 +72,7 @@ void declare_model(CLI::App& app, Options& options) {
 void declare_training(CLI::App& app, Options& options) {
   const auto add = [&app](const char* name, auto& value, const char* text) {
     return app.add_option(name, value, text)
-        ->check(CLI::NonNegativeNumber)
+        ->check(trainer::at_least_zero)
         ->capture_default_str()
         ->group(trainer::kTrainingGroup);
   };
@@ -80,7 +80,7 @@ void declare_training(CLI::App& app, Options& options) {
   add("--warmup-steps", options.schedule.warmup_steps, "Steps until the highest learning rate");
   add("--decay-steps", options.schedule.decay_steps,
       "Steps from the highest learning rate down to a tenth of it, along a cosine")
-      ->check(CLI::PositiveNumber);
+      ->check(trainer::at_least_one);
   add("--weight-decay", options.weight_decay, "Weight decay of matrices");
   add("--clip", options.clip, "Largest norm of all gradients together, 0: any");
 }
@@ -90,15 +90,15 @@ void declare_run(CLI::App& app, Options& options) {
     return app.add_option(name, value, text)->capture_default_str()->group(trainer::kRunGroup);
   };
   add("--evaluate-every", options.evaluate_every, "Steps between evaluations, 0: never")
-      ->check(CLI::NonNegativeNumber);
+      ->check(trainer::at_least_zero);
   add("--evaluate-batches", options.evaluate_batches, "Batches of held-out text per evaluation")
-      ->check(CLI::PositiveNumber);
+      ->check(trainer::at_least_one);
   add("--sample-every", options.sample_every, "Steps between samples of text, 0: never")
-      ->check(CLI::NonNegativeNumber);
-  add("--sample-length", options.sampling.length, "Bytes per sample")->check(CLI::PositiveNumber);
+      ->check(trainer::at_least_zero);
+  add("--sample-length", options.sampling.length, "Bytes per sample")->check(trainer::at_least_one);
   add("--prompt", options.sampling.prompt, "How a sample begins");
   add("--temperature", options.sampling.temperature, "Lower makes samples more predictable")
-      ->check(CLI::PositiveNumber);
+      ->check(trainer::above_zero);
   trainer::add_run_options(app, options.run);
 }
 

@@ -10,8 +10,8 @@ void add_optimizer_options(CLI::App& app, OptimizerOptions& options) {
   };
   add("--optimizer", options.name, "sgd keeps one extra value per parameter, adam and adamw two")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  add("--lr", options.learning_rate, "Learning rate")->check(CLI::PositiveNumber);
-  add("--weight-decay", options.weight_decay, "Weight decay")->check(CLI::NonNegativeNumber);
+  add("--lr", options.learning_rate, "Learning rate")->check(above_zero);
+  add("--weight-decay", options.weight_decay, "Weight decay")->check(at_least_zero);
   add("--momentum", options.momentum, "Momentum of sgd; 0 keeps no extra value")
       ->check(CLI::Range(0.0, 1.0));
 }

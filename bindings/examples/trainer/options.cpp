@@ -2,17 +2,24 @@
 
 #include <array>
 #include <charconv>
+#include <optional>
 
 namespace trainer {
 namespace {
 
-std::string canonical(const std::string& text) {
+std::optional<double> number_in(const std::string& text) {
   double number = 0.0;
   const char* end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, number);
-  if (parsed.ec != std::errc{} || parsed.ptr != end) return text;
+  if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
+  return number;
+}
+
+std::string canonical(const std::string& text) {
+  const auto number = number_in(text);
+  if (!number) return text;
   std::array<char, 32> buffer{};
-  const auto written = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);
+  const auto written = std::to_chars(buffer.data(), buffer.data() + buffer.size(), *number);
   return {buffer.data(), written.ptr};
 }
 
@@ -35,6 +42,21 @@ std::string value_of(const CLI::Option& option) {
 
 }  // namespace
 
+std::string at_least_one(const std::string& text) {
+  const auto number = number_in(text);
+  return number && *number < 1.0 ? "must be 1 or more, not " + text : "";
+}
+
+std::string at_least_zero(const std::string& text) {
+  const auto number = number_in(text);
+  return number && *number < 0.0 ? "must be 0 or more, not " + text : "";
+}
+
+std::string above_zero(const std::string& text) {
+  const auto number = number_in(text);
+  return number && *number <= 0.0 ? "must be above 0, not " + text : "";
+}
+
 void add_run_options(CLI::App& app, RunOptions& options) {
   const auto add = [&app](const char* name, auto& value, const char* text) {
     return app.add_option(name, value, text)->capture_default_str()->group(kRunGroup);
@@ -42,14 +64,14 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   const auto add_output = [&app](const char* name, std::filesystem::path& file, const char* text) {
     return app.add_option(name, file, text)->check(require_folder)->group(kRunGroup);
   };
-  add("--steps", options.steps, "Number of the last training step")->check(CLI::PositiveNumber);
+  add("--steps", options.steps, "Number of the last training step")->check(at_least_one);
   add("--seed", options.seed,
       "Decides the initial weights, the order of the data and all random numbers")
       ->group(kTrainingGroup);
   add("--threads", options.threads,
       "Threads of LibTorch's operators, 0: one per core. The same number of threads gives the same "
       "bits")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero);
   add_output("--losses", options.losses,
              "Write 'step loss' per line; reading a loss back gives the same bits");
   CLI::Option* checkpoint =
@@ -57,7 +79,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                  "Write model, optimizer, random numbers and step here after the last step");
   add("--checkpoint-every", options.checkpoint_every,
       "Also write the checkpoint after every N-th step, 0: only after the last")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_zero)
       ->needs(checkpoint);
   app.add_option("--resume", options.resume,
                  "Continue from a checkpoint, exactly as if the run had never stopped")

@@ -15,6 +15,12 @@ inline constexpr const char* kModelGroup = "Model and data";
 inline constexpr const char* kTrainingGroup = "Training";
 inline constexpr const char* kRunGroup = "Run";
 
+/// Checks for flags. CLI11's own name the largest number of their type, with all its digits. Text
+/// that is no number is left to the flag's own type.
+std::string at_least_one(const std::string& text);
+std::string at_least_zero(const std::string& text);
+std::string above_zero(const std::string& text);
+
 /// Flags that every example trainer has.
 struct RunOptions {
   std::int64_t steps = 10;

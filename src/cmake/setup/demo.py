@@ -2,7 +2,8 @@
 """Trains the brain U-Net four times: without Spillway, with it and room for everything, then with
 half and with a quarter of what that run needed.
 
-Prints one table at the end. Exit status 0 when every run ended and all losses are the same bytes.
+Prints one table at the end, unless a run failed. Exit status 0 when every run ended and all losses
+are the same bytes.
 """
 import argparse
 import json
@@ -25,6 +26,10 @@ def shown(size):
     return f"{size} B"
 
 
+# They allocate for the first time, and teach Spillway what a step looks like.
+FIRST_STEPS = 2
+
+
 class Run:
     """One training run. `budget` is in bytes, or "auto", or None for a run without Spillway."""
 
@@ -43,7 +48,7 @@ class Run:
     def row(self, reference):
         if self.losses is None:
             budget = self.budget if isinstance(self.budget, str) else shown(self.budget or 0)
-            return [self.name, budget, "-", "-", "-", "-", "-", self.note or "failed"]
+            return [self.name, budget, "-", "-", "-", "-", "-", self.note]
         tensors = ["-", "-", "-"]
         if self.stats:
             tensors = [shown(self.stats[key])
@@ -93,8 +98,7 @@ def execute(run, options, file_name):
     times = [float(step["seconds"]) for step in trainer_log.STEP.finditer(output)]
     if not run.losses.strip() or not times:
         raise SystemExit(f"{losses} is empty: the trainer wrote no loss")
-    # The first steps allocate for the first time, and teach Spillway what a step looks like.
-    run.step_seconds = statistics.median(times[2:] or times)
+    run.step_seconds = statistics.median(times[FIRST_STEPS:] or times)
     return None
 
 
@@ -125,11 +129,18 @@ def print_table(rows):
             print("  ".join("-" * width for width in widths))
 
 
+def count(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
+    return number
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for what runs write")
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--steps", type=count, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("trainer_flags", nargs="*", help="after --: more flags of brain_unet")
     options = parser.parse_args()
@@ -137,16 +148,22 @@ def main():
 
     runs = list(all_runs(options))
     reference = runs[0]
+    done = [run for run in runs if run.losses is not None]
+    for run in runs:
+        if run not in done and not run.note.startswith("too small"):
+            raise SystemExit(f"The run '{run.name}' failed with {run.note}; its output is above, "
+                             f"and in {options.out}.")
     print()
-    print_table([["run", "budget", "tensors", "process", "step time", "to disk", "last loss",
+    times, meaning = "all steps", "median time of a step"
+    if options.steps > FIRST_STEPS:
+        times = "later steps"
+        meaning = (f"median time of a step from the {FIRST_STEPS + 1}rd on (in the summaries "
+                   "above: of all steps)")
+    print_table([["run", "budget", "tensors", "process", times, "to disk", "last loss",
                   "identical"]] + [run.row(reference) for run in runs])
     print("tensors, process: peak bytes of tensors in memory, peak memory of the whole process; "
-          "step time: median after two steps")
+          f"{times}: {meaning}")
     print(f"\nlosses, statistics and logs: {options.out}")
-    refused = [run for run in runs if run.note.startswith("too small")]
-    done = [run for run in runs if run.losses is not None]
-    if len(done) + len(refused) < len(runs):
-        raise SystemExit("A run failed; see its output above.")
     if any(run.losses != reference.losses for run in done):
         raise SystemExit("The losses differ: this is a defect of Spillway.")
 

@@ -18,9 +18,11 @@ swap::DiskProbe probe_of_two() {
 
 TEST(RatesTable, HasALinePerPointAndMarksTheBest) {
   const std::string table = rates_table(probe_of_two());
-  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 7);
   EXPECT_THAT(table, HasSubstr("1.00 MiB      4    2.00 [1.90-2.10]"));
-  EXPECT_THAT(table, HasSubstr("2.50 [2.40-2.60]    best"));
+  EXPECT_THAT(table, HasSubstr("4.50 [4.30-4.70]    best"));  // Written and read together.
+  EXPECT_THAT(table, HasSubstr("best: moves most while it writes and reads at once"));
+  EXPECT_THAT(table, HasSubstr("--queue-depth (16)"));
   EXPECT_THAT(table, HasSubstr("first write into fresh space: 1.50 GB/s"));
 }
 

@@ -230,14 +230,29 @@ class Refusing(CommandCase):
                       self.refused("run", "--config", path, "--", "true"))
 
     def test_budgets_without_unit_zero_or_tiny(self):
-        self.assertIn("--budget: size without a unit: '4'",
-                      self.refused("run", "--budget", "4", "--", "true"))
+        refusal = self.refused("run", "--budget", "4", "--", "true")
+        self.assertIn("--budget: size without a unit: '4' (write for example 4MiB or 4GiB)", refusal)
+        self.assertEqual(refusal.count("("), 1, refusal)
+        self.assertIn("--budget: 'much' is no budget (write for example 4GiB, 50% or auto)\n",
+                      self.refused("run", "--budget", "much", "--", "true"))
         self.assertIn("zero", self.refused("run", "--budget", "0GiB", "--", "true"))
         self.assertIn("too small", self.refused("run", "--budget", "1MiB", "--", "true"))
         self.assertIn("percentage", self.refused("run", "--budget", "120%", "--", "true"))
 
     def test_an_option_without_its_value(self):
-        self.assertIn("--budget", self.refused("run", "--budget", "--", "true"))
+        budget = "--budget needs a SIZE, PERCENT% or auto\n"
+        self.assertIn(budget, self.refused("run", "--budget", "--", "true"))
+        self.assertIn(budget, self.refused("run", "--budget"))
+        self.assertIn(budget, self.refused("doctor", "--budget"))
+        self.assertIn("--stats needs a FILE\n",
+                      self.refused("run", "--stats", "--budget", "1GiB", "--", "true"))
+        self.assertIn("--store needs one of auto, ",
+                      self.refused("run", "--store", "--", "true"))
+
+    def test_an_unknown_choice_with_one_hint(self):
+        refusal = self.refused("run", "--log-level", "loud", "--", "true")
+        self.assertIn("--log-level: unknown level 'loud' (known: debug ", refusal)
+        self.assertEqual(refusal.count("("), 1, refusal)
 
     def test_directories_that_are_missing_or_not_writable(self):
         missing = self.root / "none"
@@ -286,6 +301,20 @@ class Refusing(CommandCase):
                       self.refused("run", "--", "no-such-trainer", code=127))
         self.assertIn("program not found: ./none",
                       self.refused("run", "--", "./none", code=127))
+
+    def test_a_budget_in_the_place_of_the_program(self):
+        for words in (("512MiB", "--", "true"), ("50%", "true")):
+            self.assertIn(f"program not found: {words[0]} (did you mean --budget {words[0]}?)",
+                          self.refused("run", *words, code=127))
+
+    def test_a_program_that_is_quoted_together_with_its_arguments(self):
+        refusal = self.refused("run", "--", "/bin/true 0", code=127)
+        self.assertIn("not quoted together: spillway run -- /bin/true 0)", refusal)
+
+    def test_a_script_without_its_interpreter(self):
+        path = self.write("script", "#! /no/such/shell -e\n")
+        self.assertIn("script: it is to be started by /no/such/shell, which does not exist",
+                      self.refused("run", "--", path, code=126))
 
     def test_no_program_at_all(self):
         self.assertIn("no program to run", self.refused("run"))
@@ -399,7 +428,7 @@ class Doctor(CommandCase):
         trainer = ("--", WORLD / "bin/trainer_2.11.0")
         _, check = self.dispatch_key(*trainer, FAKE_CORE_KEY="SomeKey")
         self.assertEqual(check["verdict"], "ok")
-        self.assertRegex(check["value"], r"^SomeKey, tried with .*torch_2\.11\.0/libtorch_cpu\.so$")
+        self.assertEqual(check["value"], "SomeKey")
         _, check = self.dispatch_key(*trainer, FAKE_CORE_KEY="record-function")
         self.assertEqual(check["verdict"], "warning")
         code, check = self.dispatch_key(*trainer, FAKE_CORE_KEY="none",
@@ -429,7 +458,7 @@ class Doctor(CommandCase):
                               ("record-function", "record-function")):
             self.command = COMMAND
             _, check = self.dispatch_key(SPILLWAY_LIBTORCH_DIR=torch, SPILLWAY_DISPATCH_KEY=wanted)
-            self.assertEqual((check["verdict"], check["value"].split(",")[0]), ("ok", taken), check)
+            self.assertEqual((check["verdict"], check["value"]), ("ok", taken), check)
         _, check = self.dispatch_key(SPILLWAY_LIBTORCH_DIR=torch, SPILLWAY_DISPATCH_KEY="NoKey")
         self.assertEqual(check["verdict"], "problem")
         self.assertIn("unknown dispatch key 'NoKey'", check["mend"])
@@ -453,6 +482,12 @@ class Doctor(CommandCase):
         _, output, _ = self.spillway("doctor", "--skip-disks", "--nvme",
                                      f"{self.root / 'work'},/dev/shm:64MiB")
         self.assertEqual(output.count("RAM disk"), 1, output)
+        self.assertRegex(output, r"(?m)^warning +disk /dev/shm ")
+
+    def test_names_the_directory_to_measure(self):
+        _, output, _ = self.doctor()
+        self.assertIn(f"plans then start from guesses: spillway bench-io {self.root / 'work'}\n",
+                      output)
 
     def test_measures_the_disk(self):
         _, output, _ = self.spillway("doctor", "--nvme", self.root / "work")

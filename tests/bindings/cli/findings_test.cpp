@@ -135,7 +135,7 @@ TEST(JudgeDisk, ComplainsOfSlowAndOfRamDisks) {
   EXPECT_EQ(judge_disk(disk(0.2), std::nullopt).verdict, Verdict::kWarning);
   auto ram = disk(9.0);
   ram.facts.is_ram_disk = true;
-  EXPECT_EQ(judge_disk(ram, std::nullopt).verdict, Verdict::kProblem);
+  EXPECT_EQ(judge_disk(ram, std::nullopt).verdict, Verdict::kWarning);  // A run warns, too.
 }
 
 TEST(JudgeDisk, PassesOnWhatWasFoundOutAboutTheDirectory) {

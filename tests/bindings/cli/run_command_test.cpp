@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "spillway/base/error.h"
+
 namespace spillway::cli {
 namespace {
 
@@ -24,10 +26,10 @@ TEST(SplitRunArguments, LeavesASecondDashesToTheProgram) {
   EXPECT_EQ(split_run_arguments({"--", "a", "--", "b"}).program, (Words{"a", "--", "b"}));
 }
 
-TEST(SplitRunArguments, GivesNoValueToAnOptionBeforeTheDashes) {
-  const auto split = split_run_arguments({"--budget", "--", "./trainer"});
-  EXPECT_EQ(split.options, (Words{"--budget"}));
-  EXPECT_EQ(split.program, (Words{"./trainer"}));
+TEST(SplitRunArguments, RefusesAnOptionWithoutItsValue) {
+  EXPECT_THROW(split_run_arguments({"--budget", "--", "./trainer"}), ConfigError);
+  EXPECT_THROW(split_run_arguments({"--stats", "--budget", "1GiB", "./trainer"}), ConfigError);
+  EXPECT_EQ(split_run_arguments({"--stats=--odd", "./trainer"}).program, (Words{"./trainer"}));
 }
 
 TEST(SplitRunArguments, TakesOnAndOffBehindASwitchForItsValue) {

@@ -153,8 +153,9 @@ def bad_shared_input(trainer):
     require_refusals(trainer, [
         (["--no-such-flag"], "--no-such-flag"),
         (["--steps", "many"], "--steps"),
-        (["--steps", "0"], "--steps"),
-        (["--lr", "-1"], "--lr"),
+        (["--steps", "0"], "--steps: must be 1 or more, not 0"),
+        (["--lr", "-1"], "--lr: must be "),
+        (["--threads", "-1"], "--threads: must be 0 or more, not -1"),
         (["--checkpoint-every", "1"], "--checkpoint"),
         (["--resume", trainer.folder / "nothing.pt"], "nothing.pt"),
         (["--resume", damaged], "damaged.pt"),

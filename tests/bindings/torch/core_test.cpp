@@ -75,6 +75,35 @@ class Worker {
   std::thread thread_;
 };
 
+class OlderTensors : public CoreCase {};
+
+TEST_F(OlderTensors, AreToldOfOnce) {
+  const at::Tensor older = at::ones({1 << 20});
+  const at::Tensor small = at::ones({1 << 10});
+  start("64MiB");
+  at::Tensor newer = at::ones({1 << 20});
+  ::testing::internal::CaptureStderr();
+  newer.add_(newer).mul_(small.sum());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ::testing::internal::CaptureStderr();
+  newer.add_(older);
+  newer.add_(older);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, HasSubstr("warning: a tensor of 4.00 MiB was made before Spillway started"));
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+}
+
+class WrongStart : public CoreCase {};
+
+TEST_F(WrongStart, IsToldInWordsOfTheFunction) {
+  try {
+    start("4");
+    FAIL() << "a budget without a unit was taken";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("start(): budget: size without a unit: '4'"));
+  }
+}
+
 class OlderThreads : public CoreCase {};
 
 TEST_F(OlderThreads, AreSeenFromTheirFirstAllocationOn) {

@@ -27,10 +27,11 @@ struct StartOptions {
 };
 
 /// Starts paging the CPU tensors of this process. Call it first in `main`: tensors that exist stay
-/// where they are, and threads that exist are not seen. Options win over SPILLWAY_ variables and
-/// the config file. Does nothing but say so when the program already runs under `spillway run`
-/// or was started before: those options count. Throws std::runtime_error that names what is wrong
-/// and what to do.
+/// where they are, beside the budget (the first large one that an operator uses is warned of), and
+/// threads that exist are seen from their first allocation on. Options win over SPILLWAY_ variables
+/// and the config file. Does nothing but say so when the program already runs under `spillway run`
+/// or was started before: those options count, the budget of the command too. Throws
+/// std::runtime_error that names what is wrong and what to do.
 void start(const StartOptions& options = {});
 
 /// Tells that a new step begins here. Needed only by trainers whose steps end in no optimizer; all

@@ -84,6 +84,7 @@ struct SettingSources {
   NamedTexts options;      ///< Key and value; they win over
   NamedTexts environment;  ///< name and value (names without SPILLWAY_ in front are ignored), over
                            ///< the config file that either of them names.
+  std::string options_origin = "--";  ///< What errors put before the key of an option.
 };
 
 /// Throws ConfigError as `assign_setting`, also for unknown SPILLWAY_ variables.
