@@ -11,10 +11,10 @@
 namespace spillway::runtime {
 namespace {
 
-constexpr double kNoticeableShare = 0.03;  // Of the run: below it there is nothing to advise.
-constexpr double kBusyShare = 0.8;         // From here on the disk is what a run waits for.
-constexpr double kSteadySeconds = 60.0;    // A shorter run tells nothing about a day.
-constexpr std::uint64_t kSteadySteps = 5;  // Before that plans are made of first steps.
+constexpr double kNoticeableShare = 0.03;   // Of the run: below it there is nothing to advise.
+constexpr double kBusyShare = 0.8;          // From here on the disk is what a run waits for.
+constexpr double kSteadySeconds = 60.0;     // A shorter run tells nothing about a day.
+constexpr std::uint64_t kSteadySteps = 10;  // Before that plans are made of the first, slow steps.
 
 std::string seconds_text(double seconds) {
   std::array<char, 32> text{};
