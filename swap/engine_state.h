@@ -119,8 +119,8 @@ class SwapEngine::State final : public memory::FaultSink {
   void start_parts_locked(Range& range);
   void hold_locked(PinSet& set, const RangeUse& use);
   void let_go_locked(const PinSet::Pin& pin);
-  void request_missing_locked(std::span<const RangeUse> uses);
-  std::size_t missing_pages_locked(std::span<const RangeUse> uses) const;
+  std::size_t missing_pages_locked(std::span<const RangeUse> uses, bool asks);
+  void ask_for_page_locked(memory::PageIndex index);
   void give_fresh_frame_locked(memory::PageIndex index);
   void note_counted_locked();
   void map_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
@@ -204,8 +204,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::vector<const PinSet*> kernel_sets_;  ///< Those of them whose pages must not leave.
   std::size_t waiting_sets_ = 0;
   const RoomWait* first_in_line_ = nullptr;
-  std::uint64_t moves_ = 0;  ///< Counts whatever may end a wait.
-  std::uint64_t wakes_ = 0;
+  std::uint64_t wakes_ = 0;  ///< Counts whatever may have ended a wait.
   std::size_t waiters_ = 0;
   std::uint64_t touch_clock_ = 0;
   std::uint32_t arrivals_ = 0;

@@ -97,37 +97,32 @@ std::size_t SwapEngine::State::held_pages_locked(const PinSet* set) const {
   return static_cast<std::size_t>(std::unique(held.begin(), held.end()) - held.begin());
 }
 
-std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> uses) const {
+/// How many pages are not there. `asks`: starts reading them, and keeps what is about to leave.
+std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> uses, bool asks) {
   std::size_t missing = 0;
   for (const RangeUse& use : uses) {
-    const PageIndex first = ranges_[use.range.value()].first + use.first;
+    const PageIndex first = range_of(use.range).first + use.first;
     for (PageIndex index = first; index < first + use.touched(); ++index) {
-      const PageState state = pages_.get()[index].state;
-      const bool is_there = state == PageState::kResident || state == PageState::kWriteQueued ||
-                            state == PageState::kWriting;
-      missing += is_there ? 0 : 1;
+      Page& page = pages_.get()[index];
+      if (asks && page.state == PageState::kOut) ask_for_page_locked(index);
+      if (page.state == PageState::kResident || page.state == PageState::kWriteQueued ||
+          page.state == PageState::kWriting) {
+        if (asks) keep_locked(page);
+      } else {
+        ++missing;
+      }
     }
   }
   return missing;
 }
 
-/// Starts reading what is not there, and keeps what is about to leave.
-void SwapEngine::State::request_missing_locked(std::span<const RangeUse> uses) {
-  for (const RangeUse& use : uses) {
-    const PageIndex first = range_of(use.range).first + use.first;
-    for (PageIndex index = first; index < first + use.touched(); ++index) {
-      Page& page = pages_.get()[index];
-      if (page.state == PageState::kOut) {
-        if (!page.extent.is_some() && pool_->available_frames() > frames_wanted_) {
-          give_fresh_frame_locked(index);
-          continue;
-        }
-        page.state = PageState::kReadQueued;
-        demand_reads_.push_back(index);
-      }
-      if (page.state != PageState::kReadQueued && page.state != PageState::kReading)
-        keep_locked(page);
-    }
+void SwapEngine::State::ask_for_page_locked(PageIndex index) {
+  Page& page = pages_.get()[index];
+  if (!page.extent.is_some() && pool_->available_frames() > frames_wanted_) {
+    give_fresh_frame_locked(index);
+  } else {
+    page.state = PageState::kReadQueued;
+    demand_reads_.push_back(index);
   }
 }
 
@@ -151,8 +146,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
       options_.oversize == Oversize::kPageThrough && wanted > pool_->limit();
   RoomWait room(*this, lock, &set, counts_.fetch_wait);
   while (!comes_bit_by_bit) {
-    if (!room.stands_back()) request_missing_locked(uses);
-    const std::size_t missing = missing_pages_locked(uses);
+    const std::size_t missing = missing_pages_locked(uses, !room.stands_back());
     if (missing == 0) break;
     make_room_locked();
     kick_locked();

@@ -6,12 +6,7 @@ using memory::PageIndex;
 
 SwapEngine::State::RoomWait::RoomWait(State& state, Lock& lock, const PinSet* within,
                                       Duration& waited)
-    : state_(state),
-      lock_(lock),
-      within_(within),
-      waited_(waited),
-      moves_(state.moves_),
-      unchanged_since_(state.clock_.now()) {}
+    : state_(state), lock_(lock), within_(within), waited_(waited) {}
 
 SwapEngine::State::RoomWait::~RoomWait() {
   if (state_.first_in_line_ != this) return;
@@ -30,9 +25,9 @@ bool SwapEngine::State::RoomWait::progress_is_possible() const {
 /// An operator may wait for a thread that waits for the operator's pages.
 bool SwapEngine::State::RoomWait::is_out_of_patience() {
   const TimePoint now = state_.clock_.now();
-  if (moves_ == state_.moves_ && now - unchanged_since_ <= state_.options_.patience) return false;
-  const bool is_unchanged = moves_ == state_.moves_;
-  moves_ = state_.moves_;
+  const bool is_unchanged = unchanged_since_.has_value() && wakes_ == state_.wakes_;
+  if (is_unchanged && now - *unchanged_since_ <= state_.options_.patience) return false;
+  wakes_ = state_.wakes_;
   unchanged_since_ = now;
   return is_unchanged;
 }

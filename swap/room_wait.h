@@ -34,8 +34,8 @@ class SwapEngine::State::RoomWait {
   Lock& lock_;
   const PinSet* within_;
   Duration& waited_;
-  std::uint64_t moves_;  ///< As of `unchanged_since_`.
-  TimePoint unchanged_since_;
+  std::uint64_t wakes_ = 0;  ///< As of `unchanged_since_`.
+  std::optional<TimePoint> unchanged_since_;
 };
 
 }  // namespace spillway::swap

@@ -204,7 +204,6 @@ void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) c
 /// Who is woken counts as running from now on, not when it has got the mutex: meanwhile somebody
 /// else might conclude that all are stuck.
 void SwapEngine::State::wake_waiters_locked() {
-  ++moves_;
   if (waiters_ == 0) return;
   ++wakes_;
   waiting_sets_ = 0;

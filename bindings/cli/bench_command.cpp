@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "exit_codes.h"
-#include "rates_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/topology/directory.h"
@@ -82,7 +81,7 @@ std::string rates_table(const swap::DiskProbe& probe) {
                   &rates == probe.best() ? "  best" : "");
     out << line.data();
   }
-  out << "first write into fresh space: " << gb_per_s(probe.first_write_gb_per_s) << '\n'
+  out << "first write into fresh space: " << gb_per_s(1e9 * probe.first_write_gb_per_s) << '\n'
       << "best: moves most while it writes and reads at once, as a training step does; plans\n"
          "reckon with the rates of this line. Runs move blocks of 2 MiB, --queue-depth (16) at a\n"
          "time in each directory.\n";

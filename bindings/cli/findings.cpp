@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "rates_text.h"
 #include "spillway/base/error.h"
 #include "spillway/runtime/budget.h"
 #include "spillway/swap/swap_engine.h"
@@ -202,17 +201,17 @@ Finding judge_disk(const runtime::ResolvedDirectory& directory,
   const swap::DiskRates* rates = probe ? probe->best() : nullptr;
   double slowest = 0.0;
   if (rates != nullptr) {
-    finding.value +=
-        message(", write {}, read {}, both {} (by {})", gb_per_s(rates->write.median_gb_per_s),
-                gb_per_s(rates->read.median_gb_per_s),
-                gb_per_s(rates->mixed_write.median_gb_per_s + rates->mixed_read.median_gb_per_s),
-                probe->description);
+    finding.value += message(
+        ", write {}, read {}, both {} (by {})", gb_per_s(1e9 * rates->write.median_gb_per_s),
+        gb_per_s(1e9 * rates->read.median_gb_per_s),
+        gb_per_s(1e9 * (rates->mixed_write.median_gb_per_s + rates->mixed_read.median_gb_per_s)),
+        probe->description);
     slowest = std::min(rates->write.median_gb_per_s, rates->read.median_gb_per_s);
   } else if (directory.measured) {
     const topology::DiskRate& measured = *directory.measured;
-    finding.value += message(", write {}, read {} (bench-io, {})",
-                             gb_per_s(measured.write_bytes_per_second / 1e9),
-                             gb_per_s(measured.read_bytes_per_second / 1e9), measured.measured_at);
+    finding.value +=
+        message(", write {}, read {} (bench-io, {})", gb_per_s(measured.write_bytes_per_second),
+                gb_per_s(measured.read_bytes_per_second), measured.measured_at);
     slowest = std::min(measured.write_bytes_per_second, measured.read_bytes_per_second) / 1e9;
   }
   if (directory.facts.is_ram_disk) {

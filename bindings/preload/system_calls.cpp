@@ -444,6 +444,9 @@ ssize_t transfer_between_processes(decltype(&::process_vm_readv) call, Use local
       [&] { return call(process, near, near_count, is_own ? far : remote, far_count, flags); });
 }
 
+/// For preadv2 and pwritev2, to which -1 means where the file is.
+off_t place_after(off_t start, ssize_t done) { return start == -1 ? start : start + done; }
+
 /// `call` is given memory, the size of an item and how many there are. `locks`: blocks of other
 /// threads must not come in between the pieces.
 template <typename Call>
@@ -541,8 +544,7 @@ SPILLWAY_VISIBLE ssize_t preadv2(int file, const iovec* parts, int count, off_t 
       file, parts, count, Use::kFilled,
       [&](void* part, size_t size, ssize_t done) {
         const iovec one{part, size};
-        const off_t there = from == -1 ? from : from + done;  // -1: where the file is.
-        return real().preadv2(file, &one, 1, there, flags);
+        return real().preadv2(file, &one, 1, place_after(from, done), flags);
       },
       [&](const iovec* passed, int left) {
         return real().preadv2(file, passed, left, from, flags);
@@ -572,8 +574,7 @@ SPILLWAY_VISIBLE ssize_t pwritev2(int file, const iovec* parts, int count, off_t
       file, parts, count, Use::kTaken,
       [&](void* part, size_t size, ssize_t done) {
         const iovec one{part, size};
-        const off_t there = to == -1 ? to : to + done;  // -1: where the file is.
-        return real().pwritev2(file, &one, 1, there, flags);
+        return real().pwritev2(file, &one, 1, place_after(to, done), flags);
       },
       [&](const iovec* passed, int left) {
         return real().pwritev2(file, passed, left, to, flags);

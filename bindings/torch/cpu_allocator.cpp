@@ -22,7 +22,8 @@ namespace {
 std::atomic<runtime::Runtime*> current{nullptr};
 std::atomic<bool> detached{false};
 
-constexpr std::size_t kWorthTelling = 1 << 20;  // Bytes; smaller tensors never leave memory anyway.
+/// Smaller tensors never leave memory anyway.
+constexpr Bytes kWorthTelling = runtime::RuntimeOptions().min_storage;
 std::atomic<bool> older_was_told{false};
 
 // What a forked child has of its own, which nobody pages; a few batches are usual.
@@ -98,7 +99,8 @@ void install_cpu_allocator(runtime::Runtime& runtime) {
 }
 
 void tell_of_older_storage(const c10::StorageImpl& storage) {
-  if (storage.nbytes() < kWorthTelling || older_was_told.load(std::memory_order_relaxed)) return;
+  if (Bytes(storage.nbytes()) < kWorthTelling || older_was_told.load(std::memory_order_relaxed))
+    return;
   if (storage.device_type() != c10::DeviceType::CPU ||
       storage.data_ptr().get_deleter() != c10::GetDefaultCPUAllocator()->raw_deleter())
     return;

@@ -389,8 +389,7 @@ void Interceptor::enable_on_this_thread() {
 void Interceptor::before_allocation() {
   if (current.load(std::memory_order_relaxed) == nullptr) return;
   if (key != c10::DispatchKey::Undefined) {
-    if (!c10::impl::tls_is_dispatch_key_included(key))
-      c10::impl::tls_set_dispatch_key_included(key, true);
+    if (!c10::impl::tls_is_dispatch_key_included(key)) enable_on_this_thread();
     return;
   }
   ThreadState& thread = per_thread<ThreadState>();

@@ -1,7 +1,6 @@
 #include "spillway/runtime/spill_directories.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -103,10 +102,8 @@ std::string describe(const ResolvedDirectory& directory) {
   if (directory.limit > Bytes(0)) text += message(", at most {}", directory.limit);
   if (!directory.measured) return text + ", not measured (spillway bench-io)";
   const topology::DiskRate& rate = *directory.measured;
-  std::array<char, 96> rates{};
-  std::snprintf(rates.data(), rates.size(), ", measured: write %.2f GB/s, read %.2f GB/s",
-                rate.write_bytes_per_second / 1e9, rate.read_bytes_per_second / 1e9);
-  return text + rates.data();
+  return text + message(", measured: write {}, read {}", gb_per_s(rate.write_bytes_per_second),
+                        gb_per_s(rate.read_bytes_per_second));
 }
 
 std::optional<double> ResolvedDirectories::read_bytes_per_second() const {

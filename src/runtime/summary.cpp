@@ -29,12 +29,6 @@ std::string percent_text(double share) {
   return text.data();
 }
 
-std::string rate_text(double bytes_per_second) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f GB/s", bytes_per_second / 1e9);
-  return text.data();
-}
-
 std::string joined(const std::vector<std::string>& parts) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
@@ -160,10 +154,9 @@ std::string summary(const RunStatistics& s) {
 }
 
 std::string progress_line(const Progress& p, std::size_t width) {
-  std::string text =
-      message("[spillway] step {}  {}  memory {}  spilled {}  in {}, out {}", p.step,
-              seconds_text(p.step_seconds), p.resident, p.spilled,
-              rate_text(p.read_bytes_per_second), rate_text(p.write_bytes_per_second));
+  std::string text = message("[spillway] step {}  {}  memory {}  spilled {}  in {}, out {}", p.step,
+                             seconds_text(p.step_seconds), p.resident, p.spilled,
+                             gb_per_s(p.read_bytes_per_second), gb_per_s(p.write_bytes_per_second));
   if (text.size() > width) text.resize(width);
   return text;
 }

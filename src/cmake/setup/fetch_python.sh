@@ -51,7 +51,6 @@ fi
 find_pip
 require_free_mb 1000 "a Python with torch"
 start_staging
-trap end EXIT
 
 make_with() {
   "$python" "$here/python_torch.py" "$1" "$staging/wheels" "$libtorch" "$staging/unpacked"

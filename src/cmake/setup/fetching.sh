@@ -47,14 +47,16 @@ stop_reporting() {
 
 clean_up() {
   stop_reporting
-  rm -rf "$staging"
+  if [[ -n "$staging" ]]; then
+    rm -rf "$staging"
+  fi
 }
+trap clean_up EXIT
+trap 'exit 130' INT TERM
 
 # Makes the folder `staging`, which is gone when the script ends in whatever way.
 start_staging() {
   staging=$(mktemp -d "$cache/.fetch.XXXXXX")
-  trap clean_up EXIT
-  trap 'exit 130' INT TERM
   mkdir "$staging/wheels" "$staging/tmp" "$staging/unpacked"
 }
 
