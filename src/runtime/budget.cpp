@@ -18,8 +18,7 @@ ResolvedBudget budget_of_machine(const Settings& settings, const topology::Machi
   const auto usable = topology::usable_memory(machine.memory);
   if (!usable)
     throw ConfigError("cannot tell how much memory this process may use: neither /proc/meminfo nor "
-                      "a cgroup limit "
-                      "is readable (give a size, for example --budget 4GiB)");
+                      "a cgroup limit is readable (give the budget as a size, for example 4GiB)");
   const Bytes share = usable->bytes / sharers;
   const std::string history =
       message("{} usable ({}){}", usable->bytes, usable->limited_by,
@@ -27,8 +26,8 @@ ResolvedBudget budget_of_machine(const Settings& settings, const topology::Machi
   const Bytes reserve = settings.reserve.value_or(default_reserve(share));
   if (share < reserve + kLeastBudget)
     throw ConfigError(
-        "no budget is left: {} less a reserve of {} (free some memory, lower --reserve, or give a "
-        "size with --budget)",
+        "no budget is left: {} less a reserve of {} (free some memory, lower the reserve, or give the "
+        "budget as a size)",
         history, reserve);
   const bool is_auto = settings.budget.kind == BudgetRequest::Kind::kAuto;
   const double percent = is_auto ? 100.0 : settings.budget.percent;

@@ -107,11 +107,11 @@ TEST(ResolveBudget, RefusesLessThanTwoPages) {
 
 TEST(ResolveBudget, RefusesAutoWhenTheReserveTakesEverything) {
   EXPECT_THAT(refusal_of(Settings{}, machine_with(16_GiB, 256_MiB)),
-              AllOf(HasSubstr("256 MiB"), HasSubstr("--reserve")));
+              AllOf(HasSubstr("256 MiB"), HasSubstr("lower the reserve")));
 }
 
 TEST(ResolveBudget, AsksForASizeWhenTheMachineTellsNothing) {
-  EXPECT_THAT(refusal_of(Settings{}, {}), HasSubstr("--budget 4GiB"));
+  EXPECT_THAT(refusal_of(Settings{}, {}), HasSubstr("for example 4GiB"));
   EXPECT_EQ(resolve_budget(settings_with("4GiB"), {}).budget, 4_GiB);
 }
 

@@ -15,7 +15,7 @@ packages_of() {
       libcli11-dev nlohmann-json3-dev libspdlog-dev libhwloc-dev liburing-dev libxxhash-dev \
       libnifti-dev libjpeg62-turbo-dev libturbojpeg0-dev ;;
     demo) echo mricron-data ;;
-    test) echo libgtest-dev libgmock-dev clang-format mricron-data \
+    test) echo libgtest-dev libgmock-dev clang-format openmpi-bin mricron-data \
       lomiri-wallpapers-16.04 lomiri-wallpapers-20.04 ;;
     bench) echo libbenchmark-dev fio python3-matplotlib ;;
     *) echo "install_packages.sh: unknown group '$1'; groups: build demo test bench" >&2; exit 2 ;;
