@@ -16,6 +16,7 @@
 #include "installation.h"
 #include "run_command.h"
 #include "setting_options.h"
+#include "setting_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/named_values.h"

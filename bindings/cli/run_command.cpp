@@ -12,7 +12,7 @@
 #include "exit_codes.h"
 #include "installation.h"
 #include "program_file.h"
-#include "setting_options.h"
+#include "setting_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/active.h"

@@ -32,16 +32,6 @@ class SettingOptions {
   std::vector<std::unique_ptr<Value>> values_;
 };
 
-/// The setting that an option ("--budget") stands for, or null.
-const runtime::SettingInfo* setting_behind(const std::string& option);
-
-/// Throws ConfigError for the option of a setting whose value is missing: `next` is the word after
-/// it, or null. A value that begins with two dashes is written behind "=".
-void require_value(const runtime::SettingInfo& setting, const std::string* next);
-
-/// The same for all words of a command without a program.
-void require_values(const std::vector<std::string>& words);
-
 /// Throws ConfigError for arguments that no option took, with the nearest option's name.
 void refuse_extras(const CLI::App& app);
 

@@ -11,6 +11,7 @@ option(SPILLWAY_BUILD_BENCHMARKS "Build the benchmarks" OFF)
 option(SPILLWAY_BUILD_PYTHON "Build the Python module" OFF)
 option(SPILLWAY_WARNINGS_AS_ERRORS "Stop at the first compiler warning" OFF)
 option(SPILLWAY_TORCH_PCH "Precompile torch/torch.h once for all units that include it" ON)
+option(SPILLWAY_TEST_PCH "Precompile GoogleTest's headers once for all tests" ON)
 set(SPILLWAY_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined or thread")
 set(SPILLWAY_LIBTORCH_DIR "" CACHE PATH
   "Folder `torch` of an unpacked wheel, or an unpacked LibTorch")

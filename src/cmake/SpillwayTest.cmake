@@ -1,9 +1,10 @@
 # spillway_add_test(<name> SOURCES <file>... [DEPENDS <target>...] [LABELS <label>...]
-#                   [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [RUN_SERIAL])
+#                   [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [RUN_SERIAL] [NO_PCH])
 #
 # One GoogleTest executable spillway_<name>_test, one ctest case per test, named <name>.<Suite>.<case>.
 # Without LABELS the label is `unit`; the labels in use are unit, conformance, equality, life_cycle, stress, slow.
 # RUN_SERIAL is for cases that need the machine alone; stress and slow imply it.
+# NO_PCH is for targets that link LibTorch (see SpillwayTestPch.cmake).
 
 if(SPILLWAY_BUILD_TESTS)
   find_package(GTest CONFIG QUIET)
@@ -20,7 +21,7 @@ if(SPILLWAY_BUILD_TESTS)
 endif()
 
 function(spillway_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "RUN_SERIAL" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "RUN_SERIAL;NO_PCH" "TIMEOUT"
     "SOURCES;DEPENDS;LABELS;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR
@@ -48,6 +49,9 @@ function(spillway_add_test name)
   add_executable(${target} ${arg_SOURCES})
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(${target} PRIVATE ${arg_DEPENDS} GTest::gmock_main spillway_warnings)
+  if(NOT arg_NO_PCH)
+    spillway_use_test_pch(${target})
+  endif()
   set(properties LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   if(arg_RUN_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)

@@ -11,8 +11,10 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 
 import check_format
 
@@ -23,9 +25,16 @@ LIBTORCH = "/torch/include"
 FOLDERS = ("src", "memory", "swap", "bindings")
 
 
-def units_of(build, folders):
-    """Source files below the folders, each once."""
+def commands_of(build):
+    """The build's commands without GCC's precompiled headers, which clang takes for its own."""
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    for entry in commands:
+        entry["command"] = re.sub(r" -include \S+/cmake_pch\.hxx(?= )", "", entry["command"])
+    return commands
+
+
+def units_of(commands, folders):
+    """Source files below the folders, each once."""
     roots = [REPOSITORY / folder for folder in folders]
     files = {pathlib.Path(entry["file"]) for entry in commands
              if LIBTORCH not in entry["command"]}
@@ -44,17 +53,22 @@ def main(arguments):
     if reason:
         print(f"skipped: {reason}")
         return check_format.SKIPPED
-    units = units_of(options.build, options.under or FOLDERS)
+    commands = commands_of(options.build)
+    units = units_of(commands, options.under or FOLDERS)
     if not units:
         raise SystemExit(f"{options.build} has no unit to look at")
 
+    database = tempfile.TemporaryDirectory()
+    pathlib.Path(database.name, "compile_commands.json").write_text(
+        json.dumps(commands), encoding="utf-8")
+
     def look_at(unit):
         return subprocess.run(
-            [program, "-p", str(options.build), "--quiet", "--warnings-as-errors=*", str(unit)],
+            [program, "-p", database.name, "--quiet", "--warnings-as-errors=*", str(unit)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 
     found = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    with database, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for unit, done in zip(units, pool.map(look_at, units)):
             if done.returncode != 0:
                 found += 1
