@@ -2,10 +2,12 @@
 #
 # Lets a test share one precompiled copy of GoogleTest's headers. A no-op when SPILLWAY_TEST_PCH is
 # OFF. The compiler takes the copy only under equal flags, so a target that links LibTorch, and with
-# it gets NDEBUG in every build type, cannot share it. Sources still include what they use.
+# it gets NDEBUG in every build type, cannot share it. A no-op too where warnings are errors: GCC 12
+# forgets in the copy which warnings the standard library's headers suppress. Sources still include
+# what they use.
 
 function(spillway_use_test_pch target)
-  if(NOT SPILLWAY_TEST_PCH)
+  if(NOT SPILLWAY_TEST_PCH OR SPILLWAY_WARNINGS_AS_ERRORS)
     return()
   endif()
   if(NOT TARGET spillway_test_pch)
