@@ -202,6 +202,12 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
     // The bytes exist nowhere else: whoever waits for them is told, and the extent stays.
     pool_->put_frame(slot);
     page.state = PageState::kOut;
+    // Fetched ahead, it would be tried for ever, and hold up all that comes behind it.
+    const std::uint32_t place = index - range.first;
+    std::erase_if(fetches_, [&](const Fetch& fetch) {
+      const RangePart& part = fetch.part;
+      return part.range == page.range && place >= part.first && place - part.first < part.count;
+    });
     read_failure_ = {index, read_failure_.count + 1, result.detail};
     for (const OpenFault& fault : open_faults_)
       if (fault.index == index) fault_failure_ = result.detail;

@@ -89,7 +89,7 @@ std::size_t terminal_width() {
 
 Core& Core::start(const runtime::Settings& settings) {
   if (instance.load() != nullptr) throw ConfigError("Spillway runs already in this process");
-  instance.store(new Core(settings));
+  new Core(settings);  // It stays until the process is gone.
   core().watch_endings();
   return core();
 }
@@ -120,8 +120,9 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
       calls_are_served,
       bytes_at_once(budget_.budget));  // May throw; from here on LibTorch points to the runtime.
   interceptor_ = std::make_unique<Interceptor>(*runtime_, settings_.dispatch_key);
-  install_cpu_allocator(*runtime_);
+  instance.store(this);  // From here on other threads may fork.
   watch_forks();
+  install_cpu_allocator(*runtime_);
 }
 
 std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& options) {

@@ -404,7 +404,8 @@ RuntimeReport Runtime::report() const {
     report.steps = report.learned.steps;
     report.step_seconds_median = report.learned.step_seconds_median;
   }
-  report.smallest_budget = smallest_budget_locked(report.memory);
+  if (largest_need_pages_.load() > 0)
+    report.smallest_budget = smallest_budget_locked(report.memory);
   report.largest_op = largest_op_;
   report.refusal = refusal_;
   return report;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -35,8 +36,10 @@ std::uint64_t& word(std::byte* memory, std::size_t page) {
   return *reinterpret_cast<std::uint64_t*>(memory + page * kPageBytes);
 }
 
+/// What a store does with its reads, and has done.
 struct Reads {
   std::atomic<bool> fail{false};
+  std::atomic<bool> fail_first{false};  ///< The first page that is read, each time.
   std::atomic<int> finished{0};
   std::atomic<bool> hold_writes{false};
   std::atomic<int> started_writes{0};
@@ -65,7 +68,9 @@ class ReadsStore final : public SpillStore {
     for (TransferResult& result : results) {
       if (result.transfer.direction != Direction::kRead) continue;
       ++reads_.finished;
-      if (reads_.fail) result.error = EIO, result.detail = "reading: damaged";
+      if (reads_.fail_first && !first_) first_ = result.transfer.tag;
+      if (reads_.fail || first_ == result.transfer.tag)
+        result.error = EIO, result.detail = "reading: damaged";
     }
   }
   void do_wake() override { child_->wake(); }
@@ -74,6 +79,7 @@ class ReadsStore final : public SpillStore {
 
   std::unique_ptr<SpillStore> child_;
   Reads& reads_;
+  std::optional<std::uint64_t> first_;
   std::vector<TransferResult> held_;
 };
 
@@ -679,6 +685,19 @@ TEST_P(SwapEngineTest, EqualsAPlainMapUnderRandomUseFromManyThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(swap->statistics().counted_peak, kPageSize * 24);
   EXPECT_EQ(swap->statistics().live, Bytes());
+}
+
+TEST_P(SwapEngineTest, AFetchThatFailsHoldsNoOtherUp) {
+  Reads reads;
+  reads.fail_first = true;
+  auto swap = engine(4, reads);
+  const auto spilled = swap->allocate(kPageSize * 4, nullptr);
+  for (std::size_t page = 0; page < 4; ++page) word(spilled.address, page) = page;
+  swap->release(swap->allocate(kPageSize * 4, nullptr).range);
+  swap->fetch(RangePart(spilled.range));
+  swap->fetch(RangePart{spilled.range, 1, 1});
+  while (swap->statistics().fetched == Bytes() && reads.finished < 1000) std::this_thread::yield();
+  EXPECT_GT(swap->statistics().fetched, Bytes());
 }
 
 /// Touches pages, spilled to a disk that flips a bit in all that it returns.

@@ -2,7 +2,6 @@
 import re
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-PAGE = 2 * UNITS["MiB"]
 SMALLEST_BUDGET = re.compile(r"smallest budget\D{0,40}?([0-9]+(?:\.[0-9]+)?) ?((?:[KMGT]i)?B)\b")
 
 
@@ -24,5 +23,4 @@ def smallest_budget_in(text):
 
 def smallest_budget_by(stats):
     """What the largest operator of a run with room needs at once, by its statistics; 0 without."""
-    largest = stats.get("largest_op_needs_bytes", 0)
-    return largest + stats.get("small_peak_bytes", 0) + PAGE if largest else 0
+    return stats.get("largest_op_needs_bytes", 0)

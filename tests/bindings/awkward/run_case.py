@@ -197,6 +197,8 @@ def check_paging(run, budget, needed):
         raise Failure(f"{run.name}: {peak} bytes were in memory, the budget is {budget}\n"
                       f"{run.shown()}")
     run.require_forced_settings()
+    if run.stats.get("refusal"):
+        raise Failure(f"{run.name}: was refused: {run.stats['refusal']}\n{run.shown()}")
     spilled = run.statistic("spilled_bytes")
     if budget < needed and spilled <= 0:
         raise Failure(f"{run.name}: nothing was spilled (spilled_bytes = {spilled}), although the "
@@ -223,11 +225,13 @@ def require_pressure(name, smallest, needed, witness):
 
 
 def budget_after_refusal(run, reference):
-    """What the runtime asks for when it has ended a run, or None when the run counts as it is.
+    """What the runtime asks for when it has refused a run, or None when the run counts as it is.
 
     A refusal is an exception: the program ends with a status of its own, or aborts. It leaves no
-    results then; if it leaves some, they have to be right."""
-    is_refusal = run.status > 0 or run.status == -signal.SIGABRT
+    results then; if it leaves some, they have to be right. Where the program was over before, it
+    has run to its end page by page."""
+    is_refusal = (run.status > 0 or run.status == -signal.SIGABRT or
+                  (run.status == 0 and run.stats.get("refusal", "") != ""))
     if not is_refusal or smallest_budget_in(run.output) is None:
         return None
     if run.digest:

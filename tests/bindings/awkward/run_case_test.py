@@ -131,7 +131,7 @@ class Runner(unittest.TestCase):
                 sys.exit(1)
         """, options=["--measured"])
         self.assert_failed(result, "measured_25: was refused with 24.0 MiB, although the largest "
-                           "operator needs 12.0 MiB")
+                           "operator needs 10.0 MiB")
 
     def test_refuses_a_need_below_what_was_measured(self):
         result = self.call("runtime", spillway_change="needed = 80 << 20",
@@ -258,8 +258,8 @@ class Runner(unittest.TestCase):
     # Names an operator that needs 33 MiB with all that it takes.
     LARGEST_OPERATOR = """
         make = json.dumps
-        json.dumps = lambda stats: make(dict(stats, largest_op_needs_bytes=30 << 20,
-                                             small_peak_bytes=1 << 20, largest_op="aten::mm"))
+        json.dumps = lambda stats: make(dict(stats, largest_op_needs_bytes=33 << 20,
+                                             largest_op="aten::mm"))
     """
 
     def test_raises_a_budget_below_the_largest_operator(self):

@@ -26,7 +26,7 @@ struct RunStatistics {
   Bytes needed;
   Bytes small_peak;
   Bytes peak_rss;
-  Bytes largest_op_needs;  ///< No budget below this can work; 0: unknown.
+  Bytes largest_op_needs;  ///< The smallest budget that surely does; 0: unknown.
   std::string largest_op;
   std::string refusal;  ///< Why the run could not go on, or only slowly; empty: it could.
 

@@ -40,7 +40,7 @@ struct RuntimeReport {
   std::uint64_t steps = 0;
   double step_seconds_median = 0.0;
   double intercept_seconds = 0.0;  ///< Estimated from one operator in 64; without waits.
-  Bytes smallest_budget;           ///< What the largest operator so far needs at once.
+  Bytes smallest_budget;           ///< What the largest operator so far needs at once; 0: none yet.
   std::string largest_op;
   std::string
       refusal;  ///< Why the run could not go on, or only slowly; empty: nothing was refused.
