@@ -202,7 +202,7 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
     // The bytes exist nowhere else: whoever waits for them is told, and the extent stays.
     pool_->put_frame(slot);
     page.state = PageState::kOut;
-    // Fetched ahead, it would be tried for ever, and hold up all that comes behind it.
+    // While the store's queue is full, a fetch is not done, and would be tried for ever.
     const std::uint32_t place = index - range.first;
     std::erase_if(fetches_, [&](const Fetch& fetch) {
       const RangePart& part = fetch.part;

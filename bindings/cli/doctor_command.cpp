@@ -81,6 +81,7 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
   }
   torches = find_installed_torches();
   std::vector<Finding> findings;
+  findings.reserve(torches.size());
   for (const FoundTorch& torch : torches) findings.push_back(judge_torch(torch, here.served));
   if (findings.empty())
     findings.push_back({"LibTorch", "none found", Verdict::kWarning,
