@@ -5,7 +5,8 @@
 // A transfer with a file is made in pieces, each held in memory while the kernel works on it. A
 // call that may block (pipes, sockets) holds nothing, which would stand in the way of operators for
 // as long as it blocks: its memory is touched, so that it is there, and the call repeated when it
-// has left again before the kernel came to it.
+// has left again before the kernel came to it. One that waits for all goes on where its memory has
+// ended it early, and only there: a signal or a timeout ends it for the program, too.
 //
 // Direct I/O lets the device write to frames without a fault that anybody could see, so pages that
 // are not held might be saved while they are being filled. What cannot be held goes through a
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,7 +39,8 @@ constexpr unsigned kParts = 64;  // Of one vector call on a pipe or socket; the 
 constexpr size_t kBufferBytes = size_t{1} << 20;  // Of direct I/O that cannot go on in place.
 constexpr size_t kBlock = 4096;                   // What direct I/O may want its memory aligned to.
 
-enum class Use { kTaken, kFilled };  // By the call.
+enum class Use { kTaken, kFilled };     // By the call.
+enum class Wait { kForSome, kForAll };  // Of a call on a pipe or socket, if it may wait.
 
 // The C library's own functions. Looked up when the library is loaded: in a forked child the
 // loader's lock may be held for ever.
@@ -148,12 +151,25 @@ bool is_direct(int descriptor) {
   return flags != -1 && (flags & O_DIRECT) != 0;
 }
 
+/// 0: it is no socket.
+int socket_type(int descriptor) {
+  const KeptErrno kept;
+  int type = 0;
+  socklen_t length = sizeof type;
+  return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &length) == 0 ? type : 0;
+}
+
 /// A socket on which one call is one message: what is cut off of it is lost.
 bool keeps_messages(int descriptor) {
+  const int type = socket_type(descriptor);
+  return type != 0 && type != SOCK_STREAM;
+}
+
+/// Events of poll, without waiting for any.
+int state_of(int descriptor) {
   const KeptErrno kept;
-  int type = SOCK_STREAM;
-  socklen_t length = sizeof type;
-  return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type != SOCK_STREAM;
+  pollfd asked{descriptor, POLLIN | POLLOUT, 0};
+  return poll(&asked, 1, 0) == 1 ? asked.revents : 0;
 }
 
 /// What a call on tensors needs.
@@ -277,11 +293,13 @@ ssize_t through_buffer(const Piece& piece, Use use, const Call& call) {
   return moved;
 }
 
-/// With a file; `call` is given the memory of a piece, where in all of it that begins, and a size.
+/// With a file, or what the C library reads and writes until it has all; `call` is given the memory
+/// of a piece, where in all of it that begins, and a size.
 template <typename Call>
 ssize_t with_file(const void* memory, size_t size, Use use, Help help, const Call& call) {
   const auto one_piece = [&](const Piece& piece) {
     if (!piece.is_tensor) return call(at(piece.from, 0), piece.begin, piece.size);
+    if (help == Help::kTouched) return touch_and_call(piece, use, call);
     const Held held(piece.from, piece.size, use, help);
     if (help == Help::kHeldOrCopied && !held.is_certain()) return through_buffer(piece, use, call);
     return touch_and_call(piece, use, call);
@@ -293,16 +311,52 @@ ssize_t with_file(const void* memory, size_t size, Use use, Help help, const Cal
   });
 }
 
-/// What a pipe or socket takes of a tensor that cannot be in memory as a whole: all of it, as far
-/// as each part of it is taken whole. What they give comes in parts by nature.
+/// Whether a transfer with a pipe or socket that waits for all goes on after a part of it. One that
+/// was ended by memory that had left could have gone on without waiting; a signal, a timeout or a
+/// descriptor that does not block end one that cannot.
+class GoesOn {
+ public:
+  GoesOn(int descriptor, Use use) : descriptor_(descriptor), use_(use) {}
+
+  bool after(const Piece& piece, size_t moved) {
+    const bool was_trial = is_trial_;
+    is_trial_ = false;
+    if (moved == piece.size) return true;
+    if (moved == 0 || !piece.is_tensor) return false;
+    if (was_trial) return true;
+    const int type = socket_type(descriptor_);
+    const int state = state_of(descriptor_);
+    // An error is left for the program, and a message is never added to.
+    if ((state & POLLERR) != 0 || (type != 0 && type != SOCK_STREAM)) return false;
+    // A socket with room for more need not call itself ready, so the next piece tells.
+    is_trial_ = use_ == Use::kTaken && type == SOCK_STREAM;
+    return is_trial_ || (state & (use_ == Use::kTaken ? POLLOUT : POLLIN)) != 0;
+  }
+
+  /// Whether the next piece is to be sent without waiting.
+  bool is_trial() const { return is_trial_; }
+
+ private:
+  int descriptor_;
+  Use use_;
+  bool is_trial_ = false;
+};
+
+/// With a pipe or socket: what may be in memory at once, or in such pieces all of it.
 template <typename Call>
-ssize_t with_stream(const void* memory, size_t size, Use use, const Call& call) {
-  const auto one_piece = [&](const Piece& piece) {
-    return piece.is_tensor ? touch_and_call(piece, use, call)
-                           : call(at(piece.from, 0), piece.begin, piece.size);
+ssize_t with_stream(int descriptor, const void* memory, size_t size, Use use, Wait wait,
+                    const Call& call) {
+  GoesOn goes_on(descriptor, use);
+  const auto try_to_send = [&](void* from, size_t, size_t count) {
+    return real().send(descriptor, from, count, MSG_DONTWAIT | MSG_NOSIGNAL);
   };
-  return in_pieces(memory, size, one_piece, [use](const Piece& piece, size_t moved) {
-    return use == Use::kFilled || moved < piece.size;
+  const auto one_piece = [&](const Piece& piece) {
+    if (!piece.is_tensor) return call(at(piece.from, 0), piece.begin, piece.size);
+    if (goes_on.is_trial()) return touch_and_call(piece, use, try_to_send);
+    return touch_and_call(piece, use, call);
+  };
+  return in_pieces(memory, size, one_piece, [&](const Piece& piece, size_t moved) {
+    return wait == Wait::kForSome || !goes_on.after(piece, moved);
   });
 }
 
@@ -339,15 +393,29 @@ ssize_t with_message(const iovec* parts, size_t count, Use use, const Call& call
 /// A transfer with whatever the descriptor is. `call` is given memory, where in all of it that
 /// begins, and a size.
 template <typename Call>
-ssize_t transfer(int descriptor, const void* memory, size_t size, Use use, const Call& call) {
+ssize_t transfer(int descriptor, const void* memory, size_t size, Use use, Wait wait,
+                 const Call& call) {
   const size_t at_once = tensor_bytes(memory, size);
   const Help help = at_once > 0 ? help_for(descriptor) : Help::kNone;
   if (help == Help::kNone) return call(at(memory, 0), 0, size);
   if (help != Help::kTouched) return with_file(memory, size, use, help, call);
-  if (at_once == size || !keeps_messages(descriptor)) return with_stream(memory, size, use, call);
+  if (at_once == size || !keeps_messages(descriptor))
+    return with_stream(descriptor, memory, size, use, wait, call);
   const iovec whole{at(memory, 0), size};
   return with_message(&whole, 1, use,
                       [&](void* message, size_t bytes) { return call(message, 0, bytes); });
+}
+
+template <typename Call>
+ssize_t transfer(int descriptor, const void* memory, size_t size, Use use, const Call& call) {
+  const Wait wait = use == Use::kTaken ? Wait::kForAll : Wait::kForSome;
+  return transfer(descriptor, memory, size, use, wait, call);
+}
+
+/// What is only looked at comes again with the next call, and does not add up.
+Wait wait_of_receiving(int flags) {
+  const bool adds_up = (flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)) == 0;
+  return adds_up && (flags & MSG_WAITALL) != 0 ? Wait::kForAll : Wait::kForSome;
 }
 
 /// Touches the tensors among `parts` and copies the parts to `passed`, as many as may be in memory
@@ -453,16 +521,17 @@ template <typename Call>
 size_t transfer_items(const void* memory, size_t item, size_t items, FILE* file, bool locks,
                       Use use, const Call& call) {
   const bool has_any = item != 0 && tensor_bytes(memory, item * items) > 0;
-  const bool is_served = has_any && registered_hooks()->kernel_serves_faults != 0;
-  const bool is_to_be_held = has_any && is_direct(fileno_unlocked(file));
-  if (!has_any || (is_served && !is_to_be_held)) return call(at(memory, 0), item, items);
-  const Help help = is_to_be_held ? Help::kHeldOrCopied : Help::kHeld;
+  const Help help = has_any ? help_for(fileno_unlocked(file)) : Help::kNone;
+  if (help == Help::kNone) return call(at(memory, 0), item, items);
+  bool is_over = false;
   const auto one_piece = [&](void* piece, size_t, size_t size) {
+    if (is_over) return ssize_t{0};
     errno = 0;
     const size_t moved = call(piece, 1, size);
     // Not the file's fault; what did not come is asked for again.
     const bool has_left = moved < size && ferror_unlocked(file) != 0 && errno == EFAULT;
     if (has_left) clearerr_unlocked(file);
+    is_over = moved < size && !has_left;
     return has_left && moved == 0 ? ssize_t{-1} : static_cast<ssize_t>(moved);
   };
   if (locks) flockfile(file);
@@ -588,9 +657,9 @@ SPILLWAY_VISIBLE ssize_t pwritev64v2(int file, const iovec* parts, int count, of
 
 SPILLWAY_VISIBLE ssize_t recv(int file, void* memory, size_t size, int flags) {
   const auto call = real().recv;
-  return transfer(file, memory, size, Use::kFilled, [&](void* piece, size_t, size_t count) {
-    return call(file, piece, count, flags);
-  });
+  return transfer(
+      file, memory, size, Use::kFilled, wait_of_receiving(flags),
+      [&](void* piece, size_t, size_t count) { return call(file, piece, count, flags); });
 }
 
 SPILLWAY_VISIBLE ssize_t send(int file, const void* memory, size_t size, int flags) {
@@ -602,9 +671,10 @@ SPILLWAY_VISIBLE ssize_t send(int file, const void* memory, size_t size, int fla
 
 SPILLWAY_VISIBLE ssize_t recvfrom(int file, void* memory, size_t size, int flags,
                                   __SOCKADDR_ARG from, socklen_t* length) {
-  return transfer(file, memory, size, Use::kFilled, [&](void* piece, size_t, size_t count) {
-    return real().recvfrom(file, piece, count, flags, from, length);
-  });
+  return transfer(file, memory, size, Use::kFilled, wait_of_receiving(flags),
+                  [&](void* piece, size_t, size_t count) {
+                    return real().recvfrom(file, piece, count, flags, from, length);
+                  });
 }
 
 SPILLWAY_VISIBLE ssize_t sendto(int file, const void* memory, size_t size, int flags,

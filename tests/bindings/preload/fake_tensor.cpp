@@ -79,8 +79,8 @@ bool FakeTensor::comes(const void* address) {
 }
 
 void FakeTensor::leave() {
-  ::mprotect(data_, size_, PROT_NONE);
   pages_come_ = 0;
+  ::mprotect(data_, size_, PROT_NONE);
 }
 
 void FakeTensor::fill_with_pattern(unsigned seed) {

@@ -3,6 +3,7 @@
 // Memory that leaves and comes when it is touched, as a tensor does where the kernel serves no
 // faults of system calls, with hooks that tell of it.
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -40,7 +41,7 @@ class FakeTensor {
   char* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  /// All of it leaves; the contents stay.
+  /// All of it leaves; the contents stay. Also while another thread waits in a system call.
   void leave();
   void when_one_comes(Others others) { others_ = others; }
   void fill_with_pattern(unsigned seed);
@@ -61,7 +62,7 @@ class FakeTensor {
   bool can_hold_ = true;
   std::vector<Hold> holds_;
   std::size_t holds_left_ = 0;
-  std::size_t pages_come_ = 0;
+  std::atomic<std::size_t> pages_come_ = 0;
 };
 
 }  // namespace spillway::preload

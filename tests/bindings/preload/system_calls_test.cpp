@@ -3,6 +3,9 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -13,6 +16,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fake_tensor.h"
@@ -274,6 +278,191 @@ TEST(Streams, TakeAllOfATensorAndPartsInTheirOrder) {
   EXPECT_EQ(::recv(sockets.far(), received.data(), received.size(), MSG_WAITALL), moved);
   EXPECT_EQ(received, expected.substr(0, received.size()));
   EXPECT_THAT(tensor.holds(), IsEmpty());  // Nothing is held while a call may block.
+}
+
+// --- Pipes and sockets that are slow ----------------------------------------------------------
+
+/// A pipe that holds one page, so that a call with more waits for the other end.
+class Pipe {
+ public:
+  Pipe() {
+    EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0);
+    EXPECT_EQ(::fcntl(ends_[1], F_SETPIPE_SZ, kFakePage), as_ssize(kFakePage));
+  }
+  ~Pipe() {
+    ::close(ends_[0]);
+    close_in();
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  int out() const { return ends_[0]; }
+  int in() const { return ends_[1]; }
+  void close_in() {
+    if (ends_[1] != -1) ::close(ends_[1]);
+    ends_[1] = -1;
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+FakeTensor::Options in_one_piece() {
+  FakeTensor::Options options;
+  options.bytes_at_once = options.pages * kFakePage;
+  return options;
+}
+
+/// Reads until the end, and has the tensor leave each time that something has come: whoever wrote
+/// that has touched all of its memory, and waits with the rest of it.
+std::string read_slowly(int file, FakeTensor& tensor) {
+  std::string all;
+  std::string part(kFakePage, '\0');
+  while (true) {
+    const ssize_t moved = ::read(file, part.data(), part.size());
+    if (moved <= 0) return all;
+    all.append(part, 0, static_cast<std::size_t>(moved));
+    tensor.leave();
+  }
+}
+
+TEST(Pipes, TakeAllOfATensorThatLeavesWhileTheyAreFull) {
+  FakeTensor tensor(in_one_piece());
+  tensor.fill_with_pattern(10);
+  const std::string expected = tensor.text(0, tensor.size());
+  Pipe pipe;
+  std::string received;
+  std::thread reader([&] { received = read_slowly(pipe.out(), tensor); });
+  EXPECT_EQ(::write(pipe.in(), tensor.data(), tensor.size()), as_ssize(tensor.size()));
+  pipe.close_in();
+  reader.join();
+  EXPECT_TRUE(received == expected);
+}
+
+TEST(Streams, TakeAllOfATensorThatLeavesWhileTheyAreFull) {
+  FakeTensor::Options options = in_one_piece();
+  options.pages *= 16;
+  options.bytes_at_once *= 8;
+  FakeTensor tensor(options);
+  tensor.fill_with_pattern(11);
+  const std::string expected = tensor.text(0, tensor.size());
+  const Sockets sockets(SOCK_STREAM);
+  const int room = kFakePage;
+  ASSERT_EQ(::setsockopt(sockets.near(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+  std::string received;
+  std::thread reader([&] { received = read_slowly(sockets.far(), tensor); });
+  EXPECT_EQ(::send(sockets.near(), tensor.data(), tensor.size(), 0), as_ssize(tensor.size()));
+  ::shutdown(sockets.near(), SHUT_WR);
+  reader.join();
+  EXPECT_TRUE(received == expected);
+}
+
+TEST(Pipes, TakeWhatTheyHaveRoomForWhenTheyDoNotBlock) {
+  FakeTensor tensor(in_one_piece());
+  tensor.fill_with_pattern(12);
+  Pipe pipe;
+  ASSERT_EQ(::fcntl(pipe.in(), F_SETFL, O_NONBLOCK), 0);
+  tensor.leave();
+  EXPECT_EQ(::write(pipe.in(), tensor.data(), tensor.size()), as_ssize(kFakePage));
+  EXPECT_EQ(::write(pipe.in(), tensor.data(), tensor.size()), -1);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST(Streams, TakeWhatTheyHaveRoomForWhenTheyDoNotBlock) {
+  FakeTensor::Options options = in_one_piece();
+  options.pages = 1024;
+  FakeTensor tensor(options);
+  tensor.fill_with_pattern(13);
+  const Sockets sockets(SOCK_STREAM);
+  const ssize_t moved = ::send(sockets.near(), tensor.data(), tensor.size(), MSG_DONTWAIT);
+  EXPECT_THAT(moved, AllOf(Ge(1), Le(as_ssize(tensor.size() - 1))));
+  EXPECT_EQ(::send(sockets.near(), tensor.data(), tensor.size(), MSG_DONTWAIT), -1);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST(Pipes, EndAWriteThatASignalInterrupts) {
+  FakeTensor tensor(in_one_piece());
+  tensor.fill_with_pattern(14);
+  const Pipe pipe;
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  const pthread_t writer = ::pthread_self();
+  std::thread other([&] {
+    pollfd full{pipe.out(), POLLIN, 0};
+    EXPECT_EQ(::poll(&full, 1, -1), 1);  // The writer waits from now on.
+    EXPECT_EQ(::pthread_kill(writer, SIGUSR1), 0);
+  });
+  EXPECT_EQ(::write(pipe.in(), tensor.data(), tensor.size()), as_ssize(kFakePage));
+  other.join();
+  ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
+}
+
+/// In parts, and has the tensor leave before each of them.
+void send_slowly(int socket, const std::string& bytes, FakeTensor& tensor) {
+  constexpr std::size_t kPart = 3000;
+  for (std::size_t sent = 0; sent < bytes.size(); sent += kPart) {
+    const std::string part = bytes.substr(sent, kPart);
+    tensor.leave();
+    EXPECT_EQ(::send(socket, part.data(), part.size(), 0), as_ssize(part.size()));
+  }
+}
+
+TEST(Streams, FillAllOfATensorThatIsWaitedFor) {
+  FakeTensor tensor({});
+  const std::string sent = pattern(tensor.size());
+  const Sockets sockets(SOCK_STREAM);
+  const auto check = [&](const auto& call) {
+    tensor.fill_with_pattern(0);
+    std::thread sender([&] { send_slowly(sockets.far(), sent, tensor); });
+    EXPECT_EQ(call(), as_ssize(sent.size()));
+    sender.join();
+    EXPECT_TRUE(tensor.text(0, sent.size()) == sent);
+  };
+  check([&] { return ::recv(sockets.near(), tensor.data(), tensor.size(), MSG_WAITALL); });
+  check([&] {
+    return ::recvfrom(sockets.near(), tensor.data(), tensor.size(), MSG_WAITALL, nullptr, nullptr);
+  });
+  EXPECT_THAT(tensor.holds(), IsEmpty());
+}
+
+TEST(Streams, FillWhatThereIsWhereTheyEndOrNobodyWaits) {
+  FakeTensor tensor({});
+  const std::string sent = pattern(5 * kFakePage + 100);
+  const Sockets sockets(SOCK_STREAM);
+  const std::size_t begin = 2 * kFakePage;
+  send_slowly(sockets.far(), sent, tensor);
+  ::shutdown(sockets.far(), SHUT_WR);
+  // What is only looked at is not taken, and would come twice.
+  const ssize_t seen = ::recv(sockets.near(), tensor.data(), tensor.size(), MSG_PEEK | MSG_WAITALL);
+  ASSERT_THAT(seen, AllOf(Ge(1), Le(as_ssize(2 * kFakePage))));
+  const auto seen_bytes = static_cast<std::size_t>(seen);
+  EXPECT_TRUE(tensor.text(0, seen_bytes) == sent.substr(0, seen_bytes));
+  EXPECT_EQ(::recv(sockets.near(), tensor.data(), begin, 0), as_ssize(begin));
+  tensor.leave();
+  EXPECT_EQ(::recv(sockets.near(), tensor.data() + begin, tensor.size() - begin, MSG_WAITALL),
+            as_ssize(sent.size() - begin));
+  EXPECT_TRUE(tensor.text(0, sent.size()) == sent);
+}
+
+TEST(Pipes, AreNotHeldUnderTheStreamsOfTheCLibrary) {
+  FakeTensor tensor({});
+  tensor.fill_with_pattern(15);
+  const std::size_t half = tensor.size() / 2;
+  const std::string expected = tensor.text(0, half);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  std::FILE* const out = ::fdopen(ends[0], "r");
+  std::FILE* const in = ::fdopen(ends[1], "w");
+  tensor.leave();
+  EXPECT_EQ(std::fwrite(tensor.data(), 8, half / 8 - 2, in), half / 8 - 2);
+  std::fclose(in);
+  tensor.leave();
+  EXPECT_EQ(std::fread(tensor.data() + half, 8, half / 8, out), half / 8 - 2);
+  EXPECT_NE(std::feof(out), 0);
+  std::fclose(out);
+  EXPECT_TRUE(tensor.text(half, half - 16) == expected.substr(0, half - 16));
+  EXPECT_THAT(tensor.holds(), IsEmpty());
 }
 
 // --- Direct I/O ------------------------------------------------------------------------------
