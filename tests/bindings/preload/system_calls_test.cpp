@@ -129,7 +129,7 @@ TEST(Files, TellOfMemoryThatNeverStays) {
 TEST(Files, ServeTheVectorCallsWithFlags) {
   FakeTensor tensor({});
   tensor.fill_with_pattern(2);
-  const std::size_t size = 3 * 3000;
+  const std::size_t size = std::size_t{3} * 3000;
   const std::string expected = tensor.text(0, size);
   const Descriptor file(file_of(""));
   auto parts = parts_of(tensor.data(), 3, 3000);
@@ -204,7 +204,7 @@ class Messages : public ::testing::TestWithParam<int> {};
 TEST_P(Messages, AreSentWholeHoweverManyPartsTheyHave) {
   FakeTensor tensor({});
   tensor.fill_with_pattern(4);
-  const std::size_t size = 100 * 300;  // More than may be in memory at once, too.
+  const std::size_t size = std::size_t{100} * 300;  // More than may be in memory at once, too.
   const std::string expected = tensor.text(0, size);
   const Sockets sockets(GetParam());
   auto parts = parts_of(tensor.data(), 100, 300);
@@ -227,7 +227,7 @@ TEST_P(Messages, AreSentWholeHoweverManyPartsTheyHave) {
 
 TEST_P(Messages, AreReceivedWholeHoweverManyPartsTheyHave) {
   FakeTensor tensor({});
-  const std::string sent = pattern(100 * 300);
+  const std::string sent = pattern(std::size_t{100} * 300);
   const Sockets sockets(GetParam());
   const auto send = [&] {
     EXPECT_EQ(::send(sockets.far(), sent.data(), sent.size(), 0), as_ssize(sent.size()));
@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Messages, ::testing::Values(SOCK_DGRAM, SOCK_SEQ
 TEST(Streams, TakeAllOfATensorAndPartsInTheirOrder) {
   FakeTensor tensor({});
   tensor.fill_with_pattern(5);
-  const std::size_t size = 100 * 300;
+  const std::size_t size = std::size_t{100} * 300;
   const std::string expected = tensor.text(0, size);
   const Sockets sockets(SOCK_STREAM);
   tensor.leave();
