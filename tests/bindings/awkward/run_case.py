@@ -40,6 +40,10 @@ MEASURED = re.compile(r": peak (\d+) MiB, largest operator (\d+) MiB ")
 BESIDE_AN_OPERATOR = 6 * MIB
 
 
+# Options of `spillway run` that the statistics tell under the same name.
+SETTINGS_IN_STATISTICS = {"mapper", "dispatch_key", "store", "prefetch", "verify"}
+
+
 class Failure(Exception):
     """Says in full what went wrong; printed as it is."""
 
@@ -51,6 +55,16 @@ class Difference(Failure):
 def tail(text, lines=LOG_LINES):
     kept = text.splitlines()[-lines:]
     return "\n".join("    " + line for line in kept) or "    (no output)"
+
+
+def is_setting(told, asked):
+    """Whether what the statistics tell of a setting is what was asked for."""
+    if asked == "auto":
+        return True
+    if isinstance(told, bool):
+        return told == {"on": True, "off": False}.get(asked)
+    # Behind the name of a store stands where it keeps its bytes.
+    return told.partition(",")[0].lower() == asked.lower()
 
 
 class Run:
@@ -130,13 +144,17 @@ class Run:
 
     def require_forced_settings(self):
         """An option that is ignored must not pass for one that works."""
-        for word in self.command:
-            name, _, value = word.removeprefix("--").partition("=")
-            key = name.replace("-", "_")
+        for word, following in zip(self.command, self.command[1:]):
             if word == "--":
                 return
-            if value and key in self.stats and self.stats[key] != value:
-                raise Failure(f"{self.name}: {word} was asked for, and {key} is "
+            name, has_value, value = word.removeprefix("--").partition("=")
+            key = name.replace("-", "_")
+            if not word.startswith("--") or key not in SETTINGS_IN_STATISTICS:
+                continue
+            if not has_value:  # It follows, or the option is a switch.
+                value = "on" if following.startswith("-") else following
+            if not is_setting(self.statistic(key), value):
+                raise Failure(f"{self.name}: --{name}={value} was asked for, and {key} is "
                               f"{self.stats[key]}\n{self.shown()}")
 
     def statistic(self, key):
@@ -224,6 +242,15 @@ def require_pressure(name, smallest, needed, witness):
                       f"{tail(witness.output)}")
 
 
+def require_share(session, name, percent, smallest, needed):
+    """A share that is named shall be trained with, and not silently be a larger one."""
+    if percent > session.options.may_raise:
+        raise Failure(
+            f"{name}: {percent} % of the need of {needed / MIB:.1f} MiB is below the smallest "
+            f"budget, {smallest / MIB:.1f} MiB or {100 * smallest / needed:.1f} %: give the program "
+            f"other flags, or allow it with --may-raise {percent}")
+
+
 def budget_after_refusal(run, reference):
     """What the runtime asks for when it has refused a run, or None when the run counts as it is.
 
@@ -254,6 +281,7 @@ def under_budget(session, reference, percent, roomy):
     if smallest_by_statistics(roomy) > budget:
         budget = smallest_by_statistics(roomy)
         require_pressure(name, budget, needed, roomy)
+        require_share(session, name, percent, budget, needed)
         print(f"{name}: raised to {budget / MIB:.1f} MiB for {roomy.stats.get('largest_op')}")
     if budget in session.budgets:
         print(f"{name}: has been done with {budget / MIB:.1f} MiB", flush=True)
@@ -264,6 +292,7 @@ def under_budget(session, reference, percent, roomy):
     if smallest is not None:
         require_need_to_refuse(session, run, roomy)
         require_pressure(name, smallest, needed, run)
+        require_share(session, name, percent, smallest, needed)
         print(f"{name}: one operator needs more than {budget / MIB:.1f} MiB", flush=True)
         budget = smallest
         run = session.runtime(f"{name}_smallest", budget)
@@ -288,7 +317,10 @@ def measured(run):
 def under_measured_budget(session, reference, percent):
     """One run at a share of what the plain run needs; returns it when the runtime refuses that."""
     peak, largest = measured(reference)
-    name, budget = f"measured_{percent}", max(peak * percent // 100, largest + BESIDE_AN_OPERATOR)
+    name, budget = f"measured_{percent}", peak * percent // 100
+    if largest + BESIDE_AN_OPERATOR > budget:
+        budget = largest + BESIDE_AN_OPERATOR
+        require_share(session, name, percent, budget, peak)
     require_pressure(name, budget, peak, reference)
     run = session.runtime(name, budget)
     if budget_after_refusal(run, reference) is not None:
@@ -351,6 +383,8 @@ def add_run_options(parser):
         help="take the plain run from the work folder of an earlier call")
     add("--percent", type=int, action="append", default=[],
         help="share of the need to give as budget, once for each")
+    add("--may-raise", type=int, default=100, metavar="PERCENT",
+        help="fail when a larger share than this has to be raised to the smallest workable budget")
     add("--room", type=int, default=1024, help="MiB of a budget without pressure")
     add("--side-by-side", action="store_true",
         help="operators of several threads run at once and may need more than any")

@@ -175,6 +175,43 @@ class Runner(unittest.TestCase):
                            "--mapper=signal was asked for, and mapper is userfaultfd")
         self.assertEqual(self.call("runtime", spillway_change=change)[0], 0)
 
+    def call_with_setting(self, option, **told):
+        return self.call("runtime", options=[f"--run-option={option}"], spillway_change=f"""
+            make = json.dumps
+            json.dumps = lambda stats: make(dict(stats, **{told!r}))
+        """)
+
+    def test_knows_the_settings_that_were_asked_for(self):
+        for option, told in [("--mapper=copy", dict(mapper="copy")),
+                             ("--dispatch-key=record-function",
+                              dict(dispatch_key="record-function")),
+                             ("--store=ram", dict(store="RAM, 190 MiB")),
+                             ("--store=auto", dict(store="posix, direct I/O, /tmp (ext4)")),
+                             ("--store=posix", dict(store="posix, direct I/O, /tmp (ext4)")),
+                             ("--prefetch=off", dict(prefetch=False)),
+                             ("--prefetch=on", dict(prefetch=True)),
+                             ("--verify", dict(verify=True))]:
+            status, output = self.call_with_setting(option, **told)
+            self.assertEqual(status, 0, output)
+
+    def test_refuses_each_setting_that_was_ignored(self):
+        for option, told, said in [
+                ("--store=posix", dict(store="io_uring, /tmp"), "store is io_uring, /tmp"),
+                ("--store=ram", dict(store="ramdisk, /tmp"), "store is ramdisk, /tmp"),
+                ("--prefetch=off", dict(prefetch=True), "prefetch is True"),
+                ("--prefetch=on", dict(prefetch=False), "prefetch is False"),
+                ("--verify", dict(verify=False), "--verify=on was asked for, and verify is False"),
+                ("--verify", dict(prefetch=True), "'verify' is not in")]:
+            self.assert_failed(self.call_with_setting(option, **told), said)
+
+    def test_knows_a_setting_whose_value_is_a_word_of_its_own(self):
+        result = self.call("runtime", options=["--run-option=--store", "--run-option=posix"],
+                           spillway_change="""
+            make = json.dumps
+            json.dumps = lambda stats: make(dict(stats, store="RAM, 190 MiB"))
+        """)
+        self.assert_failed(result, "--store=posix was asked for, and store is RAM, 190 MiB")
+
     def test_takes_the_smallest_budget_that_the_runtime_names(self):
         status, output = self.call("runtime", spillway_change="""
             if budget < 40 << 20:
@@ -266,6 +303,29 @@ class Runner(unittest.TestCase):
         status, output = self.call("runtime", spillway_change=self.LARGEST_OPERATOR)
         self.assertEqual(status, 0, output)
         self.assertIn("budget_25: raised to 33.0 MiB for aten::mm", output)
+
+    def test_refuses_to_raise_a_share_that_is_to_be_kept(self):
+        shares = ["--percent", "50", "--percent", "25"]
+        options = [*shares, "--may-raise", "24"]
+        self.assert_failed(
+            self.call("runtime", spillway_change=self.LARGEST_OPERATOR, options=options),
+            "budget_50: equal", "budget_25: 25 % of the need of 100.0 MiB is below the smallest",
+            "other flags, or allow it with --may-raise 25")
+        allowed = self.call("runtime", spillway_change=self.LARGEST_OPERATOR,
+                            options=[*shares, "--may-raise", "25"])
+        self.assertEqual(allowed[0], 0, allowed[1])
+
+    def test_refuses_to_raise_a_share_because_of_a_refusal(self):
+        result = self.call("runtime", options=["--may-raise", "24"], spillway_change="""
+            if budget < 40 << 20:
+                print("aten::mm does not fit. smallest budget: 40 MiB (needed at once)")
+                sys.exit(1)
+        """)
+        self.assert_failed(result, "budget_25: 25 % of the need", "40.0 MiB or 40.0 %")
+
+    def test_refuses_to_raise_a_measured_share_that_is_to_be_kept(self):
+        options = ["--measured", "--percent", "10", "--may-raise", "9"]
+        self.assert_failed(self.call("runtime", options=options), "measured_10: 10 % of the need")
 
     def test_refuses_a_smallest_budget_that_is_no_pressure(self):
         result = self.call("runtime", spillway_change="""
