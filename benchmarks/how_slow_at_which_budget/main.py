@@ -250,6 +250,13 @@ class Budgets(report.Benchmark):
         report.save(figure, folder / "plot.svg")
 
 
+def waiting(run, step_seconds):
+    """Seconds of a step in which operators waited for Spillway, those of the first steps included."""
+    seconds = run["stats"]["stall_seconds"] / len(run["step_seconds"])
+    # A trainer that was stopped while it waited has counted its pause, too.
+    return f"{seconds:.2f}" if seconds < step_seconds else "–"
+
+
 class CaseReport:
     """The tables and the plot of one case."""
 
@@ -315,7 +322,7 @@ class CaseReport:
             label = f"{SMALLEST}, {self.share(budget):.0f} %" if budget == SMALLEST else variant.name()
             ratio = self.over(variant)
             if not ratio:
-                rows.append([label, "below the smallest budget"] + [""] * 8)
+                rows.append([label, "below the smallest budget"] + [""] * 9)
                 continue
             run = self.run(variant)
             stats = run["stats"]
@@ -330,11 +337,11 @@ class CaseReport:
             moved_in, moved_out = self.moved(variant)
             rows.append([label, self.seconds(variant), ratio.shown(3),
                          self.goal(budget, ratio, over_bound), f"{over_plan:.2f}",
-                         f"{over_bound:.2f}", *plain,
+                         f"{over_bound:.2f}", waiting(run, seconds), *plain,
                          f"{on_demand.median:.3f}" if on_demand else "–",
                          f"{moved_in:.2f} / {moved_out:.2f}"])
         return report.table(["budget", "step, s", "step / in-core", "goal", "/ planned", "/ bound",
-                             "/ plain", "/ plain with huge pages", "on demand: / in-core",
+                             "waited, s", "/ plain", "/ plain with huge pages", "on demand: / in-core",
                              "GB per step in / out"], rows)
 
     def core_table(self):

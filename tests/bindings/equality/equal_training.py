@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import pathlib
 import shutil
+import signal
 import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[2]
@@ -89,6 +90,7 @@ def main():
     options.percent = options.percent or PERCENT
     if trainer_script.tell_missing_data(options):
         return trainer_script.SKIPPED
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         run_case.compare_runtime(Training(options))
     except run_case.Failure as failure:
