@@ -80,7 +80,7 @@ TEST(JudgeBudget, TurnsARefusalIntoAProblem) {
   machine.memory.available = 100_MiB;
   const Finding finding = judge_budget({}, machine);
   EXPECT_EQ(finding.verdict, Verdict::kProblem);
-  EXPECT_THAT(finding.mend, HasSubstr("--budget"));
+  EXPECT_THAT(finding.mend, HasSubstr("give the budget as a size"));
 }
 
 TEST(JudgeMappers, TakesTheBestThatWorks) {
