@@ -39,6 +39,8 @@ if(SPILLWAY_SANITIZE)
   add_compile_options(-fsanitize=${SPILLWAY_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${SPILLWAY_SANITIZE})
+  # Of the tests alone, behind the build type's: their units take long to optimise (see README.md).
+  set(SPILLWAY_TEST_FLAGS -Og)
 endif()
 
 # LibTorch is built with the new string ABI, and std::string crosses the border.

@@ -17,7 +17,7 @@ function(spillway_use_test_pch target)
     target_link_libraries(spillway_test_pch PRIVATE GTest::gmock_main spillway_warnings)
     # Flags of an executable: of its own an object library would get -fPIC.
     set_target_properties(spillway_test_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(spillway_test_pch PRIVATE -fPIE -fpch-preprocess)
+    target_compile_options(spillway_test_pch PRIVATE -fPIE -fpch-preprocess ${SPILLWAY_TEST_FLAGS})
     target_precompile_headers(spillway_test_pch PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
   endif()
   target_compile_options(${target} PRIVATE -fpch-preprocess)

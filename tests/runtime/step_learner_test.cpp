@@ -111,7 +111,7 @@ TEST_P(EqualSteps, AreFetchedAheadOnceTheyAreKnown) {
   PagingSimulation::Options options;
   options.budget_pages =
       std::max(peak * static_cast<std::uint32_t>(percent) / 100, needs.smallest_budget);
-  const std::uint32_t steps = tries(12U, 8U);
+  const std::uint32_t steps = tries(12U, 6U);
   const auto [planned, demand] = train_both_ways(trainer.make, options, steps);
 
   EXPECT_LE(planned.resident_peak, options.budget_pages);

@@ -20,14 +20,17 @@ import trainer_script  # noqa: E402  pylint: disable=wrong-import-position
 
 PERCENT = [75, 50, 35, 25, 1]  # The last one is raised to the smallest that works.
 MAY_RAISE = 24  # No share that is named above, then.
+RESUMED = ("plain", "budget_25", "budget_1")  # Runs from whose checkpoint one more step is done.
 
 
 class Training(run_case.Session):
-    """Makes runs whose results are the losses of the trainer, the bytes of its model, and the same of
-    a plain run that does one more step from the checkpoint.
+    """Makes runs whose results are the losses of the trainer and the bytes of its model.
 
-    That step shows what optimizer and generator hold. Their bytes cannot be compared: LibTorch
-    writes addresses into the archive of an optimizer."""
+    A plain run does one more step from the checkpoints of some of them, which shows what optimizer
+    and generator hold. Their bytes cannot be compared: LibTorch writes addresses into the archive
+    of an optimizer."""
+
+    after_resuming = None  # Results of one more step from the checkpoint of the plain run.
 
     def losses(self, name):
         return self.options.work / f"{name}.losses"
@@ -51,29 +54,33 @@ class Training(run_case.Session):
                 "--save-model", str(self.model(name)), *flags]
 
     def program(self, name):
-        return self.training(name, self.options.steps, "--checkpoint", str(self.checkpoint(name)))
+        flags = ["--checkpoint", str(self.checkpoint(name))] if name in RESUMED else []
+        return self.training(name, self.options.steps, *flags)
 
     def start(self, name, command):
         run = super().start(name, command)
         if self.losses(name).exists() and self.model(name).exists():
-            run.digest = self.results(name) + self.results_of_one_more_step(name)
+            run.digest = self.results(name)
             run.digest_file.write_text(run.digest)
+            if name in RESUMED:
+                self.compare_one_more_step(run)
         return run
 
     def results(self, name):
         model = hashlib.sha256(self.model(name).read_bytes()).hexdigest()
         return f"{self.losses(name).read_text()}model {model}\n"
 
-    def results_of_one_more_step(self, name):
-        checkpoint, resumed = self.checkpoint(name), f"{name}_resumed"
-        run = super().start(resumed, self.training(resumed, self.options.steps + 1,
-                                                   "--resume", str(checkpoint)))
-        if run.status == 0:
-            run.digest = self.results(resumed)
-            run.digest_file.write_text(run.digest)
-        run.require_success()
+    def compare_one_more_step(self, run):
+        checkpoint, name = self.checkpoint(run.name), f"{run.name}_resumed"
+        more = super().start(name, self.training(name, self.options.steps + 1,
+                                                 "--resume", str(checkpoint)))
+        if more.status == 0:
+            more.digest = self.results(name)
+            more.digest_file.write_text(more.digest)
+        if self.after_resuming is None:
+            self.after_resuming = more
+        more.require_same(self.after_resuming)
         checkpoint.unlink()  # As large as the model and its optimizer, once for each run.
-        return f"resumed from the checkpoint\n{run.digest}"
 
 
 def main():
