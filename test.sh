@@ -40,8 +40,8 @@ run_preset() {
   grep -E 'LibTorch|WARNING|Warning' "build/$preset.configure.log" || true
   cmake --build --preset "$preset" --parallel "$jobs" || return 1
   headline "$preset: test"
-  # One more than there are cores: cases wait for children, disks and clocks.
-  ctest --preset "$preset" --parallel "$(($(nproc) + 1))" --output-junit "$PWD/build/$preset.junit.xml" \
+  # More than there are cores: cases wait for children, disks and clocks.
+  ctest --preset "$preset" --parallel "$(($(nproc) + 2))" --output-junit "$PWD/build/$preset.junit.xml" \
     2>&1 | tee "build/$preset.ctest.log"
 }
 
