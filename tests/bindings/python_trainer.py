@@ -13,6 +13,7 @@ import sys
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / "bindings/awkward"), str(TESTS / "support")]
 import run_case  # noqa: E402  pylint: disable=wrong-import-position
+from clean_environment import clean_environment  # noqa: E402  pylint: disable=wrong-import-position
 import trainer_script  # noqa: E402  pylint: disable=wrong-import-position
 
 WANTED = "2.11."
@@ -100,9 +101,9 @@ def main():
     if sys.argv[1:2] == ["--train"]:
         run_trainer(sys.argv[2:])
         return
-    named = os.environ.pop("SPILLWAY_TEST_PYTHON", "")
+    named = os.environ.get("SPILLWAY_TEST_PYTHON", "")
     if named and named != sys.executable:
-        os.execvp(named, [named, *sys.argv])
+        os.execvpe(named, [named, *sys.argv], clean_environment())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spillway", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
