@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from measure import cases, report, side_by_side, spread, training  # noqa: E402  pylint: disable=wrong-import-position
-from budget_text import smallest_budget_by, smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
+from budget_text import smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
 
 IN_CORE, SMALLEST = "in-core", "smallest"
 ENDLESS = 1_000_000
@@ -77,7 +77,7 @@ class CaseRuns:
         self.records = {}
         self.started = 0
         self.in_core = self.learn_needs()
-        self.smallest = smallest_budget_by(self.in_core)
+        self.smallest = self.in_core.get("largest_op_needs_bytes", 0)
 
     def learn_needs(self):
         stats = self.options.work / "needs.json"

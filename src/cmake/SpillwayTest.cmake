@@ -4,7 +4,7 @@
 # One GoogleTest executable spillway_<name>_test, one ctest case per test, named <name>.<Suite>.<case>.
 # Without LABELS the label is `unit`; the labels in use are unit, conformance, equality, life_cycle, stress, slow.
 # RUN_SERIAL is for cases that need the machine alone; stress and slow imply it.
-# NO_PCH is for targets that link LibTorch (see SpillwayTestPch.cmake).
+# NO_PCH is for targets that link LibTorch (see SpillwayPch.cmake).
 
 if(SPILLWAY_BUILD_TESTS)
   find_package(GTest CONFIG QUIET)

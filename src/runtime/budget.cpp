@@ -26,8 +26,7 @@ ResolvedBudget budget_of_machine(const Settings& settings, const topology::Machi
   const Bytes reserve = settings.reserve.value_or(default_reserve(share));
   if (share < reserve + kLeastBudget)
     throw ConfigError("no budget is left: {} less a reserve of {} (free some memory, lower the "
-                      "reserve, or give the "
-                      "budget as a size)",
+                      "reserve, or give the budget as a size)",
                       history, reserve);
   const bool is_auto = settings.budget.kind == BudgetRequest::Kind::kAuto;
   const double percent = is_auto ? 100.0 : settings.budget.percent;

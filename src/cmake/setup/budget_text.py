@@ -19,8 +19,3 @@ def smallest_budget_in(text):
     digits = len(number.partition(".")[2])
     size = (float(number) + (10 ** -digits if digits else 0)) * UNITS[unit]
     return (int(size) // UNITS["KiB"] + 1) * UNITS["KiB"]
-
-
-def smallest_budget_by(stats):
-    """What the largest operator of a run with room needs at once, by its statistics; 0 without."""
-    return stats.get("largest_op_needs_bytes", 0)

@@ -47,9 +47,7 @@ stop_reporting() {
 
 clean_up() {
   stop_reporting
-  if [[ -n "$staging" ]]; then
-    rm -rf "$staging"
-  fi
+  rm -rf "$staging"
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM

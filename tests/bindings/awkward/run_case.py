@@ -28,8 +28,7 @@ import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 sys.path += [str(REPOSITORY / "src/cmake/setup"), str(REPOSITORY / "tests/support")]
-from budget_text import (  # noqa: E402  pylint: disable=wrong-import-position
-    as_option, smallest_budget_by, smallest_budget_in)
+from budget_text import as_option, smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
 from clean_environment import clean_environment  # noqa: E402  pylint: disable=wrong-import-position
 
 MIB = 1 << 20
@@ -230,9 +229,9 @@ def smallest_by_statistics(roomy):
     """What the largest operator of the run with room needs at once; 0 when that says nothing.
 
     Saves the long way to a refusal: the runtime finishes the step before it refuses."""
-    if roomy.stats.get("largest_op_needs_bytes", 0) >= roomy.statistic("needed_bytes"):
-        return 0  # An operator that asked for an absurd size and was refused.
-    return smallest_budget_by(roomy.stats)
+    largest = roomy.stats.get("largest_op_needs_bytes", 0)
+    # Else an operator asked for an absurd size and was refused.
+    return largest if largest < roomy.statistic("needed_bytes") else 0
 
 
 def require_pressure(name, smallest, needed, witness):
