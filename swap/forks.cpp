@@ -11,6 +11,7 @@
 
 #include "end_by_signal.h"
 #include "engine_state.h"
+#include "spillway/memory/hand_on_signal.h"
 #include "spillway/memory/inherited_pages.h"
 #include "store/extent_place.h"
 
@@ -38,24 +39,13 @@ struct ChildOfFork {
 };
 ChildOfFork child;
 
-void hand_on(const struct sigaction& previous, int number, siginfo_t* info, void* context) {
-  if ((previous.sa_flags & SA_SIGINFO) != 0) {
-    previous.sa_sigaction(number, info, context);
-  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-    previous.sa_handler(number);
-  } else {
-    ::sigaction(number, &previous, nullptr);  // A real fault repeats without us.
-    if (info->si_code <= 0) ::raise(number);
-  }
-}
-
 void handle_in_child(int number, siginfo_t* info, void* context) {
   const int error = errno;
   auto* const address = static_cast<std::byte*>(info->si_addr);
   const auto offset = static_cast<std::size_t>(address - child.arena);
   if (info->si_code <= 0 || offset >= child.arena_bytes) {
-    hand_on(number == SIGSEGV ? child.previous_of_segv : child.previous_of_bus, number, info,
-            context);
+    memory::hand_on_signal(number == SIGSEGV ? child.previous_of_segv : child.previous_of_bus,
+                           number, info, context);
   } else if (number == SIGBUS) {
     end_by_signal(SIGBUS, kCannotRead, EIO);
   } else {

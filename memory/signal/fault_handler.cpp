@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "spillway/base/error.h"
+#include "spillway/memory/hand_on_signal.h"
 
 // Everything that the handler itself uses is atomic and fixed in size: it runs on any thread, at
 // any instruction that touches memory. The process has one set of handlers, so this state is
@@ -21,6 +22,7 @@ namespace spillway::memory::signal {
 namespace {
 
 constexpr std::array<int, 2> kSignals{SIGSEGV, SIGBUS};
+const struct sigaction kDefaultAction {};
 
 struct Watch {
   std::atomic<bool> taken{false};
@@ -119,38 +121,10 @@ void report_endless(const std::byte* address, Access access) {
   if (write(STDERR_FILENO, text, static_cast<std::size_t>(size)) < 0) return;
 }
 
-void take_default_action(int signal_number, bool raised_by_software) {
-  struct sigaction action {};
-  action.sa_handler = SIG_DFL;
-  sigaction(signal_number, &action, nullptr);
-  // A real fault repeats on return. A signal that somebody sent does not, and must be sent again.
-  if (raised_by_software) raise(signal_number);
-}
-
-/// Calls the handler that was there before ours, under the mask that it asked for.
-void call_displaced(const struct sigaction& action, int signal_number, siginfo_t* info,
-                    void* context) {
-  sigset_t mask = static_cast<ucontext_t*>(context)->uc_sigmask;
-  sigset_t ours;
-  sigorset(&mask, &mask, &action.sa_mask);
-  if ((action.sa_flags & SA_NODEFER) == 0) sigaddset(&mask, signal_number);
-  pthread_sigmask(SIG_SETMASK, &mask, &ours);
-  if ((action.sa_flags & SA_SIGINFO) != 0) {
-    action.sa_sigaction(signal_number, info, context);
-  } else {
-    action.sa_handler(signal_number);
-  }
-  pthread_sigmask(SIG_SETMASK, &ours, nullptr);
-}
-
 void hand_on(int signal_number, siginfo_t* info, void* context) {
-  const bool by_software = info->si_code <= 0;
   const Displaced& before = displaced_by(signal_number);
   const struct sigaction& action =
       before.actions[before.newest.load(std::memory_order_acquire) % before.actions.size()];
-  const bool has_function = (action.sa_flags & SA_SIGINFO) != 0 ||
-                            (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
-  if (!has_function && action.sa_handler == SIG_IGN && by_software) return;
   LastTrap& trap = last_trap_of_this_thread();
   const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   const std::uintptr_t outer = trap.forwarding_frame.load(std::memory_order_relaxed);
@@ -158,12 +132,9 @@ void hand_on(int signal_number, siginfo_t* info, void* context) {
   // back. Deeper in the same stack means nested; a handler left by longjmp does not look like that.
   constexpr std::uintptr_t kNestingDepth = 64 << 10;
   const bool is_nested = frame < outer && outer - frame < kNestingDepth;
-  if (!has_function || is_nested) {
-    take_default_action(signal_number, by_software);
-    return;
-  }
+  if (is_nested) return hand_on_signal(kDefaultAction, signal_number, info, context);
   trap.forwarding_frame.store(frame, std::memory_order_relaxed);
-  call_displaced(action, signal_number, info, context);
+  hand_on_signal(action, signal_number, info, context);
   trap.forwarding_frame.store(0, std::memory_order_relaxed);
 }
 

@@ -6,8 +6,18 @@
 #include <utility>
 
 #include "spillway/base/assert.h"
+#include "store/ram/factory.h"
+#include "store/retrying/factory.h"
+#include "store/verifying/factory.h"
 
 namespace spillway::swap {
+namespace {
+
+double rate(std::mt19937_64& random, double most) {
+  return random() % 3 == 0 ? 0.0 : most * static_cast<double>(random() % 1000) / 1000.0;
+}
+
+}  // namespace
 
 FaultStore::FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Doorbell> bell,
                        FaultOptions options)
@@ -93,6 +103,26 @@ void FaultStore::collect(std::vector<TransferResult>& results) {
   held_.erase(due, held_.end());
   for (Held& held : held_) --held.reaps_left;
   if (!held_.empty()) wait_.bell().ring();  // nobody else will call for what is held back
+}
+
+std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Bytes capacity,
+                                             std::shared_ptr<Doorbell> bell, const Clock& clock) {
+  FaultOptions faults;
+  faults.seed = random();
+  faults.failing = rate(random, 0.5);
+  faults.breaking_off = rate(random, 0.3);
+  faults.flipping_writes = rate(random, 0.1);
+  faults.flipping_reads = rate(random, 0.2);
+  faults.delaying = rate(random, 0.8);
+  faults.errors = {EIO, EAGAIN, ENOMEM, EINTR, ETIMEDOUT};
+  if (random() % 4 == 0) faults.errors.push_back(ENOSPC);
+  if (random() % 4 == 0) faults.transfers_until_death = random() % 30;
+  const auto depth = static_cast<std::uint32_t>(1 + random() % 4);
+  auto disk = std::make_unique<FaultStore>(make_ram_store(capacity, depth, bell), bell, faults);
+  RetryOptions retries;
+  retries.attempts_max = 1 + static_cast<std::uint32_t>(random() % 6);
+  return make_retrying_store(make_verifying_store(std::move(disk), "a faulty disk"), bell, clock,
+                             retries);
 }
 
 }  // namespace spillway::swap

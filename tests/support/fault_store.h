@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "spillway/base/clock.h"
 #include "spillway/swap/spill_store.h"
 #include "store/doorbell.h"
 #include "store/mapped_memory.h"
@@ -63,5 +64,10 @@ class FaultStore final : public SpillStore {
   std::vector<Held> held_;
   std::size_t submitted_ = 0;
 };
+
+/// A disk of `capacity` with faults of all kinds, as many as `random` will have it, below checksums
+/// and retries. `clock` outlives it.
+std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Bytes capacity,
+                                             std::shared_ptr<Doorbell> bell, const Clock& clock);
 
 }  // namespace spillway::swap

@@ -7,10 +7,7 @@
 #include <random>
 #include <set>
 
-#include "store/ram/factory.h"
-#include "store/retrying/factory.h"
 #include "store/striped/factory.h"
-#include "store/verifying/factory.h"
 #include "support/fault_store.h"
 #include "support/manual_clock.h"
 #include "support/page_patterns.h"
@@ -40,7 +37,10 @@ class Schedule {
       : random_(seed), pages_(pages), tally_(tally) {
     std::vector<std::unique_ptr<SpillStore>> children;
     const std::size_t disks = 1 + random_() % 3;
-    for (std::size_t i = 0; i < disks; ++i) children.push_back(disk(seed * 4 + i));
+    for (std::size_t i = 0; i < disks; ++i) {
+      const Bytes capacity((2 + random_() % 6) * kExtentBytes);
+      children.push_back(make_faulty_disk(random_, capacity, bell_, clock_));
+    }
     store_ = make_striped_store(std::move(children), bell_);
   }
 
@@ -71,29 +71,6 @@ class Schedule {
     std::uint64_t pattern = 0;
     bool is_write = false;
   };
-
-  double rate(double most) {
-    return random_() % 3 == 0 ? 0.0 : most * static_cast<double>(random_() % 1000) / 1000.0;
-  }
-
-  std::unique_ptr<SpillStore> disk(std::uint64_t seed) {
-    FaultOptions faults;
-    faults.seed = seed;
-    faults.failing = rate(0.5);
-    faults.breaking_off = rate(0.3);
-    faults.flipping_writes = rate(0.1);
-    faults.flipping_reads = rate(0.2);
-    faults.delaying = rate(0.8);
-    faults.errors = {EIO, EAGAIN, ENOMEM, EINTR, ETIMEDOUT};
-    if (random_() % 4 == 0) faults.errors.push_back(ENOSPC);
-    if (random_() % 4 == 0) faults.transfers_until_death = random_() % 30;
-    auto ram = make_ram_store(Bytes((2 + random_() % 6) * kExtentBytes), 1 + random_() % 4, bell_);
-    auto faulty = std::make_unique<FaultStore>(std::move(ram), bell_, faults);
-    auto verifying = make_verifying_store(std::move(faulty), "disk " + std::to_string(seed));
-    return make_retrying_store(
-        std::move(verifying), bell_, clock_,
-        {.attempts_max = 1 + static_cast<std::uint32_t>(random_() % 6), .first_pause = 1ms});
-  }
 
   std::optional<std::size_t> idle_page() const {
     for (std::size_t page = 0; page < kPages; ++page)
