@@ -234,6 +234,7 @@ class Budgets(report.Benchmark):
                 + ", ".join(f"{name} {rate / 1e9:.2f} GB/s"
                             for name, rate in results["rates"].items()) + ".\n")
         shown = [question for question in QUESTIONS if question.case.name in results["cases"]]
+        text += beside_tensors(results["cases"].values())
         for question in shown:
             text += CaseReport(question, results).text()
         self.plot(shown, results, folder)
@@ -255,6 +256,14 @@ def waiting(run, step_seconds):
     seconds = run["stats"]["stall_seconds"] / len(run["step_seconds"])
     # A trainer that was stopped while it waited has counted its pause, too.
     return f"{seconds:.2f}" if seconds < step_seconds else "–"
+
+
+def beside_tensors(cases_shown):
+    """What processes took that their budgets do not count; src/runtime keeps a reserve for it."""
+    sizes = [(run["stats"]["peak_rss_bytes"] - run["stats"]["peak_bytes"]) / 2**20
+             for case in cases_shown for run in case["runs"].values() if run.get("stats")]
+    return (f"\nBeside its tensors a process under Spillway took {min(sizes):.0f} to "
+            f"{max(sizes):.0f} MiB of memory.\n")
 
 
 class CaseReport:

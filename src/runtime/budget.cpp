@@ -55,8 +55,8 @@ void warn_of_machine(ResolvedBudget& result, const topology::Machine& machine) {
 }  // namespace
 
 Bytes default_reserve(Bytes usable) {
-  // Measured: 330 to 410 MB for the process itself with its libraries, and a few percent of scratch
-  // memory that convolution kernels take behind the allocator's back.
+  // What a process takes beside its tensors, libraries and what convolution kernels take behind the
+  // allocator's back: benchmarks/how_slow_at_which_budget tells how much that is.
   return std::max(kLeastReserve, usable * 8 / 100);
 }
 

@@ -49,7 +49,8 @@ void FaultStore::do_submit(const Transfer& transfer) {
   const bool is_write = transfer.direction == Direction::kWrite;
   const bool is_dead = is_write && submitted_ >= options_.transfers_until_death;
   ++submitted_;
-  if (is_dead || chance(options_.failing)) {
+  const bool may_fail = is_write || !options_.spares_reads;
+  if (is_dead || (may_fail && chance(options_.failing))) {
     const int error = is_dead ? EIO : options_.errors[random_() % options_.errors.size()];
     hold({transfer, error, is_dead ? "the disk is dead" : "a fault on purpose"});
     return;
@@ -59,7 +60,7 @@ void FaultStore::do_submit(const Transfer& transfer) {
   route = {transfer, 0, !is_write && chance(options_.flipping_reads), false};
   Transfer sent = transfer;
   sent.tag = index;
-  if (transfer.size >= 2 * kTransferAlignment && chance(options_.breaking_off)) {
+  if (may_fail && transfer.size >= 2 * kTransferAlignment && chance(options_.breaking_off)) {
     route.error = EIO;
     sent.size = transfer.size / 2 / kTransferAlignment * kTransferAlignment;
   } else if (is_write && chance(options_.flipping_writes)) {
@@ -105,14 +106,17 @@ void FaultStore::collect(std::vector<TransferResult>& results) {
   if (!held_.empty()) wait_.bell().ring();  // nobody else will call for what is held back
 }
 
-std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Bytes capacity,
+std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Faults kinds, Bytes capacity,
                                              std::shared_ptr<Doorbell> bell, const Clock& clock) {
   FaultOptions faults;
   faults.seed = random();
   faults.failing = rate(random, 0.5);
   faults.breaking_off = rate(random, 0.3);
-  faults.flipping_writes = rate(random, 0.1);
-  faults.flipping_reads = rate(random, 0.2);
+  if (kinds == Faults::kAll) {
+    faults.flipping_writes = rate(random, 0.1);
+    faults.flipping_reads = rate(random, 0.2);
+  }
+  faults.spares_reads = kinds == Faults::kOfWrites;
   faults.delaying = rate(random, 0.8);
   faults.errors = {EIO, EAGAIN, ENOMEM, EINTR, ETIMEDOUT};
   if (random() % 4 == 0) faults.errors.push_back(ENOSPC);
@@ -121,6 +125,7 @@ std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Bytes capa
   auto disk = std::make_unique<FaultStore>(make_ram_store(capacity, depth, bell), bell, faults);
   RetryOptions retries;
   retries.attempts_max = 1 + static_cast<std::uint32_t>(random() % 6);
+  retries.first_pause = std::chrono::microseconds(20);
   return make_retrying_store(make_verifying_store(std::move(disk), "a faulty disk"), bell, clock,
                              retries);
 }

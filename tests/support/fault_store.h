@@ -20,6 +20,7 @@ struct FaultOptions {
   double flipping_reads = 0.0;    ///< One bit of what comes back is wrong; no error.
   double delaying = 0.0;          ///< Reported some reaps later, after younger ones.
   std::vector<int> errors = {5};  ///< EIO.
+  bool spares_reads = false;      ///< Reads neither fail nor break off.
   std::size_t transfers_until_death = static_cast<std::size_t>(-1);  ///< Then every write fails.
 };
 
@@ -65,9 +66,14 @@ class FaultStore final : public SpillStore {
   std::size_t submitted_ = 0;
 };
 
-/// A disk of `capacity` with faults of all kinds, as many as `random` will have it, below checksums
-/// and retries. `clock` outlives it.
-std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Bytes capacity,
+enum class Faults {
+  kAll,
+  kOfWrites,  ///< Writes fail and say so; what was written can be read.
+};
+
+/// A disk of `capacity` with as many faults as `random` will have it, below checksums and retries.
+/// `clock` outlives it.
+std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Faults kinds, Bytes capacity,
                                              std::shared_ptr<Doorbell> bell, const Clock& clock);
 
 }  // namespace spillway::swap

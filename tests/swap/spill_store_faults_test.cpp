@@ -39,7 +39,7 @@ class Schedule {
     const std::size_t disks = 1 + random_() % 3;
     for (std::size_t i = 0; i < disks; ++i) {
       const Bytes capacity((2 + random_() % 6) * kExtentBytes);
-      children.push_back(make_faulty_disk(random_, capacity, bell_, clock_));
+      children.push_back(make_faulty_disk(random_, Faults::kAll, capacity, bell_, clock_));
     }
     store_ = make_striped_store(std::move(children), bell_);
   }
