@@ -14,6 +14,7 @@
 #include "fio.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
+#include "spillway/base/median.h"
 #include "spillway/swap/disk_probe.h"
 #include "spillway/swap/spill_store_factory.h"
 
@@ -38,16 +39,12 @@ struct Series {
   std::vector<double> fio;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
-}
-
-std::string with_range(const std::vector<double>& values) {
+std::string with_range(std::vector<double> values) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const double lowest = *least;
+  const double highest = *most;
   char text[64];
-  std::snprintf(text, sizeof text, "%.2f [%.2f–%.2f]", median(values), *least, *most);
+  std::snprintf(text, sizeof text, "%.2f [%.2f–%.2f]", median(values), lowest, highest);
   return text;
 }
 
@@ -57,8 +54,10 @@ std::string ratio_of(const Series& series) {
   for (std::size_t i = 0; i < series.store.size(); ++i)
     ratios.push_back(100.0 * series.store[i] / series.fio[i]);
   const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  const double lowest = *least;
+  const double highest = *most;
   char text[64];
-  std::snprintf(text, sizeof text, "%.0f %% [%.0f–%.0f]", median(ratios), *least, *most);
+  std::snprintf(text, sizeof text, "%.0f %% [%.0f–%.0f]", median(ratios), lowest, highest);
   return text;
 }
 

@@ -12,7 +12,7 @@ MAPPERS = ("userfaultfd", "userfaultfd-user", "signal", "copy")
 ONE_PAGE = ("map to write", "map to read", "unmap", "forbid", "allow", "fault on empty",
             "fault on closed")
 BESIDE = ("forbid 128 pages", "make", "reserve 1 TiB")
-FRAMES = ("huge", "small")
+FRAMES = {"huge": "frames of one huge page", "small": "frames of small pages"}
 
 
 class PageCost(report.Benchmark):
@@ -26,7 +26,7 @@ class PageCost(report.Benchmark):
 
     def extent(self, results):
         return (f"Rounds: {results['rounds']}, in random order; each figure is the mean of 1000 "
-                "pages, the table gives the median of the rounds.")
+                "pages, the table gives median and spread of the rounds.")
 
     def measure(self, options):
         program = self.program(options, "spillway_what_does_a_page_cost")
@@ -44,18 +44,18 @@ class PageCost(report.Benchmark):
         return {"microseconds": figures}
 
     def report(self, results, folder):
-        figures = {name: spread.Spread(values).median
-                   for name, values in results["microseconds"].items()}
+        figures = {name: spread.Spread(values) for name, values in results["microseconds"].items()}
         # The order in which they were measured was random.
         mappers = sorted({name.partition("|")[0] for name in figures}, key=MAPPERS.index)
-        text = report.table(
-            ["µs of a page: huge frame \\| small pages", *ONE_PAGE],
-            [[mapper, *(" \\| ".join(f"{figures[f'{mapper}|{verb}|{frames}']:.1f}"
-                                     for frames in FRAMES) for verb in ONE_PAGE)]
-             for mapper in mappers])
-        text += "\n" + report.table(
+        text = ""
+        for frames, title in FRAMES.items():
+            text += report.table(
+                [f"µs of a page, {title}", *ONE_PAGE],
+                [[mapper, *(figures[f"{mapper}|{verb}|{frames}"].shown(1) for verb in ONE_PAGE)]
+                 for mapper in mappers]) + "\n"
+        text += report.table(
             ["µs", *BESIDE],
-            [[mapper, *(f"{figures[f'{mapper}|{what}|huge']:.0f}" for what in BESIDE)]
+            [[mapper, *(figures[f"{mapper}|{what}|huge"].shown(0) for what in BESIDE)]
              for mapper in mappers])
         self.plot(mappers, figures, folder)
         return text + "\n![Microseconds of a page](plot.svg)\n"
@@ -66,7 +66,7 @@ class PageCost(report.Benchmark):
         width = 0.8 / len(mappers)
         for number, mapper in enumerate(mappers):
             axis.bar([place + (number + 0.5) * width - 0.4 for place in range(len(ONE_PAGE))],
-                     [figures[f"{mapper}|{verb}|huge"] for verb in ONE_PAGE], width, label=mapper)
+                     [figures[f"{mapper}|{verb}|huge"].median for verb in ONE_PAGE], width, label=mapper)
         axis.set_xticks(range(len(ONE_PAGE)), ONE_PAGE)
         axis.set_ylabel("µs, huge frames")
         axis.set_yscale("log")

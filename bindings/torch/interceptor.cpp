@@ -291,7 +291,7 @@ std::string objection_to(const char* name) {
   auto& dispatcher = c10::Dispatcher::singleton();
   if (dispatcher.hasBackendFallbackForDispatchKey(candidate)) return "has a fallback already";
   const auto kernels = dispatcher.getRegistrationsForDispatchKey(candidate);
-  if (!kernels.empty()) return message("has {} kernels", kernels.size());
+  if (!kernels.empty()) return message("has kernels of its own ({})", kernels.size());
   return {};
 }
 

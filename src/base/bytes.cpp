@@ -83,8 +83,9 @@ Bytes parse_bytes(std::string_view text) {
     if (count >= 9.2e18) throw ConfigError("size too large: '{}'", text);
     return Bytes(static_cast<std::uint64_t>(std::llround(count)));
   }
-  throw ConfigError("unknown unit '{}' in '{}' (known: B KiB MiB GiB TiB KB MB GB TB)", unit_name,
-                    text);
+  throw ConfigError("unknown unit '{}' in '{}' (known: B KiB MiB GiB TiB KB MB GB TB, and K M G T "
+                    "for KiB to TiB)",
+                    unit_name, text);
 }
 
 std::string gb_per_s(double bytes_per_second) {

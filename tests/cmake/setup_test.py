@@ -155,8 +155,20 @@ class Wheels(ScriptCase):
         environment = {**os.environ, "XDG_CACHE_HOME": str(self.root), "PIP_NO_INDEX": "1"}
         environment.pop("SPILLWAY_LIBTORCH_DIR", None)
         status, output = probe_project.run([SETUP / "fetch_libtorch.sh"], env=environment)
-        self.assertEqual(status, 0, output)
-        self.assertTrue((target / ".complete").is_file())
+        self.assertEqual((status, output.strip()), (0, f"libtorch: 2.11.0 is in {target}"))
+
+    def test_fetch_replaces_a_folder_that_was_damaged(self):
+        self.wheels()
+        target = self.root / "spillway" / "libtorch-2.11.0"
+        libtorch.unpack(self.root / "wheels", target)
+        (target / "torch/lib/libtorch_cpu.so").write_text("c", encoding="utf-8")
+        self.write({"bin/python3": PYTHON_WITH_BROKEN_DOWNLOAD})
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.root),
+                       "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
+        environment.pop("SPILLWAY_LIBTORCH_DIR", None)
+        status, output = probe_project.run([SETUP / "fetch_libtorch.sh"], env=environment)
+        self.assertEqual(status, 7, output)
+        self.assertIn("libtorch: downloading", output)
 
     def test_failed_fetch_leaves_nothing_behind(self):
         self.write({"bin/python3": PYTHON_WITH_BROKEN_DOWNLOAD})
@@ -302,14 +314,22 @@ class FetchPython(ScriptCase):
                          (0, "python: using SPILLWAY_TEST_PYTHON=/opt/python3"))
         self.assertFalse((self.root / "spillway").exists())
 
-    def test_a_complete_one_is_left_alone(self):
+    def fetch_beside_one(self, made_by):
         home = "spillway/python-torch-2.11.0/"
-        self.write({home + ".complete": (SETUP / "python_requirements.txt").read_text("utf-8"),
+        requirements = (SETUP / "python_requirements.txt").read_text("utf-8")
+        self.write({home + ".complete": requirements + made_by,
                     home + "python/bin/python3": "#!/bin/sh\n",
                     home + "python/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so": ""})
-        status, output = self.fetch()
+        return self.fetch()
+
+    def test_a_complete_one_is_left_alone(self):
+        status, output = self.fetch_beside_one((SETUP / "python_torch.py").read_text("utf-8"))
         self.assertEqual(status, 0, output)
         self.assertRegex(output, "^python: with torch 2.11.0 is in .*\n$")
+
+    def test_one_that_an_older_script_made_is_made_anew(self):
+        output = self.fetch_beside_one("# an older script")[1]
+        self.assertRegex(output, "^python: none with torch, .* skipped: there is no LibTorch in ")
 
     def test_without_libtorch_the_skip_is_told(self):
         status, output = self.fetch()
@@ -318,7 +338,7 @@ class FetchPython(ScriptCase):
 
     def test_a_failure_is_one_line_and_leaves_nothing_behind(self):
         self.write({"bin/python3": PYTHON_WITH_BROKEN_DOWNLOAD,
-                    "spillway/libtorch-2.11.0/.complete": ""})
+                    "spillway/libtorch-2.11.0/torch/lib/libtorch_cpu.so": ""})
         status, output = self.fetch(PATH=f"{self.root / 'bin'}:{os.environ['PATH']}",
                                     SPILLWAY_TEST_PYTHON="")
         self.assertEqual(status, 0, output)
@@ -327,7 +347,7 @@ class FetchPython(ScriptCase):
             "python: none with torch, so the cases in Python are skipped: the index is gone"])
         self.assertEqual(self.left(), [".fetch.lock", "libtorch-2.11.0"])
         self.assertEqual([path.name for path in (self.root / "spillway/libtorch-2.11.0").iterdir()],
-                         [".complete"])
+                         ["torch"])
 
 
 # Stands in for the command line: needs 4 MiB, the largest operator needs 1.5 MiB.

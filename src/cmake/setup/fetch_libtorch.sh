@@ -19,9 +19,7 @@ fi
 target="$cache/libtorch-2.11.0"
 lock_cache libtorch
 
-stamp="$target/.complete"
-if [[ -f "$stamp" ]] || python3 "$here/libtorch.py" check "$target" 2>/dev/null; then
-  touch "$stamp"
+if python3 "$here/libtorch.py" check "$target" 2>/dev/null; then
   echo "libtorch: 2.11.0 is in $target"
   exit 0
 fi
@@ -35,6 +33,5 @@ download torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
 stop_reporting
 
 python3 "$here/libtorch.py" unpack "$staging/wheels" "$staging/unpacked"
-touch "$staging/unpacked/.complete"
 put_in_place "$target"
 echo "libtorch: 2.11.0 is in $target"

@@ -37,14 +37,15 @@ end() {
 trap end EXIT
 
 lock_cache python
-# The stamp is what the environment was made of.
-if cmp -s "$requirements" "$target/.complete" && [[ -x "$target/python/bin/python3" &&
+# The stamp is what the environment was made of and by.
+stamp() { cat "$requirements" "$here/python_torch.py"; }
+if stamp | cmp -s - "$target/.complete" && [[ -x "$target/python/bin/python3" &&
   -e "$target/$site/torch/lib/libtorch_cpu.so" ]]; then
   echo "python: with torch 2.11.0 is in $target"
   exit 0
 fi
-if [[ ! -f "$libtorch/.complete" ]]; then
-  echo "there is no $libtorch (fetch_libtorch.sh makes it)" >&2
+if [[ ! -e "$libtorch/torch/lib/libtorch_cpu.so" ]]; then
+  echo "there is no LibTorch in $libtorch (fetch_libtorch.sh puts it there)" >&2
   exit 1
 fi
 
@@ -79,6 +80,6 @@ elif ((status != 0)); then
 fi
 stop_reporting
 
-cp "$requirements" "$staging/unpacked/.complete"
+stamp >"$staging/unpacked/.complete"
 put_in_place "$target"
 echo "python: with torch 2.11.0 is in $target"

@@ -62,7 +62,12 @@ start_staging() {
 start_reporting() {
   (
     exec 9>&-
-    while sleep 10; do
+    # Not left behind: whoever reads our output would wait for its end.
+    trap 'kill "$pause"; exit' TERM
+    while true; do
+      sleep 10 &
+      pause=$!
+      wait "$pause"
       echo "$1: $(du -sm "$staging" 2>/dev/null | cut -f1) of about $2 MB"
     done
   ) &

@@ -2,9 +2,11 @@
 // is a process of its own.
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
+#include <torch/library.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -161,6 +163,68 @@ TEST_F(ForkedChildren, AreNotToldOfForAFewBatches) {
               for (int i = 0; i < 100; ++i) at::empty({3 << 20});
             }),
             "");
+}
+
+/// Other libraries may have taken keys; each case is a process of its own.
+class DispatchKeys : public CoreCase {
+ protected:
+  static torch::Library library(const char* name_space, const char* key) {
+    return {torch::Library::IMPL, name_space, c10::parseDispatchKey(key), __FILE__, __LINE__};
+  }
+  void occupy(const char* key) {
+    others_.push_back(library("_", key));
+    others_.back().fallback(torch::CppFunction::makeFallthrough());
+  }
+  void add_kernel(const char* key) {
+    others_.push_back(library("aten", key));
+    others_.back().impl("frobenius_norm.out", torch::CppFunction::makeFallthrough());
+  }
+
+  static bool has_fallback(const char* key) {
+    return c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(
+        c10::parseDispatchKey(key));
+  }
+  static void expect_operators_are_seen() {
+    const std::uint64_t before = spillway::statistics().ops;
+    at::Tensor tensor = at::ones({1 << 20});
+    for (int i = 0; i < 10; ++i) tensor.mul_(2);
+    EXPECT_THAT(spillway::statistics().ops - before, Ge(10U));
+  }
+
+  std::vector<torch::Library> others_;
+};
+
+TEST_F(DispatchKeys, AreLeftAloneWhenTheFirstIsFree) {
+  start("64MiB");
+  EXPECT_TRUE(has_fallback("Fake"));
+  for (const char* key :
+       {"TESTING_ONLY_GenericMode", "DeferredInit", "TESTING_ONLY_GenericWrapper"})
+    EXPECT_FALSE(has_fallback(key)) << key;
+  expect_operators_are_seen();
+}
+
+TEST_F(DispatchKeys, ThatHaveAFallbackOrKernelsArePassedOver) {
+  occupy("Fake");
+  add_kernel("TESTING_ONLY_GenericMode");
+  start("64MiB");
+  EXPECT_FALSE(has_fallback("TESTING_ONLY_GenericMode"));
+  EXPECT_TRUE(has_fallback("DeferredInit"));
+  EXPECT_FALSE(has_fallback("TESTING_ONLY_GenericWrapper"));
+  expect_operators_are_seen();
+}
+
+TEST_F(DispatchKeys, ThatAreAllTakenLeaveAnObserver) {
+  occupy("Fake");
+  add_kernel("TESTING_ONLY_GenericMode");
+  occupy("DeferredInit");
+  occupy("TESTING_ONLY_GenericWrapper");
+  ::testing::internal::CaptureStderr();
+  start("64MiB");
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, HasSubstr("no dispatch key is free, observing operators instead"));
+  EXPECT_THAT(told, HasSubstr("Fake: has a fallback already"));
+  EXPECT_THAT(told, HasSubstr("TESTING_ONLY_GenericMode: has kernels of its own (1)"));
+  expect_operators_are_seen();
 }
 
 class ObservedOperators : public CoreCase {};
