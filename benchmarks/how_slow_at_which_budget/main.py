@@ -285,7 +285,7 @@ class CaseReport:
     def over(self, variant):
         """Step over that of the reference beside it, by turn."""
         run = self.run(variant)
-        return run and spread.Spread(turn["seconds"] / turn["reference"] for turn in run["turns"])
+        return run and side_by_side.over_reference(run)
 
     def seconds(self, variant):
         run = self.run(variant)
@@ -299,10 +299,7 @@ class CaseReport:
 
     def moved(self, variant):
         """GB of a counted step, in and out."""
-        run = self.run(variant)
-        return [statistics.fmean(value for turn in run["turns"]
-                                 for value in run[key][slice(*turn["steps"])]) / 1e9
-                for key in ("read_bytes", "written_bytes")]
+        return [size / 1e9 for size in side_by_side.bytes_per_step(self.run(variant))]
 
     def text(self):
         gib = self.case["needed_bytes"] / 2**30

@@ -10,6 +10,7 @@ import signal
 import statistics
 import threading
 
+from measure.spread import Spread
 from measure.training import Failure, Training, kill_group, load_stats, start
 
 STALL_SECONDS = 600
@@ -99,3 +100,15 @@ def counted(live, steps):
 
 def mean(live, steps):
     return statistics.fmean(live.run.step_seconds[slice(*steps)])
+
+
+def over_reference(run):
+    """Step over that of the reference beside it, by turn; of a record with `turns` of `pair`."""
+    return Spread(turn["seconds"] / turn["reference"] for turn in run["turns"])
+
+
+def bytes_per_step(run):
+    """Of the counted steps of such a record: (read, written)."""
+    return tuple(statistics.fmean(value for turn in run["turns"]
+                                  for value in run[key][slice(*turn["steps"])])
+                 for key in ("read_bytes", "written_bytes"))
