@@ -39,8 +39,10 @@ struct LastTrap {
   std::atomic<std::uintptr_t> address{0};
   std::atomic<std::uint32_t> changes{0};
   std::atomic<int> count{0};
-  std::atomic<std::uintptr_t> forwarding_frame{
-      0};  ///< Stack address while an earlier handler runs.
+  /// While an earlier handler runs: our stack address, and where the kernel put the signal's
+  /// context. They stay when that handler leaves by a jump.
+  std::atomic<std::uintptr_t> forwarding_frame{0};
+  std::atomic<const void*> forwarded_context{nullptr};
 };
 std::array<LastTrap, 1024> last_traps;
 constexpr int kFutileTraps = 50;
@@ -129,10 +131,10 @@ void hand_on(int signal_number, siginfo_t* info, void* context) {
   const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   const std::uintptr_t outer = trap.forwarding_frame.load(std::memory_order_relaxed);
   // A later handler that saved ours as its predecessor, and that we displaced in turn, calls us
-  // back. Deeper in the same stack means nested; a handler left by longjmp does not look like that.
-  constexpr std::uintptr_t kNestingDepth = 64 << 10;
-  const bool is_nested = frame < outer && outer - frame < kNestingDepth;
-  if (is_nested) return hand_on_signal(kDefaultAction, signal_number, info, context);
+  // back: with the same context, and deeper in the stack. A fault after a handler was left by a
+  // jump has a context of its own, or comes at the same depth.
+  const bool is_same = trap.forwarded_context.exchange(context) == context;
+  if (is_same && frame < outer) return hand_on_signal(kDefaultAction, signal_number, info, context);
   trap.forwarding_frame.store(frame, std::memory_order_relaxed);
   hand_on_signal(action, signal_number, info, context);
   trap.forwarding_frame.store(0, std::memory_order_relaxed);

@@ -17,6 +17,7 @@ using ::testing::HasSubstr;
 sigjmp_buf after_fault;
 void* volatile foreign_fault = nullptr;
 volatile int foreign_signals = 0;
+sigset_t mask_in_handler;
 struct sigaction displaced_action;
 
 void leave_by_jump(int /*signal*/, siginfo_t* info, void* /*context*/) {
@@ -25,6 +26,8 @@ void leave_by_jump(int /*signal*/, siginfo_t* info, void* /*context*/) {
 }
 
 void count(int /*signal*/) { foreign_signals = foreign_signals + 1; }
+
+void note_mask(int /*signal*/) { pthread_sigmask(SIG_BLOCK, nullptr, &mask_in_handler); }
 
 void call_predecessor(int signal, siginfo_t* info, void* context) {
   if ((displaced_action.sa_flags & SA_SIGINFO) == 0) abort();
@@ -60,6 +63,15 @@ class SignalFrameMapper : public ::testing::Test {
     return foreign_fault == forbidden_;
   }
 
+  /// The same for accesses that come ever deeper in the stack, the first of them here.
+  [[gnu::noinline]] bool foreign_faults_arrive_below(int levels) {
+    volatile std::byte room[256];
+    room[0] = std::byte{1};
+    if (!foreign_fault_arrives()) return false;
+    const bool others_arrive = levels == 0 || foreign_faults_arrive_below(levels - 1);
+    return others_arrive && room[0] == std::byte{1};
+  }
+
   struct sigaction before_ {};
   std::byte* forbidden_ = nullptr;
 };
@@ -75,11 +87,41 @@ TEST_F(SignalFrameMapper, HandsForeignFaultsToTheEarlierHandler) {
   EXPECT_EQ(owner->take_faults().size(), 1U);
 }
 
+TEST_F(SignalFrameMapper, AHandlerThatIsLeftByAJumpMayBeCalledAgainFromDeeperInTheStack) {
+  const auto jumping = handler_of(leave_by_jump);
+  sigaction(SIGSEGV, &jumping, nullptr);
+  auto owner = make_owner();
+  EXPECT_TRUE(foreign_faults_arrive_below(20));
+}
+
 TEST_F(SignalFrameMapper, HandsSentSignalsToTheEarlierHandler) {
   signal(SIGSEGV, count);
   auto owner = make_owner();
   raise(SIGSEGV);
   EXPECT_EQ(foreign_signals, 1);
+}
+
+TEST_F(SignalFrameMapper, RunsTheEarlierHandlerUnderTheMaskThatItAskedFor) {
+  for (const int flags : {0, SA_NODEFER}) {
+    struct sigaction action {};
+    action.sa_handler = note_mask;
+    action.sa_flags = flags;
+    sigaddset(&action.sa_mask, SIGUSR1);
+    sigaction(SIGSEGV, &action, nullptr);
+    auto owner = make_owner();
+    raise(SIGSEGV);
+    EXPECT_EQ(sigismember(&mask_in_handler, SIGUSR1), 1);
+    EXPECT_EQ(sigismember(&mask_in_handler, SIGUSR2), 0);
+    EXPECT_EQ(sigismember(&mask_in_handler, SIGSEGV), flags == 0 ? 1 : 0);
+  }
+}
+
+TEST_F(SignalFrameMapper, IgnoresASentSignalThatWasIgnoredBefore) {
+  signal(SIGSEGV, SIG_IGN);
+  auto owner = make_owner();
+  raise(SIGSEGV);
+  EXPECT_EQ(read_byte(owner->page(1)), 0U);  // And serves on.
+  EXPECT_EQ(owner->take_faults().size(), 1U);
 }
 
 TEST_F(SignalFrameMapper, RestoresTheEarlierHandlerAtItsEnd) {
@@ -115,13 +157,16 @@ TEST_F(SignalFrameMapper, TwoMappersServeTheirOwnPages) {
 }
 
 TEST_F(SignalFrameMapperDeathTest, AForeignFaultWithoutEarlierHandlerKills) {
-  signal(SIGSEGV, SIG_DFL);
-  EXPECT_EXIT(
-      {
-        auto owner = make_owner();
-        read_byte(forbidden_);
-      },
-      ::testing::KilledBySignal(SIGSEGV), "");
+  // The kernel ignores no fault either.
+  for (const auto before : {SIG_DFL, SIG_IGN}) {
+    signal(SIGSEGV, before);
+    EXPECT_EXIT(
+        {
+          auto owner = make_owner();
+          read_byte(forbidden_);
+        },
+        ::testing::KilledBySignal(SIGSEGV), "");
+  }
 }
 
 TEST_F(SignalFrameMapperDeathTest, HandlersThatCallEachOtherEndInsteadOfLooping) {

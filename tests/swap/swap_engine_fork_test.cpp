@@ -1,6 +1,7 @@
 // What forked children read of storages that were spilled, and what the parent keeps for them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -338,6 +339,25 @@ TEST_P(SwapEngineForkTest, ThreadsOfAChildSeeWholePages) {
   });
   overwrite(100);
   EXPECT_TRUE(ended_with(child.finish(), 0));
+}
+
+constexpr int kCameToTheEarlierHandler = 77;
+
+TEST_P(SwapEngineForkTest, FaultsOfAChildOutsideOfStoragesGoToTheEarlierHandler) {
+  struct sigaction earlier {};
+  struct sigaction before {};
+  earlier.sa_handler = [](int) { ::_exit(kCameToTheEarlierHandler); };
+  ::sigaction(SIGSEGV, &earlier, &before);
+  {
+    Child child(*swap_, [this] {
+      if (first_wrong_range() != 0) return 1;  // Its own faults are served meanwhile.
+      void* const forbidden = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      return *static_cast<volatile char*>(forbidden) == 0 ? 2 : 3;
+    });
+    EXPECT_TRUE(ended_with(child.finish(), kCameToTheEarlierHandler));
+  }
+  swap_.reset();  // It may have put its own handler in front.
+  ::sigaction(SIGSEGV, &before, nullptr);
 }
 
 TEST_P(SwapEngineForkTest, AChildThatNothingCanBeKeptForIsToldWhy) {
