@@ -15,8 +15,6 @@ using memory::PageIndex;
 
 namespace {
 
-// How long operators may hold all frames while the disk takes nothing and somebody waits.
-constexpr std::chrono::seconds kUnservedFaultTime{60};
 // Reports of a page of nobody after which they cannot all be late ones of several threads.
 constexpr std::uint32_t kStrayReports = 1000;
 // The same where the thread that touches it reports it itself: less than a trap is repeated.
@@ -39,7 +37,7 @@ std::string SwapEngine::State::lost_fault_locked() {
     unserved_since_ = clock_.now();
   }
   if (!fault_failure_.empty()) return fault_failure_;
-  if (unserved_since_ && clock_.now() - *unserved_since_ > kUnservedFaultTime)
+  if (unserved_since_ && clock_.now() - *unserved_since_ > options_.fault_patience)
     return store_failure_;
   return {};
 }

@@ -739,6 +739,29 @@ TEST_P(SwapEngineTest, AnAccessThatCannotBeServedEndsTheProcessInsteadOfHanging)
               "the program touches a tensor that cannot come back from disk: .*it");
 }
 
+/// Touches a spilled page while nothing can leave for it: the store is full, and all frames hold
+/// what is nowhere else.
+void touch_what_finds_no_room(memory::MapperKind kind) {
+  SwapEngineOptions options;
+  options.budget = kPageSize * 4;
+  options.arena_size = 1_GiB;
+  options.fault_patience = std::chrono::milliseconds(1);
+  const SteadyClock clock;
+  SwapEngine swap(options, memory::make_frame_mapper(kind), ram_store(2), clock);
+  std::byte* const spilled = swap.allocate(kPageSize * 2, nullptr).address;
+  for (std::size_t page = 0; page < 2; ++page) word(spilled, page) = 7;
+  std::byte* const other = swap.allocate(kPageSize * 4, nullptr).address;
+  for (std::size_t page = 0; page < 4; ++page) word(other, page) = 8;
+  std::_Exit(word(spilled, 1) == 7 ? 5 : 6);
+}
+
+TEST_P(SwapEngineTest, AnAccessThatFindsNoRoomEndsTheProcessWithTheStoresReason) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(touch_what_finds_no_room(GetParam()), testing::KilledBySignal(SIGBUS),
+              "the program touches a tensor that cannot come back from disk: "
+              "No space left in RAM");
+}
+
 void touch_what_was_freed(memory::MapperKind kind) {
   SwapEngineOptions options;
   options.budget = kPageSize * 4;

@@ -84,6 +84,9 @@ struct SwapEngineOptions {
   /// When nothing has moved for so long, whoever waits for room takes what running operators hold:
   /// one of them may be waiting for the very thread that waits.
   Duration patience = std::chrono::seconds(10);
+  /// When the store has taken nothing for so long while a thread waits for a page that it touches
+  /// and operators hold all frames, the process ends: that thread cannot be told of an error.
+  Duration fault_patience = std::chrono::seconds(60);
 };
 
 /// Everything the engine counted since it started. Times add up over threads.
