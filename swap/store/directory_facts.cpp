@@ -2,7 +2,6 @@
 
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -27,26 +26,12 @@ std::string name_of_file_system(std::uint32_t magic) {
 DirectoryFacts inspect_directory(const std::string& path) {
   DirectoryFacts facts;
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    facts.trouble = errno == ENOENT
-                        ? message("{} does not exist (create it, or name another directory)", path)
-                        : message("{} cannot be used: {}", path, std::strerror(errno));
-    return facts;
-  }
-  if (!S_ISDIR(status.st_mode)) {
-    facts.trouble = message("{} is not a directory", path);
-    return facts;
-  }
-  if (::access(path.c_str(), W_OK | X_OK) != 0) {
-    facts.trouble = message("{} is not writable: {}", path, std::strerror(errno));
-    return facts;
-  }
-  facts.device = status.st_dev;
   struct statfs system {};
-  if (::statfs(path.c_str(), &system) != 0) {
+  if (::stat(path.c_str(), &status) != 0 || ::statfs(path.c_str(), &system) != 0) {
     facts.trouble = message("{} cannot be used: {}", path, std::strerror(errno));
     return facts;
   }
+  facts.device = status.st_dev;
   facts.file_system = name_of_file_system(static_cast<std::uint32_t>(system.f_type));
   return facts;
 }

@@ -83,8 +83,9 @@ TEST(MakeSpillStore, LeavesABadDirectoryOutWithAWarning) {
   std::ofstream(file) << "no directory";
   const OpenedSpillStore opened =
       make_spill_store(on({{missing, Bytes()}, {good.path(), 8_MiB}, {file, Bytes()}}));
-  EXPECT_THAT(opened.warnings, Contains(HasSubstr(missing + " does not exist")));
-  EXPECT_THAT(opened.warnings, Contains(HasSubstr(file + " is not a directory")));
+  EXPECT_THAT(opened.warnings, Contains(HasSubstr(missing + " cannot be used: No such file")));
+  EXPECT_THAT(opened.warnings,
+              Contains(HasSubstr("cannot create a file in " + file + ": Not a directory")));
   EXPECT_EQ(opened.store->report().capacity, 8_MiB);
   std::filesystem::remove(file);
 }
@@ -93,7 +94,7 @@ TEST(MakeSpillStore, NamesEveryReasonWhenNoDirectoryIsLeft) {
   const std::string text = refusal_of<IoError>([] {
     make_spill_store(on({{"/nowhere", Bytes()}, {"/proc", Bytes()}}));
   });
-  EXPECT_THAT(text, HasSubstr("/nowhere does not exist"));
+  EXPECT_THAT(text, HasSubstr("/nowhere cannot be used: No such file"));
   EXPECT_THAT(text, HasSubstr("/proc"));
 }
 
