@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <utility>
@@ -93,6 +94,20 @@ void try_mapper(std::unique_ptr<FrameMapper> mapper) {
   }
 }
 
+// What libraries, threads and the heap of the trainer may need.
+constexpr std::uint64_t kMappingsOfOthers = 4096;
+
+/// 0: moving and protecting pages leaves the kernel's mappings as they are.
+std::uint64_t mappings_per_frame(MapperKind kind) {
+  switch (kind) {
+    case MapperKind::kUserfaultfd:
+    case MapperKind::kUserfaultfdUser: return 0;
+    case MapperKind::kSignal: return signal::mappings_per_frame(signal::Movement::kRemap);
+    case MapperKind::kCopy: return signal::mappings_per_frame(signal::Movement::kCopy);
+  }
+  return 0;
+}
+
 std::unique_ptr<FrameMapper> make_unchecked(MapperKind kind) {
   switch (kind) {
     case MapperKind::kUserfaultfd:
@@ -115,6 +130,23 @@ MapperProbe probe(MapperKind kind) {
 }
 
 }  // namespace
+
+std::optional<Bytes> pool_limit(MapperKind kind, std::uint64_t mappings_max) {
+  const std::uint64_t per_frame = mappings_per_frame(kind);
+  if (per_frame == 0) return std::nullopt;
+  const std::uint64_t left = mappings_max - std::min(mappings_max, kMappingsOfOthers);
+  return kPageSize * (left / per_frame);
+}
+
+std::string reason_against_pool(MapperKind kind, Bytes size, std::uint64_t mappings_max) {
+  const auto limit = pool_limit(kind, mappings_max);
+  if (!limit || size <= *limit) return {};
+  const std::uint64_t needed = size / kPageSize * mappings_per_frame(kind) + kMappingsOfOthers;
+  return message("the mapper \"{}\" needs up to {} mappings for a budget of {}, and "
+                 "vm.max_map_count is {}; run `sysctl vm.max_map_count={}`, or give a budget of at "
+                 "most {}MiB",
+                 name_of(kind), needed, size, mappings_max, needed, *limit / 1_MiB);
+}
 
 bool serves_system_calls(MapperKind kind) { return kind == MapperKind::kUserfaultfd; }
 

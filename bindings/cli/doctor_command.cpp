@@ -192,14 +192,14 @@ int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
   append(findings, judge_machine(machine));
   const Finding budget = judge_budget(settings, machine);
   findings.push_back(budget);
-  findings.push_back(judge_mappers(memory::probe_mappers()));
+  const auto resolved = budget.verdict == Verdict::kProblem
+                            ? runtime::ResolvedBudget()
+                            : runtime::resolve_budget(settings, machine);
+  findings.push_back(judge_mappers(settings, machine, resolved, memory::probe_mappers()));
   findings.push_back(judge_io_uring(swap::why_no_io_uring()));
-  const Bytes size = budget.verdict == Verdict::kProblem
-                         ? Bytes(0)
-                         : runtime::resolve_budget(settings, machine).budget;
   Finding about_rates;
   const auto surroundings = look_around(settings, about_rates);
-  append(findings, judge_disks(settings, size, surroundings, options, about_rates));
+  append(findings, judge_disks(settings, resolved.budget, surroundings, options, about_rates));
   findings.push_back(about_rates);
   findings.push_back(judge_mpi());
   std::cout << (options.json ? report_json(findings) : report_text(findings));

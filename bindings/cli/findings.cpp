@@ -143,6 +143,38 @@ std::string disk_value(const runtime::ResolvedDirectory& directory) {
   return value;
 }
 
+constexpr std::string_view kMapperSetting = "--mapper, SPILLWAY_MAPPER or mapper of the file";
+
+void add_mend(Finding& finding, Verdict verdict, const std::string& mend) {
+  finding.verdict = std::max(finding.verdict, verdict);
+  finding.mend += (finding.mend.empty() ? "" : "; ") + mend;
+}
+
+// A mapper that works: whether it serves all that a trainer does, and the budget.
+Finding judge_mapper(const runtime::Settings& settings, const topology::Machine& machine,
+                     const runtime::ResolvedBudget& budget, memory::MapperKind kind,
+                     const memory::MapperProbe& best) {
+  Finding finding = ok("mapper", std::string(memory::name_of(kind)));
+  if (settings.mapper != "auto") finding.value += ", as was asked for";
+  if (!memory::serves_system_calls(kind)) {
+    finding.value += "; files, pipes and sockets work, but MPI, RDMA and io_uring of the trainer "
+                     "fail (EFAULT) on spilled memory";
+    if (kind == memory::MapperKind::kCopy) finding.value += "; copying pages is slow";
+    add_mend(finding, Verdict::kWarning,
+             message("for {}: {}", memory::name_of(best.kind),
+                     best.is_viable ? message("ask for auto ({})", kMapperSetting) : best.reason));
+  }
+  runtime::ResolvedBudget held = budget;
+  held.warnings.clear();
+  try {
+    runtime::hold_to_mapper(held, settings, machine, kind);
+    if (!held.warnings.empty()) add_mend(finding, Verdict::kWarning, held.warnings.front());
+  } catch (const UnsupportedError& error) {
+    add_mend(finding, Verdict::kProblem, error.what());
+  }
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> judge_machine(const topology::Machine& machine) {
@@ -168,25 +200,23 @@ Finding judge_budget(const runtime::Settings& settings, const topology::Machine&
   }
 }
 
-Finding judge_mappers(const std::vector<memory::MapperProbe>& probes) {
+Finding judge_mappers(const runtime::Settings& settings, const topology::Machine& machine,
+                      const runtime::ResolvedBudget& budget,
+                      const std::vector<memory::MapperProbe>& probes) {
+  const bool is_forced = settings.mapper != "auto";
+  Finding refused{
+      "mapper",
+      is_forced ? settings.mapper + " was asked for and does not work" : std::string("none works"),
+      Verdict::kProblem,
+      {}};
   for (const memory::MapperProbe& probe : probes) {
-    if (!probe.is_viable) continue;
-    Finding finding = ok("mapper", std::string(memory::name_of(probe.kind)));
-    if (!memory::serves_system_calls(probe.kind)) {
-      finding.verdict = Verdict::kWarning;
-      finding.value += "; files, pipes and sockets work, but MPI, RDMA and io_uring of the trainer "
-                       "fail (EFAULT) on spilled memory";
-      if (probe.kind == memory::MapperKind::kCopy) finding.value += "; copying pages is slow";
-      finding.mend =
-          message("for {}: {}", memory::name_of(probes.front().kind), probes.front().reason);
-    }
-    return finding;
+    const std::string name(memory::name_of(probe.kind));
+    if (is_forced && name != settings.mapper) continue;
+    if (probe.is_viable) return judge_mapper(settings, machine, budget, probe.kind, probes.front());
+    refused.mend += message("{}{}: {}", refused.mend.empty() ? "" : "; ", name, probe.reason);
   }
-  Finding finding{"mapper", "none works", Verdict::kProblem, {}};
-  for (const memory::MapperProbe& probe : probes)
-    finding.mend += message("{}{}: {}", finding.mend.empty() ? "" : "; ",
-                            memory::name_of(probe.kind), probe.reason);
-  return finding;
+  if (is_forced) refused.mend += message(" (choose another, such as auto: {})", kMapperSetting);
+  return refused;
 }
 
 Finding judge_io_uring(const std::string& why_not) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spillway/memory/frame_mapper.h"
+#include "spillway/runtime/budget.h"
 #include "spillway/runtime/settings.h"
 #include "spillway/runtime/spill_directories.h"
 #include "spillway/swap/disk_probe.h"
@@ -26,7 +27,10 @@ struct Finding {
 // Judgements over what was found out; free of I/O, so that any machine can be put before them.
 std::vector<Finding> judge_machine(const topology::Machine& machine);
 Finding judge_budget(const runtime::Settings& settings, const topology::Machine& machine);
-Finding judge_mappers(const std::vector<memory::MapperProbe>& probes);
+/// `budget` is 0 where it cannot be told.
+Finding judge_mappers(const runtime::Settings& settings, const topology::Machine& machine,
+                      const runtime::ResolvedBudget& budget,
+                      const std::vector<memory::MapperProbe>& probes);
 Finding judge_io_uring(const std::string& why_not);
 Finding judge_disk(const runtime::ResolvedDirectory& directory,
                    const std::optional<swap::DiskProbe>& probe);

@@ -63,7 +63,7 @@ int doctor(const Words& words) {
   app.add_flag("--json", options.json, "Print the report as JSON");
   app.add_flag("--skip-disks", skips_disks, "Do not measure disks (saves some seconds)");
   SettingOptions settings;
-  settings.add_to(app, {"budget", "nvme", "reserve", "store", "rates", "config"});
+  settings.add_to(app, {"budget", "nvme", "reserve", "store", "mapper", "rates", "config"});
   const Words own(words.begin(), dashes);
   require_values(own);
   if (!parse(app, own)) return kDone;

@@ -32,18 +32,11 @@ std::atomic<Core*> instance{nullptr};
 
 Core& core() { return *instance.load(); }
 
-std::unique_ptr<memory::FrameMapper> make_mapper(const std::string& requested,
-                                                 std::string& chosen) {
-  if (requested != "auto") {
-    chosen = requested;
-    return memory::make_frame_mapper(memory::mapper_kind_from(requested));
-  }
+memory::MapperKind choose_mapper(const std::string& requested) {
+  if (requested != "auto") return memory::mapper_kind_from(requested);
   std::string reasons;
   for (const memory::MapperProbe& probe : memory::probe_mappers()) {
-    if (probe.is_viable) {
-      chosen = memory::name_of(probe.kind);
-      return memory::make_frame_mapper(probe.kind);
-    }
+    if (probe.is_viable) return probe.kind;
     reasons += message("\n  {}: {}", memory::name_of(probe.kind), probe.reason);
   }
   throw UnsupportedError("memory cannot be paged on this system:{}", reasons);
@@ -101,6 +94,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
                 runtime::launched_rank().value_or(""));
   const topology::Machine machine = topology::discover_machine();
   budget_ = runtime::resolve_budget(settings_, machine);
+  mapper_ = choose_mapper(settings_.mapper);
+  runtime::hold_to_mapper(budget_, settings_, machine, mapper_);
   log_info("budget {}: {}", budget_.budget, budget_.origin);
   for (const std::string& warning : budget_.warnings) log_warning("{}", warning);
   runtime::RuntimeOptions options;
@@ -115,9 +110,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   shares_terminal_ = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   last_progress_ = start_;
   runtime_->on_step = [this](Duration step) { show_progress(step); };
-  const bool calls_are_served = memory::serves_system_calls(memory::mapper_kind_from(mapper_name_));
   register_hooks(
-      calls_are_served,
+      memory::serves_system_calls(mapper_),
       bytes_at_once(budget_.budget));  // May throw; from here on LibTorch points to the runtime.
   interceptor_ = std::make_unique<Interceptor>(*runtime_, settings_.dispatch_key);
   instance.store(this);  // From here on other threads may fork.
@@ -154,9 +148,8 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
 
   swap::SwapEngineOptions engine;
   engine.budget = budget_.budget;
-  auto mapper = make_mapper(settings_.mapper, mapper_name_);
-  return std::make_unique<swap::SwapEngine>(engine, std::move(mapper), std::move(opened.store),
-                                            clock_);
+  return std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(mapper_),
+                                            std::move(opened.store), clock_);
 }
 
 void Core::watch_forks() {
@@ -252,7 +245,7 @@ runtime::RunStatistics Core::statistics() const {
     statistics.planned_step_seconds = report.learned.planned_seconds / report.learned.plan_steps;
     statistics.bound_step_seconds = report.learned.bound_seconds / report.learned.plan_steps;
   }
-  statistics.mapper = mapper_name_;
+  statistics.mapper = memory::name_of(mapper_);
   statistics.dispatch_key = interceptor_->key_name();
   statistics.store = store_name_;
   statistics.directories = directories_;

@@ -46,7 +46,7 @@ class Core {
   SteadyClock clock_;
   TimePoint start_;
   runtime::ResolvedBudget budget_;
-  std::string mapper_name_;
+  memory::MapperKind mapper_{};
   std::string store_name_;
   std::vector<std::string> directories_;
   std::uint64_t wearing_directories_ = 0;  ///< Those that are no RAM disk.

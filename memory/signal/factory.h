@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "spillway/memory/frame_mapper.h"
@@ -11,6 +12,9 @@ enum class Movement {
   kRemap,  ///< mremap, which leaves its place mapped.
   kCopy,   ///< Its bytes are copied to memory that is put in place.
 };
+
+/// How many of the kernel's mappings a frame takes in the worst case.
+std::uint64_t mappings_per_frame(Movement movement);
 
 /// Its `reserve` throws UnsupportedError with the reason and the way to mend it.
 std::unique_ptr<FrameMapper> make_mapper(Movement movement);

@@ -21,21 +21,11 @@ namespace {
 
 constexpr int kOpen = PROT_READ | PROT_WRITE;
 
-// A moved frame keeps a kernel mapping of its own. In the worst case each frame, the gap beside it
-// and its slot in the pool are one mapping each; the rest is left to the process.
-constexpr std::size_t kMappingsPerFrame = 3;
-constexpr std::size_t kMappingsOfOthers = 4096;
-
-void require_mappings(Bytes pool_size) {
-  std::size_t allowed = 0;
+void require_mappings(MapperKind kind, Bytes pool_size) {
+  std::uint64_t allowed = 0;
   if (!(std::ifstream("/proc/sys/vm/max_map_count") >> allowed)) return;
-  const std::size_t needed = pool_size / kPageSize * kMappingsPerFrame + kMappingsOfOthers;
-  if (needed > allowed) {
-    throw UnsupportedError("moving the frames of {} by mremap needs up to {} mappings, and "
-                           "vm.max_map_count is {}; run "
-                           "`sysctl vm.max_map_count={}`",
-                           pool_size, needed, allowed, needed);
-  }
+  const std::string reason = reason_against_pool(kind, pool_size, allowed);
+  if (!reason.empty()) throw UnsupportedError("{}", reason);
 }
 
 void protect(std::byte* address, std::size_t size, int protection) {
@@ -70,7 +60,20 @@ void move_frame(std::byte* to, std::byte* from) {
   }
 }
 
+// An empty page is a mapping like the arena around it, and melts into that. What a frame leaves
+// behind has the flags of the pool, and on older kernels the offset of where it came from: each
+// page that was ever used would count against vm.max_map_count, however few frames there are.
+void clear_place(std::byte* page) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (raw_mmap(page, kPageBytes, PROT_NONE, kFlags) == nullptr)
+    die_of_refusal("mmap", page, errno, "raise vm.max_map_count");
+}
+
 }  // namespace
+
+// A frame beneath a page is a mapping of its own, and so is the gap beside it. Where frames come
+// from the pool and return there, slots do not melt into each other either.
+std::uint64_t mappings_per_frame(Movement movement) { return movement == Movement::kRemap ? 3 : 2; }
 
 std::unique_ptr<FrameMapper> make_mapper(Movement movement) {
   return std::make_unique<Mapper>(movement);
@@ -78,7 +81,8 @@ std::unique_ptr<FrameMapper> make_mapper(Movement movement) {
 
 FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) {
   SPILLWAY_ASSERT(!handler_.has_value());
-  require_mappings(pool_size);
+  require_mappings(movement_ == Movement::kRemap ? MapperKind::kSignal : MapperKind::kCopy,
+                   pool_size);
   if (movement_ == Movement::kRemap) require_moving_in_place();
   arena_ = AddressSpace(arena_size, PROT_NONE, "paged storages");
   pool_ = AddressSpace(pool_size, kOpen, "the frame pool");
@@ -104,6 +108,7 @@ MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
   // Closed before it moves: what stays behind traps from the first moment.
   protect(page, kPageBytes, PROT_NONE);
   move_frame(pool_slot, page);
+  clear_place(page);
   protect(pool_slot, kPageBytes, kOpen);
   return MoveResult::kMoved;
 }
@@ -124,8 +129,7 @@ MoveResult Mapper::copy_in(std::byte* page, std::byte* pool_slot, Access allowed
 MoveResult Mapper::copy_out(std::byte* pool_slot, std::byte* page) {
   protect(page, kPageBytes, PROT_READ);
   std::memcpy(pool_slot, page, kPageBytes);
-  protect(page, kPageBytes, PROT_NONE);
-  drop_page(page);
+  clear_place(page);
   return MoveResult::kMoved;
 }
 

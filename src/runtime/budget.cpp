@@ -77,4 +77,19 @@ ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine&
   return result;
 }
 
+void hold_to_mapper(ResolvedBudget& resolved, const Settings& settings,
+                    const topology::Machine& machine, memory::MapperKind mapper) {
+  if (!machine.kernel.mappings_max) return;
+  const std::uint64_t mappings = *machine.kernel.mappings_max;
+  const std::string reason = memory::reason_against_pool(mapper, resolved.budget, mappings);
+  if (reason.empty()) return;
+  const Bytes limit = memory::pool_limit(mapper, mappings).value_or(resolved.budget);
+  if (settings.budget.kind == BudgetRequest::Kind::kSize || limit < kLeastBudget)
+    throw UnsupportedError("{}", reason);
+  resolved.warnings.push_back(
+      message("the budget is lowered from {} to {}: {}", resolved.budget, limit, reason));
+  resolved.origin += message(", lowered to what the mapper {} can serve", memory::name_of(mapper));
+  resolved.budget = limit;
+}
+
 }  // namespace spillway::runtime

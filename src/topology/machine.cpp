@@ -73,6 +73,7 @@ Kernel read_kernel(const std::string& root) {
   kernel.overcommit_mode = small_number(root + "/proc/sys/vm/overcommit_memory");
   kernel.huge_pages =
       chosen_in_brackets(read_kernel_file(root + "/sys/kernel/mm/transparent_hugepage/enabled"));
+  kernel.mappings_max = read_number(root + "/proc/sys/vm/max_map_count");
   return kernel;
 }
 

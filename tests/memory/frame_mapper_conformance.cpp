@@ -137,6 +137,24 @@ TEST_P(FrameMapperConformance, HugePagesStayWhole) {
   }
 }
 
+TEST_P(FrameMapperConformance, EmptyPagesTakeNoMappingsHoweverOftenTheyWereUsed) {
+  constexpr std::size_t kPages = 16;
+  auto owner = make_owner(kPages);
+  const std::byte* const pool = owner->pool().address(SlotId(0));
+  for (std::size_t round = 0; round < 4; ++round) {
+    for (std::size_t i = 1; i < kPages; ++i)  // All but one, beside which the others must not show.
+      owner->bring_in((5 * i + 7) % kPages, i % 2 == 0 ? Access::kRead : Access::kWrite);
+    for (std::size_t i = 0; i < kPages; ++i)
+      ASSERT_EQ(owner->move_out((3 * i + round) % kPages), MoveResult::kMoved);
+  }
+  EXPECT_EQ(mappings_between(owner->page(0), owner->page(kPages)), 1U);
+  // And with every other page in, no more than the limit reckons with (pool_limit).
+  for (std::size_t i = 0; i < kPages; i += 2) owner->bring_in(i, Access::kRead);
+  EXPECT_LE(mappings_between(owner->page(0), owner->page(kPages)), kPages);
+  EXPECT_LE(mappings_between(pool, pool + (kPages + 1) * kPageBytes),
+            GetParam() == MapperKind::kSignal ? kPages + 1 : 1U);
+}
+
 /// Ends the process with code 3 and the refusal on stderr.
 void reserve_beyond_the_limit(MapperKind kind) {
   PageOwner sink(make_frame_mapper(kind), 1, 1);

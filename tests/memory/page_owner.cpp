@@ -135,4 +135,18 @@ std::size_t huge_bytes(const std::byte* begin, const std::byte* end) {
   return total;
 }
 
+std::size_t mappings_between(const std::byte* begin, const std::byte* end) {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    std::size_t from = 0;
+    std::size_t to = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx ", &from, &to) != 2) continue;
+    const bool overlaps = from < reinterpret_cast<std::uintptr_t>(end) &&
+                          to > reinterpret_cast<std::uintptr_t>(begin);
+    count += overlaps ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace spillway::memory

@@ -71,4 +71,7 @@ class PageOwner final : public FaultSink {
 /// Bytes in huge pages of the kernel's mappings that lie between two addresses.
 std::size_t huge_bytes(const std::byte* begin, const std::byte* end);
 
+/// The kernel's mappings that have a part between two addresses.
+std::size_t mappings_between(const std::byte* begin, const std::byte* end);
+
 }  // namespace spillway::memory

@@ -199,12 +199,33 @@ TEST_F(SignalFrameMapper, APoolBeyondTheMappingLimitIsRefusedWithTheLimit) {
   std::size_t allowed = 0;
   ASSERT_TRUE(std::ifstream("/proc/sys/vm/max_map_count") >> allowed);
   PageOwner sink(make_frame_mapper(MapperKind::kSignal), 1, 1);
-  try {
-    make_frame_mapper(MapperKind::kSignal)->reserve(kPageSize, allowed * kPageSize, sink);
-    FAIL() << "accepted";
-  } catch (const UnsupportedError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("vm.max_map_count is " + std::to_string(allowed)));
+  for (const MapperKind kind : {MapperKind::kSignal, MapperKind::kCopy}) {
+    try {
+      make_frame_mapper(kind)->reserve(kPageSize, allowed * kPageSize, sink);
+      FAIL() << "accepted";
+    } catch (const UnsupportedError& error) {
+      EXPECT_EQ(error.what(), reason_against_pool(kind, allowed * kPageSize, allowed));
+    }
   }
+}
+
+TEST(PoolLimit, IsWhatTheMappingsOfOneProcessSufficeFor) {
+  EXPECT_EQ(pool_limit(MapperKind::kUserfaultfd, 65530), std::nullopt);
+  EXPECT_EQ(pool_limit(MapperKind::kUserfaultfdUser, 65530), std::nullopt);
+  EXPECT_EQ(pool_limit(MapperKind::kSignal, 65530), 40956_MiB);
+  EXPECT_EQ(pool_limit(MapperKind::kCopy, 65530), 61434_MiB);
+  EXPECT_EQ(pool_limit(MapperKind::kSignal, 1000), 0_B);
+}
+
+TEST(ReasonAgainstPool, NamesTheSettingThatWouldDoAndTheLargestBudget) {
+  EXPECT_EQ(reason_against_pool(MapperKind::kUserfaultfd, 4_TiB, 65530), "");
+  EXPECT_EQ(reason_against_pool(MapperKind::kSignal, 40956_MiB, 65530), "");
+  EXPECT_EQ(
+      reason_against_pool(MapperKind::kSignal, 40958_MiB, 65530),
+      "the mapper \"signal\" needs up to 65533 mappings for a budget of 40.0 GiB, and "
+      "vm.max_map_count is 65530; run `sysctl vm.max_map_count=65533`, or give a budget of at "
+      "most 40956MiB");
+  EXPECT_EQ(reason_against_pool(MapperKind::kSignal, 40958_MiB, 65533), "");
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <utility>
+
 #include "spillway/base/error.h"
 
 namespace spillway::runtime {
@@ -113,6 +115,60 @@ TEST(ResolveBudget, RefusesAutoWhenTheReserveTakesEverything) {
 TEST(ResolveBudget, AsksForASizeWhenTheMachineTellsNothing) {
   EXPECT_THAT(refusal_of(Settings{}, {}), HasSubstr("for example 4GiB"));
   EXPECT_EQ(resolve_budget(settings_with("4GiB"), {}).budget, 4_GiB);
+}
+
+/// 100 GiB of which tensors may have 92, and the kernel's usual limit of mappings.
+topology::Machine large_machine() {
+  topology::Machine machine = machine_with(128_GiB, 100_GiB);
+  machine.kernel.mappings_max = 65530;
+  return machine;
+}
+
+ResolvedBudget held_budget(const std::string& budget, const topology::Machine& machine,
+                           memory::MapperKind mapper) {
+  const Settings settings = settings_with(budget);
+  ResolvedBudget result = resolve_budget(settings, machine);
+  hold_to_mapper(result, settings, machine, mapper);
+  return result;
+}
+
+TEST(HoldToMapper, LowersWhatTheMachineWouldAllowAndSaysSo) {
+  const auto budget = held_budget("auto", large_machine(), memory::MapperKind::kSignal);
+  EXPECT_EQ(budget.budget, 40956_MiB);
+  EXPECT_THAT(budget.origin, HasSubstr("lowered to what the mapper signal can serve"));
+  ASSERT_EQ(budget.warnings.size(), 1u);
+  EXPECT_THAT(budget.warnings[0],
+              AllOf(HasSubstr("lowered from 92.0 GiB to 40.0 GiB"), HasSubstr("mapper \"signal\""),
+                    HasSubstr("`sysctl vm.max_map_count=145408`")));
+  EXPECT_EQ(held_budget("50%", large_machine(), memory::MapperKind::kSignal).budget, 40956_MiB);
+}
+
+TEST(HoldToMapper, LeavesWhatCanBeServed) {
+  const auto machine = large_machine();
+  for (const auto& [budget, mapper] :
+       {std::pair("auto", memory::MapperKind::kUserfaultfd),
+        std::pair("50%", memory::MapperKind::kCopy), std::pair("40%", memory::MapperKind::kSignal),
+        std::pair("90GiB", memory::MapperKind::kUserfaultfdUser)}) {
+    const auto held = held_budget(budget, machine, mapper);
+    EXPECT_EQ(held.budget, resolve_budget(settings_with(budget), machine).budget) << budget;
+    EXPECT_TRUE(held.warnings.empty()) << budget;
+  }
+  EXPECT_EQ(held_budget("auto", machine_with(128_GiB, 100_GiB), memory::MapperKind::kSignal).budget,
+            92_GiB);  // The limit is unknown.
+}
+
+TEST(HoldToMapper, RefusesASizeThatWasGivenWithTheLargestThatCanBeServed) {
+  for (auto [budget, mappings] : {std::pair("41GiB", 65530), std::pair("auto", 4097)}) {
+    auto machine = large_machine();
+    machine.kernel.mappings_max = mappings;
+    try {
+      held_budget(budget, machine, memory::MapperKind::kSignal);
+      ADD_FAILURE() << budget << " was accepted";
+    } catch (const UnsupportedError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(mappings == 65530 ? "a budget of at most 40956MiB"
+                                                            : "vm.max_map_count is 4097"));
+    }
+  }
 }
 
 }  // namespace

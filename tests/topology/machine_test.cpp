@@ -22,6 +22,7 @@ TEST(DiscoverMachine, LeavesEverythingUnknownInAnEmptyTree) {
   EXPECT_EQ(machine.limits.address_space_bytes, std::nullopt);
   EXPECT_EQ(machine.kernel.release, std::nullopt);
   EXPECT_EQ(machine.kernel.overcommit_mode, std::nullopt);
+  EXPECT_EQ(machine.kernel.mappings_max, std::nullopt);
   EXPECT_EQ(machine.processors.quota, std::nullopt);
   EXPECT_TRUE(machine.gpus.empty());
   EXPECT_FALSE(usable_memory(machine.memory).has_value());
@@ -76,11 +77,13 @@ TEST(DiscoverMachine, ReadsHowTheKernelIsConfigured) {
   FakeTree tree;
   tree.write("/proc/sys/kernel/osrelease", "6.18.0\n");
   tree.write("/proc/sys/vm/overcommit_memory", "2\n");
+  tree.write("/proc/sys/vm/max_map_count", "65530\n");
   tree.write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
   const Kernel kernel = discover(tree).kernel;
   EXPECT_EQ(kernel.release, "6.18.0");
   EXPECT_EQ(kernel.overcommit_mode, 2);
   EXPECT_EQ(kernel.huge_pages, "madvise");
+  EXPECT_EQ(kernel.mappings_max, 65530u);
 }
 
 TEST(DiscoverMachine, FindsGpusByBusAddress) {

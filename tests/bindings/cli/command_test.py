@@ -463,6 +463,13 @@ class Doctor(CommandCase):
         self.assertEqual(check["verdict"], "problem")
         self.assertIn("unknown dispatch key 'NoKey'", check["mend"])
 
+    def test_judges_the_mapper_that_is_forced_wherever_that_is_said(self):
+        config = self.write("spillway.conf", "mapper = copy\n")
+        for words, variables in ((("--mapper", "copy"), {}), (("--config", config), {}),
+                                 ((), {"SPILLWAY_MAPPER": "copy"})):
+            _, output, _ = self.doctor(*words, **variables)
+            self.assertRegex(output, r"(?m)^\w+ +mapper +copy,? (as )?was asked for")
+
     def test_reports_a_directory_that_cannot_be_used(self):
         code, output, _ = self.spillway("doctor", "--skip-disks", "--nvme", self.root / "none")
         self.assertEqual(code, 1)

@@ -83,22 +83,63 @@ TEST(JudgeBudget, TurnsARefusalIntoAProblem) {
   EXPECT_THAT(finding.mend, HasSubstr("give the budget as a size"));
 }
 
+using memory::MapperKind;
+using Probes = std::vector<memory::MapperProbe>;
+
+Finding mapper_finding(const Probes& probes, const std::string& mapper = "auto",
+                       const std::string& budget = "1GiB") {
+  runtime::Settings settings;
+  runtime::assign_setting(settings, "mapper", mapper, "test");
+  runtime::assign_setting(settings, "budget", budget, "test");
+  topology::Machine machine = good_machine();
+  machine.kernel.mappings_max = 65530;
+  return judge_mappers(settings, machine, runtime::resolve_budget(settings, machine), probes);
+}
+
 TEST(JudgeMappers, TakesTheBestThatWorks) {
-  using memory::MapperKind;
-  std::vector<memory::MapperProbe> probes = {{MapperKind::kUserfaultfd, true, ""},
-                                             {MapperKind::kUserfaultfdUser, true, ""},
-                                             {MapperKind::kSignal, true, ""}};
-  EXPECT_EQ(judge_mappers(probes).value, "userfaultfd");
-  EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kOk);
+  Probes probes = {{MapperKind::kUserfaultfd, true, ""},
+                   {MapperKind::kUserfaultfdUser, true, ""},
+                   {MapperKind::kSignal, true, ""}};
+  EXPECT_EQ(mapper_finding(probes).value, "userfaultfd");
+  EXPECT_EQ(mapper_finding(probes).verdict, Verdict::kOk);
   probes[0] = {MapperKind::kUserfaultfd, false, "no privilege: sysctl this"};
-  EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kWarning);
-  EXPECT_THAT(judge_mappers(probes).mend, HasSubstr("sysctl this"));
+  EXPECT_EQ(mapper_finding(probes).verdict, Verdict::kWarning);
+  EXPECT_THAT(mapper_finding(probes).mend, HasSubstr("sysctl this"));
   probes[1].is_viable = probes[2].is_viable = false;
   probes.push_back({MapperKind::kCopy, true, ""});
-  EXPECT_THAT(judge_mappers(probes).value, HasSubstr("copying pages is slow"));
-  EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kWarning);
+  EXPECT_THAT(mapper_finding(probes).value, HasSubstr("copying pages is slow"));
+  EXPECT_EQ(mapper_finding(probes).verdict, Verdict::kWarning);
   probes.pop_back();
-  EXPECT_EQ(judge_mappers(probes).verdict, Verdict::kProblem);
+  EXPECT_EQ(mapper_finding(probes).verdict, Verdict::kProblem);
+}
+
+TEST(JudgeMappers, JudgesTheOneThatWasAskedFor) {
+  Probes probes = {{MapperKind::kUserfaultfd, true, ""},
+                   {MapperKind::kSignal, false, "a filter forbids it"},
+                   {MapperKind::kCopy, true, ""}};
+  EXPECT_EQ(mapper_finding(probes, "userfaultfd").verdict, Verdict::kOk);
+  EXPECT_EQ(mapper_finding(probes, "userfaultfd").value, "userfaultfd, as was asked for");
+  const Finding slow = mapper_finding(probes, "copy");
+  EXPECT_EQ(slow.verdict, Verdict::kWarning);
+  EXPECT_THAT(slow.value, HasSubstr("copy, as was asked for; "));
+  EXPECT_THAT(slow.mend, HasSubstr("for userfaultfd: ask for auto (--mapper"));
+  const Finding refused = mapper_finding(probes, "signal");
+  EXPECT_EQ(refused.verdict, Verdict::kProblem);
+  EXPECT_EQ(refused.value, "signal was asked for and does not work");
+  EXPECT_THAT(refused.mend, HasSubstr("a filter forbids it (choose another"));
+}
+
+TEST(JudgeMappers, SaysWhenTheBestCannotServeTheBudget) {
+  const Probes probes = {{MapperKind::kUserfaultfd, false, "no privilege"},
+                         {MapperKind::kSignal, true, ""}};
+  const Finding lowered = mapper_finding(probes, "auto", "auto");
+  EXPECT_EQ(lowered.verdict, Verdict::kWarning);
+  EXPECT_THAT(lowered.mend, HasSubstr("the budget is lowered from 55.2 GiB to 40.0 GiB"));
+  const Finding refused = mapper_finding(probes, "auto", "50GiB");
+  EXPECT_EQ(refused.verdict, Verdict::kProblem);
+  EXPECT_THAT(refused.mend, HasSubstr("give a budget of at most 40956MiB"));
+  EXPECT_EQ(mapper_finding({{MapperKind::kUserfaultfd, true, ""}}, "auto", "50GiB").verdict,
+            Verdict::kOk);
 }
 
 TEST(JudgeIoUring, ExplainsItsAbsence) {

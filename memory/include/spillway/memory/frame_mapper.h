@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -103,6 +105,13 @@ struct MapperProbe {
 
 /// Whether system calls find spilled memory; else they end with EFAULT unless it is held resident.
 bool serves_system_calls(MapperKind kind);
+
+/// The largest pool that a kind can serve in a process that may have `mappings_max` mappings
+/// (vm.max_map_count), in whole pages; none: mappings do not limit it.
+std::optional<Bytes> pool_limit(MapperKind kind, std::uint64_t mappings_max);
+
+/// Why a pool of `size` is beyond that limit, with the ways to mend it; empty: it is not.
+std::string reason_against_pool(MapperKind kind, Bytes size, std::uint64_t mappings_max);
 
 /// All kinds with their names, best first.
 std::span<const Named<MapperKind>> mapper_kinds();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/memory/frame_mapper.h"
 #include "spillway/runtime/settings.h"
 #include "spillway/topology/machine.h"
 
@@ -26,5 +27,11 @@ Bytes default_reserve(Bytes usable);
 /// pages.
 ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine& machine,
                               unsigned sharers = launched_ranks_here());
+
+/// Holds a budget to what `mapper` can serve on `machine` (memory::pool_limit): one that was
+/// derived from the machine is lowered, with a warning; a size that was given and is larger throws
+/// UnsupportedError with the largest that can be served.
+void hold_to_mapper(ResolvedBudget& resolved, const Settings& settings,
+                    const topology::Machine& machine, memory::MapperKind mapper);
 
 }  // namespace spillway::runtime

@@ -49,8 +49,9 @@ struct ProcessLimits {
 /// What the kernel was configured to do.
 struct Kernel {
   std::optional<std::string> release;
-  std::optional<int> overcommit_mode;     ///< 0 heuristic, 1 always, 2 never.
-  std::optional<std::string> huge_pages;  ///< always, madvise or never.
+  std::optional<int> overcommit_mode;         ///< 0 heuristic, 1 always, 2 never.
+  std::optional<std::string> huge_pages;      ///< always, madvise or never.
+  std::optional<std::uint64_t> mappings_max;  ///< Of one process (vm.max_map_count).
 };
 
 struct Gpu {
