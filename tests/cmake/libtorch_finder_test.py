@@ -1,4 +1,5 @@
 """find_package(LibTorch) searches where it says, and refuses with a sentence that helps."""
+import os
 import unittest
 
 import probe_project
@@ -7,7 +8,7 @@ FIND = """\
 cmake_minimum_required(VERSION 3.25)
 project(Probe LANGUAGES NONE)
 list(APPEND CMAKE_MODULE_PATH "@MODULES@")
-# Not the Python of the machine, which may have a torch of its own.
+# Not the Python of the machine, which may have a torch of its own, unless a case asks for one.
 set(SPILLWAY_PYTHON3 "" CACHE FILEPATH "")
 get_cmake_property(before VARIABLES)
 find_package(LibTorch REQUIRED)
@@ -34,7 +35,7 @@ def torch_tree(folder, version):
 
 class Finder(probe_project.ProbeCase):
     def find(self, files, *flags, **variables):
-        environment = probe_project.clean_environment(
+        environment = probe_project.search_environment(
             HOME=str(self.root / "home"), XDG_CACHE_HOME="", **variables)
         return self.configure("", files, preamble=FIND, flags=flags, environment=environment)
 
@@ -69,6 +70,15 @@ class Finder(probe_project.ProbeCase):
             self.find(files, f"-DCMAKE_PREFIX_PATH={self.root / 'site/torch/share/cmake'}"),
             "site/torch")
 
+    def test_torch_of_the_active_python_comes_before_the_fetched_copy(self):
+        fetched = "home/.cache/spillway/libtorch-2.11.0/torch"
+        files = {**torch_tree("site/torch", "2.11.0"), **torch_tree(fetched, "2.11.0"),
+                 "bin/python3": f"""#!/bin/sh
+case "$*" in "-c "*find_spec*torch*) echo {self.root / 'site/torch'} ;; *) exit 3 ;; esac
+"""}
+        path = f"{self.root / 'bin'}:{os.environ['PATH']}"
+        self.assert_found(self.find(files, "-DSPILLWAY_PYTHON3=NOTFOUND", PATH=path), "site/torch")
+
     def test_fetched_copy_is_found_last(self):
         folder = "home/.cache/spillway/libtorch-2.11.0/torch"
         self.assert_found(self.find(torch_tree(folder, "2.11.0")), folder)
@@ -102,7 +112,7 @@ class Options(probe_project.ProbeCase):
             ["cmake", "-G", "Ninja", "-S", probe_project.REPOSITORY, "-B", self.root / "build",
              "-DCMAKE_CXX_COMPILER_WORKS=TRUE", "-DCMAKE_C_COMPILER_WORKS=TRUE",
              "-DSPILLWAY_WITH_TORCH=OFF", "-DSPILLWAY_BUILD_TESTS=OFF", *flags],
-            env=probe_project.clean_environment())
+            env=probe_project.search_environment())
 
     def check(self, option, path):
         outcome = self.configure_spillway(f"-D{option}=ON")

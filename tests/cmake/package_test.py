@@ -60,7 +60,7 @@ class Package(probe_project.ProbeCase):
             "CMakeLists.txt": USER.replace("@VERSION@", version), "main.cpp": MAIN})
         return probe_project.run(
             ["cmake", "-G", "Ninja", "-S", self.root / "user", "-B", self.root / "user/build",
-             f"-DCMAKE_PREFIX_PATH={self.prefix}"], env=probe_project.clean_environment())
+             f"-DCMAKE_PREFIX_PATH={self.prefix}"], env=probe_project.search_environment())
 
     def test_installed_package_links_and_runs(self):
         self.assert_accepted(self.configure_user("0.1"))

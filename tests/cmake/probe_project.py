@@ -1,9 +1,10 @@
 """A throw-away CMake project around the functions of src/cmake."""
-import os
 import pathlib
 import subprocess
 import tempfile
 import unittest
+
+from clean_environment import clean_environment
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -26,11 +27,9 @@ def run(command, **keywords):
     return done.returncode, " ".join(done.stdout.split())
 
 
-def clean_environment(**changes):
-    """The environment without what would steer CMake's search for LibTorch."""
-    kept = {name: value for name, value in os.environ.items()
-            if name not in ("SPILLWAY_LIBTORCH_DIR", "CMAKE_PREFIX_PATH")}
-    return {**kept, **changes}
+def search_environment(**variables):
+    """One in which nothing steers CMake's search for LibTorch but `variables`."""
+    return clean_environment("CMAKE_PREFIX_PATH", **variables)
 
 
 def write(root, files):
@@ -51,7 +50,7 @@ class ProbeCase(unittest.TestCase):
     def configure(self, calls, files=None, preamble=PREAMBLE, flags=(), environment=None):
         write(self.root, {"CMakeLists.txt": preamble + calls, **(files or {})})
         return run(["cmake", "-G", "Ninja", "-S", self.root, "-B", self.root / "build", *flags],
-                   env=environment or clean_environment())
+                   env=environment or search_environment())
 
     def build(self, target="all"):
         return run(["cmake", "--build", self.root / "build", "--target", target])

@@ -5,10 +5,10 @@ import os
 LEFT_OUT = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONDONTWRITEBYTECODE")
 
 
-def clean_environment(**variables):
-    """Ours without settings of Spillway and malloc and without preloaded libraries, and with
-    `variables`."""
+def clean_environment(*left_out, **variables):
+    """Ours without settings of Spillway and malloc, without preloaded libraries and what is
+    `left_out` too, and with `variables`."""
     kept = {name: value for name, value in os.environ.items()
-            if not name.startswith("SPILLWAY_") and name not in LEFT_OUT}
+            if not name.startswith("SPILLWAY_") and name not in (*LEFT_OUT, *left_out)}
     kept.update(variables)
     return kept

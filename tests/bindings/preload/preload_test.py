@@ -8,6 +8,7 @@ import unittest
 import unittest.mock
 
 from clean_environment import clean_environment
+from open_mpi import RANKS_ALLOWED
 
 WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
 PRELOAD = WORLD / "lib/libspillway_preload.so"
@@ -72,10 +73,7 @@ class Harmlessness(PreloadCase):
         self.assertRegex(output, r"\A[0-9a-f]{40} first\n\Z")
 
     def test_mpiexec_and_the_ranks_that_it_starts(self):
-        # Root and more ranks than cores need a word with Open MPI; others pass over these.
-        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                   "OMPI_MCA_rmaps_base_oversubscribe": "1"}
-        with unittest.mock.patch.dict(os.environ, allowed):
+        with unittest.mock.patch.dict(os.environ, RANKS_ALLOWED):
             code, output, _ = self.check("mpiexec", "-n", "2", "sh", "-c", "echo a rank; exit 0")
         self.assertEqual((code, output), (0, "a rank\na rank\n"))
 
