@@ -1,5 +1,6 @@
-// Schedules of faults, each from a seed, below the whole engine: what it says was done was done
-// right, what could not be done is an error at the one who asked, and nothing waits for ever.
+// Schedules of faults below the whole engine: what it says was done was done right, what could not
+// be done is an error at the one who asked, and nothing waits for ever. A seed draws the faults and
+// what the trainers do; how their threads interleave is up to the machine.
 #include <gtest/gtest.h>
 
 #include <atomic>

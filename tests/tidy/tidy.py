@@ -18,6 +18,8 @@ CPP = {".h", ".hpp", ".cpp", ".cc", ".c", ".cu", ".cuh"}
 HEADER = {".h", ".hpp", ".cuh"}
 CODE = CPP | {".py", ".sh", ".cmake"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]', re.MULTILINE)
+CPP_SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(")
+PYTHON_SLEEP = re.compile(r"\btime\.sleep\b|\bfrom time import.*\bsleep\b")
 TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?:\([^)]*\))?:?[ \t]*(.*)")
 
 # Who may include what: the header, its homes, and whether a public header may show it.
@@ -193,12 +195,14 @@ def folders_have_a_readme(tree):
 
 
 def tests_do_not_sleep(tree):
-    for path in tree.of(CPP):
+    for path in tree.of(CPP | {".py"}):
         if not tree.name(path).startswith("tests/"):
             continue
-        text = function_lengths.without_text(text_of(path))
+        text, calls = text_of(path), PYTHON_SLEEP  # Also those of programs in its strings.
+        if path.suffix in CPP:
+            text, calls = function_lengths.without_text(text), CPP_SLEEP
         for number, line in enumerate(text.splitlines(), 1):
-            if re.search(r"\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(", line):
+            if calls.search(line):
                 yield f"{tree.name(path)}:{number}: sleeps; use a manual clock or a sequence point"
 
 

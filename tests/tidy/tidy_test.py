@@ -169,6 +169,9 @@ class Rules(unittest.TestCase):
         self.check(tidy.tests_do_not_sleep,
                    {"tests/a.cpp": "// no sleep(1) here\n", "src/a.cpp": "usleep(3);\n"},
                    {"tests/a.cpp": "std::this_thread::sleep_for(1ms);\n"})
+        self.check(tidy.tests_do_not_sleep,
+                   {"tests/a.py": "sleeping(1)\n", "benchmarks/a.py": "time." "sleep(1)\n"},
+                   {"tests/a.py": "RUN = 'import time; time." "sleep(1)'\n"})
 
     def test_products_do_not_link_tests(self):
         self.check(tidy.products_do_not_link_tests,
