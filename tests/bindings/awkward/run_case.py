@@ -12,7 +12,8 @@
       --reference FOLDER: the work folder of a call with --measured, whose plain run serves this one.
 
 Under a budget below the need, the run must really have moved bytes to disk, and must have kept to
-the budget. Exit status 0 when all of this holds.
+the budget; with room for everything, it must have moved none. Exit status 0 when all of this holds,
+77 when this machine does not allow a mapper that --run-option forces.
 """
 import argparse
 import difflib
@@ -30,6 +31,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 sys.path += [str(REPOSITORY / "src/cmake/setup"), str(REPOSITORY / "tests/support")]
 from budget_text import as_option, smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
 from clean_environment import clean_environment  # noqa: E402  pylint: disable=wrong-import-position
+from trainer_script import SKIPPED  # noqa: E402  pylint: disable=wrong-import-position
 
 MIB = 1 << 20
 DIFF_LINES = 30
@@ -37,7 +39,8 @@ LOG_LINES = 25
 MEASURED = re.compile(r": peak (\d+) MiB, largest operator (\d+) MiB ")
 # What one operator takes beside its storages: pages that they fill in part, small storages, room.
 BESIDE_AN_OPERATOR = 6 * MIB
-
+# A budget of so many needs is room, whatever storages waste by filling pages in part.
+NEEDS_WITH_ROOM = 2
 
 # Options of `spillway run` that the statistics tell under the same name.
 SETTINGS_IN_STATISTICS = {"mapper", "dispatch_key", "store", "prefetch", "verify"}
@@ -49,6 +52,10 @@ class Failure(Exception):
 
 class Difference(Failure):
     """A run gave other results than its reference."""
+
+
+class MissingMapper(Failure):
+    """This machine does not allow the mapper that was asked for; tells which, and why."""
 
 
 def tail(text, lines=LOG_LINES):
@@ -141,8 +148,8 @@ class Run:
             + "\n".join("    " + line for line in lines)
             + f"\n  last output of {self.name}:\n{tail(self.output)}")
 
-    def require_forced_settings(self):
-        """An option that is ignored must not pass for one that works."""
+    def forced_settings(self):
+        """(key of the statistics, value asked for) of each option that has one."""
         for word, following in zip(self.command, self.command[1:]):
             if word == "--":
                 return
@@ -152,9 +159,21 @@ class Run:
                 continue
             if not has_value:  # It follows, or the option is a switch.
                 value = "on" if following.startswith("-") else following
+            yield key, value
+
+    def require_forced_settings(self):
+        """An option that is ignored must not pass for one that works."""
+        for key, value in self.forced_settings():
             if not is_setting(self.statistic(key), value):
-                raise Failure(f"{self.name}: --{name}={value} was asked for, and {key} is "
-                              f"{self.stats[key]}\n{self.shown()}")
+                raise Failure(f"{self.name}: --{key.replace('_', '-')}={value} was asked for, and "
+                              f"{key} is {self.stats[key]}\n{self.shown()}")
+
+    def require_forced_mapper(self):
+        """A refusal of any other setting is a failure like all others."""
+        for key, value in self.forced_settings():
+            refusal = re.search(rf'error: (mapper "{re.escape(value)}": .+)', self.output)
+            if key == "mapper" and self.status != 0 and refusal:
+                raise MissingMapper(refusal.group(1))
 
     def statistic(self, key):
         if key not in self.stats:
@@ -204,11 +223,28 @@ class Session:
 
     def runtime(self, name, budget):
         run = self.start(name, self.command_under(name, budget))
+        run.require_forced_mapper()
         run.budget = budget
         return run
 
 
-def check_paging(run, budget, needed):
+def require_transfers(session, run, budget, needed):
+    """Bytes have moved, by a plan where one is asked for, or none have where there was room."""
+    spilled = run.statistic("spilled_bytes")
+    if budget >= NEEDS_WITH_ROOM * needed and spilled > 0:
+        raise Failure(f"{run.name}: {spilled} bytes were spilled, although the budget of {budget} "
+                      f"is {NEEDS_WITH_ROOM} times the need of {needed} or more\n{run.shown()}")
+    if budget >= needed:
+        return
+    if spilled <= 0:
+        raise Failure(f"{run.name}: nothing was spilled (spilled_bytes = {spilled}), although the "
+                      f"budget of {budget} is below the need of {needed}\n{run.shown()}")
+    if session.options.planned and run.statistic("planned_step_seconds") <= 0:
+        raise Failure(f"{run.name}: no plan was followed (planned_step_seconds = 0), although "
+                      f"--planned asks for one\n{run.shown()}")
+
+
+def check_paging(session, run, budget, needed):
     peak = run.statistic("peak_bytes")
     if peak > budget:
         raise Failure(f"{run.name}: {peak} bytes were in memory, the budget is {budget}\n"
@@ -216,12 +252,10 @@ def check_paging(run, budget, needed):
     run.require_forced_settings()
     if run.stats.get("refusal"):
         raise Failure(f"{run.name}: was refused: {run.stats['refusal']}\n{run.shown()}")
-    spilled = run.statistic("spilled_bytes")
-    if budget < needed and spilled <= 0:
-        raise Failure(f"{run.name}: nothing was spilled (spilled_bytes = {spilled}), although the "
-                      f"budget of {budget} is below the need of {needed}\n{run.shown()}")
+    require_transfers(session, run, budget, needed)
     return (f"{run.name}: equal; budget {budget / MIB:.1f} MiB, peak {peak / MIB:.1f} MiB, "
-            f"spilled {spilled / MIB:.1f} MiB, {run.stats.get('trap_count', 0)} traps, "
+            f"spilled {run.stats['spilled_bytes'] / MIB:.1f} MiB, "
+            f"{run.stats.get('trap_count', 0)} traps, "
             f"{run.stats.get('run_seconds', 0):.1f} s")
 
 
@@ -296,7 +330,7 @@ def under_budget(session, reference, percent, roomy):
         budget = smallest
         run = session.runtime(f"{name}_smallest", budget)
     run.require_same(reference)
-    print(check_paging(run, budget, needed), flush=True)
+    print(check_paging(session, run, budget, needed), flush=True)
 
 
 def compare_plain(session):
@@ -329,7 +363,7 @@ def under_measured_budget(session, reference, percent):
     if needed < peak * 9 // 10:  # Threads side by side need sometimes more and sometimes less.
         raise Failure(f"{name}: needed_bytes is {needed}, but {peak} bytes were in storages of the "
                       f"plain run\n{run.shown()}")
-    print(check_paging(run, budget, needed), flush=True)
+    print(check_paging(session, run, budget, needed), flush=True)
     return None
 
 
@@ -366,7 +400,7 @@ def compare_budgets(session, reference, roomy, percentages):
     if not 0 < needed <= roomy_budget:
         raise Failure(f"with_room: needed_bytes is {needed}, which is no use for choosing budgets "
                       f"below {roomy_budget}\n{roomy.shown()}")
-    print(check_paging(roomy, roomy_budget, needed), flush=True)
+    print(check_paging(session, roomy, roomy_budget, needed), flush=True)
     for percent in percentages:
         under_budget(session, reference, percent, roomy)
 
@@ -385,6 +419,8 @@ def add_run_options(parser):
     add("--may-raise", type=int, default=100, metavar="PERCENT",
         help="fail when a larger share than this has to be raised to the smallest workable budget")
     add("--room", type=int, default=1024, help="MiB of a budget without pressure")
+    add("--planned", action="store_true",
+        help="fail when a run below the need followed no plan")
     add("--side-by-side", action="store_true",
         help="operators of several threads run at once and may need more than any")
     add("--run-option", action="append", default=[],
@@ -415,6 +451,9 @@ def main():
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         compare(Session(options))
+    except MissingMapper as missing:
+        print(f"skipped: {missing}", flush=True)
+        sys.exit(SKIPPED)
     except Failure as failure:
         print(f"FAILED: {options.case}: {failure}", flush=True)
         sys.exit(1)

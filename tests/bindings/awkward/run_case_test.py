@@ -161,6 +161,29 @@ class Runner(unittest.TestCase):
         self.assert_failed(self.call("runtime", spillway_change="spilled = 0"),
                            "budget_25: nothing was spilled")
 
+    def test_refuses_spilling_without_pressure(self):
+        self.assert_failed(self.call("runtime", spillway_change="spilled = spilled or 4096"),
+                           "with_room: 4096 bytes were spilled, although the budget of 1073741824 "
+                           "is 2 times the need of 104857600 or more")
+
+    def test_forgives_spilling_where_the_budget_is_hardly_above_the_need(self):
+        status, output = self.call("runtime", spillway_change="spilled = spilled or 4096",
+                                   options=["--room", "150"])
+        self.assertEqual(status, 0, output)
+
+    def test_asks_for_a_plan_when_told(self):
+        change = """
+            make = json.dumps
+            json.dumps = lambda stats: make(dict(stats, planned_step_seconds={}))
+        """
+        options = ["--planned"]
+        self.assert_failed(self.call("runtime", spillway_change=change.format(0), options=options),
+                           "budget_25: no plan was followed")
+        for planned, given in ((0.5, options), (0, [])):
+            status, output = self.call("runtime", spillway_change=change.format(planned),
+                                       options=given)
+            self.assertEqual(status, 0, output)
+
     def test_refuses_a_broken_budget(self):
         self.assert_failed(self.call("runtime", spillway_change="peak = needed"),
                            "budget_25: 104857600 bytes were in memory, the budget is 26214400")
@@ -174,6 +197,30 @@ class Runner(unittest.TestCase):
         self.assert_failed(self.call("runtime", spillway_change=change, options=options),
                            "--mapper=signal was asked for, and mapper is userfaultfd")
         self.assertEqual(self.call("runtime", spillway_change=change)[0], 0)
+
+    MISSING_MAPPER = """
+        print('[spillway] error: mapper "userfaultfd-user": Linux 6.8 is needed', flush=True)
+        sys.exit({status})
+    """
+
+    def test_skips_a_mapper_that_the_machine_does_not_allow_and_says_why(self):
+        status, output = self.call(
+            "runtime", spillway_change=self.MISSING_MAPPER.format(status=2),
+            options=["--run-option=--mapper=userfaultfd-user"])
+        self.assertEqual(status, 77, output)
+        self.assertEqual(output, 'skipped: mapper "userfaultfd-user": Linux 6.8 is needed\n')
+
+    def test_refuses_a_refusal_of_a_mapper_that_nobody_has_asked_for(self):
+        for options in ([], ["--run-option=--mapper=signal"]):
+            self.assert_failed(
+                self.call("runtime", spillway_change=self.MISSING_MAPPER.format(status=2),
+                          options=options), "with_room: ended with status 2")
+
+    def test_refuses_a_run_that_goes_on_without_the_mapper(self):
+        self.assert_failed(
+            self.call("runtime", spillway_change=self.MISSING_MAPPER.format(status=0),
+                      options=["--run-option=--mapper=userfaultfd-user"]),
+            "with_room.digest is empty")
 
     def call_with_setting(self, option, **told):
         return self.call("runtime", options=[f"--run-option={option}"], spillway_change=f"""
