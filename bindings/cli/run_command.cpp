@@ -141,6 +141,7 @@ bool is_budget(const std::string& word) {
 // What else may have been meant by a program that is not there.
 std::string hint_for_program(const std::string& name) {
   if (is_budget(name)) return message(" (did you mean --budget {}?)", name);
+  if (name.rfind("--", 0) == 0) return " (options of `spillway run` stand before the \"--\")";
   if (name.find(' ') != std::string::npos)
     return message(" (a program and its arguments are words of their own, not quoted together: "
                    "spillway run -- {})",

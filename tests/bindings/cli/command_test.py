@@ -307,6 +307,10 @@ class Refusing(CommandCase):
             self.assertIn(f"program not found: {words[0]} (did you mean --budget {words[0]}?)",
                           self.refused("run", *words, code=127))
 
+    def test_an_option_in_the_place_of_the_program(self):
+        self.assertIn('program not found: --budget (options of `spillway run` stand before the "--")',
+                      self.refused("run", "--", "--budget", "1GiB", "true", code=127))
+
     def test_a_program_that_is_quoted_together_with_its_arguments(self):
         refusal = self.refused("run", "--", "/bin/true 0", code=127)
         self.assertIn("not quoted together: spillway run -- /bin/true 0)", refusal)
