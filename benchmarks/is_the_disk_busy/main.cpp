@@ -39,12 +39,13 @@ struct Series {
   std::vector<double> fio;
 };
 
-std::string with_range(std::vector<double> values) {
+std::string with_range(std::vector<double> values, int digits = 2, const char* unit = "") {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  const double lowest = *least;
+  const double lowest = *least;  // The median reorders the values.
   const double highest = *most;
   char text[64];
-  std::snprintf(text, sizeof text, "%.2f [%.2f–%.2f]", median(values), lowest, highest);
+  std::snprintf(text, sizeof text, "%.*f%s [%.*f–%.*f]", digits, median(values), unit, digits,
+                lowest, digits, highest);
   return text;
 }
 
@@ -53,12 +54,7 @@ std::string ratio_of(const Series& series) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < series.store.size(); ++i)
     ratios.push_back(100.0 * series.store[i] / series.fio[i]);
-  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-  const double lowest = *least;
-  const double highest = *most;
-  char text[64];
-  std::snprintf(text, sizeof text, "%.0f %% [%.0f–%.0f]", median(ratios), lowest, highest);
-  return text;
+  return with_range(ratios, 0, " %");
 }
 
 /// A file for fio that goes with the benchmark; fio opens files by name.

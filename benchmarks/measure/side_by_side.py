@@ -83,9 +83,9 @@ def pair(reference, live, steps, before=None):
     out, as the pause fell into it. `before`: seconds per step of the reference in a turn that has
     just ended; without it, it gets one. Returns {"seconds": mean step, "reference": mean step,
     "steps": [first, end]}, and the reference's seconds behind, which may be the next `before`."""
-    before = before or mean(reference, counted(reference, steps))
+    before = before or step_seconds(reference, steps)
     ours = counted(live, steps)
-    after = mean(reference, counted(reference, steps))
+    after = step_seconds(reference, steps)
     turn = {"seconds": mean(live, ours), "steps": list(ours), "reference": (before + after) / 2}
     return turn, after
 
@@ -96,6 +96,11 @@ def counted(live, steps):
         live.run.require_success(live.name)
         raise Failure(f"{live.name}: ended after {end} steps, in the middle of a turn")
     return first + 1, end
+
+
+def step_seconds(live, steps):
+    """Mean of the counted steps of a turn."""
+    return mean(live, counted(live, steps))
 
 
 def mean(live, steps):

@@ -26,8 +26,8 @@ class Traffic:
         self.file = folder / "spillway-traffic"
         self.rates = rates
 
-    def words(self, size):
-        every = ["--size", size, "--bs", BLOCK_BYTES, "--direct", 1, "--ioengine", "io_uring",
+    def words(self):
+        every = ["--size", FILE_BYTES, "--bs", BLOCK_BYTES, "--direct", 1, "--ioengine", "io_uring",
                  "--iodepth", 8, "--filename", self.file, "--thread", "--refill_buffers=0"]
         flow = ["--time_based", "--runtime", "1d"]
         return ["fio", "--output-format=json", "--group_reporting",
@@ -37,7 +37,7 @@ class Traffic:
     @contextlib.contextmanager
     def moving(self, achieved):
         """Runs it meanwhile; appends the bytes per second that it did move, both ways together."""
-        process = training.start(self.words(FILE_BYTES), training.HUGE_PAGES)
+        process = training.start(self.words(), training.HUGE_PAGES)
         try:
             time.sleep(SECONDS_TO_START)
             if process.poll() is not None:
@@ -96,11 +96,11 @@ class TransferCost(report.Benchmark):
         traffic = Traffic(options.disk, [size / seconds for size in side_by_side.bytes_per_step(run)])
         turns, achieved = [], []
         try:
-            before = side_by_side.mean(live, side_by_side.counted(live, options.steps))
+            before = side_by_side.step_seconds(live, options.steps)
             for _ in range(options.rounds):
                 with traffic.moving(achieved):
-                    beside = side_by_side.mean(live, side_by_side.counted(live, options.steps))
-                after = side_by_side.mean(live, side_by_side.counted(live, options.steps))
+                    beside = side_by_side.step_seconds(live, options.steps)
+                after = side_by_side.step_seconds(live, options.steps)
                 turns.append({"seconds": beside, "reference": (before + after) / 2})
                 before = after
                 print(f"{live.name}: {turns[-1]}", file=sys.stderr, flush=True)

@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -31,9 +33,6 @@ class Pages final : public FaultSink {
         throw std::runtime_error("madvise: " + std::string(std::strerror(errno)));
     std::memset(regions_.pool, 1, kPages * kPageBytes);
   }
-  ~Pages() override { mapper_.reset(); }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
 
   FrameMapper& mapper() { return *mapper_; }
   std::byte* page(std::size_t index) { return regions_.arena + index * kPageBytes; }
@@ -63,9 +62,9 @@ class Pages final : public FaultSink {
  private:
   std::byte* slot(std::size_t index) { return regions_.pool + index * kPageBytes; }
 
-  std::unique_ptr<FrameMapper> mapper_;
   FrameMapper::Regions regions_;
   std::atomic<bool> is_in_{false};
+  std::unique_ptr<FrameMapper> mapper_;  ///< Last: it may report faults until its end.
 };
 
 /// Counts the time of `verb` alone.

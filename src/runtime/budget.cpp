@@ -83,7 +83,7 @@ void hold_to_mapper(ResolvedBudget& resolved, const Settings& settings,
   const std::uint64_t mappings = *machine.kernel.mappings_max;
   const std::string reason = memory::reason_against_pool(mapper, resolved.budget, mappings);
   if (reason.empty()) return;
-  const Bytes limit = memory::pool_limit(mapper, mappings).value_or(resolved.budget);
+  const Bytes limit = memory::pool_limit(mapper, mappings).value();
   if (settings.budget.kind == BudgetRequest::Kind::kSize || limit < kLeastBudget)
     throw UnsupportedError("{}", reason);
   resolved.warnings.push_back(

@@ -14,6 +14,7 @@ import unittest
 import zipfile
 
 import probe_project
+from clean_environment import clean_environment
 
 SETUP = probe_project.REPOSITORY / "src/cmake/setup"
 sys.path.insert(0, str(SETUP))
@@ -148,13 +149,19 @@ class Wheels(ScriptCase):
     def test_empty_folder_is_incomplete(self):
         self.assertIn("RECORD is missing", libtorch.check(self.root))
 
+    def fetch(self, cache, **variables):
+        return probe_project.run([SETUP / "fetch_libtorch.sh"],
+                                 env=clean_environment(XDG_CACHE_HOME=str(cache), **variables))
+
+    def fetch_in_vain(self, cache):
+        self.write({"bin/python3": PYTHON_WITH_BROKEN_DOWNLOAD})
+        return self.fetch(cache, PATH=f"{self.root / 'bin'}:{os.environ['PATH']}")
+
     def test_fetch_leaves_a_complete_folder_alone(self):
         self.wheels()
         target = self.root / "spillway" / "libtorch-2.11.0"
         libtorch.unpack(self.root / "wheels", target)
-        environment = {**os.environ, "XDG_CACHE_HOME": str(self.root), "PIP_NO_INDEX": "1"}
-        environment.pop("SPILLWAY_LIBTORCH_DIR", None)
-        status, output = probe_project.run([SETUP / "fetch_libtorch.sh"], env=environment)
+        status, output = self.fetch(self.root, PIP_NO_INDEX="1")
         self.assertEqual((status, output.strip()), (0, f"libtorch: 2.11.0 is in {target}"))
 
     def test_fetch_replaces_a_folder_that_was_damaged(self):
@@ -162,21 +169,13 @@ class Wheels(ScriptCase):
         target = self.root / "spillway" / "libtorch-2.11.0"
         libtorch.unpack(self.root / "wheels", target)
         (target / "torch/lib/libtorch_cpu.so").write_text("c", encoding="utf-8")
-        self.write({"bin/python3": PYTHON_WITH_BROKEN_DOWNLOAD})
-        environment = {**os.environ, "XDG_CACHE_HOME": str(self.root),
-                       "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
-        environment.pop("SPILLWAY_LIBTORCH_DIR", None)
-        status, output = probe_project.run([SETUP / "fetch_libtorch.sh"], env=environment)
+        status, output = self.fetch_in_vain(self.root)
         self.assertEqual(status, 7, output)
         self.assertIn("libtorch: downloading", output)
 
     def test_failed_fetch_leaves_nothing_behind(self):
-        self.write({"bin/python3": PYTHON_WITH_BROKEN_DOWNLOAD})
         cache = self.root / "cache"
-        environment = {**os.environ, "XDG_CACHE_HOME": str(cache),
-                       "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
-        environment.pop("SPILLWAY_LIBTORCH_DIR", None)
-        status, output = probe_project.run([SETUP / "fetch_libtorch.sh"], env=environment)
+        status, output = self.fetch_in_vain(cache)
         self.assertEqual(status, 7, output)
         left = [path.name for path in (cache / "spillway").iterdir()]
         self.assertEqual(left, [".fetch.lock"])
