@@ -115,7 +115,7 @@ class Simulation {
     for (OpIndex op = 0; op < tape_.ops.size() && estimate_.is_complete; ++op, ++clock_) run_op(op);
     const double bytes = static_cast<double>(estimate_.written_pages + estimate_.read_pages) *
                          static_cast<double>(limits_.page_size.count());
-    estimate_.interference_seconds = bytes * limits_.interference_seconds_per_byte;
+    estimate_.interference_seconds = bytes * limits_.rates.interference_seconds_per_byte;
     estimate_.step_seconds = now_ - begin + estimate_.interference_seconds;
     return estimate_;
   }

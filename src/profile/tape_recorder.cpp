@@ -7,7 +7,7 @@
 
 namespace spillway::profile {
 
-void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now) {
+void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now, bool is_replayable) {
   SPILLWAY_ASSERT(!in_op_);
   close_op_time(now);
   in_op_ = true;
@@ -24,6 +24,7 @@ void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now) {
   TapeOp& op = step_.tape.ops.emplace_back();
   op.signature = signature;
   op.first_use = uses_before_op_;
+  op.is_replayable = is_replayable;
 }
 
 void TapeRecorder::use(std::uint32_t range, std::uint32_t pages, bool writes) {
@@ -58,6 +59,7 @@ void TapeRecorder::allocated(std::uint32_t range, std::uint32_t pages) {
     born_in_op_.push_back(range);
   } else {
     value_of(range, static_cast<OpIndex>(step_.tape.ops.size() - 1));
+    op.is_replayable = false;  // Running it again would not bring this one back.
   }
 }
 

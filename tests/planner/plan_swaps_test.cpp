@@ -27,7 +27,7 @@ SwapLimits limits_for(std::uint32_t budget_pages) {
 SwapLimits bytes_only(std::uint32_t budget_pages) {
   SwapLimits limits = limits_for(budget_pages);
   limits.rates.write_bytes_per_second = limits.rates.read_bytes_per_second = 1e15;
-  limits.interference_seconds_per_byte = 1.0;
+  limits.rates.interference_seconds_per_byte = 1.0;
   limits.target_share = 1.0;
   return limits;
 }

@@ -6,29 +6,20 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/profile/step_tape.h"
+#include "spillway/profile/transfer_rates.h"
 
 namespace spillway::planner {
 
 using profile::OpIndex;
 using profile::StepTape;
+using profile::TransferRates;
 using profile::ValueIndex;
-
-/// How fast bytes move between memory and the store. Until it is measured: a fair NVMe disk.
-struct TransferRates {
-  double write_bytes_per_second = 1.5e9;  ///< When only writing.
-  double read_bytes_per_second = 2.0e9;   ///< When only reading.
-  /// What is left of either rate while both directions are busy: 0.5 is a disk that shares its time
-  /// evenly, 1 a full-duplex link.
-  double duplex_share = 0.5;
-};
 
 /// What a plan has to live with.
 struct SwapLimits {
   std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
   Bytes page_size{std::uint64_t{2} << 20};
   TransferRates rates;
-  /// Wall time that a transferred byte costs the operators that run meanwhile (shared memory bus).
-  double interference_seconds_per_byte = 5e-11;
   double target_share = 0.88;  ///< Share of the budget to fill, the first one that is tried.
   /// Operators that may be simulated to refine the best plan swap by swap; bounds planning time.
   std::size_t refinement_ops = 500000;

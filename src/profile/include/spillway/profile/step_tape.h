@@ -29,6 +29,8 @@ struct TapeOp {
   std::uint32_t first_use = 0;  ///< Into `StepTape::uses`.
   std::uint32_t use_count = 0;
   std::uint32_t inside_peak_pages = 0;  ///< Most pages allocated inside at one time, outputs too.
+  /// It may run again: equal inputs give equal outputs, and nothing else changes.
+  bool is_replayable = false;
 };
 
 /// One storage during one step, from its birth to its death. In-place writes do not end it.

@@ -42,7 +42,7 @@ class TapeRecorder {
 
   explicit TapeRecorder(const Options& options) : options_(options) {}
 
-  void begin_op(std::uint64_t signature, TimePoint now);
+  void begin_op(std::uint64_t signature, TimePoint now, bool is_replayable = false);
   /// An input of the operator that has begun. Repeated uses of a range are merged.
   void use(std::uint32_t range, std::uint32_t pages, bool writes);
   void allocated(std::uint32_t range, std::uint32_t pages);

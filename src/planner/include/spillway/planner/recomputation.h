@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spillway/profile/step_tape.h"
+
+namespace spillway::planner {
+
+using profile::OpIndex;
+using profile::StepTape;
+using profile::ValueIndex;
+
+/// An operator of the tape runs once more, right before another one.
+struct Replay {
+  OpIndex before = 0;
+  OpIndex op = 0;
+};
+
+/// A value leaves memory without a copy after operator `after` has touched it, and is computed
+/// again before the next operator that uses it.
+struct Drop {
+  ValueIndex value = 0;
+  OpIndex after = 0;
+  /// What others need of it meanwhile is dropped again, instead of staying until its own next use.
+  bool again = false;
+};
+
+/// A tape with replays as operators of their own. What was dropped and computed again is several
+/// values, one per stretch of presence, so swaps are planned on it as on any tape.
+struct RewrittenTape {
+  StepTape tape;
+  std::vector<OpIndex> op_of;        ///< Per operator: the one of the original tape that it runs.
+  std::vector<bool> is_replay;       ///< Per operator.
+  std::vector<ValueIndex> value_of;  ///< Per value: the one of the original tape that it holds.
+};
+
+/// Inserts replays, which are sorted by `before` and run in this order. A value ends after its last
+/// use before it is computed again; results of replays that nobody needs are none. Values keep
+/// their numbers, further presences follow. Throws PlanError where an operator would not find its
+/// inputs as they were, where one is not replayable, and for indices out of range.
+RewrittenTape rewrite_tape(const StepTape& tape, std::span<const Replay> replays);
+
+/// Compute time of the replays.
+double replay_seconds(const StepTape& tape, std::span<const Replay> replays);
+
+/// Tells what must run again to bring values back. Keeps a reference to the tape.
+class Recomputation {
+ public:
+  explicit Recomputation(const StepTape& tape);
+
+  /// Operator that uses the value next after `after`; kNoOp (-1) without one in this step.
+  OpIndex next_use(ValueIndex value, OpIndex after) const;
+
+  /// Whether a value that is dropped after its touch by `after` can be computed again for its next
+  /// use: every operator involved is replayable and every input still is, or can be computed
+  /// again, as it was.
+  bool can_drop(ValueIndex value, OpIndex after) const;
+
+  /// The least that runs again for such a drop, in order, when everything else that is alive in
+  /// the original tape is there. Empty when it cannot be dropped.
+  std::vector<OpIndex> cheapest_replays(ValueIndex value, OpIndex after) const;
+
+  /// The replays that a set of drops asks for, sorted for `rewrite_tape`. Parents that were dropped
+  /// too are computed on the way and stay until their own next use; what was dead is freed again.
+  /// Drops that are not possible are ignored.
+  std::vector<Replay> replays(std::span<const Drop> drops) const;
+
+ private:
+  friend class ReplayWalk;
+  struct Writer {
+    OpIndex op = 0;
+    std::uint32_t version = 0;  ///< Of the value, once the operator has run.
+  };
+  struct Touch {
+    OpIndex op = 0;
+    std::uint32_t needs = 0;  ///< Version of the value that the operator finds.
+  };
+
+  std::span<const Writer> writers(ValueIndex value) const;
+  std::span<const Touch> touches(ValueIndex value) const;
+  std::uint32_t version_before(ValueIndex value, OpIndex op) const;
+
+  const StepTape& tape_;
+  std::vector<std::uint32_t>
+      first_writer_;  ///< Per value, into `writers_`; the birth is the first.
+  std::vector<Writer> writers_;
+  std::vector<std::uint32_t> first_touch_;  ///< Per value, into `touches_`.
+  std::vector<Touch> touches_;
+  std::vector<std::uint32_t> first_birth_;  ///< Per operator, into `births_`.
+  std::vector<ValueIndex> births_;
+};
+
+}  // namespace spillway::planner

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "spillway/planner/recomputation.h"
+#include "spillway/planner/swap_plan.h"
+
+namespace spillway::planner {
+
+/// What to keep, to swap and to compute again during a repeating step, and when.
+struct StepPlan {
+  std::string strategy;         ///< That made it.
+  std::vector<Replay> replays;  ///< Positions in the original tape, sorted by `before`.
+  RewrittenTape steps;          ///< The tape with the replays, which `swaps` refers to.
+  SwapPlan swaps;               ///< Its estimate and needs hold for the whole plan.
+  StepBound bound;              ///< Of any plan for the original tape, whatever it recomputes.
+  double replay_seconds = 0.0;  ///< Compute time of the replays, part of the estimate.
+};
+
+/// How long to search. Planning has no clock: whoever has one says when to stop.
+struct PlanEffort {
+  /// Asked between attempts; true ends the search with the best plan so far. Never asked before
+  /// there is one.
+  std::function<bool()> should_stop;
+  /// Called with each plan that is better than all before, the first one included.
+  std::function<void(const StepPlan&)> on_better;
+};
+
+/// Decides together what to keep, to swap and to compute again, so that the repeating step fits
+/// into the budget and is fast. Deterministic as long as nobody stops it. Throws PlanError for a
+/// tape that contradicts itself and ConfigError for senseless limits.
+StepPlan plan_step(const StepTape& tape, const SwapLimits& limits, const PlanEffort& effort = {});
+
+/// The plan for given replays: the best swaps on the rewritten tape. Throws as `rewrite_tape` and
+/// `plan_swaps`.
+StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
+                           const SwapLimits& limits);
+
+}  // namespace spillway::planner

@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <vector>
+
+#include "spillway/base/error.h"
+#include "spillway/planner/recomputation.h"
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kNoValue;
+using profile::kSurvives;
+using profile::TapeOp;
+using profile::TapeUse;
+using profile::TapeValue;
+
+namespace {
+
+constexpr std::uint32_t kAbsent = static_cast<std::uint32_t>(-1);
+
+/// One thing that happens to a value of the original tape, by position in the new one.
+struct Event {
+  enum class Kind : std::uint8_t { kBirth, kUse };
+  OpIndex at = 0;
+  Kind kind = Kind::kUse;
+  bool is_replay = false;
+  std::uint32_t needs = 0;  ///< Of a use: the version that it finds. Later ones hold more writes.
+  std::uint32_t use = 0;    ///< Of a use: its place among those of the new tape.
+  bool writes = false;
+};
+
+class Rewriter {
+ public:
+  Rewriter(const StepTape& tape, std::span<const Replay> replays) : tape_(tape), replays_(replays) {
+    check_replays();
+  }
+
+  RewrittenTape rewrite() {
+    lay_out_ops();
+    collect_events();
+    out_.tape.values = tape_.values;
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) out_.value_of.push_back(i);
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      if (is_touched_by_replay_[i]) {
+        split(i);
+      } else {
+        move(i);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void check_replays() const {
+    OpIndex before = 0;
+    for (const Replay& replay : replays_) {
+      if (replay.before >= tape_.ops.size() || replay.op >= replay.before)
+        throw PlanError("operator {} cannot run again before operator {} of {}", replay.op,
+                        replay.before, tape_.ops.size());
+      if (replay.before < before)
+        throw PlanError("replays before operator {} stand behind those before {}", replay.before,
+                        before);
+      if (!tape_.ops[replay.op].is_replayable)
+        throw PlanError("operator {} is not one that may run again", replay.op);
+      before = replay.before;
+    }
+  }
+
+  void lay_out_ops() {
+    auto replay = replays_.begin();
+    for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
+      for (; replay != replays_.end() && replay->before == op; ++replay) add_op(replay->op, true);
+      moved_to_.push_back(static_cast<OpIndex>(out_.op_of.size()));
+      add_op(op, false);
+    }
+  }
+
+  void add_op(OpIndex op, bool is_replay) {
+    TapeOp& added = out_.tape.ops.emplace_back(tape_.ops[op]);
+    added.first_use = static_cast<std::uint32_t>(out_.tape.uses.size());
+    const auto uses = tape_.uses.begin() + tape_.ops[op].first_use;
+    out_.tape.uses.insert(out_.tape.uses.end(), uses, uses + tape_.ops[op].use_count);
+    out_.op_of.push_back(op);
+    out_.is_replay.push_back(is_replay);
+  }
+
+  void collect_events() {
+    events_.resize(tape_.values.size());
+    is_touched_by_replay_.assign(tape_.values.size(), false);
+    std::vector<std::vector<ValueIndex>> born(tape_.ops.size());
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      if (tape_.values[i].birth != kCarriedIn) born[tape_.values[i].birth].push_back(i);
+    }
+    std::vector<std::uint32_t> version(tape_.values.size(), 0);
+    std::vector<std::uint32_t> found(tape_.uses.size());  // By place in the original tape.
+    for (OpIndex at = 0; at < out_.op_of.size(); ++at) {
+      const OpIndex op = out_.op_of[at];
+      const bool is_replay = out_.is_replay[at];
+      for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
+        const TapeUse& use = tape_.uses[tape_.ops[op].first_use + i];
+        std::uint32_t& needs = found[tape_.ops[op].first_use + i];
+        if (!is_replay) needs = use.writes ? version[use.value]++ : version[use.value];
+        events_[use.value].push_back(
+            {at, Event::Kind::kUse, is_replay, needs, out_.tape.ops[at].first_use + i, use.writes});
+        is_touched_by_replay_[use.value] = is_touched_by_replay_[use.value] || is_replay;
+      }
+      for (const ValueIndex value : born[op]) {
+        events_[value].push_back({at, Event::Kind::kBirth, is_replay, 0, 0, false});
+        is_touched_by_replay_[value] = is_touched_by_replay_[value] || is_replay;
+      }
+    }
+  }
+
+  OpIndex moved(OpIndex op) const { return op == kSurvives ? kSurvives : moved_to_[op]; }
+
+  /// A value that no replay touches lives as before.
+  void move(ValueIndex value) {
+    out_.tape.values[value].birth = moved(tape_.values[value].birth);
+    out_.tape.values[value].death = moved(tape_.values[value].death);
+  }
+
+  /// Whether what was just computed is what the next use asks for.
+  static bool is_needed(const std::vector<Event>& events, std::size_t birth) {
+    if (birth + 1 == events.size()) return false;
+    const Event& next = events[birth + 1];
+    return next.kind == Event::Kind::kUse && next.needs == 0;
+  }
+
+  /// One value of the new tape per presence of the original one.
+  void split(ValueIndex value) {
+    const OpIndex death = moved(tape_.values[value].death);
+    const std::vector<Event>& events = events_[value];
+    ValueIndex presence = value;  // The number of the current one.
+    out_.tape.values[value].birth = moved(tape_.values[value].birth);
+    std::uint32_t version = tape_.values[value].birth == kCarriedIn ? 0 : kAbsent;
+    OpIndex last_touch = version == kAbsent ? 0 : kCarriedIn;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      const Event& event = events[i];
+      if (event.kind == Event::Kind::kBirth) {
+        if (event.is_replay) {
+          if (!is_needed(events, i)) continue;
+          end_at(presence, last_touch);
+          presence = add_presence(value, event.at);
+        }
+        version = 0;
+      } else {
+        check_use(value, event, version, presence, death);
+        out_.tape.uses[event.use].value = presence;
+        if (event.writes) ++version;
+      }
+      last_touch = event.at;
+    }
+    // What was computed after the value had died is only an ingredient of something else.
+    const bool is_over = death != kSurvives && out_.tape.values[presence].birth != kCarriedIn &&
+                         death < out_.tape.values[presence].birth;
+    if (is_over) {
+      end_at(presence, last_touch);
+    } else {
+      out_.tape.values[presence].death = death;
+      out_.tape.values[presence].becomes = tape_.values[value].becomes;
+    }
+  }
+
+  void check_use(ValueIndex value, const Event& event, std::uint32_t version, ValueIndex presence,
+                 OpIndex death) const {
+    const OpIndex begin = out_.tape.values[presence].birth;
+    const bool is_dead =
+        death != kSurvives && event.at > death && (begin == kCarriedIn || begin <= death);
+    if (version == event.needs && !is_dead) return;
+    throw PlanError("operator {}{} would not find value {} as it was", out_.op_of[event.at],
+                    event.is_replay ? ", run again before another one," : "", value);
+  }
+
+  void end_at(ValueIndex presence, OpIndex last_touch) {
+    TapeValue& ended = out_.tape.values[presence];
+    // A value that the step found and never used goes before its first operator.
+    ended.death = last_touch == kCarriedIn ? 0 : last_touch;
+    ended.becomes = kNoValue;
+  }
+
+  ValueIndex add_presence(ValueIndex value, OpIndex birth) {
+    out_.tape.values.push_back({tape_.values[value].pages, birth, kSurvives, kNoValue});
+    out_.value_of.push_back(value);
+    return static_cast<ValueIndex>(out_.tape.values.size() - 1);
+  }
+
+  const StepTape& tape_;
+  const std::span<const Replay> replays_;
+  RewrittenTape out_;
+  std::vector<OpIndex> moved_to_;  ///< Per operator of the original tape.
+  std::vector<std::vector<Event>> events_;
+  std::vector<bool> is_touched_by_replay_;
+};
+
+}  // namespace
+
+RewrittenTape rewrite_tape(const StepTape& tape, std::span<const Replay> replays) {
+  return Rewriter(tape, replays).rewrite();
+}
+
+double replay_seconds(const StepTape& tape, std::span<const Replay> replays) {
+  Duration sum{0};
+  for (const Replay& replay : replays) sum += tape.ops[replay.op].time;
+  return seconds(sum);
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/base/clock.h"
+#include "spillway/profile/step_tape.h"
+#include "spillway/profile/transfer_rates.h"
+
+namespace spillway::profile {
+
+/// What a storage holds.
+enum class StorageClass : std::uint8_t {
+  kUnknown,
+  kParameter,
+  kGradient,
+  kOptimizerState,
+  kBuffer,
+  kActivation,
+  kInput,
+};
+
+/// Operators of equal name and shapes.
+struct OpKind {
+  std::string name;       ///< With namespace and overload: `aten::convolution`.
+  std::string arguments;  ///< Shapes, dtypes and numbers as in error messages; may be empty.
+};
+
+/// Where a profile comes from.
+struct ProfileOrigin {
+  std::string source;   ///< `recorded`, or the trace format that it was imported from.
+  std::string program;  ///< Its path or name.
+  std::string libtorch;
+  std::string spillway;
+  std::uint32_t threads = 0;
+  std::uint32_t steps = 0;  ///< Repetitions that the times are medians of.
+};
+
+/// One repeating step with names, classes and measured times: what planning needs to know of a
+/// trainer, in a file that other tools read too. README.md describes the format.
+struct StepProfile {
+  ProfileOrigin origin;
+  Bytes page_size{std::uint64_t{2} << 20};  ///< The unit of the tape.
+  Bytes small_bytes;  ///< Peak of what is too small to be on the tape and never leaves.
+  StepTape tape;
+  std::vector<OpKind> kinds;
+  std::vector<std::uint32_t> kind_of_op;     ///< Per operator, into `kinds`.
+  std::vector<Duration> spread_of_op;        ///< Per operator: upper less lower quartile.
+  std::vector<StorageClass> class_of_value;  ///< Per value.
+  std::vector<Bytes> bytes_of_value;         ///< Per value, before rounding to pages.
+  std::optional<TransferRates> rates;        ///< Of the machine and disk it was recorded on.
+};
+
+/// Throws PlanError with the first contradiction, also of the tape.
+void check(const StepProfile& profile);
+
+/// The profile as JSON.
+std::string to_text(const StepProfile& profile);
+
+/// Reads what `to_text` wrote. Throws ConfigError that begins with `name` (the file) for text that
+/// is no profile, truncated, of a newer format, or contradicts itself.
+StepProfile parse_profile(std::string_view text, const std::string& name);
+
+}  // namespace spillway::profile
