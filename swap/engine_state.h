@@ -59,6 +59,15 @@ class SwapEngine::State final : public memory::FaultSink {
   void run_transfers();
   void kick_locked();
 
+  // drops.cpp
+  bool drop(RangeId id);
+  bool adopt(RangeId dropped, RangeId from);
+  RangeId wait_for_wanted();
+  void give_up(RangeId dropped, const std::string& reason);
+  void end_drops();
+  void want_locked(RangeId id);
+  void wait_for_dropped_locked(Lock& lock, std::span<const RangeUse> uses);
+
   // faults.cpp
   void begin_fault(std::byte* address, memory::Access access) override;
   void begin_fault(std::byte* address, memory::Access access, std::uint32_t strays);
@@ -206,6 +215,15 @@ class SwapEngine::State final : public memory::FaultSink {
   const RoomWait* first_in_line_ = nullptr;
   std::uint64_t wakes_ = 0;  ///< Counts whatever may have ended a wait.
   std::size_t waiters_ = 0;
+  std::condition_variable drop_wanted_;
+  std::deque<RangeId> wanted_drops_;  ///< Dropped ranges that somebody waits for.
+  bool drops_ended_ = false;
+  struct {
+    RangeId range;
+    std::uint64_t count = 0;
+    std::string reason;
+  } drop_failure_;  ///< The latest.
+  bool adopt_page_locked(memory::PageIndex target, memory::PageIndex source);
   std::uint64_t touch_clock_ = 0;
   std::uint32_t arrivals_ = 0;
   std::string store_failure_;  ///< Why nothing more can be written; empty: it can.

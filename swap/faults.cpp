@@ -67,6 +67,13 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint
   ++counts_.faults;
   range.faulted = true;
   touch_page_locked(range, index - range.first);
+  if (range.is_dropped && page.state == PageState::kOut) {
+    const bool is_known = std::any_of(open_faults_.begin(), open_faults_.end(),
+                                      [&](const OpenFault& fault) { return fault.index == index; });
+    if (!is_known) open_faults_.push_back({index, start});
+    want_locked(page.range);
+    return;
+  }
   switch (page.state) {
     case PageState::kOut: page.state = PageState::kReadQueued; [[fallthrough]];
     case PageState::kReadQueued:

@@ -125,14 +125,14 @@ void SwapEngine::State::enter_child() {
         if (page.closed) closed.add(index, open);
         continue;
       }
-      if (!page.extent.is_some()) {
+      if (!page.extent.is_some() && !range.is_dropped) {
         page.state = PageState::kResident;  // Never filled: the child fills a page of its own.
         closed.add(index, open);
         continue;
       }
       any_out = true;
       page.state = PageState::kOut;
-      if (shown < kShownPagesMax && show_in_child(index)) {
+      if (!range.is_dropped && shown < kShownPagesMax && show_in_child(index)) {
         ++shown;
       } else {
         sealed.add(index, seal);
@@ -167,6 +167,10 @@ void SwapEngine::State::fill_in_child(const std::byte* address) {
     memory::open_pages(address_of(index), 1);  // Another thread was faster, or it stood closed.
     return;
   }
+  if (range_of(page.range).is_dropped)
+    end_by_signal(SIGBUS,
+                  "a forked child touched a tensor that was to be computed again when it was "
+                  "forked; run with --recompute off");
   if (!is_child_known_)
     end_by_signal(SIGSEGV,
                   "a forked child touched a tensor that was spilled when it was forked, and the "

@@ -47,9 +47,10 @@ struct Range {
   std::uint32_t partial_pins = 0;  ///< Of operators that use some of its pages, see Page::pins.
   std::uint32_t in_flight = 0;     ///< Pages being read or written.
   bool is_live = false;
-  bool is_dying = false;  ///< Released; ends with its last transfer.
-  bool faulted = false;   ///< Was ever touched past the operators: always arrives open and dirty.
-  bool in_parts = false;  ///< Was ever used in parts: each page has its own age and next use.
+  bool is_dying = false;    ///< Released; ends with its last transfer.
+  bool faulted = false;     ///< Was ever touched past the operators: always arrives open and dirty.
+  bool is_dropped = false;  ///< Its bytes are nowhere until it is computed again.
+  bool in_parts = false;    ///< Was ever used in parts: each page has its own age and next use.
   Bytes size;
   OpClock next_use = kUnknownUse;
   std::uint64_t last_touch = 0;

@@ -128,6 +128,7 @@ void SwapEngine::State::ask_for_page_locked(PageIndex index) {
 
 void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
   Lock lock(mutex_);
+  wait_for_dropped_locked(lock, uses);
   enter_locked(set);
   const std::size_t already = set.pins_.size();
   std::size_t wanted = 0;

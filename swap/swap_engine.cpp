@@ -467,6 +467,38 @@ void SwapEngine::fetch(const RangePart& part, Copy copy) {
 
 std::uint32_t SwapEngine::storage_pages() const noexcept { return state_->storage_pages(); }
 
+bool SwapEngine::drop(RangeId range) {
+  return !state_->off_.load(std::memory_order_relaxed) && state_->drop(range);
+}
+
+bool SwapEngine::is_dropped(RangeId range) const {
+  std::lock_guard lock(state_->mutex_);
+  return state_->range_of(range).is_dropped;
+}
+
+std::uint64_t SwapEngine::life_of(RangeId range) const {
+  std::lock_guard lock(state_->mutex_);
+  return (std::uint64_t{state_->range_of(range).generation} << 32) + range.value() + 1;
+}
+
+std::byte* SwapEngine::address_of(RangeId range) const {
+  std::lock_guard lock(state_->mutex_);
+  return state_->address_of(state_->range_of(range).first);
+}
+
+bool SwapEngine::adopt(RangeId dropped, RangeId from, const PinSet& within) {
+  SPILLWAY_ASSERT(within.engine_ == this);
+  return state_->adopt(dropped, from);
+}
+
+RangeId SwapEngine::wait_for_wanted() { return state_->wait_for_wanted(); }
+
+void SwapEngine::give_up(RangeId dropped, const std::string& reason) {
+  state_->give_up(dropped, reason);
+}
+
+void SwapEngine::end_drops() { state_->end_drops(); }
+
 void SwapEngine::set_fetch_reserve(std::uint32_t pages) {
   std::lock_guard lock(state_->mutex_);
   const bool is_less = pages < state_->fetch_reserve_;

@@ -99,6 +99,7 @@ struct SwapStatistics {
   Bytes spilled;             ///< Written to the store.
   Bytes fetched;             ///< Read from the store.
   Bytes left_clean;          ///< Left without a write, because the store had the bytes.
+  Bytes dropped;             ///< Left without a copy, to be computed again.
   std::uint64_t faults = 0;  ///< Accesses that bypassed the operators and were served.
   Duration fetch_wait{0};    ///< Operators waiting for their inputs.
   Duration room_wait{0};     ///< Operators waiting for room for their outputs.
@@ -193,6 +194,28 @@ class SwapEngine {
   void fetch(const RangePart& part, Copy copy = Copy::kKeep);
   /// What an operator allocates within its pins is taken from the reserve, until it is set anew.
   void set_fetch_reserve(std::uint32_t pages);
+
+  /// Gives up the bytes of a range: somebody is going to compute them again. Its address stays, and
+  /// whoever touches or pins it waits until `adopt`. False where something holds or moves its
+  /// pages, or children of a fork may read them; then nothing has changed.
+  bool drop(RangeId range);
+  bool is_dropped(RangeId range) const;
+  /// A number that no other range has or ever had, as long as this one lives; not 0.
+  std::uint64_t life_of(RangeId range) const;
+  /// Where a range lies.
+  std::byte* address_of(RangeId range) const;
+  /// Ends a drop: the dropped range gets the pages of another one of equal size, whose bytes are
+  /// the right ones. Each page changes its address at once, so nobody sees it half done. `within`
+  /// holds `from`, whose contents are undefined after that. False when somebody in need took pages
+  /// of it all the same: pin it anew and try again.
+  bool adopt(RangeId dropped, RangeId from, const PinSet& within);
+  /// A dropped range that somebody waits for, as soon as there is one; none after `end_drops`. For
+  /// the one thread that computes them again.
+  RangeId wait_for_wanted();
+  /// That range cannot be computed again: operators that wait for it get IoError with the reason;
+  /// a thread that touches it cannot be told, so the process ends.
+  void give_up(RangeId dropped, const std::string& reason);
+  void end_drops();
 
   void set_oversize(Oversize oversize);
   SwapStatistics statistics() const;

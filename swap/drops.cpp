@@ -1,0 +1,138 @@
+// Ranges whose bytes are nowhere, because somebody is going to compute them again.
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+#include "end_by_signal.h"
+#include "engine_state.h"
+#include "spillway/base/assert.h"
+
+namespace spillway::swap {
+
+using memory::kPageBytes;
+using memory::PageIndex;
+
+bool SwapEngine::State::drop(RangeId id) {
+  Lock lock(mutex_);
+  Range& range = range_of(id);
+  SPILLWAY_ASSERT(range.is_live && !range.is_dying);
+  const bool is_held = range.pins > 0 || range.partial_pins > 0 || range.in_flight > 0;
+  if (range.is_dropped || is_held || range.faulted || drops_ended_) return false;
+  for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
+    if (pages_.get()[index].state == PageState::kReadQueued) return false;
+  }
+  range.is_dropped = true;
+  for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
+    Page& page = pages_.get()[index];
+    if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
+    // A page that the kernel holds stays, with its bytes, until others take its place.
+    if (page.state == PageState::kResident) leave_locked(index);
+    drop_extent_locked(page);
+  }
+  counts_.dropped += memory::kPageSize * range.pages;
+  wake_waiters_locked();
+  if (!fetches_.empty()) kick_locked();
+  return true;
+}
+
+/// Moves the frame of one page below the address of another, which becomes resident. False when
+/// that takes a frame and there is none.
+bool SwapEngine::State::adopt_page_locked(PageIndex target, PageIndex source) {
+  Page& from = pages_.get()[source];
+  Page& to = pages_.get()[target];
+  if (to.state != PageState::kOut || to.extent.is_some())
+    return true;  // The kernel kept its bytes.
+  if (from.state == PageState::kWriteQueued) cancel_write_locked(from);
+  const memory::SlotId slot = pool_->take_empty_slot();
+  if (mapper_->unmap(pool_->address(slot), address_of(source)) == memory::MoveResult::kMoved) {
+    from.state = PageState::kOut;
+    drop_extent_locked(from);
+    map_locked(target, slot, memory::Access::kWrite);
+  } else {
+    // The kernel holds the frame for somebody: the bytes go without it. The page is pinned.
+    pool_->put_empty_slot(slot);
+    const auto copy = pool_->take_frame();
+    if (!copy) return false;
+    std::memcpy(pool_->address(*copy), address_of(source), kPageBytes);
+    map_locked(target, *copy, memory::Access::kWrite);
+  }
+  to.dirty = true;
+  return true;
+}
+
+bool SwapEngine::State::adopt(RangeId dropped, RangeId from) {
+  Lock lock(mutex_);
+  const PageIndex target = range_of(dropped).first;
+  const PageIndex source = range_of(from).first;
+  const std::uint32_t count = range_of(dropped).pages;
+  SPILLWAY_ASSERT(range_of(dropped).is_live && range_of(dropped).is_dropped);
+  SPILLWAY_ASSERT(range_of(from).pins > 0 && range_of(from).pages == count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Page& page = pages_.get()[source + i];
+    // Somebody in need may have taken pinned pages.
+    while (page.state == PageState::kWriting) wait_locked(lock, false, counts_.fetch_wait);
+    if (page.state != PageState::kResident && page.state != PageState::kWriteQueued) return false;
+  }
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (!adopt_page_locked(target + i, source + i)) return false;
+  }
+  Range& range = range_of(dropped);
+  range.is_dropped = false;
+  range.last_touch = ++touch_clock_;
+  note_counted_locked();
+  wake_waiters_locked();
+  return true;
+}
+
+void SwapEngine::State::want_locked(RangeId id) {
+  if (std::find(wanted_drops_.begin(), wanted_drops_.end(), id) != wanted_drops_.end()) return;
+  wanted_drops_.push_back(id);
+  drop_wanted_.notify_all();
+}
+
+RangeId SwapEngine::State::wait_for_wanted() {
+  Lock lock(mutex_);
+  drop_wanted_.wait(lock, [this] { return drops_ended_ || !wanted_drops_.empty(); });
+  if (drops_ended_) return RangeId();
+  const RangeId wanted = wanted_drops_.front();
+  wanted_drops_.pop_front();
+  return wanted;
+}
+
+void SwapEngine::State::end_drops() {
+  Lock lock(mutex_);
+  drops_ended_ = true;
+  drop_wanted_.notify_all();
+}
+
+void SwapEngine::State::give_up(RangeId dropped, const std::string& reason) {
+  Lock lock(mutex_);
+  drop_failure_ = {dropped, drop_failure_.count + 1, reason};
+  const Range& range = range_of(dropped);
+  const auto is_touched = [&](const OpenFault& fault) {
+    return fault.index >= range.first && fault.index - range.first < range.pages;
+  };
+  const bool is_fatal = std::any_of(open_faults_.begin(), open_faults_.end(), is_touched);
+  wake_waiters_locked();
+  lock.unlock();
+  if (is_fatal)
+    end_by_signal(
+        SIGBUS,
+        message("the program touches a tensor that cannot be computed again: {}", reason).c_str());
+}
+
+/// Operators that nobody has prepared for a drop wait here until its bytes are back.
+void SwapEngine::State::wait_for_dropped_locked(Lock& lock, std::span<const RangeUse> uses) {
+  for (const RangeUse& use : uses) {
+    const std::uint64_t failures = drop_failure_.count;
+    while (range_of(use.range).is_dropped) {
+      if (drop_failure_.count != failures && drop_failure_.range == use.range)
+        throw IoError("a tensor cannot be computed again: {}", drop_failure_.reason);
+      want_locked(use.range);
+      wait_locked(lock, false, counts_.fetch_wait);
+    }
+  }
+}
+
+}  // namespace spillway::swap

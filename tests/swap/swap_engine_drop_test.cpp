@@ -1,0 +1,191 @@
+// Ranges whose bytes are given up and computed again.
+
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "spillway/memory/frame_mapper.h"
+#include "spillway/swap/spill_store_factory.h"
+#include "spillway/swap/swap_engine.h"
+#include "support/sanitized.h"
+
+namespace spillway::swap {
+namespace {
+
+using memory::kPageBytes;
+using memory::kPageSize;
+
+std::uint64_t& word(std::byte* memory, std::size_t page) {
+  return *reinterpret_cast<std::uint64_t*>(memory + page * kPageBytes);
+}
+
+class SwapEngineDropTest : public testing::TestWithParam<memory::MapperKind> {
+ protected:
+  void SetUp() override {
+    for (const memory::MapperProbe& probe : memory::probe_mappers()) {
+      if (probe.kind == GetParam() && !probe.is_viable) GTEST_SKIP() << probe.reason;
+    }
+  }
+
+  std::unique_ptr<SwapEngine> engine(std::size_t pages) {
+    SpillStoreOptions store;
+    store.kind = StoreKind::kRam;
+    store.ram_capacity = kPageSize * 64;
+    SwapEngineOptions options;
+    options.budget = kPageSize * pages;
+    options.arena_size = 8_GiB;
+    return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+                                        make_spill_store(store).store, clock_);
+  }
+
+  /// Puts `first_word` and what follows it into a range that was dropped, as a replay would.
+  static void compute_again(SwapEngine& swap, RangeId dropped, std::size_t pages,
+                            std::uint64_t first_word) {
+    PinSet pins;
+    const auto made = swap.allocate(kPageSize * pages, &pins);
+    for (std::size_t page = 0; page < pages; ++page) word(made.address, page) = first_word + page;
+    EXPECT_TRUE(swap.adopt(dropped, made.range, pins));
+    swap.unpin(pins);
+    swap.release(made.range);
+  }
+
+  SteadyClock clock_;
+};
+
+TEST_P(SwapEngineDropTest, GivesFramesBackWithoutAWriteAndTakesThoseOfAnotherRange) {
+  auto swap = engine(4);
+  const auto value = swap->allocate(kPageSize * 3, nullptr);
+  for (std::size_t page = 0; page < 3; ++page) word(value.address, page) = page + 1;
+  ASSERT_TRUE(swap->drop(value.range));
+  EXPECT_TRUE(swap->is_dropped(value.range));
+  EXPECT_FALSE(swap->drop(value.range));
+  // Its frames are free: nothing has to leave for a range of the same size.
+  const auto other = swap->allocate(kPageSize * 3, nullptr);
+  swap->release(other.range);
+  compute_again(*swap, value.range, 3, 1);
+  EXPECT_FALSE(swap->is_dropped(value.range));
+  for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(value.address, page), page + 1);
+  const SwapStatistics counts = swap->statistics();
+  EXPECT_EQ(counts.spilled, Bytes());
+  EXPECT_EQ(counts.faults, 0u);
+  EXPECT_EQ(counts.dropped, kPageSize * 3);
+  EXPECT_LE(counts.counted_peak, kPageSize * 4);
+}
+
+TEST_P(SwapEngineDropTest, KeepsWhatOperatorsHold) {
+  auto swap = engine(8);
+  const auto value = swap->allocate(kPageSize * 2, nullptr);
+  word(value.address, 1) = 7;
+  PinSet pins;
+  const RangeUse uses[] = {swap->find(value.address)};
+  swap->pin(pins, uses);
+  EXPECT_FALSE(swap->drop(value.range));
+  swap->unpin(pins);
+  EXPECT_EQ(word(value.address, 1), 7u);
+}
+
+TEST_P(SwapEngineDropTest, DropsTheCopyInTheStoreToo) {
+  auto swap = engine(4);
+  const auto value = swap->allocate(kPageSize * 3, nullptr);
+  for (std::size_t page = 0; page < 3; ++page) word(value.address, page) = page + 1;
+  swap->write_out(RangePart(value.range), 3);
+  while (swap->statistics().spilled < kPageSize * 3) std::this_thread::yield();
+  while (!swap->drop(value.range)) std::this_thread::yield();
+  EXPECT_EQ(swap->statistics().store.extents_in_use, Bytes());
+  compute_again(*swap, value.range, 3, 50);
+  for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(value.address, page), page + 50);
+}
+
+TEST_P(SwapEngineDropTest, LetsWhoTouchesItWaitUntilItIsThereAsAWhole) {
+  auto swap = engine(8);
+  const auto value = swap->allocate(kPageSize * 2, nullptr);
+  ASSERT_TRUE(swap->drop(value.range));
+  std::thread computer([&] {
+    const RangeId wanted = swap->wait_for_wanted();
+    EXPECT_EQ(wanted, value.range);
+    compute_again(*swap, wanted, 2, 30);
+    EXPECT_FALSE(swap->wait_for_wanted().is_some());
+  });
+  EXPECT_EQ(word(value.address, 1), 31u);
+  swap->end_drops();
+  computer.join();
+  EXPECT_EQ(swap->statistics().faults, 1u);
+  EXPECT_FALSE(swap->drop(value.range)) << "touched past the operators: may be so again";
+}
+
+TEST_P(SwapEngineDropTest, LetsOperatorsWaitThatNobodyPrepared) {
+  auto swap = engine(8);
+  const auto value = swap->allocate(kPageSize * 2, nullptr);
+  ASSERT_TRUE(swap->drop(value.range));
+  std::thread computer([&] { compute_again(*swap, swap->wait_for_wanted(), 2, 30); });
+  PinSet pins;
+  const RangeUse uses[] = {swap->find(value.address)};
+  swap->pin(pins, uses);
+  EXPECT_EQ(word(value.address, 0), 30u);
+  swap->unpin(pins);
+  computer.join();
+  EXPECT_EQ(swap->statistics().faults, 0u);
+}
+
+TEST_P(SwapEngineDropTest, TellsOperatorsWhyItCannotComeBack) {
+  auto swap = engine(8);
+  const auto value = swap->allocate(kPageSize * 2, nullptr);
+  ASSERT_TRUE(swap->drop(value.range));
+  std::thread computer([&] { swap->give_up(swap->wait_for_wanted(), "no room for its inputs"); });
+  PinSet pins;
+  const RangeUse uses[] = {swap->find(value.address)};
+  try {
+    swap->pin(pins, uses);
+    ADD_FAILURE() << "nobody has computed it";
+  } catch (const IoError& error) {
+    EXPECT_NE(std::string(error.what()).find("no room for its inputs"), std::string::npos);
+  }
+  computer.join();
+}
+
+TEST_P(SwapEngineDropTest, EndsWithoutEverComingBack) {
+  auto swap = engine(4);
+  const auto value = swap->allocate(kPageSize * 3, nullptr);
+  ASSERT_TRUE(swap->drop(value.range));
+  swap->release(value.range);
+  const auto next = swap->allocate(kPageSize * 4, nullptr);
+  word(next.address, 3) = 5;
+  EXPECT_EQ(word(next.address, 3), 5u);
+  EXPECT_EQ(swap->statistics().live, kPageSize * 4);
+}
+
+TEST_P(SwapEngineDropTest, EndsAForkedChildThatTouchesIt) {
+  if (kIsSanitized) GTEST_SKIP() << "sanitizers answer signals of children themselves";
+  auto swap = engine(4);
+  const auto value = swap->allocate(kPageSize * 2, nullptr);
+  ASSERT_TRUE(swap->drop(value.range));
+  swap->before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    swap->after_fork_in_child();
+    ::_exit(word(value.address, 0) == 0 ? 3 : 4);  // Whatever it reads would be wrong.
+  }
+  swap->after_fork_in_parent();
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "exited with " << WEXITSTATUS(status);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mappers, SwapEngineDropTest,
+                         testing::Values(memory::MapperKind::kUserfaultfd,
+                                         memory::MapperKind::kUserfaultfdUser,
+                                         memory::MapperKind::kSignal, memory::MapperKind::kCopy),
+                         [](const auto& kind) {
+                           std::string name(memory::name_of(kind.param));
+                           for (char& letter : name) letter = letter == '-' ? '_' : letter;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace spillway::swap
