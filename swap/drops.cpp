@@ -67,7 +67,8 @@ bool SwapEngine::State::adopt(RangeId dropped, RangeId from) {
   const PageIndex source = range_of(from).first;
   const std::uint32_t count = range_of(dropped).pages;
   SPILLWAY_ASSERT(range_of(dropped).is_live && range_of(dropped).is_dropped);
-  SPILLWAY_ASSERT(range_of(from).pins > 0 && range_of(from).pages == count);
+  SPILLWAY_ASSERT(range_of(from).pages == count);
+  if (range_of(from).pins == 0) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
     const Page& page = pages_.get()[source + i];
     // Somebody in need may have taken pinned pages.

@@ -1,6 +1,26 @@
 #include "spillway/planner/step_plan.h"
+#include "touch_intervals.h"
 
 namespace spillway::planner {
+
+PerOp drops_per_op(const StepTape& tape, const RewrittenTape& steps) {
+  std::vector<OpIndex> at(tape.ops.size());
+  for (OpIndex i = 0; i < steps.op_of.size(); ++i) {
+    if (!steps.is_replay[i]) at[steps.op_of[i]] = i;
+  }
+  // A presence that ends before the value itself does.
+  std::vector<OpIndex> ends;
+  for (ValueIndex i = 0; i < steps.tape.values.size(); ++i) {
+    const OpIndex end = steps.tape.values[i].death;
+    const OpIndex death = tape.values[steps.value_of[i]].death;
+    const bool is_drop =
+        end != profile::kSurvives && (death == profile::kSurvives || end < at[death]);
+    ends.push_back(is_drop ? end : kNoOp);
+  }
+  PerOp drops = group_by_op(ends, steps.tape.ops.size());
+  for (std::uint32_t& entry : drops.entries) entry = steps.value_of[entry];
+  return drops;
+}
 
 StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
                            const SwapLimits& limits) {

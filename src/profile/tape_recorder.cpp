@@ -42,12 +42,16 @@ void TapeRecorder::use(std::uint32_t range, std::uint32_t pages, bool writes) {
   }
   uses.push_back({value, writes});
   entry.last_use = static_cast<std::uint32_t>(uses.size());
-  ++step_.tape.ops.back().use_count;
+  TapeOp& op = step_.tape.ops.back();
+  ++op.use_count;
+  if (!entry.is_filled) op.is_replayable = false;
+  entry.is_filled |= writes;
 }
 
-void TapeRecorder::allocated(std::uint32_t range, std::uint32_t pages) {
+void TapeRecorder::allocated(std::uint32_t range, std::uint32_t pages, bool is_filled) {
   if (range < ranges_.size() && ranges_[range].is_live) freed(range);
   Range& entry = enter(range, pages);
+  entry.is_filled = is_filled && in_op_;
   std::uint64_t key = mix(pages, births_of_op_++);
   for (std::uint64_t i = 0; i < 4; ++i) key = mix(key, recent_[(op_count_ + 4 - i) % 4]);
   entry.birth_key = key;
@@ -94,7 +98,10 @@ void TapeRecorder::end_op() {
 void TapeRecorder::finish_step(TimePoint now, RecordedStep& finished) {
   SPILLWAY_ASSERT(!in_op_);
   close_op_time(now);
-  if (records()) add_untouched();
+  if (records()) {
+    add_untouched();
+    mark_what_cannot_replay();
+  }
   std::swap(step_, finished);
   step_.clear();
   born_in_op_.clear();
@@ -152,6 +159,30 @@ void TapeRecorder::add_untouched() {
     return ranges_[a].serial < ranges_[b].serial;
   });
   for (const std::uint32_t range : untouched_) value_of(range, kCarriedIn);
+}
+
+/// What the whole step shows of its operators. A value that comes from before the step and that
+/// none of them writes (data, a batch that is filled anew) may be written by the trainer itself
+/// unseen, and who changes several values, or one while making others, cannot run again for one of
+/// them.
+void TapeRecorder::mark_what_cannot_replay() {
+  StepTape& tape = step_.tape;
+  std::vector<bool> is_written(tape.values.size(), false);
+  std::vector<bool> gives_birth(tape.ops.size(), false);
+  for (const TapeUse& use : tape.uses) is_written[use.value] = is_written[use.value] || use.writes;
+  for (const TapeValue& value : tape.values)
+    if (value.birth != kCarriedIn) gives_birth[value.birth] = true;
+  for (OpIndex i = 0; i < tape.ops.size(); ++i) {
+    TapeOp& op = tape.ops[i];
+    std::uint32_t writes = 0;
+    for (std::uint32_t k = op.first_use; k < op.first_use + op.use_count; ++k) {
+      const TapeUse& use = tape.uses[k];
+      writes += use.writes ? 1 : 0;
+      if (tape.values[use.value].birth == kCarriedIn && !is_written[use.value])
+        op.is_replayable = false;
+    }
+    if (writes > 1 || (writes == 1 && gives_birth[i])) op.is_replayable = false;
+  }
 }
 
 }  // namespace spillway::profile

@@ -1,8 +1,9 @@
-#include "recomputer.h"
+#include "spillway/runtime/recomputer.h"
 
 #include <pthread.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "spillway/base/assert.h"
@@ -25,13 +26,24 @@ struct Recomputer::Life {
   RangeId range;
   bool is_alive = true;
   bool is_dropped = false;
-  bool is_freed = false;            ///< By the trainer, but still needed.
+  bool is_freed = false;  ///< By the trainer, but still needed.
   std::uint32_t version = 0;
-  std::uint32_t known_versions = 0;  ///< Writers from the birth on that were recorded without a gap.
-  std::vector<Record*> writers;      ///< By the version that they make; the first one made it.
+  std::vector<Record*> writers;  ///< By the version that they make, up to the first gap.
   // While replays run.
   std::optional<ReplayedStorage> temporary;
   std::uint32_t temporary_version = 0;
+};
+
+/// Whatever happens, memory of replays does not outlive what it was made for.
+class Recomputer::TemporariesForgotten {
+ public:
+  explicit TemporariesForgotten(Recomputer& owner) : owner_(owner) {}
+  ~TemporariesForgotten() { owner_.forget_temporaries(); }
+  TemporariesForgotten(const TemporariesForgotten&) = delete;
+  TemporariesForgotten& operator=(const TemporariesForgotten&) = delete;
+
+ private:
+  Recomputer& owner_;
 };
 
 Recomputer::Recomputer(swap::SwapEngine& engine, RunAsOp run_as_op)
@@ -80,17 +92,17 @@ void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
     Life& life = life_of(key);
     record.inputs.push_back({&life, life.version});
   }
-  for (const StorageKey key : record.op->written()) {
-    Life& life = life_of(key);
-    record.written.push_back(&life);
-    ++life.version;
-    if (life.writers.size() == life.version) life.writers.push_back(&record);
+  for (const StorageKey key : record.op->written()) record.written.push_back(&life_of(key));
+  for (const StorageKey key : record.op->outputs()) record.outputs.push_back(&life_of(key));
+  // What changes one storage and makes others, or changes several, cannot run again for one alone.
+  const bool is_usable =
+      record.written.empty() || (record.written.size() == 1 && record.outputs.empty());
+  for (Life* const life : record.written) {
+    ++life->version;
+    if (is_usable && life->writers.size() == life->version) life->writers.push_back(&record);
   }
-  for (const StorageKey key : record.op->outputs()) {
-    Life& life = life_of(key);
-    record.outputs.push_back(&life);
-    if (life.version == 0 && life.writers.empty()) life.writers.push_back(&record);
-  }
+  for (Life* const life : record.outputs)
+    if (is_usable && life->version == 0 && life->writers.empty()) life->writers.push_back(&record);
 }
 
 bool Recomputer::is_there(const Life& life, std::uint32_t version) const {
@@ -98,11 +110,19 @@ bool Recomputer::is_there(const Life& life, std::uint32_t version) const {
   return life.is_alive && !life.is_dropped && life.version == version;
 }
 
-/// `above`: what is being looked into; nothing is made of itself, but lives are in several versions.
+/// Whether its operators may run to make that version: they would overwrite a later one.
+bool Recomputer::may_be_made(const Life& life, std::uint32_t version) const {
+  const bool is_in_use = life.is_alive && !life.is_dropped;
+  const bool is_beyond = life.temporary && life.temporary_version > version;
+  return !is_in_use && !is_beyond && life.writers.size() > version;
+}
+
+/// `above`: what is being looked into; nothing is made of itself, but lives are in several
+/// versions.
 bool Recomputer::can_compute(const Life& life, std::uint32_t version,
                              std::vector<const Life*>& above) const {
   if (is_there(life, version)) return true;
-  if (life.writers.size() <= version) return false;
+  if (!may_be_made(life, version)) return false;
   above.push_back(&life);
   for (std::uint32_t i = 0; i <= version; ++i) {
     for (const Ingredient& input : life.writers[i]->inputs) {
@@ -159,14 +179,20 @@ bool Recomputer::drop(RangeId range) {
 }
 
 void Recomputer::restore(Life& life) {
+  const TemporariesForgotten at_end(*this);
   restore(life, life.version);
-  forget_temporaries();
+}
+
+void Recomputer::restore_unplanned(Life& life) {
+  const std::uint64_t before = counts_.replays;
+  restore(life);
+  counts_.unplanned_replays += counts_.replays - before;
 }
 
 void Recomputer::restore(Life& life, std::uint32_t version) {
   if (is_there(life, version)) return;
-  if (life.writers.size() <= version)
-    throw IoError("a dropped storage cannot be computed again: its operators are not known");
+  if (!may_be_made(life, version))
+    throw IoError("a dropped storage cannot be computed again: what it was made of has changed");
   // A temporary may hold an earlier version: then only later writers are missing.
   for (std::uint32_t i = 0; i <= version && !is_there(life, version); ++i) {
     if (life.temporary && life.temporary_version >= i && life.temporary_version <= version)
@@ -178,7 +204,6 @@ void Recomputer::restore(Life& life, std::uint32_t version) {
       continue;
     run(*life.writers[i]);
   }
-  SPILLWAY_ASSERT(is_there(life, version));
 }
 
 void Recomputer::run(Record& record) {
@@ -189,14 +214,13 @@ void Recomputer::run(Record& record) {
   };
   for (const Ingredient& input : record.inputs) {
     RangeUse use = engine_.find(address_of(input.life->key));
-    use.writes = std::find(record.written.begin(), record.written.end(), input.life) !=
-                 record.written.end();
+    use.writes =
+        std::find(record.written.begin(), record.written.end(), input.life) != record.written.end();
     uses.push_back(use);
   }
   ++counts_.replays;
-  run_as_op_(uses, [&](swap::PinSet& pins) {
-    take_results(record, record.op->replay(address_of), pins);
-  });
+  run_as_op_(
+      uses, [&](swap::PinSet& pins) { take_results(record, record.op->replay(address_of), pins); });
 }
 
 void Recomputer::take_results(Record& record, std::vector<ReplayedStorage> made,
@@ -248,6 +272,7 @@ void Recomputer::forget_needless_temporaries(std::span<Record* const> to_come) {
 void Recomputer::replay(std::span<const OpIndex> places,
                         const std::function<void(std::size_t position, bool ends)>& around) {
   const std::lock_guard lock(mutex_);
+  const TemporariesForgotten at_end(*this);
   std::vector<Record*> records;
   for (const OpIndex place : places) {
     const auto found = placed_.find(place);
@@ -279,7 +304,6 @@ void Recomputer::replay(std::span<const OpIndex> places,
     }
     around(i, true);
   }
-  forget_temporaries();
 }
 
 // --- Guarding ---------------------------------------------------------------------------------
@@ -292,9 +316,7 @@ void Recomputer::restore_dependents(const Life& ingredient) {
       ++i;
       continue;
     }
-    const std::uint64_t before = counts_.replays;
-    restore(life);
-    counts_.unplanned_replays += counts_.replays - before;
+    restore_unplanned(life);
     i = 0;  // Others may have come back with it.
   }
 }
@@ -309,11 +331,7 @@ void Recomputer::before_op(std::span<const RangeUse> uses, bool is_recorded) {
   for (const RangeUse& use : uses) {
     Life* const life = live(use.range);
     if (life == nullptr) continue;
-    if (life->is_dropped) {
-      const std::uint64_t before = counts_.replays;
-      restore(*life);
-      counts_.unplanned_replays += counts_.replays - before;
-    }
+    if (life->is_dropped) restore_unplanned(*life);  // May bring others back, too.
     if (use.writes) note_write(*life, is_recorded);
   }
 }
@@ -351,13 +369,14 @@ std::vector<RangeId> Recomputer::take_ended() {
   return std::exchange(ended_, {});
 }
 
+void Recomputer::restore_all() {
+  const std::lock_guard lock(mutex_);
+  while (!dropped_.empty()) restore_unplanned(*dropped_.back());
+}
+
 void Recomputer::end_step() {
   const std::lock_guard lock(mutex_);
-  while (!dropped_.empty()) {
-    const std::uint64_t before = counts_.replays;
-    restore(*dropped_.back());
-    counts_.unplanned_replays += counts_.replays - before;
-  }
+  restore_all();
   for (Life* const life : postponed_) ended_.push_back(life->range);
   postponed_.clear();
   placed_.clear();
@@ -377,11 +396,8 @@ void Recomputer::serve_wanted() {
     Life* const life = live(wanted);
     if (life == nullptr || !life->is_dropped) continue;
     try {
-      const std::uint64_t before = counts_.replays;
-      restore(*life);
-      counts_.unplanned_replays += counts_.replays - before;
+      restore_unplanned(*life);
     } catch (const std::exception& error) {
-      forget_temporaries();
       engine_.give_up(wanted, error.what());
     }
   }

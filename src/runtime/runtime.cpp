@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
+#include "spillway/base/assert.h"
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"
 #include "spillway/base/per_thread.h"
+#include "spillway/runtime/recomputer.h"
 #include "step_guide.h"
 
 namespace spillway::runtime {
@@ -36,11 +39,19 @@ std::string in_mebibytes(Bytes size) {
 
 }  // namespace
 
+/// An operator of the plan, for errors.
+class ReplayText final : public OpText {
+ public:
+  std::string describe() const override { return "an operator that computes a tensor again"; }
+};
+
 /// What runs on one thread.
 struct Runtime::OpContext {
   bool is_running = false;
-  bool learns = false;  ///< The learner was told of the running operator.
-  bool fills = true;    ///< The running operator touches what it allocates.
+  bool learns = false;   ///< The learner was told of the running operator.
+  bool fills = true;     ///< The running operator touches what it allocates.
+  bool replays = false;  ///< The running operator is none of the trainer's: it runs again.
+  StepGuide::Wish wish;
   std::uint64_t signature = 0;
   const OpText* text = nullptr;
   swap::PinSet pins;
@@ -74,9 +85,16 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     : options_(options), clock_(clock), engine_(std::move(engine)) {
   if (options_.learns) {
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize);
-    guide_ = std::make_unique<StepGuide>(
-        StepLearner::Options{.budget_pages = budget_pages, .rates = options_.rates}, *engine_,
-        clock_);
+    guide_ = std::make_unique<StepGuide>(StepLearner::Options{.budget_pages = budget_pages,
+                                                              .rates = options_.rates,
+                                                              .recomputes = options_.recomputes},
+                                         *engine_, clock_);
+    if (options_.recomputes)
+      recomputer_ = std::make_unique<Recomputer>(
+          *engine_,
+          [this](std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {
+            run_again(uses, body);
+          });
   }
   step_start_ = clock_.now();
 }
@@ -247,8 +265,8 @@ void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (size < options_.min_storage.count()) return allocate_small(size, op);
   // An operator becomes worth learning with the first paged storage that it touches or makes.
-  if (guide_ != nullptr && op.is_running && !op.learns)
-    op.learns = guide_->begin_op(&op, op.signature, {});
+  if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
+    op.learns = guide_->begin_op(&op, op.signature, {}, false, op.wish);
   const bool may_wait = op.learns && engine_->is_under_pressure();
   const TimePoint start = may_wait ? clock_.now() : TimePoint{};
   const swap::SwapEngine::Allocation made = allocate_paged(op, size);
@@ -259,7 +277,8 @@ void* Runtime::allocate(std::size_t size) {
     op.inside_peak = std::max(op.inside_peak, op.inside_pages);
     note_need(op);
   }
-  if (guide_ != nullptr) guide_->allocated(&op, made.range, pages);
+  if (guide_ != nullptr && !op.replays)
+    guide_->allocated(&op, made.range, pages, op.is_running && op.fills);
   if (may_wait) guide_->waited(&op, clock_.now() - start);
   return made.address;
 }
@@ -284,7 +303,10 @@ void Runtime::deallocate(void* memory) noexcept {
     }
   }
   if (guide_ != nullptr) guide_->freed(range);
-  engine_->release(range);
+  // What dropped tensors are made of lives on until they are back.
+  const bool may_end =
+      recomputer_ == nullptr || !recomputer_->is_active() || recomputer_->may_end(range);
+  if (may_end) engine_->release(range);
 }
 
 void Runtime::announce_op() noexcept {
@@ -301,16 +323,23 @@ void Runtime::sample_since(TimePoint start) noexcept {
 }
 
 void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
-                       bool fills) {
+                       OpTraits traits) {
   OpContext& op = context();
+  op.signature = signature;
+  if (surveying_.load(std::memory_order_relaxed)) look_after_survey(op, 0);
+  const bool has_records = recomputer_ != nullptr && recomputer_->is_active();
+  if (has_records) bring_back(op, signature, uses);
+  op.wish.record_as.reset();
+  if (guide_ != nullptr && !uses.empty())
+    op.learns = guide_->begin_op(&op, signature, uses, traits.is_replayable, op.wish);
+  const bool forgets = std::exchange(op.wish.forgets, false);
+  if (has_records && forgets) recomputer_->end_step();
+  if (has_records) recomputer_->before_op(uses, op.wish.record_as.has_value());
+  op.fills = traits.fills;
   op.input_pages = 0;
   for (const RangeUse& use : uses) op.input_pages += use.touched();
   op.inside_pages = op.inside_peak = 0;
   op.inside.clear();
-  op.signature = signature;
-  op.fills = fills;
-  if (surveying_.load(std::memory_order_relaxed)) look_after_survey(op, 0);
-  if (guide_ != nullptr && !uses.empty()) op.learns = guide_->begin_op(&op, signature, uses);
   const bool holds = engine_->is_under_pressure() && !uses.empty();
   sample_since(op.sampled_since);
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
@@ -330,6 +359,86 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
   if (op.learns) guide_->waited(&op, clock_.now() - start);
 }
 
+// --- Recomputation ----------------------------------------------------------------------------
+
+/// Does what the plan wants before an operator of the trainer begins: runs operators again, and
+/// gives back what was freed and only lived on for them.
+void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses) {
+  const TimePoint start = clock_.now();
+  for (const RangeId ended : recomputer_->take_ended()) engine_->release(ended);
+  if (guide_ == nullptr || uses.empty()) return;
+  const std::vector<profile::OpIndex> due = guide_->due_replays(&op, signature, uses);
+  if (due.empty()) return;
+  recomputer_->replay(due, [&](std::size_t position, bool ends) {
+    if (!ends) {
+      guide_->begin_replay(position);
+      return;
+    }
+    guide_->end_replay(position, op.wish);
+    drop_wished(op);
+  });
+  guide_->waited(&op, clock_.now() - start);
+}
+
+void Runtime::drop_wished(OpContext& op) noexcept {
+  for (const RangeId range : op.wish.drops) recomputer_->drop(range);
+  op.wish.drops.clear();
+}
+
+/// Runs something as an operator that is none of the trainer's.
+void Runtime::run_again(std::span<const RangeUse> uses,
+                        const std::function<void(swap::PinSet&)>& body) {
+  static const ReplayText text;
+  OpContext& op = context();
+  const bool was_running = std::exchange(op.is_running, true);
+  const bool learned = std::exchange(op.learns, false);
+  SPILLWAY_ASSERT(!was_running);
+  op.replays = true;
+  op.fills = true;
+  op.text = &text;
+  op.inside.clear();
+  op.inside_pages = op.inside_peak = op.input_pages = 0;
+  const auto end = [&] {
+    op.is_running = op.replays = false;
+    op.learns = learned;
+    op.text = nullptr;
+    engine_->unpin(op.pins);
+  };
+  try {
+    with_room(op, [&] { engine_->pin(op.pins, uses); });
+    const TimePoint start = clock_.now();
+    body(op.pins);
+    replay_ns_.fetch_add(static_cast<std::uint64_t>((clock_.now() - start).count()),
+                         std::memory_order_relaxed);
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
+void Runtime::before_fork() {
+  if (recomputer_ != nullptr && recomputer_->is_active() && !context().is_running)
+    recomputer_->restore_all();
+}
+
+bool Runtime::wants_record() const noexcept { return context().wish.record_as.has_value(); }
+
+void Runtime::keep(std::unique_ptr<RecordedOp> recorded) {
+  const auto place = std::exchange(context().wish.record_as, std::nullopt);
+  if (!place) return;
+  if (recorded != nullptr) {
+    recomputer_->keep(*place, std::move(recorded));
+  } else {
+    guide_->cannot_record();
+  }
+}
+
+StorageKey Runtime::key_of(const void* memory) const {
+  const RangeId range = engine_->find(memory).range;
+  return range.is_some() ? engine_->life_of(range) : 0;
+}
+
 /// Called while the operator's arguments live, which its text shows.
 void Runtime::note_need(OpContext& op) {
   const std::uint64_t need = op.input_pages + op.inside_peak;
@@ -344,8 +453,9 @@ void Runtime::end_op() noexcept {
   op.is_running = false;
   op.text = nullptr;
   engine_->unpin(op.pins);
-  if (op.learns) guide_->end_op(&op);
+  if (op.learns) guide_->end_op(&op, op.wish);
   op.learns = false;
+  drop_wished(op);
   ops_.fetch_add(1, std::memory_order_relaxed);
   sample_since(start);
 }
@@ -391,6 +501,12 @@ void Runtime::end_step() {
 RuntimeReport Runtime::report() const {
   RuntimeReport report;
   report.memory = engine_->statistics();
+  if (recomputer_ != nullptr) {
+    const RecomputationCounts counts = recomputer_->counts();
+    report.replays = counts.replays;
+    report.unplanned_replays = counts.unplanned_replays;
+    report.replay_seconds = static_cast<double>(replay_ns_.load()) * 1e-9;
+  }
   if (guide_ != nullptr) report.learned = guide_->report();
   std::lock_guard lock(step_mutex_);
   report.ops = ops_.load();

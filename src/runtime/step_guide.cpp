@@ -1,5 +1,7 @@
 #include "step_guide.h"
 
+#include <algorithm>
+
 namespace spillway::runtime {
 
 namespace {
@@ -18,7 +20,17 @@ StepGuide::StepGuide(const StepLearner::Options& options, swap::SwapEngine& engi
       learner_(options),
       pieces_(options.budget_pages) {}
 
-bool StepGuide::begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses) {
+/// Into `uses_`. True when they are all whole storages.
+bool StepGuide::translate_locked(std::span<const RangeUse> uses) {
+  ended_.clear();
+  pieces_.translate(uses, uses_, ended_);
+  for (const RangeId id : ended_) learner_.freed(id);
+  return std::all_of(uses_.begin(), uses_.end(),
+                     [](const RangeUse& use) { return StoragePieces::is_whole(use.range); });
+}
+
+bool StepGuide::begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses,
+                         bool is_replayable, Wish& wish) {
   Thread nobody = nullptr;
   thread_.compare_exchange_strong(nobody, thread);
   if (!trains(thread)) return false;
@@ -26,30 +38,57 @@ bool StepGuide::begin_op(Thread thread, std::uint64_t signature, std::span<const
   if (is_boundary_.exchange(false)) learner_.step_boundary();
   tell_freed_locked();
   advice_.clear();
-  ended_.clear();
-  pieces_.translate(uses, uses_, ended_);
-  for (const RangeId id : ended_) learner_.freed(id);
+  const bool is_simple = translate_locked(uses);
   learner_.note_room(engine_.storage_pages());
-  learner_.begin_op(signature, uses_, clock_.now(), advice_);
-  apply_advice_locked();
+  learner_.begin_op(signature, uses_, clock_.now(), advice_, is_replayable && is_simple);
+  apply_advice_locked(&wish);
   return true;
 }
 
-void StepGuide::end_op(Thread thread) {
+void StepGuide::end_op(Thread thread, Wish& wish) {
   if (!trains(thread)) return;  // Another one has begun a step meanwhile.
   std::lock_guard lock(learner_mutex_);
   tell_freed_locked();
   advice_.clear();
   learner_.end_op(advice_);
-  apply_advice_locked();
+  apply_advice_locked(&wish);
 }
 
-void StepGuide::allocated(Thread thread, RangeId range, std::uint32_t pages) {
+std::vector<profile::OpIndex> StepGuide::due_replays(Thread thread, std::uint64_t signature,
+                                                     std::span<const RangeUse> uses) {
+  if (!trains(thread) || is_boundary_.load()) return {};
+  std::lock_guard lock(learner_mutex_);
+  tell_freed_locked();
+  translate_locked(uses);
+  const auto due = learner_.due_replays(signature, uses_);
+  return {due.begin(), due.end()};
+}
+
+void StepGuide::begin_replay(std::size_t position) {
+  std::lock_guard lock(learner_mutex_);
+  advice_.clear();
+  learner_.begin_replay(position, advice_);
+  apply_advice_locked(nullptr);
+}
+
+void StepGuide::end_replay(std::size_t position, Wish& wish) {
+  std::lock_guard lock(learner_mutex_);
+  advice_.clear();
+  learner_.end_replay(position, advice_);
+  apply_advice_locked(&wish);
+}
+
+void StepGuide::cannot_record() {
+  std::lock_guard lock(learner_mutex_);
+  learner_.cannot_record();
+}
+
+void StepGuide::allocated(Thread thread, RangeId range, std::uint32_t pages, bool is_filled) {
   // What exceeds the budget is never there as a whole; its pieces are learned with their uses.
   if (!trains(thread) || pages > budget_pages_) return;
   std::lock_guard lock(learner_mutex_);
   tell_freed_locked();
-  learner_.allocated(StoragePieces::whole(range), pages);
+  learner_.allocated(StoragePieces::whole(range), pages, is_filled);
 }
 
 void StepGuide::freed(RangeId range) {
@@ -91,7 +130,7 @@ void StepGuide::tell_freed_locked() {
   telling_.clear();
 }
 
-void StepGuide::apply_advice_locked() {
+void StepGuide::apply_advice_locked(Wish* wish) {
   engine_.advance(learner_.clock());
   for (const auto& next : advice_.next_uses)
     engine_.set_next_use(pieces_.part_of(next.range), next.at);
@@ -101,6 +140,11 @@ void StepGuide::apply_advice_locked() {
   for (const auto& fetch : advice_.fetches)
     engine_.fetch(pieces_.part_of(fetch.range),
                   fetch.keeps_copy ? swap::Copy::kKeep : swap::Copy::kDrop);
+  if (wish == nullptr) return;
+  wish->forgets |= advice_.forgets;
+  wish->record_as = advice_.record_as;
+  for (const RangeId drop : advice_.drops)
+    if (StoragePieces::is_whole(drop)) wish->drops.push_back(pieces_.part_of(drop).range);
 }
 
 }  // namespace spillway::runtime

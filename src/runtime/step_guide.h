@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,11 +25,26 @@ class StepGuide {
 
   StepGuide(const StepLearner::Options& options, swap::SwapEngine& engine, const Clock& clock);
 
-  /// Returns false for operators of other threads; they are not learned, and need no `end_op`.
-  bool begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses);
-  void end_op(Thread thread);
+  /// What the plan wants done that the engine cannot do by itself.
+  struct Wish {
+    bool forgets = false;                       ///< Nothing recorded so far is needed any more.
+    std::optional<profile::OpIndex> record_as;  ///< Record the operator that begins.
+    std::vector<RangeId> drops;                 ///< Storages to drop, after the operator.
+  };
 
-  void allocated(Thread thread, RangeId range, std::uint32_t pages);
+  /// Returns false for operators of other threads; they are not learned, and need no `end_op`.
+  bool begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses,
+                bool is_replayable, Wish& wish);
+  void end_op(Thread thread, Wish& wish);
+
+  /// See StepLearner. Only for the thread that trains; copies, since the learner goes on meanwhile.
+  std::vector<profile::OpIndex> due_replays(Thread thread, std::uint64_t signature,
+                                            std::span<const RangeUse> uses);
+  void begin_replay(std::size_t position);
+  void end_replay(std::size_t position, Wish& wish);
+  void cannot_record();
+
+  void allocated(Thread thread, RangeId range, std::uint32_t pages, bool is_filled);
 
   /// Before the engine may give the range to somebody else.
   void freed(RangeId range);
@@ -43,7 +59,8 @@ class StepGuide {
  private:
   bool trains(Thread thread) const { return thread_.load(std::memory_order_relaxed) == thread; }
   void tell_freed_locked();
-  void apply_advice_locked();
+  void apply_advice_locked(Wish* wish);
+  bool translate_locked(std::span<const RangeUse> uses);
 
   const std::uint32_t budget_pages_;
   swap::SwapEngine& engine_;

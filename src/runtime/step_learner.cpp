@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "spillway/base/log.h"
@@ -48,13 +49,17 @@ std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> us
 struct StepLearner::State {
   explicit State(const Options& options)
       : recorder_({}),
-        library_({.budget_pages = options.budget_pages, .rates = options.rates}),
+        library_({.budget_pages = options.budget_pages, .rates = options.rates},
+                 options.recomputes),
         room_(options.budget_pages) {}
 
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
-                Advice& advice);
+                Advice& advice, bool is_replayable);
   void end_op(Advice& advice);
-  void allocated(RangeId range, std::uint32_t pages);
+  void allocated(RangeId range, std::uint32_t pages, bool is_filled);
+  std::span<const OpIndex> due_replays(std::uint64_t signature, std::span<const RangeUse> uses);
+  void begin_replay(std::size_t position, Advice& advice);
+  void end_replay(std::size_t position, Advice& advice);
   void announce_boundary();
   LearnerReport report() const;
 
@@ -71,7 +76,7 @@ struct StepLearner::State {
   OpIndex find_place(Advice& advice);
   OpIndex skipped_to() const;
   std::uint64_t recent(std::uint32_t age) const {
-    return recent_[(clock_ - age) % OpSequence::kGram];
+    return recent_[(seen_ops_ - age) % OpSequence::kGram];
   }
   std::uint64_t gram() const;
   void expect(OpIndex op);
@@ -93,12 +98,16 @@ struct StepLearner::State {
 
   // Advice.
   void advise_begin(OpIndex op, Advice& advice);
+  void advise_fetches(OpIndex place, Advice& advice);
+  void advise_leaving(OpIndex place, Advice& advice);
   void advise_end(OpIndex op, Advice& advice);
   void advise_next_uses(OpIndex from, Advice& advice);
   void advise_pending_transfers(OpIndex from, Advice& advice);
   OpClock moment(std::uint32_t distance) const;
 
+  /// As the trainer runs it, and with what runs again; the values of a storage go by the first.
   const profile::StepTape& plan_tape() const { return plan_->step.tape; }
+  const planner::RewrittenTape& steps() const { return plan_->plan.steps; }
 
   struct Binding {
     std::uint32_t range = 0;
@@ -121,7 +130,9 @@ struct StepLearner::State {
   OpClock clock_ = 0;
   bool is_in_op_ = false;
   std::vector<std::uint32_t> used_;                        ///< Inputs of the latest operator.
-  std::array<std::uint64_t, OpSequence::kGram> recent_{};  ///< Signatures by `clock_`.
+  std::uint64_t seen_ops_ = 0;                             ///< Those of the trainer.
+  std::array<std::uint64_t, OpSequence::kGram> recent_{};  ///< Signatures by `seen_ops_`.
+  std::unordered_set<std::uint64_t> unrecordable_;         ///< Signatures.
 
   // The step so far.
   std::uint64_t step_hash_ = 0;
@@ -134,6 +145,7 @@ struct StepLearner::State {
   LearnedPlan* plan_ = nullptr;
   OpIndex expected_ = 0;        ///< The operator of the plan that should come next.
   OpIndex slot_end_ = 0;        ///< Where the step should end.
+  OpIndex due_begin_ = 0;       ///< First of the due replays, among the plan's operators.
   OpIndex current_ = kNoOp;     ///< The operator of the plan that is running or ended last.
   std::uint32_t lost_ops_ = 0;  ///< Operators since the last one that matched.
   bool conforms_ = false;
@@ -161,7 +173,7 @@ struct StepLearner::State {
 // --- Events -----------------------------------------------------------------------------------
 
 void StepLearner::State::begin_op(std::uint64_t signature, std::span<const RangeUse> uses,
-                                  TimePoint now, Advice& advice) {
+                                  TimePoint now, Advice& advice, bool is_replayable) {
   // Another thread has become the trainer while this operator was running elsewhere.
   if (is_in_op_) recorder_.end_op();
   ++clock_;
@@ -173,10 +185,10 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Range
   }
   is_in_op_ = true;
   const std::uint64_t combined = signature_of(signature, uses);
-  recent_[clock_ % OpSequence::kGram] = combined;
+  recent_[++seen_ops_ % OpSequence::kGram] = combined;
   step_hash_ = mix(step_hash_, combined);
   ++step_ops_;
-  recorder_.begin_op(combined, now);
+  recorder_.begin_op(combined, now, is_replayable && !unrecordable_.contains(combined));
   used_.clear();
   for (const RangeUse& use : uses) {
     recorder_.use(use.range.value(), use.pages, use.writes);
@@ -209,8 +221,8 @@ void StepLearner::State::end_op(Advice& advice) {
     advice.next_uses.push_back({RangeId(range), kUnknownUse});
 }
 
-void StepLearner::State::allocated(RangeId range, std::uint32_t pages) {
-  recorder_.allocated(range.value(), pages);
+void StepLearner::State::allocated(RangeId range, std::uint32_t pages, bool is_filled) {
+  recorder_.allocated(range.value(), pages, is_filled);
   if (is_in_op_ || current_ == kNoOp) return;
   const OpClock at = bind_birth(range.value());
   if (at != kUnknownUse) late_next_uses_.push_back({range, at});
@@ -263,8 +275,12 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
   conforms_ = place.plan != nullptr;
   if (place.plan == nullptr) {
     plan_ = nullptr;
+    advice.forgets = true;
   } else if (place.plan == conformed && !place.is_new) {
-    if (place.op == 0) carry_bindings_over();
+    if (place.op == 0) {
+      carry_bindings_over();
+      advice.forgets = true;
+    }
     expect(place.op);
   } else {
     if (place.is_new) ++report_.plans;
@@ -303,26 +319,29 @@ void StepLearner::State::search_period() {
 }
 
 void StepLearner::State::note_plan() {
-  const planner::SwapPlan& plan = plan_->plan;
+  const planner::SwapPlan& plan = plan_->plan.swaps;
   report_.plan_steps = plan_->slots();
   // Times that were measured while as much was moved contain the interference.
   report_.planned_seconds = plan.estimate.step_seconds - plan.estimate.interference_seconds;
-  report_.bound_seconds = plan.bound.step_seconds;
+  report_.bound_seconds = plan_->plan.bound.step_seconds;
   report_.planned_read_pages = plan.estimate.read_pages;
   report_.smallest_budget_pages = plan.smallest_budget_pages;
+  report_.planned_replays = plan_->plan.replays.size();
+  report_.planned_replay_seconds = plan_->plan.replay_seconds;
 }
 
 /// What a plan that was just made promises, for `--log-level info`.
 void StepLearner::State::tell_plan(const LearnedPlan& learned) {
-  const planner::SwapPlan& plan = learned.plan;
+  const planner::SwapPlan& plan = learned.plan.swaps;
   const auto size = [](std::uint64_t pages) { return planner::SwapLimits().page_size * pages; };
   log_info(
-      "{} plan for {} operators in {} step{}: {} s predicted (bound {} s), {} out and {} in, peak "
-      "{} of {}; smallest budget {}",
+      "{} plan for {} operators in {} step{}: {} s predicted (bound {} s), {} out and {} in, {} "
+      "operators run again in {} s, peak {} of {}; smallest budget {}",
       learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(), learned.slots(),
       learned.slots() == 1 ? "" : "s",
-      plan.estimate.step_seconds - plan.estimate.interference_seconds, plan.bound.step_seconds,
-      size(plan.estimate.written_pages), size(plan.estimate.read_pages),
+      plan.estimate.step_seconds - plan.estimate.interference_seconds,
+      learned.plan.bound.step_seconds, size(plan.estimate.written_pages),
+      size(plan.estimate.read_pages), learned.plan.replays.size(), learned.plan.replay_seconds,
       size(plan.estimate.peak_pages), size(learned.budget_pages), size(plan.smallest_budget_pages));
 }
 
@@ -336,6 +355,7 @@ OpIndex StepLearner::State::follow(std::uint64_t signature, Advice& advice) {
   const bool had_plan = plan_ != nullptr;
   ++lost_ops_;
   conforms_ = false;
+  advice.forgets = true;
   const OpIndex op = find_place(advice);
   if (op == kNoOp && had_plan) {
     ++report_.deviations;
@@ -353,7 +373,7 @@ OpIndex StepLearner::State::find_place(Advice& advice) {
     conforms_ = true;
   } else if (const OpIndex op = skipped_to(); op != kNoOp) {
     place = {plan_, op, false};
-  } else if (clock_ >= OpSequence::kGram) {
+  } else if (seen_ops_ >= OpSequence::kGram) {
     place = library_.find_gram(gram(), plan_);
   }
   if (place.plan == nullptr) return kNoOp;
@@ -392,6 +412,7 @@ void StepLearner::State::expect(OpIndex op) {
 /// Begins to follow a plan before its operator `op`, whatever was followed until now.
 void StepLearner::State::adopt(LearnedPlan& plan, OpIndex op, bool is_catching_up, Advice& advice) {
   plan_ = &plan;
+  advice.forgets = true;
   expect(op);
   bind_live(op);
   advise_next_uses(op, advice);
@@ -453,14 +474,14 @@ void StepLearner::State::carry_bindings_over() {
 
 /// Binds a newborn storage to the next birth of that size; returns its next use.
 OpClock StepLearner::State::bind_birth(std::uint32_t range) {
-  const planner::PerOp& births = plan_->plan.births;
+  const planner::PerOp& births = plan_->plan.swaps.births;
   const std::uint32_t pages = recorder_.range(range).pages;
-  for (std::uint32_t i = birth_cursor_; i < births.first[current_ + 1]; ++i) {
+  for (std::uint32_t i = birth_cursor_; i < births.first[plan_->at[current_] + 1]; ++i) {
     const ValueIndex value = births.entries[i];
-    if (plan_tape().values[value].pages != pages) continue;
+    if (steps().tape.values[value].pages != pages) continue;
     birth_cursor_ = i + 1;
-    bind(value, range);
-    return moment(plan_->plan.birth_distance[value]);
+    bind(steps().value_of[value], range);
+    return moment(plan_->plan.swaps.birth_distance[value]);
   }
   return kUnknownUse;
 }
@@ -469,7 +490,8 @@ OpClock StepLearner::State::bind_birth(std::uint32_t range) {
 
 OpClock StepLearner::State::moment(std::uint32_t distance) const {
   if (distance == planner::kDiesUnused) return kNeverUsed;
-  if (distance == planner::kStaysUnused) return clock_ + OpClock{kFarAway} * plan_->sequence.size();
+  if (distance == planner::kStaysUnused)
+    return clock_ + OpClock{kFarAway} * steps().tape.ops.size();
   return clock_ + distance;
 }
 
@@ -478,14 +500,10 @@ void StepLearner::State::advise_begin(OpIndex op, Advice& advice) {
   const std::size_t count = std::min<std::size_t>(entry.use_count, used_.size());
   for (std::size_t i = 0; i < count; ++i)
     bind(plan_tape().uses[entry.first_use + i].value, used_[i]);
-  const planner::SwapPlan& plan = plan_->plan;
-  birth_cursor_ = plan.births.first[op];
-  for (std::uint32_t i = plan.fetches.first[op]; i < plan.fetches.first[op + 1]; ++i) {
-    const PlannedSwap& swap = plan.swaps[plan.fetches.entries[i]];
-    if (is_bound(swap.fetch_value))
-      advice.fetches.push_back({range_of(swap.fetch_value), swap.keeps_copy});
-  }
-  advice.reserve_pages = plan.reserve_pages[op];
+  const OpIndex place = plan_->at[op];
+  birth_cursor_ = plan_->plan.swaps.births.first[place];
+  if (plan_->is_replayed[op]) advice.record_as = op;
+  advise_fetches(place, advice);
   const OpIndex ahead = op + kCatchUpOps;
   if (clock_ >= catch_up_until_ || ahead >= plan_->sequence.size()) return;
   const TapeOp& later = plan_tape().ops[ahead];
@@ -495,9 +513,35 @@ void StepLearner::State::advise_begin(OpIndex op, Advice& advice) {
   }
 }
 
+/// What starts before an operator of the plan, one that runs again included.
+void StepLearner::State::advise_fetches(OpIndex place, Advice& advice) {
+  const planner::SwapPlan& plan = plan_->plan.swaps;
+  for (std::uint32_t i = plan.fetches.first[place]; i < plan.fetches.first[place + 1]; ++i) {
+    const PlannedSwap& swap = plan.swaps[plan.fetches.entries[i]];
+    const ValueIndex value = steps().value_of[swap.fetch_value];
+    if (is_bound(value)) advice.fetches.push_back({range_of(value), swap.keeps_copy});
+  }
+  advice.reserve_pages = plan.reserve_pages[place];
+}
+
+/// What starts after an operator of the plan, one that runs again included.
+void StepLearner::State::advise_leaving(OpIndex place, Advice& advice) {
+  const planner::SwapPlan& plan = plan_->plan.swaps;
+  for (std::uint32_t i = plan.write_outs.first[place]; i < plan.write_outs.first[place + 1]; ++i) {
+    const PlannedSwap& swap = plan.swaps[plan.write_outs.entries[i]];
+    const ValueIndex value = steps().value_of[swap.value];
+    if (is_bound(value)) advice.write_outs.push_back({range_of(value), swap.pages});
+  }
+  for (std::uint32_t i = plan_->drops.first[place]; i < plan_->drops.first[place + 1]; ++i) {
+    const ValueIndex value = plan_->drops.entries[i];
+    if (is_bound(value)) advice.drops.push_back(range_of(value));
+  }
+}
+
 void StepLearner::State::advise_end(OpIndex op, Advice& advice) {
-  const TapeOp& entry = plan_tape().ops[op];
-  const planner::SwapPlan& plan = plan_->plan;
+  const OpIndex place = plan_->at[op];
+  const TapeOp& entry = steps().tape.ops[place];
+  const planner::SwapPlan& plan = plan_->plan.swaps;
   for (std::size_t i = 0; i < used_.size(); ++i) {
     if (!recorder_.is_live(used_[i])) continue;
     const OpClock at =
@@ -506,60 +550,98 @@ void StepLearner::State::advise_end(OpIndex op, Advice& advice) {
   }
   for (const std::uint32_t range : recorder_.born_in_op())
     advice.next_uses.push_back({RangeId(range), bind_birth(range)});
-  for (std::uint32_t i = plan.write_outs.first[op]; i < plan.write_outs.first[op + 1]; ++i) {
-    const PlannedSwap& swap = plan.swaps[plan.write_outs.entries[i]];
-    if (is_bound(swap.value)) advice.write_outs.push_back({range_of(swap.value), swap.pages});
-  }
+  advise_leaving(place, advice);
 }
+
+// --- Operators that run again -----------------------------------------------------------------
+
+std::span<const OpIndex> StepLearner::State::due_replays(std::uint64_t signature,
+                                                         std::span<const RangeUse> uses) {
+  const bool is_expected = plan_ != nullptr && plan_->recomputes() && !is_boundary_pending_ &&
+                           lost_ops_ == 0 && expected_ < slot_end_ &&
+                           plan_->sequence[expected_] == signature_of(signature, uses);
+  if (!is_expected) return {};
+  due_begin_ = expected_ == 0 ? 0 : plan_->at[expected_ - 1] + 1;
+  return {steps().op_of.data() + due_begin_, steps().op_of.data() + plan_->at[expected_]};
+}
+
+void StepLearner::State::begin_replay(std::size_t position, Advice& advice) {
+  ++clock_;
+  advise_fetches(due_begin_ + static_cast<OpIndex>(position), advice);
+}
+
+void StepLearner::State::end_replay(std::size_t position, Advice& advice) {
+  const OpIndex place = due_begin_ + static_cast<OpIndex>(position);
+  const planner::SwapPlan& plan = plan_->plan.swaps;
+  const TapeOp& entry = steps().tape.ops[place];
+  for (std::uint32_t i = entry.first_use; i < entry.first_use + entry.use_count; ++i) {
+    const ValueIndex value = steps().value_of[steps().tape.uses[i].value];
+    if (is_bound(value))
+      advice.next_uses.push_back({range_of(value), moment(plan.use_distance[i])});
+  }
+  for (std::uint32_t i = plan.births.first[place]; i < plan.births.first[place + 1]; ++i) {
+    const ValueIndex born = plan.births.entries[i];
+    const ValueIndex value = steps().value_of[born];
+    if (is_bound(value))
+      advice.next_uses.push_back({range_of(value), moment(plan.birth_distance[born])});
+  }
+  advise_leaving(place, advice);
+}
+
+// --- Entering a plan --------------------------------------------------------------------------
 
 /// Tells the next use of every storage that the plan knows, as seen from before operator `from`.
 void StepLearner::State::advise_next_uses(OpIndex from, Advice& advice) {
-  const profile::StepTape& tape = plan_tape();
+  const profile::StepTape& tape = steps().tape;
+  const OpIndex first = from == 0 ? 0 : plan_->at[from - 1] + 1;
   std::vector<bool>& is_told = is_marked_;
   is_told.assign(std::max(is_told.size(), tape.values.size()), false);
-  for (OpIndex op = from; op < tape.ops.size(); ++op) {
-    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i) {
-      const ValueIndex value = tape.uses[tape.ops[op].first_use + i].value;
-      if (is_told[value]) continue;
-      is_told[value] = true;
-      if (is_bound(value)) advice.next_uses.push_back({range_of(value), clock_ + (op - from)});
-    }
+  const auto tell = [&](ValueIndex value, OpClock at) {
+    const ValueIndex known = steps().value_of[value];
+    if (!is_told[known] && is_bound(known)) advice.next_uses.push_back({range_of(known), at});
+    is_told[known] = true;
+  };
+  for (OpIndex op = first; op < tape.ops.size(); ++op) {
+    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i)
+      tell(tape.uses[tape.ops[op].first_use + i].value, clock_ + (op - first));
   }
-  const std::uint32_t rest = plan_->sequence.size() - from;
+  const auto rest = static_cast<std::uint32_t>(tape.ops.size() - first);
   for (ValueIndex value = 0; value < tape.values.size(); ++value) {
-    if (is_told[value] || !is_bound(value)) continue;
     OpClock at = kNeverUsed;
     if (tape.values[value].death == kSurvives && tape.values[value].becomes != kNoValue) {
-      const std::uint32_t distance = plan_->plan.birth_distance[tape.values[value].becomes];
+      const std::uint32_t distance = plan_->plan.swaps.birth_distance[tape.values[value].becomes];
       at = moment(distance) + (distance < planner::kStaysUnused ? rest : 0);
     }
-    advice.next_uses.push_back({range_of(value), at});
+    tell(value, at);
   }
 }
 
 /// Starts the transfers that the plan would have started before operator `from`: fetches, soonest
 /// need first, and write-outs of what should be out by now, latest need first.
 void StepLearner::State::advise_pending_transfers(OpIndex from, Advice& advice) {
-  const std::uint32_t op_count = plan_->sequence.size();
-  const auto ops_until = [&](OpIndex op) { return (op + op_count - from) % op_count; };
+  const auto op_count = static_cast<std::uint32_t>(steps().tape.ops.size());
+  const OpIndex first = from == 0 ? 0 : plan_->at[from - 1] + 1;
+  const auto ops_until = [&](OpIndex op) { return (op + op_count - first) % op_count; };
+  const auto known = [&](ValueIndex value) { return steps().value_of[value]; };
   pending_.clear();
   late_leaves_.clear();
-  for (const PlannedSwap& swap : plan_->plan.swaps) {
+  for (const PlannedSwap& swap : plan_->plan.swaps.swaps) {
     if (swap.fetch == kNoOp) {
-      const bool is_idle = plan_tape().values[swap.value].death == kSurvives;
-      if (is_idle && is_bound(swap.value))
-        late_leaves_.push_back({kNoOp, {range_of(swap.value), swap.pages}});
+      const ValueIndex value = known(swap.value);
+      const bool is_idle = steps().tape.values[swap.value].death == kSurvives;
+      if (is_idle && is_bound(value))
+        late_leaves_.push_back({kNoOp, {range_of(value), swap.pages}});
       continue;
     }
     const std::uint32_t until_needed = ops_until(swap.needed);
     const std::uint32_t fetched_before = (swap.needed + op_count - swap.fetch) % op_count;
     const std::uint32_t left_before = (swap.needed + op_count - swap.leave - 1) % op_count;
     if (until_needed > left_before) continue;
-    ValueIndex value = swap.needed >= from ? swap.needed_value : swap.fetch_value;
+    ValueIndex value = known(swap.needed >= first ? swap.needed_value : swap.fetch_value);
     if (until_needed < fetched_before && is_bound(value))
       pending_.emplace_back(until_needed, Advice::Fetch{range_of(value), swap.keeps_copy});
     if (until_needed <= fetched_before) continue;
-    if (swap.needed < from && swap.fetch < from) value = swap.value;
+    if (swap.needed < first && swap.fetch < first) value = known(swap.value);
     if (is_bound(value)) late_leaves_.push_back({until_needed, {range_of(value), swap.pages}});
   }
   std::stable_sort(pending_.begin(), pending_.end(),
@@ -578,11 +660,28 @@ StepLearner::StepLearner(const Options& options) : state_(std::make_unique<State
 StepLearner::~StepLearner() = default;
 
 void StepLearner::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
-                           Advice& advice) {
-  state_->begin_op(signature, uses, now, advice);
+                           Advice& advice, bool is_replayable) {
+  state_->begin_op(signature, uses, now, advice, is_replayable);
 }
 
-void StepLearner::allocated(RangeId range, std::uint32_t pages) { state_->allocated(range, pages); }
+std::span<const OpIndex> StepLearner::due_replays(std::uint64_t signature,
+                                                  std::span<const RangeUse> uses) {
+  return state_->due_replays(signature, uses);
+}
+
+void StepLearner::begin_replay(std::size_t position, Advice& advice) {
+  state_->begin_replay(position, advice);
+}
+
+void StepLearner::end_replay(std::size_t position, Advice& advice) {
+  state_->end_replay(position, advice);
+}
+
+void StepLearner::cannot_record() { state_->unrecordable_.insert(state_->recent(0)); }
+
+void StepLearner::allocated(RangeId range, std::uint32_t pages, bool is_filled) {
+  state_->allocated(range, pages, is_filled);
+}
 
 void StepLearner::freed(RangeId range) { state_->recorder_.freed(range.value()); }
 

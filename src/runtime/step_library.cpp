@@ -7,7 +7,6 @@
 
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"
-#include "spillway/planner/swap_plan.h"
 
 namespace spillway::runtime {
 
@@ -40,6 +39,18 @@ bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
 }
 
 }  // namespace
+
+void LearnedPlan::set(planner::StepPlan made) {
+  plan = std::move(made);
+  const planner::RewrittenTape& steps = plan.steps;
+  at.assign(step.tape.ops.size(), 0);
+  is_replayed.assign(step.tape.ops.size(), false);
+  for (profile::OpIndex i = 0; i < steps.op_of.size(); ++i) {
+    if (!steps.is_replay[i]) at[steps.op_of[i]] = i;
+  }
+  for (const planner::Replay& replay : plan.replays) is_replayed[replay.op] = true;
+  drops = planner::drops_per_op(step.tape, steps);
+}
 
 void StepShape::note_times(const StepTape& tape) {
   if (times.size() >= kTimesKept) times.pop_back();
@@ -306,7 +317,8 @@ bool StepLibrary::make_plan(std::size_t oldest_age, LearnedPlan& plan) {
     plan.slot_ends_by_length.push_back(shape.is_cut_by_length);
   }
   try {
-    plan.plan = planner::plan_swaps(plan.step.tape, limits_);
+    plan.set(recomputes_ ? planner::plan_step(plan.step.tape, limits_)
+                         : planner::plan_with_replays(plan.step.tape, {}, limits_));
     plan.budget_pages = limits_.budget_pages;
   } catch (const Error& error) {
     tell_failure(plan, error);

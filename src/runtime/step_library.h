@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "spillway/base/error.h"
-#include "spillway/planner/swap_plan.h"
+#include "spillway/planner/step_plan.h"
 #include "spillway/profile/op_sequence.h"
 #include "spillway/profile/step_joining.h"
 #include "spillway/profile/tape_recorder.h"
@@ -41,13 +41,19 @@ struct LearnedPlan {
   std::vector<bool> slot_ends_by_length;
   profile::OpSequence sequence;  ///< Of all steps, joined.
   profile::RecordedStep step;    ///< Of all steps, joined.
-  planner::SwapPlan plan;
+  planner::StepPlan plan;
+  std::vector<profile::OpIndex> at;  ///< Per operator of `step`: its place among the plan's.
+  planner::PerOp drops;            ///< Values of `step` by the plan's operator after which they go.
+  std::vector<bool> is_replayed;   ///< Per operator of `step`: it runs again somewhere.
   std::uint32_t budget_pages = 0;  ///< That it was made for.
   std::uint64_t last_used = 0;
   std::uint32_t refreshes = 0;  ///< How often it has been made again.
   std::uint32_t cycles = 0;     ///< Finished under it since then.
 
   std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
+  bool recomputes() const { return !plan.replays.empty(); }
+  /// The plan for the operators of `step`, and what follows from it.
+  void set(planner::StepPlan made);
 };
 
 /// Where a plan is to be followed from.
@@ -65,7 +71,9 @@ class StepLibrary {
   static constexpr std::uint32_t kMaxPlans = 8;
   static constexpr std::uint32_t kMaxSlots = 8;  ///< Steps of the longest cycle.
 
-  explicit StepLibrary(const planner::SwapLimits& limits) : limits_(limits) {}
+  /// `recomputes`: plans may drop values and compute them again.
+  StepLibrary(const planner::SwapLimits& limits, bool recomputes)
+      : limits_(limits), recomputes_(recomputes) {}
 
   /// Pages that plans made from now on may fill.
   void set_budget(std::uint32_t pages) { limits_.budget_pages = pages; }
@@ -113,6 +121,7 @@ class StepLibrary {
   void forget(const LearnedPlan& plan);
 
   planner::SwapLimits limits_;
+  bool recomputes_;
   std::vector<std::unique_ptr<StepShape>> shapes_;
   std::vector<std::unique_ptr<LearnedPlan>> plans_;
   std::vector<std::unique_ptr<Record>> records_;  ///< Of the latest steps, newest first.

@@ -14,7 +14,7 @@ StoragePieces::StoragePieces(std::uint32_t budget_pages)
       piece_pages_(std::max(1U, budget_pages / kPieceShare)) {}
 
 RangePart StoragePieces::part_of(RangeId id) const {
-  return id.value() % 2 == 0 ? RangePart(RangeId(id.value() / 2)) : pieces_[id.value() / 2];
+  return is_whole(id) ? RangePart(RangeId(id.value() / 2)) : pieces_[id.value() / 2];
 }
 
 void StoragePieces::cut(RangeId range, std::uint32_t pages) {

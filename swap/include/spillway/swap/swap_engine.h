@@ -206,8 +206,8 @@ class SwapEngine {
   std::byte* address_of(RangeId range) const;
   /// Ends a drop: the dropped range gets the pages of another one of equal size, whose bytes are
   /// the right ones. Each page changes its address at once, so nobody sees it half done. `within`
-  /// holds `from`, whose contents are undefined after that. False when somebody in need took pages
-  /// of it all the same: pin it anew and try again.
+  /// holds `from`, whose contents are undefined after that. False when nobody holds it, or somebody
+  /// in need took pages of it all the same: pin it and try again.
   bool adopt(RangeId dropped, RangeId from, const PinSet& within);
   /// A dropped range that somebody waits for, as soon as there is one; none after `end_drops`. For
   /// the one thread that computes them again.

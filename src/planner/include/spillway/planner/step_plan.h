@@ -34,6 +34,9 @@ struct PlanEffort {
 /// tape that contradicts itself and ConfigError for senseless limits.
 StepPlan plan_step(const StepTape& tape, const SwapLimits& limits, const PlanEffort& effort = {});
 
+/// Values of the tape that are dropped, by the operator of the rewritten one after which they go.
+PerOp drops_per_op(const StepTape& tape, const RewrittenTape& steps);
+
 /// The plan for given replays: the best swaps on the rewritten tape. Throws as `rewrite_tape` and
 /// `plan_swaps`.
 StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,

@@ -42,10 +42,13 @@ class TapeRecorder {
 
   explicit TapeRecorder(const Options& options) : options_(options) {}
 
+  /// `is_replayable`: as far as the operator itself goes, see `TapeOp`.
   void begin_op(std::uint64_t signature, TimePoint now, bool is_replayable = false);
   /// An input of the operator that has begun. Repeated uses of a range are merged.
   void use(std::uint32_t range, std::uint32_t pages, bool writes);
-  void allocated(std::uint32_t range, std::uint32_t pages);
+  /// `is_filled`: by the operator that runs. Else the trainer fills it by itself, maybe again later,
+  /// and no operator that reads it can be repeated.
+  void allocated(std::uint32_t range, std::uint32_t pages, bool is_filled = true);
   void freed(std::uint32_t range);
   /// Time that is no part of the operator's own: its thread waited for pages or for room.
   void waited(Duration time) { waited_ += time; }
@@ -77,6 +80,7 @@ class TapeRecorder {
     ValueIndex value = kNoValue;
     std::uint32_t last_use = 0;  ///< Position in `uses` of the latest one, plus one.
     bool is_live = false;
+    bool is_filled = true;      ///< By operators, as far as is known.
   };
   const Range& range(std::uint32_t id) const { return ranges_[id]; }
 
@@ -86,6 +90,7 @@ class TapeRecorder {
   ValueIndex value_of(std::uint32_t range, OpIndex birth);
   void close_op_time(TimePoint now);
   void add_untouched();
+  void mark_what_cannot_replay();
   bool records() const { return step_.is_whole; }
 
   Options options_;

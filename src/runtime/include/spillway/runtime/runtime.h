@@ -11,6 +11,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
+#include "spillway/runtime/recorded_op.h"
 #include "spillway/runtime/step_learner.h"
 #include "spillway/swap/swap_engine.h"
 
@@ -20,10 +21,12 @@ struct RuntimeOptions {
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
   bool learns = true;                         ///< Off: demand paging only.
+  bool recomputes = true;                     ///< Off: plans only swap. Nothing without `learns`.
   planner::TransferRates rates;               ///< Of the spill store, measured.
 };
 
 class StepGuide;
+class Recomputer;
 
 /// Names the operator that runs, for error messages. Asked only when something went wrong.
 class OpText {
@@ -32,10 +35,19 @@ class OpText {
   virtual std::string describe() const = 0;  ///< "aten::conv3d(float[1, 16, 64, 64, 64], …)"
 };
 
+/// What is known of an operator beside its storages.
+struct OpTraits {
+  bool fills = true;           ///< False: hands out memory without touching it.
+  bool is_replayable = false;  ///< It may run again, see profile::TapeOp.
+};
+
 /// How the trainer fared, beside what the engine counted.
 struct RuntimeReport {
   swap::SwapStatistics memory;
   LearnerReport learned;
+  std::uint64_t replays = 0;            ///< Operators that ran again to bring dropped tensors back.
+  std::uint64_t unplanned_replays = 0;  ///< Of them: because a step went otherwise than planned.
+  double replay_seconds = 0.0;          ///< What they took, waits for room included.
   std::uint64_t ops = 0;
   std::uint64_t steps = 0;
   double step_seconds_median = 0.0;
@@ -74,11 +86,20 @@ class Runtime {
 
   /// The announced operator starts: brings its paged storages in and holds them. Throws as
   /// `allocate`; then `end_op` must not be called. Operators do not nest.
-  /// `uses` holds what `find` gave for its tensors, as OpUses orders it. `fills` is false for those
-  /// that hand out memory without touching it.
+  /// `uses` holds what `find` gave for its tensors, as OpUses orders it.
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
-                bool fills = true);
+                OpTraits traits = {});
   void end_op() noexcept;
+
+  /// Whether the operator that has just begun on this thread is to be recorded. Then `keep` follows
+  /// once its kernel has run, before `end_op`; null says that it cannot be recorded.
+  bool wants_record() const noexcept;
+  void keep(std::unique_ptr<RecordedOp> recorded);
+  /// Names the paged storage that `memory` points into, for RecordedOp; 0: none.
+  StorageKey key_of(const void* memory) const;
+
+  /// The process is about to fork: brings back what is dropped, as the child cannot.
+  void before_fork();
 
   /// Whether an operator runs on this thread.
   static bool runs_operator();
@@ -121,6 +142,9 @@ class Runtime {
   void look_after_survey(const OpContext& op, std::size_t allocation);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
   void hold(OpContext& op, std::span<const RangeUse> uses);
+  void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
+  void drop_wished(OpContext& op) noexcept;
+  void run_again(std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);
   void tell_io_failure(const IoError& error);
@@ -131,7 +155,8 @@ class Runtime {
   const Clock& clock_;
   std::unique_ptr<swap::SwapEngine> engine_;
 
-  std::unique_ptr<StepGuide> guide_;  ///< None when nothing is learned.
+  std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
+  std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is computed again.
 
   mutable std::mutex step_mutex_;
   std::uint64_t boundaries_ = 0;
@@ -148,6 +173,7 @@ class Runtime {
 
   std::atomic<std::uint64_t> ops_{0};
   std::atomic<std::uint64_t> sampled_intercept_ns_{0};
+  std::atomic<std::uint64_t> replay_ns_{0};
 };
 
 }  // namespace spillway::runtime

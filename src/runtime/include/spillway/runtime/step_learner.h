@@ -41,6 +41,10 @@ struct Advice {
   std::vector<Fetch> fetches;  ///< Bring these in, in this order, as far as room allows.
   /// Room that fetches must leave for the operators from this one on; absent: as before.
   std::optional<std::uint32_t> reserve_pages;
+  std::vector<RangeId> drops;  ///< Give up their bytes: they will be computed again.
+  /// The operator has to be recorded under this number: it runs again later.
+  std::optional<profile::OpIndex> record_as;
+  bool forgets = false;  ///< What was recorded so far is of no use any more.
 
   /// Empties the lists and keeps their memory.
   void clear() {
@@ -48,6 +52,9 @@ struct Advice {
     write_outs.clear();
     fetches.clear();
     reserve_pages.reset();
+    drops.clear();
+    record_as.reset();
+    forgets = false;
   }
 };
 
@@ -65,6 +72,8 @@ struct LearnerReport {
   double planned_seconds = 0.0;
   double bound_seconds = 0.0;  ///< No plan can be faster.
   std::uint64_t planned_read_pages = 0;
+  std::uint64_t planned_replays = 0;    ///< Operators that run again per cycle of the plan.
+  double planned_replay_seconds = 0.0;  ///< What they take.
   std::uint32_t smallest_budget_pages = 0;
 };
 
@@ -77,6 +86,7 @@ class StepLearner {
   struct Options {
     std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
     planner::TransferRates rates;    ///< Of the spill store, measured.
+    bool recomputes = false;         ///< Plans may drop values and compute them again.
   };
 
   explicit StepLearner(const Options& options);
@@ -87,10 +97,22 @@ class StepLearner {
   /// must leave, and next uses when the prediction has changed. Appends to the lists, as `end_op`
   /// does.
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
-                Advice& advice);
+                Advice& advice, bool is_replayable = false);
+
+  /// What the plan runs again before an operator that is about to begin: numbers as in
+  /// `Advice::record_as`, in order. Empty when the operator is not the one that should come. Valid
+  /// until the next call.
+  std::span<const profile::OpIndex> due_replays(std::uint64_t signature,
+                                                std::span<const RangeUse> uses);
+  /// One of them runs, or is left out as needless: advice as for any operator.
+  void begin_replay(std::size_t position, Advice& advice);
+  void end_replay(std::size_t position, Advice& advice);
+  /// The operator that runs cannot be recorded, as asked for: no later plan is to rely on it.
+  void cannot_record();
 
   /// A storage was born, inside the operator between `begin_op` and `end_op` or outside of one.
-  void allocated(RangeId range, std::uint32_t pages);
+  /// `is_filled`: see TapeRecorder.
+  void allocated(RangeId range, std::uint32_t pages, bool is_filled = true);
 
   /// A storage died.
   void freed(RangeId range);

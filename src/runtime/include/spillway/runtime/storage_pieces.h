@@ -23,6 +23,7 @@ class StoragePieces {
   bool is_large(std::uint32_t pages) const { return pages > large_pages_; }
 
   static RangeId whole(RangeId range) { return RangeId(2 * range.value()); }
+  static bool is_whole(RangeId id) { return id.value() % 2 == 0; }
   RangePart part_of(RangeId id) const;
 
   /// What the learner is told of an operator: whole storages and pieces, each once. A large storage

@@ -25,7 +25,6 @@ struct RecomputationCounts {
   std::uint64_t replays = 0;            ///< Operators that ran again.
   std::uint64_t unplanned_replays = 0;  ///< Of them: because a step went otherwise than planned.
   std::uint64_t refused_drops = 0;      ///< Values that were to be dropped and stayed.
-  Duration time{0};                     ///< Of all replays, without waits.
 };
 
 /// Drops storages and computes them again from recorded operators. Knows what each of them was made
@@ -72,6 +71,8 @@ class Recomputer {
   /// Brings everything back and forgets all operators: the step is over, or takes another course.
   void end_step();
 
+  void restore_all();
+
   /// Whether any operator is kept, without a lock.
   bool is_active() const { return active_.load(std::memory_order_relaxed); }
   RecomputationCounts counts() const;
@@ -79,6 +80,7 @@ class Recomputer {
  private:
   struct Record;
   struct Life;
+  class TemporariesForgotten;
   struct Ingredient {
     Life* life = nullptr;
     std::uint32_t version = 0;  ///< Writes to it before the operator ran.
@@ -87,12 +89,14 @@ class Recomputer {
   Life& life_of(StorageKey key);
   Life* live(RangeId range);
   bool is_there(const Life& life, std::uint32_t version) const;
+  bool may_be_made(const Life& life, std::uint32_t version) const;
   bool can_compute(const Life& life, std::uint32_t version, std::vector<const Life*>& above) const;
   bool can_compute(const Life& life) const;
   bool needs(const Life& life, std::uint32_t version, const Life& ingredient,
              std::vector<const Life*>& above) const;
   void restore(Life& life, std::uint32_t version);
   void restore(Life& life);
+  void restore_unplanned(Life& life);
   void run(Record& record);
   void take_results(Record& record, std::vector<ReplayedStorage> made, swap::PinSet& pins);
   void adopt_if_complete(Life& life, swap::PinSet& pins);

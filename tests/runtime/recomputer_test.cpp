@@ -1,0 +1,301 @@
+// Storages that are dropped and computed again, with a real engine and operators made of
+// arithmetic.
+#include "spillway/runtime/recomputer.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <thread>
+
+#include "spillway/memory/frame_mapper.h"
+#include "spillway/swap/spill_store_factory.h"
+
+namespace spillway::runtime {
+namespace {
+
+using memory::kPageBytes;
+using memory::kPageSize;
+
+constexpr std::size_t kPages = 2;
+
+std::uint64_t& word(void* memory) { return *static_cast<std::uint64_t*>(memory); }
+
+memory::MapperKind best_mapper() {
+  for (const memory::MapperProbe& probe : memory::probe_mappers())
+    if (probe.is_viable) return probe.kind;
+  throw std::runtime_error("no mapper works here");
+}
+
+/// A storage as the trainer sees it.
+struct Tensor {
+  std::byte* memory = nullptr;
+  RangeId range;
+};
+
+class RecomputerTest : public ::testing::Test {
+ protected:
+  RecomputerTest() {
+    swap::SpillStoreOptions store;
+    store.kind = swap::StoreKind::kRam;
+    store.ram_capacity = kPageSize * 256;
+    swap::SwapEngineOptions options;
+    options.budget = kPageSize * 24;
+    options.arena_size = 8_GiB;
+    engine_ = std::make_unique<swap::SwapEngine>(options, memory::make_frame_mapper(best_mapper()),
+                                                 swap::make_spill_store(store).store, clock_);
+    recomputer_ = std::make_unique<Recomputer>(
+        *engine_,
+        [this](std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {
+          swap::PinSet pins;
+          engine_->pin(pins, uses);
+          pins_ = &pins;
+          body(pins);
+          pins_ = nullptr;
+          engine_->unpin(pins);
+        });
+  }
+
+  Tensor tensor() {
+    const auto made = engine_->allocate(kPageSize * kPages, pins_);
+    return {made.address, made.range};
+  }
+
+  StorageKey key(const Tensor& tensor) { return recomputer_->key_of(tensor.range); }
+
+  /// out = in + addend, recorded as `place`.
+  Tensor add(const Tensor& in, std::uint64_t addend, OpIndex place) {
+    announce(in, false, true);
+    const Tensor out = tensor();
+    word(out.memory) = word(in.memory) + addend;
+    note("add" + std::to_string(addend));
+    recomputer_->keep(place, std::make_unique<Operator>(*this, addend, key(in), key(out)));
+    return out;
+  }
+
+  /// in = 3 * in, recorded as `place`.
+  void triple(const Tensor& in, OpIndex place) {
+    announce(in, true, true);
+    word(in.memory) *= 3;
+    note("triple");
+    recomputer_->keep(place, std::make_unique<Operator>(*this, 0, key(in), 0));
+  }
+
+  void announce(const Tensor& in, bool writes, bool is_recorded) {
+    const RangeUse use{in.range, kPages, writes};
+    recomputer_->before_op({&use, 1}, is_recorded);
+  }
+
+  void free(const Tensor& tensor) {
+    if (recomputer_->may_end(tensor.range)) engine_->release(tensor.range);
+  }
+
+  /// As an operator that nobody recorded reads it.
+  std::uint64_t read(const Tensor& in) {
+    announce(in, false, false);
+    EXPECT_FALSE(engine_->is_dropped(in.range));
+    return word(in.memory);
+  }
+
+  void note(const std::string& what) { ran_ += what + " "; }
+
+  class Operator final : public RecordedOp {
+   public:
+    Operator(RecomputerTest& test, std::uint64_t addend, StorageKey in, StorageKey out)
+        : test_(test), addend_(addend), inputs_{in} {
+      if (out != 0) {
+        outputs_ = {out};
+      } else {
+        written_ = {in};
+      }
+    }
+    const std::vector<StorageKey>& inputs() const override { return inputs_; }
+    const std::vector<StorageKey>& written() const override { return written_; }
+    const std::vector<StorageKey>& outputs() const override { return outputs_; }
+
+    std::vector<ReplayedStorage> replay(const AddressOf& address_of) override {
+      void* const in = address_of(inputs_.front());
+      if (test_.fails_) throw IoError("the operator cannot run");
+      if (outputs_.empty()) {
+        word(in) *= 3;
+        test_.note("triple");
+        return {};
+      }
+      const Tensor out = test_.tensor();
+      word(out.memory) = word(in) + addend_;
+      test_.note("add" + std::to_string(addend_));
+      ++test_.temporaries_;
+      return {{outputs_.front(), out.memory, std::shared_ptr<void>(out.memory, [this, out](void*) {
+                 --test_.temporaries_;
+                 test_.engine_->release(out.range);
+               })}};
+    }
+
+   private:
+    RecomputerTest& test_;
+    std::uint64_t addend_;
+    std::vector<StorageKey> inputs_, written_, outputs_;
+  };
+
+  SteadyClock clock_;
+  std::unique_ptr<swap::SwapEngine> engine_;
+  std::unique_ptr<Recomputer> recomputer_;
+  swap::PinSet* pins_ = nullptr;
+  std::string ran_;
+  int temporaries_ = 0;
+  bool fails_ = false;
+};
+
+TEST_F(RecomputerTest, BringsADroppedStorageBackBeforeAnOperatorThatUsesIt) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  EXPECT_TRUE(engine_->is_dropped(a.range));
+  ran_.clear();
+  EXPECT_EQ(read(a), 6u);
+  EXPECT_EQ(ran_, "add1 ");
+  EXPECT_EQ(temporaries_, 0);
+  EXPECT_EQ(recomputer_->counts().replays, 1u);
+  EXPECT_EQ(recomputer_->counts().unplanned_replays, 1u);
+}
+
+TEST_F(RecomputerTest, FollowsChainsThroughFreedStoragesAndWritesInPlace) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  const Tensor b = add(a, 10, 1);
+  triple(b, 2);
+  const Tensor c = add(b, 100, 3);
+  free(a);
+  ASSERT_TRUE(recomputer_->drop(b.range));
+  ASSERT_TRUE(recomputer_->drop(c.range));
+  ran_.clear();
+  EXPECT_EQ(read(c), 148u);
+  EXPECT_EQ(ran_, "add1 add10 triple add100 ");
+  EXPECT_EQ(read(b), 48u) << "came back on the way";
+  EXPECT_EQ(temporaries_, 0);
+}
+
+TEST_F(RecomputerTest, RunsPlannedReplaysThatBringSomethingBackAndLeavesOutOthers) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 7);
+  const Tensor b = add(a, 10, 8);
+  const Tensor c = add(x, 2, 9);
+  free(a);
+  ASSERT_TRUE(recomputer_->drop(b.range));
+  ran_.clear();
+  std::string heard;
+  recomputer_->replay(std::array<OpIndex, 4>{7, 9, 8, 55}, [&](std::size_t position, bool ends) {
+    heard += std::to_string(position) + (ends ? ") " : "( ");
+  });
+  EXPECT_EQ(ran_, "add1 add10 ") << "what operator 9 made is there";
+  EXPECT_EQ(heard, "0( 0) 1( 1) 2( 2) 3( 3) ");
+  EXPECT_EQ(word(b.memory), 16u);
+  EXPECT_EQ(word(c.memory), 7u);
+  EXPECT_EQ(recomputer_->counts().unplanned_replays, 0u);
+  EXPECT_EQ(temporaries_, 0);
+}
+
+TEST_F(RecomputerTest, RefusesDropsThatCouldNotBeUndone) {
+  const Tensor x = tensor();
+  const Tensor a = add(x, 1, 0);
+  EXPECT_FALSE(recomputer_->drop(x.range)) << "nobody knows what made it";
+  announce(a, true, false);  // Written by an operator that was not recorded.
+  EXPECT_FALSE(recomputer_->drop(a.range));
+  const Tensor b = add(x, 1, 1);
+  announce(x, true, false);
+  EXPECT_FALSE(recomputer_->drop(b.range)) << "what it was made of has changed";
+  EXPECT_EQ(recomputer_->counts().refused_drops, 3u);
+}
+
+TEST_F(RecomputerTest, ComputesAgainBeforeAnIngredientIsWritten) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  announce(x, true, false);
+  EXPECT_FALSE(engine_->is_dropped(a.range));
+  word(x.memory) = 77;
+  EXPECT_EQ(read(a), 6u);
+}
+
+TEST_F(RecomputerTest, KeepsFreedIngredientsUntilTheyAreNotNeeded) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  EXPECT_FALSE(recomputer_->may_end(x.range));
+  EXPECT_EQ(word(x.memory), 5u);
+  const std::vector<RangeId> ended = recomputer_->take_ended();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended.front(), x.range);
+  engine_->release(x.range);
+  EXPECT_FALSE(engine_->is_dropped(a.range)) << "it came back before its ingredient went";
+  EXPECT_EQ(word(a.memory), 6u);
+}
+
+TEST_F(RecomputerTest, LetsDroppedStoragesEndWithoutComputingThem) {
+  const Tensor x = tensor();
+  const Tensor a = add(x, 1, 0);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  ran_.clear();
+  free(a);
+  free(x);
+  recomputer_->end_step();
+  EXPECT_EQ(ran_, "");
+  EXPECT_FALSE(recomputer_->is_active());
+}
+
+TEST_F(RecomputerTest, BringsEverythingBackWhenTheStepEnds) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  const Tensor b = add(a, 1, 1);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(b.range));
+  recomputer_->end_step();
+  EXPECT_EQ(word(a.memory), 6u);
+  EXPECT_EQ(word(b.memory), 7u);
+  EXPECT_EQ(engine_->statistics().faults, 0u);
+  EXPECT_FALSE(recomputer_->drop(a.range)) << "its operators are forgotten";
+}
+
+TEST_F(RecomputerTest, ServesAccessesThatNobodyAnnounced) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  EXPECT_EQ(word(a.memory), 6u);
+  EXPECT_EQ(engine_->statistics().faults, 1u);
+}
+
+TEST_F(RecomputerTest, TellsOperatorsThatAReplayFailed) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  fails_ = true;
+  EXPECT_THROW(read(a), IoError);
+  EXPECT_TRUE(engine_->is_dropped(a.range));
+  fails_ = false;
+  EXPECT_EQ(read(a), 6u) << "nothing was lost by the failure";
+}
+
+TEST_F(RecomputerTest, HoldsTemporariesOnlyWhileTheyAreNeeded) {
+  const Tensor x = tensor();
+  word(x.memory) = 1;
+  std::vector<Tensor> chain{x};
+  for (OpIndex i = 0; i < 9; ++i) chain.push_back(add(chain.back(), i, i));
+  for (std::size_t i = 1; i < 9; ++i) free(chain[i]);
+  ASSERT_TRUE(recomputer_->drop(chain[9].range));
+  int most = 0;
+  recomputer_->replay(std::array<OpIndex, 9>{0, 1, 2, 3, 4, 5, 6, 7, 8},
+                      [&](std::size_t, bool) { most = std::max(most, temporaries_); });
+  EXPECT_EQ(word(chain[9].memory), 37u);
+  EXPECT_EQ(most, 1);
+}
+
+}  // namespace
+}  // namespace spillway::runtime
