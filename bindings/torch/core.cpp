@@ -102,6 +102,7 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   options.budget = budget_.budget;
   options.min_storage = settings_.min_storage;
   options.learns = settings_.prefetch;
+  options.recomputes = settings_.recompute;
   auto engine = make_engine(options);
   runtime_ = std::make_unique<runtime::Runtime>(options, std::move(engine), clock_);
   shows_progress_ = settings_.progress == runtime::ProgressMode::kOn ||
@@ -153,15 +154,19 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
 }
 
 void Core::watch_forks() {
-  ::pthread_atfork([] { core().runtime().engine().before_fork(); },
-                   [] { core().runtime().engine().after_fork_in_parent(); },
-                   [] {
-                     Interceptor::disable_for_good();
-                     detach_cpu_allocator();
-                     core().is_child_.store(true);
-                     runtime::unwatch_endings_in_child();
-                     core().runtime().engine().after_fork_in_child();
-                   });
+  ::pthread_atfork(
+      [] {
+        core().runtime().before_fork();
+        core().runtime().engine().before_fork();
+      },
+      [] { core().runtime().engine().after_fork_in_parent(); },
+      [] {
+        Interceptor::disable_for_good();
+        detach_cpu_allocator();
+        core().is_child_.store(true);
+        runtime::unwatch_endings_in_child();
+        core().runtime().engine().after_fork_in_child();
+      });
 }
 
 void Core::watch_endings() {

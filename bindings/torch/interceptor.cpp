@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_recorder.h"
 #include "cpu_allocator.h"
 #include "operator_facts.h"
 #include "spillway/base/error.h"
@@ -37,6 +38,7 @@ std::atomic<runtime::Runtime*> current{nullptr};
 c10::DispatchKey key = c10::DispatchKey::Undefined;
 bool key_is_above_autograd = false;
 std::atomic<std::uint64_t> probe_calls{0};
+std::atomic<CallRecorder*> recorder{nullptr};  ///< None when nothing is to run again.
 
 struct ThreadState {
   bool inside = false;
@@ -202,7 +204,10 @@ class RunningOp {
     if (event == StepSignal::Event::kUpdate) runtime.step_updated();
     if (event == StepSignal::Event::kBegin) runtime.step_boundary();
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
-    runtime.begin_op(signature_of(schema, uses), uses, text, facts.fills_outputs);
+    runtime.begin_op(signature_of(schema, uses), uses, text,
+                     {.fills = facts.fills_outputs,
+                      .is_replayable = recorder.load(std::memory_order_relaxed) != nullptr &&
+                                       facts.is_replayable});
     thread.inside = true;
   }
   ~RunningOp() {
@@ -243,7 +248,15 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   const RunningOp running(*runtime, thread, schema, facts, arguments, text);
   // What the kernel calls belongs to this operator: it need not pass through here.
   const c10::impl::ExcludeDispatchKeyGuard nested_pass(key);
+  CallRecorder* const records = recorder.load(std::memory_order_relaxed);
+  if (records == nullptr) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  CallRecorder::Call call(*records, op, arguments);
   op.redispatchBoxed(below, stack);
+  const std::size_t results = schema.returns().size();
+  call.end(c10::ArrayRef<c10::IValue>(stack->data() + (stack->size() - results), results));
 }
 
 /// The running operator of an observer that cannot wrap the call.
@@ -378,7 +391,11 @@ std::string take_dispatch_key(const std::string& requested_key) {
 Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested_key)
     : key_name_(take_dispatch_key(requested_key)) {
   current.store(&runtime);
-  if (key_name_ == kObserver) observe_all_threads();
+  if (key_name_ == kObserver) {
+    observe_all_threads();
+  } else if (runtime.recomputes()) {
+    recorder.store(new CallRecorder(runtime, key));  // As long as the process: replays are.
+  }
 }
 
 void Interceptor::enable_on_this_thread() {

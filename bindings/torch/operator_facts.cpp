@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "spillway/recompute/operator_rules.h"
+
 namespace spillway::torch_binding {
 namespace {
 
@@ -43,6 +45,7 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
   for (const c10::Argument& argument : schema.arguments())
     accesses.push_back(access_to(argument, is_composite));
   touches_nothing = only_makes_views(schema, accesses);
+  is_replayable = recompute::may_replay(op);
 }
 
 const OperatorFacts& OperatorFactsCache::of(const c10::OperatorHandle& op) {

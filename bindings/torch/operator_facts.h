@@ -20,6 +20,7 @@ struct OperatorFacts {
   bool fills_outputs;        ///< Else it only hands memory out.
   bool uses_whole_storages;  ///< More than its arguments show.
   bool touches_nothing;      ///< Only makes views.
+  bool is_replayable;        ///< May run again, arguments permitting.
   std::vector<Access> accesses;  ///< One per argument.
 };
 

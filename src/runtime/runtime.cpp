@@ -48,9 +48,11 @@ class ReplayText final : public OpText {
 /// What runs on one thread.
 struct Runtime::OpContext {
   bool is_running = false;
-  bool learns = false;   ///< The learner was told of the running operator.
-  bool fills = true;     ///< The running operator touches what it allocates.
-  bool replays = false;  ///< The running operator is none of the trainer's: it runs again.
+  bool learns = false;           ///< The learner was told of the running operator.
+  bool fills = true;             ///< The running operator touches what it allocates.
+  bool rehearses = false;        ///< See Runtime::Rehearsal.
+  bool ran_out_of_room = false;  ///< In the latest rehearsal.
+  bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
   StepGuide::Wish wish;
   std::uint64_t signature = 0;
   const OpText* text = nullptr;
@@ -85,10 +87,12 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     : options_(options), clock_(clock), engine_(std::move(engine)) {
   if (options_.learns) {
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize);
-    guide_ = std::make_unique<StepGuide>(StepLearner::Options{.budget_pages = budget_pages,
-                                                              .rates = options_.rates,
-                                                              .recomputes = options_.recomputes},
-                                         *engine_, clock_);
+    guide_ = std::make_unique<StepGuide>(
+        StepLearner::Options{.budget_pages = budget_pages,
+                             .rates = options_.rates,
+                             .recomputes = options_.recomputes,
+                             .plans_in_background = options_.plans_in_background},
+        *engine_, clock_);
     if (options_.recomputes)
       recomputer_ = std::make_unique<Recomputer>(
           *engine_,
@@ -261,9 +265,19 @@ swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t 
   return made;
 }
 
+void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
+  try {
+    return engine_->allocate(Bytes(size), &op.pins).address;
+  } catch (const swap::NoRoomError&) {
+    op.ran_out_of_room = true;
+    throw;
+  }
+}
+
 void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (size < options_.min_storage.count()) return allocate_small(size, op);
+  if (op.rehearses) return allocate_in_rehearsal(op, size);
   // An operator becomes worth learning with the first paged storage that it touches or makes.
   if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
     op.learns = guide_->begin_op(&op, op.signature, {}, false, op.wish);
@@ -421,6 +435,19 @@ void Runtime::before_fork() {
   if (recomputer_ != nullptr && recomputer_->is_active() && !context().is_running)
     recomputer_->restore_all();
 }
+
+Runtime::Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.clock_.now()) {
+  context().rehearses = true;
+  context().ran_out_of_room = false;
+}
+
+Runtime::Rehearsal::~Rehearsal() {
+  OpContext& op = context();
+  op.rehearses = false;
+  if (op.learns) runtime_.guide_->waited(&op, runtime_.clock_.now() - start_);
+}
+
+bool Runtime::Rehearsal::ran_out_of_room() const { return context().ran_out_of_room; }
 
 bool Runtime::wants_record() const noexcept { return context().wish.record_as.has_value(); }
 

@@ -128,7 +128,7 @@ std::string_view mapper_names() {
 }
 
 // clang-format off
-constexpr std::array<SettingField, 18> kFields{{
+constexpr std::array<SettingField, 19> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Tensor bytes that may be in memory at once. auto: what this process can really use, less "
     "--reserve; a percentage is of that."},
@@ -144,6 +144,10 @@ constexpr std::array<SettingField, 18> kFields{{
   {{"prefetch", "on|off", "on",
     "Learn the step and bring tensors back before they are needed; off fetches on demand only."},
    [](Settings& s, Text t) { s.prefetch = parse_switch(t); }},
+  {{"recompute", "on|off", "on",
+    "Let plans drop tensors and run the operators that made them again, bit for bit, where that "
+    "is faster than the disk; off only moves them."},
+   [](Settings& s, Text t) { s.recompute = parse_switch(t); }},
   {{"min-storage", "SIZE", "1MiB", "Tensors smaller than this never leave memory."},
    [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
   {{"endurance", "SIZE", "600TB",

@@ -40,6 +40,10 @@ bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
 
 }  // namespace
 
+LearnedPlan::~LearnedPlan() {
+  if (draft != nullptr) draft->work->cancel();
+}
+
 void LearnedPlan::set(planner::StepPlan made) {
   plan = std::move(made);
   const planner::RewrittenTape& steps = plan.steps;
@@ -130,11 +134,18 @@ PlanPlace StepLibrary::choose(LearnedPlan* current, std::uint32_t next_slot) {
   if (current != nullptr && current->slots() > 1) return start(*current, next_slot, false);
   if (history_.front() == kNoShape) return {};
   if (const std::uint32_t cycle = find_cycle(); cycle > 1) {
-    if (const PlanPlace place = find_rotation(cycle); place.plan != nullptr) return place;
-    LearnedPlan& plan = new_plan();
-    plan.shapes.assign(history_.rend() - cycle, history_.rend());
-    if (make_plan(cycle - std::size_t{1}, plan)) return start(plan, 0, true);
-    forget(plan);
+    std::uint32_t slot = 0;
+    LearnedPlan* plan = find_rotation(cycle, slot);
+    if (plan == nullptr) {
+      plan = &new_plan();
+      plan->shapes.assign(history_.rend() - cycle, history_.rend());
+    }
+    if (slot == 0) {
+      if (const PlanPlace place = refreshed(*plan, cycle - std::size_t{1}); place.plan != nullptr)
+        return place;
+    } else if (plan->is_there()) {
+      return start(*plan, slot, false);
+    }
   }
   const ShapeId next = predict();
   if (next != history_.front()) {
@@ -150,7 +161,7 @@ PlanPlace StepLibrary::find_prefix(std::uint64_t hash, std::uint32_t length,
   for (const auto& plan : plans_) {
     for (std::uint32_t slot = 0; slot < plan->slots(); ++slot) {
       const StepShape* shape = find_shape(plan->shapes[slot]);
-      if (shape == nullptr || shape->sequence.size() < length) continue;
+      if (!plan->is_there() || shape == nullptr || shape->sequence.size() < length) continue;
       if (shape->sequence.prefix(length) != hash) continue;
       const bool is_better = best.plan == nullptr || plan.get() == preferred ||
                              (best.plan != preferred && plan->last_used > best.plan->last_used);
@@ -214,7 +225,8 @@ std::uint32_t StepLibrary::find_cycle() const {
   return 0;
 }
 
-PlanPlace StepLibrary::find_rotation(std::uint32_t cycle) {
+/// The plan for the cycle that the latest steps went through, wherever it begins.
+LearnedPlan* StepLibrary::find_rotation(std::uint32_t cycle, std::uint32_t& next_slot) {
   for (const auto& plan : plans_) {
     if (plan->slots() != cycle) continue;
     for (std::uint32_t last = 0; last < cycle; ++last) {
@@ -222,17 +234,18 @@ PlanPlace StepLibrary::find_rotation(std::uint32_t cycle) {
       for (std::uint32_t i = 0; i < cycle && is_equal; ++i)
         is_equal = plan->shapes[(last + cycle - i) % cycle] == history_[i];
       if (!is_equal) continue;
-      if (last + 1 == cycle) return refreshed(*plan, cycle - std::size_t{1});
-      return start(*plan, last + 1, false);
+      next_slot = (last + 1) % cycle;
+      return plan.get();
     }
   }
-  return {};
+  return nullptr;
 }
 
 PlanPlace StepLibrary::find_neighbours(ShapeId previous, ShapeId next) {
   LearnedPlan* found = nullptr;
   std::uint32_t found_slot = 0;
   for (const auto& plan : plans_) {
+    if (!plan->is_there()) continue;
     for (std::uint32_t slot = 0; slot < plan->slots() && plan->slots() > 1; ++slot) {
       const std::uint32_t after = (slot + 1) % plan->slots();
       if (plan->shapes[slot] != previous || plan->shapes[after] != next) continue;
@@ -257,9 +270,7 @@ PlanPlace StepLibrary::follow_single(ShapeId id) {
   if (shape->seen < 2 && strangers_ > kStrangersToPlan) return {};
   LearnedPlan& plan = new_plan();
   plan.shapes = {id};
-  if (make_plan(age, plan)) return start(plan, 0, true);
-  forget(plan);
-  return {};
+  return refreshed(plan, age);
 }
 
 PlanPlace StepLibrary::start(LearnedPlan& plan, std::uint32_t slot, bool is_new) {
@@ -267,15 +278,47 @@ PlanPlace StepLibrary::start(LearnedPlan& plan, std::uint32_t slot, bool is_new)
   return {&plan, plan.slot_begin[slot], is_new};
 }
 
-/// Begins a cycle of the plan, after making it again when there is reason to.
+/// Begins a cycle of the plan, which is ordered anew when there is reason to.
 PlanPlace StepLibrary::refreshed(LearnedPlan& plan, std::size_t oldest_age) {
-  if (!needs_refresh(plan, oldest_age)) return start(plan, 0, false);
-  if (make_plan(oldest_age, plan)) return start(plan, 0, true);
-  forget(plan);
-  return {};
+  if (plan.draft == nullptr && needs_refresh(plan, oldest_age) && !order_plan(oldest_age, plan)) {
+    if (plan.is_there()) return start(plan, 0, false);
+    forget(plan);
+    return {};
+  }
+  return begin_cycle(plan);
+}
+
+/// Takes over what has been planned meanwhile. No place while there is nothing yet.
+PlanPlace StepLibrary::begin_cycle(LearnedPlan& plan) {
+  bool is_new = false;
+  if (plan.draft != nullptr) {
+    PlanWork::News news = plan.draft->work->take();
+    if (news.plan) {
+      if (!plan.draft->is_adopted) {
+        plan.step = std::move(plan.draft->step);
+        plan.slot_begin = std::move(plan.draft->slot_begin);
+        plan.slot_ends_by_length = std::move(plan.draft->slot_ends_by_length);
+        plan.budget_pages = plan.draft->budget_pages;
+        plan.sequence = OpSequence(plan.step.tape.ops);
+        plan.draft->is_adopted = true;
+      }
+      plan.set(std::move(*news.plan));
+      plan.cycles = 0;
+      is_new = true;
+    }
+    const bool has_failed = !news.failure.empty();
+    if (has_failed) tell_failure(plan, news.failure);
+    if (news.is_final) plan.draft.reset();
+    if (has_failed && !is_new) {
+      forget(plan);
+      return {};
+    }
+  }
+  return plan.is_there() ? start(plan, 0, is_new) : PlanPlace{};
 }
 
 bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const {
+  if (!plan.is_there()) return true;
   if (oldest_age >= records_.size()) return false;
   for (std::uint32_t slot = 0; slot < plan.slots(); ++slot) {
     if (records_[oldest_age - slot]->shape != plan.shapes[slot]) return false;
@@ -295,10 +338,11 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   return plan.slots() == 1 && !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
 }
 
-/// Makes the plan for its shapes from the records that begin at that age.
-bool StepLibrary::make_plan(std::size_t oldest_age, LearnedPlan& plan) {
+/// Has the plan for its shapes made from the records that begin at that age. False without them.
+bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
   std::vector<const profile::RecordedStep*> steps;
   for (std::uint32_t slot = 0; slot < plan.slots(); ++slot) {
+    if (oldest_age - slot >= records_.size()) return false;
     const Record& record = *records_[oldest_age - slot];
     if (record.shape != plan.shapes[slot]) return false;
     steps.push_back(&record.step);
@@ -306,38 +350,31 @@ bool StepLibrary::make_plan(std::size_t oldest_age, LearnedPlan& plan) {
   const profile::RecordedStep* before = nullptr;
   if (oldest_age + 1 < records_.size() && records_[oldest_age + 1]->shape == plan.shapes.back())
     before = &records_[oldest_age + 1]->step;
-  plan.step = profile::join_steps(steps, before);
-  plan.slot_begin.assign(1, 0);
-  plan.slot_ends_by_length.clear();
-  auto op = plan.step.tape.ops.begin();
+  plan.draft = std::make_unique<LearnedPlan::Draft>();
+  LearnedPlan::Draft& draft = *plan.draft;
+  draft.step = profile::join_steps(steps, before);
+  draft.slot_begin.assign(1, 0);
+  auto op = draft.step.tape.ops.begin();
   for (const ShapeId id : plan.shapes) {
     const StepShape& shape = *find_shape(id);
     for (const Duration time : shape.typical_op_times()) (op++)->time = time;
-    plan.slot_begin.push_back(plan.slot_begin.back() + shape.sequence.size());
-    plan.slot_ends_by_length.push_back(shape.is_cut_by_length);
+    draft.slot_begin.push_back(draft.slot_begin.back() + shape.sequence.size());
+    draft.slot_ends_by_length.push_back(shape.is_cut_by_length);
   }
-  try {
-    plan.set(recomputes_ ? planner::plan_step(plan.step.tape, limits_)
-                         : planner::plan_with_replays(plan.step.tape, {}, limits_));
-    plan.budget_pages = limits_.budget_pages;
-  } catch (const Error& error) {
-    tell_failure(plan, error);
-    return false;
-  }
-  plan.sequence = OpSequence(plan.step.tape.ops);
-  plan.refreshes += plan.last_used > 0 ? 1 : 0;
-  plan.cycles = 0;
+  draft.budget_pages = limits_.budget_pages;
+  draft.work = maker_.order({draft.step.tape, limits_, recomputes_});
+  plan.refreshes += plan.is_there() ? 1 : 0;
   return true;
 }
 
 /// Once per shape: the attempt is repeated at every step, since budget and tape may change.
-void StepLibrary::tell_failure(const LearnedPlan& plan, const Error& error) {
+void StepLibrary::tell_failure(const LearnedPlan& plan, const std::string& reason) {
   bool is_news = false;
   for (const ShapeId id : plan.shapes)
     is_news |= !std::exchange(find_shape(id)->is_failure_told, true);
   if (is_news)
     log_warning("no plan for a step of {} operators, it runs without advice: {}",
-                plan.step.tape.ops.size(), error.what());
+                find_shape(plan.shapes.front())->sequence.size(), reason);
 }
 
 LearnedPlan& StepLibrary::new_plan() {

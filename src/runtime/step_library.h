@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "plan_maker.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/step_plan.h"
 #include "spillway/profile/op_sequence.h"
@@ -34,8 +35,12 @@ struct StepShape {
   bool is_failure_told = false;   ///< That there is no plan for it.
 };
 
-/// The plan for a cycle of one or more steps that follow each other.
+/// The plan for a cycle of one or more steps that follow each other. It is made in the background:
+/// until there is a first one nothing of it but `shapes` and `draft` holds.
 struct LearnedPlan {
+  ~LearnedPlan();
+  bool is_there() const { return sequence.size() > 0; }
+
   std::vector<ShapeId> shapes;
   std::vector<profile::OpIndex> slot_begin;  ///< First operator of each step, and the end.
   std::vector<bool> slot_ends_by_length;
@@ -47,11 +52,22 @@ struct LearnedPlan {
   std::vector<bool> is_replayed;   ///< Per operator of `step`: it runs again somewhere.
   std::uint32_t budget_pages = 0;  ///< That it was made for.
   std::uint64_t last_used = 0;
-  std::uint32_t refreshes = 0;  ///< How often it has been made again.
+  std::uint32_t refreshes = 0;  ///< How often a new one has been ordered.
   std::uint32_t cycles = 0;     ///< Finished under it since then.
 
   std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
   bool recomputes() const { return !plan.replays.empty(); }
+
+  /// What is being planned, as above.
+  struct Draft {
+    std::vector<profile::OpIndex> slot_begin;
+    std::vector<bool> slot_ends_by_length;
+    profile::RecordedStep step;
+    std::uint32_t budget_pages = 0;
+    bool is_adopted = false;  ///< A first plan for it has come.
+    std::shared_ptr<PlanWork> work;
+  };
+  std::unique_ptr<Draft> draft;
   /// The plan for the operators of `step`, and what follows from it.
   void set(planner::StepPlan made);
 };
@@ -72,8 +88,8 @@ class StepLibrary {
   static constexpr std::uint32_t kMaxSlots = 8;  ///< Steps of the longest cycle.
 
   /// `recomputes`: plans may drop values and compute them again.
-  StepLibrary(const planner::SwapLimits& limits, bool recomputes)
-      : limits_(limits), recomputes_(recomputes) {}
+  StepLibrary(const planner::SwapLimits& limits, bool recomputes, PlanMaker::Moment moment)
+      : limits_(limits), recomputes_(recomputes), maker_(moment) {}
 
   /// Pages that plans made from now on may fill.
   void set_budget(std::uint32_t pages) { limits_.budget_pages = pages; }
@@ -108,13 +124,14 @@ class StepLibrary {
   StepShape* find_shape(ShapeId id) const;
   ShapeId predict() const;
   std::uint32_t find_cycle() const;
-  PlanPlace find_rotation(std::uint32_t cycle);
+  LearnedPlan* find_rotation(std::uint32_t cycle, std::uint32_t& next_slot);
   PlanPlace find_neighbours(ShapeId previous, ShapeId next);
   PlanPlace follow_single(ShapeId shape);
   PlanPlace refreshed(LearnedPlan& plan, std::size_t oldest_age);
   bool needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const;
-  bool make_plan(std::size_t oldest_age, LearnedPlan& plan);
-  void tell_failure(const LearnedPlan& plan, const Error& error);
+  bool order_plan(std::size_t oldest_age, LearnedPlan& plan);
+  PlanPlace begin_cycle(LearnedPlan& plan);
+  void tell_failure(const LearnedPlan& plan, const std::string& reason);
   LearnedPlan& new_plan();
   PlanPlace start(LearnedPlan& plan, std::uint32_t slot, bool is_new);
   void forget_one_shape();
@@ -122,6 +139,7 @@ class StepLibrary {
 
   planner::SwapLimits limits_;
   bool recomputes_;
+  PlanMaker maker_;
   std::vector<std::unique_ptr<StepShape>> shapes_;
   std::vector<std::unique_ptr<LearnedPlan>> plans_;
   std::vector<std::unique_ptr<Record>> records_;  ///< Of the latest steps, newest first.

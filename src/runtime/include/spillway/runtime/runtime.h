@@ -22,6 +22,7 @@ struct RuntimeOptions {
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
   bool learns = true;                         ///< Off: demand paging only.
   bool recomputes = true;                     ///< Off: plans only swap. Nothing without `learns`.
+  bool plans_in_background = true;            ///< Off: steps wait for plans.
   planner::TransferRates rates;               ///< Of the spill store, measured.
 };
 
@@ -95,6 +96,22 @@ class Runtime {
   /// once its kernel has run, before `end_op`; null says that it cannot be recorded.
   bool wants_record() const noexcept;
   void keep(std::unique_ptr<RecordedOp> recorded);
+  /// While it lives, the running operator of this thread is tried a second time: what that
+  /// allocates is not learned, its time does not count, and when there is no room for it nobody is
+  /// refused.
+  class Rehearsal {
+   public:
+    explicit Rehearsal(Runtime& runtime);
+    ~Rehearsal();
+    Rehearsal(const Rehearsal&) = delete;
+    Rehearsal& operator=(const Rehearsal&) = delete;
+    /// An allocation has failed by NoRoomError.
+    bool ran_out_of_room() const;
+
+   private:
+    Runtime& runtime_;
+    TimePoint start_;
+  };
   /// Names the paged storage that `memory` points into, for RecordedOp; 0: none.
   StorageKey key_of(const void* memory) const;
 
@@ -118,6 +135,7 @@ class Runtime {
   void finish(Ending ending);
 
   Bytes budget() const { return options_.budget; }
+  bool recomputes() const { return recomputer_ != nullptr; }
   RuntimeReport report() const;
   swap::SwapEngine& engine() { return *engine_; }
 
@@ -140,6 +158,7 @@ class Runtime {
   std::string survey_result_locked(const swap::SwapStatistics& memory, Finding finding) const;
   Bytes smallest_budget_locked(const swap::SwapStatistics& memory) const;
   void look_after_survey(const OpContext& op, std::size_t allocation);
+  void* allocate_in_rehearsal(OpContext& op, std::size_t size);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
   void hold(OpContext& op, std::span<const RangeUse> uses);
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);

@@ -37,6 +37,7 @@ struct Settings {
   std::string mapper = "auto";
   std::string dispatch_key = "auto";
   bool prefetch = true;
+  bool recompute = true;
   Bytes min_storage{std::uint64_t{1} << 20};
   std::string stats;   ///< Path, or empty. May hold %p and %r.
   std::string rates;   ///< Path, or empty for the default place.

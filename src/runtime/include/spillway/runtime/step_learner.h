@@ -84,9 +84,10 @@ struct LearnerReport {
 class StepLearner {
  public:
   struct Options {
-    std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
-    planner::TransferRates rates;    ///< Of the spill store, measured.
-    bool recomputes = false;         ///< Plans may drop values and compute them again.
+    std::uint32_t budget_pages = 0;    ///< Pages that may be resident at once.
+    planner::TransferRates rates;      ///< Of the spill store, measured.
+    bool recomputes = false;           ///< Plans may drop values and compute them again.
+    bool plans_in_background = false;  ///< On a thread of its own; else the caller waits for plans.
   };
 
   explicit StepLearner(const Options& options);

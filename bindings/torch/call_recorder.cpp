@@ -1,0 +1,129 @@
+#include "call_recorder.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spillway/base/log.h"
+
+namespace spillway::torch_binding {
+namespace {
+
+/// A record in the shape that the runtime knows, which is free of Torch.
+class RecordedCall final : public runtime::RecordedOp {
+ public:
+  RecordedCall(recompute::ReplayEngine& engine, c10::DispatchKey key,
+               std::unique_ptr<recompute::OpRecord> record)
+      : engine_(engine), key_(key), record_(std::move(record)) {
+    for (const recompute::StorageUse& use : record_->inputs()) {
+      inputs_.push_back(use.key);
+      if (use.written) written_.push_back(use.key);
+    }
+    for (const recompute::StorageMade& made : record_->outputs()) outputs_.push_back(made.key);
+  }
+
+  const std::vector<runtime::StorageKey>& inputs() const override { return inputs_; }
+  const std::vector<runtime::StorageKey>& written() const override { return written_; }
+  const std::vector<runtime::StorageKey>& outputs() const override { return outputs_; }
+
+  std::vector<runtime::ReplayedStorage> replay(const AddressOf& address_of) override {
+    const c10::impl::ExcludeDispatchKeyGuard unseen(key_);
+    recompute::Replayed replayed = engine_.replay(*record_, address_of, {});
+    std::vector<runtime::ReplayedStorage> made;
+    for (recompute::ReplayedOutput& output : replayed.outputs) {
+      auto storage = std::make_shared<c10::Storage>(std::move(output.storage));
+      void* const address = storage->mutable_data();
+      made.push_back({output.key, address, std::move(storage)});
+    }
+    return made;
+  }
+
+ private:
+  recompute::ReplayEngine& engine_;
+  c10::DispatchKey key_;
+  std::unique_ptr<recompute::OpRecord> record_;
+  std::vector<runtime::StorageKey> inputs_, written_, outputs_;
+};
+
+/// The operator with the shapes and types of its tensors: what decides which kernel runs.
+std::uint64_t kind_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+  std::size_t kind = std::hash<const void*>()(&op.schema());
+  const auto add = [&](std::size_t number) { kind = c10::hash_combine(kind, number); };
+  const auto add_tensor = [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    add(static_cast<std::size_t>(tensor.scalar_type()));
+    for (const std::int64_t size : tensor.sizes()) add(static_cast<std::size_t>(size));
+    for (const std::int64_t stride : tensor.strides()) add(static_cast<std::size_t>(stride));
+  };
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor()) {
+      add_tensor(argument.toTensor());
+    } else if (argument.isTensorList()) {
+      for (const at::Tensor& tensor : argument.toTensorVector()) add_tensor(tensor);
+    }
+  }
+  return kind;
+}
+
+}  // namespace
+
+CallRecorder::CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key)
+    : runtime_(runtime),
+      key_(key),
+      engine_([&runtime](const void* data) -> recompute::PagedStorage {
+        const runtime::RangeUse found = runtime.find(data);
+        if (!found.range.is_some()) return {};
+        return {runtime.key_of(data), runtime.engine().address_of(found.range)};
+      }) {}
+
+CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
+                         c10::ArrayRef<c10::IValue> arguments)
+    : recorder_(recorder), is_wanted_(recorder.runtime_.wants_record()) {
+  if (is_wanted_) {
+    std::string objection;
+    record_ = recorder_.engine_.record(op, arguments, &objection);
+    if (record_ == nullptr) {
+      log_debug("{} cannot run again: {}", op.schema().name(), objection);
+      recorder_.runtime_.keep(nullptr);
+    } else {
+      kind_ = kind_of(op, arguments);
+      const std::lock_guard lock(recorder_.verified_mutex_);
+      is_first_of_its_kind_ = recorder_.verified_.insert(kind_).second;
+    }
+  }
+  if (record_ != nullptr && is_first_of_its_kind_) {
+    const runtime::Runtime::Rehearsal rehearsal(recorder_.runtime_);
+    recorder_.engine_.prepare_verification(*record_);
+  }
+  recorder_.engine_.before_call(op, arguments);
+}
+
+/// Whether a second run gives the same bits; yes also when there is no room to find out.
+bool CallRecorder::Call::verify(c10::ArrayRef<c10::IValue> results) {
+  const runtime::Runtime::Rehearsal rehearsal(recorder_.runtime_);
+  const std::string difference = recorder_.engine_.verify(*record_, results);
+  if (difference.empty()) return true;
+  if (rehearsal.ran_out_of_room()) {
+    const std::lock_guard lock(recorder_.verified_mutex_);
+    recorder_.verified_.erase(kind_);
+    return true;
+  }
+  log_warning("{} is not run again, since its second run differed from its first: {}",
+              record_->op().schema().name(), difference);
+  return false;
+}
+
+void CallRecorder::Call::end(c10::ArrayRef<c10::IValue> results) {
+  if (record_ == nullptr) return;
+  std::string objection;
+  bool is_good = recorder_.engine_.complete(*record_, results, &objection);
+  if (is_good && is_first_of_its_kind_) is_good = verify(results);
+  recorder_.runtime_.keep(is_good ? std::make_unique<RecordedCall>(
+                                        recorder_.engine_, recorder_.key_, std::move(record_))
+                                  : nullptr);
+}
+
+}  // namespace spillway::torch_binding
