@@ -1,0 +1,313 @@
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "foreign_json.h"
+#include "spillway/base/error.h"
+#include "spillway/base/named_values.h"
+#include "spillway/profile/step_profile.h"
+
+namespace spillway::profile {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kFormat = "spillway-profile";
+constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kMinor = 0;
+
+constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
+constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
+constexpr double kMostNumber = std::numeric_limits<double>::max();
+constexpr std::size_t kSignatureDigits = 16;
+
+constexpr std::array<Named<StorageClass>, 7> kClasses{
+    {{"unknown", StorageClass::kUnknown},
+     {"parameter", StorageClass::kParameter},
+     {"gradient", StorageClass::kGradient},
+     {"optimizer-state", StorageClass::kOptimizerState},
+     {"buffer", StorageClass::kBuffer},
+     {"activation", StorageClass::kActivation},
+     {"input", StorageClass::kInput}}};
+
+// -------------------------------------------------------------------------------------- writing
+
+template <typename List, typename Field>
+ordered_json column(const List& list, const Field& field) {
+  ordered_json values = ordered_json::array();
+  for (const auto& each : list) values.push_back(field(each));
+  return values;
+}
+
+/// No operator and no value: -1.
+std::int64_t or_minus_one(std::uint32_t index) {
+  return index == std::numeric_limits<std::uint32_t>::max() ? -1 : std::int64_t{index};
+}
+
+/// Sixteen digits: readers of JSON keep whole numbers exact up to 2^53 only.
+std::string signature_text(std::uint64_t signature) {
+  std::string text(kSignatureDigits, '0');
+  for (std::size_t i = kSignatureDigits; i-- > 0; signature >>= 4U)
+    text[i] = "0123456789abcdef"[signature & 15U];
+  return text;
+}
+
+ordered_json ops_json(const StepProfile& profile) {
+  const auto& ops = profile.tape.ops;
+  ordered_json json;
+  json["kind"] = profile.kind_of_op;
+  json["signature"] = column(ops, [](const TapeOp& op) { return signature_text(op.signature); });
+  json["time_ns"] = column(ops, [](const TapeOp& op) { return op.time.count(); });
+  json["spread_ns"] = column(profile.spread_of_op, [](Duration time) { return time.count(); });
+  json["inside_peak_pages"] = column(ops, [](const TapeOp& op) { return op.inside_peak_pages; });
+  json["replayable"] = column(ops, [](const TapeOp& op) { return op.is_replayable ? 1 : 0; });
+  json["use_count"] = column(ops, [](const TapeOp& op) { return op.use_count; });
+  return json;
+}
+
+ordered_json values_json(const StepProfile& profile) {
+  const auto& values = profile.tape.values;
+  ordered_json json;
+  json["bytes"] = column(profile.bytes_of_value, [](Bytes size) { return size.count(); });
+  json["birth"] = column(values, [](const TapeValue& value) { return or_minus_one(value.birth); });
+  json["death"] = column(values, [](const TapeValue& value) { return or_minus_one(value.death); });
+  json["becomes"] =
+      column(values, [](const TapeValue& value) { return or_minus_one(value.becomes); });
+  json["class"] = column(profile.class_of_value,
+                         [](StorageClass each) { return static_cast<std::uint32_t>(each); });
+  return json;
+}
+
+ordered_json rates_json(const TransferRates& rates) {
+  return {{"write_bytes_per_second", rates.write_bytes_per_second},
+          {"read_bytes_per_second", rates.read_bytes_per_second},
+          {"duplex_share", rates.duplex_share},
+          {"write_fixed_seconds", rates.write_fixed_seconds},
+          {"read_fixed_seconds", rates.read_fixed_seconds},
+          {"interference_seconds_per_byte", rates.interference_seconds_per_byte}};
+}
+
+ordered_json json_of(const StepProfile& profile) {
+  const ProfileOrigin& origin = profile.origin;
+  ordered_json json;
+  json["format"] = kFormat;
+  json["version"] = kVersion;
+  json["minor"] = kMinor;
+  json["origin"] = {{"source", origin.source},     {"program", origin.program},
+                    {"libtorch", origin.libtorch}, {"spillway", origin.spillway},
+                    {"threads", origin.threads},   {"steps", origin.steps}};
+  json["page_bytes"] = profile.page_size.count();
+  json["small_bytes"] = profile.small_bytes.count();
+  if (profile.rates) json["rates"] = rates_json(*profile.rates);
+  json["classes"] = column(kClasses, [](const auto& each) { return each.name; });
+  json["kinds"] = {
+      {"name", column(profile.kinds, [](const OpKind& kind) { return kind.name; })},
+      {"arguments", column(profile.kinds, [](const OpKind& kind) { return kind.arguments; })}};
+  json["ops"] = ops_json(profile);
+  json["uses"] = {
+      {"value", column(profile.tape.uses, [](const TapeUse& use) { return use.value; })},
+      {"writes", column(profile.tape.uses, [](const TapeUse& use) { return use.writes ? 1 : 0; })}};
+  json["values"] = values_json(profile);
+  return json;
+}
+
+std::string dumped(const ordered_json& json) {
+  // What is no UTF-8 (a path may be anything) is written with replacement signs.
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+// -------------------------------------------------------------------------------------- reading
+
+/// Reads one file. Objects are closed when all that this version knows of them has been read.
+class ProfileReader {
+ public:
+  explicit ProfileReader(const std::string& name) : name_(name) {}
+
+  StepProfile read(std::string_view text) {
+    constexpr int kDepth = 3;  // The root, the objects in it, their lists.
+    const nlohmann::json json = parse_json(text, name_, kDepth);
+    JsonObject root(json, name_, "");
+    read_head(root);
+    read_origin(root.object("origin"));
+    if (root.has("rates")) read_rates(root.object("rates"));
+    read_kinds(root.object("kinds"));
+    read_uses(root.object("uses"));
+    read_ops(root.object("ops"));
+    read_classes(root);
+    read_values(root.object("values"));
+    close(root);
+    return std::move(profile_);
+  }
+
+ private:
+  void read_head(JsonObject& root) {
+    const std::string format = root.text("format");
+    if (format != kFormat)
+      throw ConfigError("{} is '{}' instead of '{}'", root.place("format"), format, kFormat);
+    const std::uint64_t version = root.count("version", 1, kMost64);
+    if (version > kVersion)
+      throw ConfigError("{}: version {} of the format is newer than this Spillway, which reads {} "
+                        "(record the profile again, or use a newer Spillway)",
+                        name_, version, kVersion);
+    is_newer_ = root.has("minor") && root.count("minor", 0, kMost64) > kMinor;
+    profile_.page_size = Bytes(root.count("page_bytes", 1, kMost32));
+    profile_.small_bytes = Bytes(root.count("small_bytes", 0, kMost64));
+  }
+
+  void read_origin(JsonObject json) {
+    ProfileOrigin& origin = profile_.origin;
+    origin.source = json.text("source");
+    origin.program = json.text("program");
+    origin.libtorch = json.text("libtorch");
+    origin.spillway = json.text("spillway");
+    origin.threads = static_cast<std::uint32_t>(json.count("threads", 0, kMost32));
+    origin.steps = static_cast<std::uint32_t>(json.count("steps", 0, kMost32));
+    close(json);
+  }
+
+  void read_rates(JsonObject json) {
+    TransferRates& rates = profile_.rates.emplace();
+    rates.write_bytes_per_second = json.number("write_bytes_per_second", 0.0, kMostNumber);
+    rates.read_bytes_per_second = json.number("read_bytes_per_second", 0.0, kMostNumber);
+    rates.duplex_share = json.number("duplex_share", 0.0, 1.0);
+    rates.write_fixed_seconds = json.number("write_fixed_seconds", 0.0, kMostNumber);
+    rates.read_fixed_seconds = json.number("read_fixed_seconds", 0.0, kMostNumber);
+    rates.interference_seconds_per_byte =
+        json.number("interference_seconds_per_byte", 0.0, kMostNumber);
+    close(json);
+  }
+
+  void read_kinds(JsonObject json) {
+    std::vector<std::string> names = json.texts("name", JsonObject::kAnySize);
+    std::vector<std::string> arguments = json.texts("arguments", names.size());
+    profile_.kinds.reserve(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i)
+      profile_.kinds.push_back({std::move(names[i]), std::move(arguments[i])});
+    close(json);
+  }
+
+  void read_uses(JsonObject json) {
+    const auto values = json.counts<ValueIndex>("value", JsonObject::kAnySize, 0, kMost32 - 1);
+    const auto writes = json.counts<std::uint8_t>("writes", values.size(), 0, 1);
+    profile_.tape.uses.reserve(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      profile_.tape.uses.push_back({values[i], writes[i] != 0});
+    close(json);
+  }
+
+  void read_ops(JsonObject json) {
+    profile_.kind_of_op = json.counts<std::uint32_t>("kind", JsonObject::kAnySize, 0, kMost32);
+    const std::size_t size = profile_.kind_of_op.size();
+    const std::vector<std::string> signatures = json.texts("signature", size);
+    const auto times = json.counts<std::int64_t>("time_ns", size, 0, kMost64);
+    const auto peaks = json.counts<std::uint32_t>("inside_peak_pages", size, 0, kMost32);
+    const auto replayable = json.counts<std::uint8_t>("replayable", size, 0, 1);
+    const auto uses = json.counts<std::uint32_t>("use_count", size, 0, kMost32);
+    std::uint64_t first_use = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      TapeOp& op = profile_.tape.ops.emplace_back();
+      op.signature = signature(signatures[i], json.place("signature"), i);
+      op.time = Duration(times[i]);
+      op.first_use = static_cast<std::uint32_t>(first_use);
+      op.use_count = uses[i];
+      op.inside_peak_pages = peaks[i];
+      op.is_replayable = replayable[i] != 0;
+      first_use += uses[i];
+      if (first_use > profile_.tape.uses.size())
+        throw ConfigError("{}: the first {} operators have {} uses of {}", name_, i + 1, first_use,
+                          profile_.tape.uses.size());
+    }
+    for (const std::int64_t spread : json.counts<std::int64_t>("spread_ns", size, 0, kMost64))
+      profile_.spread_of_op.emplace_back(spread);
+    close(json);
+  }
+
+  static std::uint64_t signature(const std::string& text, const std::string& place, std::size_t i) {
+    std::uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, status] = std::from_chars(text.data(), end, value, 16);
+    if (status != std::errc() || stop != end || text.size() != kSignatureDigits)
+      throw ConfigError("{}[{}] is no number of 16 hexadecimal digits", place, i);
+    return value;
+  }
+
+  void read_classes(JsonObject& root) {
+    const std::vector<std::string> names = root.texts("classes", JsonObject::kAnySize);
+    for (const std::string& name : names) {
+      try {
+        classes_.push_back(value_named(name, kClasses, "class of values"));
+      } catch (const ConfigError& error) {
+        throw ConfigError("{}: {}", root.place("classes"), error.what());
+      }
+    }
+  }
+
+  void read_values(JsonObject json) {
+    const auto bytes = json.counts<std::uint64_t>("bytes", JsonObject::kAnySize, 1, kMost64);
+    // -1 becomes the largest index, which stands for "none" in tapes.
+    const auto births = json.counts<OpIndex>("birth", bytes.size(), -1, kMost32 - 1);
+    const auto deaths = json.counts<OpIndex>("death", bytes.size(), -1, kMost32 - 1);
+    const auto becomes = json.counts<ValueIndex>("becomes", bytes.size(), -1, kMost32 - 1);
+    const auto classes = json.counts<std::size_t>("class", bytes.size(), 0, kMost32);
+    const std::uint64_t page = profile_.page_size.count();
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const std::uint64_t pages = (bytes[i] - 1) / page + 1;
+      if (pages > kMost32)
+        throw ConfigError("{}[{}] is {}, more than can be planned for", json.place("bytes"), i,
+                          bytes[i]);
+      if (classes[i] >= classes_.size())
+        throw ConfigError("{}[{}] is {}, but there are {} classes", json.place("class"), i,
+                          classes[i], classes_.size());
+      profile_.tape.values.push_back(
+          {static_cast<std::uint32_t>(pages), births[i], deaths[i], becomes[i]});
+      profile_.bytes_of_value.emplace_back(bytes[i]);
+      profile_.class_of_value.push_back(classes_[classes[i]]);
+    }
+    close(json);
+  }
+
+  /// A newer minor version may say more than this one knows.
+  void close(const JsonObject& object) const {
+    if (!is_newer_) object.refuse_others();
+  }
+
+  const std::string& name_;
+  bool is_newer_ = false;
+  std::vector<StorageClass> classes_;
+  StepProfile profile_;
+};
+
+}  // namespace
+
+std::string to_text(const StepProfile& profile) {
+  // One column per line: people find their way, and a difference of two files says something.
+  std::string text = "{\n";
+  const ordered_json json = json_of(profile);
+  for (auto item = json.begin(); item != json.end(); ++item) {
+    if (item != json.begin()) text += ",\n";
+    text += dumped(item.key()) + ": ";
+    if (!item->is_object()) {
+      text += dumped(*item);
+      continue;
+    }
+    text += "{\n";
+    for (auto inner = item->begin(); inner != item->end(); ++inner) {
+      if (inner != item->begin()) text += ",\n";
+      text += "  " + dumped(inner.key()) + ": " + dumped(*inner);
+    }
+    text += "}";
+  }
+  return text + "\n}\n";
+}
+
+StepProfile parse_profile(std::string_view text, const std::string& name) {
+  StepProfile profile = ProfileReader(name).read(text);
+  try {
+    check(profile);
+  } catch (const PlanError& error) {
+    throw ConfigError("{}: {}", name, error.what());
+  }
+  return profile;
+}
+
+}  // namespace spillway::profile

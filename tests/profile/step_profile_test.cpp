@@ -1,0 +1,248 @@
+#include "spillway/profile/step_profile.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <limits>
+#include <random>
+
+#include "small_profile.h"
+#include "spillway/base/error.h"
+
+namespace spillway::profile {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+void expect_equal(const StepProfile& a, const StepProfile& b) {
+  EXPECT_EQ(a.origin.source, b.origin.source);
+  EXPECT_EQ(a.origin.program, b.origin.program);
+  EXPECT_EQ(a.origin.libtorch, b.origin.libtorch);
+  EXPECT_EQ(a.origin.spillway, b.origin.spillway);
+  EXPECT_EQ(a.origin.threads, b.origin.threads);
+  EXPECT_EQ(a.origin.steps, b.origin.steps);
+  EXPECT_EQ(a.page_size, b.page_size);
+  EXPECT_EQ(a.small_bytes, b.small_bytes);
+  ASSERT_EQ(a.tape.ops.size(), b.tape.ops.size());
+  for (OpIndex i = 0; i < a.tape.ops.size(); ++i) {
+    const TapeOp& left = a.tape.ops[i];
+    const TapeOp& right = b.tape.ops[i];
+    EXPECT_EQ(left.signature, right.signature);
+    EXPECT_EQ(left.time, right.time);
+    EXPECT_EQ(left.first_use, right.first_use);
+    EXPECT_EQ(left.use_count, right.use_count);
+    EXPECT_EQ(left.inside_peak_pages, right.inside_peak_pages);
+    EXPECT_EQ(left.is_replayable, right.is_replayable);
+  }
+  ASSERT_EQ(a.tape.uses.size(), b.tape.uses.size());
+  for (std::size_t i = 0; i < a.tape.uses.size(); ++i) {
+    EXPECT_EQ(a.tape.uses[i].value, b.tape.uses[i].value);
+    EXPECT_EQ(a.tape.uses[i].writes, b.tape.uses[i].writes);
+  }
+  ASSERT_EQ(a.tape.values.size(), b.tape.values.size());
+  for (ValueIndex i = 0; i < a.tape.values.size(); ++i) {
+    EXPECT_EQ(a.tape.values[i].pages, b.tape.values[i].pages);
+    EXPECT_EQ(a.tape.values[i].birth, b.tape.values[i].birth);
+    EXPECT_EQ(a.tape.values[i].death, b.tape.values[i].death);
+    EXPECT_EQ(a.tape.values[i].becomes, b.tape.values[i].becomes);
+  }
+  ASSERT_EQ(a.kinds.size(), b.kinds.size());
+  for (std::size_t i = 0; i < a.kinds.size(); ++i) {
+    EXPECT_EQ(a.kinds[i].name, b.kinds[i].name);
+    EXPECT_EQ(a.kinds[i].arguments, b.kinds[i].arguments);
+  }
+  EXPECT_EQ(a.kind_of_op, b.kind_of_op);
+  EXPECT_EQ(a.spread_of_op, b.spread_of_op);
+  EXPECT_EQ(a.class_of_value, b.class_of_value);
+  EXPECT_EQ(a.bytes_of_value, b.bytes_of_value);
+  ASSERT_EQ(a.rates.has_value(), b.rates.has_value());
+  if (!a.rates) return;
+  EXPECT_EQ(a.rates->write_bytes_per_second, b.rates->write_bytes_per_second);
+  EXPECT_EQ(a.rates->read_bytes_per_second, b.rates->read_bytes_per_second);
+  EXPECT_EQ(a.rates->duplex_share, b.rates->duplex_share);
+  EXPECT_EQ(a.rates->write_fixed_seconds, b.rates->write_fixed_seconds);
+  EXPECT_EQ(a.rates->read_fixed_seconds, b.rates->read_fixed_seconds);
+  EXPECT_EQ(a.rates->interference_seconds_per_byte, b.rates->interference_seconds_per_byte);
+}
+
+/// `text` with the first `from` replaced.
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  if (at == std::string::npos) {
+    ADD_FAILURE() << "not in the text: " << from;
+    return text;
+  }
+  return text.replace(at, from.size(), to);
+}
+
+void expect_refused(const std::string& text, const std::string& reason) {
+  try {
+    parse_profile(text, "step.json");
+    ADD_FAILURE() << "accepted, instead of: " << reason;
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), StartsWith("step.json: "));
+    EXPECT_THAT(error.what(), HasSubstr(reason));
+    EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("\n")));
+  }
+}
+
+TEST(StepProfile, ComesBackFromTextExactly) {
+  const StepProfile profile = small_profile();
+  ASSERT_NO_THROW(check(profile));
+  const std::string text = to_text(profile);
+  const StepProfile again = parse_profile(text, "step.json");
+  expect_equal(again, profile);
+  EXPECT_EQ(to_text(again), text);
+}
+
+TEST(StepProfile, ComesBackWithoutRates) {
+  StepProfile profile = small_profile();
+  profile.rates.reset();
+  expect_equal(parse_profile(to_text(profile), "step.json"), profile);
+}
+
+TEST(StepProfile, WritesNamesThatAreNoUtf8) {
+  StepProfile profile = small_profile();
+  profile.origin.program = "/bad\xff";
+  EXPECT_EQ(parse_profile(to_text(profile), "step.json").origin.program, "/bad\xef\xbf\xbd");
+}
+
+// What a step of a large network looks like, with a kind of its own for every second operator.
+TEST(StepProfile, TakesLessThan5MBForTenThousandOperators) {
+  constexpr std::uint32_t kOps = 10'000;
+  constexpr std::uint32_t kUsesOfOp = 5;
+  std::mt19937_64 random(7);
+  StepProfile profile;
+  for (std::uint32_t i = 0; i < kOps; ++i) {
+    profile.tape.values.push_back(
+        {1 + i % 500, i, i + kUsesOfOp < kOps ? kOps - 1 : kSurvives, kNoValue});
+    profile.bytes_of_value.push_back(profile.page_size * profile.tape.values[i].pages);
+    profile.class_of_value.push_back(StorageClass::kActivation);
+    const std::uint32_t uses = std::min(i, kUsesOfOp);
+    TapeOp op{random(),
+              Duration(random() % 1'000'000'000),
+              static_cast<std::uint32_t>(profile.tape.uses.size()),
+              uses,
+              1 + i % 500,
+              true};
+    for (std::uint32_t use = 1; use <= uses; ++use) profile.tape.uses.push_back({i - use, false});
+    profile.tape.ops.push_back(op);
+    profile.spread_of_op.emplace_back(random() % 10'000'000);
+    profile.kind_of_op.push_back(i / 2);
+    if (i % 2 == 0) profile.kinds.push_back({"aten::convolution_backward", std::string(120, 'x')});
+  }
+  const std::string text = to_text(profile);
+  EXPECT_LT(text.size(), 5'000'000U);
+  EXPECT_EQ(parse_profile(text, "step.json").tape.ops.size(), kOps);
+}
+
+TEST(ParseProfile, RefusesWhatIsNoProfile) {
+  expect_refused("", "not JSON, or not all of it");
+  expect_refused("trainer", "not JSON, or not all of it");
+  expect_refused("[]", "the text is a list instead of an object");
+  expect_refused("{}", "format is missing");
+  expect_refused(R"({"format": "gpx"})", "format is 'gpx' instead of 'spillway-profile'");
+  expect_refused("\xff\xfe", "not JSON, or not all of it");
+}
+
+TEST(ParseProfile, RefusesTruncatedText) {
+  const std::string text = to_text(small_profile());
+  for (std::size_t length = 0; length + 2 < text.size(); ++length)
+    expect_refused(text.substr(0, length), "not JSON, or not all of it");
+}
+
+TEST(ParseProfile, RefusesANewerVersionAndSaysWhatToDo) {
+  const std::string text = to_text(small_profile());
+  expect_refused(with(text, R"("version": 1)", R"("version": 2)"),
+                 "version 2 of the format is newer than this Spillway, which reads 1");
+  expect_refused(with(text, R"("version": 1)", R"("version": 0)"), "version is 0 instead of");
+}
+
+TEST(ParseProfile, IgnoresUnknownKeysOfANewerMinorVersionOnly) {
+  const std::string text = with(to_text(small_profile()), R"("kinds": {)", R"("kinds": {"x": 1, )");
+  expect_refused(text, "kinds.\"x\" is no key of this format");
+  expect_equal(parse_profile(with(text, R"("minor": 0)", R"("minor": 1)"), "step.json"),
+               small_profile());
+}
+
+TEST(ParseProfile, RefusesKeysThatComeTwice) {
+  const std::string text = to_text(small_profile());
+  expect_refused(with(text, R"("kinds": {)", R"("kinds": {"name": [], )"),
+                 "the key \"name\" comes twice");
+}
+
+TEST(ParseProfile, RefusesDeepNesting) {
+  const std::string text = to_text(small_profile());
+  const std::string deep(100'000, '[');
+  expect_refused(deep, "more than 3 levels");
+  expect_refused(with(text, R"("threads": 2)", R"("threads": )" + deep), "more than 3 levels");
+}
+
+TEST(ParseProfile, NamesThePlaceOfAWrongValue) {
+  const std::string text = to_text(small_profile());
+  expect_refused(with(text, R"("threads": 2)", R"("threads": "2")"),
+                 "origin.threads is \"2\" instead of a whole number");
+  expect_refused(with(text, R"("threads": 2)", R"("threads": -2)"), "origin.threads is -2");
+  expect_refused(with(text, R"("threads": 2)", R"("threads": 4294967296)"), "origin.threads is");
+  expect_refused(with(text, R"("threads": 2)", R"("threads": 2.5)"), "origin.threads is 2.5");
+  expect_refused(with(text, R"("time_ns": [1000000,)", R"("time_ns": [18446744073709551615,)"),
+                 "ops.time_ns[0] is 18446744073709551615 instead of a whole number");
+  expect_refused(with(text, R"("time_ns": [1000000,)", R"("time_ns": [1e999,)"), "not JSON");
+  expect_refused(with(text, R"("time_ns": [1000000,)", R"("time_ns": [)"),
+                 "ops.time_ns has 2 entries instead of 3");
+  expect_refused(with(text, R"("kind": [0,1,0])", R"("kind": [0,1,2])"),
+                 "operator 2 is of kind 2 of 2");
+  expect_refused(with(text, "0123456789abcdef", "0123456789abcdeg"),
+                 "ops.signature[2] is no number of 16 hexadecimal digits");
+  expect_refused(with(text, R"("use_count": [2,1,3])", R"("use_count": [4294967295,1,3])"),
+                 "the first 1 operators have 4294967295 uses of 6");
+  expect_refused(with(text, R"("use_count": [2,1,3])", R"("use_count": [2,1,2])"),
+                 "the operators have 5 uses of 6");
+  expect_refused(with(text, R"("gradient")", R"("gradint")"), "did you mean 'gradient'");
+  expect_refused(with(text, R"("class": [1)", R"("class": [7)"), "values.class[0] is 7");
+  expect_refused(with(text, R"("bytes": [8192,1)", R"("bytes": [8192,0)"), "values.bytes[1] is 0");
+  expect_refused(with(text, R"("bytes": [8192,1)", R"("bytes": [8192,9223372036854775807)"),
+                 "values.bytes[1] is 9223372036854775807, more than can be planned for");
+  expect_refused(with(text, R"("page_bytes": 4096)", R"("page_bytes": 0)"), "page_bytes is 0");
+  expect_refused(with(text, R"("duplex_share": 0.3)", R"("duplex_share": 1.3)"),
+                 "rates.duplex_share is 1.3");
+}
+
+TEST(CheckProfile, NamesTheContradiction) {
+  const auto expect_contradiction = [](const std::function<void(StepProfile&)>& edit,
+                                       const char* text) {
+    StepProfile profile = small_profile();
+    edit(profile);
+    try {
+      check(profile);
+      ADD_FAILURE() << "accepted, instead of: " << text;
+    } catch (const PlanError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+  };
+  expect_contradiction([](auto& p) { p.kind_of_op.pop_back(); },
+                       "2 kinds of operators instead of 3");
+  expect_contradiction([](auto& p) { p.class_of_value.pop_back(); }, "4 classes of values");
+  expect_contradiction([](auto& p) { p = StepProfile(); }, "has no operators");
+  expect_contradiction([](auto& p) { p.tape.uses[0].value = 9; }, "operator 0 uses value 9 of 5");
+  expect_contradiction([](auto& p) { p.tape.uses[1].value = 0; }, "operator 0 uses value 0 twice");
+  expect_contradiction([](auto& p) { p.tape.ops[2].first_use = 2; }, "begin at 2 instead of 3");
+  expect_contradiction([](auto& p) { p.page_size = Bytes(4095); }, "no power of two");
+  expect_contradiction([](auto& p) { p.bytes_of_value[1] = Bytes(4097); },
+                       "value 1 of 4097 bytes has 1 pages instead of 2");
+  expect_contradiction([](auto& p) { p.tape.ops[0].time = Duration(-1); }, "takes -1 ns");
+  expect_contradiction(
+      [](auto& p) {
+        p.tape.ops[0].time = p.tape.ops[1].time =
+            Duration(std::numeric_limits<std::int64_t>::max());
+      },
+      "more than 30 years");
+  expect_contradiction([](auto& p) { p.tape.ops[0].inside_peak_pages = 0xffffffff; },
+                       "more than can be planned for");
+  expect_contradiction([](auto& p) { p.rates->read_bytes_per_second = 0.0; }, "not above zero");
+  expect_contradiction([](auto& p) { p.rates->duplex_share = 0.0; }, "duplex share of 0");
+}
+
+}  // namespace
+}  // namespace spillway::profile
