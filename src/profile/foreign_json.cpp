@@ -10,12 +10,13 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::size_t kMostShown = 40;
+
 /// What a value looks like in an error: not more of it than fits on a line.
 std::string shown(const json& value) {
-  constexpr std::size_t kMost = 40;
   if (value.is_structured()) return value.is_array() ? "a list" : "an object";
   const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+  return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
 }
 
 /// "[json.exception.parse_error.101] parse error at line 1, ..." without the brackets.
@@ -61,6 +62,13 @@ const json& JsonObject::at(const std::string& key) {
   const auto found = json_.find(key);
   if (found == json_.end()) throw ConfigError("{} is missing", place(key));
   return *found;
+}
+
+std::string JsonObject::key_list() const {
+  std::string list;
+  for (const auto& [key, value] : json_.items())
+    if (list.size() < kMostShown) list += (list.empty() ? "" : ", ") + key;
+  return list;
 }
 
 JsonObject JsonObject::object(const std::string& key) {

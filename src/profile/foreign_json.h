@@ -22,6 +22,7 @@ class JsonObject {
   JsonObject(const nlohmann::json& json, std::string file, std::string path);
 
   bool has(const std::string& key) const { return json_.contains(key); }
+  std::string key_list() const;  ///< "a, b"
   JsonObject object(const std::string& key);
   /// All objects of a list.
   std::vector<JsonObject> objects(const std::string& key);

@@ -1,0 +1,293 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "foreign_json.h"
+#include "layer_graph.h"
+#include "spillway/base/error.h"
+#include "spillway/profile/trace_import.h"
+#include "trace_builder.h"
+
+namespace spillway::profile {
+namespace {
+
+constexpr double kMostSeconds = 1e9;
+constexpr double kMostBytes = 1e18;
+constexpr std::uint64_t kMostMicroBatches = 1'000'000;
+constexpr std::uint64_t kMostId = std::uint64_t{1} << 53;
+
+/// What one way of running a layer costs.
+struct LayerCosts {
+  double seconds = 0.0;          ///< Forward and backward.
+  double parameters = 0.0;       ///< Bytes.
+  double per_micro_batch = 0.0;  ///< Bytes that are kept for backward.
+  double fixed = 0.0;            ///< Bytes that are always there: parameters and their gradients.
+};
+
+struct Layer {
+  std::string name;
+  LayerCosts plain;
+  std::optional<LayerCosts> recomputed;  ///< Keeps its inputs only.
+  double sent = 0.0;                     ///< Bytes of its output, by the edges.
+  std::vector<std::size_t> inputs;
+
+  /// Data that comes from outside of the network.
+  bool is_input() const {
+    return inputs.empty() && plain.seconds == 0.0 && plain.parameters == 0.0;
+  }
+};
+
+class PiperReader {
+ public:
+  PiperReader(const nlohmann::json& json, const std::string& file, std::uint32_t degree)
+      : root_(json, file, ""), degree_(std::to_string(degree)) {}
+
+  std::vector<Layer> read() {
+    for (JsonObject& node : root_.objects("nodes")) read_layer(node);
+    LayerGraph graph;
+    graph.inputs.resize(layers_.size());
+    for (JsonObject& edge : root_.objects("edges")) read_edge(edge, graph);
+    const LayerGraph::Order order = graph.order();
+    if (order.cyclic)
+      throw ConfigError("{}: the graph is cyclic: the node {} ({}) depends on itself",
+                        root_.place("edges"), ids_[*order.cyclic], layers_[*order.cyclic].name);
+    std::vector<std::size_t> places(layers_.size());
+    std::vector<Layer> sorted;
+    for (const std::size_t layer : order.layers) {
+      places[layer] = sorted.size();
+      for (const std::size_t input : graph.inputs[layer])
+        layers_[layer].inputs.push_back(places[input]);
+      sorted.push_back(std::move(layers_[layer]));
+    }
+    return sorted;
+  }
+
+ private:
+  void read_layer(JsonObject& node) {
+    Layer layer;
+    const std::uint64_t id = node.count("id", 0, kMostId);
+    layer.name = node.has("name") ? node.text("name") : "layer";
+    JsonObject degrees = node.object("TMPCs");
+    if (!degrees.has(degree_))
+      throw ConfigError("{} has no tensor-parallel degree {} (known: {})", node.place("TMPCs"),
+                        degree_, degrees.key_list());
+    bool is_plain_known = false;
+    for (JsonObject& option : degrees.objects(degree_)) {
+      const bool recomputes = option.text("id").find("recomp") != std::string::npos;
+      if (recomputes)
+        layer.recomputed = costs_in(option);
+      else
+        layer.plain = costs_in(option);
+      is_plain_known = is_plain_known || !recomputes;
+    }
+    if (!is_plain_known)
+      throw ConfigError("{} has no costs without recomputation", degrees.place(degree_));
+    if (layer.plain.seconds > 0.0 && layer.plain.per_micro_batch == 0.0)
+      throw ConfigError("{}: the layer takes time, but its memoryUsageA is 0",
+                        degrees.place(degree_));
+    if (!known_.try_emplace(id, layers_.size()).second)
+      throw ConfigError("{} is {} for a second time", node.place("id"), id);
+    ids_.push_back(id);
+    layers_.push_back(std::move(layer));
+  }
+
+  static LayerCosts costs_in(JsonObject& option) {
+    LayerCosts costs;
+    costs.seconds = option.number("timePerSample", 0.0, kMostSeconds);
+    costs.parameters = option.number("parameterSize", 0.0, kMostBytes);
+    costs.per_micro_batch = option.number("memoryUsageA", 0.0, kMostBytes);
+    costs.fixed = option.number("memoryUsageB", 0.0, kMostBytes);
+    return costs;
+  }
+
+  void read_edge(JsonObject& edge, LayerGraph& graph) {
+    const std::size_t from = end_of(edge, "sourceId");
+    auto& inputs = graph.inputs[end_of(edge, "destId")];
+    if (std::find(inputs.begin(), inputs.end(), from) != inputs.end())
+      throw ConfigError("{} names an edge that came before", edge.place("destId"));
+    inputs.push_back(from);
+    double& sent = layers_[from].sent;
+    sent = std::max(sent, edge.number("communicationCost", 0.0, kMostBytes));
+  }
+
+  std::size_t end_of(JsonObject& edge, const char* key) const {
+    const std::uint64_t id = edge.count(key, 0, kMostId);
+    const auto found = known_.find(id);
+    if (found == known_.end()) throw ConfigError("{}: there is no node {}", edge.place(key), id);
+    return found->second;
+  }
+
+  JsonObject root_;
+  std::string degree_;
+  std::vector<Layer> layers_;
+  std::vector<std::uint64_t> ids_;
+  std::map<std::uint64_t, std::size_t> known_;
+};
+
+/// Runs all layers forward and then backward, in opposite order.
+class ChainReplay {
+ public:
+  ChainReplay(std::vector<Layer> layers, std::uint32_t micro_batches)
+      : layers_(std::move(layers)), micro_batches_(micro_batches), states_(layers_.size()) {}
+
+  StepProfile replay(ProfileOrigin origin) {
+    for (std::size_t i = 0; i < layers_.size(); ++i) carry_in(i);
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      if (!layers_[i].is_input()) forward(i);
+    }
+    for (std::size_t i = layers_.size(); i-- > 0;) {
+      if (!layers_[i].is_input()) backward(i);
+    }
+    return builder_.finish(std::move(origin));
+  }
+
+  bool has_layers() const {
+    return std::any_of(layers_.begin(), layers_.end(),
+                       [](const Layer& layer) { return !layer.is_input(); });
+  }
+
+ private:
+  using Value = TraceBuilder::Value;
+  static constexpr Value kNone = static_cast<Value>(-1);
+
+  struct State {
+    Value parameters = kNone;
+    Value parameter_gradients = kNone;
+    Value output = kNone;
+    Value kept = kNone;  ///< Inside of the layer, for backward.
+    Value gradient = kNone;
+  };
+
+  static std::uint64_t whole(double bytes) {
+    return static_cast<std::uint64_t>(std::llround(std::max(0.0, bytes)));
+  }
+  std::uint64_t scaled(double bytes) const { return whole(bytes * micro_batches_); }
+
+  void carry_in(std::size_t index) {
+    const Layer& layer = layers_[index];
+    State& state = states_[index];
+    if (layer.is_input()) {
+      state.output = builder_.carried_in(scaled(layer.plain.per_micro_batch), StorageClass::kInput);
+      return;
+    }
+    if (layer.plain.parameters == 0.0) return;
+    state.parameters = builder_.carried_in(whole(layer.plain.parameters), StorageClass::kParameter);
+    const double rest = layer.plain.fixed - layer.plain.parameters;
+    if (rest > 0.0)
+      state.parameter_gradients = builder_.carried_in(whole(rest), StorageClass::kGradient);
+  }
+
+  /// What a layer gets from the layers before it: where costs with recomputation are there, what
+  /// it keeps then.
+  double received(const Layer& layer) const {
+    if (layer.recomputed) return layer.recomputed->per_micro_batch;
+    double sum = 0.0;
+    for (const std::size_t input : layer.inputs) sum += output_of(input);
+    return sum;
+  }
+
+  double output_of(std::size_t index) const {
+    const Layer& layer = layers_[index];
+    if (layer.is_input()) return layer.plain.per_micro_batch;
+    // The first reader that says what it keeps, and gets nothing else but data from outside, knows
+    // better than the edges.
+    for (std::size_t i = index + 1; i < layers_.size(); ++i) {
+      const auto& inputs = layers_[i].inputs;
+      if (std::find(inputs.begin(), inputs.end(), index) == inputs.end()) continue;
+      if (!layers_[i].recomputed) break;
+      double rest = layers_[i].recomputed->per_micro_batch;
+      bool is_chain = true;
+      for (const std::size_t input : inputs) {
+        if (input == index) continue;
+        is_chain = is_chain && layers_[input].is_input();
+        rest -= layers_[input].plain.per_micro_batch;
+      }
+      if (is_chain && rest > 0.0) return rest;
+      break;
+    }
+    return layer.sent;
+  }
+
+  /// Recomputing runs forward once more: the difference is its time. Without it, a third.
+  static double forward_seconds(const Layer& layer) {
+    const double all = layer.plain.seconds;
+    const double more = layer.recomputed ? layer.recomputed->seconds - all : 0.0;
+    return more > 0.0 && more < all ? more : all / 3.0;
+  }
+
+  Duration time(double seconds) const {
+    return Duration(std::llround(std::min(seconds * micro_batches_, kMostSeconds) * 1e9));
+  }
+
+  void forward(std::size_t index) {
+    const Layer& layer = layers_[index];
+    State& state = states_[index];
+    builder_.begin_op(layer.name, "", time(forward_seconds(layer)));
+    for (const std::size_t input : layer.inputs) use(states_[input].output);
+    use(state.parameters);
+    state.output = temporary(scaled(output_of(index)));
+    state.kept = temporary(scaled(layer.plain.per_micro_batch - received(layer)));
+  }
+
+  void backward(std::size_t index) {
+    const Layer& layer = layers_[index];
+    State& state = states_[index];
+    builder_.begin_op(layer.name + " backward", "",
+                      time(layer.plain.seconds - forward_seconds(layer)));
+    // The last layer has no gradient yet: the loss is made of its output.
+    use(state.gradient != kNone ? state.gradient : state.output);
+    use(state.kept);
+    use(state.parameters);
+    for (const std::size_t input : layer.inputs) {
+      use(states_[input].output);
+      if (layers_[input].is_input()) continue;
+      if (states_[input].gradient == kNone) {
+        states_[input].gradient = temporary(scaled(output_of(input)));
+      } else {
+        builder_.use(states_[input].gradient, true);
+        builder_.needs_inside(scaled(output_of(input)));
+      }
+    }
+    if (state.parameter_gradients != kNone) builder_.use(state.parameter_gradients, true);
+  }
+
+  Value temporary(std::uint64_t bytes) {
+    const Value value = builder_.born(bytes, StorageClass::kActivation);
+    builder_.ends_with_last_use(value);
+    return value;
+  }
+
+  void use(Value value) {
+    if (value != kNone) builder_.use(value);
+  }
+
+  std::vector<Layer> layers_;
+  std::uint32_t micro_batches_;
+  std::vector<State> states_;
+  TraceBuilder builder_;
+};
+
+}  // namespace
+
+StepProfile import_piper(std::string_view text, const std::string& name,
+                         const PiperOptions& options) {
+  if (options.micro_batches == 0 || options.micro_batches > kMostMicroBatches)
+    throw ConfigError("{}: {} micro-batches are not from 1 to {}", name, options.micro_batches,
+                      kMostMicroBatches);
+  constexpr int kDepth = 8;  // Root, nodes, node, degrees, options, option, their times.
+  const nlohmann::json json = parse_json(text, name, kDepth);
+  return named(name, [&] {
+    ChainReplay replay(PiperReader(json, name, options.tensor_parallel).read(),
+                       options.micro_batches);
+    if (!replay.has_layers()) throw ConfigError("{}: there is no layer that runs", name);
+    ProfileOrigin origin;
+    origin.source = "piper";
+    origin.program = name;
+    origin.steps = 1;
+    return replay.replay(std::move(origin));
+  });
+}
+
+}  // namespace spillway::profile

@@ -1,0 +1,43 @@
+#include "layer_graph.h"
+
+#include <functional>
+#include <queue>
+
+namespace spillway::profile {
+
+LayerGraph::Order LayerGraph::order() const {
+  std::vector<std::size_t> missing(inputs.size());
+  std::vector<std::vector<std::size_t>> readers(inputs.size());
+  std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
+  for (std::size_t layer = 0; layer < inputs.size(); ++layer) {
+    missing[layer] = inputs[layer].size();
+    for (const std::size_t input : inputs[layer]) readers[input].push_back(layer);
+    if (missing[layer] == 0) ready.push(layer);
+  }
+  Order found;
+  while (!ready.empty()) {
+    const std::size_t layer = ready.top();
+    ready.pop();
+    found.layers.push_back(layer);
+    for (const std::size_t reader : readers[layer]) {
+      if (--missing[reader] == 0) ready.push(reader);
+    }
+  }
+  if (found.layers.size() == inputs.size()) return found;
+  // Whatever waits has an input that waits: going back along them ends in a circle.
+  std::size_t layer = 0;
+  while (missing[layer] == 0) ++layer;
+  std::vector<bool> is_visited(inputs.size());
+  while (!is_visited[layer]) {
+    is_visited[layer] = true;
+    for (const std::size_t input : inputs[layer]) {
+      if (missing[input] == 0) continue;
+      layer = input;
+      break;
+    }
+  }
+  found.cyclic = layer;
+  return found;
+}
+
+}  // namespace spillway::profile

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+
+namespace spillway::profile {
+
+/// Damages text as files get damaged, and as people edit them. Equal seeds, equal damage.
+class DamagedText {
+ public:
+  explicit DamagedText(std::uint64_t seed) : random_(seed) {}
+
+  std::string operator()(std::string text) {
+    for (std::size_t i = 0, times = 1 + pick(3); i < times && !text.empty(); ++i) damage(text);
+    return text;
+  }
+
+ private:
+  std::size_t pick(std::size_t below) { return random_() % below; }
+
+  void damage(std::string& text) {
+    static const std::string kNumbers[] = {
+        "0", "-1", "1e999", "4294967296", "18446744073709551616", "\"", "0.5", "[", "{}", "null"};
+    const std::size_t at = pick(text.size());
+    switch (pick(7)) {
+      case 0: text[at] = static_cast<char>(random_()); return;                  // A byte.
+      case 1: text[at] = static_cast<char>(text[at] ^ (1 << pick(8))); return;  // A bit.
+      case 2: text.resize(at); return;                                          // The end.
+      case 3: text.erase(at, 1 + pick(40)); return;
+      case 4: text.insert(at, text.substr(pick(text.size()), 1 + pick(80))); return;
+      case 5: {  // A line goes, or comes twice.
+        const auto begin = text.rfind('\n', at);
+        const auto end = text.find('\n', at);
+        if (begin == std::string::npos || end == std::string::npos) return;
+        const std::string line = text.substr(begin, end - begin);
+        if (pick(2) == 0)
+          text.erase(begin, end - begin);
+        else
+          text.insert(begin, line);
+        return;
+      }
+      default: {  // A number becomes another one.
+        const auto begin = text.find_first_of("0123456789", at);
+        if (begin == std::string::npos) return;
+        const auto end = std::min(text.find_first_not_of("0123456789.", begin), text.size());
+        text.replace(begin, end - begin, kNumbers[pick(std::size(kNumbers))]);
+      }
+    }
+  }
+
+  std::mt19937_64 random_;
+};
+
+}  // namespace spillway::profile
