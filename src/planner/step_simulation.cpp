@@ -4,6 +4,7 @@
 #include <limits>
 #include <queue>
 
+#include "spillway/planner/step_events.h"
 #include "spillway/planner/swap_plan.h"
 #include "touch_intervals.h"
 
@@ -31,6 +32,7 @@ struct Channel {
   bool is_cancelled = false;
   double work_left = 0.0;  ///< Pages.
   double pages_per_second = 0.0;
+  TransferEvent event;  ///< Of the chunk, as far as known.
 };
 
 struct Residency {
@@ -77,16 +79,19 @@ struct Victim {
 
 class Simulation {
  public:
-  Simulation(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits)
+  Simulation(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits,
+             StepEvents* events)
       : tape_(tape),
         plan_(plan),
         limits_(limits),
+        events_(events),
         births_(births_per_op(tape)),
         deaths_(deaths_per_op(tape)),
         values_(tape.values.size()) {
     const auto page = static_cast<double>(limits.page_size.count());
     writes_.pages_per_second = limits.rates.write_bytes_per_second / page;
     reads_.pages_per_second = limits.rates.read_bytes_per_second / page;
+    reads_.event.direction = Direction::kReadIn;
   }
 
   StepEstimate run() {
@@ -112,11 +117,13 @@ class Simulation {
   StepEstimate run_period() {
     estimate_ = StepEstimate{};
     const double begin = now_;
+    if (events_ != nullptr) begin_events();
     for (OpIndex op = 0; op < tape_.ops.size() && estimate_.is_complete; ++op, ++clock_) run_op(op);
     const double bytes = static_cast<double>(estimate_.written_pages + estimate_.read_pages) *
                          static_cast<double>(limits_.page_size.count());
     estimate_.interference_seconds = bytes * limits_.rates.interference_seconds_per_byte;
     estimate_.step_seconds = now_ - begin + estimate_.interference_seconds;
+    if (events_ != nullptr) end_events();
     return estimate_;
   }
 
@@ -176,7 +183,10 @@ class Simulation {
     values_.swap(next);
     for (Channel* channel : {&writes_, &reads_}) {
       for (ValueIndex& value : channel->queue) value = renamed(value);
-      if (channel->chunk > 0) channel->active = renamed(channel->active);
+      if (channel->chunk > 0) {
+        channel->active = renamed(channel->active);
+        if (channel->active != kNoValue) channel->event.value = channel->active;
+      }
     }
     for (ValueIndex i = 0; i < values_.size(); ++i) {
       // Without a past: it comes into being here.
@@ -210,9 +220,9 @@ class Simulation {
     for (std::uint32_t i = 0; i < entry.use_count; ++i)
       demand(tape_.uses[entry.first_use + i].value);
     const double arrived = now_;
-    while (is_missing(entry) && estimate_.is_complete) wait_or_evict(kChunkPages);
+    while (is_missing(entry) && estimate_.is_complete) wait_or_evict(op, kChunkPages);
     while (held_ + entry.inside_peak_pages > limits_.budget_pages && estimate_.is_complete)
-      wait_or_evict(held_ + entry.inside_peak_pages - limits_.budget_pages);
+      wait_or_evict(op, held_ + entry.inside_peak_pages - limits_.budget_pages);
     if (!estimate_.is_complete) return;
     estimate_.stall_seconds += now_ - arrived;
     demanded_.clear();
@@ -220,9 +230,13 @@ class Simulation {
     held_ += entry.inside_peak_pages;
     reserve_ -= std::min(reserve_, entry.inside_peak_pages);
     estimate_.peak_pages = std::max(estimate_.peak_pages, held_);
+    const double begin = now_;
+    note_residency();
     advance(now_ + seconds(entry.time));
     held_ -= entry.inside_peak_pages;
     finish_op(op, entry);
+    if (events_ != nullptr) events_->operators.push_back({op, in_step(begin), in_step(now_)});
+    note_residency();
   }
 
   void finish_op(OpIndex op, const TapeOp& entry) {
@@ -307,8 +321,64 @@ class Simulation {
     return false;
   }
 
-  void wait_or_evict(std::uint32_t wanted) {
+  void wait_or_evict(OpIndex op, std::uint32_t wanted) {
+    if (events_ != nullptr) begin_wait(op);
     if (!advance_one_event(kForever)) force_out(wanted);
+    if (events_ != nullptr) end_wait();
+  }
+
+  double in_step(double moment) const { return moment - step_begin_; }
+
+  void begin_events() {
+    events_->clear();
+    // What is in flight began before this repetition.
+    for (Channel* channel : {&writes_, &reads_}) channel->event.begin -= now_ - step_begin_;
+    step_begin_ = now_;
+    note_residency();
+  }
+
+  void end_events() {
+    for (const Channel* channel : {&writes_, &reads_}) {
+      if (channel->chunk == 0) continue;
+      events_->transfers.push_back(channel->event);
+      events_->transfers.back().pages = 0;
+      events_->transfers.back().end = in_step(now_);
+    }
+    std::stable_sort(events_->transfers.begin(), events_->transfers.end(),
+                     [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  }
+
+  void note_residency() {
+    if (events_ == nullptr) return;
+    auto& points = events_->residency;
+    if (!points.empty() && points.back().pages == held_) return;
+    points.push_back({in_step(now_), held_});
+  }
+
+  /// What holds an operator up until the next event; joined with the wait before if it is the same.
+  void begin_wait(OpIndex op) {
+    start_write();
+    start_read();
+    wait_ = {op, WaitReason::kRoom, kNoValue, in_step(now_), 0.0};
+    for (const ValueIndex value : demanded_) {
+      if (values_[value].present == pages_of(value)) continue;
+      wait_.value = value;
+      // A read that was under way before still ends first.
+      if (reads_.chunk > 0) wait_.reason = WaitReason::kPages;
+      break;
+    }
+  }
+
+  void end_wait() {
+    wait_.end = in_step(now_);
+    if (wait_.end <= wait_.begin) return;
+    auto& waits = events_->waits;
+    const bool is_same = !waits.empty() && waits.back().op == wait_.op &&
+                         waits.back().reason == wait_.reason && waits.back().value == wait_.value;
+    if (is_same)
+      waits.back().end = wait_.end;
+    else
+      waits.push_back(wait_);
   }
 
   /// Nothing is in flight that could help: what is needed last goes, what dies unused at the end.
@@ -372,21 +442,31 @@ class Simulation {
     for (const ValueIndex value : demanded_) {
       const std::uint32_t pages = std::min({kChunkPages, values_[value].coming, room});
       if (values_[value].coming == 0) continue;
-      if (pages > 0) start(reads_, value, pages), held_ += pages;
+      if (pages > 0) start_reading(value, pages, true);
       return;  // Nothing overtakes what an operator waits for.
     }
     while (!reads_.queue.empty()) {
       const ValueIndex value = reads_.queue.front();
       if (value != kNoValue && values_[value].coming > 0) {
         const std::uint32_t pages = std::min(kChunkPages, values_[value].coming);
-        if (room >= pages + reserve_) start(reads_, value, pages), held_ += pages;
+        if (room >= pages + reserve_) start_reading(value, pages, false);
         return;
       }
       reads_.queue.pop_front();
     }
   }
 
-  static void start(Channel& channel, ValueIndex value, std::uint32_t pages) {
+  void start_reading(ValueIndex value, std::uint32_t pages, bool is_demanded) {
+    start(reads_, value, pages);
+    reads_.event.is_demanded = is_demanded;
+    held_ += pages;
+    note_residency();
+  }
+
+  void start(Channel& channel, ValueIndex value, std::uint32_t pages) const {
+    channel.event.value = value;
+    channel.event.pages = pages;
+    channel.event.begin = in_step(now_);
     channel.active = value;
     channel.chunk = pages;
     channel.work_left = pages;
@@ -431,6 +511,7 @@ class Simulation {
     const std::uint32_t pages = writes_.chunk;
     writes_.chunk = 0;
     estimate_.written_pages += pages;
+    note_transfer(writes_);
     if (writes_.active == kNoValue || writes_.is_cancelled) return;
     Residency& state = values_[writes_.active];
     state.leaving -= std::min(state.leaving, pages);
@@ -438,14 +519,23 @@ class Simulation {
     state.present -= gone;
     state.dirty = std::min(state.dirty, state.present);
     held_ -= gone;
+    note_residency();
+  }
+
+  void note_transfer(Channel& channel) {
+    if (events_ == nullptr) return;
+    channel.event.end = in_step(now_);
+    events_->transfers.push_back(channel.event);
   }
 
   void finish_read() {
     const std::uint32_t pages = reads_.chunk;
     reads_.chunk = 0;
     estimate_.read_pages += pages;
+    note_transfer(reads_);
     if (reads_.active == kNoValue) {
       held_ -= pages;
+      note_residency();
       return;
     }
     Residency& state = values_[reads_.active];
@@ -457,6 +547,9 @@ class Simulation {
   const StepTape& tape_;
   const SwapPlan& plan_;
   const SwapLimits& limits_;
+  StepEvents* const events_;  ///< Null: nobody looks.
+  double step_begin_ = 0.0;
+  WaitEvent wait_;
   const PerOp births_;
   const PerOp deaths_;
   std::vector<Residency> values_;
@@ -476,7 +569,12 @@ class Simulation {
 }  // namespace
 
 StepEstimate estimate_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits) {
-  return Simulation(tape, plan, limits).run();
+  return Simulation(tape, plan, limits, nullptr).run();
+}
+
+StepEstimate observe_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits,
+                          StepEvents& events) {
+  return Simulation(tape, plan, limits, &events).run();
 }
 
 }  // namespace spillway::planner

@@ -1,0 +1,91 @@
+#include "spillway/profile/chrome_trace.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace spillway::profile {
+namespace {
+
+constexpr std::array<std::string_view, 4> kLanes{kComputeLane, kWriteOutLane, kReadInLane,
+                                                 kHostCopyLane};
+
+std::string json_text(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// The format counts microseconds; three digits keep nanoseconds.
+std::string microseconds(double seconds) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.3f", 1e6 * seconds);
+  return text.data();
+}
+
+/// Lines of the file, written as text: a long run has millions of spans, too many for a tree.
+class TraceWriter {
+ public:
+  explicit TraceWriter(const StepTrace& trace) : process_(std::to_string(trace.process)) {
+    text_ = R"({"displayTimeUnit":"ms","traceEvents":[)";
+    describe("process_name", 0, R"("name":)" + json_text(trace.title));
+    for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
+      describe("thread_name", lane + 1, R"("name":)" + json_text(kLanes[lane]));
+      describe("thread_sort_index", lane + 1, R"("sort_index":)" + std::to_string(lane + 1));
+    }
+  }
+
+  void add(const TraceSpan& span) {
+    const auto lane = std::find(kLanes.begin(), kLanes.end(), span.lane) - kLanes.begin();
+    begin_event("X", static_cast<std::size_t>(lane) + 1);
+    text_ += R"(,"name":)" + json_text(span.name) + R"(,"ts":)" + microseconds(span.begin_seconds) +
+             R"(,"dur":)" + microseconds(span.seconds);
+    if (!span.facts.empty()) {
+      text_ += R"(,"args":{)";
+      for (const auto& [name, value] : span.facts) {
+        if (text_.back() != '{') text_ += ',';
+        text_ += json_text(name);
+        text_ += ':';
+        text_ += json_text(value);
+      }
+      text_ += '}';
+    }
+    text_ += '}';
+  }
+
+  void add(const TraceCount& count) {
+    begin_event("C", 0);
+    std::array<char, 48> value{};
+    std::snprintf(value.data(), value.size(), "%.0f", count.value);
+    text_ += R"(,"name":)" + json_text(kResidentBytes) + R"(,"ts":)" +
+             microseconds(count.at_seconds) + R"(,"args":{"bytes":)" + value.data() + "}}";
+  }
+
+  std::string finish() { return std::move(text_) + "\n]}\n"; }
+
+ private:
+  void begin_event(std::string_view phase, std::size_t lane) {
+    text_ += text_.back() == '[' ? "\n" : ",\n";
+    text_ += R"({"ph":")";
+    text_ += phase;
+    text_ += R"(","pid":)" + process_ + R"(,"tid":)" + std::to_string(lane);
+  }
+
+  void describe(std::string_view what, std::size_t lane, const std::string& args) {
+    begin_event("M", lane);
+    text_ += R"(,"name":)" + json_text(what) + R"(,"args":{)" + args + "}}";
+  }
+
+  std::string process_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_chrome_trace(const StepTrace& trace) {
+  TraceWriter writer(trace);
+  for (const TraceSpan& span : trace.spans) writer.add(span);
+  for (const TraceCount& count : trace.resident_bytes) writer.add(count);
+  return writer.finish();
+}
+
+}  // namespace spillway::profile

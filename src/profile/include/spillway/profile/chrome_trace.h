@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace spillway::profile {
+
+/// Lanes of a step, the same for a predicted and for a measured one, so that the two can be laid on
+/// top of each other.
+inline constexpr std::string_view kComputeLane = "compute";
+inline constexpr std::string_view kWriteOutLane = "write-out";
+inline constexpr std::string_view kReadInLane = "read-in";
+inline constexpr std::string_view kHostCopyLane = "host copy";
+inline constexpr std::string_view kResidentBytes = "resident bytes";
+
+/// Something that takes time. Spans of one lane do not overlap.
+struct TraceSpan {
+  std::string_view lane;  ///< One of those above.
+  std::string name;
+  double begin_seconds = 0.0;  ///< From the begin of the trace.
+  double seconds = 0.0;
+  std::vector<std::pair<std::string, std::string>> facts;  ///< Shown when the span is chosen.
+};
+
+/// A quantity has this value from here on.
+struct TraceCount {
+  double at_seconds = 0.0;
+  double value = 0.0;
+};
+
+/// One step, or several in a row, as a picture over time.
+struct StepTrace {
+  std::string title;          ///< `predicted: net.profile.json`.
+  std::uint32_t process = 1;  ///< Traces with different numbers can be joined into one file.
+  std::vector<TraceSpan> spans;
+  std::vector<TraceCount> resident_bytes;
+};
+
+/// The trace as JSON in Chrome's trace event format, which chrome://tracing and Perfetto show.
+/// Every lane is there, in the order above, also an empty one. Bytes that are no UTF-8 are
+/// replaced.
+std::string to_chrome_trace(const StepTrace& trace);
+
+}  // namespace spillway::profile

@@ -1,0 +1,135 @@
+#include "spillway/planner/step_events.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "random_tapes.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr double kNearly = 1e-9;
+
+struct Observed {
+  profile::StepTape tape;
+  SwapLimits limits;
+  SwapPlan plan;
+  StepEstimate estimate;
+  StepEvents events;
+};
+
+/// Budgets from the smallest to the live peak, whatever the seed gives.
+Observed observed(std::uint64_t seed) {
+  Observed result;
+  result.tape = random_tape(seed, {.ops = 40, .has_long_lives = seed % 3 == 0});
+  const std::uint32_t least = std::max(1U, smallest_budget(result.tape));
+  const std::uint32_t most = std::max(least, live_peak(result.tape));
+  result.limits.budget_pages = least + (most - least) * static_cast<std::uint32_t>(seed % 4) / 4;
+  result.limits.rates = {.write_bytes_per_second = 1e9, .read_bytes_per_second = 2e9};
+  result.plan = plan_swaps(result.tape, result.limits);
+  result.estimate = observe_step(result.tape, result.plan, result.limits, result.events);
+  return result;
+}
+
+TEST(ObserveStep, ChangesNothing) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const Observed o = observed(seed);
+    const StepEstimate plain = estimate_step(o.tape, o.plan, o.limits);
+    EXPECT_EQ(o.estimate.step_seconds, plain.step_seconds) << seed;
+    EXPECT_EQ(o.estimate.written_pages, plain.written_pages) << seed;
+    EXPECT_EQ(o.estimate.peak_pages, plain.peak_pages) << seed;
+  }
+}
+
+TEST(ObserveStep, FillsTheStepWithOperatorsAndWaits) {
+  double waited_in_all = 0.0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const Observed o = observed(seed);
+    ASSERT_EQ(o.events.operators.size(), o.tape.ops.size()) << seed;
+    std::vector<std::pair<double, double>> spans;
+    double waited = 0.0;
+    for (const OperatorEvent& op : o.events.operators) spans.emplace_back(op.begin, op.end);
+    for (const WaitEvent& wait : o.events.waits) {
+      spans.emplace_back(wait.begin, wait.end);
+      waited += wait.end - wait.begin;
+      EXPECT_LE(wait.end, o.events.operators[wait.op].begin + kNearly) << seed;
+    }
+    std::sort(spans.begin(), spans.end());
+    double end = 0.0;
+    for (const auto& span : spans) {
+      EXPECT_NEAR(span.first, end, kNearly) << seed;
+      end = span.second;
+    }
+    EXPECT_NEAR(end + o.estimate.interference_seconds, o.estimate.step_seconds, kNearly) << seed;
+    EXPECT_NEAR(waited, o.estimate.stall_seconds, kNearly) << seed;
+    waited_in_all += waited;
+  }
+  EXPECT_GT(waited_in_all, 0.0);
+}
+
+TEST(ObserveStep, CountsEachMovedPageOnceAndMovesOneChunkPerDirectionAtATime) {
+  std::uint64_t moved_in_all = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const Observed o = observed(seed);
+    for (const Direction direction : {Direction::kWriteOut, Direction::kReadIn}) {
+      std::uint64_t pages = 0;
+      double end = -1e9;
+      for (const TransferEvent& transfer : o.events.transfers) {
+        if (transfer.direction != direction) continue;
+        EXPECT_GE(transfer.begin, end - kNearly) << seed;
+        EXPECT_GE(transfer.end, transfer.begin) << seed;
+        EXPECT_LT(transfer.value, o.tape.values.size()) << seed;
+        end = transfer.end;
+        pages += transfer.pages;
+      }
+      const bool is_write = direction == Direction::kWriteOut;
+      EXPECT_EQ(pages, is_write ? o.estimate.written_pages : o.estimate.read_pages) << seed;
+      moved_in_all += pages;
+    }
+  }
+  EXPECT_GT(moved_in_all, 0U);
+}
+
+TEST(ObserveStep, TellsTheResidentPagesWithinTheBudget) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const Observed o = observed(seed);
+    std::uint32_t peak = 0;
+    double at = -1e9;
+    for (const ResidencyEvent& point : o.events.residency) {
+      EXPECT_GE(point.at, at) << seed;
+      at = point.at;
+      peak = std::max(peak, point.pages);
+    }
+    EXPECT_GE(peak, o.estimate.peak_pages) << seed;
+    EXPECT_LE(peak, o.limits.budget_pages) << seed;
+  }
+}
+
+TEST(ObserveStep, NamesWhatAnOperatorWaitsFor) {
+  // Operator 0 makes a value of 4 pages, operator 1 needs the whole budget, operator 2 the value.
+  profile::StepTape tape;
+  tape.values = {{.pages = 4, .birth = 0, .death = 2}};
+  tape.uses = {{.value = 0}};
+  tape.ops = {{.time = Duration(1000), .inside_peak_pages = 4},
+              {.time = Duration(1000), .inside_peak_pages = 4},
+              {.time = Duration(1000), .first_use = 0, .use_count = 1}};
+  SwapLimits limits;
+  limits.budget_pages = 4;
+  const SwapPlan plan = plan_swaps(tape, limits);
+  StepEvents events;
+  observe_step(tape, plan, limits, events);
+  ASSERT_EQ(events.waits.size(), 2U);
+  EXPECT_EQ(events.waits[0].op, 1U);
+  EXPECT_EQ(events.waits[0].reason, WaitReason::kRoom);
+  EXPECT_EQ(events.waits[0].value, profile::kNoValue);
+  EXPECT_EQ(events.waits[1].op, 2U);
+  EXPECT_EQ(events.waits[1].reason, WaitReason::kPages);
+  EXPECT_EQ(events.waits[1].value, 0U);
+  ASSERT_EQ(events.transfers.size(), 2U);
+  EXPECT_EQ(events.transfers[1].direction, Direction::kReadIn);
+  EXPECT_TRUE(events.transfers[1].is_demanded);
+}
+
+}  // namespace
+}  // namespace spillway::planner
