@@ -122,6 +122,12 @@ std::uint32_t smallest_budget(const StepTape& tape) {
   return needs.empty() ? 0 : *std::max_element(needs.begin(), needs.end());
 }
 
+OpIndex neediest_operator(const StepTape& tape) {
+  const auto needs = needs_of_ops(tape);
+  if (needs.empty()) return kNoOp;
+  return static_cast<OpIndex>(std::max_element(needs.begin(), needs.end()) - needs.begin());
+}
+
 std::uint32_t live_peak(const StepTape& tape) {
   const auto levels = gross_levels(tape);
   return levels.empty() ? 0 : *std::max_element(levels.begin(), levels.end());

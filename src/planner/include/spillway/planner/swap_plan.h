@@ -111,6 +111,9 @@ StepBound bound_step(const StepTape& tape, const SwapLimits& limits);
 /// The smallest budget in pages under which every operator can run.
 std::uint32_t smallest_budget(const StepTape& tape);
 
+/// The first operator that sets it; kNoOp for an empty tape.
+OpIndex neediest_operator(const StepTape& tape);
+
 /// Most pages that the step holds without any swapping.
 std::uint32_t live_peak(const StepTape& tape);
 

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/planner/step_plan.h"
+#include "spillway/planner/swap_choices.h"
+
+namespace spillway::runtime {
+
+/// Which step a plan is for. Times are no part of it: the same program on another machine has the
+/// same identity.
+struct StepIdentity {
+  std::uint64_t operators = 0;  ///< How many.
+  std::uint64_t values = 0;
+  std::uint64_t operator_hash = 0;  ///< `profile::OpSequence::identity`.
+  std::uint64_t value_hash = 0;     ///< Of sizes and lives of the values, in order.
+
+  bool operator==(const StepIdentity&) const = default;
+};
+
+StepIdentity identity_of(const profile::StepTape& tape);
+
+/// What was predicted when the plan was made, with the rates of that time.
+struct StoredFigures {
+  double step_seconds = 0.0;
+  double bound_seconds = 0.0;
+  Bytes peak;  ///< With what never leaves.
+};
+
+/// A plan in a file, apart from the step it is for.
+struct PlanFile {
+  std::string strategy;
+  StepIdentity step;
+  Bytes page_size;
+  Bytes budget;  ///< As given; holds what never leaves (`small_bytes`) and the planned pages.
+  Bytes small_bytes;
+  profile::TransferRates rates;  ///< That it was made for.
+  std::vector<planner::Replay> replays;
+  planner::SwapChoices swaps;  ///< On the tape with the replays.
+  StoredFigures figures;
+
+  /// What planning had to live with.
+  planner::SwapLimits limits() const;
+};
+
+/// The file for a plan of `tape`.
+PlanFile describe_plan(const planner::StepPlan& plan, const profile::StepTape& tape,
+                       const planner::SwapLimits& limits, Bytes budget, Bytes small_bytes);
+
+/// As JSON. README.md tells the format.
+std::string to_text(const PlanFile& file);
+
+/// Reads what `to_text` wrote. Throws ConfigError that begins with `name` (the file) for text that
+/// is no plan, truncated, changed, of a newer format, or with senseless limits.
+PlanFile parse_plan_file(std::string_view text, const std::string& name);
+
+/// The plan on the tape it is for, judged anew with `limits` (`file.limits()`, or other rates).
+/// Throws PlanError that begins with `name` for a tape of another program, other shapes or another
+/// page size, and for a plan that cannot be carried out on it.
+planner::StepPlan fit_plan(const PlanFile& file, const std::string& name,
+                           const profile::StepTape& tape, Bytes page_size,
+                           const planner::SwapLimits& limits);
+
+}  // namespace spillway::runtime
