@@ -1,6 +1,6 @@
 # Finds what Debian provides and gives each library one imported target:
 #   nlohmann_json::nlohmann_json  spdlog::spdlog  CLI11::CLI11  hwloc::hwloc  liburing::liburing
-#   xxhash::xxhash
+#   xxhash::xxhash  coinor::clp
 # Part of the installed package too, because static libraries name these targets when linked.
 
 # Makes the imported target TARGET from HEADER and LIBRARY; PACKAGE is what Debian calls it.
@@ -36,6 +36,9 @@ spillway_find_config(nlohmann_json nlohmann-json3-dev)
 spillway_find_config(spdlog libspdlog-dev)
 spillway_find_library_pair(hwloc::hwloc hwloc.h hwloc libhwloc-dev)
 spillway_find_library_pair(xxhash::xxhash xxhash.h xxhash libxxhash-dev)
+spillway_find_library_pair(coinor::clp coin/ClpSimplex.hpp Clp coinor-libclp-dev)
+spillway_find_library_pair(coinor::utils coin/CoinPragma.hpp CoinUtils coinor-libclp-dev)
+set_property(TARGET coinor::clp PROPERTY INTERFACE_LINK_LIBRARIES coinor::utils)
 if(SPILLWAY_WITH_IO_URING)
   spillway_find_library_pair(liburing::liburing liburing.h uring
     "liburing-dev (or configure with -DSPILLWAY_WITH_IO_URING=OFF)")

@@ -29,7 +29,7 @@ StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
   plan.replay_seconds = replay_seconds(tape, replays);
   plan.replays = std::move(replays);
   plan.swaps = plan_swaps(plan.steps.tape, limits);
-  plan.bound = bound_step(tape, limits);
+  plan.bound = bound_plan(tape, limits);
   return plan;
 }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "fluid_bound.h"
+#include "recompute_costs.h"
 #include "spillway/planner/swap_plan.h"
 #include "touch_intervals.h"
 #include "window_bound.h"
@@ -91,29 +93,92 @@ class CutBound {
   std::vector<Change> changes_;
 };
 
-}  // namespace
+/// Takes over time and reason of a bound that is larger.
+void take(const StepBound& larger, StepBound& bound) {
+  bound.step_seconds = larger.step_seconds;
+  bound.kind = larger.kind;
+  bound.from = larger.from;
+  bound.to = larger.to;
+  bound.recomputed_share = larger.recomputed_share;
+  bound.recompute_seconds = larger.recompute_seconds;
+}
 
-StepBound bound_step(const StepTape& tape, const SwapLimits& limits) {
+/// The groups of all cuts; those that can be computed again belong to none.
+CutBound read_groups(const StepTape& tape, const TouchIntervals& touches,
+                     const std::vector<RecomputeCost>* costs) {
+  CutBound reads(tape.ops.size(), touches.intervals.size());
+  for (std::uint32_t i = 0; i < touches.intervals.size(); ++i) {
+    if (costs != nullptr && (*costs)[i].is_possible) continue;
+    const Interval& interval = touches.intervals[i];
+    if (interval.end == IntervalEnd::kUsed) reads.add(i, interval);
+  }
+  return reads;
+}
+
+CutBound write_groups(const StepTape& tape, const TouchIntervals& touches,
+                      const std::vector<RecomputeCost>* costs) {
+  CutBound writes(tape.ops.size(), touches.epoch_count);
+  for (std::uint32_t i = 0; i < touches.intervals.size(); ++i) {
+    if (costs != nullptr && (*costs)[i].is_possible) continue;
+    const Interval& interval = touches.intervals[i];
+    if (interval.epoch != kNeverWritten) writes.add(interval.epoch, interval);
+  }
+  return writes;
+}
+
+/// Compute, transfers and windows.
+StepBound quick_bound(const StepTape& tape, const SwapLimits& limits, bool may_recompute) {
   StepBound bound;
   for (const auto& op : tape.ops) bound.compute_seconds += seconds(op.time);
   bound.step_seconds = bound.compute_seconds;
   if (tape.ops.empty()) return bound;
   const TouchIntervals touches = find_intervals(tape);
-  CutBound reads(tape.ops.size(), touches.intervals.size());
-  CutBound writes(tape.ops.size(), touches.epoch_count);
-  for (std::uint32_t i = 0; i < touches.intervals.size(); ++i) {
-    const Interval& interval = touches.intervals[i];
-    if (interval.end == IntervalEnd::kUsed) reads.add(i, interval);
-    if (interval.epoch != kNeverWritten) writes.add(interval.epoch, interval);
+  std::vector<RecomputeCost> costs;
+  WalkCosts walk;
+  if (may_recompute) {
+    costs = recompute_costs(tape, touches, std::vector<bool>(touches.intervals.size(), true));
+    walk = walk_costs(tape, touches, costs);
   }
   std::vector<std::int64_t> rooms;
   const std::vector<std::uint32_t> needs = needs_of_ops(tape);
   for (const std::uint32_t need : needs) rooms.push_back(std::int64_t{limits.budget_pages} - need);
-  const StepBound windows = bound_windows(tape, needs, limits);
-  bound.written_pages = std::max(writes.most_moved(rooms), windows.written_pages);
-  bound.read_pages = std::max(reads.most_moved(rooms), windows.read_pages);
-  bound.step_seconds = std::max({bound.compute_seconds, windows.step_seconds,
-                                 transfer_seconds(bound.written_pages, bound.read_pages, limits)});
+  const auto* const some_costs = may_recompute ? &costs : nullptr;
+  const StepBound windows = bound_windows(tape, needs, limits, may_recompute ? &walk : nullptr);
+  bound.written_pages =
+      std::max(write_groups(tape, touches, some_costs).most_moved(rooms), windows.written_pages);
+  bound.read_pages =
+      std::max(read_groups(tape, touches, some_costs).most_moved(rooms), windows.read_pages);
+  const double moving = transfer_seconds(static_cast<double>(bound.written_pages),
+                                         static_cast<double>(bound.read_pages), limits);
+  if (moving > bound.step_seconds) {
+    bound.step_seconds = moving;
+    bound.kind = BoundKind::kTransfers;
+  }
+  if (windows.step_seconds > bound.step_seconds) take(windows, bound);
+  return bound;
+}
+
+}  // namespace
+
+const char* name_of(BoundKind kind) {
+  switch (kind) {
+    case BoundKind::kCompute: return "compute";
+    case BoundKind::kTransfers: return "transfers";
+    case BoundKind::kWindow: return "window";
+    case BoundKind::kFluid: return "fluid";
+  }
+  return "unknown";
+}
+
+StepBound bound_step(const StepTape& tape, const SwapLimits& limits) {
+  return quick_bound(tape, limits, false);
+}
+
+StepBound bound_plan(const StepTape& tape, const SwapLimits& limits, const BoundOptions& options) {
+  StepBound bound = quick_bound(tape, limits, true);
+  if (options.solver == nullptr || tape.ops.empty()) return bound;
+  const StepBound fluid = bound_fluid(tape, needs_of_ops(tape), limits, options);
+  if (fluid.step_seconds > bound.step_seconds) take(fluid, bound);
   return bound;
 }
 

@@ -37,7 +37,7 @@ class IntervalFinder {
         Touches& born = touches_[births.entries[i]];
         born.last = op;
         born.last_slot = &found_.birth_distance[births.entries[i]];
-        born.epoch = new_epoch();
+        born.epoch = new_epoch(op);
       }
       if (op == 0) enter_strangers();
     }
@@ -64,14 +64,15 @@ class IntervalFinder {
     }
   }
 
-  std::uint32_t new_epoch() {
+  std::uint32_t new_epoch(OpIndex begin) {
+    found_.epoch_begin.push_back(begin);
     inherits_.push_back(kNoValue);
     return static_cast<std::uint32_t>(inherits_.size() - 1);
   }
 
   void enter_carried(ValueIndex value) {
     Touches& touches = touches_[value];
-    touches.epoch = new_epoch();
+    touches.epoch = new_epoch(0);
     inherits_.back() = touches.predecessor;
   }
 
@@ -100,7 +101,7 @@ class IntervalFinder {
     }
     touches.last = op;
     touches.last_slot = &found_.use_distance[use_index];
-    if (use.writes) touches.epoch = new_epoch();
+    if (use.writes) touches.epoch = new_epoch(op);
   }
 
   void add(ValueIndex value, const Touches& touches, std::uint32_t covered, IntervalEnd end) {
@@ -164,20 +165,24 @@ class IntervalFinder {
   void resolve_epochs() {
     found_.epoch_count = static_cast<std::uint32_t>(inherits_.size());
     std::vector<std::uint32_t> resolved(inherits_.size());
+    std::vector<std::uint32_t> steps(inherits_.size(), 0);
     for (std::uint32_t epoch = 0; epoch < resolved.size(); ++epoch) {
       std::uint32_t source = epoch;
-      for (std::size_t hops = 0; source != kNeverWritten; ++hops) {
+      for (std::uint32_t hops = 0; source != kNeverWritten; ++hops) {
         const ValueIndex predecessor = last_touched(inherits_[source]);
         if (predecessor == kNoValue) break;
         const std::uint32_t next = touches_[predecessor].epoch;
         // Coming back to the start means that no operator of the step writes the value.
         const bool is_loop = next == epoch || next == source || hops > kLongestChain;
         source = is_loop ? kNeverWritten : next;
+        steps[epoch] = hops + 1;
       }
       resolved[epoch] = source;
     }
     for (Interval& interval : found_.intervals) {
-      if (interval.epoch != kNeverWritten) interval.epoch = resolved[interval.epoch];
+      if (interval.epoch == kNeverWritten) continue;
+      interval.later_steps = steps[interval.epoch];
+      interval.epoch = resolved[interval.epoch];
     }
   }
 

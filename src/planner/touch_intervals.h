@@ -26,6 +26,9 @@ struct Interval {
   /// that no step writes have their copy already.
   std::uint32_t epoch = kNeverWritten;
   IntervalEnd end = IntervalEnd::kUsed;
+  /// Steps between the write that began the epoch and `begin`, as far as they touch the value:
+  /// orders the intervals of an epoch, together with `begin`.
+  std::uint32_t later_steps = 0;
 };
 
 /// The intervals of a tape and the static next uses that follow from them.
@@ -33,7 +36,8 @@ struct TouchIntervals {
   std::vector<Interval> intervals;         ///< By `begin`.
   std::vector<std::uint32_t> first_of_op;  ///< Intervals of begin i: [first_of_op[i], [i + 1]).
   std::uint32_t epoch_count = 0;
-  std::vector<std::uint32_t> use_distance;    ///< See SwapPlan.
+  std::vector<OpIndex> epoch_begin;         ///< The operator that writes; 0 where that is unknown.
+  std::vector<std::uint32_t> use_distance;  ///< See SwapPlan.
   std::vector<std::uint32_t> birth_distance;  ///< See SwapPlan.
 };
 

@@ -74,15 +74,18 @@ class PerWindow {
 class WindowSweep {
  public:
   WindowSweep(const StepTape& tape, const std::vector<std::uint32_t>& needs,
-              std::uint32_t budget_pages)
+              std::uint32_t budget_pages, const WalkCosts* costs)
       : tape_(tape),
         budget_(budget_pages),
+        costs_(costs),
+        wanted_again_(costs != nullptr ? costs->class_seconds.size() : 0, 0),
         births_(births_per_op(tape)),
         deaths_(deaths_per_op(tape)),
         needs_(needs),
         predecessors_(tape.values.size(), kNoValue),
         wanted_in_(tape.values.size() * 2, 0),
         changed_in_(tape.values.size() * 2, 0),
+        may_drop_(tape.values.size() * 2, false),
         counted_in_(tape.values.size() * 2, 0) {
     for (ValueIndex i = 0; i < tape.values.size(); ++i) {
       const TapeValue& value = tape.values[i];
@@ -96,6 +99,7 @@ class WindowSweep {
     begin_ = op_ = op;
     is_next_period_ = false;
     wanted_ = changed_ = 0;
+    std::fill(wanted_again_.begin(), wanted_again_.end(), 0);
     for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i)
       wanted_in_[use_of(op, i).value] = sweep_;
   }
@@ -115,15 +119,20 @@ class WindowSweep {
 
   OpIndex op() const { return op_; }
 
-  /// Of the window from `begin` to where the sweep is.
+  /// Of the window from `begin` to where the sweep is: pages that have to be read.
   std::uint32_t read_pages() const { return wanted_ - std::min(wanted_, room(begin_)); }
+  /// Of what may be computed again instead, by classes of costs; all of it needs room, too.
+  const std::vector<std::uint32_t>& wanted_again() const { return wanted_again_; }
+  /// Room for either that the begin leaves.
+  std::uint32_t room_for_again() const { return room(begin_) - std::min(wanted_, room(begin_)); }
   std::uint32_t written_pages() {
     ++count_;
     std::uint32_t used = 0;
     for (std::uint32_t i = 0; i < tape_.ops[op_].use_count; ++i) {
       const ValueIndex value = use_of(op_, i).value;
       const std::size_t storage = storage_of(value);
-      if (changed_in_[storage] != sweep_ || counted_in_[storage] == count_) continue;
+      if (changed_in_[storage] != sweep_ || may_drop_[storage]) continue;
+      if (counted_in_[storage] == count_) continue;
       counted_in_[storage] = count_;
       used += tape_.values[value].pages;
     }
@@ -145,16 +154,24 @@ class WindowSweep {
       const std::size_t storage = storage_of(value);
       if (!lived_at_begin(value) || wanted_in_[storage] == sweep_) continue;
       wanted_in_[storage] = sweep_;
-      wanted_ += tape_.values[value].pages;
+      const std::uint8_t again = costs_ == nullptr
+                                     ? WalkCosts::kOnlyRead
+                                     : costs_->class_before_use[tape_.ops[op].first_use + i];
+      (again == WalkCosts::kOnlyRead ? wanted_ : wanted_again_[again]) += tape_.values[value].pages;
     }
   }
 
   void change_by(OpIndex op) {
     for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
-      if (use_of(op, i).writes) change(use_of(op, i).value);
+      const ValueIndex value = use_of(op, i).value;
+      const bool is_changed = use_of(op, i).writes || changed_in_[storage_of(value)] == sweep_;
+      const std::uint32_t use = tape_.ops[op].first_use + i;
+      if (is_changed) change(value, costs_ != nullptr && costs_->drops_after_use[use]);
     }
-    for (std::uint32_t i = births_.first[op]; i < births_.first[op + 1]; ++i)
-      change(births_.entries[i]);
+    for (std::uint32_t i = births_.first[op]; i < births_.first[op + 1]; ++i) {
+      const ValueIndex born = births_.entries[i];
+      change(born, costs_ != nullptr && costs_->drops_after_birth[born]);
+    }
     for (std::uint32_t i = deaths_.first[op]; i < deaths_.first[op + 1]; ++i)
       forget(deaths_.entries[i]);
   }
@@ -171,22 +188,32 @@ class WindowSweep {
     return birth == kCarriedIn || birth < begin_;
   }
 
-  void change(ValueIndex value) {
-    std::uint32_t& changed = changed_in_[storage_of(value)];
-    if (changed != sweep_) changed_ += tape_.values[value].pages;
-    changed = sweep_;
+  /// Written, born, or touched after that. What may be dropped need not be written to leave.
+  void change(ValueIndex value, bool may_drop) {
+    const std::size_t storage = storage_of(value);
+    take_back(storage, value);
+    changed_in_[storage] = sweep_;
+    may_drop_[storage] = may_drop;
+    if (!may_drop) changed_ += tape_.values[value].pages;
+  }
+
+  void take_back(std::size_t storage, ValueIndex value) {
+    if (changed_in_[storage] == sweep_ && !may_drop_[storage])
+      changed_ -= tape_.values[value].pages;
   }
 
   void forget(ValueIndex value) {
     // Survivors without a successor end with the period in which they lived.
     const bool is_survivor = tape_.values[value].death == kSurvives;
-    std::uint32_t& changed = changed_in_[is_survivor ? value : storage_of(value)];
-    if (changed == sweep_) changed_ -= tape_.values[value].pages;
-    changed = 0;
+    const std::size_t storage = is_survivor ? value : storage_of(value);
+    take_back(storage, value);
+    changed_in_[storage] = 0;
   }
 
   const StepTape& tape_;
   const std::uint32_t budget_;
+  const WalkCosts* costs_;
+  std::vector<std::uint32_t> wanted_again_;  ///< Per class of costs.
   const PerOp births_;
   const PerOp deaths_;
   const std::vector<std::uint32_t>& needs_;
@@ -194,6 +221,7 @@ class WindowSweep {
   std::vector<ValueIndex> ends_at_boundary_;
   std::vector<std::uint32_t> wanted_in_;   ///< Per storage: the sweep that counted it as wanted.
   std::vector<std::uint32_t> changed_in_;  ///< The same for storages born or written in the window.
+  std::vector<bool> may_drop_;             ///< The same storages.
   std::vector<std::uint64_t> counted_in_;
   std::uint32_t sweep_ = 0;
   std::uint64_t count_ = 0;
@@ -258,58 +286,156 @@ std::vector<std::uint32_t> needs_of_ops(const StepTape& tape) {
   return needs;
 }
 
-double transfer_seconds(std::uint64_t written_pages, std::uint64_t read_pages,
-                        const SwapLimits& limits) {
+double transfer_seconds(double written_pages, double read_pages, const SwapLimits& limits) {
   const auto page = static_cast<double>(limits.page_size.count());
-  const double write_seconds =
-      static_cast<double>(written_pages) * page / limits.rates.write_bytes_per_second;
-  const double read_seconds =
-      static_cast<double>(read_pages) * page / limits.rates.read_bytes_per_second;
+  const double write_seconds = written_pages * page / limits.rates.write_bytes_per_second;
+  const double read_seconds = read_pages * page / limits.rates.read_bytes_per_second;
   const double shorter = std::min(write_seconds, read_seconds);
   const double longer = std::max(write_seconds, read_seconds);
   return longer + std::min(shorter, shorter / limits.rates.duplex_share - shorter);
 }
 
+namespace {
+
+/// What a window takes at least, and what is computed again in it then.
+struct WindowTime {
+  double seconds = 0.0;
+  double again_seconds = 0.0;
+  double again_share = 0.0;
+};
+
+/// Least over the pages that are computed again, the cheapest ones first: computing takes longer
+/// with each of them, moving shorter.
+WindowTime window_time(double compute, std::uint32_t written, WindowSweep& sweep,
+                       const WalkCosts* costs, const SwapLimits& limits) {
+  const double read = sweep.read_pages();
+  WindowTime best{std::max(compute, transfer_seconds(written, read, limits)), 0.0, 0.0};
+  if (costs == nullptr) return best;
+  double pages = 0.0;
+  for (const std::uint32_t each : sweep.wanted_again()) pages += each;
+  const double away = pages - std::min<double>(pages, sweep.room_for_again());
+  double again = 0.0;
+  double again_seconds = 0.0;
+  const auto moving = [&](double computed) {
+    return transfer_seconds(written, read + away - computed, limits);
+  };
+  for (std::size_t i = 0; i < costs->class_seconds.size() && again < away; ++i) {
+    const double more = std::min<double>(sweep.wanted_again()[i], away - again);
+    const double each = costs->class_seconds[i];
+    if (compute + again_seconds + more * each <= moving(again + more)) {
+      again += more;
+      again_seconds += more * each;
+      continue;
+    }
+    // Where computing begins to take longer than moving, from both sides.
+    double low = 0.0;
+    double high = more;
+    for (int round = 0; round < 30; ++round) {
+      const double middle = (low + high) / 2;
+      const bool is_less = compute + again_seconds + middle * each < moving(again + middle);
+      (is_less ? low : high) = middle;
+    }
+    again_seconds += low * each;
+    again += high;
+    break;
+  }
+  best.seconds = std::max(compute + again_seconds, moving(again));
+  best.again_seconds = again_seconds;
+  best.again_share = again > 0.0 ? again / (read + away) : 0.0;
+  return best;
+}
+
+/// The window of the best partition that takes most beyond its operators.
+struct WorstWindow {
+  std::size_t from = 0;
+  std::size_t length = 0;
+  double beyond = 0.0;
+};
+
+WorstWindow worst_window(PerWindow<double>& alone, PerWindow<double>& sums,
+                         PerWindow<double>& compute, std::size_t begin, std::size_t all) {
+  WorstWindow worst;
+  std::vector<std::pair<std::size_t, std::size_t>> open{{begin, all}};
+  while (!open.empty()) {
+    const auto [from, length] = open.back();
+    open.pop_back();
+    const double sum = sums.at(from, length);
+    std::size_t split = length;
+    for (std::size_t i = 1; i < length && alone.at(from, length) < sum && split == length; ++i)
+      if (sums.at(from, i) + sums.at(from + i, length - i) == sum) split = i;
+    if (split < length) {
+      open.emplace_back(from, split);
+      open.emplace_back(from + split, length - split);
+      continue;
+    }
+    const double beyond = sum - compute.at(from, length);
+    if (beyond > worst.beyond) worst = {from, length, beyond};
+  }
+  return worst;
+}
+
+}  // namespace
+
 StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& needs,
-                        const SwapLimits& limits) {
+                        const SwapLimits& limits, const WalkCosts* costs) {
   const std::vector<Cut> cuts = choose_cuts(tape, needs);
   const std::size_t all = cuts.size();
   PerWindow<std::uint32_t> written(all);
   PerWindow<std::uint32_t> read(all);
-  PerWindow<double> least_seconds(all);
-  WindowSweep sweep(tape, needs, limits.budget_pages);
+  PerWindow<double> compute(all);
+  PerWindow<double> alone(all);
+  WindowSweep sweep(tape, needs, limits.budget_pages, costs);
   const auto time_before = [&](Cut cut) {
     return cut.is_at_end ? seconds(tape.ops[cut.op].time) : 0.0;
   };
-  for (std::size_t from = 0; from < all; ++from) {
-    sweep.begin(cuts[from].op);
-    double compute = -time_before(cuts[from]);
+  const auto sweep_from = [&](std::size_t from, auto visit) {
+    sweep.begin(cuts[from % all].op);
+    double passed = -time_before(cuts[from % all]);
     for (std::size_t length = 1; length <= all; ++length) {
       const Cut end = cuts[(from + length) % all];
       if (!end.is_at_end) {
-        do compute += sweep.pass();
+        do passed += sweep.pass();
         while (sweep.op() != end.op);
       }
+      visit(length, passed + time_before(end));
+    }
+  };
+  for (std::size_t from = 0; from < all; ++from) {
+    sweep_from(from, [&](std::size_t length, double passed) {
       read.at(from, length) = sweep.read_pages();
       written.at(from, length) = sweep.written_pages();
-      least_seconds.at(from, length) = compute + time_before(end);
-    }
+      compute.at(from, length) = passed;
+      alone.at(from, length) =
+          window_time(passed, written.at(from, length), sweep, costs, limits).seconds;
+    });
   }
   read.add_up();
   written.add_up();
+  PerWindow<double> sums = alone;
   for (std::size_t from = 0; from < all; ++from) {
     for (std::size_t length = 1; length <= all; ++length) {
-      double& least = least_seconds.at(from, length);
-      const double moving =
-          transfer_seconds(written.at(from, length), read.at(from, length), limits);
-      least = std::max(least, moving);
+      double& least = alone.at(from, length);
+      least = std::max(least,
+                       transfer_seconds(written.at(from, length), read.at(from, length), limits));
+      sums.at(from, length) = least;
     }
   }
-  least_seconds.add_up();
+  sums.add_up();
   StepBound bound;
+  bound.kind = BoundKind::kWindow;
   bound.read_pages = read.at(read.best_begin(), all);
   bound.written_pages = written.at(written.best_begin(), all);
-  bound.step_seconds = least_seconds.at(least_seconds.best_begin(), all);
+  bound.step_seconds = sums.at(sums.best_begin(), all);
+  const WorstWindow worst = worst_window(alone, sums, compute, sums.best_begin(), all);
+  if (worst.length == 0) return bound;
+  bound.from = cuts[worst.from % all].op;
+  bound.to = cuts[(worst.from + worst.length) % all].op;
+  sweep_from(worst.from, [&](std::size_t length, double passed) {
+    if (length != worst.length) return;
+    const WindowTime time = window_time(passed, sweep.written_pages(), sweep, costs, limits);
+    bound.recomputed_share = time.again_share;
+    bound.recompute_seconds = time.again_seconds;
+  });
   return bound;
 }
 

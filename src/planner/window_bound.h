@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "recompute_costs.h"
 #include "spillway/planner/swap_plan.h"
 
 namespace spillway::planner {
@@ -12,12 +13,11 @@ std::vector<std::uint32_t> needs_of_ops(const StepTape& tape);
 
 /// Least time for so many pages: one direction after the other, or side by side as long as both
 /// have something to do.
-double transfer_seconds(std::uint64_t written_pages, std::uint64_t read_pages,
-                        const SwapLimits& limits);
+double transfer_seconds(double written_pages, double read_pages, const SwapLimits& limits);
 
-/// The bound by disjoint windows: fills pages and time. `needs` as `needs_of_ops` tells them.
-/// bounds.md has the proof.
+/// The bound by disjoint windows. `needs` as `needs_of_ops` tells them; `costs` where plans may
+/// compute values again, else null. bounds.md has the proof.
 StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& needs,
-                        const SwapLimits& limits);
+                        const SwapLimits& limits, const WalkCosts* costs);
 
 }  // namespace spillway::planner

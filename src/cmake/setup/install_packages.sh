@@ -13,7 +13,7 @@ packages_of() {
   case "$1" in
     build) echo g++ cmake ninja-build ccache python3 python3-pip ca-certificates \
       libcli11-dev nlohmann-json3-dev libspdlog-dev libhwloc-dev liburing-dev libxxhash-dev \
-      libnifti-dev libjpeg62-turbo-dev libturbojpeg0-dev ;;
+      libnifti-dev libjpeg62-turbo-dev libturbojpeg0-dev coinor-libclp-dev ;;
     demo) echo mricron-data ;;
     test) echo libgtest-dev libgmock-dev clang-format openmpi-bin mricron-data \
       lomiri-wallpapers-16.04 lomiri-wallpapers-20.04 ;;

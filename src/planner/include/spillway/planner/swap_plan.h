@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/planner/step_bound.h"
 #include "spillway/profile/step_tape.h"
 #include "spillway/profile/transfer_rates.h"
 
@@ -60,16 +61,6 @@ struct StepEstimate {
   bool is_complete = true;             ///< False when the model gave up: the plan does not work.
 };
 
-/// What no plan that only swaps can beat, for this order of operators, on average over repetitions
-/// that need not be equal, when operators hold what they need for their whole time. bounds.md has
-/// the proof.
-struct StepBound {
-  double compute_seconds = 0.0;
-  std::uint64_t written_pages = 0;
-  std::uint64_t read_pages = 0;
-  double step_seconds = 0.0;
-};
-
 /// Lists per operator: entries first[i] to first[i + 1] belong to operator i.
 struct PerOp {
   std::vector<std::uint32_t> first;
@@ -104,9 +95,6 @@ SwapPlan plan_swaps(const StepTape& tape, const SwapLimits& limits);
 
 /// Runs the event model (see README.md) over the repeating step under a plan.
 StepEstimate estimate_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits);
-
-/// The bound for that tape and budget.
-StepBound bound_step(const StepTape& tape, const SwapLimits& limits);
 
 /// The smallest budget in pages under which every operator can run.
 std::uint32_t smallest_budget(const StepTape& tape);

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "spillway/planner/linear_program.h"
+#include "spillway/profile/step_tape.h"
+
+namespace spillway::planner {
+
+struct SwapLimits;
+
+/// Which argument gives the largest lower bound.
+enum class BoundKind : std::uint8_t {
+  kCompute,    ///< The operators themselves.
+  kTransfers,  ///< Pages that every step moves, whenever it does.
+  kWindow,     ///< Sums over windows of the step, each computing or moving.
+  kFluid,      ///< The linear program over the whole step.
+};
+
+/// In words, for users.
+const char* name_of(BoundKind kind);
+
+/// What no plan can beat for this order of operators, on average over repetitions that need not be
+/// equal, when operators hold what they need for their whole time. bounds.md has the proofs.
+struct StepBound {
+  double compute_seconds = 0.0;     ///< Of the operators, once each.
+  std::uint64_t written_pages = 0;  ///< That every plan writes per step.
+  std::uint64_t read_pages = 0;
+  double step_seconds = 0.0;
+
+  BoundKind kind = BoundKind::kCompute;
+  /// The part of the step that costs most beyond its operators: from the begin of one operator to
+  /// the begin of the other, around the end of the step where that is not behind it. The whole step
+  /// when both are 0.
+  profile::OpIndex from = 0;
+  profile::OpIndex to = 0;
+  /// Of the pages that have to come back there (by the linear program: in the step), the share that
+  /// is computed again where the bound is attained, and what that takes.
+  double recomputed_share = 0.0;
+  double recompute_seconds = 0.0;
+};
+
+struct BoundOptions {
+  /// Solves the linear program, too: tighter, and takes seconds for long steps instead of
+  /// milliseconds. Null: no linear program.
+  const LinearSolver* solver = nullptr;
+  /// Bounds its size, and so its time.
+  std::size_t most_columns = 30000;
+};
+
+/// The bound for plans that only swap.
+StepBound bound_step(const profile::StepTape& tape, const SwapLimits& limits);
+
+/// The bound for plans that swap and compute replayable operators again.
+StepBound bound_plan(const profile::StepTape& tape, const SwapLimits& limits,
+                     const BoundOptions& options = {});
+
+}  // namespace spillway::planner

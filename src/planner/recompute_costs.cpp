@@ -1,0 +1,344 @@
+#include "recompute_costs.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <utility>
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kSurvives;
+using profile::TapeUse;
+using profile::TapeValue;
+
+namespace {
+
+// Operators that are looked at for one value; what is left out costs nothing, which is allowed.
+constexpr std::size_t kMostReplays = 48;
+// Costs of a class lie within this ratio, unless there are too many classes.
+constexpr double kClassRatio = 1.1;
+constexpr std::size_t kMostClasses = 96;
+constexpr OpIndex kAlways = kNoOp;  // End of a content that stays for the rest of the step.
+
+/// An operator that runs again for a content that has ended.
+struct LaterReplay {
+  OpIndex op = 0;
+  bool is_after_death = false;  ///< The value is dead; otherwise something else was written to it.
+  auto operator<=>(const LaterReplay&) const = default;
+};
+
+void merge(std::vector<LaterReplay>& all, const std::vector<LaterReplay>& more) {
+  if (all.size() < kMostReplays) all.insert(all.end(), more.begin(), more.end());
+}
+
+/// Each operator once; after a death only where that holds for all that needs it.
+void sort_once(std::vector<LaterReplay>& all) {
+  std::sort(all.begin(), all.end());
+  const auto is_same = [](const LaterReplay& a, const LaterReplay& b) { return a.op == b.op; };
+  all.erase(std::unique(all.begin(), all.end(), is_same), all.end());
+}
+
+/// What a value holds between two writes.
+struct Content {
+  ValueIndex value = 0;
+  OpIndex begin = 0;  ///< The operator that wrote it.
+  OpIndex end = 0;    ///< The last operator before which, or by which, it can be read.
+  bool ends_by_death = false;
+  /// All writers up to this one may run again, and the birth is one of them.
+  bool is_replayable = false;
+  /// The last operator before which the writers find what they read, if nothing that cannot be
+  /// computed again has ended meanwhile.
+  OpIndex inputs_end = kAlways;
+  bool returns = false;  ///< It can be computed again after its end.
+  /// What runs again when it is computed after its end, as far as that was looked at.
+  std::vector<LaterReplay> replays;
+};
+
+/// Contents of all values, in the order of their writers.
+class Contents {
+ public:
+  explicit Contents(const StepTape& tape) : tape_(tape), first_(tape.values.size() + 1) {
+    find_writers();
+    const PerOp births = births_per_op(tape);
+    for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+      inputs_.emplace_back();
+      for (const TapeUse& use : uses_of(op)) {
+        const std::uint32_t found = before(use.value, op);
+        if (found != kNone) inputs_.back().push_back(found);
+      }
+    }
+    for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+      for (const TapeUse& use : uses_of(op))
+        if (use.writes) settle(at(use.value, op));
+      for (std::uint32_t i = births.first[op]; i < births.first[op + 1]; ++i)
+        settle(at(births.entries[i], op));
+    }
+  }
+
+  /// Of the value right after operator `op`; kNone for what was carried in and not written yet.
+  std::uint32_t after(ValueIndex value, OpIndex op) const {
+    return op == kNoOp ? kNone : before(value, op + 1);
+  }
+  const Content& operator[](std::uint32_t content) const { return contents_[content]; }
+  static constexpr std::uint32_t kNone = static_cast<std::uint32_t>(-1);
+
+  /// Calls `visit` for the writers of the content, the birth first, as far as they are looked at.
+  template <typename Visit>
+  void each_writer(std::uint32_t content, Visit visit) const {
+    const std::uint32_t first = first_[contents_[content].value];
+    for (std::uint32_t i = first; i <= content && i - first < kMostReplays; ++i)
+      visit(contents_[i].begin);
+  }
+
+  /// What the operator reads, besides carried-in values that nobody has written before.
+  const std::vector<std::uint32_t>& inputs(OpIndex op) const { return inputs_[op]; }
+
+ private:
+  std::span<const TapeUse> uses_of(OpIndex op) const {
+    return {tape_.uses.data() + tape_.ops[op].first_use, tape_.ops[op].use_count};
+  }
+
+  void find_writers() {
+    std::vector<std::vector<OpIndex>> writers(tape_.values.size());
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      if (tape_.values[i].birth != kCarriedIn) writers[i].push_back(tape_.values[i].birth);
+    }
+    for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
+      for (const TapeUse& use : uses_of(op)) {
+        auto& all = writers[use.value];
+        if (use.writes && (all.empty() || all.back() != op)) all.push_back(op);
+      }
+    }
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      first_[i] = static_cast<std::uint32_t>(contents_.size());
+      const OpIndex death = tape_.values[i].death == kSurvives ? kAlways : tape_.values[i].death;
+      for (std::size_t w = 0; w < writers[i].size(); ++w) {
+        const bool is_last = w + 1 == writers[i].size();
+        contents_.push_back({.value = i,
+                             .begin = writers[i][w],
+                             .end = is_last ? death : writers[i][w + 1],
+                             .ends_by_death = is_last,
+                             .is_replayable = false,
+                             .inputs_end = kAlways,
+                             .returns = false,
+                             .replays = {}});
+      }
+    }
+    first_.back() = static_cast<std::uint32_t>(contents_.size());
+  }
+
+  /// Of the value right before operator `op`.
+  std::uint32_t before(ValueIndex value, OpIndex op) const {
+    const auto begin = contents_.begin() + first_[value];
+    const auto end = contents_.begin() + first_[value + 1];
+    const auto next = std::lower_bound(
+        begin, end, op, [](const Content& content, OpIndex at) { return content.begin < at; });
+    return next == begin ? kNone : static_cast<std::uint32_t>(next - contents_.begin() - 1);
+  }
+  std::uint32_t at(ValueIndex value, OpIndex op) const { return before(value, op + 1); }
+
+  /// What can be said of a content once all earlier ones are known.
+  void settle(std::uint32_t index) {
+    Content& content = contents_[index];
+    const TapeValue& value = tape_.values[content.value];
+    const bool is_birth = index == first_[content.value];
+    if (value.birth == kCarriedIn || !tape_.ops[content.begin].is_replayable) return;
+    if (!is_birth && !contents_[index - 1].is_replayable) return;
+    content.is_replayable = true;
+    if (!is_birth) content.inputs_end = contents_[index - 1].inputs_end;
+    for (const TapeUse& use : uses_of(content.begin)) {
+      if (use.value == content.value) continue;
+      const std::uint32_t input = before(use.value, content.begin);
+      if (input == kNone || !contents_[input].returns)
+        content.inputs_end = std::min(content.inputs_end, end_of(use.value, input));
+    }
+    content.returns = content.end != kAlways && content.inputs_end > content.end;
+    if (content.returns) gather(index);
+  }
+
+  OpIndex end_of(ValueIndex value, std::uint32_t content) const {
+    if (content != kNone) return contents_[content].end;
+    const std::uint32_t first = first_[value];
+    if (first != first_[value + 1]) return contents_[first].begin;
+    return tape_.values[value].death == kSurvives ? kAlways : tape_.values[value].death;
+  }
+
+  void gather(std::uint32_t index) {
+    Content& content = contents_[index];
+    each_writer(index, [&](OpIndex writer) {
+      merge(content.replays, {{writer, content.ends_by_death}});
+      for (const std::uint32_t input : inputs_[writer]) {
+        const Content& read = contents_[input];
+        if (read.value != content.value && read.end <= content.end)
+          merge(content.replays, read.replays);
+      }
+    });
+    sort_once(content.replays);
+  }
+
+  const StepTape& tape_;
+  std::vector<std::uint32_t> first_;  ///< Per value, into `contents_`.
+  std::vector<Content> contents_;
+  std::vector<std::vector<std::uint32_t>> inputs_;  ///< Per operator: contents that it reads.
+};
+
+/// What runs again for one interval.
+struct Claim {
+  std::vector<OpIndex> own;  ///< Writers of the value.
+  std::vector<LaterReplay> others;
+  OpIndex from = 0;
+};
+
+/// The content that can be computed again in the interval; kNone if there is none.
+std::uint32_t content_to_return(const StepTape& tape, const Contents& contents,
+                                const Interval& interval) {
+  const OpIndex last = interval.begin;
+  const TapeValue& value = tape.values[interval.value];
+  const std::size_t end = std::size_t{last} + interval.covered_ops + 1;
+  const bool is_in_step =
+      end < tape.ops.size() || (interval.end == IntervalEnd::kDies && end == tape.ops.size());
+  if (value.birth == kCarriedIn || !is_in_step) return Contents::kNone;
+  const std::uint32_t index = contents.after(interval.value, last);
+  if (index == Contents::kNone) return Contents::kNone;
+  const Content& content = contents[index];
+  return content.is_replayable && content.inputs_end > last ? index : Contents::kNone;
+}
+
+Claim claim_of(const Contents& contents, std::uint32_t index, OpIndex last) {
+  Claim claim;
+  claim.from = last;
+  contents.each_writer(index, [&](OpIndex writer) {
+    claim.own.push_back(writer);
+    for (const std::uint32_t input : contents.inputs(writer)) {
+      const Content& read = contents[input];
+      if (read.value == contents[index].value || read.end > last) continue;
+      merge(claim.others, read.replays);
+    }
+  });
+  sort_once(claim.others);
+  return claim;
+}
+
+/// Divides the time of each operator among the pages that claim it.
+class Shares {
+ public:
+  explicit Shares(const StepTape& tape)
+      : tape_(tape), makes_(tape.ops.size(), 0), claimed_(tape.ops.size()) {
+    for (const TapeValue& value : tape.values)
+      if (value.birth != kCarriedIn) ++makes_[value.birth];
+    for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+      for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i)
+        if (tape.uses[tape.ops[op].first_use + i].writes) ++makes_[op];
+    }
+  }
+
+  void add(const Claim& claim, const Interval& interval) {
+    const auto pages = static_cast<double>(interval.pages);
+    for (const OpIndex op : claim.own) {
+      // Replays for several intervals of one value are several.
+      if (is_owned_.insert({interval.value, op}).second) claimed_[op].own += pages;
+    }
+    for (const LaterReplay& replay : claim.others) {
+      Pages& claimed = claimed_[replay.op];
+      (replay.is_after_death ? claimed.after_death : claimed.overwritten) += pages;
+    }
+  }
+
+  RecomputeCost cost(const Claim& claim) const {
+    RecomputeCost cost;
+    cost.is_possible = true;
+    cost.parents_from = claim.from;
+    for (const OpIndex op : claim.own) {
+      const Pages& claimed = claimed_[op];
+      const double share = time(op) / (is_single(op) ? claimed.own + claimed.overwritten : all(op));
+      cost.other_writers += std::min(share, cost.at_return);
+      cost.at_return = std::max(share, cost.at_return);
+    }
+    for (const LaterReplay& replay : claim.others) {
+      const Pages& claimed = claimed_[replay.op];
+      const bool is_apart = replay.is_after_death && is_single(replay.op);
+      cost.parents +=
+          time(replay.op) / (is_apart ? claimed.after_death + claimed.overwritten : all(replay.op));
+    }
+    return cost;
+  }
+
+ private:
+  struct Pages {
+    double own = 0.0;
+    double overwritten = 0.0;
+    double after_death = 0.0;
+  };
+
+  double time(OpIndex op) const { return seconds(tape_.ops[op].time); }
+  /// Before the death of the one value that it makes it serves the living, later the dead.
+  bool is_single(OpIndex op) const { return makes_[op] == 1; }
+  double all(OpIndex op) const {
+    return claimed_[op].own + claimed_[op].overwritten + claimed_[op].after_death;
+  }
+
+  const StepTape& tape_;
+  std::vector<std::uint32_t> makes_;  ///< Values that an operator makes or writes.
+  std::vector<Pages> claimed_;
+  std::set<std::pair<ValueIndex, OpIndex>> is_owned_;
+};
+
+}  // namespace
+
+std::vector<RecomputeCost> recompute_costs(const StepTape& tape, const TouchIntervals& touches,
+                                           const std::vector<bool>& is_counted) {
+  const Contents contents(tape);
+  Shares shares(tape);
+  std::vector<RecomputeCost> costs(touches.intervals.size());
+  std::vector<std::pair<std::uint32_t, Claim>> claims;
+  for (std::uint32_t i = 0; i < costs.size(); ++i) {
+    const Interval& interval = touches.intervals[i];
+    const std::uint32_t index = content_to_return(tape, contents, interval);
+    if (index == Contents::kNone) continue;
+    costs[i].is_possible = true;  // What dies without another use is simply dropped.
+    if (!is_counted[i] || interval.end != IntervalEnd::kUsed) continue;
+    claims.emplace_back(i, claim_of(contents, index, interval.begin));
+    shares.add(claims.back().second, interval);
+  }
+  for (const auto& [i, claim] : claims) costs[i] = shares.cost(claim);
+  return costs;
+}
+
+WalkCosts walk_costs(const StepTape& tape, const TouchIntervals& touches,
+                     const std::vector<RecomputeCost>& costs) {
+  WalkCosts walk;
+  walk.class_before_use.assign(tape.uses.size(), WalkCosts::kOnlyRead);
+  walk.drops_after_use.assign(tape.uses.size(), false);
+  walk.drops_after_birth.assign(tape.values.size(), false);
+  const auto each_use = [&](OpIndex op, ValueIndex value, auto visit) {
+    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i) {
+      const std::uint32_t use = tape.ops[op].first_use + i;
+      if (tape.uses[use].value == value) visit(use);
+    }
+  };
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t i = 0; i < costs.size(); ++i)
+    if (costs[i].is_possible) order.push_back(i);
+  const auto cost_of = [&](std::uint32_t i) { return costs[i].at_return + costs[i].other_writers; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return cost_of(a) < cost_of(b); });
+  for (const std::uint32_t i : order) {
+    const Interval& interval = touches.intervals[i];
+    each_use(interval.begin, interval.value,
+             [&](std::uint32_t use) { walk.drops_after_use[use] = true; });
+    if (tape.values[interval.value].birth == interval.begin)
+      walk.drops_after_birth[interval.value] = true;
+    if (interval.end != IntervalEnd::kUsed) continue;
+    const bool is_new =
+        walk.class_seconds.empty() || cost_of(i) > walk.class_seconds.back() * kClassRatio;
+    if (is_new && walk.class_seconds.size() < kMostClasses)
+      walk.class_seconds.push_back(cost_of(i));
+    each_use(interval.begin + interval.covered_ops + 1, interval.value, [&](std::uint32_t use) {
+      walk.class_before_use[use] = static_cast<std::uint8_t>(walk.class_seconds.size() - 1);
+    });
+  }
+  return walk;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <vector>
+
+#include "touch_intervals.h"
+
+namespace spillway::planner {
+
+/// What computing a value again costs at least, when its pages left without a copy in an interval.
+struct RecomputeCost {
+  bool is_possible = false;
+  /// Seconds per page of that writer of the value which costs most. Its pages are away at least
+  /// until it has run again.
+  double at_return = 0.0;
+  double other_writers = 0.0;  ///< The same for its other writers; they run in the interval, too.
+  /// For what was freed or overwritten before and has to be computed again on the way, some time
+  /// after operator `parents_from` and before the next use.
+  double parents = 0.0;
+  OpIndex parents_from = 0;
+};
+
+/// Costs per interval. Those in `is_counted` may be claimed together: what one replay gives to
+/// several values is divided among them by their pages, so that a sum over values never counts a
+/// replay twice. bounds.md has the proof.
+std::vector<RecomputeCost> recompute_costs(const StepTape& tape, const TouchIntervals& touches,
+                                           const std::vector<bool>& is_counted);
+
+/// The same costs, as a walk through the operators meets them, without parents: those may have come
+/// back at any time before.
+struct WalkCosts {
+  static constexpr std::uint8_t kOnlyRead = 255;
+  /// Per use: the class of costs at which the value comes back for it, or kOnlyRead.
+  std::vector<std::uint8_t> class_before_use;
+  std::vector<double> class_seconds;  ///< Per page, ascending; the least of each class.
+  /// Per use, and per value for its birth: it may leave afterwards without a copy.
+  std::vector<bool> drops_after_use;
+  std::vector<bool> drops_after_birth;
+};
+
+WalkCosts walk_costs(const StepTape& tape, const TouchIntervals& touches,
+                     const std::vector<RecomputeCost>& costs);
+
+}  // namespace spillway::planner
