@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace spillway::recompute {
+
+/// How a kernel treats an argument.
+enum class ArgumentUse : std::uint8_t {
+  kRead,
+  kReadWrite,  ///< In place.
+  kOverwrite,  ///< An `out` argument: what was there before does not matter.
+  kUndeclaredWrite,  ///< Written although the schema says otherwise, or beside new results (running
+                     ///< statistics). A replay writes into a copy.
+};
+
+/// What an operator's schema, tags and registrations say about running it again.
+struct OperatorRules {
+  explicit OperatorRules(const c10::OperatorHandle& op);
+
+  /// Why it may not run again, as the end of a sentence ("makes a view"); empty when it may.
+  std::string objection;
+  bool draws_random_numbers = false;
+  /// Position of the argument that may name a generator; -1 when it can only be the default one.
+  int generator_argument = -1;
+  std::vector<ArgumentUse> uses;  ///< One per argument.
+};
+
+/// The rules of an operator, worked out when the calling thread first asks. The reference stays
+/// valid for the life of the process.
+const OperatorRules& rules_of(const c10::OperatorHandle& op);
+
+/// Whether the operator may run again, arguments permitting.
+inline bool may_replay(const c10::OperatorHandle& op) { return rules_of(op).objection.empty(); }
+
+}  // namespace spillway::recompute

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/recompute/op_record.h"
+
+namespace spillway::recompute {
+
+/// The paged storage that some memory lies in; `kNotPaged` when it lies in none.
+struct PagedStorage {
+  StorageKey key = kNotPaged;
+  const void* address = nullptr;  ///< Of its first byte.
+};
+
+/// Where a replay leaves an output: room for its bytes, which nobody else uses.
+struct Placement {
+  StorageKey key = kNotPaged;
+  void* address = nullptr;
+};
+
+/// An output without a placement, in memory of its own. Wherever later replays ask for `key`, its
+/// `data()` is the address.
+struct ReplayedOutput {
+  StorageKey key = kNotPaged;
+  c10::Storage storage;
+};
+
+struct Replayed {
+  std::vector<ReplayedOutput> outputs;
+  std::uint32_t copies = 0;  ///< Outputs that had to be copied to their place.
+};
+
+struct ReplayEngineOptions {
+  /// Storages up to this size that are not paged are copied into the record. Larger ones are
+  /// referred to, and copied when they are about to be written.
+  Bytes copied_up_to = Bytes(64 << 10);
+  /// Larger ones that are not paged are not kept at all.
+  Bytes referred_up_to = Bytes(4 << 20);
+};
+
+class KeptStorages;
+
+/// Records calls of operators on CPU tensors below autograd, and runs them again with the same
+/// bits. Any thread may record and replay; calls on one record must not overlap, replays apart.
+///
+/// The caller's part, at each outermost operator below autograd: `record`, `before_call`, the
+/// kernel, `complete`. It sees to it that the memory of a replay's arguments is there and holds what
+/// it held at the call.
+class ReplayEngine {
+ public:
+  using FindStorage = std::function<PagedStorage(const void* data)>;
+  /// Address of the first byte of a paged storage, or of a stand-in; nullptr when there is none.
+  using AddressOf = std::function<void*(StorageKey key)>;
+
+  /// `find` is called on all threads that record.
+  explicit ReplayEngine(FindStorage find, ReplayEngineOptions options = {});
+  ~ReplayEngine();
+  ReplayEngine(const ReplayEngine&) = delete;
+  ReplayEngine& operator=(const ReplayEngine&) = delete;
+
+  /// Notes a call that is about to run. Returns nullptr, and the reason in `*objection`, when it
+  /// cannot run again: the operator may not (`OperatorRules`), or an argument cannot be kept.
+  std::unique_ptr<OpRecord> record(const c10::OperatorHandle& op,
+                                   c10::ArrayRef<c10::IValue> arguments,
+                                   std::string* objection = nullptr);
+
+  /// Announces what the operator is about to write, so that records keep what was there. After
+  /// `record`, for every operator, recorded or not.
+  void before_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+
+  /// The same for one storage that is written past the operators.
+  void before_write(const c10::StorageImpl& storage);
+
+  /// Notes what the call gave. False, and the reason, when it cannot run again after all, or made
+  /// and wrote nothing that is paged: the record is of no use then.
+  bool complete(OpRecord& record, c10::ArrayRef<c10::IValue> results,
+                std::string* objection = nullptr);
+
+  /// Runs the call again on the calling thread, below autograd and under the dispatch keys of that
+  /// thread: exclude one around it to keep operators from being seen. Arguments that the call wrote
+  /// are written again, at the address that `address_of` gives. Outputs with a placement end up
+  /// there; the others come back. Throws what the operator throws, and Error where an argument has
+  /// no address or a placement is for no output; placements and written arguments then hold
+  /// anything, all else is as before.
+  Replayed replay(const OpRecord& record, const AddressOf& address_of,
+                  std::span<const Placement> placements);
+
+  /// Before the call: makes `verify` possible, by a copy of what the call will write.
+  void prepare_verification(OpRecord& record);
+
+  /// Right after `complete`, before anything else writes: replays into fresh memory and compares
+  /// with what the call gave. Returns the difference in words, empty when every bit is equal and
+  /// nothing else has changed. What the operator throws is a difference.
+  std::string verify(OpRecord& record, c10::ArrayRef<c10::IValue> results);
+
+  /// What all records keep beyond the trainer's own memory: copies, and storages that the trainer
+  /// has given up.
+  Bytes bytes_held() const;
+
+ private:
+  FindStorage find_;
+  ReplayEngineOptions options_;
+  std::unique_ptr<KeptStorages> kept_;
+};
+
+}  // namespace spillway::recompute
