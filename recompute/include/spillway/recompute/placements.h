@@ -18,8 +18,9 @@ bool release_placement(void* memory) noexcept;
 /// Addresses that a thread's allocations take while this lives. Scopes nest; the innermost counts.
 class PlacementScope {
  public:
+  /// Blocks of equal size are claimed in their order here.
   struct Place {
-    void* address = nullptr;
+    void* address = nullptr;  ///< nullptr: this one is left to the allocator.
     std::size_t bytes = 0;
     bool claimed = false;
   };
@@ -32,9 +33,12 @@ class PlacementScope {
   const std::vector<Place>& places() const { return places_; }
   void* claim(std::size_t size) noexcept;
   bool release(void* memory) noexcept;
+  /// From now on nothing is claimed any more; what was claimed may still be released.
+  void stop_claims() { takes_claims_ = false; }
 
  private:
   std::vector<Place> places_;
+  bool takes_claims_ = true;
   PlacementScope* outer_;
 };
 

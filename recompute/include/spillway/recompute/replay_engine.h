@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/DispatchKeySet.h>
 #include <c10/core/Storage.h>
 
 #include <cstdint>
@@ -46,6 +47,8 @@ struct ReplayEngineOptions {
   Bytes copied_up_to = Bytes(64 << 10);
   /// Larger ones that are not paged are not kept at all.
   Bytes referred_up_to = Bytes(4 << 20);
+  /// Dispatch keys that do not see replays: that of the caller's interception.
+  c10::DispatchKeySet hidden_keys;
 };
 
 class KeptStorages;
@@ -86,12 +89,12 @@ class ReplayEngine {
   bool complete(OpRecord& record, c10::ArrayRef<c10::IValue> results,
                 std::string* objection = nullptr);
 
-  /// Runs the call again on the calling thread, below autograd and under the dispatch keys of that
-  /// thread: exclude one around it to keep operators from being seen. Arguments that the call wrote
-  /// are written again, at the address that `address_of` gives. Outputs with a placement end up
-  /// there; the others come back. Throws what the operator throws, and Error where an argument has
-  /// no address or a placement is for no output; placements and written arguments then hold
-  /// anything, all else is as before.
+  /// Runs the call again on the calling thread, below autograd and under the settings of the call
+  /// (gradients, autocast, threads, precision, random numbers), which are put back afterwards.
+  /// Arguments that the call wrote are written again, at the address that `address_of` gives.
+  /// Outputs with a placement end up there; the others come back. Throws what the operator throws,
+  /// and Error where an argument has no address or a placement is for no output; placements and
+  /// written arguments then hold anything, all else is as before.
   Replayed replay(const OpRecord& record, const AddressOf& address_of,
                   std::span<const Placement> placements);
 
@@ -110,7 +113,7 @@ class ReplayEngine {
  private:
   FindStorage find_;
   ReplayEngineOptions options_;
-  std::unique_ptr<KeptStorages> kept_;
+  std::shared_ptr<KeptStorages> kept_;
 };
 
 }  // namespace spillway::recompute

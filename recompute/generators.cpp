@@ -1,0 +1,54 @@
+#include "generators.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cstring>
+#include <mutex>
+
+namespace spillway::recompute {
+namespace {
+
+at::CPUGeneratorImpl& state_of(const at::Generator& generator) {
+  return *static_cast<at::CPUGeneratorImpl*>(generator.unsafeGetGeneratorImpl());
+}
+
+void assign(at::CPUGeneratorImpl& to, at::CPUGeneratorImpl& from) {
+  const std::lock_guard lock(to.mutex_);
+  to.set_engine(from.engine());
+  to.set_next_float_normal_sample(from.next_float_normal_sample());
+  to.set_next_double_normal_sample(from.next_double_normal_sample());
+}
+
+}  // namespace
+
+bool can_restore(const at::Generator& generator) {
+  return generator.defined() &&
+         dynamic_cast<at::CPUGeneratorImpl*>(generator.unsafeGetGeneratorImpl()) != nullptr;
+}
+
+at::Generator copy_of(const at::Generator& generator) {
+  const std::lock_guard lock(generator.unsafeGetGeneratorImpl()->mutex_);
+  return generator.clone();
+}
+
+bool same_state(const at::Generator& a, const at::Generator& b) {
+  at::CPUGeneratorImpl& first = state_of(a);
+  at::CPUGeneratorImpl& second = state_of(b);
+  const at::mt19937_data_pod one = first.engine().data();
+  const at::mt19937_data_pod other = second.engine().data();
+  return one.seed_ == other.seed_ && one.left_ == other.left_ && one.seeded_ == other.seeded_ &&
+         one.next_ == other.next_ && one.state_ == other.state_ &&
+         first.next_float_normal_sample() == second.next_float_normal_sample() &&
+         first.next_double_normal_sample() == second.next_double_normal_sample();
+}
+
+DefaultGeneratorState::DefaultGeneratorState(const at::Generator& state)
+    : own_(copy_of(at::detail::getDefaultCPUGenerator())) {
+  assign(state_of(at::detail::getDefaultCPUGenerator()), state_of(state));
+}
+
+DefaultGeneratorState::~DefaultGeneratorState() {
+  assign(state_of(at::detail::getDefaultCPUGenerator()), state_of(own_));
+}
+
+}  // namespace spillway::recompute

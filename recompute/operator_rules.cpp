@@ -1,0 +1,166 @@
+#include "spillway/recompute/operator_rules.h"
+
+#include <ATen/core/enum_tag.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+
+#include "spillway/base/per_thread.h"
+
+namespace spillway::recompute {
+namespace {
+
+using c10::TypeKind;
+
+bool starts_with_any(std::string_view name, std::initializer_list<std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+/// What neither schema nor tags tell; nullptr when there is nothing.
+const char* known_objection(std::string_view name) {
+  if (starts_with_any(name, {"aten::empty", "aten::new_empty", "aten::_empty"}))
+    return "hands out memory without filling it";
+  if (starts_with_any(name, {"aten::_unsafe_view", "aten::lift", "aten::_lazy_clone"}))
+    return "makes a view";
+  // It counts from the first byte of the storage, of which only the shown part is kept.
+  if (starts_with_any(name, {"aten::as_strided", "aten::_as_strided"}))
+    return "looks at its storage past its tensor";
+  if (starts_with_any(name, {"aten::resize", "aten::_resize", "aten::set_", "aten::set."}))
+    return "exchanges the memory of its argument";
+  if (starts_with_any(name, {"aten::from_file", "aten::_pin_memory", "aten::_copy_from"}))
+    return "depends on more than its arguments";
+  // Threads add their parts in the order in which they end.
+  if (starts_with_any(name, {"aten::histogram", "aten::_histogramdd"}))
+    return "adds up in an order that differs each time";
+  return nullptr;
+}
+
+/// In training they are written, which some schemas say and some do not. The results are new.
+bool is_running_statistic(const c10::Argument& argument) {
+  return argument.name() == "running_mean" || argument.name() == "running_var";
+}
+
+bool can_be_kept(const c10::Type& type) {
+  switch (type.kind()) {
+    case TypeKind::TensorType:
+    case TypeKind::IntType:
+    case TypeKind::FloatType:
+    case TypeKind::BoolType:
+    case TypeKind::NumberType:
+    case TypeKind::ComplexType:
+    case TypeKind::StringType:
+    case TypeKind::SymIntType:
+    case TypeKind::SymFloatType:
+    case TypeKind::SymBoolType:
+    case TypeKind::GeneratorType:
+    case TypeKind::DeviceObjType:
+    case TypeKind::LayoutType:
+    case TypeKind::ScalarTypeType:
+    case TypeKind::MemoryFormatType: return true;
+    case TypeKind::ListType:
+    case TypeKind::OptionalType: return can_be_kept(*type.containedTypes().front());
+    default: return false;
+  }
+}
+
+bool holds_tensors(const c10::Type& type) {
+  if (type.kind() == TypeKind::TensorType) return true;
+  const bool wraps = type.kind() == TypeKind::ListType || type.kind() == TypeKind::OptionalType;
+  return wraps && holds_tensors(*type.containedTypes().front());
+}
+
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+ArgumentUse use_of(const c10::Argument& argument) {
+  if (is_running_statistic(argument)) return ArgumentUse::kUndeclaredWrite;
+  if (!is_written(argument)) return ArgumentUse::kRead;
+  return argument.is_out() ? ArgumentUse::kOverwrite : ArgumentUse::kReadWrite;
+}
+
+std::string objection_to_arguments(const c10::FunctionSchema& schema) {
+  for (const c10::Argument& argument : schema.arguments())
+    if (!can_be_kept(*argument.type()))
+      return "takes '" + argument.name() + "' of type " + argument.type()->str() +
+             ", which cannot be kept";
+  return {};
+}
+
+/// Results must be either all new or all what was written.
+const char* objection_to_results(const c10::FunctionSchema& schema, bool writes) {
+  bool has_new = false;
+  bool has_written = false;
+  for (const c10::Argument& result : schema.returns()) {
+    if (!holds_tensors(*result.type())) continue;
+    const auto* alias = result.alias_info();
+    if (alias != nullptr && !alias->isWrite()) return "makes a view";
+    (alias == nullptr ? has_new : has_written) = true;
+  }
+  if (!has_new && !writes) return "returns no tensor";
+  if (has_new && (has_written || writes)) return "writes arguments beside its results";
+  return nullptr;
+}
+
+const char* objection_by_tags(const c10::OperatorHandle& op, bool takes_no_masks) {
+  if (op.hasTag(at::Tag::data_dependent_output)) return "reads values";
+  if (op.hasTag(at::Tag::dynamic_output_shape) && !takes_no_masks)
+    return "returns as many values as its arguments' values tell";
+  if (op.hasTag(at::Tag::inplace_view)) return "exchanges the memory of its argument";
+  if (op.hasTag(at::Tag::nondeterministic_bitwise)) return "returns other bits each time";
+  return nullptr;
+}
+
+bool writes_arguments(const std::vector<ArgumentUse>& uses) {
+  return std::any_of(uses.begin(), uses.end(), [](ArgumentUse use) {
+    return use == ArgumentUse::kReadWrite || use == ArgumentUse::kOverwrite;
+  });
+}
+
+std::string objection_to(const c10::OperatorHandle& op, const OperatorRules& rules) {
+  const c10::FunctionSchema& schema = op.schema();
+  if (!schema.name().starts_with("aten::")) return "is not one of LibTorch's own";
+  if (const char* known = known_objection(schema.name())) return known;
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
+    return "stands for other operators";
+  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return "has no kernel for the CPU";
+  if (const char* tagged = objection_by_tags(op, rules.takes_no_masks)) return tagged;
+  if (const char* wrong = objection_to_results(schema, writes_arguments(rules.uses))) return wrong;
+  return objection_to_arguments(schema);
+}
+
+}  // namespace
+
+OperatorRules::OperatorRules(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  const std::string_view name = schema.name();
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    uses.push_back(use_of(argument));
+    if (argument.type()->str().find("Generator") != std::string::npos)
+      generator_argument = static_cast<int>(i);
+    if (argument.name() == "accumulate") accumulate_argument = static_cast<int>(i);
+  }
+  takes_no_masks = name == "aten::index" || name == "aten::_unsafe_index";
+  draws_random_numbers =
+      generator_argument >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
+  returns_arguments = writes_arguments(uses);
+  objection = objection_to(op, *this);
+}
+
+const OperatorRules& rules_of(const c10::OperatorHandle& op) {
+  struct Cache {
+    ska::flat_hash_map<const c10::FunctionSchema*, std::unique_ptr<OperatorRules>> rules;
+  };
+  auto& rules = per_thread<Cache>().rules[&op.schema()];
+  // Another operator may have been registered at the address of an earlier one.
+  if (rules == nullptr || rules->uses.size() != op.schema().arguments().size())
+    rules = std::make_unique<OperatorRules>(op);
+  return *rules;
+}
+
+}  // namespace spillway::recompute

@@ -1,0 +1,209 @@
+#include "recorder.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+
+#include "generators.h"
+#include "spillway/base/error.h"
+
+namespace spillway::recompute {
+namespace {
+
+// Parts of storages begin at a multiple of this, so that every type is aligned in them.
+constexpr std::size_t kPartAlignment = 64;
+
+// A list is searched up to here.
+constexpr std::size_t kFew = 16;
+
+}  // namespace
+
+FirstNumbers::Number FirstNumbers::of(std::uint64_t name) {
+  const auto next = static_cast<std::uint32_t>(names_.size());
+  if (names_.size() < kFew) {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found != names_.end())
+      return {static_cast<std::uint32_t>(found - names_.begin()), false};
+  } else {
+    if (many_.empty())
+      for (std::uint32_t i = 0; i < next; ++i) many_.emplace(names_[i], i);
+    const auto [entry, is_new] = many_.emplace(name, next);
+    if (!is_new) return {entry->second, false};
+  }
+  names_.push_back(name);
+  return {next, true};
+}
+
+Recorder::Recorder(RecordedCall& call, const OperatorRules& rules,
+                   const ReplayEngine::FindStorage& find, const ReplayEngineOptions& options,
+                   KeptStorages& kept)
+    : call_(call), rules_(rules), find_(find), options_(options), kept_(kept) {}
+
+std::string Recorder::take(c10::ArrayRef<c10::IValue> arguments) {
+  if (c10::InferenceMode::is_enabled()) return "it runs in inference mode";
+  if (at::in_parallel_region()) return "it runs in a parallel region";
+  if (rules_.accumulate_argument >= 0 && !at::globalContext().deterministicAlgorithms()) {
+    const c10::IValue& sums = arguments[static_cast<std::size_t>(rules_.accumulate_argument)];
+    if (sums.isBool() && sums.toBool()) return "it adds up in an order that differs each time";
+  }
+  call_.arguments.reserve(arguments.size());
+  for (std::uint32_t i = 0; i < arguments.size(); ++i) {
+    const char* objection = take_argument(i, arguments[i]);
+    if (objection != nullptr)
+      return message("its argument '{}' {}", call_.op().schema().arguments()[i].name(), objection);
+  }
+  std::string objection = keep_storages();
+  if (!objection.empty()) return objection;
+  if (rules_.draws_random_numbers) {
+    const char* refusal = take_generator();
+    if (refusal != nullptr) return refusal;
+  }
+  list_inputs();
+  call_.surroundings = Surroundings::of_this_thread();
+  return {};
+}
+
+const char* Recorder::take_argument(std::uint32_t position, const c10::IValue& value) {
+  if (value.isTensor()) {
+    call_.arguments.emplace_back(at::Tensor());
+    if (!value.toTensor().defined()) return nullptr;
+    return take_tensor({.argument = position}, value.toTensor());
+  }
+  if (value.isList()) return take_list(position, value);
+  if (value.isDevice() && !value.toDevice().is_cpu()) return "names another device";
+  if (value.isGenerator() || value.isNone() || value.isInt() || value.isDouble() ||
+      value.isBool() || value.isString() || value.isComplexDouble() || value.isDevice()) {
+    // Of a generator the state is kept.
+    call_.arguments.push_back(value.isGenerator() ? c10::IValue() : value);
+    if (value.isGenerator()) call_.generator = value.toGenerator();
+    return nullptr;
+  }
+  return "cannot be kept";
+}
+
+const char* Recorder::take_list(std::uint32_t position, const c10::IValue& list) {
+  // The caller's list may change after the call.
+  c10::impl::GenericList own = list.toList().copy();
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const c10::IValue element = own.get(i);
+    if (element.isInt() || element.isDouble() || element.isBool() || element.isNone()) continue;
+    if (!element.isTensor()) return "is a list that cannot be kept";
+    if (rules_.takes_no_masks && (element.toTensor().scalar_type() == at::kBool ||
+                                  element.toTensor().scalar_type() == at::kByte))
+      return "holds a mask, by which the size of the result follows from values";
+    if (!element.toTensor().defined()) continue;
+    const char* objection = take_tensor(
+        {.argument = position, .element = static_cast<std::int32_t>(i)}, element.toTensor());
+    if (objection != nullptr) return objection;
+    own.set(i, c10::IValue(at::Tensor()));
+  }
+  call_.arguments.emplace_back(std::move(own));
+  return nullptr;
+}
+
+const char* Recorder::take_tensor(TensorSlot slot, const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  const char* objection = objection_to(impl);
+  if (objection != nullptr) return objection;
+  const auto number = tensor_numbers_.of(&impl);
+  slot.tensor = number.value;
+  call_.slots.push_back(slot);
+  if (number.is_new) {
+    call_.tensors.emplace_back();
+  }
+  describe(call_.tensors[number.value], impl, rules_.uses[slot.argument]);
+  return nullptr;
+}
+
+void Recorder::describe(TensorArgument& argument, const c10::TensorImpl& tensor, ArgumentUse use) {
+  const c10::Storage& storage = tensor.unsafe_storage();
+  const auto number = storage_numbers_.of(storage.unsafeGetStorageImpl());
+  if (number.is_new) {
+    call_.storages.emplace_back();
+    sources_.push_back({storage, {}});
+  }
+  StorageArgument& whole = call_.storages[number.value];
+  whole.read |= use != ArgumentUse::kOverwrite;
+  whole.written |= use == ArgumentUse::kReadWrite || use == ArgumentUse::kOverwrite;
+  whole.scratch |= use == ArgumentUse::kUndeclaredWrite;
+  sources_[number.value].shown.include(shown_range(tensor));
+
+  argument.storage = number.value;
+  argument.dtype = c10::typeMetaToScalarType(tensor.dtype());
+  argument.conjugated = tensor.is_conj();
+  argument.negated = tensor.is_neg();
+  argument.requires_grad = tensor.requires_grad();
+  argument.wrapped_number = tensor.is_wrapped_number();
+  argument.offset = tensor.storage_offset();
+  argument.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  argument.strides.assign(tensor.strides().begin(), tensor.strides().end());
+}
+
+const char* Recorder::take_generator() {
+  if (!call_.generator.defined()) call_.generator = at::detail::getDefaultCPUGenerator();
+  if (!can_restore(call_.generator)) return "its generator of random numbers is of another kind";
+  call_.generator = copy_of(call_.generator);
+  return nullptr;
+}
+
+std::string Recorder::keep_storages() {
+  for (std::size_t i = 0; i < call_.storages.size(); ++i) {
+    ByteRange& shown = sources_[i].shown;
+    shown.begin -= shown.begin % kPartAlignment;
+    if (shown.empty()) continue;
+    std::string objection = keep(call_.storages[i], sources_[i]);
+    if (!objection.empty()) return objection;
+  }
+  for (TensorArgument& tensor : call_.tensors) {
+    const ByteRange& shown = sources_[tensor.storage].shown;
+    const std::size_t begin = shown.empty() ? 0 : shown.begin;
+    tensor.offset -= static_cast<std::int64_t>(begin / c10::elementSize(tensor.dtype));
+    if (shown.empty()) tensor.offset = 0;
+  }
+  return {};
+}
+
+std::string Recorder::keep(StorageArgument& argument, const Source& source) {
+  const c10::StorageImpl& storage = *source.storage.unsafeGetStorageImpl();
+  argument.address = static_cast<const std::byte*>(storage.data()) + source.shown.begin;
+  argument.bytes = source.shown.end - source.shown.begin;
+  const PagedStorage paged = find_(argument.address);
+  if (paged.key != kNotPaged) {
+    if (argument.scratch) return "it writes a paged argument without saying so";
+    argument.key = paged.key;
+    argument.offset = static_cast<std::size_t>(argument.address -
+                                               static_cast<const std::byte*>(paged.address));
+    return {};
+  }
+  argument.scratch |= argument.written;
+  if (argument.bytes <= options_.copied_up_to.count()) {
+    argument.kept = kept_.copy(argument.address, argument.bytes);
+    return {};
+  }
+  if (!is_allocated(storage))
+    return message("{} of its arguments lie in memory that is not LibTorch's",
+                   Bytes(argument.bytes));
+  if (storage.nbytes() > options_.referred_up_to.count())
+    return message("{} of its arguments are not paged", Bytes(argument.bytes));
+  argument.kept = kept_.refer(source.storage);
+  argument.offset = source.shown.begin;
+  return {};
+}
+
+void Recorder::list_inputs() {
+  FirstNumbers numbers;
+  for (const StorageArgument& storage : call_.storages) {
+    if (storage.key == kNotPaged) continue;
+    // Several storages may lie in one paged piece of memory.
+    const auto number = numbers.of(storage.key);
+    if (number.is_new) call_.inputs_.push_back({.key = storage.key});
+    StorageUse& use = call_.inputs_[number.value];
+    use.read |= storage.read;
+    use.written |= storage.written;
+  }
+}
+
+}  // namespace spillway::recompute

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+
+#include <cstddef>
+
+namespace spillway::recompute {
+
+/// Why a tensor is more than a part of a storage with sizes, strides and a type, as the end of a
+/// sentence; nullptr when it is not.
+const char* objection_to(const c10::TensorImpl& tensor);
+
+/// Bytes of a storage, counted from its first.
+struct ByteRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  bool empty() const { return begin >= end; }
+  void include(ByteRange other);
+};
+
+/// What a tensor without objection shows of its storage.
+ByteRange shown_range(const c10::TensorImpl& tensor);
+
+/// First byte of a tensor's storage. Makes no copy of what is shared until it is written.
+const std::byte* storage_address(const c10::TensorImpl& tensor);
+
+/// Whether the memory is an allocator's own, so that nobody but LibTorch's operators knows it.
+bool is_allocated(const c10::StorageImpl& storage);
+
+/// Calls `visit(const at::Tensor&)` for each defined tensor in a value, also in a list.
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, Visit visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef())
+      if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
+  }
+}
+
+}  // namespace spillway::recompute

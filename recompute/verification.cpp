@@ -1,0 +1,154 @@
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "byte_copy.h"
+#include "generators.h"
+#include "recorded_call.h"
+#include "replay_call.h"
+#include "spillway/base/error.h"
+#include "spillway/recompute/replay_engine.h"
+#include "tensor_facts.h"
+
+namespace spillway::recompute {
+namespace {
+
+/// "in 12 of 4096 bytes, first at 96"; empty when they are equal.
+std::string difference(const std::byte* ours, const std::byte* theirs, std::size_t size) {
+  if (size == 0 || std::memcmp(ours, theirs, size) == 0) return {};
+  std::size_t count = 0;
+  std::size_t first = size;
+  for (std::size_t i = 0; i < size; ++i) {
+    if (ours[i] == theirs[i]) continue;
+    ++count;
+    first = std::min(first, i);
+  }
+  return message("in {} of {} bytes, first at {}", count, size, first);
+}
+
+std::string difference(const at::Tensor& ours, const at::Tensor& theirs) {
+  if (ours.sizes() != theirs.sizes() || ours.strides() != theirs.strides() ||
+      ours.scalar_type() != theirs.scalar_type() || ours.is_conj() != theirs.is_conj() ||
+      ours.is_neg() != theirs.is_neg())
+    return message("in sizes, strides or type: {}{} is not {}{}", ours.scalar_type(), ours.sizes(),
+                   theirs.scalar_type(), theirs.sizes());
+  const auto start = [](const at::Tensor& tensor) {
+    return storage_address(*tensor.unsafeGetTensorImpl()) +
+           static_cast<std::size_t>(tensor.storage_offset()) * tensor.itemsize();
+  };
+  if (ours.is_non_overlapping_and_dense())
+    return difference(start(ours), start(theirs), ours.nbytes());
+  const at::Tensor own_bytes = ours.contiguous();
+  const at::Tensor their_bytes = theirs.contiguous();
+  return difference(start(own_bytes), start(their_bytes), own_bytes.nbytes());
+}
+
+/// A sum that any change of a bit changes, nearly surely.
+std::uint64_t fingerprint(const std::byte* data, std::size_t size) {
+  std::uint64_t hash = size;
+  for (std::size_t i = 0; i < size; i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data + i, std::min(sizeof word, size - i));
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+std::vector<std::uint64_t> fingerprints_of_read(const RecordedCall& call) {
+  std::vector<std::uint64_t> sums;
+  for (const StorageArgument& storage : call.storages)
+    if (storage.key != kNotPaged && !storage.before)
+      sums.push_back(fingerprint(storage.address, storage.bytes));
+  return sums;
+}
+
+constexpr int kGarbage = 0xA5;
+
+/// Memory for the outputs of a replay, filled with what no operator gives.
+std::vector<ByteCopy> rooms_for(const RecordedCall& call) {
+  std::vector<ByteCopy> rooms;
+  for (const StorageMade& made : call.outputs()) {
+    rooms.push_back(ByteCopy::room(nullptr, made.bytes.count()));
+    std::memset(rooms.back().data(), kGarbage, rooms.back().size());
+  }
+  return rooms;
+}
+
+/// Both lists hold the same tensors, one of each call.
+std::string compare(const torch::jit::Stack& ours, c10::ArrayRef<c10::IValue> theirs) {
+  std::vector<at::Tensor> first;
+  std::vector<at::Tensor> second;
+  for (const c10::IValue& value : ours)
+    for_each_tensor(value, [&](const at::Tensor& tensor) { first.push_back(tensor); });
+  for (const c10::IValue& value : theirs)
+    for_each_tensor(value, [&](const at::Tensor& tensor) { second.push_back(tensor); });
+  if (first.size() != second.size())
+    return message("it returned {} tensors, not {}", first.size(), second.size());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const std::string text = difference(first[i], second[i]);
+    if (!text.empty()) return message("its result {} differs {}", i, text);
+  }
+  return {};
+}
+
+std::string compare_written(const RecordedCall& call) {
+  for (const StorageArgument& storage : call.storages) {
+    if (!storage.before) continue;
+    const std::string text = difference(storage.before->data(), storage.address, storage.bytes);
+    if (!text.empty()) return "what it wrote differs " + text;
+  }
+  return {};
+}
+
+std::string run_and_compare(const RecordedCall& call, c10::ArrayRef<c10::IValue> results,
+                            c10::DispatchKeySet hidden) {
+  const std::vector<ByteCopy> rooms = rooms_for(call);
+  std::vector<void*> places;
+  for (const ByteCopy& room : rooms) places.push_back(room.data());
+  ReplayCall replay(call, std::move(places));
+  for (std::size_t i = 0; i < call.storages.size(); ++i) {
+    const StorageArgument& storage = call.storages[i];
+    if (storage.key == kNotPaged) continue;
+    // A kernel may write past its declaration: the fingerprints tell.
+    replay.bind(i, storage.before ? storage.before->data()
+                                  : const_cast<std::byte*>(storage.address));
+  }
+  replay.run(hidden);
+  std::string text = compare(replay.results(), results);
+  if (text.empty()) text = compare_written(call);
+  replay.take_outputs();
+  return text;
+}
+
+}  // namespace
+
+void ReplayEngine::prepare_verification(OpRecord& record) {
+  for (StorageArgument& storage : static_cast<RecordedCall&>(record).storages)
+    if (storage.key != kNotPaged && storage.written)
+      storage.before.emplace(storage.address, storage.bytes);
+}
+
+std::string ReplayEngine::verify(OpRecord& record, c10::ArrayRef<c10::IValue> results) {
+  auto& call = static_cast<RecordedCall&>(record);
+  const at::Generator generator = copy_of(at::detail::getDefaultCPUGenerator());
+  const std::vector<std::uint64_t> inputs = fingerprints_of_read(call);
+  std::string text;
+  try {
+    text = run_and_compare(call, results, options_.hidden_keys);
+  } catch (const std::exception& error) {
+    text = message("it failed when it ran again: {}", error.what());
+  }
+  if (text.empty() && inputs != fingerprints_of_read(call))
+    text = "it changed an argument that its schema calls read only";
+  if (text.empty() && !same_state(generator, at::detail::getDefaultCPUGenerator()))
+    text = "it drew random numbers without saying so";
+  for (StorageArgument& storage : call.storages) storage.before.reset();
+  return text;
+}
+
+}  // namespace spillway::recompute

@@ -1,0 +1,221 @@
+#include "checked_calls.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/equal.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <gtest/gtest.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+namespace spillway::recompute {
+namespace {
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
+
+thread_local CallWatcher* watcher = nullptr;
+thread_local bool inside = false;
+
+void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+  if (watcher == nullptr || inside) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  inside = true;
+  struct Leave {
+    ~Leave() { inside = false; }
+  } leave;
+  watcher->around(op, *stack, [&] {
+    const c10::impl::ExcludeDispatchKeyGuard nested_pass(kKey);
+    op.redispatchBoxed(below, stack);
+  });
+}
+
+void register_once() {
+  static const auto* const library = [] {
+    auto* made = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+    made->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());
+    return made;
+  }();
+  static_cast<void>(library);
+}
+
+using Bytes8 = std::vector<std::byte>;
+
+Bytes8 bytes_at(const void* data, std::size_t size) {
+  const auto* begin = static_cast<const std::byte*>(data);
+  return {begin, begin + size};
+}
+
+bool has_bytes(const void* data, const Bytes8& bytes) {
+  return std::memcmp(data, bytes.data(), bytes.size()) == 0;
+}
+
+/// All storages among some values, with their bytes.
+class Snapshot {
+ public:
+  explicit Snapshot(c10::ArrayRef<c10::IValue> values) {
+    for (const c10::IValue& value : values) {
+      if (value.isTensor()) add(value.toTensor());
+      if (!value.isList()) continue;
+      for (const c10::IValue& element : value.toListRef())
+        if (element.isTensor()) add(element.toTensor());
+    }
+  }
+  bool is_unchanged() const {
+    for (const auto& [storage, bytes] : parts_)
+      if (!has_bytes(storage.data(), bytes)) return false;
+    return true;
+  }
+  /// What the call wrote that is paged; small storages are the trainer's, replays leave them alone.
+  void put_back_written(const OpRecord& record) const {
+    for (const auto& [storage, bytes] : parts_) {
+      const StorageKey key = PagedTable::instance().find(storage.data()).key;
+      for (const StorageUse& use : record.inputs())
+        if (use.written && use.key == key)
+          std::memcpy(storage.mutable_data(), bytes.data(), bytes.size());
+    }
+  }
+
+ private:
+  void add(const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage() || tensor.storage().data() == nullptr) return;
+    parts_.emplace_back(tensor.storage(),
+                        bytes_at(tensor.storage().data(), tensor.storage().nbytes()));
+  }
+  std::vector<std::pair<c10::Storage, Bytes8>> parts_;
+};
+
+c10::ArrayRef<c10::IValue> top(const std::vector<c10::IValue>& stack, std::size_t count) {
+  // Not in braces: they would make a list of two values.
+  return c10::ArrayRef<c10::IValue>(stack.data() + (stack.size() - count), count);
+}
+
+at::Tensor generator_state() { return at::detail::getDefaultCPUGenerator().get_state(); }
+
+/// A call that has just run, about to run again.
+class Again {
+ public:
+  Again(ReplayEngine& engine, const OpRecord& record, const Snapshot& before,
+        const Snapshot& after)
+      : engine_(engine), record_(record), before_(before), after_(after) {
+    for (const StorageMade& made : record_.outputs()) {
+      void* address = PagedTable::instance().address_of(made.key);
+      placements_.push_back({made.key, address});
+      right_.push_back(bytes_at(address, made.bytes.count()));
+    }
+  }
+
+  std::uint32_t in_place() {
+    before_.put_back_written(record_);
+    for (std::size_t i = 0; i < placements_.size(); ++i)
+      std::memset(placements_[i].address, 0xA5, right_[i].size());
+    const Replayed replayed = engine_.replay(record_, address_of_, placements_);
+    EXPECT_TRUE(replayed.outputs.empty());
+    for (std::size_t i = 0; i < placements_.size(); ++i)
+      EXPECT_TRUE(has_bytes(placements_[i].address, right_[i])) << "output " << i;
+    EXPECT_TRUE(after_.is_unchanged());
+    return replayed.copies;
+  }
+
+  void into_fresh_memory() {
+    before_.put_back_written(record_);
+    const Replayed replayed = engine_.replay(record_, address_of_, {});
+    EXPECT_EQ(replayed.copies, 0u);
+    ASSERT_EQ(replayed.outputs.size(), right_.size());
+    for (std::size_t i = 0; i < right_.size(); ++i) {
+      const c10::Storage& storage = replayed.outputs[i].storage;
+      EXPECT_EQ(replayed.outputs[i].key, placements_[i].key);
+      EXPECT_NE(storage.data(), placements_[i].address);
+      EXPECT_TRUE(has_bytes(storage.data(), right_[i])) << "output " << i;
+    }
+    EXPECT_TRUE(after_.is_unchanged());
+  }
+
+ private:
+  ReplayEngine& engine_;
+  const OpRecord& record_;
+  const Snapshot& before_;  ///< Of what the call writes.
+  const Snapshot& after_;
+  std::vector<Placement> placements_;
+  std::vector<Bytes8> right_;
+  ReplayEngine::AddressOf address_of_ = [](StorageKey key) {
+    return PagedTable::instance().address_of(key);
+  };
+};
+
+}  // namespace
+
+Watched::Watched(CallWatcher& by) {
+  PagedTable::instance();
+  register_once();
+  c10::impl::tls_set_dispatch_key_included(kKey, true);
+  watcher = &by;
+}
+
+Watched::~Watched() {
+  watcher = nullptr;
+  c10::impl::tls_set_dispatch_key_included(kKey, false);
+}
+
+std::unique_ptr<ReplayEngine> make_engine(ReplayEngineOptions options) {
+  options.hidden_keys = c10::DispatchKeySet(kKey);
+  return std::make_unique<ReplayEngine>(
+      [](const void* data) { return PagedTable::instance().find(data); }, options);
+}
+
+void CheckedCalls::around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
+                          const std::function<void()>& run) {
+  const std::string name = toString(op.operator_name());
+  SCOPED_TRACE(name);
+  std::string objection;
+  const std::vector<c10::IValue> arguments = top(stack, op.schema().arguments().size()).vec();
+  const auto record = engine_.record(op, arguments, &objection);
+  if (record != nullptr) engine_.prepare_verification(*record);
+  const Snapshot before(arguments);
+  engine_.before_call(op, arguments);
+  run();
+  const auto results = top(stack, op.schema().returns().size());
+  if (record == nullptr || !engine_.complete(*record, results, &objection)) {
+    refused[name] = objection;
+    return;
+  }
+  const at::Tensor random = generator_state();
+  const Snapshot after(arguments);
+  Again again(engine_, *record, before, after);
+  EXPECT_EQ(engine_.verify(*record, results), "");
+  const std::uint32_t copies = again.in_place();
+  if (copies > 0) copied[name] += copies;
+  again.into_fresh_memory();
+  EXPECT_TRUE(at::equal(random, generator_state()));
+  replayed[name] += 1;
+}
+
+void RecordedCalls::around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
+                           const std::function<void()>& run) {
+  Entry entry{toString(op.operator_name()), nullptr, {}};
+  {
+    const auto arguments = top(stack, op.schema().arguments().size());
+    entry.record = engine_.record(op, arguments, &entry.objection);
+    engine_.before_call(op, arguments);
+  }
+  run();
+  const auto results = top(stack, op.schema().returns().size());
+  if (entry.record != nullptr && !engine_.complete(*entry.record, results, &entry.objection))
+    entry.record.reset();
+  entries.push_back(std::move(entry));
+}
+
+RecordedCalls::Entry& RecordedCalls::of(const std::string& name) {
+  Entry* found = nullptr;
+  for (Entry& entry : entries) {
+    if (entry.name != name) continue;
+    EXPECT_EQ(found, nullptr) << name << " was called more than once";
+    found = &entry;
+  }
+  if (found == nullptr) throw std::out_of_range(name + " was not called");
+  return *found;
+}
+
+}  // namespace spillway::recompute

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "paged_table.h"
+#include "spillway/recompute/replay_engine.h"
+
+namespace spillway::recompute {
+
+/// Sees the operators of a thread below autograd, as an interceptor does.
+class CallWatcher {
+ public:
+  virtual ~CallWatcher() = default;
+  /// The arguments of the call are on top of the stack; `run` exchanges them for the results.
+  virtual void around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
+                      const std::function<void()>& run) = 0;
+};
+
+/// Shows the calling thread's outermost operators to a watcher while it lives.
+class Watched {
+ public:
+  explicit Watched(CallWatcher& watcher);
+  ~Watched();
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+};
+
+/// An engine over the table, hidden from the watchers.
+std::unique_ptr<ReplayEngine> make_engine(ReplayEngineOptions options = {});
+
+/// Runs every call that can run again three times more: as a verification, into placements where
+/// its outputs were, after those were overwritten, and into fresh memory. Fails where a bit differs
+/// or anything else has changed.
+class CheckedCalls final : public CallWatcher {
+ public:
+  explicit CheckedCalls(ReplayEngine& engine) : engine_(engine) {}
+  void around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
+              const std::function<void()>& run) override;
+
+  std::map<std::string, int> replayed;           ///< Replays by operator, overload included.
+  std::map<std::string, std::string> refused;    ///< Reasons by operator.
+  std::map<std::string, std::uint32_t> copied;   ///< Operators with outputs that were copied.
+
+ private:
+  ReplayEngine& engine_;
+};
+
+/// Records calls without running them again.
+class RecordedCalls final : public CallWatcher {
+ public:
+  struct Entry {
+    std::string name;
+    std::unique_ptr<OpRecord> record;  ///< Null when it was refused.
+    std::string objection;
+  };
+  explicit RecordedCalls(ReplayEngine& engine) : engine_(engine) {}
+  void around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
+              const std::function<void()>& run) override;
+
+  /// The only call of this operator.
+  Entry& of(const std::string& name);
+
+  std::vector<Entry> entries;
+
+ private:
+  ReplayEngine& engine_;
+};
+
+}  // namespace spillway::recompute

@@ -1,0 +1,1 @@
+#include "odd_operators.h"

@@ -1,0 +1,2 @@
+#pragma once
+namespace spillway::recompute { void register_odd_operators(); }

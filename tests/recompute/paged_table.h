@@ -1,0 +1,42 @@
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+
+#include "spillway/recompute/replay_engine.h"
+
+namespace spillway::recompute {
+
+/// Stands in for paged memory: LibTorch's CPU allocator, which gives each block of 4 KiB and more a
+/// key, and hands out placements.
+class PagedTable final : public c10::Allocator {
+ public:
+  static constexpr std::size_t kPagedFrom = 4096;
+
+  /// Installed at the first call, for the life of the process.
+  static PagedTable& instance();
+
+  c10::DataPtr allocate(std::size_t size) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void* destination, const void* source, std::size_t count) const override;
+
+  PagedStorage find(const void* data) const;
+  void* address_of(StorageKey key) const;
+  std::size_t count() const;
+
+ private:
+  struct Block {
+    StorageKey key = kNotPaged;
+    std::size_t size = 0;
+  };
+  static void release(void* memory);
+
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, Block> blocks_;
+  StorageKey next_key_ = 1;
+};
+
+}  // namespace spillway::recompute

@@ -1,0 +1,78 @@
+#include "spillway/recompute/placements.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+
+namespace spillway::recompute {
+namespace {
+
+TEST(PlacementScope, ClaimsBySizeInOrder) {
+  std::array<char, 3> memory{};
+  const PlacementScope scope({{&memory[0], 100}, {&memory[1], 200}, {&memory[2], 100}});
+  EXPECT_EQ(claim_placement(99), nullptr);
+  EXPECT_EQ(claim_placement(100), &memory[0]);
+  EXPECT_EQ(claim_placement(100), &memory[2]);
+  EXPECT_EQ(claim_placement(100), nullptr);
+  EXPECT_EQ(claim_placement(200), &memory[1]);
+}
+
+TEST(PlacementScope, TakesAReleasedPlaceAgain) {
+  std::array<char, 2> memory{};
+  const PlacementScope scope({{&memory[0], 100}});
+  EXPECT_FALSE(release_placement(&memory[0]));  // Not claimed yet.
+  EXPECT_EQ(claim_placement(100), &memory[0]);
+  EXPECT_FALSE(release_placement(&memory[1]));
+  EXPECT_TRUE(release_placement(&memory[0]));
+  EXPECT_EQ(claim_placement(100), &memory[0]);
+}
+
+TEST(PlacementScope, LeavesAnOutputWithoutAPlaceToTheAllocator) {
+  char memory = 0;
+  const PlacementScope scope({{nullptr, 100}, {&memory, 100}});
+  EXPECT_EQ(claim_placement(100), nullptr);
+  EXPECT_EQ(claim_placement(100), &memory);
+}
+
+TEST(PlacementScope, StopsClaimsButTakesBack) {
+  std::array<char, 2> memory{};
+  PlacementScope scope({{&memory[0], 100}, {&memory[1], 100}});
+  EXPECT_EQ(claim_placement(100), &memory[0]);
+  scope.stop_claims();
+  EXPECT_EQ(claim_placement(100), nullptr);
+  EXPECT_TRUE(release_placement(&memory[0]));
+  EXPECT_EQ(claim_placement(100), nullptr);
+}
+
+TEST(PlacementScope, InnerOneHidesTheOuter) {
+  std::array<char, 2> memory{};
+  const PlacementScope outer({{&memory[0], 100}, {&memory[1], 100}});
+  EXPECT_EQ(claim_placement(100), &memory[0]);
+  {
+    const PlacementScope inner({});
+    EXPECT_EQ(claim_placement(100), nullptr);
+    EXPECT_TRUE(release_placement(&memory[0]));
+  }
+  EXPECT_EQ(claim_placement(100), &memory[0]);
+}
+
+TEST(PlacementScope, IsOfItsThreadAlone) {
+  char memory = 0;
+  const PlacementScope scope({{&memory, 100}});
+  std::thread([&] {
+    EXPECT_EQ(claim_placement(100), nullptr);
+    EXPECT_FALSE(release_placement(&memory));
+  }).join();
+  EXPECT_EQ(claim_placement(100), &memory);
+}
+
+TEST(PlacementScope, WithoutOneNothingIsClaimed) {
+  char memory = 0;
+  { const PlacementScope scope({{&memory, 100}}); }
+  EXPECT_EQ(claim_placement(100), nullptr);
+  EXPECT_FALSE(release_placement(&memory));
+}
+
+}  // namespace
+}  // namespace spillway::recompute
