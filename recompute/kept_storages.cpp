@@ -37,8 +37,8 @@ void KeptStorage::turn_into_copy() {
 
 KeptStorage::Lease::Lease(const KeptStorage& kept)
     : lock_(kept.mutex_),
-      data_(kept.copy_ ? kept.copy_->data()
-                       : static_cast<const std::byte*>(kept.storage_.data())) {}
+      data_(kept.copy_ ? kept.copy_->data() : static_cast<const std::byte*>(kept.storage_.data())) {
+}
 
 std::shared_ptr<KeptStorage> KeptStorages::copy(const void* data, std::size_t size) {
   return std::make_shared<KeptStorage>(shared_from_this(), ByteCopy(data, size));

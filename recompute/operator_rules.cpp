@@ -33,6 +33,7 @@ const char* known_objection(std::string_view name) {
     return "exchanges the memory of its argument";
   if (starts_with_any(name, {"aten::from_file", "aten::_pin_memory", "aten::_copy_from"}))
     return "depends on more than its arguments";
+  if (name.starts_with("aten::mkldnn_rnn_layer")) return "returns workspace that it does not fill";
   // Threads add their parts in the order in which they end.
   if (starts_with_any(name, {"aten::histogram", "aten::_histogramdd"}))
     return "adds up in an order that differs each time";
@@ -125,9 +126,11 @@ std::string objection_to(const c10::OperatorHandle& op, const OperatorRules& rul
   const c10::FunctionSchema& schema = op.schema();
   if (!schema.name().starts_with("aten::")) return "is not one of LibTorch's own";
   if (const char* known = known_objection(schema.name())) return known;
-  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+      !op.hasKernelForDispatchKey(c10::DispatchKey::CPU))
     return "stands for other operators";
-  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return "has no kernel for the CPU";
+  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
+    return "has no kernel for the CPU";
   if (const char* tagged = objection_by_tags(op, rules.takes_no_masks)) return tagged;
   if (const char* wrong = objection_to_results(schema, writes_arguments(rules.uses))) return wrong;
   return objection_to_arguments(schema);
@@ -146,8 +149,7 @@ OperatorRules::OperatorRules(const c10::OperatorHandle& op) {
     if (argument.name() == "accumulate") accumulate_argument = static_cast<int>(i);
   }
   takes_no_masks = name == "aten::index" || name == "aten::_unsafe_index";
-  draws_random_numbers =
-      generator_argument >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
+  draws_random_numbers = generator_argument >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
   returns_arguments = writes_arguments(uses);
   objection = objection_to(op, *this);
 }

@@ -31,12 +31,16 @@ PlacementScope::~PlacementScope() {
 
 void* PlacementScope::claim(std::size_t size) noexcept {
   if (!takes_claims_) return nullptr;
+  void* address = nullptr;
   for (Place& place : places_) {
-    if (place.claimed || place.bytes != size) continue;
+    if (place.bytes != size) continue;
+    const std::uint32_t block = place.blocks++;
+    if (address != nullptr || place.claimed || block < place.after) continue;
     place.claimed = true;
-    return place.address;
+    place.claimed_as = block;
+    address = place.address;
   }
-  return nullptr;
+  return address;
 }
 
 bool PlacementScope::release(void* memory) noexcept {

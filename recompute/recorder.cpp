@@ -25,8 +25,7 @@ FirstNumbers::Number FirstNumbers::of(std::uint64_t name) {
   const auto next = static_cast<std::uint32_t>(names_.size());
   if (names_.size() < kFew) {
     const auto found = std::find(names_.begin(), names_.end(), name);
-    if (found != names_.end())
-      return {static_cast<std::uint32_t>(found - names_.begin()), false};
+    if (found != names_.end()) return {static_cast<std::uint32_t>(found - names_.begin()), false};
   } else {
     if (many_.empty())
       for (std::uint32_t i = 0; i < next; ++i) many_.emplace(names_[i], i);
@@ -174,8 +173,8 @@ std::string Recorder::keep(StorageArgument& argument, const Source& source) {
   if (paged.key != kNotPaged) {
     if (argument.scratch) return "it writes a paged argument without saying so";
     argument.key = paged.key;
-    argument.offset = static_cast<std::size_t>(argument.address -
-                                               static_cast<const std::byte*>(paged.address));
+    argument.offset =
+        static_cast<std::size_t>(argument.address - static_cast<const std::byte*>(paged.address));
     return {};
   }
   argument.scratch |= argument.written;

@@ -34,9 +34,8 @@ class FirstNumbers {
 /// Takes the arguments of one call into its record.
 class Recorder {
  public:
-  Recorder(RecordedCall& call, const OperatorRules& rules,
-           const ReplayEngine::FindStorage& find, const ReplayEngineOptions& options,
-           KeptStorages& kept);
+  Recorder(RecordedCall& call, const OperatorRules& rules, const ReplayEngine::FindStorage& find,
+           const ReplayEngineOptions& options, KeptStorages& kept);
 
   /// Why the call cannot run again, as a sentence; empty when it can.
   std::string take(c10::ArrayRef<c10::IValue> arguments);

@@ -16,29 +16,22 @@
 namespace spillway::recompute {
 namespace {
 
-c10::DataPtr borrowed(void* address) {
-  return {address, c10::Device(c10::DeviceType::CPU)};
-}
+c10::DataPtr borrowed(void* address) { return {address, c10::Device(c10::DeviceType::CPU)}; }
 
 c10::Storage borrowed_storage(void* address, std::size_t bytes) {
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes, borrowed(address), nullptr,
-      /*resizable=*/false));
-}
-
-std::vector<PlacementScope::Place> claimable(const RecordedCall& call,
-                                             const std::vector<void*>& places) {
-  std::vector<PlacementScope::Place> claims;
-  // Kernels allocate their results in order, mostly.
-  for (std::size_t i = 0; i < places.size(); ++i)
-    claims.push_back({.address = places[i], .bytes = call.outputs()[i].bytes.count()});
-  return claims;
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            bytes, borrowed(address), nullptr,
+                                                            /*resizable=*/false));
 }
 
 }  // namespace
 
-ReplayCall::ReplayCall(const RecordedCall& call, std::vector<void*> places)
-    : call_(call), places_(std::move(places)), storages_(call.storages.size()) {
+ReplayCall::ReplayCall(const RecordedCall& call, std::vector<void*> places, ClaimOrders& orders)
+    : call_(call),
+      places_(std::move(places)),
+      orders_(orders),
+      order_(orders.of(call, places_)),
+      storages_(call.storages.size()) {
   SPILLWAY_ASSERT(places_.size() == call_.outputs().size());
   leases_.reserve(storages_.size());
   for (std::size_t i = 0; i < storages_.size(); ++i) {
@@ -70,9 +63,9 @@ void ReplayCall::bind_kept(std::size_t storage, const KeptStorage& kept) {
 }
 
 at::Tensor ReplayCall::tensor(const TensorArgument& argument) const {
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storages_[argument.storage]), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(argument.dtype));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storages_[argument.storage]),
+                                                         c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                         c10::scalarTypeToTypeMeta(argument.dtype));
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   impl.set_sizes_and_strides(argument.sizes, argument.strides, argument.offset);
   if (argument.conjugated) impl._set_conj(true);
@@ -112,7 +105,7 @@ void ReplayCall::run(c10::DispatchKeySet hidden) {
       generator.emplace(call_.generator);
     }
   }
-  scope_.emplace(claimable(call_, places_));
+  scope_.emplace(claimable());
   call_.op().callBoxed(&stack);
   scope_->stop_claims();
   results_ = std::move(stack);
@@ -140,6 +133,32 @@ std::vector<c10::Storage> ReplayCall::output_storages() const {
   return storages;
 }
 
+/// In the order of the outputs that have a place.
+std::vector<PlacementScope::Place> ReplayCall::claimable() const {
+  std::vector<PlacementScope::Place> claims;
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (places_[i] != nullptr)
+      claims.push_back(
+          {.address = places_[i], .bytes = call_.outputs()[i].bytes.count(), .after = order_[i]});
+  return claims;
+}
+
+void ReplayCall::learn(const std::vector<c10::Storage>& outputs) {
+  std::vector<ClaimOrders::Seen> seen;
+  std::size_t own = 0;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    if (places_[i] == nullptr) continue;
+    const PlacementScope::Place& place = scope_->places()[own++];
+    ClaimOrders::Seen& one = seen.emplace_back();
+    one.output = static_cast<std::uint32_t>(i);
+    one.tried = place.claimed_as;
+    one.blocks = place.blocks;
+    for (const PlacementScope::Place& other : scope_->places())
+      if (other.claimed && other.address == outputs[i].data()) one.right = other.claimed_as;
+  }
+  has_learned_ = orders_.learn(call_, order_, seen);
+}
+
 void ReplayCall::settle() {
   const std::vector<c10::Storage> outputs = output_storages();
   struct Move {
@@ -156,6 +175,7 @@ void ReplayCall::settle() {
     Move& move = moves.emplace_back(Move{i, from, std::nullopt});
     if (is_place(from)) move.from = move.rescued.emplace(from, bytes).data();
   }
+  if (!moves.empty()) learn(outputs);
   for (const Move& move : moves) {
     c10::StorageImpl& storage = *outputs[move.output].unsafeGetStorageImpl();
     void* to = places_[move.output];
@@ -179,7 +199,7 @@ std::vector<ReplayedOutput> ReplayCall::take_outputs() {
     if (places_[i] == nullptr) taken.push_back({call_.outputs()[i].key, outputs[i]});
   results_.clear();
   for (const PlacementScope::Place& place : scope_->places())
-    if (place.claimed && place.address != nullptr)
+    if (place.claimed)
       throw Error("{} keeps memory beyond its call, so its results cannot be put in place",
                   call_.op().schema().name());
   return taken;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "claim_orders.h"
 #include "kept_storages.h"
 #include "recorded_call.h"
 #include "recorder.h"
@@ -48,7 +49,8 @@ class Completion {
 
  private:
   std::string take(const c10::TensorImpl& tensor) {
-    if (const char* wrong = objection_to(tensor)) return message("its result {} {}", number_, wrong);
+    if (const char* wrong = objection_to(tensor))
+      return message("its result {} {}", number_, wrong);
     const std::byte* data = storage_address(tensor);
     if (data == nullptr) return {};
     const PagedStorage paged = find_(data);
@@ -107,7 +109,10 @@ Bytes RecordedCall::bytes_held() const {
 }
 
 ReplayEngine::ReplayEngine(FindStorage find, ReplayEngineOptions options)
-    : find_(std::move(find)), options_(options), kept_(std::make_shared<KeptStorages>()) {}
+    : find_(std::move(find)),
+      options_(options),
+      kept_(std::make_shared<KeptStorages>()),
+      orders_(std::make_unique<ClaimOrders>()) {}
 
 ReplayEngine::~ReplayEngine() = default;
 
@@ -153,7 +158,7 @@ bool ReplayEngine::complete(OpRecord& record, c10::ArrayRef<c10::IValue> results
 Replayed ReplayEngine::replay(const OpRecord& record, const AddressOf& address_of,
                               std::span<const Placement> placements) {
   const auto& call = static_cast<const RecordedCall&>(record);
-  ReplayCall replay(call, places_of(call, placements));
+  ReplayCall replay(call, places_of(call, placements), *orders_);
   for (std::size_t i = 0; i < call.storages.size(); ++i) {
     const StorageArgument& storage = call.storages[i];
     if (storage.key == kNotPaged) continue;

@@ -40,8 +40,8 @@ struct Surroundings {
   } flags;
 };
 
-/// Gives the thread recorded surroundings, below autograd, and its own back at the end. Flags of the
-/// process are only set where they differ; other threads see them then.
+/// Gives the thread recorded surroundings, below autograd, and its own back at the end. Flags of
+/// the process are only set where they differ; other threads see them then.
 class SurroundingsGuard {
  public:
   /// `hidden`: keys that do not see the call.

@@ -10,7 +10,8 @@ namespace {
 
 constexpr c10::DispatchKeySet kPlain({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
                                       c10::DispatchKey::ADInplaceOrView,
-                                      c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+                                      c10::DispatchKey::AutocastCPU, c10::DispatchKey::Conjugate,
+                                      c10::DispatchKey::Negative});
 
 }  // namespace
 

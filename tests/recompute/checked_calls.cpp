@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 namespace spillway::recompute {
 namespace {
@@ -52,16 +54,25 @@ bool has_bytes(const void* data, const Bytes8& bytes) {
   return std::memcmp(data, bytes.data(), bytes.size()) == 0;
 }
 
+std::vector<at::Tensor> tensors_in(c10::ArrayRef<c10::IValue> values) {
+  std::vector<at::Tensor> tensors;
+  const auto add = [&](const c10::IValue& value) {
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().has_storage())
+      tensors.push_back(value.toTensor());
+  };
+  for (const c10::IValue& value : values) {
+    add(value);
+    if (!value.isList()) continue;
+    for (const c10::IValue& element : value.toListRef()) add(element);
+  }
+  return tensors;
+}
+
 /// All storages among some values, with their bytes.
 class Snapshot {
  public:
   explicit Snapshot(c10::ArrayRef<c10::IValue> values) {
-    for (const c10::IValue& value : values) {
-      if (value.isTensor()) add(value.toTensor());
-      if (!value.isList()) continue;
-      for (const c10::IValue& element : value.toListRef())
-        if (element.isTensor()) add(element.toTensor());
-    }
+    for (const at::Tensor& tensor : tensors_in(values)) add(tensor);
   }
   bool is_unchanged() const {
     for (const auto& [storage, bytes] : parts_)
@@ -80,7 +91,7 @@ class Snapshot {
 
  private:
   void add(const at::Tensor& tensor) {
-    if (!tensor.defined() || !tensor.has_storage() || tensor.storage().data() == nullptr) return;
+    if (tensor.storage().data() == nullptr) return;
     parts_.emplace_back(tensor.storage(),
                         bytes_at(tensor.storage().data(), tensor.storage().nbytes()));
   }
@@ -94,23 +105,35 @@ c10::ArrayRef<c10::IValue> top(const std::vector<c10::IValue>& stack, std::size_
 
 at::Tensor generator_state() { return at::detail::getDefaultCPUGenerator().get_state(); }
 
+/// Bytes of a storage up to the last that a tensor shows.
+std::size_t shown_end(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  std::int64_t last = tensor.storage_offset();
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return static_cast<std::size_t>(last + 1) * tensor.itemsize();
+}
+
 /// A call that has just run, about to run again.
 class Again {
  public:
-  Again(ReplayEngine& engine, const OpRecord& record, const Snapshot& before,
-        const Snapshot& after)
+  Again(ReplayEngine& engine, const OpRecord& record, c10::ArrayRef<c10::IValue> results,
+        const Snapshot& before, const Snapshot& after)
       : engine_(engine), record_(record), before_(before), after_(after) {
     for (const StorageMade& made : record_.outputs()) {
       void* address = PagedTable::instance().address_of(made.key);
       placements_.push_back({made.key, address});
-      right_.push_back(bytes_at(address, made.bytes.count()));
+      // Some results lie in more memory than they show, whose rest is never the same.
+      std::size_t shown = 0;
+      for (const at::Tensor& result : tensors_in(results))
+        if (result.storage().data() == address) shown = std::max(shown, shown_end(result));
+      right_.push_back(bytes_at(address, shown));
     }
   }
 
   std::uint32_t in_place() {
     before_.put_back_written(record_);
     for (std::size_t i = 0; i < placements_.size(); ++i)
-      std::memset(placements_[i].address, 0xA5, right_[i].size());
+      std::memset(placements_[i].address, 0xA5, record_.outputs()[i].bytes.count());
     const Replayed replayed = engine_.replay(record_, address_of_, placements_);
     EXPECT_TRUE(replayed.outputs.empty());
     for (std::size_t i = 0; i < placements_.size(); ++i)
@@ -183,7 +206,7 @@ void CheckedCalls::around(const c10::OperatorHandle& op, std::vector<c10::IValue
   }
   const at::Tensor random = generator_state();
   const Snapshot after(arguments);
-  Again again(engine_, *record, before, after);
+  Again again(engine_, *record, results, before, after);
   EXPECT_EQ(engine_.verify(*record, results), "");
   const std::uint32_t copies = again.in_place();
   if (copies > 0) copied[name] += copies;

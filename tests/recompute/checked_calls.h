@@ -45,9 +45,9 @@ class CheckedCalls final : public CallWatcher {
   void around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
               const std::function<void()>& run) override;
 
-  std::map<std::string, int> replayed;           ///< Replays by operator, overload included.
-  std::map<std::string, std::string> refused;    ///< Reasons by operator.
-  std::map<std::string, std::uint32_t> copied;   ///< Operators with outputs that were copied.
+  std::map<std::string, int> replayed;          ///< Replays by operator, overload included.
+  std::map<std::string, std::string> refused;   ///< Reasons by operator.
+  std::map<std::string, std::uint32_t> copied;  ///< Operators with outputs that were copied.
 
  private:
   ReplayEngine& engine_;

@@ -1,2 +1,4 @@
 #pragma once
-namespace spillway::recompute { void register_odd_operators(); }
+namespace spillway::recompute {
+void register_odd_operators();
+}

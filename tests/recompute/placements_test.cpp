@@ -28,11 +28,16 @@ TEST(PlacementScope, TakesAReleasedPlaceAgain) {
   EXPECT_EQ(claim_placement(100), &memory[0]);
 }
 
-TEST(PlacementScope, LeavesAnOutputWithoutAPlaceToTheAllocator) {
-  char memory = 0;
-  const PlacementScope scope({{nullptr, 100}, {&memory, 100}});
+TEST(PlacementScope, LeavesEarlierBlocksToTheAllocator) {
+  std::array<char, 2> memory{};
+  const PlacementScope scope({{.address = &memory[0], .bytes = 100, .after = 2},
+                              {.address = &memory[1], .bytes = 100, .after = 1}});
   EXPECT_EQ(claim_placement(100), nullptr);
-  EXPECT_EQ(claim_placement(100), &memory);
+  EXPECT_EQ(claim_placement(200), nullptr);
+  EXPECT_EQ(claim_placement(100), &memory[1]);
+  EXPECT_EQ(claim_placement(100), &memory[0]);
+  EXPECT_EQ(scope.places()[0].claimed_as, 2u);
+  EXPECT_EQ(scope.places()[0].blocks, 3u);
 }
 
 TEST(PlacementScope, StopsClaimsButTakesBack) {

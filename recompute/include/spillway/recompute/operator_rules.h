@@ -12,7 +12,7 @@ namespace spillway::recompute {
 enum class ArgumentUse : std::uint8_t {
   kRead,
   kReadWrite,        ///< In place.
-  kOverwrite,  ///< An `out` argument: what was there before does not matter.
+  kOverwrite,        ///< An `out` argument: what was there before does not matter.
   kUndeclaredWrite,  ///< Written although the schema says otherwise, or beside new results (running
                      ///< statistics). A replay writes into a copy.
 };
@@ -24,11 +24,11 @@ struct OperatorRules {
   /// Why it may not run again, as the end of a sentence ("makes a view"); empty when it may.
   std::string objection;
   bool draws_random_numbers = false;
-  bool takes_no_masks = false;  ///< A mask would decide how large its result is.
+  bool takes_no_masks = false;     ///< A mask would decide how large its result is.
   bool returns_arguments = false;  ///< All its results are arguments that it has written.
   // Positions of arguments; -1 without one.
   int generator_argument = -1;
-  int accumulate_argument = -1;  ///< When true, threads add up in an order of their own.
+  int accumulate_argument = -1;   ///< When true, threads add up in an order of their own.
   std::vector<ArgumentUse> uses;  ///< One per argument.
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace spillway::recompute {
@@ -18,11 +19,14 @@ bool release_placement(void* memory) noexcept;
 /// Addresses that a thread's allocations take while this lives. Scopes nest; the innermost counts.
 class PlacementScope {
  public:
-  /// Blocks of equal size are claimed in their order here.
   struct Place {
-    void* address = nullptr;  ///< nullptr: this one is left to the allocator.
+    void* address = nullptr;
     std::size_t bytes = 0;
+    /// So many blocks of its size are left to the allocator before.
+    std::uint32_t after = 0;
     bool claimed = false;
+    std::uint32_t claimed_as = 0;  ///< Number of its latest block among those of its size.
+    std::uint32_t blocks = 0;      ///< Of its size, asked for so far.
   };
 
   explicit PlacementScope(std::vector<Place> places);

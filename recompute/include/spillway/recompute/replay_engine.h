@@ -51,14 +51,15 @@ struct ReplayEngineOptions {
   c10::DispatchKeySet hidden_keys;
 };
 
+class ClaimOrders;
 class KeptStorages;
 
 /// Records calls of operators on CPU tensors below autograd, and runs them again with the same
 /// bits. Any thread may record and replay; calls on one record must not overlap, replays apart.
 ///
 /// The caller's part, at each outermost operator below autograd: `record`, `before_call`, the
-/// kernel, `complete`. It sees to it that the memory of a replay's arguments is there and holds what
-/// it held at the call.
+/// kernel, `complete`. It sees to it that the memory of a replay's arguments is there and holds
+/// what it held at the call.
 class ReplayEngine {
  public:
   using FindStorage = std::function<PagedStorage(const void* data)>;
@@ -114,6 +115,7 @@ class ReplayEngine {
   FindStorage find_;
   ReplayEngineOptions options_;
   std::shared_ptr<KeptStorages> kept_;
+  std::unique_ptr<ClaimOrders> orders_;
 };
 
 }  // namespace spillway::recompute
