@@ -16,6 +16,13 @@ std::vector<double> operator_prices(const TouchIntervals& touches,
                                     const std::vector<std::uint32_t>& gross,
                                     std::uint32_t target_pages, PageCost cost);
 
+/// The same where intervals can also be relieved without a transfer, at a cost per page of their
+/// own (infinite where they cannot).
+std::vector<double> operator_prices(const TouchIntervals& touches,
+                                    const std::vector<std::uint32_t>& gross,
+                                    std::uint32_t target_pages, PageCost cost,
+                                    const std::vector<double>& drop_costs);
+
 /// Sum of the prices of the operators that each interval relieves.
 std::vector<double> interval_values(const TouchIntervals& touches,
                                     const std::vector<double>& prices);

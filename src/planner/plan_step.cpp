@@ -1,5 +1,6 @@
 #include "spillway/planner/step_plan.h"
 #include "touch_intervals.h"
+#include "step_search.h"
 
 namespace spillway::planner {
 
@@ -34,10 +35,7 @@ StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
 }
 
 StepPlan plan_step(const StepTape& tape, const SwapLimits& limits, const PlanEffort& effort) {
-  StepPlan plan = plan_with_replays(tape, {}, limits);
-  plan.strategy = "spillway";
-  if (effort.on_better) effort.on_better(plan);
-  return plan;
+  return StepSearch(tape, limits, effort).run();
 }
 
 }  // namespace spillway::planner

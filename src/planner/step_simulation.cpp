@@ -7,6 +7,7 @@
 #include "spillway/planner/step_events.h"
 #include "spillway/planner/swap_plan.h"
 #include "touch_intervals.h"
+#include "transfer_schedule.h"
 
 namespace spillway::planner {
 
@@ -17,7 +18,6 @@ using profile::TapeValue;
 
 namespace {
 
-constexpr std::uint32_t kChunkPages = 8;  // Moved as a whole by the model.
 // Repetitions until the model gives up on seeing two equal ones and takes the mean of the last
 // half.
 constexpr std::size_t kMostPeriods = 8;
@@ -33,6 +33,7 @@ struct Channel {
   double work_left = 0.0;  ///< Pages.
   double pages_per_second = 0.0;
   TransferEvent event;  ///< Of the chunk, as far as known.
+  double fixed_pages = 0.0;  ///< Moved in the fixed time of each chunk.
 };
 
 struct Residency {
@@ -92,6 +93,8 @@ class Simulation {
     writes_.pages_per_second = limits.rates.write_bytes_per_second / page;
     reads_.pages_per_second = limits.rates.read_bytes_per_second / page;
     reads_.event.direction = Direction::kReadIn;
+    writes_.fixed_pages = limits.rates.write_fixed_seconds * writes_.pages_per_second;
+    reads_.fixed_pages = limits.rates.read_fixed_seconds * reads_.pages_per_second;
   }
 
   StepEstimate run() {
@@ -469,7 +472,7 @@ class Simulation {
     channel.event.begin = in_step(now_);
     channel.active = value;
     channel.chunk = pages;
-    channel.work_left = pages;
+    channel.work_left = pages + channel.fixed_pages;
     channel.is_cancelled = false;
   }
 

@@ -62,10 +62,19 @@ class Scheduler {
     return begins_[op % op_count_] + static_cast<double>(step) * begins_[op_count_];
   }
 
-  double duration(std::uint32_t pages, double bytes_per_second) const {
-    return static_cast<double>(pages) * static_cast<double>(limits_.page_size.count()) /
-           bytes_per_second;
+  static double duration(std::uint32_t pages, double page_seconds, double fixed_seconds) {
+    const std::uint32_t chunks = (pages + kChunkPages - 1) / kChunkPages;
+    return pages * page_seconds + chunks * fixed_seconds;
   }
+  double write_seconds(std::uint32_t pages) const {
+    return duration(pages, page_bytes() / limits_.rates.write_bytes_per_second,
+                    limits_.rates.write_fixed_seconds);
+  }
+  double read_seconds(std::uint32_t pages) const {
+    return duration(pages, page_bytes() / limits_.rates.read_bytes_per_second,
+                    limits_.rates.read_fixed_seconds);
+  }
+  double page_bytes() const { return static_cast<double>(limits_.page_size.count()); }
 
   /// Latest starts of transfers that share one resource, going back around the step. The second
   /// round counts; the first one tells it how busy the resource is at the end of the step.
@@ -98,8 +107,7 @@ class Scheduler {
     for (std::uint32_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
       if (!is_delayable(entry) || !entry.is_needed) continue;
-      deadlines.push_back(
-          {entry.leave, duration(entry.pages, limits_.rates.write_bytes_per_second), i, 0.0});
+      deadlines.push_back({entry.leave, write_seconds(entry.pages), i, 0.0});
     }
     find_leads(deadlines);
     for (const Deadline& deadline : deadlines) {
@@ -197,8 +205,7 @@ class Scheduler {
     for (std::uint32_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
       if (!entry.is_needed || entry.interval->end != IntervalEnd::kUsed) continue;
-      deadlines.push_back(
-          {entry.needed, duration(entry.pages, limits_.rates.read_bytes_per_second), i, 0.0});
+      deadlines.push_back({entry.needed, read_seconds(entry.pages), i, 0.0});
     }
     find_leads(deadlines);
     const std::int64_t ceiling = limits_.budget_pages;
@@ -291,6 +298,13 @@ class Scheduler {
 };
 
 }  // namespace
+
+PageCost page_cost(const SwapLimits& limits) {
+  const auto page = static_cast<double>(limits.page_size.count());
+  const TransferRates& rates = limits.rates;
+  return {page / rates.write_bytes_per_second + rates.write_fixed_seconds / kChunkPages,
+          page / rates.read_bytes_per_second + rates.read_fixed_seconds / kChunkPages};
+}
 
 std::vector<double> compute_begins(const StepTape& tape) {
   std::vector<double> begins(tape.ops.size() + 1, 0.0);

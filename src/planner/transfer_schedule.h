@@ -9,9 +9,14 @@
 
 namespace spillway::planner {
 
+inline constexpr std::uint32_t kChunkPages = 8;  ///< Moved as a whole by the event model.
+
 /// When each operator of the step begins if nothing ever waits, in seconds; the last entry is the
 /// length of the step.
 std::vector<double> compute_begins(const StepTape& tape);
+
+/// What a page costs among seven others, fixed costs included.
+PageCost page_cost(const SwapLimits& limits);
 
 /// When a write-out starts: as soon as the last use has passed, or just in time for the room.
 enum class WriteOutMoment : std::uint8_t { kEarly, kLate };

@@ -63,8 +63,9 @@ class Recomputation {
   std::vector<OpIndex> cheapest_replays(ValueIndex value, OpIndex after) const;
 
   /// The replays that a set of drops asks for, sorted for `rewrite_tape`. Parents that were dropped
-  /// too are computed on the way and stay until their own next use; what was dead is freed again.
-  /// Drops that are not possible are ignored.
+  /// too are computed on the way and stay until their own next use; what was dead is freed again,
+  /// unless a drop after its last use names it: then it stays for further ones that need it.
+  /// Other drops that are not possible are ignored.
   std::vector<Replay> replays(std::span<const Drop> drops) const;
 
  private:

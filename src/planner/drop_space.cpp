@@ -1,0 +1,180 @@
+#include "drop_space.h"
+
+#include <limits>
+
+#include "circular_sums.h"
+#include "drop_choice.h"
+#include "replay_walk.h"
+#include "touch_intervals.h"
+#include "transfer_schedule.h"
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kSurvives;
+
+namespace {
+
+// What takes more operators than these is never worth it.
+constexpr std::size_t kMostOpsOfDrop = 128;
+// Only what relieves operators that are fuller than this share of the budget is looked at. Replays
+// bring values back, so operators near the budget may get too full.
+constexpr double kFullShare = 0.85;
+
+std::vector<double> crowd(const StepTape& tape, double pages) {
+  std::vector<double> crowd;
+  for (const std::uint32_t level : gross_levels(tape)) crowd.push_back(level > pages ? 1.0 : 0.0);
+  return crowd;
+}
+
+/// Per operator of a rewritten tape: the original one that is next or runs here.
+std::vector<OpIndex> next_originals(const RewrittenTape& steps) {
+  std::vector<OpIndex> next(steps.op_of.size() + 1, kNoOp);
+  for (std::size_t at = steps.op_of.size(); at-- > 0;)
+    next[at] = steps.is_replay[at] ? next[at + 1] : steps.op_of[at];
+  return next;
+}
+
+}  // namespace
+
+DropSpace::DropSpace(const StepTape& tape, const SwapLimits& limits)
+    : tape_(tape), limits_(limits), all_(tape) {
+  find_candidates();
+  find_ingredients();
+  index_by_value();
+}
+
+void DropSpace::find_candidates() {
+  const CircularSums crowded(crowd(tape_, kFullShare * limits_.budget_pages));
+  ReplayWalk walk(all_);
+  for (const Interval& interval : find_intervals(tape_).intervals) {
+    const std::size_t next = std::size_t{interval.begin} + 1 + interval.covered_ops;
+    if (interval.end != IntervalEnd::kUsed || next >= tape_.ops.size()) continue;
+    if (crowded.sum(interval.begin + std::size_t{1}, interval.covered_ops) < 0.5) continue;
+    auto replays =
+        walk.restore_alone(interval.value, static_cast<OpIndex>(next), kMostOpsOfDrop);
+    if (replays.empty()) continue;
+    candidates_.push_back({{interval.value, interval.begin, false},
+                           static_cast<OpIndex>(next),
+                           std::move(replays)});
+  }
+}
+
+void DropSpace::find_ingredients() {
+  const PerOp births = births_per_op(tape_);
+  std::vector<bool> is_known(tape_.values.size(), false);
+  for (const Candidate& candidate : candidates_) {
+    for (const OpIndex op : candidate.replays) {
+      for (std::uint32_t i = births.first[op]; i < births.first[op + 1]; ++i) {
+        const ValueIndex value = births.entries[i];
+        const OpIndex death = tape_.values[value].death;
+        if (is_known[value] || death == kSurvives || death >= candidate.next) continue;
+        is_known[value] = true;
+        ingredients_.push_back({value, death, false});
+      }
+    }
+  }
+}
+
+void DropSpace::index_by_value() {
+  std::vector<OpIndex> values;
+  for (const Candidate& candidate : candidates_) values.push_back(candidate.drop.value);
+  for (const Drop& ingredient : ingredients_) values.push_back(ingredient.value);
+  PerOp grouped = group_by_op(values, tape_.values.size());
+  first_of_value_ = std::move(grouped.first);
+  of_value_ = std::move(grouped.entries);
+}
+
+std::vector<Fate> DropSpace::nothing() const {
+  return std::vector<Fate>(size(), Fate::kStays);
+}
+
+bool DropSpace::overlap(std::size_t one, std::size_t other) const {
+  if (is_ingredient(one) || is_ingredient(other)) return false;
+  const Candidate& a = candidates_[one];
+  const Candidate& b = candidates_[other];
+  return a.drop.after < b.next && b.drop.after < a.next;
+}
+
+std::vector<Replay> DropSpace::replays(const std::vector<Fate>& fates) const {
+  std::vector<Drop> drops;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (fates[i] == Fate::kStays) continue;
+    drops.push_back(candidates_[i].drop);
+    drops.back().again = fates[i] == Fate::kDropsAgain;
+  }
+  for (std::size_t i = candidates_.size(); i < fates.size(); ++i) {
+    if (fates[i] != Fate::kDropsAgain) drops.push_back(ingredients_[i - candidates_.size()]);
+  }
+  return all_.replays(drops);
+}
+
+/// The drop that decides about a value right before an operator.
+std::uint32_t DropSpace::drop_at(ValueIndex value, OpIndex before) const {
+  for (std::uint32_t i = first_of_value_[value]; i < first_of_value_[value + 1]; ++i) {
+    const std::uint32_t drop = of_value_[i];
+    if (is_ingredient(drop)) {
+      if (before > ingredients_[drop - candidates_.size()].after) return drop;
+    } else if (before > candidates_[drop].drop.after && before <= candidates_[drop].next) {
+      return drop;
+    }
+  }
+  return kNoOp;
+}
+
+std::vector<DropSpace::Option> DropSpace::options(const std::vector<Fate>& fates,
+                                                  const RewrittenTape& steps,
+                                                  const TouchIntervals& touches) const {
+  std::vector<double> running(tape_.ops.size(), 0.0);
+  for (std::size_t at = 0; at < steps.op_of.size(); ++at) {
+    if (steps.is_replay[at]) running[steps.op_of[at]] += 1.0;
+  }
+  const std::vector<OpIndex> next = next_originals(steps);
+  std::vector<Option> options(touches.intervals.size());
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const Interval& interval = touches.intervals[i];
+    const std::size_t end = std::size_t{interval.begin} + 1 + interval.covered_ops;
+    if (interval.end != IntervalEnd::kUsed || end >= steps.op_of.size()) continue;
+    const std::uint32_t drop = drop_at(steps.value_of[interval.value], next[interval.begin + 1]);
+    if (drop == kNoOp) continue;
+    const OpIndex birth = steps.tape.values[interval.value].birth;
+    const bool is_back = birth != kCarriedIn && steps.is_replay[birth];
+    // What came back early can be dropped again; what others need meanwhile comes back anyway.
+    if (is_back ? fates[drop] == Fate::kDropsAgain
+                : fates[drop] != Fate::kStays || steps.is_replay[interval.begin])
+      continue;
+    options[i].drop = drop;
+    if (is_ingredient(drop)) {
+      options[i].seconds = seconds(tape_.ops[steps.op_of[birth]].time);
+      continue;
+    }
+    // What runs again anyway is shared.
+    for (const OpIndex op : candidates_[drop].replays)
+      options[i].seconds += seconds(tape_.ops[op].time) / (is_back ? 1.0 : 1.0 + running[op]);
+  }
+  return options;
+}
+
+std::vector<Fate> DropSpace::extended(const std::vector<Fate>& fates, const RewrittenTape& steps,
+                                      DropPressure pressure) const {
+  const TouchIntervals touches = find_intervals(steps.tape);
+  const std::vector<Option> all = options(fates, steps, touches);
+  std::vector<double> costs;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    costs.push_back(all[i].drop == kNoOp ? std::numeric_limits<double>::infinity()
+                                         : all[i].seconds / touches.intervals[i].pages);
+  PageCost cost = page_cost(limits_);
+  cost.write *= pressure.transfer_weight;
+  cost.read *= pressure.transfer_weight;
+  const auto target = static_cast<std::uint32_t>(pressure.share * limits_.budget_pages);
+  std::vector<Fate> extended = fates;
+  for (const std::uint32_t i :
+       choose_drops(touches, gross_levels(steps.tape), target, cost, costs)) {
+    const std::uint32_t drop = all[i].drop;
+    const bool is_kept = !is_ingredient(drop) && fates[drop] == Fate::kStays;
+    extended[drop] = is_kept ? Fate::kDrops : Fate::kDropsAgain;
+  }
+  return extended;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,151 @@
+#include "replay_walk.h"
+
+#include <algorithm>
+
+#include "spillway/planner/swap_plan.h"
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kSurvives;
+using profile::TapeUse;
+using profile::TapeValue;
+
+namespace {
+
+std::span<const TapeUse> uses_of(const StepTape& tape, OpIndex op) {
+  return {tape.uses.data() + tape.ops[op].first_use, tape.ops[op].use_count};
+}
+
+bool is_alive_before(const TapeValue& value, OpIndex op) {
+  return (value.birth == kCarriedIn || value.birth < op) && value.death >= op;
+}
+
+}  // namespace
+
+ReplayWalk::ReplayWalk(const Recomputation& all)
+    : all_(all),
+      tape_(all.tape_),
+      state_(all.tape_.values.size()),
+      presence_(all.tape_.values.size()) {}
+
+std::vector<OpIndex> ReplayWalk::restore_alone(ValueIndex value, OpIndex before,
+                                               std::size_t most) {
+  begin_restoring(before, most);
+  replays_.clear();
+  state_[value] = {true, false, kAbsent};
+  const bool is_possible = restore(value, all_.version_before(value, before));
+  state_[value] = State{};
+  std::vector<OpIndex> ops;
+  if (!is_possible) return ops;
+  for (const Replay& replay : replays_) ops.push_back(replay.op);
+  return ops;
+}
+
+std::vector<ReplayWalk::DropMoment> ReplayWalk::moments_of(std::span<const Drop> drops) {
+  std::vector<DropMoment> moments;
+  for (const Drop& drop : drops) {
+    const OpIndex next = all_.next_use(drop.value, drop.after);
+    if (next == kNoOp) {
+      // Only what others need of it: from its death on it is not there any more.
+      const OpIndex death = tape_.values[drop.value].death;
+      if (death != kSurvives) moments.push_back({death, drop});
+    } else if (!restore_alone(drop.value, next).empty()) {
+      moments.push_back({drop.after, drop});
+    }
+  }
+  std::stable_sort(moments.begin(), moments.end(),
+                   [](const DropMoment& a, const DropMoment& b) { return a.op < b.op; });
+  return moments;
+}
+
+std::vector<Replay> ReplayWalk::walk(std::span<const Drop> drops) {
+  const std::vector<DropMoment> moments = moments_of(drops);
+  replays_.clear();
+  auto next = moments.begin();
+  for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
+    bring_back_inputs(op);
+    for (; next != moments.end() && next->op == op; ++next)
+      state_[next->drop.value] = {true, next->drop.again, kAbsent};
+  }
+  state_.assign(state_.size(), State{});
+  return std::move(replays_);
+}
+
+void ReplayWalk::bring_back_inputs(OpIndex op) {
+  bool is_begun = false;
+  for (const TapeUse& use : uses_of(tape_, op)) {
+    if (!state_[use.value].is_dropped) continue;
+    if (!is_begun) begin_restoring(op, kMostReplays);
+    is_begun = true;
+    restore(use.value, all_.version_before(use.value, op));
+    state_[use.value] = State{};
+  }
+  if (is_begun) keep_parents();
+}
+
+void ReplayWalk::begin_restoring(OpIndex before, std::size_t most) {
+  before_ = before;
+  begun_ = 0;
+  most_ = most;
+  seen_.clear();
+  ++restoring_;
+}
+
+/// What was dropped and came on the way stays until its own next use, unless it is not to.
+void ReplayWalk::keep_parents() {
+  for (const ValueIndex value : seen_) {
+    State& state = state_[value];
+    if (state.is_dropped) state.version = state.drops_again ? kAbsent : presence_[value].version;
+  }
+}
+
+std::uint32_t& ReplayWalk::version_of(ValueIndex value) {
+  Presence& presence = presence_[value];
+  if (presence.seen_in != restoring_) {
+    const bool is_there = is_alive_before(tape_.values[value], before_);
+    presence = {restoring_, is_there ? all_.version_before(value, before_) : kAbsent};
+    if (state_[value].is_dropped) presence.version = state_[value].version;
+    seen_.push_back(value);
+  }
+  return presence.version;
+}
+
+/// Whether nothing that is still needed would be overwritten by computing the value again.
+bool ReplayWalk::is_replaceable(ValueIndex value) const {
+  return state_[value].is_dropped || !is_alive_before(tape_.values[value], before_);
+}
+
+bool ReplayWalk::restore(ValueIndex value, std::uint32_t version) {
+  const std::uint32_t found = version_of(value);
+  if (found == version) return true;
+  if (!is_replaceable(value)) return false;
+  const auto writers = all_.writers(value);
+  const std::uint32_t from = found != kAbsent && found < version ? found + 1 : 0;
+  for (std::uint32_t i = from; i <= version; ++i) {
+    // Its inputs may have brought it this far.
+    const std::uint32_t now = version_of(value);
+    if (now != kAbsent && now >= i && now <= version) continue;
+    if (!replay(writers[i].op)) return false;
+  }
+  return version_of(value) == version;
+}
+
+bool ReplayWalk::replay(OpIndex op) {
+  if (op == kCarriedIn || !tape_.ops[op].is_replayable) return false;
+  if (++begun_ > most_) return false;
+  for (const TapeUse& use : uses_of(tape_, op)) {
+    if (!restore(use.value, all_.version_before(use.value, op))) return false;
+  }
+  replays_.push_back({before_, op});
+  for (const TapeUse& use : uses_of(tape_, op)) {
+    if (use.writes) ++version_of(use.value);
+  }
+  for (std::uint32_t i = all_.first_birth_[op]; i < all_.first_birth_[op + 1]; ++i) {
+    const ValueIndex born = all_.births_[i];
+    if (version_of(born) == kAbsent) version_of(born) = 0;
+  }
+  return true;
+}
+
+}  // namespace spillway::planner

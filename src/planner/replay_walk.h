@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spillway/planner/recomputation.h"
+
+namespace spillway::planner {
+
+// Nothing is worth computing again that takes more operators than this; bounds the recursion, too.
+inline constexpr std::size_t kMostReplays = 4096;
+
+/// Goes through the step with what is there, and notes the replays that bring back what is not.
+/// May be used for any number of questions, one after the other.
+class ReplayWalk {
+ public:
+  explicit ReplayWalk(const Recomputation& all);
+
+  /// The replays that bring one value into the state in which operator `before` finds it, when all
+  /// others are as in the original tape. Empty if it takes more than `most` or cannot be done.
+  std::vector<OpIndex> restore_alone(ValueIndex value, OpIndex before,
+                                     std::size_t most = kMostReplays);
+
+  /// See Recomputation::replays.
+  std::vector<Replay> walk(std::span<const Drop> drops);
+
+ private:
+  static constexpr std::uint32_t kAbsent = static_cast<std::uint32_t>(-1);
+
+  struct State {
+    bool is_dropped = false;
+    bool drops_again = false;
+    std::uint32_t version = kAbsent;  ///< Of a dropped value that is there in part or for now.
+  };
+  struct Presence {
+    std::size_t seen_in = 0;  ///< Valid while this is the number of the current operator.
+    std::uint32_t version = kAbsent;
+  };
+  struct DropMoment {
+    OpIndex op = 0;
+    Drop drop;
+  };
+
+  std::vector<DropMoment> moments_of(std::span<const Drop> drops);
+  void bring_back_inputs(OpIndex op);
+  void begin_restoring(OpIndex before, std::size_t most);
+  void keep_parents();
+  std::uint32_t& version_of(ValueIndex value);
+  bool is_replaceable(ValueIndex value) const;
+  bool restore(ValueIndex value, std::uint32_t version);
+  bool replay(OpIndex op);
+
+  const Recomputation& all_;
+  const StepTape& tape_;
+  std::vector<State> state_;        ///< Per value.
+  std::vector<Presence> presence_;  ///< Per value, around the operator that is provided for.
+  std::vector<ValueIndex> seen_;    ///< Values with a presence there.
+  std::size_t restoring_ = 0;       ///< Number of the operator that is provided for.
+  OpIndex before_ = 0;
+  std::vector<Replay> replays_;
+  std::size_t begun_ = 0;  ///< Replays before it, with those that are being provided.
+  std::size_t most_ = 0;
+};
+
+}  // namespace spillway::planner

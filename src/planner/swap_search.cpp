@@ -1,0 +1,194 @@
+#include "swap_search.h"
+
+#include <algorithm>
+#include <array>
+
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+// A plan must be better by this much to be preferred to one that was tried before it: fuller ones
+// leave less room for what the model does not know. Refining goes in smaller steps.
+constexpr double kWorthwhile = 0.999;
+constexpr double kWorthRefining = 0.9998;
+// Shares of the budget to fill that are tried beside the wanted one.
+constexpr std::array<double, 4> kOtherShares{1.0, 0.96, 0.92, 0.8};
+constexpr std::array<double, 3> kOtherLeads{0.0, 1.0, 8.0};
+constexpr std::array<std::uint32_t, 2> kOtherReserveOps{1, 3};
+// As many of the shares are gone on with.
+constexpr std::size_t kRefinedStarts = 3;
+// Plans that wait for so small a share of the step are good enough.
+constexpr double kSmallStall = 0.005;
+
+const std::array<ChoiceRule, 3> kRules{ChoiceRule::kFarthestUse, ChoiceRule::kLeastCost,
+                                       ChoiceRule::kBestValue};
+
+}  // namespace
+
+void check(const SwapLimits& limits) {
+  if (limits.budget_pages == 0) throw ConfigError("budget of a plan is 0 pages");
+  if (limits.page_size.count() == 0) throw ConfigError("page size of a plan is 0");
+  const auto is_positive = [](double number) { return number > 0.0 && number < 1e30; };
+  const TransferRates& rates = limits.rates;
+  if (!is_positive(rates.write_bytes_per_second) || !is_positive(rates.read_bytes_per_second))
+    throw ConfigError("transfer rates of a plan must be positive: write {}, read {} bytes/s",
+                      rates.write_bytes_per_second, rates.read_bytes_per_second);
+  const auto is_cost = [](double number) { return number >= 0.0 && number < 1e30; };
+  if (!is_cost(rates.write_fixed_seconds) || !is_cost(rates.read_fixed_seconds))
+    throw ConfigError("fixed costs of transfers must not be negative: write {}, read {} s",
+                      rates.write_fixed_seconds, rates.read_fixed_seconds);
+  if (!(limits.target_share > 0.0 && limits.target_share <= 1.0))
+    throw ConfigError("target share must lie in (0, 1]: {}", limits.target_share);
+  if (!(rates.duplex_share > 0.0 && rates.duplex_share <= 1.0))
+    throw ConfigError("duplex share must lie in (0, 1]: {}", rates.duplex_share);
+}
+
+bool is_better(const StepEstimate& now, const StepEstimate& before, double worthwhile) {
+  if (now.is_complete != before.is_complete) return now.is_complete;
+  return now.step_seconds < before.step_seconds * worthwhile;
+}
+
+SwapSearch::SwapSearch(const StepTape& tape, const SwapLimits& limits)
+    : tape_(tape),
+      limits_(limits),
+      touches_(find_intervals(tape)),
+      gross_(gross_levels(tape)),
+      begins_(compute_begins(tape)),
+      cost_(page_cost(limits)) {
+  base_.use_distance = touches_.use_distance;
+  base_.birth_distance = touches_.birth_distance;
+  base_.births = births_per_op(tape);
+  base_.smallest_budget_pages = smallest_budget(tape);
+  base_.is_feasible = base_.smallest_budget_pages <= limits.budget_pages;
+}
+
+bool SwapSearch::is_needed() const {
+  return *std::max_element(gross_.begin(), gross_.end()) > limits_.budget_pages;
+}
+
+EvictionChoice SwapSearch::choose(double share, ChoiceRule rule) const {
+  if (!is_needed())
+    return {std::vector<std::uint32_t>(touches_.intervals.size(), 0), LevelTree(gross_)};
+  const auto target = static_cast<std::uint32_t>(share * static_cast<double>(limits_.budget_pages));
+  return choose_evictions(touches_, gross_, target, rule, cost_);
+}
+
+SwapPlan SwapSearch::plan(const SwapStyle& style) {
+  best_.reset();
+  try_candidate(choose(style.share, style.rule), style, 1.0);
+  return std::move(best_->plan);
+}
+
+StyledSwaps SwapSearch::best(std::size_t refinement_ops) {
+  if (!is_needed()) {
+    SwapStyle style;
+    style.share = 1.0;
+    return {style, plan(style)};
+  }
+  std::vector<Candidate> starts{best_with(limits_.target_share)};
+  for (const double share : kOtherShares) starts.push_back(best_with(share));
+  std::stable_sort(starts.begin(), starts.end(), [](const Candidate& a, const Candidate& b) {
+    return is_better(a.plan.estimate, b.plan.estimate, 1.0);
+  });
+  StyledSwaps best;
+  for (std::size_t i = 0; i < kRefinedStarts; ++i) {
+    best_ = std::move(starts[i]);
+    tries_left_ = refinement_ops / kRefinedStarts / tape_.ops.size();
+    try_styles();
+    while (refine() && try_styles()) {
+    }
+    if (i == 0 || is_better(best_->plan.estimate, best.plan.estimate, kWorthwhile))
+      best = {best_->style, std::move(best_->plan)};
+  }
+  return best;
+}
+
+SwapSearch::Candidate SwapSearch::best_with(double share) {
+  best_.reset();
+  for (const ChoiceRule rule : kRules) {
+    const EvictionChoice choice = choose(share, rule);
+    for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate})
+      try_candidate(choice, {share, rule, {.write_outs = moment}}, kWorthwhile);
+  }
+  return std::move(*best_);
+}
+
+bool SwapSearch::try_candidate(EvictionChoice choice, SwapStyle style, double worthwhile) {
+  Candidate candidate{std::move(choice), style, base_};
+  SwapPlan& plan = candidate.plan;
+  plan.filled_share = style.share;
+  plan.reserve_pages = reserves(style.transfers.reserve_ops);
+  schedule_transfers(tape_, touches_, candidate.choice, begins_, limits_, style.transfers, plan);
+  plan.estimate = estimate_step(tape_, plan, limits_);
+  if (best_ && !is_better(plan.estimate, best_->plan.estimate, worthwhile)) return false;
+  best_ = std::move(candidate);
+  return true;
+}
+
+/// Few different ones serve thousands of candidates.
+const std::vector<std::uint32_t>& SwapSearch::reserves(std::uint32_t ahead) {
+  const auto [known, is_new] = reserves_.try_emplace(ahead);
+  if (is_new) known->second = fetch_reserves(tape_, ahead);
+  return known->second;
+}
+
+bool SwapSearch::is_good_enough() const {
+  const StepEstimate& estimate = best_->plan.estimate;
+  return estimate.is_complete && estimate.stall_seconds < kSmallStall * estimate.step_seconds;
+}
+
+/// One property after the other, for the best choice of pages.
+bool SwapSearch::try_styles() {
+  bool has_improved = false;
+  const auto vary = [&](auto change) {
+    SwapStyle style = best_->style;
+    change(style.transfers);
+    has_improved |= try_candidate(best_->choice, style, kWorthwhile);
+  };
+  for (const double lead : kOtherLeads)
+    vary([&](TransferStyle& style) { style.lead_durations = lead; });
+  for (const std::uint32_t ops : kOtherReserveOps)
+    vary([&](TransferStyle& style) { style.reserve_ops = ops; });
+  return has_improved;
+}
+
+/// Interval by interval: keeps what the room allows, or takes more out, when that is faster.
+bool SwapSearch::refine() {
+  bool has_improved = false;
+  for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
+    for (const bool keeps : {true, false}) {
+      if (tries_left_ == 0 || is_good_enough()) return false;
+      const std::int64_t change = keeps ? keepable(i) : takable(i);
+      if (change == 0) continue;
+      --tries_left_;
+      has_improved |= try_change(i, change);
+    }
+  }
+  return has_improved;
+}
+
+std::int64_t SwapSearch::keepable(std::uint32_t index) const {
+  const Interval& interval = touches_.intervals[index];
+  const EvictionChoice& choice = best_->choice;
+  if (choice.pages[index] == 0) return 0;
+  const std::int64_t room = std::int64_t{limits_.budget_pages} -
+                            choice.levels.max(interval.begin + 1, interval.covered_ops);
+  const std::int64_t copies = interval.covered_ops / tape_.ops.size() + 1;
+  return std::clamp<std::int64_t>(room / copies, 0, choice.pages[index]);
+}
+
+std::int64_t SwapSearch::takable(std::uint32_t index) const {
+  return std::int64_t{best_->choice.pages[index]} - touches_.intervals[index].pages;
+}
+
+/// A positive change keeps so many pages more.
+bool SwapSearch::try_change(std::uint32_t index, std::int64_t change) {
+  const Interval& interval = touches_.intervals[index];
+  EvictionChoice choice = best_->choice;
+  choice.pages[index] = static_cast<std::uint32_t>(choice.pages[index] - change);
+  choice.levels.add(interval.begin + 1, interval.covered_ops, change);
+  return try_candidate(std::move(choice), best_->style, kWorthRefining);
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "eviction_choice.h"
+#include "spillway/planner/swap_plan.h"
+#include "touch_intervals.h"
+#include "transfer_schedule.h"
+
+namespace spillway::planner {
+
+/// Throws ConfigError for senseless limits.
+void check(const SwapLimits& limits);
+
+/// A plan must be complete, or else faster, to be better.
+bool is_better(const StepEstimate& now, const StepEstimate& before, double worthwhile);
+
+/// All that one try of a swap plan is made from.
+struct SwapStyle {
+  double share = 0.0;  ///< Of the budget to fill.
+  ChoiceRule rule = ChoiceRule::kLeastCost;
+  TransferStyle transfers;
+};
+
+struct StyledSwaps {
+  SwapStyle style;
+  SwapPlan plan;
+};
+
+/// Builds swap plans for one tape from what they share and judges them by the event model. Keeps
+/// references to tape and limits. Leaves `SwapPlan::bound` empty.
+class SwapSearch {
+ public:
+  SwapSearch(const StepTape& tape, const SwapLimits& limits);
+
+  /// A single try.
+  SwapPlan plan(const SwapStyle& style);
+  /// The best of all shares, rules and moments, refined with up to so many simulated operators.
+  StyledSwaps best(std::size_t refinement_ops);
+
+ private:
+  struct Candidate {
+    EvictionChoice choice;
+    SwapStyle style;
+    SwapPlan plan;
+  };
+
+  bool is_needed() const;
+  EvictionChoice choose(double share, ChoiceRule rule) const;
+  Candidate best_with(double share);
+  bool try_candidate(EvictionChoice choice, SwapStyle style, double worthwhile);
+  const std::vector<std::uint32_t>& reserves(std::uint32_t ahead);
+  bool is_good_enough() const;
+  bool try_styles();
+  bool refine();
+  std::int64_t keepable(std::uint32_t index) const;
+  std::int64_t takable(std::uint32_t index) const;
+  bool try_change(std::uint32_t index, std::int64_t change);
+
+  const StepTape& tape_;
+  const SwapLimits& limits_;
+  const TouchIntervals touches_;
+  const std::vector<std::uint32_t> gross_;
+  const std::vector<double> begins_;
+  const PageCost cost_;
+  SwapPlan base_;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> reserves_;  ///< By operators ahead.
+  std::optional<Candidate> best_;
+  std::size_t tries_left_ = 0;
+};
+
+}  // namespace spillway::planner
