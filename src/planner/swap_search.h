@@ -13,8 +13,6 @@
 
 namespace spillway::planner {
 
-/// Throws ConfigError for senseless limits.
-void check(const SwapLimits& limits);
 
 /// A plan must be complete, or else faster, to be better.
 bool is_better(const StepEstimate& now, const StepEstimate& before, double worthwhile);

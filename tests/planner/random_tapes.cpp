@@ -70,6 +70,7 @@ class Generator {
       const ValueIndex born = add({.pages = pages(), .birth = index});
       op.inside_peak_pages += tape_.values[born].pages;
     }
+    if (shape_.replayable_percent > 0) op.is_replayable = chance(shape_.replayable_percent);
     tape_.ops.push_back(op);
     for (std::size_t i = live_.size(); i-- > 0;) {
       const ValueIndex value = live_[i];

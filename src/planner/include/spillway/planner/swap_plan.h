@@ -26,6 +26,9 @@ struct SwapLimits {
   std::size_t refinement_ops = 500000;
 };
 
+/// Throws ConfigError for senseless ones: no budget, a rate of zero, a share above one.
+void check(const SwapLimits& limits);
+
 /// Distances in `SwapPlan` for values that are not used again.
 inline constexpr std::uint32_t kDiesUnused = static_cast<std::uint32_t>(-1);
 inline constexpr std::uint32_t kStaysUnused = static_cast<std::uint32_t>(-2);

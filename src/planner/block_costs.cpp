@@ -1,0 +1,157 @@
+#include "block_costs.h"
+
+#include <algorithm>
+
+#include "touch_intervals.h"
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::TapeUse;
+using profile::TapeValue;
+
+namespace {
+
+std::span<const TapeUse> uses_of(const StepTape& tape, OpIndex op) {
+  return {tape.uses.data() + tape.ops[op].first_use, tape.ops[op].use_count};
+}
+
+std::int64_t highest(const std::vector<std::int64_t>& levels, OpIndex first, OpIndex end) {
+  std::int64_t most = 0;
+  for (OpIndex op = first; op < std::min<std::size_t>(end, levels.size()); ++op)
+    most = std::max(most, levels[op]);
+  return most;
+}
+
+}  // namespace
+
+BlockCosts::BlockCosts(const StepTape& tape, const ForwardStash& stash,
+                       std::span<const ChainBlock> blocks)
+    : tape_(tape), stash_(stash), chain_(blocks), blocks_(blocks.size()), births_(tape.ops.size()) {
+  for (ValueIndex i = 0; i < tape.values.size(); ++i)
+    if (tape.values[i].birth != kCarriedIn) births_[tape.values[i].birth].push_back(i);
+  for (const std::uint32_t level : gross_levels(tape)) levels_.push_back(level);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    find_replays(i);
+    find_levels(i);
+  }
+}
+
+void BlockCosts::find_replays(std::size_t index) {
+  const ChainBlock& block = chain_[index];
+  std::vector<ValueIndex> all;
+  std::vector<ValueIndex> last;
+  for (const std::size_t i : block.stash) {
+    const StashedValue& value = stash_.values[i];
+    all.push_back(value.value);
+    if (value.last_use >= block.backward) last.push_back(value.value);
+    blocks_[index].stash += value.pages;
+    if (value.value == block.boundary) blocks_[index].boundary = value.pages;
+  }
+  if (block.boundary != profile::kNoValue)
+    blocks_[index].for_boundary = replay_of(block, {block.boundary});
+  blocks_[index].for_all = replay_of(block, all);
+  blocks_[index].for_last = replay_of(block, last);
+}
+
+BlockReplay BlockCosts::replay_of(const ChainBlock& block,
+                                  const std::vector<ValueIndex>& wanted) const {
+  BlockReplay replay;
+  std::vector<bool> is_needed(tape_.values.size(), false);
+  for (const ValueIndex value : wanted) is_needed[value] = true;
+  for (OpIndex op = block.last + 1; op-- > block.first;) {
+    const auto uses = uses_of(tape_, op);
+    const bool makes = std::any_of(births_[op].begin(), births_[op].end(),
+                                   [&](ValueIndex value) { return is_needed[value]; });
+    const bool changes = std::any_of(uses.begin(), uses.end(), [&](const TapeUse& use) {
+      return use.writes && is_needed[use.value];
+    });
+    if ((!makes && !changes) || !tape_.ops[op].is_replayable) continue;
+    replay.ops.push_back(op);
+    replay.seconds += seconds(tape_.ops[op].time);
+    for (const TapeUse& use : uses) {
+      const OpIndex birth = tape_.values[use.value].birth;
+      if (birth != kCarriedIn && birth >= block.first) is_needed[use.value] = true;
+    }
+  }
+  std::reverse(replay.ops.begin(), replay.ops.end());
+  // Each result goes behind the last of these operators that reads it, unless it is wanted.
+  std::vector<std::int64_t> last_reader(tape_.values.size(), -1);
+  for (std::size_t at = 0; at < replay.ops.size(); ++at)
+    for (const TapeUse& use : uses_of(tape_, replay.ops[at]))
+      last_reader[use.value] = static_cast<std::int64_t>(at);
+  for (const ValueIndex value : wanted)
+    last_reader[value] = static_cast<std::int64_t>(replay.ops.size());
+  std::int64_t held = 0;
+  for (std::size_t at = 0; at < replay.ops.size(); ++at) {
+    const OpIndex op = replay.ops[at];
+    replay.peak =
+        std::max(replay.peak, static_cast<std::uint32_t>(held) + tape_.ops[op].inside_peak_pages);
+    for (const ValueIndex born : births_[op])
+      if (last_reader[born] > static_cast<std::int64_t>(at)) held += tape_.values[born].pages;
+    for (const TapeUse& use : uses_of(tape_, op)) {
+      const OpIndex birth = tape_.values[use.value].birth;
+      const bool is_ours =
+          birth != kCarriedIn && std::binary_search(replay.ops.begin(), replay.ops.end(), birth);
+      if (is_ours && last_reader[use.value] == static_cast<std::int64_t>(at))
+        held -= tape_.values[use.value].pages;
+    }
+  }
+  return replay;
+}
+
+void BlockCosts::find_levels(std::size_t index) {
+  const ChainBlock& block = chain_[index];
+  Block& costs = blocks_[index];
+  costs.first_all_peak = highest(levels_, block.first, block.last + 1);
+  std::vector<std::int64_t> thinned(levels_.begin() + block.first,
+                                    levels_.begin() + block.last + 1);
+  OpIndex end = block.backward;
+  for (const std::size_t i : block.stash) {
+    const StashedValue& value = stash_.values[i];
+    end = std::max(end, value.last_use + 1);
+    if (value.value == block.boundary) continue;
+    for (OpIndex op = value.after + 1; op <= block.last; ++op)
+      thinned[op - block.first] -= value.pages;
+  }
+  costs.first_boundary_peak = highest(thinned, 0, static_cast<OpIndex>(thinned.size()));
+  if (index > 0) end = std::max(block.backward, chain_[index - 1].backward);
+  costs.backward_peak = highest(levels_, block.backward, end);
+  for (const std::size_t i : block.stash) {
+    const TapeValue& value = tape_.values[stash_.values[i].value];
+    for (OpIndex op = value.birth + 1; op <= value.death; ++op) levels_[op] -= value.pages;
+  }
+  if (block.backward < tape_.ops.size())
+    costs.held_before_backward =
+        levels_[block.backward] - tape_.ops[block.backward].inside_peak_pages;
+}
+
+std::vector<ChainCosts> BlockCosts::in_slots(std::uint32_t pages_per_slot) const {
+  const auto slots = [&](std::int64_t pages) {
+    return static_cast<std::uint32_t>((pages + pages_per_slot - 1) / pages_per_slot);
+  };
+  std::vector<ChainCosts> all;
+  for (const Block& block : blocks_) {
+    all.push_back({.boundary_seconds = block.for_boundary.seconds,
+                   .all_seconds = block.for_all.seconds,
+                   .last_seconds = block.for_last.seconds,
+                   .boundary = slots(block.boundary),
+                   .stash = slots(block.stash),
+                   .first_boundary_peak = slots(block.first_boundary_peak),
+                   .first_all_peak = slots(block.first_all_peak),
+                   .boundary_peak = slots(block.for_boundary.peak),
+                   .all_peak = slots(block.for_all.peak),
+                   .last_peak = slots(block.for_last.peak),
+                   .held_before_backward = slots(block.held_before_backward),
+                   .backward_peak = slots(block.backward_peak)});
+  }
+  return all;
+}
+
+const BlockReplay& BlockCosts::replay(std::uint32_t block, RerunFor wanted) const {
+  const Block& costs = blocks_[block];
+  if (wanted == RerunFor::kBoundary) return costs.for_boundary;
+  return wanted == RerunFor::kAll ? costs.for_all : costs.for_last;
+}
+
+}  // namespace spillway::planner

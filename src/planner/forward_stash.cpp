@@ -1,0 +1,81 @@
+#include "forward_stash.h"
+
+#include <algorithm>
+#include <span>
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kSurvives;
+using profile::TapeUse;
+using profile::TapeValue;
+
+namespace {
+
+std::span<const TapeUse> uses_of(const StepTape& tape, OpIndex op) {
+  return {tape.uses.data() + tape.ops[op].first_use, tape.ops[op].use_count};
+}
+
+bool writes_what_was_carried_in(const StepTape& tape, OpIndex op) {
+  const auto uses = uses_of(tape, op);
+  return std::any_of(uses.begin(), uses.end(), [&](const TapeUse& use) {
+    return use.writes && tape.values[use.value].birth == kCarriedIn;
+  });
+}
+
+OpIndex find_turn(const StepTape& tape, const std::vector<OpIndex>& last_use) {
+  std::vector<std::int64_t> change(tape.ops.size() + 1, 0);
+  for (ValueIndex i = 0; i < tape.values.size(); ++i) {
+    const TapeValue& value = tape.values[i];
+    if (value.birth == kCarriedIn || value.death == kSurvives || last_use[i] == kCarriedIn)
+      continue;
+    if (writes_what_was_carried_in(tape, last_use[i])) continue;
+    change[value.birth] += value.pages;
+    change[last_use[i]] -= value.pages;
+  }
+  OpIndex turn = 0;
+  std::int64_t waiting = 0;
+  std::int64_t most = -1;
+  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+    waiting += change[op];
+    if (waiting <= most) continue;
+    most = waiting;
+    turn = op;
+  }
+  return turn;
+}
+
+}  // namespace
+
+ForwardStash find_stash(const StepTape& tape) {
+  std::vector<OpIndex> last_use(tape.values.size(), kCarriedIn);
+  for (OpIndex op = 0; op < tape.ops.size(); ++op)
+    for (const TapeUse& use : uses_of(tape, op)) last_use[use.value] = op;
+  ForwardStash stash{find_turn(tape, last_use), {}};
+  constexpr auto kNone = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> place(tape.values.size(), kNone);
+  for (ValueIndex i = 0; i < tape.values.size(); ++i) {
+    const TapeValue& value = tape.values[i];
+    const bool is_used_behind = last_use[i] != kCarriedIn && last_use[i] > stash.turn;
+    if (value.birth == kCarriedIn || value.birth > stash.turn || value.death == kSurvives ||
+        !is_used_behind)
+      continue;
+    place[i] = stash.values.size();
+    stash.values.push_back({i, value.pages, value.birth, value.birth, kCarriedIn, last_use[i]});
+  }
+  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+    for (const TapeUse& use : uses_of(tape, op)) {
+      if (place[use.value] == kNone) continue;
+      StashedValue& value = stash.values[place[use.value]];
+      if (op <= stash.turn)
+        value.after = op;
+      else
+        value.next = std::min(value.next, op);
+    }
+  }
+  std::stable_sort(stash.values.begin(), stash.values.end(),
+                   [](const StashedValue& a, const StashedValue& b) { return a.birth < b.birth; });
+  return stash;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,106 @@
+#include "moment_search.h"
+
+#include <array>
+#include <optional>
+
+namespace spillway::planner {
+
+using profile::kNoValue;
+
+namespace {
+
+constexpr std::array<double, 4> kLeads{0.0, 1.0, 2.0, 8.0};
+constexpr std::array<std::uint32_t, 4> kReserveOps{0, 1, 3, 6};
+
+class MomentSearch {
+ public:
+  MomentSearch(const PlanAssembly& assembly, SwapPlan plan)
+      : assembly_(assembly),
+        tape_(assembly.steps().tape),
+        op_count_(tape_.ops.size()),
+        best_(std::move(plan)) {}
+
+  SwapPlan search() {
+    while (improve_each()) {
+    }
+    return std::move(best_);
+  }
+
+ private:
+  bool improve_each() {
+    bool has_improved = false;
+    for (std::size_t i = 0; i < best_.swaps.size(); ++i) {
+      const Interval* interval = interval_of(best_.swaps[i]);
+      if (!interval || interval->covered_ops >= op_count_) continue;
+      for (std::uint32_t leave = 0; leave < interval->covered_ops; ++leave) {
+        const bool returns = best_.swaps[i].fetch != kNoOp;
+        const std::uint32_t last = returns ? interval->covered_ops + 1 : leave + 1;
+        for (std::uint32_t fetch = leave + 1; fetch <= last; ++fetch)
+          has_improved |= try_moments(i, *interval, leave, fetch);
+      }
+    }
+    return has_improved;
+  }
+
+  const Interval* interval_of(const PlannedSwap& swap) const {
+    for (const Interval& interval : assembly_.touches().intervals) {
+      if (interval.begin != swap.last_touch) continue;
+      const std::uint64_t boundaries = swap.leave < swap.last_touch ? 1 : 0;
+      if (number_after(interval.value, boundaries) == swap.value) return &interval;
+    }
+    return nullptr;
+  }
+
+  ValueIndex number_after(ValueIndex value, std::uint64_t boundaries) const {
+    for (; boundaries > 0 && value != kNoValue; --boundaries) value = tape_.values[value].becomes;
+    return value;
+  }
+
+  /// Moments count operators from the begin of the interval on.
+  bool try_moments(std::size_t index, const Interval& interval, std::uint32_t leave,
+                   std::uint32_t fetch) {
+    std::vector<PlannedSwap> swaps = best_.swaps;
+    PlannedSwap& swap = swaps[index];
+    const std::uint64_t leave_at = std::uint64_t{interval.begin} + leave;
+    const std::uint64_t fetch_at = std::uint64_t{interval.begin} + fetch;
+    swap.leave = static_cast<OpIndex>(leave_at % op_count_);
+    swap.value = number_after(interval.value, leave_at / op_count_);
+    if (swap.fetch != kNoOp) {
+      swap.fetch = static_cast<OpIndex>(fetch_at % op_count_);
+      swap.fetch_value = number_after(interval.value, fetch_at / op_count_);
+      swap.out_ops = fetch - leave - 1;
+    } else {
+      swap.fetch_value = swap.needed_value = swap.value;
+      swap.out_ops = interval.covered_ops - leave;
+    }
+    SwapPlan plan = assembly_.moved(std::move(swaps));
+    plan.reserve_pages = best_.reserve_pages;
+    plan.estimate = assembly_.estimate(plan);
+    if (!is_better(plan.estimate, best_.estimate)) return false;
+    best_ = std::move(plan);
+    return true;
+  }
+
+  const PlanAssembly& assembly_;
+  const StepTape& tape_;
+  const std::uint64_t op_count_;
+  SwapPlan best_;
+};
+
+}  // namespace
+
+SwapPlan with_best_moments(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages) {
+  std::optional<SwapPlan> best;
+  for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate}) {
+    for (const double lead : kLeads) {
+      for (const std::uint32_t reserve : kReserveOps) {
+        SwapPlan plan = assembly.swapped(pages, {moment, lead, reserve});
+        plan.estimate = assembly.estimate(plan);
+        if (!best || is_better(plan.estimate, best->estimate)) best = std::move(plan);
+      }
+    }
+  }
+  return MomentSearch(assembly, std::move(*best)).search();
+}
+
+}  // namespace spillway::planner

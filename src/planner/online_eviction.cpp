@@ -1,0 +1,225 @@
+#include "online_eviction.h"
+
+#include <algorithm>
+
+namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kSurvives;
+using profile::TapeUse;
+
+namespace {
+
+constexpr std::uint32_t kNoClass = static_cast<std::uint32_t>(-1);
+constexpr double kShortestStaleness = 1e-9;  // Seconds; right behind its last use a value has none.
+constexpr std::size_t kMostReplaysPerOp = 20;
+
+}  // namespace
+
+OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
+                               std::uint32_t budget_pages)
+    : tape_(tape),
+      all_(all),
+      budget_(budget_pages),
+      states_(tape.values.size()),
+      found_version_(tape.uses.size(), 0),
+      makers_(tape.values.size()),
+      births_(tape.ops.size()),
+      neighbours_(tape.values.size()) {
+  for (ValueIndex i = 0; i < tape.values.size(); ++i) {
+    states_[i].evicted_class = kNoClass;
+    if (tape.values[i].birth != kCarriedIn) {
+      births_[tape.values[i].birth].push_back(i);
+      makers_[i].push_back(tape.values[i].birth);
+    } else {
+      enter(i);
+    }
+  }
+  std::vector<std::uint32_t> version(tape.values.size(), 0);
+  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+    const auto uses = uses_of(op);
+    for (std::size_t i = 0; i < uses.size(); ++i)
+      found_version_[tape.ops[op].first_use + i] = version[uses[i].value];
+    for (const TapeUse& use : uses) {
+      if (!use.writes) continue;
+      ++version[use.value];
+      makers_[use.value].push_back(op);
+    }
+    for (const ValueIndex born : births_[op]) {
+      for (const TapeUse& use : uses) {
+        neighbours_[use.value].push_back(born);
+        neighbours_[born].push_back(use.value);
+      }
+    }
+  }
+}
+
+std::span<const TapeUse> OnlineEviction::uses_of(OpIndex op) const {
+  return {tape_.uses.data() + tape_.ops[op].first_use, tape_.ops[op].use_count};
+}
+
+std::vector<Replay> OnlineEviction::run() {
+  for (now_ = 0; now_ < tape_.ops.size(); ++now_) run_op(now_);
+  return std::move(replays_);
+}
+
+void OnlineEviction::run_op(OpIndex op) {
+  const auto uses = uses_of(op);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    restore(uses[i].value, found_version_[tape_.ops[op].first_use + i]);
+    ++states_[uses[i].value].pins;
+  }
+  make_room(tape_.ops[op].inside_peak_pages);
+  const double time = seconds(tape_.ops[op].time);
+  clock_ += time;
+  for (const TapeUse& use : uses) {
+    State& state = states_[use.value];
+    --state.pins;
+    state.used_at = clock_;
+    if (!use.writes) continue;
+    ++state.version;
+    state.compute += time;
+  }
+  for (const ValueIndex born : births_[op]) {
+    states_[born].compute = time;
+    enter(born);
+  }
+  // What has died counts as evicted: values made of it cost that much more.
+  for (const ValueIndex visitor : visitors_)
+    if (states_[visitor].is_present) evict(visitor);
+  visitors_.clear();
+  for (std::size_t i = resident_.size(); i-- > 0;)
+    if (tape_.values[resident_[i]].death == op) evict(resident_[i]);
+}
+
+/// Brings a value into the state in which an operator found it. What `can_drop` promised holds for
+/// all that was evicted; the others are there.
+void OnlineEviction::restore(ValueIndex value, std::uint32_t version) {
+  State& state = states_[value];
+  if (tape_.values[value].birth == kCarriedIn) return;
+  if (state.is_present && state.version == version) return;
+  if (state.is_present && state.version > version) evict(value);
+  if (tape_.values[value].death < now_) visitors_.push_back(value);
+  ++state.pins;
+  for (std::uint32_t i = state.is_present ? state.version + 1 : 0; i <= version; ++i) {
+    // What it is made of may have brought it this far.
+    if (state.is_present && state.version >= i) continue;
+    replay(makers_[value][i]);
+  }
+  --state.pins;
+}
+
+void OnlineEviction::replay(OpIndex op) {
+  const auto uses = uses_of(op);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    restore(uses[i].value, found_version_[tape_.ops[op].first_use + i]);
+    ++states_[uses[i].value].pins;
+  }
+  make_room(tape_.ops[op].inside_peak_pages);
+  replays_.push_back({now_, op});
+  is_stuck_ = is_stuck_ || replays_.size() > kMostReplaysPerOp * tape_.ops.size();
+  clock_ += seconds(tape_.ops[op].time);
+  for (const TapeUse& use : uses) {
+    State& state = states_[use.value];
+    --state.pins;
+    state.used_at = clock_;
+    if (use.writes) ++state.version;
+  }
+  for (const ValueIndex born : births_[op]) {
+    if (states_[born].is_present) continue;
+    enter(born);
+    if (tape_.values[born].death < now_) visitors_.push_back(born);
+  }
+}
+
+void OnlineEviction::enter(ValueIndex value) {
+  State& state = states_[value];
+  if (state.evicted_class != kNoClass) {
+    double& cost = class_cost_[root(state.evicted_class)];
+    cost = std::max(0.0, cost - state.compute);
+    state.evicted_class = kNoClass;
+  }
+  state.is_present = true;
+  state.version = 0;
+  state.used_at = clock_;
+  held_ += tape_.values[value].pages;
+  resident_.push_back(value);
+}
+
+void OnlineEviction::make_room(std::uint32_t pages) {
+  while (!is_stuck_ && held_ + pages > budget_)
+    if (!evict_best()) break;
+}
+
+bool OnlineEviction::evict_best() {
+  ValueIndex best = profile::kNoValue;
+  double least = 0.0;
+  for (const ValueIndex value : resident_) {
+    if (!is_evictable(value)) continue;
+    const double own = score(value);
+    if (best != profile::kNoValue && own >= least) continue;
+    best = value;
+    least = own;
+  }
+  if (best == profile::kNoValue) return false;
+  evict(best);
+  return true;
+}
+
+bool OnlineEviction::is_evictable(ValueIndex value) {
+  State& state = states_[value];
+  if (state.pins > 0 || tape_.values[value].birth == kCarriedIn || now_ == 0) return false;
+  if (tape_.values[value].death < now_) return true;
+  const OpIndex next = all_.next_use(value, now_ - 1);
+  if (next == kNoOp) return false;
+  if (state.droppable_until != next) {
+    state.droppable_until = next;
+    state.is_droppable = all_.can_drop(value, now_ - 1);
+  }
+  return state.is_droppable;
+}
+
+template <typename Visit>
+void OnlineEviction::for_each_neighbour(ValueIndex value, Visit visit) const {
+  for (const ValueIndex other : neighbours_[value])
+    if (states_[other].evicted_class != kNoClass) visit(states_[other].evicted_class);
+}
+
+double OnlineEviction::score(ValueIndex value) {
+  const State& state = states_[value];
+  double cost = state.compute;
+  seen_.clear();
+  for_each_neighbour(value, [&](std::uint32_t cls) {
+    const std::uint32_t top = root(cls);
+    if (std::find(seen_.begin(), seen_.end(), top) != seen_.end()) return;
+    seen_.push_back(top);
+    cost += class_cost_[top];
+  });
+  const double staleness = std::max(kShortestStaleness, clock_ - state.used_at);
+  return cost / (tape_.values[value].pages * staleness);
+}
+
+void OnlineEviction::evict(ValueIndex value) {
+  State& state = states_[value];
+  state.is_present = false;
+  held_ -= tape_.values[value].pages;
+  resident_.erase(std::find(resident_.begin(), resident_.end(), value));
+  if (tape_.values[value].birth == kCarriedIn) return;
+  state.evicted_class = static_cast<std::uint32_t>(parent_.size());
+  parent_.push_back(state.evicted_class);
+  class_cost_.push_back(state.compute);
+  for_each_neighbour(value, [&](std::uint32_t cls) {
+    const std::uint32_t other = root(cls);
+    const std::uint32_t own = root(state.evicted_class);
+    if (other == own) return;
+    parent_[other] = own;
+    class_cost_[own] += class_cost_[other];
+  });
+}
+
+std::uint32_t OnlineEviction::root(std::uint32_t cls) {
+  while (parent_[cls] != cls) cls = parent_[cls] = parent_[parent_[cls]];
+  return cls;
+}
+
+}  // namespace spillway::planner

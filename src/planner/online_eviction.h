@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spillway/planner/recomputation.h"
+#include "spillway/planner/swap_plan.h"
+
+namespace spillway::planner {
+
+/// Runs a step under a budget as an on-line recomputation does: when room is missing, the value
+/// with the least score goes, and what an operator lacks is computed again first. The score is that
+/// of DTR with equivalence classes: compute time of the value and of the evicted ones around it,
+/// over its pages and the time since its last use.
+class OnlineEviction {
+ public:
+  /// Keeps references.
+  OnlineEviction(const StepTape& tape, const Recomputation& all, std::uint32_t budget_pages);
+
+  /// What ran again, as far as it went: stops evicting when nothing helps or it runs in circles.
+  std::vector<Replay> run();
+
+ private:
+  struct State {
+    bool is_present = false;
+    std::uint32_t version = 0;  ///< In-place writes that what is present holds.
+    std::uint32_t pins = 0;
+    double used_at = 0.0;
+    double compute = 0.0;  ///< Of the operators that have made it so far.
+    std::uint32_t evicted_class = 0;
+    OpIndex droppable_until = 0;  ///< Cached answer of `can_drop` for this next use.
+    bool is_droppable = false;
+  };
+
+  void run_op(OpIndex op);
+  void restore(ValueIndex value, std::uint32_t version);
+  void replay(OpIndex op);
+  void make_room(std::uint32_t pages);
+  bool evict_best();
+  bool is_evictable(ValueIndex value);
+  double score(ValueIndex value);
+  void evict(ValueIndex value);
+  void enter(ValueIndex value);
+  template <typename Visit>
+  void for_each_neighbour(ValueIndex value, Visit visit) const;
+  std::uint32_t root(std::uint32_t cls);
+  std::span<const profile::TapeUse> uses_of(OpIndex op) const;
+
+  const StepTape& tape_;
+  const Recomputation& all_;
+  const std::uint32_t budget_;
+  std::vector<State> states_;
+  std::vector<std::uint32_t> found_version_;         ///< Per use.
+  std::vector<std::vector<OpIndex>> makers_;         ///< Per value: birth, then writes.
+  std::vector<std::vector<ValueIndex>> births_;      ///< Per operator.
+  std::vector<std::vector<ValueIndex>> neighbours_;  ///< Values made from it or that it is made of.
+  std::vector<ValueIndex> resident_;
+  std::vector<ValueIndex> visitors_;  ///< Computed again although their life is over.
+  std::vector<std::uint32_t> parent_;
+  std::vector<double> class_cost_;
+  std::vector<std::uint32_t> seen_;
+  std::vector<Replay> replays_;
+  OpIndex now_ = 0;
+  std::uint64_t held_ = 0;
+  double clock_ = 0.0;
+  bool is_stuck_ = false;
+};
+
+}  // namespace spillway::planner

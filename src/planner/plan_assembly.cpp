@@ -1,0 +1,116 @@
+#include "plan_assembly.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace spillway::planner {
+namespace {
+
+// Operators whose allocations fetches leave room for, as `plan_swaps` begins with.
+constexpr std::uint32_t kReserveOps = 6;
+
+}  // namespace
+
+std::optional<StepPlan> plan_if_it_fits(const Strategy& strategy, const StepTape& tape,
+                                        const SwapLimits& limits) {
+  check(limits);
+  profile::check(tape);
+  if (live_peak(tape) > limits.budget_pages) return std::nullopt;
+  StepPlan plan = plan_with_replays(tape, {}, limits);
+  plan.strategy = strategy.name;
+  return plan;
+}
+
+PlanAssembly::PlanAssembly(const StepTape& tape, std::vector<Replay> replays,
+                           const SwapLimits& limits)
+    : tape_(tape),
+      limits_(limits),
+      replays_(std::move(replays)),
+      steps_(rewrite_tape(tape, replays_)),
+      touches_(find_intervals(steps_.tape)),
+      gross_(gross_levels(steps_.tape)) {
+  OpIndex last = 0;
+  for (OpIndex at = 0; at < steps_.op_of.size(); ++at) {
+    if (!steps_.is_replay[at]) last = steps_.op_of[at];
+    anchor_.push_back(last);
+  }
+}
+
+std::vector<std::uint32_t> PlanAssembly::pages_for(std::span<const ChosenGap> gaps) const {
+  std::unordered_map<ValueIndex, std::vector<ChosenGap>> of_value;
+  for (const ChosenGap& gap : gaps) of_value[gap.value].push_back(gap);
+  std::vector<std::uint32_t> pages(touches_.intervals.size(), 0);
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const Interval& interval = touches_.intervals[i];
+    const auto chosen = of_value.find(steps_.value_of[interval.value]);
+    if (chosen == of_value.end()) continue;
+    const OpIndex begin = anchor_[interval.begin];
+    for (const ChosenGap& gap : chosen->second) {
+      if (begin < gap.begin || begin > gap.begin + gap.covered_ops) continue;
+      pages[i] = std::min(gap.pages, interval.pages);
+    }
+  }
+  return pages;
+}
+
+LevelTree PlanAssembly::levels_without(const std::vector<std::uint32_t>& pages) const {
+  LevelTree levels(gross_);
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const Interval& interval = touches_.intervals[i];
+    if (pages[i] > 0) levels.add(interval.begin + 1, interval.covered_ops, -std::int64_t{pages[i]});
+  }
+  return levels;
+}
+
+SwapPlan PlanAssembly::base() const {
+  SwapPlan plan;
+  plan.use_distance = touches_.use_distance;
+  plan.birth_distance = touches_.birth_distance;
+  plan.births = births_per_op(steps_.tape);
+  plan.reserve_pages = fetch_reserves(steps_.tape, kReserveOps);
+  plan.smallest_budget_pages = smallest_budget(steps_.tape);
+  plan.is_feasible = plan.smallest_budget_pages <= limits_.budget_pages;
+  plan.filled_share = 1.0;
+  return plan;
+}
+
+SwapPlan PlanAssembly::swapped(const std::vector<std::uint32_t>& pages, TransferStyle style) const {
+  SwapPlan plan = base();
+  plan.reserve_pages = fetch_reserves(steps_.tape, style.reserve_ops);
+  schedule_transfers(steps_.tape, touches_, {pages, levels_without(pages)},
+                     compute_begins(steps_.tape), limits_, style, plan);
+  return plan;
+}
+
+SwapPlan PlanAssembly::moved(std::vector<PlannedSwap> swaps) const {
+  SwapPlan plan = base();
+  const std::size_t op_count = steps_.tape.ops.size();
+  std::stable_sort(swaps.begin(), swaps.end(), [&](const PlannedSwap& a, const PlannedSwap& b) {
+    return (a.needed + op_count - a.fetch) % op_count < (b.needed + op_count - b.fetch) % op_count;
+  });
+  std::vector<OpIndex> leaves;
+  std::vector<OpIndex> fetches;
+  for (const PlannedSwap& swap : swaps) {
+    leaves.push_back(swap.leave);
+    fetches.push_back(swap.fetch);
+  }
+  plan.swaps = std::move(swaps);
+  plan.write_outs = group_by_op(leaves, op_count);
+  plan.fetches = group_by_op(fetches, op_count);
+  return plan;
+}
+
+StepPlan PlanAssembly::finish(const Strategy& strategy, SwapPlan swaps) && {
+  StepPlan plan;
+  plan.strategy = strategy.name;
+  plan.swaps = std::move(swaps);
+  plan.swaps.estimate = estimate(plan.swaps);
+  plan.swaps.bound = bound_step(steps_.tape, limits_);
+  plan.bound = bound_step(tape_, limits_);
+  plan.replay_seconds = planner::replay_seconds(tape_, replays_);
+  plan.replays = std::move(replays_);
+  plan.steps = std::move(steps_);
+  return plan;
+}
+
+}  // namespace spillway::planner

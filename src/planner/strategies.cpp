@@ -1,0 +1,32 @@
+#include "spillway/planner/strategies.h"
+
+#include <array>
+
+#include "spillway/base/named_values.h"
+#include "strategies/strategy_list.h"
+
+namespace spillway::planner {
+namespace {
+
+StepPlan plan_ours(const StepTape& tape, const SwapLimits& limits) {
+  return plan_step(tape, limits);
+}
+
+constexpr Strategy kOurs{"spillway", "keep, swap and recompute decided together (the default)", "",
+                         plan_ours};
+
+}  // namespace
+
+std::span<const Strategy> strategies() {
+  static const std::array all{kOurs,  kDemand, kBelady,   kSwapAll, kOffloadOnly, kCheckpointSqrt,
+                              kRotor, kDtr,    kCapuchin, kKarma,   kExhaustive};
+  return all;
+}
+
+const Strategy& strategy_named(std::string_view name) {
+  std::vector<Named<const Strategy*>> named;
+  for (const Strategy& strategy : strategies()) named.push_back({strategy.name, &strategy});
+  return *value_named(name, named, "strategy");
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <map>
+
+#include "moment_search.h"
+#include "plan_assembly.h"
+#include "spillway/base/error.h"
+#include "strategies/strategy_list.h"
+
+namespace spillway::planner {
+namespace {
+
+// Sets of drops times sets of swaps that may be judged. A step of ten operators has some hundreds.
+constexpr std::size_t kMostChoices = 20'000;
+// As many of the best sets get every combination of moments.
+constexpr std::size_t kFinalists = 12;
+
+[[noreturn]] void refuse(std::string_view what, std::size_t count) {
+  throw PlanError(
+      "strategy exhaustive tries up to {} choices, and this step has {} {}: take a step of about "
+      "ten operators, or strategy spillway",
+      kMostChoices, count, what);
+}
+
+/// Every stretch between two uses of a value that can be computed again for the second.
+std::vector<Drop> possible_drops(const StepTape& tape, const Recomputation& all) {
+  std::vector<Drop> drops;
+  for (const Interval& interval : find_intervals(tape).intervals) {
+    const std::size_t end = std::size_t{interval.begin} + 1 + interval.covered_ops;
+    const bool is_used = interval.end == IntervalEnd::kUsed && end < tape.ops.size();
+    if (is_used && all.can_drop(interval.value, interval.begin))
+      drops.push_back({interval.value, interval.begin});
+  }
+  return drops;
+}
+
+/// What runs again for each set of drops, with ingredients kept or dropped again; each list once.
+std::vector<std::vector<Replay>> possible_replays(const StepTape& tape) {
+  const Recomputation all(tape);
+  const std::vector<Drop> drops = possible_drops(tape, all);
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < drops.size(); ++i) {
+    count *= 3;
+    if (count > kMostChoices) refuse("values that can be computed again", drops.size());
+  }
+  std::map<std::vector<std::pair<OpIndex, OpIndex>>, std::vector<Replay>> distinct;
+  for (std::size_t choice = 0; choice < count; ++choice) {
+    std::vector<Drop> chosen;
+    std::size_t rest = choice;
+    for (const Drop& drop : drops) {
+      if (rest % 3 != 0) chosen.push_back({drop.value, drop.after, rest % 3 == 2});
+      rest /= 3;
+    }
+    const std::vector<Replay> replays = all.replays(chosen);
+    std::vector<std::pair<OpIndex, OpIndex>> key;
+    for (const Replay& replay : replays) key.emplace_back(replay.before, replay.op);
+    distinct.try_emplace(key, replays);
+  }
+  std::vector<std::vector<Replay>> all_of_them;
+  for (auto& [key, replays] : distinct) all_of_them.push_back(std::move(replays));
+  return all_of_them;
+}
+
+struct Finalist {
+  std::size_t assembly = 0;
+  std::vector<std::uint32_t> pages;
+  StepEstimate estimate;
+};
+
+/// Swaps whole intervals: all subsets that leave no operator too much, by the two common styles.
+void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits& limits,
+               std::vector<Finalist>& finalists) {
+  const auto& intervals = assembly.touches().intervals;
+  const std::int64_t need = std::max(limits.budget_pages, smallest_budget(assembly.steps().tape));
+  for (std::size_t choice = 0; choice < std::size_t{1} << intervals.size(); ++choice) {
+    std::vector<std::uint32_t> pages(intervals.size(), 0);
+    for (std::size_t i = 0; i < intervals.size(); ++i)
+      if (choice >> i & 1U) pages[i] = intervals[i].pages;
+    LevelTree levels = assembly.levels_without(pages);
+    if (levels.max(0, levels.op_count()) > need) continue;
+    for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate}) {
+      const SwapPlan plan = assembly.swapped(pages, {.write_outs = moment});
+      finalists.push_back({index, pages, assembly.estimate(plan)});
+    }
+    const auto by_time = [](const Finalist& a, const Finalist& b) {
+      return is_better(a.estimate, b.estimate);
+    };
+    std::stable_sort(finalists.begin(), finalists.end(), by_time);
+    if (finalists.size() > 2 * kFinalists) finalists.resize(2 * kFinalists);
+  }
+}
+
+/// Keeps, swaps or computes again, for every stretch between two uses, in every combination, then
+/// the best moments for the best of them, by the event model.
+StepPlan plan_exhaustive(const StepTape& tape, const SwapLimits& limits) {
+  if (auto plan = plan_if_it_fits(kExhaustive, tape, limits)) return *plan;
+  std::vector<PlanAssembly> assemblies;
+  std::size_t choices = 0;
+  for (std::vector<Replay>& replays : possible_replays(tape)) {
+    const PlanAssembly& added = assemblies.emplace_back(tape, std::move(replays), limits);
+    const std::size_t stretches = added.touches().intervals.size();
+    if (stretches > 20) refuse("stretches between uses of values", stretches);
+    choices += std::size_t{1} << stretches;
+    if (choices > kMostChoices) refuse("choices or more", choices);
+  }
+  std::vector<Finalist> finalists;
+  for (std::size_t i = 0; i < assemblies.size(); ++i)
+    judge_all(assemblies[i], i, limits, finalists);
+  std::size_t best = 0;
+  SwapPlan best_plan = assemblies[0].paged();
+  best_plan.estimate = assemblies[0].estimate(best_plan);
+  const auto consider = [&](std::size_t index, SwapPlan plan) {
+    if (!is_better(plan.estimate, best_plan.estimate)) return;
+    best = index;
+    best_plan = std::move(plan);
+  };
+  for (std::size_t i = 0; i < assemblies.size(); ++i) {
+    SwapPlan paged = assemblies[i].paged();
+    paged.estimate = assemblies[i].estimate(paged);
+    consider(i, std::move(paged));
+  }
+  for (const Finalist& each : finalists)
+    consider(each.assembly, with_best_moments(assemblies[each.assembly], each.pages));
+  return std::move(assemblies[best]).finish(kExhaustive, std::move(best_plan));
+}
+
+}  // namespace
+
+const Strategy kExhaustive{"exhaustive", "tries everything; for steps of about ten operators", "",
+                           plan_exhaustive};
+
+}  // namespace spillway::planner

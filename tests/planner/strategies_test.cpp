@@ -1,0 +1,161 @@
+#include "spillway/planner/strategies.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "layer_chains.h"
+#include "random_tapes.h"
+#include "spillway/base/error.h"
+#include "support/sanitized.h"
+
+namespace spillway::planner {
+namespace {
+
+SwapLimits limits_for(std::uint32_t budget_pages) {
+  SwapLimits limits;
+  limits.budget_pages = budget_pages;
+  limits.refinement_ops = 2000;
+  return limits;
+}
+
+StepTape even_chain(std::uint32_t layers) {
+  return layer_chain(std::vector<ChainLayer>(layers, {.output = 2, .inside = 3}));
+}
+
+StepTape random_step(std::uint64_t seed) {
+  return random_tape(seed, {.ops = static_cast<std::uint32_t>(5 + seed % 40),
+                            .persistent = static_cast<std::uint32_t>(1 + seed % 4),
+                            .max_uses = static_cast<std::uint32_t>(1 + seed % 4),
+                            .replayable_percent = seed % 3 == 0 ? 100U : 70U,
+                            .has_long_lives = seed / 50 % 2 == 1});
+}
+
+/// What every plan promises, whoever made it.
+void expect_sound(const Strategy& strategy, const StepTape& tape, const StepPlan& plan,
+                  const SwapLimits& limits) {
+  EXPECT_EQ(plan.strategy, strategy.name);
+  profile::check(plan.steps.tape);
+  EXPECT_EQ(plan.steps.tape.ops.size(), tape.ops.size() + plan.replays.size());
+  EXPECT_NEAR(plan.replay_seconds, replay_seconds(tape, plan.replays), 1e-12);
+  const StepEstimate& estimate = plan.swaps.estimate;
+  const StepEstimate again = estimate_step(plan.steps.tape, plan.swaps, limits);
+  EXPECT_EQ(estimate.step_seconds, again.step_seconds);
+  EXPECT_EQ(estimate.is_complete, again.is_complete);
+  EXPECT_EQ(plan.swaps.is_feasible, smallest_budget(plan.steps.tape) <= limits.budget_pages);
+  if (!plan.swaps.is_feasible) return;
+  EXPECT_TRUE(estimate.is_complete);
+  EXPECT_GE(estimate.step_seconds * 1.000001, plan.bound.compute_seconds + plan.replay_seconds);
+  EXPECT_LE(estimate.peak_pages, limits.budget_pages);
+}
+
+/// The plan, or none where the strategy refuses such a step by a PlanError that says what to do.
+std::optional<StepPlan> plan_or_refusal(const Strategy& strategy, const StepTape& tape,
+                                        const SwapLimits& limits) {
+  try {
+    return strategy.plan(tape, limits);
+  } catch (const PlanError& refusal) {
+    EXPECT_TRUE(strategy.name == "rotor" || strategy.name == "exhaustive") << refusal.what();
+    EXPECT_THAT(refusal.what(), ::testing::HasSubstr("spillway"));
+    return std::nullopt;
+  }
+}
+
+class AllStrategies : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  const Strategy& strategy() const { return strategy_named(GetParam()); }
+};
+
+std::vector<std::string_view> all_names() {
+  std::vector<std::string_view> names;
+  for (const Strategy& strategy : strategies()) names.push_back(strategy.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Names, AllStrategies, ::testing::ValuesIn(all_names()),
+                         [](const auto& tested) {
+                           std::string name(tested.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST_P(AllStrategies, MovesAndRecomputesNothingWhereEverythingFits) {
+  for (const StepTape& tape : {even_chain(6), random_step(7), StepTape{}}) {
+    const SwapLimits limits = limits_for(std::max(1U, live_peak(tape)));
+    const StepPlan plan = strategy().plan(tape, limits);
+    expect_sound(strategy(), tape, plan, limits);
+    EXPECT_TRUE(plan.replays.empty());
+    EXPECT_TRUE(plan.swaps.swaps.empty());
+    EXPECT_EQ(plan.swaps.estimate.read_pages + plan.swaps.estimate.written_pages, 0U);
+  }
+}
+
+TEST_P(AllStrategies, PlansChainsUnderEveryBudget) {
+  const std::uint32_t layers = strategy().name == "exhaustive" ? 3 : 12;
+  const StepTape tape = even_chain(layers);
+  const std::uint32_t least = smallest_budget(tape);
+  for (std::uint32_t budget = least > 2 ? least - 2 : 1; budget < live_peak(tape); ++budget) {
+    SCOPED_TRACE(::testing::Message() << "budget " << budget);
+    const SwapLimits limits = limits_for(budget);
+    expect_sound(strategy(), tape, strategy().plan(tape, limits), limits);
+  }
+}
+
+TEST_P(AllStrategies, PlansRandomStepsWithWritesInPlace) {
+  const std::uint64_t seeds = strategy().name == "exhaustive" ? 10 : tries(400, 40);
+  std::uint32_t plans = 0;
+  std::uint32_t with_replays = 0;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const StepTape tape = random_step(seed);
+    const std::uint32_t least = smallest_budget(tape);
+    const std::uint32_t most = std::max(live_peak(tape), least);
+    const std::uint32_t budget =
+        std::max(1U, least + static_cast<std::uint32_t>((most - least) * (seed % 5) / 5));
+    SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
+    const SwapLimits limits = limits_for(budget);
+    const auto plan = plan_or_refusal(strategy(), tape, limits);
+    if (!plan) continue;
+    expect_sound(strategy(), tape, *plan, limits);
+    ++plans;
+    if (!plan->replays.empty()) ++with_replays;
+  }
+  RecordProperty("plans", static_cast<int>(plans));
+  RecordProperty("with_replays", static_cast<int>(with_replays));
+}
+
+TEST_P(AllStrategies, RefusesSenselessLimitsAndTapes) {
+  EXPECT_THROW(strategy().plan(even_chain(3), limits_for(0)), ConfigError);
+  StepTape broken = even_chain(3);
+  broken.uses[0].value = 1000;
+  EXPECT_THROW(strategy().plan(broken, limits_for(8)), PlanError);
+}
+
+TEST_P(AllStrategies, SaysWhatItDoesAndFollows) {
+  EXPECT_FALSE(strategy().summary.empty());
+  EXPECT_LE(strategy().summary.size(), 80U);
+  const bool is_own = strategy().name == "spillway" || strategy().name == "offload-only" ||
+                      strategy().name == "exhaustive";
+  EXPECT_EQ(strategy().source.empty(), is_own);
+}
+
+TEST(Strategies, HaveNamesOfTheirOwnAndOursIsFirst) {
+  std::set<std::string_view> names;
+  for (const Strategy& strategy : strategies()) names.insert(strategy.name);
+  EXPECT_EQ(names.size(), strategies().size());
+  EXPECT_EQ(strategies().front().name, "spillway");
+}
+
+TEST(Strategies, RefuseAnUnknownNameWithTheNearest) {
+  try {
+    strategy_named("checkpoint-sqr");
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("did you mean 'checkpoint-sqrt'"));
+  }
+}
+
+}  // namespace
+}  // namespace spillway::planner
