@@ -11,6 +11,8 @@ Usage: spillway COMMAND ...
 
 Commands:
   run       run a trainer under a memory budget
+  plan      tell from a profile how fast a step runs under a budget, before it runs
+  simulate  look into the step that a plan predicts
   doctor    check this machine, line by line, with what to do about each problem
   bench-io  measure a disk, so that runs know its rates
 
@@ -57,6 +59,51 @@ inline constexpr std::string_view kDoctorExamples =
   spillway doctor --json             for scripts
 
 Exit codes: 0 nothing stands in the way, 1 at least one problem, 2 wrong options.
+)";
+
+inline constexpr std::string_view kPlanDescription =
+    "Tells from the profile of one training step how long the step takes under a memory budget, "
+    "without the trainer and for any disk or link: what is swapped out and in, what is computed "
+    "again, the peak, and how far from the best the plan can be. The profile comes from `spillway "
+    "profile`.";
+
+inline constexpr std::string_view kPlanExamples =
+    R"(Rates of transfers are those of --link-out and --link-in, else of --rates, else of the profile,
+else guesses; the output says which.
+
+Examples:
+  spillway plan step.profile.json --budget 4GiB           will it fit, and how slow will it be?
+  spillway plan step.profile.json --budget 50%            with half of what the step needs
+  spillway plan step.profile.json --frontier              a table over all budgets
+  spillway plan step.profile.json --frontier step.svg     and a picture of it
+  spillway plan step.profile.json --budget 4GiB --rates disks.json --nvme /scratch
+                                                          on another machine's disk
+  spillway plan step.profile.json --budget 16GiB --link-out 12 --link-in 12
+                                                          over a link of 12 GB/s either way
+  spillway plan step.profile.json --budget 4GiB --strategy all
+                                                          against published strategies
+  spillway plan step.profile.json --budget 4GiB --out step.plan.json
+                                                          and keep the plan
+
+Exit codes: 0 planned, 2 wrong options, files or rates, or a budget that is too small.
+)";
+
+inline constexpr std::string_view kSimulateDescription =
+    "Runs the event model over a stored plan, or over one that is made for --budget, and tells what "
+    "it predicts. With --trace, every operator, wait and transfer of the predicted step goes to a "
+    "file that Perfetto and Chrome show; the lanes are compute, write-out, read-in, host copy and "
+    "resident bytes.";
+
+inline constexpr std::string_view kSimulateExamples =
+    R"(Examples:
+  spillway simulate step.profile.json --plan step.plan.json --trace step.json
+                                      open step.json in https://ui.perfetto.dev
+  spillway simulate step.profile.json --budget 4GiB --trace step.json
+                                      plan, and look at once
+  spillway simulate step.profile.json --plan step.plan.json --link-out 6 --link-in 6
+                                      the same plan on a link of half the rate
+
+Exit codes: 0 simulated, 2 wrong options or files, or a plan for another step.
 )";
 
 inline constexpr std::string_view kBenchDescription =

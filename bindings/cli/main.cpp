@@ -14,9 +14,11 @@
 #include "help_format.h"
 #include "help_text.h"
 #include "installation.h"
+#include "planning/planning_options.h"
 #include "run_command.h"
 #include "setting_options.h"
 #include "setting_words.h"
+#include "spillway/base/clock.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/named_values.h"
@@ -26,7 +28,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr std::array<std::string_view, 3> kCommands{"run", "doctor", "bench-io"};
+constexpr std::array<std::string_view, 5> kCommands{"run", "plan", "simulate", "doctor",
+                                                    "bench-io"};
 
 // False when help was asked for and printed.
 bool parse(CLI::App& app, Words words) {
@@ -110,6 +113,26 @@ int bench_io(const Words& words) {
   return measure_disk(options);
 }
 
+int plan(const Words& words) {
+  CLI::App app(std::string(kPlanDescription), "plan");
+  app.footer(std::string(kPlanExamples));
+  app.formatter(std::make_shared<HelpFormat>("spillway plan [options] PROFILE"));
+  PlanWords given;
+  add_plan_options(app, given);
+  if (!parse(app, split_frontier(words))) return kDone;
+  return plan_from_profile(given, std::cout, SteadyClock());
+}
+
+int simulate(const Words& words) {
+  CLI::App app(std::string(kSimulateDescription), "simulate");
+  app.footer(std::string(kSimulateExamples));
+  app.formatter(std::make_shared<HelpFormat>("spillway simulate [options] PROFILE"));
+  SimulateWords given;
+  add_simulate_options(app, given);
+  if (!parse(app, words)) return kDone;
+  return simulate_plan(given, std::cout, SteadyClock());
+}
+
 int print_version() {
   std::string served;
   for (const std::string& minor : find_installation(own_path()).served) (served += ' ') += minor;
@@ -126,6 +149,8 @@ int dispatch(const Words& words) {
   const std::string& command = words.front();
   const Words rest(words.begin() + 1, words.end());
   if (command == "run") return run(rest);
+  if (command == "plan") return plan(rest);
+  if (command == "simulate") return simulate(rest);
   if (command == "doctor") return doctor(rest);
   if (command == "bench-io") return bench_io(rest);
   if (command == kTrialCommand) return run_trial(rest);

@@ -373,12 +373,12 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
   const StepIdentity step = identity_of(tape);
   if (step.operators != file.step.operators || step.operator_hash != file.step.operator_hash)
     throw PlanError(
-        "{}: the plan is for another program or other shapes: its step has {} operators "
-        "in another order than these {} (make it again with: spillway plan)",
+        "{}: the plan is for another program or other shapes, a step of {} operators and not "
+        "these {} (make it again with: spillway plan)",
         name, file.step.operators, step.operators);
   if (step != file.step)
-    throw PlanError("{}: the plan is for the same operators on other tensors: {} values instead of "
-                    "{}, or of other sizes (make it again with: spillway plan)",
+    throw PlanError("{}: the plan is for the same operators on other tensors: {} values and "
+                    "not {}, or of other sizes (make it again with: spillway plan)",
                     name, file.step.values, step.values);
   try {
     StepPlan plan;

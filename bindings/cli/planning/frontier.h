@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planning/plan_figures.h"
+#include "planning/planning_rates.h"
+
+namespace spillway::cli {
+
+/// Budgets from the smallest to all that is needed, in equal distances of whole pages; fewer than
+/// `points` where pages do not suffice.
+std::vector<Bytes> frontier_budgets(const PlanningStep& step, std::size_t points);
+
+/// Plans of every strategy for every budget: by budget, within it as the strategies stand.
+struct Frontier {
+  std::size_t strategies = 0;
+  std::vector<PlanFigures> plans;
+};
+
+/// `on_progress` is told before each plan: how many there are, how many will be, and what comes.
+Frontier plan_frontier(
+    const PlanningStep& step, const profile::TransferRates& rates,
+    std::span<const planner::Strategy> strategies, std::size_t points, const Clock& clock,
+    const std::function<void(std::size_t, std::size_t, const std::string&)>& on_progress);
+
+std::string frontier_text(const PlanningStep& step, const ChosenRates& rates,
+                          const Frontier& frontier);
+
+/// Writes the picture to a file that ends in .svg, or in .png with the help of `rsvg-convert`.
+/// Throws ConfigError for other endings and UnsupportedError without that program, IoError.
+void write_picture(const PlanningStep& step, const ChosenRates& rates, const Frontier& frontier,
+                   const std::string& path);
+
+/// Throws as `write_picture` for a path it could not write, before there is a picture.
+void check_picture_path(const std::string& path);
+
+}  // namespace spillway::cli

@@ -1,0 +1,250 @@
+#include "planning/frontier_picture.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "planning/planning_text.h"
+#include "spillway/base/error.h"
+
+namespace spillway::cli {
+
+namespace {
+
+constexpr double kWidth = 900.0;
+constexpr double kHeight = 540.0;
+constexpr double kLeft = 80.0;
+constexpr double kRight = 690.0;  // The legend stands beyond.
+constexpr double kTop = 70.0;
+constexpr double kBottom = 460.0;
+constexpr double kLegendRow = 20.0;
+// A curve that far above the others' best would press them onto the axis.
+constexpr double kMostTimesBest = 5.0;
+
+// Colours that people with any colour vision tell apart (Okabe and Ito, 2008), by falling contrast.
+constexpr std::array<const char*, 7> kColours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                                              "#E69F00", "#56B4E9", "#000000"};
+constexpr std::array<const char*, 3> kDashes{"", "7 4", "2 3"};
+
+template <typename... Args>
+std::string formatted(const char* pattern, Args... args) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), pattern, args...);
+  return text.data();
+}
+
+std::string number(double value) { return formatted("%.1f", value); }
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char letter : text) {
+    switch (letter) {
+      case '&': result += "&amp;"; break;
+      case '<': result += "&lt;"; break;
+      case '>': result += "&gt;"; break;
+      case '"': result += "&quot;"; break;
+      default: result += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
+    }
+  }
+  return result;
+}
+
+/// 1, 2 or 5 times a power of ten, so that about `count` of them fill the range.
+double nice_step(double range, int count) {
+  const double rough = range / count;
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (rough <= factor * power) return factor * power;
+  return 10.0 * power;
+}
+
+struct Unit {
+  const char* name;
+  double size;
+};
+
+Unit unit_for(Bytes largest) {
+  constexpr std::array<Unit, 4> kUnits{
+      {{"TiB", 1099511627776.0}, {"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0}}};
+  for (const Unit& unit : kUnits)
+    if (static_cast<double>(largest.count()) >= 2.0 * unit.size) return unit;
+  return kUnits.back();
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const FrontierPicture& picture)
+      : picture_(picture), unit_(unit_for(picture.needed)) {
+    const auto& points = picture.bound.points;
+    first_ = points.empty() ? 0.0 : in_unit(points.front().budget);
+    last_ = std::max(in_unit(picture.needed), points.empty() ? 0.0 : in_unit(points.back().budget));
+    if (last_ <= first_) first_ = 0.9 * last_ - 1e-9;
+    find_top();
+  }
+
+  std::string draw() {
+    text_ = message("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" "
+                    "height=\"{}\" font-family=\"sans-serif\" font-size=\"13\" fill=\"#222\">\n",
+                    kWidth, kHeight, kWidth, kHeight);
+    text_ += message("<title>{}</title>\n<rect width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n",
+                     escaped(picture_.title), kWidth, kHeight);
+    text_ += message("<clipPath id=\"plot\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>"
+                     "</clipPath>\n",
+                     kLeft - 6, kTop - 6, kRight - kLeft + 12, kBottom - kTop + 12);
+    label(kLeft, 28, picture_.title, "start", "font-size=\"17\" font-weight=\"bold\"");
+    label(kLeft, 48, picture_.subtitle, "start", "fill=\"#555\"");
+    draw_bound();
+    draw_axes();
+    draw_incore();
+    text_ += "<g clip-path=\"url(#plot)\">\n";
+    // The boldest last, on top of the others.
+    for (std::size_t i = picture_.curves.size(); i-- > 0;) draw_curve(i);
+    text_ += "</g>\n";
+    draw_legend();
+    return text_ + "</svg>\n";
+  }
+
+ private:
+  double in_unit(Bytes size) const { return static_cast<double>(size.count()) / unit_.size; }
+  double x_of(double size) const {
+    return kLeft + (size - first_) / (last_ - first_) * (kRight - kLeft);
+  }
+  double y_of(double seconds) const { return kBottom - seconds / most_ * (kBottom - kTop); }
+
+  void find_top() {
+    double best = picture_.incore_seconds;
+    for (const PicturePoint& point : picture_.bound.points) best = std::max(best, *point.seconds);
+    if (!picture_.curves.empty()) {
+      for (const PicturePoint& point : picture_.curves.front().points)
+        best = std::max(best, point.seconds.value_or(0.0));
+    }
+    double highest = best;
+    for (const PictureCurve& curve : picture_.curves) {
+      for (const PicturePoint& point : curve.points)
+        highest = std::max(highest, point.seconds.value_or(0.0));
+    }
+    is_cut_ = highest > kMostTimesBest * best;
+    most_ = std::max(1e-9, 1.08 * (is_cut_ ? kMostTimesBest * best : highest));
+  }
+
+  void label(double x, double y, const std::string& text, const char* anchor,
+             const char* more = "") {
+    text_ += message("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\" {}>{}</text>\n", number(x),
+                     number(y), anchor, more, escaped(text));
+  }
+
+  void line(double x1, double y1, double x2, double y2, const char* style) {
+    text_ += message("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" {}/>\n", number(x1), number(y1),
+                     number(x2), number(y2), style);
+  }
+
+  void draw_bound() {
+    std::string points;
+    for (const PicturePoint& point : picture_.bound.points)
+      points += number(x_of(in_unit(point.budget))) + "," + number(y_of(*point.seconds)) + " ";
+    if (points.empty()) return;
+    text_ += message("<polygon points=\"{},{} {}{},{}\" fill=\"#e4e4e4\"/>\n",
+                     number(x_of(in_unit(picture_.bound.points.front().budget))), number(kBottom),
+                     points, number(x_of(in_unit(picture_.bound.points.back().budget))),
+                     number(kBottom));
+    text_ += message("<polyline points=\"{}\" fill=\"none\" stroke=\"#777\" "
+                     "stroke-width=\"1.5\"/>\n",
+                     points);
+  }
+
+  void draw_axes() {
+    const double across = nice_step(last_ - first_, 7);
+    for (double at = std::ceil(first_ / across - 1e-9) * across; at <= last_ + 1e-9; at += across) {
+      line(x_of(at), kBottom, x_of(at), kBottom + 5, "stroke=\"#222\"");
+      label(x_of(at), kBottom + 20, formatted("%.4g", at), "middle");
+      const double share = at / in_unit(picture_.needed);
+      label(x_of(at), kBottom + 36, formatted("%.0f %%", 100.0 * share), "middle",
+            "fill=\"#777\" font-size=\"11\"");
+    }
+    const double unit = most_ < 1.0 ? 1e3 : 1.0;
+    const double up = nice_step(most_ * unit, 7);
+    for (double at = 0.0; at <= most_ * unit + 1e-9; at += up) {
+      const double y = y_of(at / unit);
+      line(kLeft, y, kRight, y, "stroke=\"#000\" stroke-opacity=\"0.08\"");
+      label(kLeft - 8, y + 4, formatted("%.4g", at), "end");
+    }
+    line(kLeft, kBottom, kRight, kBottom, "stroke=\"#222\"");
+    line(kLeft, kTop, kLeft, kBottom, "stroke=\"#222\"");
+    label((kLeft + kRight) / 2, kBottom + 58,
+          message("budget ({}; below: share of what the step needs)", unit_.name), "middle");
+    label(0, 0, message("time of a step ({})", most_ < 1.0 ? "ms" : "s"), "middle",
+          message("transform=\"translate(24 {}) rotate(-90)\"", number((kTop + kBottom) / 2))
+              .c_str());
+  }
+
+  void draw_incore() {
+    const double y = y_of(picture_.incore_seconds);
+    line(kLeft, y, kRight, y, "stroke=\"#222\" stroke-dasharray=\"1 4\" stroke-width=\"1.5\"");
+  }
+
+  static std::string style_of(std::size_t index) {
+    const char* colour = kColours[index % kColours.size()];
+    const char* dash = kDashes[index / kColours.size() % kDashes.size()];
+    return message("fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-dasharray=\"{}\"",
+                   colour, index == 0 ? "3" : "1.6", *dash == '\0' ? "none" : dash);
+  }
+
+  void draw_curve(std::size_t index) {
+    const PictureCurve& curve = picture_.curves[index];
+    std::string run;
+    const auto finish = [&] {
+      if (!run.empty()) text_ += message("<polyline points=\"{}\" {}/>\n", run, style_of(index));
+      run.clear();
+    };
+    for (const PicturePoint& point : curve.points) {
+      if (!point.seconds) {
+        finish();
+        continue;
+      }
+      run += number(x_of(in_unit(point.budget))) + "," + number(y_of(*point.seconds)) + " ";
+    }
+    finish();
+    for (const PicturePoint& point : curve.points) {
+      if (!point.seconds) continue;
+      text_ += message("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"><title>{}: {} at {}"
+                       "</title></circle>\n",
+                       number(x_of(in_unit(point.budget))), number(y_of(*point.seconds)),
+                       index == 0 ? "4" : "2.5", kColours[index % kColours.size()],
+                       escaped(curve.name), seconds_text(*point.seconds), point.budget);
+    }
+  }
+
+  void draw_legend() {
+    double y = kTop + 6;
+    const double from = kRight + 24;
+    for (std::size_t i = 0; i < picture_.curves.size(); ++i, y += kLegendRow) {
+      text_ += message("<polyline points=\"{},{} {},{}\" {}/>\n", number(from), number(y),
+                       number(from + 28), number(y), style_of(i));
+      label(from + 36, y + 4, picture_.curves[i].name, "start");
+    }
+    text_ += message("<rect x=\"{}\" y=\"{}\" width=\"28\" height=\"12\" fill=\"#e4e4e4\"/>\n",
+                     number(from), number(y - 6));
+    line(from, y - 6, from + 28, y - 6, "stroke=\"#777\" stroke-width=\"1.5\"");
+    label(from + 36, y + 4, "no plan is faster", "start");
+    y += kLegendRow;
+    line(from, y, from + 28, y, "stroke=\"#222\" stroke-dasharray=\"1 4\" stroke-width=\"1.5\"");
+    label(from + 36, y + 4, "in-core", "start");
+    y += kLegendRow;
+    if (is_cut_) label(from, y + 6, "Slower ones are beyond the top.", "start", "fill=\"#777\"");
+  }
+
+  const FrontierPicture& picture_;
+  const Unit unit_;
+  double first_ = 0.0;
+  double last_ = 1.0;
+  double most_ = 1.0;
+  bool is_cut_ = false;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_svg(const FrontierPicture& picture) { return Drawing(picture).draw(); }
+
+}  // namespace spillway::cli

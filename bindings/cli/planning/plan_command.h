@@ -1,0 +1,46 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "planning/plan_figures.h"
+#include "planning/planning_rates.h"
+#include "spillway/base/clock.h"
+
+namespace spillway::cli {
+
+/// What `plan` and `simulate` have in common; empty words: not given.
+struct PlanningWords {
+  std::string profile;  ///< Path.
+  std::string budget;
+  std::string strategy;
+  RateWords rates;
+  bool json = false;
+};
+
+struct PlanWords {
+  PlanningWords common;
+  std::string out;  ///< Where the plan goes.
+  bool frontier = false;
+  std::string picture;
+  std::string points;
+};
+
+/// `--frontier FILE.svg` as two options: the file may be missing, and what follows may be the
+/// profile.
+std::vector<std::string> split_frontier(const std::vector<std::string>& words);
+
+/// Plans and prints; returns an exit code. Throws ConfigError, BudgetError, IoError and
+/// UnsupportedError.
+int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& clock);
+
+/// The plan of one strategy (ours when nothing is named). Throws BudgetError when the strategy has
+/// none for that budget.
+JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningStep& step,
+                          const planner::SwapLimits& limits, Bytes budget, const Clock& clock);
+
+/// Replaces a file by `text` at once. Throws IoError, also for what is no regular file.
+void write_result(const std::string& path, const std::string& text);
+
+}  // namespace spillway::cli

@@ -1,0 +1,106 @@
+#include "planning/plan_figures.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "spillway/base/error.h"
+
+namespace spillway::cli {
+
+using planner::OpIndex;
+using planner::StepEvents;
+using planner::StepPlan;
+using planner::ValueIndex;
+using planner::WaitEvent;
+using planner::WaitReason;
+
+namespace {
+
+void add_wait(StallCause& cause, const WaitEvent& wait) {
+  const double seconds = wait.end - wait.begin;
+  (wait.reason == WaitReason::kRoom ? cause.room_seconds : cause.pages_seconds) += seconds;
+}
+
+template <typename Key>
+std::vector<StallCause> sorted(std::map<Key, StallCause> causes) {
+  std::vector<StallCause> list;
+  for (auto& [key, cause] : causes) list.push_back(std::move(cause));
+  std::stable_sort(list.begin(), list.end(),
+                   [](const auto& a, const auto& b) { return a.seconds() > b.seconds(); });
+  return list;
+}
+
+void find_causes(const PlanningStep& step, const StepPlan& plan, const StepEvents& events,
+                 PlanFigures& figures) {
+  std::map<std::uint32_t, StallCause> by_kind;
+  std::map<ValueIndex, StallCause> by_value;
+  std::set<OpIndex> counted;
+  for (const WaitEvent& wait : events.waits) {
+    const OpIndex op = plan.steps.op_of[wait.op];
+    StallCause& kind = by_kind[step.profile.kind_of_op[op]];
+    kind.what = operator_text(step, op);
+    kind.count += counted.insert(wait.op).second ? 1 : 0;
+    add_wait(kind, wait);
+    if (wait.value == profile::kNoValue) continue;
+    const ValueIndex original = plan.steps.value_of[wait.value];
+    StallCause& value = by_value[original];
+    value.what = value_text(step, original);
+    ++value.count;
+    add_wait(value, wait);
+  }
+  figures.stalls_by_operator = sorted(std::move(by_kind));
+  figures.stalls_by_value = sorted(std::move(by_value));
+}
+
+}  // namespace
+
+PlanFigures figures_of(const PlanningStep& step, const StepPlan& plan,
+                       const planner::SwapLimits& limits, Bytes budget) {
+  PlanFigures figures;
+  figures.strategy = plan.strategy;
+  figures.budget = budget;
+  StepEvents events;
+  const planner::StepEstimate estimate =
+      planner::observe_step(plan.steps.tape, plan.swaps, limits, events);
+  if (!estimate.is_complete) figures.refusal = "some operator finds no room";
+  figures.step_seconds = estimate.step_seconds;
+  figures.bound_seconds = plan.bound.step_seconds;
+  figures.written = estimate.written_pages * limits.page_size;
+  figures.read = estimate.read_pages * limits.page_size;
+  figures.peak = in_memory(step, estimate.peak_pages);
+  figures.recompute_seconds = plan.replay_seconds;
+  // Each presence of a value beyond its first one was computed again.
+  figures.recomputed_values = plan.steps.tape.values.size() - step.profile.tape.values.size();
+  figures.replayed_operators = plan.replays.size();
+  figures.stall_seconds = estimate.stall_seconds;
+  figures.interference_seconds = estimate.interference_seconds;
+  figures.demand_reads = estimate.demand_reads;
+  figures.forced_out = estimate.forced_evictions * limits.page_size;
+  find_causes(step, plan, events, figures);
+  return figures;
+}
+
+JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningStep& step,
+                     const planner::SwapLimits& limits, Bytes budget, const Clock& clock) {
+  JudgedPlan judged;
+  const TimePoint begin = clock.now();
+  try {
+    judged.plan = strategy.plan(step.profile.tape, limits);
+    judged.figures.planning_seconds = seconds(clock.now() - begin);
+  } catch (const Error& error) {
+    judged.figures.planning_seconds = seconds(clock.now() - begin);
+    judged.figures.refusal = error.what();
+  }
+  if (judged.figures.is_possible()) {
+    const double planning = judged.figures.planning_seconds;
+    judged.figures = figures_of(step, judged.plan, limits, budget);
+    judged.figures.planning_seconds = planning;
+  }
+  judged.plan.strategy = judged.figures.strategy = strategy.name;
+  judged.figures.source = strategy.source;
+  judged.figures.budget = budget;
+  return judged;
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planning/planning_step.h"
+#include "spillway/base/clock.h"
+#include "spillway/planner/step_events.h"
+#include "spillway/planner/step_plan.h"
+#include "spillway/planner/strategies.h"
+
+namespace spillway::cli {
+
+/// What operators of one kind, or one value, make the step wait.
+struct StallCause {
+  std::string what;
+  double pages_seconds = 0.0;  ///< Waiting for tensors to come in.
+  double room_seconds = 0.0;   ///< Waiting for others to leave.
+  std::uint32_t count = 0;     ///< Operators of the kind that waited, or waits for the value.
+
+  double seconds() const { return pages_seconds + room_seconds; }
+};
+
+/// A plan in numbers.
+struct PlanFigures {
+  std::string strategy;
+  std::string source;   ///< The paper or repository that the strategy follows; empty for ours.
+  std::string refusal;  ///< Why the strategy has no plan for this budget: then nothing else holds.
+  Bytes budget;
+  double step_seconds = 0.0;
+  double bound_seconds = 0.0;
+  Bytes written, read, peak;
+  double recompute_seconds = 0.0;
+  std::uint64_t recomputed_values = 0;
+  std::uint64_t replayed_operators = 0;
+  double stall_seconds = 0.0;
+  double interference_seconds = 0.0;
+  std::uint64_t demand_reads = 0;
+  Bytes forced_out;
+  double planning_seconds = 0.0;
+  std::vector<StallCause> stalls_by_operator;  ///< Largest first.
+  std::vector<StallCause> stalls_by_value;
+
+  bool is_possible() const { return refusal.empty(); }
+  /// By how much of itself the bound is exceeded.
+  double gap() const {
+    const double gap = bound_seconds > 0.0 ? step_seconds / bound_seconds - 1.0 : 0.0;
+    return gap > -1e-9 && gap < 0.0 ? 0.0 : gap;  // Sums in another order differ in the last bits.
+  }
+};
+
+/// A plan and its figures.
+struct JudgedPlan {
+  planner::StepPlan plan;
+  PlanFigures figures;
+};
+
+PlanFigures figures_of(const PlanningStep& step, const planner::StepPlan& plan,
+                       const planner::SwapLimits& limits, Bytes budget);
+
+/// Plans with a strategy. One that cannot serve this step gives a refusal instead of a plan.
+JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningStep& step,
+                     const planner::SwapLimits& limits, Bytes budget, const Clock& clock);
+
+}  // namespace spillway::cli

@@ -1,0 +1,204 @@
+#include "planning/plan_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "planning/planning_text.h"
+#include "spillway/base/error.h"
+
+namespace spillway::cli {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::size_t kCausesShown = 5;
+constexpr std::size_t kCausesKept = 20;  // In JSON.
+constexpr std::size_t kLabel = 10;
+
+std::string line(std::string label, const std::string& text) {
+  label.resize(kLabel, ' ');
+  return label + text + "\n";
+}
+
+std::string count_text(std::uint64_t count, const char* word) {
+  return message("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+std::string origin_text(const PlanningStep& step) {
+  const profile::ProfileOrigin& origin = step.profile.origin;
+  std::string text = message("{}, {}", origin.program.empty() ? step.path : origin.program,
+                             count_text(step.profile.tape.ops.size(), "operator"));
+  if (origin.source == "recorded" && origin.steps > 0)
+    return text + message(", times from {}", count_text(origin.steps, "recorded step"));
+  if (!origin.source.empty()) text += message(", {}", origin.source);
+  return text;
+}
+
+std::string time_text(const PlanningStep& step, const PlanFigures& figures) {
+  std::string text = message(
+      "{} per step, {} times in-core ({})", seconds_text(figures.step_seconds),
+      ratio_text(figures.step_seconds / step.incore_seconds), seconds_text(step.incore_seconds));
+  std::string parts;
+  const auto add = [&](double seconds, const char* what) {
+    if (seconds > 0.0)
+      parts += message("{}{} {}", parts.empty() ? "" : ", ", seconds_text(seconds), what);
+  };
+  add(figures.stall_seconds, "waiting for transfers");
+  add(figures.interference_seconds, "slowed down by them");
+  add(figures.recompute_seconds, "computing again");
+  return parts.empty() ? text : text + "; " + parts;
+}
+
+std::string bound_text(const PlanFigures& figures) {
+  return message("{}: no plan is faster with this memory and these rates; this one is {} above",
+                 seconds_text(figures.bound_seconds), percent_text(figures.gap()));
+}
+
+std::string moved_text(const PlanFigures& figures) {
+  if (figures.written == Bytes(0) && figures.read == Bytes(0)) return "nothing has to leave memory";
+  return message("{} out, {} in per step", figures.written, figures.read);
+}
+
+std::string again_text(const PlanFigures& figures) {
+  if (figures.replayed_operators == 0) return "nothing";
+  return message("{} by {}, {}", count_text(figures.recomputed_values, "value"),
+                 count_text(figures.replayed_operators, "operator"),
+                 seconds_text(figures.recompute_seconds));
+}
+
+std::string causes_text(const char* title, const char* each,
+                        const std::vector<StallCause>& causes) {
+  if (causes.empty()) return {};
+  std::string text = std::string(title) + "\n";
+  for (std::size_t i = 0; i < std::min(causes.size(), kCausesShown); ++i) {
+    const StallCause& cause = causes[i];
+    const char* why = cause.room_seconds == 0.0    ? "for tensors"
+                      : cause.pages_seconds == 0.0 ? "for room"
+                                                   : "for tensors and room";
+    text += message("  {} {}: {}, {}\n", seconds_text(cause.seconds()), why, cause.what,
+                    count_text(cause.count, each));
+  }
+  if (causes.size() > kCausesShown)
+    text += message("  and {} more\n", causes.size() - kCausesShown);
+  return text;
+}
+
+ordered_json causes_json(const std::vector<StallCause>& causes, const char* what,
+                         const char* count) {
+  ordered_json list = ordered_json::array();
+  for (std::size_t i = 0; i < std::min(causes.size(), kCausesKept); ++i)
+    list.push_back({{what, causes[i].what},
+                    {"seconds", causes[i].seconds()},
+                    {"for_tensors_seconds", causes[i].pages_seconds},
+                    {"for_room_seconds", causes[i].room_seconds},
+                    {count, causes[i].count}});
+  return list;
+}
+
+}  // namespace
+
+std::string step_text(const PlanningStep& step, const ChosenRates& rates) {
+  std::string text = line("step", origin_text(step));
+  text += line("needed", message("{} of tensors alive at once", step.needed));
+  text += line("smallest", message("--budget {}, set by {}", as_option(step.smallest),
+                                   operator_text(step, step.neediest)));
+  return text + line("rates", message("{} ({})", rates_text(rates.rates), rates.source));
+}
+
+std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
+                      const PlanFigures& figures) {
+  std::string text = step_text(step, rates);
+  const double share = static_cast<double>(figures.budget.count()) /
+                       static_cast<double>(std::max<std::uint64_t>(1, step.needed.count()));
+  text += line("budget", message("{}, {} of what is needed", figures.budget, percent_text(share)));
+  text += line("strategy", figures.source.empty()
+                               ? figures.strategy
+                               : message("{}, after {}", figures.strategy, figures.source));
+  text += line("time", time_text(step, figures));
+  text += line("bound", bound_text(figures));
+  text += line("moved", moved_text(figures));
+  text += line("again", again_text(figures));
+  text += line("peak", message("{} of tensors in memory", figures.peak));
+  if (figures.planning_seconds > 0.0)
+    text += line("planned", message("in {}", seconds_text(figures.planning_seconds)));
+  text += causes_text("Operators that wait longest:", "operator", figures.stalls_by_operator);
+  return text + causes_text("Tensors that they wait for:", "wait", figures.stalls_by_value);
+}
+
+std::string comparison_text(const PlanningStep& step, const ChosenRates& rates,
+                            std::span<const PlanFigures> plans) {
+  std::string text = step_text(step, rates);
+  if (!plans.empty()) text += line("budget", message("{}", plans.front().budget));
+  std::vector<std::vector<std::string>> rows{
+      {"strategy", "step", "x in-core", "gap", "out", "in", "again", "peak", "planned"}};
+  std::string sources;
+  for (const PlanFigures& plan : plans) {
+    if (!plan.source.empty()) sources += message("  {}: {}\n", plan.strategy, plan.source);
+    if (!plan.is_possible()) {
+      rows.push_back(
+          {plan.strategy, "-", "-", "-", "-", "-", "-", "-", seconds_text(plan.planning_seconds)});
+      sources += message("  {} has no plan here: {}\n", plan.strategy, plan.refusal);
+      continue;
+    }
+    rows.push_back({plan.strategy, seconds_text(plan.step_seconds),
+                    ratio_text(plan.step_seconds / step.incore_seconds), percent_text(plan.gap()),
+                    to_string(plan.written), to_string(plan.read),
+                    seconds_text(plan.recompute_seconds), to_string(plan.peak),
+                    seconds_text(plan.planning_seconds)});
+  }
+  text += "\n" + table_text(rows);
+  return sources.empty() ? text : text + "\nSources:\n" + sources;
+}
+
+ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
+                          const PlanFigures& figures) {
+  ordered_json json = {{"strategy", figures.strategy},
+                       {"source", figures.source},
+                       {"is_possible", figures.is_possible()},
+                       {"refusal", figures.refusal},
+                       {"budget_bytes", figures.budget.count()},
+                       {"needed_bytes", step.needed.count()},
+                       {"smallest_budget_bytes", step.smallest.count()},
+                       {"smallest_budget_operator", operator_text(step, step.neediest)},
+                       {"incore_seconds", step.incore_seconds},
+                       {"planning_seconds", figures.planning_seconds}};
+  if (figures.is_possible()) {
+    json["step_seconds"] = figures.step_seconds;
+    json["bound_seconds"] = figures.bound_seconds;
+    json["gap"] = figures.gap();
+    json["peak_bytes"] = figures.peak.count();
+    json["swapped_bytes"] = (figures.written + figures.read).count();
+    json["swapped_out_bytes"] = figures.written.count();
+    json["swapped_in_bytes"] = figures.read.count();
+    json["recompute_seconds"] = figures.recompute_seconds;
+    json["recomputed_values"] = figures.recomputed_values;
+    json["replayed_operators"] = figures.replayed_operators;
+    json["stall_seconds"] = figures.stall_seconds;
+    json["interference_seconds"] = figures.interference_seconds;
+    json["demand_reads"] = figures.demand_reads;
+    json["forced_out_bytes"] = figures.forced_out.count();
+    json["stalls_by_operator"] = causes_json(figures.stalls_by_operator, "operator", "operators");
+    json["stalls_by_value"] = causes_json(figures.stalls_by_value, "value", "waits");
+  }
+  const profile::TransferRates& r = rates.rates;
+  json["rates"] = {{"source", rates.source},
+                   {"write_bytes_per_second", r.write_bytes_per_second},
+                   {"read_bytes_per_second", r.read_bytes_per_second},
+                   {"duplex_share", r.duplex_share},
+                   {"write_fixed_seconds", r.write_fixed_seconds},
+                   {"read_fixed_seconds", r.read_fixed_seconds},
+                   {"interference_seconds_per_byte", r.interference_seconds_per_byte}};
+  json["profile"] = {{"path", step.path},
+                     {"program", step.profile.origin.program},
+                     {"origin", step.profile.origin.source},
+                     {"operators", step.profile.tape.ops.size()},
+                     {"values", step.profile.tape.values.size()}};
+  return json;
+}
+
+std::string json_text(const ordered_json& json) {
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,62 @@
+#include "planning/planning_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "spillway/base/error.h"
+#include "spillway/planner/strategies.h"
+
+namespace spillway::cli {
+
+namespace {
+
+std::string strategy_help() {
+  std::string text = "How to plan:";
+  for (const planner::Strategy& strategy : planner::strategies())
+    text += message(" {} ({});", strategy.name, strategy.summary);
+  return text + message(" or all, to compare them [{}]", planner::strategies().front().name);
+}
+
+void add_text(CLI::App& app, const char* name, std::string& word, const char* type,
+              const std::string& meaning) {
+  app.add_option(name, word, meaning)->type_name(type);
+}
+
+void add_common_options(CLI::App& app, PlanningWords& words) {
+  app.add_option("PROFILE", words.profile, "The step, as `spillway profile` recorded it")
+      ->required();
+  add_text(app, "--budget", words.budget, "SIZE|PERCENT%",
+           "Memory for tensors; a percentage is a share of what the step needs");
+  add_text(app, "--strategy", words.strategy, "NAME", strategy_help());
+  add_text(app, "--rates", words.rates.rates, "FILE",
+           "Rates of disks, as `spillway bench-io` measured them, on this machine or another one");
+  add_text(app, "--nvme", words.rates.nvme, "DIR,...",
+           "The directories of that file to spill to; several are used in parallel [the only one]");
+  add_text(app, "--link-out", words.rates.link_out, "GB/s",
+           "Rate of a link out of memory, instead of a disk's; both directions run at once and "
+           "slow nothing else down");
+  add_text(app, "--link-in", words.rates.link_in, "GB/s", "Its rate into memory");
+  add_text(app, "--duplex", words.rates.duplex, "SHARE",
+           "What is left of either rate while both directions run, above 0 up to 1 [1]");
+  app.add_flag("--json", words.json, "Print JSON (keys in bindings/cli/planning_output.md)");
+}
+
+}  // namespace
+
+void add_plan_options(CLI::App& app, PlanWords& words) {
+  add_common_options(app, words.common);
+  add_text(app, "--out", words.out, "FILE", "Store the plan, for `simulate` and `run --plan`");
+  app.add_flag("--frontier", words.frontier,
+               "Plan for budgets from the smallest possible one to all that the step needs; with "
+               "a file behind it that ends in .svg or .png, draw them");
+  app.add_option("--picture", words.picture)->group("");  // What stands behind --frontier.
+  add_text(app, "--points", words.points, "COUNT", "Budgets of the frontier [9]");
+}
+
+void add_simulate_options(CLI::App& app, SimulateWords& words) {
+  add_common_options(app, words.common);
+  add_text(app, "--plan", words.plan, "FILE", "A stored plan, instead of one that is made");
+  add_text(app, "--trace", words.trace, "FILE",
+           "Write the predicted step as a trace for ui.perfetto.dev and chrome://tracing");
+}
+
+}  // namespace spillway::cli

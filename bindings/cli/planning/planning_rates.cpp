@@ -1,0 +1,137 @@
+#include "planning/planning_rates.h"
+
+#include <charconv>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/base/error.h"
+#include "spillway/runtime/spill_directories.h"
+#include "spillway/topology/disk_rates.h"
+
+namespace spillway::cli {
+
+using profile::TransferRates;
+
+namespace {
+
+// From a floppy disk to what no memory moves.
+constexpr double kLeastGigabytes = 1e-4;
+constexpr double kMostGigabytes = 1e3;
+
+double number_in(const std::string& text, const char* option, double least, double most,
+                 const char* unit) {
+  double value = 0.0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  if (status != std::errc() || stop != end || !(value >= least && value <= most))
+    throw ConfigError("{}: '{}' is no number from {} to {}{}", option, text, least, most, unit);
+  return value;
+}
+
+ChosenRates given_rates(const RateWords& words) {
+  for (const auto& [option, text, other] :
+       {std::tuple{"--link-out", &words.link_out, "--link-in"},
+        std::tuple{"--link-in", &words.link_in, "--link-out"}}) {
+    if (text->empty())
+      throw ConfigError("{} is missing beside {}: a link has a rate in either direction", option,
+                        other);
+  }
+  TransferRates rates;
+  rates.write_bytes_per_second =
+      1e9 * number_in(words.link_out, "--link-out", kLeastGigabytes, kMostGigabytes, " GB/s");
+  rates.read_bytes_per_second =
+      1e9 * number_in(words.link_in, "--link-in", kLeastGigabytes, kMostGigabytes, " GB/s");
+  // A link of its own beside the processors' memory: both directions at once, nobody slowed down.
+  rates.duplex_share =
+      words.duplex.empty() ? 1.0 : number_in(words.duplex, "--duplex", 0.01, 1.0, "");
+  rates.interference_seconds_per_byte = 0.0;
+  return {rates, "given"};
+}
+
+std::vector<std::string> list_in(const std::string& text) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string known_directories(const topology::DiskRates& disks) {
+  std::string text;
+  for (const topology::DiskRate& disk : disks.all()) (text += ' ') += disk.directory;
+  return text.empty() ? " none" : text;
+}
+
+const topology::DiskRate& rate_of(const topology::DiskRates& disks, const std::string& directory,
+                                  const std::string& file) {
+  // The file may come from another machine, where this directory lies on another disk or nowhere:
+  // its own words go first.
+  if (const topology::DiskRate* rate = disks.find(directory, "")) return *rate;
+  const topology::Directory here = topology::inspect_directory(directory);
+  if (const auto* rate = disks.find(here.path, here.mount_point.value_or(""))) return *rate;
+  throw ConfigError("{} has no rates of {} (measured there:{}; measure it with: spillway bench-io "
+                    "{})",
+                    file, directory, known_directories(disks), directory);
+}
+
+ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& profile) {
+  const std::string file = words.rates.empty() ? topology::default_disk_rates_path() : words.rates;
+  const auto disks = topology::DiskRates::load(file);
+  std::vector<std::string> names;
+  if (!words.nvme.empty()) {
+    names = list_in(words.nvme);
+  } else if (disks.all().size() == 1) {
+    names = {disks.all().front().directory};
+  } else {
+    throw ConfigError("{} has the rates of {} directories: say which with --nvme DIR (measured "
+                      "there:{})",
+                      file, disks.all().size(), known_directories(disks));
+  }
+  runtime::ResolvedDirectories places;
+  std::string source = file + ":";
+  for (const std::string& name : names) {
+    runtime::ResolvedDirectory& place = places.directories.emplace_back();
+    place.measured = rate_of(disks, name, file);
+    place.facts.path = name;
+    if (!place.measured->device.empty())
+      place.facts.device = topology::BlockDevice{place.measured->device, {}, {}};
+    (source += ' ') += name;
+  }
+  const auto write = places.write_bytes_per_second();
+  const auto read = places.read_bytes_per_second();
+  if (!write || !read)
+    throw ConfigError("{} lacks a rate for writing or reading of{} (measure anew with: spillway "
+                      "bench-io DIR)",
+                      file, source.substr(file.size() + 1));
+  ChosenRates chosen{profile.rates.value_or(TransferRates{}), source};
+  chosen.rates.write_bytes_per_second = *write;
+  chosen.rates.read_bytes_per_second = *read;
+  chosen.rates.duplex_share = places.duplex_share().value_or(TransferRates{}.duplex_share);
+  return chosen;
+}
+
+}  // namespace
+
+ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& profile) {
+  if (!words.link_out.empty() || !words.link_in.empty()) return given_rates(words);
+  if (!words.duplex.empty())
+    throw ConfigError("--duplex {} belongs to --link-out and --link-in, which are missing",
+                      words.duplex);
+  if (!words.rates.empty() || !words.nvme.empty()) return measured_rates(words, profile);
+  if (profile.rates) return {*profile.rates, "of the profile, from where it was recorded"};
+  return {TransferRates{},
+          "guesses for a fair NVMe disk; see --rates and --link-out"};
+}
+
+std::string rates_text(const TransferRates& rates) {
+  std::string text = message("{} out, {} in", gb_per_s(rates.write_bytes_per_second),
+                             gb_per_s(rates.read_bytes_per_second));
+  if (rates.duplex_share >= 1.0) return text + ", both at once";
+  return text + message(", {} % of that while both run",
+                        static_cast<int>(100.0 * rates.duplex_share + 0.5));
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,125 @@
+#include "planning/planning_step.h"
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "spillway/base/error.h"
+#include "spillway/runtime/settings.h"
+
+namespace spillway::cli {
+
+using profile::StorageClass;
+
+namespace {
+
+// Shapes of operators with dozens of tensors fill pages.
+constexpr std::size_t kMostLetters = 90;
+
+std::string shortened(std::string text) {
+  if (text.size() <= kMostLetters) return text;
+  return text.substr(0, kMostLetters) + "…";
+}
+
+}  // namespace
+
+std::string text_of_file(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  // An empty file sets the fail bit of the receiver, which is no error here.
+  if (file) text << file.rdbuf();
+  if (!file.is_open() || file.bad() || errno == EISDIR)
+    throw IoError("cannot read {}: {}", path, std::strerror(errno != 0 ? errno : EIO));
+  return std::move(text).str();
+}
+
+PlanningStep load_step(const std::string& path) {
+  return to_step(profile::parse_profile(text_of_file(path), path), path);
+}
+
+PlanningStep to_step(profile::StepProfile profile, std::string path) {
+  PlanningStep step;
+  step.path = std::move(path);
+  step.profile = std::move(profile);
+  const profile::StepTape& tape = step.profile.tape;
+  step.needed = in_memory(step, planner::live_peak(tape));
+  step.smallest = in_memory(step, std::max(1U, planner::smallest_budget(tape)));
+  step.neediest = planner::neediest_operator(tape);
+  for (const profile::TapeOp& op : tape.ops) step.incore_seconds += seconds(op.time);
+  return step;
+}
+
+Bytes in_memory(const PlanningStep& step, std::uint64_t pages) {
+  return pages * step.profile.page_size + step.profile.small_bytes;
+}
+
+std::string as_option(Bytes size) {
+  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+  return message("{}MiB", (size.count() + kMebibyte - 1) / kMebibyte);
+}
+
+Bytes budget_in(const PlanningStep& step, std::string_view text) {
+  runtime::Settings settings;
+  runtime::assign_setting(settings, "budget", text, "--budget");
+  const runtime::BudgetRequest& asked = settings.budget;
+  if (asked.kind == runtime::BudgetRequest::Kind::kAuto)
+    throw ConfigError("--budget: 'auto' is for runs; a plan needs a size (4GiB) or a share of the "
+                      "{} that the step needs (50%)",
+                      step.needed);
+  Bytes budget = asked.size;
+  if (asked.kind == runtime::BudgetRequest::Kind::kPercent)
+    budget = Bytes(static_cast<std::uint64_t>(
+        std::floor(asked.percent / 100.0 * static_cast<double>(step.needed.count()))));
+  if (budget < step.smallest)
+    throw BudgetError("a budget of {} is too small: {} needs {} at once; the smallest is --budget "
+                      "{}",
+                      budget, operator_text(step, step.neediest), step.smallest,
+                      as_option(step.smallest));
+  return budget;
+}
+
+planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget,
+                               const profile::TransferRates& rates) {
+  planner::SwapLimits limits;
+  const Bytes room = budget - std::min(budget, step.profile.small_bytes);
+  // Planners count pages in 31 bits; more than the step has makes no difference.
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
+  limits.budget_pages = static_cast<std::uint32_t>(std::min(room / step.profile.page_size, kMost));
+  limits.page_size = step.profile.page_size;
+  limits.rates = rates;
+  return limits;
+}
+
+std::string operator_text(const PlanningStep& step, planner::OpIndex op) {
+  const profile::OpKind& kind = step.profile.kinds[step.profile.kind_of_op[op]];
+  if (kind.arguments.empty()) return kind.name;
+  return message("{} ({})", kind.name, shortened(kind.arguments));
+}
+
+std::string value_text(const PlanningStep& step, planner::ValueIndex value) {
+  const profile::TapeValue& facts = step.profile.tape.values[value];
+  const std::string text = message("{} {} of {}", class_text(step.profile.class_of_value[value]),
+                                   value, step.profile.bytes_of_value[value]);
+  if (facts.birth == profile::kCarriedIn) return text;
+  return message("{} from {}", text, step.profile.kinds[step.profile.kind_of_op[facts.birth]].name);
+}
+
+std::string_view class_text(StorageClass storage_class) {
+  switch (storage_class) {
+    case StorageClass::kParameter: return "parameter";
+    case StorageClass::kGradient: return "gradient";
+    case StorageClass::kOptimizerState: return "optimizer state";
+    case StorageClass::kBuffer: return "buffer";
+    case StorageClass::kActivation: return "activation";
+    case StorageClass::kInput: return "input";
+    case StorageClass::kUnknown: break;
+  }
+  return "tensor";
+}
+
+}  // namespace spillway::cli

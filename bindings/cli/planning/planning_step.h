@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "spillway/base/bytes.h"
+#include "spillway/planner/swap_plan.h"
+#include "spillway/profile/step_profile.h"
+
+namespace spillway::cli {
+
+/// A profile with what every planning command asks of it first.
+struct PlanningStep {
+  std::string path;
+  profile::StepProfile profile;
+  Bytes needed;                   ///< Alive at once, with what is too small to leave.
+  Bytes smallest;                 ///< Below this budget some operator cannot run.
+  planner::OpIndex neediest = 0;  ///< The operator that sets it.
+  double incore_seconds = 0.0;    ///< All operators, nothing moved.
+};
+
+/// Throws IoError for a file that cannot be read and ConfigError for one that is no profile.
+PlanningStep load_step(const std::string& path);
+
+/// The same for a profile that is there already.
+PlanningStep to_step(profile::StepProfile profile, std::string path);
+
+/// Bytes in memory when so many pages are.
+Bytes in_memory(const PlanningStep& step, std::uint64_t pages);
+
+/// "4GiB", or "50%" of what the step needs. Throws ConfigError for other words and BudgetError,
+/// naming the smallest one and the operator that sets it, for a budget that is too small.
+Bytes budget_in(const PlanningStep& step, std::string_view text);
+
+/// A size that `--budget` takes, rounded up: "1229MiB".
+std::string as_option(Bytes size);
+
+/// What planning has to live with under that budget.
+planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget,
+                               const profile::TransferRates& rates);
+
+/// "aten::convolution (float[1, 8, 64, 64], …)"
+std::string operator_text(const PlanningStep& step, planner::OpIndex op);
+
+/// "activation 31 of 64.0 MiB from aten::relu"; the number is that of the profile.
+std::string value_text(const PlanningStep& step, planner::ValueIndex value);
+
+/// "parameter", "optimizer state", …
+std::string_view class_text(profile::StorageClass storage_class);
+
+/// A file's text. Throws IoError with the reason.
+std::string text_of_file(const std::string& path);
+
+}  // namespace spillway::cli

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spillway::cli {
+
+/// Three significant digits: "2.81 s", "31.2 ms".
+std::string seconds_text(double seconds);
+
+/// "4.1 %"
+std::string percent_text(double share);
+
+/// "1.20"
+std::string ratio_text(double ratio);
+
+/// Columns under their titles, two blanks apart. All but the first stand at the right.
+std::string table_text(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace spillway::cli

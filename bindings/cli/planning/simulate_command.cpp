@@ -1,0 +1,92 @@
+#include "planning/simulate_command.h"
+
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "exit_codes.h"
+#include "planning/plan_report.h"
+#include "planning/step_trace.h"
+#include "spillway/base/error.h"
+#include "spillway/base/log.h"
+#include "spillway/runtime/plan_file.h"
+
+namespace spillway::cli {
+
+namespace {
+
+struct Simulated {
+  planner::StepPlan plan;
+  PlanFigures figures;
+  planner::SwapLimits limits;
+  ChosenRates rates;
+};
+
+bool names_rates(const RateWords& words) {
+  return !(words.link_out + words.link_in + words.duplex + words.rates + words.nvme).empty();
+}
+
+Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
+  for (const auto& [option, text] : {std::pair{"--budget", &words.common.budget},
+                                     std::pair{"--strategy", &words.common.strategy}}) {
+    if (!text->empty())
+      throw ConfigError("{} {} has no place beside --plan: a stored plan has its own", option,
+                        *text);
+  }
+  const auto file = runtime::parse_plan_file(text_of_file(words.plan), words.plan);
+  Simulated simulated;
+  simulated.rates = {file.rates, "of the plan"};
+  // Other rates than the plan was made for: what it does on another machine.
+  if (names_rates(words.common.rates))
+    simulated.rates = choose_rates(words.common.rates, step.profile);
+  simulated.limits = file.limits();
+  simulated.limits.rates = simulated.rates.rates;
+  simulated.plan = runtime::fit_plan(file, words.plan, step.profile.tape, step.profile.page_size,
+                                     simulated.limits);
+  simulated.figures = figures_of(step, simulated.plan, simulated.limits, file.budget);
+  if (file.small_bytes != step.profile.small_bytes)
+    log_warning("{} keeps room for {} that never leave, {} has {} of them", words.plan,
+                file.small_bytes, step.path, step.profile.small_bytes);
+  return simulated;
+}
+
+Simulated new_plan(const SimulateWords& words, const PlanningStep& step, const Clock& clock) {
+  if (words.common.budget.empty())
+    throw ConfigError("name what to simulate: a plan with --plan FILE, or a budget to plan for "
+                      "with --budget SIZE");
+  if (words.common.strategy == "all")
+    throw ConfigError("one plan is simulated at a time: name one strategy instead of 'all'");
+  Simulated simulated;
+  simulated.rates = choose_rates(words.common.rates, step.profile);
+  const Bytes budget = budget_in(step, words.common.budget);
+  simulated.limits = limits_for(step, budget, simulated.rates.rates);
+  JudgedPlan judged = plan_asked_for(words.common, step, simulated.limits, budget, clock);
+  simulated.plan = std::move(judged.plan);
+  simulated.figures = std::move(judged.figures);
+  return simulated;
+}
+
+}  // namespace
+
+int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& clock) {
+  const PlanningStep step = load_step(words.common.profile);
+  const Simulated simulated =
+      words.plan.empty() ? new_plan(words, step, clock) : stored_plan(words, step);
+  if (!words.trace.empty()) {
+    planner::StepEvents events;
+    const planner::StepEstimate estimate = planner::observe_step(
+        simulated.plan.steps.tape, simulated.plan.swaps, simulated.limits, events);
+    write_result(words.trace,
+                 profile::to_chrome_trace(trace_of(step, simulated.plan, events, estimate)));
+  }
+  if (words.common.json) {
+    out << json_text(figures_json(step, simulated.rates, simulated.figures));
+    return kDone;
+  }
+  out << plan_text(step, simulated.rates, simulated.figures);
+  if (!words.trace.empty())
+    out << "trace written to " << words.trace << "; open it in https://ui.perfetto.dev or "
+        << "chrome://tracing\n";
+  return kDone;
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include "planning/plan_command.h"
+
+namespace spillway::cli {
+
+struct SimulateWords {
+  PlanningWords common;
+  std::string plan;   ///< A stored plan; empty: it is made.
+  std::string trace;  ///< Where the Chrome trace goes.
+};
+
+/// Runs the event model over a plan, prints what it says and writes a trace; returns an exit code.
+/// Throws as `plan_from_profile`, and PlanError for a stored plan that is for another step.
+int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& clock);
+
+}  // namespace spillway::cli

@@ -1,0 +1,250 @@
+#include "spillway/runtime/plan_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "spillway/base/error.h"
+#include "spillway/profile/op_sequence.h"
+#include "support/chain_profile.h"
+
+namespace spillway::runtime {
+namespace {
+
+using nlohmann::json;
+using planner::StepPlan;
+using planner::SwapLimits;
+using profile::StepTape;
+using ::testing::HasSubstr;
+
+constexpr const char* kName = "net.plan.json";
+
+struct Planned {
+  StepTape tape;
+  SwapLimits limits;
+  StepPlan plan;
+  std::string text;
+};
+
+/// Activations of the first layers are computed again, the rest is swapped.
+Planned planned() {
+  Planned result;
+  const profile::StepProfile profile = chain_profile();
+  result.tape = profile.tape;
+  result.limits.page_size = profile.page_size;
+  result.limits.budget_pages = 44;
+  planner::Recomputation recomputation(result.tape);
+  const planner::ValueIndex first_activation = result.tape.uses[2].value;
+  const std::vector<planner::Drop> drops{{first_activation, 1}};
+  result.plan =
+      planner::plan_with_replays(result.tape, recomputation.replays(drops), result.limits);
+  result.plan.strategy = "spillway";
+  const Bytes small = profile.small_bytes;
+  const Bytes budget = result.limits.budget_pages * profile.page_size + small;
+  result.text = to_text(describe_plan(result.plan, result.tape, result.limits, budget, small));
+  return result;
+}
+
+StepPlan fitted(const std::string& text, const StepTape& tape, Bytes page_size = Bytes(2 << 20)) {
+  const PlanFile file = parse_plan_file(text, kName);
+  return fit_plan(file, kName, tape, page_size, file.limits());
+}
+
+/// As the writer sums up a file, so that a changed one is read on.
+std::string resealed(json document) {
+  document.erase("checksum");
+  const std::string text = document.dump();
+  std::uint64_t hash = text.size();
+  for (const char letter : text) hash = profile::mix(hash, static_cast<unsigned char>(letter));
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016lx", static_cast<unsigned long>(hash));
+  document["checksum"] = digits.data();
+  return document.dump();
+}
+
+/// What is said about the plan with a change that its checksum does not show.
+std::string refusal(const std::function<void(json&)>& change) {
+  const Planned made = planned();
+  json document = json::parse(made.text);
+  change(document);
+  try {
+    fitted(resealed(std::move(document)), made.tape);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(PlanFile, ComesBackAsItWas) {
+  const Planned made = planned();
+  ASSERT_FALSE(made.plan.replays.empty());
+  ASSERT_FALSE(made.plan.swaps.swaps.empty());
+  const StepPlan back = fitted(made.text, made.tape);
+  EXPECT_EQ(back.strategy, "spillway");
+  EXPECT_EQ(back.replays.size(), made.plan.replays.size());
+  EXPECT_EQ(back.swaps.swaps.size(), made.plan.swaps.swaps.size());
+  EXPECT_EQ(back.swaps.fetches.entries, made.plan.swaps.fetches.entries);
+  EXPECT_EQ(back.swaps.fetches.first, made.plan.swaps.fetches.first);
+  EXPECT_EQ(back.swaps.write_outs.first, made.plan.swaps.write_outs.first);
+  EXPECT_EQ(back.swaps.births.entries, made.plan.swaps.births.entries);
+  EXPECT_EQ(back.swaps.use_distance, made.plan.swaps.use_distance);
+  EXPECT_EQ(back.swaps.birth_distance, made.plan.swaps.birth_distance);
+  EXPECT_EQ(back.swaps.estimate.step_seconds, made.plan.swaps.estimate.step_seconds);
+  EXPECT_EQ(back.swaps.estimate.peak_pages, made.plan.swaps.estimate.peak_pages);
+  EXPECT_EQ(back.bound.step_seconds, made.plan.bound.step_seconds);
+  const PlanFile file = parse_plan_file(made.text, kName);
+  EXPECT_EQ(to_text(file), made.text);
+  EXPECT_EQ(file.limits().budget_pages, made.limits.budget_pages);
+  EXPECT_EQ(file.figures.step_seconds, made.plan.swaps.estimate.step_seconds);
+}
+
+TEST(PlanFile, KeepsDistancesThatAStrategyHasChosenItself) {
+  Planned made = planned();
+  made.plan.swaps.use_distance[3] += 7;
+  const PlanFile file = describe_plan(made.plan, made.tape, made.limits, Bytes(1 << 30), Bytes(0));
+  EXPECT_EQ(fitted(to_text(file), made.tape).swaps.use_distance, made.plan.swaps.use_distance);
+}
+
+TEST(PlanFile, MayBeLaidOutAnew) {
+  const Planned made = planned();
+  EXPECT_NO_THROW(fitted(json::parse(made.text).dump(4), made.tape));
+}
+
+TEST(PlanFile, RefusesATruncatedOne) {
+  const Planned made = planned();
+  for (std::size_t length = 0; length + 3 < made.text.size(); length += 37) {
+    try {
+      parse_plan_file(made.text.substr(0, length), kName);
+      FAIL() << length;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::StartsWith("net.plan.json: "));
+    }
+  }
+}
+
+TEST(PlanFile, RefusesAChangedOne) {
+  Planned made = planned();
+  const auto digit = made.text.find("\"pages\": [") + 10;
+  made.text[digit] = made.text[digit] == '1' ? '2' : '1';
+  try {
+    parse_plan_file(made.text, kName);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("was changed after it was written"));
+  }
+}
+
+TEST(PlanFile, RefusesANewerOneBeforeAnythingElse) {
+  json document = json::parse(planned().text);
+  document["version"] = 2;
+  document.erase("swaps");
+  try {
+    parse_plan_file(document.dump(), kName);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("version 2 of the format is newer"));
+  }
+}
+
+TEST(PlanFile, RefusesOtherFiles) {
+  for (const char* text :
+       {"", "[]", "7", "{}", R"({"format":"spillway-profile","version":1})", "[[[[[[[[]]]]]]]]"}) {
+    EXPECT_THROW(parse_plan_file(text, kName), ConfigError) << text;
+  }
+}
+
+TEST(PlanFile, RefusesAnotherProgram) {
+  const Planned made = planned();
+  StepTape other = made.tape;
+  other.ops[3].signature ^= 1;
+  try {
+    fitted(made.text, other);
+    FAIL();
+  } catch (const PlanError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("another program or other shapes"));
+  }
+}
+
+TEST(PlanFile, RefusesOtherSizesOfValues) {
+  const Planned made = planned();
+  EXPECT_THROW(fitted(made.text, chain_profile({.activation_pages = 9}).tape), PlanError);
+}
+
+TEST(PlanFile, RefusesAnotherPageSize) {
+  const Planned made = planned();
+  try {
+    fitted(made.text, made.tape, Bytes(4096));
+    FAIL();
+  } catch (const PlanError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("pages of 2.00 MiB, the step has pages of 4.00 KiB"));
+  }
+}
+
+TEST(PlanFile, RefusesWhatTheStepContradicts) {
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["value"][0] = 100000; }),
+              HasSubstr("the value of swap 0 contradicts the step"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["pages"][0] = 4000; }),
+              HasSubstr("the number of pages of swap 0"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["leave"][0] = 4000; }),
+              HasSubstr("the moment of leaving of swap 0"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["fetches"].erase(0); }),
+              HasSubstr("is missing among the fetches"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["write_outs"][0] = 1; }),
+              HasSubstr("the order of write-outs"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["reserve_pages"].push_back(1); }),
+              HasSubstr("reserves instead of"));
+  EXPECT_THAT(refusal([](json& plan) { plan["replays"]["op"][0] = 8; }),
+              HasSubstr("not one that may run again"));
+  EXPECT_THAT(refusal([](json& plan) { plan["replays"]["op"] = {-1}; }),
+              HasSubstr("not a whole number from 0"));
+  EXPECT_THAT(refusal([](json& plan) { plan["rates"]["read_bytes_per_second"] = 0; }),
+              HasSubstr("'read_bytes_per_second' is 0, not a number from"));
+  EXPECT_THAT(refusal([](json& plan) { plan["budget_bytes"] = 1000; }), HasSubstr("no page"));
+  EXPECT_THAT(refusal([](json& plan) { plan["budget_bytes"] = 3 << 21; }),
+              HasSubstr("cannot be carried out within"));
+  EXPECT_EQ(refusal([](json& /*plan*/) {}), "");
+}
+
+/// One random change of the text, or of a place in the document.
+std::string mutated(const std::string& text, std::mt19937_64& random) {
+  const auto below = [&](std::size_t end) { return static_cast<std::size_t>(random() % end); };
+  std::string changed = text;
+  if (below(4) == 0) {
+    changed[below(changed.size())] = static_cast<char>(below(256));
+    return changed;
+  }
+  json document = json::parse(text);
+  const auto places = document.flatten();
+  auto place = places.begin();
+  std::advance(place, static_cast<std::ptrdiff_t>(below(places.size())));
+  static const std::vector<json> kStrange{-1, 0, 1, 7, 44, 4294967295, 1e300, -0.5, "x", nullptr};
+  const json strange = below(3) == 0 ? json(below(60)) : kStrange[below(kStrange.size())];
+  json& target = document[json::json_pointer(place.key())];
+  target = strange;
+  return resealed(std::move(document));
+}
+
+TEST(PlanFile, SurvivesThousandsOfMutations) {
+  const Planned made = planned();
+  std::mt19937_64 random(20261122);
+  int refused = 0;
+  constexpr int kMutations = 6000;
+  for (int i = 0; i < kMutations; ++i) {
+    const std::string text = mutated(made.text, random);
+    try {
+      fitted(text, made.tape);
+    } catch (const ConfigError&) {
+      ++refused;
+    } catch (const PlanError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, kMutations / 2);
+  EXPECT_LT(refused, kMutations);  // Some changes are harmless, so more than the seal was tried.
+}
+
+}  // namespace
+}  // namespace spillway::runtime
