@@ -18,70 +18,62 @@ constexpr int kLowestPriority = 19;
 
 }  // namespace
 
-PlanWork::News PlanWork::take() {
-  const std::lock_guard lock(mutex_);
+PlanWork::News PlanWork::take(Duration patience) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [this] { return has_plan_ || news_.is_final; });
   News news = std::move(news_);
   news_ = {std::nullopt, news.is_final, {}};
   return news;
 }
 
-PlanMaker::PlanMaker(Moment moment) : moment_(moment) {
-  if (moment == Moment::kAtOnce) return;
-  const SignalsBlocked blocked;
-  worker_ = std::thread([this] { work_through(); });
-}
+PlanMaker::PlanMaker(Moment moment) : moment_(moment) {}
 
 PlanMaker::~PlanMaker() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_ending_.store(true);
-    changed_.notify_all();
-  }
-  if (worker_.joinable()) worker_.join();
+  is_ending_.store(true);
+  for (Task& task : tasks_) task.thread.join();
 }
 
 std::shared_ptr<PlanWork> PlanMaker::order(Order order) {
-  Task task{std::move(order), std::make_shared<PlanWork>()};
-  auto work = task.work;
+  auto work = std::make_shared<PlanWork>();
   if (moment_ == Moment::kAtOnce) {
-    make(task);
+    make(order, *work);
     return work;
   }
-  const std::lock_guard lock(mutex_);
-  tasks_.push_back(std::move(task));
-  changed_.notify_all();
+  join_finished();
+  const SignalsBlocked blocked;
+  tasks_.push_back({std::thread([this, work, order = std::move(order)] {
+                      ::pthread_setname_np(::pthread_self(), "spillway-plan");
+                      make(order, *work);
+                    }),
+                    work});
   return work;
 }
 
-void PlanMaker::work_through() {
-  ::pthread_setname_np(::pthread_self(), "spillway-plan");
-  // Of this thread only, as Linux has it; the plan comes later where that is not allowed.
-  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority));
-  while (true) {
-    Task task;
+void PlanMaker::join_finished() {
+  std::erase_if(tasks_, [](Task& task) {
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return is_ending_.load() || !tasks_.empty(); });
-      if (is_ending_.load()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      const std::lock_guard lock(task.work->mutex_);
+      if (!task.work->news_.is_final) return false;
     }
-    make(task);
-  }
+    task.thread.join();
+    return true;
+  });
 }
 
-void PlanMaker::make(const Task& task) {
-  PlanWork& work = *task.work;
+void PlanMaker::make(const Order& order, PlanWork& work) {
   planner::PlanEffort effort;
   effort.should_stop = [&] { return is_ending_.load() || work.is_cancelled_.load(); };
   effort.on_better = [&](const planner::StepPlan& plan) {
     const std::lock_guard lock(work.mutex_);
     work.news_.plan = plan;
+    // Of this thread only, as Linux has it. What is left to win can wait.
+    if (!std::exchange(work.has_plan_, true) && moment_ == Moment::kInBackground)
+      static_cast<void>(
+          ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority));
+    work.changed_.notify_all();
   };
   std::string failure;
   try {
-    const Order& order = task.order;
-    if (work.is_cancelled_.load()) return;
     if (order.recomputes) {
       planner::plan_step(order.tape, order.limits, effort);
     } else {
@@ -93,6 +85,7 @@ void PlanMaker::make(const Task& task) {
   const std::lock_guard lock(work.mutex_);
   work.news_.is_final = true;
   work.news_.failure = failure;
+  work.changed_.notify_all();
 }
 
 }  // namespace spillway::runtime

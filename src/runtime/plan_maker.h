@@ -2,13 +2,14 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "spillway/base/clock.h"
 #include "spillway/planner/step_plan.h"
 
 namespace spillway::runtime {
@@ -21,20 +22,23 @@ class PlanWork {
     bool is_final = false;                  ///< Nothing more will come.
     std::string failure;                    ///< Why there is no plan at all; empty: there is one.
   };
-  /// What is new since the last call.
-  News take();
+  /// What is new since the last call. Waits for a first plan, but no longer than that.
+  News take(Duration patience);
   /// Nobody wants the plan any more.
   void cancel() { is_cancelled_.store(true); }
 
  private:
   friend class PlanMaker;
   std::mutex mutex_;
+  std::condition_variable changed_;
   News news_;
+  bool has_plan_ = false;  ///< There was one, be it taken or not.
   std::atomic<bool> is_cancelled_{false};
 };
 
-/// Makes plans on a thread of its own, which takes what the trainer's threads leave of the
-/// processors; or at once on the caller's thread, where the clock must not matter.
+/// Makes plans, each on a thread of its own: a first one as fast as it can, better ones from what
+/// the trainer's threads leave of the processors. Or at once on the caller's thread, where the
+/// clock must not matter.
 class PlanMaker {
  public:
   enum class Moment : std::uint8_t { kAtOnce, kInBackground };
@@ -54,18 +58,15 @@ class PlanMaker {
 
  private:
   struct Task {
-    Order order;
+    std::thread thread;
     std::shared_ptr<PlanWork> work;
   };
-  void work_through();
-  void make(const Task& task);
+  void make(const Order& order, PlanWork& work);
+  void join_finished();
 
   const Moment moment_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Task> tasks_;
+  std::vector<Task> tasks_;
   std::atomic<bool> is_ending_{false};
-  std::thread worker_;
 };
 
 }  // namespace spillway::runtime

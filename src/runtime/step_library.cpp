@@ -288,11 +288,18 @@ PlanPlace StepLibrary::refreshed(LearnedPlan& plan, std::size_t oldest_age) {
   return begin_cycle(plan);
 }
 
+/// How long a step may be held up for a plan.
+Duration StepLibrary::patience(const LearnedPlan& plan) const {
+  constexpr int kHundredth = 100;
+  return find_shape(plan.shapes.front())->typical_time() / kHundredth;
+}
+
 /// Takes over what has been planned meanwhile. No place while there is nothing yet.
 PlanPlace StepLibrary::begin_cycle(LearnedPlan& plan) {
   bool is_new = false;
   if (plan.draft != nullptr) {
-    PlanWork::News news = plan.draft->work->take();
+    // The first plan is worth a little of the step that it is for; better ones come when they come.
+    PlanWork::News news = plan.draft->work->take(plan.is_there() ? Duration{0} : patience(plan));
     if (news.plan) {
       if (!plan.draft->is_adopted) {
         plan.step = std::move(plan.draft->step);

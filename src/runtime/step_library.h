@@ -131,6 +131,7 @@ class StepLibrary {
   bool needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const;
   bool order_plan(std::size_t oldest_age, LearnedPlan& plan);
   PlanPlace begin_cycle(LearnedPlan& plan);
+  Duration patience(const LearnedPlan& plan) const;
   void tell_failure(const LearnedPlan& plan, const std::string& reason);
   LearnedPlan& new_plan();
   PlanPlace start(LearnedPlan& plan, std::uint32_t slot, bool is_new);
