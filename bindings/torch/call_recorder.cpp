@@ -70,9 +70,10 @@ std::uint64_t kind_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> 
 
 }  // namespace
 
-CallRecorder::CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key)
+CallRecorder::CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool verifies)
     : runtime_(runtime),
       key_(key),
+      verifies_(verifies),
       engine_([&runtime](const void* data) -> recompute::PagedStorage {
         const runtime::RangeUse found = runtime.find(data);
         if (!found.range.is_some()) return {};
@@ -88,7 +89,7 @@ CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
     if (record_ == nullptr) {
       log_debug("{} cannot run again: {}", op.schema().name(), objection);
       recorder_.runtime_.keep(nullptr);
-    } else {
+    } else if (recorder_.verifies_) {
       kind_ = kind_of(op, arguments);
       const std::lock_guard lock(recorder_.verified_mutex_);
       is_first_of_its_kind_ = recorder_.verified_.insert(kind_).second;

@@ -16,9 +16,10 @@ namespace spillway::torch_binding {
 /// process; any thread.
 class CallRecorder {
  public:
-  /// `key`: that of the interceptor, which does not see what runs again. Each kind of call is
-  /// compared with a replay, bit for bit, the first time that it is recorded and there is room.
-  CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key);
+  /// `key`: that of the interceptor, which does not see what runs again. `verifies`: each kind of
+  /// call is compared with a replay, bit for bit, the first time that it is recorded and there is
+  /// room.
+  CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool verifies);
 
   /// One call of an operator, from before its kernel until after it.
   class Call {
@@ -41,6 +42,7 @@ class CallRecorder {
  private:
   runtime::Runtime& runtime_;
   c10::DispatchKey key_;
+  bool verifies_;
   recompute::ReplayEngine engine_;
   std::mutex verified_mutex_;
   std::unordered_set<std::uint64_t> verified_;  ///< Kinds of calls whose replay gave the same bits.

@@ -102,7 +102,7 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   options.budget = budget_.budget;
   options.min_storage = settings_.min_storage;
   options.learns = settings_.prefetch;
-  options.recomputes = settings_.recompute;
+  options.planning = runtime::planning_of(settings_);
   auto engine = make_engine(options);
   runtime_ = std::make_unique<runtime::Runtime>(options, std::move(engine), clock_);
   shows_progress_ = settings_.progress == runtime::ProgressMode::kOn ||
@@ -114,7 +114,7 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   register_hooks(
       memory::serves_system_calls(mapper_),
       bytes_at_once(budget_.budget));  // May throw; from here on LibTorch points to the runtime.
-  interceptor_ = std::make_unique<Interceptor>(*runtime_, settings_.dispatch_key);
+  interceptor_ = std::make_unique<Interceptor>(*runtime_, settings_.dispatch_key, settings_.verify);
   instance.store(this);  // From here on other threads may fork.
   watch_forks();
   install_cpu_allocator(*runtime_);

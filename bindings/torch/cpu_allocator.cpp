@@ -23,7 +23,7 @@ std::atomic<runtime::Runtime*> current{nullptr};
 std::atomic<bool> detached{false};
 
 /// Smaller tensors never leave memory anyway.
-constexpr Bytes kWorthTelling = runtime::RuntimeOptions().min_storage;
+const Bytes kWorthTelling = runtime::RuntimeOptions().min_storage;
 std::atomic<bool> older_was_told{false};
 
 // What a forked child has of its own, which nobody pages; a few batches are usual.

@@ -169,10 +169,8 @@ class UseCollector {
   bool wrote_leaf_ = false;
 };
 
-std::uint64_t signature_of(const c10::FunctionSchema& schema,
-                           std::span<const runtime::RangeUse> uses) {
-  // The schema lives as long as the operator, so its address names it within the process.
-  auto hash = reinterpret_cast<std::uintptr_t>(&schema) * 0x9E3779B97F4A7C15ull;
+std::uint64_t signature_of(const OperatorFacts& facts, std::span<const runtime::RangeUse> uses) {
+  auto hash = facts.name_hash;
   // Which part of a storage is used does not count: a window that moves from step to step would
   // make each step look new.
   for (std::size_t i = 0; i < uses.size(); ++i) {
@@ -204,7 +202,7 @@ class RunningOp {
     if (event == StepSignal::Event::kUpdate) runtime.step_updated();
     if (event == StepSignal::Event::kBegin) runtime.step_boundary();
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
-    runtime.begin_op(signature_of(schema, uses), uses, text,
+    runtime.begin_op(signature_of(facts, uses), uses, text,
                      {.fills = facts.fills_outputs,
                       .is_replayable = recorder.load(std::memory_order_relaxed) != nullptr &&
                                        facts.is_replayable});
@@ -388,13 +386,14 @@ std::string take_dispatch_key(const std::string& requested_key) {
   return kObserver;
 }
 
-Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested_key)
+Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested_key,
+                         bool verifies_replays)
     : key_name_(take_dispatch_key(requested_key)) {
   current.store(&runtime);
   if (key_name_ == kObserver) {
     observe_all_threads();
   } else if (runtime.recomputes()) {
-    recorder.store(new CallRecorder(runtime, key));  // As long as the process: replays are.
+    recorder.store(new CallRecorder(runtime, key, verifies_replays));  // As long as the process: replays are.
   }
 }
 

@@ -17,8 +17,8 @@ std::string take_dispatch_key(const std::string& requested_key);
 /// nobody uses, or, when there is none, as an observer of all calls.
 class Interceptor {
  public:
-  /// Takes a key, and throws, as `take_dispatch_key` does.
-  Interceptor(runtime::Runtime& runtime, const std::string& requested_key);
+  /// Takes a key, and throws, as `take_dispatch_key` does. `verifies_replays`: see CallRecorder.
+  Interceptor(runtime::Runtime& runtime, const std::string& requested_key, bool verifies_replays);
 
   /// Switches interception on for the calling thread. Cheap; may be repeated.
   static void enable_on_this_thread();

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "spillway/profile/op_sequence.h"
 #include "spillway/recompute/operator_rules.h"
 
 namespace spillway::torch_binding {
@@ -46,6 +47,11 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
     accesses.push_back(access_to(argument, is_composite));
   touches_nothing = only_makes_views(schema, accesses);
   is_replayable = recompute::may_replay(op);
+  name_hash = 0;
+  for (const std::string& part : {schema.name(), schema.overload_name()}) {
+    for (const char letter : part) name_hash = profile::mix(name_hash, std::uint64_t(letter));
+    name_hash = profile::mix(name_hash, part.size());
+  }
 }
 
 const OperatorFacts& OperatorFactsCache::of(const c10::OperatorHandle& op) {

@@ -20,7 +20,7 @@ StepSearch::StepSearch(const StepTape& tape, const SwapLimits& limits, const Pla
     : tape_(tape),
       limits_(limits),
       effort_(effort),
-      bound_(bound_step(tape, limits)),
+      bound_(bound_plan(tape, limits)),
       space_(tape, limits),
       ops_left_(kEffort * limits.refinement_ops * (getenv("EFF") ? atoi(getenv("EFF")) : 1)) {}
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/log.h"
 #include "spillway/base/signals_blocked.h"
 
 namespace spillway::runtime {
@@ -26,7 +27,7 @@ PlanWork::News PlanWork::take(Duration patience) {
   return news;
 }
 
-PlanMaker::PlanMaker(Moment moment) : moment_(moment) {}
+PlanMaker::PlanMaker(const PlanningOptions& options) : options_(options) {}
 
 PlanMaker::~PlanMaker() {
   is_ending_.store(true);
@@ -35,7 +36,7 @@ PlanMaker::~PlanMaker() {
 
 std::shared_ptr<PlanWork> PlanMaker::order(Order order) {
   auto work = std::make_shared<PlanWork>();
-  if (moment_ == Moment::kAtOnce) {
+  if (options_.moment == PlanningMoment::kAtOnce) {
     make(order, *work);
     return work;
   }
@@ -60,6 +61,39 @@ void PlanMaker::join_finished() {
   });
 }
 
+/// The plan of the file, if it is for this step and its memory.
+std::optional<planner::StepPlan> PlanMaker::stored_plan(const Order& order) {
+  if (options_.stored == nullptr) return std::nullopt;
+  try {
+    auto plan = fit_plan(*options_.stored, options_.stored_name, order.tape, order.limits.page_size,
+                         order.limits);
+    if (plan.swaps.estimate.peak_pages <= order.limits.budget_pages) return plan;
+    throw PlanError("{}: the plan takes {}, more than the {} that storages may take here",
+                    options_.stored_name, order.limits.page_size * plan.swaps.estimate.peak_pages,
+                    order.limits.page_size * order.limits.budget_pages);
+  } catch (const PlanError& error) {
+    if (!is_misfit_told_.exchange(true))
+      log_warning("{}; steps that it does not fit are planned anew", error.what());
+    return std::nullopt;
+  }
+}
+
+void PlanMaker::search(const Order& order, const planner::PlanEffort& effort) {
+  if (auto stored = stored_plan(order)) {
+    effort.on_better(*stored);
+  } else if (options_.strategy != nullptr) {
+    const planner::StepPlan plan = options_.strategy->plan(order.tape, order.limits);
+    if (!options_.recomputes && !plan.replays.empty())
+      throw PlanError("strategy {} runs {} operators again, which --recompute off forbids",
+                      options_.strategy->name, plan.replays.size());
+    effort.on_better(plan);
+  } else if (options_.recomputes) {
+    planner::plan_step(order.tape, order.limits, effort);
+  } else {
+    effort.on_better(planner::plan_with_replays(order.tape, {}, order.limits));
+  }
+}
+
 void PlanMaker::make(const Order& order, PlanWork& work) {
   planner::PlanEffort effort;
   effort.should_stop = [&] { return is_ending_.load() || work.is_cancelled_.load(); };
@@ -67,18 +101,14 @@ void PlanMaker::make(const Order& order, PlanWork& work) {
     const std::lock_guard lock(work.mutex_);
     work.news_.plan = plan;
     // Of this thread only, as Linux has it. What is left to win can wait.
-    if (!std::exchange(work.has_plan_, true) && moment_ == Moment::kInBackground)
+    if (!std::exchange(work.has_plan_, true) && options_.moment == PlanningMoment::kInBackground)
       static_cast<void>(
           ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority));
     work.changed_.notify_all();
   };
   std::string failure;
   try {
-    if (order.recomputes) {
-      planner::plan_step(order.tape, order.limits, effort);
-    } else {
-      effort.on_better(planner::plan_with_replays(order.tape, {}, order.limits));
-    }
+    search(order, effort);
   } catch (const Error& error) {
     failure = error.what();
   }

@@ -11,6 +11,7 @@
 
 #include "spillway/base/clock.h"
 #include "spillway/planner/step_plan.h"
+#include "spillway/runtime/planning_options.h"
 
 namespace spillway::runtime {
 
@@ -41,14 +42,12 @@ class PlanWork {
 /// clock must not matter.
 class PlanMaker {
  public:
-  enum class Moment : std::uint8_t { kAtOnce, kInBackground };
   struct Order {
     profile::StepTape tape;
     planner::SwapLimits limits;
-    bool recomputes = false;
   };
 
-  explicit PlanMaker(Moment moment);
+  explicit PlanMaker(const PlanningOptions& options);
   /// Waits until the plan in work is given up.
   ~PlanMaker();
   PlanMaker(const PlanMaker&) = delete;
@@ -62,9 +61,12 @@ class PlanMaker {
     std::shared_ptr<PlanWork> work;
   };
   void make(const Order& order, PlanWork& work);
+  std::optional<planner::StepPlan> stored_plan(const Order& order);
+  void search(const Order& order, const planner::PlanEffort& effort);
   void join_finished();
 
-  const Moment moment_;
+  const PlanningOptions options_;
+  std::atomic<bool> is_misfit_told_{false};
   std::vector<Task> tasks_;
   std::atomic<bool> is_ending_{false};
 };

@@ -88,12 +88,10 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
   if (options_.learns) {
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize);
     guide_ = std::make_unique<StepGuide>(
-        StepLearner::Options{.budget_pages = budget_pages,
-                             .rates = options_.rates,
-                             .recomputes = options_.recomputes,
-                             .plans_in_background = options_.plans_in_background},
+        StepLearner::Options{
+            .budget_pages = budget_pages, .rates = options_.rates, .planning = options_.planning},
         *engine_, clock_);
-    if (options_.recomputes)
+    if (options_.planning.recomputes)
       recomputer_ = std::make_unique<Recomputer>(
           *engine_,
           [this](std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {

@@ -95,6 +95,8 @@ constexpr std::array<Named<ProgressMode>, 3> kProgressModes{
     {{"auto", ProgressMode::kAuto}, {"on", ProgressMode::kOn}, {"off", ProgressMode::kOff}}};
 constexpr std::array<Named<ChildPrograms>, 2> kChildren{
     {{"inherit", ChildPrograms::kInherit}, {"strip", ChildPrograms::kStrip}}};
+constexpr std::array<Named<PlanningMoment>, 2> kPlanningMoments{
+    {{"background", PlanningMoment::kInBackground}, {"at-once", PlanningMoment::kAtOnce}}};
 constexpr std::array<Named<LogLevel>, 5> kLogLevels{{{"debug", LogLevel::kDebug},
                                                      {"info", LogLevel::kInfo},
                                                      {"warning", LogLevel::kWarning},
@@ -122,13 +124,23 @@ std::string_view store_names() {
   return text;
 }
 
+std::string_view strategy_names() {
+  static const std::string text = [] {
+    std::string names;
+    for (const planner::Strategy& strategy : planner::strategies())
+      names += (names.empty() ? "" : "|") + std::string(strategy.name);
+    return names;
+  }();
+  return text;
+}
+
 std::string_view mapper_names() {
   static const std::string text = alternatives(mapper_choices());
   return text;
 }
 
 // clang-format off
-constexpr std::array<SettingField, 19> kFields{{
+constexpr std::array<SettingField, 22> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Tensor bytes that may be in memory at once. auto: what this process can really use, less "
     "--reserve; a percentage is of that."},
@@ -148,6 +160,19 @@ constexpr std::array<SettingField, 19> kFields{{
     "Let plans drop tensors and run the operators that made them again, bit for bit, where that "
     "is faster than the disk; off only moves them."},
    [](Settings& s, Text t) { s.recompute = parse_switch(t); }},
+  {{"strategy", {}, "spillway",
+    "Who decides what to move and what to compute again: ours, or a published way of doing it, to "
+    "compare."},
+   [](Settings& s, Text t) { s.strategy = planner::strategy_named(t).name; }, &strategy_names},
+  {{"plan", "FILE", "none",
+    "A plan that spillway plan has written, for the step that it was made for; other steps are "
+    "planned as usual.", false, true},
+   [](Settings& s, Text t) { s.plan = parse_text(t); }},
+  {{"planning", {}, "background",
+    "When plans are made: in the background while steps go on, or at once while the step waits, so "
+    "that equal runs go equal ways."},
+   [](Settings& s, Text t) { s.planning = value_named(t, kPlanningMoments, "value"); },
+   &names_of<kPlanningMoments>},
   {{"min-storage", "SIZE", "1MiB", "Tensors smaller than this never leave memory."},
    [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
   {{"endurance", "SIZE", "600TB",
@@ -158,7 +183,8 @@ constexpr std::array<SettingField, 19> kFields{{
    [](Settings& s, Text t) { s.store = swap::store_kind_from(t); }, &store_names},
   {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB under way at once in each directory."},
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
-  {{"verify", "on|off", "off", "Check a checksum of everything that comes back from disk.", true},
+  {{"verify", "on|off", "off", "Check a checksum of everything that comes back from disk, and that operators that run again "
+    "give the same bits.", true},
    [](Settings& s, Text t) { s.verify = parse_switch(t); }},
   {{"mapper", {}, "auto",
     "How accesses to spilled memory are noticed; spillway doctor shows what works here. "

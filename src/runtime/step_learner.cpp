@@ -49,9 +49,7 @@ std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> us
 struct StepLearner::State {
   explicit State(const Options& options)
       : recorder_({}),
-        library_({.budget_pages = options.budget_pages, .rates = options.rates}, options.recomputes,
-                 options.plans_in_background ? PlanMaker::Moment::kInBackground
-                                             : PlanMaker::Moment::kAtOnce),
+        library_({.budget_pages = options.budget_pages, .rates = options.rates}, options.planning),
         room_(options.budget_pages) {}
 
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,

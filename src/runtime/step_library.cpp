@@ -369,7 +369,7 @@ bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
     draft.slot_ends_by_length.push_back(shape.is_cut_by_length);
   }
   draft.budget_pages = limits_.budget_pages;
-  draft.work = maker_.order({draft.step.tape, limits_, recomputes_});
+  draft.work = maker_.order({draft.step.tape, limits_});
   plan.refreshes += plan.is_there() ? 1 : 0;
   return true;
 }

@@ -87,9 +87,8 @@ class StepLibrary {
   static constexpr std::uint32_t kMaxPlans = 8;
   static constexpr std::uint32_t kMaxSlots = 8;  ///< Steps of the longest cycle.
 
-  /// `recomputes`: plans may drop values and compute them again.
-  StepLibrary(const planner::SwapLimits& limits, bool recomputes, PlanMaker::Moment moment)
-      : limits_(limits), recomputes_(recomputes), maker_(moment) {}
+  StepLibrary(const planner::SwapLimits& limits, const PlanningOptions& planning)
+      : limits_(limits), maker_(planning) {}
 
   /// Pages that plans made from now on may fill.
   void set_budget(std::uint32_t pages) { limits_.budget_pages = pages; }
@@ -139,7 +138,6 @@ class StepLibrary {
   void forget(const LearnedPlan& plan);
 
   planner::SwapLimits limits_;
-  bool recomputes_;
   PlanMaker maker_;
   std::vector<std::unique_ptr<StepShape>> shapes_;
   std::vector<std::unique_ptr<LearnedPlan>> plans_;

@@ -60,7 +60,6 @@ class RuntimeTest : public ::testing::Test {
     engine.arena_size = 8_GiB;
     RuntimeOptions options;
     options.budget = engine.budget;
-    options.plans_in_background = false;
     return std::make_unique<Runtime>(
         options,
         std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),

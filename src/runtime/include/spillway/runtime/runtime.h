@@ -21,8 +21,7 @@ struct RuntimeOptions {
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
   bool learns = true;                         ///< Off: demand paging only.
-  bool recomputes = true;                     ///< Off: plans only swap. Nothing without `learns`.
-  bool plans_in_background = true;            ///< Off: steps wait for plans.
+  PlanningOptions planning;                   ///< Of no effect without `learns`.
   planner::TransferRates rates;               ///< Of the spill store, measured.
 };
 

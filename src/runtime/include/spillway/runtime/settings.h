@@ -10,6 +10,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/log.h"
+#include "spillway/runtime/planning_options.h"
 #include "spillway/swap/spill_store_factory.h"
 
 namespace spillway::runtime {
@@ -38,6 +39,9 @@ struct Settings {
   std::string dispatch_key = "auto";
   bool prefetch = true;
   bool recompute = true;
+  std::string strategy = "spillway";
+  std::string plan;  ///< Path of a stored plan, or empty.
+  PlanningMoment planning = PlanningMoment::kInBackground;
   Bytes min_storage{std::uint64_t{1} << 20};
   std::string stats;   ///< Path, or empty. May hold %p and %r.
   std::string rates;   ///< Path, or empty for the default place.
@@ -96,6 +100,9 @@ NamedTexts absolute_path_settings(const SettingSources& sources);
 
 /// The variables of this process that begin with SPILLWAY_.
 NamedTexts spillway_environment();
+
+/// How the run makes its plans. Reads the stored plan; throws ConfigError for one that is none.
+PlanningOptions planning_of(const Settings& settings);
 
 /// What the core of a run uses: `spillway run` hands everything on through the environment.
 Settings settings_from_environment();

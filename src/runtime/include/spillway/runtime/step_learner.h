@@ -9,6 +9,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/planner/swap_plan.h"
+#include "spillway/runtime/planning_options.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {
@@ -84,10 +85,9 @@ struct LearnerReport {
 class StepLearner {
  public:
   struct Options {
-    std::uint32_t budget_pages = 0;    ///< Pages that may be resident at once.
-    planner::TransferRates rates;      ///< Of the spill store, measured.
-    bool recomputes = false;           ///< Plans may drop values and compute them again.
-    bool plans_in_background = false;  ///< On a thread of its own; else the caller waits for plans.
+    std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
+    planner::TransferRates rates;    ///< Of the spill store, measured.
+    PlanningOptions planning;
   };
 
   explicit StepLearner(const Options& options);

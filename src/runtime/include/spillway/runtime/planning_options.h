@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "spillway/planner/strategies.h"
+#include "spillway/runtime/plan_file.h"
+
+namespace spillway::runtime {
+
+/// When plans are made: at once, the step waits for them, and equal runs go equal ways.
+enum class PlanningMoment : std::uint8_t { kInBackground, kAtOnce };
+
+/// How a run comes to its plans.
+struct PlanningOptions {
+  PlanningMoment moment = PlanningMoment::kAtOnce;
+  bool recomputes = false;                      ///< Plans may drop values and compute them again.
+  const planner::Strategy* strategy = nullptr;  ///< Null: ours, getting better while it is used.
+  std::shared_ptr<const PlanFile> stored;       ///< Used for the step that it is for; may be null.
+  std::string stored_name;                      ///< Its file, for messages.
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,29 @@
+#include "spillway/runtime/planning_options.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "spillway/base/error.h"
+#include "spillway/runtime/settings.h"
+
+namespace spillway::runtime {
+
+PlanningOptions planning_of(const Settings& settings) {
+  PlanningOptions options;
+  options.moment = settings.planning;
+  options.recomputes = settings.recompute;
+  const planner::Strategy& strategy = planner::strategy_named(settings.strategy);
+  const bool is_ours = &strategy == &planner::strategies().front();
+  options.strategy = is_ours ? nullptr : &strategy;
+  if (settings.plan.empty()) return options;
+  std::ifstream file(settings.plan, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file)
+    throw ConfigError("cannot read the plan {} (spillway plan --out writes one)", settings.plan);
+  options.stored = std::make_shared<PlanFile>(parse_plan_file(text.str(), settings.plan));
+  options.stored_name = settings.plan;
+  return options;
+}
+
+}  // namespace spillway::runtime
