@@ -59,7 +59,7 @@ bool ClaimOrders::learn(const RecordedCall& call, std::vector<std::uint32_t> ord
     if (one.right >= 0) {
       before = static_cast<std::uint32_t>(one.right);
     } else if (one.blocks > 0) {
-      before = (one.tried + 1) % one.blocks;
+      before = (before + 1) % one.blocks;
     }
   }
   const std::lock_guard lock(mutex_);

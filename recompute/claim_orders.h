@@ -16,8 +16,7 @@ class ClaimOrders {
   /// What a call told of one placed output.
   struct Seen {
     std::uint32_t output = 0;
-    std::uint32_t tried = 0;   ///< Number of the block that took its place.
-    std::uint32_t blocks = 0;  ///< How many of its size there were.
+    std::uint32_t blocks = 0;  ///< How many of its size the kernel asked for.
     /// Number of the block that it turned out to be; negative when that is not known.
     std::int64_t right = -1;
   };

@@ -151,7 +151,6 @@ void ReplayCall::learn(const std::vector<c10::Storage>& outputs) {
     const PlacementScope::Place& place = scope_->places()[own++];
     ClaimOrders::Seen& one = seen.emplace_back();
     one.output = static_cast<std::uint32_t>(i);
-    one.tried = place.claimed_as;
     one.blocks = place.blocks;
     for (const PlacementScope::Place& other : scope_->places())
       if (other.claimed && other.address == outputs[i].data()) one.right = other.claimed_as;
