@@ -1,5 +1,8 @@
 #include "spillway/recompute/placements.h"
 
+#include <algorithm>
+#include <atomic>
+#include <mutex>
 #include <utility>
 
 #include "spillway/base/assert.h"
@@ -9,6 +12,34 @@ namespace {
 
 constinit thread_local PlacementScope* innermost = nullptr;
 
+/// Places that kernels still hold after their scope. Of the two releases that will come for each,
+/// the kernel's and the owner's, the first is not for the allocator.
+class KeptPlaces {
+ public:
+  void add(void* memory) {
+    const std::lock_guard lock(mutex_);
+    memory_.push_back(memory);
+    count_.store(memory_.size(), std::memory_order_relaxed);
+  }
+  bool take(void* memory) noexcept {
+    if (count_.load(std::memory_order_relaxed) == 0) return false;
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find(memory_.begin(), memory_.end(), memory);
+    if (found == memory_.end()) return false;
+    memory_.erase(found);
+    count_.store(memory_.size(), std::memory_order_relaxed);
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<void*> memory_;
+  std::atomic<std::size_t> count_{0};
+};
+
+// Tensors outlive static destructors.
+KeptPlaces& kept_places = *new KeptPlaces;
+
 }  // namespace
 
 void* claim_placement(std::size_t size) noexcept {
@@ -16,7 +47,8 @@ void* claim_placement(std::size_t size) noexcept {
 }
 
 bool release_placement(void* memory) noexcept {
-  return innermost != nullptr && innermost->release(memory);
+  if (innermost != nullptr && innermost->release(memory)) return true;
+  return kept_places.take(memory);
 }
 
 PlacementScope::PlacementScope(std::vector<Place> places)
@@ -27,6 +59,13 @@ PlacementScope::PlacementScope(std::vector<Place> places)
 PlacementScope::~PlacementScope() {
   SPILLWAY_ASSERT(innermost == this);
   innermost = outer_;
+  for (const Place& place : places_)
+    if (place.claimed) kept_places.add(place.address);
+}
+
+bool PlacementScope::has_claims() const {
+  return std::any_of(places_.begin(), places_.end(),
+                     [](const Place& place) { return place.claimed; });
 }
 
 void* PlacementScope::claim(std::size_t size) noexcept {

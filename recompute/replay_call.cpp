@@ -197,10 +197,9 @@ std::vector<ReplayedOutput> ReplayCall::take_outputs() {
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (places_[i] == nullptr) taken.push_back({call_.outputs()[i].key, outputs[i]});
   results_.clear();
-  for (const PlacementScope::Place& place : scope_->places())
-    if (place.claimed)
-      throw Error("{} keeps memory beyond its call, so its results cannot be put in place",
-                  call_.op().schema().name());
+  if (scope_->has_claims())
+    throw Error("{} keeps memory beyond its call, so its results cannot be put in place",
+                call_.op().schema().name());
   return taken;
 }
 

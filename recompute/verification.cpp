@@ -109,7 +109,7 @@ std::string compare_written(const RecordedCall& call) {
 /// Sets `again` when another run may show a better order of claims.
 std::string run_and_compare(const RecordedCall& call, c10::ArrayRef<c10::IValue> results,
                             c10::DispatchKeySet hidden, ClaimOrders& orders, bool& again) {
-  const std::vector<ByteCopy> rooms = rooms_for(call);
+  std::vector<ByteCopy> rooms = rooms_for(call);
   std::vector<void*> places;
   for (const ByteCopy& room : rooms) places.push_back(room.data());
   ReplayCall replay(call, std::move(places), orders);
@@ -124,7 +124,13 @@ std::string run_and_compare(const RecordedCall& call, c10::ArrayRef<c10::IValue>
   std::string text = compare(replay.results(), results);
   if (text.empty()) text = compare_written(call);
   again = replay.has_learned();
-  replay.take_outputs();
+  try {
+    replay.take_outputs();
+  } catch (const Error&) {
+    // The kernel still has some of them.
+    static_cast<void>(new std::vector<ByteCopy>(std::move(rooms)));
+    throw;
+  }
   return text;
 }
 

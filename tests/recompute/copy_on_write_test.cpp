@@ -1,1 +1,173 @@
+// What records keep of tensors that are not paged.
 
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "checked_calls.h"
+
+namespace spillway::recompute {
+namespace {
+
+using at::Tensor;
+
+constexpr std::int64_t kSmall = 100;        // 400 bytes: copied.
+constexpr std::int64_t kMiddle = 64 << 10;  // 256 KiB: referred to.
+constexpr std::int64_t kLarge = 512 << 10;  // 2 MiB: paged.
+
+class KeptTensors : public ::testing::Test {
+ protected:
+  KeptTensors() {
+    PagedTable::instance().paged_from = 1 << 20;
+    at::manual_seed(7);
+  }
+  ~KeptTensors() override { PagedTable::instance().paged_from = 4096; }
+
+  /// `large + part`, recorded, with `part` repeated along the rows.
+  struct Sum {
+    std::unique_ptr<OpRecord> record;
+    std::string objection;
+    Tensor result;
+  };
+  Sum add(const Tensor& part) {
+    RecordedCalls calls(*engine_);
+    Sum sum;
+    {
+      const Watched watched(calls);
+      sum.result = at::add(large_.view({-1, part.numel()}), part);
+    }
+    auto& entry = calls.of("aten::add.Tensor");
+    sum.record = std::move(entry.record);
+    sum.objection = entry.objection;
+    return sum;
+  }
+
+  /// Whether a replay gives what the call gave.
+  bool is_repeated(const Sum& sum) {
+    const auto address_of = [](StorageKey key) { return PagedTable::instance().address_of(key); };
+    const Replayed replayed = engine_->replay(*sum.record, address_of, {});
+    const c10::Storage& storage = replayed.outputs.at(0).storage;
+    return std::memcmp(storage.data(), sum.result.const_data_ptr(), storage.nbytes()) == 0;
+  }
+
+  /// Runs operators as a trainer does, with the engine told before each.
+  template <typename Trainer>
+  void train(Trainer trainer) {
+    RecordedCalls calls(*engine_);
+    const Watched watched(calls);
+    trainer();
+  }
+
+  std::unique_ptr<ReplayEngine> engine_ = make_engine();
+  Tensor large_ = at::randn({kLarge});
+};
+
+TEST_F(KeptTensors, SmallOnesAreCopied) {
+  Tensor part = at::randn({kSmall});
+  large_ = at::randn({4000 * kSmall});
+  const Sum sum = add(part);
+  EXPECT_GE(engine_->bytes_held(), Bytes(400));
+  EXPECT_LE(engine_->bytes_held(), Bytes(464));
+  EXPECT_GE(sum.record->bytes_held(), engine_->bytes_held());
+  std::memset(part.mutable_data_ptr(), 0, 400);  // Past the operators, even.
+  EXPECT_TRUE(is_repeated(sum));
+}
+
+TEST_F(KeptTensors, LargerOnesAreReferredToUntilTheyAreWritten) {
+  Tensor part = at::randn({kMiddle});
+  const Sum sum = add(part);
+  EXPECT_EQ(engine_->bytes_held(), Bytes(0));
+  EXPECT_TRUE(is_repeated(sum));
+  train([&] { part.add_(1); });
+  EXPECT_EQ(engine_->bytes_held(), Bytes(kMiddle * 4));
+  EXPECT_TRUE(is_repeated(sum));
+}
+
+TEST_F(KeptTensors, EachVersionIsKeptOnceForAllItsRecords) {
+  Tensor part = at::randn({kMiddle});
+  const Sum first = add(part);
+  const Sum second = add(part);
+  train([&] { part.mul_(2); });
+  EXPECT_EQ(engine_->bytes_held(), Bytes(kMiddle * 4));
+  const Sum third = add(part);
+  train([&] { at::mul_out(part, part, part); });
+  EXPECT_EQ(engine_->bytes_held(), Bytes(2 * kMiddle * 4));
+  EXPECT_TRUE(is_repeated(first));
+  EXPECT_TRUE(is_repeated(second));
+  EXPECT_TRUE(is_repeated(third));
+}
+
+TEST_F(KeptTensors, RunningStatisticsCountAsWritten) {
+  Tensor mean = at::zeros({kMiddle});
+  Tensor variance = at::ones({kMiddle});
+  const Sum sum = add(mean);
+  train([&] {
+    at::native_batch_norm(at::randn({2, kMiddle}), {}, {}, mean, variance, true, 0.1, 1e-5);
+  });
+  EXPECT_GT(mean.abs().sum().item<float>(), 0);
+  EXPECT_TRUE(is_repeated(sum));
+}
+
+TEST_F(KeptTensors, AreHeldWhenTheTrainerHasGivenThemUp) {
+  Tensor part = at::randn({kMiddle});
+  Sum sum = add(part);
+  part = Tensor();
+  EXPECT_EQ(engine_->bytes_held(), Bytes(kMiddle * 4));
+  EXPECT_TRUE(is_repeated(sum));
+  sum.record.reset();
+  EXPECT_EQ(engine_->bytes_held(), Bytes(0));
+}
+
+TEST_F(KeptTensors, CopiesGoWithTheirRecords) {
+  Tensor part = at::randn({kMiddle});
+  {
+    const Sum first = add(part);
+    const Sum second = add(part);
+    engine_->before_write(*part.storage().unsafeGetStorageImpl());
+    EXPECT_EQ(engine_->bytes_held(), Bytes(kMiddle * 4));
+  }
+  EXPECT_EQ(engine_->bytes_held(), Bytes(0));
+}
+
+TEST_F(KeptTensors, OnlyTheShownPartIsCopied) {
+  Tensor whole = at::randn({kMiddle});
+  const Sum sum = add(whole.slice(0, 1000, 1000 + 512));
+  EXPECT_LE(engine_->bytes_held(), Bytes(512 * 4 + 64));
+  train([&] { whole.zero_(); });
+  EXPECT_TRUE(is_repeated(sum));
+}
+
+TEST_F(KeptTensors, MemoryOfOthersIsCopiedOrRefused) {
+  std::vector<float> own(kMiddle, 1.5F);
+  const Sum small = add(at::from_blob(own.data() + 1, {512}));
+  ASSERT_NE(small.record, nullptr);
+  own[1] = 7;
+  EXPECT_TRUE(is_repeated(small));
+  const Sum middle = add(at::from_blob(own.data(), {kMiddle}));
+  EXPECT_EQ(middle.record, nullptr);
+  EXPECT_EQ(middle.objection, "256 KiB of its arguments lie in memory that is not LibTorch's");
+}
+
+TEST_F(KeptTensors, LargeOnesThatAreNotPagedAreRefused) {
+  PagedTable::instance().paged_from = 1 << 30;
+  const Tensor part = at::randn({2 << 20});
+  PagedTable::instance().paged_from = 1 << 20;
+  large_ = at::randn({4 << 20});
+  EXPECT_EQ(add(part).objection, "8.00 MiB of its arguments are not paged");
+}
+
+TEST_F(KeptTensors, WrittenOnesAreTheTrainersOwn) {
+  Tensor part = at::zeros({kMiddle});
+  Tensor mean = at::zeros({kMiddle});
+  CheckedCalls calls(*engine_);
+  {
+    const Watched watched(calls);
+    at::native_batch_norm(at::randn({20, kMiddle}), {}, {}, mean, part, true, 0.1, 1e-5);
+  }
+  // The watcher holds that replays leave them alone.
+  EXPECT_EQ(calls.replayed.count("aten::native_batch_norm"), 1u);
+}
+
+}  // namespace
+}  // namespace spillway::recompute

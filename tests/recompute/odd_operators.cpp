@@ -1,1 +1,117 @@
 #include "odd_operators.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <torch/library.h>
+
+#include <limits>
+#include <stdexcept>
+#include <tuple>
+
+namespace spillway::recompute {
+
+bool odd_operators_fail = false;
+
+namespace {
+
+using at::Tensor;
+
+// Not destroyed: LibTorch's allocator may be gone by then.
+Tensor& kept = *new Tensor;
+
+std::tuple<Tensor, Tensor> swapped(const Tensor& x) {
+  Tensor second = at::empty_like(x);
+  Tensor first = at::empty_like(x);
+  first.copy_(x).add_(1);
+  second.copy_(x).add_(2);
+  return {first, second};
+}
+
+Tensor keeps(const Tensor& x) {
+  kept = x.clone();
+  return x + kept;
+}
+
+Tensor fails(const Tensor& x) {
+  Tensor result = at::empty_like(x);
+  result.fill_(3);
+  at::rand({4});
+  if (odd_operators_fail) throw std::runtime_error("told to fail");
+  return result;
+}
+
+Tensor writes(const Tensor& x) {
+  Tensor result = x.clone();
+  Tensor same = x;
+  same.add_(1);
+  return result;
+}
+
+Tensor draws(const Tensor& x) {
+  at::rand({4});
+  return x * 2;
+}
+
+Tensor counts(const Tensor& x) {
+  static int calls = 0;
+  return x + ++calls;
+}
+
+Tensor sees(const Tensor& x) {
+  // Half of the smallest normal number: zero when denormal numbers are flushed.
+  volatile float smallest = std::numeric_limits<float>::min();
+  const at::Context& context = at::globalContext();
+  const std::vector<float> seen = {
+      static_cast<float>(at::GradMode::is_enabled()),
+      static_cast<float>(x.requires_grad()),
+      static_cast<float>(at::get_num_threads()),
+      static_cast<float>(at::autocast::is_autocast_enabled(at::kCPU)),
+      static_cast<float>(at::autocast::get_autocast_dtype(at::kCPU)),
+      smallest / 2 > 0 ? 1.F : 0.F,
+      static_cast<float>(context.deterministicAlgorithms()),
+      static_cast<float>(context.userEnabledMkldnn()),
+      static_cast<float>(context.deterministicFillUninitializedMemory()),
+      static_cast<float>(c10::get_default_dtype_as_scalartype()),
+      static_cast<float>(
+          context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL)),
+  };
+  Tensor result = at::zeros(x.sizes(), at::kFloat);
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    result[static_cast<std::int64_t>(i)].fill_(seen[i]);
+  return result;
+}
+
+}  // namespace
+
+void register_odd_operators() {
+  static auto* const library = [] {
+    auto* made = new torch::Library(torch::Library::FRAGMENT, "aten", c10::nullopt, __FILE__,
+                                    __LINE__);
+    made->def("odd_swapped(Tensor x) -> (Tensor, Tensor)");
+    for (const char* name : {"keeps", "fails", "writes", "draws", "counts", "sees"})
+      made->def((std::string("odd_") + name + "(Tensor x) -> Tensor").c_str());
+    made->impl("odd_swapped", c10::DispatchKey::CPU, TORCH_FN(swapped));
+    made->impl("odd_keeps", c10::DispatchKey::CPU, TORCH_FN(keeps));
+    made->impl("odd_fails", c10::DispatchKey::CPU, TORCH_FN(fails));
+    made->impl("odd_writes", c10::DispatchKey::CPU, TORCH_FN(writes));
+    made->impl("odd_draws", c10::DispatchKey::CPU, TORCH_FN(draws));
+    made->impl("odd_counts", c10::DispatchKey::CPU, TORCH_FN(counts));
+    made->impl("odd_sees", c10::DispatchKey::CPU, TORCH_FN(sees));
+    return made;
+  }();
+  static_cast<void>(library);
+}
+
+std::vector<Tensor> call_odd(const std::string& name, const Tensor& x) {
+  std::vector<c10::IValue> stack = {x};
+  c10::Dispatcher::singleton().findSchemaOrThrow(("aten::odd_" + name).c_str(), "").callBoxed(
+      &stack);
+  std::vector<Tensor> results;
+  for (const c10::IValue& value : stack) results.push_back(value.toTensor());
+  return results;
+}
+
+void drop_what_odd_keeps() { kept = Tensor(); }
+
+}  // namespace spillway::recompute

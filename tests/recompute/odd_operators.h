@@ -1,4 +1,26 @@
 #pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
 namespace spillway::recompute {
+
+/// Operators of the namespace aten that misbehave in one way each:
+///   odd_swapped(x)   two results like x, the second allocated first
+///   odd_keeps(x)     keeps workspace as large as its result beyond the call
+///   odd_fails(x)     throws, with its result half done, while `odd_operators_fail` is set
+///   odd_writes(x)    adds 1 to x, which its schema calls read only
+///   odd_draws(x)     takes a random number that its result does not depend on
+///   odd_counts(x)    x plus the number of its calls
+///   odd_sees(x)      a row of what a kernel can see of its surroundings
 void register_odd_operators();
-}
+extern bool odd_operators_fail;
+
+std::vector<at::Tensor> call_odd(const std::string& name, const at::Tensor& x);
+
+/// Gives back what `odd_keeps` has kept.
+void drop_what_odd_keeps();
+
+}  // namespace spillway::recompute

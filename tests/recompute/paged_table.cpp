@@ -24,10 +24,10 @@ c10::DataPtr PagedTable::allocate(std::size_t size) {
   if (size == 0) return {nullptr, nullptr, &release, cpu};
   if (void* placed = claim_placement(size)) return {placed, placed, &release, cpu};
   void* memory = nullptr;
-  if (::posix_memalign(&memory, size < kPagedFrom ? 64 : 4096, size) != 0) throw std::bad_alloc();
+  if (::posix_memalign(&memory, 64, size) != 0) throw std::bad_alloc();
   // What a kernel leaves unwritten must not look right by chance.
   std::memset(memory, 0x5A, size);
-  if (size >= kPagedFrom) {
+  if (size >= paged_from) {
     const std::lock_guard lock(mutex_);
     blocks_.emplace(static_cast<const std::byte*>(memory), Block{next_key_++, size});
   }

@@ -2,6 +2,7 @@
 
 #include <c10/core/Allocator.h>
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <mutex>
@@ -10,11 +11,12 @@
 
 namespace spillway::recompute {
 
-/// Stands in for paged memory: LibTorch's CPU allocator, which gives each block of 4 KiB and more a
-/// key, and hands out placements.
+/// Stands in for paged memory: LibTorch's CPU allocator, which gives each large block a key, and
+/// hands out placements.
 class PagedTable final : public c10::Allocator {
  public:
-  static constexpr std::size_t kPagedFrom = 4096;
+  /// Size from which new blocks are paged.
+  std::atomic<std::size_t> paged_from{4096};
 
   /// Installed at the first call, for the life of the process.
   static PagedTable& instance();

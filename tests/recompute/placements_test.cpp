@@ -79,5 +79,17 @@ TEST(PlacementScope, WithoutOneNothingIsClaimed) {
   EXPECT_FALSE(release_placement(&memory));
 }
 
+TEST(PlacementScope, WhatIsKeptBeyondItIsReleasedTwice) {
+  char memory = 0;
+  {
+    const PlacementScope scope({{&memory, 100}});
+    EXPECT_FALSE(scope.has_claims());
+    EXPECT_EQ(claim_placement(100), &memory);
+    EXPECT_TRUE(scope.has_claims());
+  }
+  EXPECT_TRUE(release_placement(&memory));   // The kernel's.
+  EXPECT_FALSE(release_placement(&memory));  // Its owner's.
+}
+
 }  // namespace
 }  // namespace spillway::recompute

@@ -1,1 +1,415 @@
+#include "spillway/recompute/replay_engine.h"
 
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checked_calls.h"
+#include "odd_operators.h"
+#include "spillway/base/error.h"
+#include "spillway/recompute/operator_rules.h"
+
+namespace spillway::recompute {
+namespace {
+
+using at::Tensor;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+void* address_of(StorageKey key) { return PagedTable::instance().address_of(key); }
+
+StorageKey key_of(const Tensor& tensor) {
+  return PagedTable::instance().find(tensor.const_data_ptr()).key;
+}
+
+Placement in_place(const Tensor& tensor) {
+  return {key_of(tensor), const_cast<void*>(tensor.storage().data())};
+}
+
+void spoil(const Tensor& tensor) {
+  std::memset(const_cast<void*>(tensor.storage().data()), 0xA5, tensor.storage().nbytes());
+}
+
+class Engine : public ::testing::Test {
+ protected:
+  Engine() {
+    PagedTable::instance();
+    register_odd_operators();
+    at::manual_seed(7);
+  }
+
+  /// Records the operators of `trainer`.
+  RecordedCalls recorded(const std::function<void()>& trainer) {
+    RecordedCalls calls(*engine_);
+    const Watched watched(calls);
+    trainer();
+    return calls;
+  }
+
+  /// Why the last operator of `trainer` cannot run again.
+  std::string objection(const std::function<void()>& trainer) {
+    return recorded(trainer).entries.back().objection;
+  }
+
+  /// What a verification says of an odd operator.
+  std::string verdict(const std::string& name) {
+    const Tensor x = at::randn({2000});
+    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(("aten::odd_" + name).c_str(), "");
+    const auto record = engine_->record(op, {x});
+    engine_->prepare_verification(*record);
+    std::vector<c10::IValue> results;
+    for (const Tensor& result : call_odd(name, x)) results.emplace_back(result);
+    EXPECT_TRUE(engine_->complete(*record, results));
+    return engine_->verify(*record, results);
+  }
+
+  std::unique_ptr<ReplayEngine> engine_ = make_engine();
+};
+
+class Rules : public Engine {
+ protected:
+  static std::string of(const char* name, const char* overload = "") {
+    return rules_of(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)).objection;
+  }
+};
+
+TEST_F(Rules, RefuseWhatComputesNothing) {
+  for (const char* name : {"aten::view", "aten::t", "aten::detach", "aten::_unsafe_view"})
+    EXPECT_EQ(of(name), "makes a view") << name;
+  EXPECT_EQ(of("aten::empty", "memory_format"), "hands out memory without filling it");
+  EXPECT_EQ(of("aten::empty_like"), "hands out memory without filling it");
+  EXPECT_EQ(of("aten::new_empty_strided"), "hands out memory without filling it");
+  EXPECT_EQ(of("aten::resize_"), "exchanges the memory of its argument");
+  EXPECT_EQ(of("aten::set_", "source_Storage"), "exchanges the memory of its argument");
+  EXPECT_EQ(of("aten::linear"), "stands for other operators");
+}
+
+TEST_F(Rules, RefuseWhatDependsOnValues) {
+  EXPECT_EQ(of("aten::_local_scalar_dense"), "reads values");
+  EXPECT_THAT(of("aten::nonzero"), HasSubstr("as many values as"));
+  EXPECT_THAT(of("aten::masked_select"), HasSubstr("as many values as"));
+  EXPECT_EQ(of("aten::equal"), "reads values");
+  EXPECT_EQ(of("aten::as_strided_scatter"), "looks at its storage past its tensor");
+}
+
+TEST_F(Rules, RefuseWhatIsNotKnown) {
+  EXPECT_EQ(of("prim::device"), "is not one of LibTorch's own");
+  EXPECT_EQ(of("aten::cudnn_convolution"), "has no kernel for the CPU");
+  EXPECT_EQ(of("aten::mkldnn_rnn_layer"), "returns workspace that it does not fill");
+  EXPECT_EQ(of("aten::rrelu_with_noise"), "writes arguments beside its results");
+}
+
+TEST_F(Rules, AllowWhatComputes) {
+  for (const char* name : {"aten::convolution", "aten::convolution_backward", "aten::addmm",
+                           "aten::native_batch_norm", "aten::silu_backward", "aten::_fused_adam_",
+                           "aten::native_dropout", "aten::gelu_", "aten::_to_copy", "aten::zeros"})
+    EXPECT_EQ(of(name), "") << name;
+  EXPECT_EQ(of("aten::_foreach_add_", "List"), "");
+  EXPECT_EQ(of("aten::mm", "out"), "");
+}
+
+TEST_F(Rules, TellHowArgumentsAreUsed) {
+  using ::testing::ElementsAre;
+  const auto uses = [](const char* name, const char* overload) {
+    return rules_of(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)).uses;
+  };
+  EXPECT_THAT(uses("aten::add_", "Tensor"),
+              ElementsAre(ArgumentUse::kReadWrite, ArgumentUse::kRead, ArgumentUse::kRead));
+  EXPECT_EQ(uses("aten::mm", "out").back(), ArgumentUse::kOverwrite);
+  EXPECT_EQ(uses("aten::native_batch_norm", "")[3], ArgumentUse::kUndeclaredWrite);
+  EXPECT_EQ(uses("aten::_native_batch_norm_legit", "")[4], ArgumentUse::kUndeclaredWrite);
+}
+
+TEST_F(Engine, RefusesArgumentsThatCannotBeKept) {
+  const Tensor x = at::randn({64, 64});
+  EXPECT_EQ(objection([&] { at::relu(x.to_sparse()); }), "its argument 'self' is not strided");
+  EXPECT_EQ(objection([&] { at::ones({64, 64}, at::kMeta); }),
+            "its argument 'device' names another device");
+  EXPECT_EQ(objection([&] { at::index(x, {at::randn({64, 64}) > 0}); }),
+            "its argument 'indices' holds a mask, by which the size of the result follows from "
+            "values");
+  EXPECT_EQ(objection([&] { x.clone().index_put_({at::arange(64)}, x, /*accumulate=*/true); }),
+            "it adds up in an order that differs each time");
+}
+
+TEST_F(Engine, RefusesCallsInInferenceModeAndParallelRegions) {
+  const Tensor x = at::randn({64, 64});
+  const auto add = c10::Dispatcher::singleton().findSchemaOrThrow("aten::relu", "");
+  std::string why;
+  {
+    const c10::InferenceMode inference;
+    EXPECT_EQ(engine_->record(add, {x}, &why), nullptr);
+  }
+  EXPECT_EQ(why, "it runs in inference mode");
+  at::parallel_for(0, 1, 1, [&](std::int64_t, std::int64_t) {
+    EXPECT_NE(engine_->record(add, {x}, &why), nullptr);
+  });
+}
+
+TEST_F(Engine, DropsRecordsThatHelpNobody) {
+  const Tensor x = at::randn({64, 64});
+  EXPECT_EQ(objection([&] { at::sum(x); }), "nothing that it made is paged");
+  const Tensor out = at::empty({0});
+  EXPECT_EQ(objection([&] { Tensor to = out; at::relu_out(to, x); }),
+            "it gave its argument other memory");
+}
+
+TEST_F(Engine, ListsInputsAndOutputsByStorage) {
+  Tensor x = at::randn({64, 64});
+  const Tensor y = at::randn({64, 64});
+  Tensor made;
+  auto calls = recorded([&] {
+    x.addmm_(y, y.t());
+    made = std::get<0>(at::native_dropout(x.slice(0, 0, 32), 0.5, true));
+  });
+  const auto& inputs = calls.of("aten::addmm_").record->inputs();
+  ASSERT_EQ(inputs.size(), 2u);
+  EXPECT_EQ(inputs[0].key, key_of(x));
+  EXPECT_TRUE(inputs[0].written && inputs[0].read);
+  EXPECT_EQ(inputs[1].key, key_of(y));
+  EXPECT_FALSE(inputs[1].written);
+  EXPECT_TRUE(calls.of("aten::addmm_").record->outputs().empty());
+  const auto& outputs = calls.of("aten::native_dropout").record->outputs();
+  ASSERT_EQ(outputs.size(), 1u);  // The mask is small.
+  EXPECT_EQ(outputs[0].key, key_of(made));
+  EXPECT_EQ(outputs[0].bytes, Bytes(32 * 64 * 4));
+}
+
+TEST_F(Engine, RecordsKeepNoPagedStorageAlive) {
+  const std::size_t before = PagedTable::instance().count();
+  RecordedCalls calls(*engine_);
+  {
+    const Watched watched(calls);
+    const Tensor x = at::randn({64, 64});
+    at::relu(at::cat({x, at::mm(x, x)})).mul_(2);
+    EXPECT_GT(PagedTable::instance().count(), before);
+  }
+  EXPECT_GE(calls.entries.size(), 5u);
+  EXPECT_EQ(PagedTable::instance().count(), before);
+  EXPECT_EQ(engine_->bytes_held(), Bytes(0));
+}
+
+TEST_F(Engine, BringsBackAChainThroughAnInPlaceOperator) {
+  const Tensor x = at::randn({2, 8, 16, 16});
+  const Tensor weight = at::randn({8, 8, 3, 3});
+  Tensor last;
+  auto calls = recorded([&] {
+    const Tensor first = at::convolution(x, weight, {}, {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 1);
+    last = std::get<0>(at::native_batch_norm(first, {}, {}, {}, {}, true, 0.1, 1e-5)).relu_();
+  });
+  const Tensor right = last.clone();
+  spoil(last);
+
+  // What lies between is gone for good, and its stand-in lies elsewhere.
+  const Replayed between = engine_->replay(*calls.of("aten::convolution").record, address_of, {});
+  ASSERT_EQ(between.outputs.size(), 1u);
+  const auto with_stand_in = [&](StorageKey key) {
+    return key == between.outputs[0].key ? between.outputs[0].storage.mutable_data()
+                                         : address_of(key);
+  };
+  const Placement place = in_place(last);
+  engine_->replay(*calls.of("aten::native_batch_norm").record, with_stand_in, {&place, 1});
+  engine_->replay(*calls.of("aten::relu_").record, address_of, {});
+  EXPECT_TRUE(at::equal(last, right));
+}
+
+TEST_F(Engine, SaysWhatIsMissing) {
+  const Tensor x = at::randn({64, 64});
+  auto calls = recorded([&] { at::relu(x); });
+  const OpRecord& record = *calls.of("aten::relu").record;
+  const auto nowhere = [](StorageKey) -> void* { return nullptr; };
+  try {
+    engine_->replay(record, nowhere, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), message("aten::relu cannot run again: the storage {} among its "
+                                    "arguments is not in memory",
+                                    key_of(x)));
+  }
+  const Placement foreign = in_place(x);
+  try {
+    engine_->replay(record, address_of, {&foreign, 1});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(),
+              message("aten::relu did not make the storage {} that a placement names", key_of(x)));
+  }
+}
+
+TEST_F(Engine, SwapsOutputsThatCameInTheOtherOrder) {
+  const Tensor x = at::randn({2000});
+  std::vector<Tensor> made;
+  auto calls = recorded([&] { made = call_odd("swapped", x); });
+  const OpRecord& record = *calls.of("aten::odd_swapped").record;
+  const std::vector<Placement> both = {in_place(made[0]), in_place(made[1])};
+  for (const std::uint32_t copies : {2u, 0u, 0u}) {
+    spoil(made[0]);
+    spoil(made[1]);
+    EXPECT_EQ(engine_->replay(record, address_of, both).copies, copies);
+    EXPECT_TRUE(at::equal(made[0], x + 1));
+    EXPECT_TRUE(at::equal(made[1], x + 2));
+  }
+}
+
+TEST_F(Engine, OutputWithoutAPlaceLeavesTheOthersAlone) {
+  const Tensor x = at::randn({2000});
+  std::vector<Tensor> made;
+  auto calls = recorded([&] { made = call_odd("swapped", x); });
+  const OpRecord& record = *calls.of("aten::odd_swapped").record;
+  const Tensor right = x + 2;
+  for (const int placed : {0, 1, 0, 1}) {
+    const Placement one = in_place(made[placed]);
+    spoil(made[0]);
+    spoil(made[1]);
+    const Replayed replayed = engine_->replay(record, address_of, {&one, 1});
+    ASSERT_EQ(replayed.outputs.size(), 1u);
+    EXPECT_EQ(replayed.outputs[0].key, key_of(made[1 - placed]));
+    const float* other = static_cast<const float*>(replayed.outputs[0].storage.data());
+    EXPECT_EQ(other[5], x[5].item<float>() + static_cast<float>(2 - placed));
+    EXPECT_TRUE(at::equal(made[placed], x + (1 + placed)));
+    EXPECT_EQ(PagedTable::instance().find(other).address, other);
+  }
+}
+
+TEST_F(Engine, RefusesKernelsThatKeepAPlace) {
+  const std::size_t before = PagedTable::instance().count();
+  {
+    const Tensor x = at::randn({2000});
+    std::vector<Tensor> made;
+    auto calls = recorded([&] { made = call_odd("keeps", x); });
+    const Placement place = in_place(made[0]);
+    EXPECT_THROW(
+        engine_->replay(*calls.of("aten::odd_keeps").record, address_of, {&place, 1}), Error);
+    drop_what_odd_keeps();
+    EXPECT_THAT(verdict("keeps"), HasSubstr("keeps memory beyond its call"));
+    drop_what_odd_keeps();
+  }
+  EXPECT_EQ(PagedTable::instance().count(), before);
+}
+
+TEST_F(Engine, AFailedReplayLeavesNothingBehind) {
+  const Tensor x = at::randn({2000});
+  std::vector<Tensor> made;
+  auto calls = recorded([&] { made = call_odd("fails", x); });
+  const OpRecord& record = *calls.of("aten::odd_fails").record;
+  const Placement place = in_place(made[0]);
+  const std::size_t before = PagedTable::instance().count();
+  const Tensor random = at::detail::getDefaultCPUGenerator().get_state();
+  at::set_num_threads(1);
+  const at::NoGradGuard no_grad;
+  odd_operators_fail = true;
+  EXPECT_THROW(engine_->replay(record, address_of, {&place, 1}), std::exception);
+  EXPECT_THROW(engine_->replay(record, address_of, {}), std::exception);
+  odd_operators_fail = false;
+  EXPECT_EQ(PagedTable::instance().count(), before);
+  EXPECT_EQ(at::get_num_threads(), 1);
+  EXPECT_FALSE(at::GradMode::is_enabled());
+  at::set_num_threads(2);
+  spoil(made[0]);
+  EXPECT_EQ(engine_->replay(record, address_of, {&place, 1}).copies, 0u);
+  EXPECT_TRUE(at::equal(made[0], at::full({2000}, 3.F)));
+}
+
+TEST_F(Engine, VerificationFindsWhatIsNotPure) {
+  EXPECT_EQ(verdict("swapped"), "");
+  EXPECT_EQ(verdict("writes"), "its result 0 differs in 2000 of 8000 bytes, first at 2");
+  EXPECT_EQ(verdict("draws"), "it drew random numbers without saying so");
+  EXPECT_THAT(verdict("counts"), HasSubstr("its result 0 differs in "));
+}
+
+TEST_F(Engine, GivesKernelsTheSurroundingsOfTheCall) {
+  Tensor x = at::randn({2000}).requires_grad_();
+  std::vector<Tensor> made;
+  auto& context = at::globalContext();
+  const at::Float32Precision precision =
+      context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
+  const auto set = [&](bool on) {
+    at::set_num_threads(on ? 2 : 1);
+    at::autocast::set_autocast_enabled(at::kCPU, on);
+    at::autocast::set_autocast_dtype(at::kCPU, on ? at::kHalf : at::kBFloat16);
+    at::globalContext().setFlushDenormal(on);
+    context.setDeterministicAlgorithms(on, on);
+    context.setUserEnabledMkldnn(!on);
+    context.setDeterministicFillUninitializedMemory(!on);
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(on ? at::kDouble : at::kFloat));
+    context.setFloat32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL,
+                                on ? at::Float32Precision::BF16 : precision);
+  };
+  set(true);
+  auto calls = recorded([&] { made = call_odd("sees", x); });
+  set(false);
+  const Tensor others = call_odd("sees", x.detach())[0].slice(0, 0, 11);
+  const Tensor right = made[0].detach().slice(0, 0, 11).clone();
+  // Grad mode is the same; all else has changed.
+  EXPECT_EQ((others != right).sum().item<std::int64_t>(), 10);
+  const Placement place = in_place(made[0]);
+  for (int thread = 0; thread < 2; ++thread) {
+    spoil(made[0]);
+    const auto replay = [&] {
+      engine_->replay(*calls.of("aten::odd_sees").record, address_of, {&place, 1});
+    };
+    if (thread == 0) replay();
+    if (thread == 1) std::thread(replay).join();
+    EXPECT_TRUE(at::equal(made[0].detach().slice(0, 0, 11), right)) << made[0].slice(0, 0, 11);
+    EXPECT_TRUE(at::equal(call_odd("sees", x.detach())[0].slice(0, 0, 11), others));
+  }
+  context.setDeterministicFillUninitializedMemory(false);
+}
+
+TEST_F(Engine, LeavesGeneratorsAsTheyAre) {
+  at::Generator own = at::detail::createCPUGenerator(5);
+  Tensor first;
+  Tensor second;
+  auto calls = recorded([&] {
+    first = at::rand({2000}, own, at::TensorOptions());
+    second = std::get<0>(at::native_dropout(first, 0.5, true));
+  });
+  const Tensor right = second.clone();
+  const auto states = [&] {
+    return std::vector<Tensor>{own.get_state(), at::detail::getDefaultCPUGenerator().get_state()};
+  };
+  at::rand({7}, own, at::TensorOptions());
+  at::randn({8});  // Half of a pair of normal numbers stays for later.
+  const std::vector<Tensor> before = states();
+  for (const auto& entry : calls.entries) {
+    ASSERT_NE(entry.record, nullptr) << entry.objection;
+    const Tensor& made = entry.name == "aten::native_dropout" ? second : first;
+    const Placement place = in_place(made);
+    const Tensor copy = made.clone();
+    spoil(made);
+    engine_->replay(*entry.record, address_of, {&place, 1});
+    EXPECT_TRUE(at::equal(made, copy)) << entry.name;
+    const std::vector<Tensor> after = states();
+    EXPECT_TRUE(at::equal(before[0], after[0]) && at::equal(before[1], after[1])) << entry.name;
+  }
+}
+
+TEST_F(Engine, TwoThreadsReplayAtOnce) {
+  const auto train = [this] {
+    at::Generator own = at::detail::createCPUGenerator(3);
+    for (int round = 0; round < 20; ++round) {
+      const Tensor x = at::rand({2, 8, 16, 16}, own, at::TensorOptions());
+      CheckedCalls calls(*engine_);
+      const Watched watched(calls);
+      const Tensor y = at::conv2d(x, at::rand({8, 8, 3, 3}, own, at::TensorOptions()), {}, 1, 1);
+      at::relu_(const_cast<Tensor&>(y));
+      at::softmax(y.bernoulli(0.5, own).flatten(1), 1);
+      EXPECT_THAT(calls.copied, IsEmpty());
+      EXPECT_GE(calls.replayed.size(), 5u);
+    }
+  };
+  std::thread other(train);
+  train();
+  other.join();
+}
+
+}  // namespace
+}  // namespace spillway::recompute

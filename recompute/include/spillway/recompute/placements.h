@@ -13,7 +13,8 @@ namespace spillway::recompute {
 void* claim_placement(std::size_t size) noexcept;
 
 /// For the CPU allocator, at each release: whether `memory` was claimed by the calling thread's
-/// replay. It is then free for the next claim, and the allocator has nothing to do.
+/// replay. It is then free for the next claim, and the allocator has nothing to do. Also true, once,
+/// for what a kernel has kept beyond its replay.
 bool release_placement(void* memory) noexcept;
 
 /// Addresses that a thread's allocations take while this lives. Scopes nest; the innermost counts.
@@ -39,6 +40,8 @@ class PlacementScope {
   bool release(void* memory) noexcept;
   /// From now on nothing is claimed any more; what was claimed may still be released.
   void stop_claims() { takes_claims_ = false; }
+  /// Whether some place was claimed and not released.
+  bool has_claims() const;
 
  private:
   std::vector<Place> places_;
