@@ -10,7 +10,7 @@ namespace spillway::recompute {
 /// Operators of the namespace aten that misbehave in one way each:
 ///   odd_swapped(x)   two results like x, the second allocated first
 ///   odd_keeps(x)     keeps workspace as large as its result beyond the call
-///   odd_fails(x)     throws, with its result half done, while `odd_operators_fail` is set
+///   odd_fails(x)     draws random numbers and, while `odd_operators_fail` is set, throws
 ///   odd_writes(x)    adds 1 to x, which its schema calls read only
 ///   odd_draws(x)     takes a random number that its result does not depend on
 ///   odd_counts(x)    x plus the number of its calls

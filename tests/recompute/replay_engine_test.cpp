@@ -7,6 +7,8 @@
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
@@ -62,7 +64,8 @@ class Engine : public ::testing::Test {
   /// What a verification says of an odd operator.
   std::string verdict(const std::string& name) {
     const Tensor x = at::randn({2000});
-    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(("aten::odd_" + name).c_str(), "");
+    const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(("aten::odd_" + name).c_str(), "");
     const auto record = engine_->record(op, {x});
     engine_->prepare_verification(*record);
     std::vector<c10::IValue> results;
@@ -101,7 +104,7 @@ TEST_F(Rules, RefuseWhatDependsOnValues) {
 }
 
 TEST_F(Rules, RefuseWhatIsNotKnown) {
-  EXPECT_EQ(of("prim::device"), "is not one of LibTorch's own");
+  EXPECT_EQ(of("quantized::add"), "is not one of LibTorch's own");
   EXPECT_EQ(of("aten::cudnn_convolution"), "has no kernel for the CPU");
   EXPECT_EQ(of("aten::mkldnn_rnn_layer"), "returns workspace that it does not fill");
   EXPECT_EQ(of("aten::rrelu_with_noise"), "writes arguments beside its results");
@@ -131,9 +134,13 @@ TEST_F(Rules, TellHowArgumentsAreUsed) {
 TEST_F(Engine, RefusesArgumentsThatCannotBeKept) {
   const Tensor x = at::randn({64, 64});
   EXPECT_EQ(objection([&] { at::relu(x.to_sparse()); }), "its argument 'self' is not strided");
-  EXPECT_EQ(objection([&] { at::ones({64, 64}, at::kMeta); }),
+  EXPECT_EQ(objection([&] {
+              at::ones({64, 64}, at::kMeta);
+            }),
             "its argument 'device' names another device");
-  EXPECT_EQ(objection([&] { at::index(x, {at::randn({64, 64}) > 0}); }),
+  EXPECT_EQ(objection([&] {
+              at::index(x, {at::randn({64, 64}) > 0});
+            }),
             "its argument 'indices' holds a mask, by which the size of the result follows from "
             "values");
   EXPECT_EQ(objection([&] { x.clone().index_put_({at::arange(64)}, x, /*accumulate=*/true); }),
@@ -142,23 +149,31 @@ TEST_F(Engine, RefusesArgumentsThatCannotBeKept) {
 
 TEST_F(Engine, RefusesCallsInInferenceModeAndParallelRegions) {
   const Tensor x = at::randn({64, 64});
-  const auto add = c10::Dispatcher::singleton().findSchemaOrThrow("aten::relu", "");
+  const auto relu = c10::Dispatcher::singleton().findSchemaOrThrow("aten::relu", "");
   std::string why;
   {
     const c10::InferenceMode inference;
-    EXPECT_EQ(engine_->record(add, {x}, &why), nullptr);
+    EXPECT_EQ(engine_->record(relu, {x}, &why), nullptr);
   }
   EXPECT_EQ(why, "it runs in inference mode");
-  at::parallel_for(0, 1, 1, [&](std::int64_t, std::int64_t) {
-    EXPECT_NE(engine_->record(add, {x}, &why), nullptr);
+  at::set_num_threads(2);
+  std::atomic<int> refused = 0;
+  at::parallel_for(0, 2, 1, [&](std::int64_t, std::int64_t) {
+    std::string told;
+    const auto record = engine_->record(relu, {x}, &told);
+    if (record == nullptr && told == "it runs in a parallel region") ++refused;
   });
+  EXPECT_EQ(refused.load(), 2);
 }
 
 TEST_F(Engine, DropsRecordsThatHelpNobody) {
   const Tensor x = at::randn({64, 64});
   EXPECT_EQ(objection([&] { at::sum(x); }), "nothing that it made is paged");
   const Tensor out = at::empty({0});
-  EXPECT_EQ(objection([&] { Tensor to = out; at::relu_out(to, x); }),
+  EXPECT_EQ(objection([&] {
+              Tensor to = out;
+              at::relu_out(to, x);
+            }),
             "it gave its argument other memory");
 }
 
@@ -286,9 +301,10 @@ TEST_F(Engine, RefusesKernelsThatKeepAPlace) {
     std::vector<Tensor> made;
     auto calls = recorded([&] { made = call_odd("keeps", x); });
     const Placement place = in_place(made[0]);
-    EXPECT_THROW(
-        engine_->replay(*calls.of("aten::odd_keeps").record, address_of, {&place, 1}), Error);
+    EXPECT_THROW(engine_->replay(*calls.of("aten::odd_keeps").record, address_of, {&place, 1}),
+                 Error);
     drop_what_odd_keeps();
+    engine_ = make_engine();  // This one has learned to leave that block to the allocator.
     EXPECT_THAT(verdict("keeps"), HasSubstr("keeps memory beyond its call"));
     drop_what_odd_keeps();
   }
@@ -301,8 +317,8 @@ TEST_F(Engine, AFailedReplayLeavesNothingBehind) {
   auto calls = recorded([&] { made = call_odd("fails", x); });
   const OpRecord& record = *calls.of("aten::odd_fails").record;
   const Placement place = in_place(made[0]);
-  const std::size_t before = PagedTable::instance().count();
   const Tensor random = at::detail::getDefaultCPUGenerator().get_state();
+  const std::size_t before = PagedTable::instance().count();
   at::set_num_threads(1);
   const at::NoGradGuard no_grad;
   odd_operators_fail = true;
@@ -312,6 +328,7 @@ TEST_F(Engine, AFailedReplayLeavesNothingBehind) {
   EXPECT_EQ(PagedTable::instance().count(), before);
   EXPECT_EQ(at::get_num_threads(), 1);
   EXPECT_FALSE(at::GradMode::is_enabled());
+  EXPECT_TRUE(at::equal(random, at::detail::getDefaultCPUGenerator().get_state()));
   at::set_num_threads(2);
   spoil(made[0]);
   EXPECT_EQ(engine_->replay(record, address_of, {&place, 1}).copies, 0u);
@@ -320,7 +337,7 @@ TEST_F(Engine, AFailedReplayLeavesNothingBehind) {
 
 TEST_F(Engine, VerificationFindsWhatIsNotPure) {
   EXPECT_EQ(verdict("swapped"), "");
-  EXPECT_EQ(verdict("writes"), "its result 0 differs in 2000 of 8000 bytes, first at 2");
+  EXPECT_EQ(verdict("writes"), "it changed an argument that its schema calls read only");
   EXPECT_EQ(verdict("draws"), "it drew random numbers without saying so");
   EXPECT_THAT(verdict("counts"), HasSubstr("its result 0 differs in "));
 }
@@ -403,7 +420,7 @@ TEST_F(Engine, TwoThreadsReplayAtOnce) {
       at::relu_(const_cast<Tensor&>(y));
       at::softmax(y.bernoulli(0.5, own).flatten(1), 1);
       EXPECT_THAT(calls.copied, IsEmpty());
-      EXPECT_GE(calls.replayed.size(), 5u);
+      EXPECT_EQ(calls.replayed.size(), 4u);
     }
   };
   std::thread other(train);

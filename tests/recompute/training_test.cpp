@@ -81,7 +81,7 @@ TEST(Training, ConvolutionalNetWithNormsAndDropout) {
 
 TEST(Training, TransformerBlockUnderAutocast) {
   const auto start = [] {
-    return std::vector<Tensor>{weight({50, 32}), weight({96, 32}), weight({32, 32}),
+    return std::vector<Tensor>{weight({50, 32}),  weight({96, 32}),  weight({32, 32}),
                                weight({128, 32}), weight({32, 128}), weight({32})};
   };
   const auto loss = [](const std::vector<Tensor>& w) {
