@@ -387,7 +387,7 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
     plan.steps = planner::rewrite_tape(tape, plan.replays);
     plan.replay_seconds = planner::replay_seconds(tape, plan.replays);
     plan.swaps = planner::restore_swaps(plan.steps.tape, file.swaps, limits);
-    plan.bound = planner::bound_step(tape, limits);
+    plan.bound = planner::bound_plan(tape, limits);
     if (!plan.swaps.is_feasible || !plan.swaps.estimate.is_complete)
       throw PlanError("it cannot be carried out within {}", file.budget);
     return plan;

@@ -160,7 +160,7 @@ void write_picture(const PlanningStep& step, const ChosenRates& rates, const Fro
       outcome_of({kConverter, "--zoom", "2", "--output", path, source.path()});
   if (!outcome.ending.empty())
     throw IoError("cannot write {}: {} ended with {}: {}", path, kConverter, outcome.ending,
-                  outcome.output);
+                  outcome.output.substr(0, outcome.output.find('\n')));
 }
 
 }  // namespace spillway::cli

@@ -66,6 +66,7 @@ PlanFigures figures_of(const PlanningStep& step, const StepPlan& plan,
   if (!estimate.is_complete) figures.refusal = "some operator finds no room";
   figures.step_seconds = estimate.step_seconds;
   figures.bound_seconds = plan.bound.step_seconds;
+  figures.bound = plan.bound;
   figures.written = estimate.written_pages * limits.page_size;
   figures.read = estimate.read_pages * limits.page_size;
   figures.peak = in_memory(step, estimate.peak_pages);

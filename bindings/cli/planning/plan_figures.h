@@ -29,6 +29,7 @@ struct PlanFigures {
   Bytes budget;
   double step_seconds = 0.0;
   double bound_seconds = 0.0;
+  planner::StepBound bound;  ///< What makes it bind.
   Bytes written, read, peak;
   double recompute_seconds = 0.0;
   std::uint64_t recomputed_values = 0;

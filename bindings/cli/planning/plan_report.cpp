@@ -50,9 +50,25 @@ std::string time_text(const PlanningStep& step, const PlanFigures& figures) {
   return parts.empty() ? text : text + "; " + parts;
 }
 
-std::string bound_text(const PlanFigures& figures) {
-  return message("{}: no plan is faster with this memory and these rates; this one is {} above",
-                 seconds_text(figures.bound_seconds), percent_text(figures.gap()));
+std::string limit_text(const PlanningStep& step, const planner::StepBound& bound) {
+  switch (bound.kind) {
+    case planner::BoundKind::kCompute: return "its operators take that long";
+    case planner::BoundKind::kTransfers:
+      return message("at least {} out and {} in have to move",
+                     bound.written_pages * step.profile.page_size,
+                     bound.read_pages * step.profile.page_size);
+    case planner::BoundKind::kWindow:
+      return message("most is lost from operator {}, {}, to {}", bound.from,
+                     step.profile.kinds[step.profile.kind_of_op[bound.from]].name, bound.to);
+    case planner::BoundKind::kFluid: break;
+  }
+  return "from a linear program over the step";
+}
+
+std::string bound_text(const PlanningStep& step, const PlanFigures& figures) {
+  return message("{}: no plan is faster here ({}); this one is {} above it",
+                 seconds_text(figures.bound_seconds), limit_text(step, figures.bound),
+                 percent_text(figures.gap()));
 }
 
 std::string moved_text(const PlanFigures& figures) {
@@ -116,7 +132,7 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
                                ? figures.strategy
                                : message("{}, after {}", figures.strategy, figures.source));
   text += line("time", time_text(step, figures));
-  text += line("bound", bound_text(figures));
+  text += line("bound", bound_text(step, figures));
   text += line("moved", moved_text(figures));
   text += line("again", again_text(figures));
   text += line("peak", message("{} of tensors in memory", figures.peak));
@@ -147,7 +163,8 @@ std::string comparison_text(const PlanningStep& step, const ChosenRates& rates,
                     seconds_text(plan.recompute_seconds), to_string(plan.peak),
                     seconds_text(plan.planning_seconds)});
   }
-  text += "\n" + table_text(rows);
+  text += '\n';
+  text += table_text(rows);
   return sources.empty() ? text : text + "\nSources:\n" + sources;
 }
 
@@ -166,6 +183,7 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
   if (figures.is_possible()) {
     json["step_seconds"] = figures.step_seconds;
     json["bound_seconds"] = figures.bound_seconds;
+    json["bound_kind"] = planner::name_of(figures.bound.kind);
     json["gap"] = figures.gap();
     json["peak_bytes"] = figures.peak.count();
     json["swapped_bytes"] = (figures.written + figures.read).count();

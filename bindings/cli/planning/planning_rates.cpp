@@ -122,8 +122,7 @@ ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& pro
                       words.duplex);
   if (!words.rates.empty() || !words.nvme.empty()) return measured_rates(words, profile);
   if (profile.rates) return {*profile.rates, "of the profile, from where it was recorded"};
-  return {TransferRates{},
-          "guesses for a fair NVMe disk; see --rates and --link-out"};
+  return {TransferRates{}, "guesses for a fair NVMe disk; see --rates and --link-out"};
 }
 
 std::string rates_text(const TransferRates& rates) {

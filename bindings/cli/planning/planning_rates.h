@@ -9,11 +9,11 @@ namespace spillway::cli {
 
 /// What was written on the command line about transfers; empty: nothing.
 struct RateWords {
-  std::string link_out;  ///< GB/s, 10^9 bytes.
-  std::string link_in;
-  std::string duplex;  ///< In (0, 1].
-  std::string rates;   ///< File of `bench-io`.
-  std::string nvme;    ///< Directories, separated by commas, whose rates in that file add up.
+  std::string link_out{};  ///< GB/s, 10^9 bytes.
+  std::string link_in{};
+  std::string duplex{};  ///< In (0, 1].
+  std::string rates{};   ///< File of `bench-io`.
+  std::string nvme{};    ///< Directories, separated by commas, whose rates in that file add up.
 };
 
 struct ChosenRates {

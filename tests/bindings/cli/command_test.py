@@ -74,7 +74,7 @@ class Help(CommandCase):
             self.assertIn(text, output)
 
     def test_of_each_command_has_examples_and_exit_codes(self):
-        for command in ("run", "doctor", "bench-io"):
+        for command in ("run", "plan", "simulate", "doctor", "bench-io"):
             code, output, _ = self.spillway(command, "--help")
             self.assertEqual(code, 0)
             self.assertIn(f"Usage: spillway {command}", output)
@@ -83,6 +83,10 @@ class Help(CommandCase):
             self.assertEqual(self.spillway("help", command)[1], output)
             for line in output.splitlines():
                 self.assertLessEqual(len(line), 100, line)
+
+    def test_of_plan_names_every_strategy(self):
+        _, output, _ = self.spillway("plan", "--help")
+        self.assertRegex(output, r"--strategy NAME\n\s+How to plan: spillway \(")
 
     def test_of_run_names_every_setting(self):
         _, output, _ = self.spillway("run", "--help")

@@ -1,0 +1,399 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "planning/simulate_command.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/strategies.h"
+#include "support/chain_profile.h"
+#include "support/manual_clock.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A profile in a folder of its own, and the commands on it.
+class PlanningCommand : public ::testing::Test {
+ protected:
+  PlanningCommand() { write(profile_, profile::to_text(chain_profile())); }
+
+  static void write(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  }
+
+  std::string in_folder(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  PlanWords words(const std::string& budget) const {
+    PlanWords words;
+    words.common.profile = profile_;
+    words.common.budget = budget;
+    return words;
+  }
+
+  SimulateWords simulate_words(const std::string& plan) const {
+    SimulateWords words;
+    words.common.profile = profile_;
+    words.plan = plan;
+    return words;
+  }
+
+  std::string plan(const PlanWords& words) const {
+    std::ostringstream out;
+    EXPECT_EQ(plan_from_profile(words, out, clock_), 0);
+    return out.str();
+  }
+
+  std::string simulate(const SimulateWords& words) const {
+    std::ostringstream out;
+    EXPECT_EQ(simulate_plan(words, out, clock_), 0);
+    return out.str();
+  }
+
+  template <typename Command>
+  static std::string refusal(const Command& command) {
+    try {
+      command();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  std::string plan_refusal(const PlanWords& words) const {
+    return refusal([&] { plan(words); });
+  }
+
+  std::string simulate_refusal(const SimulateWords& words) const {
+    return refusal([&] { simulate(words); });
+  }
+
+  TemporaryDirectory folder_;
+  const std::string profile_ = in_folder("chain.profile.json");
+  const ManualClock clock_;
+};
+
+TEST_F(PlanningCommand, TellsWhatAUserNeedsToDecide) {
+  const std::string text = plan(words("50%"));
+  for (const char* line :
+       {"step      ./chain, 19 operators, times from 5 recorded steps\n", "needed    ",
+        "smallest  --budget ", ", set by aten::convolution_backward (float[1, 8, 64, 64])\n",
+        "rates     1.50 GB/s out, 2.00 GB/s in", "(guesses", "budget    ",
+        "50.0 % of what is needed", "strategy  spillway\n", " times in-core (", "bound     ",
+        " out, ", "again     ", "peak      ", "Operators that wait longest:\n",
+        "Tensors that they wait for:\n", " operators\n", "activation "}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST_F(PlanningCommand, SaysWhenNothingHasToLeave) {
+  const std::string text = plan(words("2GiB"));
+  EXPECT_THAT(text, HasSubstr("moved     nothing has to leave memory\n"));
+  EXPECT_THAT(text, HasSubstr("1.00 times in-core"));
+  EXPECT_THAT(text, Not(HasSubstr("wait longest")));
+}
+
+TEST_F(PlanningCommand, GivesTheDocumentedKeys) {
+  PlanWords asked = words("50%");
+  asked.common.json = true;
+  const json figures = json::parse(plan(asked));
+  EXPECT_EQ(figures.at("strategy"), "spillway");
+  const double step = figures.at("step_seconds");
+  const double bound = figures.at("bound_seconds");
+  EXPECT_GE(step, bound);
+  EXPECT_GE(bound, figures.at("incore_seconds").get<double>());
+  EXPECT_DOUBLE_EQ(figures.at("gap"), step / bound - 1.0);
+  EXPECT_LE(figures.at("peak_bytes"), figures.at("budget_bytes"));
+  EXPECT_LE(figures.at("smallest_budget_bytes"), figures.at("budget_bytes"));
+  EXPECT_EQ(figures.at("budget_bytes").get<std::uint64_t>(),
+            figures.at("needed_bytes").get<std::uint64_t>() / 2);
+  EXPECT_EQ(figures.at("swapped_bytes").get<std::uint64_t>(),
+            figures.at("swapped_out_bytes").get<std::uint64_t>() +
+                figures.at("swapped_in_bytes").get<std::uint64_t>());
+  EXPECT_GT(figures.at("swapped_bytes"), 0);
+  EXPECT_TRUE(figures.at("recompute_seconds").is_number());
+  EXPECT_EQ(figures.at("planning_seconds"), 0.0);  // The clock stands still.
+  EXPECT_THAT(figures.at("smallest_budget_operator").get<std::string>(),
+              HasSubstr("convolution_backward"));
+  double waited = 0.0;
+  for (const json& cause : figures.at("stalls_by_operator"))
+    waited += cause.at("seconds").get<double>();
+  EXPECT_NEAR(waited, figures.at("stall_seconds"), 1e-9);
+  EXPECT_EQ(figures.at("rates").at("write_bytes_per_second"), 1.5e9);
+}
+
+TEST_F(PlanningCommand, ComparesAllStrategiesByTime) {
+  PlanWords asked = words("50%");
+  asked.common.strategy = "all";
+  const std::string text = plan(asked);
+  for (const planner::Strategy& strategy : planner::strategies())
+    EXPECT_THAT(text, HasSubstr(std::string(strategy.name)));
+  asked.common.json = true;
+  const json list = json::parse(plan(asked));
+  ASSERT_EQ(list.size(), planner::strategies().size());
+  double last = 0.0;
+  for (const json& figures : list) {
+    if (!figures.at("is_possible").get<bool>()) {
+      EXPECT_NE(figures.at("refusal"), "");
+      last = 1e9;
+      continue;
+    }
+    EXPECT_GE(figures.at("step_seconds"), last);
+    last = figures.at("step_seconds");
+  }
+}
+
+TEST_F(PlanningCommand, StoresAPlanThatSimulatesToTheSameFigures) {
+  PlanWords asked = words("40%");
+  asked.out = in_folder("chain.plan.json");
+  asked.common.json = true;
+  asked.common.rates = {.link_out = "3", .link_in = "4"};
+  json planned = json::parse(plan(asked));
+  SimulateWords again = simulate_words(asked.out);
+  again.common.json = true;
+  json simulated = json::parse(simulate(again));
+  EXPECT_EQ(simulated.at("rates").at("source"), "of the plan");
+  for (json* figures : {&planned, &simulated}) figures->at("rates").erase("source");
+  EXPECT_EQ(simulated, planned);
+}
+
+TEST_F(PlanningCommand, SimulatesAStoredPlanWithOtherRates) {
+  PlanWords asked = words("40%");
+  asked.out = in_folder("chain.plan.json");
+  asked.common.rates = {.link_out = "8", .link_in = "8"};
+  plan(asked);
+  SimulateWords slower = simulate_words(asked.out);
+  slower.common.json = true;
+  const double before = json::parse(simulate(slower)).at("step_seconds");
+  slower.common.rates = {.link_out = "1", .link_in = "1"};
+  const json after = json::parse(simulate(slower));
+  EXPECT_GT(after.at("step_seconds"), before);
+  EXPECT_GE(after.at("step_seconds"), after.at("bound_seconds"));
+}
+
+TEST_F(PlanningCommand, SimulatesWhatItPlansItself) {
+  SimulateWords asked = simulate_words("");
+  asked.common.budget = "50%";
+  asked.trace = in_folder("step.json");
+  const std::string text = simulate(asked);
+  EXPECT_THAT(text, HasSubstr("trace written to " + asked.trace));
+  std::ifstream trace(asked.trace);
+  EXPECT_GT(json::parse(trace).at("traceEvents").size(), 30U);
+}
+
+TEST_F(PlanningCommand, RefusesAPlanForAnotherStep) {
+  PlanWords asked = words("50%");
+  asked.out = in_folder("chain.plan.json");
+  plan(asked);
+  write(profile_, profile::to_text(chain_profile({.layers = 7})));
+  EXPECT_THAT(simulate_refusal(simulate_words(asked.out)),
+              HasSubstr("chain.plan.json: the plan is for another program or other shapes"));
+  write(profile_, profile::to_text(chain_profile({.activation_pages = 9})));
+  EXPECT_THAT(simulate_refusal(simulate_words(asked.out)), HasSubstr("on other tensors"));
+}
+
+TEST_F(PlanningCommand, RefusesFilesThatAreNoPlans) {
+  const std::string path = in_folder("some.json");
+  EXPECT_THAT(simulate_refusal(simulate_words(path)), HasSubstr("cannot read " + path));
+  write(path, "{\"format\": ");
+  EXPECT_THAT(simulate_refusal(simulate_words(path)), HasSubstr("no whole plan file"));
+  EXPECT_THAT(simulate_refusal(simulate_words(profile_)), HasSubstr("its format is "
+                                                                    "'spillway-profile'"));
+}
+
+TEST_F(PlanningCommand, RefusesWhatHasNoPlaceBesideAStoredPlan) {
+  SimulateWords asked = simulate_words("x");
+  asked.common.budget = "1GiB";
+  EXPECT_THAT(simulate_refusal(asked), HasSubstr("--budget 1GiB has no place beside --plan"));
+  asked.common.budget.clear();
+  asked.common.strategy = "spillway";
+  EXPECT_THAT(simulate_refusal(asked), HasSubstr("--strategy spillway has no place"));
+  EXPECT_THAT(simulate_refusal(simulate_words("")), HasSubstr("name what to simulate"));
+}
+
+TEST_F(PlanningCommand, RefusesUnknownStrategiesWithTheNearest) {
+  PlanWords asked = words("50%");
+  asked.common.strategy = "spilway";
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("did you mean 'spillway'?"));
+}
+
+TEST_F(PlanningCommand, RefusesContradictions) {
+  EXPECT_THAT(plan_refusal(words("")), HasSubstr("--budget is missing"));
+  PlanWords asked = words("50%");
+  asked.frontier = true;
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("--budget 50% has no place"));
+  asked.common.budget.clear();
+  asked.out = "x";
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("--out x stores one plan"));
+  asked = words("50%");
+  asked.points = "5";
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("--points 5 belongs to --frontier"));
+  asked = words("50%");
+  asked.out = "x";
+  asked.common.strategy = "all";
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("--strategy all makes many"));
+  asked = words("");
+  asked.frontier = true;
+  for (const char* points : {"0", "1", "1001", "-3", "few", "3.5"}) {
+    asked.points = points;
+    EXPECT_THAT(plan_refusal(asked), HasSubstr(message("--points: '{}'", points)));
+  }
+}
+
+TEST_F(PlanningCommand, RefusesTooSmallABudgetWithTheSmallest) {
+  EXPECT_THAT(plan_refusal(words("10MiB")), HasSubstr("the smallest is --budget "));
+}
+
+TEST_F(PlanningCommand, WritesToNothingButFiles) {
+  PlanWords asked = words("50%");
+  asked.out = folder_.path();
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("it is no regular file"));
+  asked.out = in_folder("missing/plan.json");
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("cannot write "));
+}
+
+class FrontierCommand : public PlanningCommand {
+ protected:
+  PlanWords frontier(const std::string& points = "") const {
+    PlanWords asked = words("");
+    asked.frontier = true;
+    asked.points = points;
+    return asked;
+  }
+};
+
+TEST_F(FrontierCommand, GoesFromTheSmallestBudgetToAllThatIsNeeded) {
+  PlanWords asked = frontier("5");
+  asked.common.json = true;
+  const json list = json::parse(plan(asked));
+  ASSERT_EQ(list.size(), 5 * planner::strategies().size());
+  EXPECT_EQ(list.front().at("budget_bytes"), list.front().at("smallest_budget_bytes"));
+  EXPECT_EQ(list.back().at("budget_bytes"), list.back().at("needed_bytes"));
+  EXPECT_NEAR(list.back().at("step_seconds"), list.back().at("incore_seconds"), 1e-9);
+  double last = 1e9;
+  for (const json& figures : list) {
+    if (figures.at("strategy") != "spillway") continue;
+    EXPECT_LE(figures.at("bound_seconds"), last);
+    last = figures.at("bound_seconds");
+  }
+}
+
+TEST_F(FrontierCommand, PrintsATable) {
+  const std::string text = plan(frontier());
+  EXPECT_THAT(text, HasSubstr("share  strategy     step  x in-core    bound"));
+  EXPECT_THAT(text, HasSubstr("100.0 %"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4 + 1 + 1 + 9);
+}
+
+TEST_F(FrontierCommand, HasOneRowWhereThereIsNoChoice) {
+  write(profile_, profile::to_text(chain_profile({.layers = 1, .parameter_pages = 1})));
+  PlanWords asked = frontier("1000");
+  asked.common.json = true;
+  const json list = json::parse(plan(asked));
+  EXPECT_LT(list.size(), 1000U);  // No budget twice.
+  EXPECT_EQ(list.back().at("budget_bytes"), list.back().at("needed_bytes"));
+}
+
+/// Open and closed elements in balance; enough to see what a browser would not show.
+void expect_well_formed(const std::string& svg) {
+  std::vector<std::string> open;
+  for (std::size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
+    const std::size_t end = svg.find('>', at);
+    ASSERT_NE(end, std::string::npos);
+    const std::string tag = svg.substr(at + 1, end - at - 1);
+    if (tag.front() == '/') {
+      ASSERT_FALSE(open.empty());
+      EXPECT_EQ(open.back(), tag.substr(1));
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(tag.substr(0, tag.find_first_of(" \n")));
+    }
+  }
+  EXPECT_THAT(open, ElementsAre());
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+}
+
+TEST_F(FrontierCommand, DrawsASelfContainedPicture) {
+  auto odd = chain_profile();
+  odd.origin.program = "/home/<a> & \"b\"/train";
+  write(profile_, profile::to_text(odd));
+  PlanWords asked = frontier("4");
+  asked.picture = in_folder("chain.svg");
+  EXPECT_THAT(plan(asked), HasSubstr("drawn in " + asked.picture));
+  std::ifstream file(asked.picture);
+  const std::string svg{std::istreambuf_iterator<char>(file), {}};
+  expect_well_formed(svg);
+  for (const char* part : {"<svg xmlns=", "time of a step (", "budget (", "<polygon", "spillway",
+                           "no plan is faster", "in-core", "train: time of a step"})
+    EXPECT_THAT(svg, HasSubstr(part));
+  EXPECT_EQ(svg.find("http", 60), std::string::npos);  // Nothing is fetched.
+}
+
+TEST_F(FrontierCommand, RefusesOtherKindsOfPictures) {
+  PlanWords asked = frontier();
+  for (const char* name : {"x.pdf", "x", "svg"}) {
+    asked.picture = name;
+    EXPECT_THAT(plan_refusal(asked), HasSubstr("must end in .svg or .png"));
+  }
+}
+
+/// PATH for the time of one test.
+class SearchPath {
+ public:
+  explicit SearchPath(const std::string& path) : before_(std::getenv("PATH")) {
+    ::setenv("PATH", path.c_str(), 1);
+  }
+  ~SearchPath() { ::setenv("PATH", before_.c_str(), 1); }
+
+ private:
+  const std::string before_;
+};
+
+TEST_F(FrontierCommand, SaysWhatPngNeeds) {
+  const SearchPath nothing(folder_.path());
+  PlanWords asked = frontier();
+  asked.picture = in_folder("chain.png");
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("apt-get install librsvg2-bin"));
+}
+
+TEST_F(FrontierCommand, HasThePngMadeByAConverter) {
+  const std::string converter = in_folder("rsvg-convert");
+  write(converter, "#!/bin/sh\n[ \"$3\" = --output ] && /bin/cp \"$5\" \"$4\"\n");
+  ::chmod(converter.c_str(), 0755);
+  const SearchPath here(folder_.path());
+  PlanWords asked = frontier("3");
+  asked.picture = in_folder("chain.PNG");
+  plan(asked);
+  std::ifstream file(asked.picture);
+  const std::string made{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(made, HasSubstr("<svg xmlns="));
+  write(converter, "#!/bin/sh\necho broken; exit 3\n");
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("rsvg-convert ended with exit code 3: broken"));
+}
+
+TEST(SplitFrontier, TakesAPictureFromBehindTheOptionButNotTheProfile) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(split_frontier({"--frontier", "a.json"}), (Words{"--frontier", "a.json"}));
+  EXPECT_EQ(split_frontier({"--frontier", "x.svg", "a.json"}),
+            (Words{"--frontier", "--picture=x.svg", "a.json"}));
+  EXPECT_EQ(split_frontier({"a.json", "--frontier=x.png", "--json"}),
+            (Words{"a.json", "--frontier", "--picture=x.png", "--json"}));
+  EXPECT_EQ(split_frontier({"a.json", "--frontier"}), (Words{"a.json", "--frontier"}));
+  EXPECT_EQ(split_frontier({"--frontier", "x.pdf"}), (Words{"--frontier", "--picture=x.pdf"}));
+  EXPECT_EQ(split_frontier({"--frontier", "--points", "3"}),
+            (Words{"--frontier", "--points", "3"}));
+}
+
+}  // namespace
+}  // namespace spillway::cli

@@ -1,0 +1,158 @@
+#include "planning/planning_rates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "spillway/base/error.h"
+#include "spillway/topology/disk_rates.h"
+#include "support/chain_profile.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+profile::StepProfile without_rates() { return chain_profile(); }
+
+profile::StepProfile with_rates() {
+  profile::StepProfile profile = chain_profile();
+  profile.rates = profile::TransferRates{.write_bytes_per_second = 3e9,
+                                         .read_bytes_per_second = 4e9,
+                                         .interference_seconds_per_byte = 7e-11};
+  return profile;
+}
+
+std::string refusal(const RateWords& words) {
+  try {
+    choose_rates(words, with_rates());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// A file of two disks, and one of a third directory on the first of them.
+class RatesFile : public ::testing::Test {
+ protected:
+  RatesFile() {
+    add("/fast", "nvme0", 2e9, 3e9, 2.5e9);
+    add("/faster", "nvme1", 4e9, 5e9, 9e9);
+    add("/same", "nvme0", 2e9, 3e9, 2.5e9);
+    rates_.save(path_);
+  }
+
+  void add(const std::string& directory, const std::string& device, double write, double read,
+           double both) {
+    topology::DiskRate rate;
+    rate.directory = directory;
+    rate.device = device;
+    rate.write_bytes_per_second = write;
+    rate.read_bytes_per_second = read;
+    rate.both_bytes_per_second = both;
+    rates_.record(rate);
+  }
+
+  TemporaryDirectory folder_;
+  const std::string path_ = folder_.path() + "/disks.json";
+  topology::DiskRates rates_;
+};
+
+TEST(ChooseRates, TakesALinkForFullDuplexWithoutSideEffects) {
+  const ChosenRates chosen = choose_rates({.link_out = "12", .link_in = "25.5"}, with_rates());
+  EXPECT_EQ(chosen.rates.write_bytes_per_second, 12e9);
+  EXPECT_EQ(chosen.rates.read_bytes_per_second, 25.5e9);
+  EXPECT_EQ(chosen.rates.duplex_share, 1.0);
+  EXPECT_EQ(chosen.rates.interference_seconds_per_byte, 0.0);
+  EXPECT_EQ(chosen.source, "given");
+  const RateWords shared{.link_out = "12", .link_in = "12", .duplex = "0.6"};
+  EXPECT_EQ(choose_rates(shared, with_rates()).rates.duplex_share, 0.6);
+}
+
+TEST(ChooseRates, FallsBackToTheProfileAndThenToGuessesAndSaysSo) {
+  const ChosenRates recorded = choose_rates({}, with_rates());
+  EXPECT_EQ(recorded.rates.write_bytes_per_second, 3e9);
+  EXPECT_THAT(recorded.source, HasSubstr("of the profile"));
+  const ChosenRates guessed = choose_rates({}, without_rates());
+  EXPECT_EQ(guessed.rates.write_bytes_per_second, profile::TransferRates{}.write_bytes_per_second);
+  EXPECT_THAT(guessed.source, HasSubstr("guesses"));
+}
+
+TEST(ChooseRates, RefusesImpossibleOnesWithTheirValue) {
+  for (const char* rate : {"0", "-1", "nan", "inf", "1e9", "0.00001", "fast", "12GB/s", " 12"}) {
+    EXPECT_THAT(refusal({.link_out = rate, .link_in = "12"}),
+                HasSubstr(message("--link-out: '{}' is no number from 0.0001 to 1000 GB/s", rate)));
+    EXPECT_THAT(refusal({.link_out = "12", .link_in = rate}),
+                HasSubstr(message("--link-in: '{}'", rate)));
+  }
+  for (const char* share : {"0", "1.01", "-0.5", "half"}) {
+    EXPECT_THAT(refusal({.link_out = "1", .link_in = "1", .duplex = share}),
+                HasSubstr(message("--duplex: '{}' is no number", share)));
+  }
+}
+
+TEST(ChooseRates, RefusesHalfALink) {
+  EXPECT_THAT(refusal({.link_out = "12"}), HasSubstr("--link-in is missing beside --link-out"));
+  EXPECT_THAT(refusal({.link_in = "12"}), HasSubstr("--link-out is missing beside --link-in"));
+  EXPECT_THAT(refusal({.duplex = "0.5"}), HasSubstr("--duplex 0.5 belongs to"));
+}
+
+TEST_F(RatesFile, GivesTheRatesOfOneDirectory) {
+  const ChosenRates chosen = choose_rates({.rates = path_, .nvme = "/fast"}, with_rates());
+  EXPECT_EQ(chosen.rates.write_bytes_per_second, 2e9);
+  EXPECT_EQ(chosen.rates.read_bytes_per_second, 3e9);
+  EXPECT_EQ(chosen.rates.duplex_share, 0.5);
+  // What a file of rates does not tell stays as it was recorded.
+  EXPECT_EQ(chosen.rates.interference_seconds_per_byte, 7e-11);
+  EXPECT_EQ(chosen.source, path_ + ": /fast");
+}
+
+TEST_F(RatesFile, AddsDirectoriesOfDifferentDisks) {
+  EXPECT_EQ(choose_rates({.rates = path_, .nvme = "/fast,/faster"}, with_rates())
+                .rates.write_bytes_per_second,
+            6e9);
+  EXPECT_EQ(choose_rates({.rates = path_, .nvme = "/fast,/same"}, with_rates())
+                .rates.write_bytes_per_second,
+            2e9);
+}
+
+TEST_F(RatesFile, LosesAgainstTheCommandLine) {
+  const RateWords words{.link_out = "7", .link_in = "8", .rates = path_, .nvme = "/fast"};
+  EXPECT_EQ(choose_rates(words, with_rates()).rates.write_bytes_per_second, 7e9);
+}
+
+TEST_F(RatesFile, AsksWhichDirectoryIsMeant) {
+  EXPECT_THAT(refusal({.rates = path_}), HasSubstr("say which with --nvme DIR (measured there: "
+                                                   "/fast /faster /same)"));
+  EXPECT_THAT(refusal({.rates = path_, .nvme = "/elsewhere"}),
+              HasSubstr("has no rates of /elsewhere"));
+  EXPECT_THAT(refusal({.rates = path_, .nvme = "/fast,"}), HasSubstr("has no rates of "));
+}
+
+TEST_F(RatesFile, NeedsNoNameForItsOnlyDirectory) {
+  topology::DiskRates only;
+  only.record(*rates_.find("/fast", ""));
+  only.save(path_);
+  EXPECT_EQ(choose_rates({.rates = path_}, with_rates()).rates.read_bytes_per_second, 3e9);
+}
+
+TEST_F(RatesFile, RefusesRatesThatWereNotMeasured) {
+  add("/half", "sda", 2e9, 0.0, 0.0);
+  rates_.save(path_);
+  EXPECT_THAT(refusal({.rates = path_, .nvme = "/half"}),
+              HasSubstr("lacks a rate for writing or reading of /half"));
+}
+
+TEST_F(RatesFile, MustBeThere) {
+  EXPECT_THAT(refusal({.rates = path_ + ".old"}), HasSubstr("does not exist"));
+}
+
+TEST(RatesText, TellsWhatIsLeftWhileBothDirectionsRun) {
+  profile::TransferRates rates;
+  EXPECT_EQ(rates_text(rates), "1.50 GB/s out, 2.00 GB/s in, 50 % of that while both run");
+  rates.duplex_share = 1.0;
+  EXPECT_EQ(rates_text(rates), "1.50 GB/s out, 2.00 GB/s in, both at once");
+}
+
+}  // namespace
+}  // namespace spillway::cli

@@ -1,0 +1,113 @@
+#include "planning/planning_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "spillway/base/error.h"
+#include "support/chain_profile.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+PlanningStep chain() { return to_step(chain_profile(), "chain.json"); }
+
+std::string refusal(const std::string& budget) {
+  try {
+    budget_in(chain(), budget);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::string loading(const std::string& path) {
+  try {
+    load_step(path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(PlanningStep, CountsWhatNeverLeaves) {
+  const PlanningStep step = chain();
+  const Bytes small = step.profile.small_bytes;
+  const Bytes page = step.profile.page_size;
+  EXPECT_EQ(step.needed, planner::live_peak(step.profile.tape) * page + small);
+  EXPECT_EQ(step.smallest, planner::smallest_budget(step.profile.tape) * page + small);
+  EXPECT_EQ(operator_text(step, step.neediest), "aten::convolution_backward (float[1, 8, 64, 64])");
+}
+
+TEST(PlanningStep, TakesWhatNeverLeavesOffTheBudget) {
+  const PlanningStep step = chain();
+  const Bytes page = step.profile.page_size;
+  const profile::TransferRates rates;
+  const Bytes small = step.profile.small_bytes;
+  EXPECT_EQ(limits_for(step, 40 * page + small, rates).budget_pages, 40U);
+  EXPECT_EQ(limits_for(step, 40 * page, rates).budget_pages, 39U);
+  EXPECT_EQ(limits_for(step, Bytes(std::uint64_t{1} << 62), rates).budget_pages, 0x7fffffffU);
+}
+
+TEST(BudgetIn, ReadsSizesAndSharesOfWhatIsNeeded) {
+  const PlanningStep step = chain();
+  EXPECT_EQ(budget_in(step, "1GiB"), Bytes(std::uint64_t{1} << 30));
+  EXPECT_EQ(budget_in(step, "100%"), step.needed);
+  EXPECT_EQ(budget_in(step, "75%").count(), step.needed.count() * 3 / 4);
+}
+
+TEST(BudgetIn, NamesTheSmallestOneAndWhatSetsIt) {
+  const std::string told = refusal("20MiB");
+  EXPECT_THAT(told, HasSubstr("a budget of 20.0 MiB is too small"));
+  EXPECT_THAT(told, HasSubstr("aten::convolution_backward (float[1, 8, 64, 64]) needs"));
+  const auto named = told.substr(told.rfind(' ') + 1);
+  EXPECT_EQ(refusal(named), "");  // What it names does.
+  EXPECT_THAT(refusal("1%"), HasSubstr("the smallest is --budget " + named));
+}
+
+TEST(BudgetIn, RefusesWhatIsNoBudget) {
+  for (const char* text : {"0", "0B", "0%", "-5%", "101%", "4", "much", "", "4GiBs", "nan%"})
+    EXPECT_THAT(refusal(text), HasSubstr("--budget")) << text;
+  EXPECT_THAT(refusal("auto"), HasSubstr("'auto' is for runs"));
+}
+
+TEST(AsOption, RoundsUp) {
+  EXPECT_EQ(as_option(Bytes(1 << 20)), "1MiB");
+  EXPECT_EQ(as_option(Bytes((1 << 20) + 1)), "2MiB");
+}
+
+TEST(LoadStep, ReadsAProfile) {
+  const TemporaryDirectory folder;
+  const std::string path = folder.path() + "/chain.json";
+  std::ofstream(path) << profile::to_text(chain_profile());
+  EXPECT_EQ(load_step(path).profile.tape.ops.size(), chain_profile().tape.ops.size());
+}
+
+TEST(LoadStep, SaysInOneSentenceWhatIsWrongWithTheFile) {
+  const TemporaryDirectory folder;
+  const std::string path = folder.path() + "/chain.json";
+  EXPECT_THAT(loading(path), HasSubstr("cannot read " + path + ": No such file"));
+  EXPECT_THAT(loading(folder.path()), HasSubstr("cannot read " + folder.path()));
+  const std::string text = profile::to_text(chain_profile());
+  for (const std::string& broken :
+       {std::string(), std::string("{}"), text.substr(0, text.size() / 2),
+        std::string(text).replace(text.find("\"version\": 1"), 12, "\"version\": 9")}) {
+    std::ofstream(path, std::ios::trunc) << broken;
+    EXPECT_THAT(loading(path), StartsWith(path + ":"));
+    EXPECT_EQ(loading(path).find('\n'), std::string::npos);
+  }
+}
+
+TEST(ValueText, TellsClassSizeAndOrigin) {
+  const PlanningStep step = chain();
+  EXPECT_EQ(value_text(step, 0), "input 0 of 16.0 MiB");
+  EXPECT_EQ(value_text(step, 13), "activation 13 of 16.0 MiB from aten::convolution");
+}
+
+}  // namespace
+}  // namespace spillway::cli
