@@ -276,7 +276,7 @@ TEST_F(FrontierCommand, GoesFromTheSmallestBudgetToAllThatIsNeeded) {
   PlanWords asked = frontier("5");
   asked.common.json = true;
   const json list = json::parse(plan(asked));
-  ASSERT_EQ(list.size(), 5 * planner::strategies().size());
+  ASSERT_EQ(list.size(), 5U);
   EXPECT_EQ(list.front().at("budget_bytes"), list.front().at("smallest_budget_bytes"));
   EXPECT_EQ(list.back().at("budget_bytes"), list.back().at("needed_bytes"));
   EXPECT_NEAR(list.back().at("step_seconds"), list.back().at("incore_seconds"), 1e-9);
