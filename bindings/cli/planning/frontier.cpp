@@ -96,18 +96,20 @@ std::vector<Bytes> frontier_budgets(const PlanningStep& step, std::size_t points
 }
 
 Frontier plan_frontier(
-    const PlanningStep& step, const profile::TransferRates& rates,
+    const PlanningStep& step, const profile::TransferRates& rates, BoundEffort bound,
     std::span<const planner::Strategy> strategies, std::size_t points, const Clock& clock,
     const std::function<void(std::size_t, std::size_t, const std::string&)>& on_progress) {
   Frontier frontier;
   frontier.strategies = strategies.size();
   const std::vector<Bytes> budgets = frontier_budgets(step, points);
   for (const Bytes budget : budgets) {
-    const planner::SwapLimits limits = limits_for(step, budget, rates);
+    on_progress(frontier.plans.size(), budgets.size() * strategies.size(),
+                message("bound at {}", budget));
+    const PlanningCase planning = case_for(step, budget, limits_for(step, budget, rates), bound);
     for (const planner::Strategy& strategy : strategies) {
       on_progress(frontier.plans.size(), budgets.size() * strategies.size(),
                   message("{} at {}", strategy.name, budget));
-      frontier.plans.push_back(plan_with(strategy, step, limits, budget, clock).figures);
+      frontier.plans.push_back(plan_with(strategy, planning, clock).figures);
     }
   }
   return frontier;
@@ -123,7 +125,7 @@ std::string frontier_text(const PlanningStep& step, const ChosenRates& rates,
     std::vector<std::string> row{to_string(plan.budget), percent_text(share), plan.strategy};
     if (plan.is_possible()) {
       for (const std::string& cell :
-           {seconds_text(plan.step_seconds), ratio_text(plan.step_seconds / step.incore_seconds),
+           {seconds_text(plan.step_seconds), ratio_text(plan.step_seconds, step.incore_seconds),
             seconds_text(plan.bound_seconds), percent_text(plan.gap()), to_string(plan.written),
             to_string(plan.read), seconds_text(plan.recompute_seconds)})
         row.push_back(cell);

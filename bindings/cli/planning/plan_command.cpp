@@ -12,6 +12,7 @@
 #include "planning/plan_report.h"
 #include "planning/progress_line.h"
 #include "spillway/base/error.h"
+#include "spillway/base/named_values.h"
 #include "spillway/planner/strategies.h"
 #include "spillway/runtime/plan_file.h"
 #include "spillway/topology/atomic_file.h"
@@ -74,11 +75,11 @@ int draw_frontier(const PlanWords& words, const PlanningStep& step, const Chosen
                   std::ostream& out, const Clock& clock) {
   const auto strategies = chosen_strategies(words.common.strategy);
   ProgressLine progress;
-  const Frontier frontier =
-      plan_frontier(step, rates.rates, strategies, points_in(words.points), clock,
-                    [&](std::size_t done, std::size_t all, const std::string& next) {
-                      progress.show(message("plan {} of {}: {}", done + 1, all, next));
-                    });
+  const Frontier frontier = plan_frontier(
+      step, rates.rates, bound_effort(words.common.bound), strategies, points_in(words.points),
+      clock, [&](std::size_t done, std::size_t all, const std::string& next) {
+        progress.show(message("plan {} of {}: {}", done + 1, all, next));
+      });
   progress.clear();
   if (!words.picture.empty()) write_picture(step, rates, frontier, words.picture);
   if (words.common.json) {
@@ -92,13 +93,14 @@ int draw_frontier(const PlanWords& words, const PlanningStep& step, const Chosen
 
 int compare_strategies(const PlanWords& words, const PlanningStep& step, const ChosenRates& rates,
                        Bytes budget, std::ostream& out, const Clock& clock) {
-  const planner::SwapLimits limits = limits_for(step, budget, rates.rates);
+  const PlanningCase planning = case_for(step, budget, limits_for(step, budget, rates.rates),
+                                         bound_effort(words.common.bound));
   std::vector<PlanFigures> plans;
   ProgressLine progress;
   const auto all = planner::strategies();
   for (const Strategy& strategy : all) {
     progress.show(message("plan {} of {}: {}", plans.size() + 1, all.size(), strategy.name));
-    plans.push_back(plan_with(strategy, step, limits, budget, clock).figures);
+    plans.push_back(plan_with(strategy, planning, clock).figures);
   }
   progress.clear();
   std::stable_sort(plans.begin(), plans.end(), [](const PlanFigures& a, const PlanFigures& b) {
@@ -146,14 +148,23 @@ void write_result(const std::string& path, const std::string& text) {
   topology::write_file_at_once(path, text);
 }
 
-JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningStep& step,
-                          const planner::SwapLimits& limits, Bytes budget, const Clock& clock) {
+BoundEffort bound_effort(const std::string& word) {
+  constexpr std::array<Named<BoundEffort>, 2> kEfforts{
+      {{"quick", BoundEffort::kQuick}, {"tight", BoundEffort::kTight}}};
+  return word.empty() ? BoundEffort::kQuick : value_named(word, kEfforts, "bound");
+}
+
+JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planning,
+                          const Clock& clock) {
   const Strategy strategy = chosen_strategies(words.strategy).front();
-  JudgedPlan judged = plan_with(strategy, step, limits, budget, clock);
+  ProgressLine progress;
+  progress.show(message("planning a step of {} operators within {}",
+                        planning.step.profile.tape.ops.size(), planning.budget));
+  JudgedPlan judged = plan_with(strategy, planning, clock);
   if (!judged.figures.is_possible())
     throw BudgetError("the strategy '{}' has no plan for {}: {} (a larger --budget, or --strategy "
                       "all shows which do)",
-                      strategy.name, budget, judged.figures.refusal);
+                      strategy.name, planning.budget, judged.figures.refusal);
   return judged;
 }
 
@@ -161,6 +172,7 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
   refuse_contradictions(words);
   if (words.common.strategy != kAll) chosen_strategies(words.common.strategy);
   points_in(words.points);
+  bound_effort(words.common.bound);
   const PlanningStep step = load_step(words.common.profile);
   const ChosenRates rates = choose_rates(words.common.rates, step.profile);
   if (words.frontier) return draw_frontier(words, step, rates, out, clock);
@@ -168,7 +180,8 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
   if (words.common.strategy == kAll)
     return compare_strategies(words, step, rates, budget, out, clock);
   const planner::SwapLimits limits = limits_for(step, budget, rates.rates);
-  const JudgedPlan judged = plan_asked_for(words.common, step, limits, budget, clock);
+  const JudgedPlan judged = plan_asked_for(
+      words.common, case_for(step, budget, limits, bound_effort(words.common.bound)), clock);
   if (!words.out.empty())
     write_result(words.out,
                  runtime::to_text(runtime::describe_plan(judged.plan, step.profile.tape, limits,

@@ -16,6 +16,7 @@ struct PlanningWords {
   std::string budget;
   std::string strategy;
   RateWords rates;
+  std::string bound;  ///< quick or tight.
   bool json = false;
 };
 
@@ -37,8 +38,11 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
 
 /// The plan of one strategy (ours when nothing is named). Throws BudgetError when the strategy has
 /// none for that budget.
-JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningStep& step,
-                          const planner::SwapLimits& limits, Bytes budget, const Clock& clock);
+JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planning,
+                          const Clock& clock);
+
+/// Throws ConfigError for an unknown word; empty: quick.
+BoundEffort bound_effort(const std::string& word);
 
 /// Replaces a file by `text` at once. Throws IoError, also for what is no regular file.
 void write_result(const std::string& path, const std::string& text);

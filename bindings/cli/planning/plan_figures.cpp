@@ -5,6 +5,7 @@
 #include <set>
 
 #include "spillway/base/error.h"
+#include "spillway/planner_clp/clp_solver.h"
 
 namespace spillway::cli {
 
@@ -55,18 +56,27 @@ void find_causes(const PlanningStep& step, const StepPlan& plan, const StepEvent
 
 }  // namespace
 
-PlanFigures figures_of(const PlanningStep& step, const StepPlan& plan,
-                       const planner::SwapLimits& limits, Bytes budget) {
+PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::SwapLimits& limits,
+                      BoundEffort effort) {
+  const planner_clp::ClpSolver solver;
+  planner::BoundOptions options;
+  if (effort == BoundEffort::kTight) options.solver = &solver;
+  return {step, budget, limits, planner::bound_plan(step.profile.tape, limits, options)};
+}
+
+PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
+  const PlanningStep& step = planning.step;
+  const planner::SwapLimits& limits = planning.limits;
   PlanFigures figures;
   figures.strategy = plan.strategy;
-  figures.budget = budget;
+  figures.budget = planning.budget;
   StepEvents events;
   const planner::StepEstimate estimate =
       planner::observe_step(plan.steps.tape, plan.swaps, limits, events);
   if (!estimate.is_complete) figures.refusal = "some operator finds no room";
   figures.step_seconds = estimate.step_seconds;
-  figures.bound_seconds = plan.bound.step_seconds;
-  figures.bound = plan.bound;
+  figures.bound_seconds = planning.bound.step_seconds;
+  figures.bound = planning.bound;
   figures.written = estimate.written_pages * limits.page_size;
   figures.read = estimate.read_pages * limits.page_size;
   figures.peak = in_memory(step, estimate.peak_pages);
@@ -82,25 +92,25 @@ PlanFigures figures_of(const PlanningStep& step, const StepPlan& plan,
   return figures;
 }
 
-JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningStep& step,
-                     const planner::SwapLimits& limits, Bytes budget, const Clock& clock) {
+JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
+                     const Clock& clock) {
   JudgedPlan judged;
   const TimePoint begin = clock.now();
   try {
-    judged.plan = strategy.plan(step.profile.tape, limits);
+    judged.plan = strategy.plan(planning.step.profile.tape, planning.limits);
     judged.figures.planning_seconds = seconds(clock.now() - begin);
   } catch (const Error& error) {
     judged.figures.planning_seconds = seconds(clock.now() - begin);
     judged.figures.refusal = error.what();
   }
   if (judged.figures.is_possible()) {
-    const double planning = judged.figures.planning_seconds;
-    judged.figures = figures_of(step, judged.plan, limits, budget);
-    judged.figures.planning_seconds = planning;
+    const double took = judged.figures.planning_seconds;
+    judged.figures = figures_of(planning, judged.plan);
+    judged.figures.planning_seconds = took;
   }
   judged.plan.strategy = judged.figures.strategy = strategy.name;
   judged.figures.source = strategy.source;
-  judged.figures.budget = budget;
+  judged.figures.budget = planning.budget;
   return judged;
 }
 

@@ -56,11 +56,26 @@ struct JudgedPlan {
   PlanFigures figures;
 };
 
-PlanFigures figures_of(const PlanningStep& step, const planner::StepPlan& plan,
-                       const planner::SwapLimits& limits, Bytes budget);
+/// A step under one budget. Every plan for it is judged by the same bound, whatever it does.
+struct PlanningCase {
+  const PlanningStep& step;
+  Bytes budget;
+  planner::SwapLimits limits;
+  planner::StepBound bound;
+};
+
+enum class BoundEffort : std::uint8_t {
+  kQuick,
+  kTight,  ///< Solves a linear program, too: seconds for long steps.
+};
+
+PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::SwapLimits& limits,
+                      BoundEffort effort);
+
+PlanFigures figures_of(const PlanningCase& planning, const planner::StepPlan& plan);
 
 /// Plans with a strategy. One that cannot serve this step gives a refusal instead of a plan.
-JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningStep& step,
-                     const planner::SwapLimits& limits, Bytes budget, const Clock& clock);
+JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
+                     const Clock& clock);
 
 }  // namespace spillway::cli

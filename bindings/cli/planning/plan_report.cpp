@@ -38,7 +38,7 @@ std::string origin_text(const PlanningStep& step) {
 std::string time_text(const PlanningStep& step, const PlanFigures& figures) {
   std::string text = message(
       "{} per step, {} times in-core ({})", seconds_text(figures.step_seconds),
-      ratio_text(figures.step_seconds / step.incore_seconds), seconds_text(step.incore_seconds));
+      ratio_text(figures.step_seconds, step.incore_seconds), seconds_text(step.incore_seconds));
   std::string parts;
   const auto add = [&](double seconds, const char* what) {
     if (seconds > 0.0)
@@ -158,7 +158,7 @@ std::string comparison_text(const PlanningStep& step, const ChosenRates& rates,
       continue;
     }
     rows.push_back({plan.strategy, seconds_text(plan.step_seconds),
-                    ratio_text(plan.step_seconds / step.incore_seconds), percent_text(plan.gap()),
+                    ratio_text(plan.step_seconds, step.incore_seconds), percent_text(plan.gap()),
                     to_string(plan.written), to_string(plan.read),
                     seconds_text(plan.recompute_seconds), to_string(plan.peak),
                     seconds_text(plan.planning_seconds)});

@@ -37,7 +37,10 @@ void add_common_options(CLI::App& app, PlanningWords& words) {
   add_text(app, "--link-in", words.rates.link_in, "GB/s", "Its rate into memory");
   add_text(app, "--duplex", words.rates.duplex, "SHARE",
            "What is left of either rate while both directions run, above 0 up to 1 [1]");
-  app.add_flag("--json", words.json, "Print JSON (keys in bindings/cli/planning_output.md)");
+  add_text(app, "--bound", words.bound, "quick|tight",
+           "How hard to prove what no plan can beat; tight solves a linear program, too, and takes "
+           "seconds for long steps [quick]");
+  app.add_flag("--json", words.json, "Print JSON (bindings/cli/planning_output.md has the keys)");
 }
 
 }  // namespace

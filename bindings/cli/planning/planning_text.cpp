@@ -43,7 +43,9 @@ std::string percent_text(double share) {
   return formatted("%.1f %%", std::abs(share) < 0.0005 ? 0.0 : 100.0 * share);
 }
 
-std::string ratio_text(double ratio) { return formatted("%.2f", ratio); }
+std::string ratio_text(double value, double of) {
+  return of > 0.0 ? formatted("%.2f", value / of) : "-";
+}
 
 std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;

@@ -12,8 +12,8 @@ std::string seconds_text(double seconds);
 /// "4.1 %"
 std::string percent_text(double share);
 
-/// "1.20"
-std::string ratio_text(double ratio);
+/// "1.20"; "-" for what cannot be told.
+std::string ratio_text(double value, double of);
 
 /// Columns under their titles, two blanks apart. All but the first stand at the right.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);

@@ -42,7 +42,9 @@ Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
   simulated.limits.rates = simulated.rates.rates;
   simulated.plan = runtime::fit_plan(file, words.plan, step.profile.tape, step.profile.page_size,
                                      simulated.limits);
-  simulated.figures = figures_of(step, simulated.plan, simulated.limits, file.budget);
+  simulated.figures =
+      figures_of(case_for(step, file.budget, simulated.limits, bound_effort(words.common.bound)),
+                 simulated.plan);
   if (file.small_bytes != step.profile.small_bytes)
     log_warning("{} keeps room for {} that never leave, {} has {} of them", words.plan,
                 file.small_bytes, step.path, step.profile.small_bytes);
@@ -59,7 +61,9 @@ Simulated new_plan(const SimulateWords& words, const PlanningStep& step, const C
   simulated.rates = choose_rates(words.common.rates, step.profile);
   const Bytes budget = budget_in(step, words.common.budget);
   simulated.limits = limits_for(step, budget, simulated.rates.rates);
-  JudgedPlan judged = plan_asked_for(words.common, step, simulated.limits, budget, clock);
+  JudgedPlan judged = plan_asked_for(
+      words.common, case_for(step, budget, simulated.limits, bound_effort(words.common.bound)),
+      clock);
   simulated.plan = std::move(judged.plan);
   simulated.figures = std::move(judged.figures);
   return simulated;

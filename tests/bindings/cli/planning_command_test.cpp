@@ -103,6 +103,16 @@ TEST_F(PlanningCommand, SaysWhenNothingHasToLeave) {
   EXPECT_THAT(text, Not(HasSubstr("wait longest")));
 }
 
+TEST_F(PlanningCommand, SurvivesAStepThatTakesNoTime) {
+  const Duration none{0};
+  write(profile_,
+        profile::to_text(chain_profile({.forward = none, .backward = none, .optimizer = none})));
+  EXPECT_THAT(plan(words("2GiB")), HasSubstr("0 s per step, - times in-core"));
+  PlanWords asked = words("2GiB");
+  asked.common.json = true;
+  EXPECT_EQ(json::parse(plan(asked)).at("gap"), 0.0);
+}
+
 TEST_F(PlanningCommand, GivesTheDocumentedKeys) {
   PlanWords asked = words("50%");
   asked.common.json = true;
@@ -225,6 +235,30 @@ TEST_F(PlanningCommand, RefusesUnknownStrategiesWithTheNearest) {
   PlanWords asked = words("50%");
   asked.common.strategy = "spilway";
   EXPECT_THAT(plan_refusal(asked), HasSubstr("did you mean 'spillway'?"));
+}
+
+TEST_F(PlanningCommand, RefusesUnknownBounds) {
+  PlanWords asked = words("50%");
+  asked.common.bound = "tigth";
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("unknown bound 'tigth' (did you mean 'tight'?)"));
+}
+
+TEST_F(PlanningCommand, JudgesAllStrategiesByOneBoundThatMayBeTightened) {
+  PlanWords asked = words("45%");
+  asked.common.strategy = "all";
+  asked.common.json = true;
+  const auto bound = [&] {
+    const json list = json::parse(plan(asked));
+    for (const json& figures : list)
+      if (figures.at("is_possible").get<bool>()) {
+        EXPECT_EQ(figures.at("bound_seconds"), list[0].at("bound_seconds"));
+        EXPECT_GE(figures.at("gap"), 0.0) << figures.at("strategy");
+      }
+    return list[0].at("bound_seconds").get<double>();
+  };
+  const double quick = bound();
+  asked.common.bound = "tight";
+  EXPECT_GT(bound(), quick);
 }
 
 TEST_F(PlanningCommand, RefusesContradictions) {
