@@ -9,8 +9,9 @@ using profile::kNoValue;
 
 namespace {
 
-constexpr std::array<double, 4> kLeads{0.0, 1.0, 2.0, 8.0};
-constexpr std::array<std::uint32_t, 4> kReserveOps{0, 1, 3, 6};
+constexpr std::array<double, 3> kLeads{0.0, 2.0, 8.0};
+constexpr std::array<std::uint32_t, 2> kReserveOps{0, 6};
+constexpr std::uint32_t kMostReserveOps = 4;
 
 class MomentSearch {
  public:
@@ -21,7 +22,7 @@ class MomentSearch {
         best_(std::move(plan)) {}
 
   SwapPlan search() {
-    while (improve_each()) {
+    while (improve_each() | improve_reserves()) {
     }
     return std::move(best_);
   }
@@ -40,6 +41,23 @@ class MomentSearch {
       }
     }
     return has_improved;
+  }
+
+  bool improve_reserves() {
+    bool has_improved = false;
+    for (std::uint32_t ahead = 0; ahead <= kMostReserveOps; ++ahead) {
+      SwapPlan plan = best_;
+      plan.reserve_pages = fetch_reserves(tape_, ahead);
+      has_improved |= try_plan(std::move(plan));
+    }
+    return has_improved;
+  }
+
+  bool try_plan(SwapPlan plan) {
+    plan.estimate = assembly_.estimate(plan);
+    if (!is_better(plan.estimate, best_.estimate)) return false;
+    best_ = std::move(plan);
+    return true;
   }
 
   const Interval* interval_of(const PlannedSwap& swap) const {
@@ -75,10 +93,7 @@ class MomentSearch {
     }
     SwapPlan plan = assembly_.moved(std::move(swaps));
     plan.reserve_pages = best_.reserve_pages;
-    plan.estimate = assembly_.estimate(plan);
-    if (!is_better(plan.estimate, best_.estimate)) return false;
-    best_ = std::move(plan);
-    return true;
+    return try_plan(std::move(plan));
   }
 
   const PlanAssembly& assembly_;
@@ -89,7 +104,7 @@ class MomentSearch {
 
 }  // namespace
 
-SwapPlan with_best_moments(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages) {
+SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages) {
   std::optional<SwapPlan> best;
   for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate}) {
     for (const double lead : kLeads) {
@@ -100,7 +115,11 @@ SwapPlan with_best_moments(const PlanAssembly& assembly, const std::vector<std::
       }
     }
   }
-  return MomentSearch(assembly, std::move(*best)).search();
+  return std::move(*best);
+}
+
+SwapPlan with_best_moments(const PlanAssembly& assembly, SwapPlan plan) {
+  return MomentSearch(assembly, std::move(plan)).search();
 }
 
 }  // namespace spillway::planner

@@ -9,6 +9,8 @@ namespace spillway::planner {
 namespace {
 
 StepPlan plan_ours(const StepTape& tape, const SwapLimits& limits) {
+  check(limits);
+  profile::check(tape);
   return plan_step(tape, limits);
 }
 

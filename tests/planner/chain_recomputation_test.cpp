@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -61,11 +62,13 @@ class Schedules {
 
 TEST(Rotor, FindsTheLeastTimeOfAllPersistentSchedules) {
   std::mt19937 random(1);
-  const auto below = [&](std::uint32_t limit) { return static_cast<std::uint32_t>(random() % limit); };
+  const auto below = [&](std::uint32_t limit) {
+    return static_cast<std::uint32_t>(random() % limit);
+  };
   std::uint32_t compared = 0;
-  for (std::uint32_t round = 0; round < tries(40, 6); ++round) {
+  for (std::uint32_t round = 0; round < tries(42U, 6U); ++round) {
     std::vector<ChainLayer> layers;
-    for (std::uint32_t i = 0; i < 3 + round % 5; ++i)
+    for (std::uint32_t i = 0; i < 3 + round % 6; ++i)
       layers.push_back({1 + below(4), 1 + below(4), 50 + below(500), 100 + below(500)});
     const StepTape tape = layer_chain(layers);
     std::map<std::uint32_t, double> least;  // Seconds by peak.
@@ -90,6 +93,167 @@ TEST(Rotor, FindsTheLeastTimeOfAllPersistentSchedules) {
     }
   }
   EXPECT_GT(compared, tries(200U, 20U));
+}
+
+/// A published profile of layers, merged to a chain where one tensor leads on.
+class PublishedChain {
+ public:
+  struct Block {
+    double forward = 0.0;  // Milliseconds.
+    double backward = 0.0;
+    double output = 0.0;  // Bytes.
+    double all = 0.0;
+  };
+
+  explicit PublishedChain(const std::string& file) {
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) read(line);
+    std::vector<int> order = sorted();
+    std::map<int, std::size_t> place;
+    for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+    blocks.emplace_back();
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const Block& node = nodes_[order[i]];
+      Block& block = blocks.back();
+      block.forward += node.forward;
+      block.backward += node.backward;
+      block.all += node.all;
+      std::vector<int> crossing;
+      for (std::size_t from = 0; from <= i; ++from)
+        for (const int to : next_[order[from]])
+          if (place[to] > i && (crossing.empty() || crossing.back() != order[from]))
+            crossing.push_back(order[from]);
+      if (crossing.size() > 1) continue;
+      block.output = nodes_[crossing.empty() ? order[i] : crossing.front()].all;
+      if (i + 1 < order.size()) blocks.emplace_back();
+    }
+  }
+
+  std::vector<Block> blocks;
+
+ private:
+  static double number(const std::string& line, const std::string& key) {
+    std::string text = line.substr(line.find(key + "=") + key.size() + 1);
+    double sum = 0.0;
+    // A list in brackets counts as its sum.
+    for (char& letter : text)
+      if (letter == '[') letter = ' ';
+    std::istringstream in(text.substr(0, text.find(']')));
+    double each = 0.0;
+    char comma = 0;
+    while (in >> each) {
+      sum += each;
+      if (line[line.find(key + "=") + key.size() + 1] != '[' || !(in >> comma) || comma != ',')
+        break;
+    }
+    return sum;
+  }
+
+  void read(const std::string& line) {
+    const auto node_at = [&](std::size_t place) { return std::atoi(line.c_str() + place + 4); };
+    if (line[0] == '\t') {
+      const int from = node_at(1);
+      const int to = node_at(line.find("-- ") + 3);
+      next_[from].push_back(to);
+      return;
+    }
+    if (line.find("-- Input") != std::string::npos) return;
+    const double bytes = number(line, "activation_size");
+    nodes_[node_at(0)] = {number(line, "forward_compute_time"),
+                          number(line, "backward_compute_time"), bytes, bytes};
+  }
+
+  /// Predecessors first, lower numbers first among equals.
+  std::vector<int> sorted() {
+    std::map<int, int> missing;
+    for (const auto& [node, values] : nodes_)
+      for (const int to : next_[node]) ++missing[to];
+    std::vector<int> order;
+    while (order.size() < nodes_.size()) {
+      for (const auto& [node, values] : nodes_) {
+        if (missing[node] != 0) continue;
+        missing[node] = -1;
+        order.push_back(node);
+        for (const int to : next_[node]) --missing[to];
+        break;
+      }
+    }
+    return order;
+  }
+
+  std::map<int, Block> nodes_;
+  std::map<int, std::vector<int>> next_;
+};
+
+/// The figures that /README.md of the reference data gives for this dynamic program.
+struct PublishedOptimum {
+  const char* network;
+  double total_ms;
+  double share;     ///< Of the sum of activations.
+  double slowdown;  ///< 0: infeasible.
+};
+constexpr PublishedOptimum kOptima[] = {
+    {"vgg16", 672.5, 0.75, 1.123},   {"vgg16", 672.5, 0.5, 1.204},
+    {"vgg16", 672.5, 0.25, 0.0},     {"resnet50", 443.4, 0.75, 1.106},
+    {"resnet50", 443.4, 0.5, 1.178}, {"resnet50", 443.4, 0.25, 1.311},
+    {"resnet50", 443.4, 0.15, 0.0},
+};
+constexpr std::uint32_t kPublishedSlots = 60;
+
+std::string reference_file(const PublishedOptimum& optimum) {
+  const char* folder = std::getenv("SPILLWAY_REFERENCE_DATA");
+  if (folder == nullptr) return {};
+  const std::string file = std::string(folder) + "/pipedream/" + optimum.network + ".graph.txt";
+  return std::ifstream(file) ? file : std::string();
+}
+
+class PublishedOptima : public ::testing::TestWithParam<PublishedOptimum> {};
+INSTANTIATE_TEST_SUITE_P(Networks, PublishedOptima, ::testing::ValuesIn(kOptima));
+
+TEST_P(PublishedOptima, AreReproduced) {
+  const std::string file = reference_file(GetParam());
+  if (file.empty())
+    GTEST_SKIP() << "set SPILLWAY_REFERENCE_DATA to the folder that holds pipedream/"
+                 << GetParam().network << ".graph.txt";
+  const PublishedChain chain(file);
+  double total = 0.0;
+  double bytes = 0.0;
+  for (const auto& block : chain.blocks) {
+    total += block.forward + block.backward;
+    bytes += block.all;
+  }
+  EXPECT_NEAR(total, GetParam().total_ms, 0.1);
+  const double slot = bytes * GetParam().share / kPublishedSlots;
+  const auto slots = [&](double size) {
+    return static_cast<std::uint32_t>(std::ceil(size / slot - 1e-9));
+  };
+  std::vector<ChainCosts> costs;
+  std::uint32_t input = 0;
+  for (const auto& block : chain.blocks) {
+    // Gradients are as large as what they belong to.
+    const std::uint32_t output = slots(block.output);
+    const std::uint32_t all = slots(block.all);
+    const std::uint32_t last = slots(chain.blocks.back().output);
+    costs.push_back({.boundary_seconds = block.forward,
+                     .all_seconds = block.forward,
+                     .last_seconds = block.forward,
+                     .boundary = output,
+                     .stash = all,
+                     .first_boundary_peak = last + output,
+                     .first_all_peak = last + all,
+                     .boundary_peak = output,
+                     .all_peak = all,
+                     .last_peak = all,
+                     .held_before_backward = output,
+                     .backward_peak = std::max(input, output) + all});
+    input = output;
+  }
+  const auto schedule = cheapest_reruns(costs, kPublishedSlots);
+  ASSERT_EQ(schedule.has_value(), GetParam().slowdown > 0.0);
+  if (!schedule) return;
+  const double slowdown = 1.0 + schedule->rerun_seconds / total;
+  RecordProperty("slowdown_per_mille", static_cast<int>(1000.0 * slowdown));
+  EXPECT_NEAR(slowdown, GetParam().slowdown, 0.01 * GetParam().slowdown);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ struct RandomTapeShape {
   std::uint32_t max_pages = 8;
   std::uint32_t max_uses = 3;
   bool has_carried = true;      ///< Values that are born in one step and die in the next.
-  std::uint32_t replayable_percent = 0;  ///< Chance of an operator to be one that may run again.
   bool has_long_lives = false;  ///< The carried ones live through a whole step in between.
+  std::uint32_t replayable_percent = 0;  ///< Chance of an operator to be one that may run again.
 };
 
 /// A consistent, repeating tape; equal seeds give equal tapes.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
+#include <map>
 #include <set>
 #include <string>
 
@@ -30,8 +32,8 @@ StepTape random_step(std::uint64_t seed) {
   return random_tape(seed, {.ops = static_cast<std::uint32_t>(5 + seed % 40),
                             .persistent = static_cast<std::uint32_t>(1 + seed % 4),
                             .max_uses = static_cast<std::uint32_t>(1 + seed % 4),
-                            .replayable_percent = seed % 3 == 0 ? 100U : 70U,
-                            .has_long_lives = seed / 50 % 2 == 1});
+                            .has_long_lives = seed / 50 % 2 == 1,
+                            .replayable_percent = seed % 3 == 0 ? 100U : 70U});
 }
 
 /// What every plan promises, whoever made it.
@@ -155,6 +157,52 @@ TEST(Strategies, RefuseAnUnknownNameWithTheNearest) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("did you mean 'checkpoint-sqrt'"));
   }
+}
+
+/// Values of one page, since then nothing can leave in part. On a disk that is not much quicker
+/// than the operators, so that everything matters.
+SwapLimits tiny_limits(std::uint32_t budget_pages, std::uint64_t seed) {
+  SwapLimits limits = limits_for(budget_pages);
+  limits.refinement_ops = 100000;
+  limits.rates.read_bytes_per_second = seed % 2 == 0 ? 1e9 : 4e9;
+  limits.rates.write_bytes_per_second = seed % 3 == 0 ? 1e9 : 3e9;
+  limits.rates.duplex_share = seed % 5 == 0 ? 1.0 : 0.5;
+  return limits;
+}
+
+TEST(Exhaustive, IsNeverBeaten) {
+  std::map<std::string_view, double> sum_of_ratios;
+  std::map<std::string_view, std::uint32_t> counts;
+  std::uint32_t cases = 0;
+  for (std::uint64_t seed = 0; seed < tries(150U, 10U); ++seed) {
+    const StepTape tape = random_tape(seed, {.ops = static_cast<std::uint32_t>(6 + seed % 4),
+                                             .persistent = static_cast<std::uint32_t>(seed % 3),
+                                             .births_percent = 70,
+                                             .max_pages = 1,
+                                             .max_uses = 2,
+                                             .has_carried = false,
+                                             .replayable_percent = 80});
+    for (std::uint32_t budget = std::max(1U, smallest_budget(tape)); budget < live_peak(tape);
+         ++budget) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
+      const SwapLimits limits = tiny_limits(budget, seed);
+      const auto least = plan_or_refusal(strategy_named("exhaustive"), tape, limits);
+      if (!least) continue;
+      ++cases;
+      for (const Strategy& strategy : strategies()) {
+        const auto plan = plan_or_refusal(strategy, tape, limits);
+        if (!plan) continue;
+        const double ratio = plan->swaps.estimate.step_seconds / least->swaps.estimate.step_seconds;
+        EXPECT_GE(ratio, 1.0 - 1e-6) << strategy.name;
+        sum_of_ratios[strategy.name] += ratio;
+        ++counts[strategy.name];
+      }
+    }
+  }
+  EXPECT_GT(cases, tries(100U, 5U));
+  for (const auto& [name, sum] : sum_of_ratios)
+    std::cout << name << ": " << counts[name] << " steps, " << sum / counts[name]
+              << " times the exhaustive one\n";
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 // Sets of drops times sets of swaps that may be judged. A step of ten operators has some hundreds.
 constexpr std::size_t kMostChoices = 20'000;
 // As many of the best sets get every combination of moments.
-constexpr std::size_t kFinalists = 12;
+constexpr std::size_t kFinalists = 96;
 
 [[noreturn]] void refuse(std::string_view what, std::size_t count) {
   throw PlanError(
@@ -62,11 +62,17 @@ std::vector<std::vector<Replay>> possible_replays(const StepTape& tape) {
 
 struct Finalist {
   std::size_t assembly = 0;
-  std::vector<std::uint32_t> pages;
-  StepEstimate estimate;
+  SwapPlan plan;
 };
 
-/// Swaps whole intervals: all subsets that leave no operator too much, by the two common styles.
+void keep_best(std::vector<Finalist>& finalists) {
+  std::stable_sort(finalists.begin(), finalists.end(), [](const Finalist& a, const Finalist& b) {
+    return is_better(a.plan.estimate, b.plan.estimate);
+  });
+  if (finalists.size() > kFinalists) finalists.resize(kFinalists);
+}
+
+/// Swaps whole intervals: all subsets that leave no operator too much.
 void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits& limits,
                std::vector<Finalist>& finalists) {
   const auto& intervals = assembly.touches().intervals;
@@ -77,15 +83,8 @@ void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits
       if (choice >> i & 1U) pages[i] = intervals[i].pages;
     LevelTree levels = assembly.levels_without(pages);
     if (levels.max(0, levels.op_count()) > need) continue;
-    for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate}) {
-      const SwapPlan plan = assembly.swapped(pages, {.write_outs = moment});
-      finalists.push_back({index, pages, assembly.estimate(plan)});
-    }
-    const auto by_time = [](const Finalist& a, const Finalist& b) {
-      return is_better(a.estimate, b.estimate);
-    };
-    std::stable_sort(finalists.begin(), finalists.end(), by_time);
-    if (finalists.size() > 2 * kFinalists) finalists.resize(2 * kFinalists);
+    finalists.push_back({index, with_best_style(assembly, pages)});
+    if (finalists.size() >= 2 * kFinalists) keep_best(finalists);
   }
 }
 
@@ -118,8 +117,9 @@ StepPlan plan_exhaustive(const StepTape& tape, const SwapLimits& limits) {
     paged.estimate = assemblies[i].estimate(paged);
     consider(i, std::move(paged));
   }
-  for (const Finalist& each : finalists)
-    consider(each.assembly, with_best_moments(assemblies[each.assembly], each.pages));
+  keep_best(finalists);
+  for (Finalist& each : finalists)
+    consider(each.assembly, with_best_moments(assemblies[each.assembly], std::move(each.plan)));
   return std::move(assemblies[best]).finish(kExhaustive, std::move(best_plan));
 }
 

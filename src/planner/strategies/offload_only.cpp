@@ -5,6 +5,7 @@ namespace spillway::planner {
 namespace {
 
 StepPlan plan_offload_only(const StepTape& tape, const SwapLimits& limits) {
+  if (auto fitting = plan_if_it_fits(kOffloadOnly, tape, limits)) return *fitting;
   StepPlan plan = plan_with_replays(tape, {}, limits);
   plan.strategy = kOffloadOnly.name;
   return plan;
