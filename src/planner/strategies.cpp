@@ -2,20 +2,22 @@
 
 #include <array>
 
+#include "plan_assembly.h"
 #include "spillway/base/named_values.h"
 #include "strategies/strategy_list.h"
 
 namespace spillway::planner {
 namespace {
 
-StepPlan plan_ours(const StepTape& tape, const SwapLimits& limits) {
-  check(limits);
-  profile::check(tape);
-  return plan_step(tape, limits);
-}
+StepPlan plan_ours(const StepTape& tape, const SwapLimits& limits);
 
 constexpr Strategy kOurs{"spillway", "keep, swap and recompute decided together (the default)", "",
                          plan_ours};
+
+StepPlan plan_ours(const StepTape& tape, const SwapLimits& limits) {
+  if (auto plan = plan_if_it_fits(kOurs, tape, limits)) return *plan;
+  return plan_step(tape, limits);
+}
 
 }  // namespace
 
