@@ -214,9 +214,12 @@ class FluidProgram {
                   const std::vector<std::uint32_t>& rows, std::span<const std::uint32_t> copies) {
     for (CutVisit bucket = from; bucket < stretch.first + stretch.visits - 1; ++bucket) {
       const std::uint32_t s = bucket + 1 > stretch.first ? bucket + 1 - stretch.first : 0;
-      std::vector<Entry> entries{{rows[s], -1.0}};
+      std::vector<Entry> entries;
       add_transfer(entries, bucket % count_, write_time_, 0.0);
       for (const std::uint32_t row : copies) entries.push_back({row, 1.0});
+      // A copy may be made for a later stretch while the page stays in this one.
+      if (!copies.empty()) add_column(program_, group.pages, entries);
+      entries.push_back({rows[s], -1.0});
       add_column(program_, group.pages, entries);
     }
   }

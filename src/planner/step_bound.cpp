@@ -93,6 +93,9 @@ class CutBound {
   std::vector<Change> changes_;
 };
 
+/// By more than rounding.
+bool is_larger(double seconds, double than) { return seconds > than * (1.0 + 1e-9); }
+
 /// Takes over time and reason of a bound that is larger.
 void take(const StepBound& larger, StepBound& bound) {
   bound.step_seconds = larger.step_seconds;
@@ -150,11 +153,11 @@ StepBound quick_bound(const StepTape& tape, const SwapLimits& limits, bool may_r
       std::max(read_groups(tape, touches, some_costs).most_moved(rooms), windows.read_pages);
   const double moving = transfer_seconds(static_cast<double>(bound.written_pages),
                                          static_cast<double>(bound.read_pages), limits);
-  if (moving > bound.step_seconds) {
+  if (is_larger(moving, bound.step_seconds)) {
     bound.step_seconds = moving;
     bound.kind = BoundKind::kTransfers;
   }
-  if (windows.step_seconds > bound.step_seconds) take(windows, bound);
+  if (is_larger(windows.step_seconds, bound.step_seconds)) take(windows, bound);
   return bound;
 }
 
@@ -178,7 +181,7 @@ StepBound bound_plan(const StepTape& tape, const SwapLimits& limits, const Bound
   StepBound bound = quick_bound(tape, limits, true);
   if (options.solver == nullptr || tape.ops.empty()) return bound;
   const StepBound fluid = bound_fluid(tape, needs_of_ops(tape), limits, options);
-  if (fluid.step_seconds > bound.step_seconds) take(fluid, bound);
+  if (is_larger(fluid.step_seconds, bound.step_seconds)) take(fluid, bound);
   return bound;
 }
 
