@@ -11,6 +11,7 @@ Usage: spillway COMMAND ...
 
 Commands:
   run       run a trainer under a memory budget
+  profile   write down what a step of a trainer does, for planning without it
   plan      tell from a profile how fast a step runs under a budget, before it runs
   simulate  look into the step that a plan predicts
   doctor    check this machine, line by line, with what to do about each problem
@@ -45,6 +46,37 @@ Examples:
 
 Exit codes: the program's own; 2 wrong options or a program that cannot be served,
 126 the program cannot be executed, 127 it was not found.
+)";
+
+inline constexpr std::string_view kProfileDescription =
+    "Runs a program as `spillway run` does, with the same options, and writes at its end what a "
+    "step "
+    "of it does: operators with names, shapes and times, tensors with sizes and lives, the rates "
+    "of "
+    "the disk. It is the step that came most often; times are medians. A budget may be given: "
+    "waits "
+    "are left out of the times, so a model that does not fit can be profiled as well. Or turns a "
+    "published trace into such a file.";
+
+inline constexpr std::string_view kProfileExamples =
+    R"(Traces that --import reads: dtr, operator logs of the prototype of Dynamic Tensor
+Rematerialization; pipedream, layer graphs of PipeDream's profiler; piper, layer costs of Piper.
+
+Examples:
+  spillway profile --out step.profile.json -- ./trainer --epochs 1
+                                                the whole run, and a profile at its end
+  spillway profile --out step.profile.json --steps 8 -- ./trainer
+                                                end the trainer when a step has come 8 times
+  spillway profile --out step.profile.json --budget 4GiB -- ./trainer
+                                                a trainer that needs more than there is
+  spillway profile --import dtr unet-b6.log --out unet.profile.json
+  spillway profile --import piper bert.json --tensor-parallel 4 --out bert.profile.json
+
+A step has to come at least twice, and better five times, for medians. With --steps the trainer is
+ended between two operators, with exit code 0: what it would have saved at its end is not saved.
+
+Exit codes: the program's own, or 0 when --steps ended it; 2 wrong options, a trace that cannot be
+read or a program that cannot be served, 126 the program cannot be executed, 127 it was not found.
 )";
 
 inline constexpr std::string_view kDoctorDescription =

@@ -15,6 +15,7 @@
 #include "help_text.h"
 #include "installation.h"
 #include "planning/planning_options.h"
+#include "profile_command.h"
 #include "run_command.h"
 #include "setting_options.h"
 #include "setting_words.h"
@@ -28,8 +29,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr std::array<std::string_view, 5> kCommands{"run", "plan", "simulate", "doctor",
-                                                    "bench-io"};
+constexpr std::array<std::string_view, 6> kCommands{"run",      "profile", "plan",
+                                                    "simulate", "doctor",  "bench-io"};
 
 // False when help was asked for and printed.
 bool parse(CLI::App& app, Words words) {
@@ -54,6 +55,40 @@ int run(const Words& words) {
   settings.add_to(app);
   if (!parse(app, arguments.options)) return kDone;
   return run_program(settings.given(), arguments.program);
+}
+
+int profile(const Words& words) {
+  const ProfileArguments arguments = split_profile_arguments(words);
+  CLI::App app(std::string(kProfileDescription), "profile");
+  app.footer(std::string(kProfileExamples));
+  app.formatter(std::make_shared<HelpFormat>(
+      "spillway profile --out FILE [options] -- program arguments...\n"
+      "       spillway profile --import FORMAT TRACE --out FILE [options]"));
+  std::string steps;
+  ImportOptions import;
+  app.add_option("--out", import.out, "Where the profile is written, as JSON")->type_name("FILE");
+  app.add_option("--steps", steps,
+                 "End the program once a step has come so often [it runs to its end]")
+      ->type_name("COUNT");
+  app.add_option("--import", import.format, "Make a profile of a published trace instead")
+      ->type_name(import_formats());
+  app.add_option("TRACE", import.file, "The trace to import");
+  app.add_option("--tensor-parallel", import.tensor_parallel,
+                 "For piper: into how many parts each layer is split [1]")
+      ->type_name("COUNT");
+  app.add_option("--micro-batches", import.micro_batches,
+                 "For piper: how many of them a layer works on at once [1]")
+      ->type_name("COUNT");
+  SettingOptions settings;
+  settings.add_to(app, {}, {"profile-out", "profile-steps"});
+  if (!parse(app, arguments.options)) return kDone;
+  if (!arguments.imports)
+    return record_profile(settings.given(), import.out, steps, arguments.program);
+  if (import.file.empty())
+    throw ConfigError("the trace to import is missing (spillway profile --import {} TRACE --out "
+                      "FILE)",
+                      import.format);
+  return import_profile(import);
 }
 
 int doctor(const Words& words) {
@@ -151,6 +186,7 @@ int dispatch(const Words& words) {
   if (command == "run") return run(rest);
   if (command == "plan") return plan(rest);
   if (command == "simulate") return simulate(rest);
+  if (command == "profile") return profile(rest);
   if (command == "doctor") return doctor(rest);
   if (command == "bench-io") return bench_io(rest);
   if (command == kTrialCommand) return run_trial(rest);

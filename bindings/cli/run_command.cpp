@@ -27,14 +27,15 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-void check_stats_folder(const std::string& pattern) {
+void check_folder(const std::string& pattern, const char* option) {
   if (pattern.empty()) return;
   const std::string path =
       runtime::expand_stats_path(pattern, ::getpid(), runtime::launched_rank().value_or("0"));
   const auto folder = std::filesystem::path(path).parent_path();
   const std::string name = folder.empty() ? "." : folder.string();
   if (::access(name.c_str(), W_OK | X_OK) != 0)
-    throw ConfigError("cannot write --stats {}: folder {}: {}", path, name, std::strerror(errno));
+    throw ConfigError("cannot write {} {}: folder {}: {}", option, path, name,
+                      std::strerror(errno));
 }
 
 // Everything that the run would stumble over later, while nothing has happened yet. The run itself
@@ -42,7 +43,10 @@ void check_stats_folder(const std::string& pattern) {
 void check_settings(const runtime::Settings& settings) {
   const auto budget = runtime::resolve_budget(settings, topology::discover_machine());
   runtime::resolve_spill_directories(settings, budget.budget, runtime::real_surroundings(settings));
-  check_stats_folder(settings.stats);
+  check_folder(settings.stats, "--stats");
+  check_folder(settings.profile_out, "the profile");
+  if (!settings.profile_out.empty() && !settings.prefetch)
+    throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
 }
 
 std::string usable_preload() {
@@ -84,7 +88,8 @@ void refuse_unreachable(const ProgramFile& program, const std::string& path) {
 // Said only where a person looks on, or expects a file that may never come.
 void note_program_without_torch(const runtime::Settings& settings, const ProgramFile& program,
                                 const std::string& path) {
-  if (settings.quiet || (settings.stats.empty() && ::isatty(STDERR_FILENO) == 0)) return;
+  const bool waits_for_file = !settings.stats.empty() || !settings.profile_out.empty();
+  if (settings.quiet || (!waits_for_file && ::isatty(STDERR_FILENO) == 0)) return;
   if (program.kind != ProgramKind::kDynamic || linked_torch(program, path)) return;
   std::fprintf(
       stderr,

@@ -16,9 +16,13 @@ std::string help_of(const runtime::SettingInfo& info) {
 
 }  // namespace
 
-void SettingOptions::add_to(CLI::App& app, const std::vector<std::string_view>& keys) {
+void SettingOptions::add_to(CLI::App& app, const std::vector<std::string_view>& keys,
+                            const std::vector<std::string_view>& without) {
+  const auto is_among = [](const std::vector<std::string_view>& list, std::string_view key) {
+    return std::find(list.begin(), list.end(), key) != list.end();
+  };
   for (const runtime::SettingInfo& info : runtime::setting_catalogue()) {
-    if (!keys.empty() && std::find(keys.begin(), keys.end(), info.key) == keys.end()) continue;
+    if ((!keys.empty() && !is_among(keys, info.key)) || is_among(without, info.key)) continue;
     values_.push_back(std::make_unique<Value>(Value{&info, {}, false}));
     Value& value = *values_.back();
     const std::string name = "--" + std::string(info.key);

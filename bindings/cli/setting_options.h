@@ -16,9 +16,10 @@ namespace spillway::cli {
 /// Settings as options of a command.
 class SettingOptions {
  public:
-  /// Adds --<key> for each of `keys`, or for every setting when that is empty. This object must
-  /// outlive the parsing.
-  void add_to(CLI::App& app, const std::vector<std::string_view>& keys = {});
+  /// Adds --<key> for each of `keys`, or for every setting but `without` when that is empty. This
+  /// object must outlive the parsing.
+  void add_to(CLI::App& app, const std::vector<std::string_view>& keys = {},
+              const std::vector<std::string_view>& without = {});
 
   /// What was given on the command line, as it was written.
   runtime::NamedTexts given() const;

@@ -1,5 +1,6 @@
 #include "core.h"
 
+#include <ATen/Parallel.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
@@ -17,9 +18,11 @@
 #include "spillway/base/log.h"
 #include "spillway/preload/hooks.h"
 #include "spillway/runtime/endings.h"
+#include "spillway/runtime/profile_summary.h"
 #include "spillway/runtime/spill_directories.h"
 #include "spillway/runtime/summary.h"
 #include "spillway/swap/spill_store_factory.h"
+#include "spillway/topology/atomic_file.h"
 #include "spillway/topology/machine.h"
 #include "spillway_version.h"
 
@@ -104,12 +107,20 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   options.learns = settings_.prefetch;
   options.planning = runtime::planning_of(settings_);
   auto engine = make_engine(options);
+  if (!settings_.profile_out.empty()) {
+    if (!options.learns)
+      throw ConfigError("--profile-out needs --prefetch on: a profile is made of learned steps");
+    recording_ = std::make_unique<runtime::ProfileRecording>(runtime::ProfileRecording::Options{
+        .steps = settings_.profile_steps, .rates = options.rates});
+    options.recording = recording_.get();
+  }
   runtime_ = std::make_unique<runtime::Runtime>(options, std::move(engine), clock_);
   shows_progress_ = settings_.progress == runtime::ProgressMode::kOn ||
                     (settings_.progress == runtime::ProgressMode::kAuto && !settings_.quiet &&
                      ::isatty(STDERR_FILENO) == 1);
   shares_terminal_ = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   last_progress_ = start_;
+  runtime_->on_recorded = [this] { end_after_recording(); };
   runtime_->on_step = [this](Duration step) { show_progress(step); };
   register_hooks(
       memory::serves_system_calls(mapper_),
@@ -259,6 +270,29 @@ runtime::RunStatistics Core::statistics() const {
   return statistics;
 }
 
+void Core::write_profile() {
+  profile::ProfileOrigin origin;
+  origin.program = program_invocation_name;
+  origin.libtorch = TORCH_VERSION;
+  origin.spillway = kVersion;
+  origin.threads = static_cast<std::uint32_t>(at::get_num_threads());
+  const std::string path = runtime::expand_stats_path(settings_.profile_out, ::getpid(),
+                                                      runtime::launched_rank().value_or("0"));
+  const Bytes small = runtime_->engine().statistics().small_peak;
+  const profile::StepProfile profile = recording_->profile(std::move(origin), small);
+  topology::write_file_at_once(path, profile::to_text(profile));
+  if (settings_.quiet) return;
+  std::fprintf(stderr, "[spillway] profile  %s: %s\n", path.c_str(),
+               runtime::describe(profile).c_str());
+}
+
+void Core::end_after_recording() noexcept {
+  finish(runtime::Runtime::Ending::kByItself);
+  // Its threads may work on: no destructors.
+  std::fflush(nullptr);
+  std::_Exit(0);
+}
+
 void Core::finish(runtime::Runtime::Ending ending) noexcept {
   if (is_child_.load()) return;
   const std::lock_guard lock(finish_mutex_);
@@ -273,6 +307,7 @@ void Core::finish(runtime::Runtime::Ending ending) noexcept {
                                                           runtime::launched_rank().value_or("0"));
       runtime::write_statistics(path, result);
     }
+    if (recording_ != nullptr) write_profile();
   } catch (const std::exception& error) {
     log_error("{}", error.what());
   }

@@ -8,6 +8,7 @@
 
 #include "interceptor.h"
 #include "spillway/runtime/budget.h"
+#include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/run_statistics.h"
 #include "spillway/runtime/runtime.h"
 #include "spillway/runtime/settings.h"
@@ -41,6 +42,8 @@ class Core {
   void watch_forks();
   void watch_endings();
   void show_progress(Duration step);
+  void write_profile();
+  [[noreturn]] void end_after_recording() noexcept;
 
   runtime::Settings settings_;
   SteadyClock clock_;
@@ -50,6 +53,7 @@ class Core {
   std::string store_name_;
   std::vector<std::string> directories_;
   std::uint64_t wearing_directories_ = 0;  ///< Those that are no RAM disk.
+  std::unique_ptr<runtime::ProfileRecording> recording_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<Interceptor> interceptor_;
   bool shows_progress_ = false;

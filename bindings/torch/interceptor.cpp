@@ -63,6 +63,12 @@ std::string call_text(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IVal
   return out.str();
 }
 
+/// "aten::add.Tensor"
+std::string full_name(const c10::FunctionSchema& schema) {
+  const std::string& overload = schema.overload_name();
+  return overload.empty() ? schema.name() : schema.name() + "." + overload;
+}
+
 /// An operator whose arguments lie on a stack until its kernel has ended. The stack may move while
 /// it runs.
 class StackText final : public runtime::OpText {
@@ -75,6 +81,7 @@ class StackText final : public runtime::OpText {
     // Not in braces: they would make a list of two values.
     return call_text(schema_, c10::ArrayRef<c10::IValue>(stack_.data() + begin_, count_));
   }
+  std::string name() const override { return full_name(schema_); }
 
  private:
   const c10::FunctionSchema& schema_;
@@ -86,10 +93,13 @@ class StackText final : public runtime::OpText {
 /// An operator whose arguments are gone when its kernel runs.
 class KeptText final : public runtime::OpText {
  public:
-  explicit KeptText(std::string text) : text_(std::move(text)) {}
+  KeptText(const c10::FunctionSchema& schema, std::string text)
+      : schema_(schema), text_(std::move(text)) {}
   std::string describe() const override { return text_; }
+  std::string name() const override { return full_name(schema_); }
 
  private:
+  const c10::FunctionSchema& schema_;
   std::string text_;
 };
 
@@ -117,7 +127,9 @@ class UseCollector {
     if (!tensor.defined()) return;
     const auto* impl = tensor.unsafeGetTensorImpl();
     const bool writes = access == Access::kWrite;
-    if (writes && impl->requires_grad() && tensor.is_leaf()) wrote_leaf_ = true;
+    const bool is_parameter = impl->requires_grad() && tensor.is_leaf();
+    if (writes && is_parameter) wrote_leaf_ = true;
+    if (is_parameter && runtime_.records()) note_parameter(tensor);
     if (!impl->has_storage()) {
       add_parts(tensor, writes ? Access::kWrite : Access::kRead);
       return;
@@ -149,6 +161,19 @@ class UseCollector {
   bool wrote_leaf() const { return wrote_leaf_; }
 
  private:
+  /// For the profile: which storages hold a parameter and its gradient.
+  void note_parameter(const at::Tensor& parameter) {
+    note_class(parameter, profile::StorageClass::kParameter);
+    note_class(parameter.grad(), profile::StorageClass::kGradient);
+  }
+
+  void note_class(const at::Tensor& tensor, profile::StorageClass holds) {
+    if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
+    const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+    const runtime::RangeUse use = runtime_.find(storage.unsafeGetStorageImpl()->data());
+    if (use.range.is_some()) runtime_.note_class(use.range, holds);
+  }
+
   /// A sparse tensor is made of dense ones.
   void add_parts(const at::Tensor& tensor, Access access) {
     if (tensor.is_sparse()) {
@@ -259,7 +284,8 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
 
 /// The running operator of an observer that cannot wrap the call.
 struct ObservedOp final : at::ObserverContext {
-  explicit ObservedOp(std::string shown) : text(std::move(shown)) {}
+  ObservedOp(const c10::FunctionSchema& schema, std::string shown)
+      : text(schema, std::move(shown)) {}
   KeptText text;
   std::optional<RunningOp> running;
 };
@@ -274,7 +300,8 @@ std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& fun
   if (!op) return nullptr;
   const OperatorFacts& facts = thread.facts.of(*op);
   if (facts.is_composite) return nullptr;
-  auto observed = std::make_unique<ObservedOp>(call_text(op->schema(), function.inputs()));
+  auto observed =
+      std::make_unique<ObservedOp>(op->schema(), call_text(op->schema(), function.inputs()));
   try {
     observed->running.emplace(*runtime, thread, op->schema(), facts, function.inputs(),
                               observed->text);

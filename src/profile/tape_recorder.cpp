@@ -48,13 +48,15 @@ void TapeRecorder::use(std::uint32_t range, std::uint32_t pages, bool writes) {
   entry.is_filled |= writes;
 }
 
-void TapeRecorder::allocated(std::uint32_t range, std::uint32_t pages, bool is_filled) {
+void TapeRecorder::allocated(std::uint32_t range, std::uint32_t pages, Bytes bytes,
+                             bool is_filled) {
   if (range < ranges_.size() && ranges_[range].is_live) freed(range);
   Range& entry = enter(range, pages);
   entry.is_filled = is_filled && in_op_;
   std::uint64_t key = mix(pages, births_of_op_++);
   for (std::uint64_t i = 0; i < 4; ++i) key = mix(key, recent_[(op_count_ + 4 - i) % 4]);
   entry.birth_key = key;
+  entry.bytes = bytes;
   if (step_.tape.ops.empty() || !records()) return;
   inside_now_ += pages;
   TapeOp& op = step_.tape.ops.back();
@@ -85,6 +87,13 @@ void TapeRecorder::freed(std::uint32_t range) {
     }
   }
   leave(range);
+}
+
+void TapeRecorder::note_class(std::uint32_t range, StorageClass holds) {
+  if (!is_live(range)) return;
+  Range& entry = ranges_[range];
+  entry.holds = holds;
+  if (entry.step == step_count_) step_.origins[entry.value].holds = holds;
 }
 
 void TapeRecorder::end_op() {
@@ -135,7 +144,7 @@ void TapeRecorder::leave(std::uint32_t range) {
 ValueIndex TapeRecorder::value_of(std::uint32_t range, OpIndex birth) {
   Range& entry = ranges_[range];
   if (entry.step == step_count_) return entry.value;
-  ValueOrigin origin{range, entry.serial, entry.birth_key, kNoValue};
+  ValueOrigin origin{range, entry.serial, entry.birth_key, kNoValue, entry.bytes, entry.holds};
   if (birth == kCarriedIn && entry.step + 1 == step_count_) origin.before = entry.value;
   entry.step = step_count_;
   entry.value = static_cast<ValueIndex>(step_.tape.values.size());

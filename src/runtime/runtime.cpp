@@ -87,10 +87,11 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     : options_(options), clock_(clock), engine_(std::move(engine)) {
   if (options_.learns) {
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize);
-    guide_ = std::make_unique<StepGuide>(
-        StepLearner::Options{
-            .budget_pages = budget_pages, .rates = options_.rates, .planning = options_.planning},
-        *engine_, clock_);
+    guide_ = std::make_unique<StepGuide>(StepLearner::Options{.budget_pages = budget_pages,
+                                                              .rates = options_.rates,
+                                                              .planning = options_.planning,
+                                                              .recording = options_.recording},
+                                         *engine_, clock_);
     if (options_.planning.recomputes)
       recomputer_ = std::make_unique<Recomputer>(
           *engine_,
@@ -278,7 +279,7 @@ void* Runtime::allocate(std::size_t size) {
   if (op.rehearses) return allocate_in_rehearsal(op, size);
   // An operator becomes worth learning with the first paged storage that it touches or makes.
   if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
-    op.learns = guide_->begin_op(&op, op.signature, {}, false, op.wish);
+    learn_op(op, {}, *op.text, {});
   const bool may_wait = op.learns && engine_->is_under_pressure();
   const TimePoint start = may_wait ? clock_.now() : TimePoint{};
   const swap::SwapEngine::Allocation made = allocate_paged(op, size);
@@ -290,7 +291,7 @@ void* Runtime::allocate(std::size_t size) {
     note_need(op);
   }
   if (guide_ != nullptr && !op.replays)
-    guide_->allocated(&op, made.range, pages, op.is_running && op.fills);
+    guide_->allocated(&op, made.range, pages, Bytes(size), op.is_running && op.fills);
   if (may_wait) guide_->waited(&op, clock_.now() - start);
   return made.address;
 }
@@ -342,8 +343,8 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   const bool has_records = recomputer_ != nullptr && recomputer_->is_active();
   if (has_records) bring_back(op, signature, uses);
   op.wish.record_as.reset();
-  if (guide_ != nullptr && !uses.empty())
-    op.learns = guide_->begin_op(&op, signature, uses, traits.is_replayable, op.wish);
+  if (records() && options_.recording->is_complete() && on_recorded) on_recorded();
+  if (guide_ != nullptr && !uses.empty()) learn_op(op, uses, text, traits);
   const bool forgets = std::exchange(op.wish.forgets, false);
   if (has_records && forgets) recomputer_->end_step();
   if (has_records) recomputer_->before_op(uses, op.wish.record_as.has_value());
@@ -363,6 +364,16 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
     end_op();
     throw;
   }
+}
+
+void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
+                       OpTraits traits) {
+  op.learns = guide_->begin_op(&op, op.signature, uses, traits.is_replayable, op.wish);
+  if (op.learns && records()) options_.recording->note_op(guide_->signature(), text);
+}
+
+void Runtime::note_class(RangeId range, profile::StorageClass holds) {
+  if (guide_ != nullptr) guide_->note_class(&context(), range, holds);
 }
 
 void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {

@@ -33,6 +33,11 @@ std::uint32_t parse_count(std::string_view text, std::uint32_t least, std::uint3
   return value;
 }
 
+std::uint32_t parse_profile_steps(std::string_view text) {
+  // A single step shows nothing that repeats.
+  return text == "0" ? 0 : parse_count(text, 2, 1'000'000);
+}
+
 Bytes parse_positive(std::string_view text) {
   const Bytes size = parse_bytes(text);
   if (size == Bytes(0)) throw ConfigError("'{}' is zero (write for example 4GiB)", text);
@@ -140,7 +145,7 @@ std::string_view mapper_names() {
 }
 
 // clang-format off
-constexpr std::array<SettingField, 22> kFields{{
+constexpr std::array<SettingField, 24> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Tensor bytes that may be in memory at once. auto: what this process can really use, less "
     "--reserve; a percentage is of that."},
@@ -197,6 +202,13 @@ constexpr std::array<SettingField, 22> kFields{{
   {{"stats", "FILE", "none",
     "Write statistics as JSON at exit; %p becomes the process id, %r the rank.", false, true},
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
+  {{"profile-out", "FILE", "none",
+    "Write the profile of the most frequent step at exit, as spillway profile --out does; %p and %r "
+    "as above.", false, true},
+   [](Settings& s, Text t) { s.profile_out = parse_text(t); }},
+  {{"profile-steps", "COUNT", "0",
+    "End the program once the profile has a step that came so often; 0: let it run to its end."},
+   [](Settings& s, Text t) { s.profile_steps = parse_profile_steps(t); }},
   {{"rates", "FILE", "~/.config/spillway/disks.json",
     "Disk rates that spillway bench-io has measured. A file named here must be there.", false,
     true},

@@ -83,12 +83,25 @@ void StepGuide::cannot_record() {
   learner_.cannot_record();
 }
 
-void StepGuide::allocated(Thread thread, RangeId range, std::uint32_t pages, bool is_filled) {
+void StepGuide::allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes,
+                          bool is_filled) {
   // What exceeds the budget is never there as a whole; its pieces are learned with their uses.
   if (!trains(thread) || pages > budget_pages_) return;
   std::lock_guard lock(learner_mutex_);
   tell_freed_locked();
-  learner_.allocated(StoragePieces::whole(range), pages, is_filled);
+  learner_.allocated(StoragePieces::whole(range), pages, bytes, is_filled);
+}
+
+void StepGuide::note_class(Thread thread, RangeId range, profile::StorageClass holds) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  tell_freed_locked();
+  learner_.note_class(StoragePieces::whole(range), holds);
+}
+
+std::uint64_t StepGuide::signature() const {
+  std::lock_guard lock(learner_mutex_);
+  return learner_.signature();
 }
 
 void StepGuide::freed(RangeId range) {

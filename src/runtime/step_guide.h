@@ -44,7 +44,13 @@ class StepGuide {
   void end_replay(std::size_t position, Wish& wish);
   void cannot_record();
 
-  void allocated(Thread thread, RangeId range, std::uint32_t pages, bool is_filled);
+  void allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);
+
+  /// What a storage is known to hold, for the recording.
+  void note_class(Thread thread, RangeId range, profile::StorageClass holds);
+
+  /// Of the latest operator, as it stands on the tape.
+  std::uint64_t signature() const;
 
   /// Before the engine may give the range to somebody else.
   void freed(RangeId range);

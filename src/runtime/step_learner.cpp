@@ -8,6 +8,7 @@
 
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"
+#include "spillway/runtime/profile_recording.h"
 #include "step_library.h"
 
 namespace spillway::runtime {
@@ -50,12 +51,13 @@ struct StepLearner::State {
   explicit State(const Options& options)
       : recorder_({}),
         library_({.budget_pages = options.budget_pages, .rates = options.rates}, options.planning),
+        recording_(options.recording),
         room_(options.budget_pages) {}
 
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
                 Advice& advice, bool is_replayable);
   void end_op(Advice& advice);
-  void allocated(RangeId range, std::uint32_t pages, bool is_filled);
+  void allocated(RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);
   std::span<const OpIndex> due_replays(std::uint64_t signature, std::span<const RangeUse> uses);
   void begin_replay(std::size_t position, Advice& advice);
   void end_replay(std::size_t position, Advice& advice);
@@ -124,6 +126,7 @@ struct StepLearner::State {
 
   profile::TapeRecorder recorder_;
   StepLibrary library_;
+  ProfileRecording* const recording_;
   std::uint32_t room_;              ///< Follows the least of each step: down at once, up slowly.
   std::uint32_t least_room_ = ~0U;  ///< Of the step so far.
   OpClock clock_ = 0;
@@ -220,8 +223,9 @@ void StepLearner::State::end_op(Advice& advice) {
     advice.next_uses.push_back({RangeId(range), kUnknownUse});
 }
 
-void StepLearner::State::allocated(RangeId range, std::uint32_t pages, bool is_filled) {
-  recorder_.allocated(range.value(), pages, is_filled);
+void StepLearner::State::allocated(RangeId range, std::uint32_t pages, Bytes bytes,
+                                   bool is_filled) {
+  recorder_.allocated(range.value(), pages, bytes, is_filled);
   if (is_in_op_ || current_ == kNoOp) return;
   const OpClock at = bind_birth(range.value());
   if (at != kUnknownUse) late_next_uses_.push_back({range, at});
@@ -249,7 +253,10 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
   if (step_ops_ == 0) return;
   if (step_times_.size() < kStepTimes) step_times_.push_back(0.0);
   step_times_[report_.steps++ % kStepTimes] = seconds(now - step_begin_);
-  recorder_.finish_step(now, library_.next_record());
+  profile::RecordedStep& record = library_.next_record();
+  recorder_.finish_step(now, record);
+  if (recording_ != nullptr)
+    recording_->note_step(step_hash_, is_meaningful ? record : profile::RecordedStep());
   if (least_room_ != ~0U) room_ = std::min(least_room_, room_ + 1);
   least_room_ = ~0U;
   library_.set_budget(room_);
@@ -678,9 +685,15 @@ void StepLearner::end_replay(std::size_t position, Advice& advice) {
 
 void StepLearner::cannot_record() { state_->unrecordable_.insert(state_->recent(0)); }
 
-void StepLearner::allocated(RangeId range, std::uint32_t pages, bool is_filled) {
-  state_->allocated(range, pages, is_filled);
+void StepLearner::allocated(RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled) {
+  state_->allocated(range, pages, bytes, is_filled);
 }
+
+void StepLearner::note_class(RangeId range, profile::StorageClass holds) {
+  state_->recorder_.note_class(range.value(), holds);
+}
+
+std::uint64_t StepLearner::signature() const { return state_->recent(0); }
 
 void StepLearner::freed(RangeId range) { state_->recorder_.freed(range.value()); }
 

@@ -9,20 +9,10 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/profile/step_tape.h"
+#include "spillway/profile/storage_class.h"
 #include "spillway/profile/transfer_rates.h"
 
 namespace spillway::profile {
-
-/// What a storage holds.
-enum class StorageClass : std::uint8_t {
-  kUnknown,
-  kParameter,
-  kGradient,
-  kOptimizerState,
-  kBuffer,
-  kActivation,
-  kInput,
-};
 
 /// Operators of equal name and shapes.
 struct OpKind {

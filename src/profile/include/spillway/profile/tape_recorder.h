@@ -4,8 +4,10 @@
 #include <span>
 #include <vector>
 
+#include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/profile/step_tape.h"
+#include "spillway/profile/storage_class.h"
 
 namespace spillway::profile {
 
@@ -15,6 +17,8 @@ struct ValueOrigin {
   std::uint64_t serial = 0;      ///< Counts births: never reused.
   std::uint64_t birth_key = 0;   ///< Names the place of its birth; equal steps give equal keys.
   ValueIndex before = kNoValue;  ///< The value that it was in the preceding step, if carried in.
+  Bytes bytes;                   ///< 0: as many as its pages.
+  StorageClass holds = StorageClass::kUnknown;  ///< What was noted of it.
 };
 
 /// A tape with what ties it to the steps around it. `becomes` is not yet set, see `join_steps`.
@@ -46,10 +50,12 @@ class TapeRecorder {
   void begin_op(std::uint64_t signature, TimePoint now, bool is_replayable = false);
   /// An input of the operator that has begun. Repeated uses of a range are merged.
   void use(std::uint32_t range, std::uint32_t pages, bool writes);
-  /// `is_filled`: by the operator that runs. Else the trainer fills it by itself, maybe again later,
-  /// and no operator that reads it can be repeated.
-  void allocated(std::uint32_t range, std::uint32_t pages, bool is_filled = true);
+  /// `is_filled`: by the operator that runs. Else the trainer fills it by itself, maybe again
+  /// later, and no operator that reads it can be repeated. `bytes`: before rounding to pages.
+  void allocated(std::uint32_t range, std::uint32_t pages, Bytes bytes = {}, bool is_filled = true);
   void freed(std::uint32_t range);
+  /// What a live storage is known to hold, from now on until it is freed.
+  void note_class(std::uint32_t range, StorageClass holds);
   /// Time that is no part of the operator's own: its thread waited for pages or for room.
   void waited(Duration time) { waited_ += time; }
   void end_op();
@@ -76,11 +82,13 @@ class TapeRecorder {
     std::uint64_t born_at = 0;  ///< Operator count at birth.
     std::uint64_t step = 0;     ///< Step in which `value` holds.
     std::uint32_t pages = 0;
+    Bytes bytes;
+    StorageClass holds = StorageClass::kUnknown;
     std::uint32_t live_position = 0;
     ValueIndex value = kNoValue;
     std::uint32_t last_use = 0;  ///< Position in `uses` of the latest one, plus one.
     bool is_live = false;
-    bool is_filled = true;      ///< By operators, as far as is known.
+    bool is_filled = true;  ///< By operators, as far as is known.
   };
   const Range& range(std::uint32_t id) const { return ranges_[id]; }
 

@@ -11,6 +11,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
+#include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/recorded_op.h"
 #include "spillway/runtime/step_learner.h"
 #include "spillway/swap/swap_engine.h"
@@ -23,6 +24,7 @@ struct RuntimeOptions {
   bool learns = true;                         ///< Off: demand paging only.
   PlanningOptions planning;                   ///< Of no effect without `learns`.
   planner::TransferRates rates;               ///< Of the spill store, measured.
+  ProfileRecording* recording = nullptr;      ///< Outlives the runtime; needs `learns`.
 };
 
 class StepGuide;
@@ -33,6 +35,7 @@ class OpText {
  public:
   virtual ~OpText() = default;
   virtual std::string describe() const = 0;  ///< "aten::conv3d(float[1, 16, 64, 64, 64], …)"
+  virtual std::string name() const { return {}; }  ///< "aten::conv3d.padding", or empty.
 };
 
 /// What is known of an operator beside its storages.
@@ -116,6 +119,10 @@ class Runtime {
 
   /// The process is about to fork: brings back what is dropped, as the child cannot.
   void before_fork();
+  /// Whether a profile is being recorded.
+  bool records() const { return options_.recording != nullptr; }
+  /// What a paged storage that the next operator uses holds; for the profile.
+  void note_class(RangeId range, profile::StorageClass holds);
 
   /// Whether an operator runs on this thread.
   static bool runs_operator();
@@ -140,6 +147,8 @@ class Runtime {
 
   /// Called after each finished step, on the trainer's thread, with the step's duration.
   std::function<void(Duration)> on_step;
+  /// Called before an operator once the recording is complete, on the trainer's thread.
+  std::function<void()> on_recorded;
 
  private:
   struct OpContext;
@@ -159,6 +168,7 @@ class Runtime {
   void look_after_survey(const OpContext& op, std::size_t allocation);
   void* allocate_in_rehearsal(OpContext& op, std::size_t size);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
+  void learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text, OpTraits traits);
   void hold(OpContext& op, std::span<const RangeUse> uses);
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
   void drop_wished(OpContext& op) noexcept;

@@ -43,9 +43,11 @@ struct Settings {
   std::string plan;  ///< Path of a stored plan, or empty.
   PlanningMoment planning = PlanningMoment::kInBackground;
   Bytes min_storage{std::uint64_t{1} << 20};
-  std::string stats;   ///< Path, or empty. May hold %p and %r.
-  std::string rates;   ///< Path, or empty for the default place.
-  std::string config;  ///< Where the rest came from, or empty.
+  std::string stats;                ///< Path, or empty. May hold %p and %r.
+  std::string profile_out;          ///< The same.
+  std::uint32_t profile_steps = 0;  ///< End the program after so many equal steps; 0: never.
+  std::string rates;                ///< Path, or empty for the default place.
+  std::string config;               ///< Where the rest came from, or empty.
   bool quiet = false;
   ProgressMode progress = ProgressMode::kAuto;
   LogLevel log_level = LogLevel::kWarning;

@@ -9,6 +9,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/planner/swap_plan.h"
+#include "spillway/profile/storage_class.h"
 #include "spillway/runtime/planning_options.h"
 #include "spillway/swap/swap_engine.h"
 
@@ -19,6 +20,8 @@ using swap::kUnknownUse;
 using swap::OpClock;
 using swap::RangeId;
 using swap::RangeUse;
+
+class ProfileRecording;
 
 /// What the runtime should do now. Lists are in order of urgency; the caller clears and reuses it.
 /// A storage that is live but idle for many steps gets a next use far away, so that it goes first;
@@ -88,6 +91,7 @@ class StepLearner {
     std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
     planner::TransferRates rates;    ///< Of the spill store, measured.
     PlanningOptions planning;
+    ProfileRecording* recording = nullptr;  ///< Is told of each step that ends; outlives this.
   };
 
   explicit StepLearner(const Options& options);
@@ -112,8 +116,14 @@ class StepLearner {
   void cannot_record();
 
   /// A storage was born, inside the operator between `begin_op` and `end_op` or outside of one.
-  /// `is_filled`: see TapeRecorder.
-  void allocated(RangeId range, std::uint32_t pages, bool is_filled = true);
+  /// `is_filled`, `bytes`: see TapeRecorder.
+  void allocated(RangeId range, std::uint32_t pages, Bytes bytes = {}, bool is_filled = true);
+
+  /// What a storage is known to hold, for the recording.
+  void note_class(RangeId range, profile::StorageClass holds);
+
+  /// Of the latest operator, as it stands on the tape.
+  std::uint64_t signature() const;
 
   /// A storage died.
   void freed(RangeId range);

@@ -1,0 +1,145 @@
+#include "profile_command.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string_view>
+
+#include "exit_codes.h"
+#include "run_command.h"
+#include "spillway/base/error.h"
+#include "spillway/base/named_values.h"
+#include "spillway/profile/trace_import.h"
+#include "spillway/runtime/profile_summary.h"
+#include "spillway/topology/atomic_file.h"
+
+namespace spillway::cli {
+namespace {
+
+constexpr std::array<std::string_view, 2> kOwnOptions{"--out", "--steps"};
+
+struct TraceImport {
+  std::string_view name;
+  profile::StepProfile (*read)(const std::string& text, const std::string& file,
+                               const profile::PiperOptions& options);
+  bool has_degrees;  ///< Takes --tensor-parallel and --micro-batches.
+};
+
+constexpr std::array<TraceImport, 3> kImports{
+    {{"dtr",
+      [](const std::string& text, const std::string& file, const profile::PiperOptions&) {
+        return profile::import_dtr(text, file);
+      },
+      false},
+     {"pipedream",
+      [](const std::string& text, const std::string& file, const profile::PiperOptions&) {
+        return profile::import_pipedream(text, file);
+      },
+      false},
+     {"piper",
+      [](const std::string& text, const std::string& file, const profile::PiperOptions& options) {
+        return profile::import_piper(text, file, options);
+      },
+      true}}};
+
+const TraceImport& import_named(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const TraceImport& each : kImports) {
+    if (each.name == name) return each;
+    names.push_back(each.name);
+  }
+  throw ConfigError("--import: unknown format '{}'{}", name, hint_for(name, names));
+}
+
+std::uint32_t count_in(const std::string& text, const char* option, std::uint32_t least) {
+  std::uint32_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  if (status != std::errc() || stop != end || value < least || value > 1'000'000)
+    throw ConfigError("{}: '{}' is not a whole number from {} to 1000000", option, text, least);
+  return value;
+}
+
+std::string text_of(const std::string& path) {
+  if (std::filesystem::is_directory(path)) throw IoError("cannot read {}: it is a folder", path);
+  std::ifstream in(path, std::ios::binary);
+  const int error = errno;
+  if (!in.is_open()) throw IoError("cannot read {}: {}", path, std::strerror(error));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+std::string import_formats() { return alternatives(kImports); }
+
+ProfileArguments split_profile_arguments(const std::vector<std::string>& words) {
+  ProfileArguments result;
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const auto is_import = [](const std::string& word) {
+    return word == "--import" || word.rfind("--import=", 0) == 0;
+  };
+  if (std::find_if(words.begin(), dashes, is_import) != dashes) {
+    result.imports = true;
+    result.options.assign(words.begin(), words.end());
+    return result;
+  }
+  // Stretch by stretch between our own options, whose values `run` would take for the program.
+  std::vector<std::string> rest = words;
+  while (true) {
+    RunArguments split = split_run_arguments(rest);
+    const std::string* const last = split.options.empty() ? nullptr : &split.options.back();
+    const bool is_own = last != nullptr && std::find(kOwnOptions.begin(), kOwnOptions.end(),
+                                                     *last) != kOwnOptions.end();
+    const std::size_t taken = rest.size() - split.program.size();
+    result.options.insert(result.options.end(), split.options.begin(), split.options.end());
+    const bool is_before_dashes = taken > 0 && rest[taken - 1] == "--";
+    if (is_own && (split.program.empty() || is_before_dashes))
+      throw ConfigError("{} needs a value", *last);
+    if (!is_own) {
+      result.program = std::move(split.program);
+      return result;
+    }
+    result.options.push_back(split.program.front());
+    rest.assign(split.program.begin() + 1, split.program.end());
+  }
+}
+
+int record_profile(runtime::NamedTexts given, const std::string& out, const std::string& steps,
+                   const std::vector<std::string>& program) {
+  if (out.empty())
+    throw ConfigError("where to write the profile is missing (spillway profile --out "
+                      "step.profile.json -- program arguments...)");
+  if (program.empty())
+    throw ConfigError("no program to profile (spillway profile --out {} -- program arguments...)",
+                      out);
+  given.emplace_back("profile-out", out);
+  if (!steps.empty())
+    given.emplace_back("profile-steps", std::to_string(count_in(steps, "--steps", 2)));
+  return run_program(given, program);
+}
+
+int import_profile(const ImportOptions& options) {
+  const TraceImport& import = import_named(options.format);
+  if (options.out.empty())
+    throw ConfigError("where to write the profile is missing (--out FILE.profile.json)");
+  profile::PiperOptions degrees;
+  degrees.tensor_parallel = count_in(options.tensor_parallel, "--tensor-parallel", 1);
+  degrees.micro_batches = count_in(options.micro_batches, "--micro-batches", 1);
+  if (!import.has_degrees && (degrees.tensor_parallel > 1 || degrees.micro_batches > 1))
+    throw ConfigError("--tensor-parallel and --micro-batches are for piper, whose layers have "
+                      "several costs; those of {} have one",
+                      import.name);
+  const profile::StepProfile profile = import.read(text_of(options.file), options.file, degrees);
+  topology::write_file_at_once(options.out, profile::to_text(profile));
+  std::cout << options.out << ": " << runtime::describe(profile) << "; pages of "
+            << profile.page_size << '\n';
+  return kDone;
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spillway/runtime/settings.h"
+
+namespace spillway::cli {
+
+/// The words of `spillway profile` up to the program, with its own options taken out.
+struct ProfileArguments {
+  bool imports = false;  ///< "--import" is among the words: there is no program.
+  std::vector<std::string> options;
+  std::vector<std::string> program;
+};
+
+/// Splits as `split_run_arguments` does, with --out and --steps as options that take a value.
+ProfileArguments split_profile_arguments(const std::vector<std::string>& words);
+
+/// Runs the program as `run_program` does and has it write its profile to `out`. `given` are the
+/// options of a run. Throws ConfigError, also for a program or a file that is missing.
+int record_profile(runtime::NamedTexts given, const std::string& out, const std::string& steps,
+                   const std::vector<std::string>& program);
+
+struct ImportOptions {
+  std::string format;
+  std::string file;
+  std::string out;
+  std::string tensor_parallel = "1";
+  std::string micro_batches = "1";
+};
+
+/// "dtr|pipedream|piper"
+std::string import_formats();
+
+/// Makes a profile of a published trace. Throws ConfigError and IoError.
+int import_profile(const ImportOptions& options);
+
+}  // namespace spillway::cli

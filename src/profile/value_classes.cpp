@@ -1,0 +1,66 @@
+#include "spillway/profile/value_classes.h"
+
+#include <algorithm>
+
+#include "spillway/base/assert.h"
+
+namespace spillway::profile {
+namespace {
+
+struct Touches {
+  OpIndex first = kSurvives;  ///< Later than any operator: never.
+  OpIndex first_write = kSurvives;
+};
+
+std::vector<Touches> touches_of(const StepTape& tape) {
+  std::vector<Touches> touches(tape.values.size());
+  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i) {
+      const TapeUse& use = tape.uses[tape.ops[op].first_use + i];
+      Touches& value = touches[use.value];
+      value.first = std::min(value.first, op);
+      if (use.writes) value.first_write = std::min(value.first_write, op);
+    }
+  }
+  return touches;
+}
+
+StorageClass class_of(const TapeValue& value, const Touches& touches, OpIndex first_gradient) {
+  const bool is_written = touches.first_write != kSurvives;
+  if (value.birth != kCarriedIn)
+    return value.death != kSurvives ? StorageClass::kActivation : StorageClass::kUnknown;
+  if (touches.first == kSurvives) return StorageClass::kUnknown;
+  if (value.death != kSurvives) return is_written ? StorageClass::kUnknown : StorageClass::kInput;
+  if (is_written && touches.first > first_gradient) return StorageClass::kOptimizerState;
+  return StorageClass::kBuffer;
+}
+
+}  // namespace
+
+std::vector<StorageClass> classify_values(const StepTape& tape,
+                                          std::span<const StorageClass> noted) {
+  SPILLWAY_ASSERT(noted.size() == tape.values.size());
+  const std::vector<Touches> touches = touches_of(tape);
+  OpIndex first_gradient = kSurvives;
+  for (ValueIndex i = 0; i < noted.size(); ++i) {
+    if (noted[i] != StorageClass::kGradient) continue;
+    const OpIndex birth = tape.values[i].birth;
+    first_gradient = std::min(first_gradient, birth != kCarriedIn ? birth : touches[i].first_write);
+  }
+  std::vector<StorageClass> classes(noted.begin(), noted.end());
+  for (ValueIndex i = 0; i < classes.size(); ++i) {
+    if (classes[i] == StorageClass::kUnknown)
+      classes[i] = class_of(tape.values[i], touches[i], first_gradient);
+  }
+  // What is born in one step and dies in the next is one thing under two numbers.
+  for (ValueIndex i = 0; i < classes.size(); ++i) {
+    const ValueIndex next = tape.values[i].becomes;
+    if (next == kNoValue || next == i) continue;
+    const bool is_known_here = noted[i] != StorageClass::kUnknown;
+    if (is_known_here && noted[next] == StorageClass::kUnknown) classes[next] = noted[i];
+    if (!is_known_here && classes[i] == StorageClass::kUnknown) classes[i] = classes[next];
+  }
+  return classes;
+}
+
+}  // namespace spillway::profile

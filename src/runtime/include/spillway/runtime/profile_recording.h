@@ -1,0 +1,75 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "spillway/base/clock.h"
+#include "spillway/profile/step_profile.h"
+#include "spillway/profile/tape_recorder.h"
+
+namespace spillway::runtime {
+
+class OpText;
+
+/// Collects, while a trainer runs, what its profile is made of: names of operators and the most
+/// frequent step with the times of its repetitions. One thread notes, any may ask for the profile.
+class ProfileRecording {
+ public:
+  struct Options {
+    std::uint32_t steps = 0;  ///< Repetitions after which it is complete; 0: never.
+    std::optional<profile::TransferRates> rates;
+  };
+
+  explicit ProfileRecording(const Options& options) : options_(options) {}
+
+  /// The operator with this signature on the tape. Asks for its text once per signature.
+  void note_op(std::uint64_t signature, const OpText& text);
+
+  /// A step has ended. `identity` is equal for steps of equal operators.
+  void note_step(std::uint64_t identity, const profile::RecordedStep& step);
+
+  /// Whether a step has come as often as was asked for.
+  bool is_complete() const { return is_complete_.load(std::memory_order_relaxed); }
+
+  /// The profile of the most frequent step. Throws PlanError with the reason when no step has come
+  /// twice. The caller knows where it comes from and how many bytes are too small for the tape.
+  profile::StepProfile profile(profile::ProfileOrigin origin, Bytes small_bytes) const;
+
+ private:
+  static constexpr std::size_t kMostShapes = 8;
+  static constexpr std::size_t kMostTimes = 32;  ///< Repetitions whose times are kept.
+
+  struct Shape {
+    std::uint64_t identity = 0;
+    std::size_t ops = 0;
+    std::uint64_t seen = 0;
+    std::uint64_t last_seen = 0;
+    std::deque<std::vector<Duration>> times;  ///< Newest first, per operator.
+  };
+
+  Shape& shape_of(std::uint64_t identity, std::size_t ops);
+  void name_ops(const profile::StepTape& tape, profile::StepProfile& profile) const;
+  static void set_times(const Shape& shape, profile::StepProfile& profile);
+
+  Options options_;
+  std::atomic<bool> is_complete_{false};
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, profile::OpKind> kinds_;  ///< By signature.
+  std::vector<std::unique_ptr<Shape>> shapes_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t cut_steps_ = 0;  ///< Too long to be recorded whole.
+  const Shape* most_frequent_ = nullptr;
+  profile::RecordedStep step_;    ///< The latest of the most frequent ones.
+  profile::RecordedStep before_;  ///< Right before it.
+  bool has_before_ = false;
+  profile::RecordedStep previous_;  ///< The latest step of all.
+  bool has_previous_ = false;
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,160 @@
+#include "spillway/runtime/profile_recording.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "spillway/base/error.h"
+#include "spillway/base/median.h"
+#include "spillway/profile/step_joining.h"
+#include "spillway/profile/value_classes.h"
+#include "spillway/runtime/runtime.h"
+
+namespace spillway::runtime {
+
+using profile::OpIndex;
+using profile::OpKind;
+using profile::RecordedStep;
+using profile::StepProfile;
+using profile::StepTape;
+using profile::StorageClass;
+
+namespace {
+
+/// The difference of the quartiles, each the value nearest to it.
+Duration quartile_range(std::vector<Duration>& values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t last = values.size() - 1;
+  return values[(3 * last + 2) / 4] - values[(last + 2) / 4];
+}
+
+}  // namespace
+
+void ProfileRecording::note_op(std::uint64_t signature, const OpText& text) {
+  const std::lock_guard lock(mutex_);
+  const auto [entry, is_new] = kinds_.try_emplace(signature);
+  if (!is_new) return;
+  // "aten::mm(float[2, 3], float[3, 4])"
+  std::string shown = text.describe();
+  const auto bracket = shown.find('(');
+  OpKind& kind = entry->second;
+  kind.name = text.name();
+  if (kind.name.empty()) kind.name = shown.substr(0, bracket);
+  if (bracket == std::string::npos) return;
+  kind.arguments = shown.substr(bracket + 1);
+  if (!kind.arguments.empty() && kind.arguments.back() == ')') kind.arguments.pop_back();
+}
+
+ProfileRecording::Shape& ProfileRecording::shape_of(std::uint64_t identity, std::size_t ops) {
+  for (const auto& shape : shapes_)
+    if (shape->identity == identity && shape->ops == ops) return *shape;
+  if (shapes_.size() >= kMostShapes) {
+    // Never the most frequent one: another was seen no more often than it.
+    shapes_.erase(
+        std::min_element(shapes_.begin(), shapes_.end(), [&](const auto& a, const auto& b) {
+          if ((a.get() == most_frequent_) != (b.get() == most_frequent_))
+            return b.get() == most_frequent_;
+          return a->seen != b->seen ? a->seen < b->seen : a->last_seen < b->last_seen;
+        }));
+  }
+  Shape& shape = *shapes_.emplace_back(std::make_unique<Shape>());
+  shape.identity = identity;
+  shape.ops = ops;
+  return shape;
+}
+
+void ProfileRecording::note_step(std::uint64_t identity, const RecordedStep& step) {
+  const std::lock_guard lock(mutex_);
+  ++steps_;
+  if (!step.is_whole) ++cut_steps_;
+  if (!step.is_whole || step.tape.ops.empty()) {
+    has_previous_ = false;
+    return;
+  }
+  Shape& shape = shape_of(identity, step.tape.ops.size());
+  ++shape.seen;
+  shape.last_seen = steps_;
+  if (shape.times.size() >= kMostTimes) shape.times.pop_back();
+  auto& times = shape.times.emplace_front();
+  for (const auto& op : step.tape.ops) times.push_back(op.time);
+  if (most_frequent_ == nullptr || shape.seen >= most_frequent_->seen) {
+    most_frequent_ = &shape;
+    step_ = step;
+    std::swap(before_, previous_);
+    has_before_ = has_previous_;
+  }
+  previous_ = step;
+  has_previous_ = true;
+  if (options_.steps > 0 && shape.seen >= options_.steps && shape.seen >= 2)
+    is_complete_.store(true, std::memory_order_relaxed);
+}
+
+void ProfileRecording::name_ops(const StepTape& tape, StepProfile& profile) const {
+  std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
+  for (const auto& op : tape.ops) {
+    const auto found = kinds_.find(op.signature);
+    const OpKind kind = found != kinds_.end() ? found->second : OpKind{"unknown", ""};
+    const auto [entry, is_new] = numbers.try_emplace(
+        {kind.name, kind.arguments}, static_cast<std::uint32_t>(profile.kinds.size()));
+    if (is_new) profile.kinds.push_back(kind);
+    profile.kind_of_op.push_back(entry->second);
+  }
+}
+
+/// Medians of the repetitions, scaled so that they add up to the median step: a disturbance hits
+/// few operators, but each time others.
+void ProfileRecording::set_times(const Shape& shape, StepProfile& profile) {
+  std::vector<Duration> sums;
+  for (const auto& step : shape.times) sums.push_back(std::reduce(step.begin(), step.end()));
+  Duration sum{0};
+  std::vector<Duration> same;
+  for (OpIndex op = 0; op < shape.ops; ++op) {
+    same.clear();
+    for (const auto& step : shape.times) same.push_back(step[op]);
+    profile.tape.ops[op].time = median(same);
+    sum += profile.tape.ops[op].time;
+    profile.spread_of_op.push_back(quartile_range(same));
+  }
+  if (sum == Duration{0}) return;
+  const double scale = seconds(median(sums)) / seconds(sum);
+  for (auto& op : profile.tape.ops)
+    op.time = Duration(std::llround(static_cast<double>(op.time.count()) * scale));
+}
+
+StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small_bytes) const {
+  const std::lock_guard lock(mutex_);
+  if (most_frequent_ == nullptr && cut_steps_ > 0)
+    throw PlanError("no profile: no step was short enough to be recorded ({} were too long)",
+                    cut_steps_);
+  if (most_frequent_ == nullptr)
+    throw PlanError("no profile: no step was seen to end (let the trainer do at least three)");
+  if (most_frequent_->seen < 2)
+    throw PlanError("no profile: none of {} steps was equal to another one, so nothing shows what "
+                    "repeats (let the trainer do more, of equal shapes)",
+                    steps_);
+  const RecordedStep* const only = &step_;
+  const RecordedStep joined = profile::join_steps({&only, 1}, has_before_ ? &before_ : nullptr);
+  StepProfile profile;
+  profile.origin = std::move(origin);
+  profile.origin.source = "recorded";
+  profile.origin.steps = static_cast<std::uint32_t>(most_frequent_->times.size());
+  profile.small_bytes = small_bytes;
+  profile.tape = joined.tape;
+  profile.rates = options_.rates;
+  name_ops(profile.tape, profile);
+  set_times(*most_frequent_, profile);
+  std::vector<StorageClass> noted;
+  for (std::size_t i = 0; i < joined.origins.size(); ++i) {
+    noted.push_back(joined.origins[i].holds);
+    const Bytes bytes = joined.origins[i].bytes;
+    const Bytes most = profile.page_size * profile.tape.values[i].pages;
+    profile.bytes_of_value.push_back(bytes == Bytes(0) ? most : bytes);
+  }
+  profile.class_of_value = profile::classify_values(profile.tape, noted);
+  check(profile);
+  return profile;
+}
+
+}  // namespace spillway::runtime
