@@ -259,8 +259,18 @@ runtime::RunStatistics Core::statistics() const {
   statistics.step_shapes = report.learned.shapes;
   if (report.learned.plan_steps > 0) {
     statistics.planned_step_seconds = report.learned.planned_seconds / report.learned.plan_steps;
+    statistics.followed_step_seconds = report.learned.followed_seconds / report.learned.plan_steps;
     statistics.bound_step_seconds = report.learned.bound_seconds / report.learned.plan_steps;
+    statistics.planned_peak =
+        memory::kPageSize * report.learned.planned_peak_pages + report.memory.small_peak;
+    statistics.strategy = report.learned.strategy;
   }
+  statistics.recompute = settings_.recompute;
+  statistics.dropped = report.memory.dropped;
+  statistics.replays = report.replays;
+  statistics.unplanned_replays = report.unplanned_replays;
+  statistics.replay_seconds = report.replay_seconds;
+  statistics.stalls = report.stalls;
   statistics.mapper = memory::name_of(mapper_);
   statistics.dispatch_key = interceptor_->key_name();
   statistics.store = store_name_;

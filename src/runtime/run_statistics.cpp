@@ -7,6 +7,12 @@
 namespace spillway::runtime {
 
 std::string to_json(const RunStatistics& s) {
+  auto stalls = nlohmann::ordered_json::array();
+  for (const StallCause& cause : s.stalls)
+    stalls.push_back({{"op", cause.op},
+                      {"times", cause.times},
+                      {"fetch_wait_seconds", seconds(cause.for_inputs)},
+                      {"write_wait_seconds", seconds(cause.for_room)}});
   nlohmann::ordered_json json = {
       {"format", "spillway run statistics"},
       {"version", 1},
@@ -47,7 +53,16 @@ std::string to_json(const RunStatistics& s) {
       {"deviations", s.deviations},
       {"step_shapes", s.step_shapes},
       {"planned_step_seconds", s.planned_step_seconds},
+      {"followed_step_seconds", s.followed_step_seconds},
       {"bound_step_seconds", s.bound_step_seconds},
+      {"planned_peak_bytes", s.planned_peak.count()},
+      {"strategy", s.strategy},
+      {"recompute", s.recompute},
+      {"dropped_bytes", s.dropped.count()},
+      {"replays", s.replays},
+      {"unplanned_replays", s.unplanned_replays},
+      {"replay_seconds", s.replay_seconds},
+      {"stalls", stalls},
       {"mapper", s.mapper},
       {"dispatch_key", s.dispatch_key},
       {"store", s.store},

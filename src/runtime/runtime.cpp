@@ -292,7 +292,12 @@ void* Runtime::allocate(std::size_t size) {
   }
   if (guide_ != nullptr && !op.replays)
     guide_->allocated(&op, made.range, pages, Bytes(size), op.is_running && op.fills);
-  if (may_wait) guide_->waited(&op, clock_.now() - start);
+  if (may_wait) {
+    const Duration waited = clock_.now() - start;
+    guide_->waited(&op, waited);
+    if (op.text != nullptr)
+      stalls_.note(op.signature, *op.text, StallLedger::Reason::kRoom, waited);
+  }
   return made.address;
 }
 
@@ -379,7 +384,9 @@ void Runtime::note_class(RangeId range, profile::StorageClass holds) {
 void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
   const TimePoint start = clock_.now();
   with_room(op, [&] { engine_->pin(op.pins, uses); });
-  if (op.learns) guide_->waited(&op, clock_.now() - start);
+  const Duration waited = clock_.now() - start;
+  if (op.learns) guide_->waited(&op, waited);
+  stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, waited);
 }
 
 // --- Recomputation ----------------------------------------------------------------------------
@@ -537,6 +544,8 @@ void Runtime::end_step() {
 RuntimeReport Runtime::report() const {
   RuntimeReport report;
   report.memory = engine_->statistics();
+  constexpr std::size_t kCausesTold = 5;
+  report.stalls = stalls_.largest(kCausesTold);
   if (recomputer_ != nullptr) {
     const RecomputationCounts counts = recomputer_->counts();
     report.replays = counts.replays;

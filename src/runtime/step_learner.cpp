@@ -35,8 +35,9 @@ constexpr std::uint32_t kCatchUpOps = 8;     // How far ahead missing inputs are
 constexpr std::uint32_t kFirstSearch = 1024;
 constexpr std::uint32_t kPatientSearch = 4096;
 constexpr std::uint32_t kPeriodMisses = 4;  // Strange steps after which a found period is wrong.
-constexpr std::size_t kStepTimes = 64;      // For the median.
-constexpr std::uint32_t kFarAway = 4;       // Periods: the next use of what stays idle.
+constexpr std::size_t kRoundsKept = 16;
+constexpr std::size_t kStepTimes = 64;  // For the median.
+constexpr std::uint32_t kFarAway = 4;   // Periods: the next use of what stays idle.
 
 /// The operator, its shapes, and how it uses paged storages.
 std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> uses) {
@@ -67,6 +68,7 @@ struct StepLearner::State {
   // Steps.
   void finish_step(TimePoint now, bool is_meaningful, Advice& advice);
   std::uint32_t finished_slot() const;
+  void note_round(std::uint32_t next_slot, double step_seconds);
   bool ends_by_length() const;
   void search_period();
   void note_plan();
@@ -140,6 +142,7 @@ struct StepLearner::State {
   std::uint64_t step_hash_ = 0;
   std::uint32_t step_ops_ = 0;
   TimePoint step_begin_{};
+  double round_seconds_ = 0.0;  ///< Of the steps of the plan since its first one.
   bool is_boundary_pending_ = false;
   bool is_worth_learning_ = true;
 
@@ -262,6 +265,7 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
   library_.set_budget(room_);
 
   const std::uint32_t next_slot = conforms_ ? finished_slot() : 0;
+  note_round(next_slot, seconds(now - step_begin_));
   // A step that does not conform may be new and push other shapes out, with their plans.
   LearnedPlan* conformed = next_slot > 0 ? plan_ : nullptr;
   library_.learn(step_hash_, is_meaningful, period_ > 0);
@@ -293,6 +297,15 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
     if (place.is_new) tell_plan(*place.plan);
     adopt(*place.plan, place.op, place.plan != conformed, advice);
   }
+}
+
+/// How long the plan's steps take, waits included, when all of them go as planned.
+void StepLearner::State::note_round(std::uint32_t next_slot, double step_seconds) {
+  round_seconds_ = next_slot <= 1 ? step_seconds : round_seconds_ + step_seconds;
+  if (next_slot == 0 || next_slot != plan_->slots()) return;
+  if (plan_->seconds.size() >= kRoundsKept) plan_->seconds.pop_front();
+  plan_->seconds.push_back(round_seconds_);
+  report_.followed_seconds = plan_->typical_seconds();
 }
 
 /// One more than the number of the slot that the step has just completed, or 0.
@@ -327,8 +340,9 @@ void StepLearner::State::search_period() {
 void StepLearner::State::note_plan() {
   const planner::SwapPlan& plan = plan_->plan.swaps;
   report_.plan_steps = plan_->slots();
-  // Times that were measured while as much was moved contain the interference.
-  report_.planned_seconds = plan.estimate.step_seconds - plan.estimate.interference_seconds;
+  report_.planned_seconds = plan_->predicted_seconds();
+  report_.planned_peak_pages = plan.estimate.peak_pages;
+  report_.strategy = plan_->plan.strategy;
   report_.bound_seconds = plan_->plan.bound.step_seconds;
   report_.planned_read_pages = plan.estimate.read_pages;
   report_.smallest_budget_pages = plan.smallest_budget_pages;
@@ -344,11 +358,10 @@ void StepLearner::State::tell_plan(const LearnedPlan& learned) {
       "{} plan for {} operators in {} step{}: {} s predicted (bound {} s), {} out and {} in, {} "
       "operators run again in {} s, peak {} of {}; smallest budget {}",
       learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(), learned.slots(),
-      learned.slots() == 1 ? "" : "s",
-      plan.estimate.step_seconds - plan.estimate.interference_seconds,
-      learned.plan.bound.step_seconds, size(plan.estimate.written_pages),
-      size(plan.estimate.read_pages), learned.plan.replays.size(), learned.plan.replay_seconds,
-      size(plan.estimate.peak_pages), size(learned.budget_pages), size(plan.smallest_budget_pages));
+      learned.slots() == 1 ? "" : "s", learned.predicted_seconds(), learned.plan.bound.step_seconds,
+      size(plan.estimate.written_pages), size(plan.estimate.read_pages),
+      learned.plan.replays.size(), learned.plan.replay_seconds, size(plan.estimate.peak_pages),
+      size(learned.budget_pages), size(plan.smallest_budget_pages));
 }
 
 // --- Following a plan -------------------------------------------------------------------------

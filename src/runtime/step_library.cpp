@@ -22,6 +22,9 @@ constexpr std::size_t kTimesKept = 5;  // Steps of a shape.
 constexpr std::uint32_t kStrangersToPlan = 3;
 // A plan is made again when its compute time is off by more than this.
 constexpr double kTimeDrift = 0.05;
+// And when whole rounds, waits included, are off by more than this.
+constexpr double kStepDrift = 0.03;
+constexpr std::size_t kCyclesToJudge = 4;
 constexpr std::uint32_t kRoomDrift = 32;  // A plan uses more room once it is a 32nd more.
 constexpr std::uint32_t kMostCyclesToRefresh = 64;
 
@@ -44,7 +47,18 @@ LearnedPlan::~LearnedPlan() {
   if (draft != nullptr) draft->work->cancel();
 }
 
+double LearnedPlan::typical_seconds() const {
+  std::vector<double> latest(seconds.begin(), seconds.end());
+  return median(latest);
+}
+
+/// Times that were measured while as much was moved contain the interference.
+double LearnedPlan::predicted_seconds() const {
+  return plan.swaps.estimate.step_seconds - plan.swaps.estimate.interference_seconds;
+}
+
 void LearnedPlan::set(planner::StepPlan made) {
+  seconds.clear();
   plan = std::move(made);
   const planner::RewrittenTape& steps = plan.steps;
   at.assign(step.tape.ops.size(), 0);
@@ -342,6 +356,10 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   for (const ShapeId id : plan.shapes) measured += seconds(find_shape(id)->typical_time());
   const double planned = seconds(compute_time(plan.step.tape));
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
+  const double predicted = plan.predicted_seconds();
+  const bool is_known = plan.seconds.size() >= kCyclesToJudge && predicted > 0.0;
+  if (is_known && std::abs(plan.typical_seconds() - predicted) > kStepDrift * predicted)
+    return true;
   return plan.slots() == 1 && !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
 }
 

@@ -54,6 +54,9 @@ struct LearnedPlan {
   std::uint64_t last_used = 0;
   std::uint32_t refreshes = 0;  ///< How often a new one has been ordered.
   std::uint32_t cycles = 0;     ///< Finished under it since then.
+  std::deque<double> seconds;   ///< What the latest of them took, waits included.
+  double typical_seconds() const;
+  double predicted_seconds() const;
 
   std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
   bool recomputes() const { return !plan.replays.empty(); }

@@ -1,5 +1,6 @@
 #include "spillway/runtime/summary.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <sstream>
@@ -11,9 +12,10 @@
 namespace spillway::runtime {
 namespace {
 
-constexpr double kNoticeableShare = 0.03;   // Of the run: below it there is nothing to advise.
-constexpr double kBusyShare = 0.8;          // From here on the disk is what a run waits for.
-constexpr double kSteadySeconds = 60.0;     // A shorter run tells nothing about a day.
+constexpr double kNoticeableShare = 0.03;  // Of the run: below it there is nothing to advise.
+constexpr double kBusyShare = 0.8;         // From here on the disk is what a run waits for.
+constexpr double kSteadySeconds = 60.0;    // A shorter run tells nothing about a day.
+constexpr std::size_t kStallsShown = 3;
 constexpr std::uint64_t kSteadySteps = 10;  // Before that plans are made of the first, slow steps.
 
 std::string seconds_text(double seconds) {
@@ -27,6 +29,10 @@ std::string percent_text(double share) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f %%", 100.0 * share);
   return text.data();
+}
+
+std::string signed_percent_text(double share) {
+  return (share < 0.0 ? "" : "+") + percent_text(share);
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -85,11 +91,35 @@ std::string learned(const RunStatistics& s) {
                  s.step_shapes == 1 ? "" : "s", s.deviations, s.ops);
 }
 
+// "1.02 s per step, measured 1.05 s (+2.9 %); peak 702 MiB, measured 702 MiB"
 std::string planned(const RunStatistics& s) {
-  return message(
-      "{} per step; with operators as fast as measured in this run, and this memory and disk, no "
-      "plan can take less than {}",
-      seconds_text(s.planned_step_seconds), seconds_text(s.bound_step_seconds));
+  std::string text = message("{} per step", seconds_text(s.planned_step_seconds));
+  if (s.followed_step_seconds > 0.0)
+    text += message(", measured {} ({})", seconds_text(s.followed_step_seconds),
+                    signed_percent_text(s.followed_step_seconds / s.planned_step_seconds - 1.0));
+  if (s.planned_peak > Bytes()) text += message("; peak {}, measured {}", s.planned_peak, s.peak);
+  return text;
+}
+
+std::string bound(const RunStatistics& s) {
+  return message("{} per step: no plan is faster with this memory and disk, and operators as fast "
+                 "as in this run; this one is {} above it",
+                 seconds_text(s.bound_step_seconds),
+                 percent_text(s.planned_step_seconds / s.bound_step_seconds - 1.0));
+}
+
+std::string computed_again(const RunStatistics& s) {
+  std::string text = message("{} operators ran again in {}, to bring back {} that had been dropped",
+                             s.replays, seconds_text(s.replay_seconds), s.dropped);
+  if (s.unplanned_replays > 0)
+    text += message("; {} of them because steps went otherwise than planned", s.unplanned_replays);
+  return text;
+}
+
+std::string stalled(const StallCause& cause) {
+  return message("{} in {}: {} for its inputs, {} for room", seconds_text(seconds(cause.total())),
+                 cause.op, seconds_text(seconds(cause.for_inputs)),
+                 seconds_text(seconds(cause.for_room)));
 }
 
 // What would help most, in one sentence.
@@ -146,9 +176,17 @@ std::string summary(const RunStatistics& s) {
   if (s.spilled > Bytes(0)) screen.line("to", where(s));
   if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
+  if (s.replays > 0) screen.line("again", computed_again(s));
   screen.line("waited", lost(s));
+  if (share_of_run(s, s.stall_seconds()) > kNoticeableShare) {
+    for (std::size_t i = 0; i < std::min(kStallsShown, s.stalls.size()); ++i)
+      screen.line(i == 0 ? "mostly" : "", stalled(s.stalls[i]));
+  }
   if (s.step_shapes > 0 || !s.prefetch) screen.line("learned", learned(s));
-  if (s.planned_step_seconds > 0.0 && s.steps >= kSteadySteps) screen.line("planned", planned(s));
+  if (s.planned_step_seconds > 0.0 && s.steps >= kSteadySteps) {
+    screen.line("planned", planned(s));
+    if (s.bound_step_seconds > 0.0) screen.line("bound", bound(s));
+  }
   screen.line("advice", advice(s));
   return screen.text();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/runtime/stall_ledger.h"
 
 namespace spillway::runtime {
 
@@ -54,7 +55,18 @@ struct RunStatistics {
   std::uint64_t deviations = 0;
   std::uint64_t step_shapes = 0;
   double planned_step_seconds = 0.0;  ///< Of the plan that was followed last; 0 without one.
-  double bound_step_seconds = 0.0;    ///< No plan can be faster.
+  double followed_step_seconds =
+      0.0;                          ///< What steps under that plan took; 0: none went as planned.
+  double bound_step_seconds = 0.0;  ///< No plan can be faster.
+  Bytes planned_peak;               ///< Of that plan, with what never leaves.
+  std::string strategy;             ///< That made it.
+
+  bool recompute = true;
+  Bytes dropped;  ///< Left without a copy, to be computed again.
+  std::uint64_t replays = 0;
+  std::uint64_t unplanned_replays = 0;
+  double replay_seconds = 0.0;
+  std::vector<StallCause> stalls;  ///< Operators that waited longest, the largest first.
 
   std::string mapper;
   std::string dispatch_key;

@@ -13,6 +13,7 @@
 #include "spillway/base/error.h"
 #include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/recorded_op.h"
+#include "spillway/runtime/stall_ledger.h"
 #include "spillway/runtime/step_learner.h"
 #include "spillway/swap/swap_engine.h"
 
@@ -50,6 +51,7 @@ struct RuntimeReport {
   LearnerReport learned;
   std::uint64_t replays = 0;            ///< Operators that ran again to bring dropped tensors back.
   std::uint64_t unplanned_replays = 0;  ///< Of them: because a step went otherwise than planned.
+  std::vector<StallCause> stalls;       ///< The largest ones.
   double replay_seconds = 0.0;          ///< What they took, waits for room included.
   std::uint64_t ops = 0;
   std::uint64_t steps = 0;
@@ -202,6 +204,7 @@ class Runtime {
   std::atomic<std::uint64_t> ops_{0};
   std::atomic<std::uint64_t> sampled_intercept_ns_{0};
   std::atomic<std::uint64_t> replay_ns_{0};
+  StallLedger stalls_;
 };
 
 }  // namespace spillway::runtime

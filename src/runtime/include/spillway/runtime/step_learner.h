@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "spillway/base/bytes.h"
@@ -74,7 +75,10 @@ struct LearnerReport {
   /// About the plan that is, or was last, followed; 0 without one. A plan may span several steps.
   std::uint32_t plan_steps = 0;
   double planned_seconds = 0.0;
-  double bound_seconds = 0.0;  ///< No plan can be faster.
+  double followed_seconds = 0.0;  ///< What it took, waits included: median of its latest rounds.
+  double bound_seconds = 0.0;     ///< No plan can be faster.
+  std::string strategy;           ///< That made it.
+  std::uint32_t planned_peak_pages = 0;
   std::uint64_t planned_read_pages = 0;
   std::uint64_t planned_replays = 0;    ///< Operators that run again per cycle of the plan.
   double planned_replay_seconds = 0.0;  ///< What they take.

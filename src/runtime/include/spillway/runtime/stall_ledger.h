@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "spillway/base/clock.h"
+
+namespace spillway::runtime {
+
+class OpText;
+
+/// What one kind of operator has waited for.
+struct StallCause {
+  std::string op;  ///< Name and shapes.
+  std::uint64_t times = 0;
+  Duration for_inputs{0};
+  Duration for_room{0};
+
+  Duration total() const { return for_inputs + for_room; }
+};
+
+/// Keeps account of which operators the trainer waited in. Any thread.
+class StallLedger {
+ public:
+  enum class Reason : std::uint8_t { kInputs, kRoom };
+
+  /// An operator of that signature has waited so long. Asks for its text the first time.
+  void note(std::uint64_t signature, const OpText& text, Reason reason, Duration waited);
+
+  /// The `count` largest causes, the largest first.
+  std::vector<StallCause> largest(std::size_t count) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, StallCause> causes_;
+};
+
+}  // namespace spillway::runtime
