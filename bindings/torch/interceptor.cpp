@@ -212,9 +212,8 @@ std::uint64_t signature_of(const OperatorFacts& facts, std::span<const runtime::
 class RunningOp {
  public:
   /// `text` outlives this.
-  RunningOp(runtime::Runtime& runtime, ThreadState& thread, const c10::FunctionSchema& schema,
-            const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments,
-            const runtime::OpText& text)
+  RunningOp(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
+            c10::ArrayRef<c10::IValue> arguments, const runtime::OpText& text)
       : runtime_(runtime), thread_(thread) {
     runtime.announce_op();
     UseCollector collector(runtime, thread.uses, facts.uses_whole_storages);
@@ -268,7 +267,7 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   // Not in braces: they would make a list of two values.
   const c10::ArrayRef<c10::IValue> arguments(stack->data() + (stack->size() - count), count);
   const StackText text(schema, *stack, count);
-  const RunningOp running(*runtime, thread, schema, facts, arguments, text);
+  const RunningOp running(*runtime, thread, facts, arguments, text);
   // What the kernel calls belongs to this operator: it need not pass through here.
   const c10::impl::ExcludeDispatchKeyGuard nested_pass(key);
   CallRecorder* const records = recorder.load(std::memory_order_relaxed);
@@ -303,8 +302,7 @@ std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& fun
   auto observed =
       std::make_unique<ObservedOp>(op->schema(), call_text(op->schema(), function.inputs()));
   try {
-    observed->running.emplace(*runtime, thread, op->schema(), facts, function.inputs(),
-                              observed->text);
+    observed->running.emplace(*runtime, thread, facts, function.inputs(), observed->text);
   } catch (...) {
     // The kernel runs all the same, on faults; the next allocation tells.
     if (!thread.missed) thread.missed = std::current_exception();
@@ -420,7 +418,8 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
   if (key_name_ == kObserver) {
     observe_all_threads();
   } else if (runtime.recomputes()) {
-    recorder.store(new CallRecorder(runtime, key, verifies_replays));  // As long as the process: replays are.
+    recorder.store(
+        new CallRecorder(runtime, key, verifies_replays));  // As long as the process: replays are.
   }
 }
 

@@ -32,7 +32,7 @@ std::string percent_text(double share) {
 }
 
 std::string signed_percent_text(double share) {
-  return (share < 0.0 ? "" : "+") + percent_text(share);
+  return message("{}{}", share < 0.0 ? "" : "+", percent_text(share));
 }
 
 std::string joined(const std::vector<std::string>& parts) {

@@ -242,6 +242,9 @@ def require_transfers(session, run, budget, needed):
     if session.options.planned and run.statistic("planned_step_seconds") <= 0:
         raise Failure(f"{run.name}: no plan was followed (planned_step_seconds = 0), although "
                       f"--planned asks for one\n{run.shown()}")
+    if session.options.recomputed and run.statistic("replays") <= 0:
+        raise Failure(f"{run.name}: no operator ran again, although --recomputed asks for that\n"
+                      f"{run.shown()}")
 
 
 def check_paging(session, run, budget, needed):
@@ -255,7 +258,7 @@ def check_paging(session, run, budget, needed):
     require_transfers(session, run, budget, needed)
     return (f"{run.name}: equal; budget {budget / MIB:.1f} MiB, peak {peak / MIB:.1f} MiB, "
             f"spilled {run.stats['spilled_bytes'] / MIB:.1f} MiB, "
-            f"{run.stats.get('trap_count', 0)} traps, "
+            f"{run.stats.get('replays', 0)} replays, {run.stats.get('trap_count', 0)} traps, "
             f"{run.stats.get('run_seconds', 0):.1f} s")
 
 
@@ -421,6 +424,8 @@ def add_run_options(parser):
     add("--room", type=int, default=1024, help="MiB of a budget without pressure")
     add("--planned", action="store_true",
         help="fail when a run below the need followed no plan")
+    add("--recomputed", action="store_true",
+        help="fail when a run below the need has computed nothing again")
     add("--side-by-side", action="store_true",
         help="operators of several threads run at once and may need more than any")
     add("--run-option", action="append", default=[],
