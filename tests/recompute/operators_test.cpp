@@ -555,6 +555,13 @@ TEST_F(Operators, Arithmetic) {
        [&] {
          at::rand({100, 100}) > 0.5;
        }},
+  });
+}
+
+TEST_F(Operators, ReductionsAndGivenOutputs) {
+  const Tensor x = rnd({32, 64});
+  const Tensor y = rnd({32, 64});
+  check({
       {"aten::sum.dim_IntList",
        [&] {
          at::sum(rnd({1200, 16}), 1);

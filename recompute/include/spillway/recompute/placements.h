@@ -13,8 +13,8 @@ namespace spillway::recompute {
 void* claim_placement(std::size_t size) noexcept;
 
 /// For the CPU allocator, at each release: whether `memory` was claimed by the calling thread's
-/// replay. It is then free for the next claim, and the allocator has nothing to do. Also true, once,
-/// for what a kernel has kept beyond its replay.
+/// replay. It is then free for the next claim, and the allocator has nothing to do. Also true,
+/// once, for what a kernel has kept beyond its replay.
 bool release_placement(void* memory) noexcept;
 
 /// Addresses that a thread's allocations take while this lives. Scopes nest; the innermost counts.
