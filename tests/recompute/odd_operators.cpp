@@ -47,6 +47,11 @@ Tensor writes(const Tensor& x) {
   return at::ones_like(x);
 }
 
+Tensor moves(const Tensor& x, const Tensor& running_mean) {
+  Tensor moved = running_mean;
+  return x + moved.add_(1);
+}
+
 Tensor draws(const Tensor& x) {
   at::rand({4});
   return x * 2;
@@ -91,6 +96,8 @@ void register_odd_operators() {
     for (const char* name : {"keeps", "writes", "draws", "counts", "sees"})
       made->def((std::string("odd_") + name + "(Tensor x) -> Tensor").c_str());
     made->impl("odd_swapped", c10::DispatchKey::CPU, TORCH_FN(swapped));
+    made->def("odd_moves(Tensor x, Tensor running_mean) -> Tensor");
+    made->impl("odd_moves", c10::DispatchKey::CPU, TORCH_FN(moves));
     made->impl("odd_keeps", c10::DispatchKey::CPU, TORCH_FN(keeps));
     made->impl("odd_fails", c10::DispatchKey::CPU, TORCH_FN(fails));
     made->impl("odd_writes", c10::DispatchKey::CPU, TORCH_FN(writes));
@@ -102,8 +109,7 @@ void register_odd_operators() {
   static_cast<void>(library);
 }
 
-std::vector<Tensor> call_odd(const std::string& name, const Tensor& x) {
-  std::vector<c10::IValue> stack = {x};
+std::vector<Tensor> call_odd(const std::string& name, std::vector<c10::IValue> stack) {
   c10::Dispatcher::singleton()
       .findSchemaOrThrow(("aten::odd_" + name).c_str(), "")
       .callBoxed(&stack);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <string>
 #include <vector>
@@ -12,13 +13,14 @@ namespace spillway::recompute {
 ///   odd_keeps(x)     keeps workspace as large as its result beyond the call
 ///   odd_fails(x)     draws random numbers and, while `odd_operators_fail` is set, throws
 ///   odd_writes(x)    adds 1 to x, which its schema calls read only
+///   odd_moves(x, running_mean)   x plus running_mean, to which it adds 1 before
 ///   odd_draws(x)     takes a random number that its result does not depend on
 ///   odd_counts(x)    x plus the number of its calls
 ///   odd_sees(x)      a row of what a kernel can see of its surroundings
 void register_odd_operators();
 extern bool odd_operators_fail;
 
-std::vector<at::Tensor> call_odd(const std::string& name, const at::Tensor& x);
+std::vector<at::Tensor> call_odd(const std::string& name, std::vector<c10::IValue> arguments);
 
 /// Gives back what `odd_keeps` has kept.
 void drop_what_odd_keeps();

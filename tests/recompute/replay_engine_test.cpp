@@ -70,7 +70,7 @@ class Engine : public ::testing::Test {
     const auto record = engine_->record(op, {x});
     engine_->prepare_verification(*record);
     std::vector<c10::IValue> results;
-    for (const Tensor& result : call_odd(name, x)) results.emplace_back(result);
+    for (const Tensor& result : call_odd(name, {x})) results.emplace_back(result);
     EXPECT_TRUE(engine_->complete(*record, results));
     return engine_->verify(*record, results);
   }
@@ -272,7 +272,7 @@ TEST_F(Engine, SaysWhatIsMissing) {
 TEST_F(Engine, SwapsOutputsThatCameInTheOtherOrder) {
   const Tensor x = at::randn({2000});
   std::vector<Tensor> made;
-  auto calls = recorded([&] { made = call_odd("swapped", x); });
+  auto calls = recorded([&] { made = call_odd("swapped", {x}); });
   const OpRecord& record = *calls.of("aten::odd_swapped").record;
   const std::vector<Placement> both = {in_place(made[0]), in_place(made[1])};
   for (const std::uint32_t copies : {2u, 0u, 0u}) {
@@ -287,7 +287,7 @@ TEST_F(Engine, SwapsOutputsThatCameInTheOtherOrder) {
 TEST_F(Engine, OutputWithoutAPlaceLeavesTheOthersAlone) {
   const Tensor x = at::randn({2000});
   std::vector<Tensor> made;
-  auto calls = recorded([&] { made = call_odd("swapped", x); });
+  auto calls = recorded([&] { made = call_odd("swapped", {x}); });
   const OpRecord& record = *calls.of("aten::odd_swapped").record;
   const Tensor right = x + 2;
   for (const int placed : {0, 1, 0, 1}) {
@@ -309,7 +309,7 @@ TEST_F(Engine, RefusesKernelsThatKeepAPlace) {
   {
     const Tensor x = at::randn({2000});
     std::vector<Tensor> made;
-    auto calls = recorded([&] { made = call_odd("keeps", x); });
+    auto calls = recorded([&] { made = call_odd("keeps", {x}); });
     const Placement place = in_place(made[0]);
     EXPECT_THROW(engine_->replay(*calls.of("aten::odd_keeps").record, address_of, {&place, 1}),
                  Error);
@@ -324,7 +324,7 @@ TEST_F(Engine, RefusesKernelsThatKeepAPlace) {
 TEST_F(Engine, AFailedReplayLeavesNothingBehind) {
   const Tensor x = at::randn({2000});
   std::vector<Tensor> made;
-  auto calls = recorded([&] { made = call_odd("fails", x); });
+  auto calls = recorded([&] { made = call_odd("fails", {x}); });
   const OpRecord& record = *calls.of("aten::odd_fails").record;
   const Placement place = in_place(made[0]);
   const Tensor random = at::detail::getDefaultCPUGenerator().get_state();
@@ -352,6 +352,18 @@ TEST_F(Engine, VerificationFindsWhatIsNotPure) {
   EXPECT_THAT(verdict("counts"), HasSubstr("its result 0 differs in "));
 }
 
+TEST_F(Engine, EachReplayFindsRunningStatisticsAsTheyWere) {
+  const Tensor x = at::randn({2000});
+  const Tensor mean = at::zeros({1});
+  CheckedCalls calls(*engine_);
+  {
+    const Watched watched(calls);
+    call_odd("moves", {x, mean});
+  }
+  EXPECT_EQ(calls.replayed["aten::odd_moves"], 1);
+  EXPECT_EQ(mean.item<float>(), 1);
+}
+
 TEST_F(Engine, GivesKernelsTheSurroundingsOfTheCall) {
   Tensor x = at::randn({2000}).requires_grad_();
   std::vector<Tensor> made;
@@ -371,9 +383,9 @@ TEST_F(Engine, GivesKernelsTheSurroundingsOfTheCall) {
                                 on ? at::Float32Precision::BF16 : precision);
   };
   set(true);
-  auto calls = recorded([&] { made = call_odd("sees", x); });
+  auto calls = recorded([&] { made = call_odd("sees", {x}); });
   set(false);
-  const Tensor others = call_odd("sees", x.detach())[0].slice(0, 0, 11);
+  const Tensor others = call_odd("sees", {x.detach()})[0].slice(0, 0, 11);
   const Tensor right = made[0].detach().slice(0, 0, 11).clone();
   // Grad mode is the same; all else has changed.
   EXPECT_EQ((others != right).sum().item<std::int64_t>(), 10);
@@ -386,7 +398,7 @@ TEST_F(Engine, GivesKernelsTheSurroundingsOfTheCall) {
     if (thread == 0) replay();
     if (thread == 1) std::thread(replay).join();
     EXPECT_TRUE(at::equal(made[0].detach().slice(0, 0, 11), right)) << made[0].slice(0, 0, 11);
-    EXPECT_TRUE(at::equal(call_odd("sees", x.detach())[0].slice(0, 0, 11), others));
+    EXPECT_TRUE(at::equal(call_odd("sees", {x.detach()})[0].slice(0, 0, 11), others));
   }
   context.setDeterministicFillUninitializedMemory(false);
 }
