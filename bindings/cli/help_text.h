@@ -121,8 +121,8 @@ Exit codes: 0 planned, 2 wrong options, files or rates, or a budget that is too 
 )";
 
 inline constexpr std::string_view kSimulateDescription =
-    "Runs the event model over a stored plan, or over one that is made for --budget, and tells what "
-    "it predicts. With --trace, every operator, wait and transfer of the predicted step goes to a "
+    "Runs the event model over a stored plan, or over one made for --budget, and tells what it "
+    "predicts. With --trace, every operator, wait and transfer of the predicted step goes to a "
     "file that Perfetto and Chrome show; the lanes are compute, write-out, read-in, host copy and "
     "resident bytes.";
 

@@ -32,7 +32,7 @@ struct Channel {
   bool is_cancelled = false;
   double work_left = 0.0;  ///< Pages.
   double pages_per_second = 0.0;
-  TransferEvent event;  ///< Of the chunk, as far as known.
+  TransferEvent event;       ///< Of the chunk, as far as known.
   double fixed_pages = 0.0;  ///< Moved in the fixed time of each chunk.
 };
 

@@ -97,7 +97,8 @@ std::vector<Bytes> frontier_budgets(const PlanningStep& step, std::size_t points
 
 Frontier plan_frontier(
     const PlanningStep& step, const profile::TransferRates& rates, BoundEffort bound,
-    std::span<const planner::Strategy> strategies, std::size_t points, const Clock& clock,
+    std::span<const planner::Strategy> strategies, std::size_t points, double most_seconds,
+    const Clock& clock,
     const std::function<void(std::size_t, std::size_t, const std::string&)>& on_progress) {
   Frontier frontier;
   frontier.strategies = strategies.size();
@@ -109,7 +110,7 @@ Frontier plan_frontier(
     for (const planner::Strategy& strategy : strategies) {
       on_progress(frontier.plans.size(), budgets.size() * strategies.size(),
                   message("{} at {}", strategy.name, budget));
-      frontier.plans.push_back(plan_with(strategy, planning, clock).figures);
+      frontier.plans.push_back(plan_with(strategy, planning, most_seconds, clock).figures);
     }
   }
   return frontier;

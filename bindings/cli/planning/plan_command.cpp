@@ -75,11 +75,12 @@ int draw_frontier(const PlanWords& words, const PlanningStep& step, const Chosen
                   std::ostream& out, const Clock& clock) {
   const auto strategies = chosen_strategies(words.common.strategy);
   ProgressLine progress;
-  const Frontier frontier = plan_frontier(
-      step, rates.rates, bound_effort(words.common.bound), strategies, points_in(words.points),
-      clock, [&](std::size_t done, std::size_t all, const std::string& next) {
-        progress.show(message("plan {} of {}: {}", done + 1, all, next));
-      });
+  const Frontier frontier =
+      plan_frontier(step, rates.rates, bound_effort(words.common.bound), strategies,
+                    points_in(words.points), effort_seconds(words.common.effort, kSecondsOfMany),
+                    clock, [&](std::size_t done, std::size_t all, const std::string& next) {
+                      progress.show(message("plan {} of {}: {}", done + 1, all, next));
+                    });
   progress.clear();
   if (!words.picture.empty()) write_picture(step, rates, frontier, words.picture);
   if (words.common.json) {
@@ -100,7 +101,9 @@ int compare_strategies(const PlanWords& words, const PlanningStep& step, const C
   const auto all = planner::strategies();
   for (const Strategy& strategy : all) {
     progress.show(message("plan {} of {}: {}", plans.size() + 1, all.size(), strategy.name));
-    plans.push_back(plan_with(strategy, planning, clock).figures);
+    plans.push_back(
+        plan_with(strategy, planning, effort_seconds(words.common.effort, kSecondsOfMany), clock)
+            .figures);
   }
   progress.clear();
   std::stable_sort(plans.begin(), plans.end(), [](const PlanFigures& a, const PlanFigures& b) {
@@ -154,13 +157,24 @@ BoundEffort bound_effort(const std::string& word) {
   return word.empty() ? BoundEffort::kQuick : value_named(word, kEfforts, "bound");
 }
 
+double effort_seconds(const std::string& word, double fallback) {
+  if (word.empty()) return fallback;
+  double value = 0.0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, status] = std::from_chars(word.data(), end, value);
+  if (status != std::errc() || stop != end || !(value >= 0.0 && value <= 1e6))
+    throw ConfigError("--effort: '{}' is no number of seconds from 0 to 1000000", word);
+  return value;
+}
+
 JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planning,
                           const Clock& clock) {
   const Strategy strategy = chosen_strategies(words.strategy).front();
   ProgressLine progress;
   progress.show(message("planning a step of {} operators within {}",
                         planning.step.profile.tape.ops.size(), planning.budget));
-  JudgedPlan judged = plan_with(strategy, planning, clock);
+  JudgedPlan judged =
+      plan_with(strategy, planning, effort_seconds(words.effort, kSecondsForOnePlan), clock);
   if (!judged.figures.is_possible())
     throw BudgetError("the strategy '{}' has no plan for {}: {} (a larger --budget, or --strategy "
                       "all shows which do)",
@@ -173,6 +187,7 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
   if (words.common.strategy != kAll) chosen_strategies(words.common.strategy);
   points_in(words.points);
   bound_effort(words.common.bound);
+  effort_seconds(words.common.effort, kSecondsOfMany);
   const PlanningStep step = load_step(words.common.profile);
   const ChosenRates rates = choose_rates(words.common.rates, step.profile);
   if (words.frontier) return draw_frontier(words, step, rates, out, clock);

@@ -16,7 +16,8 @@ struct PlanningWords {
   std::string budget;
   std::string strategy;
   RateWords rates;
-  std::string bound;  ///< quick or tight.
+  std::string bound;   ///< quick or tight.
+  std::string effort;  ///< Seconds for each plan.
   bool json = false;
 };
 
@@ -43,6 +44,9 @@ JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planni
 
 /// Throws ConfigError for an unknown word; empty: quick.
 BoundEffort bound_effort(const std::string& word);
+
+/// Throws ConfigError for what is no time; `fallback` without a word.
+double effort_seconds(const std::string& word, double fallback);
 
 /// Replaces a file by `text` at once. Throws IoError, also for what is no regular file.
 void write_result(const std::string& path, const std::string& text);

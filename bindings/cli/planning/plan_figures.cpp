@@ -1,6 +1,7 @@
 #include "planning/plan_figures.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -54,6 +55,17 @@ void find_causes(const PlanningStep& step, const StepPlan& plan, const StepEvent
   figures.stalls_by_value = sorted(std::move(by_value));
 }
 
+StepPlan make_plan(const planner::Strategy& strategy, const PlanningCase& planning,
+                   std::function<bool()> should_stop) {
+  const profile::StepTape& tape = planning.step.profile.tape;
+  // Only ours is a search that can end at any time.
+  const bool is_ours = strategy.name == planner::strategies().front().name;
+  if (!is_ours) return strategy.plan(tape, planning.limits);
+  planner::PlanEffort effort;
+  effort.should_stop = std::move(should_stop);
+  return planner::plan_step(tape, planning.limits, effort);
+}
+
 }  // namespace
 
 PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::SwapLimits& limits,
@@ -93,20 +105,23 @@ PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
 }
 
 JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
-                     const Clock& clock) {
+                     double most_seconds, const Clock& clock) {
   JudgedPlan judged;
   const TimePoint begin = clock.now();
   try {
-    judged.plan = strategy.plan(planning.step.profile.tape, planning.limits);
+    judged.plan = make_plan(strategy, planning, [&] {
+      return judged.figures.was_cut = seconds(clock.now() - begin) >= most_seconds;
+    });
     judged.figures.planning_seconds = seconds(clock.now() - begin);
   } catch (const Error& error) {
     judged.figures.planning_seconds = seconds(clock.now() - begin);
     judged.figures.refusal = error.what();
   }
   if (judged.figures.is_possible()) {
-    const double took = judged.figures.planning_seconds;
-    judged.figures = figures_of(planning, judged.plan);
-    judged.figures.planning_seconds = took;
+    PlanFigures figures = figures_of(planning, judged.plan);
+    figures.planning_seconds = judged.figures.planning_seconds;
+    figures.was_cut = judged.figures.was_cut;
+    judged.figures = std::move(figures);
   }
   judged.plan.strategy = judged.figures.strategy = strategy.name;
   judged.figures.source = strategy.source;

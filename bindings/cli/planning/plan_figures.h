@@ -39,6 +39,7 @@ struct PlanFigures {
   std::uint64_t demand_reads = 0;
   Bytes forced_out;
   double planning_seconds = 0.0;
+  bool was_cut = false;                        ///< The search ended when its time was over.
   std::vector<StallCause> stalls_by_operator;  ///< Largest first.
   std::vector<StallCause> stalls_by_value;
 
@@ -64,6 +65,11 @@ struct PlanningCase {
   planner::StepBound bound;
 };
 
+/// After so many seconds our own strategy ends its search with the best plan so far. Others take
+/// what they take.
+inline constexpr double kSecondsForOnePlan = 10.0;
+inline constexpr double kSecondsOfMany = 2.0;  ///< For each.
+
 enum class BoundEffort : std::uint8_t {
   kQuick,
   kTight,  ///< Solves a linear program, too: seconds for long steps.
@@ -76,6 +82,6 @@ PlanFigures figures_of(const PlanningCase& planning, const planner::StepPlan& pl
 
 /// Plans with a strategy. One that cannot serve this step gives a refusal instead of a plan.
 JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
-                     const Clock& clock);
+                     double most_seconds, const Clock& clock);
 
 }  // namespace spillway::cli

@@ -137,7 +137,10 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
   text += line("again", again_text(figures));
   text += line("peak", message("{} of tensors in memory", figures.peak));
   if (figures.planning_seconds > 0.0)
-    text += line("planned", message("in {}", seconds_text(figures.planning_seconds)));
+    text +=
+        line("planned",
+             message("in {}{}", seconds_text(figures.planning_seconds),
+                     figures.was_cut ? "; the search was cut, more --effort may find better" : ""));
   text += causes_text("Operators that wait longest:", "operator", figures.stalls_by_operator);
   return text + causes_text("Tensors that they wait for:", "wait", figures.stalls_by_value);
 }
@@ -179,7 +182,8 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
                        {"smallest_budget_bytes", step.smallest.count()},
                        {"smallest_budget_operator", operator_text(step, step.neediest)},
                        {"incore_seconds", step.incore_seconds},
-                       {"planning_seconds", figures.planning_seconds}};
+                       {"planning_seconds", figures.planning_seconds},
+                       {"search_was_cut", figures.was_cut}};
   if (figures.is_possible()) {
     json["step_seconds"] = figures.step_seconds;
     json["bound_seconds"] = figures.bound_seconds;

@@ -37,6 +37,9 @@ void add_common_options(CLI::App& app, PlanningWords& words) {
   add_text(app, "--link-in", words.rates.link_in, "GB/s", "Its rate into memory");
   add_text(app, "--duplex", words.rates.duplex, "SHARE",
            "What is left of either rate while both directions run, above 0 up to 1 [1]");
+  add_text(app, "--effort", words.effort, "SECONDS",
+           "Time after which our own strategy ends its search with the best plan so far; others "
+           "take what they take [10; 2 for each of several]");
   add_text(app, "--bound", words.bound, "quick|tight",
            "How hard to prove what no plan can beat; tight solves a linear program, too, and takes "
            "seconds for long steps [quick]");
