@@ -147,7 +147,7 @@ class FluidProgram {
       for (const IdleStretch& stretch : group.stretches) {
         most += group.pages * (1.0 + write_time_);
         for (const RecomputeClass& each : stretch.classes)
-          most += each.pages * (each.at_return + each.besides) / unit_;
+          most += each.pages * (each.at_return + each.besides.back()) / unit_;
       }
     }
     for (std::uint32_t bucket = 0; bucket < count_; ++bucket) {
@@ -233,18 +233,18 @@ class FluidProgram {
     }
     for (const RecomputeClass& each : stretch.classes) {
       const std::uint32_t most = add_row(program_, -each.pages, false);
-      for (std::uint32_t s = 0; s < stretch.visits; ++s) {
-        const std::uint32_t bucket = stretch.first + s;
+      for (std::uint32_t s = 0; s < each.besides.size(); ++s) {
+        const double besides = each.besides[s] / unit_;
         std::vector<Entry> entries{{rows[0], -1.0},
                                    {rows[s + 1], 1.0},
-                                   {computing_[bucket], -each.at_return / unit_},
+                                   {computing_[stretch.first + s], -each.at_return / unit_},
                                    {most, -1.0}};
-        if (each.besides > 0.0) {
-          entries.push_back({due_[stretch.first + stretch.visits - 1], -each.besides / unit_});
-          entries.push_back({released_[each.from], -each.besides / unit_});
+        if (besides > 0.0) {
+          entries.push_back({due_[stretch.first + stretch.visits - 1], -besides});
+          entries.push_back({released_[each.from], -besides});
         }
         again_columns_.emplace_back(add_column(program_, each.pages, entries),
-                                    (each.at_return + each.besides) / unit_);
+                                    each.at_return / unit_ + besides);
       }
     }
   }

@@ -33,6 +33,9 @@ class CutCircle {
     return step * static_cast<CutVisit>(cuts_.size()) +
            static_cast<CutVisit>(place - cuts_.begin());
   }
+  std::uint64_t moment(CutVisit visit) const {
+    return visit / cuts_.size() * around_ + cuts_[visit % cuts_.size()];
+  }
   /// The bucket that holds what follows a moment.
   CutVisit bucket_of(std::uint64_t moment) const { return first_from(moment + 1) - 1; }
 
@@ -131,22 +134,38 @@ class GroupFinder {
 
   void add_class(IdleStretch& stretch, std::uint32_t interval) {
     const RecomputeCost& cost = costs_[interval];
-    const double pages = touches_.intervals[interval].pages;
-    const double besides = cost.other_writers + cost.parents;
-    const std::uint32_t from = circle_.bucket_of(CutCircle::end_of(cost.parents_from));
-    const auto place = std::find_if(stretch.classes.begin(), stretch.classes.end(),
-                                    [&](const RecomputeClass& each) {
-                                      return class_of(each.at_return) == class_of(cost.at_return) &&
-                                             class_of(each.besides) == class_of(besides);
-                                    });
+    RecomputeClass added;
+    added.pages = touches_.intervals[interval].pages;
+    added.at_return = cost.at_return;
+    const OpIndex begin = touches_.intervals[interval].begin;
+    const bool has_others = cost.other_writers > 0.0 || cost.parents.empty();
+    const OpIndex from = has_others ? begin : std::min(begin, cost.parents.front().from);
+    added.from = circle_.bucket_of(CutCircle::end_of(from));
+    double besides = cost.other_writers;
+    auto next = cost.parents.begin();
+    for (std::uint32_t s = 0; s < stretch.visits; ++s) {
+      const std::uint64_t moment = circle_.moment(stretch.first + s);
+      if (cost.return_before != kNoOp && moment > CutCircle::begin_of(cost.return_before)) break;
+      for (; next != cost.parents.end() && CutCircle::end_of(next->from) <= moment; ++next)
+        besides += next->seconds_per_page;
+      added.besides.push_back(besides);
+    }
+    if (added.besides.empty()) return;
+    const auto is_alike = [&](const RecomputeClass& each) {
+      return class_of(each.at_return) == class_of(added.at_return) &&
+             each.besides.size() == added.besides.size() &&
+             class_of(each.besides.back()) == class_of(added.besides.back());
+    };
+    const auto place = std::find_if(stretch.classes.begin(), stretch.classes.end(), is_alike);
     if (place == stretch.classes.end()) {
-      stretch.classes.push_back({pages, cost.at_return, besides, from});
+      stretch.classes.push_back(std::move(added));
       return;
     }
-    place->pages += pages;
-    place->at_return = std::min(place->at_return, cost.at_return);
-    place->besides = std::min(place->besides, besides);
-    place->from = std::min(place->from, from);
+    place->pages += added.pages;
+    place->at_return = std::min(place->at_return, added.at_return);
+    place->from = std::min(place->from, added.from);
+    for (std::size_t s = 0; s < added.besides.size(); ++s)
+      place->besides[s] = std::min(place->besides[s], added.besides[s]);
   }
 
   const TouchIntervals& touches_;

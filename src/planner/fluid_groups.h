@@ -18,7 +18,9 @@ using CutVisit = std::uint32_t;
 struct RecomputeClass {
   double pages = 0.0;
   double at_return = 0.0;  ///< Seconds per page, the least of the class.
-  double besides = 0.0;
+  /// Seconds per page beside that, for pages that come back after each of the stretch's cuts. Fewer
+  /// than cuts where they cannot come back later by being computed.
+  std::vector<double> besides;
   std::uint32_t from = 0;  ///< The first bucket in which the latter may be spent.
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <tuple>
 #include <utility>
 
 namespace spillway::planner {
@@ -185,9 +186,14 @@ class Contents {
 
 /// What runs again for one interval.
 struct Claim {
+  /// Needed for a return after operator `from` only.
+  struct Other {
+    LaterReplay replay;
+    OpIndex from = 0;
+  };
   std::vector<OpIndex> own;  ///< Writers of the value.
-  std::vector<LaterReplay> others;
-  OpIndex from = 0;
+  std::vector<Other> others;
+  OpIndex return_before = kNoOp;
 };
 
 /// The content that can be computed again in the interval; kNone if there is none.
@@ -205,18 +211,33 @@ std::uint32_t content_to_return(const StepTape& tape, const Contents& contents,
   return content.is_replayable && content.inputs_end > last ? index : Contents::kNone;
 }
 
-Claim claim_of(const Contents& contents, std::uint32_t index, OpIndex last) {
+Claim claim_of(const Contents& contents, std::uint32_t index, const Interval& interval) {
   Claim claim;
-  claim.from = last;
+  claim.return_before = contents[index].inputs_end;
+  const OpIndex end = interval.begin + interval.covered_ops;
   contents.each_writer(index, [&](OpIndex writer) {
     claim.own.push_back(writer);
     for (const std::uint32_t input : contents.inputs(writer)) {
       const Content& read = contents[input];
-      if (read.value == contents[index].value || read.end > last) continue;
-      merge(claim.others, read.replays);
+      if (read.value == interval.value || read.end > end) continue;
+      if (claim.others.size() >= kMostReplays) continue;
+      for (const LaterReplay& replay : read.replays) claim.others.push_back({replay, read.end});
     }
   });
-  sort_once(claim.others);
+  // Each operator once: from the first moment on, and after a death only if all agree on that.
+  std::vector<Claim::Other>& all = claim.others;
+  std::sort(all.begin(), all.end(), [](const Claim::Other& a, const Claim::Other& b) {
+    return std::tie(a.replay.op, a.from) < std::tie(b.replay.op, b.from);
+  });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (kept > 0 && all[kept - 1].replay.op == all[i].replay.op) {
+      if (!all[i].replay.is_after_death) all[kept - 1].replay.is_after_death = false;
+    } else {
+      all[kept++] = all[i];
+    }
+  }
+  all.resize(kept);
   return claim;
 }
 
@@ -239,28 +260,31 @@ class Shares {
       // Replays for several intervals of one value are several.
       if (is_owned_.insert({interval.value, op}).second) claimed_[op].own += pages;
     }
-    for (const LaterReplay& replay : claim.others) {
-      Pages& claimed = claimed_[replay.op];
-      (replay.is_after_death ? claimed.after_death : claimed.overwritten) += pages;
+    for (const Claim::Other& other : claim.others) {
+      Pages& claimed = claimed_[other.replay.op];
+      (other.replay.is_after_death ? claimed.after_death : claimed.overwritten) += pages;
     }
   }
 
   RecomputeCost cost(const Claim& claim) const {
     RecomputeCost cost;
     cost.is_possible = true;
-    cost.parents_from = claim.from;
+    cost.return_before = claim.return_before;
     for (const OpIndex op : claim.own) {
       const Pages& claimed = claimed_[op];
       const double share = time(op) / (is_single(op) ? claimed.own + claimed.overwritten : all(op));
       cost.other_writers += std::min(share, cost.at_return);
       cost.at_return = std::max(share, cost.at_return);
     }
-    for (const LaterReplay& replay : claim.others) {
+    for (const auto& [replay, from] : claim.others) {
       const Pages& claimed = claimed_[replay.op];
       const bool is_apart = replay.is_after_death && is_single(replay.op);
-      cost.parents +=
-          time(replay.op) / (is_apart ? claimed.after_death + claimed.overwritten : all(replay.op));
+      cost.parents.push_back(
+          {from, time(replay.op) /
+                     (is_apart ? claimed.after_death + claimed.overwritten : all(replay.op))});
     }
+    std::sort(cost.parents.begin(), cost.parents.end(),
+              [](const auto& a, const auto& b) { return a.from < b.from; });
     return cost;
   }
 
@@ -298,7 +322,7 @@ std::vector<RecomputeCost> recompute_costs(const StepTape& tape, const TouchInte
     if (index == Contents::kNone) continue;
     costs[i].is_possible = true;  // What dies without another use is simply dropped.
     if (!is_counted[i] || interval.end != IntervalEnd::kUsed) continue;
-    claims.emplace_back(i, claim_of(contents, index, interval.begin));
+    claims.emplace_back(i, claim_of(contents, index, interval));
     shares.add(claims.back().second, interval);
   }
   for (const auto& [i, claim] : claims) costs[i] = shares.cost(claim);
@@ -309,6 +333,7 @@ WalkCosts walk_costs(const StepTape& tape, const TouchIntervals& touches,
                      const std::vector<RecomputeCost>& costs) {
   WalkCosts walk;
   walk.class_before_use.assign(tape.uses.size(), WalkCosts::kOnlyRead);
+  walk.return_before_use.assign(tape.uses.size(), kNoOp);
   walk.drops_after_use.assign(tape.uses.size(), false);
   walk.drops_after_birth.assign(tape.values.size(), false);
   const auto each_use = [&](OpIndex op, ValueIndex value, auto visit) {
@@ -336,6 +361,7 @@ WalkCosts walk_costs(const StepTape& tape, const TouchIntervals& touches,
       walk.class_seconds.push_back(cost_of(i));
     each_use(interval.begin + interval.covered_ops + 1, interval.value, [&](std::uint32_t use) {
       walk.class_before_use[use] = static_cast<std::uint8_t>(walk.class_seconds.size() - 1);
+      walk.return_before_use[use] = costs[i].return_before;
     });
   }
   return walk;

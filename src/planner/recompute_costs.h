@@ -13,10 +13,14 @@ struct RecomputeCost {
   /// until it has run again.
   double at_return = 0.0;
   double other_writers = 0.0;  ///< The same for its other writers; they run in the interval, too.
-  /// For what was freed or overwritten before and has to be computed again on the way, some time
-  /// after operator `parents_from` and before the next use.
-  double parents = 0.0;
-  OpIndex parents_from = 0;
+  /// For what is freed or overwritten and has to be computed again on the way, by `from`.
+  struct Parent {
+    OpIndex from = 0;  ///< It is there until this operator has run.
+    double seconds_per_page = 0.0;
+  };
+  std::vector<Parent> parents;
+  /// The last operator before which the value can be computed again; some input has ended then.
+  OpIndex return_before = kNoOp;
 };
 
 /// Costs per interval. Those in `is_counted` may be claimed together: what one replay gives to
@@ -31,7 +35,8 @@ struct WalkCosts {
   static constexpr std::uint8_t kOnlyRead = 255;
   /// Per use: the class of costs at which the value comes back for it, or kOnlyRead.
   std::vector<std::uint8_t> class_before_use;
-  std::vector<double> class_seconds;  ///< Per page, ascending; the least of each class.
+  std::vector<OpIndex> return_before_use;  ///< Per use: see RecomputeCost.
+  std::vector<double> class_seconds;       ///< Per page, ascending; the least of each class.
   /// Per use, and per value for its birth: it may leave afterwards without a copy.
   std::vector<bool> drops_after_use;
   std::vector<bool> drops_after_birth;

@@ -154,9 +154,9 @@ class WindowSweep {
       const std::size_t storage = storage_of(value);
       if (!lived_at_begin(value) || wanted_in_[storage] == sweep_) continue;
       wanted_in_[storage] = sweep_;
-      const std::uint8_t again = costs_ == nullptr
-                                     ? WalkCosts::kOnlyRead
-                                     : costs_->class_before_use[tape_.ops[op].first_use + i];
+      const std::uint32_t use = tape_.ops[op].first_use + i;
+      const bool can_return = costs_ != nullptr && costs_->return_before_use[use] > begin_;
+      const std::uint8_t again = can_return ? costs_->class_before_use[use] : WalkCosts::kOnlyRead;
       (again == WalkCosts::kOnlyRead ? wanted_ : wanted_again_[again]) += tape_.values[value].pages;
     }
   }

@@ -46,7 +46,7 @@ struct BoundOptions {
   /// milliseconds. Null: no linear program.
   const LinearSolver* solver = nullptr;
   /// Bounds its size, and so its time.
-  std::size_t most_columns = 30000;
+  std::size_t most_columns = 20000;
 };
 
 /// The bound for plans that only swap.
