@@ -98,8 +98,10 @@ class FluidProgram {
       for (std::uint64_t moment = cuts[bucket]; moment < end; ++moment)
         if (moment % 2 == 0) compute_[bucket] += seconds(tape.ops[moment / 2].time) / unit_;
     }
+    // Of a budget that an operator alone exceeds, nothing more is asked than that all else is away.
     for (const std::uint32_t cut : cuts)
-      excess_.push_back(static_cast<double>(needs[cut / 2]) - limits.budget_pages);
+      excess_.push_back(std::min(
+          0.0, static_cast<double>(needs[cut / 2]) - static_cast<double>(limits.budget_pages)));
     for (const FluidGroup& group : groups) {
       for (const IdleStretch& stretch : group.stretches) {
         for (std::uint32_t s = 0; s < stretch.visits; ++s)

@@ -14,6 +14,7 @@ TABLE = {
     "profile": {"base"},
     "device_cuda": {"base", "device"},
     "planner": {"base", "topology", "profile"},
+    "planner_clp": {"base", "planner"},
     "memory": {"base", "device"},
     "allreduce": {"base", "device", "transport"},
     "recompute": {"base", "device", "torch"},

@@ -7,8 +7,8 @@
 #include "least_replay_time.h"
 #include "least_time.h"
 #include "random_tapes.h"
+#include "spillway/planner/clp/clp_solver.h"
 #include "spillway/planner/step_plan.h"
-#include "spillway/planner_clp/clp_solver.h"
 #include "support/sanitized.h"
 
 namespace spillway::planner {
@@ -18,7 +18,7 @@ using profile::kCarriedIn;
 using profile::kSurvives;
 using profile::TapeUse;
 
-const planner_clp::ClpSolver clp;
+const ClpSolver clp;
 
 /// One page per millisecond in either direction.
 SwapLimits tick_limits(std::uint32_t budget_pages, bool is_duplex) {

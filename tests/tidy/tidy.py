@@ -33,6 +33,7 @@ HOMES = [
      ("bindings/torch_cuda", "tests/bindings/torch_cuda")),
     ("LibTorch", re.compile(r"^(torch|ATen|c10|caffe2)/"), TORCH_HOMES),
     ("hwloc", re.compile(r"^hwloc(/|\.h)"), ("src/topology",)),
+    ("Clp", re.compile(r"^coin/"), ("src/planner/clp",)),
     ("MPI", re.compile(r"^mpi(-ext)?\.h$"), ("src/transport/mpi", "tests/transport")),
     ("liburing", re.compile(r"^liburing"), ("swap/store/io_uring",)),
     ("spdlog", re.compile(r"^(spdlog|fmt)/"), ("src/base",)),
@@ -42,7 +43,7 @@ HOMES = [
     ("nifti", re.compile(r"^(nifti/|nifti1)"), ("bindings/examples", "tests/bindings")),
     ("turbojpeg", re.compile(r"^(turbojpeg|jpeglib)"), ("bindings/examples", "tests/bindings")),
 ]
-NEVER_PUBLIC = re.compile(r"^(cuda|nccl|cufile|hwloc|mpi\.h|liburing|spdlog/|fmt/|nlohmann/|CLI/|gtest/"
+NEVER_PUBLIC = re.compile(r"^(cuda|nccl|cufile|hwloc|coin/|mpi\.h|liburing|spdlog/|fmt/|nlohmann/|CLI/|gtest/"
                           r"|gmock/|benchmark/|xxhash|nifti|turbojpeg|jpeglib)")
 
 

@@ -1,4 +1,4 @@
-#include "spillway/planner_clp/clp_solver.h"
+#include "spillway/planner/clp/clp_solver.h"
 
 #include <coin/ClpPresolve.hpp>
 #include <coin/ClpSimplex.hpp>
@@ -7,12 +7,10 @@
 
 #include "spillway/base/error.h"
 
-namespace spillway::planner_clp {
+namespace spillway::planner {
 
-using planner::LinearProgram;
-
-planner::LinearSolver::Solution ClpSolver::solve(const LinearProgram& program,
-                                                 std::size_t most_iterations) const {
+LinearSolver::Solution ClpSolver::solve(const LinearProgram& program,
+                                        std::size_t most_iterations) const {
   const std::size_t entries = program.entry.size();
   if (program.column_most.size() != program.columns() ||
       program.column_begin.size() != program.columns() + 1 ||
@@ -44,4 +42,4 @@ planner::LinearSolver::Solution ClpSolver::solve(const LinearProgram& program,
           .columns = {columns, columns + program.columns()}};
 }
 
-}  // namespace spillway::planner_clp
+}  // namespace spillway::planner
