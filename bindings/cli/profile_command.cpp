@@ -22,7 +22,13 @@
 namespace spillway::cli {
 namespace {
 
+using Words = std::vector<std::string>;
+
 constexpr std::array<std::string_view, 2> kOwnOptions{"--out", "--steps"};
+
+bool is_own_option(const std::string& word) {
+  return std::find(kOwnOptions.begin(), kOwnOptions.end(), word) != kOwnOptions.end();
+}
 
 struct TraceImport {
   std::string_view name;
@@ -90,23 +96,23 @@ ProfileArguments split_profile_arguments(const std::vector<std::string>& words) 
     return result;
   }
   // Stretch by stretch between our own options, whose values `run` would take for the program.
-  std::vector<std::string> rest = words;
+  Words rest = words;
   while (true) {
     RunArguments split = split_run_arguments(rest);
-    const std::string* const last = split.options.empty() ? nullptr : &split.options.back();
-    const bool is_own = last != nullptr && std::find(kOwnOptions.begin(), kOwnOptions.end(),
-                                                     *last) != kOwnOptions.end();
-    const std::size_t taken = rest.size() - split.program.size();
-    result.options.insert(result.options.end(), split.options.begin(), split.options.end());
-    const bool is_before_dashes = taken > 0 && rest[taken - 1] == "--";
-    if (is_own && (split.program.empty() || is_before_dashes))
-      throw ConfigError("{} needs a value", *last);
-    if (!is_own) {
+    const auto own = std::find_if(split.options.begin(), split.options.end(), is_own_option);
+    if (own == split.options.end()) {
+      result.options.insert(result.options.end(), split.options.begin(), split.options.end());
       result.program = std::move(split.program);
       return result;
     }
-    result.options.push_back(split.program.front());
-    rest.assign(split.program.begin() + 1, split.program.end());
+    // As for all options, a value that begins with two dashes stands behind "=".
+    const auto at = std::find(rest.begin(), rest.end(), *own);
+    if (at + 1 == rest.end() || (at + 1)->rfind("--", 0) == 0)
+      throw ConfigError("{} needs a {}", *own, *own == "--steps" ? "COUNT" : "FILE");
+    const Words before = split_run_arguments({rest.begin(), at}).options;
+    result.options.insert(result.options.end(), before.begin(), before.end());
+    result.options.insert(result.options.end(), at, at + 2);
+    rest.erase(rest.begin(), at + 2);
   }
 }
 

@@ -19,10 +19,14 @@ std::string shown(const json& value) {
   return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
 }
 
-/// "[json.exception.parse_error.101] parse error at line 1, ..." without the brackets.
-std::string_view without_id(std::string_view what) {
+/// "[json.exception.parse_error.101] parse error at line 1, ..." without the brackets, and without
+/// bytes of the text that are none.
+std::string reason_in(std::string_view what) {
   const auto end = what.find("] ");
-  return end == std::string_view::npos ? what : what.substr(end + 2);
+  std::string reason(end == std::string_view::npos ? what : what.substr(end + 2));
+  for (char& letter : reason)
+    if (letter < ' ' || letter > '~') letter = '?';
+  return reason;
 }
 
 }  // namespace
@@ -42,7 +46,7 @@ json parse_json(std::string_view text, const std::string& name, int max_depth) {
   try {
     return json::parse(text.begin(), text.end(), look);
   } catch (const json::exception& error) {
-    throw ConfigError("{}: not JSON, or not all of it: {}", name, without_id(error.what()));
+    throw ConfigError("{}: not JSON, or not all of it: {}", name, reason_in(error.what()));
   }
 }
 

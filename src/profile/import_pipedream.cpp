@@ -45,6 +45,8 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   }
 }
 
+bool is_no_letter(char byte) { return byte < ' ' || byte > '~'; }
+
 class GraphReader {
  public:
   GraphReader(std::string_view text, const std::string& file) : lines_(text, file) {}
@@ -53,7 +55,10 @@ class GraphReader {
     while (lines_.next()) {
       const std::string_view line = lines_.line();
       if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
-      if (line.front() == '\t')
+      const bool is_edge = line.front() == '\t';
+      if (std::any_of(line.begin() + (is_edge ? 1 : 0), line.end(), is_no_letter))
+        throw ConfigError("{}: the line holds bytes that are no text", lines_.where());
+      if (is_edge)
         read_edge(line.substr(1));
       else
         read_layer(line);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "damaged_text.h"
@@ -156,6 +157,7 @@ TEST(ImportPipedream, NamesTheLineOfWhatIsWrong) {
                  "file:15: there is no node called node99");
   expect_refused(kPipedream, graph + "\tnode2 -- node3\n",
                  "file:15: the edge from node2 to node3 comes a second time");
+  expect_refused(kPipedream, graph + "\tnode\xff -- node2\n", "file:15: the line holds bytes");
   expect_refused(kPipedream, graph + "\tnode2\n", "file:15: an edge should read");
   expect_refused(kPipedream, with(graph, "node3 -- ReLU", "node2 -- ReLU"),
                  "file:4: node2 comes a second time");
@@ -248,7 +250,11 @@ TEST_P(DamagedFiles, AreRefusedOrSound) {
     } catch (const ConfigError& error) {
       ++refused;
       ASSERT_THAT(error.what(), StartsWith("file")) << text;
-      ASSERT_LT(std::string(error.what()).size(), 400U) << text;
+      const std::string said = error.what();
+      ASSERT_LT(said.size(), 400U) << text;
+      ASSERT_TRUE(std::none_of(said.begin(), said.end(), [](char byte) {
+        return static_cast<unsigned char>(byte) < ' ';
+      })) << said;
     } catch (const std::exception& error) {
       FAIL() << "neither refused nor sound: " << error.what() << "\n" << text;
     }

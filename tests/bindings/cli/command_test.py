@@ -74,7 +74,7 @@ class Help(CommandCase):
             self.assertIn(text, output)
 
     def test_of_each_command_has_examples_and_exit_codes(self):
-        for command in ("run", "plan", "simulate", "doctor", "bench-io"):
+        for command in ("run", "profile", "plan", "simulate", "doctor", "bench-io"):
             code, output, _ = self.spillway(command, "--help")
             self.assertEqual(code, 0)
             self.assertIn(f"Usage: spillway {command}", output)
@@ -87,6 +87,12 @@ class Help(CommandCase):
     def test_of_plan_names_every_strategy(self):
         _, output, _ = self.spillway("plan", "--help")
         self.assertRegex(output, r"--strategy NAME\n\s+How to plan: spillway \(")
+
+    def test_of_profile_has_its_own_names_for_its_settings(self):
+        _, output, _ = self.spillway("profile", "--help")
+        for option in ("--out FILE", "--steps COUNT", "--import dtr|pipedream|piper", "--budget"):
+            self.assertIn(option, output)
+        self.assertNotIn("--profile-", output)
 
     def test_of_run_names_every_setting(self):
         _, output, _ = self.spillway("run", "--help")
@@ -387,6 +393,61 @@ class Refusing(CommandCase):
         shutil.copytree(self.root / "lib", odd / "lib")
         self.command = odd / "bin/spillway"
         self.assertIn("LD_PRELOAD allows no blank", self.refused("run", "--", "true"))
+
+
+class Profiling(CommandCase):
+    TRACE = (b'{"INSTRUCTION":"CONSTANT","NAME":"x1"}\n'
+             b'{"INSTRUCTION":"MEMORY","MEMORY":"4194304","NAME":"x1"}\n'
+             b'{"ARGS":["x1"],"INSTRUCTION":"CALL","NAME":"relu","RESULT":["x2"],"TIME":"1000"}\n'
+             b'{"INSTRUCTION":"MEMORY","MEMORY":"4194304","NAME":"x2"}\n'
+             b'{"ALIAS":"-1","INSTRUCTION":"ALIAS","NAME":"x2"}\n')
+
+    def trace(self, text=TRACE):
+        path = self.root / "work/trace.log"
+        path.write_bytes(text)
+        return path
+
+    def test_imports_a_trace(self):
+        code, output, errors = self.spillway("profile", "--import", "dtr", self.trace(), "--out",
+                                             "relu.json")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertEqual(output, "relu.json: 1 operators, 2 values, 8.00 MiB at once; 1e-06 s per "
+                                 "step; pages of 2.00 MiB\n")
+        profile = json.loads((self.root / "work/relu.json").read_text(encoding="utf-8"))
+        self.assertEqual(profile["kinds"], {"name": ["relu"], "arguments": ["4194304 B"]})
+
+    def test_refuses_traces_that_are_none(self):
+        wants = ("profile", "--out", "x.json", "--import")
+        self.assertIn("did you mean 'dtr'", self.refused(*wants, "dtt", self.trace()))
+        self.assertIn("trace.log:6: not JSON",
+                      self.refused(*wants, "dtr", self.trace(self.TRACE + b"}")))
+        self.assertIn("trace.log:1: a node should", self.refused(*wants, "pipedream", self.trace()))
+        self.assertIn("trace.log: not JSON", self.refused(*wants, "piper", self.trace(b"\xff")))
+        self.assertIn("cannot read none: No such", self.refused(*wants, "dtr", "none"))
+        self.assertIn("it is a folder", self.refused(*wants, "dtr", self.root))
+        self.assertIn("the trace to import is missing", self.refused(*wants, "dtr"))
+        self.assertIn("are for piper", self.refused(*wants, "dtr", self.trace(),
+                                                    "--tensor-parallel", "2"))
+        self.assertFalse((self.root / "work/x.json").exists())
+
+    def test_refuses_to_record_what_cannot_be_written(self):
+        self.assertIn("no program to profile", self.refused("profile", "--out", "x.json"))
+        self.assertIn("--out", self.refused("profile", "--", "true"))
+        self.assertIn("'1' is not a whole number from 2",
+                      self.refused("profile", "--out", "x", "--steps", "1", "true"))
+        self.assertIn("cannot write the profile /none/x: folder /none",
+                      self.refused("profile", "--out", "/none/x", "true"))
+        self.assertIn("needs --prefetch on",
+                      self.refused("profile", "--out", "x", "--prefetch", "off", "true"))
+
+    def test_hands_the_file_on_to_the_program(self):
+        told = self.write("told.sh", "#!/bin/sh\necho $SPILLWAY_PROFILE_OUT $SPILLWAY_PROFILE_STEPS "
+                                     "$SPILLWAY_BUDGET $*\n")
+        code, output, _ = self.spillway("profile", "--out", "p.json", "--budget", "64MiB", "--steps",
+                                        "7", told, "--steps", "9", SPILLWAY_QUIET="1")
+        self.assertEqual(code, 0)
+        self.assertEqual(output.split(), [str(self.root / "work/p.json"), "7", "64MiB", "--steps",
+                                          "9"])
 
 
 class Doctor(CommandCase):
