@@ -51,11 +51,9 @@ ProfileRecording::Shape& ProfileRecording::shape_of(std::uint64_t identity, std:
   for (const auto& shape : shapes_)
     if (shape->identity == identity && shape->ops == ops) return *shape;
   if (shapes_.size() >= kMostShapes) {
-    // Never the most frequent one: another was seen no more often than it.
+    // Never the most frequent one: of equally frequent ones that is the latest.
     shapes_.erase(
-        std::min_element(shapes_.begin(), shapes_.end(), [&](const auto& a, const auto& b) {
-          if ((a.get() == most_frequent_) != (b.get() == most_frequent_))
-            return b.get() == most_frequent_;
+        std::min_element(shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) {
           return a->seen != b->seen ? a->seen < b->seen : a->last_seen < b->last_seen;
         }));
   }

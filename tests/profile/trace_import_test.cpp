@@ -134,6 +134,34 @@ TEST(ImportPipedream, RunsLayersForwardAndBackward) {
   EXPECT_EQ(values[10].death, kSurvives);
 }
 
+TEST(ImportPipedream, WritesInPlaceOnlyWhatNobodyElseReads) {
+  // The ReLU's input now goes into the sum as well.
+  const std::string graph = with(kPipedreamGraph, "\tnode3 -- node5", "\tnode2 -- node5");
+  EXPECT_THAT(drawing(kPipedream(graph)),
+              StartsWith("Conv2d(v0) > v1; ReLU(v1) > v2; Conv2d(v2) > v3; Add(v3 v1) > v4; "));
+}
+
+TEST(ImportPipedream, AddsGradientsInPlaceOnlyWhereNobodyElseHoldsThem) {
+  const std::string graph =
+      "node1 -- Conv2d -- forward_compute_time=1, backward_compute_time=1, "
+      "activation_size=4194304, parameter_size=0\n"
+      "node2 -- ReLU -- forward_compute_time=1, backward_compute_time=1, "
+      "activation_size=4194304, parameter_size=0\n"
+      "node3 -- Tanh -- forward_compute_time=1, backward_compute_time=1, "
+      "activation_size=4194304, parameter_size=0\n"
+      "node4 -- Add -- forward_compute_time=1, backward_compute_time=1, "
+      "activation_size=4194304, parameter_size=0\n"
+      "node5 -- ReLU -- forward_compute_time=1, backward_compute_time=1, "
+      "activation_size=4194304, parameter_size=0\n"
+      "\tnode1 -- node2\n\tnode1 -- node3\n\tnode2 -- node4\n\tnode1 -- node4\n\tnode4 -- node5\n";
+  // The sum passes v5 on to the first ReLU and to the convolution, whose gradient the tanh would
+  // add to: v6 becomes its own. The first ReLU then adds to that in place.
+  const StepProfile profile = kPipedream(graph);
+  EXPECT_THAT(drawing(profile),
+              ::testing::EndsWith("Add backward(v5); Tanh backward(v2 v5) > v6; "
+                                  "ReLU backward(v5 v1 v6!); Conv2d backward(v6)"));
+}
+
 TEST(ImportPipedream, PicksOneOfSeveralOutputs) {
   const std::string graph =
       "node1 -- LSTM(1, 1) -- forward_compute_time=1, backward_compute_time=1, "
