@@ -13,8 +13,8 @@ class DropChooser {
   DropChooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& gross,
               std::uint32_t target_pages, PageCost cost, const std::vector<double>& drop_costs)
       : touches_(touches), target_(target_pages), levels_(gross) {
-    const auto values = interval_values(
-        touches, operator_prices(touches, gross, target_pages, cost, drop_costs));
+    const auto values =
+        interval_values(touches, operator_prices(touches, gross, target_pages, cost, drop_costs));
     for (std::uint32_t i = 0; i < touches.intervals.size(); ++i) {
       if (values[i] <= 0.0) continue;
       const Interval& interval = touches.intervals[i];

@@ -1,9 +1,11 @@
 #include "drop_space.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "circular_sums.h"
 #include "drop_choice.h"
+#include "level_tree.h"
 #include "replay_walk.h"
 #include "touch_intervals.h"
 #include "transfer_schedule.h"
@@ -51,12 +53,10 @@ void DropSpace::find_candidates() {
     const std::size_t next = std::size_t{interval.begin} + 1 + interval.covered_ops;
     if (interval.end != IntervalEnd::kUsed || next >= tape_.ops.size()) continue;
     if (crowded.sum(interval.begin + std::size_t{1}, interval.covered_ops) < 0.5) continue;
-    auto replays =
-        walk.restore_alone(interval.value, static_cast<OpIndex>(next), kMostOpsOfDrop);
+    auto replays = walk.restore_alone(interval.value, static_cast<OpIndex>(next), kMostOpsOfDrop);
     if (replays.empty()) continue;
-    candidates_.push_back({{interval.value, interval.begin, false},
-                           static_cast<OpIndex>(next),
-                           std::move(replays)});
+    candidates_.push_back(
+        {{interval.value, interval.begin, false}, static_cast<OpIndex>(next), std::move(replays)});
   }
 }
 
@@ -85,16 +85,7 @@ void DropSpace::index_by_value() {
   of_value_ = std::move(grouped.entries);
 }
 
-std::vector<Fate> DropSpace::nothing() const {
-  return std::vector<Fate>(size(), Fate::kStays);
-}
-
-bool DropSpace::overlap(std::size_t one, std::size_t other) const {
-  if (is_ingredient(one) || is_ingredient(other)) return false;
-  const Candidate& a = candidates_[one];
-  const Candidate& b = candidates_[other];
-  return a.drop.after < b.next && b.drop.after < a.next;
-}
+std::vector<Fate> DropSpace::nothing() const { return std::vector<Fate>(size(), Fate::kStays); }
 
 std::vector<Replay> DropSpace::replays(const std::vector<Fate>& fates) const {
   std::vector<Drop> drops;
@@ -156,13 +147,14 @@ std::vector<DropSpace::Option> DropSpace::options(const std::vector<Fate>& fates
 }
 
 std::vector<Fate> DropSpace::extended(const std::vector<Fate>& fates, const RewrittenTape& steps,
-                                      DropPressure pressure) const {
+                                      DropPressure pressure, std::size_t spared) const {
   const TouchIntervals touches = find_intervals(steps.tape);
   const std::vector<Option> all = options(fates, steps, touches);
   std::vector<double> costs;
   for (std::size_t i = 0; i < all.size(); ++i)
-    costs.push_back(all[i].drop == kNoOp ? std::numeric_limits<double>::infinity()
-                                         : all[i].seconds / touches.intervals[i].pages);
+    costs.push_back(all[i].drop == kNoOp || all[i].drop == spared
+                        ? std::numeric_limits<double>::infinity()
+                        : all[i].seconds / touches.intervals[i].pages);
   PageCost cost = page_cost(limits_);
   cost.write *= pressure.transfer_weight;
   cost.read *= pressure.transfer_weight;
@@ -175,6 +167,64 @@ std::vector<Fate> DropSpace::extended(const std::vector<Fate>& fates, const Rewr
     extended[drop] = is_kept ? Fate::kDrops : Fate::kDropsAgain;
   }
   return extended;
+}
+
+std::vector<DropSpace::Gap> DropSpace::gaps(const std::vector<Fate>& fates,
+                                            const RewrittenTape& steps) const {
+  const std::vector<OpIndex> next = next_originals(steps);
+  std::vector<double> running(tape_.ops.size(), 0.0);
+  std::vector<OpIndex> moved(tape_.ops.size(), 0);
+  for (OpIndex at = 0; at < steps.op_of.size(); ++at) {
+    if (steps.is_replay[at])
+      running[steps.op_of[at]] += 1.0;
+    else
+      moved[steps.op_of[at]] = at;
+  }
+  struct Away {
+    OpIndex since = kNoOp;
+    std::uint32_t returns = 0;
+  };
+  std::vector<Away> away(size());
+  for (std::size_t i = 0; i < candidates_.size(); ++i)
+    away[i].since = moved[candidates_[i].drop.after];
+  std::vector<Gap> gaps;
+  for (std::size_t value = tape_.values.size(); value < steps.value_of.size(); ++value) {
+    const auto& lived = steps.tape.values[value];
+    const std::uint32_t drop = drop_at(steps.value_of[value], next[lived.birth]);
+    if (drop == kNoOp || (!is_ingredient(drop) && fates[drop] == Fate::kStays)) continue;
+    Away& last = away[drop];
+    const bool is_first = last.returns++ == 0;
+    const OpIndex since = last.since;
+    last.since = lived.death;
+    if (is_first && (is_ingredient(drop) || fates[drop] == Fate::kDropsAgain)) continue;
+    if (lived.birth <= since) continue;
+    Gap gap{drop, since + 1, lived.birth + 1, lived.pages, 0.0};
+    if (is_ingredient(drop)) {
+      gap.seconds = seconds(steps.tape.ops[lived.birth].time);
+    } else {
+      for (const OpIndex op : candidates_[drop].replays)
+        gap.seconds += seconds(tape_.ops[op].time) / std::max(1.0, running[op]);
+    }
+    gaps.push_back(gap);
+  }
+  return gaps;
+}
+
+std::vector<Fate> DropSpace::pruned(const std::vector<Fate>& fates, const RewrittenTape& steps,
+                                    double share) const {
+  std::vector<Gap> all = gaps(fates, steps);
+  std::stable_sort(all.begin(), all.end(), [](const Gap& a, const Gap& b) {
+    return a.seconds * b.pages > b.seconds * a.pages;
+  });
+  LevelTree levels(gross_levels(steps.tape));
+  const auto target = static_cast<std::int64_t>(share * limits_.budget_pages);
+  std::vector<Fate> pruned = fates;
+  for (const Gap& gap : all) {
+    if (levels.max(gap.first, gap.end - gap.first) + gap.pages > target) continue;
+    levels.add(gap.first, gap.end - gap.first, gap.pages);
+    pruned[gap.drop] = fates[gap.drop] == Fate::kDrops ? Fate::kStays : Fate::kDrops;
+  }
+  return pruned;
 }
 
 }  // namespace spillway::planner

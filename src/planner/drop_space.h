@@ -18,7 +18,7 @@ enum class Fate : std::uint8_t {
 
 /// How `DropSpace::extended` weighs replays against transfers.
 struct DropPressure {
-  double share = 1.0;           ///< Of the budget to fill.
+  double share = 1.0;            ///< Of the budget to fill.
   double transfer_weight = 1.0;  ///< What a second of transfers counts, in seconds of replays.
 };
 
@@ -35,14 +35,15 @@ class DropSpace {
   bool is_ingredient(std::size_t index) const { return index >= candidates_.size(); }
   /// Nothing is dropped.
   std::vector<Fate> nothing() const;
-  /// Whether both are out at the same time when dropped.
-  bool overlap(std::size_t one, std::size_t other) const;
 
   std::vector<Replay> replays(const std::vector<Fate>& fates) const;
   /// Looks at the tape that fates lead to, and drops more where it is still too full: what can be
   /// dropped there and is cheaper to compute again than to move, at dual prices.
   std::vector<Fate> extended(const std::vector<Fate>& fates, const RewrittenTape& steps,
-                             DropPressure pressure) const;
+                             DropPressure pressure, std::size_t spared = kNoOp) const;
+  /// The reverse: keeps what the tape has room for, the dearest to compute first.
+  std::vector<Fate> pruned(const std::vector<Fate>& fates, const RewrittenTape& steps,
+                           double share) const;
 
  private:
   struct Candidate {
@@ -56,12 +57,22 @@ class DropSpace {
     double seconds = 0.0;
   };
 
+  /// A stretch of a rewritten tape in which a dropped value is away, and what that costs.
+  struct Gap {
+    std::uint32_t drop = 0;
+    OpIndex first = 0;  ///< Operator of the rewritten tape.
+    OpIndex end = 0;
+    std::uint32_t pages = 0;
+    double seconds = 0.0;
+  };
+
   void find_candidates();
   void find_ingredients();
   void index_by_value();
   std::uint32_t drop_at(ValueIndex value, OpIndex before) const;
   std::vector<Option> options(const std::vector<Fate>& fates, const RewrittenTape& steps,
                               const struct TouchIntervals& touches) const;
+  std::vector<Gap> gaps(const std::vector<Fate>& fates, const RewrittenTape& steps) const;
 
   const StepTape& tape_;
   const SwapLimits& limits_;

@@ -8,7 +8,7 @@ namespace spillway::planner {
 namespace {
 
 constexpr int kRounds = 160;
-constexpr int kFewRounds = 64;  // Where many drop sets are tried, near prices do.
+constexpr int kFewRounds = 64;           // Where many drop sets are tried, near prices do.
 constexpr double kCoolingRounds = 16.0;  // After so many the pace has halved.
 
 /// Goes after the excess: an operator that is too full gets dearer, one with room to spare cheaper.
@@ -30,6 +30,7 @@ class PriceFinder {
       ++crowded_;
       most_ = std::max(most_, excess);
     }
+    if (crowded_ > 0) find_spans(gross);
   }
 
   std::vector<double> find() {
@@ -38,7 +39,7 @@ class PriceFinder {
     // A round at full pace makes an interval over the whole crowd pay for itself several times.
     const double pace = 4.0 * usual_cost() / (static_cast<double>(crowded_) * most_);
     for (int round = 0; round < rounds_; ++round) {
-      const std::vector<double> left = left_over();
+      const std::vector<double>& left = left_over();
       const double step = pace / (1.0 + round / kCoolingRounds);
       for (std::size_t op = 0; op < prices_.size(); ++op) {
         prices_[op] = std::max(0.0, prices_[op] + step * left[op]);
@@ -67,43 +68,86 @@ class PriceFinder {
     return !drop_costs_.empty() && drop_costs_[index] < cost_.write + cost_.read;
   }
 
-  double read_cost(const Interval& interval) const {
-    return interval.end == IntervalEnd::kUsed ? cost_.read : 0.0;
+  /// Intervals that relieve nobody never pay, so only the others are looked at.
+  void find_spans(const std::vector<std::uint32_t>& gross) {
+    const std::size_t op_count = gross.size();
+    std::vector<double> crowd;
+    for (const double excess : excess_) crowd.push_back(excess > 0.0 ? 1.0 : 0.0);
+    const CircularSums crowded(crowd);
+    for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
+      const Interval& interval = touches_.intervals[i];
+      const std::size_t begin = interval.begin + std::size_t{1};
+      if (crowded.sum(begin, interval.covered_ops) < 0.5) continue;
+      Span span;
+      span.pages = interval.pages;
+      span.epoch = interval.epoch;
+      span.rounds = interval.covered_ops / op_count;
+      span.first = begin % op_count;
+      span.end = span.first + interval.covered_ops % op_count;
+      span.wrapped = span.end > op_count ? span.end - op_count : 0;
+      span.end = std::min(span.end, op_count);
+      span.is_dropped = is_dropped(i);
+      const double read = interval.end == IntervalEnd::kUsed ? cost_.read : 0.0;
+      span.cost = span.is_dropped ? drop_costs_[i] : read;
+      spans_.push_back(span);
+    }
+    values_.resize(spans_.size());
+    change_.resize(op_count + 1);
+    before_.resize(op_count + 1);
+    left_.resize(op_count);
+  }
+
+  void value_spans() {
+    for (std::size_t op = 0; op < prices_.size(); ++op) before_[op + 1] = before_[op] + prices_[op];
+    for (std::size_t i = 0; i < spans_.size(); ++i) {
+      const Span& span = spans_[i];
+      double sum = span.rounds * before_.back() + before_[span.end] - before_[span.first];
+      if (span.wrapped > 0) sum += before_[span.wrapped];
+      values_[i] = sum;
+    }
   }
 
   /// Excess that remains when everything leaves that pays for itself at the prices.
-  std::vector<double> left_over() {
-    const std::vector<double> values = interval_values(touches_, prices_);
+  const std::vector<double>& left_over() {
+    value_spans();
     std::fill(gains_.begin(), gains_.end(), -cost_.write);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const Interval& interval = touches_.intervals[i];
-      if (interval.epoch != kNeverWritten && !is_dropped(i))
-        gains_[interval.epoch] += std::max(0.0, values[i] - read_cost(interval));
+    for (std::size_t i = 0; i < spans_.size(); ++i) {
+      const Span& span = spans_[i];
+      if (span.epoch != kNeverWritten && !span.is_dropped)
+        gains_[span.epoch] += std::max(0.0, values_[i] - span.cost);
     }
-    const std::size_t op_count = excess_.size();
-    std::vector<double> change(op_count + 1, 0.0);
+    std::fill(change_.begin(), change_.end(), 0.0);
     double always_out = 0.0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const Interval& interval = touches_.intervals[i];
-      const bool pays = is_dropped(i) || interval.epoch == kNeverWritten || gains_[interval.epoch] > 0.0;
-      if (!pays || values[i] <= (is_dropped(i) ? drop_costs_[i] : read_cost(interval))) continue;
-      always_out += static_cast<double>(interval.covered_ops / op_count) * interval.pages;
-      const std::size_t first = (interval.begin + std::size_t{1}) % op_count;
-      const std::size_t end = first + interval.covered_ops % op_count;
-      change[first] -= interval.pages;
-      change[std::min(end, op_count)] += interval.pages;
-      if (end <= op_count) continue;
-      change[0] -= interval.pages;
-      change[end - op_count] += interval.pages;
+    for (std::size_t i = 0; i < spans_.size(); ++i) {
+      const Span& span = spans_[i];
+      const bool pays = span.is_dropped || span.epoch == kNeverWritten || gains_[span.epoch] > 0.0;
+      if (!pays || values_[i] <= span.cost) continue;
+      always_out += span.rounds * span.pages;
+      change_[span.first] -= span.pages;
+      change_[span.end] += span.pages;
+      if (span.wrapped == 0) continue;
+      change_[0] -= span.pages;
+      change_[span.wrapped] += span.pages;
     }
-    std::vector<double> left(op_count);
     double out = -always_out;
-    for (std::size_t op = 0; op < op_count; ++op) {
-      out += change[op];
-      left[op] = excess_[op] + out;
+    for (std::size_t op = 0; op < left_.size(); ++op) {
+      out += change_[op];
+      left_[op] = excess_[op] + out;
     }
-    return left;
+    return left_;
   }
+
+  /// An interval on the circle of operators.
+  struct Span {
+    double pages = 0.0;
+    double rounds = 0.0;  ///< So many times around the step, and then from `first` to `end`.
+    std::size_t first = 0;
+    std::size_t end = 0;
+    std::size_t wrapped = 0;  ///< And from 0 to here.
+    double cost = 0.0;        ///< Per page: of the read, or of the replays of what is dropped.
+    std::uint32_t epoch = kNeverWritten;
+    bool is_dropped = false;
+  };
 
   const TouchIntervals& touches_;
   const PageCost cost_;
@@ -112,6 +156,11 @@ class PriceFinder {
   std::vector<double> gains_;  ///< Per epoch: what its intervals bring beyond the write.
   std::vector<double> excess_;
   std::vector<double> prices_;
+  std::vector<Span> spans_;
+  std::vector<double> values_;  ///< Per span: sum of the prices.
+  std::vector<double> before_;  ///< Per operator: sum of the prices before it.
+  std::vector<double> change_;
+  std::vector<double> left_;
   std::size_t crowded_ = 0;
   double most_ = 0.0;
 };

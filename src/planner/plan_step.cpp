@@ -35,6 +35,14 @@ StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
 }
 
 StepPlan plan_step(const StepTape& tape, const SwapLimits& limits, const PlanEffort& effort) {
+  check(limits);
+  profile::check(tape);
+  if (tape.ops.empty()) {
+    StepPlan plan = plan_with_replays(tape, {}, limits);
+    plan.strategy = "spillway";
+    if (effort.on_better) effort.on_better(plan);
+    return plan;
+  }
   return StepSearch(tape, limits, effort).run();
 }
 

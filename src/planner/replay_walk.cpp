@@ -29,8 +29,7 @@ ReplayWalk::ReplayWalk(const Recomputation& all)
       state_(all.tape_.values.size()),
       presence_(all.tape_.values.size()) {}
 
-std::vector<OpIndex> ReplayWalk::restore_alone(ValueIndex value, OpIndex before,
-                                               std::size_t most) {
+std::vector<OpIndex> ReplayWalk::restore_alone(ValueIndex value, OpIndex before, std::size_t most) {
   begin_restoring(before, most);
   replays_.clear();
   state_[value] = {true, false, kAbsent};

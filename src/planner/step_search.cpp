@@ -2,17 +2,36 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
+#include <numeric>
+#include <utility>
 
 namespace spillway::planner {
 namespace {
 
-const bool debug = getenv("DBG") != nullptr;
+// A set of drops must be better by this much to be preferred to one that was tried before it.
 constexpr double kWorthwhile = 0.9999;
+// Simulated operators, as multiples of `refinement_ops`: where nobody stops the search, and where
+// somebody may.
+constexpr std::size_t kEffort = 4;
+constexpr std::size_t kStoppableEffort = 40;
+// All ways of swapping that are tried for one set of drops.
+constexpr std::size_t kSwapTries = 30;
+
 constexpr std::array<double, 3> kShares{1.0, 0.94, 0.88};
+// What a second of transfers counts: from links that have time to spare to those that have none.
+constexpr double kLeastWeight = 1.0 / 64;
+constexpr double kMostWeight = 64.0;
+constexpr std::array<double, 4> kFineWeights{0.4, 0.63, 1.6, 2.5};
+constexpr std::array<double, 5> kOtherWeights{0.25, 0.5, 1.0, 2.0, 4.0};
+constexpr int kSweepRounds = 8;
+constexpr int kPruneRounds = 4;
 constexpr std::size_t kStarts = 3;
-constexpr std::size_t kEffort = 10;  // so many times refinement ops
+constexpr double kClimbShare = 0.3;  // Of the effort that is left after the sweep.
+constexpr double kSlack = 0.003;     // At the begin of the disturbances; in the end none.
+constexpr std::size_t kTriesPerStyle = 200;
+constexpr int kPicks = 32;
+// A step that takes hardly longer than its operators needs no better plan.
+constexpr double kAlmostCompute = 1.0005;
 
 }  // namespace
 
@@ -22,7 +41,34 @@ StepSearch::StepSearch(const StepTape& tape, const SwapLimits& limits, const Pla
       effort_(effort),
       bound_(bound_plan(tape, limits)),
       space_(tape, limits),
-      ops_left_(kEffort * limits.refinement_ops * (getenv("EFF") ? atoi(getenv("EFF")) : 1)) {}
+      all_ops_(limits.refinement_ops * (effort.should_stop ? kStoppableEffort : kEffort)),
+      ops_left_(all_ops_) {}
+
+StepPlan StepSearch::run() {
+  offer(attempt(space_.nothing(), {limits_.target_share, ChoiceRule::kLeastCost, {}}));
+  if (!is_over()) offer(best_attempt(space_.nothing(), 0));
+  if (!space_.empty()) {
+    sweep();
+    choose_start();
+    climb();
+    for (std::size_t tries = 1; !is_over(); ++tries) {
+      slack_ = kSlack * effort_left();
+      disturb();
+      if (tries % kTriesPerStyle == 0) offer(best_attempt(best_->fates, 0));
+    }
+    slack_ = 0.0;
+  }
+  const auto is_done = [&] {
+    return is_good_enough() || (effort_.should_stop && effort_.should_stop());
+  };
+  if (!best_->replays.empty() && !is_done())
+    offer(best_attempt(best_->fates, limits_.refinement_ops));
+  // However good the drops look, swaps alone must not be better.
+  if (!is_done()) offer(best_attempt(space_.nothing(), limits_.refinement_ops));
+  return finished();
+}
+
+// --- Attempts ---------------------------------------------------------------------------------
 
 StepSearch::Attempt StepSearch::rewritten(std::vector<Fate> fates) const {
   Attempt made;
@@ -35,39 +81,40 @@ StepSearch::Attempt StepSearch::rewritten(std::vector<Fate> fates) const {
 StepSearch::Attempt StepSearch::attempt(std::vector<Fate> fates, const SwapStyle& style) {
   Attempt made = rewritten(std::move(fates));
   made.swaps = {style, SwapSearch(made.steps.tape, limits_).plan(style)};
-  ops_left_ -= std::min(ops_left_, made.steps.tape.ops.size());
-  ++evals_;
+  spend(made.steps.tape.ops.size());
   return made;
 }
 
 StepSearch::Attempt StepSearch::best_attempt(std::vector<Fate> fates, std::size_t refinement_ops) {
   Attempt made = rewritten(std::move(fates));
-  made.swaps = SwapSearch(made.steps.tape, limits_).best(refinement_ops);
-  ops_left_ -= std::min(ops_left_, 30 * made.steps.tape.ops.size() + refinement_ops);
-  evals_ += 30;
+  made.swaps = SwapSearch(made.steps.tape, limits_).best(refinement_ops, effort_.should_stop);
+  spend(kSwapTries * made.steps.tape.ops.size() + refinement_ops);
   return made;
 }
 
-bool StepSearch::offer(Attempt&& attempt) {
-  const bool is_first = best_.fates.size() != space_.size() || best_.steps.op_of.empty();
-  const StepEstimate& estimate = attempt.swaps.plan.estimate;
-  const bool is_step = is_first || current_.steps.op_of.empty() || is_better(estimate, current_.swaps.plan.estimate, kWorthwhile);
-  const bool is_best = is_first || is_better(estimate, best_.swaps.plan.estimate, kWorthwhile);
+/// The best is handed out; what is nearly as good is gone on from.
+bool StepSearch::offer(const Attempt& attempt) {
+  const bool is_first = !best_;
+  const bool is_best = is_first || is_better(attempt.estimate(), best_->estimate(), kWorthwhile);
+  const bool is_near = slack_ > 0.0 && attempt.fates != current_.fates && !is_best &&
+                       is_better(attempt.estimate(), best_->estimate(), 1.0 + slack_);
+  const bool is_step =
+      is_first || is_near || is_better(attempt.estimate(), current_.estimate(), kWorthwhile);
   if (is_best) {
     best_ = attempt;
-    if (effort_.on_better) effort_.on_better(finished(best_));
+    if (effort_.on_better) effort_.on_better(finished());
   }
-  if (is_step) current_ = std::move(attempt);
+  if (is_step) current_ = attempt;
   return is_step;
 }
 
-StepPlan StepSearch::finished(const Attempt& attempt) const {
+StepPlan StepSearch::finished() const {
   StepPlan plan;
   plan.strategy = "spillway";
-  plan.replays = attempt.replays;
-  plan.replay_seconds = replay_seconds(tape_, attempt.replays);
-  plan.steps = attempt.steps;
-  plan.swaps = attempt.swaps.plan;
+  plan.replays = best_->replays;
+  plan.replay_seconds = replay_seconds(tape_, best_->replays);
+  plan.steps = best_->steps;
+  plan.swaps = best_->swaps.plan;
   plan.swaps.bound = bound_;
   plan.bound = bound_;
   return plan;
@@ -78,135 +125,170 @@ bool StepSearch::is_over() const {
 }
 
 bool StepSearch::is_good_enough() const {
-  const StepEstimate& e = best_.swaps.plan.estimate;
-  return e.is_complete && e.step_seconds <= bound_.compute_seconds * 1.0005 + e.interference_seconds;
+  const StepEstimate& estimate = best_->estimate();
+  return estimate.is_complete && estimate.step_seconds <= bound_.compute_seconds * kAlmostCompute;
 }
 
+double StepSearch::effort_left() const {
+  return static_cast<double>(ops_left_) / static_cast<double>(all_ops_);
+}
+
+// --- Drops by prices --------------------------------------------------------------------------
+
+/// The time of a step is about the larger of what operators and what transfers take. So the price
+/// of transfers in seconds of replays goes from hardly anything to very much; between lies a best.
 void StepSearch::sweep() {
-  for (double share : kShares) {
-    for (double weight = 1.0 / 64; weight < 100; weight *= 1.6) sweep_with({share, weight});
-  }
+  for (double weight = kLeastWeight; weight <= kMostWeight; weight *= 4.0)
+    drop_by_prices({kShares.front(), weight});
+  if (starts_.empty()) return;
+  const double best = starts_.front().pressure.transfer_weight;
+  for (const double factor : kFineWeights) sweep_shares(best * factor);
+  sweep_shares(best);
 }
 
-void StepSearch::sweep_with(DropPressure pressure) {
+void StepSearch::sweep_shares(double transfer_weight) {
+  for (const double share : kShares) drop_by_prices({share, transfer_weight});
+}
+
+/// What is computed again comes back when the first one needs it, so a tape with replays can be too
+/// full where the one before was not: it is looked at anew until that ends.
+void StepSearch::drop_by_prices(DropPressure pressure) {
   Attempt last = rewritten(space_.nothing());
-  for (int round = 0; round < 8 && !is_over(); ++round) {
+  for (int round = 0; round < kSweepRounds && !is_over(); ++round) {
     std::vector<Fate> more = space_.extended(last.fates, last.steps, pressure);
-    if (more == last.fates) return;
-    last = attempt(std::move(more), best_.swaps.style);
+    if (more == last.fates) break;
+    last = attempt(std::move(more), best_->swaps.style);
     keep_start(last, pressure);
-    offer(Attempt(last));
+    offer(last);
   }
 }
 
 void StepSearch::keep_start(const Attempt& attempt, DropPressure pressure) {
-  const StepEstimate& estimate = attempt.swaps.plan.estimate;
-  for (const Start& start : starts_) if (start.fates == attempt.fates) return;
-  starts_.push_back({attempt.fates, pressure, estimate});
+  for (const Start& start : starts_) {
+    if (start.attempt.fates == attempt.fates) return;
+  }
+  starts_.push_back({attempt, pressure});
   std::stable_sort(starts_.begin(), starts_.end(), [](const Start& a, const Start& b) {
-    return is_better(a.estimate, b.estimate, 1.0);
+    return is_better(a.attempt.estimate(), b.attempt.estimate(), 1.0);
   });
   if (starts_.size() > kStarts) starts_.pop_back();
 }
 
-std::size_t StepSearch::below(std::size_t limit) { return random_() % limit; }
+/// The local search begins at the best, once each has the swaps that suit it.
+void StepSearch::choose_start() {
+  for (const Start& start : starts_) {
+    if (is_over()) return;
+    const Attempt styled = best_attempt(start.attempt.fates, 0);
+    const bool is_first = &start == &starts_.front();
+    if (!offer(styled) && is_first) current_ = styled;
+    if (is_first || current_.fates == styled.fates) pressure_ = start.pressure;
+  }
+}
 
-void StepSearch::toggle(std::size_t index) {
-  const Fate now = current_.fates[index];
+// --- Local search -----------------------------------------------------------------------------
+
+/// Every drop once, in random order, so that a short search is spread over the whole step.
+void StepSearch::climb() {
+  std::vector<std::size_t> order(space_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (std::size_t i = order.size(); i-- > 1;) std::swap(order[i], order[below(i + 1)]);
+  const auto end = static_cast<std::size_t>((1.0 - kClimbShare) * static_cast<double>(ops_left_));
+  for (const std::size_t drop : order) {
+    if (ops_left_ <= end || is_over()) return;
+    toggle(drop);
+  }
+}
+
+void StepSearch::disturb() {
+  switch (below(10)) {
+    case 0: return set_window();
+    case 1: return recreate_window();
+    case 2: return add_and_prune(below(space_.size()));
+    case 3:
+    case 4:
+    case 5: return repair_without(random_dropped());
+    default: return toggle(below(space_.size()));
+  }
+}
+
+void StepSearch::toggle(std::size_t drop) {
+  const Fate now = current_.fates[drop];
   for (const Fate fate : {Fate::kStays, Fate::kDrops, Fate::kDropsAgain}) {
-    if (fate == now || is_over()) continue;
-    if (space_.is_ingredient(index) && fate == Fate::kDrops) continue;
+    const bool is_same = fate == now || (space_.is_ingredient(drop) && fate == Fate::kDrops);
+    if (is_same || is_over()) continue;
     std::vector<Fate> fates = current_.fates;
-    fates[index] = fate;
+    fates[drop] = fate;
     if (offer(attempt(std::move(fates), current_.swaps.style))) return;
   }
 }
 
-void StepSearch::climb() {
-  std::vector<std::size_t> order(space_.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  for (std::size_t i = order.size(); i-- > 1;) std::swap(order[i], order[below(i + 1)]);
-  for (const std::size_t index : order) toggle(index);
-}
-
-void StepSearch::disturb() {
-  switch (below(4)) {
-    case 0:
-      return exchange();
-    case 1:
-      return set_window();
-    default:
-      return recreate_window();
-  }
-}
-
-void StepSearch::exchange() {
+/// Takes one drop back and lets others take its place.
+void StepSearch::repair_without(std::size_t drop) {
   std::vector<Fate> fates = current_.fates;
-  const std::size_t one = below(fates.size());
-  if (fates[one] == Fate::kStays) return;
-  for (int tries = 0; tries < 16; ++tries) {
-    const std::size_t other = below(fates.size());
-    if (!space_.overlap(one, other) || fates[other] != Fate::kStays) continue;
-    std::swap(fates[one], fates[other]);
-    offer(attempt(std::move(fates), current_.swaps.style));
-    return;
-  }
+  if (fates[drop] == Fate::kStays) return toggle(drop);
+  fates[drop] = fates[drop] == Fate::kDropsAgain ? Fate::kDrops : Fate::kStays;
+  extend(rewritten(std::move(fates)), 2, drop);
 }
 
+/// Drops one more, and takes back what that makes needless.
+void StepSearch::add_and_prune(std::size_t drop) {
+  std::vector<Fate> fates = current_.fates;
+  if (fates[drop] == Fate::kDropsAgain) return toggle(drop);
+  fates[drop] = fates[drop] == Fate::kStays ? Fate::kDrops : Fate::kDropsAgain;
+  Attempt more = attempt(std::move(fates), current_.swaps.style);
+  if (!offer(more)) prune(std::move(more), other_pressure().share);
+}
+
+/// Forgets the drops of one part of the step and chooses them anew.
+void StepSearch::recreate_window() {
+  std::vector<Fate> fates = current_.fates;
+  const std::size_t first = below(fates.size());
+  const std::size_t end = std::min(first + (std::size_t{4} << below(6)), fates.size());
+  for (std::size_t i = first; i < end; ++i) fates[i] = Fate::kStays;
+  extend(rewritten(std::move(fates)), 3, kNoOp);
+}
+
+/// Gives one part of the step the same fate.
 void StepSearch::set_window() {
   std::vector<Fate> fates = current_.fates;
   const std::size_t first = below(fates.size());
-  const std::size_t length = std::size_t{2} << below(4);
+  const std::size_t end = std::min(first + (std::size_t{2} << below(4)), fates.size());
   const auto fate = static_cast<Fate>(below(3));
-  for (std::size_t i = first; i < std::min(first + length, fates.size()); ++i) fates[i] = fate;
+  for (std::size_t i = first; i < end; ++i) fates[i] = fate;
   if (fates != current_.fates) offer(attempt(std::move(fates), current_.swaps.style));
 }
 
-void StepSearch::recreate_window() {
-  Attempt last;
-  std::vector<Fate> fates = current_.fates;
-  const std::size_t first = below(fates.size());
-  const std::size_t length = std::size_t{4} << below(6);
-  for (std::size_t i = first; i < std::min(first + length, fates.size()); ++i) fates[i] = Fate::kStays;
-  last = rewritten(std::move(fates));
-  const DropPressure pressure{kShares[below(kShares.size())], pressure_.transfer_weight * std::array<double,5>{0.25,0.5,1.0,2.0,4.0}[below(5)]};
-  for (int round = 0; round < 3 && !is_over(); ++round) {
-    std::vector<Fate> more = space_.extended(last.fates, last.steps, pressure);
-    if (more == last.fates) return;
-    last = attempt(std::move(more), current_.swaps.style);
-    if (offer(Attempt(last))) return;
+void StepSearch::extend(Attempt from, int rounds, std::size_t spared) {
+  const DropPressure pressure = other_pressure();
+  for (int round = 0; round < rounds && !is_over(); ++round) {
+    std::vector<Fate> more = space_.extended(from.fates, from.steps, pressure, spared);
+    if (more == from.fates && round > 0) break;
+    from = attempt(std::move(more), current_.swaps.style);
+    if (offer(from)) return;
+  }
+  prune(std::move(from), pressure.share);
+}
+
+void StepSearch::prune(Attempt from, double share) {
+  for (int round = 0; round < kPruneRounds && !is_over(); ++round) {
+    std::vector<Fate> less = space_.pruned(from.fates, from.steps, share);
+    if (less == from.fates) return;
+    from = attempt(std::move(less), current_.swaps.style);
+    if (offer(from)) return;
   }
 }
 
-StepPlan StepSearch::run() {
-  offer(attempt(space_.nothing(), {limits_.target_share, ChoiceRule::kLeastCost, {}}));
-  if (is_good_enough()) return finished(best_);
-  offer(best_attempt(space_.nothing(), 0));
-  if (!space_.empty()) {
-    sweep();
-    if (debug) printf("swept %.4f evals %zu left %zu\n", best_.swaps.plan.estimate.step_seconds, evals_, ops_left_);
-    const std::size_t reserve = ops_left_ / 2;
-    for (const Start& start : std::vector<Start>(starts_)) {
-      if (is_over()) break;
-      pressure_ = start.pressure;
-      current_ = best_attempt(start.fates, 0);
-      offer(Attempt(current_));
-      if (debug) printf("  start %.4f w %.3g share %.2f", current_.swaps.plan.estimate.step_seconds, pressure_.transfer_weight, pressure_.share);
-      std::size_t end = ops_left_ - std::min(ops_left_, reserve / starts_.size());
-      double before = 1e30;
-      while (ops_left_ > end && !is_over() && seconds_of(current_) < before * kWorthwhile) { before = seconds_of(current_); climb(); }
-      if (debug) printf(" climbed %.4f left %zu\n", current_.swaps.plan.estimate.step_seconds, ops_left_);
-    }
-    current_ = best_;
-    offer(best_attempt(best_.fates, 0));
-    for (int i = 0; !is_over(); ++i) { disturb(); if (i % 200 == 199) offer(best_attempt(best_.fates, 0)); }
-    if (debug) printf("disturbed %.4f evals %zu\n", best_.swaps.plan.estimate.step_seconds, evals_);
-    offer(best_attempt(best_.fates, limits_.refinement_ops));
-  }
-  offer(best_attempt(space_.nothing(), limits_.refinement_ops));
-  return finished(best_);
+DropPressure StepSearch::other_pressure() {
+  const double share = kShares[below(kShares.size())];
+  return {share, pressure_.transfer_weight * kOtherWeights[below(kOtherWeights.size())]};
 }
 
-double StepSearch::seconds_of(const Attempt& a) const { return a.swaps.plan.estimate.step_seconds; }
+/// One that is dropped, unless hardly any is.
+std::size_t StepSearch::random_dropped() {
+  std::size_t drop = below(space_.size());
+  for (int picks = 0; picks < kPicks && current_.fates[drop] == Fate::kStays; ++picks)
+    drop = below(space_.size());
+  return drop;
+}
 
 }  // namespace spillway::planner

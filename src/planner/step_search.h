@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -11,8 +12,8 @@
 
 namespace spillway::planner {
 
-/// Searches drop sets, with the event model as the judge of each with its swaps. Keeps references
-/// to what it is given.
+/// Searches sets of drops. Each is judged by the event model, with the swaps that go with it. Keeps
+/// references to what it is given.
 class StepSearch {
  public:
   StepSearch(const StepTape& tape, const SwapLimits& limits, const PlanEffort& effort);
@@ -20,51 +21,63 @@ class StepSearch {
   StepPlan run();
 
  private:
-  /// A set of drops with the swaps that go with it.
+  /// A set of drops and what comes of it.
   struct Attempt {
     std::vector<Fate> fates;
     std::vector<Replay> replays;
     RewrittenTape steps;
     StyledSwaps swaps;
+
+    const StepEstimate& estimate() const { return swaps.plan.estimate; }
+  };
+  /// A set of drops to go on from, and how it was found.
+  struct Start {
+    Attempt attempt;
+    DropPressure pressure;
   };
 
   Attempt rewritten(std::vector<Fate> fates) const;
   Attempt attempt(std::vector<Fate> fates, const SwapStyle& style);
   Attempt best_attempt(std::vector<Fate> fates, std::size_t refinement_ops);
-  bool offer(Attempt&& attempt);
-  StepPlan finished(const Attempt& attempt) const;
+  bool offer(const Attempt& attempt);
+  StepPlan finished() const;
   bool is_over() const;
   bool is_good_enough() const;
-  void sweep();
-  void sweep_with(DropPressure pressure);
-  void keep_start(const Attempt& attempt, DropPressure pressure);
-  void climb();
-  void toggle(std::size_t index);
-  void disturb();
-  void exchange();
-  void set_window();
-  void recreate_window();
-  std::size_t below(std::size_t limit);
-  double seconds_of(const Attempt& attempt) const;
+  void spend(std::size_t ops) { ops_left_ -= std::min(ops_left_, ops); }
+  double effort_left() const;
 
-  struct Start {
-    std::vector<Fate> fates;
-    DropPressure pressure;
-    StepEstimate estimate;
-  };
+  void sweep();
+  void sweep_shares(double transfer_weight);
+  void drop_by_prices(DropPressure pressure);
+  void keep_start(const Attempt& attempt, DropPressure pressure);
+  void choose_start();
+
+  void climb();
+  void disturb();
+  void toggle(std::size_t drop);
+  void repair_without(std::size_t drop);
+  void add_and_prune(std::size_t drop);
+  void recreate_window();
+  void set_window();
+  void extend(Attempt from, int rounds, std::size_t spared);
+  void prune(Attempt from, double share);
+  DropPressure other_pressure();
+  std::size_t below(std::size_t limit) { return random_() % limit; }
+  std::size_t random_dropped();
 
   const StepTape& tape_;
   const SwapLimits& limits_;
   const PlanEffort& effort_;
   const StepBound bound_;
-  DropSpace space_;
+  const DropSpace space_;
+  const std::size_t all_ops_;  ///< Operators that may be simulated.
   std::size_t ops_left_;
+  std::optional<Attempt> best_;
   std::vector<Start> starts_;  ///< The best few, best first.
-  Attempt current_;            ///< What the local search goes on from.
+  Attempt current_;            ///< From which the local search goes on.
   DropPressure pressure_;      ///< That led to it.
-  Attempt best_;
-  std::minstd_rand random_;
- public: std::size_t evals_=0;
+  double slack_ = 0.0;         ///< So much slower than the best it may be.
+  std::minstd_rand random_;    ///< Always begins alike.
 };
 
 }  // namespace spillway::planner

@@ -80,19 +80,23 @@ SwapPlan SwapSearch::plan(const SwapStyle& style) {
   return std::move(best_->plan);
 }
 
-StyledSwaps SwapSearch::best(std::size_t refinement_ops) {
+StyledSwaps SwapSearch::best(std::size_t refinement_ops, const std::function<bool()>& should_stop) {
+  should_stop_ = should_stop;
   if (!is_needed()) {
     SwapStyle style;
     style.share = 1.0;
     return {style, plan(style)};
   }
   std::vector<Candidate> starts{best_with(limits_.target_share)};
-  for (const double share : kOtherShares) starts.push_back(best_with(share));
+  for (const double share : kOtherShares) {
+    if (should_stop_ && should_stop_()) break;
+    starts.push_back(best_with(share));
+  }
   std::stable_sort(starts.begin(), starts.end(), [](const Candidate& a, const Candidate& b) {
     return is_better(a.plan.estimate, b.plan.estimate, 1.0);
   });
   StyledSwaps best;
-  for (std::size_t i = 0; i < kRefinedStarts; ++i) {
+  for (std::size_t i = 0; i < std::min(kRefinedStarts, starts.size()); ++i) {
     best_ = std::move(starts[i]);
     tries_left_ = refinement_ops / kRefinedStarts / tape_.ops.size();
     try_styles();
@@ -108,8 +112,10 @@ SwapSearch::Candidate SwapSearch::best_with(double share) {
   best_.reset();
   for (const ChoiceRule rule : kRules) {
     const EvictionChoice choice = choose(share, rule);
-    for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate})
+    for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate}) {
+      if (is_stopped()) return std::move(*best_);
       try_candidate(choice, {share, rule, {.write_outs = moment}}, kWorthwhile);
+    }
   }
   return std::move(*best_);
 }
@@ -142,6 +148,7 @@ bool SwapSearch::is_good_enough() const {
 bool SwapSearch::try_styles() {
   bool has_improved = false;
   const auto vary = [&](auto change) {
+    if (is_stopped()) return;
     SwapStyle style = best_->style;
     change(style.transfers);
     has_improved |= try_candidate(best_->choice, style, kWorthwhile);
@@ -158,7 +165,7 @@ bool SwapSearch::refine() {
   bool has_improved = false;
   for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
     for (const bool keeps : {true, false}) {
-      if (tries_left_ == 0 || is_good_enough()) return false;
+      if (tries_left_ == 0 || is_good_enough() || is_stopped()) return false;
       const std::int64_t change = keeps ? keepable(i) : takable(i);
       if (change == 0) continue;
       --tries_left_;

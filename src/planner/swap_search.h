@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -38,7 +39,8 @@ class SwapSearch {
   /// A single try.
   SwapPlan plan(const SwapStyle& style);
   /// The best of all shares, rules and moments, refined with up to so many simulated operators.
-  StyledSwaps best(std::size_t refinement_ops);
+  /// Asks between tries, from the second one on, whether to stop.
+  StyledSwaps best(std::size_t refinement_ops, const std::function<bool()>& should_stop = {});
 
  private:
   struct Candidate {
@@ -48,6 +50,7 @@ class SwapSearch {
   };
 
   bool is_needed() const;
+  bool is_stopped() const { return best_ && should_stop_ && should_stop_(); }
   EvictionChoice choose(double share, ChoiceRule rule) const;
   Candidate best_with(double share);
   bool try_candidate(EvictionChoice choice, SwapStyle style, double worthwhile);
@@ -68,6 +71,7 @@ class SwapSearch {
   SwapPlan base_;
   std::map<std::uint32_t, std::vector<std::uint32_t>> reserves_;  ///< By operators ahead.
   std::optional<Candidate> best_;
+  std::function<bool()> should_stop_;
   std::size_t tries_left_ = 0;
 };
 

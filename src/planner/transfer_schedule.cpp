@@ -51,7 +51,6 @@ class Scheduler {
       entries_.push_back({&interval, choice_.pages[i], interval.begin, needed, kNoOp, true});
     }
     if (style_.write_outs == WriteOutMoment::kLate) delay_write_outs();
-    levels_ = levels_now();
     place_fetches();
     emit();
   }
@@ -213,14 +212,42 @@ class Scheduler {
     for (auto deadline = deadlines.rbegin(); deadline != deadlines.rend(); ++deadline) {
       Entry& entry = entries_[deadline->entry];
       const double start = begin_of(entry.needed) - deadline->lead_seconds;
-      entry.fetch = entry.needed;
-      while (entry.fetch > entry.leave + 1 && begin_of(entry.fetch) > start) {
-        std::int64_t& before = levels_[(entry.fetch - 1) % op_count_];
-        if (before + entry.pages > ceiling) break;
-        before += entry.pages;
-        --entry.fetch;
-      }
+      entry.fetch = earliest_with_room(entry, last_begun_by(start, entry), ceiling);
+      choice_.levels.add(static_cast<std::uint32_t>(entry.fetch % op_count_),
+                         static_cast<std::uint32_t>(entry.needed - entry.fetch), entry.pages);
     }
+  }
+
+  /// The last operator that has begun by then, among those before which the value may come back.
+  std::uint64_t last_begun_by(double moment, const Entry& entry) const {
+    std::uint64_t first = entry.leave + 1;
+    std::uint64_t last = entry.needed;
+    while (first < last) {
+      const std::uint64_t middle = first + (last - first + 1) / 2;
+      if (begin_of(middle) > moment)
+        last = middle - 1;
+      else
+        first = middle;
+    }
+    return first;
+  }
+
+  /// The first operator from `first` on from which the value fits in until it is needed. Around the
+  /// whole step it would meet itself.
+  std::uint64_t earliest_with_room(const Entry& entry, std::uint64_t first,
+                                   std::int64_t ceiling) const {
+    std::uint64_t last = entry.needed;
+    if (last - first >= op_count_) first = last - op_count_ + 1;
+    while (first < last) {
+      const std::uint64_t middle = first + (last - first) / 2;
+      const auto length = static_cast<std::uint32_t>(entry.needed - middle);
+      const auto at = static_cast<std::uint32_t>(middle % op_count_);
+      if (choice_.levels.max(at, length) + entry.pages > ceiling)
+        first = middle + 1;
+      else
+        last = middle;
+    }
+    return last;
   }
 
   /// The number of a value so many step boundaries later.
@@ -293,7 +320,6 @@ class Scheduler {
   const TransferStyle style_;
   SwapPlan& plan_;
   const std::uint64_t op_count_;
-  std::vector<std::int64_t> levels_;
   std::vector<Entry> entries_;
 };
 
