@@ -21,7 +21,8 @@ constexpr std::array<double, 3> kShares{1.0, 0.94, 0.88};
 // What a second of transfers counts: from links that have time to spare to those that have none.
 constexpr double kLeastWeight = 1.0 / 64;
 constexpr double kMostWeight = 64.0;
-constexpr std::array<double, 4> kFineWeights{0.4, 0.63, 1.6, 2.5};
+constexpr double kWeightStep = 2.0;
+constexpr std::array<double, 3> kFineWeights{0.7, 1.0, 1.4};
 constexpr std::array<double, 5> kOtherWeights{0.25, 0.5, 1.0, 2.0, 4.0};
 constexpr int kSweepRounds = 8;
 constexpr int kPruneRounds = 4;
@@ -32,6 +33,7 @@ constexpr std::size_t kTriesPerStyle = 200;
 constexpr int kPicks = 32;
 // A step that takes hardly longer than its operators needs no better plan.
 constexpr double kAlmostCompute = 1.0005;
+constexpr double kOnlyCompute = 1.0 + 1e-9;
 
 }  // namespace
 
@@ -58,13 +60,11 @@ StepPlan StepSearch::run() {
     }
     slack_ = 0.0;
   }
-  const auto is_done = [&] {
-    return is_good_enough() || (effort_.should_stop && effort_.should_stop());
-  };
-  if (!best_->replays.empty() && !is_done())
+  if (!best_->replays.empty() && !is_good_enough() && !is_stopped())
     offer(best_attempt(best_->fates, limits_.refinement_ops));
-  // However good the drops look, swaps alone must not be better.
-  if (!is_done()) offer(best_attempt(space_.nothing(), limits_.refinement_ops));
+  // However good the drops are, swaps alone must not be better.
+  const bool may_wait = best_->estimate().step_seconds > bound_.compute_seconds * kOnlyCompute;
+  if (may_wait && !is_stopped()) offer(best_attempt(space_.nothing(), limits_.refinement_ops), 1.0);
   return finished();
 }
 
@@ -87,15 +87,16 @@ StepSearch::Attempt StepSearch::attempt(std::vector<Fate> fates, const SwapStyle
 
 StepSearch::Attempt StepSearch::best_attempt(std::vector<Fate> fates, std::size_t refinement_ops) {
   Attempt made = rewritten(std::move(fates));
-  made.swaps = SwapSearch(made.steps.tape, limits_).best(refinement_ops, effort_.should_stop);
+  made.swaps =
+      SwapSearch(made.steps.tape, limits_).best(refinement_ops, [this] { return is_stopped(); });
   spend(kSwapTries * made.steps.tape.ops.size() + refinement_ops);
   return made;
 }
 
 /// The best is handed out; what is nearly as good is gone on from.
-bool StepSearch::offer(const Attempt& attempt) {
+bool StepSearch::offer(const Attempt& attempt, double worthwhile) {
   const bool is_first = !best_;
-  const bool is_best = is_first || is_better(attempt.estimate(), best_->estimate(), kWorthwhile);
+  const bool is_best = is_first || is_better(attempt.estimate(), best_->estimate(), worthwhile);
   const bool is_near = slack_ > 0.0 && attempt.fates != current_.fates && !is_best &&
                        is_better(attempt.estimate(), best_->estimate(), 1.0 + slack_);
   const bool is_step =
@@ -120,9 +121,12 @@ StepPlan StepSearch::finished() const {
   return plan;
 }
 
-bool StepSearch::is_over() const {
-  return ops_left_ == 0 || is_good_enough() || (effort_.should_stop && effort_.should_stop());
+bool StepSearch::is_stopped() {
+  was_stopped_ = was_stopped_ || (effort_.should_stop && effort_.should_stop());
+  return was_stopped_;
 }
+
+bool StepSearch::is_over() { return ops_left_ == 0 || is_good_enough() || is_stopped(); }
 
 bool StepSearch::is_good_enough() const {
   const StepEstimate& estimate = best_->estimate();
@@ -138,16 +142,15 @@ double StepSearch::effort_left() const {
 /// The time of a step is about the larger of what operators and what transfers take. So the price
 /// of transfers in seconds of replays goes from hardly anything to very much; between lies a best.
 void StepSearch::sweep() {
-  for (double weight = kLeastWeight; weight <= kMostWeight; weight *= 4.0)
+  for (double weight = kLeastWeight; weight <= kMostWeight; weight *= kWeightStep)
     drop_by_prices({kShares.front(), weight});
-  if (starts_.empty()) return;
+  if (starts_.empty() || is_over()) return;
+  // Swaps beside replays are other ones than swaps alone.
+  offer(best_attempt(starts_.front().attempt.fates, 0));
   const double best = starts_.front().pressure.transfer_weight;
-  for (const double factor : kFineWeights) sweep_shares(best * factor);
-  sweep_shares(best);
-}
-
-void StepSearch::sweep_shares(double transfer_weight) {
-  for (const double share : kShares) drop_by_prices({share, transfer_weight});
+  for (const double share : kShares) {
+    for (const double factor : kFineWeights) drop_by_prices({share, best * factor});
+  }
 }
 
 /// What is computed again comes back when the first one needs it, so a tape with replays can be too

@@ -39,15 +39,16 @@ class StepSearch {
   Attempt rewritten(std::vector<Fate> fates) const;
   Attempt attempt(std::vector<Fate> fates, const SwapStyle& style);
   Attempt best_attempt(std::vector<Fate> fates, std::size_t refinement_ops);
-  bool offer(const Attempt& attempt);
+  /// What is at least by so much better than the best.
+  bool offer(const Attempt& attempt, double worthwhile = 0.9999);
   StepPlan finished() const;
-  bool is_over() const;
+  bool is_stopped();
+  bool is_over();
   bool is_good_enough() const;
   void spend(std::size_t ops) { ops_left_ -= std::min(ops_left_, ops); }
   double effort_left() const;
 
   void sweep();
-  void sweep_shares(double transfer_weight);
   void drop_by_prices(DropPressure pressure);
   void keep_start(const Attempt& attempt, DropPressure pressure);
   void choose_start();
@@ -72,6 +73,7 @@ class StepSearch {
   const DropSpace space_;
   const std::size_t all_ops_;  ///< Operators that may be simulated.
   std::size_t ops_left_;
+  bool was_stopped_ = false;  ///< Nobody is asked again then.
   std::optional<Attempt> best_;
   std::vector<Start> starts_;  ///< The best few, best first.
   Attempt current_;            ///< From which the local search goes on.

@@ -153,6 +153,32 @@ TEST(Recomputation, ComputesWhatWasFreedAndFreesItAgain) {
   EXPECT_EQ(steps.tape.values[4].death, 5U);
 }
 
+TEST(Recomputation, KeepsWhatWasFreedForFurtherReplaysWhereThatIsAskedFor) {
+  TapeWriter writer;
+  const ValueIndex x = writer.carried_in();
+  writer.op({{x, false}});
+  const ValueIndex temporary = writer.value();
+  writer.op({{temporary, false}});
+  const ValueIndex a = writer.value();
+  writer.op({{temporary, false}});
+  const ValueIndex b = writer.value();
+  writer.free(temporary);
+  writer.op({{x, false}}, false);
+  writer.op({{b, false}}, false);
+  writer.op({{a, false}}, false);
+  const Recomputation all(writer.tape);
+  const std::vector<Drop> drops{{a, 1}, {b, 2}};
+  EXPECT_EQ(drawing(all.replays(drops)), "0<4 2<4 0<5 1<5 ");
+  const std::vector<Drop> keeping{{a, 1}, {b, 2}, {temporary, 2}};
+  EXPECT_EQ(drawing(all.replays(keeping)), "0<4 2<4 1<5 ");
+  const RewrittenTape steps = rewrite_tape(writer.tape, all.replays(keeping));
+  profile::check(steps.tape);
+  // Operators: 0 1 2 3 [0 2] 4 [1] 5; the temporary lives a second time until its last replay.
+  EXPECT_EQ(steps.value_of[4], temporary);
+  EXPECT_EQ(steps.tape.values[4].birth, 4U);
+  EXPECT_EQ(steps.tape.values[4].death, 7U);
+}
+
 TEST(RewrittenTape, WithoutReplaysIsTheTape) {
   const Chain chain(5);
   const RewrittenTape steps = rewrite_tape(chain.tape(), {});
