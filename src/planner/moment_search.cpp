@@ -12,6 +12,7 @@ namespace {
 constexpr std::array<double, 3> kLeads{0.0, 2.0, 8.0};
 constexpr std::array<std::uint32_t, 2> kReserveOps{0, 6};
 constexpr std::uint32_t kMostReserveOps = 4;
+constexpr double kWorthwhile = 1.0 - 1e-6;  // Less is no reason for another round.
 
 class MomentSearch {
  public:
@@ -55,9 +56,12 @@ class MomentSearch {
 
   bool try_plan(SwapPlan plan) {
     plan.estimate = assembly_.estimate(plan);
-    if (!is_better(plan.estimate, best_.estimate)) return false;
+    const StepEstimate& before = best_.estimate;
+    if (!is_better(plan.estimate, before)) return false;
+    const bool is_worthwhile = plan.estimate.is_complete != before.is_complete ||
+                               plan.estimate.step_seconds < before.step_seconds * kWorthwhile;
     best_ = std::move(plan);
-    return true;
+    return is_worthwhile;
   }
 
   const Interval* interval_of(const PlannedSwap& swap) const {

@@ -85,9 +85,6 @@ SwapPlan PlanAssembly::swapped(const std::vector<std::uint32_t>& pages, Transfer
 SwapPlan PlanAssembly::moved(std::vector<PlannedSwap> swaps) const {
   SwapPlan plan = base();
   const std::size_t op_count = steps_.tape.ops.size();
-  std::stable_sort(swaps.begin(), swaps.end(), [&](const PlannedSwap& a, const PlannedSwap& b) {
-    return (a.needed + op_count - a.fetch) % op_count < (b.needed + op_count - b.fetch) % op_count;
-  });
   std::vector<OpIndex> leaves;
   std::vector<OpIndex> fetches;
   for (const PlannedSwap& swap : swaps) {
@@ -97,6 +94,14 @@ SwapPlan PlanAssembly::moved(std::vector<PlannedSwap> swaps) const {
   plan.swaps = std::move(swaps);
   plan.write_outs = group_by_op(leaves, op_count);
   plan.fetches = group_by_op(fetches, op_count);
+  // The most urgent first.
+  const auto distance = [&](std::uint32_t index) {
+    return (plan.swaps[index].needed + op_count - plan.swaps[index].fetch) % op_count;
+  };
+  const auto entries = plan.fetches.entries.begin();
+  for (std::size_t op = 0; op < op_count; ++op)
+    std::stable_sort(entries + plan.fetches.first[op], entries + plan.fetches.first[op + 1],
+                     [&](auto a, auto b) { return distance(a) < distance(b); });
   return plan;
 }
 

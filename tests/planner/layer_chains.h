@@ -26,8 +26,8 @@ inline profile::StepTape layer_chain(const std::vector<ChainLayer>& layers) {
   std::vector<profile::ValueIndex> outputs{0};
   std::vector<profile::ValueIndex> insides;
   tape.values.push_back({.pages = 1, .becomes = 0});
-  const auto add_op = [&](const std::vector<TapeUse>& uses, std::uint32_t time,
-                          std::uint32_t peak, bool is_forward) {
+  const auto add_op = [&](const std::vector<TapeUse>& uses, std::uint32_t time, std::uint32_t peak,
+                          bool is_forward) {
     tape.ops.push_back({.signature = tape.ops.size() + 1,
                         .time = std::chrono::microseconds(time),
                         .first_use = static_cast<std::uint32_t>(tape.uses.size()),

@@ -12,8 +12,8 @@ struct RandomTapeShape {
   std::uint32_t births_percent = 60;  ///< Chance of an operator to have an output.
   std::uint32_t max_pages = 8;
   std::uint32_t max_uses = 3;
-  bool has_carried = true;      ///< Values that are born in one step and die in the next.
-  bool has_long_lives = false;  ///< The carried ones live through a whole step in between.
+  bool has_carried = true;               ///< Values that are born in one step and die in the next.
+  bool has_long_lives = false;           ///< The carried ones live through a whole step in between.
   std::uint32_t replayable_percent = 0;  ///< Chance of an operator to be one that may run again.
 };
 
