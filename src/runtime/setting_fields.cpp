@@ -132,8 +132,10 @@ std::string_view store_names() {
 std::string_view strategy_names() {
   static const std::string text = [] {
     std::string names;
-    for (const planner::Strategy& strategy : planner::strategies())
-      names += (names.empty() ? "" : "|") + std::string(strategy.name);
+    for (const planner::Strategy& strategy : planner::strategies()) {
+      if (!names.empty()) names += '|';
+      names += strategy.name;
+    }
     return names;
   }();
   return text;

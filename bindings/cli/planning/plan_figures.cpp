@@ -6,7 +6,7 @@
 #include <set>
 
 #include "spillway/base/error.h"
-#include "spillway/planner_clp/clp_solver.h"
+#include "spillway/planner/clp/clp_solver.h"
 
 namespace spillway::cli {
 
@@ -70,7 +70,7 @@ StepPlan make_plan(const planner::Strategy& strategy, const PlanningCase& planni
 
 PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::SwapLimits& limits,
                       BoundEffort effort) {
-  const planner_clp::ClpSolver solver;
+  const planner::ClpSolver solver;
   planner::BoundOptions options;
   if (effort == BoundEffort::kTight) options.solver = &solver;
   return {step, budget, limits, planner::bound_plan(step.profile.tape, limits, options)};
