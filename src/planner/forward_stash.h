@@ -24,7 +24,8 @@ struct StashedValue {
 /// What lives from forward to backward. A tape does not tell the two apart: forward ends with the
 /// operator behind which most pages of values wait that are born and die within the step. Values
 /// that are used last by an operator that writes carried-in ones (gradients, which wait for the
-/// optimizer) do not count.
+/// optimizer) do not count. Where the first gradient is larger than all that the last layer leaves,
+/// this is an operator too late.
 struct ForwardStash {
   OpIndex turn = 0;                  ///< The last operator of forward.
   std::vector<StashedValue> values;  ///< By birth.

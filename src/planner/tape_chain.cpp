@@ -108,15 +108,16 @@ class ChainFinder {
     return static_cast<std::size_t>(first - droppable_.begin());
   }
 
-  /// The first need of what is inside the block. Where there is nothing, its backward is what comes
-  /// behind the last use of the boundary.
+  /// The first need of what is inside the block. Where there is nothing: the last use of the
+  /// boundary, the first one being that of the next block; behind it if it is used once.
   OpIndex backward_of(std::size_t first, std::size_t end, const ChainBlock& block) const {
     OpIndex begin = kNever;
     OpIndex behind_boundary = block.backward;
     for (std::size_t i = first; i < end; ++i) {
       const StashedValue& value = stash_.values[droppable_[i]];
       if (value.value == block.boundary)
-        behind_boundary = std::max(behind_boundary, value.last_use + 1);
+        behind_boundary =
+            std::max(behind_boundary, value.last_use + (value.last_use > value.next ? 0 : 1));
       else
         begin = std::min(begin, value.next);
     }

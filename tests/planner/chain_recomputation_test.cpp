@@ -69,7 +69,9 @@ TEST(Rotor, FindsTheLeastTimeOfAllPersistentSchedules) {
   for (std::uint32_t round = 0; round < tries(42U, 6U); ++round) {
     std::vector<ChainLayer> layers;
     for (std::uint32_t i = 0; i < 3 + round % 6; ++i)
-      layers.push_back({1 + below(4), 1 + below(4), 50 + below(500), 100 + below(500)});
+      layers.push_back({1 + below(4), below(4), 50 + below(500), 100 + below(500)});
+    // More than the first gradient, so that the tape tells where forward ends.
+    layers.back().inside = 4;
     const StepTape tape = layer_chain(layers);
     std::map<std::uint32_t, double> least;  // Seconds by peak.
     for (const auto& replays : Schedules(static_cast<std::uint32_t>(layers.size())).all()) {
