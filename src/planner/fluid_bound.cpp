@@ -81,7 +81,8 @@ std::size_t size_of(const std::vector<FluidGroup>& groups) {
   return columns;
 }
 
-/// Writes the program down. Times are in reads of one page.
+/// Writes the program down, with times in a unit near the shorter ones of the step, because solvers
+/// take little for nothing.
 class FluidProgram {
  public:
   FluidProgram(const StepTape& tape, const std::vector<std::uint32_t>& needs,
@@ -89,7 +90,11 @@ class FluidProgram {
                const std::vector<FluidGroup>& groups)
       : count_(static_cast<std::uint32_t>(cuts.size())) {
     const auto page = static_cast<double>(limits.page_size.count());
+    double compute = 0.0;
+    for (const auto& op : tape.ops) compute += seconds(op.time);
     unit_ = page / limits.rates.read_bytes_per_second;
+    if (compute > 0.0) unit_ = std::min(unit_, compute / static_cast<double>(count_));
+    read_time_ = page / limits.rates.read_bytes_per_second / unit_;
     write_time_ = page / limits.rates.write_bytes_per_second / unit_;
     beside_ = std::min(1.0, 1.0 / limits.rates.duplex_share - 1.0);
     compute_.assign(count_, 0.0);
@@ -147,7 +152,7 @@ class FluidProgram {
     for (const double each : compute_) most += each;
     for (const FluidGroup& group : groups) {
       for (const IdleStretch& stretch : group.stretches) {
-        most += group.pages * (1.0 + write_time_);
+        most += group.pages * (read_time_ + write_time_);
         for (const RecomputeClass& each : stretch.classes)
           most += each.pages * (each.at_return + each.besides.back()) / unit_;
       }
@@ -230,7 +235,7 @@ class FluidProgram {
                    const std::vector<std::uint32_t>& rows) {
     for (std::uint32_t s = 0; s < stretch.visits; ++s) {
       std::vector<Entry> entries{{rows[s + 1], 1.0}};
-      add_transfer(entries, (stretch.first + s) % count_, 0.0, 1.0);
+      add_transfer(entries, (stretch.first + s) % count_, 0.0, read_time_);
       read_columns_.push_back(add_column(program_, group.pages, entries));
     }
     for (const RecomputeClass& each : stretch.classes) {
@@ -265,9 +270,10 @@ class FluidProgram {
   static constexpr std::uint32_t kNoRow = static_cast<std::uint32_t>(-1);
 
   const std::uint32_t count_;
-  double unit_ = 1.0;        ///< Seconds.
-  double write_time_ = 1.0;  ///< Of a page.
-  double beside_ = 0.0;      ///< What a transfer costs that runs beside one of the other direction.
+  double unit_ = 1.0;       ///< Seconds.
+  double read_time_ = 1.0;  ///< Of a page.
+  double write_time_ = 1.0;
+  double beside_ = 0.0;  ///< What a transfer costs that runs beside one of the other direction.
   std::vector<double> compute_;
   std::vector<double> excess_;  ///< Per cut: idle pages that must be away.
   LinearProgram program_;

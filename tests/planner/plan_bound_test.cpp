@@ -31,6 +31,14 @@ SwapLimits tick_limits(std::uint32_t budget_pages, bool is_duplex) {
   return limits;
 }
 
+/// Rates at which nothing is worth moving.
+SwapLimits hardly_any_link(std::uint32_t budget_pages) {
+  SwapLimits limits = tick_limits(budget_pages, true);
+  limits.rates.read_bytes_per_second /= 1e6;
+  limits.rates.write_bytes_per_second /= 1e6;
+  return limits;
+}
+
 /// A step that is written down operator by operator.
 class StepWriter {
  public:
@@ -203,7 +211,7 @@ StepTape tiny_random(std::uint64_t seed) {
   return tape;
 }
 
-constexpr std::uint64_t kTinyTrainings = tries(900, 40);
+constexpr std::uint64_t kTinyTrainings = tries(900, 80);
 constexpr std::uint64_t kTinyTapes = tries(200, 20);
 constexpr std::uint64_t kMiddleTapes = tries(60, 6);
 
@@ -258,8 +266,8 @@ TEST(BoundPlan, IsNeverAboveTheLeastTimeOfTinyTrainingSteps) {
   EXPECT_GT(tally.cases, kTinyTrainings / 2);
   EXPECT_GT(tally.beyond_compute, tally.cases / 3);
   EXPECT_GT(tally.saved_by_replays, tally.cases / 10) << "replays would never be worth it";
-  EXPECT_GT(tally.quick_tight, tally.cases * 2 / 3) << "a bound that is far too low says nothing";
-  EXPECT_GT(tally.fluid_tight, tally.cases * 3 / 4);
+  EXPECT_GT(tally.quick_tight, tally.cases / 2) << "a bound that is far too low says nothing";
+  EXPECT_GT(tally.fluid_tight, tally.cases * 2 / 3);
 }
 
 TEST(BoundPlan, IsNeverAboveTheLeastTimeOfAnyTinyStep) {
@@ -267,6 +275,39 @@ TEST(BoundPlan, IsNeverAboveTheLeastTimeOfAnyTinyStep) {
   for (std::uint64_t seed = 0; seed < kTinyTapes; ++seed) judge(tiny_random(seed), seed, tally);
   record(tally);
   EXPECT_GT(tally.cases, kTinyTapes / 2);
+}
+
+/// Pages that are written in one interval so that they can leave without that in a later one need
+/// not leave in the first: a version of the linear program made them, and was above these two.
+TEST(BoundPlan, LetsPagesStayThatAreCopiedForLater) {
+  Tally tally;
+  for (const std::uint64_t seed : {270, 625}) judge(tiny_random(seed), seed, tally);
+  EXPECT_GE(tally.cases, 2U);
+}
+
+TEST(BoundPlan, ChargesForParentsOnceTheyAreGone) {
+  for (const bool is_gone : {false, true}) {
+    StepWriter writer;
+    writer.op(3, {});
+    const ValueIndex parent = writer.value(1);
+    writer.op(1, {{parent, false}});
+    const ValueIndex made = writer.value(1);
+    if (is_gone) writer.free(parent);
+    if (is_gone)
+      writer.op(1, {}, false);
+    else
+      writer.op(1, {{parent, false}}, false);
+    writer.tape.ops.back().inside_peak_pages = is_gone ? 4 : 3;  // No room for what was made.
+    if (!is_gone) writer.op(0, {{parent, false}}, false);
+    if (!is_gone) writer.free(parent);
+    writer.op(1, {{made, false}}, false);
+    writer.free(made);
+    const SwapLimits limits = hardly_any_link(4);
+    SCOPED_TRACE(::testing::Message() << is_gone);
+    const StepBound bound = bound_plan(writer.tape, limits, {.solver = &clp});
+    EXPECT_NEAR(bound.step_seconds, is_gone ? 10e-3 : 7e-3, 1e-6);
+    EXPECT_NEAR(bound.recompute_seconds, is_gone ? 4e-3 : 1e-3, 1e-6);
+  }
 }
 
 TEST(BoundPlan, IsThatOfSwappingWhereNothingMayRunAgain) {
@@ -312,14 +353,6 @@ TEST(BoundPlan, IsNeverAboveWhatPlansTake) {
     }
   }
   EXPECT_GT(with_replays, kMiddleTapes / 2);
-}
-
-/// Rates at which nothing is worth moving.
-SwapLimits hardly_any_link(std::uint32_t budget_pages) {
-  SwapLimits limits = tick_limits(budget_pages, true);
-  limits.rates.read_bytes_per_second /= 1e6;
-  limits.rates.write_bytes_per_second /= 1e6;
-  return limits;
 }
 
 TEST(BoundPlan, IsReachedByComputingEverySecondValueAgain) {
