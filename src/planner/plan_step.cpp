@@ -1,6 +1,6 @@
 #include "spillway/planner/step_plan.h"
-#include "touch_intervals.h"
 #include "step_search.h"
+#include "touch_intervals.h"
 
 namespace spillway::planner {
 

@@ -14,7 +14,6 @@
 
 namespace spillway::planner {
 
-
 /// A plan must be complete, or else faster, to be better.
 bool is_better(const StepEstimate& now, const StepEstimate& before, double worthwhile);
 

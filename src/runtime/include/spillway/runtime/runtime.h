@@ -23,7 +23,7 @@ struct RuntimeOptions {
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
   bool learns = true;                         ///< Off: demand paging only.
-  PlanningOptions planning;                   ///< Of no effect without `learns`.
+  PlanningOptions planning = {};              ///< Of no effect without `learns`.
   planner::TransferRates rates;               ///< Of the spill store, measured.
   ProfileRecording* recording = nullptr;      ///< Outlives the runtime; needs `learns`.
 };

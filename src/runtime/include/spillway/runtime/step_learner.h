@@ -94,7 +94,7 @@ class StepLearner {
   struct Options {
     std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
     planner::TransferRates rates;    ///< Of the spill store, measured.
-    PlanningOptions planning;
+    PlanningOptions planning = {};
     ProfileRecording* recording = nullptr;  ///< Is told of each step that ends; outlives this.
   };
 
