@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <utility>
@@ -13,6 +14,17 @@
 namespace spillway::runtime {
 
 namespace {
+
+// Of processor time, for one plan in the background: what a longer search still finds is little.
+constexpr double kMostSeconds = 10.0;
+// While a step waits for its plan, the search goes through this part of what it would otherwise.
+constexpr std::size_t kHastyPart = 10;
+
+double processor_seconds_of_thread() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 // A sixty-eighth of the share that a thread of the trainer gets where both want one processor.
 constexpr int kLowestPriority = 19;
@@ -88,7 +100,9 @@ void PlanMaker::search(const Order& order, const planner::PlanEffort& effort) {
                       options_.strategy->name, plan.replays.size());
     effort.on_better(plan);
   } else if (options_.recomputes) {
-    planner::plan_step(order.tape, order.limits, effort);
+    planner::SwapLimits limits = order.limits;
+    if (options_.moment == PlanningMoment::kAtOnce) limits.refinement_ops /= kHastyPart;
+    planner::plan_step(order.tape, limits, effort);
   } else {
     effort.on_better(planner::plan_with_replays(order.tape, {}, order.limits));
   }
@@ -96,7 +110,12 @@ void PlanMaker::search(const Order& order, const planner::PlanEffort& effort) {
 
 void PlanMaker::make(const Order& order, PlanWork& work) {
   planner::PlanEffort effort;
-  effort.should_stop = [&] { return is_ending_.load() || work.is_cancelled_.load(); };
+  // Not by the clock where steps wait: equal runs are to have equal plans.
+  if (options_.moment == PlanningMoment::kInBackground)
+    effort.should_stop = [&, start = processor_seconds_of_thread()] {
+      return is_ending_.load() || work.is_cancelled_.load() ||
+             processor_seconds_of_thread() - start > kMostSeconds;
+    };
   effort.on_better = [&](const planner::StepPlan& plan) {
     const std::lock_guard lock(work.mutex_);
     work.news_.plan = plan;
