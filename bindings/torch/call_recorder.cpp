@@ -1,7 +1,5 @@
 #include "call_recorder.h"
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -15,9 +13,8 @@ namespace {
 /// A record in the shape that the runtime knows, which is free of Torch.
 class RecordedCall final : public runtime::RecordedOp {
  public:
-  RecordedCall(recompute::ReplayEngine& engine, c10::DispatchKey key,
-               std::unique_ptr<recompute::OpRecord> record)
-      : engine_(engine), key_(key), record_(std::move(record)) {
+  RecordedCall(recompute::ReplayEngine& engine, std::unique_ptr<recompute::OpRecord> record)
+      : engine_(engine), record_(std::move(record)) {
     for (const recompute::StorageUse& use : record_->inputs()) {
       inputs_.push_back(use.key);
       if (use.written) written_.push_back(use.key);
@@ -30,7 +27,6 @@ class RecordedCall final : public runtime::RecordedOp {
   const std::vector<runtime::StorageKey>& outputs() const override { return outputs_; }
 
   std::vector<runtime::ReplayedStorage> replay(const AddressOf& address_of) override {
-    const c10::impl::ExcludeDispatchKeyGuard unseen(key_);
     recompute::Replayed replayed = engine_.replay(*record_, address_of, {});
     std::vector<runtime::ReplayedStorage> made;
     for (recompute::ReplayedOutput& output : replayed.outputs) {
@@ -43,7 +39,6 @@ class RecordedCall final : public runtime::RecordedOp {
 
  private:
   recompute::ReplayEngine& engine_;
-  c10::DispatchKey key_;
   std::unique_ptr<recompute::OpRecord> record_;
   std::vector<runtime::StorageKey> inputs_, written_, outputs_;
 };
@@ -70,15 +65,27 @@ std::uint64_t kind_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> 
 
 }  // namespace
 
+namespace {
+
+recompute::PagedStorage find_storage(const runtime::Runtime& runtime, const void* data) {
+  const runtime::RangeUse found = runtime.find(data);
+  if (!found.range.is_some()) return {};
+  return {runtime.key_of(data), runtime.address_of(found.range)};
+}
+
+recompute::ReplayEngineOptions unseen_by(c10::DispatchKey key) {
+  recompute::ReplayEngineOptions options;
+  options.hidden_keys = c10::DispatchKeySet(key);
+  return options;
+}
+
+}  // namespace
+
 CallRecorder::CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool verifies)
     : runtime_(runtime),
-      key_(key),
       verifies_(verifies),
-      engine_([&runtime](const void* data) -> recompute::PagedStorage {
-        const runtime::RangeUse found = runtime.find(data);
-        if (!found.range.is_some()) return {};
-        return {runtime.key_of(data), runtime.engine().address_of(found.range)};
-      }) {}
+      engine_([&runtime](const void* data) { return find_storage(runtime, data); },
+              unseen_by(key)) {}
 
 CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
                          c10::ArrayRef<c10::IValue> arguments)
@@ -122,9 +129,11 @@ void CallRecorder::Call::end(c10::ArrayRef<c10::IValue> results) {
   std::string objection;
   bool is_good = recorder_.engine_.complete(*record_, results, &objection);
   if (is_good && is_first_of_its_kind_) is_good = verify(results);
-  recorder_.runtime_.keep(is_good ? std::make_unique<RecordedCall>(
-                                        recorder_.engine_, recorder_.key_, std::move(record_))
-                                  : nullptr);
+  if (is_good) {
+    recorder_.runtime_.keep(std::make_unique<RecordedCall>(recorder_.engine_, std::move(record_)));
+  } else {
+    recorder_.runtime_.keep(nullptr);
+  }
 }
 
 }  // namespace spillway::torch_binding

@@ -41,7 +41,6 @@ class CallRecorder {
 
  private:
   runtime::Runtime& runtime_;
-  c10::DispatchKey key_;
   bool verifies_;
   recompute::ReplayEngine engine_;
   std::mutex verified_mutex_;

@@ -417,9 +417,10 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
   current.store(&runtime);
   if (key_name_ == kObserver) {
     observe_all_threads();
-  } else if (runtime.recomputes()) {
+  } else if (runtime.recomputes() && !key_is_above_autograd) {
+    // Above autograd an operator stands for several, and what it saves for backward is not its own.
     recorder.store(
-        new CallRecorder(runtime, key, verifies_replays));  // As long as the process: replays are.
+        new CallRecorder(runtime, key, verifies_replays));  // Stays: records point to it.
   }
 }
 

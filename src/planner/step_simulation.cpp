@@ -463,6 +463,7 @@ class Simulation {
     start(reads_, value, pages);
     reads_.event.is_demanded = is_demanded;
     held_ += pages;
+    estimate_.peak_pages = std::max(estimate_.peak_pages, held_);
     note_residency();
   }
 

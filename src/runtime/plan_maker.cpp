@@ -79,6 +79,9 @@ std::optional<planner::StepPlan> PlanMaker::stored_plan(const Order& order) {
   try {
     auto plan = fit_plan(*options_.stored, options_.stored_name, order.tape, order.limits.page_size,
                          order.limits);
+    if (!options_.recomputes && !plan.replays.empty())
+      throw PlanError("{}: the plan runs {} operators again, which --recompute off forbids",
+                      options_.stored_name, plan.replays.size());
     if (plan.swaps.estimate.peak_pages <= order.limits.budget_pages) return plan;
     throw PlanError("{}: the plan takes {}, more than the {} that storages may take here",
                     options_.stored_name, order.limits.page_size * plan.swaps.estimate.peak_pages,

@@ -336,6 +336,13 @@ void Recomputer::before_op(std::span<const RangeUse> uses, bool is_recorded) {
   }
 }
 
+void Recomputer::note_unrecorded_writes(std::span<const RangeId> written) {
+  const std::lock_guard lock(mutex_);
+  for (const RangeId range : written) {
+    if (Life* const life = live(range)) ++life->version;
+  }
+}
+
 bool Recomputer::may_end(RangeId range) {
   const std::lock_guard lock(mutex_);
   Life* const life = live(range);

@@ -54,6 +54,7 @@ struct Runtime::OpContext {
   bool ran_out_of_room = false;  ///< In the latest rehearsal.
   bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
   StepGuide::Wish wish;
+  std::vector<RangeId> to_record_writes;  ///< What the operator writes that is to be recorded.
   std::uint64_t signature = 0;
   const OpText* text = nullptr;
   swap::PinSet pins;
@@ -353,6 +354,11 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   const bool forgets = std::exchange(op.wish.forgets, false);
   if (has_records && forgets) recomputer_->end_step();
   if (has_records) recomputer_->before_op(uses, op.wish.record_as.has_value());
+  op.to_record_writes.clear();
+  if (op.wish.record_as) {
+    for (const RangeUse& use : uses)
+      if (use.writes) op.to_record_writes.push_back(use.range);
+  }
   op.fills = traits.fills;
   op.input_pages = 0;
   for (const RangeUse& use : uses) op.input_pages += use.touched();
@@ -465,15 +471,22 @@ Runtime::Rehearsal::~Rehearsal() {
 
 bool Runtime::Rehearsal::ran_out_of_room() const { return context().ran_out_of_room; }
 
+/// An operator that was to be recorded was not, also because its kernel threw.
+void Runtime::settle_unrecorded(OpContext& op) {
+  if (!std::exchange(op.wish.record_as, std::nullopt)) return;
+  recomputer_->note_unrecorded_writes(op.to_record_writes);
+}
+
 bool Runtime::wants_record() const noexcept { return context().wish.record_as.has_value(); }
 
 void Runtime::keep(std::unique_ptr<RecordedOp> recorded) {
-  const auto place = std::exchange(context().wish.record_as, std::nullopt);
-  if (!place) return;
+  OpContext& op = context();
+  if (!op.wish.record_as) return;
   if (recorded != nullptr) {
-    recomputer_->keep(*place, std::move(recorded));
+    recomputer_->keep(*std::exchange(op.wish.record_as, std::nullopt), std::move(recorded));
   } else {
     guide_->cannot_record();
+    settle_unrecorded(op);
   }
 }
 
@@ -496,6 +509,7 @@ void Runtime::end_op() noexcept {
   op.is_running = false;
   op.text = nullptr;
   engine_->unpin(op.pins);
+  settle_unrecorded(op);
   if (op.learns) guide_->end_op(&op, op.wish);
   op.learns = false;
   drop_wished(op);

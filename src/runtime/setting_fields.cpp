@@ -129,18 +129,6 @@ std::string_view store_names() {
   return text;
 }
 
-std::string_view strategy_names() {
-  static const std::string text = [] {
-    std::string names;
-    for (const planner::Strategy& strategy : planner::strategies()) {
-      if (!names.empty()) names += '|';
-      names += strategy.name;
-    }
-    return names;
-  }();
-  return text;
-}
-
 std::string_view mapper_names() {
   static const std::string text = alternatives(mapper_choices());
   return text;
@@ -167,10 +155,10 @@ constexpr std::array<SettingField, 24> kFields{{
     "Let plans drop tensors and run the operators that made them again, bit for bit, where that "
     "is faster than the disk; off only moves them."},
    [](Settings& s, Text t) { s.recompute = parse_switch(t); }},
-  {{"strategy", {}, "spillway",
+  {{"strategy", "NAME", "spillway",
     "Who decides what to move and what to compute again: ours, or a published way of doing it, to "
-    "compare."},
-   [](Settings& s, Text t) { s.strategy = planner::strategy_named(t).name; }, &strategy_names},
+    "compare; spillway plan --help lists them."},
+   [](Settings& s, Text t) { s.strategy = planner::strategy_named(t).name; }},
   {{"plan", "FILE", "none",
     "A plan that spillway plan has written, for the step that it was made for; other steps are "
     "planned as usual.", false, true},
@@ -190,7 +178,8 @@ constexpr std::array<SettingField, 24> kFields{{
    [](Settings& s, Text t) { s.store = swap::store_kind_from(t); }, &store_names},
   {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB under way at once in each directory."},
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
-  {{"verify", "on|off", "off", "Check a checksum of everything that comes back from disk, and that operators that run again "
+  {{"verify", "on|off", "off",
+    "Check a checksum of everything that comes back from disk, and that operators that run again "
     "give the same bits.", true},
    [](Settings& s, Text t) { s.verify = parse_switch(t); }},
   {{"mapper", {}, "auto",

@@ -22,9 +22,9 @@ constexpr std::string_view kPrefix = "SPILLWAY_";
 
 // Variables with our prefix that choose nothing for a run: the mark that `spillway run` leaves, and
 // what the build, its scripts and the tests read.
-constexpr std::array<std::string_view, 6> kOtherVariables{
-    "SPILLWAY_ACTIVE", "SPILLWAY_LIBTORCH_DIR", "SPILLWAY_SKIP_",
-    "SPILLWAY_WITH_",  "SPILLWAY_BUILD_",       "SPILLWAY_TEST_"};
+constexpr std::array<std::string_view, 7> kOtherVariables{
+    "SPILLWAY_ACTIVE", "SPILLWAY_LIBTORCH_DIR", "SPILLWAY_SKIP_",         "SPILLWAY_WITH_",
+    "SPILLWAY_BUILD_", "SPILLWAY_TEST_",        "SPILLWAY_REFERENCE_DATA"};
 
 // A name that ends in '_' stands for all that begin so.
 bool is_other_variable(std::string_view name) {

@@ -91,13 +91,14 @@ std::string learned(const RunStatistics& s) {
                  s.step_shapes == 1 ? "" : "s", s.deviations, s.ops);
 }
 
-// "1.02 s per step, measured 1.05 s (+2.9 %); peak 702 MiB, measured 702 MiB"
+// "1.02 s per step, measured 1.05 s (+2.9 %); at most 702 MiB in memory, measured 702 MiB"
 std::string planned(const RunStatistics& s) {
   std::string text = message("{} per step", seconds_text(s.planned_step_seconds));
   if (s.followed_step_seconds > 0.0)
     text += message(", measured {} ({})", seconds_text(s.followed_step_seconds),
                     signed_percent_text(s.followed_step_seconds / s.planned_step_seconds - 1.0));
-  if (s.planned_peak > Bytes()) text += message("; peak {}, measured {}", s.planned_peak, s.peak);
+  if (s.planned_peak > Bytes())
+    text += message("; at most {} in memory, measured {}", s.planned_peak, s.peak);
   return text;
 }
 

@@ -210,6 +210,14 @@ TEST_F(RecomputerTest, RefusesDropsThatCouldNotBeUndone) {
   EXPECT_EQ(recomputer_->counts().refused_drops, 3u);
 }
 
+TEST_F(RecomputerTest, KnowsThatAnOperatorWroteThatCouldNotBeRecorded) {
+  const Tensor x = tensor();
+  const Tensor a = add(x, 1, 0);
+  announce(a, true, true);
+  recomputer_->note_unrecorded_writes({&a.range, 1});
+  EXPECT_FALSE(recomputer_->drop(a.range));
+}
+
 TEST_F(RecomputerTest, ComputesAgainBeforeAnIngredientIsWritten) {
   const Tensor x = tensor();
   word(x.memory) = 5;

@@ -35,7 +35,15 @@ RunStatistics busy_run() {
   s.deviations = 12;
   s.step_shapes = 2;
   s.planned_step_seconds = 3.75;
+  s.followed_step_seconds = 3.9;
   s.bound_step_seconds = 3.5;
+  s.planned_peak = 2040_MiB;
+  s.dropped = 12_GiB;
+  s.replays = 410;
+  s.unplanned_replays = 3;
+  s.replay_seconds = 2.2;
+  s.stalls = {{"aten::conv3d(float[1, 16])", 12, std::chrono::milliseconds(250),
+               std::chrono::milliseconds(50)}};
   s.store = "io_uring, direct I/O, /scratch (ext4)";
   s.directories = {"/scratch", "/fast"};
   s.largest_op_needs = 810_MiB;
@@ -43,23 +51,36 @@ RunStatistics busy_run() {
 }
 
 TEST(Summary, ShowsARun) {
-  EXPECT_EQ(summary(busy_run()),
-            "[spillway] needed   5.00 GiB  of tensors alive at once, wherever they were\n"
-            "[spillway] budget   2.00 GiB  given\n"
-            "[spillway] peak     1.99 GiB  of tensors in memory; the whole process took 2.34 GiB\n"
-            "[spillway] steps    10, median 3.91 s\n"
-            "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
-            "3.00 GiB left without a write\n"
-            "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.00 s\n"
-            "[spillway] wear     69.6 TB a day at this pace; disks rated for 1.2e+03 TB of writes "
-            "(--endurance) would last 17.2 days of training\n"
-            "[spillway] waited   0.413 s of 80.00 s (0.5 %): 0.300 s for tensors to come in, "
-            "0.100 s for room, 0.013 s in 7 traps\n"
-            "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
-            "planned\n"
-            "[spillway] planned  3.75 s per step; with operators as fast as measured in this run, "
-            "and this memory and disk, no plan can take less than 3.50 s\n"
-            "[spillway] advice   nothing; from 810 MiB on it works at all\n");
+  EXPECT_EQ(
+      summary(busy_run()),
+      "[spillway] needed   5.00 GiB  of tensors alive at once, wherever they were\n"
+      "[spillway] budget   2.00 GiB  given\n"
+      "[spillway] peak     1.99 GiB  of tensors in memory; the whole process took 2.34 GiB\n"
+      "[spillway] steps    10, median 3.91 s\n"
+      "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
+      "3.00 GiB left without a write\n"
+      "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.00 s\n"
+      "[spillway] wear     69.6 TB a day at this pace; disks rated for 1.2e+03 TB of writes "
+      "(--endurance) would last 17.2 days of training\n"
+      "[spillway] again    410 operators ran again in 2.20 s, to bring back 12.0 GiB that had "
+      "been dropped; 3 of them because steps went otherwise than planned\n"
+      "[spillway] waited   0.413 s of 80.00 s (0.5 %): 0.300 s for tensors to come in, "
+      "0.100 s for room, 0.013 s in 7 traps\n"
+      "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
+      "planned\n"
+      "[spillway] planned  3.75 s per step, measured 3.90 s (+4.0 %); at most 1.99 GiB in "
+      "memory, measured 1.99 GiB\n"
+      "[spillway] bound    3.50 s per step: no plan is faster with this memory and disk, and "
+      "operators as fast as in this run; this one is 7.1 % above it\n"
+      "[spillway] advice   nothing; from 810 MiB on it works at all\n");
+}
+
+TEST(Summary, NamesTheOperatorsThatAHeldUpRunWaitedIn) {
+  RunStatistics s = busy_run();
+  EXPECT_THAT(summary(s), Not(HasSubstr("mostly")));
+  s.fetch_wait_seconds = 20.0;
+  EXPECT_THAT(summary(s), HasSubstr("[spillway] mostly   0.300 s in aten::conv3d(float[1, 16]): "
+                                    "0.250 s for its inputs, 0.050 s for room\n"));
 }
 
 TEST(Summary, KeepsTheWordsThatScriptsLookFor) {

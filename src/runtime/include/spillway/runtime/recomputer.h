@@ -55,6 +55,9 @@ class Recomputer {
   /// what can no longer be computed once it has written to them. `is_recorded`: `keep` follows.
   void before_op(std::span<const RangeUse> uses, bool is_recorded);
 
+  /// The operator that `before_op` announced as recorded was not: nobody knows what it has written.
+  void note_unrecorded_writes(std::span<const RangeId> written);
+
   /// Gives up the bytes of a storage. False, and nothing changes, where that could not be undone.
   bool drop(RangeId range);
 

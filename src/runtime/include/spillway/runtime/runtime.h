@@ -118,6 +118,8 @@ class Runtime {
   };
   /// Names the paged storage that `memory` points into, for RecordedOp; 0: none.
   StorageKey key_of(const void* memory) const;
+  /// Where a paged storage begins.
+  void* address_of(RangeId range) const { return engine_->address_of(range); }
 
   /// The process is about to fork: brings back what is dropped, as the child cannot.
   void before_fork();
@@ -174,6 +176,7 @@ class Runtime {
   void hold(OpContext& op, std::span<const RangeUse> uses);
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
   void drop_wished(OpContext& op) noexcept;
+  void settle_unrecorded(OpContext& op);
   void run_again(std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);
