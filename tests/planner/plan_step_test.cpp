@@ -105,7 +105,7 @@ void expect_holds_together(const StepTape& tape, const StepPlan& plan, const Swa
   EXPECT_DOUBLE_EQ(estimate.step_seconds, plan.swaps.estimate.step_seconds);
   EXPECT_TRUE(plan.swaps.estimate.is_complete);
   EXPECT_LE(plan.swaps.estimate.peak_pages, limits.budget_pages);
-  EXPECT_DOUBLE_EQ(plan.bound.step_seconds, bound_step(tape, limits).step_seconds);
+  EXPECT_DOUBLE_EQ(plan.bound.step_seconds, bound_plan(tape, limits).step_seconds);
 }
 
 TEST(PlanStep, ComputesAgainWhenTheLinkIsSlow) {
