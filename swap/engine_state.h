@@ -37,6 +37,7 @@ class SwapEngine::State final : public memory::FaultSink {
   void release_small(Bytes size) noexcept;
   std::uint32_t storage_pages() const noexcept;
   SwapStatistics statistics();
+  Bytes resident_locked() const;
 
   // pins.cpp
   void pin(PinSet& set, std::span<const RangeUse> uses);
@@ -57,6 +58,7 @@ class SwapEngine::State final : public memory::FaultSink {
 
   // transfers.cpp
   void run_transfers();
+  void submit(const std::vector<Transfer>& batch);
   void kick_locked();
 
   // drops.cpp
@@ -233,6 +235,7 @@ class SwapEngine::State final : public memory::FaultSink {
     std::string detail;
   } read_failure_;  ///< The latest.
   bool write_turn_ = true;
+  std::size_t awaited_reads_ = 0;  ///< The first of the batch that is being collected.
 
   std::atomic<std::uint64_t> small_bytes_{0};
   std::atomic<std::uint64_t> small_granted_{0};

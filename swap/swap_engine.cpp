@@ -383,6 +383,11 @@ SwapStatistics SwapEngine::State::statistics() {
   return now;
 }
 
+Bytes SwapEngine::State::resident_locked() const {
+  return memory::kPageSize * (pool_->existing_frames() - pool_->free_frames()) +
+         Bytes(small_granted_.load());
+}
+
 PinSet::~PinSet() {
   if (engine_ != nullptr) engine_->unpin(*this);
 }
@@ -512,6 +517,11 @@ void SwapEngine::set_oversize(Oversize oversize) {
 }
 
 SwapStatistics SwapEngine::statistics() const { return state_->statistics(); }
+
+Bytes SwapEngine::resident() const {
+  std::lock_guard lock(state_->mutex_);
+  return state_->resident_locked();
+}
 
 void SwapEngine::before_fork() {
   state_->mutex_.lock();

@@ -8,6 +8,7 @@
 #include "end_by_signal.h"
 #include "engine_state.h"
 #include "spillway/base/assert.h"
+#include "spillway/swap/transfer_observer.h"
 
 namespace spillway::swap {
 
@@ -175,9 +176,12 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
 /// Fills the store's queue: what somebody waits for, then write-outs and fetches in turn.
 void SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
   end_children_locked();
+  awaited_reads_ = 0;
   while (free_transfers_ > 0) {
-    if (collect_read_locked(fault_reads_, batch)) continue;
-    if (collect_read_locked(demand_reads_, batch)) continue;
+    if (collect_read_locked(fault_reads_, batch) || collect_read_locked(demand_reads_, batch)) {
+      ++awaited_reads_;
+      continue;
+    }
     write_turn_ = !write_turn_;
     if (write_turn_ ? collect_write_locked(batch) : collect_fetch_locked(batch)) continue;
     if (write_turn_ ? collect_fetch_locked(batch) : collect_write_locked(batch)) continue;
@@ -265,6 +269,16 @@ void SwapEngine::State::finish_locked(const TransferResult& result) {
   if (--range.in_flight == 0 && range.is_dying) end_range_locked(id);
 }
 
+void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    // Pages under way stay with their range, so this is read without the mutex.
+    if (options_.observer != nullptr)
+      options_.observer->begin_transfer(batch[i], pages_.get()[batch[i].tag].range,
+                                        i < awaited_reads_, clock_.now());
+    store_->submit(batch[i]);
+  }
+}
+
 void SwapEngine::State::run_transfers() {
   ::pthread_setname_np(::pthread_self(), "spillway-io");
   std::vector<Transfer> batch;
@@ -282,15 +296,20 @@ void SwapEngine::State::run_transfers() {
                                     "disk: {}",
                                     lost_fault)
                                 .c_str());
-    for (const Transfer& transfer : batch) store_->submit(transfer);
+    submit(batch);
     batch.clear();
     results.clear();
     store_->reap(results, std::chrono::milliseconds(200));
     if (results.empty()) continue;
+    const TimePoint ended = options_.observer != nullptr ? clock_.now() : TimePoint{};
     Lock lock(mutex_);
     for (const TransferResult& result : results) finish_locked(result);
     make_room_locked();
     wake_waiters_locked();
+    if (options_.observer == nullptr) continue;
+    const Bytes resident = resident_locked();
+    lock.unlock();
+    options_.observer->end_transfers(results, ended, resident);
   }
 }
 

@@ -41,6 +41,7 @@ Examples:
   spillway run --nvme /scratch:200GiB,/fast -- ./trainer
                                                 spill to two disks, at most 200 GiB on the first
   spillway run --stats run.json -- ./trainer    and write what happened to a file
+  spillway run --trace run.json -- ./trainer    and show the last steps as a Chrome trace
   spillway run -- mpiexec -n 2 ./trainer        each rank gets a budget of its own
   SPILLWAY_BUDGET=4GiB spillway run -- ./trainer
 

@@ -44,6 +44,7 @@ void check_settings(const runtime::Settings& settings) {
   const auto budget = runtime::resolve_budget(settings, topology::discover_machine());
   runtime::resolve_spill_directories(settings, budget.budget, runtime::real_surroundings(settings));
   check_folder(settings.stats, "--stats");
+  check_folder(settings.trace, "--trace");
   check_folder(settings.profile_out, "the profile");
   if (!settings.profile_out.empty() && !settings.prefetch)
     throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
@@ -88,7 +89,8 @@ void refuse_unreachable(const ProgramFile& program, const std::string& path) {
 // Said only where a person looks on, or expects a file that may never come.
 void note_program_without_torch(const runtime::Settings& settings, const ProgramFile& program,
                                 const std::string& path) {
-  const bool waits_for_file = !settings.stats.empty() || !settings.profile_out.empty();
+  const bool waits_for_file =
+      !settings.stats.empty() || !settings.trace.empty() || !settings.profile_out.empty();
   if (settings.quiet || (!waits_for_file && ::isatty(STDERR_FILENO) == 0)) return;
   if (program.kind != ProgramKind::kDynamic || linked_torch(program, path)) return;
   std::fprintf(

@@ -106,6 +106,11 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   options.min_storage = settings_.min_storage;
   options.learns = settings_.prefetch;
   options.planning = runtime::planning_of(settings_);
+  if (!settings_.trace.empty()) {
+    trace_ = std::make_unique<runtime::StepTraceRecorder>(
+        runtime::StepTraceRecorder::Options{.steps = settings_.trace_steps}, clock_);
+    options.trace = trace_.get();
+  }
   auto engine = make_engine(options);
   if (!settings_.profile_out.empty()) {
     if (!options.learns)
@@ -160,6 +165,7 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
 
   swap::SwapEngineOptions engine;
   engine.budget = budget_.budget;
+  engine.observer = trace_.get();
   return std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(mapper_),
                                             std::move(opened.store), clock_);
 }
@@ -280,14 +286,25 @@ runtime::RunStatistics Core::statistics() const {
   return statistics;
 }
 
+std::string Core::output_path(const std::string& pattern) {
+  return runtime::expand_stats_path(pattern, ::getpid(), runtime::launched_rank().value_or("0"));
+}
+
+void Core::write_trace() {
+  const std::string path = output_path(settings_.trace);
+  const runtime::RecordedTrace made = trace_->trace(program_invocation_name);
+  topology::write_file_at_once(path, profile::to_chrome_trace(made.trace));
+  if (!settings_.quiet)
+    std::fprintf(stderr, "[spillway] trace    %s: %s\n", path.c_str(), made.summary.c_str());
+}
+
 void Core::write_profile() {
   profile::ProfileOrigin origin;
   origin.program = program_invocation_name;
   origin.libtorch = TORCH_VERSION;
   origin.spillway = kVersion;
   origin.threads = static_cast<std::uint32_t>(at::get_num_threads());
-  const std::string path = runtime::expand_stats_path(settings_.profile_out, ::getpid(),
-                                                      runtime::launched_rank().value_or("0"));
+  const std::string path = output_path(settings_.profile_out);
   const Bytes small = runtime_->engine().statistics().small_peak;
   const profile::StepProfile profile = recording_->profile(std::move(origin), small);
   topology::write_file_at_once(path, profile::to_text(profile));
@@ -312,11 +329,9 @@ void Core::finish(runtime::Runtime::Ending ending) noexcept {
     const runtime::RunStatistics result = statistics();
     if (shows_progress_ && !shares_terminal_ && steps_shown_ > 0) std::fputs("\n", stderr);
     if (!settings_.quiet) std::fputs(runtime::summary(result).c_str(), stderr);
-    if (!settings_.stats.empty()) {
-      const std::string path = runtime::expand_stats_path(settings_.stats, ::getpid(),
-                                                          runtime::launched_rank().value_or("0"));
-      runtime::write_statistics(path, result);
-    }
+    if (!settings_.stats.empty())
+      runtime::write_statistics(output_path(settings_.stats), result);
+    if (trace_ != nullptr) write_trace();
     if (recording_ != nullptr) write_profile();
   } catch (const std::exception& error) {
     log_error("{}", error.what());

@@ -12,6 +12,7 @@
 #include "spillway/runtime/run_statistics.h"
 #include "spillway/runtime/runtime.h"
 #include "spillway/runtime/settings.h"
+#include "spillway/runtime/step_trace_recorder.h"
 
 namespace spillway::torch_binding {
 
@@ -43,6 +44,8 @@ class Core {
   void watch_endings();
   void show_progress(Duration step);
   void write_profile();
+  void write_trace();
+  static std::string output_path(const std::string& pattern);
   [[noreturn]] void end_after_recording() noexcept;
 
   runtime::Settings settings_;
@@ -54,6 +57,7 @@ class Core {
   std::vector<std::string> directories_;
   std::uint64_t wearing_directories_ = 0;  ///< Those that are no RAM disk.
   std::unique_ptr<runtime::ProfileRecording> recording_;
+  std::unique_ptr<runtime::StepTraceRecorder> trace_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<Interceptor> interceptor_;
   bool shows_progress_ = false;

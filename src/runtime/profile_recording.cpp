@@ -32,19 +32,23 @@ Duration quartile_range(std::vector<Duration>& values) {
 
 }  // namespace
 
+OpKind op_kind(const OpText& text) {
+  // "aten::mm(float[2, 3], float[3, 4])"
+  const std::string shown = text.describe();
+  const auto bracket = shown.find('(');
+  OpKind kind;
+  kind.name = text.name();
+  if (kind.name.empty()) kind.name = shown.substr(0, bracket);
+  if (bracket == std::string::npos) return kind;
+  kind.arguments = shown.substr(bracket + 1);
+  if (!kind.arguments.empty() && kind.arguments.back() == ')') kind.arguments.pop_back();
+  return kind;
+}
+
 void ProfileRecording::note_op(std::uint64_t signature, const OpText& text) {
   const std::lock_guard lock(mutex_);
   const auto [entry, is_new] = kinds_.try_emplace(signature);
-  if (!is_new) return;
-  // "aten::mm(float[2, 3], float[3, 4])"
-  std::string shown = text.describe();
-  const auto bracket = shown.find('(');
-  OpKind& kind = entry->second;
-  kind.name = text.name();
-  if (kind.name.empty()) kind.name = shown.substr(0, bracket);
-  if (bracket == std::string::npos) return;
-  kind.arguments = shown.substr(bracket + 1);
-  if (!kind.arguments.empty() && kind.arguments.back() == ')') kind.arguments.pop_back();
+  if (is_new) entry->second = op_kind(text);
 }
 
 ProfileRecording::Shape& ProfileRecording::shape_of(std::uint64_t identity, std::size_t ops) {

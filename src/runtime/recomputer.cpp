@@ -14,6 +14,7 @@ namespace spillway::runtime {
 
 /// An operator that may run again, with what it found and made.
 struct Recomputer::Record {
+  OpIndex place = 0;  ///< In the step.
   std::unique_ptr<RecordedOp> op;
   std::vector<Ingredient> inputs;
   std::vector<Life*> written;
@@ -87,6 +88,7 @@ void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
   active_.store(true, std::memory_order_relaxed);
   Record& record = *records_.emplace_back(std::make_unique<Record>());
   record.op = std::move(op);
+  record.place = place;
   placed_[place] = &record;
   for (const StorageKey key : record.op->inputs()) {
     Life& life = life_of(key);
@@ -220,7 +222,7 @@ void Recomputer::run(Record& record) {
   }
   ++counts_.replays;
   run_as_op_(
-      uses, [&](swap::PinSet& pins) { take_results(record, record.op->replay(address_of), pins); });
+      record.place, uses, [&](swap::PinSet& pins) { take_results(record, record.op->replay(address_of), pins); });
 }
 
 void Recomputer::take_results(Record& record, std::vector<ReplayedStorage> made,

@@ -10,6 +10,7 @@
 #include "spillway/base/median.h"
 #include "spillway/base/per_thread.h"
 #include "spillway/runtime/recomputer.h"
+#include "spillway/runtime/step_trace_recorder.h"
 #include "step_guide.h"
 
 namespace spillway::runtime {
@@ -96,9 +97,8 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     if (options_.planning.recomputes)
       recomputer_ = std::make_unique<Recomputer>(
           *engine_,
-          [this](std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {
-            run_again(uses, body);
-          });
+          [this](profile::OpIndex place, std::span<const RangeUse> uses,
+                 const std::function<void(swap::PinSet&)>& body) { run_again(place, uses, body); });
   }
   step_start_ = clock_.now();
 }
@@ -281,7 +281,7 @@ void* Runtime::allocate(std::size_t size) {
   // An operator becomes worth learning with the first paged storage that it touches or makes.
   if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
     learn_op(op, {}, *op.text, {});
-  const bool may_wait = op.learns && engine_->is_under_pressure();
+  const bool may_wait = (op.learns || traces()) && engine_->is_under_pressure();
   const TimePoint start = may_wait ? clock_.now() : TimePoint{};
   const swap::SwapEngine::Allocation made = allocate_paged(op, size);
   const auto pages = pages_of(size);
@@ -293,7 +293,9 @@ void* Runtime::allocate(std::size_t size) {
   }
   if (guide_ != nullptr && !op.replays)
     guide_->allocated(&op, made.range, pages, Bytes(size), op.is_running && op.fills);
-  if (may_wait) {
+  if (traces()) options_.trace->allocated(&op, made.range, Bytes(size));
+  if (may_wait && traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, start);
+  if (may_wait && op.learns) {
     const Duration waited = clock_.now() - start;
     guide_->waited(&op, waited);
     if (op.text != nullptr)
@@ -368,6 +370,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   sample_since(op.sampled_since);
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
   op.is_running = true;
+  if (traces()) options_.trace->begin_op(&op, signature, text);
   try {
     note_need(op);
     if (holds) hold(op, uses);
@@ -392,6 +395,7 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
   with_room(op, [&] { engine_->pin(op.pins, uses); });
   const Duration waited = clock_.now() - start;
   if (op.learns) guide_->waited(&op, waited);
+  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, start);
   stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, waited);
 }
 
@@ -422,7 +426,7 @@ void Runtime::drop_wished(OpContext& op) noexcept {
 }
 
 /// Runs something as an operator that is none of the trainer's.
-void Runtime::run_again(std::span<const RangeUse> uses,
+void Runtime::run_again(profile::OpIndex place, std::span<const RangeUse> uses,
                         const std::function<void(swap::PinSet&)>& body) {
   static const ReplayText text;
   OpContext& op = context();
@@ -434,14 +438,18 @@ void Runtime::run_again(std::span<const RangeUse> uses,
   op.text = &text;
   op.inside.clear();
   op.inside_pages = op.inside_peak = op.input_pages = 0;
+  if (traces()) options_.trace->begin_replay(&op, place);
   const auto end = [&] {
+    if (traces()) options_.trace->end_op(&op, false, engine_->resident());
     op.is_running = op.replays = false;
     op.learns = learned;
     op.text = nullptr;
     engine_->unpin(op.pins);
   };
   try {
+    const TimePoint asked = clock_.now();
     with_room(op, [&] { engine_->pin(op.pins, uses); });
+    if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, asked);
     const TimePoint start = clock_.now();
     body(op.pins);
     replay_ns_.fetch_add(static_cast<std::uint64_t>((clock_.now() - start).count()),
@@ -483,7 +491,9 @@ void Runtime::keep(std::unique_ptr<RecordedOp> recorded) {
   OpContext& op = context();
   if (!op.wish.record_as) return;
   if (recorded != nullptr) {
-    recomputer_->keep(*std::exchange(op.wish.record_as, std::nullopt), std::move(recorded));
+    const profile::OpIndex place = *std::exchange(op.wish.record_as, std::nullopt);
+    if (traces()) options_.trace->kept_op(&op, place);
+    recomputer_->keep(place, std::move(recorded));
   } else {
     guide_->cannot_record();
     settle_unrecorded(op);
@@ -506,6 +516,7 @@ void Runtime::note_need(OpContext& op) {
 void Runtime::end_op() noexcept {
   OpContext& op = context();
   const TimePoint start = op.sampled_since == TimePoint{} ? TimePoint{} : clock_.now();
+  if (traces()) options_.trace->end_op(&op, op.learns, engine_->resident());
   op.is_running = false;
   op.text = nullptr;
   engine_->unpin(op.pins);
@@ -541,16 +552,19 @@ void Runtime::end_step() {
   const TimePoint now = clock_.now();
   Duration duration{0};
   bool survey_is_over = false;
+  std::uint64_t number = 0;  // Of the step that begins.
   {
     std::lock_guard lock(step_mutex_);
     duration = now - step_start_;
     if (boundaries_ > 0) step_seconds_.push_back(static_cast<float>(seconds(duration)));
     ++boundaries_;
+    number = boundaries_ + (trainer_tells_steps_.load() ? 0 : 1);
     is_updated_ = false;
     step_start_ = now;
     survey_is_over = survey_ != nullptr && boundaries_ > survey_->boundary + 1;
   }
   if (guide_ != nullptr) guide_->step_boundary(&context());
+  if (traces()) options_.trace->begin_step(&context(), number);
   if (survey_is_over) end_survey(Finding::kWhole);
   if (on_step) on_step(duration);
 }

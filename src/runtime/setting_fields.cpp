@@ -33,6 +33,8 @@ std::uint32_t parse_count(std::string_view text, std::uint32_t least, std::uint3
   return value;
 }
 
+std::uint32_t parse_trace_steps(std::string_view text) { return parse_count(text, 1, 10'000); }
+
 std::uint32_t parse_profile_steps(std::string_view text) {
   // A single step shows nothing that repeats.
   return text == "0" ? 0 : parse_count(text, 2, 1'000'000);
@@ -135,7 +137,7 @@ std::string_view mapper_names() {
 }
 
 // clang-format off
-constexpr std::array<SettingField, 24> kFields{{
+constexpr std::array<SettingField, 26> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Tensor bytes that may be in memory at once. auto: what this process can really use, less "
     "--reserve; a percentage is of that."},
@@ -193,6 +195,12 @@ constexpr std::array<SettingField, 24> kFields{{
   {{"stats", "FILE", "none",
     "Write statistics as JSON at exit; %p becomes the process id, %r the rank.", false, true},
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
+  {{"trace", "FILE", "none",
+    "Write the latest whole steps at exit as they went, as a Chrome trace with the lanes of spillway "
+    "simulate --trace; %p and %r as above.", false, true},
+   [](Settings& s, Text t) { s.trace = parse_text(t); }},
+  {{"trace-steps", "COUNT", "3", "How many steps --trace shows."},
+   [](Settings& s, Text t) { s.trace_steps = parse_trace_steps(t); }},
   {{"profile-out", "FILE", "none",
     "Write the profile of the most frequent step at exit, as spillway profile --out does; %p and %r "
     "as above.", false, true},

@@ -205,7 +205,8 @@ std::string absolute_paths(const SettingInfo& info, std::string_view value,
                            const std::string& folder) {
   if (!info.is_path) return std::string(value);
   if (info.key == "nvme") return absolute_directories(value, folder);
-  if (info.key == "stats") return absolute_path(value, with_doubled_percent_signs(folder));
+  if (info.key == "stats" || info.key == "trace" || info.key == "profile-out")
+    return absolute_path(value, with_doubled_percent_signs(folder));
   return absolute_path(value, folder);
 }
 

@@ -8,8 +8,6 @@ namespace spillway::runtime {
 
 namespace {
 
-// Shorter waits are the price of a lock, not a stall.
-constexpr Duration kNoticeable = std::chrono::microseconds(100);
 // Trainers whose shapes never repeat would fill memory with names.
 constexpr std::size_t kMostKinds = 4096;
 

@@ -46,7 +46,7 @@ class RecomputerTest : public ::testing::Test {
                                                  swap::make_spill_store(store).store, clock_);
     recomputer_ = std::make_unique<Recomputer>(
         *engine_,
-        [this](std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {
+        [this](OpIndex, std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {
           swap::PinSet pins;
           engine_->pin(pins, uses);
           pins_ = &pins;

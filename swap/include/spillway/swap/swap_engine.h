@@ -77,6 +77,8 @@ class NoRoomError : public BudgetError {
   Bytes held;  ///< By the operator itself, and by small blocks.
 };
 
+class TransferObserver;
+
 struct SwapEngineOptions {
   Bytes budget;                              ///< Of resident tensor bytes, small ones included.
   Bytes arena_size{std::uint64_t{1} << 40};  ///< Address space for paged storages.
@@ -87,6 +89,7 @@ struct SwapEngineOptions {
   /// When the store has taken nothing for so long while a thread waits for a page that it touches
   /// and operators hold all frames, the process ends: that thread cannot be told of an error.
   Duration fault_patience = std::chrono::seconds(60);
+  TransferObserver* observer = nullptr;  ///< Outlives the engine.
 };
 
 /// Everything the engine counted since it started. Times add up over threads.
@@ -219,6 +222,8 @@ class SwapEngine {
 
   void set_oversize(Oversize oversize);
   SwapStatistics statistics() const;
+  /// Tensor bytes in memory now: frames that hold something, and small blocks.
+  Bytes resident() const;
 
   /// Around fork(2): takes the engine's lock, releases it in both, and turns the engine off in the
   /// child, where spilled pages read as they were at the fork, until all its descendants are gone.

@@ -17,6 +17,9 @@ namespace spillway::runtime {
 
 class OpText;
 
+/// Name and arguments of an operator.
+profile::OpKind op_kind(const OpText& text);
+
 /// Collects, while a trainer runs, what its profile is made of: names of operators and the most
 /// frequent step with the times of its repetitions. One thread notes, any may ask for the profile.
 class ProfileRecording {

@@ -36,8 +36,9 @@ struct RecomputationCounts {
 /// of its own computes what is touched past all that.
 class Recomputer {
  public:
-  /// Runs `body` as an operator that uses these storages, which are held meanwhile.
-  using RunAsOp = std::function<void(std::span<const RangeUse> uses,
+  /// Runs `body`, which is the operator of that place again, as one that uses these storages, which
+  /// are held meanwhile.
+  using RunAsOp = std::function<void(OpIndex place, std::span<const RangeUse> uses,
                                      const std::function<void(swap::PinSet&)>& body)>;
 
   Recomputer(swap::SwapEngine& engine, RunAsOp run_as_op);

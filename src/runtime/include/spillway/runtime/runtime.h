@@ -19,6 +19,8 @@
 
 namespace spillway::runtime {
 
+class StepTraceRecorder;
+
 struct RuntimeOptions {
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
@@ -26,6 +28,7 @@ struct RuntimeOptions {
   PlanningOptions planning = {};              ///< Of no effect without `learns`.
   planner::TransferRates rates;               ///< Of the spill store, measured.
   ProfileRecording* recording = nullptr;      ///< Outlives the runtime; needs `learns`.
+  StepTraceRecorder* trace = nullptr;         ///< Outlives the runtime.
 };
 
 class StepGuide;
@@ -146,6 +149,7 @@ class Runtime {
 
   Bytes budget() const { return options_.budget; }
   bool recomputes() const { return recomputer_ != nullptr; }
+  bool traces() const { return options_.trace != nullptr; }
   RuntimeReport report() const;
   swap::SwapEngine& engine() { return *engine_; }
 
@@ -177,7 +181,8 @@ class Runtime {
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
   void drop_wished(OpContext& op) noexcept;
   void settle_unrecorded(OpContext& op);
-  void run_again(std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body);
+  void run_again(profile::OpIndex place, std::span<const RangeUse> uses,
+                 const std::function<void(swap::PinSet&)>& body);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);
   void tell_io_failure(const IoError& error);

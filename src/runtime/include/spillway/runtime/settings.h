@@ -44,7 +44,9 @@ struct Settings {
   PlanningMoment planning = PlanningMoment::kInBackground;
   Bytes min_storage{std::uint64_t{1} << 20};
   std::string stats;                ///< Path, or empty. May hold %p and %r.
-  std::string profile_out;          ///< The same.
+  std::string trace;                ///< The same.
+  std::uint32_t trace_steps = 3;    ///< Shown in it.
+  std::string profile_out;          ///< As `stats`.
   std::uint32_t profile_steps = 0;  ///< End the program after so many equal steps; 0: never.
   std::string rates;                ///< Path, or empty for the default place.
   std::string config;               ///< Where the rest came from, or empty.

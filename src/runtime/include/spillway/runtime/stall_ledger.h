@@ -25,6 +25,9 @@ struct StallCause {
 /// Keeps account of which operators the trainer waited in. Any thread.
 class StallLedger {
  public:
+  /// Shorter waits are the price of a lock, not a stall.
+  static constexpr Duration kNoticeable = std::chrono::microseconds(100);
+
   enum class Reason : std::uint8_t { kInputs, kRoom };
 
   /// An operator of that signature has waited so long. Asks for its text the first time.
