@@ -329,8 +329,7 @@ void Core::finish(runtime::Runtime::Ending ending) noexcept {
     const runtime::RunStatistics result = statistics();
     if (shows_progress_ && !shares_terminal_ && steps_shown_ > 0) std::fputs("\n", stderr);
     if (!settings_.quiet) std::fputs(runtime::summary(result).c_str(), stderr);
-    if (!settings_.stats.empty())
-      runtime::write_statistics(output_path(settings_.stats), result);
+    if (!settings_.stats.empty()) runtime::write_statistics(output_path(settings_.stats), result);
     if (trace_ != nullptr) write_trace();
     if (recording_ != nullptr) write_profile();
   } catch (const std::exception& error) {

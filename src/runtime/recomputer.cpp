@@ -221,8 +221,9 @@ void Recomputer::run(Record& record) {
     uses.push_back(use);
   }
   ++counts_.replays;
-  run_as_op_(
-      record.place, uses, [&](swap::PinSet& pins) { take_results(record, record.op->replay(address_of), pins); });
+  run_as_op_(record.place, uses, [&](swap::PinSet& pins) {
+    take_results(record, record.op->replay(address_of), pins);
+  });
 }
 
 void Recomputer::take_results(Record& record, std::vector<ReplayedStorage> made,

@@ -20,9 +20,7 @@ std::string text_of(const OpKind& kind) {
   return kind.arguments.empty() ? kind.name : message("{} ({})", kind.name, kind.arguments);
 }
 
-std::string text_of(const OpKind* kind) {
-  return kind == nullptr ? "an operator" : kind->name;
-}
+std::string text_of(const OpKind* kind) { return kind == nullptr ? "an operator" : kind->name; }
 
 }  // namespace
 

@@ -114,13 +114,12 @@ void StepTraceRecorder::waited(Thread thread, StallLedger::Reason reason, TimePo
   if (thread_ != thread || now - since < StallLedger::kNoticeable) return;
   const bool is_for_inputs = reason == StallLedger::Reason::kInputs;
   if (running_.is_open && !is_for_inputs) close_piece_locked(since);
-  push_locked(spans_,
-              Span{.begin = since,
-                   .end = now,
-                   .kind = running_.is_open ? running_.kind : nullptr,
-                   .sequence = running_.is_open ? sequence_ : 0,
-                   .number = running_.is_open ? running_.number : kNoNumber,
-                   .what = is_for_inputs ? What::kWaitForInputs : What::kWaitForRoom});
+  push_locked(spans_, Span{.begin = since,
+                           .end = now,
+                           .kind = running_.is_open ? running_.kind : nullptr,
+                           .sequence = running_.is_open ? sequence_ : 0,
+                           .number = running_.is_open ? running_.number : kNoNumber,
+                           .what = is_for_inputs ? What::kWaitForInputs : What::kWaitForRoom});
   running_.since = now;
   running_.goes_on |= !is_for_inputs;
 }

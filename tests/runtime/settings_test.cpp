@@ -52,9 +52,10 @@ TEST(SettingCatalogue, ExplainsEveryKeyOnce) {
     EXPECT_FALSE(info.value.empty()) << info.key;
     EXPECT_FALSE(info.fallback.empty()) << info.key;
   }
-  for (const char* key : {"budget", "nvme", "store", "queue-depth", "verify", "mapper",
-                          "dispatch-key", "prefetch", "min-storage", "stats", "quiet", "progress",
-                          "log-level", "config", "rates", "children", "reserve"})
+  for (const char* key :
+       {"budget", "nvme", "store", "queue-depth", "verify", "mapper", "dispatch-key", "prefetch",
+        "min-storage", "stats", "quiet", "progress", "log-level", "config", "rates", "children",
+        "reserve", "trace", "trace-steps"})
     EXPECT_EQ(keys.count(key), 1u) << key;
 }
 
@@ -116,6 +117,14 @@ TEST(LoadSettings, ReadsSwitchesAndChoices) {
   EXPECT_EQ(with_option("log-level", "debug").log_level, LogLevel::kDebug);
   EXPECT_EQ(with_option("mapper", "signal").mapper, "signal");
   EXPECT_EQ(with_option("dispatch-key", "record-function").dispatch_key, "record-function");
+}
+
+TEST(LoadSettings, ReadsWhatToTrace) {
+  EXPECT_EQ(load_settings({}).trace, "");
+  EXPECT_EQ(load_settings({}).trace_steps, 3u);
+  EXPECT_EQ(with_option("trace", "/tmp/run-%p.json").trace, "/tmp/run-%p.json");
+  EXPECT_EQ(with_option("trace-steps", "12").trace_steps, 12u);
+  EXPECT_THAT(refusal_of_option("trace-steps", "0"), HasSubstr("1 to 10000"));
 }
 
 TEST(LoadSettings, SuggestsTheNearestChoice) {
@@ -264,8 +273,10 @@ TEST(AbsolutePaths, DoNotGuessWhatLiesBehindALink) {
 }
 
 TEST(AbsolutePaths, KeepTheNameOfTheFolderAsItIs) {
-  EXPECT_EQ(expand_stats_path(absolute_paths(setting("stats"), "%p.json", "/50%p"), 42, ""),
-            "/50%p/42.json");
+  for (const char* key : {"stats", "trace", "profile-out"})
+    EXPECT_EQ(expand_stats_path(absolute_paths(setting(key), "%p.json", "/50%p"), 42, ""),
+              "/50%p/42.json")
+        << key;
   Settings settings;
   assign_setting(settings, "nvme", absolute_paths(setting("nvme"), "a,b:2GiB", "/job:12"), "test");
   ASSERT_EQ(settings.nvme.size(), 2u);

@@ -10,8 +10,8 @@
 namespace spillway::swap {
 
 /// Looks on while the engine transfers. Called by the I/O thread, without any lock of the engine;
-/// while it lasts nothing else is transferred, so it must be quick, and must neither call the engine
-/// nor take a lock that a thread may hold while it touches a paged storage.
+/// while it lasts nothing else is transferred, so it must be quick, and must neither call the
+/// engine nor take a lock that a thread may hold while it touches a paged storage.
 class TransferObserver {
  public:
   virtual ~TransferObserver() = default;
