@@ -370,8 +370,8 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   sample_since(op.sampled_since);
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
   op.is_running = true;
-  if (traces()) options_.trace->begin_op(&op, signature, text);
   try {
+    if (traces()) options_.trace->begin_op(&op, signature, text);
     note_need(op);
     if (holds) hold(op, uses);
   } catch (...) {
