@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""How long does planning take? Steps of 1,000 to 100,000 operators of a made-up deep net."""
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from measure import report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+
+PAGE = 2 << 20
+PARAMETER, GRADIENT, STATE, ACTIVATION = 1, 2, 3, 5
+CLASSES = ["unknown", "parameter", "gradient", "optimizer-state", "buffer", "activation", "input"]
+OPERATORS_PER_LAYER = 5
+KINDS = (("linear", 2_000_000), ("gelu", 200_000), ("gelu backward", 300_000), ("linear backward", 4_000_000),
+         ("adam", 400_000))
+LINEAR, GELU, GELU_BACKWARD, LINEAR_BACKWARD, ADAM = range(len(KINDS))
+SIZES, QUICK_SIZES, TINY_SIZES = (1_000, 10_000, 100_000), (1_000, 10_000), (100, 1_000)
+NO_SEARCH = 0.001
+# A swap of this net needs more than the link gives; a planner has to choose.
+LINK = ["--link-out", "12", "--link-in", "12"]
+BUDGET = "50%"
+TIME_LIMIT_SECONDS = 240
+ONE_ROUND_FROM = 100_000  # Operators; its commands take half a minute and more.
+
+
+class DeepNet:
+    """A step in the columns of a profile file: forward, backward, and an optimizer of one operator per layer."""
+
+    def __init__(self, layers):
+        self.operators, self.uses, self.values = [], [], []
+        self.layers = layers
+
+    def value(self, pages, birth, kind):
+        self.values.append({"bytes": pages * PAGE, "birth": birth, "death": -1, "becomes": -1, "class": kind})
+        return len(self.values) - 1
+
+    def lasting(self, pages, kind):
+        made = self.value(pages, -1, kind)
+        self.values[made]["becomes"] = made
+        return made
+
+    def operator(self, kind, reads, writes=(), makes=()):
+        """Appends one; `makes` are (pages, class), and what it makes is returned."""
+        number = len(self.operators)
+        made = [self.value(pages, number, family) for pages, family in makes]
+        # What an operator makes is no use of it.
+        uses = [*((value, 0) for value in reads), *((value, 1) for value in writes)]
+        self.uses += uses
+        self.operators.append((kind, len(uses), sum(pages for pages, _ in makes)))
+        return made
+
+    def free(self, *values):
+        for value in values:
+            self.values[value]["death"] = len(self.operators) - 1
+
+    def step(self):
+        weights = [(self.lasting(2, PARAMETER), self.lasting(4, STATE)) for _ in range(self.layers)]
+        first = previous = self.lasting(8, ACTIVATION)
+        stored = []
+        for weight, _ in weights:
+            wide, = self.operator(LINEAR, [previous, weight], makes=[(16, ACTIVATION)])
+            narrow, = self.operator(GELU, [wide], makes=[(8, ACTIVATION)])
+            stored.append((previous, wide))
+            previous = narrow
+        slope, gradients = previous, []
+        for (weight, _), (entered, wide) in zip(reversed(weights), reversed(stored)):
+            inner, = self.operator(GELU_BACKWARD, [slope, wide], makes=[(16, ACTIVATION)])
+            self.free(slope, wide)
+            slope, gradient = self.operator(LINEAR_BACKWARD, [inner, entered, weight],
+                                            makes=[(8, ACTIVATION), (2, GRADIENT)])
+            gradients.append(gradient)
+            self.free(inner, *(() if entered == first else (entered,)))
+        self.free(slope)
+        for (weight, state), gradient in zip(weights, reversed(gradients)):
+            self.operator(ADAM, [gradient], writes=[weight, state])
+            self.free(gradient)
+        return self
+
+    def text(self):
+        kinds, counts, pages = zip(*self.operators)
+        column = {key: [value[key] for value in self.values] for key in self.values[0]}
+        return json.dumps({
+            "format": "spillway-profile", "version": 1, "minor": 0,
+            "origin": {"source": "recorded", "program": f"deep net of {self.layers} layers", "libtorch": "",
+                       "spillway": "", "threads": 0, "steps": 1},
+            "page_bytes": PAGE, "small_bytes": 0, "classes": CLASSES,
+            "kinds": {"name": [name for name, _ in KINDS], "arguments": ["" for _ in KINDS]},
+            "ops": {"kind": kinds, "signature": [f"{number + 1:016x}" for number in range(len(kinds))],
+                    "time_ns": [KINDS[kind][1] for kind in kinds], "spread_ns": [0] * len(kinds),
+                    "inside_peak_pages": pages,
+                    "replayable": [0 if kind == ADAM else 1 for kind in kinds], "use_count": counts},
+            "uses": {"value": [value for value, _ in self.uses], "writes": [write for _, write in self.uses]},
+            "values": column})
+
+
+# Started between this script and a command: a child counts its parent's memory from before exec as its own,
+# and this script with matplotlib has more than most commands.
+BETWEEN = """
+import json, resource, subprocess, sys
+try:
+    done = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=float(sys.argv[1]), check=False)
+    status, output = done.returncode, done.stdout
+except subprocess.TimeoutExpired:
+    status, output = None, ""
+usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps({"status": status, "output": output, "memory_bytes": usage.ru_maxrss * 1024,
+                  "processor_seconds": usage.ru_utime + usage.ru_stime}))
+"""
+
+
+@dataclasses.dataclass
+class Child:
+    """What a command took: processor time, because others may run beside it, and memory of its own."""
+
+    status: int  # None: it was ended at the time limit
+    output: str
+    memory_bytes: int
+    processor_seconds: float
+
+    @staticmethod
+    def run(command, time_limit):
+        words = [sys.executable, "-I", "-S", "-c", BETWEEN, str(time_limit), *(str(word) for word in command)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+        return Child(**json.loads(done.stdout))
+
+
+class PlanningTime(report.Benchmark):
+    """Runs `spillway plan` and `spillway simulate` on files that it writes."""
+
+    rounds, quick_rounds = 3, 1
+    steps, quick_steps, skipped = 1, 1, 0
+
+    def __init__(self):
+        super().__init__(__file__, __doc__)
+        self.parser.add_argument("--effort", type=float, default=5, help="seconds for the plan with a search")
+
+    def extent(self, results):
+        return (f"Rounds: {results['rounds']}, of {ONE_ROUND_FROM:,} operators 1; median [lowest–highest]. No command may take more than "
+                f"{TIME_LIMIT_SECONDS} s of wall time.")
+
+    def measure(self, options):
+        spillway = self.program(options, "spillway")
+        sizes = TINY_SIZES if options.tiny else QUICK_SIZES if options.quick else SIZES
+        return {"effort": options.effort,
+                "sizes": [self.sized_step(spillway, size, options) for size in sizes]}
+
+    def sized_step(self, spillway, operators, options):
+        profile, plan = options.work / f"{operators}.json", options.work / f"{operators}.plan.json"
+        profile.write_text(DeepNet(operators // OPERATORS_PER_LAYER).step().text(), encoding="utf-8")
+        base = [spillway, "plan", profile, "--budget", BUDGET, "--json", *LINK]
+        commands = {"read": [spillway, "plan", profile, "--budget", "100%", "--json", *LINK,
+                             "--strategy", "demand"],
+                    "offload-only": [*base, "--strategy", "offload-only"],
+                    "first": [*base, "--effort", NO_SEARCH, "--out", plan],
+                    "searched": [*base, "--effort", options.effort],
+                    "simulate": [spillway, "simulate", profile, "--plan", plan, "--json", *LINK]}
+        record = {"operators": operators, "profile_bytes": profile.stat().st_size, "runs": {}}
+        for _ in range(options.rounds if operators < ONE_ROUND_FROM else 1):
+            for name, command in commands.items():
+                over = record["runs"].get(name, {}).get("over_seconds")
+                if over or name == "simulate" and not plan.exists():
+                    continue
+                self.add_run(record["runs"].setdefault(name, {"processor": [], "planning": [], "memory": []}),
+                             Child.run(command, TIME_LIMIT_SECONDS), f"{name}, {operators} operators")
+        return record
+
+    @staticmethod
+    def add_run(run, child, what):
+        if child.status is None:
+            run["over_seconds"] = TIME_LIMIT_SECONDS
+            print(f"{what}: more than {TIME_LIMIT_SECONDS} s", file=sys.stderr, flush=True)
+            return
+        if child.status != 0:
+            raise training.Failure(f"{what}: exit status {child.status}\n{child.output}")
+        plan = json.loads(child.output)
+        run["processor"].append(child.processor_seconds)
+        run["planning"].append(plan["planning_seconds"])
+        run["memory"].append(child.memory_bytes)
+        run["over_incore"] = plan["step_seconds"] / plan["incore_seconds"]
+        run["gap"] = plan["gap"]
+        print(f"{what}: {child.processor_seconds:.3f} s", file=sys.stderr, flush=True)
+
+    def report(self, results, folder):
+        sizes = results["sizes"]
+        head = ["operators", "profile", *(WORDS[name].format(effort=results["effort"]) for name in WORDS)]
+        text = report.table(head, [[f"{size['operators']:,}", f"{size['profile_bytes'] / 1e6:.2f} MB",
+                                    *(self.seconds(size, name) for name in WORDS)] for size in sizes])
+        text += "\nMost memory of the process, and bytes per operator beyond the smallest step's:\n\n"
+        text += report.table(head[:1] + head[2:], [[f"{size['operators']:,}", *(
+            self.memory(size, sizes[0], name) for name in WORDS)] for size in sizes])
+        text += "\nTimes ten operators take so many times as long (10 is linear):\n\n"
+        text += report.table(["from, to", *head[2:]], [[
+            f"{small['operators']:,} to {large['operators']:,}", *(self.growth(small, large, name) for name in WORDS)]
+            for small, large in zip(sizes, sizes[1:])])
+        text += "\nPredicted step over in-core, and gap to the bound:\n\n"
+        text += report.table(["operators", *head[3:6]], [[f"{size['operators']:,}", *(
+            self.quality(size, name) for name in ("offload-only", "first", "searched"))] for size in sizes])
+        self.plot(sizes, results, folder)
+        return text + "\n![Time by operators](plot.svg)\n"
+
+    @staticmethod
+    def seconds(size, name):
+        run = size["runs"].get(name, {})
+        if not run.get(KEYS[name]):
+            return f"more than {run['over_seconds']} s" if run else "–"
+        return spread.Spread(run[KEYS[name]]).shown(3) + " s"
+
+    @staticmethod
+    def memory(size, smallest, name):
+        most = [max(one["runs"].get(name, {}).get("memory", []), default=0) for one in (size, smallest)]
+        if not most[0]:
+            return "–"
+        text = f"{most[0] / 2**20:.0f} MiB"
+        more = size["operators"] - smallest["operators"]
+        return text + (f", {(most[0] - most[1]) / more / 1024:.1f} KiB" if more and most[1] else "")
+
+    @staticmethod
+    def growth(small, large, name):
+        medians = [size["runs"].get(name, {}).get(KEYS[name]) for size in (small, large)]
+        if not all(medians):
+            return "–"
+        return f"{spread.Spread(medians[1]).median / spread.Spread(medians[0]).median:.1f}"
+
+    @staticmethod
+    def quality(size, name):
+        run = size["runs"].get(name, {})
+        return f"{run['over_incore']:.3f}, {run['gap'] * 100:.1f} %" if "gap" in run else "–"
+
+    def plot(self, sizes, results, folder):
+        figure, axes = report.drawing(7, 4)
+        axis = axes[0][0]
+        for name, words in WORDS.items():
+            points = [(size["operators"], spread.Spread(size["runs"][name][KEYS[name]]).median)
+                      for size in sizes if size["runs"].get(name, {}).get(KEYS[name])]
+            if points:
+                axis.plot(*zip(*points), marker="o", label=words.format(effort=results["effort"]))
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xlabel("operators of the step")
+        axis.set_ylabel("seconds")
+        axis.legend(fontsize=7)
+        report.save(figure, folder / "plot.svg")
+
+
+# What is run, and which of its figures is shown: `planning_seconds` is wall time without reading files and bounds.
+WORDS = {"read": "read, bound, demand at 100 % (whole command)", "offload-only": "offload-only (planning)",
+         "first": f"ours, --effort {NO_SEARCH} (planning)", "searched": "ours, --effort {effort} (planning)",
+         "simulate": "read, bound, simulate --plan (whole command)"}
+KEYS = {"read": "processor", "offload-only": "planning", "first": "planning", "searched": "planning",
+        "simulate": "processor"}
+
+
+if __name__ == "__main__":
+    PlanningTime().run()
