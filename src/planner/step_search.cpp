@@ -53,6 +53,8 @@ StepPlan StepSearch::run() {
     sweep();
     choose_start();
     climb();
+    // Early, since those who stop the search must not get a plan that swaps alone beat, either.
+    offer_swaps_alone();
     for (std::size_t tries = 1; !is_over(); ++tries) {
       slack_ = kSlack * effort_left();
       disturb();
@@ -62,13 +64,19 @@ StepPlan StepSearch::run() {
   }
   if (!best_->replays.empty() && !is_good_enough() && !is_stopped())
     offer(best_attempt(best_->fates, limits_.refinement_ops));
-  // However good the drops are, swaps alone must not be better.
-  const bool may_wait = best_->estimate().step_seconds > bound_.compute_seconds * kOnlyCompute;
-  if (may_wait && !is_stopped()) offer(best_attempt(space_.nothing(), limits_.refinement_ops), 1.0);
+  offer_swaps_alone();
   return finished();
 }
 
 // --- Attempts ---------------------------------------------------------------------------------
+
+// However good the drops are, swaps alone must not be better.
+void StepSearch::offer_swaps_alone() {
+  const bool may_wait = best_->estimate().step_seconds > bound_.compute_seconds * kOnlyCompute;
+  if (has_swaps_alone_ || !may_wait || is_stopped()) return;
+  offer(best_attempt(space_.nothing(), limits_.refinement_ops), 1.0);
+  has_swaps_alone_ = true;
+}
 
 StepSearch::Attempt StepSearch::rewritten(std::vector<Fate> fates) const {
   Attempt made;

@@ -41,6 +41,7 @@ class StepSearch {
   Attempt best_attempt(std::vector<Fate> fates, std::size_t refinement_ops);
   /// What is at least by so much better than the best.
   bool offer(const Attempt& attempt, double worthwhile = 0.9999);
+  void offer_swaps_alone();
   StepPlan finished() const;
   bool is_stopped();
   bool is_over();
@@ -73,7 +74,8 @@ class StepSearch {
   const DropSpace space_;
   const std::size_t all_ops_;  ///< Operators that may be simulated.
   std::size_t ops_left_;
-  bool was_stopped_ = false;  ///< Nobody is asked again then.
+  bool was_stopped_ = false;      ///< Nobody is asked again then.
+  bool has_swaps_alone_ = false;  ///< They were refined and offered.
   std::optional<Attempt> best_;
   std::vector<Start> starts_;  ///< The best few, best first.
   Attempt current_;            ///< From which the local search goes on.

@@ -250,6 +250,29 @@ TEST(PlanStep, StopsWithWhatItHas) {
   }
 }
 
+// Refined swaps alone came last, so a search that was stopped had not tried them: VGG-16 at 80 %,
+// over a link of 12 GB/s, took 3.7 % longer than with offload-only, however long the search was.
+TEST(PlanStep, IsNotWorseThanSwapsAloneWhenStopped) {
+  for (std::uint64_t seed = 0; seed < tries(40U, 10U); ++seed) {
+    StepTape tape = random_tape(seed, {.ops = 30, .persistent = 3});
+    for (TapeOp& op : tape.ops) op.is_replayable = true;
+    SwapLimits limits = limits_for(tape, 1.0, 1.0);
+    limits.refinement_ops = 1500;
+    const std::uint32_t least = smallest_budget(tape);
+    limits.budget_pages = std::max(least, (least + live_peak(tape)) / 2);
+    std::size_t asked = 0;
+    PlanEffort effort;
+    effort.should_stop = [&] { return ++asked == 0; };
+    plan_step(tape, limits, effort);
+    const std::size_t late = asked * 9 / 10;
+    asked = 0;
+    effort.should_stop = [&] { return ++asked >= late; };
+    const StepPlan plan = plan_step(tape, limits, effort);
+    EXPECT_LE(plan.swaps.estimate.step_seconds, plan_swaps(tape, limits).estimate.step_seconds)
+        << seed;
+  }
+}
+
 TEST(PlanStep, IsDeterministic) {
   const StepTape tape = ChainWriter(4).chain(16, kMillisecond);
   const SwapLimits limits = limits_for(tape, 0.4, 1.0);
