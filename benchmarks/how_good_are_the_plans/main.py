@@ -249,10 +249,11 @@ def steps_table(results):
     for why in dict.fromkeys(results["left_out"].values()):
         names = [name for name, reason in results["left_out"].items() if reason == why]
         text += f"\nLeft out: {', '.join(names)}: {why}.\n"
-    impossible = [f"{name_of(cell)}" for cell in results["cells"] if not cell["plans"]]
+    impossible = [cell for cell in results["cells"] if not cell["plans"]]
     if impossible:
-        text += ("\nNo plan is possible, because one operator needs more at once: " + "; ".join(impossible)
-                 + f". {len(results['cells']) - len(impossible)} cells remain.\n")
+        names = dict.fromkeys(f"{cell['step']} at {cell['percent']} %" for cell in impossible)
+        text += (f"\nNo plan is possible, because one operator needs more at once: {'; '.join(names)}. "
+                 f"{len(results['cells']) - len(impossible)} cells remain.\n")
     return text
 
 
