@@ -16,13 +16,15 @@ OPERATORS_PER_LAYER = 5
 KINDS = (("linear", 2_000_000), ("gelu", 200_000), ("gelu backward", 300_000), ("linear backward", 4_000_000),
          ("adam", 400_000))
 LINEAR, GELU, GELU_BACKWARD, LINEAR_BACKWARD, ADAM = range(len(KINDS))
-SIZES, QUICK_SIZES, TINY_SIZES = (1_000, 10_000, 100_000), (1_000, 10_000), (100, 1_000)
+SIZES, QUICK_SIZES, TINY_SIZES = (1_000, 10_000, 30_000, 100_000), (1_000, 10_000), (100, 1_000)
 NO_SEARCH = 0.001
 # A swap of this net needs more than the link gives; a planner has to choose.
 LINK = ["--link-out", "12", "--link-in", "12"]
 BUDGET = "50%"
 TIME_LIMIT_SECONDS = 240
-ONE_ROUND_FROM = 100_000  # Operators; its commands take half a minute and more.
+MEMORY_LIMIT_BYTES = 6 << 30
+OUT_OF_MEMORY = "bad_alloc"
+ONE_ROUND_FROM = 30_000  # Operators; commands take many seconds.
 
 
 class DeepNet:
@@ -100,7 +102,9 @@ class DeepNet:
 BETWEEN = """
 import json, resource, subprocess, sys
 try:
-    done = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    memory = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    done = subprocess.run(sys.argv[3:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=float(sys.argv[1]), check=False)
     status, output = done.returncode, done.stdout
 except subprocess.TimeoutExpired:
@@ -121,9 +125,9 @@ class Child:
     processor_seconds: float
 
     @staticmethod
-    def run(command, time_limit):
-        words = [sys.executable, "-I", "-S", "-c", BETWEEN, str(time_limit), *(str(word) for word in command)]
-        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+    def run(command):
+        words = [sys.executable, "-I", "-S", "-c", BETWEEN, TIME_LIMIT_SECONDS, MEMORY_LIMIT_BYTES, *command]
+        done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, text=True, check=True)
         return Child(**json.loads(done.stdout))
 
 
@@ -138,8 +142,8 @@ class PlanningTime(report.Benchmark):
         self.parser.add_argument("--effort", type=float, default=5, help="seconds for the plan with a search")
 
     def extent(self, results):
-        return (f"Rounds: {results['rounds']}, of {ONE_ROUND_FROM:,} operators 1; median [lowest–highest]. No command may take more than "
-                f"{TIME_LIMIT_SECONDS} s of wall time.")
+        return (f"Rounds: {results['rounds']}, from {ONE_ROUND_FROM:,} operators on 1; median [lowest–highest]. No "
+                f"command may take more than {TIME_LIMIT_SECONDS} s of wall time or {MEMORY_LIMIT_BYTES >> 30} GiB.")
 
     def measure(self, options):
         spillway = self.program(options, "spillway")
@@ -160,18 +164,18 @@ class PlanningTime(report.Benchmark):
         record = {"operators": operators, "profile_bytes": profile.stat().st_size, "runs": {}}
         for _ in range(options.rounds if operators < ONE_ROUND_FROM else 1):
             for name, command in commands.items():
-                over = record["runs"].get(name, {}).get("over_seconds")
-                if over or name == "simulate" and not plan.exists():
+                if record["runs"].get(name, {}).get("over") or name == "simulate" and not plan.exists():
                     continue
                 self.add_run(record["runs"].setdefault(name, {"processor": [], "planning": [], "memory": []}),
-                             Child.run(command, TIME_LIMIT_SECONDS), f"{name}, {operators} operators")
+                             Child.run(command), f"{name}, {operators} operators")
         return record
 
     @staticmethod
     def add_run(run, child, what):
-        if child.status is None:
-            run["over_seconds"] = TIME_LIMIT_SECONDS
-            print(f"{what}: more than {TIME_LIMIT_SECONDS} s", file=sys.stderr, flush=True)
+        if child.status is None or OUT_OF_MEMORY in child.output:
+            run["over"] = (f"more than {TIME_LIMIT_SECONDS} s" if child.status is None
+                           else f"more than {MEMORY_LIMIT_BYTES >> 30} GiB")
+            print(f"{what}: {run['over']}", file=sys.stderr, flush=True)
             return
         if child.status != 0:
             raise training.Failure(f"{what}: exit status {child.status}\n{child.output}")
@@ -191,9 +195,10 @@ class PlanningTime(report.Benchmark):
         text += "\nMost memory of the process, and bytes per operator beyond the smallest step's:\n\n"
         text += report.table(head[:1] + head[2:], [[f"{size['operators']:,}", *(
             self.memory(size, sizes[0], name) for name in WORDS)] for size in sizes])
-        text += "\nTimes ten operators take so many times as long (10 is linear):\n\n"
+        text += "\nSo many times as long for so many times the operators (equal is linear):\n\n"
         text += report.table(["from, to", *head[2:]], [[
-            f"{small['operators']:,} to {large['operators']:,}", *(self.growth(small, large, name) for name in WORDS)]
+            f"{small['operators']:,} to {large['operators']:,}: {large['operators'] / small['operators']:.1f}",
+            *(self.growth(small, large, name) for name in WORDS)]
             for small, large in zip(sizes, sizes[1:])])
         text += "\nPredicted step over in-core, and gap to the bound:\n\n"
         text += report.table(["operators", *head[3:6]], [[f"{size['operators']:,}", *(
@@ -205,7 +210,7 @@ class PlanningTime(report.Benchmark):
     def seconds(size, name):
         run = size["runs"].get(name, {})
         if not run.get(KEYS[name]):
-            return f"more than {run['over_seconds']} s" if run else "–"
+            return run.get("over", "–")
         return spread.Spread(run[KEYS[name]]).shown(3) + " s"
 
     @staticmethod
