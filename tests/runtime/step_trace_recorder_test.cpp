@@ -116,6 +116,7 @@ TEST_F(StepTraceRecorderTest, SplitsAnOperatorThatWaitsForRoomAndPutsWaitsForInp
   const StepTrace made = trace();
   EXPECT_THAT(drawing(made, profile::kComputeLane),
               ElementsAre("wait 0+2", "mm 2+3", "wait for room 5+4", "mm 9+5"));
+  ASSERT_EQ(made.spans.size(), 4u);
   EXPECT_EQ(fact(made.spans[0], "before"), "mm (x)");
   EXPECT_EQ(fact(made.spans[2], "in"), "mm (x)");
   EXPECT_EQ(fact(made.spans[1], "part"), "");
