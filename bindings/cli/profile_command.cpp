@@ -2,13 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string_view>
 
 #include "exit_codes.h"
@@ -72,14 +67,6 @@ std::uint32_t count_in(const std::string& text, const char* option, std::uint32_
   return value;
 }
 
-std::string text_of(const std::string& path) {
-  if (std::filesystem::is_directory(path)) throw IoError("cannot read {}: it is a folder", path);
-  std::ifstream in(path, std::ios::binary);
-  const int error = errno;
-  if (!in.is_open()) throw IoError("cannot read {}: {}", path, std::strerror(error));
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 }  // namespace
 
 std::string import_formats() { return alternatives(kImports); }
@@ -141,7 +128,8 @@ int import_profile(const ImportOptions& options) {
     throw ConfigError("--tensor-parallel and --micro-batches are for piper, whose layers have "
                       "several costs; those of {} have one",
                       import.name);
-  const profile::StepProfile profile = import.read(text_of(options.file), options.file, degrees);
+  const profile::StepProfile profile =
+      import.read(topology::text_of_file(options.file), options.file, degrees);
   topology::write_file_at_once(options.out, profile::to_text(profile));
   std::cout << options.out << ": " << runtime::describe(profile) << "; pages of "
             << profile.page_size << '\n';

@@ -12,10 +12,6 @@ using profile::TapeValue;
 
 namespace {
 
-std::span<const TapeUse> uses_of(const StepTape& tape, OpIndex op) {
-  return {tape.uses.data() + tape.ops[op].first_use, tape.ops[op].use_count};
-}
-
 std::int64_t highest(const std::vector<std::int64_t>& levels, OpIndex first, OpIndex end) {
   std::int64_t most = 0;
   for (OpIndex op = first; op < std::min<std::size_t>(end, levels.size()); ++op)
@@ -27,9 +23,11 @@ std::int64_t highest(const std::vector<std::int64_t>& levels, OpIndex first, OpI
 
 BlockCosts::BlockCosts(const StepTape& tape, const ForwardStash& stash,
                        std::span<const ChainBlock> blocks)
-    : tape_(tape), stash_(stash), chain_(blocks), blocks_(blocks.size()), births_(tape.ops.size()) {
-  for (ValueIndex i = 0; i < tape.values.size(); ++i)
-    if (tape.values[i].birth != kCarriedIn) births_[tape.values[i].birth].push_back(i);
+    : tape_(tape),
+      stash_(stash),
+      chain_(blocks),
+      blocks_(blocks.size()),
+      births_(births_per_op(tape)) {
   for (const std::uint32_t level : gross_levels(tape)) levels_.push_back(level);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     find_replays(i);
@@ -61,7 +59,8 @@ BlockReplay BlockCosts::replay_of(const ChainBlock& block,
   for (const ValueIndex value : wanted) is_needed[value] = true;
   for (OpIndex op = block.last + 1; op-- > block.first;) {
     const auto uses = uses_of(tape_, op);
-    const bool makes = std::any_of(births_[op].begin(), births_[op].end(),
+    const auto births = births_.of(op);
+    const bool makes = std::any_of(births.begin(), births.end(),
                                    [&](ValueIndex value) { return is_needed[value]; });
     const bool changes = std::any_of(uses.begin(), uses.end(), [&](const TapeUse& use) {
       return use.writes && is_needed[use.value];
@@ -87,7 +86,7 @@ BlockReplay BlockCosts::replay_of(const ChainBlock& block,
     const OpIndex op = replay.ops[at];
     replay.peak =
         std::max(replay.peak, static_cast<std::uint32_t>(held) + tape_.ops[op].inside_peak_pages);
-    for (const ValueIndex born : births_[op])
+    for (const ValueIndex born : births_.of(op))
       if (last_reader[born] > static_cast<std::int64_t>(at)) held += tape_.values[born].pages;
     for (const TapeUse& use : uses_of(tape_, op)) {
       const OpIndex birth = tape_.values[use.value].birth;

@@ -42,7 +42,7 @@ class BlockCosts {
   const ForwardStash& stash_;
   const std::span<const ChainBlock> chain_;
   std::vector<Block> blocks_;
-  std::vector<std::vector<ValueIndex>> births_;  ///< By operator.
+  const PerOp births_;
   /// Pages during each operator, all stashes of blocks that have been looked at taken out.
   std::vector<std::int64_t> levels_;
 };

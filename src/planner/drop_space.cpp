@@ -65,8 +65,7 @@ void DropSpace::find_ingredients() {
   std::vector<bool> is_known(tape_.values.size(), false);
   for (const Candidate& candidate : candidates_) {
     for (const OpIndex op : candidate.replays) {
-      for (std::uint32_t i = births.first[op]; i < births.first[op + 1]; ++i) {
-        const ValueIndex value = births.entries[i];
+      for (const ValueIndex value : births.of(op)) {
         const OpIndex death = tape_.values[value].death;
         if (is_known[value] || death == kSurvives || death >= candidate.next) continue;
         is_known[value] = true;

@@ -1,7 +1,6 @@
 #include "forward_stash.h"
 
 #include <algorithm>
-#include <span>
 
 namespace spillway::planner {
 
@@ -11,10 +10,6 @@ using profile::TapeUse;
 using profile::TapeValue;
 
 namespace {
-
-std::span<const TapeUse> uses_of(const StepTape& tape, OpIndex op) {
-  return {tape.uses.data() + tape.ops[op].first_use, tape.ops[op].use_count};
-}
 
 bool writes_what_was_carried_in(const StepTape& tape, OpIndex op) {
   const auto uses = uses_of(tape, op);

@@ -1,11 +1,11 @@
 #include "online_eviction.h"
+#include "touch_intervals.h"
 
 #include <algorithm>
 
 namespace spillway::planner {
 
 using profile::kCarriedIn;
-using profile::kSurvives;
 using profile::TapeUse;
 
 namespace {
@@ -24,12 +24,11 @@ OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
       states_(tape.values.size()),
       found_version_(tape.uses.size(), 0),
       makers_(tape.values.size()),
-      births_(tape.ops.size()),
+      births_(births_per_op(tape)),
       neighbours_(tape.values.size()) {
   for (ValueIndex i = 0; i < tape.values.size(); ++i) {
     states_[i].evicted_class = kNoClass;
     if (tape.values[i].birth != kCarriedIn) {
-      births_[tape.values[i].birth].push_back(i);
       makers_[i].push_back(tape.values[i].birth);
     } else {
       enter(i);
@@ -37,7 +36,7 @@ OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
   }
   std::vector<std::uint32_t> version(tape.values.size(), 0);
   for (OpIndex op = 0; op < tape.ops.size(); ++op) {
-    const auto uses = uses_of(op);
+    const auto uses = uses_of(tape_, op);
     for (std::size_t i = 0; i < uses.size(); ++i)
       found_version_[tape.ops[op].first_use + i] = version[uses[i].value];
     for (const TapeUse& use : uses) {
@@ -45,7 +44,7 @@ OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
       ++version[use.value];
       makers_[use.value].push_back(op);
     }
-    for (const ValueIndex born : births_[op]) {
+    for (const ValueIndex born : births_.of(op)) {
       for (const TapeUse& use : uses) {
         neighbours_[use.value].push_back(born);
         neighbours_[born].push_back(use.value);
@@ -54,25 +53,26 @@ OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
   }
 }
 
-std::span<const TapeUse> OnlineEviction::uses_of(OpIndex op) const {
-  return {tape_.uses.data() + tape_.ops[op].first_use, tape_.ops[op].use_count};
-}
-
 std::vector<Replay> OnlineEviction::run() {
   for (now_ = 0; now_ < tape_.ops.size(); ++now_) run_op(now_);
   return std::move(replays_);
 }
 
-void OnlineEviction::run_op(OpIndex op) {
-  const auto uses = uses_of(op);
+/// Brings the inputs of an operator in and holds them, with room for what it makes.
+void OnlineEviction::provide_for(OpIndex op) {
+  const auto uses = uses_of(tape_, op);
   for (std::size_t i = 0; i < uses.size(); ++i) {
     restore(uses[i].value, found_version_[tape_.ops[op].first_use + i]);
     ++states_[uses[i].value].pins;
   }
   make_room(tape_.ops[op].inside_peak_pages);
+}
+
+void OnlineEviction::run_op(OpIndex op) {
+  provide_for(op);
   const double time = seconds(tape_.ops[op].time);
   clock_ += time;
-  for (const TapeUse& use : uses) {
+  for (const TapeUse& use : uses_of(tape_, op)) {
     State& state = states_[use.value];
     --state.pins;
     state.used_at = clock_;
@@ -80,7 +80,7 @@ void OnlineEviction::run_op(OpIndex op) {
     ++state.version;
     state.compute += time;
   }
-  for (const ValueIndex born : births_[op]) {
+  for (const ValueIndex born : births_.of(op)) {
     states_[born].compute = time;
     enter(born);
   }
@@ -110,22 +110,17 @@ void OnlineEviction::restore(ValueIndex value, std::uint32_t version) {
 }
 
 void OnlineEviction::replay(OpIndex op) {
-  const auto uses = uses_of(op);
-  for (std::size_t i = 0; i < uses.size(); ++i) {
-    restore(uses[i].value, found_version_[tape_.ops[op].first_use + i]);
-    ++states_[uses[i].value].pins;
-  }
-  make_room(tape_.ops[op].inside_peak_pages);
+  provide_for(op);
   replays_.push_back({now_, op});
   is_stuck_ = is_stuck_ || replays_.size() > kMostReplaysPerOp * tape_.ops.size();
   clock_ += seconds(tape_.ops[op].time);
-  for (const TapeUse& use : uses) {
+  for (const TapeUse& use : uses_of(tape_, op)) {
     State& state = states_[use.value];
     --state.pins;
     state.used_at = clock_;
     if (use.writes) ++state.version;
   }
-  for (const ValueIndex born : births_[op]) {
+  for (const ValueIndex born : births_.of(op)) {
     if (states_[born].is_present) continue;
     enter(born);
     if (tape_.values[born].death < now_) visitors_.push_back(born);

@@ -33,6 +33,7 @@ class OnlineEviction {
     bool is_droppable = false;
   };
 
+  void provide_for(OpIndex op);
   void run_op(OpIndex op);
   void restore(ValueIndex value, std::uint32_t version);
   void replay(OpIndex op);
@@ -45,15 +46,14 @@ class OnlineEviction {
   template <typename Visit>
   void for_each_neighbour(ValueIndex value, Visit visit) const;
   std::uint32_t root(std::uint32_t cls);
-  std::span<const profile::TapeUse> uses_of(OpIndex op) const;
 
   const StepTape& tape_;
   const Recomputation& all_;
   const std::uint32_t budget_;
   std::vector<State> states_;
-  std::vector<std::uint32_t> found_version_;         ///< Per use.
-  std::vector<std::vector<OpIndex>> makers_;         ///< Per value: birth, then writes.
-  std::vector<std::vector<ValueIndex>> births_;      ///< Per operator.
+  std::vector<std::uint32_t> found_version_;  ///< Per use.
+  std::vector<std::vector<OpIndex>> makers_;  ///< Per value: birth, then writes.
+  const PerOp births_;
   std::vector<std::vector<ValueIndex>> neighbours_;  ///< Values made from it or that it is made of.
   std::vector<ValueIndex> resident_;
   std::vector<ValueIndex> visitors_;  ///< Computed again although their life is over.

@@ -110,7 +110,6 @@ StepPlan PlanAssembly::finish(const Strategy& strategy, SwapPlan swaps) && {
   plan.strategy = strategy.name;
   plan.swaps = std::move(swaps);
   plan.swaps.estimate = estimate(plan.swaps);
-  plan.swaps.bound = bound_step(steps_.tape, limits_);
   plan.bound = bound_plan(tape_, limits_);
   plan.replay_seconds = planner::replay_seconds(tape_, replays_);
   plan.replays = std::move(replays_);

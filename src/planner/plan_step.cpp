@@ -1,14 +1,12 @@
 #include "spillway/planner/step_plan.h"
 #include "step_search.h"
+#include "swap_search.h"
 #include "touch_intervals.h"
 
 namespace spillway::planner {
 
 PerOp drops_per_op(const StepTape& tape, const RewrittenTape& steps) {
-  std::vector<OpIndex> at(tape.ops.size());
-  for (OpIndex i = 0; i < steps.op_of.size(); ++i) {
-    if (!steps.is_replay[i]) at[steps.op_of[i]] = i;
-  }
+  const std::vector<OpIndex> at = places_in(steps);
   // A presence that ends before the value itself does.
   std::vector<OpIndex> ends;
   for (ValueIndex i = 0; i < steps.tape.values.size(); ++i) {
@@ -29,7 +27,7 @@ StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
   plan.steps = rewrite_tape(tape, replays);
   plan.replay_seconds = replay_seconds(tape, replays);
   plan.replays = std::move(replays);
-  plan.swaps = plan_swaps(plan.steps.tape, limits);
+  plan.swaps = find_swaps(plan.steps.tape, limits);
   plan.bound = bound_plan(tape, limits);
   return plan;
 }

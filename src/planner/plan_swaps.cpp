@@ -2,7 +2,7 @@
 
 namespace spillway::planner {
 
-SwapPlan plan_swaps(const StepTape& tape, const SwapLimits& limits) {
+SwapPlan find_swaps(const StepTape& tape, const SwapLimits& limits) {
   check(limits);
   profile::check(tape);
   if (tape.ops.empty()) {
@@ -11,8 +11,12 @@ SwapPlan plan_swaps(const StepTape& tape, const SwapLimits& limits) {
     plan.is_feasible = true;
     return plan;
   }
-  SwapPlan plan = SwapSearch(tape, limits).best(limits.refinement_ops).plan;
-  plan.bound = bound_step(tape, limits);
+  return SwapSearch(tape, limits).best(limits.refinement_ops).plan;
+}
+
+SwapPlan plan_swaps(const StepTape& tape, const SwapLimits& limits) {
+  SwapPlan plan = find_swaps(tape, limits);
+  if (!tape.ops.empty()) plan.bound = bound_step(tape, limits);
   return plan;
 }
 

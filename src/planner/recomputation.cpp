@@ -1,30 +1,18 @@
 #include "spillway/planner/recomputation.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "replay_walk.h"
 #include "spillway/planner/swap_plan.h"
+#include "touch_intervals.h"
 
 namespace spillway::planner {
 
-using profile::kCarriedIn;
-using profile::kSurvives;
-using profile::TapeOp;
 using profile::TapeUse;
-using profile::TapeValue;
-
-namespace {
-
-std::span<const TapeUse> uses_of(const StepTape& tape, OpIndex op) {
-  return {tape.uses.data() + tape.ops[op].first_use, tape.ops[op].use_count};
-}
-
-}  // namespace
 
 // --- What the tape says -----------------------------------------------------------------------
 
-Recomputation::Recomputation(const StepTape& tape) : tape_(tape) {
+Recomputation::Recomputation(const StepTape& tape) : tape_(tape), births_(births_per_op(tape)) {
   const std::size_t value_count = tape.values.size();
   std::vector<std::vector<Writer>> writers(value_count);
   std::vector<std::vector<Touch>> touches(value_count);
@@ -44,16 +32,6 @@ Recomputation::Recomputation(const StepTape& tape) : tape_(tape) {
   }
   first_writer_.push_back(static_cast<std::uint32_t>(writers_.size()));
   first_touch_.push_back(static_cast<std::uint32_t>(touches_.size()));
-  std::vector<OpIndex> births;
-  for (const TapeValue& value : tape.values) births.push_back(value.birth);
-  std::vector<std::vector<ValueIndex>> born(tape.ops.size());
-  for (ValueIndex i = 0; i < value_count; ++i)
-    if (births[i] != kCarriedIn) born[births[i]].push_back(i);
-  for (const auto& values : born) {
-    first_birth_.push_back(static_cast<std::uint32_t>(births_.size()));
-    births_.insert(births_.end(), values.begin(), values.end());
-  }
-  first_birth_.push_back(static_cast<std::uint32_t>(births_.size()));
 }
 
 std::span<const Recomputation::Writer> Recomputation::writers(ValueIndex value) const {

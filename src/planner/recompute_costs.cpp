@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <span>
 #include <tuple>
 #include <utility>
 
@@ -64,16 +63,15 @@ class Contents {
     const PerOp births = births_per_op(tape);
     for (OpIndex op = 0; op < tape.ops.size(); ++op) {
       inputs_.emplace_back();
-      for (const TapeUse& use : uses_of(op)) {
+      for (const TapeUse& use : uses_of(tape_, op)) {
         const std::uint32_t found = before(use.value, op);
         if (found != kNone) inputs_.back().push_back(found);
       }
     }
     for (OpIndex op = 0; op < tape.ops.size(); ++op) {
-      for (const TapeUse& use : uses_of(op))
+      for (const TapeUse& use : uses_of(tape_, op))
         if (use.writes) settle(at(use.value, op));
-      for (std::uint32_t i = births.first[op]; i < births.first[op + 1]; ++i)
-        settle(at(births.entries[i], op));
+      for (const ValueIndex born : births.of(op)) settle(at(born, op));
     }
   }
 
@@ -96,17 +94,13 @@ class Contents {
   const std::vector<std::uint32_t>& inputs(OpIndex op) const { return inputs_[op]; }
 
  private:
-  std::span<const TapeUse> uses_of(OpIndex op) const {
-    return {tape_.uses.data() + tape_.ops[op].first_use, tape_.ops[op].use_count};
-  }
-
   void find_writers() {
     std::vector<std::vector<OpIndex>> writers(tape_.values.size());
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       if (tape_.values[i].birth != kCarriedIn) writers[i].push_back(tape_.values[i].birth);
     }
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
-      for (const TapeUse& use : uses_of(op)) {
+      for (const TapeUse& use : uses_of(tape_, op)) {
         auto& all = writers[use.value];
         if (use.writes && (all.empty() || all.back() != op)) all.push_back(op);
       }
@@ -148,7 +142,7 @@ class Contents {
     if (!is_birth && !contents_[index - 1].is_replayable) return;
     content.is_replayable = true;
     if (!is_birth) content.inputs_end = contents_[index - 1].inputs_end;
-    for (const TapeUse& use : uses_of(content.begin)) {
+    for (const TapeUse& use : uses_of(tape_, content.begin)) {
       if (use.value == content.value) continue;
       const std::uint32_t input = before(use.value, content.begin);
       if (input == kNone || !contents_[input].returns)

@@ -13,10 +13,6 @@ using profile::TapeValue;
 
 namespace {
 
-std::span<const TapeUse> uses_of(const StepTape& tape, OpIndex op) {
-  return {tape.uses.data() + tape.ops[op].first_use, tape.ops[op].use_count};
-}
-
 bool is_alive_before(const TapeValue& value, OpIndex op) {
   return (value.birth == kCarriedIn || value.birth < op) && value.death >= op;
 }
@@ -140,8 +136,7 @@ bool ReplayWalk::replay(OpIndex op) {
   for (const TapeUse& use : uses_of(tape_, op)) {
     if (use.writes) ++version_of(use.value);
   }
-  for (std::uint32_t i = all_.first_birth_[op]; i < all_.first_birth_[op + 1]; ++i) {
-    const ValueIndex born = all_.births_[i];
+  for (const ValueIndex born : all_.births_.of(op)) {
     if (version_of(born) == kAbsent) version_of(born) = 0;
   }
   return true;

@@ -3,6 +3,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/planner/recomputation.h"
+#include "touch_intervals.h"
 
 namespace spillway::planner {
 
@@ -77,8 +78,8 @@ class Rewriter {
   void add_op(OpIndex op, bool is_replay) {
     TapeOp& added = out_.tape.ops.emplace_back(tape_.ops[op]);
     added.first_use = static_cast<std::uint32_t>(out_.tape.uses.size());
-    const auto uses = tape_.uses.begin() + tape_.ops[op].first_use;
-    out_.tape.uses.insert(out_.tape.uses.end(), uses, uses + tape_.ops[op].use_count);
+    const auto uses = uses_of(tape_, op);
+    out_.tape.uses.insert(out_.tape.uses.end(), uses.begin(), uses.end());
     out_.op_of.push_back(op);
     out_.is_replay.push_back(is_replay);
   }
@@ -86,10 +87,7 @@ class Rewriter {
   void collect_events() {
     events_.resize(tape_.values.size());
     is_touched_by_replay_.assign(tape_.values.size(), false);
-    std::vector<std::vector<ValueIndex>> born(tape_.ops.size());
-    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
-      if (tape_.values[i].birth != kCarriedIn) born[tape_.values[i].birth].push_back(i);
-    }
+    const PerOp births = births_per_op(tape_);
     std::vector<std::uint32_t> version(tape_.values.size(), 0);
     std::vector<std::uint32_t> found(tape_.uses.size());  // By place in the original tape.
     for (OpIndex at = 0; at < out_.op_of.size(); ++at) {
@@ -103,7 +101,7 @@ class Rewriter {
             {at, Event::Kind::kUse, is_replay, needs, out_.tape.ops[at].first_use + i, use.writes});
         is_touched_by_replay_[use.value] = is_touched_by_replay_[use.value] || is_replay;
       }
-      for (const ValueIndex value : born[op]) {
+      for (const ValueIndex value : births.of(op)) {
         events_[value].push_back({at, Event::Kind::kBirth, is_replay, 0, 0, false});
         is_touched_by_replay_[value] = is_touched_by_replay_[value] || is_replay;
       }
@@ -195,6 +193,14 @@ class Rewriter {
 
 RewrittenTape rewrite_tape(const StepTape& tape, std::span<const Replay> replays) {
   return Rewriter(tape, replays).rewrite();
+}
+
+std::vector<OpIndex> places_in(const RewrittenTape& steps) {
+  std::vector<OpIndex> places;
+  for (OpIndex i = 0; i < steps.op_of.size(); ++i) {
+    if (!steps.is_replay[i]) places.push_back(i);
+  }
+  return places;
 }
 
 double replay_seconds(const StepTape& tape, std::span<const Replay> replays) {

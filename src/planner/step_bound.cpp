@@ -43,9 +43,9 @@ class CutBound {
     for (std::uint32_t group = 0; group < copies_.size(); ++group) count(group, 1);
     const PerOp changes = group_by_op(change_ops_, op_count_);
     std::uint64_t most = 0;
-    for (std::size_t op = 0; op < op_count_; ++op) {
-      for (std::uint32_t i = changes.first[op]; i < changes.first[op + 1]; ++i) {
-        const Change& change = changes_[changes.entries[i]];
+    for (OpIndex op = 0; op < op_count_; ++op) {
+      for (const std::uint32_t i : changes.of(op)) {
+        const Change& change = changes_[i];
         count(change.group, -1);
         copies_[change.group] += static_cast<std::uint32_t>(change.by);
         count(change.group, 1);

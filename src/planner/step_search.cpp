@@ -124,7 +124,6 @@ StepPlan StepSearch::finished() const {
   plan.replay_seconds = replay_seconds(tape_, best_->replays);
   plan.steps = best_->steps;
   plan.swaps = best_->swaps.plan;
-  plan.swaps.bound = bound_;
   plan.bound = bound_;
   return plan;
 }

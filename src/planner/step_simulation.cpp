@@ -218,8 +218,7 @@ class Simulation {
   void run_op(OpIndex op) {
     const TapeOp& entry = tape_.ops[op];
     reserve_ = plan_.reserve_pages[op];
-    for (std::uint32_t i = plan_.fetches.first[op]; i < plan_.fetches.first[op + 1]; ++i)
-      fetch(plan_.swaps[plan_.fetches.entries[i]].fetch_value);
+    for (const std::uint32_t i : plan_.fetches.of(op)) fetch(plan_.swaps[i].fetch_value);
     for (std::uint32_t i = 0; i < entry.use_count; ++i)
       demand(tape_.uses[entry.first_use + i].value);
     const double arrived = now_;
@@ -250,8 +249,7 @@ class Simulation {
       state.next_use = moment(plan_.use_distance[entry.first_use + i]);
       enter_victim(use.value);
     }
-    for (std::uint32_t i = births_.first[op]; i < births_.first[op + 1]; ++i) {
-      const ValueIndex born = births_.entries[i];
+    for (const ValueIndex born : births_.of(op)) {
       Residency& state = values_[born];
       state = Residency{};
       state.present = state.dirty = pages_of(born);
@@ -259,10 +257,9 @@ class Simulation {
       held_ += pages_of(born);
       enter_victim(born);
     }
-    for (std::uint32_t i = deaths_.first[op]; i < deaths_.first[op + 1]; ++i)
-      drop(deaths_.entries[i]);
-    for (std::uint32_t i = plan_.write_outs.first[op]; i < plan_.write_outs.first[op + 1]; ++i) {
-      const PlannedSwap& swap = plan_.swaps[plan_.write_outs.entries[i]];
+    for (const ValueIndex died : deaths_.of(op)) drop(died);
+    for (const std::uint32_t i : plan_.write_outs.of(op)) {
+      const PlannedSwap& swap = plan_.swaps[i];
       const std::uint32_t staying = pages_of(swap.value) - swap.pages;
       const Residency& state = values_[swap.value];
       if (state.present > staying) take_out(swap.value, state.present - staying);

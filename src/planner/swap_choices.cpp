@@ -148,7 +148,6 @@ SwapPlan restore_swaps(const StepTape& tape, const SwapChoices& choices, const S
   plan.filled_share = choices.filled_share;
   plan.smallest_budget_pages = smallest_budget(tape);
   plan.is_feasible = plan.smallest_budget_pages <= limits.budget_pages;
-  plan.bound = bound_step(tape, limits);
   plan.estimate = estimate_step(tape, plan, limits);
   return plan;
 }

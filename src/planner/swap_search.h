@@ -14,6 +14,9 @@
 
 namespace spillway::planner {
 
+/// `plan_swaps` without its bound.
+SwapPlan find_swaps(const StepTape& tape, const SwapLimits& limits);
+
 /// A plan must be complete, or else faster, to be better.
 bool is_better(const StepEstimate& now, const StepEstimate& before, double worthwhile);
 

@@ -33,10 +33,10 @@ class IntervalFinder {
     for (OpIndex op = 0; op < op_count_; ++op) {
       const auto& entry = tape_.ops[op];
       for (std::uint32_t i = 0; i < entry.use_count; ++i) touch(op, entry.first_use + i);
-      for (std::uint32_t i = births.first[op]; i < births.first[op + 1]; ++i) {
-        Touches& born = touches_[births.entries[i]];
+      for (const ValueIndex value : births.of(op)) {
+        Touches& born = touches_[value];
         born.last = op;
-        born.last_slot = &found_.birth_distance[births.entries[i]];
+        born.last_slot = &found_.birth_distance[value];
         born.epoch = new_epoch(op);
       }
       if (op == 0) enter_strangers();

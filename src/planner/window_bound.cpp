@@ -168,12 +168,10 @@ class WindowSweep {
       const std::uint32_t use = tape_.ops[op].first_use + i;
       if (is_changed) change(value, costs_ != nullptr && costs_->drops_after_use[use]);
     }
-    for (std::uint32_t i = births_.first[op]; i < births_.first[op + 1]; ++i) {
-      const ValueIndex born = births_.entries[i];
+    for (const ValueIndex born : births_.of(op)) {
       change(born, costs_ != nullptr && costs_->drops_after_birth[born]);
     }
-    for (std::uint32_t i = deaths_.first[op]; i < deaths_.first[op + 1]; ++i)
-      forget(deaths_.entries[i]);
+    for (const ValueIndex died : deaths_.of(op)) forget(died);
   }
 
   std::size_t storage_of(ValueIndex value) const {

@@ -280,7 +280,7 @@ class LayerReplay {
 
  private:
   using Value = TraceBuilder::Value;
-  static constexpr Value kNone = static_cast<Value>(-1);
+  static constexpr Value kNone = TraceBuilder::kNone;
 
   /// One output of a layer, and later its gradient.
   struct Port {
@@ -328,15 +328,15 @@ class LayerReplay {
   void forward(std::size_t index) {
     const Layer& layer = layers_[index];
     builder_.begin_op(layer.kind, layer.arguments, layer.forward);
-    for (const std::size_t port : inputs_of_[index]) use(ports_[port].value);
-    use(parameters_[index]);
+    for (const std::size_t port : inputs_of_[index]) builder_.use_if_any(ports_[port].value);
+    builder_.use_if_any(parameters_[index]);
     const std::size_t target = place_to_write(index);
     for (const std::size_t port : ports_of_[index]) {
       if (target < ports_.size()) {
         ports_[port].value = ports_[target].value;
         builder_.use(ports_[port].value, true);
       } else {
-        ports_[port].value = temporary(ports_[port].bytes);
+        ports_[port].value = builder_.temporary(ports_[port].bytes);
       }
     }
   }
@@ -360,17 +360,17 @@ class LayerReplay {
     builder_.begin_op(layer.kind + " backward", layer.arguments, layer.backward);
     bool has_gradient = false;
     for (const std::size_t port : ports_of_[index]) {
-      use(ports_[port].gradient);
+      builder_.use_if_any(ports_[port].gradient);
       has_gradient = has_gradient || ports_[port].gradient != kNone;
     }
     // Nobody reads the last layer but the loss, whose part this operator plays.
     habits.saves_outputs = habits.saves_outputs || !has_gradient;
     habits.passes_gradient = habits.passes_gradient && has_gradient;
     if (habits.saves_outputs)
-      for (const std::size_t port : ports_of_[index]) use(ports_[port].value);
+      for (const std::size_t port : ports_of_[index]) builder_.use_if_any(ports_[port].value);
     if (habits.saves_inputs)
-      for (const std::size_t port : inputs_of_[index]) use(ports_[port].value);
-    use(parameters_[index]);
+      for (const std::size_t port : inputs_of_[index]) builder_.use_if_any(ports_[port].value);
+    builder_.use_if_any(parameters_[index]);
     for (const std::size_t port : inputs_of_[index]) {
       if (habits.passes_gradient)
         pass_gradient(ports_[port], ports_[ports_of_[index].front()].gradient);
@@ -384,7 +384,7 @@ class LayerReplay {
   /// A gradient of the port's size; where another reader has left one, it is added to that.
   void make_gradient(Port& port) {
     if (port.gradient == kNone) {
-      hold_gradient(port, temporary(port.bytes));
+      hold_gradient(port, builder_.temporary(port.bytes));
       return;
     }
     builder_.needs_inside(port.bytes);
@@ -404,7 +404,7 @@ class LayerReplay {
     builder_.use(port.gradient, is_own);
     if (is_own) return;
     drop_gradient(port);
-    hold_gradient(port, temporary(port.bytes));
+    hold_gradient(port, builder_.temporary(port.bytes));
   }
 
   void hold_gradient(Port& port, Value gradient) {
@@ -414,16 +414,6 @@ class LayerReplay {
 
   void drop_gradient(Port& port) {
     if (port.gradient != kNone) --holders_[std::exchange(port.gradient, kNone)];
-  }
-
-  Value temporary(std::uint64_t bytes) {
-    const Value value = builder_.born(bytes, StorageClass::kActivation);
-    builder_.ends_with_last_use(value);
-    return value;
-  }
-
-  void use(Value value) {
-    if (value != kNone) builder_.use(value);
   }
 
   std::vector<Layer> layers_;

@@ -150,7 +150,7 @@ class ChainReplay {
 
  private:
   using Value = TraceBuilder::Value;
-  static constexpr Value kNone = static_cast<Value>(-1);
+  static constexpr Value kNone = TraceBuilder::kNone;
 
   struct State {
     Value parameters = kNone;
@@ -225,10 +225,10 @@ class ChainReplay {
     const Layer& layer = layers_[index];
     State& state = states_[index];
     builder_.begin_op(layer.name, "", time(forward_seconds(layer)));
-    for (const std::size_t input : layer.inputs) use(states_[input].output);
-    use(state.parameters);
-    state.output = temporary(scaled(output_of(index)));
-    state.kept = temporary(scaled(layer.plain.per_micro_batch - received(layer)));
+    for (const std::size_t input : layer.inputs) builder_.use_if_any(states_[input].output);
+    builder_.use_if_any(state.parameters);
+    state.output = builder_.temporary(scaled(output_of(index)));
+    state.kept = builder_.temporary(scaled(layer.plain.per_micro_batch - received(layer)));
   }
 
   void backward(std::size_t index) {
@@ -237,30 +237,20 @@ class ChainReplay {
     builder_.begin_op(layer.name + " backward", "",
                       time(layer.plain.seconds - forward_seconds(layer)));
     // The last layer has no gradient yet: the loss is made of its output.
-    use(state.gradient != kNone ? state.gradient : state.output);
-    use(state.kept);
-    use(state.parameters);
+    builder_.use_if_any(state.gradient != kNone ? state.gradient : state.output);
+    builder_.use_if_any(state.kept);
+    builder_.use_if_any(state.parameters);
     for (const std::size_t input : layer.inputs) {
-      use(states_[input].output);
+      builder_.use_if_any(states_[input].output);
       if (layers_[input].is_input()) continue;
       if (states_[input].gradient == kNone) {
-        states_[input].gradient = temporary(scaled(output_of(input)));
+        states_[input].gradient = builder_.temporary(scaled(output_of(input)));
       } else {
         builder_.use(states_[input].gradient, true);
         builder_.needs_inside(scaled(output_of(input)));
       }
     }
     if (state.parameter_gradients != kNone) builder_.use(state.parameter_gradients, true);
-  }
-
-  Value temporary(std::uint64_t bytes) {
-    const Value value = builder_.born(bytes, StorageClass::kActivation);
-    builder_.ends_with_last_use(value);
-    return value;
-  }
-
-  void use(Value value) {
-    if (value != kNone) builder_.use(value);
   }
 
   std::vector<Layer> layers_;

@@ -15,6 +15,7 @@ namespace spillway::profile {
 class TraceBuilder {
  public:
   using Value = std::uint32_t;
+  static constexpr Value kNone = static_cast<Value>(-1);
 
   /// A value from before the step.
   Value carried_in(std::uint64_t bytes, StorageClass holds) {
@@ -24,7 +25,16 @@ class TraceBuilder {
   /// The operators come in order; what follows belongs to the latest one.
   void begin_op(std::string name, std::string arguments, Duration time);
   void use(Value value, bool writes = false);
+  void use_if_any(Value value) {
+    if (value != kNone) use(value);
+  }
   Value born(std::uint64_t bytes, StorageClass holds);
+  /// An activation that is freed after its last use.
+  Value temporary(std::uint64_t bytes) {
+    const Value value = born(bytes, StorageClass::kActivation);
+    ends_with_last_use(value);
+    return value;
+  }
   /// Allocated and freed inside.
   void needs_inside(std::uint64_t bytes) { ops_.back().inside_bytes += bytes; }
 

@@ -1,10 +1,10 @@
 #include "spillway/runtime/planning_options.h"
 
-#include <fstream>
-#include <sstream>
+#include <string>
 
 #include "spillway/base/error.h"
 #include "spillway/runtime/settings.h"
+#include "spillway/topology/atomic_file.h"
 
 namespace spillway::runtime {
 
@@ -16,12 +16,13 @@ PlanningOptions planning_of(const Settings& settings) {
   const bool is_ours = &strategy == &planner::strategies().front();
   options.strategy = is_ours ? nullptr : &strategy;
   if (settings.plan.empty()) return options;
-  std::ifstream file(settings.plan, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file)
+  std::string text;
+  try {
+    text = topology::text_of_file(settings.plan);
+  } catch (const IoError&) {
     throw ConfigError("cannot read the plan {} (spillway plan --out writes one)", settings.plan);
-  options.stored = std::make_shared<PlanFile>(parse_plan_file(text.str(), settings.plan));
+  }
+  options.stored = std::make_shared<PlanFile>(parse_plan_file(text, settings.plan));
   options.stored_name = settings.plan;
   return options;
 }

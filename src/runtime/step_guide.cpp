@@ -58,6 +58,7 @@ std::vector<profile::OpIndex> StepGuide::due_replays(Thread thread, std::uint64_
                                                      std::span<const RangeUse> uses) {
   if (!trains(thread) || is_boundary_.load()) return {};
   std::lock_guard lock(learner_mutex_);
+  if (!learner_.may_be_due()) return {};  // Mostly, and the uses need no translation for that.
   tell_freed_locked();
   translate_locked(uses);
   const auto due = learner_.due_replays(signature, uses_);

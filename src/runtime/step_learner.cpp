@@ -59,6 +59,7 @@ struct StepLearner::State {
                 Advice& advice, bool is_replayable);
   void end_op(Advice& advice);
   void allocated(RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);
+  bool may_be_due() const;
   std::span<const OpIndex> due_replays(std::uint64_t signature, std::span<const RangeUse> uses);
   void begin_replay(std::size_t position, Advice& advice);
   void end_replay(std::size_t position, Advice& advice);
@@ -111,6 +112,8 @@ struct StepLearner::State {
   /// As the trainer runs it, and with what runs again; the values of a storage go by the first.
   const profile::StepTape& plan_tape() const { return plan_->step.tape; }
   const planner::RewrittenTape& steps() const { return plan_->plan.steps; }
+  /// Of an operator of the trainer among the plan's, with what runs again before it.
+  OpIndex first_place(OpIndex op) const { return op == 0 ? 0 : plan_->at[op - 1] + 1; }
 
   struct Binding {
     std::uint32_t range = 0;
@@ -535,8 +538,8 @@ void StepLearner::State::advise_begin(OpIndex op, Advice& advice) {
 /// What starts before an operator of the plan, one that runs again included.
 void StepLearner::State::advise_fetches(OpIndex place, Advice& advice) {
   const planner::SwapPlan& plan = plan_->plan.swaps;
-  for (std::uint32_t i = plan.fetches.first[place]; i < plan.fetches.first[place + 1]; ++i) {
-    const PlannedSwap& swap = plan.swaps[plan.fetches.entries[i]];
+  for (const std::uint32_t i : plan.fetches.of(place)) {
+    const PlannedSwap& swap = plan.swaps[i];
     const ValueIndex value = steps().value_of[swap.fetch_value];
     if (is_bound(value)) advice.fetches.push_back({range_of(value), swap.keeps_copy});
   }
@@ -546,13 +549,12 @@ void StepLearner::State::advise_fetches(OpIndex place, Advice& advice) {
 /// What starts after an operator of the plan, one that runs again included.
 void StepLearner::State::advise_leaving(OpIndex place, Advice& advice) {
   const planner::SwapPlan& plan = plan_->plan.swaps;
-  for (std::uint32_t i = plan.write_outs.first[place]; i < plan.write_outs.first[place + 1]; ++i) {
-    const PlannedSwap& swap = plan.swaps[plan.write_outs.entries[i]];
+  for (const std::uint32_t i : plan.write_outs.of(place)) {
+    const PlannedSwap& swap = plan.swaps[i];
     const ValueIndex value = steps().value_of[swap.value];
     if (is_bound(value)) advice.write_outs.push_back({range_of(value), swap.pages});
   }
-  for (std::uint32_t i = plan_->drops.first[place]; i < plan_->drops.first[place + 1]; ++i) {
-    const ValueIndex value = plan_->drops.entries[i];
+  for (const ValueIndex value : plan_->drops.of(place)) {
     if (is_bound(value)) advice.drops.push_back(range_of(value));
   }
 }
@@ -574,13 +576,15 @@ void StepLearner::State::advise_end(OpIndex op, Advice& advice) {
 
 // --- Operators that run again -----------------------------------------------------------------
 
+bool StepLearner::State::may_be_due() const {
+  return plan_ != nullptr && !is_boundary_pending_ && lost_ops_ == 0 && expected_ < slot_end_ &&
+         first_place(expected_) < plan_->at[expected_];
+}
+
 std::span<const OpIndex> StepLearner::State::due_replays(std::uint64_t signature,
                                                          std::span<const RangeUse> uses) {
-  const bool is_expected = plan_ != nullptr && plan_->recomputes() && !is_boundary_pending_ &&
-                           lost_ops_ == 0 && expected_ < slot_end_ &&
-                           plan_->sequence[expected_] == signature_of(signature, uses);
-  if (!is_expected) return {};
-  due_begin_ = expected_ == 0 ? 0 : plan_->at[expected_ - 1] + 1;
+  if (!may_be_due() || plan_->sequence[expected_] != signature_of(signature, uses)) return {};
+  due_begin_ = first_place(expected_);
   return {steps().op_of.data() + due_begin_, steps().op_of.data() + plan_->at[expected_]};
 }
 
@@ -592,18 +596,14 @@ void StepLearner::State::begin_replay(std::size_t position, Advice& advice) {
 void StepLearner::State::end_replay(std::size_t position, Advice& advice) {
   const OpIndex place = due_begin_ + static_cast<OpIndex>(position);
   const planner::SwapPlan& plan = plan_->plan.swaps;
+  const auto tell = [&](ValueIndex presence, std::uint32_t distance) {
+    const ValueIndex value = steps().value_of[presence];
+    if (is_bound(value)) advice.next_uses.push_back({range_of(value), moment(distance)});
+  };
   const TapeOp& entry = steps().tape.ops[place];
-  for (std::uint32_t i = entry.first_use; i < entry.first_use + entry.use_count; ++i) {
-    const ValueIndex value = steps().value_of[steps().tape.uses[i].value];
-    if (is_bound(value))
-      advice.next_uses.push_back({range_of(value), moment(plan.use_distance[i])});
-  }
-  for (std::uint32_t i = plan.births.first[place]; i < plan.births.first[place + 1]; ++i) {
-    const ValueIndex born = plan.births.entries[i];
-    const ValueIndex value = steps().value_of[born];
-    if (is_bound(value))
-      advice.next_uses.push_back({range_of(value), moment(plan.birth_distance[born])});
-  }
+  for (std::uint32_t i = entry.first_use; i < entry.first_use + entry.use_count; ++i)
+    tell(steps().tape.uses[i].value, plan.use_distance[i]);
+  for (const ValueIndex born : plan.births.of(place)) tell(born, plan.birth_distance[born]);
   advise_leaving(place, advice);
 }
 
@@ -612,7 +612,7 @@ void StepLearner::State::end_replay(std::size_t position, Advice& advice) {
 /// Tells the next use of every storage that the plan knows, as seen from before operator `from`.
 void StepLearner::State::advise_next_uses(OpIndex from, Advice& advice) {
   const profile::StepTape& tape = steps().tape;
-  const OpIndex first = from == 0 ? 0 : plan_->at[from - 1] + 1;
+  const OpIndex first = first_place(from);
   std::vector<bool>& is_told = is_marked_;
   is_told.assign(std::max(is_told.size(), tape.values.size()), false);
   const auto tell = [&](ValueIndex value, OpClock at) {
@@ -639,7 +639,7 @@ void StepLearner::State::advise_next_uses(OpIndex from, Advice& advice) {
 /// need first, and write-outs of what should be out by now, latest need first.
 void StepLearner::State::advise_pending_transfers(OpIndex from, Advice& advice) {
   const auto op_count = static_cast<std::uint32_t>(steps().tape.ops.size());
-  const OpIndex first = from == 0 ? 0 : plan_->at[from - 1] + 1;
+  const OpIndex first = first_place(from);
   const auto ops_until = [&](OpIndex op) { return (op + op_count - first) % op_count; };
   const auto known = [&](ValueIndex value) { return steps().value_of[value]; };
   pending_.clear();
@@ -682,6 +682,8 @@ void StepLearner::begin_op(std::uint64_t signature, std::span<const RangeUse> us
                            Advice& advice, bool is_replayable) {
   state_->begin_op(signature, uses, now, advice, is_replayable);
 }
+
+bool StepLearner::may_be_due() const { return state_->may_be_due(); }
 
 std::span<const OpIndex> StepLearner::due_replays(std::uint64_t signature,
                                                   std::span<const RangeUse> uses) {

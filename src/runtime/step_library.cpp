@@ -61,11 +61,8 @@ void LearnedPlan::set(planner::StepPlan made) {
   seconds.clear();
   plan = std::move(made);
   const planner::RewrittenTape& steps = plan.steps;
-  at.assign(step.tape.ops.size(), 0);
+  at = planner::places_in(steps);
   is_replayed.assign(step.tape.ops.size(), false);
-  for (profile::OpIndex i = 0; i < steps.op_of.size(); ++i) {
-    if (!steps.is_replay[i]) at[steps.op_of[i]] = i;
-  }
   for (const planner::Replay& replay : plan.replays) is_replayed[replay.op] = true;
   drops = planner::drops_per_op(step.tape, steps);
 }

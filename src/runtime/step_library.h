@@ -59,7 +59,6 @@ struct LearnedPlan {
   double predicted_seconds() const;
 
   std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
-  bool recomputes() const { return !plan.replays.empty(); }
 
   /// What is being planned, as above.
   struct Draft {

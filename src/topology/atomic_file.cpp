@@ -6,8 +6,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "spillway/base/error.h"
 
@@ -44,6 +48,18 @@ void write_file_at_once(const std::string& path, std::string_view text) {
     ::unlink(temporary.c_str());
     throw IoError("cannot write {}: {}", path, std::strerror(error));
   }
+}
+
+std::string text_of_file(const std::string& path) {
+  if (std::filesystem::is_directory(path)) throw IoError("cannot read {}: it is a folder", path);
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  // An empty file sets the fail bit of the receiver, which is no error here.
+  if (file) text << file.rdbuf();
+  if (!file.is_open() || file.bad())
+    throw IoError("cannot read {}: {}", path, std::strerror(errno != 0 ? errno : EIO));
+  return std::move(text).str();
 }
 
 }  // namespace spillway::topology

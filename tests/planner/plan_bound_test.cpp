@@ -10,6 +10,7 @@
 #include "spillway/planner/clp/clp_solver.h"
 #include "spillway/planner/step_plan.h"
 #include "support/sanitized.h"
+#include "tick_limits.h"
 
 namespace spillway::planner {
 namespace {
@@ -19,17 +20,6 @@ using profile::kSurvives;
 using profile::TapeUse;
 
 const ClpSolver clp;
-
-/// One page per millisecond in either direction.
-SwapLimits tick_limits(std::uint32_t budget_pages, bool is_duplex) {
-  SwapLimits limits;
-  limits.budget_pages = budget_pages;
-  limits.rates.write_bytes_per_second = limits.rates.read_bytes_per_second =
-      1e3 * static_cast<double>(limits.page_size.count());
-  limits.rates.duplex_share = is_duplex ? 1.0 : 0.5;
-  limits.rates.interference_seconds_per_byte = 0.0;
-  return limits;
-}
 
 /// Rates at which nothing is worth moving.
 SwapLimits hardly_any_link(std::uint32_t budget_pages) {

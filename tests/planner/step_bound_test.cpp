@@ -6,19 +6,10 @@
 #include "random_tapes.h"
 #include "spillway/planner/swap_plan.h"
 #include "support/sanitized.h"
+#include "tick_limits.h"
 
 namespace spillway::planner {
 namespace {
-
-/// One page per millisecond in either direction.
-SwapLimits tick_limits(std::uint32_t budget_pages, bool is_duplex) {
-  SwapLimits limits;
-  limits.budget_pages = budget_pages;
-  limits.rates.write_bytes_per_second = limits.rates.read_bytes_per_second =
-      1e3 * static_cast<double>(limits.page_size.count());
-  limits.rates.duplex_share = is_duplex ? 1.0 : 0.5;
-  return limits;
-}
 
 StepTape tiny_tape(std::uint64_t seed) {
   StepTape tape = random_tape(seed, {.ops = 3 + static_cast<std::uint32_t>(seed % 4),

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "mapper_cases.h"
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
@@ -25,14 +26,8 @@ std::uint64_t& word(std::byte* memory, std::size_t page) {
   return *reinterpret_cast<std::uint64_t*>(memory + page * kPageBytes);
 }
 
-class SwapEngineDropTest : public testing::TestWithParam<memory::MapperKind> {
+class SwapEngineDropTest : public MapperTest {
  protected:
-  void SetUp() override {
-    for (const memory::MapperProbe& probe : memory::probe_mappers()) {
-      if (probe.kind == GetParam() && !probe.is_viable) GTEST_SKIP() << probe.reason;
-    }
-  }
-
   std::unique_ptr<SwapEngine> engine(std::size_t pages) {
     SpillStoreOptions store;
     store.kind = StoreKind::kRam;
@@ -177,15 +172,7 @@ TEST_P(SwapEngineDropTest, EndsAForkedChildThatTouchesIt) {
   EXPECT_TRUE(WIFSIGNALED(status)) << "exited with " << WEXITSTATUS(status);
 }
 
-INSTANTIATE_TEST_SUITE_P(Mappers, SwapEngineDropTest,
-                         testing::Values(memory::MapperKind::kUserfaultfd,
-                                         memory::MapperKind::kUserfaultfdUser,
-                                         memory::MapperKind::kSignal, memory::MapperKind::kCopy),
-                         [](const auto& kind) {
-                           std::string name(memory::name_of(kind.param));
-                           for (char& letter : name) letter = letter == '-' ? '_' : letter;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Mappers, SwapEngineDropTest, all_mappers(), mapper_case);
 
 }  // namespace
 }  // namespace spillway::swap

@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "mapper_cases.h"
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "store/ram/factory.h"
@@ -87,14 +88,8 @@ class ReadsStore final : public SpillStore {
   std::vector<TransferResult> held_;
 };
 
-class SwapEngineTest : public testing::TestWithParam<memory::MapperKind> {
+class SwapEngineTest : public MapperTest {
  protected:
-  void SetUp() override {
-    for (const memory::MapperProbe& probe : memory::probe_mappers()) {
-      if (probe.kind == GetParam() && !probe.is_viable) GTEST_SKIP() << probe.reason;
-    }
-  }
-
   std::unique_ptr<SwapEngine> engine(std::size_t pages, std::size_t store_pages = 4096,
                                      Duration patience = SwapEngineOptions().patience) {
     SwapEngineOptions options;
@@ -783,16 +778,7 @@ TEST_P(SwapEngineTest, TouchingFreedMemoryEndsTheProcessAndSaysSo) {
               "after it was freed");
 }
 
-// Named, not probed: the list of cases is made at build time, where no mapper is to run.
-INSTANTIATE_TEST_SUITE_P(Mappers, SwapEngineTest,
-                         testing::Values(memory::MapperKind::kUserfaultfd,
-                                         memory::MapperKind::kUserfaultfdUser,
-                                         memory::MapperKind::kSignal, memory::MapperKind::kCopy),
-                         [](const auto& kind) {
-                           std::string name(memory::name_of(kind.param));
-                           for (char& letter : name) letter = letter == '-' ? '_' : letter;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Mappers, SwapEngineTest, all_mappers(), mapper_case);
 
 }  // namespace
 }  // namespace spillway::swap

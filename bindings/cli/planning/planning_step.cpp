@@ -1,15 +1,12 @@
 #include "planning/planning_step.h"
 
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "spillway/base/error.h"
 #include "spillway/runtime/settings.h"
+#include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
 
@@ -27,19 +24,8 @@ std::string shortened(std::string text) {
 
 }  // namespace
 
-std::string text_of_file(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  // An empty file sets the fail bit of the receiver, which is no error here.
-  if (file) text << file.rdbuf();
-  if (!file.is_open() || file.bad() || errno == EISDIR)
-    throw IoError("cannot read {}: {}", path, std::strerror(errno != 0 ? errno : EIO));
-  return std::move(text).str();
-}
-
 PlanningStep load_step(const std::string& path) {
-  return to_step(profile::parse_profile(text_of_file(path), path), path);
+  return to_step(profile::parse_profile(topology::text_of_file(path), path), path);
 }
 
 PlanningStep to_step(profile::StepProfile profile, std::string path) {

@@ -48,7 +48,4 @@ std::string value_text(const PlanningStep& step, planner::ValueIndex value);
 /// "parameter", "optimizer state", …
 std::string_view class_text(profile::StorageClass storage_class);
 
-/// A file's text. Throws IoError with the reason.
-std::string text_of_file(const std::string& path);
-
 }  // namespace spillway::cli

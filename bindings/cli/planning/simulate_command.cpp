@@ -9,6 +9,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/runtime/plan_file.h"
+#include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
 
@@ -32,7 +33,7 @@ Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
       throw ConfigError("{} {} has no place beside --plan: a stored plan has its own", option,
                         *text);
   }
-  const auto file = runtime::parse_plan_file(text_of_file(words.plan), words.plan);
+  const auto file = runtime::parse_plan_file(topology::text_of_file(words.plan), words.plan);
   Simulated simulated;
   simulated.rates = {file.rates, "of the plan"};
   // Other rates than the plan was made for: what it does on another machine.

@@ -25,8 +25,7 @@ StepPlan plan_demand(const StepTape& tape, const SwapLimits& limits) {
     const auto& entry = tape.ops[op];
     for (std::uint32_t i = entry.first_use; i < entry.first_use + entry.use_count; ++i)
       touch(tape.uses[i].value, op, paged.use_distance[i]);
-    for (std::uint32_t i = paged.births.first[op]; i < paged.births.first[op + 1]; ++i)
-      touch(paged.births.entries[i], op, paged.birth_distance[paged.births.entries[i]]);
+    for (const ValueIndex born : paged.births.of(op)) touch(born, op, paged.birth_distance[born]);
   }
   for (ValueIndex i = 0; i < tape.values.size(); ++i)
     if (tape.values[i].death == profile::kSurvives && last[i]) *last[i] += op_count;

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "spillway/planner/swap_plan.h"
 #include "spillway/profile/step_tape.h"
 
 namespace spillway::planner {
@@ -35,6 +36,9 @@ struct RewrittenTape {
   std::vector<bool> is_replay;       ///< Per operator.
   std::vector<ValueIndex> value_of;  ///< Per value: the one of the original tape that it holds.
 };
+
+/// Where the operators of the original tape stand in the rewritten one.
+std::vector<OpIndex> places_in(const RewrittenTape& steps);
 
 /// Inserts replays, which are sorted by `before` and run in this order. A value ends after its last
 /// use before it is computed again; results of replays that nobody needs are none. Values keep
@@ -89,8 +93,7 @@ class Recomputation {
   std::vector<Writer> writers_;
   std::vector<std::uint32_t> first_touch_;  ///< Per value, into `touches_`.
   std::vector<Touch> touches_;
-  std::vector<std::uint32_t> first_birth_;  ///< Per operator, into `births_`.
-  std::vector<ValueIndex> births_;
+  PerOp births_;
 };
 
 }  // namespace spillway::planner

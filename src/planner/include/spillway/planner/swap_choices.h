@@ -20,8 +20,8 @@ struct SwapChoices {
 
 SwapChoices choices_of(const StepTape& tape, const SwapPlan& plan);
 
-/// The plan with these choices: everything else is found anew, so the estimate and the bound are
-/// those of the given limits. Throws PlanError with the first choice that the tape contradicts.
+/// The plan with these choices: everything else is found anew, so the estimate is that of the given
+/// limits; without a bound. Throws PlanError with the first choice that the tape contradicts.
 /// The limits must be sensible.
 SwapPlan restore_swaps(const StepTape& tape, const SwapChoices& choices, const SwapLimits& limits);
 

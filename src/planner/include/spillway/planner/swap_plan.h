@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "spillway/base/bytes.h"
@@ -66,6 +67,10 @@ struct StepEstimate {
 
 /// Lists per operator: entries first[i] to first[i + 1] belong to operator i.
 struct PerOp {
+  std::span<const std::uint32_t> of(OpIndex op) const {
+    return {entries.data() + first[op], entries.data() + first[op + 1]};
+  }
+
   std::vector<std::uint32_t> first;
   std::vector<std::uint32_t> entries;
 };
@@ -84,7 +89,7 @@ struct SwapPlan {
   PerOp births;  ///< Values by the operator of their birth, in the order of allocation.
 
   StepEstimate estimate;
-  StepBound bound;
+  StepBound bound;  ///< By `plan_swaps`; plans of whole steps have their own.
   std::uint32_t smallest_budget_pages = 0;  ///< Below it some operator cannot run.
   bool is_feasible = false;                 ///< Whether the budget reaches that.
   double filled_share = 0.0;                ///< Share of the budget that was chosen.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "spillway/base/clock.h"
@@ -55,6 +56,11 @@ struct StepTape {
     values.clear();
   }
 };
+
+/// The uses of an operator, in order.
+inline std::span<const TapeUse> uses_of(const StepTape& tape, OpIndex op) {
+  return {tape.uses.data() + tape.ops[op].first_use, tape.ops[op].use_count};
+}
 
 /// Throws PlanError with the first contradiction: a use outside of a lifetime, a death before a
 /// birth, an index out of range, a survivor that becomes a value of another size.

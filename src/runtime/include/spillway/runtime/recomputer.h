@@ -67,7 +67,7 @@ class Recomputer {
   void replay(std::span<const OpIndex> places,
               const std::function<void(std::size_t position, bool ends)>& around);
 
-  /// A storage ends. False when it must live on for a while; `take_over_due` tells when it may go.
+  /// A storage ends. False when it must live on for a while; `take_ended` tells when it may go.
   bool may_end(RangeId range);
   /// Storages that were freed and are needed no more. Call between operators.
   std::vector<RangeId> take_ended();

@@ -108,6 +108,9 @@ class StepLearner {
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
                 Advice& advice, bool is_replayable = false);
 
+  /// Whether the plan runs anything again before the operator that should come next.
+  bool may_be_due() const;
+
   /// What the plan runs again before an operator that is about to begin: numbers as in
   /// `Advice::record_as`, in order. Empty when the operator is not the one that should come. Valid
   /// until the next call.

@@ -9,4 +9,7 @@ namespace spillway::topology {
 /// Throws IoError with path and reason.
 void write_file_at_once(const std::string& path, std::string_view text);
 
+/// All of a file. Throws IoError with path and reason.
+std::string text_of_file(const std::string& path);
+
 }  // namespace spillway::topology
