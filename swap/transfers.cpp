@@ -272,9 +272,9 @@ void SwapEngine::State::finish_locked(const TransferResult& result) {
 void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     // Pages under way stay with their range, so this is read without the mutex.
-    if (options_.observer != nullptr)
-      options_.observer->begin_transfer(batch[i], pages_.get()[batch[i].tag].range,
-                                        i < awaited_reads_, clock_.now());
+    for (TransferObserver* const observer : options_.observers)
+      observer->begin_transfer(batch[i], pages_.get()[batch[i].tag].range, i < awaited_reads_,
+                               clock_.now());
     store_->submit(batch[i]);
   }
 }
@@ -301,15 +301,15 @@ void SwapEngine::State::run_transfers() {
     results.clear();
     store_->reap(results, std::chrono::milliseconds(200));
     if (results.empty()) continue;
-    const TimePoint ended = options_.observer != nullptr ? clock_.now() : TimePoint{};
+    const TimePoint ended = clock_.now();
     Lock lock(mutex_);
     for (const TransferResult& result : results) finish_locked(result);
     make_room_locked();
     wake_waiters_locked();
-    if (options_.observer == nullptr) continue;
     const Bytes resident = resident_locked();
     lock.unlock();
-    options_.observer->end_transfers(results, ended, resident);
+    for (TransferObserver* const observer : options_.observers)
+      observer->end_transfers(results, ended, resident);
   }
 }
 

@@ -30,6 +30,8 @@ namespace spillway::torch_binding {
 namespace {
 
 constexpr double kSecondsBetweenLines = 5.0;
+// What bench-io has measured counts as if this run had moved so much at that rate.
+constexpr Bytes kTrustInMeasuredDisk{std::uint64_t{1} << 30};
 
 std::atomic<Core*> instance{nullptr};
 
@@ -115,8 +117,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   if (!settings_.profile_out.empty()) {
     if (!options.learns)
       throw ConfigError("--profile-out needs --prefetch on: a profile is made of learned steps");
-    recording_ = std::make_unique<runtime::ProfileRecording>(runtime::ProfileRecording::Options{
-        .steps = settings_.profile_steps, .rates = options.rates});
+    recording_ = std::make_unique<runtime::ProfileRecording>(
+        runtime::ProfileRecording::Options{.steps = settings_.profile_steps});
     options.recording = recording_.get();
   }
   runtime_ = std::make_unique<runtime::Runtime>(options, std::move(engine), clock_);
@@ -157,6 +159,7 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
   rates.write_bytes_per_second =
       places.write_bytes_per_second().value_or(rates.write_bytes_per_second);
   rates.duplex_share = places.duplex_share().value_or(rates.duplex_share);
+  const bool is_measured = places.read_bytes_per_second().has_value();
   log_info("plans reckon with {} bytes/s written, {} read, {} of both at once",
            rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share);
   swap::OpenedSpillStore opened = swap::make_spill_store(store);
@@ -165,7 +168,14 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
 
   swap::SwapEngineOptions engine;
   engine.budget = budget_.budget;
-  engine.observer = trace_.get();
+  runtime::TransferMeter::Options meter{.before = rates};
+  if (is_measured) meter.trust = kTrustInMeasuredDisk;
+  transfers_ = std::make_unique<runtime::TransferMeter>(meter);
+  engine.observers = {transfers_.get()};
+  if (trace_ != nullptr) engine.observers.push_back(trace_.get());
+  // Where steps wait for their plans, equal runs are to have equal ones.
+  if (options.planning.moment == runtime::PlanningMoment::kInBackground)
+    options.rates_now = [this] { return transfers_->rates(); };
   return std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(mapper_),
                                             std::move(opened.store), clock_);
 }
@@ -258,6 +268,7 @@ runtime::RunStatistics Core::statistics() const {
     statistics.endurance = settings_.endurance * wearing_directories_;
     statistics.disk_written = report.memory.store.written;
   }
+  if (report.memory.store.busy_time.count() > 0) statistics.rates = transfers_->rates();
   statistics.cancelled_writes = report.memory.cancelled_writes;
   statistics.io_retries = report.memory.store.retries;
   statistics.ops = report.ops;
@@ -306,7 +317,8 @@ void Core::write_profile() {
   origin.threads = static_cast<std::uint32_t>(at::get_num_threads());
   const std::string path = output_path(settings_.profile_out);
   const Bytes small = runtime_->engine().statistics().small_peak;
-  const profile::StepProfile profile = recording_->profile(std::move(origin), small);
+  profile::StepProfile profile = recording_->profile(std::move(origin), small);
+  profile.rates = transfers_->rates();
   topology::write_file_at_once(path, profile::to_text(profile));
   if (settings_.quiet) return;
   std::fprintf(stderr, "[spillway] profile  %s: %s\n", path.c_str(),

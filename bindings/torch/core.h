@@ -13,6 +13,7 @@
 #include "spillway/runtime/runtime.h"
 #include "spillway/runtime/settings.h"
 #include "spillway/runtime/step_trace_recorder.h"
+#include "spillway/runtime/transfer_meter.h"
 
 namespace spillway::torch_binding {
 
@@ -58,6 +59,7 @@ class Core {
   std::uint64_t wearing_directories_ = 0;  ///< Those that are no RAM disk.
   std::unique_ptr<runtime::ProfileRecording> recording_;
   std::unique_ptr<runtime::StepTraceRecorder> trace_;
+  std::unique_ptr<runtime::TransferMeter> transfers_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<Interceptor> interceptor_;
   bool shows_progress_ = false;

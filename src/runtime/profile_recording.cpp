@@ -144,7 +144,6 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
   profile.origin.steps = static_cast<std::uint32_t>(most_frequent_->times.size());
   profile.small_bytes = small_bytes;
   profile.tape = joined.tape;
-  profile.rates = options_.rates;
   name_ops(profile.tape, profile);
   set_times(*most_frequent_, profile);
   std::vector<StorageClass> noted;

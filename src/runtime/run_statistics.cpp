@@ -47,6 +47,9 @@ std::string to_json(const RunStatistics& s) {
       {"clean_leaves_bytes", s.clean_leaves.count()},
       {"spill_space_peak_bytes", s.spill_space_peak.count()},
       {"endurance_bytes", s.endurance.count()},
+      {"write_bytes_per_second", nullptr},
+      {"read_bytes_per_second", nullptr},
+      {"duplex_share", nullptr},
       {"cancelled_writes", s.cancelled_writes},
       {"io_retries", s.io_retries},
       {"ops", s.ops},
@@ -71,6 +74,11 @@ std::string to_json(const RunStatistics& s) {
       {"verify", s.verify},
   };
   if (s.rank) json["rank"] = *s.rank;
+  if (s.rates) {
+    json["write_bytes_per_second"] = s.rates->write_bytes_per_second;
+    json["read_bytes_per_second"] = s.rates->read_bytes_per_second;
+    json["duplex_share"] = s.rates->duplex_share;
+  }
   // Names of programs and folders need not be UTF-8.
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
   return json.dump(2, ' ', false, kReplace) + "\n";

@@ -91,6 +91,7 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize);
     guide_ = std::make_unique<StepGuide>(StepLearner::Options{.budget_pages = budget_pages,
                                                               .rates = options_.rates,
+                                                              .rates_now = options_.rates_now,
                                                               .planning = options_.planning,
                                                               .recording = options_.recording},
                                          *engine_, clock_);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 #include <unordered_set>
 #include <utility>
 
+#include "plan_advice.h"
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"
 #include "spillway/runtime/profile_recording.h"
@@ -13,23 +13,15 @@
 
 namespace spillway::runtime {
 
-using planner::PlannedSwap;
-using profile::kCarriedIn;
-using profile::kNoValue;
-using profile::kSurvives;
 using profile::mix;
 using profile::OpIndex;
 using profile::OpSequence;
-using profile::TapeOp;
-using profile::TapeValue;
-using profile::ValueIndex;
 
 namespace {
 
 constexpr OpIndex kNoOp = planner::kNoOp;
 constexpr std::uint32_t kLookAhead = 48;     // Operators that a plan may be skipped by.
 constexpr std::uint32_t kEqualToResume = 3;  // Operators in a row that must match after that.
-constexpr std::uint32_t kCatchUpOps = 8;     // How far ahead missing inputs are fetched.
 // Operators without a boundary before a period is sought: as long as none was ever announced, and
 // after that.
 constexpr std::uint32_t kFirstSearch = 1024;
@@ -37,7 +29,6 @@ constexpr std::uint32_t kPatientSearch = 4096;
 constexpr std::uint32_t kPeriodMisses = 4;  // Strange steps after which a found period is wrong.
 constexpr std::size_t kRoundsKept = 16;
 constexpr std::size_t kStepTimes = 64;  // For the median.
-constexpr std::uint32_t kFarAway = 4;   // Periods: the next use of what stays idle.
 
 /// The operator, its shapes, and how it uses paged storages.
 std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> uses) {
@@ -53,6 +44,7 @@ struct StepLearner::State {
       : recorder_({}),
         library_({.budget_pages = options.budget_pages, .rates = options.rates}, options.planning),
         recording_(options.recording),
+        rates_now_(options.rates_now),
         room_(options.budget_pages) {}
 
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
@@ -61,8 +53,6 @@ struct StepLearner::State {
   void allocated(RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);
   bool may_be_due() const;
   std::span<const OpIndex> due_replays(std::uint64_t signature, std::span<const RangeUse> uses);
-  void begin_replay(std::size_t position, Advice& advice);
-  void end_replay(std::size_t position, Advice& advice);
   void announce_boundary();
   LearnerReport report() const;
 
@@ -86,52 +76,10 @@ struct StepLearner::State {
   void expect(OpIndex op);
   void adopt(LearnedPlan& plan, OpIndex op, bool is_catching_up, Advice& advice);
 
-  // Which storage is which value of the plan.
-  void bind(ValueIndex value, std::uint32_t range) {
-    bound_[value] = {range, recorder_.range(range).serial};
-  }
-  bool is_bound(ValueIndex value) const {
-    return value != kNoValue && bound_[value].serial != 0 &&
-           recorder_.is_live(bound_[value].range, bound_[value].serial);
-  }
-  RangeId range_of(ValueIndex value) const { return RangeId(bound_[value].range); }
-  void bind_live(OpIndex op);
-  void bind_by_birth();
-  void carry_bindings_over();
-  OpClock bind_birth(std::uint32_t range);
-
-  // Advice.
-  void advise_begin(OpIndex op, Advice& advice);
-  void advise_fetches(OpIndex place, Advice& advice);
-  void advise_leaving(OpIndex place, Advice& advice);
-  void advise_end(OpIndex op, Advice& advice);
-  void advise_next_uses(OpIndex from, Advice& advice);
-  void advise_pending_transfers(OpIndex from, Advice& advice);
-  OpClock moment(std::uint32_t distance) const;
-
-  /// As the trainer runs it, and with what runs again; the values of a storage go by the first.
-  const profile::StepTape& plan_tape() const { return plan_->step.tape; }
-  const planner::RewrittenTape& steps() const { return plan_->plan.steps; }
-  /// Of an operator of the trainer among the plan's, with what runs again before it.
-  OpIndex first_place(OpIndex op) const { return op == 0 ? 0 : plan_->at[op - 1] + 1; }
-
-  struct Binding {
-    std::uint32_t range = 0;
-    std::uint64_t serial = 0;  ///< 0: not bound.
-  };
-  struct Identity {
-    std::uint64_t birth_key;
-    std::uint64_t serial;
-    std::uint32_t index;  ///< A range, or a value of the plan.
-    bool operator<(const Identity& other) const {
-      return std::tie(birth_key, serial, index) <
-             std::tie(other.birth_key, other.serial, other.index);
-    }
-  };
-
   profile::TapeRecorder recorder_;
   StepLibrary library_;
   ProfileRecording* const recording_;
+  const std::function<planner::TransferRates()> rates_now_;
   std::uint32_t room_;              ///< Follows the least of each step: down at once, up slowly.
   std::uint32_t least_room_ = ~0U;  ///< Of the step so far.
   OpClock clock_ = 0;
@@ -151,22 +99,13 @@ struct StepLearner::State {
 
   // The plan. `conforms_`: the step has followed its slot from the first operator on.
   LearnedPlan* plan_ = nullptr;
+  PlanAdvice plan_advice_{recorder_, clock_};
   OpIndex expected_ = 0;        ///< The operator of the plan that should come next.
   OpIndex slot_end_ = 0;        ///< Where the step should end.
-  OpIndex due_begin_ = 0;       ///< First of the due replays, among the plan's operators.
   OpIndex current_ = kNoOp;     ///< The operator of the plan that is running or ended last.
   std::uint32_t lost_ops_ = 0;  ///< Operators since the last one that matched.
   bool conforms_ = false;
-  OpClock catch_up_until_ = 0;
-  std::vector<Binding> bound_;  ///< Per value of the plan.
-  std::vector<Binding> previously_bound_;
-  std::uint32_t birth_cursor_ = 0;               ///< Next birth of the current operator.
   std::vector<Advice::NextUse> late_next_uses_;  ///< Of births between operators.
-  std::vector<Identity> live_;                   ///< Scratch, as the next four.
-  std::vector<Identity> wanted_;
-  std::vector<bool> is_marked_;
-  std::vector<std::pair<std::uint32_t, Advice::Fetch>> pending_;
-  std::vector<std::pair<std::uint32_t, Advice::WriteOut>> late_leaves_;
 
   // Steps that nobody announces.
   std::uint32_t period_ = 0;  ///< 0: steps end at boundaries.
@@ -207,7 +146,7 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Range
   current_ = follow(combined, advice);
   report_.follows_plan = current_ != kNoOp;
   if (current_ != kNoOp) {
-    advise_begin(current_, advice);
+    plan_advice_.begin_op(current_, used_, advice);
   } else if (period_ == 0 && step_ops_ >= next_search_) {
     search_period();
   }
@@ -218,7 +157,7 @@ void StepLearner::State::end_op(Advice& advice) {
   is_in_op_ = false;
   recorder_.end_op();
   if (current_ != kNoOp) {
-    advise_end(current_, advice);
+    plan_advice_.end_op(current_, used_, advice);
     return;
   }
   for (const std::uint32_t range : used_) {
@@ -233,7 +172,7 @@ void StepLearner::State::allocated(RangeId range, std::uint32_t pages, Bytes byt
                                    bool is_filled) {
   recorder_.allocated(range.value(), pages, bytes, is_filled);
   if (is_in_op_ || current_ == kNoOp) return;
-  const OpClock at = bind_birth(range.value());
+  const OpClock at = plan_advice_.bind_birth(current_, range.value());
   if (at != kUnknownUse) late_next_uses_.push_back({range, at});
 }
 
@@ -266,6 +205,7 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
   if (least_room_ != ~0U) room_ = std::min(least_room_, room_ + 1);
   least_room_ = ~0U;
   library_.set_budget(room_);
+  if (rates_now_) library_.set_rates(rates_now_());
 
   const std::uint32_t next_slot = conforms_ ? finished_slot() : 0;
   note_round(next_slot, seconds(now - step_begin_));
@@ -291,7 +231,7 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
     advice.forgets = true;
   } else if (place.plan == conformed && !place.is_new) {
     if (place.op == 0) {
-      carry_bindings_over();
+      plan_advice_.begin_again();
       advice.forgets = true;
     }
     expect(place.op);
@@ -436,240 +376,21 @@ void StepLearner::State::adopt(LearnedPlan& plan, OpIndex op, bool is_catching_u
   plan_ = &plan;
   advice.forgets = true;
   expect(op);
-  bind_live(op);
-  advise_next_uses(op, advice);
-  advise_pending_transfers(op, advice);
-  if (is_catching_up) catch_up_until_ = clock_ + plan.sequence.size();
+  plan_advice_.enter(plan, op, is_catching_up, advice);
   note_plan();
-}
-
-// --- Bindings ---------------------------------------------------------------------------------
-
-/// Finds the storages of all values that live right before `op`: the very storages of the recorded
-/// step where they still live, else those that were born in the same place, oldest first.
-void StepLearner::State::bind_live(OpIndex op) {
-  const auto& values = plan_tape().values;
-  bound_.assign(values.size(), {});
-  live_.clear();
-  wanted_.clear();
-  is_marked_.assign(is_marked_.size(), false);
-  for (ValueIndex i = 0; i < values.size(); ++i) {
-    const bool is_born = values[i].birth == kCarriedIn || values[i].birth < op;
-    if (!is_born || values[i].death < op) continue;
-    const profile::ValueOrigin& origin = plan_->step.origins[i];
-    if (recorder_.is_live(origin.range, origin.serial)) {
-      bind(i, origin.range);
-      if (is_marked_.size() <= origin.range) is_marked_.resize(std::size_t{origin.range} * 2 + 1);
-      is_marked_[origin.range] = true;
-    } else {
-      wanted_.push_back({origin.birth_key, origin.serial, i});
-    }
-  }
-  if (!wanted_.empty()) bind_by_birth();
-}
-
-void StepLearner::State::bind_by_birth() {
-  for (const std::uint32_t range : recorder_.live_ranges()) {
-    if (range < is_marked_.size() && is_marked_[range]) continue;
-    const auto& known = recorder_.range(range);
-    live_.push_back({known.birth_key, known.serial, range});
-  }
-  std::sort(live_.begin(), live_.end());
-  std::sort(wanted_.begin(), wanted_.end());
-  std::size_t next = 0;
-  for (const Identity& value : wanted_) {
-    while (next < live_.size() && live_[next].birth_key < value.birth_key) ++next;
-    if (next == live_.size()) return;
-    if (live_[next].birth_key == value.birth_key) bind(value.index, live_[next++].index);
-  }
-}
-
-/// The plan begins again: survivors go by the numbers that they have in the next round.
-void StepLearner::State::carry_bindings_over() {
-  previously_bound_.swap(bound_);
-  bound_.assign(previously_bound_.size(), {});
-  const auto& values = plan_tape().values;
-  for (ValueIndex i = 0; i < values.size(); ++i) {
-    if (values[i].becomes != kNoValue) bound_[values[i].becomes] = previously_bound_[i];
-  }
-}
-
-/// Binds a newborn storage to the next birth of that size; returns its next use.
-OpClock StepLearner::State::bind_birth(std::uint32_t range) {
-  const planner::PerOp& births = plan_->plan.swaps.births;
-  const std::uint32_t pages = recorder_.range(range).pages;
-  for (std::uint32_t i = birth_cursor_; i < births.first[plan_->at[current_] + 1]; ++i) {
-    const ValueIndex value = births.entries[i];
-    if (steps().tape.values[value].pages != pages) continue;
-    birth_cursor_ = i + 1;
-    bind(steps().value_of[value], range);
-    return moment(plan_->plan.swaps.birth_distance[value]);
-  }
-  return kUnknownUse;
-}
-
-// --- Advice -----------------------------------------------------------------------------------
-
-OpClock StepLearner::State::moment(std::uint32_t distance) const {
-  if (distance == planner::kDiesUnused) return kNeverUsed;
-  if (distance == planner::kStaysUnused)
-    return clock_ + OpClock{kFarAway} * steps().tape.ops.size();
-  return clock_ + distance;
-}
-
-void StepLearner::State::advise_begin(OpIndex op, Advice& advice) {
-  const TapeOp& entry = plan_tape().ops[op];
-  const std::size_t count = std::min<std::size_t>(entry.use_count, used_.size());
-  for (std::size_t i = 0; i < count; ++i)
-    bind(plan_tape().uses[entry.first_use + i].value, used_[i]);
-  const OpIndex place = plan_->at[op];
-  birth_cursor_ = plan_->plan.swaps.births.first[place];
-  if (plan_->is_replayed[op]) advice.record_as = op;
-  advise_fetches(place, advice);
-  const OpIndex ahead = op + kCatchUpOps;
-  if (clock_ >= catch_up_until_ || ahead >= plan_->sequence.size()) return;
-  const TapeOp& later = plan_tape().ops[ahead];
-  for (std::uint32_t i = 0; i < later.use_count; ++i) {
-    const ValueIndex value = plan_tape().uses[later.first_use + i].value;
-    if (is_bound(value)) advice.fetches.push_back({range_of(value)});
-  }
-}
-
-/// What starts before an operator of the plan, one that runs again included.
-void StepLearner::State::advise_fetches(OpIndex place, Advice& advice) {
-  const planner::SwapPlan& plan = plan_->plan.swaps;
-  for (const std::uint32_t i : plan.fetches.of(place)) {
-    const PlannedSwap& swap = plan.swaps[i];
-    const ValueIndex value = steps().value_of[swap.fetch_value];
-    if (is_bound(value)) advice.fetches.push_back({range_of(value), swap.keeps_copy});
-  }
-  advice.reserve_pages = plan.reserve_pages[place];
-}
-
-/// What starts after an operator of the plan, one that runs again included.
-void StepLearner::State::advise_leaving(OpIndex place, Advice& advice) {
-  const planner::SwapPlan& plan = plan_->plan.swaps;
-  for (const std::uint32_t i : plan.write_outs.of(place)) {
-    const PlannedSwap& swap = plan.swaps[i];
-    const ValueIndex value = steps().value_of[swap.value];
-    if (is_bound(value)) advice.write_outs.push_back({range_of(value), swap.pages});
-  }
-  for (const ValueIndex value : plan_->drops.of(place)) {
-    if (is_bound(value)) advice.drops.push_back(range_of(value));
-  }
-}
-
-void StepLearner::State::advise_end(OpIndex op, Advice& advice) {
-  const OpIndex place = plan_->at[op];
-  const TapeOp& entry = steps().tape.ops[place];
-  const planner::SwapPlan& plan = plan_->plan.swaps;
-  for (std::size_t i = 0; i < used_.size(); ++i) {
-    if (!recorder_.is_live(used_[i])) continue;
-    const OpClock at =
-        i < entry.use_count ? moment(plan.use_distance[entry.first_use + i]) : kUnknownUse;
-    advice.next_uses.push_back({RangeId(used_[i]), at});
-  }
-  for (const std::uint32_t range : recorder_.born_in_op())
-    advice.next_uses.push_back({RangeId(range), bind_birth(range)});
-  advise_leaving(place, advice);
 }
 
 // --- Operators that run again -----------------------------------------------------------------
 
 bool StepLearner::State::may_be_due() const {
   return plan_ != nullptr && !is_boundary_pending_ && lost_ops_ == 0 && expected_ < slot_end_ &&
-         first_place(expected_) < plan_->at[expected_];
+         plan_advice_.has_replays_before(expected_);
 }
 
 std::span<const OpIndex> StepLearner::State::due_replays(std::uint64_t signature,
                                                          std::span<const RangeUse> uses) {
   if (!may_be_due() || plan_->sequence[expected_] != signature_of(signature, uses)) return {};
-  due_begin_ = first_place(expected_);
-  return {steps().op_of.data() + due_begin_, steps().op_of.data() + plan_->at[expected_]};
-}
-
-void StepLearner::State::begin_replay(std::size_t position, Advice& advice) {
-  ++clock_;
-  advise_fetches(due_begin_ + static_cast<OpIndex>(position), advice);
-}
-
-void StepLearner::State::end_replay(std::size_t position, Advice& advice) {
-  const OpIndex place = due_begin_ + static_cast<OpIndex>(position);
-  const planner::SwapPlan& plan = plan_->plan.swaps;
-  const auto tell = [&](ValueIndex presence, std::uint32_t distance) {
-    const ValueIndex value = steps().value_of[presence];
-    if (is_bound(value)) advice.next_uses.push_back({range_of(value), moment(distance)});
-  };
-  const TapeOp& entry = steps().tape.ops[place];
-  for (std::uint32_t i = entry.first_use; i < entry.first_use + entry.use_count; ++i)
-    tell(steps().tape.uses[i].value, plan.use_distance[i]);
-  for (const ValueIndex born : plan.births.of(place)) tell(born, plan.birth_distance[born]);
-  advise_leaving(place, advice);
-}
-
-// --- Entering a plan --------------------------------------------------------------------------
-
-/// Tells the next use of every storage that the plan knows, as seen from before operator `from`.
-void StepLearner::State::advise_next_uses(OpIndex from, Advice& advice) {
-  const profile::StepTape& tape = steps().tape;
-  const OpIndex first = first_place(from);
-  std::vector<bool>& is_told = is_marked_;
-  is_told.assign(std::max(is_told.size(), tape.values.size()), false);
-  const auto tell = [&](ValueIndex value, OpClock at) {
-    const ValueIndex known = steps().value_of[value];
-    if (!is_told[known] && is_bound(known)) advice.next_uses.push_back({range_of(known), at});
-    is_told[known] = true;
-  };
-  for (OpIndex op = first; op < tape.ops.size(); ++op) {
-    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i)
-      tell(tape.uses[tape.ops[op].first_use + i].value, clock_ + (op - first));
-  }
-  const auto rest = static_cast<std::uint32_t>(tape.ops.size() - first);
-  for (ValueIndex value = 0; value < tape.values.size(); ++value) {
-    OpClock at = kNeverUsed;
-    if (tape.values[value].death == kSurvives && tape.values[value].becomes != kNoValue) {
-      const std::uint32_t distance = plan_->plan.swaps.birth_distance[tape.values[value].becomes];
-      at = moment(distance) + (distance < planner::kStaysUnused ? rest : 0);
-    }
-    tell(value, at);
-  }
-}
-
-/// Starts the transfers that the plan would have started before operator `from`: fetches, soonest
-/// need first, and write-outs of what should be out by now, latest need first.
-void StepLearner::State::advise_pending_transfers(OpIndex from, Advice& advice) {
-  const auto op_count = static_cast<std::uint32_t>(steps().tape.ops.size());
-  const OpIndex first = first_place(from);
-  const auto ops_until = [&](OpIndex op) { return (op + op_count - first) % op_count; };
-  const auto known = [&](ValueIndex value) { return steps().value_of[value]; };
-  pending_.clear();
-  late_leaves_.clear();
-  for (const PlannedSwap& swap : plan_->plan.swaps.swaps) {
-    if (swap.fetch == kNoOp) {
-      const ValueIndex value = known(swap.value);
-      const bool is_idle = steps().tape.values[swap.value].death == kSurvives;
-      if (is_idle && is_bound(value))
-        late_leaves_.push_back({kNoOp, {range_of(value), swap.pages}});
-      continue;
-    }
-    const std::uint32_t until_needed = ops_until(swap.needed);
-    const std::uint32_t fetched_before = (swap.needed + op_count - swap.fetch) % op_count;
-    const std::uint32_t left_before = (swap.needed + op_count - swap.leave - 1) % op_count;
-    if (until_needed > left_before) continue;
-    ValueIndex value = known(swap.needed >= first ? swap.needed_value : swap.fetch_value);
-    if (until_needed < fetched_before && is_bound(value))
-      pending_.emplace_back(until_needed, Advice::Fetch{range_of(value), swap.keeps_copy});
-    if (until_needed <= fetched_before) continue;
-    if (swap.needed < first && swap.fetch < first) value = known(swap.value);
-    if (is_bound(value)) late_leaves_.push_back({until_needed, {range_of(value), swap.pages}});
-  }
-  std::stable_sort(pending_.begin(), pending_.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (const auto& [until_needed, fetch] : pending_) advice.fetches.push_back(fetch);
-  std::sort(late_leaves_.begin(), late_leaves_.end(), [](const auto& a, const auto& b) {
-    return std::tuple(b.first, b.second.range) < std::tuple(a.first, a.second.range);
-  });
-  for (const auto& [until_needed, leave] : late_leaves_) advice.write_outs.push_back(leave);
+  return plan_advice_.replays_before(expected_);
 }
 
 // --- The public face --------------------------------------------------------------------------
@@ -691,11 +412,12 @@ std::span<const OpIndex> StepLearner::due_replays(std::uint64_t signature,
 }
 
 void StepLearner::begin_replay(std::size_t position, Advice& advice) {
-  state_->begin_replay(position, advice);
+  ++state_->clock_;
+  state_->plan_advice_.begin_replay(position, advice);
 }
 
 void StepLearner::end_replay(std::size_t position, Advice& advice) {
-  state_->end_replay(position, advice);
+  state_->plan_advice_.end_replay(position, advice);
 }
 
 void StepLearner::cannot_record() { state_->unrecordable_.insert(state_->recent(0)); }

@@ -25,6 +25,8 @@ constexpr double kTimeDrift = 0.05;
 // And when whole rounds, waits included, are off by more than this.
 constexpr double kStepDrift = 0.03;
 constexpr std::size_t kCyclesToJudge = 4;
+// And when the store moves pages by so much faster or slower.
+constexpr double kRateDrift = 0.1;
 constexpr std::uint32_t kRoomDrift = 32;  // A plan uses more room once it is a 32nd more.
 constexpr std::uint32_t kMostCyclesToRefresh = 64;
 
@@ -32,6 +34,15 @@ Duration compute_time(const StepTape& tape) {
   Duration sum{0};
   for (const auto& op : tape.ops) sum += op.time;
   return sum;
+}
+
+/// Alone or in both directions at once.
+bool has_drifted(const planner::TransferRates& from, const planner::TransferRates& to) {
+  const auto is_off = [](double was, double is) { return std::abs(is - was) > kRateDrift * was; };
+  return is_off(from.write_bytes_per_second, to.write_bytes_per_second) ||
+         is_off(from.read_bytes_per_second, to.read_bytes_per_second) ||
+         is_off(from.write_bytes_per_second * from.duplex_share,
+                to.write_bytes_per_second * to.duplex_share);
 }
 
 bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
@@ -317,6 +328,7 @@ PlanPlace StepLibrary::begin_cycle(LearnedPlan& plan) {
         plan.slot_begin = std::move(plan.draft->slot_begin);
         plan.slot_ends_by_length = std::move(plan.draft->slot_ends_by_length);
         plan.budget_pages = plan.draft->budget_pages;
+        plan.rates = plan.draft->rates;
         plan.sequence = OpSequence(plan.step.tape.ops);
         plan.draft->is_adopted = true;
       }
@@ -353,6 +365,7 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   for (const ShapeId id : plan.shapes) measured += seconds(find_shape(id)->typical_time());
   const double planned = seconds(compute_time(plan.step.tape));
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
+  if (has_drifted(plan.rates, limits_.rates)) return true;
   const double predicted = plan.predicted_seconds();
   const bool is_known = plan.seconds.size() >= kCyclesToJudge && predicted > 0.0;
   if (is_known && std::abs(plan.typical_seconds() - predicted) > kStepDrift * predicted)
@@ -384,6 +397,7 @@ bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
     draft.slot_ends_by_length.push_back(shape.is_cut_by_length);
   }
   draft.budget_pages = limits_.budget_pages;
+  draft.rates = limits_.rates;
   draft.work = maker_.order({draft.step.tape, limits_});
   plan.refreshes += plan.is_there() ? 1 : 0;
   return true;

@@ -51,6 +51,7 @@ struct LearnedPlan {
   planner::PerOp drops;            ///< Values of `step` by the plan's operator after which they go.
   std::vector<bool> is_replayed;   ///< Per operator of `step`: it runs again somewhere.
   std::uint32_t budget_pages = 0;  ///< That it was made for.
+  planner::TransferRates rates;    ///< The same.
   std::uint64_t last_used = 0;
   std::uint32_t refreshes = 0;  ///< How often a new one has been ordered.
   std::uint32_t cycles = 0;     ///< Finished under it since then.
@@ -66,6 +67,7 @@ struct LearnedPlan {
     std::vector<bool> slot_ends_by_length;
     profile::RecordedStep step;
     std::uint32_t budget_pages = 0;
+    planner::TransferRates rates;
     bool is_adopted = false;  ///< A first plan for it has come.
     std::shared_ptr<PlanWork> work;
   };
@@ -94,6 +96,8 @@ class StepLibrary {
 
   /// Pages that plans made from now on may fill.
   void set_budget(std::uint32_t pages) { limits_.budget_pages = pages; }
+  /// What plans made from now on reckon with.
+  void set_rates(const planner::TransferRates& rates) { limits_.rates = rates; }
 
   /// Where the next finished step is to be recorded: the memory of the oldest one.
   profile::RecordedStep& next_record();

@@ -55,8 +55,12 @@ std::string moved(const RunStatistics& s) {
 }
 
 std::string where(const RunStatistics& s) {
-  return message("{}; busy {}", s.store.empty() ? joined(s.directories) : s.store,
-                 seconds_text(s.disk_busy_seconds));
+  std::string text = message("{}; busy {}", s.store.empty() ? joined(s.directories) : s.store,
+                             seconds_text(s.disk_busy_seconds));
+  if (s.rates)
+    text += message("; about {} out, {} in", gb_per_s(s.rates->write_bytes_per_second),
+                    gb_per_s(s.rates->read_bytes_per_second));
+  return text;
 }
 
 // How the writes compare with what drives are rated for. Flash wears by writing.

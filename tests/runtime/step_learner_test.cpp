@@ -202,6 +202,7 @@ class Driver {
  public:
   explicit Driver(std::uint32_t budget_pages, const planner::TransferRates& rates = {})
       : learner({.budget_pages = budget_pages, .rates = rates}) {}
+  explicit Driver(const StepLearner::Options& options) : learner(options) {}
 
   void op(std::uint64_t signature, std::vector<std::uint32_t> inputs,
           std::vector<std::uint32_t> outputs = {}) {
@@ -241,6 +242,31 @@ void run_chain(Driver& driver, std::uint64_t flavour = 0) {
   driver.op(108 + flavour, {8});
   driver.learner.freed(RangeId(8));
   driver.op(109 + flavour, {0});
+}
+
+TEST(StepLearner, PlansAgainWhenTheDiskGetsSlower) {
+  planner::TransferRates rates;
+  rates.write_bytes_per_second = rates.read_bytes_per_second = 1e9;
+  Driver driver(
+      StepLearner::Options{.budget_pages = 12, .rates = rates, .rates_now = [&] { return rates; }});
+  // Two storages that live from step to step beside the chain, which needs two at once.
+  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(RangeId(id), kPages);
+  const auto steps = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      run_chain(driver);
+      driver.op(120, {20});
+      driver.op(121, {21});
+    }
+  };
+  steps(80);
+  const LearnerReport fast = driver.learner.report();
+  steps(80);
+  EXPECT_EQ(driver.learner.report().plans, fast.plans) << "nothing has changed";
+  rates.write_bytes_per_second = rates.read_bytes_per_second = 1e8;
+  steps(80);
+  const LearnerReport slow = driver.learner.report();
+  EXPECT_GT(slow.plans, fast.plans);
+  EXPECT_GT(slow.bound_seconds, 1.1 * fast.bound_seconds);
 }
 
 TEST(StepLearner, PredictsNothingDuringTheFirstStep) {

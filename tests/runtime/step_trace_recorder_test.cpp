@@ -383,7 +383,7 @@ TEST(TracedRuntime, ShowsEveryOperatorAndEveryByteThatMoved) {
   swap::SwapEngineOptions engine;
   engine.budget = kPageSize * Trainer::kLayers;  // Half of what a step needs.
   engine.arena_size = 8_GiB;
-  engine.observer = &recorder;
+  engine.observers = {&recorder};
   auto store = std::make_unique<CountingStore>(
       swap::make_ram_store(kPageSize * 256, 4, std::make_shared<swap::Doorbell>()), moved);
   RuntimeOptions options;

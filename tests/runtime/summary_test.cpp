@@ -26,6 +26,7 @@ RunStatistics busy_run() {
   s.trap_wait_seconds = 0.0126;
   s.trap_count = 7;
   s.disk_busy_seconds = 12.0;
+  s.rates = profile::TransferRates{.write_bytes_per_second = 1.5e9, .read_bytes_per_second = 3e9};
   s.spilled = 30_GiB;
   s.disk_written = 60_GiB;
   s.endurance = Bytes(1'200'000'000'000'000);
@@ -59,7 +60,8 @@ TEST(Summary, ShowsARun) {
       "[spillway] steps    10, median 3.91 s\n"
       "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
       "3.00 GiB left without a write\n"
-      "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.00 s\n"
+      "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.00 s; about 1.50 GB/s "
+      "out, 3.00 GB/s in\n"
       "[spillway] wear     69.6 TB a day at this pace; disks rated for 1.2e+03 TB of writes "
       "(--endurance) would last 17.2 days of training\n"
       "[spillway] again    410 operators ran again in 2.20 s, to bring back 12.0 GiB that had "

@@ -103,7 +103,7 @@ class TransferObserverTest : public testing::Test {
     SwapEngineOptions options;
     options.budget = kPageSize * pages;
     options.arena_size = 8_GiB;
-    options.observer = &seen_;
+    options.observers = {&seen_};
     auto store = make_ram_store(kPageSize * 64, 4, std::make_shared<Doorbell>());
     if (fails) store = std::make_unique<FailsFirstStore>(std::move(store));
     return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(best_mapper()),

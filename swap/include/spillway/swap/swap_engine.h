@@ -89,7 +89,7 @@ struct SwapEngineOptions {
   /// When the store has taken nothing for so long while a thread waits for a page that it touches
   /// and operators hold all frames, the process ends: that thread cannot be told of an error.
   Duration fault_patience = std::chrono::seconds(60);
-  TransferObserver* observer = nullptr;  ///< Outlives the engine.
+  std::vector<TransferObserver*> observers;  ///< Outlive the engine.
 };
 
 /// Everything the engine counted since it started. Times add up over threads.

@@ -26,7 +26,6 @@ class ProfileRecording {
  public:
   struct Options {
     std::uint32_t steps = 0;  ///< Repetitions after which it is complete; 0: never.
-    std::optional<profile::TransferRates> rates;
   };
 
   explicit ProfileRecording(const Options& options) : options_(options) {}

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/profile/transfer_rates.h"
 #include "spillway/runtime/stall_ledger.h"
 
 namespace spillway::runtime {
@@ -48,6 +49,7 @@ struct RunStatistics {
   Bytes clean_leaves;
   Bytes spill_space_peak;
   Bytes endurance;  ///< Rated writes of all spill drives together; 0: they do not wear.
+  std::optional<profile::TransferRates> rates;  ///< Of the store, as plans reckoned with at last.
   std::uint64_t cancelled_writes = 0;
   std::uint64_t io_retries = 0;
 

@@ -26,9 +26,10 @@ struct RuntimeOptions {
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
   bool learns = true;                         ///< Off: demand paging only.
   PlanningOptions planning = {};              ///< Of no effect without `learns`.
-  planner::TransferRates rates;               ///< Of the spill store, measured.
-  ProfileRecording* recording = nullptr;      ///< Outlives the runtime; needs `learns`.
-  StepTraceRecorder* trace = nullptr;         ///< Outlives the runtime.
+  planner::TransferRates rates;               ///< Of the spill store.
+  std::function<planner::TransferRates()> rates_now = {};  ///< As seen lately; empty: as above.
+  ProfileRecording* recording = nullptr;  ///< Outlives the runtime; needs `learns`.
+  StepTraceRecorder* trace = nullptr;     ///< Outlives the runtime.
 };
 
 class StepGuide;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -93,7 +94,9 @@ class StepLearner {
  public:
   struct Options {
     std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
-    planner::TransferRates rates;    ///< Of the spill store, measured.
+    planner::TransferRates rates;    ///< Of the spill store.
+    /// The same as seen lately, asked for when a step has ended. Empty: they stay as they are.
+    std::function<planner::TransferRates()> rates_now = {};
     PlanningOptions planning = {};
     ProfileRecording* recording = nullptr;  ///< Is told of each step that ends; outlives this.
   };

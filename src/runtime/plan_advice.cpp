@@ -1,0 +1,250 @@
+#include "plan_advice.h"
+
+#include <algorithm>
+
+namespace spillway::runtime {
+
+using planner::PlannedSwap;
+using profile::kCarriedIn;
+using profile::kNoValue;
+using profile::kSurvives;
+using profile::OpIndex;
+using profile::TapeOp;
+using profile::ValueIndex;
+
+namespace {
+
+constexpr OpIndex kNoOp = planner::kNoOp;
+constexpr std::uint32_t kCatchUpOps = 8;  // How far ahead missing inputs are fetched.
+constexpr std::uint32_t kFarAway = 4;     // Periods: the next use of what stays idle.
+
+}  // namespace
+
+void PlanAdvice::enter(const LearnedPlan& plan, OpIndex op, bool is_catching_up, Advice& advice) {
+  plan_ = &plan;
+  bind_live(op);
+  advise_next_uses(op, advice);
+  advise_pending_transfers(op, advice);
+  if (is_catching_up) catch_up_until_ = clock_ + plan.sequence.size();
+}
+
+// --- Bindings ---------------------------------------------------------------------------------
+
+/// Finds the storages of all values that live right before `op`: the very storages of the recorded
+/// step where they still live, else those that were born in the same place, oldest first.
+void PlanAdvice::bind_live(OpIndex op) {
+  const auto& values = plan_tape().values;
+  bound_.assign(values.size(), {});
+  live_.clear();
+  wanted_.clear();
+  is_marked_.assign(is_marked_.size(), false);
+  for (ValueIndex i = 0; i < values.size(); ++i) {
+    const bool is_born = values[i].birth == kCarriedIn || values[i].birth < op;
+    if (!is_born || values[i].death < op) continue;
+    const profile::ValueOrigin& origin = plan_->step.origins[i];
+    if (recorder_.is_live(origin.range, origin.serial)) {
+      bind(i, origin.range);
+      if (is_marked_.size() <= origin.range) is_marked_.resize(std::size_t{origin.range} * 2 + 1);
+      is_marked_[origin.range] = true;
+    } else {
+      wanted_.push_back({origin.birth_key, origin.serial, i});
+    }
+  }
+  if (!wanted_.empty()) bind_by_birth();
+}
+
+void PlanAdvice::bind_by_birth() {
+  for (const std::uint32_t range : recorder_.live_ranges()) {
+    if (range < is_marked_.size() && is_marked_[range]) continue;
+    const auto& known = recorder_.range(range);
+    live_.push_back({known.birth_key, known.serial, range});
+  }
+  std::sort(live_.begin(), live_.end());
+  std::sort(wanted_.begin(), wanted_.end());
+  std::size_t next = 0;
+  for (const Identity& value : wanted_) {
+    while (next < live_.size() && live_[next].birth_key < value.birth_key) ++next;
+    if (next == live_.size()) return;
+    if (live_[next].birth_key == value.birth_key) bind(value.index, live_[next++].index);
+  }
+}
+
+void PlanAdvice::begin_again() {
+  previously_bound_.swap(bound_);
+  bound_.assign(previously_bound_.size(), {});
+  const auto& values = plan_tape().values;
+  for (ValueIndex i = 0; i < values.size(); ++i) {
+    if (values[i].becomes != kNoValue) bound_[values[i].becomes] = previously_bound_[i];
+  }
+}
+
+OpClock PlanAdvice::bind_birth(OpIndex op, std::uint32_t range) {
+  const planner::PerOp& births = plan_->plan.swaps.births;
+  const std::uint32_t pages = recorder_.range(range).pages;
+  for (std::uint32_t i = birth_cursor_; i < births.first[plan_->at[op] + 1]; ++i) {
+    const ValueIndex value = births.entries[i];
+    if (steps().tape.values[value].pages != pages) continue;
+    birth_cursor_ = i + 1;
+    bind(steps().value_of[value], range);
+    return moment(plan_->plan.swaps.birth_distance[value]);
+  }
+  return kUnknownUse;
+}
+
+// --- Advice -----------------------------------------------------------------------------------
+
+OpClock PlanAdvice::moment(std::uint32_t distance) const {
+  if (distance == planner::kDiesUnused) return kNeverUsed;
+  if (distance == planner::kStaysUnused)
+    return clock_ + OpClock{kFarAway} * steps().tape.ops.size();
+  return clock_ + distance;
+}
+
+void PlanAdvice::begin_op(OpIndex op, std::span<const std::uint32_t> used, Advice& advice) {
+  const TapeOp& entry = plan_tape().ops[op];
+  const std::size_t count = std::min<std::size_t>(entry.use_count, used.size());
+  for (std::size_t i = 0; i < count; ++i)
+    bind(plan_tape().uses[entry.first_use + i].value, used[i]);
+  const OpIndex place = plan_->at[op];
+  birth_cursor_ = plan_->plan.swaps.births.first[place];
+  if (plan_->is_replayed[op]) advice.record_as = op;
+  advise_fetches(place, advice);
+  const OpIndex ahead = op + kCatchUpOps;
+  if (clock_ >= catch_up_until_ || ahead >= plan_->sequence.size()) return;
+  const TapeOp& later = plan_tape().ops[ahead];
+  for (std::uint32_t i = 0; i < later.use_count; ++i) {
+    const ValueIndex value = plan_tape().uses[later.first_use + i].value;
+    if (is_bound(value)) advice.fetches.push_back({range_of(value)});
+  }
+}
+
+/// What starts before an operator of the plan, one that runs again included.
+void PlanAdvice::advise_fetches(OpIndex place, Advice& advice) {
+  const planner::SwapPlan& plan = plan_->plan.swaps;
+  for (const std::uint32_t i : plan.fetches.of(place)) {
+    const PlannedSwap& swap = plan.swaps[i];
+    const ValueIndex value = steps().value_of[swap.fetch_value];
+    if (is_bound(value)) advice.fetches.push_back({range_of(value), swap.keeps_copy});
+  }
+  advice.reserve_pages = plan.reserve_pages[place];
+}
+
+/// What starts after an operator of the plan, one that runs again included.
+void PlanAdvice::advise_leaving(OpIndex place, Advice& advice) {
+  const planner::SwapPlan& plan = plan_->plan.swaps;
+  for (const std::uint32_t i : plan.write_outs.of(place)) {
+    const PlannedSwap& swap = plan.swaps[i];
+    const ValueIndex value = steps().value_of[swap.value];
+    if (is_bound(value)) advice.write_outs.push_back({range_of(value), swap.pages});
+  }
+  for (const ValueIndex value : plan_->drops.of(place)) {
+    if (is_bound(value)) advice.drops.push_back(range_of(value));
+  }
+}
+
+void PlanAdvice::end_op(OpIndex op, std::span<const std::uint32_t> used, Advice& advice) {
+  const OpIndex place = plan_->at[op];
+  const TapeOp& entry = steps().tape.ops[place];
+  const planner::SwapPlan& plan = plan_->plan.swaps;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!recorder_.is_live(used[i])) continue;
+    const OpClock at =
+        i < entry.use_count ? moment(plan.use_distance[entry.first_use + i]) : kUnknownUse;
+    advice.next_uses.push_back({RangeId(used[i]), at});
+  }
+  for (const std::uint32_t range : recorder_.born_in_op())
+    advice.next_uses.push_back({RangeId(range), bind_birth(op, range)});
+  advise_leaving(place, advice);
+}
+
+// --- Operators that run again -----------------------------------------------------------------
+
+std::span<const OpIndex> PlanAdvice::replays_before(OpIndex op) {
+  due_begin_ = first_place(op);
+  return {steps().op_of.data() + due_begin_, steps().op_of.data() + plan_->at[op]};
+}
+
+void PlanAdvice::begin_replay(std::size_t position, Advice& advice) {
+  advise_fetches(due_begin_ + static_cast<OpIndex>(position), advice);
+}
+
+void PlanAdvice::end_replay(std::size_t position, Advice& advice) {
+  const OpIndex place = due_begin_ + static_cast<OpIndex>(position);
+  const planner::SwapPlan& plan = plan_->plan.swaps;
+  const auto tell = [&](ValueIndex presence, std::uint32_t distance) {
+    const ValueIndex value = steps().value_of[presence];
+    if (is_bound(value)) advice.next_uses.push_back({range_of(value), moment(distance)});
+  };
+  const TapeOp& entry = steps().tape.ops[place];
+  for (std::uint32_t i = entry.first_use; i < entry.first_use + entry.use_count; ++i)
+    tell(steps().tape.uses[i].value, plan.use_distance[i]);
+  for (const ValueIndex born : plan.births.of(place)) tell(born, plan.birth_distance[born]);
+  advise_leaving(place, advice);
+}
+
+// --- Entering a plan --------------------------------------------------------------------------
+
+/// Tells the next use of every storage that the plan knows, as seen from before operator `from`.
+void PlanAdvice::advise_next_uses(OpIndex from, Advice& advice) {
+  const profile::StepTape& tape = steps().tape;
+  const OpIndex first = first_place(from);
+  std::vector<bool>& is_told = is_marked_;
+  is_told.assign(std::max(is_told.size(), tape.values.size()), false);
+  const auto tell = [&](ValueIndex value, OpClock at) {
+    const ValueIndex known = steps().value_of[value];
+    if (!is_told[known] && is_bound(known)) advice.next_uses.push_back({range_of(known), at});
+    is_told[known] = true;
+  };
+  for (OpIndex op = first; op < tape.ops.size(); ++op) {
+    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i)
+      tell(tape.uses[tape.ops[op].first_use + i].value, clock_ + (op - first));
+  }
+  const auto rest = static_cast<std::uint32_t>(tape.ops.size() - first);
+  for (ValueIndex value = 0; value < tape.values.size(); ++value) {
+    OpClock at = kNeverUsed;
+    if (tape.values[value].death == kSurvives && tape.values[value].becomes != kNoValue) {
+      const std::uint32_t distance = plan_->plan.swaps.birth_distance[tape.values[value].becomes];
+      at = moment(distance) + (distance < planner::kStaysUnused ? rest : 0);
+    }
+    tell(value, at);
+  }
+}
+
+/// Starts the transfers that the plan would have started before operator `from`: fetches, soonest
+/// need first, and write-outs of what should be out by now, latest need first.
+void PlanAdvice::advise_pending_transfers(OpIndex from, Advice& advice) {
+  const auto op_count = static_cast<std::uint32_t>(steps().tape.ops.size());
+  const OpIndex first = first_place(from);
+  const auto ops_until = [&](OpIndex op) { return (op + op_count - first) % op_count; };
+  const auto known = [&](ValueIndex value) { return steps().value_of[value]; };
+  pending_.clear();
+  late_leaves_.clear();
+  for (const PlannedSwap& swap : plan_->plan.swaps.swaps) {
+    if (swap.fetch == kNoOp) {
+      const ValueIndex value = known(swap.value);
+      const bool is_idle = steps().tape.values[swap.value].death == kSurvives;
+      if (is_idle && is_bound(value))
+        late_leaves_.push_back({kNoOp, {range_of(value), swap.pages}});
+      continue;
+    }
+    const std::uint32_t until_needed = ops_until(swap.needed);
+    const std::uint32_t fetched_before = (swap.needed + op_count - swap.fetch) % op_count;
+    const std::uint32_t left_before = (swap.needed + op_count - swap.leave - 1) % op_count;
+    if (until_needed > left_before) continue;
+    ValueIndex value = known(swap.needed >= first ? swap.needed_value : swap.fetch_value);
+    if (until_needed < fetched_before && is_bound(value))
+      pending_.emplace_back(until_needed, Advice::Fetch{range_of(value), swap.keeps_copy});
+    if (until_needed <= fetched_before) continue;
+    if (swap.needed < first && swap.fetch < first) value = known(swap.value);
+    if (is_bound(value)) late_leaves_.push_back({until_needed, {range_of(value), swap.pages}});
+  }
+  std::stable_sort(pending_.begin(), pending_.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [until_needed, fetch] : pending_) advice.fetches.push_back(fetch);
+  std::sort(late_leaves_.begin(), late_leaves_.end(), [](const auto& a, const auto& b) {
+    return std::tuple(b.first, b.second.range) < std::tuple(a.first, a.second.range);
+  });
+  for (const auto& [until_needed, leave] : late_leaves_) advice.write_outs.push_back(leave);
+}
+
+}  // namespace spillway::runtime
