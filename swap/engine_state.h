@@ -38,6 +38,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::uint32_t storage_pages() const noexcept;
   SwapStatistics statistics();
   Bytes resident_locked() const;
+  Bytes take_peak();
 
   // pins.cpp
   void pin(PinSet& set, std::span<const RangeUse> uses);
@@ -240,6 +241,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::atomic<std::uint64_t> small_bytes_{0};
   std::atomic<std::uint64_t> small_granted_{0};
   SwapStatistics counts_;
+  Bytes latest_peak_;  ///< Resident, since take_peak.
   std::thread transfer_thread_;
 };
 

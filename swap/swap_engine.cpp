@@ -1,6 +1,7 @@
 #include "spillway/swap/swap_engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "room_wait.h"
 #include "spillway/base/assert.h"
@@ -165,6 +166,7 @@ void SwapEngine::State::note_counted_locked() {
   const Bytes counted = memory::kPageSize * pool_->existing_frames() + Bytes(small_granted_.load());
   SPILLWAY_ASSERT(counted <= options_.budget);
   counts_.counted_peak = std::max(counts_.counted_peak, counted);
+  latest_peak_ = std::max(latest_peak_, resident_locked());
 }
 
 void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory::Access allowed) {
@@ -388,6 +390,11 @@ Bytes SwapEngine::State::resident_locked() const {
          Bytes(small_granted_.load());
 }
 
+Bytes SwapEngine::State::take_peak() {
+  Lock lock(mutex_);
+  return std::exchange(latest_peak_, resident_locked());
+}
+
 PinSet::~PinSet() {
   if (engine_ != nullptr) engine_->unpin(*this);
 }
@@ -522,6 +529,8 @@ Bytes SwapEngine::resident() const {
   std::lock_guard lock(state_->mutex_);
   return state_->resident_locked();
 }
+
+Bytes SwapEngine::take_peak() { return state_->take_peak(); }
 
 void SwapEngine::before_fork() {
   state_->mutex_.lock();

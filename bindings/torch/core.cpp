@@ -280,6 +280,7 @@ runtime::RunStatistics Core::statistics() const {
     statistics.bound_step_seconds = report.learned.bound_seconds / report.learned.plan_steps;
     statistics.planned_peak =
         memory::kPageSize * report.learned.planned_peak_pages + report.memory.small_peak;
+    statistics.followed_peak = report.learned.followed_peak;
     statistics.strategy = report.learned.strategy;
   }
   statistics.recompute = settings_.recompute;

@@ -59,6 +59,7 @@ std::string to_json(const RunStatistics& s) {
       {"followed_step_seconds", s.followed_step_seconds},
       {"bound_step_seconds", s.bound_step_seconds},
       {"planned_peak_bytes", s.planned_peak.count()},
+      {"followed_peak_bytes", s.followed_peak.count()},
       {"strategy", s.strategy},
       {"recompute", s.recompute},
       {"dropped_bytes", s.dropped.count()},

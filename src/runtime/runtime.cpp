@@ -89,12 +89,14 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     : options_(options), clock_(clock), engine_(std::move(engine)) {
   if (options_.learns) {
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize);
-    guide_ = std::make_unique<StepGuide>(StepLearner::Options{.budget_pages = budget_pages,
-                                                              .rates = options_.rates,
-                                                              .rates_now = options_.rates_now,
-                                                              .planning = options_.planning,
-                                                              .recording = options_.recording},
-                                         *engine_, clock_);
+    guide_ = std::make_unique<StepGuide>(
+        StepLearner::Options{.budget_pages = budget_pages,
+                             .rates = options_.rates,
+                             .rates_now = options_.rates_now,
+                             .take_peak = [this] { return engine_->take_peak(); },
+                             .planning = options_.planning,
+                             .recording = options_.recording},
+        *engine_, clock_);
     if (options_.planning.recomputes)
       recomputer_ = std::make_unique<Recomputer>(
           *engine_,

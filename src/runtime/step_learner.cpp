@@ -27,8 +27,7 @@ constexpr std::uint32_t kEqualToResume = 3;  // Operators in a row that must mat
 constexpr std::uint32_t kFirstSearch = 1024;
 constexpr std::uint32_t kPatientSearch = 4096;
 constexpr std::uint32_t kPeriodMisses = 4;  // Strange steps after which a found period is wrong.
-constexpr std::size_t kRoundsKept = 16;
-constexpr std::size_t kStepTimes = 64;  // For the median.
+constexpr std::size_t kStepTimes = 64;      // For the median.
 
 /// The operator, its shapes, and how it uses paged storages.
 std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> uses) {
@@ -45,6 +44,7 @@ struct StepLearner::State {
         library_({.budget_pages = options.budget_pages, .rates = options.rates}, options.planning),
         recording_(options.recording),
         rates_now_(options.rates_now),
+        take_peak_(options.take_peak),
         room_(options.budget_pages) {}
 
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
@@ -59,7 +59,7 @@ struct StepLearner::State {
   // Steps.
   void finish_step(TimePoint now, bool is_meaningful, Advice& advice);
   std::uint32_t finished_slot() const;
-  void note_round(std::uint32_t next_slot, double step_seconds);
+  void note_round(std::uint32_t next_slot, const LearnedPlan::Round& step);
   bool ends_by_length() const;
   void search_period();
   void note_plan();
@@ -80,6 +80,7 @@ struct StepLearner::State {
   StepLibrary library_;
   ProfileRecording* const recording_;
   const std::function<planner::TransferRates()> rates_now_;
+  const std::function<Bytes()> take_peak_;
   std::uint32_t room_;              ///< Follows the least of each step: down at once, up slowly.
   std::uint32_t least_room_ = ~0U;  ///< Of the step so far.
   OpClock clock_ = 0;
@@ -93,7 +94,7 @@ struct StepLearner::State {
   std::uint64_t step_hash_ = 0;
   std::uint32_t step_ops_ = 0;
   TimePoint step_begin_{};
-  double round_seconds_ = 0.0;  ///< Of the steps of the plan since its first one.
+  LearnedPlan::Round round_;  ///< Of the steps of the plan since its first one.
   bool is_boundary_pending_ = false;
   bool is_worth_learning_ = true;
 
@@ -208,7 +209,7 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
   if (rates_now_) library_.set_rates(rates_now_());
 
   const std::uint32_t next_slot = conforms_ ? finished_slot() : 0;
-  note_round(next_slot, seconds(now - step_begin_));
+  note_round(next_slot, {seconds(now - step_begin_), take_peak_ ? take_peak_() : Bytes()});
   // A step that does not conform may be new and push other shapes out, with their plans.
   LearnedPlan* conformed = next_slot > 0 ? plan_ : nullptr;
   library_.learn(step_hash_, is_meaningful, period_ > 0);
@@ -242,13 +243,17 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
   }
 }
 
-/// How long the plan's steps take, waits included, when all of them go as planned.
-void StepLearner::State::note_round(std::uint32_t next_slot, double step_seconds) {
-  round_seconds_ = next_slot <= 1 ? step_seconds : round_seconds_ + step_seconds;
+/// How the plan's steps go, when all of them go as planned.
+void StepLearner::State::note_round(std::uint32_t next_slot, const LearnedPlan::Round& step) {
+  const bool is_first = next_slot <= 1;
+  round_ = {step.seconds + (is_first ? 0.0 : round_.seconds),
+            is_first ? step.peak : std::max(step.peak, round_.peak)};
   if (next_slot == 0 || next_slot != plan_->slots()) return;
-  if (plan_->seconds.size() >= kRoundsKept) plan_->seconds.pop_front();
-  plan_->seconds.push_back(round_seconds_);
+  plan_->note_round(round_);
+  if (plan_->rounds() == 0) return;
+  note_plan();
   report_.followed_seconds = plan_->typical_seconds();
+  report_.followed_peak = plan_->highest_peak();
 }
 
 /// One more than the number of the slot that the step has just completed, or 0.
@@ -377,7 +382,8 @@ void StepLearner::State::adopt(LearnedPlan& plan, OpIndex op, bool is_catching_u
   advice.forgets = true;
   expect(op);
   plan_advice_.enter(plan, op, is_catching_up, advice);
-  note_plan();
+  // What was measured belongs to the plan before, until there are rounds under this one.
+  if (report_.followed_seconds == 0.0) note_plan();
 }
 
 // --- Operators that run again -----------------------------------------------------------------

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kHistory = 64;
 constexpr std::size_t kTimesKept = 5;  // Steps of a shape.
+constexpr std::size_t kRoundsKept = 16;
 // New shapes in a row after which a shape has to come twice before it is worth a plan.
 constexpr std::uint32_t kStrangersToPlan = 3;
 // A plan is made again when its compute time is off by more than this.
@@ -58,9 +59,22 @@ LearnedPlan::~LearnedPlan() {
   if (draft != nullptr) draft->work->cancel();
 }
 
+void LearnedPlan::note_round(const Round& round) {
+  if (!std::exchange(is_settled_, true)) return;
+  if (latest_.size() >= kRoundsKept) latest_.pop_front();
+  latest_.push_back(round);
+}
+
 double LearnedPlan::typical_seconds() const {
-  std::vector<double> latest(seconds.begin(), seconds.end());
-  return median(latest);
+  std::vector<double> times;
+  for (const Round& round : latest_) times.push_back(round.seconds);
+  return median(times);
+}
+
+Bytes LearnedPlan::highest_peak() const {
+  Bytes highest;
+  for (const Round& round : latest_) highest = std::max(highest, round.peak);
+  return highest;
 }
 
 /// Times that were measured while as much was moved contain the interference.
@@ -69,7 +83,8 @@ double LearnedPlan::predicted_seconds() const {
 }
 
 void LearnedPlan::set(planner::StepPlan made) {
-  seconds.clear();
+  latest_.clear();
+  is_settled_ = false;
   plan = std::move(made);
   const planner::RewrittenTape& steps = plan.steps;
   at = planner::places_in(steps);
@@ -367,7 +382,7 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
   if (has_drifted(plan.rates, limits_.rates)) return true;
   const double predicted = plan.predicted_seconds();
-  const bool is_known = plan.seconds.size() >= kCyclesToJudge && predicted > 0.0;
+  const bool is_known = plan.rounds() >= kCyclesToJudge && predicted > 0.0;
   if (is_known && std::abs(plan.typical_seconds() - predicted) > kStepDrift * predicted)
     return true;
   return plan.slots() == 1 && !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);

@@ -55,8 +55,16 @@ struct LearnedPlan {
   std::uint64_t last_used = 0;
   std::uint32_t refreshes = 0;  ///< How often a new one has been ordered.
   std::uint32_t cycles = 0;     ///< Finished under it since then.
-  std::deque<double> seconds;   ///< What the latest of them took, waits included.
-  double typical_seconds() const;
+
+  /// How it went once, from its first step to its last.
+  struct Round {
+    double seconds = 0.0;  ///< Waits included.
+    Bytes peak;            ///< The most in memory at once.
+  };
+  void note_round(const Round& round);
+  double typical_seconds() const;  ///< Of the latest rounds; 0 without any.
+  Bytes highest_peak() const;
+  std::size_t rounds() const { return latest_.size(); }
   double predicted_seconds() const;
 
   std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
@@ -74,6 +82,10 @@ struct LearnedPlan {
   std::unique_ptr<Draft> draft;
   /// The plan for the operators of `step`, and what follows from it.
   void set(planner::StepPlan made);
+
+ private:
+  std::deque<Round> latest_;
+  bool is_settled_ = false;  ///< The first round still had to do with what was there before.
 };
 
 /// Where a plan is to be followed from.

@@ -101,8 +101,8 @@ std::string planned(const RunStatistics& s) {
   if (s.followed_step_seconds > 0.0)
     text += message(", measured {} ({})", seconds_text(s.followed_step_seconds),
                     signed_percent_text(s.followed_step_seconds / s.planned_step_seconds - 1.0));
-  if (s.planned_peak > Bytes())
-    text += message("; at most {} in memory, measured {}", s.planned_peak, s.peak);
+  if (s.followed_peak > Bytes())
+    text += message("; at most {} in memory, measured {}", s.planned_peak, s.followed_peak);
   return text;
 }
 

@@ -39,6 +39,7 @@ RunStatistics busy_run() {
   s.followed_step_seconds = 3.9;
   s.bound_step_seconds = 3.5;
   s.planned_peak = 2040_MiB;
+  s.followed_peak = 2041_MiB;
   s.dropped = 12_GiB;
   s.replays = 410;
   s.unplanned_replays = 3;

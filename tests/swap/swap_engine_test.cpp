@@ -137,6 +137,19 @@ TEST_P(SwapEngineTest, KeepsContentsOfRangesThatTogetherExceedTheBudget) {
   for (std::byte* memory : ranges) swap->release(swap->find(memory).range);
 }
 
+TEST_P(SwapEngineTest, TellsThePeakSinceItWasLastAsked) {
+  auto swap = engine(8);
+  std::byte* const staying = swap->allocate(kPageSize * 2, nullptr).address;
+  std::byte* const going = swap->allocate(kPageSize * 3, nullptr).address;
+  swap->release(swap->find(going).range);
+  EXPECT_EQ(swap->take_peak(), kPageSize * 5);
+  EXPECT_EQ(swap->take_peak(), kPageSize * 2) << "what is there now";
+  std::byte* const late = swap->allocate(kPageSize, nullptr).address;
+  EXPECT_EQ(swap->take_peak(), kPageSize * 3);
+  EXPECT_EQ(swap->statistics().counted_peak, kPageSize * 5);
+  for (std::byte* memory : {staying, late}) swap->release(swap->find(memory).range);
+}
+
 TEST_P(SwapEngineTest, BringsPinnedRangesInWithoutFaults) {
   auto swap = engine(4);
   std::byte* first = swap->allocate(kPageSize * 3, nullptr).address;

@@ -224,6 +224,8 @@ class SwapEngine {
   SwapStatistics statistics() const;
   /// Tensor bytes in memory now: frames that hold something, and small blocks.
   Bytes resident() const;
+  /// The most of them at once since the last call of this.
+  Bytes take_peak();
 
   /// Around fork(2): takes the engine's lock, releases it in both, and turns the engine off in the
   /// child, where spilled pages read as they were at the fork, until all its descendants are gone.

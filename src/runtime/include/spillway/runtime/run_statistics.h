@@ -61,6 +61,7 @@ struct RunStatistics {
       0.0;                          ///< What steps under that plan took; 0: none went as planned.
   double bound_step_seconds = 0.0;  ///< No plan can be faster.
   Bytes planned_peak;               ///< Of that plan, with what never leaves.
+  Bytes followed_peak;              ///< Of steps under that plan; 0: none went as planned.
   std::string strategy;             ///< That made it.
 
   bool recompute = true;

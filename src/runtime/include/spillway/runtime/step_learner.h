@@ -77,6 +77,7 @@ struct LearnerReport {
   std::uint32_t plan_steps = 0;
   double planned_seconds = 0.0;
   double followed_seconds = 0.0;  ///< What it took, waits included: median of its latest rounds.
+  Bytes followed_peak;            ///< The most bytes in memory in these rounds.
   double bound_seconds = 0.0;     ///< No plan can be faster.
   std::string strategy;           ///< That made it.
   std::uint32_t planned_peak_pages = 0;
@@ -97,6 +98,8 @@ class StepLearner {
     planner::TransferRates rates;    ///< Of the spill store.
     /// The same as seen lately, asked for when a step has ended. Empty: they stay as they are.
     std::function<planner::TransferRates()> rates_now = {};
+    /// The most bytes in memory since the last call. Asked for when a step has ended; may be empty.
+    std::function<Bytes()> take_peak = {};
     PlanningOptions planning = {};
     ProfileRecording* recording = nullptr;  ///< Is told of each step that ends; outlives this.
   };
