@@ -44,6 +44,7 @@ class Variant:
     budget: object
     huge_pages: bool = False
     on_demand: bool = False
+    moves_only: bool = False  # without recomputation
     cores: int = 0  # 0: all
 
     def follows_a_plan(self):
@@ -53,12 +54,14 @@ class Variant:
         name = f"{self.budget} %" if isinstance(self.budget, int) else self.budget or "plain"
         return (name + (", huge pages" if self.huge_pages else "")
                 + (", on demand" if self.on_demand else "")
+                + (", moves only" if self.moves_only else "")
                 + (f", {self.cores} core" if self.cores else ""))
 
 
 def main_variants(question):
     return [Variant(None), Variant(None, huge_pages=True),
-            *(Variant(budget) for budget in (*question.percents, SMALLEST))]
+            *(Variant(budget, moves_only=moves_only) for budget in (*question.percents, SMALLEST)
+              for moves_only in (False, True))]
 
 
 def on_demand_variants(question):
@@ -98,7 +101,8 @@ class CaseRuns:
         if variant.budget is not None:
             command = [*cases.under_spillway(options.bin, self.budget_of(variant), stats,
                                              options.disk, "--rates", self.rates, "--prefetch",
-                                             "off" if variant.on_demand else "on"), *command]
+                                             "off" if variant.on_demand else "on", "--recompute",
+                                             "off" if variant.moves_only else "on"), *command]
         if variant.cores:
             command = ["taskset", "-c", f"0-{variant.cores - 1}", *command]
         return command
@@ -328,7 +332,7 @@ class CaseReport:
             label = f"{SMALLEST}, {self.share(budget):.0f} %" if budget == SMALLEST else variant.name()
             ratio = self.over(variant)
             if not ratio:
-                rows.append([label, "below the smallest budget"] + [""] * 9)
+                rows.append([label, "below the smallest budget"] + [""] * 11)
                 continue
             run = self.run(variant)
             stats = run["stats"]
@@ -340,15 +344,18 @@ class CaseReport:
                      for other in (self.over(Variant(None)),
                                    self.over(Variant(None, huge_pages=True)))]
             on_demand = self.over(Variant(budget, on_demand=True))
+            moves_only = self.over(Variant(budget, moves_only=True))
             moved_in, moved_out = self.moved(variant)
             rows.append([label, self.seconds(variant), ratio.shown(3),
                          self.goal(budget, ratio, over_bound), f"{over_plan:.2f}",
                          f"{over_bound:.2f}", waiting(run, seconds), *plain,
                          f"{on_demand.median:.3f}" if on_demand else "–",
-                         f"{moved_in:.2f} / {moved_out:.2f}"])
+                         f"{ratio.median / moves_only.median:.3f}" if moves_only else "–",
+                         f"{moved_in:.2f} / {moved_out:.2f}",
+                         f"{stats['replays'] / len(run['step_seconds']):.0f}"])
         return report.table(["budget", "step, s", "step / in-core", "goal", "/ planned", "/ bound",
                              "waited, s", "/ plain", "/ plain with huge pages", "on demand: / in-core",
-                             "GB per step in / out"], rows)
+                             "/ moves only", "GB per step in / out", "replays per step"], rows)
 
     def core_table(self):
         rows = []
@@ -361,8 +368,9 @@ class CaseReport:
                              "50 %, s", "25 %, s"], rows)
 
     def draw(self, axis):
-        for on_demand, label in ((False, "prefetch"), (True, "on demand")):
-            points = [(self.share(budget), self.over(Variant(budget, on_demand=on_demand)))
+        for label, change in (("moves and recomputes", {}), ("moves only", {"moves_only": True}),
+                              ("on demand", {"on_demand": True})):
+            points = [(self.share(budget), self.over(Variant(budget, **change)))
                       for budget in self.budgets]
             points = sorted((point for point in points if point[1]), key=lambda point: point[0])
             axis.errorbar([share for share, _ in points], [ratio.median for _, ratio in points],

@@ -15,7 +15,8 @@ LOG_LINES = 25
 KEPT_STATS = ("budget_bytes", "needed_bytes", "peak_bytes", "small_peak_bytes", "peak_rss_bytes",
               "largest_op_needs_bytes", "largest_op", "stall_seconds", "run_seconds",
               "spilled_bytes", "fetched_bytes", "clean_leaves_bytes", "deviations", "step_shapes",
-              "planned_step_seconds", "bound_step_seconds")
+              "planned_step_seconds", "bound_step_seconds", "replays",
+              "dropped_bytes")
 # Huge pages for malloc, from which plain LibTorch takes its tensors.
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
