@@ -1,11 +1,12 @@
 #include "call_recorder.h"
 
-#include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "spillway/base/log.h"
+#include "spillway/recompute/operator_rules.h"
 
 namespace spillway::torch_binding {
 namespace {
@@ -87,19 +88,40 @@ CallRecorder::CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool
       engine_([&runtime](const void* data) { return find_storage(runtime, data); },
               unseen_by(key)) {}
 
+runtime::VerifiedReplays CallRecorder::verified() const {
+  runtime::VerifiedReplays sum;
+  std::set<const c10::FunctionSchema*> operators;
+  const std::lock_guard lock(kinds_mutex_);
+  for (const auto& [hash, kind] : kinds_) {
+    if (kind.outcome == Outcome::kEqual) operators.insert(kind.op);
+    sum.equal_kinds += kind.outcome == Outcome::kEqual ? 1 : 0;
+    sum.differing_kinds += kind.outcome == Outcome::kDiffers ? 1 : 0;
+  }
+  sum.operators = operators.size();
+  return sum;
+}
+
+/// Also finds out whether it is to be compared. False for what has been found to differ.
+bool CallRecorder::Call::may_be_recorded(const c10::OperatorHandle& op,
+                                         c10::ArrayRef<c10::IValue> arguments) {
+  if (!recorder_.verifies_ || !recompute::may_replay(op)) return true;
+  kind_ = kind_of(op, arguments);
+  const std::lock_guard lock(recorder_.kinds_mutex_);
+  const auto [kind, is_new] = recorder_.kinds_.try_emplace(kind_, Kind{&op.schema()});
+  is_first_of_its_kind_ = is_new;
+  return kind->second.outcome != Outcome::kDiffers;
+}
+
 CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
                          c10::ArrayRef<c10::IValue> arguments)
     : recorder_(recorder), is_wanted_(recorder.runtime_.wants_record()) {
-  if (is_wanted_) {
-    std::string objection;
-    record_ = recorder_.engine_.record(op, arguments, &objection);
+  const bool may_be_recorded = this->may_be_recorded(op, arguments);
+  if (is_wanted_ || is_first_of_its_kind_) {
+    std::string objection = "its second run differed from its first";
+    if (may_be_recorded) record_ = recorder_.engine_.record(op, arguments, &objection);
     if (record_ == nullptr) {
       log_debug("{} cannot run again: {}", op.schema().name(), objection);
       recorder_.runtime_.keep(nullptr);
-    } else if (recorder_.verifies_) {
-      kind_ = kind_of(op, arguments);
-      const std::lock_guard lock(recorder_.verified_mutex_);
-      is_first_of_its_kind_ = recorder_.verified_.insert(kind_).second;
     }
   }
   if (record_ != nullptr && is_first_of_its_kind_) {
@@ -109,16 +131,26 @@ CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
   recorder_.engine_.before_call(op, arguments);
 }
 
+CallRecorder::Call::~Call() {
+  // The call was refused, its kernel has thrown, or there was no room: the next one may tell.
+  if (!is_first_of_its_kind_) return;
+  const std::lock_guard lock(recorder_.kinds_mutex_);
+  recorder_.kinds_.erase(kind_);
+}
+
+void CallRecorder::Call::settle(bool is_equal) {
+  const std::lock_guard lock(recorder_.kinds_mutex_);
+  recorder_.kinds_[kind_].outcome = is_equal ? Outcome::kEqual : Outcome::kDiffers;
+  is_first_of_its_kind_ = false;
+}
+
 /// Whether a second run gives the same bits; yes also when there is no room to find out.
 bool CallRecorder::Call::verify(c10::ArrayRef<c10::IValue> results) {
   const runtime::Runtime::Rehearsal rehearsal(recorder_.runtime_);
   const std::string difference = recorder_.engine_.verify(*record_, results);
+  if (!difference.empty() && rehearsal.ran_out_of_room()) return true;
+  settle(difference.empty());
   if (difference.empty()) return true;
-  if (rehearsal.ran_out_of_room()) {
-    const std::lock_guard lock(recorder_.verified_mutex_);
-    recorder_.verified_.erase(kind_);
-    return true;
-  }
   log_warning("{} is not run again, since its second run differed from its first: {}",
               record_->op().schema().name(), difference);
   return false;
@@ -129,6 +161,7 @@ void CallRecorder::Call::end(c10::ArrayRef<c10::IValue> results) {
   std::string objection;
   bool is_good = recorder_.engine_.complete(*record_, results, &objection);
   if (is_good && is_first_of_its_kind_) is_good = verify(results);
+  if (!is_wanted_) return;
   if (is_good) {
     recorder_.runtime_.keep(std::make_unique<RecordedCall>(recorder_.engine_, std::move(record_)));
   } else {

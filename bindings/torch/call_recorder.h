@@ -3,11 +3,13 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "spillway/recompute/replay_engine.h"
+#include "spillway/runtime/run_statistics.h"
 #include "spillway/runtime/runtime.h"
 
 namespace spillway::torch_binding {
@@ -17,34 +19,48 @@ namespace spillway::torch_binding {
 class CallRecorder {
  public:
   /// `key`: that of the interceptor, which does not see what runs again. `verifies`: each kind of
-  /// call is compared with a replay, bit for bit, the first time that it is recorded and there is
-  /// room.
+  /// call that might run again is compared with a replay, bit for bit, the first time that it comes
+  /// and there is room.
   CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool verifies);
+
+  /// What these comparisons have shown so far.
+  runtime::VerifiedReplays verified() const;
 
   /// One call of an operator, from before its kernel until after it.
   class Call {
    public:
     Call(CallRecorder& recorder, const c10::OperatorHandle& op,
          c10::ArrayRef<c10::IValue> arguments);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
     /// The kernel has run and these are its results.
     void end(c10::ArrayRef<c10::IValue> results);
 
    private:
+    bool may_be_recorded(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
     bool verify(c10::ArrayRef<c10::IValue> results);
+    void settle(bool is_equal);
 
     CallRecorder& recorder_;
     bool is_wanted_;
-    bool is_first_of_its_kind_ = false;
+    bool is_first_of_its_kind_ = false;  ///< And nothing is known of it yet.
     std::uint64_t kind_ = 0;
     std::unique_ptr<recompute::OpRecord> record_;
   };
 
  private:
+  enum class Outcome : std::uint8_t { kUnknown, kEqual, kDiffers };
+  struct Kind {
+    const c10::FunctionSchema* op = nullptr;
+    Outcome outcome = Outcome::kUnknown;
+  };
+
   runtime::Runtime& runtime_;
   bool verifies_;
   recompute::ReplayEngine engine_;
-  std::mutex verified_mutex_;
-  std::unordered_set<std::uint64_t> verified_;  ///< Kinds of calls whose replay gave the same bits.
+  mutable std::mutex kinds_mutex_;
+  std::unordered_map<std::uint64_t, Kind> kinds_;  ///< Of calls that were compared, or are now.
 };
 
 }  // namespace spillway::torch_binding

@@ -288,6 +288,7 @@ runtime::RunStatistics Core::statistics() const {
   statistics.replays = report.replays;
   statistics.unplanned_replays = report.unplanned_replays;
   statistics.replay_seconds = report.replay_seconds;
+  statistics.verified = Interceptor::verified();
   statistics.stalls = report.stalls;
   statistics.mapper = memory::name_of(mapper_);
   statistics.dispatch_key = interceptor_->key_name();

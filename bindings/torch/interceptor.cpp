@@ -424,6 +424,11 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
   }
 }
 
+runtime::VerifiedReplays Interceptor::verified() {
+  const CallRecorder* const records = recorder.load();
+  return records == nullptr ? runtime::VerifiedReplays{} : records->verified();
+}
+
 void Interceptor::enable_on_this_thread() {
   const bool uses_key = current.load() != nullptr && key != c10::DispatchKey::Undefined;
   if (uses_key) c10::impl::tls_set_dispatch_key_included(key, true);

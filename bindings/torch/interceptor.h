@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "spillway/runtime/run_statistics.h"
 #include "spillway/runtime/runtime.h"
 
 namespace spillway::torch_binding {
@@ -31,6 +32,9 @@ class Interceptor {
   static void disable_for_good() noexcept;
 
   const std::string& key_name() const { return key_name_; }
+
+  /// See CallRecorder.
+  static runtime::VerifiedReplays verified();
 
  private:
   std::string key_name_;

@@ -121,6 +121,14 @@ std::string computed_again(const RunStatistics& s) {
   return text;
 }
 
+std::string verified(const VerifiedReplays& v) {
+  std::string text = message("{} kinds of call of {} operators gave the same bits in a second run",
+                             v.equal_kinds, v.operators);
+  if (v.differing_kinds > 0)
+    text += message("; {} did not, and are not run again", v.differing_kinds);
+  return text;
+}
+
 std::string stalled(const StallCause& cause) {
   return message("{} in {}: {} for its inputs, {} for room", seconds_text(seconds(cause.total())),
                  cause.op, seconds_text(seconds(cause.for_inputs)),
@@ -182,6 +190,8 @@ std::string summary(const RunStatistics& s) {
   if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
   if (s.replays > 0) screen.line("again", computed_again(s));
+  if (s.verified.equal_kinds + s.verified.differing_kinds > 0)
+    screen.line("verified", verified(s.verified));
   screen.line("waited", lost(s));
   if (share_of_run(s, s.stall_seconds()) > kNoticeableShare) {
     for (std::size_t i = 0; i < std::min(kStallsShown, s.stalls.size()); ++i)

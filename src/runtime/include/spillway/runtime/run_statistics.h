@@ -11,6 +11,14 @@
 
 namespace spillway::runtime {
 
+/// Calls that were compared with a second run, bit for bit. A kind is an operator with the shapes
+/// and types of its tensors.
+struct VerifiedReplays {
+  std::uint64_t equal_kinds = 0;
+  std::uint64_t differing_kinds = 0;  ///< These are not run again.
+  std::uint64_t operators = 0;        ///< Of the equal kinds.
+};
+
 /// How one process fared: what the statistics file and the summary are made of. The key of each
 /// field in the file is its name, with `_bytes` where the type is Bytes; meanings are in the
 /// statistics.md.
@@ -69,6 +77,7 @@ struct RunStatistics {
   std::uint64_t replays = 0;
   std::uint64_t unplanned_replays = 0;
   double replay_seconds = 0.0;
+  VerifiedReplays verified;  ///< With `verify` only.
   std::vector<StallCause> stalls;  ///< Operators that waited longest, the largest first.
 
   std::string mapper;
