@@ -8,6 +8,7 @@
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -128,6 +129,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   shares_terminal_ = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   last_progress_ = start_;
   runtime_->on_recorded = [this] { end_after_recording(); };
+  // What runs cannot be interrupted; ending signals are answered with all that is known.
+  runtime_->on_endless_survey = [] { ::kill(::getpid(), SIGTERM); };
   runtime_->on_step = [this](Duration step) { show_progress(step); };
   register_hooks(
       memory::serves_system_calls(mapper_),

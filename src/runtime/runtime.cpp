@@ -5,13 +5,13 @@
 #include <new>
 #include <utility>
 
+#include "runtime_parts.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"
 #include "spillway/base/per_thread.h"
 #include "spillway/runtime/recomputer.h"
 #include "spillway/runtime/step_trace_recorder.h"
-#include "step_guide.h"
 
 namespace spillway::runtime {
 
@@ -20,23 +20,7 @@ namespace {
 // Stands before each small block: its size, and room to keep the block aligned for AVX-512.
 constexpr std::size_t kSmallHeader = 64;
 
-// Beyond this many times the budget an operator is not run to measure it: it would take hours.
-constexpr std::uint64_t kSurveyReach = 2;
-constexpr Duration kSurveyTime = std::chrono::seconds(120);
-// Where no step begins: how often what was refused comes again, with nothing larger in between,
-// before that is taken for the largest. Equal layers follow each other inside of a step too.
-constexpr std::uint32_t kSurveyReturns = 24;
-
 constexpr std::uint64_t kSampleEvery = 64;
-
-std::uint32_t pages_of(std::size_t size) {
-  return static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
-}
-
-std::string in_mebibytes(Bytes size) {
-  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
-  return std::to_string((size.count() + kMebibyte - 1) / kMebibyte) + "MiB";
-}
 
 }  // namespace
 
@@ -44,38 +28,6 @@ std::string in_mebibytes(Bytes size) {
 class ReplayText final : public OpText {
  public:
   std::string describe() const override { return "an operator that computes a tensor again"; }
-};
-
-/// What runs on one thread.
-struct Runtime::OpContext {
-  bool is_running = false;
-  bool learns = false;           ///< The learner was told of the running operator.
-  bool fills = true;             ///< The running operator touches what it allocates.
-  bool rehearses = false;        ///< See Runtime::Rehearsal.
-  bool ran_out_of_room = false;  ///< In the latest rehearsal.
-  bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
-  StepGuide::Wish wish;
-  std::vector<RangeId> to_record_writes;  ///< What the operator writes that is to be recorded.
-  std::uint64_t signature = 0;
-  const OpText* text = nullptr;
-  swap::PinSet pins;
-  std::vector<RangeId> inside;  ///< Ranges born in the running operator and still alive.
-  std::uint32_t input_pages = 0;
-  std::uint32_t inside_pages = 0;
-  std::uint32_t inside_peak = 0;
-  std::uint64_t ops = 0;
-  TimePoint sampled_since{};  ///< Of the announced or running operator; 0: it is not measured.
-};
-
-/// After an operator was found too large: the run goes on slowly until the largest one is known.
-struct Runtime::Survey {
-  std::string first_op;
-  TimePoint start;
-  std::uint64_t boundary;
-  std::uint64_t signature;    ///< Of the refused operator; 0: an allocation outside of one.
-  std::size_t allocation;     ///< Its size then.
-  std::uint32_t returns = 0;  ///< How often it came again since something larger was seen.
-  std::uint64_t largest_pages = 0;
 };
 
 std::string Runtime::name_of(const OpContext& op) {
@@ -147,98 +99,6 @@ void Runtime::note_need_locked(std::uint64_t pages, const std::string& who) {
   if (pages <= largest_need_pages_.load()) return;
   largest_need_pages_.store(pages);
   largest_op_ = who;
-}
-
-void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
-  const std::string name = name_of(op);
-  const Bytes need = error.wanted + error.held;
-  std::unique_lock lock(step_mutex_);
-  if (survey_ != nullptr) return;
-  survey_ = std::make_unique<Survey>(Survey{.first_op = name,
-                                            .start = clock_.now(),
-                                            .boundary = boundaries_,
-                                            .signature = op.is_running ? op.signature : 0,
-                                            .allocation = error.wanted.count()});
-  // What is small is added where the result is told.
-  const Bytes small = std::min(need, engine_->statistics().small_peak);
-  note_need_locked(pages_of((need - small).count()), name);
-  if (need.count() > kSurveyReach * options_.budget.count()) {
-    lock.unlock();
-    end_survey(Finding::kSoFar);
-  }
-  surveying_.store(true);
-  engine_->set_oversize(swap::Oversize::kPageThrough);
-  lock.unlock();
-  log_error("{} does not fit: it needs at least {}, the budget is {}. Running on slowly to the end "
-            "of the step, to find the smallest budget that would do.",
-            name, need, options_.budget);
-}
-
-/// What the largest operator so far needs, with all that is too small to leave, and a page to
-/// spare.
-Bytes Runtime::smallest_budget_locked(const swap::SwapStatistics& memory) const {
-  return memory::kPageSize * (largest_need_pages_.load() + 1) + memory.small_peak;
-}
-
-std::string Runtime::survey_result_locked(const swap::SwapStatistics& memory,
-                                          Finding finding) const {
-  const std::string& name = survey_->first_op;
-  return message(
-      "{} does not fit into the budget of {}. smallest budget: {}{} (needed at once by {})", name,
-      options_.budget, in_mebibytes(smallest_budget_locked(memory)),
-      finding == Finding::kSoFar ? " or more" : "", largest_op_.empty() ? name : largest_op_);
-}
-
-void Runtime::end_survey(Finding finding) {
-  const swap::SwapStatistics memory = engine_->statistics();
-  std::string told;
-  {
-    // Not held by the exception: nobody may catch it, and the summary needs the mutex.
-    std::lock_guard lock(step_mutex_);
-    surveying_.store(false);
-    engine_->set_oversize(swap::Oversize::kRefuse);
-    if (survey_ != nullptr) {  // Else another thread was faster, and told it.
-      refusal_ = survey_result_locked(memory, finding);
-      survey_.reset();
-      log_error("{}", refusal_);
-    }
-    told = refusal_;
-  }
-  throw BudgetError("Spillway: {}", told);
-}
-
-/// Ends the survey when nothing larger is to be expected. `allocation`: bytes that the trainer asks
-/// for outside of operators; 0: an operator begins.
-void Runtime::look_after_survey(const OpContext& op, std::size_t allocation) {
-  bool is_over = false;
-  {
-    std::lock_guard lock(step_mutex_);
-    if (survey_ == nullptr) return;
-    Survey& survey = *survey_;
-    const std::uint64_t largest = largest_need_pages_.load();
-    if (largest > survey.largest_pages) {
-      survey.largest_pages = largest;
-      survey.returns = 0;
-    }
-    const bool returns = survey.signature != 0 ? allocation == 0 && op.signature == survey.signature
-                                               : allocation != 0 && allocation == survey.allocation;
-    if (returns) ++survey.returns;
-    is_over = clock_.now() - survey.start > kSurveyTime;
-    if (!is_over && survey.returns < kSurveyReturns) return;
-  }
-  end_survey(is_over ? Finding::kSoFar : Finding::kWhole);
-}
-
-void Runtime::finish(Ending ending) {
-  const swap::SwapStatistics memory = engine_->statistics();
-  std::lock_guard lock(step_mutex_);
-  if (survey_ == nullptr) return;
-  const bool is_whole = ending == Ending::kByItself;
-  refusal_ = survey_result_locked(memory, is_whole ? Finding::kWhole : Finding::kSoFar);
-  log_warning("{}: {}",
-              is_whole ? "The program ran slowly to its end, with right results"
-                       : "Stopped before the largest operator was known",
-              refusal_);
 }
 
 void* Runtime::allocate_small(std::size_t size, OpContext& op) {

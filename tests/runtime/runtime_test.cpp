@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <span>
 #include <thread>
 
@@ -60,6 +61,7 @@ class RuntimeTest : public ::testing::Test {
     engine.arena_size = 8_GiB;
     RuntimeOptions options;
     options.budget = engine.budget;
+    options.survey_time = survey_time_;
     return std::make_unique<Runtime>(
         options,
         std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
@@ -68,6 +70,7 @@ class RuntimeTest : public ::testing::Test {
   }
 
   SteadyClock clock_;
+  Duration survey_time_ = RuntimeOptions().survey_time;
 };
 
 struct Use {
@@ -412,6 +415,20 @@ TEST_F(RuntimeTest, CountsToldStepsAloneOnceTheTrainerTells) {
   runtime->step_boundary();
   runtime->begin_step();
   EXPECT_EQ(runtime->report().steps, 4u);
+}
+
+TEST_F(RuntimeTest, AsksForTheEndWhenASingleOperatorOfASurveyTakesTooLong) {
+  survey_time_ = Duration(0);
+  auto runtime = make(8);
+  std::promise<void> asked;
+  runtime->on_endless_survey = [&] { asked.set_value(); };
+  std::vector<void*> made;
+  run_op(*runtime, 1, {}, [&] {
+    for (int i = 0; i < 3; ++i) made.push_back(runtime->allocate(3 * kPageBytes));
+    asked.get_future().wait();  // The operator is still running.
+  });
+  for (void* memory : made) runtime->deallocate(memory);
+  EXPECT_THROW(run_op(*runtime, 2, {}, [] {}), BudgetError) << "and between two it ends by itself";
 }
 
 }  // namespace

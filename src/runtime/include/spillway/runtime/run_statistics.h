@@ -77,7 +77,7 @@ struct RunStatistics {
   std::uint64_t replays = 0;
   std::uint64_t unplanned_replays = 0;
   double replay_seconds = 0.0;
-  VerifiedReplays verified;  ///< With `verify` only.
+  VerifiedReplays verified;        ///< With `verify` only.
   std::vector<StallCause> stalls;  ///< Operators that waited longest, the largest first.
 
   std::string mapper;

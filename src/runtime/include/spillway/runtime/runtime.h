@@ -29,7 +29,9 @@ struct RuntimeOptions {
   planner::TransferRates rates;               ///< Of the spill store.
   std::function<planner::TransferRates()> rates_now = {};  ///< As seen lately; empty: as above.
   ProfileRecording* recording = nullptr;  ///< Outlives the runtime; needs `learns`.
-  StepTraceRecorder* trace = nullptr;     ///< Outlives the runtime.
+  /// So long the largest operator is looked for, once one did not fit.
+  Duration survey_time = std::chrono::minutes(2);
+  StepTraceRecorder* trace = nullptr;  ///< Outlives the runtime.
 };
 
 class StepGuide;
@@ -158,6 +160,8 @@ class Runtime {
   std::function<void(Duration)> on_step;
   /// Called before an operator once the recording is complete, on the trainer's thread.
   std::function<void()> on_recorded;
+  /// The operators of a survey take too long: the process should end. On a thread of its own.
+  std::function<void()> on_endless_survey;
 
  private:
   struct OpContext;

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "alarm.h"
+#include "spillway/runtime/runtime.h"
+#include "step_guide.h"
+
+namespace spillway::runtime {
+
+inline std::uint32_t pages_of(std::size_t size) {
+  return static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
+}
+
+/// What runs on one thread.
+struct Runtime::OpContext {
+  bool is_running = false;
+  bool learns = false;           ///< The learner was told of the running operator.
+  bool fills = true;             ///< The running operator touches what it allocates.
+  bool rehearses = false;        ///< See Runtime::Rehearsal.
+  bool ran_out_of_room = false;  ///< In the latest rehearsal.
+  bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
+  StepGuide::Wish wish;
+  std::vector<RangeId> to_record_writes;  ///< What the operator writes that is to be recorded.
+  std::uint64_t signature = 0;
+  const OpText* text = nullptr;
+  swap::PinSet pins;
+  std::vector<RangeId> inside;  ///< Ranges born in the running operator and still alive.
+  std::uint32_t input_pages = 0;
+  std::uint32_t inside_pages = 0;
+  std::uint32_t inside_peak = 0;
+  std::uint64_t ops = 0;
+  TimePoint sampled_since{};  ///< Of the announced or running operator; 0: it is not measured.
+};
+
+/// After an operator was found too large: the run goes on slowly until the largest one is known.
+struct Runtime::Survey {
+  std::string first_op;
+  TimePoint start;
+  std::uint64_t boundary;
+  std::uint64_t signature;    ///< Of the refused operator; 0: an allocation outside of one.
+  std::size_t allocation;     ///< Its size then.
+  std::uint32_t returns = 0;  ///< How often it came again since something larger was seen.
+  std::uint64_t largest_pages = 0;
+  std::unique_ptr<Alarm> alarm = nullptr;  ///< Rings when a single operator takes too long.
+};
+
+}  // namespace spillway::runtime
