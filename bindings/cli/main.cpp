@@ -1,9 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,6 @@
 #include "profile_command.h"
 #include "run_command.h"
 #include "setting_options.h"
-#include "setting_words.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
@@ -35,12 +36,16 @@ constexpr std::array<std::string_view, 6> kCommands{"run",      "profile", "plan
 // False when help was asked for and printed.
 bool parse(CLI::App& app, Words words) {
   app.allow_extras();
+  check_options(app, words);
   std::reverse(words.begin(), words.end());  // CLI11 takes words from the back.
   try {
     app.parse(std::move(words));
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return false;
+  } catch (const CLI::RequiredError&) {
+    require_positionals(app);
+    throw;
   }
   refuse_extras(app);
   return true;
@@ -98,13 +103,12 @@ int doctor(const Words& words) {
   app.formatter(std::make_shared<HelpFormat>("spillway doctor [options] [-- program]"));
   DoctorOptions options;
   bool skips_disks = false;
-  app.add_flag("--json", options.json, "Print the report as JSON");
-  app.add_flag("--skip-disks", skips_disks, "Do not measure disks (saves some seconds)");
+  app.add_flag("--json", options.json, "Print the report as JSON")->disable_flag_override();
+  app.add_flag("--skip-disks", skips_disks, "Do not measure disks (saves some seconds)")
+      ->disable_flag_override();
   SettingOptions settings;
   settings.add_to(app, {"budget", "nvme", "reserve", "store", "mapper", "rates", "config"});
-  const Words own(words.begin(), dashes);
-  require_values(own);
-  if (!parse(app, own)) return kDone;
+  if (!parse(app, Words(words.begin(), dashes))) return kDone;
   options.measures_disks = !skips_disks;
   if (dashes != words.end() && dashes + 1 != words.end()) options.program = *(dashes + 1);
   return examine(settings.given(), options);
@@ -112,12 +116,20 @@ int doctor(const Words& words) {
 
 Words split_list(const std::string& text) { return CLI::detail::split(text, ','); }
 
+std::uint32_t count_in(const char* option, const std::string& text) {
+  std::uint32_t value = 0;
+  if (!CLI::detail::lexical_cast(text, value) || value == 0)
+    throw ConfigError("{}: '{}' is not a whole number above zero", option, text);
+  return value;
+}
+
 int bench_io(const Words& words) {
   CLI::App app(std::string(kBenchDescription), "bench-io");
   app.footer(std::string(kBenchExamples));
   app.formatter(std::make_shared<HelpFormat>("spillway bench-io [options] DIR"));
   BenchOptions options;
-  std::string size = "1GiB", blocks = "512KiB,1MiB,2MiB", depths = "1,4,16", store = "auto";
+  std::string size = "1GiB", blocks = "512KiB,1MiB,2MiB", depths = "1,4,16", store = "auto",
+              repetitions = std::to_string(options.probe.repetitions);
   options.rates_path = topology::default_disk_rates_path();
   app.add_option("DIR", options.directory, "The directory to measure")->required();
   app.add_option("--file-size", size, "Size of the file that is written and read [1GiB]")
@@ -125,8 +137,7 @@ int bench_io(const Words& words) {
   app.add_option("--blocks", blocks, "Block sizes, at most 2MiB [512KiB,1MiB,2MiB]")
       ->type_name("SIZE,...");
   app.add_option("--depths", depths, "Transfers in flight [1,4,16]")->type_name("COUNT,...");
-  app.add_option("--repetitions", options.probe.repetitions, "Passes of each kind [3]")
-      ->type_name("COUNT");
+  app.add_option("--repetitions", repetitions, "Passes of each kind [3]")->type_name("COUNT");
   app.add_option("--store", store, "How it is written and read [auto]")
       ->type_name(alternatives(measurable_stores()));
   app.add_option("--rates", options.rates_path,
@@ -134,17 +145,14 @@ int bench_io(const Words& words) {
       ->type_name("FILE");
   if (!parse(app, words)) return kDone;
   options.probe.file_size = parse_bytes(size);
+  options.probe.repetitions = count_in("--repetitions", repetitions);
   options.probe.kind = value_named(store, measurable_stores(), "store for a disk");
   options.probe.block_sizes.clear();
   for (const std::string& block : split_list(blocks))
     options.probe.block_sizes.push_back(parse_bytes(block));
   options.probe.queue_depths.clear();
-  for (const std::string& depth : split_list(depths)) {
-    std::size_t value = 0;
-    if (!CLI::detail::lexical_cast(depth, value) || value == 0)
-      throw ConfigError("--depths: '{}' is not a whole number above zero", depth);
-    options.probe.queue_depths.push_back(value);
-  }
+  for (const std::string& depth : split_list(depths))
+    options.probe.queue_depths.push_back(count_in("--depths", depth));
   return measure_disk(options);
 }
 
@@ -205,6 +213,8 @@ int dispatch(const Words& words) {
 int guarded(const Words& words) {
   try {
     return dispatch(words);
+  } catch (const std::bad_alloc&) {
+    log_error("memory ran out (give the command more; ulimit -v and the control group limit it)");
   } catch (const std::exception& error) {
     log_error("{}", error.what());
   }

@@ -48,6 +48,8 @@ void check_settings(const runtime::Settings& settings) {
   check_folder(settings.profile_out, "the profile");
   if (!settings.profile_out.empty() && !settings.prefetch)
     throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
+  // Whether the plan is for a step of this program, only the program can tell.
+  runtime::planning_of(settings);
 }
 
 std::string usable_preload() {
@@ -173,7 +175,7 @@ RunArguments split_run_arguments(const std::vector<std::string>& arguments) {
     if (setting == nullptr) continue;
     const std::string* next = at + 1 < arguments.size() ? &arguments[at + 1] : nullptr;
     if (!setting->is_switch) {
-      require_value(*setting, next);
+      require_value(word, setting->value, next);
       result.options.push_back(arguments[++at]);
     } else if (next != nullptr && (*next == "on" || *next == "off")) {
       // Any other word behind a switch is the program.

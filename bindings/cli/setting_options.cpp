@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 
+#include "setting_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/nearest_name.h"
 
@@ -12,6 +14,15 @@ namespace {
 
 std::string help_of(const runtime::SettingInfo& info) {
   return message("{} [{}]", info.meaning, info.fallback);
+}
+
+[[noreturn]] void refuse_option(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    if (!option->get_group().empty())
+      for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  throw ConfigError("unknown option {}{}", name, hint_for(name, views));
 }
 
 }  // namespace
@@ -56,17 +67,47 @@ runtime::NamedTexts SettingOptions::given() const {
   return texts;
 }
 
+void check_options(const CLI::App& app, const std::vector<std::string>& words) {
+  std::vector<const CLI::Option*> seen;
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    const std::string& word = words[at];
+    if (word == "--") return;
+    if (word.substr(0, 2) != "--") continue;
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const std::string name = word.substr(0, equals);
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option == nullptr) refuse_option(app, name);
+    const bool takes_value = option->get_items_expected_max() > 0;
+    const bool has_value = equals < word.size();
+    if (!takes_value && has_value && option->get_disable_flag_override())
+      throw ConfigError("{} takes no value", name);
+    if (takes_value && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw &&
+        std::find(seen.begin(), seen.end(), option) != seen.end())
+      throw ConfigError("{} is given twice", name);
+    seen.push_back(option);
+    if (!takes_value || has_value) continue;
+    require_value(name, option->get_type_name(), at + 1 < words.size() ? &words[at + 1] : nullptr);
+    ++at;
+  }
+}
+
+void require_positionals(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_positional() || !option->get_required() || option->count() > 0) continue;
+    std::string meaning = option->get_description();
+    meaning.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(meaning.front())));
+    throw ConfigError("{} is missing: {} (see spillway {} --help)", option->get_name(true), meaning,
+                      app.get_name());
+  }
+}
+
 void refuse_extras(const CLI::App& app) {
   const auto extras = app.remaining();
   if (extras.empty()) return;
-  const std::string name = extras.front().substr(0, extras.front().find('='));
-  if (name.empty() || name.front() != '-')
-    throw ConfigError("unexpected argument '{}' (see spillway {} --help)", name, app.get_name());
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  throw ConfigError("unknown option {}{}", name, hint_for(name, views));
+  if (extras.front().empty() || extras.front().front() != '-')
+    throw ConfigError("unexpected argument '{}' (see spillway {} --help)", extras.front(),
+                      app.get_name());
+  refuse_option(app, extras.front().substr(0, extras.front().find('=')));
 }
 
 }  // namespace spillway::cli

@@ -33,7 +33,14 @@ class SettingOptions {
   std::vector<std::unique_ptr<Value>> values_;
 };
 
-/// Throws ConfigError for arguments that no option took, with the nearest option's name.
+/// Throws ConfigError for an option that the command does not have, with the nearest one's name,
+/// that lacks its value, or that has one too many: CLI11's own words for it name no next step.
+void check_options(const CLI::App& app, const std::vector<std::string>& words);
+
+/// Throws ConfigError for a positional argument that is missing after parsing.
+void require_positionals(const CLI::App& app);
+
+/// Throws ConfigError for arguments that no option took.
 void refuse_extras(const CLI::App& app);
 
 }  // namespace spillway::cli

@@ -6,8 +6,9 @@ namespace spillway::cli {
 
 namespace {
 
-// "a FILE", "a SIZE, PERCENT% or auto", "one of auto, posix or ram"
+// "a FILE", "a SIZE, PERCENT% or auto", "one of auto, posix or ram", "a number (GB/s)"
 std::string wanted(std::string_view value) {
+  if (value == "GB/s" || value == "SECONDS") return message("a number ({})", value);
   const bool is_list_of_names = value.front() >= 'a' && value.front() <= 'z';
   std::string text = is_list_of_names ? "one of " : "a ";
   for (const char letter : value) {
@@ -29,18 +30,9 @@ const runtime::SettingInfo* setting_behind(const std::string& option) {
   return nullptr;
 }
 
-void require_value(const runtime::SettingInfo& setting, const std::string* next) {
+void require_value(const std::string& option, std::string_view value, const std::string* next) {
   if (next == nullptr || next->substr(0, 2) == "--")
-    throw ConfigError("--{} needs {}", setting.key, wanted(setting.value));
-}
-
-void require_values(const std::vector<std::string>& words) {
-  for (std::size_t at = 0; at < words.size(); ++at) {
-    const runtime::SettingInfo* setting = setting_behind(words[at]);
-    if (setting == nullptr || setting->is_switch) continue;
-    require_value(*setting, at + 1 < words.size() ? &words[at + 1] : nullptr);
-    ++at;
-  }
+    throw ConfigError("{} needs {}", option, wanted(value));
 }
 
 }  // namespace spillway::cli

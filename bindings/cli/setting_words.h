@@ -1,7 +1,7 @@
 #pragma once
 
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "spillway/runtime/settings.h"
 
@@ -10,11 +10,8 @@ namespace spillway::cli {
 /// The setting that an option ("--budget") stands for, or null.
 const runtime::SettingInfo* setting_behind(const std::string& option);
 
-/// Throws ConfigError for the option of a setting whose value is missing: `next` is the word after
-/// it, or null. A value that begins with two dashes is written behind "=".
-void require_value(const runtime::SettingInfo& setting, const std::string* next);
-
-/// The same for all words of a command without a program.
-void require_values(const std::vector<std::string>& words);
+/// Throws ConfigError for an option that takes `value` ("SIZE|PERCENT%") and lacks it: `next` is
+/// the word after it, or null. A value that begins with two dashes is written behind "=".
+void require_value(const std::string& option, std::string_view value, const std::string* next);
 
 }  // namespace spillway::cli

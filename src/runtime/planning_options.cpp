@@ -16,12 +16,11 @@ PlanningOptions planning_of(const Settings& settings) {
   const bool is_ours = &strategy == &planner::strategies().front();
   options.strategy = is_ours ? nullptr : &strategy;
   if (settings.plan.empty()) return options;
-  std::string text;
-  try {
-    text = topology::text_of_file(settings.plan);
-  } catch (const IoError&) {
-    throw ConfigError("cannot read the plan {} (spillway plan --out writes one)", settings.plan);
-  }
+  if (!settings.prefetch)
+    throw ConfigError("the plan {} needs --prefetch on: without it no plan is followed",
+                      settings.plan);
+  const std::string text = topology::text_of_file(
+      settings.plan, message("spillway plan PROFILE --budget SIZE --out {}", settings.plan));
   options.stored = std::make_shared<PlanFile>(parse_plan_file(text, settings.plan));
   options.stored_name = settings.plan;
   return options;

@@ -50,15 +50,19 @@ void write_file_at_once(const std::string& path, std::string_view text) {
   }
 }
 
-std::string text_of_file(const std::string& path) {
-  if (std::filesystem::is_directory(path)) throw IoError("cannot read {}: it is a folder", path);
+std::string text_of_file(const std::string& path, std::string_view written_by) {
+  const auto refuse = [&](const char* reason) {
+    if (written_by.empty()) throw IoError("cannot read {}: {}", path, reason);
+    throw IoError("cannot read {}: {} ({} writes one)", path, reason, written_by);
+  };
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) refuse("it is a folder");
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   // An empty file sets the fail bit of the receiver, which is no error here.
   if (file) text << file.rdbuf();
-  if (!file.is_open() || file.bad())
-    throw IoError("cannot read {}: {}", path, std::strerror(errno != 0 ? errno : EIO));
+  if (!file.is_open() || file.bad()) refuse(std::strerror(errno != 0 ? errno : EIO));
   return std::move(text).str();
 }
 

@@ -175,6 +175,10 @@ JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planni
                         planning.step.profile.tape.ops.size(), planning.budget));
   JudgedPlan judged =
       plan_with(strategy, planning, effort_seconds(words.effort, kSecondsForOnePlan), clock);
+  if (judged.figures.ran_out_of_memory)
+    throw PlanError("the strategy '{}' has no plan: {} (give the command more memory, or try "
+                    "--strategy belady, which does not search)",
+                    strategy.name, judged.figures.refusal);
   if (!judged.figures.is_possible())
     throw BudgetError("the strategy '{}' has no plan for {}: {} (a larger --budget, or --strategy "
                       "all shows which do)",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <new>
 #include <set>
 
 #include "spillway/base/error.h"
@@ -73,7 +74,14 @@ PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::Swa
   const planner::ClpSolver solver;
   planner::BoundOptions options;
   if (effort == BoundEffort::kTight) options.solver = &solver;
-  return {step, budget, limits, planner::bound_plan(step.profile.tape, limits, options)};
+  try {
+    return {step, budget, limits, planner::bound_plan(step.profile.tape, limits, options)};
+  } catch (const std::bad_alloc&) {
+    throw PlanError("memory ran out while the bound of a step of {} operators was computed, which "
+                    "every plan is held against (give the command more memory{})",
+                    step.profile.tape.ops.size(),
+                    effort == BoundEffort::kTight ? ", or try --bound quick" : "");
+  }
 }
 
 PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
@@ -116,6 +124,11 @@ JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& plan
   } catch (const Error& error) {
     judged.figures.planning_seconds = seconds(clock.now() - begin);
     judged.figures.refusal = error.what();
+  } catch (const std::bad_alloc&) {
+    judged.figures.planning_seconds = seconds(clock.now() - begin);
+    judged.figures.refusal = message("memory ran out while it planned a step of {} operators",
+                                     planning.step.profile.tape.ops.size());
+    judged.figures.ran_out_of_memory = true;
   }
   if (judged.figures.is_possible()) {
     PlanFigures figures = figures_of(planning, judged.plan);

@@ -39,6 +39,7 @@ struct PlanFigures {
   std::uint64_t demand_reads = 0;
   Bytes forced_out;
   double planning_seconds = 0.0;
+  bool ran_out_of_memory = false;              ///< That is the refusal.
   bool was_cut = false;                        ///< The search ended when its time was over.
   std::vector<StallCause> stalls_by_operator;  ///< Largest first.
   std::vector<StallCause> stalls_by_value;
@@ -75,6 +76,7 @@ enum class BoundEffort : std::uint8_t {
   kTight,  ///< Solves a linear program, too: seconds for long steps.
 };
 
+/// Throws PlanError when memory runs out.
 PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::SwapLimits& limits,
                       BoundEffort effort);
 

@@ -43,7 +43,8 @@ void add_common_options(CLI::App& app, PlanningWords& words) {
   add_text(app, "--bound", words.bound, "quick|tight",
            "How hard to prove what no plan can beat; tight solves a linear program, too, and takes "
            "seconds for long steps [quick]");
-  app.add_flag("--json", words.json, "Print JSON (bindings/cli/planning_output.md has the keys)");
+  app.add_flag("--json", words.json, "Print JSON (bindings/cli/planning_output.md has the keys)")
+      ->disable_flag_override();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <new>
 
 #include "spillway/base/error.h"
 #include "spillway/runtime/settings.h"
@@ -25,7 +26,13 @@ std::string shortened(std::string text) {
 }  // namespace
 
 PlanningStep load_step(const std::string& path) {
-  return to_step(profile::parse_profile(topology::text_of_file(path), path), path);
+  try {
+    const std::string text =
+        topology::text_of_file(path, message("spillway profile --out {} -- PROGRAM", path));
+    return to_step(profile::parse_profile(text, path), path);
+  } catch (const std::bad_alloc&) {
+    throw IoError("cannot read {}: memory ran out (give the command more)", path);
+  }
 }
 
 PlanningStep to_step(profile::StepProfile profile, std::string path) {

@@ -33,7 +33,10 @@ Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
       throw ConfigError("{} {} has no place beside --plan: a stored plan has its own", option,
                         *text);
   }
-  const auto file = runtime::parse_plan_file(topology::text_of_file(words.plan), words.plan);
+  const std::string text = topology::text_of_file(
+      words.plan,
+      message("spillway plan {} --budget SIZE --out {}", words.common.profile, words.plan));
+  const auto file = runtime::parse_plan_file(text, words.plan);
   Simulated simulated;
   simulated.rates = {file.rates, "of the plan"};
   // Other rates than the plan was made for: what it does on another machine.

@@ -306,6 +306,45 @@ class Refusing(CommandCase):
                       self.refused("run", "--rates", self.root, "--", "true"))
         self.assertEqual(self.run_program("true"), (0, "", ""))
 
+    def test_words_that_a_planning_command_cannot_take(self):
+        for words, reason in (
+                (("plan",), "PROFILE is missing: the step, as `spillway profile` recorded it"),
+                (("simulate", "--plan"), "--plan needs a FILE"),
+                (("plan", "p.json", "--budget"), "--budget needs a SIZE or PERCENT%"),
+                (("plan", "p.json", "--budget", "--json"), "--budget needs a SIZE or PERCENT%"),
+                (("plan", "p.json", "--effort"), "--effort needs a number (SECONDS)"),
+                (("plan", "p.json", "--bound"), "--bound needs one of quick or tight"),
+                (("plan", "p.json", "--budget", "1GiB", "--budget=2GiB"), "--budget is given twice"),
+                (("plan", "p.json", "--json=3"), "--json takes no value"),
+                (("plan", "--bugdet"), "unknown option --bugdet (did you mean '--budget'?)"),
+                (("plan", "p.json", "q.json"), "unexpected argument 'q.json'"),
+                (("bench-io",), "DIR is missing: the directory to measure"),
+                (("bench-io", "--repetitions", "x", "."), "'x' is not a whole number above zero")):
+            with self.subTest(words=words):
+                self.assertIn(reason, self.refused(*words))
+
+    def test_a_stored_plan_that_no_run_can_follow(self):
+        """Before the program starts: a long loading of data must not end in a slip of the pen."""
+        mark = self.root / "work/started"
+        plan = ("run", "--budget", "64MiB", "--plan")
+        broken = self.write("broken.plan.json", '{"format": "spillway-plan"')
+        other = self.write("other.plan.json", '{"format": "spillway-profile"}')
+        newer = self.write("newer.plan.json", '{"format": "spillway-plan", "version": 7}')
+        edited = self.write("edited.plan.json",
+                            '{"format": "spillway-plan", "version": 1, "checksum": "0"}')
+        for path, reason in (("none.json", "No such file or directory \\(spillway plan PROFILE "),
+                             (self.root, "it is a folder"), (broken, "no whole plan file"),
+                             (other, "its format is 'spillway-profile'"),
+                             (newer, "version 7 of the format is newer"),
+                             (edited, "was changed after it was written")):
+            with self.subTest(path=path):
+                self.assertRegex(self.refused(*plan, path, "--", "touch", mark), reason)
+        self.assertIn("is no whole plan", self.refused("run", "--", "touch", mark,
+                                                       SPILLWAY_PLAN=broken))
+        self.assertIn("needs --prefetch on", self.refused(*plan, edited, "--prefetch", "off", "--",
+                                                          "touch", mark))
+        self.assertFalse(mark.exists())
+
     def test_a_missing_program(self):
         self.assertIn("program not found: no-such-trainer",
                       self.refused("run", "--", "no-such-trainer", code=127))

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -272,6 +273,34 @@ TEST_F(PlanningCommand, EndsItsSearchWhenItsTimeIsOver) {
     asked.common.effort = effort;
     EXPECT_THAT(plan_refusal(asked), HasSubstr(message("--effort: '{}' is no number", effort)));
   }
+}
+
+TEST_F(PlanningCommand, TellsOfAStrategyThatRunsOutOfMemory) {
+  const PlanningStep step = to_step(chain_profile(), "chain");
+  const planner::Strategy hungry{
+      "hungry", "", "",
+      [](const planner::StepTape&, const planner::SwapLimits&) -> planner::StepPlan {
+        throw std::bad_alloc();
+      }};
+  const Bytes budget = step.needed;
+  const PlanningCase planning =
+      case_for(step, budget, limits_for(step, budget, {}), BoundEffort::kQuick);
+  const PlanFigures figures = plan_with(hungry, planning, 0.0, clock_).figures;
+  EXPECT_FALSE(figures.is_possible());
+  EXPECT_TRUE(figures.ran_out_of_memory);
+  EXPECT_EQ(figures.refusal, message("memory ran out while it planned a step of {} operators",
+                                     step.profile.tape.ops.size()));
+}
+
+TEST_F(PlanningCommand, NamesWhatWritesAFileThatIsMissing) {
+  PlanWords unprofiled = words("50%");
+  unprofiled.common.profile = in_folder("none.json");
+  EXPECT_EQ(plan_refusal(unprofiled),
+            message("cannot read {}: No such file or directory (spillway profile --out {} -- "
+                    "PROGRAM writes one)",
+                    unprofiled.common.profile, unprofiled.common.profile));
+  EXPECT_THAT(simulate_refusal(simulate_words(in_folder("none.json"))),
+              HasSubstr("--budget SIZE --out " + in_folder("none.json") + " writes one)"));
 }
 
 TEST_F(PlanningCommand, JudgesAllStrategiesByOneBoundThatMayBeTightened) {

@@ -105,7 +105,8 @@ NamedTexts absolute_path_settings(const SettingSources& sources);
 /// The variables of this process that begin with SPILLWAY_.
 NamedTexts spillway_environment();
 
-/// How the run makes its plans. Reads the stored plan; throws ConfigError for one that is none.
+/// How the run makes its plans. Reads the stored plan; throws IoError for a file that cannot be
+/// read and ConfigError for one that is no plan or can never be followed with these settings.
 PlanningOptions planning_of(const Settings& settings);
 
 /// What the core of a run uses: `spillway run` hands everything on through the environment.
