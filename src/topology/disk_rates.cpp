@@ -94,6 +94,15 @@ DiskRate rate_from(const ordered_json& json) {
   return rate;
 }
 
+// Without the number that the JSON library puts first: "[json.exception.out_of_range.403] key …".
+std::string reason_of(const std::exception& problem) {
+  if (dynamic_cast<const ordered_json::parse_error*>(&problem) != nullptr)
+    return "it is no JSON, or not all of it";
+  const std::string text = problem.what();
+  const auto end = text.front() == '[' ? text.find("] ") : std::string::npos;
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
 // The file's text; nothing when there is no such file. Throws IoError when it cannot be read.
 std::optional<std::string> text_of(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -141,7 +150,7 @@ DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
   } catch (const std::exception& problem) {
     throw ConfigError("not a usable file of disk rates: {}: {} (measure anew with: spillway "
                       "bench-io DIR)",
-                      path, problem.what());
+                      path, reason_of(problem));
   }
   return rates;
 }

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <functional>
 
-#include "damaged_text.h"
 #include "profile_sums.h"
 #include "small_profile.h"
 #include "small_traces.h"
 #include "spillway/base/error.h"
+#include "support/damaged_text.h"
 
 namespace spillway::profile {
 namespace {

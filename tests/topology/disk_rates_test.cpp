@@ -3,15 +3,19 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 #include "fake_tree.h"
 #include "spillway/base/error.h"
+#include "support/damaged_text.h"
 
 namespace spillway::topology {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 DiskRate rate_of(const std::string& directory, double read) {
   DiskRate rate;
@@ -112,13 +116,41 @@ TEST(DiskRates, RefuseAFileThatIsNotTheirs) {
   FakeTree tree;
   const std::string path = tree.root() + "/disks.json";
   tree.write("/disks.json", "{ not json");
-  EXPECT_THAT(refusal_of(path), AllOf(HasSubstr(path), HasSubstr("spillway bench-io")));
+  EXPECT_EQ(refusal_of(path), "not a usable file of disk rates: " + path +
+                                  ": it is no JSON, or not all of it (measure anew with: spillway "
+                                  "bench-io DIR)");
   tree.write("/disks.json", R"({"format": "something else", "version": 1, "disks": []})");
   EXPECT_THAT(refusal_of(path), HasSubstr("something else"));
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 2, "disks": []})");
   EXPECT_THAT(refusal_of(path), HasSubstr("version is 2"));
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1, "disks": [{}]})");
-  EXPECT_THAT(refusal_of(path), HasSubstr("directory"));
+  EXPECT_THAT(refusal_of(path), HasSubstr(path + ": key 'directory' not found (measure anew"));
+}
+
+TEST(DiskRates, SurviveDamage) {
+  DiskRates rates;
+  rates.record(rate_of("/scratch", 2e9));
+  rates.record(rate_of("/fast", 3e9));
+  FakeTree tree;
+  rates.save(tree.root() + "/disks.json");
+  std::ifstream file(tree.root() + "/disks.json");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  DamagedText damaged(20261122);
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string broken = damaged(text);
+    tree.write("/disks.json", broken);
+    try {
+      for (const DiskRate& rate : DiskRates::load(tree.root() + "/disks.json").all())
+        ASSERT_TRUE(rate.read_bytes_per_second >= 0.0 && rate.read_bytes_per_second <= 1e12);
+    } catch (const ConfigError& error) {
+      ++refused;
+      ASSERT_THAT(error.what(), StartsWith("not a usable file of disk rates: "));
+    } catch (const std::exception& error) {
+      FAIL() << "neither refused nor sound: " << error.what() << "\n" << broken;
+    }
+  }
+  EXPECT_GT(refused, 500);
 }
 
 TEST(DiskRates, RefuseRatesThatNoDiskHas) {

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-namespace spillway::profile {
+namespace spillway {
 
 /// Damages text as files get damaged, and as people edit them. Equal seeds, equal damage.
 class DamagedText {
@@ -53,4 +53,4 @@ class DamagedText {
   std::mt19937_64 random_;
 };
 
-}  // namespace spillway::profile
+}  // namespace spillway
