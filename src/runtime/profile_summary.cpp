@@ -1,8 +1,7 @@
 #include "spillway/runtime/profile_summary.h"
 
-#include <cstdio>
-
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/planner/swap_plan.h"
 
 namespace spillway::runtime {
@@ -11,11 +10,9 @@ std::string describe(const profile::StepProfile& profile) {
   Duration time{0};
   for (const auto& op : profile.tape.ops) time += op.time;
   const Bytes peak = profile.page_size * planner::live_peak(profile.tape) + profile.small_bytes;
-  char step[32];
-  std::snprintf(step, sizeof step, "%.3g s", seconds(time));
   const std::uint32_t steps = profile.origin.steps;
   return message("{} operators, {} values, {} at once; {}{}", profile.tape.ops.size(),
-                 profile.tape.values.size(), peak, step,
+                 profile.tape.values.size(), peak, seconds_text(seconds(time)),
                  steps > 1 ? message(", median of {} steps", steps) : std::string(" per step"));
 }
 

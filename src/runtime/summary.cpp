@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::runtime {
 namespace {
@@ -17,23 +18,6 @@ constexpr double kBusyShare = 0.8;         // From here on the disk is what a ru
 constexpr double kSteadySeconds = 60.0;    // A shorter run tells nothing about a day.
 constexpr std::size_t kStallsShown = 3;
 constexpr std::uint64_t kSteadySteps = 10;  // Before that plans are made of the first, slow steps.
-
-std::string seconds_text(double seconds) {
-  std::array<char, 32> text{};
-  const char* pattern = seconds >= 100.0 ? "%.0f s" : seconds >= 1.0 ? "%.2f s" : "%.3f s";
-  std::snprintf(text.data(), text.size(), pattern, seconds);
-  return text.data();
-}
-
-std::string percent_text(double share) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %%", 100.0 * share);
-  return text.data();
-}
-
-std::string signed_percent_text(double share) {
-  return message("{}{}", share < 0.0 ? "" : "+", percent_text(share));
-}
 
 std::string joined(const std::vector<std::string>& parts) {
   std::string text;

@@ -61,14 +61,14 @@ TEST(Summary, ShowsARun) {
       "[spillway] steps    10, median 3.91 s\n"
       "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
       "3.00 GiB left without a write\n"
-      "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.00 s; about 1.50 GB/s "
+      "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.0 s; about 1.50 GB/s "
       "out, 3.00 GB/s in\n"
       "[spillway] wear     69.6 TB a day at this pace; disks rated for 1.2e+03 TB of writes "
       "(--endurance) would last 17.2 days of training\n"
       "[spillway] again    410 operators ran again in 2.20 s, to bring back 12.0 GiB that had "
       "been dropped; 3 of them because steps went otherwise than planned\n"
-      "[spillway] waited   0.413 s of 80.00 s (0.5 %): 0.300 s for tensors to come in, "
-      "0.100 s for room, 0.013 s in 7 traps\n"
+      "[spillway] waited   413 ms of 80.0 s (0.5 %): 300 ms for tensors to come in, "
+      "100 ms for room, 12.6 ms in 7 traps\n"
       "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
       "planned\n"
       "[spillway] planned  3.75 s per step, measured 3.90 s (+4.0 %); at most 1.99 GiB in "
@@ -82,8 +82,8 @@ TEST(Summary, NamesTheOperatorsThatAHeldUpRunWaitedIn) {
   RunStatistics s = busy_run();
   EXPECT_THAT(summary(s), Not(HasSubstr("mostly")));
   s.fetch_wait_seconds = 20.0;
-  EXPECT_THAT(summary(s), HasSubstr("[spillway] mostly   0.300 s in aten::conv3d(float[1, 16]): "
-                                    "0.250 s for its inputs, 0.050 s for room\n"));
+  EXPECT_THAT(summary(s), HasSubstr("[spillway] mostly   300 ms in aten::conv3d(float[1, 16]): "
+                                    "250 ms for its inputs, 50.0 ms for room\n"));
 }
 
 TEST(Summary, KeepsTheWordsThatScriptsLookFor) {

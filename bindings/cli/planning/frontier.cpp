@@ -14,6 +14,7 @@
 #include "planning/planning_text.h"
 #include "program_file.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {

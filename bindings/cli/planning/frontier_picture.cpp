@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "planning/planning_text.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::cli {
 

@@ -5,6 +5,7 @@
 
 #include "planning/planning_text.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::cli {
 

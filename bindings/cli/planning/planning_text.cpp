@@ -2,19 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdio>
 
 namespace spillway::cli {
 
 namespace {
-
-template <typename... Args>
-std::string formatted(const char* pattern, Args... args) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), pattern, args...);
-  return text.data();
-}
 
 // "…" is one letter of three bytes.
 std::size_t letters(const std::string& text) {
@@ -24,27 +16,11 @@ std::size_t letters(const std::string& text) {
 
 }  // namespace
 
-std::string seconds_text(double seconds) {
-  const char* unit = "s";
-  double value = seconds;
-  if (seconds != 0.0 && std::abs(seconds) < 1e-3) {
-    value *= 1e6;
-    unit = "µs";
-  } else if (seconds != 0.0 && std::abs(seconds) < 1.0) {
-    value *= 1e3;
-    unit = "ms";
-  }
-  const int digits = value == 0.0 || value >= 100.0 ? 0 : value >= 10.0 ? 1 : 2;
-  return formatted("%.*f %s", digits, value, unit);
-}
-
-std::string percent_text(double share) {
-  // What rounds to nothing has no sign.
-  return formatted("%.1f %%", std::abs(share) < 0.0005 ? 0.0 : 100.0 * share);
-}
-
 std::string ratio_text(double value, double of) {
-  return of > 0.0 ? formatted("%.2f", value / of) : "-";
+  if (of <= 0.0) return "-";
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f", value / of);
+  return text.data();
 }
 
 std::string table_text(const std::vector<std::vector<std::string>>& rows) {

@@ -6,12 +6,6 @@
 
 namespace spillway::cli {
 
-/// Three significant digits: "2.81 s", "31.2 ms".
-std::string seconds_text(double seconds);
-
-/// "4.1 %"
-std::string percent_text(double share);
-
 /// "1.20"; "-" for what cannot be told.
 std::string ratio_text(double value, double of);
 

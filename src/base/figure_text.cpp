@@ -1,0 +1,42 @@
+#include "spillway/base/figure_text.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace spillway {
+namespace {
+
+template <typename... Args>
+std::string formatted(const char* pattern, Args... args) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), pattern, args...);
+  return text.data();
+}
+
+// What rounds to nothing has no sign.
+double hundredfold(double share) { return std::abs(share) < 0.0005 ? 0.0 : 100.0 * share; }
+
+}  // namespace
+
+std::string seconds_text(double seconds) {
+  const char* unit = "s";
+  double value = seconds;
+  // From where the digits round up to the next unit: 999.6 ms are 1.00 s.
+  if (seconds != 0.0 && std::abs(seconds) < 0.9995e-3) {
+    value *= 1e6;
+    unit = "µs";
+  } else if (seconds != 0.0 && std::abs(seconds) < 0.9995) {
+    value *= 1e3;
+    unit = "ms";
+  }
+  const double size = std::abs(value);
+  const int digits = size == 0.0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+  return formatted("%.*f %s", digits, value, unit);
+}
+
+std::string percent_text(double share) { return formatted("%.1f %%", hundredfold(share)); }
+
+std::string signed_percent_text(double share) { return formatted("%+.1f %%", hundredfold(share)); }
+
+}  // namespace spillway
