@@ -135,6 +135,10 @@ inline constexpr std::string_view kSimulateExamples =
                                       plan, and look at once
   spillway simulate step.profile.json --plan step.plan.json --link-out 6 --link-in 6
                                       the same plan on a link of half the rate
+  spillway run --plan step.plan.json --trace run.json -- ./trainer
+  spillway simulate step.profile.json --plan step.plan.json --beside run.json --trace both.json
+                                      prediction and real step, one above the other, and where
+                                      they differ most
 
 Exit codes: 0 simulated, 2 wrong options or files, or a plan for another step.
 )";

@@ -129,7 +129,7 @@ class UseCollector {
     const bool writes = access == Access::kWrite;
     const bool is_parameter = impl->requires_grad() && tensor.is_leaf();
     if (writes && is_parameter) wrote_leaf_ = true;
-    if (is_parameter && runtime_.records()) note_parameter(tensor);
+    if (is_parameter && runtime_.names_values()) note_parameter(tensor);
     if (!impl->has_storage()) {
       add_parts(tensor, writes ? Access::kWrite : Access::kRead);
       return;
@@ -161,7 +161,7 @@ class UseCollector {
   bool wrote_leaf() const { return wrote_leaf_; }
 
  private:
-  /// For the profile: which storages hold a parameter and its gradient.
+  /// For profile and trace: which storages hold a parameter and its gradient.
   void note_parameter(const at::Tensor& parameter) {
     note_class(parameter, profile::StorageClass::kParameter);
     note_class(parameter.grad(), profile::StorageClass::kGradient);

@@ -25,8 +25,8 @@ std::string microseconds(double seconds) {
 /// Lines of the file, written as text: a long run has millions of spans, too many for a tree.
 class TraceWriter {
  public:
-  explicit TraceWriter(const StepTrace& trace) : process_(std::to_string(trace.process)) {
-    text_ = R"({"displayTimeUnit":"ms","traceEvents":[)";
+  void begin(const StepTrace& trace) {
+    process_ = std::to_string(trace.process);
     describe("process_name", 0, R"("name":)" + json_text(trace.title));
     for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
       describe("thread_name", lane + 1, R"("name":)" + json_text(kLanes[lane]));
@@ -60,6 +60,12 @@ class TraceWriter {
              microseconds(count.at_seconds) + R"(,"args":{"bytes":)" + value.data() + "}}";
   }
 
+  void add(const TraceMark& mark) {
+    begin_event("i", 1);
+    text_ += R"(,"s":"p","name":)" + json_text(mark.name) + R"(,"ts":)" +
+             microseconds(mark.at_seconds) + "}";
+  }
+
   std::string finish() { return std::move(text_) + "\n]}\n"; }
 
  private:
@@ -76,15 +82,21 @@ class TraceWriter {
   }
 
   std::string process_;
-  std::string text_;
+  std::string text_ = R"({"displayTimeUnit":"ms","traceEvents":[)";
 };
 
 }  // namespace
 
-std::string to_chrome_trace(const StepTrace& trace) {
-  TraceWriter writer(trace);
-  for (const TraceSpan& span : trace.spans) writer.add(span);
-  for (const TraceCount& count : trace.resident_bytes) writer.add(count);
+std::string to_chrome_trace(const StepTrace& trace) { return to_chrome_trace({&trace, 1}); }
+
+std::string to_chrome_trace(std::span<const StepTrace> traces) {
+  TraceWriter writer;
+  for (const StepTrace& trace : traces) {
+    writer.begin(trace);
+    for (const TraceMark& mark : trace.marks) writer.add(mark);
+    for (const TraceSpan& span : trace.spans) writer.add(span);
+    for (const TraceCount& count : trace.resident_bytes) writer.add(count);
+  }
   return writer.finish();
 }
 

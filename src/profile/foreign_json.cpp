@@ -144,6 +144,12 @@ std::vector<std::string> JsonObject::texts(const std::string& key, std::size_t s
   return values;
 }
 
+std::vector<std::pair<std::string, std::string>> JsonObject::all_texts() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const auto& [key, value] : json_.items()) all.emplace_back(key, text(key));
+  return all;
+}
+
 void JsonObject::refuse_others() const {
   for (const auto& [key, value] : json_.items()) {
     if (std::find(asked_.begin(), asked_.end(), key) == asked_.end())

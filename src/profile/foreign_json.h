@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace spillway::profile {
@@ -30,6 +31,8 @@ class JsonObject {
   std::uint64_t count(const std::string& key, std::uint64_t least, std::uint64_t most);
   double number(const std::string& key, double least, double most);
   std::vector<std::string> texts(const std::string& key, std::size_t size);
+  /// Every key of this object with its text.
+  std::vector<std::pair<std::string, std::string>> all_texts();
 
   /// A list of `size` whole numbers from `least` to `most`.
   template <typename Integer>

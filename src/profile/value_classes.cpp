@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spillway/base/assert.h"
+#include "spillway/base/error.h"
 
 namespace spillway::profile {
 namespace {
@@ -35,6 +36,19 @@ StorageClass class_of(const TapeValue& value, const Touches& touches, OpIndex fi
   return StorageClass::kBuffer;
 }
 
+std::string_view class_text(StorageClass holds) {
+  switch (holds) {
+    case StorageClass::kParameter: return "parameter";
+    case StorageClass::kGradient: return "gradient";
+    case StorageClass::kOptimizerState: return "optimizer state";
+    case StorageClass::kBuffer: return "buffer";
+    case StorageClass::kActivation: return "activation";
+    case StorageClass::kInput: return "input";
+    case StorageClass::kUnknown: break;
+  }
+  return "tensor";
+}
+
 }  // namespace
 
 std::vector<StorageClass> classify_values(const StepTape& tape,
@@ -61,6 +75,16 @@ std::vector<StorageClass> classify_values(const StepTape& tape,
     if (!is_known_here && classes[i] == StorageClass::kUnknown) classes[i] = classes[next];
   }
   return classes;
+}
+
+std::string value_name(StorageClass holds, ValueIndex value) {
+  return message("{} {}", class_text(holds), value);
+}
+
+std::string value_text(StorageClass holds, ValueIndex value, Bytes bytes,
+                       std::string_view made_by) {
+  return message("{} of {}{}{}", value_name(holds, value), bytes, made_by.empty() ? "" : " from ",
+                 made_by);
 }
 
 }  // namespace spillway::profile

@@ -4,7 +4,9 @@
 #include <system_error>
 
 #include "spillway/base/error.h"
+#include "spillway/profile/value_classes.h"
 #include "spillway/runtime/step_trace_recorder.h"
+#include "traced_values.h"
 
 namespace spillway::runtime {
 
@@ -27,8 +29,13 @@ std::string text_of(const OpKind* kind) { return kind == nullptr ? "an operator"
 /// With the mutex of the recorder held.
 class StepTraceRecorder::Writer {
  public:
-  Writer(const StepTraceRecorder& from, std::span<const Step> steps, TimePoint begin, TimePoint end)
+  Writer(const StepTraceRecorder& from, std::span<const Step* const> steps, TimePoint begin,
+         TimePoint end)
       : steps_(steps), begin_(begin), end_(end) {
+    name_values(from);
+    for (const Step* step : steps_)
+      made_.trace.marks.push_back({moment(step->begin), message("step {}", step->number)});
+    if (!steps_.empty()) made_.trace.marks.push_back({moment(end_), "end"});
     for (const Span& span : from.spans_)
       if (is_shown(span.begin, span.end)) add(span);
     for (const Move& move : from.lanes_[0].moves)
@@ -64,8 +71,8 @@ class StepTraceRecorder::Writer {
 
   std::string steps_text() const {
     if (steps_.empty()) return "no whole step";
-    if (steps_.size() == 1) return message("step {}", steps_.front().number);
-    return message("steps {} to {}", steps_.front().number, steps_.back().number);
+    if (steps_.size() == 1) return message("step {}", steps_.front()->number);
+    return message("steps {} to {}", steps_.front()->number, steps_.back()->number);
   }
 
   TraceSpan span_of(std::string_view lane, std::string name, TimePoint begin, TimePoint end) const {
@@ -73,10 +80,42 @@ class StepTraceRecorder::Writer {
     return {lane, std::move(name), moment(begin), seconds(end - begin), {}};
   }
 
-  void add_step(TraceSpan& span, TimePoint at) const {
+  /// One more than the index of the step in which that is; 0 outside of all.
+  std::size_t step_at(TimePoint at) const {
     const auto next = std::find_if(steps_.begin(), steps_.end(),
-                                   [&](const Step& step) { return step.begin > at; });
-    if (next != steps_.begin()) span.facts.emplace_back("step", std::to_string((next - 1)->number));
+                                   [&](const Step* step) { return step->begin > at; });
+    return static_cast<std::size_t>(next - steps_.begin());
+  }
+
+  void add_step(TraceSpan& span, TimePoint at) const {
+    if (const std::size_t step = step_at(at); step > 0)
+      span.facts.emplace_back("step", std::to_string(steps_[step - 1]->number));
+  }
+
+  void name_values(const StepTraceRecorder& from) {
+    std::vector<std::uint64_t> storages;
+    for (const Storage& storage : from.storages_) storages.push_back(storage.number);
+    std::vector<StorageBirth> births;  // From the step on.
+    values_.resize(steps_.size());
+    auto step = from.steps_.rbegin();
+    for (std::size_t i = steps_.size(); i-- > 0;) {
+      for (; &*step != steps_[i]; ++step)
+        births.insert(births.begin(), step->births.begin(), step->births.end());
+      births.insert(births.begin(), step->births.begin(), step->births.end());
+      const std::size_t own = step->births.size();
+      ++step;
+      if (steps_[i]->values == nullptr) continue;
+      const profile::RecordedStep* before = i > 0 ? steps_[i - 1]->values.get() : nullptr;
+      values_[i] = traced_values(*steps_[i]->values, before, births, own, storages);
+    }
+  }
+
+  /// What the storage is at that moment, where that is known.
+  const TracedValue* value_of(const Storage& storage, TimePoint at) const {
+    const std::size_t step = step_at(at);
+    if (step == 0) return nullptr;
+    const auto found = values_[step - 1].find(storage.number);
+    return found == values_[step - 1].end() ? nullptr : &found->second;
   }
 
   void add(const Span& span) {
@@ -110,16 +149,21 @@ class StepTraceRecorder::Writer {
 
   void add(const Move& move, std::string_view lane, Bytes& sum) {
     const Storage& storage = move.storage;
+    const TracedValue* const value = value_of(storage, std::max(move.begin, begin_));
     const bool is_known = storage.number != 0;
-    const std::string name =
-        is_known ? message("storage {}", storage.number) : std::string("a storage");
+    std::string name = is_known ? message("storage {}", storage.number) : std::string("a storage");
+    const std::string_view made_by =
+        storage.made_by == nullptr ? std::string_view() : storage.made_by->name;
+    std::string tensor = message("{} of {}", name, storage.size);
+    if (!made_by.empty()) tensor += message(" from {}", made_by);
+    if (value != nullptr) {
+      name = profile::value_name(value->holds, value->index);
+      tensor = profile::value_text(value->holds, value->index, storage.size,
+                                   value->is_carried_in ? "" : made_by);
+    }
     TraceSpan shown = span_of(lane, name, move.begin, move.end);
     shown.facts = {{"bytes", std::to_string(move.bytes.count())}};
-    if (is_known) {
-      std::string tensor = message("{} of {}", name, storage.size);
-      if (storage.made_by != nullptr) tensor += message(" from {}", storage.made_by->name);
-      shown.facts.emplace_back("tensor", std::move(tensor));
-    }
+    if (is_known) shown.facts.emplace_back("tensor", std::move(tensor));
     if (move.is_awaited) shown.facts.emplace_back("awaited", "an operator stands and waits");
     if (move.error != 0)
       shown.facts.emplace_back("failed", std::generic_category().message(move.error));
@@ -130,7 +174,8 @@ class StepTraceRecorder::Writer {
     made_.trace.spans.push_back(std::move(shown));
   }
 
-  std::span<const Step> steps_;
+  std::span<const Step* const> steps_;
+  std::vector<TracedValues> values_;  ///< Per step.
   TimePoint begin_;
   TimePoint end_;
   RecordedTrace made_;
@@ -140,14 +185,28 @@ class StepTraceRecorder::Writer {
   Bytes read_;
 };
 
+/// The steps to show, and the one behind them. Values of the step that has ended last are told at
+/// the begin of the first operator behind it, which a program's end leaves out: then those before
+/// it are shown, if there are enough.
+std::vector<const StepTraceRecorder::Step*> StepTraceRecorder::shown_locked() const {
+  std::vector<const Step*> steps;
+  for (const Step& step : steps_)
+    if (step.begin >= forgotten_until_) steps.push_back(&step);
+  const std::size_t most = std::size_t{options_.steps} + 1;
+  if (steps.size() > most && steps[steps.size() - 2]->values == nullptr &&
+      steps[steps.size() - 3]->values != nullptr)
+    steps.pop_back();
+  if (steps.size() > most)
+    steps.erase(steps.begin(), steps.end() - static_cast<std::ptrdiff_t>(most));
+  return steps;
+}
+
 RecordedTrace StepTraceRecorder::trace(const std::string& program) const {
   const std::lock_guard lock(mutex_);
-  std::vector<Step> steps;
-  for (const Step& step : steps_)
-    if (step.begin >= forgotten_until_) steps.push_back(step);
+  const std::vector<const Step*> steps = shown_locked();
   if (steps.size() >= 2) {
-    const std::span<const Step> whole(steps.data(), steps.size() - 1);
-    return Writer(*this, whole, steps.front().begin, steps.back().begin)
+    const std::span<const Step* const> whole(steps.data(), steps.size() - 1);
+    return Writer(*this, whole, steps.front()->begin, steps.back()->begin)
         .finish(program, other_ops_);
   }
   TimePoint begin = TimePoint::max();

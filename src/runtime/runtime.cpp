@@ -47,7 +47,8 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
                              .rates_now = options_.rates_now,
                              .take_peak = [this] { return engine_->take_peak(); },
                              .planning = options_.planning,
-                             .recording = options_.recording},
+                             .recording = options_.recording,
+                             .trace = options_.trace},
         *engine_, clock_);
     if (options_.planning.recomputes)
       recomputer_ = std::make_unique<Recomputer>(

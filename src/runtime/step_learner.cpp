@@ -9,6 +9,7 @@
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"
 #include "spillway/runtime/profile_recording.h"
+#include "spillway/runtime/step_trace_recorder.h"
 #include "step_library.h"
 
 namespace spillway::runtime {
@@ -45,6 +46,7 @@ struct StepLearner::State {
         recording_(options.recording),
         rates_now_(options.rates_now),
         take_peak_(options.take_peak),
+        trace_(options.trace),
         room_(options.budget_pages) {}
 
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
@@ -81,6 +83,7 @@ struct StepLearner::State {
   ProfileRecording* const recording_;
   const std::function<planner::TransferRates()> rates_now_;
   const std::function<Bytes()> take_peak_;
+  StepTraceRecorder* const trace_;
   std::uint32_t room_;              ///< Follows the least of each step: down at once, up slowly.
   std::uint32_t least_room_ = ~0U;  ///< Of the step so far.
   OpClock clock_ = 0;
@@ -203,6 +206,7 @@ void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& 
   recorder_.finish_step(now, record);
   if (recording_ != nullptr)
     recording_->note_step(step_hash_, is_meaningful ? record : profile::RecordedStep());
+  if (trace_ != nullptr) trace_->note_values(record);
   if (least_room_ != ~0U) room_ = std::min(least_room_, room_ + 1);
   least_room_ = ~0U;
   library_.set_budget(room_);

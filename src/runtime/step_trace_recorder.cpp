@@ -129,20 +129,50 @@ void StepTraceRecorder::kept_op(Thread thread, OpIndex place) {
   if (thread_ == thread && running_.is_open) kept_[place] = running_.kind;
 }
 
+/// As the learner counts: what an operator that runs again makes is none of the step's.
+StorageBirth StepTraceRecorder::birth_locked(Thread thread, RangeId range) const {
+  StorageBirth birth{.range = range.value(), .number = births_ + 1};
+  birth.before = storages_[range.value()].number;
+  const bool is_inside = running_.is_open && thread_ == thread;
+  if (thread_ != thread || (is_inside && running_.what == What::kReplay))
+    birth.op = StorageBirth::kOfNoOp;
+  else if (is_inside)
+    birth.op = planned_ops_;
+  else if (planned_ops_ > 0)
+    birth.op = planned_ops_ - 1;
+  return birth;
+}
+
 void StepTraceRecorder::allocated(Thread thread, RangeId range, Bytes size) {
   const std::lock_guard lock(mutex_);
   if (storages_.size() <= range.value()) storages_.resize(range.value() + 1);
+  if (!steps_.empty() && steps_.back().births.size() < options_.most_events)
+    steps_.back().births.push_back(birth_locked(thread, range));
   const bool is_made_here = running_.is_open && thread_ == thread;
   storages_[range.value()] = {++births_, size, is_made_here ? running_.kind : nullptr};
+}
+
+void StepTraceRecorder::note_values(const profile::RecordedStep& step) {
+  auto copy = std::make_unique<profile::RecordedStep>(step);  // The I/O thread waits for the mutex.
+  const std::lock_guard lock(mutex_);
+  if (steps_.size() < 2) return;
+  Step& ended = steps_[steps_.size() - 2];
+  const bool is_the_one = step.is_whole && ended.values == nullptr &&
+                          ended.planned_ops == step.tape.ops.size() &&
+                          ended.births.size() < options_.most_events;
+  if (is_the_one) ended.values = std::move(copy);
 }
 
 void StepTraceRecorder::begin_step(Thread thread, std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   thread_ = thread;
   running_.is_open = false;
+  if (!steps_.empty()) steps_.back().planned_ops = planned_ops_;
   planned_ops_ = 0;
-  steps_.push_back({clock_.now(), number});
-  if (steps_.size() <= options_.steps + 1) return;
+  Step& step = steps_.emplace_back();
+  step.begin = clock_.now();
+  step.number = number;
+  if (steps_.size() <= options_.steps + 2) return;  // The one that runs, and see `shown_locked`.
   steps_.pop_front();
   const TimePoint begin = steps_.front().begin;
   forget(spans_, begin);

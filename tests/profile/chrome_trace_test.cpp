@@ -4,6 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "spillway/base/error.h"
+#include "support/damaged_text.h"
+
 namespace spillway::profile {
 namespace {
 
@@ -16,6 +19,7 @@ StepTrace small_trace() {
   trace.spans = {{kComputeLane, "aten::mm", 0.0, 0.001, {{"shapes", "[2, 3] \"x\""}}},
                  {kReadInLane, "value 3", 0.0005, 0.002, {}}};
   trace.resident_bytes = {{0.0, 4096.0}, {0.001, 0.0}};
+  trace.marks = {{0.0, "step 4"}, {0.002, "end"}};
   return trace;
 }
 
@@ -61,6 +65,54 @@ TEST(ChromeTrace, SurvivesNamesThatAreNoText) {
   trace.spans[0].name = "a\xff\n\"\\";
   const auto spans = events_of(json::parse(to_chrome_trace(trace)), "X");
   EXPECT_EQ(spans[0].at("name"), "a\xEF\xBF\xBD\n\"\\");
+}
+
+TEST(ChromeTrace, PutsSeveralIntoOneFile) {
+  const StepTrace traces[] = {StepTrace{}, small_trace()};
+  const json document = json::parse(to_chrome_trace(traces));
+  std::vector<int> processes;
+  for (const json& event : events_of(document, "M"))
+    if (event.at("name") == "process_name") processes.push_back(event.at("pid"));
+  EXPECT_EQ(processes, (std::vector<int>{1, 7}));
+  EXPECT_EQ(events_of(document, "i").front().at("name"), "step 4");
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_chrome_trace(text, "run.json");
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ParseChromeTrace, GivesBackWhatWasWritten) {
+  const std::string text = to_chrome_trace(small_trace());
+  const StepTrace read = parse_chrome_trace(text, "run.json");
+  EXPECT_EQ(to_chrome_trace(read), text);
+  EXPECT_EQ(read.spans.at(1).lane, kReadInLane);
+  EXPECT_EQ(read.marks.at(1).name, "end");
+}
+
+TEST(ParseChromeTrace, RefusesWhatIsNoTraceOfOneRun) {
+  const StepTrace two[] = {StepTrace{}, small_trace()};
+  EXPECT_EQ(refusal(to_chrome_trace(two)),
+            "run.json: it holds several traces, and one is wanted (spillway run --trace writes "
+            "one)");
+  EXPECT_EQ(refusal("[]"), "run.json: this is no trace (spillway run --trace writes one)");
+  EXPECT_EQ(refusal(R"({"traceEvents": [{"ph": "B", "pid": 1}]})"),
+            "run.json: it has events of another program (spillway run --trace writes one)");
+  const std::string text = to_chrome_trace(small_trace());
+  EXPECT_EQ(refusal(text.substr(0, text.size() / 2)).find("run.json"), 0U);
+}
+
+TEST(ParseChromeTrace, SurvivesDamage) {
+  const std::string text = to_chrome_trace(small_trace());
+  DamagedText damaged(20261122);
+  std::size_t refused = 0;
+  for (int i = 0; i < 2000; ++i) refused += refusal(damaged(text)) != "accepted" ? 1 : 0;
+  EXPECT_GT(refused, 500U);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/runtime/runtime.h"
+#include "spillway/runtime/storage_pieces.h"
 #include "store/ram/factory.h"
 #include "support/manual_clock.h"
 
@@ -249,6 +250,60 @@ TEST_F(StepTraceRecorderTest, JoinsTransfersOfAStorageAndTellsFailedOnesApart) {
   EXPECT_THAT(fact(made.spans[1], "failed"), HasSubstr("error"));
 }
 
+TEST_F(StepTraceRecorderTest, NamesStoragesAsTheValuesOfTheirStep) {
+  // Range 4 is carried in; range 5 is born twice in the only operator, the first one inside it.
+  recorder_->allocated(me_, RangeId(4), Bytes(1 << 20));
+  recorder_->begin_step(me_, 1);
+  recorder_->begin_op(me_, 1, Text("mm"));
+  recorder_->allocated(me_, RangeId(5), Bytes(2 << 20));
+  recorder_->allocated(me_, RangeId(5), Bytes(3 << 20));
+  pass(5);
+  recorder_->end_op(me_, true, Bytes(4096));
+  std::uint64_t tag = 0;
+  for (const std::uint32_t range : {4, 5, 6}) {
+    begin(Direction::kWrite, ++tag, range);
+    pass(1);
+    end(Direction::kWrite, {tag});
+  }
+  recorder_->begin_step(me_, 2);
+  recorder_->allocated(me_, RangeId(4), Bytes(9 << 20));  // Of the next step.
+  profile::RecordedStep step;
+  step.tape.ops.resize(1);
+  step.tape.ops[0].use_count = 1;
+  step.tape.uses = {{0, false}};
+  step.tape.values.resize(2);
+  step.tape.values[0].pages = step.tape.values[1].pages = 1;
+  step.tape.values[1].birth = 0;
+  step.origins.resize(2);
+  step.origins[0].range = StoragePieces::whole(RangeId(4)).value();
+  step.origins[0].holds = profile::StorageClass::kParameter;
+  step.origins[1].range = StoragePieces::whole(RangeId(5)).value();
+  step.origins[1].holds = profile::StorageClass::kGradient;
+  recorder_->note_values(step);
+  const StepTrace made = trace();
+  EXPECT_THAT(drawing(made, profile::kWriteOutLane),
+              ElementsAre("parameter 0 5+1", "gradient 1 6+1", "a storage 7+1"));
+  EXPECT_EQ(fact(made.spans.back(), "tensor"), "");
+  EXPECT_EQ(fact(made.spans[2], "tensor"), "gradient 1 of 3.00 MiB from mm");
+  ASSERT_EQ(made.marks.size(), 2u);
+  EXPECT_EQ(made.marks[0].name, "step 1");
+  EXPECT_EQ(made.marks[1].at_seconds, 0.008);
+}
+
+TEST_F(StepTraceRecorderTest, KeepsItsOwnNamesWhenAnotherStepIsTold) {
+  recorder_->begin_step(me_, 1);
+  recorder_->allocated(me_, RangeId(5), Bytes(2 << 20));
+  op("mm", 1);
+  begin(Direction::kWrite, 1, 5);
+  pass(1);
+  end(Direction::kWrite, {1});
+  recorder_->begin_step(me_, 2);
+  profile::RecordedStep longer;
+  longer.tape.ops.resize(2);
+  recorder_->note_values(longer);
+  EXPECT_THAT(drawing(trace(), profile::kWriteOutLane), ElementsAre("storage 1 1+1"));
+}
+
 TEST_F(StepTraceRecorderTest, CutsWhatBeganBeforeTheFirstStepAtItsBegin) {
   begin(Direction::kRead, 1, 0);
   pass(4);
@@ -410,6 +465,7 @@ TEST(TracedRuntime, ShowsEveryOperatorAndEveryByteThatMoved) {
   std::vector<std::string> ran;
   std::uint64_t bytes[2] = {0, 0};
   std::set<std::string> numbers;
+  std::size_t named = 0;
   for (const TraceSpan& span : made.trace.spans) {
     if (span.lane == profile::kComputeLane) {
       const bool is_op = span.name.starts_with("op");
@@ -417,8 +473,16 @@ TEST(TracedRuntime, ShowsEveryOperatorAndEveryByteThatMoved) {
       if (is_op && fact(span, "part").empty()) ran.push_back(span.name);
     } else {
       bytes[span.lane == profile::kReadInLane ? 1 : 0] += std::stoull(fact(span, "bytes"));
+      // Layer i makes value i; the last step has nobody who tells of its values.
+      const std::string made_by =
+          fact(span, "tensor").substr(fact(span, "tensor").rfind(" op") + 3);
+      if (fact(span, "step") != std::to_string(kSteps)) {
+        EXPECT_EQ(span.name, "activation " + made_by);
+        ++named;
+      }
     }
   }
+  EXPECT_GT(named, 0u);
   std::vector<std::string> expected;
   for (std::uint64_t step = 0; step < kSteps; ++step)
     for (const std::string& name : Trainer::operators()) expected.push_back(name);

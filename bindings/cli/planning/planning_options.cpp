@@ -64,6 +64,9 @@ void add_simulate_options(CLI::App& app, SimulateWords& words) {
   add_text(app, "--plan", words.plan, "FILE", "A stored plan, instead of one that is made");
   add_text(app, "--trace", words.trace, "FILE",
            "Write the predicted step as a trace for ui.perfetto.dev and chrome://tracing");
+  add_text(app, "--beside", words.beside, "FILE",
+           "The trace that `spillway run --trace` wrote: its latest step of the same operators is "
+           "held against the predicted one, and joins it in the file of --trace");
 }
 
 }  // namespace spillway::cli

@@ -6,12 +6,11 @@
 #include <new>
 
 #include "spillway/base/error.h"
+#include "spillway/profile/value_classes.h"
 #include "spillway/runtime/settings.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
-
-using profile::StorageClass;
 
 namespace {
 
@@ -95,24 +94,10 @@ std::string operator_text(const PlanningStep& step, planner::OpIndex op) {
 }
 
 std::string value_text(const PlanningStep& step, planner::ValueIndex value) {
-  const profile::TapeValue& facts = step.profile.tape.values[value];
-  const std::string text = message("{} {} of {}", class_text(step.profile.class_of_value[value]),
-                                   value, step.profile.bytes_of_value[value]);
-  if (facts.birth == profile::kCarriedIn) return text;
-  return message("{} from {}", text, step.profile.kinds[step.profile.kind_of_op[facts.birth]].name);
-}
-
-std::string_view class_text(StorageClass storage_class) {
-  switch (storage_class) {
-    case StorageClass::kParameter: return "parameter";
-    case StorageClass::kGradient: return "gradient";
-    case StorageClass::kOptimizerState: return "optimizer state";
-    case StorageClass::kBuffer: return "buffer";
-    case StorageClass::kActivation: return "activation";
-    case StorageClass::kInput: return "input";
-    case StorageClass::kUnknown: break;
-  }
-  return "tensor";
+  const planner::OpIndex birth = step.profile.tape.values[value].birth;
+  return profile::value_text(
+      step.profile.class_of_value[value], value, step.profile.bytes_of_value[value],
+      birth == profile::kCarriedIn ? "" : step.profile.kinds[step.profile.kind_of_op[birth]].name);
 }
 
 }  // namespace spillway::cli

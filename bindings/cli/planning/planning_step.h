@@ -45,7 +45,4 @@ std::string operator_text(const PlanningStep& step, planner::OpIndex op);
 /// "activation 31 of 64.0 MiB from aten::relu"; the number is that of the profile.
 std::string value_text(const PlanningStep& step, planner::ValueIndex value);
 
-/// "parameter", "optimizer state", …
-std::string_view class_text(profile::StorageClass storage_class);
-
 }  // namespace spillway::cli

@@ -1,12 +1,15 @@
 #include "planning/simulate_command.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 
 #include "exit_codes.h"
 #include "planning/plan_report.h"
 #include "planning/step_trace.h"
+#include "planning/trace_overlay.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 #include "spillway/runtime/plan_file.h"
 #include "spillway/topology/atomic_file.h"
@@ -73,24 +76,54 @@ Simulated new_plan(const SimulateWords& words, const PlanningStep& step, const C
   return simulated;
 }
 
+/// What the event model alone takes: the goal is 20 ms for 10,000 operators.
+double model_seconds(const Simulated& simulated, const Clock& clock) {
+  const TimePoint begin = clock.now();
+  planner::estimate_step(simulated.plan.steps.tape, simulated.plan.swaps, simulated.limits);
+  return seconds(clock.now() - begin);
+}
+
+profile::StepTrace predicted_trace(const PlanningStep& step, const Simulated& simulated) {
+  planner::StepEvents events;
+  const planner::StepEstimate estimate = planner::observe_step(
+      simulated.plan.steps.tape, simulated.plan.swaps, simulated.limits, events);
+  return trace_of(step, simulated.plan, events, estimate);
+}
+
+std::optional<profile::StepTrace> trace_of_run(const std::string& file) {
+  if (file.empty()) return std::nullopt;
+  const std::string text =
+      topology::text_of_file(file, message("spillway run --trace {} -- PROGRAM", file));
+  return profile::parse_chrome_trace(text, file);
+}
+
 }  // namespace
 
 int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& clock) {
   const PlanningStep step = load_step(words.common.profile);
+  const std::optional<profile::StepTrace> run = trace_of_run(words.beside);
   const Simulated simulated =
       words.plan.empty() ? new_plan(words, step, clock) : stored_plan(words, step);
-  if (!words.trace.empty()) {
-    planner::StepEvents events;
-    const planner::StepEstimate estimate = planner::observe_step(
-        simulated.plan.steps.tape, simulated.plan.swaps, simulated.limits, events);
-    write_result(words.trace,
-                 profile::to_chrome_trace(trace_of(step, simulated.plan, events, estimate)));
+  std::vector<profile::StepTrace> traces;
+  if (run || !words.trace.empty()) traces.push_back(predicted_trace(step, simulated));
+  std::optional<TraceOverlay> beside;
+  if (run) {
+    beside = overlay(step, traces.front(), *run, words.beside);
+    traces.push_back(beside->measured);
   }
+  if (!words.trace.empty()) write_result(words.trace, profile::to_chrome_trace(traces));
+  const double model = model_seconds(simulated, clock);
   if (words.common.json) {
-    out << json_text(figures_json(step, simulated.rates, simulated.figures));
+    auto json = figures_json(step, simulated.rates, simulated.figures);
+    json["model_seconds"] = model;
+    if (beside) json["measured"] = overlay_json(step, *beside);
+    out << json_text(json);
     return kDone;
   }
-  out << plan_text(step, simulated.rates, simulated.figures);
+  out << plan_text(step, simulated.rates, simulated.figures)
+      << message("model     {} for one simulation of {} operators\n", seconds_text(model),
+                 simulated.plan.steps.tape.ops.size());
+  if (beside) out << overlay_text(step, *beside);
   if (!words.trace.empty())
     out << "trace written to " << words.trace << "; open it in https://ui.perfetto.dev or "
         << "chrome://tracing\n";

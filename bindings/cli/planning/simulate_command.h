@@ -9,8 +9,9 @@ namespace spillway::cli {
 
 struct SimulateWords {
   PlanningWords common;
-  std::string plan;   ///< A stored plan; empty: it is made.
-  std::string trace;  ///< Where the Chrome trace goes.
+  std::string plan;    ///< A stored plan; empty: it is made.
+  std::string trace;   ///< Where the Chrome trace goes.
+  std::string beside;  ///< The trace of a run, to be laid beside it.
 };
 
 /// Runs the event model over a plan, prints what it says and writes a trace; returns an exit code.

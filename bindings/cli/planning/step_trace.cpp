@@ -4,6 +4,7 @@
 #include <array>
 
 #include "spillway/base/error.h"
+#include "spillway/profile/value_classes.h"
 
 namespace spillway::cli {
 
@@ -31,6 +32,7 @@ class TraceBuilder {
  public:
   TraceBuilder(const PlanningStep& step, const StepPlan& plan) : step_(step), plan_(plan) {
     trace_.title = message("predicted: {}", step.path);
+    trace_.marks = {{0.0, "step"}};
   }
 
   void add(const OperatorEvent& event) {
@@ -83,6 +85,7 @@ class TraceBuilder {
       span.facts = {{"note", "spread over the step; the model knows only the sum"}};
       trace_.spans.push_back(std::move(span));
     }
+    trace_.marks.push_back({estimate.step_seconds, "end"});
     std::stable_sort(trace_.spans.begin(), trace_.spans.end(), [](const auto& a, const auto& b) {
       return a.begin_seconds < b.begin_seconds;
     });
@@ -101,10 +104,9 @@ class TraceBuilder {
     const TransferEvent& event = joined.event;
     const bool is_read = event.direction == Direction::kReadIn;
     const planner::ValueIndex value = plan_.steps.value_of[event.value];
-    TraceSpan span =
-        span_of(is_read ? profile::kReadInLane : profile::kWriteOutLane,
-                message("{} {}", class_text(step_.profile.class_of_value[value]), value),
-                event.begin, event.end);
+    TraceSpan span = span_of(is_read ? profile::kReadInLane : profile::kWriteOutLane,
+                             profile::value_name(step_.profile.class_of_value[value], value),
+                             event.begin, event.end);
     span.facts = {{"bytes", std::to_string((event.pages * step_.profile.page_size).count())},
                   {"tensor", value_text(step_, value)}};
     if (event.is_demanded) span.facts.emplace_back("awaited", "an operator stands and waits");

@@ -117,6 +117,45 @@ class RecordedProfile(unittest.TestCase):
         self.assertIsNone(profile)
         self.assertIn("[spillway] error: no profile: ", said)
 
+    def test_says_so_when_there_is_no_second_kind_of_step(self):
+        profile, _, said = self.profile("second", "--kind", "2", steps=4)
+        self.assertIsNone(profile)
+        self.assertIn("no profile of kind 2: only 1 kind of step came twice", said)
+
+    def test_a_run_that_follows_its_plan_lies_on_top_of_the_prediction(self):
+        _, statistics, _ = self.profile("net", steps=5)
+        budget = f"{statistics['needed_bytes'] // 2048}KiB"
+        plan, run, both = (self.folder / name for name in ("plan", "run", "both"))
+        self.command("plan", self.folder / "net", "--budget", budget, "--effort", "0",
+                     "--out", plan)
+        self.command("run", "--plan", plan, "--budget", budget, "--nvme", self.folder, "--trace",
+                     run, "--", TRAINER, *FLAGS, "--steps", "6")
+        said = json.loads(self.command("simulate", self.folder / "net", "--plan", plan, "--beside",
+                                       run, "--trace", both, "--json"))
+        self.assertGreater(said["model_seconds"], 0)
+        self.assertRegex(said["measured"]["step"], r"^step \d+$")
+        self.assertGreater(said["measured"]["step_seconds"], 0)
+        self.assertEqual(len(said["measured"]["largest_differences"]), 20)
+
+        spans = [event for event in json.loads(both.read_text(encoding="utf-8"))["traceEvents"]
+                 if event["ph"] == "X"]
+        moved = {process: {(span["tid"], span["name"]) for span in spans
+                           if span["pid"] == process and span["tid"] in (2, 3)}
+                 for process in (1, 2)}
+        planned, measured = moved[1], moved[2]
+        self.assertGreater(len(planned), 3)
+        # The run moves what was planned, under the same names, and little else.
+        self.assertGreater(len(planned & measured), len(planned) * 3 // 4, (planned, measured))
+        begins = [min(span["ts"] for span in spans if span["pid"] == process) for process in (1, 2)]
+        self.assertEqual(begins[0], 0)
+        self.assertLess(begins[1], 1e6 * said["measured"]["step_seconds"] / 2)
+
+    def command(self, *words):
+        run = subprocess.run([COMMAND, *words], env=clean_environment(), text=True, timeout=300,
+                             stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,17 +32,31 @@ struct TraceCount {
   double value = 0.0;
 };
 
+/// A moment with a name: "step 12" where that step begins, "end" where the last one ends.
+struct TraceMark {
+  double at_seconds = 0.0;
+  std::string name;
+};
+
 /// One step, or several in a row, as a picture over time.
 struct StepTrace {
   std::string title;          ///< `predicted: net.profile.json`.
   std::uint32_t process = 1;  ///< Traces with different numbers can be joined into one file.
   std::vector<TraceSpan> spans;
   std::vector<TraceCount> resident_bytes;
+  std::vector<TraceMark> marks;
 };
 
 /// The trace as JSON in Chrome's trace event format, which chrome://tracing and Perfetto show.
 /// Every lane is there, in the order above, also an empty one. Bytes that are no UTF-8 are
 /// replaced.
 std::string to_chrome_trace(const StepTrace& trace);
+
+/// Several, of different `process`, in one file: they lie on top of each other from moment 0 on.
+std::string to_chrome_trace(std::span<const StepTrace> traces);
+
+/// Reads what `to_chrome_trace` wrote of one trace. Throws ConfigError that begins with `name` (the
+/// file) for text that is something else, was cut short, or holds several traces.
+StepTrace parse_chrome_trace(std::string_view text, const std::string& name);
 
 }  // namespace spillway::profile

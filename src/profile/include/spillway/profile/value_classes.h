@@ -1,8 +1,11 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "spillway/base/bytes.h"
 #include "spillway/profile/step_tape.h"
 #include "spillway/profile/storage_class.h"
 
@@ -19,5 +22,11 @@ namespace spillway::profile {
 ///  * anything else: unknown.
 std::vector<StorageClass> classify_values(const StepTape& tape,
                                           std::span<const StorageClass> noted);
+
+/// "activation 31": how predicted and measured steps name a value. The number is that of the tape.
+std::string value_name(StorageClass holds, ValueIndex value);
+
+/// "activation 31 of 64.0 MiB from aten::relu"; an empty `made_by` is left out.
+std::string value_text(StorageClass holds, ValueIndex value, Bytes bytes, std::string_view made_by);
 
 }  // namespace spillway::profile

@@ -131,6 +131,8 @@ class Runtime {
   void before_fork();
   /// Whether a profile is being recorded.
   bool records() const { return options_.recording != nullptr; }
+  /// Whether `note_class` should be called: values get names.
+  bool names_values() const { return records() || options_.trace != nullptr; }
   /// What a paged storage that the next operator uses holds; for the profile.
   void note_class(RangeId range, profile::StorageClass holds);
 

@@ -24,6 +24,7 @@ using swap::RangeId;
 using swap::RangeUse;
 
 class ProfileRecording;
+class StepTraceRecorder;
 
 /// What the runtime should do now. Lists are in order of urgency; the caller clears and reuses it.
 /// A storage that is live but idle for many steps gets a next use far away, so that it goes first;
@@ -102,6 +103,7 @@ class StepLearner {
     std::function<Bytes()> take_peak = {};
     PlanningOptions planning = {};
     ProfileRecording* recording = nullptr;  ///< Is told of each step that ends; outlives this.
+    StepTraceRecorder* trace = nullptr;     ///< As well.
   };
 
   explicit StepLearner(const Options& options);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -11,12 +12,24 @@
 #include "spillway/base/clock.h"
 #include "spillway/profile/chrome_trace.h"
 #include "spillway/profile/step_profile.h"
+#include "spillway/profile/tape_recorder.h"
 #include "spillway/runtime/stall_ledger.h"
 #include "spillway/swap/transfer_observer.h"
 
 namespace spillway::runtime {
 
 class OpText;
+
+/// A storage is born while a step runs. Numbers count births up; 0: none.
+struct StorageBirth {
+  /// Made by another thread, or by what runs again.
+  static constexpr profile::OpIndex kOfNoOp = profile::kCarriedIn - 1;
+
+  std::uint32_t range = 0;
+  profile::OpIndex op = profile::kCarriedIn;  ///< In or after it; kCarriedIn: before the first one.
+  std::uint64_t number = 0;
+  std::uint64_t before = 0;  ///< The storage that had the range until then.
+};
 
 /// The steps that a recorder has kept, ready to be written.
 struct RecordedTrace {
@@ -57,6 +70,9 @@ class StepTraceRecorder final : public swap::TransferObserver {
   void allocated(Thread thread, swap::RangeId range, Bytes size);
   /// Step `number` begins on this thread.
   void begin_step(Thread thread, std::uint64_t number);
+  /// What was recorded of the step that ended last, by the learner's ids of storages: its values
+  /// give the storages their names, which are those of a profile and its plans.
+  void note_values(const profile::RecordedStep& step);
 
   void begin_transfer(const swap::Transfer& transfer, swap::RangeId range, bool is_awaited,
                       TimePoint at) override;
@@ -119,11 +135,16 @@ class StepTraceRecorder final : public swap::TransferObserver {
   struct Step {
     TimePoint begin;
     std::uint64_t number = 0;
+    std::uint32_t planned_ops = 0;
+    std::vector<StorageBirth> births;
+    std::unique_ptr<profile::RecordedStep> values;  ///< Null: not told.
   };
   class Writer;
 
+  std::vector<const Step*> shown_locked() const;
   const profile::OpKind* kind_of(std::uint64_t signature, const OpText& text);
   bool begins_locked(Thread thread);
+  StorageBirth birth_locked(Thread thread, swap::RangeId range) const;
   void close_piece_locked(TimePoint end);
   void count_locked(TimePoint at, Bytes resident);
   void end_in_lane_locked(Lane& lane, swap::Direction direction,

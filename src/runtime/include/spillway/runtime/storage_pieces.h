@@ -24,6 +24,7 @@ class StoragePieces {
 
   static RangeId whole(RangeId range) { return RangeId(2 * range.value()); }
   static bool is_whole(RangeId id) { return id.value() % 2 == 0; }
+  static RangeId range_of(RangeId whole) { return RangeId(whole.value() / 2); }
   RangePart part_of(RangeId id) const;
 
   /// What the learner is told of an operator: whole storages and pieces, each once. A large storage

@@ -1,0 +1,174 @@
+#include "planning/trace_overlay.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "planning/planning_text.h"
+#include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+
+namespace spillway::cli {
+
+using planner::OpIndex;
+using profile::StepTrace;
+using profile::TraceSpan;
+
+namespace {
+
+constexpr std::string_view kSlowdown = "slowed down by transfers";
+constexpr std::size_t kShown = 5;
+
+const std::string* fact(const TraceSpan& span, std::string_view name) {
+  for (const auto& [key, value] : span.facts)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+/// The operator of the step that the span is, if it is one and does not run again.
+std::optional<OpIndex> operator_of(const TraceSpan& span) {
+  if (span.lane != profile::kComputeLane || span.name.starts_with("again: ")) return std::nullopt;
+  const std::string* const text = fact(span, "operator");
+  if (text == nullptr) return std::nullopt;
+  OpIndex op = 0;
+  const char* const end = text->data() + text->size();
+  const auto [stop, status] = std::from_chars(text->data(), end, op);
+  if (status != std::errc() || stop != end) return std::nullopt;
+  return op;
+}
+
+struct Interval {
+  std::string name;
+  double begin = 0.0;
+  double end = 0.0;
+};
+
+std::vector<Interval> steps_of(const StepTrace& trace) {
+  std::vector<Interval> steps;
+  for (std::size_t i = 0; i + 1 < trace.marks.size(); ++i)
+    steps.push_back(
+        {trace.marks[i].name, trace.marks[i].at_seconds, trace.marks[i + 1].at_seconds});
+  return steps;
+}
+
+/// What of the trace lies within the interval, which begins at 0 then.
+StepTrace cut(const StepTrace& trace, const Interval& step) {
+  StepTrace part;
+  part.title = message("{}: {}", trace.title, step.name);
+  part.process = trace.process;
+  part.marks = {{0.0, step.name}, {step.end - step.begin, "end"}};
+  for (const TraceSpan& span : trace.spans) {
+    const double end = span.begin_seconds + span.seconds;
+    if (span.begin_seconds >= step.end || end <= step.begin) continue;
+    TraceSpan shown = span;
+    shown.begin_seconds = std::max(0.0, span.begin_seconds - step.begin);
+    shown.seconds = end - step.begin - shown.begin_seconds;
+    part.spans.push_back(std::move(shown));
+  }
+  for (const profile::TraceCount& count : trace.resident_bytes) {
+    if (count.at_seconds >= step.end) break;
+    if (count.at_seconds <= step.begin) part.resident_bytes.clear();
+    part.resident_bytes.push_back({std::max(0.0, count.at_seconds - step.begin), count.value});
+  }
+  return part;
+}
+
+/// Per operator, the time from its begin, with the waits and repetitions before it, to that of the
+/// next one. Empty unless the step has just these operators, in this order.
+std::vector<double> operator_seconds(const PlanningStep& step, const StepTrace& trace,
+                                     double step_seconds) {
+  std::vector<double> begins;
+  std::optional<double> waits_since;
+  for (const TraceSpan& span : trace.spans) {
+    if (span.lane != profile::kComputeLane || span.name == kSlowdown) continue;
+    const std::optional<OpIndex> op = operator_of(span);
+    if (!op) {
+      if (!waits_since) waits_since = span.begin_seconds;
+      continue;
+    }
+    const double begin = waits_since.value_or(span.begin_seconds);
+    waits_since.reset();
+    if (!begins.empty() && *op + 1 == begins.size()) continue;  // Goes on after a wait.
+    const auto& kinds = step.profile.kind_of_op;
+    if (*op != begins.size() || *op >= kinds.size() ||
+        step.profile.kinds[kinds[*op]].name != span.name)
+      return {};
+    begins.push_back(begin);
+  }
+  if (begins.size() != step.profile.tape.ops.size()) return {};
+  begins.front() = 0.0;  // The trainer's own time before its first operator is part of the step.
+  std::vector<double> times;
+  for (std::size_t i = 0; i < begins.size(); ++i)
+    times.push_back((i + 1 < begins.size() ? begins[i + 1] : step_seconds) - begins[i]);
+  return times;
+}
+
+}  // namespace
+
+TraceOverlay overlay(const PlanningStep& step, const StepTrace& predicted, const StepTrace& run,
+                     const std::string& name) {
+  TraceOverlay result;
+  for (const Interval& each : steps_of(predicted)) result.planned_seconds = each.end;
+  for (const TraceSpan& span : predicted.spans)
+    if (span.name == kSlowdown) result.spread_slowdown_seconds += span.seconds;
+  const std::vector<double> planned =
+      operator_seconds(step, predicted, result.planned_seconds - result.spread_slowdown_seconds);
+  const auto steps = steps_of(run);
+  for (auto each = steps.rbegin(); each != steps.rend(); ++each) {
+    StepTrace part = cut(run, *each);
+    const auto measured = operator_seconds(step, part, each->end - each->begin);
+    if (measured.empty()) continue;
+    result.step = each->name;
+    result.measured_seconds = each->end - each->begin;
+    result.measured = std::move(part);
+    for (OpIndex op = 0; op < measured.size(); ++op)
+      result.operators.push_back({op, planned[op], measured[op]});
+    std::stable_sort(result.operators.begin(), result.operators.end(),
+                     [](const OperatorTimes& a, const OperatorTimes& b) {
+                       return std::abs(a.difference()) > std::abs(b.difference());
+                     });
+    return result;
+  }
+  throw PlanError("{}: none of its {} whole steps has the {} operators of {} (trace a run of the "
+                  "program that was profiled, with the same shapes: spillway run --trace)",
+                  name, steps.size(), step.profile.tape.ops.size(), step.path);
+}
+
+std::string overlay_text(const PlanningStep& step, const TraceOverlay& overlay) {
+  std::string text =
+      message("measured  {} of the run: {}, planned {} ({})\n", overlay.step,
+              seconds_text(overlay.measured_seconds), seconds_text(overlay.planned_seconds),
+              signed_percent_text(overlay.measured_seconds / overlay.planned_seconds - 1.0));
+  if (overlay.spread_slowdown_seconds > 0.0)
+    text += message("          {} of what is planned is the slowdown by transfers, in no operator "
+                    "below\n",
+                    seconds_text(overlay.spread_slowdown_seconds));
+  std::vector<std::vector<std::string>> rows{{"differs most", "planned", "measured", "number"}};
+  for (const OperatorTimes& each : overlay.operators) {
+    if (rows.size() > kShown) break;
+    rows.push_back({operator_text(step, each.op), seconds_text(each.planned_seconds),
+                    seconds_text(each.measured_seconds), std::to_string(each.op)});
+  }
+  return text + table_text(rows);
+}
+
+nlohmann::ordered_json overlay_json(const PlanningStep& step, const TraceOverlay& overlay) {
+  constexpr std::size_t kMostListed = 20;
+  auto list = nlohmann::ordered_json::array();
+  for (const OperatorTimes& each : overlay.operators) {
+    if (list.size() == kMostListed) break;
+    list.push_back({{"number", each.op},
+                    {"operator", operator_text(step, each.op)},
+                    {"planned_seconds", each.planned_seconds},
+                    {"measured_seconds", each.measured_seconds}});
+  }
+  return {{"step", overlay.step},
+          {"step_seconds", overlay.measured_seconds},
+          {"planned_slowdown_seconds", overlay.spread_slowdown_seconds},
+          {"largest_differences", std::move(list)}};
+}
+
+}  // namespace spillway::cli

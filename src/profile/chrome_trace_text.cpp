@@ -1,0 +1,78 @@
+// Reads traces back that `to_chrome_trace` has written.
+
+#include <array>
+
+#include "foreign_json.h"
+#include "spillway/base/error.h"
+#include "spillway/profile/chrome_trace.h"
+
+namespace spillway::profile {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kDepth = 5;  // The root, the list of events, an event, its facts.
+constexpr std::array<std::string_view, 4> kLanes{kComputeLane, kWriteOutLane, kReadInLane,
+                                                 kHostCopyLane};
+constexpr double kMostMicroseconds = 1e15;  // Thirty years.
+
+class TraceReader {
+ public:
+  explicit TraceReader(const std::string& name) : name_(name) {}
+
+  StepTrace read(std::string_view text) {
+    const json document = parse_json(text, name_, kDepth);
+    const bool is_trace = document.is_object() && document.contains("traceEvents") &&
+                          document.at("traceEvents").is_array();
+    if (!is_trace) refuse("this is no trace");
+    bool is_first = true;
+    for (JsonObject& event : JsonObject(document, name_, "").objects("traceEvents")) {
+      const auto process = static_cast<std::uint32_t>(event.count("pid", 0, ~0U));
+      if (is_first) trace_.process = process;
+      is_first = false;
+      if (process != trace_.process) refuse("it holds several traces, and one is wanted");
+      add(event);
+    }
+    return std::move(trace_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const char* what) const {
+    throw ConfigError("{}: {} (spillway run --trace writes one)", name_, what);
+  }
+
+  static double moment(JsonObject& event, const char* key) {
+    return 1e-6 * event.number(key, 0.0, kMostMicroseconds);
+  }
+
+  void add(JsonObject& event) {
+    const std::string phase = event.text("ph");
+    if (phase == "M") {
+      if (event.text("name") == "process_name") trace_.title = event.object("args").text("name");
+    } else if (phase == "i") {
+      trace_.marks.push_back({moment(event, "ts"), event.text("name")});
+    } else if (phase == "C") {
+      const double bytes = event.object("args").number("bytes", 0.0, 1e18);
+      trace_.resident_bytes.push_back({moment(event, "ts"), bytes});
+    } else if (phase == "X") {
+      const std::size_t lane = event.count("tid", 1, kLanes.size()) - 1;
+      TraceSpan span{
+          kLanes[lane], event.text("name"), moment(event, "ts"), moment(event, "dur"), {}};
+      if (event.has("args")) span.facts = event.object("args").all_texts();
+      trace_.spans.push_back(std::move(span));
+    } else {
+      refuse("it has events of another program");
+    }
+  }
+
+  const std::string& name_;
+  StepTrace trace_;
+};
+
+}  // namespace
+
+StepTrace parse_chrome_trace(std::string_view text, const std::string& name) {
+  return TraceReader(name).read(text);
+}
+
+}  // namespace spillway::profile

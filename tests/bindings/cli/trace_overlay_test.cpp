@@ -1,0 +1,118 @@
+#include "planning/trace_overlay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "planning/plan_figures.h"
+#include "planning/step_trace.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/strategies.h"
+#include "support/chain_profile.h"
+
+namespace spillway::cli {
+namespace {
+
+using profile::StepTrace;
+using profile::TraceSpan;
+using ::testing::HasSubstr;
+
+struct Predicted {
+  PlanningStep step = to_step(chain_profile(), "chain.json");
+  StepTrace trace;
+
+  Predicted() {
+    const profile::StepTape& tape = step.profile.tape;
+    const Bytes budget = step.needed / 2;
+    profile::TransferRates rates;
+    rates.interference_seconds_per_byte = 0.0;  // Else operators of a run are slower than planned.
+    const planner::SwapLimits limits = limits_for(step, budget, rates);
+    const planner::StepPlan plan = planner::strategy_named("belady").plan(tape, limits);
+    planner::StepEvents events;
+    const auto estimate = planner::observe_step(plan.steps.tape, plan.swaps, limits, events);
+    trace = trace_of(step, plan, events, estimate);
+  }
+};
+
+/// A run whose steps go as predicted, one after another, each with a first moment without
+/// operators.
+StepTrace run_of(const StepTrace& predicted, std::size_t steps, double pause) {
+  StepTrace run;
+  run.process = 2;
+  run.title = "measured";
+  const double length = predicted.marks.back().at_seconds;
+  for (std::size_t i = 0; i < steps; ++i) {
+    const double begin = static_cast<double>(i) * (length + pause);
+    run.marks.push_back({begin, message("step {}", i + 1)});
+    for (TraceSpan span : predicted.spans) {
+      span.begin_seconds += begin + pause;
+      run.spans.push_back(std::move(span));
+    }
+    run.resident_bytes.push_back({begin, 4096.0 * static_cast<double>(i)});
+  }
+  run.marks.push_back({static_cast<double>(steps) * (length + pause), "end"});
+  return run;
+}
+
+TraceSpan& span_of_operator(StepTrace& trace, const std::string& number, std::size_t which) {
+  for (TraceSpan& span : trace.spans)
+    for (const auto& [key, value] : span.facts)
+      if (key == "operator" && value == number && which-- == 0) return span;
+  throw std::out_of_range("no such operator");
+}
+
+TEST(TraceOverlay, ShowsTheLatestStepFromItsBeginOn) {
+  const Predicted predicted;
+  const double pause = 0.25;
+  const auto laid =
+      overlay(predicted.step, predicted.trace, run_of(predicted.trace, 3, pause), "run.json");
+  EXPECT_EQ(laid.step, "step 3");
+  EXPECT_NEAR(laid.measured_seconds, laid.planned_seconds + pause, 1e-9);
+  EXPECT_NEAR(laid.planned_seconds, predicted.trace.marks.back().at_seconds, 1e-9);
+  EXPECT_EQ(laid.measured.spans.size(), predicted.trace.spans.size());
+  EXPECT_NEAR(laid.measured.spans.front().begin_seconds, pause, 1e-9);
+  ASSERT_EQ(laid.measured.resident_bytes.size(), 1u);
+  EXPECT_EQ(laid.measured.resident_bytes[0].value, 8192.0);
+  // The pause before the first operator is the first operator's.
+  EXPECT_EQ(laid.operators.front().op, 0u);
+  EXPECT_NEAR(laid.operators.front().difference(), pause, 1e-9);
+  EXPECT_NEAR(laid.operators[1].difference(), 0.0, 1e-9);
+}
+
+TEST(TraceOverlay, NamesTheOperatorThatDiffersMost) {
+  const Predicted predicted;
+  StepTrace run = run_of(predicted.trace, 1, 0.0);
+  // Operator 3 takes 40 ms more, and all that follows comes later.
+  const double from = span_of_operator(run, "3", 0).begin_seconds;
+  for (TraceSpan& span : run.spans)
+    if (span.lane == profile::kComputeLane && span.begin_seconds > from) span.begin_seconds += 0.04;
+  span_of_operator(run, "3", 0).seconds += 0.04;
+  run.marks.back().at_seconds += 0.04;
+  const auto laid = overlay(predicted.step, predicted.trace, run, "run.json");
+  EXPECT_EQ(laid.operators.front().op, 3u);
+  EXPECT_NEAR(laid.operators.front().difference(), 0.04, 1e-9);
+  EXPECT_NEAR(laid.operators[1].difference(), 0.0, 1e-9);
+  const std::string text = overlay_text(predicted.step, laid);
+  EXPECT_THAT(text, HasSubstr("measured  step 1 of the run: "));
+  EXPECT_THAT(text, HasSubstr("aten::convolution"));
+  const auto json = overlay_json(predicted.step, laid);
+  EXPECT_EQ(json.at("largest_differences").at(0).at("number"), 3);
+}
+
+TEST(TraceOverlay, PassesOverStepsOfOtherKinds) {
+  const Predicted predicted;
+  StepTrace run = run_of(predicted.trace, 2, 0.0);
+  span_of_operator(run, "2", 1).name = "aten::of_a_validation";
+  EXPECT_EQ(overlay(predicted.step, predicted.trace, run, "run.json").step, "step 1");
+  span_of_operator(run, "2", 0).name = "aten::of_a_validation";
+  try {
+    overlay(predicted.step, predicted.trace, run, "run.json");
+    FAIL() << "accepted";
+  } catch (const PlanError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("run.json: none of its 2 whole steps has the"));
+  }
+}
+
+}  // namespace
+}  // namespace spillway::cli
