@@ -51,13 +51,11 @@ Exit codes: the program's own; 2 wrong options or a program that cannot be serve
 
 inline constexpr std::string_view kProfileDescription =
     "Runs a program as `spillway run` does, with the same options, and writes at its end what a "
-    "step "
-    "of it does: operators with names, shapes and times, tensors with sizes and lives, the rates "
-    "of "
-    "the disk. It is the step that came most often; times are medians. A budget may be given: "
-    "waits "
-    "are left out of the times, so a model that does not fit can be profiled as well. Or turns a "
-    "published trace into such a file.";
+    "step of it does: operators with names, shapes and times, tensors with sizes and lives, the "
+    "rates of the disk. It is the kind of step that came most often, or the one that --kind names; "
+    "times are medians of its repetitions. A budget may be given: waits are left out of the times, "
+    "so a model that does not fit can be profiled as well. Or turns a published trace into such a "
+    "file.";
 
 inline constexpr std::string_view kProfileExamples =
     R"(Traces that --import reads: dtr, operator logs of the prototype of Dynamic Tensor
@@ -70,6 +68,8 @@ Examples:
                                                 end the trainer when a step has come 8 times
   spillway profile --out step.profile.json --budget 4GiB -- ./trainer
                                                 a trainer that needs more than there is
+  spillway profile --out val.profile.json --kind 2 -- ./trainer
+                                                not the step of training: the next most frequent
   spillway profile --import dtr unet-b6.log --out unet.profile.json
   spillway profile --import piper bert.json --tensor-parallel 4 --out bert.profile.json
 

@@ -69,11 +69,15 @@ int profile(const Words& words) {
   app.formatter(std::make_shared<HelpFormat>(
       "spillway profile --out FILE [options] -- program arguments...\n"
       "       spillway profile --import FORMAT TRACE --out FILE [options]"));
-  std::string steps;
+  std::string steps, kind;
   ImportOptions import;
   app.add_option("--out", import.out, "Where the profile is written, as JSON")->type_name("FILE");
   app.add_option("--steps", steps,
                  "End the program once a step has come so often [it runs to its end]")
+      ->type_name("COUNT");
+  app.add_option("--kind", kind,
+                 "Of which kind of step, where a trainer has several (training, validation): 1 is "
+                 "the one that comes most often, 2 the next [1]")
       ->type_name("COUNT");
   app.add_option("--import", import.format, "Make a profile of a published trace instead")
       ->type_name(import_formats());
@@ -85,10 +89,10 @@ int profile(const Words& words) {
                  "For piper: how many of them a layer works on at once [1]")
       ->type_name("COUNT");
   SettingOptions settings;
-  settings.add_to(app, {}, {"profile-out", "profile-steps"});
+  settings.add_to(app, {}, {"profile-out", "profile-steps", "profile-kind"});
   if (!parse(app, arguments.options)) return kDone;
   if (!arguments.imports)
-    return record_profile(settings.given(), import.out, steps, arguments.program);
+    return record_profile(settings.given(), import.out, steps, kind, arguments.program);
   if (import.file.empty())
     throw ConfigError("the trace to import is missing (spillway profile --import {} TRACE --out "
                       "FILE)",

@@ -19,7 +19,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr std::array<std::string_view, 2> kOwnOptions{"--out", "--steps"};
+constexpr std::array<std::string_view, 3> kOwnOptions{"--out", "--steps", "--kind"};
 
 bool is_own_option(const std::string& word) {
   return std::find(kOwnOptions.begin(), kOwnOptions.end(), word) != kOwnOptions.end();
@@ -95,7 +95,7 @@ ProfileArguments split_profile_arguments(const std::vector<std::string>& words) 
     // As for all options, a value that begins with two dashes stands behind "=".
     const auto at = std::find(rest.begin(), rest.end(), *own);
     if (at + 1 == rest.end() || (at + 1)->rfind("--", 0) == 0)
-      throw ConfigError("{} needs a {}", *own, *own == "--steps" ? "COUNT" : "FILE");
+      throw ConfigError("{} needs a {}", *own, *own == "--out" ? "FILE" : "COUNT");
     const Words before = split_run_arguments({rest.begin(), at}).options;
     result.options.insert(result.options.end(), before.begin(), before.end());
     result.options.insert(result.options.end(), at, at + 2);
@@ -104,7 +104,7 @@ ProfileArguments split_profile_arguments(const std::vector<std::string>& words) 
 }
 
 int record_profile(runtime::NamedTexts given, const std::string& out, const std::string& steps,
-                   const std::vector<std::string>& program) {
+                   const std::string& kind, const std::vector<std::string>& program) {
   if (out.empty())
     throw ConfigError("where to write the profile is missing (spillway profile --out "
                       "step.profile.json -- program arguments...)");
@@ -114,6 +114,7 @@ int record_profile(runtime::NamedTexts given, const std::string& out, const std:
   given.emplace_back("profile-out", out);
   if (!steps.empty())
     given.emplace_back("profile-steps", std::to_string(count_in(steps, "--steps", 2)));
+  if (!kind.empty()) given.emplace_back("profile-kind", kind);
   return run_program(given, program);
 }
 

@@ -19,9 +19,10 @@ struct ProfileArguments {
 ProfileArguments split_profile_arguments(const std::vector<std::string>& words);
 
 /// Runs the program as `run_program` does and has it write its profile to `out`. `given` are the
-/// options of a run. Throws ConfigError, also for a program or a file that is missing.
+/// options of a run, `steps` and `kind` the words of --steps and --kind, empty when not given.
+/// Throws ConfigError, also for a program or a file that is missing.
 int record_profile(runtime::NamedTexts given, const std::string& out, const std::string& steps,
-                   const std::vector<std::string>& program);
+                   const std::string& kind, const std::vector<std::string>& program);
 
 struct ImportOptions {
   std::string format;

@@ -118,8 +118,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   if (!settings_.profile_out.empty()) {
     if (!options.learns)
       throw ConfigError("--profile-out needs --prefetch on: a profile is made of learned steps");
-    recording_ = std::make_unique<runtime::ProfileRecording>(
-        runtime::ProfileRecording::Options{.steps = settings_.profile_steps});
+    recording_ = std::make_unique<runtime::ProfileRecording>(runtime::ProfileRecording::Options{
+        .steps = settings_.profile_steps, .kind = settings_.profile_kind});
     options.recording = recording_.get();
   }
   runtime_ = std::make_unique<runtime::Runtime>(options, std::move(engine), clock_);
@@ -326,8 +326,9 @@ void Core::write_profile() {
   profile.rates = transfers_->rates();
   topology::write_file_at_once(path, profile::to_text(profile));
   if (settings_.quiet) return;
-  std::fprintf(stderr, "[spillway] profile  %s: %s\n", path.c_str(),
-               runtime::describe(profile).c_str());
+  const std::string kinds = recording_->kinds_text();
+  std::fprintf(stderr, "[spillway] profile  %s: %s%s%s\n", path.c_str(),
+               runtime::describe(profile).c_str(), kinds.empty() ? "" : "; ", kinds.c_str());
 }
 
 void Core::end_after_recording() noexcept {

@@ -81,16 +81,36 @@ void ProfileRecording::note_step(std::uint64_t identity, const RecordedStep& ste
   if (shape.times.size() >= kMostTimes) shape.times.pop_back();
   auto& times = shape.times.emplace_front();
   for (const auto& op : step.tape.ops) times.push_back(op.time);
-  if (most_frequent_ == nullptr || shape.seen >= most_frequent_->seen) {
-    most_frequent_ = &shape;
-    step_ = step;
-    std::swap(before_, previous_);
-    has_before_ = has_previous_;
-  }
+  shape.step = step;
+  std::swap(shape.before, previous_);
+  shape.has_before = has_previous_;
   previous_ = step;
   has_previous_ = true;
-  if (options_.steps > 0 && shape.seen >= options_.steps && shape.seen >= 2)
-    is_complete_.store(true, std::memory_order_relaxed);
+  if (options_.steps == 0 || shapes_.size() < options_.kind) return;
+  const std::uint64_t seen = ranked()[options_.kind - 1]->seen;
+  if (seen >= options_.steps && seen >= 2) is_complete_.store(true, std::memory_order_relaxed);
+}
+
+/// The kinds of step, most frequent first; of equally frequent ones the latest.
+std::vector<const ProfileRecording::Shape*> ProfileRecording::ranked() const {
+  std::vector<const Shape*> shapes;
+  for (const auto& shape : shapes_) shapes.push_back(shape.get());
+  std::sort(shapes.begin(), shapes.end(), [](const Shape* a, const Shape* b) {
+    return a->seen != b->seen ? a->seen > b->seen : a->last_seen > b->last_seen;
+  });
+  return shapes;
+}
+
+std::string ProfileRecording::kinds_text() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> counts;
+  for (const Shape* shape : ranked())
+    if (shape->seen >= 2) counts.push_back(std::to_string(shape->seen));
+  if (counts.size() < 2) return {};
+  std::string text = message("kind {} of {}, which came ", options_.kind, counts.size());
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == counts.size() ? " and " : ", ") + counts[i];
+  return text + " times";
 }
 
 void ProfileRecording::name_ops(const StepTape& tape, StepProfile& profile) const {
@@ -127,25 +147,33 @@ void ProfileRecording::set_times(const Shape& shape, StepProfile& profile) {
 
 StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small_bytes) const {
   const std::lock_guard lock(mutex_);
-  if (most_frequent_ == nullptr && cut_steps_ > 0)
+  const std::vector<const Shape*> kinds = ranked();
+  if (kinds.empty() && cut_steps_ > 0)
     throw PlanError("no profile: no step was short enough to be recorded ({} were too long)",
                     cut_steps_);
-  if (most_frequent_ == nullptr)
+  if (kinds.empty())
     throw PlanError("no profile: no step was seen to end (let the trainer do at least three)");
-  if (most_frequent_->seen < 2)
+  if (kinds.front()->seen < 2)
     throw PlanError("no profile: none of {} steps was equal to another one, so nothing shows what "
                     "repeats (let the trainer do more, of equal shapes)",
                     steps_);
-  const RecordedStep* const only = &step_;
-  const RecordedStep joined = profile::join_steps({&only, 1}, has_before_ ? &before_ : nullptr);
+  const auto repeated = std::count_if(kinds.begin(), kinds.end(),
+                                      [](const Shape* shape) { return shape->seen >= 2; });
+  if (options_.kind > static_cast<std::uint64_t>(repeated))
+    throw PlanError("no profile of kind {}: only {} kind{} of step came twice (choose with --kind)",
+                    options_.kind, repeated, repeated == 1 ? "" : "s");
+  const Shape& wanted = *kinds[options_.kind - 1];
+  const RecordedStep* const only = &wanted.step;
+  const RecordedStep joined =
+      profile::join_steps({&only, 1}, wanted.has_before ? &wanted.before : nullptr);
   StepProfile profile;
   profile.origin = std::move(origin);
   profile.origin.source = "recorded";
-  profile.origin.steps = static_cast<std::uint32_t>(most_frequent_->times.size());
+  profile.origin.steps = static_cast<std::uint32_t>(wanted.times.size());
   profile.small_bytes = small_bytes;
   profile.tape = joined.tape;
   name_ops(profile.tape, profile);
-  set_times(*most_frequent_, profile);
+  set_times(wanted, profile);
   std::vector<StorageClass> noted;
   for (std::size_t i = 0; i < joined.origins.size(); ++i) {
     noted.push_back(joined.origins[i].holds);

@@ -137,7 +137,7 @@ std::string_view mapper_names() {
 }
 
 // clang-format off
-constexpr std::array<SettingField, 26> kFields{{
+constexpr std::array<SettingField, 27> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Tensor bytes that may be in memory at once. auto: what this process can really use, less "
     "--reserve; a percentage is of that."},
@@ -202,12 +202,16 @@ constexpr std::array<SettingField, 26> kFields{{
   {{"trace-steps", "COUNT", "3", "How many steps --trace shows."},
    [](Settings& s, Text t) { s.trace_steps = parse_trace_steps(t); }},
   {{"profile-out", "FILE", "none",
-    "Write the profile of the most frequent step at exit, as spillway profile --out does; %p and %r "
+    "Write the profile of a step at exit, of the most frequent kind of step, as spillway profile --out does; %p and %r "
     "as above.", false, true},
    [](Settings& s, Text t) { s.profile_out = parse_text(t); }},
   {{"profile-steps", "COUNT", "0",
     "End the program once the profile has a step that came so often; 0: let it run to its end."},
    [](Settings& s, Text t) { s.profile_steps = parse_profile_steps(t); }},
+  {{"profile-kind", "COUNT", "1",
+    "Which kind of step the profile is of, where a trainer has several (training, validation): 1 is "
+    "the one that comes most often, 2 the next."},
+   [](Settings& s, Text t) { s.profile_kind = parse_count(t, 1, 8); }},
   {{"rates", "FILE", "~/.config/spillway/disks.json",
     "Disk rates that spillway bench-io has measured. A file named here must be there.", false,
     true},

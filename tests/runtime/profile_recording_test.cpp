@@ -36,6 +36,9 @@ class CountedText final : public OpText {
 /// A trainer by hand: weights, an activation, a gradient of the weights and one moment.
 class ProfileRecordingTest : public ::testing::Test {
  protected:
+  explicit ProfileRecordingTest(std::uint32_t kind = 1)
+      : recording_({.steps = 4, .kind = kind, .rates = profile::TransferRates{}}) {}
+
   void SetUp() override {
     learner_.allocated(kWeights, 2, Bytes(3'000'000));
     learner_.allocated(kMoment, 2, Bytes(3'000'000));
@@ -81,7 +84,7 @@ class ProfileRecordingTest : public ::testing::Test {
   static constexpr RangeId kWeights{1};
   static constexpr RangeId kMoment{2};
 
-  ProfileRecording recording_{{.steps = 4}};
+  ProfileRecording recording_;
   StepLearner learner_{
       StepLearner::Options{.budget_pages = 100, .rates = {}, .recording = &recording_}};
   Advice advice_;
@@ -129,6 +132,28 @@ TEST_F(ProfileRecordingTest, IsOfTheMostFrequentStep) {
   EXPECT_EQ(profile().tape.ops.size(), 3U);
   for (int i = 0; i < 3; ++i) evaluate();
   EXPECT_EQ(profile().tape.ops.size(), 1U);
+}
+
+class SecondKindTest : public ProfileRecordingTest {
+ protected:
+  SecondKindTest() : ProfileRecordingTest(2) {}
+};
+
+TEST_F(SecondKindTest, IsTheStepThatComesNextMostOften) {
+  for (int i = 0; i < 6; ++i) train(2ms);
+  EXPECT_EQ(recording_.kinds_text(), "");
+  EXPECT_THROW(profile(), PlanError);
+  for (int i = 0; i < 4; ++i) evaluate();
+  EXPECT_FALSE(recording_.is_complete());  // The fourth has not ended.
+  const StepProfile second = profile();
+  EXPECT_EQ(second.tape.ops.size(), 1U);
+  EXPECT_EQ(second.origin.steps, 3U);
+  EXPECT_EQ(second.tape.ops[0].time, 1ms);
+  EXPECT_EQ(recording_.kinds_text(), "kind 2 of 2, which came 6 and 3 times");
+  train(2ms);
+  EXPECT_TRUE(recording_.is_complete());
+  for (int i = 0; i < 9; ++i) evaluate();
+  EXPECT_EQ(profile().tape.ops.size(), 3U) << "now training is the rarer one";
 }
 
 TEST_F(ProfileRecordingTest, KeepsAFrequentStepAmongManyStrangers) {

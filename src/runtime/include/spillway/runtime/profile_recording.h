@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -20,12 +21,15 @@ class OpText;
 /// Name and arguments of an operator.
 profile::OpKind op_kind(const OpText& text);
 
-/// Collects, while a trainer runs, what its profile is made of: names of operators and the most
-/// frequent step with the times of its repetitions. One thread notes, any may ask for the profile.
+/// Collects, while a trainer runs, what its profile is made of: names of operators and, of each
+/// kind of step, the latest one with the times of its repetitions. One thread notes, any may ask
+/// for the profile.
 class ProfileRecording {
  public:
   struct Options {
     std::uint32_t steps = 0;  ///< Repetitions after which it is complete; 0: never.
+    /// Which kind of step is wanted, by how often it came: 1 is the most frequent one.
+    std::uint32_t kind = 1;
   };
 
   explicit ProfileRecording(const Options& options) : options_(options) {}
@@ -36,12 +40,15 @@ class ProfileRecording {
   /// A step has ended. `identity` is equal for steps of equal operators.
   void note_step(std::uint64_t identity, const profile::RecordedStep& step);
 
-  /// Whether a step has come as often as was asked for.
+  /// Whether the wanted kind of step has come as often as was asked for.
   bool is_complete() const { return is_complete_.load(std::memory_order_relaxed); }
 
-  /// The profile of the most frequent step. Throws PlanError with the reason when no step has come
+  /// The profile of the wanted kind of step. Throws PlanError with the reason when it has not come
   /// twice. The caller knows where it comes from and how many bytes are too small for the tape.
   profile::StepProfile profile(profile::ProfileOrigin origin, Bytes small_bytes) const;
+
+  /// "kind 1 of 2, which came 8 and 2 times"; empty when all repeated steps were of one kind.
+  std::string kinds_text() const;
 
  private:
   static constexpr std::size_t kMostShapes = 8;
@@ -53,8 +60,12 @@ class ProfileRecording {
     std::uint64_t seen = 0;
     std::uint64_t last_seen = 0;
     std::deque<std::vector<Duration>> times;  ///< Newest first, per operator.
+    profile::RecordedStep step;               ///< The latest one.
+    profile::RecordedStep before;             ///< Right before it.
+    bool has_before = false;
   };
 
+  std::vector<const Shape*> ranked() const;
   Shape& shape_of(std::uint64_t identity, std::size_t ops);
   void name_ops(const profile::StepTape& tape, profile::StepProfile& profile) const;
   static void set_times(const Shape& shape, profile::StepProfile& profile);
@@ -65,11 +76,7 @@ class ProfileRecording {
   std::unordered_map<std::uint64_t, profile::OpKind> kinds_;  ///< By signature.
   std::vector<std::unique_ptr<Shape>> shapes_;
   std::uint64_t steps_ = 0;
-  std::uint64_t cut_steps_ = 0;  ///< Too long to be recorded whole.
-  const Shape* most_frequent_ = nullptr;
-  profile::RecordedStep step_;    ///< The latest of the most frequent ones.
-  profile::RecordedStep before_;  ///< Right before it.
-  bool has_before_ = false;
+  std::uint64_t cut_steps_ = 0;     ///< Too long to be recorded whole.
   profile::RecordedStep previous_;  ///< The latest step of all.
   bool has_previous_ = false;
 };

@@ -48,6 +48,7 @@ struct Settings {
   std::uint32_t trace_steps = 3;    ///< Shown in it.
   std::string profile_out;          ///< As `stats`.
   std::uint32_t profile_steps = 0;  ///< End the program after so many equal steps; 0: never.
+  std::uint32_t profile_kind = 1;   ///< Of the kinds of step, most frequent first.
   std::string rates;                ///< Path, or empty for the default place.
   std::string config;               ///< Where the rest came from, or empty.
   bool quiet = false;
