@@ -9,16 +9,12 @@ namespace spillway::recompute {
 /// another order where the alignment differs.
 class ByteCopy {
  public:
-  /// Room for a copy, without its bytes.
-  static ByteCopy room(const void* original, std::size_t size);
   ByteCopy(const void* original, std::size_t size);
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
  private:
-  ByteCopy() = default;
-
   std::unique_ptr<std::byte[]> memory_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "claim_orders.h"
 #include "kept_storages.h"
 #include "recorded_call.h"
 #include "recorder.h"
@@ -76,21 +75,6 @@ class Completion {
   std::uint32_t number_ = 0;
 };
 
-/// Where each output is wanted.
-std::vector<void*> places_of(const RecordedCall& call, std::span<const Placement> placements) {
-  std::vector<void*> places(call.outputs().size(), nullptr);
-  for (const Placement& placement : placements) {
-    const auto found =
-        std::find_if(call.outputs().begin(), call.outputs().end(),
-                     [&](const StorageMade& made) { return made.key == placement.key; });
-    if (found == call.outputs().end())
-      throw Error("{} did not make the storage {} that a placement names",
-                  call.op().schema().name(), placement.key);
-    places[static_cast<std::size_t>(found - call.outputs().begin())] = placement.address;
-  }
-  return places;
-}
-
 }  // namespace
 
 Bytes RecordedCall::bytes_held() const {
@@ -109,10 +93,7 @@ Bytes RecordedCall::bytes_held() const {
 }
 
 ReplayEngine::ReplayEngine(FindStorage find, ReplayEngineOptions options)
-    : find_(std::move(find)),
-      options_(options),
-      kept_(std::make_shared<KeptStorages>()),
-      orders_(std::make_unique<ClaimOrders>()) {}
+    : find_(std::move(find)), options_(options), kept_(std::make_shared<KeptStorages>()) {}
 
 ReplayEngine::~ReplayEngine() = default;
 
@@ -155,10 +136,10 @@ bool ReplayEngine::complete(OpRecord& record, c10::ArrayRef<c10::IValue> results
   return is_complete;
 }
 
-Replayed ReplayEngine::replay(const OpRecord& record, const AddressOf& address_of,
-                              std::span<const Placement> placements) {
+std::vector<ReplayedOutput> ReplayEngine::replay(const OpRecord& record,
+                                                 const AddressOf& address_of) {
   const auto& call = static_cast<const RecordedCall&>(record);
-  ReplayCall replay(call, places_of(call, placements), *orders_);
+  ReplayCall replay(call);
   for (std::size_t i = 0; i < call.storages.size(); ++i) {
     const StorageArgument& storage = call.storages[i];
     if (storage.key == kNotPaged) continue;
@@ -169,8 +150,7 @@ Replayed ReplayEngine::replay(const OpRecord& record, const AddressOf& address_o
     replay.bind(i, static_cast<std::byte*>(address) + storage.offset);
   }
   replay.run(options_.hidden_keys);
-  const std::uint32_t copies = replay.copies();
-  return {replay.take_outputs(), copies};
+  return replay.take_outputs();
 }
 
 Bytes ReplayEngine::bytes_held() const { return kept_->bytes_held(); }

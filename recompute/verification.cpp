@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "byte_copy.h"
-#include "claim_orders.h"
 #include "generators.h"
 #include "recorded_call.h"
 #include "replay_call.h"
@@ -68,18 +67,6 @@ std::vector<std::uint64_t> fingerprints_of_read(const RecordedCall& call) {
   return sums;
 }
 
-constexpr int kGarbage = 0xA5;
-
-/// Memory for the outputs of a replay, filled with what no operator gives.
-std::vector<ByteCopy> rooms_for(const RecordedCall& call) {
-  std::vector<ByteCopy> rooms;
-  for (const StorageMade& made : call.outputs()) {
-    rooms.push_back(ByteCopy::room(nullptr, made.bytes.count()));
-    std::memset(rooms.back().data(), kGarbage, rooms.back().size());
-  }
-  return rooms;
-}
-
 /// Both lists hold the same tensors, one of each call.
 std::string compare(const torch::jit::Stack& ours, c10::ArrayRef<c10::IValue> theirs) {
   std::vector<at::Tensor> first;
@@ -106,13 +93,9 @@ std::string compare_written(const RecordedCall& call) {
   return {};
 }
 
-/// Sets `again` when another run may show a better order of claims.
 std::string run_and_compare(const RecordedCall& call, c10::ArrayRef<c10::IValue> results,
-                            c10::DispatchKeySet hidden, ClaimOrders& orders, bool& again) {
-  std::vector<ByteCopy> rooms = rooms_for(call);
-  std::vector<void*> places;
-  for (const ByteCopy& room : rooms) places.push_back(room.data());
-  ReplayCall replay(call, std::move(places), orders);
+                            c10::DispatchKeySet hidden) {
+  ReplayCall replay(call);
   for (std::size_t i = 0; i < call.storages.size(); ++i) {
     const StorageArgument& storage = call.storages[i];
     if (storage.key == kNotPaged) continue;
@@ -123,14 +106,7 @@ std::string run_and_compare(const RecordedCall& call, c10::ArrayRef<c10::IValue>
   replay.run(hidden);
   std::string text = compare(replay.results(), results);
   if (text.empty()) text = compare_written(call);
-  again = replay.has_learned();
-  try {
-    replay.take_outputs();
-  } catch (const Error&) {
-    // The kernel still has some of them.
-    static_cast<void>(new std::vector<ByteCopy>(std::move(rooms)));
-    throw;
-  }
+  replay.take_outputs();
   return text;
 }
 
@@ -148,10 +124,7 @@ std::string ReplayEngine::verify(OpRecord& record, c10::ArrayRef<c10::IValue> re
   const std::vector<std::uint64_t> inputs = fingerprints_of_read(call);
   std::string text;
   try {
-    // What was written would have to be copied anew; such calls make no outputs.
-    bool again = true;
-    while (again && text.empty())
-      text = run_and_compare(call, results, options_.hidden_keys, *orders_, again);
+    text = run_and_compare(call, results, options_.hidden_keys);
   } catch (const std::exception& error) {
     text = message("it failed when it ran again: {}", error.what());
   }

@@ -28,9 +28,8 @@ class RecordedCall final : public runtime::RecordedOp {
   const std::vector<runtime::StorageKey>& outputs() const override { return outputs_; }
 
   std::vector<runtime::ReplayedStorage> replay(const AddressOf& address_of) override {
-    recompute::Replayed replayed = engine_.replay(*record_, address_of, {});
     std::vector<runtime::ReplayedStorage> made;
-    for (recompute::ReplayedOutput& output : replayed.outputs) {
+    for (recompute::ReplayedOutput& output : engine_.replay(*record_, address_of)) {
       auto storage = std::make_shared<c10::Storage>(std::move(output.storage));
       void* const address = storage->mutable_data();
       made.push_back({output.key, address, std::move(storage)});

@@ -121,7 +121,7 @@ class Again {
       : engine_(engine), record_(record), before_(before), after_(after) {
     for (const StorageMade& made : record_.outputs()) {
       void* address = PagedTable::instance().address_of(made.key);
-      placements_.push_back({made.key, address});
+      places_.push_back(address);
       // Some results lie in more memory than they show, whose rest is never the same.
       std::size_t shown = 0;
       for (const at::Tensor& result : tensors_in(results))
@@ -130,28 +130,19 @@ class Again {
     }
   }
 
-  std::uint32_t in_place() {
+  /// The results are overwritten before, and are what the replay gave afterwards.
+  void run() {
     before_.put_back_written(record_);
-    for (std::size_t i = 0; i < placements_.size(); ++i)
-      std::memset(placements_[i].address, 0xA5, record_.outputs()[i].bytes.count());
-    const Replayed replayed = engine_.replay(record_, address_of_, placements_);
-    EXPECT_TRUE(replayed.outputs.empty());
-    for (std::size_t i = 0; i < placements_.size(); ++i)
-      EXPECT_TRUE(has_bytes(placements_[i].address, right_[i])) << "output " << i;
-    EXPECT_TRUE(after_.is_unchanged());
-    return replayed.copies;
-  }
-
-  void into_fresh_memory() {
-    before_.put_back_written(record_);
-    const Replayed replayed = engine_.replay(record_, address_of_, {});
-    EXPECT_EQ(replayed.copies, 0u);
-    ASSERT_EQ(replayed.outputs.size(), right_.size());
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      std::memset(places_[i], 0xA5, record_.outputs()[i].bytes.count());
+    const std::vector<ReplayedOutput> replayed = engine_.replay(record_, address_of_);
+    ASSERT_EQ(replayed.size(), right_.size());
     for (std::size_t i = 0; i < right_.size(); ++i) {
-      const c10::Storage& storage = replayed.outputs[i].storage;
-      EXPECT_EQ(replayed.outputs[i].key, placements_[i].key);
-      EXPECT_NE(storage.data(), placements_[i].address);
+      const c10::Storage& storage = replayed[i].storage;
+      EXPECT_EQ(replayed[i].key, record_.outputs()[i].key);
+      EXPECT_NE(storage.data(), places_[i]);
       EXPECT_TRUE(has_bytes(storage.data(), right_[i])) << "output " << i;
+      std::memcpy(places_[i], storage.data(), storage.nbytes());
     }
     EXPECT_TRUE(after_.is_unchanged());
   }
@@ -161,7 +152,7 @@ class Again {
   const OpRecord& record_;
   const Snapshot& before_;  ///< Of what the call writes.
   const Snapshot& after_;
-  std::vector<Placement> placements_;
+  std::vector<void*> places_;
   std::vector<Bytes8> right_;
   ReplayEngine::AddressOf address_of_ = [](StorageKey key) {
     return PagedTable::instance().address_of(key);
@@ -169,6 +160,14 @@ class Again {
 };
 
 }  // namespace
+
+void replay_in_place(ReplayEngine& engine, const OpRecord& record,
+                     const ReplayEngine::AddressOf& address_of) {
+  for (const ReplayedOutput& output : engine.replay(record, address_of)) {
+    void* address = PagedTable::instance().address_of(output.key);
+    if (address != nullptr) std::memcpy(address, output.storage.data(), output.storage.nbytes());
+  }
+}
 
 Watched::Watched(CallWatcher& by) {
   PagedTable::instance();
@@ -208,9 +207,7 @@ void CheckedCalls::around(const c10::OperatorHandle& op, std::vector<c10::IValue
   const Snapshot after(arguments);
   Again again(engine_, *record, results, before, after);
   EXPECT_EQ(engine_.verify(*record, results), "");
-  const std::uint32_t copies = again.in_place();
-  if (copies > 0) copied[name] += copies;
-  again.into_fresh_memory();
+  again.run();
   EXPECT_TRUE(at::equal(random, generator_state()));
   replayed[name] += 1;
 }

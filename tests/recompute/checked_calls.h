@@ -36,18 +36,20 @@ class Watched {
 /// An engine over the table, hidden from the watchers.
 std::unique_ptr<ReplayEngine> make_engine(ReplayEngineOptions options = {});
 
-/// Runs every call that can run again three times more: as a verification, into placements where
-/// its outputs were, after those were overwritten, and into fresh memory. Fails where a bit differs
-/// or anything else has changed.
+/// Runs a call again and copies what it made to where that was, if it is still there.
+void replay_in_place(ReplayEngine& engine, const OpRecord& record,
+                     const ReplayEngine::AddressOf& address_of);
+
+/// Runs every call that can run again twice more: as a verification, and after its results were
+/// overwritten. Fails where a bit differs or anything else has changed.
 class CheckedCalls final : public CallWatcher {
  public:
   explicit CheckedCalls(ReplayEngine& engine) : engine_(engine) {}
   void around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
               const std::function<void()>& run) override;
 
-  std::map<std::string, int> replayed;          ///< Replays by operator, overload included.
-  std::map<std::string, std::string> refused;   ///< Reasons by operator.
-  std::map<std::string, std::uint32_t> copied;  ///< Operators with outputs that were copied.
+  std::map<std::string, int> replayed;         ///< Replays by operator, overload included.
+  std::map<std::string, std::string> refused;  ///< Reasons by operator.
 
  private:
   ReplayEngine& engine_;

@@ -18,7 +18,6 @@ namespace {
 using at::Tensor;
 
 // Not destroyed: LibTorch's allocator may be gone by then.
-Tensor& kept = *new Tensor;
 
 std::tuple<Tensor, Tensor> swapped(const Tensor& x) {
   Tensor second = at::empty_like(x);
@@ -26,11 +25,6 @@ std::tuple<Tensor, Tensor> swapped(const Tensor& x) {
   first.copy_(x).add_(1);
   second.copy_(x).add_(2);
   return {first, second};
-}
-
-Tensor keeps(const Tensor& x) {
-  kept = x.clone();
-  return x + kept;
 }
 
 Tensor fails(const Tensor& x) {
@@ -93,12 +87,11 @@ void register_odd_operators() {
         new torch::Library(torch::Library::FRAGMENT, "aten", c10::nullopt, __FILE__, __LINE__);
     made->def("odd_swapped(Tensor x) -> (Tensor, Tensor)");
     made->def("odd_fails(Tensor x) -> Tensor", {at::Tag::nondeterministic_seeded});
-    for (const char* name : {"keeps", "writes", "draws", "counts", "sees"})
+    for (const char* name : {"writes", "draws", "counts", "sees"})
       made->def((std::string("odd_") + name + "(Tensor x) -> Tensor").c_str());
     made->impl("odd_swapped", c10::DispatchKey::CPU, TORCH_FN(swapped));
     made->def("odd_moves(Tensor x, Tensor running_mean) -> Tensor");
     made->impl("odd_moves", c10::DispatchKey::CPU, TORCH_FN(moves));
-    made->impl("odd_keeps", c10::DispatchKey::CPU, TORCH_FN(keeps));
     made->impl("odd_fails", c10::DispatchKey::CPU, TORCH_FN(fails));
     made->impl("odd_writes", c10::DispatchKey::CPU, TORCH_FN(writes));
     made->impl("odd_draws", c10::DispatchKey::CPU, TORCH_FN(draws));
@@ -117,7 +110,5 @@ std::vector<Tensor> call_odd(const std::string& name, std::vector<c10::IValue> s
   for (const c10::IValue& value : stack) results.push_back(value.toTensor());
   return results;
 }
-
-void drop_what_odd_keeps() { kept = Tensor(); }
 
 }  // namespace spillway::recompute

@@ -10,7 +10,6 @@ namespace spillway::recompute {
 
 /// Operators of the namespace aten that misbehave in one way each:
 ///   odd_swapped(x)   two results like x, the second allocated first
-///   odd_keeps(x)     keeps workspace as large as its result beyond the call
 ///   odd_fails(x)     draws random numbers and, while `odd_operators_fail` is set, throws
 ///   odd_writes(x)    adds 1 to x, which its schema calls read only
 ///   odd_moves(x, running_mean)   x plus running_mean, to which it adds 1 before
@@ -21,8 +20,5 @@ void register_odd_operators();
 extern bool odd_operators_fail;
 
 std::vector<at::Tensor> call_odd(const std::string& name, std::vector<c10::IValue> arguments);
-
-/// Gives back what `odd_keeps` has kept.
-void drop_what_odd_keeps();
 
 }  // namespace spillway::recompute

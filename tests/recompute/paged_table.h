@@ -11,8 +11,7 @@
 
 namespace spillway::recompute {
 
-/// Stands in for paged memory: LibTorch's CPU allocator, which gives each large block a key, and
-/// hands out placements.
+/// Stands in for paged memory: LibTorch's CPU allocator, which gives each large block a key.
 class PagedTable final : public c10::Allocator {
  public:
   /// Size from which new blocks are paged.

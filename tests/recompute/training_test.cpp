@@ -14,7 +14,6 @@ namespace spillway::recompute {
 namespace {
 
 using at::Tensor;
-using ::testing::IsEmpty;
 
 using Loss = std::function<Tensor(const std::vector<Tensor>& weights)>;
 
@@ -53,7 +52,6 @@ void check(const Loss& loss, const std::function<std::vector<Tensor>()>& start) 
   for (std::size_t i = 0; i < plain.size(); ++i)
     EXPECT_TRUE(at::equal(plain[i], checked[i])) << "weight " << i;
   EXPECT_GE(calls.replayed.size(), 12u);
-  EXPECT_THAT(calls.copied, IsEmpty());
 }
 
 TEST(Training, ConvolutionalNetWithNormsAndDropout) {

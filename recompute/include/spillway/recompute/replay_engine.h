@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -23,22 +22,11 @@ struct PagedStorage {
   const void* address = nullptr;  ///< Of its first byte.
 };
 
-/// Where a replay leaves an output: room for its bytes, which nobody else uses.
-struct Placement {
-  StorageKey key = kNotPaged;
-  void* address = nullptr;
-};
-
-/// An output without a placement, in memory of its own. Wherever later replays ask for `key`, its
-/// `data()` is the address.
+/// What a replay made, in memory of its own. Wherever later replays ask for `key`, its `data()` is
+/// the address.
 struct ReplayedOutput {
   StorageKey key = kNotPaged;
   c10::Storage storage;
-};
-
-struct Replayed {
-  std::vector<ReplayedOutput> outputs;
-  std::uint32_t copies = 0;  ///< Outputs that had to be copied to their place.
 };
 
 struct ReplayEngineOptions {
@@ -51,7 +39,6 @@ struct ReplayEngineOptions {
   c10::DispatchKeySet hidden_keys;
 };
 
-class ClaimOrders;
 class KeptStorages;
 
 /// Records calls of operators on CPU tensors below autograd, and runs them again with the same
@@ -93,11 +80,9 @@ class ReplayEngine {
   /// Runs the call again on the calling thread, below autograd and under the settings of the call
   /// (gradients, autocast, threads, precision, random numbers), which are put back afterwards.
   /// Arguments that the call wrote are written again, at the address that `address_of` gives.
-  /// Outputs with a placement end up there; the others come back. Throws what the operator throws,
-  /// and Error where an argument has no address or a placement is for no output; placements and
-  /// written arguments then hold anything, all else is as before.
-  Replayed replay(const OpRecord& record, const AddressOf& address_of,
-                  std::span<const Placement> placements);
+  /// Returns all outputs. Throws what the operator throws, and Error where an argument has no
+  /// address; written arguments then hold anything, all else is as before.
+  std::vector<ReplayedOutput> replay(const OpRecord& record, const AddressOf& address_of);
 
   /// Before the call: makes `verify` possible, by a copy of what the call will write.
   void prepare_verification(OpRecord& record);
@@ -115,7 +100,6 @@ class ReplayEngine {
   FindStorage find_;
   ReplayEngineOptions options_;
   std::shared_ptr<KeptStorages> kept_;
-  std::unique_ptr<ClaimOrders> orders_;
 };
 
 }  // namespace spillway::recompute
