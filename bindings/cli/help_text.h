@@ -69,7 +69,8 @@ Examples:
   spillway profile --out step.profile.json --budget 4GiB -- ./trainer
                                                 a trainer that needs more than there is
   spillway profile --out val.profile.json --kind 2 -- ./trainer
-                                                not the step of training: the next most frequent
+                                                a step with a validation behind it, if those are
+                                                the second most frequent ones
   spillway profile --import dtr unet-b6.log --out unet.profile.json
   spillway profile --import piper bert.json --tensor-parallel 4 --out bert.profile.json
 

@@ -75,9 +75,11 @@ int profile(const Words& words) {
   app.add_option("--steps", steps,
                  "End the program once a step has come so often [it runs to its end]")
       ->type_name("COUNT");
-  app.add_option("--kind", kind,
-                 "Of which kind of step, where a trainer has several (training, validation): 1 is "
-                 "the one that comes most often, 2 the next [1]")
+  app.add_option(
+         "--kind", kind,
+         "Of which kind of step, where a trainer has several (other shapes, or a validation "
+         "behind some steps, which belongs to them): 1 is the one that comes most often, 2 "
+         "the next [1]")
       ->type_name("COUNT");
   app.add_option("--import", import.format, "Make a profile of a published trace instead")
       ->type_name(import_formats());

@@ -209,8 +209,8 @@ constexpr std::array<SettingField, 27> kFields{{
     "End the program once the profile has a step that came so often; 0: let it run to its end."},
    [](Settings& s, Text t) { s.profile_steps = parse_profile_steps(t); }},
   {{"profile-kind", "COUNT", "1",
-    "Which kind of step the profile is of, where a trainer has several (training, validation): 1 is "
-    "the one that comes most often, 2 the next."},
+    "Which kind of step the profile is of, where a trainer has several (other shapes, or a validation "
+    "behind some steps, which belongs to them): 1 is the one that comes most often, 2 the next."},
    [](Settings& s, Text t) { s.profile_kind = parse_count(t, 1, 8); }},
   {{"rates", "FILE", "~/.config/spillway/disks.json",
     "Disk rates that spillway bench-io has measured. A file named here must be there.", false,

@@ -57,12 +57,12 @@ class RecordedProfile(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def profile(self, name, *options, steps=5):
+    def profile(self, name, *options, steps=5, trainer=()):
         """(profile or None, statistics, what was said)"""
         path, statistics = self.folder / name, self.folder / f"{name}.stats"
         run = subprocess.run([COMMAND, "profile", "--out", path, "--nvme", self.folder,
-                              "--stats", statistics, *options, "--", TRAINER, *FLAGS, "--steps",
-                              str(steps)],
+                              "--stats", statistics, *options, "--", TRAINER, *FLAGS, *trainer,
+                              "--steps", str(steps)],
                              env=clean_environment(), stdin=subprocess.DEVNULL, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
                              check=False)
@@ -117,10 +117,12 @@ class RecordedProfile(unittest.TestCase):
         self.assertIsNone(profile)
         self.assertIn("[spillway] error: no profile: ", said)
 
-    def test_says_so_when_there_is_no_second_kind_of_step(self):
-        profile, _, said = self.profile("second", "--kind", "2", steps=4)
-        self.assertIsNone(profile)
-        self.assertIn("no profile of kind 2: only 1 kind of step came twice", said)
+    def test_is_of_the_kind_of_step_that_is_asked_for(self):
+        """Every third step is evaluated, which belongs to it: its operators come on top."""
+        trainer = ("--evaluate-every", "3")
+        second, _, said = self.profile("second", "--kind", "2", steps=8, trainer=trainer)
+        self.assertRegex(said, r"; kind 2 of 2, which came [34] and 2 times\n")
+        self.assertEqual(second.json["origin"]["steps"], 2)
 
     def test_a_run_that_follows_its_plan_lies_on_top_of_the_prediction(self):
         _, statistics, _ = self.profile("net", steps=5)
