@@ -36,8 +36,7 @@ class CountedText final : public OpText {
 /// A trainer by hand: weights, an activation, a gradient of the weights and one moment.
 class ProfileRecordingTest : public ::testing::Test {
  protected:
-  explicit ProfileRecordingTest(std::uint32_t kind = 1)
-      : recording_({.steps = 4, .kind = kind, .rates = profile::TransferRates{}}) {}
+  explicit ProfileRecordingTest(std::uint32_t kind = 1) : recording_({.steps = 4, .kind = kind}) {}
 
   void SetUp() override {
     learner_.allocated(kWeights, 2, Bytes(3'000'000));
