@@ -141,7 +141,8 @@ TEST(DiskRates, SurviveDamage) {
     const std::string broken = damaged(text);
     tree.write("/disks.json", broken);
     try {
-      for (const DiskRate& rate : DiskRates::load(tree.root() + "/disks.json").all())
+      const DiskRates read = DiskRates::load(tree.root() + "/disks.json");
+      for (const DiskRate& rate : read.all())
         ASSERT_TRUE(rate.read_bytes_per_second >= 0.0 && rate.read_bytes_per_second <= 1e12);
     } catch (const ConfigError& error) {
       ++refused;
