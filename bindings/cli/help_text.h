@@ -114,6 +114,10 @@ Examples:
                                                           on another machine's disk
   spillway plan step.profile.json --budget 16GiB --link-out 12 --link-in 12
                                                           over a link of 12 GB/s either way
+  spillway plan step.profile.json --budget 16GiB --link-out 25 --link-in 25 \
+                --host-memory 64GiB --disk-out 3 --disk-in 6
+                                                          and what 64 GiB behind it cannot hold
+                                                          goes on to disks
   spillway plan step.profile.json --budget 4GiB --strategy all
                                                           against published strategies
   spillway plan step.profile.json --budget 4GiB --out step.plan.json

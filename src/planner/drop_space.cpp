@@ -154,13 +154,13 @@ std::vector<Fate> DropSpace::extended(const std::vector<Fate>& fates, const Rewr
     costs.push_back(all[i].drop == kNoOp || all[i].drop == spared
                         ? std::numeric_limits<double>::infinity()
                         : all[i].seconds / touches.intervals[i].pages);
-  PageCost cost = page_cost(limits_);
+  const std::vector<std::uint32_t> gross = gross_levels(steps.tape);
+  PageCost cost = page_cost(limits_, excess_over(limits_.budget_pages, gross));
   cost.write *= pressure.transfer_weight;
   cost.read *= pressure.transfer_weight;
   const auto target = static_cast<std::uint32_t>(pressure.share * limits_.budget_pages);
   std::vector<Fate> extended = fates;
-  for (const std::uint32_t i :
-       choose_drops(touches, gross_levels(steps.tape), target, cost, costs)) {
+  for (const std::uint32_t i : choose_drops(touches, gross, target, cost, costs)) {
     const std::uint32_t drop = all[i].drop;
     const bool is_kept = !is_ingredient(drop) && fates[drop] == Fate::kStays;
     extended[drop] = is_kept ? Fate::kDrops : Fate::kDropsAgain;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "level_tree.h"
+#include "tier_choice.h"
 #include "touch_intervals.h"
 
 namespace spillway::planner {
@@ -25,6 +26,7 @@ struct PageCost {
 struct EvictionChoice {
   std::vector<std::uint32_t> pages;  ///< Parallel to the intervals.
   LevelTree levels;                  ///< What stays resident, when all of it leaves at once.
+  std::vector<TierWish> wishes{};    ///< See `choose_far_pages`.
 };
 
 /// Chooses pages so that no operator sees more than `target_pages` (or, where its own needs exceed

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "fluid_bound.h"
 #include "recompute_costs.h"
@@ -173,16 +174,48 @@ const char* name_of(BoundKind kind) {
   return "unknown";
 }
 
-StepBound bound_step(const StepTape& tape, const SwapLimits& limits) {
-  return quick_bound(tape, limits, false);
+namespace {
+
+/// What memory and near tier together leave to the far one: a step with one store again.
+SwapLimits far_limits(const SwapLimits& limits) {
+  SwapLimits far = limits;
+  far.far.reset();
+  far.rates = rates_behind(limits.rates, limits.far->rates);
+  const std::uint64_t pages = std::uint64_t{limits.budget_pages} + limits.far->near_pages;
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
+  far.budget_pages = static_cast<std::uint32_t>(std::min(pages, kMost));
+  return far;
 }
 
-StepBound bound_plan(const StepTape& tape, const SwapLimits& limits, const BoundOptions& options) {
+/// The larger of what `bound` says of the link and of what passes the far tier, if there is one.
+template <typename Bound>
+StepBound bound_of_tiers(const SwapLimits& limits, const Bound& bound) {
+  StepBound near = bound(limits);
+  if (!limits.far) return near;
+  StepBound far = bound(far_limits(limits));
+  far.is_of_far_tier = true;
+  return is_larger(far.step_seconds, near.step_seconds) ? far : near;
+}
+
+StepBound bound_one_tier(const StepTape& tape, const SwapLimits& limits,
+                         const BoundOptions& options) {
   StepBound bound = quick_bound(tape, limits, true);
   if (options.solver == nullptr || tape.ops.empty()) return bound;
   const StepBound fluid = bound_fluid(tape, needs_of_ops(tape), limits, options);
   if (is_larger(fluid.step_seconds, bound.step_seconds)) take(fluid, bound);
   return bound;
+}
+
+}  // namespace
+
+StepBound bound_step(const StepTape& tape, const SwapLimits& limits) {
+  return bound_of_tiers(limits,
+                        [&](const SwapLimits& one) { return quick_bound(tape, one, false); });
+}
+
+StepBound bound_plan(const StepTape& tape, const SwapLimits& limits, const BoundOptions& options) {
+  return bound_of_tiers(limits,
+                        [&](const SwapLimits& one) { return bound_one_tier(tape, one, options); });
 }
 
 std::uint32_t smallest_budget(const StepTape& tape) {

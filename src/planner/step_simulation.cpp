@@ -1,13 +1,16 @@
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <limits>
-#include <queue>
+#include <span>
 
+#include "estimate_mean.h"
+#include "near_copies.h"
 #include "spillway/planner/step_events.h"
 #include "spillway/planner/swap_plan.h"
 #include "touch_intervals.h"
+#include "transfer_channels.h"
 #include "transfer_schedule.h"
+#include "value_states.h"
 
 namespace spillway::planner {
 
@@ -24,60 +27,8 @@ constexpr std::size_t kMostPeriods = 8;
 constexpr double kWorkGrain = 1e6;  // Two moments of a transfer are equal up to so much of a page.
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
-/// One direction of the disk: a queue of values and the chunk in flight.
-struct Channel {
-  std::deque<ValueIndex> queue;
-  ValueIndex active = kNoValue;  ///< kNoValue with `chunk` > 0: its value died meanwhile.
-  std::uint32_t chunk = 0;       ///< Pages in flight; 0: idle.
-  bool is_cancelled = false;
-  double work_left = 0.0;  ///< Pages.
-  double pages_per_second = 0.0;
-  TransferEvent event;       ///< Of the chunk, as far as known.
-  double fixed_pages = 0.0;  ///< Moved in the fixed time of each chunk.
-};
-
-struct Residency {
-  std::uint32_t present = 0;    ///< The first pages of the value are resident.
-  std::uint32_t dirty = 0;      ///< The first pages have no valid copy in the store.
-  std::uint32_t leaving = 0;    ///< Pages still to be written before they leave.
-  std::uint32_t coming = 0;     ///< Pages still to be read, the chunk in flight included.
-  std::uint64_t next_use = 0;   ///< Operator count; kDiesUnused and the like as they are.
-  std::uint64_t pinned_at = 0;  ///< Operator count plus one.
-};
-
-StepEstimate mean(const StepEstimate* periods, std::size_t count) {
-  StepEstimate sum;
-  for (std::size_t i = 0; i < count; ++i) {
-    sum.step_seconds += periods[i].step_seconds;
-    sum.stall_seconds += periods[i].stall_seconds;
-    sum.interference_seconds += periods[i].interference_seconds;
-    sum.written_pages += periods[i].written_pages;
-    sum.read_pages += periods[i].read_pages;
-    sum.peak_pages = std::max(sum.peak_pages, periods[i].peak_pages);
-    sum.demand_reads += periods[i].demand_reads;
-    sum.forced_evictions += periods[i].forced_evictions;
-  }
-  const auto rounded = [&](auto& number) {
-    number = static_cast<std::remove_reference_t<decltype(number)>>((number + count / 2) / count);
-  };
-  rounded(sum.written_pages);
-  rounded(sum.read_pages);
-  rounded(sum.demand_reads);
-  rounded(sum.forced_evictions);
-  sum.step_seconds /= static_cast<double>(count);
-  sum.stall_seconds /= static_cast<double>(count);
-  sum.interference_seconds /= static_cast<double>(count);
-  return sum;
-}
-
-struct Victim {
-  std::uint64_t score = 0;  ///< The highest leaves first.
-  ValueIndex value = 0;
-  bool operator<(const Victim& other) const {
-    return score != other.score ? score < other.score : value > other.value;
-  }
-};
-
+/// One store, or two of them: what asks which one is left out where there is one.
+template <std::size_t kTiers>
 class Simulation {
  public:
   Simulation(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits,
@@ -88,13 +39,10 @@ class Simulation {
         events_(events),
         births_(births_per_op(tape)),
         deaths_(deaths_per_op(tape)),
-        values_(tape.values.size()) {
-    const auto page = static_cast<double>(limits.page_size.count());
-    writes_.pages_per_second = limits.rates.write_bytes_per_second / page;
-    reads_.pages_per_second = limits.rates.read_bytes_per_second / page;
-    reads_.event.direction = Direction::kReadIn;
-    writes_.fixed_pages = limits.rates.write_fixed_seconds * writes_.pages_per_second;
-    reads_.fixed_pages = limits.rates.read_fixed_seconds * reads_.pages_per_second;
+        values_(tape.values.size()),
+        copies_(kHasFar ? tape.values.size() : 0, kHasFar ? limits.far->near_pages : 0) {
+    set_rates(limits, channels_);
+    set_shares(limits, shares_);
   }
 
   StepEstimate run() {
@@ -111,23 +59,36 @@ class Simulation {
       begin_state = std::move(end_state);
     }
     if (periods.size() < kMostPeriods) return periods.back();
-    return mean(periods.data() + kMostPeriods / 2, kMostPeriods / 2);
+    return mean_of(std::span(periods).last(kMostPeriods / 2));
   }
 
  private:
+  static constexpr bool kHasFar = kTiers > 1;
+
+  static constexpr std::size_t write_of(std::size_t tier) { return 2 * tier; }
+  static constexpr std::size_t read_of(std::size_t tier) { return 2 * tier + 1; }
+
   std::uint32_t pages_of(ValueIndex value) const { return tape_.values[value].pages; }
 
   StepEstimate run_period() {
     estimate_ = StepEstimate{};
+    if constexpr (kHasFar) estimate_.near_peak_pages = copies_.used();
     const double begin = now_;
     if (events_ != nullptr) begin_events();
     for (OpIndex op = 0; op < tape_.ops.size() && estimate_.is_complete; ++op, ++clock_) run_op(op);
     const double bytes = static_cast<double>(estimate_.written_pages + estimate_.read_pages) *
                          static_cast<double>(limits_.page_size.count());
     estimate_.interference_seconds = bytes * limits_.rates.interference_seconds_per_byte;
+    if constexpr (kHasFar) add_far_interference();
     estimate_.step_seconds = now_ - begin + estimate_.interference_seconds;
     if (events_ != nullptr) end_events();
     return estimate_;
+  }
+
+  void add_far_interference() {
+    const auto pages = estimate_.far_written_pages + estimate_.far_read_pages;
+    estimate_.interference_seconds += static_cast<double>(pages * limits_.page_size.count()) *
+                                      limits_.far->rates.interference_seconds_per_byte;
   }
 
   /// All on which the next repetition depends.
@@ -137,13 +98,20 @@ class Simulation {
       state.push_back(std::uint64_t{value.present} << 32 | value.dirty);
       state.push_back(std::uint64_t{value.leaving} << 32 | value.coming);
     }
-    for (const Channel* channel : {&writes_, &reads_}) {
-      state.push_back(channel->queue.size());
-      state.insert(state.end(), channel->queue.begin(), channel->queue.end());
-      state.push_back(channel->chunk);
-      if (channel->chunk == 0) continue;
-      state.push_back(std::uint64_t{channel->active} << 1 | (channel->is_cancelled ? 1 : 0));
-      state.push_back(static_cast<std::uint64_t>(std::llround(channel->work_left * kWorkGrain)));
+    for (const Channel& channel : channels_) {
+      state.push_back(channel.queue.size());
+      state.insert(state.end(), channel.queue.begin(), channel.queue.end());
+      state.push_back(channel.chunk);
+      if (channel.chunk == 0) continue;
+      state.push_back(std::uint64_t{channel.active} << 1 | (channel.is_cancelled ? 1 : 0));
+      state.push_back(static_cast<std::uint64_t>(std::llround(channel.work_left * kWorkGrain)));
+    }
+    if constexpr (kHasFar) {
+      for (ValueIndex i = 0; i < values_.size(); ++i) {
+        const auto& place = copies_[i];
+        state.push_back(std::uint64_t{place.most_pages} << 32 | place.pages);
+        state.push_back((place.goes_far ? 2 : 0) | (place.keeps_copy ? 1 : 0));
+      }
     }
     return state;
   }
@@ -163,9 +131,18 @@ class Simulation {
         value = renamed(value);
         if (value == kNoValue) break;
         values_[value].present = values_[value].dirty = pages_of(value) - swap.pages;
+        if constexpr (kHasFar) enter_copies(value, swap);
       }
     }
     for (const Residency& state : values_) held_ += state.present;
+  }
+
+  void enter_copies(ValueIndex value, const PlannedSwap& swap) {
+    copies_.forget(value);
+    const std::uint32_t most = near_pages(swap);
+    const std::uint32_t pages = std::min({most, swap.pages, copies_.room()});
+    copies_[value] = {pages, most, pages < swap.pages, swap.keeps_copy};
+    copies_.reserve(pages);
   }
 
   std::uint64_t moment(std::uint32_t distance) const {
@@ -184,11 +161,15 @@ class Simulation {
         next[value.becomes] = values_[i];
     }
     values_.swap(next);
-    for (Channel* channel : {&writes_, &reads_}) {
-      for (ValueIndex& value : channel->queue) value = renamed(value);
-      if (channel->chunk > 0) {
-        channel->active = renamed(channel->active);
-        if (channel->active != kNoValue) channel->event.value = channel->active;
+    if constexpr (kHasFar) {
+      copies_.rename(tape_);
+      for (ValueIndex& value : spent_) value = renamed(value);
+    }
+    for (Channel& channel : channels_) {
+      for (ValueIndex& value : channel.queue) value = renamed(value);
+      if (channel.chunk > 0) {
+        channel.active = renamed(channel.active);
+        if (channel.active != kNoValue) channel.event.value = channel.active;
       }
     }
     for (ValueIndex i = 0; i < values_.size(); ++i) {
@@ -201,7 +182,7 @@ class Simulation {
       values_[i].next_use = moment(plan_.birth_distance[i]);
       held_ += pages_of(i);
     }
-    has_victims_ = false;  // Their numbers have changed.
+    victims_.clear();  // Their numbers have changed.
   }
 
   void find_pasts() {
@@ -245,9 +226,12 @@ class Simulation {
     for (std::uint32_t i = 0; i < entry.use_count; ++i) {
       const auto& use = tape_.uses[entry.first_use + i];
       Residency& state = values_[use.value];
-      if (use.writes) state.dirty = pages_of(use.value);
+      if (use.writes) {
+        state.dirty = pages_of(use.value);
+        if constexpr (kHasFar) copies_.forget(use.value);
+      }
       state.next_use = moment(plan_.use_distance[entry.first_use + i]);
-      enter_victim(use.value);
+      victims_.enter(use.value, values_[use.value]);
     }
     for (const ValueIndex born : births_.of(op)) {
       Residency& state = values_[born];
@@ -255,24 +239,49 @@ class Simulation {
       state.present = state.dirty = pages_of(born);
       state.next_use = moment(plan_.birth_distance[born]);
       held_ += pages_of(born);
-      enter_victim(born);
+      victims_.enter(born, values_[born]);
     }
     for (const ValueIndex died : deaths_.of(op)) drop(died);
     for (const std::uint32_t i : plan_.write_outs.of(op)) {
       const PlannedSwap& swap = plan_.swaps[i];
       const std::uint32_t staying = pages_of(swap.value) - swap.pages;
       const Residency& state = values_[swap.value];
-      if (state.present > staying) take_out(swap.value, state.present - staying);
+      if (state.present <= staying) continue;
+      if constexpr (kHasFar) aim(swap.value, near_pages(swap), swap.keeps_copy);
+      take_out(swap.value, state.present - staying);
     }
   }
 
   void drop(ValueIndex value) {
     Residency& state = values_[value];
     held_ -= state.present;
-    if (writes_.chunk > 0 && writes_.active == value) writes_.active = kNoValue;
     // The frames of a read in flight come free when it ends.
-    if (reads_.chunk > 0 && reads_.active == value) reads_.active = kNoValue;
+    for (Channel& channel : channels_)
+      if (channel.chunk > 0 && channel.active == value) channel.active = kNoValue;
     state = Residency{};
+    if constexpr (kHasFar) copies_.forget(value);
+  }
+
+  static std::uint32_t near_pages(const PlannedSwap& swap) {
+    return swap.far_pages == 0 ? kNearWhole : swap.pages - std::min(swap.pages, swap.far_pages);
+  }
+
+  /// Says where the next pages of a value go, unless some are on their way. Before pages that are
+  /// in the far tier none go to the near one.
+  void aim(ValueIndex value, std::uint32_t most_near, bool keeps_copy) {
+    NearCopies::Place& place = copies_[value];
+    const Residency& state = values_[value];
+    place.keeps_copy = keeps_copy;
+    if (state.leaving > 0) return;
+    const bool has_far = pages_of(value) - state.dirty > place.pages;
+    place.most_pages = most_near;
+    place.goes_far = has_far || place.pages >= most_near;
+  }
+
+  /// The tier from which the next missing page comes.
+  std::size_t next_tier(ValueIndex value) const {
+    if constexpr (!kHasFar) return 0;
+    return values_[value].present + copies_[value].pages >= pages_of(value) ? 0 : 1;
   }
 
   /// Lets the last resident pages go: clean ones now, the others when written.
@@ -284,7 +293,9 @@ class Simulation {
     held_ -= clean;
     if (pages == clean || pages - clean <= state.leaving) return;
     state.leaving = pages - clean;
-    writes_.queue.push_back(value);
+    std::size_t tier = 0;
+    if constexpr (kHasFar) tier = copies_[value].goes_far ? 1 : 0;
+    channels_[write_of(tier)].queue.push_back(value);
   }
 
   void fetch(ValueIndex value) {
@@ -294,12 +305,15 @@ class Simulation {
     const std::uint32_t missing = pages_of(value) - state.present - state.coming;
     if (missing == 0) return;
     state.coming += missing;
-    reads_.queue.push_back(value);
+    channels_[read_of(next_tier(value))].queue.push_back(value);
   }
 
   void keep(ValueIndex value) {
     values_[value].leaving = 0;
-    if (writes_.chunk > 0 && writes_.active == value) writes_.is_cancelled = true;
+    for (std::size_t tier = 0; tier < kTiers; ++tier) {
+      Channel& writes = channels_[write_of(tier)];
+      if (writes.chunk > 0 && writes.active == value) writes.is_cancelled = true;
+    }
   }
 
   void demand(ValueIndex value) {
@@ -332,15 +346,15 @@ class Simulation {
   void begin_events() {
     events_->clear();
     // What is in flight began before this repetition.
-    for (Channel* channel : {&writes_, &reads_}) channel->event.begin -= now_ - step_begin_;
+    for (Channel& channel : channels_) channel.event.begin -= now_ - step_begin_;
     step_begin_ = now_;
     note_residency();
   }
 
   void end_events() {
-    for (const Channel* channel : {&writes_, &reads_}) {
-      if (channel->chunk == 0) continue;
-      events_->transfers.push_back(channel->event);
+    for (const Channel& channel : channels_) {
+      if (channel.chunk == 0) continue;
+      events_->transfers.push_back(channel.event);
       events_->transfers.back().pages = 0;
       events_->transfers.back().end = in_step(now_);
     }
@@ -357,14 +371,14 @@ class Simulation {
 
   /// What holds an operator up until the next event; joined with the wait before if it is the same.
   void begin_wait(OpIndex op) {
-    start_write();
-    start_read();
+    start_transfers();
     wait_ = {op, WaitReason::kRoom, kNoValue, in_step(now_), 0.0};
     for (const ValueIndex value : demanded_) {
       if (values_[value].present == pages_of(value)) continue;
       wait_.value = value;
       // A read that was under way before still ends first.
-      if (reads_.chunk > 0) wait_.reason = WaitReason::kPages;
+      for (std::size_t tier = 0; tier < kTiers; ++tier)
+        if (channels_[read_of(tier)].chunk > 0) wait_.reason = WaitReason::kPages;
       break;
     }
   }
@@ -383,82 +397,124 @@ class Simulation {
 
   /// Nothing is in flight that could help: what is needed last goes, what dies unused at the end.
   void force_out(std::uint32_t wanted) {
-    if (!has_victims_) enter_victims();
-    std::vector<Victim> pinned;
-    ValueIndex victim = kNoValue;
-    while (!victims_.empty() && victim == kNoValue) {
-      const Victim top = victims_.top();
-      const Residency& state = values_[top.value];
-      const bool is_current = state.present > 0 && top.score == victim_score(state);
-      if (is_current && state.pinned_at != clock_ + 1) {
-        victim = top.value;
-        break;
-      }
-      if (is_current) pinned.push_back(top);
-      victims_.pop();
-    }
-    for (const Victim& waiting : pinned) victims_.push(waiting);
+    const ValueIndex victim = victims_.find(values_, clock_ + 1);
     if (victim == kNoValue) {
       estimate_.is_complete = false;
       return;
     }
     const std::uint32_t pages = std::min(values_[victim].present, wanted);
     estimate_.forced_evictions += pages;
+    if constexpr (kHasFar) aim(victim, kNearWhole, true);
     take_out(victim, pages);
   }
 
-  static std::uint64_t victim_score(const Residency& state) {
-    if (state.next_use == kDiesUnused) return 1;
-    return state.next_use == kStaysUnused ? ~std::uint64_t{0} : state.next_use + 2;
+  void start_transfers() {
+    for (std::size_t tier = 0; tier < kTiers; ++tier) start_write(tier);
+    // A value may go on to the other tier when its turn comes: mostly from the far to the near one.
+    for (std::size_t tier = kTiers; tier-- > 0;) start_read(tier);
+    if constexpr (kHasFar) start_read(1);
   }
 
-  /// From the first forced eviction on, every value whose next use or presence changes is entered
-  /// anew; what an older entry says about it no longer holds.
-  void enter_victims() {
-    has_victims_ = true;
-    victims_ = {};
-    for (ValueIndex i = 0; i < values_.size(); ++i) enter_victim(i);
-  }
-
-  void enter_victim(ValueIndex value) {
-    if (has_victims_ && values_[value].present > 0)
-      victims_.push({victim_score(values_[value]), value});
-  }
-
-  void start_write() {
-    while (writes_.chunk == 0 && !writes_.queue.empty()) {
-      const ValueIndex value = writes_.queue.front();
+  void start_write(std::size_t tier) {
+    Channel& writes = channels_[write_of(tier)];
+    while (writes.chunk == 0 && !writes.queue.empty()) {
+      const ValueIndex value = writes.queue.front();
       if (value == kNoValue || values_[value].leaving == 0) {
-        writes_.queue.pop_front();
+        writes.queue.pop_front();
         continue;
       }
-      start(writes_, value, std::min(kChunkPages, values_[value].leaving));
+      std::uint32_t pages = std::min(kChunkPages, values_[value].leaving);
+      if constexpr (kHasFar) {
+        pages = std::min(pages, room_in(tier, value));
+        if (pages == 0) {
+          writes.queue.pop_front();
+          continue;
+        }
+        if (tier == 0) reserve_near(pages);
+      }
+      start(writes, value, pages);
     }
   }
 
-  void start_read() {
-    if (reads_.chunk > 0) return;
+  /// Pages that the tier takes of a value whose turn it is. What the near tier has no room for goes
+  /// on to the far one.
+  std::uint32_t room_in(std::size_t tier, ValueIndex value) {
+    NearCopies::Place& place = copies_[value];
+    if (place.goes_far != (tier == 1)) return 0;  // It has left this queue.
+    if (tier == 1) return kChunkPages;
+    if (copies_.room() < kChunkPages) drop_spent();
+    const std::uint32_t wanted = place.most_pages - std::min(place.most_pages, place.pages);
+    const std::uint32_t room = std::min(wanted, copies_.room());
+    if (room == 0) {
+      place.goes_far = true;
+      channels_[write_of(1)].queue.push_back(value);
+    }
+    return room;
+  }
+
+  void reserve_near(std::uint32_t pages) {
+    copies_.reserve(pages);
+    estimate_.near_peak_pages = std::max(estimate_.near_peak_pages, copies_.used());
+  }
+
+  /// Copies of pages that are back, and that nothing needs any more.
+  void drop_spent() {
+    for (const ValueIndex value : spent_) {
+      if (value == kNoValue || copies_[value].keeps_copy || copies_[value].pages == 0) continue;
+      Residency& state = values_[value];
+      if (state.present < pages_of(value)) continue;
+      state.dirty = pages_of(value);
+      copies_.forget(value);
+    }
+    spent_.clear();
+  }
+
+  void start_read(std::size_t tier) {
+    Channel& reads = channels_[read_of(tier)];
+    if (reads.chunk > 0) return;
     const std::uint32_t room = limits_.budget_pages - std::min(limits_.budget_pages, held_);
+    std::uint32_t claimed = 0;  // By what an operator waits for and another tier has.
     for (const ValueIndex value : demanded_) {
-      const std::uint32_t pages = std::min({kChunkPages, values_[value].coming, room});
       if (values_[value].coming == 0) continue;
-      if (pages > 0) start_reading(value, pages, true);
+      const std::uint32_t chunk = next_chunk(tier, value);
+      if (kHasFar && chunk == 0) {
+        claimed += values_[value].coming;
+        continue;
+      }
+      const std::uint32_t pages = std::min(chunk, room);
+      if (pages > 0) start_reading(reads, value, pages, true);
       return;  // Nothing overtakes what an operator waits for.
     }
-    while (!reads_.queue.empty()) {
-      const ValueIndex value = reads_.queue.front();
+    while (!reads.queue.empty()) {
+      const ValueIndex value = reads.queue.front();
       if (value != kNoValue && values_[value].coming > 0) {
-        const std::uint32_t pages = std::min(kChunkPages, values_[value].coming);
-        if (room >= pages + reserve_) start_reading(value, pages, false);
+        const std::uint32_t pages = next_chunk(tier, value);
+        if (kHasFar && pages == 0 && next_tier(value) != tier) {
+          channels_[read_of(1 - tier)].queue.push_front(value);
+          reads.queue.pop_front();
+          continue;
+        }
+        if (pages > 0 && room >= pages + reserve_ + claimed)
+          start_reading(reads, value, pages, false);
         return;
       }
-      reads_.queue.pop_front();
+      reads.queue.pop_front();
     }
   }
 
-  void start_reading(ValueIndex value, std::uint32_t pages, bool is_demanded) {
-    start(reads_, value, pages);
-    reads_.event.is_demanded = is_demanded;
+  /// Pages of a value that this tier may read next: one tier after the other.
+  std::uint32_t next_chunk(std::size_t tier, ValueIndex value) const {
+    const std::uint32_t pages = std::min(kChunkPages, values_[value].coming);
+    if constexpr (!kHasFar) return pages;
+    const Channel& other = channels_[read_of(1 - tier)];
+    if (next_tier(value) != tier || (other.chunk > 0 && other.active == value)) return 0;
+    const std::uint32_t missing = pages_of(value) - values_[value].present;
+    return tier == 0 ? pages : std::min(pages, missing - copies_[value].pages);
+  }
+
+  void start_reading(Channel& reads, ValueIndex value, std::uint32_t pages, bool is_demanded) {
+    start(reads, value, pages);
+    reads.event.is_demanded = is_demanded;
     held_ += pages;
     estimate_.peak_pages = std::max(estimate_.peak_pages, held_);
     note_residency();
@@ -482,23 +538,28 @@ class Simulation {
   /// limit: nothing will ever happen. A chunk may end without time passing, when its end was also
   /// `until` of the last call.
   bool advance_one_event(double until) {
-    start_write();
-    start_read();
-    const bool is_duplex = writes_.chunk > 0 && reads_.chunk > 0;
-    const double share = is_duplex ? limits_.rates.duplex_share : 1.0;
-    const auto time_left = [&](const Channel& channel) {
-      return channel.chunk == 0 ? kForever : channel.work_left / (channel.pages_per_second * share);
-    };
-    const double write_left = time_left(writes_);
-    const double read_left = time_left(reads_);
-    const double step = std::min({write_left, read_left, until - now_});
+    start_transfers();
+    BusyChannels busy = 0;
+    for (std::size_t i = 0; i < channels_.size(); ++i)
+      busy |= (channels_[i].chunk > 0 ? 1U : 0U) << i;
+    const auto& shares = shares_[busy];
+    std::array<double, 2 * kTiers> left;
+    double step = until - now_;
+    for (std::size_t i = 0; i < channels_.size(); ++i) {
+      const Channel& channel = channels_[i];
+      left[i] = channel.chunk == 0 ? kForever
+                                   : channel.work_left / (channel.pages_per_second * shares[i]);
+      step = std::min(step, left[i]);
+    }
     if (step == kForever) return false;
     const bool is_until = step == until - now_;
     now_ = is_until ? until : now_ + step;
-    progress(writes_, step * share, write_left <= step);
-    progress(reads_, step * share, read_left <= step);
-    if (write_left <= step) finish_write();
-    if (read_left <= step) finish_read();
+    for (std::size_t i = 0; i < channels_.size(); ++i)
+      progress(channels_[i], step * shares[i], left[i] <= step);
+    for (std::size_t tier = 0; tier < kTiers; ++tier)
+      if (left[write_of(tier)] <= step) finish_write(tier);
+    for (std::size_t tier = 0; tier < kTiers; ++tier)
+      if (left[read_of(tier)] <= step) finish_read(tier);
     return true;
   }
 
@@ -508,18 +569,27 @@ class Simulation {
     if (is_finished) channel.work_left = 0.0;
   }
 
-  void finish_write() {
-    const std::uint32_t pages = writes_.chunk;
-    writes_.chunk = 0;
+  void finish_write(std::size_t tier) {
+    Channel& writes = channels_[write_of(tier)];
+    const std::uint32_t pages = writes.chunk;
+    writes.chunk = 0;
     estimate_.written_pages += pages;
-    note_transfer(writes_);
-    if (writes_.active == kNoValue || writes_.is_cancelled) return;
-    Residency& state = values_[writes_.active];
+    if (tier == 1) estimate_.far_written_pages += pages;
+    note_transfer(writes);
+    if (writes.active == kNoValue || writes.is_cancelled) {
+      if (kHasFar && tier == 0) copies_.release(pages);
+      return;
+    }
+    Residency& state = values_[writes.active];
     state.leaving -= std::min(state.leaving, pages);
     const std::uint32_t gone = std::min(pages, state.present);
     state.present -= gone;
     state.dirty = std::min(state.dirty, state.present);
     held_ -= gone;
+    if (kHasFar && tier == 0) {
+      copies_[writes.active].pages += gone;
+      copies_.release(pages - gone);
+    }
     note_residency();
   }
 
@@ -529,20 +599,26 @@ class Simulation {
     events_->transfers.push_back(channel.event);
   }
 
-  void finish_read() {
-    const std::uint32_t pages = reads_.chunk;
-    reads_.chunk = 0;
+  void finish_read(std::size_t tier) {
+    Channel& reads = channels_[read_of(tier)];
+    const std::uint32_t pages = reads.chunk;
+    reads.chunk = 0;
     estimate_.read_pages += pages;
-    note_transfer(reads_);
-    if (reads_.active == kNoValue) {
+    if (tier == 1) estimate_.far_read_pages += pages;
+    note_transfer(reads);
+    if (reads.active == kNoValue) {
       held_ -= pages;
       note_residency();
       return;
     }
-    Residency& state = values_[reads_.active];
+    Residency& state = values_[reads.active];
     state.present += pages;
     state.coming -= std::min(state.coming, pages);
-    if (state.present == pages) enter_victim(reads_.active);
+    if (state.present == pages) victims_.enter(reads.active, values_[reads.active]);
+    if constexpr (kHasFar) {
+      const bool is_back = state.present == pages_of(reads.active);
+      if (is_back && !copies_[reads.active].keeps_copy) spent_.push_back(reads.active);
+    }
   }
 
   const StepTape& tape_;
@@ -556,11 +632,12 @@ class Simulation {
   std::vector<Residency> values_;
   std::vector<bool> has_past_;
   std::vector<ValueIndex> demanded_;
-  Channel writes_;
-  Channel reads_;
+  Channels<kTiers> channels_;
+  ChannelShares<kTiers> shares_;
+  NearCopies copies_;              ///< Of two tiers; else empty.
+  std::vector<ValueIndex> spent_;  ///< Holds all whose copies may be dropped.
   std::uint64_t clock_ = 0;
-  bool has_victims_ = false;
-  std::priority_queue<Victim> victims_;
+  Victims victims_;
   std::uint32_t held_ = 0;
   std::uint32_t reserve_ = 0;
   double now_ = 0.0;
@@ -570,12 +647,14 @@ class Simulation {
 }  // namespace
 
 StepEstimate estimate_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits) {
-  return Simulation(tape, plan, limits, nullptr).run();
+  if (limits.far) return Simulation<2>(tape, plan, limits, nullptr).run();
+  return Simulation<1>(tape, plan, limits, nullptr).run();
 }
 
 StepEstimate observe_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits,
                           StepEvents& events) {
-  return Simulation(tape, plan, limits, &events).run();
+  if (limits.far) return Simulation<2>(tape, plan, limits, &events).run();
+  return Simulation<1>(tape, plan, limits, &events).run();
 }
 
 }  // namespace spillway::planner

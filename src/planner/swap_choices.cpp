@@ -58,6 +58,7 @@ class ChoiceCheck {
     require(swap.value < tape_.values.size(), index, "the value");
     const auto& value = tape_.values[swap.value];
     require(swap.pages > 0 && swap.pages <= value.pages, index, "the number of pages");
+    require(swap.far_pages <= swap.pages, index, "the number of far pages");
     require(swap.leave < op_count_ && swap.last_touch < op_count_, index, "the moment of leaving");
     const bool is_alive =
         (value.birth == kCarriedIn || value.birth <= swap.leave) && value.death >= swap.leave;

@@ -16,6 +16,8 @@ constexpr double kWorthRefining = 0.9998;
 constexpr std::array<double, 4> kOtherShares{1.0, 0.96, 0.92, 0.8};
 constexpr std::array<double, 3> kOtherLeads{0.0, 1.0, 8.0};
 constexpr std::array<std::uint32_t, 2> kOtherReserveOps{1, 3};
+constexpr std::array<TierRule, 3> kTierRules{TierRule::kShortest, TierRule::kLeastTime,
+                                             TierRule::kFirst};
 // As many of the shares are gone on with.
 constexpr std::size_t kRefinedStarts = 3;
 // Plans that wait for so small a share of the step are good enough.
@@ -24,13 +26,8 @@ constexpr double kSmallStall = 0.005;
 const std::array<ChoiceRule, 3> kRules{ChoiceRule::kFarthestUse, ChoiceRule::kLeastCost,
                                        ChoiceRule::kBestValue};
 
-}  // namespace
-
-void check(const SwapLimits& limits) {
-  if (limits.budget_pages == 0) throw ConfigError("budget of a plan is 0 pages");
-  if (limits.page_size.count() == 0) throw ConfigError("page size of a plan is 0");
+void check_rates(const TransferRates& rates) {
   const auto is_positive = [](double number) { return number > 0.0 && number < 1e30; };
-  const TransferRates& rates = limits.rates;
   if (!is_positive(rates.write_bytes_per_second) || !is_positive(rates.read_bytes_per_second))
     throw ConfigError("transfer rates of a plan must be positive: write {}, read {} bytes/s",
                       rates.write_bytes_per_second, rates.read_bytes_per_second);
@@ -38,10 +35,19 @@ void check(const SwapLimits& limits) {
   if (!is_cost(rates.write_fixed_seconds) || !is_cost(rates.read_fixed_seconds))
     throw ConfigError("fixed costs of transfers must not be negative: write {}, read {} s",
                       rates.write_fixed_seconds, rates.read_fixed_seconds);
-  if (!(limits.target_share > 0.0 && limits.target_share <= 1.0))
-    throw ConfigError("target share must lie in (0, 1]: {}", limits.target_share);
   if (!(rates.duplex_share > 0.0 && rates.duplex_share <= 1.0))
     throw ConfigError("duplex share must lie in (0, 1]: {}", rates.duplex_share);
+}
+
+}  // namespace
+
+void check(const SwapLimits& limits) {
+  if (limits.budget_pages == 0) throw ConfigError("budget of a plan is 0 pages");
+  if (limits.page_size.count() == 0) throw ConfigError("page size of a plan is 0");
+  if (!(limits.target_share > 0.0 && limits.target_share <= 1.0))
+    throw ConfigError("target share must lie in (0, 1]: {}", limits.target_share);
+  check_rates(limits.rates);
+  if (limits.far) check_rates(limits.far->rates);
 }
 
 bool is_better(const StepEstimate& now, const StepEstimate& before, double worthwhile) {
@@ -55,7 +61,7 @@ SwapSearch::SwapSearch(const StepTape& tape, const SwapLimits& limits)
       touches_(find_intervals(tape)),
       gross_(gross_levels(tape)),
       begins_(compute_begins(tape)),
-      cost_(page_cost(limits)) {
+      cost_(page_cost(limits, excess_over(limits.budget_pages, gross_))) {
   base_.use_distance = touches_.use_distance;
   base_.birth_distance = touches_.birth_distance;
   base_.births = births_per_op(tape);
@@ -65,6 +71,14 @@ SwapSearch::SwapSearch(const StepTape& tape, const SwapLimits& limits)
 
 bool SwapSearch::is_needed() const {
   return *std::max_element(gross_.begin(), gross_.end()) > limits_.budget_pages;
+}
+
+/// Whether the near tier holds something, and not all that could ever leave.
+bool SwapSearch::may_choose_tiers() const {
+  if (!limits_.far || limits_.far->near_pages == 0) return false;
+  std::uint64_t pages = 0;
+  for (const auto& value : tape_.values) pages += value.pages;
+  return limits_.far->near_pages < pages;
 }
 
 EvictionChoice SwapSearch::choose(double share, ChoiceRule rule) const {
@@ -157,6 +171,8 @@ bool SwapSearch::try_styles() {
     vary([&](TransferStyle& style) { style.lead_durations = lead; });
   for (const std::uint32_t ops : kOtherReserveOps)
     vary([&](TransferStyle& style) { style.reserve_ops = ops; });
+  if (!may_choose_tiers()) return has_improved;
+  for (const TierRule rule : kTierRules) vary([&](TransferStyle& style) { style.tiers = rule; });
   return has_improved;
 }
 
@@ -170,6 +186,27 @@ bool SwapSearch::refine() {
       if (change == 0) continue;
       --tries_left_;
       has_improved |= try_change(i, change);
+    }
+  }
+  if (may_choose_tiers()) has_improved |= try_tiers();
+  return has_improved;
+}
+
+/// Copy by copy: to the other tier, when that is faster.
+bool SwapSearch::try_tiers() {
+  bool has_improved = false;
+  if (groups_.empty()) groups_ = copy_groups(tape_, touches_);
+  for (std::uint32_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i] != i) continue;
+    for (const TierWish wish : {TierWish::kNear, TierWish::kFar}) {
+      if (tries_left_ == 0 || is_good_enough() || is_stopped()) return has_improved;
+      if (best_->choice.pages[i] == 0) continue;
+      EvictionChoice choice = best_->choice;
+      choice.wishes.resize(groups_.size(), TierWish::kNone);
+      if (choice.wishes[i] == wish) continue;
+      choice.wishes[i] = wish;
+      --tries_left_;
+      has_improved |= try_candidate(std::move(choice), best_->style, kWorthRefining);
     }
   }
   return has_improved;

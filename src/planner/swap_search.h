@@ -52,6 +52,7 @@ class SwapSearch {
   };
 
   bool is_needed() const;
+  bool may_choose_tiers() const;
   bool is_stopped() const { return best_ && should_stop_ && should_stop_(); }
   EvictionChoice choose(double share, ChoiceRule rule) const;
   Candidate best_with(double share);
@@ -60,6 +61,7 @@ class SwapSearch {
   bool is_good_enough() const;
   bool try_styles();
   bool refine();
+  bool try_tiers();
   std::int64_t keepable(std::uint32_t index) const;
   std::int64_t takable(std::uint32_t index) const;
   bool try_change(std::uint32_t index, std::int64_t change);
@@ -70,6 +72,7 @@ class SwapSearch {
   const std::vector<std::uint32_t> gross_;
   const std::vector<double> begins_;
   const PageCost cost_;
+  std::vector<std::uint32_t> groups_;  ///< See `copy_groups`; found when they are asked for.
   SwapPlan base_;
   std::map<std::uint32_t, std::vector<std::uint32_t>> reserves_;  ///< By operators ahead.
   std::optional<Candidate> best_;

@@ -228,6 +228,11 @@ std::vector<std::uint32_t> gross_levels(const StepTape& tape) {
   return levels;
 }
 
+std::uint32_t excess_over(std::uint32_t budget_pages, const std::vector<std::uint32_t>& gross) {
+  const auto most = std::max_element(gross.begin(), gross.end());
+  return most == gross.end() ? 0 : *most - std::min(*most, budget_pages);
+}
+
 PerOp births_per_op(const StepTape& tape) {
   std::vector<OpIndex> keys;
   keys.reserve(tape.values.size());

@@ -46,6 +46,9 @@ TouchIntervals find_intervals(const StepTape& tape);
 /// Pages live during each operator without any swapping, including the peak inside.
 std::vector<std::uint32_t> gross_levels(const StepTape& tape);
 
+/// Pages by which the fullest operator exceeds the budget.
+std::uint32_t excess_over(std::uint32_t budget_pages, const std::vector<std::uint32_t>& gross);
+
 /// Values by the operator of their birth, in order.
 PerOp births_per_op(const StepTape& tape);
 /// Values by the operator of their death.

@@ -20,6 +20,7 @@ struct Entry {
   std::uint64_t needed = 0;  ///< The first operator for which it may not be out.
   std::uint64_t fetch = 0;
   bool is_needed = true;  ///< False: a late write-out that is never due.
+  std::uint32_t far_pages = 0;
 };
 
 struct Deadline {
@@ -44,11 +45,16 @@ class Scheduler {
         op_count_(tape.ops.size()) {}
 
   void schedule() {
+    std::vector<std::uint32_t> far(choice_.pages.size(), 0);
+    if (limits_.far)
+      far = choose_far_pages(tape_, touches_, choice_.pages, begins_, limits_, style_.tiers,
+                             choice_.wishes);
     for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
       const Interval& interval = touches_.intervals[i];
       if (choice_.pages[i] == 0) continue;
       const std::uint64_t needed = std::uint64_t{interval.begin} + 1 + interval.covered_ops;
-      entries_.push_back({&interval, choice_.pages[i], interval.begin, needed, kNoOp, true});
+      entries_.push_back(
+          {&interval, choice_.pages[i], interval.begin, needed, kNoOp, true, far[i]});
     }
     if (style_.write_outs == WriteOutMoment::kLate) delay_write_outs();
     place_fetches();
@@ -65,13 +71,11 @@ class Scheduler {
     const std::uint32_t chunks = (pages + kChunkPages - 1) / kChunkPages;
     return pages * page_seconds + chunks * fixed_seconds;
   }
-  double write_seconds(std::uint32_t pages) const {
-    return duration(pages, page_bytes() / limits_.rates.write_bytes_per_second,
-                    limits_.rates.write_fixed_seconds);
+  static double write_seconds(const TransferRates& rates, double page_bytes, std::uint32_t pages) {
+    return duration(pages, page_bytes / rates.write_bytes_per_second, rates.write_fixed_seconds);
   }
-  double read_seconds(std::uint32_t pages) const {
-    return duration(pages, page_bytes() / limits_.rates.read_bytes_per_second,
-                    limits_.rates.read_fixed_seconds);
+  static double read_seconds(const TransferRates& rates, double page_bytes, std::uint32_t pages) {
+    return duration(pages, page_bytes / rates.read_bytes_per_second, rates.read_fixed_seconds);
   }
   double page_bytes() const { return static_cast<double>(limits_.page_size.count()); }
 
@@ -92,6 +96,33 @@ class Scheduler {
     }
   }
 
+  /// The same by tiers, each with its own resources; the far pages of a value come first. The
+  /// durations of the deadlines are left out of account.
+  template <typename Seconds>
+  void find_leads(std::vector<Deadline>& deadlines, Seconds seconds_of) const {
+    const TransferRates& near = limits_.rates;
+    for (Deadline& each : deadlines)
+      each.duration = seconds_of(near, page_bytes(), near_pages(entries_[each.entry]));
+    find_leads(deadlines);
+    if (!limits_.far) return;
+    const TransferRates behind = rates_behind(near, limits_.far->rates);
+    std::vector<Deadline> far = deadlines;
+    for (Deadline& each : far)
+      each.duration = seconds_of(behind, page_bytes(), entries_[each.entry].far_pages);
+    find_leads(far);
+    // Sorted alike.
+    for (std::size_t i = 0; i < far.size(); ++i) {
+      const bool has_far = entries_[far[i].entry].far_pages > 0;
+      const bool has_near = near_pages(entries_[far[i].entry]) > 0;
+      if (!has_far) continue;
+      deadlines[i].lead_seconds = has_near ? std::max(deadlines[i].lead_seconds,
+                                                      far[i].lead_seconds + deadlines[i].duration)
+                                           : far[i].lead_seconds;
+    }
+  }
+
+  static std::uint32_t near_pages(const Entry& entry) { return entry.pages - entry.far_pages; }
+
   void delay_write_outs() {
     const std::vector<std::int64_t> early_levels = levels_now();
     // From here on the levels are those before late ones leave.
@@ -106,9 +137,9 @@ class Scheduler {
     for (std::uint32_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
       if (!is_delayable(entry) || !entry.is_needed) continue;
-      deadlines.push_back({entry.leave, write_seconds(entry.pages), i, 0.0});
+      deadlines.push_back({entry.leave, 0.0, i, 0.0});
     }
-    find_leads(deadlines);
+    find_leads(deadlines, write_seconds);
     for (const Deadline& deadline : deadlines) {
       Entry& entry = entries_[deadline.entry];
       const double start = begin_of(deadline.op) - deadline.lead_seconds;
@@ -204,9 +235,9 @@ class Scheduler {
     for (std::uint32_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
       if (!entry.is_needed || entry.interval->end != IntervalEnd::kUsed) continue;
-      deadlines.push_back({entry.needed, read_seconds(entry.pages), i, 0.0});
+      deadlines.push_back({entry.needed, 0.0, i, 0.0});
     }
-    find_leads(deadlines);
+    find_leads(deadlines, read_seconds);
     const std::int64_t ceiling = limits_.budget_pages;
     // Where room is scarce the nearer need takes it, so place in the order of need.
     for (auto deadline = deadlines.rbegin(); deadline != deadlines.rend(); ++deadline) {
@@ -266,6 +297,7 @@ class Scheduler {
       if (!entry.is_needed) continue;
       PlannedSwap swap;
       swap.pages = entry.pages;
+      swap.far_pages = entry.far_pages;
       swap.last_touch = entry.interval->begin;
       swap.leave = static_cast<OpIndex>(entry.leave % op_count_);
       swap.value = number_after(entry.interval->value, entry.leave / op_count_);
@@ -325,11 +357,19 @@ class Scheduler {
 
 }  // namespace
 
-PageCost page_cost(const SwapLimits& limits) {
-  const auto page = static_cast<double>(limits.page_size.count());
-  const TransferRates& rates = limits.rates;
+PageCost page_cost(const TransferRates& rates, Bytes page_size) {
+  const auto page = static_cast<double>(page_size.count());
   return {page / rates.write_bytes_per_second + rates.write_fixed_seconds / kChunkPages,
           page / rates.read_bytes_per_second + rates.read_fixed_seconds / kChunkPages};
+}
+
+PageCost page_cost(const SwapLimits& limits, std::uint32_t excess_pages) {
+  const PageCost near = page_cost(limits.rates, limits.page_size);
+  if (!limits.far || limits.far->near_pages >= excess_pages) return near;
+  const PageCost far = page_cost(rates_behind(limits.rates, limits.far->rates), limits.page_size);
+  const double share = static_cast<double>(limits.far->near_pages) / excess_pages;
+  return {share * near.write + (1.0 - share) * far.write,
+          share * near.read + (1.0 - share) * far.read};
 }
 
 std::vector<double> compute_begins(const StepTape& tape) {

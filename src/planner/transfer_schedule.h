@@ -16,7 +16,11 @@ inline constexpr std::uint32_t kChunkPages = 8;  ///< Moved as a whole by the ev
 std::vector<double> compute_begins(const StepTape& tape);
 
 /// What a page costs among seven others, fixed costs included.
-PageCost page_cost(const SwapLimits& limits);
+PageCost page_cost(const TransferRates& rates, Bytes page_size);
+
+/// The same under these limits. With two tiers it is between theirs: `excess_pages`, by which the
+/// step exceeds the budget, tell how much of what leaves finds room in the near one.
+PageCost page_cost(const SwapLimits& limits, std::uint32_t excess_pages);
 
 /// When a write-out starts: as soon as the last use has passed, or just in time for the room.
 enum class WriteOutMoment : std::uint8_t { kEarly, kLate };
@@ -26,6 +30,7 @@ struct TransferStyle {
   WriteOutMoment write_outs = WriteOutMoment::kEarly;
   double lead_durations = 2.0;    ///< A transfer starts so many of its durations before it must.
   std::uint32_t reserve_ops = 6;  ///< Operators whose room fetches must not take.
+  TierRule tiers = TierRule::kShortest;
 };
 
 /// Turns chosen pages into swaps with moments: write-outs early or late, fetches as late as the

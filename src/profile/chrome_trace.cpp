@@ -8,8 +8,9 @@
 namespace spillway::profile {
 namespace {
 
-constexpr std::array<std::string_view, 4> kLanes{kComputeLane, kWriteOutLane, kReadInLane,
-                                                 kHostCopyLane};
+constexpr std::array<std::string_view, 6> kLanes{kComputeLane,  kWriteOutLane,    kReadInLane,
+                                                 kHostCopyLane, kFarWriteOutLane, kFarReadInLane};
+constexpr std::size_t kLanesOfOneTier = 4;
 
 std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -28,7 +29,8 @@ class TraceWriter {
   void begin(const StepTrace& trace) {
     process_ = std::to_string(trace.process);
     describe("process_name", 0, R"("name":)" + json_text(trace.title));
-    for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
+    const std::size_t lanes = trace.has_far_tier ? kLanes.size() : kLanesOfOneTier;
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
       describe("thread_name", lane + 1, R"("name":)" + json_text(kLanes[lane]));
       describe("thread_sort_index", lane + 1, R"("sort_index":)" + std::to_string(lane + 1));
     }

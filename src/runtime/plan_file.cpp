@@ -24,8 +24,9 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "spillway-plan";
-constexpr std::int64_t kVersion = 1;
-constexpr int kDepth = 3;  // The root, the objects in it, their lists.
+constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersionOfOneTier = 1;  // Older readers know it, and need no more.
+constexpr int kDepth = 3;                      // The root, the objects in it, their lists.
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint64_t kMostPageBytes = std::uint64_t{1} << 30;
@@ -86,7 +87,13 @@ constexpr std::array<RateField, 6> kRateFields{
      {"read_fixed_seconds", &TransferRates::read_fixed_seconds, 0.0, 1e3},
      {"interference_seconds_per_byte", &TransferRates::interference_seconds_per_byte, 0.0, 1.0}}};
 
-json swaps_json(const planner::SwapChoices& choices) {
+json rates_json(const TransferRates& rates) {
+  json fields = json::object();
+  for (const RateField& field : kRateFields) fields[field.key] = rates.*field.field;
+  return fields;
+}
+
+json swaps_json(const planner::SwapChoices& choices, bool has_far) {
   json swaps = json::object();
   for (const SwapColumn& column : kSwapColumns) {
     json& list = swaps[column.key] = json::array();
@@ -94,6 +101,10 @@ json swaps_json(const planner::SwapChoices& choices) {
   }
   json& keeps = swaps["keeps_copy"] = json::array();
   for (const PlannedSwap& swap : choices.swaps) keeps.push_back(swap.keeps_copy ? 1 : 0);
+  if (has_far) {
+    json& far = swaps["far_pages"] = json::array();
+    for (const PlannedSwap& swap : choices.swaps) far.push_back(swap.far_pages);
+  }
   swaps["write_outs"] = choices.write_outs;
   swaps["fetches"] = choices.fetches;
   swaps["reserve_pages"] = choices.reserve_pages;
@@ -178,9 +189,28 @@ class PlanReader {
         (file_.budget - file_.small_bytes) / file_.page_size == 0)
       refuse("its budget of {} holds no page beside the {} that never leave", file_.budget,
              file_.small_bytes);
-    const json& rates = object(root, "rates");
+    file_.rates = rates_in(object(root, "rates"));
+    if (count(root, "version", 1, kMost64) == kVersionOfOneTier) return;
+    const json& far = object(root, "far");
+    file_.far = {rates_in(far), static_cast<std::uint32_t>(count(far, "near_pages", 0, kMost32))};
+  }
+
+  TransferRates rates_in(const json& object) const {
+    TransferRates rates;
     for (const RateField& field : kRateFields)
-      file_.rates.*field.field = number(rates, field.key, field.least, field.most);
+      rates.*field.field = number(object, field.key, field.least, field.most);
+    return rates;
+  }
+
+  void read_far_pages(const json& swaps) {
+    std::vector<PlannedSwap>& all = file_.swaps.swaps;
+    const auto pages = indices(swaps, "far_pages", kMost32);
+    require_size(pages, all.size(), "far_pages");
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].far_pages = pages[i];
+      if (pages[i] > all[i].pages)
+        refuse("'far_pages' of swap {} are {}, more than its {} pages", i, pages[i], all[i].pages);
+    }
   }
 
   void read_swaps(const json& swaps) {
@@ -194,6 +224,7 @@ class PlanReader {
     const auto keeps = indices(swaps, "keeps_copy", 2);
     require_size(keeps, choices.swaps.size(), "keeps_copy");
     for (std::size_t i = 0; i < keeps.size(); ++i) choices.swaps[i].keeps_copy = keeps[i] != 0;
+    if (file_.far) read_far_pages(swaps);
     choices.write_outs = indices(swaps, "write_outs", choices.swaps.size());
     choices.fetches = indices(swaps, "fetches", choices.swaps.size());
     choices.reserve_pages = indices(swaps, "reserve_pages", kMost32);
@@ -296,6 +327,7 @@ SwapLimits PlanFile::limits() const {
   limits.budget_pages = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages, kMost32));
   limits.page_size = page_size;
   limits.rates = rates;
+  limits.far = far;
   return limits;
 }
 
@@ -308,6 +340,7 @@ PlanFile describe_plan(const StepPlan& plan, const StepTape& tape, const SwapLim
   file.budget = budget;
   file.small_bytes = small_bytes;
   file.rates = limits.rates;
+  file.far = limits.far;
   file.replays = plan.replays;
   file.swaps = planner::choices_of(plan.steps.tape, plan.swaps);
   const planner::StepEstimate& estimate = plan.swaps.estimate;
@@ -319,7 +352,7 @@ PlanFile describe_plan(const StepPlan& plan, const StepTape& tape, const SwapLim
 std::string to_text(const PlanFile& file) {
   json document;
   document["format"] = kFormat;
-  document["version"] = kVersion;
+  document["version"] = file.far ? kVersion : kVersionOfOneTier;
   document["strategy"] = file.strategy;
   document["step"] = {{"operators", file.step.operators},
                       {"values", file.step.values},
@@ -328,13 +361,17 @@ std::string to_text(const PlanFile& file) {
   document["page_bytes"] = file.page_size.count();
   document["budget_bytes"] = file.budget.count();
   document["small_bytes"] = file.small_bytes.count();
-  for (const RateField& field : kRateFields) document["rates"][field.key] = file.rates.*field.field;
+  document["rates"] = rates_json(file.rates);
+  if (file.far) {
+    document["far"] = rates_json(file.far->rates);
+    document["far"]["near_pages"] = file.far->near_pages;
+  }
   json& replays = document["replays"] = {{"before", json::array()}, {"op", json::array()}};
   for (const Replay& replay : file.replays) {
     replays["before"].push_back(replay.before);
     replays["op"].push_back(replay.op);
   }
-  document["swaps"] = swaps_json(file.swaps);
+  document["swaps"] = swaps_json(file.swaps, file.far.has_value());
   document["filled_share"] = file.swaps.filled_share;
   document["figures"] = {{"step_seconds", file.figures.step_seconds},
                          {"bound_seconds", file.figures.bound_seconds},

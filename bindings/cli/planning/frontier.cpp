@@ -42,7 +42,7 @@ FrontierPicture picture_of(const PlanningStep& step, const ChosenRates& rates,
   picture.title =
       message("{}: time of a step under a budget",
               program.empty() ? step.path : std::filesystem::path(program).filename().string());
-  picture.subtitle = rates_text(rates.rates);
+  picture.subtitle = rates_text(rates);
   picture.needed = step.needed;
   picture.incore_seconds = step.incore_seconds;
   picture.curves.resize(frontier.strategies);
@@ -97,7 +97,7 @@ std::vector<Bytes> frontier_budgets(const PlanningStep& step, std::size_t points
 }
 
 Frontier plan_frontier(
-    const PlanningStep& step, const profile::TransferRates& rates, BoundEffort bound,
+    const PlanningStep& step, const ChosenRates& rates, BoundEffort bound,
     std::span<const planner::Strategy> strategies, std::size_t points, double most_seconds,
     const Clock& clock,
     const std::function<void(std::size_t, std::size_t, const std::string&)>& on_progress) {

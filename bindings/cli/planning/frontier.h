@@ -22,7 +22,7 @@ struct Frontier {
 
 /// `on_progress` is told before each plan: how many there are, how many will be, and what comes.
 Frontier plan_frontier(
-    const PlanningStep& step, const profile::TransferRates& rates, BoundEffort bound,
+    const PlanningStep& step, const ChosenRates& rates, BoundEffort bound,
     std::span<const planner::Strategy> strategies, std::size_t points, double most_seconds,
     const Clock& clock,
     const std::function<void(std::size_t, std::size_t, const std::string&)>& on_progress);

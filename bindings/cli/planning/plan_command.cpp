@@ -76,7 +76,7 @@ int draw_frontier(const PlanWords& words, const PlanningStep& step, const Chosen
   const auto strategies = chosen_strategies(words.common.strategy);
   ProgressLine progress;
   const Frontier frontier =
-      plan_frontier(step, rates.rates, bound_effort(words.common.bound), strategies,
+      plan_frontier(step, rates, bound_effort(words.common.bound), strategies,
                     points_in(words.points), effort_seconds(words.common.effort, kSecondsOfMany),
                     clock, [&](std::size_t done, std::size_t all, const std::string& next) {
                       progress.show(message("plan {} of {}: {}", done + 1, all, next));
@@ -94,8 +94,8 @@ int draw_frontier(const PlanWords& words, const PlanningStep& step, const Chosen
 
 int compare_strategies(const PlanWords& words, const PlanningStep& step, const ChosenRates& rates,
                        Bytes budget, std::ostream& out, const Clock& clock) {
-  const PlanningCase planning = case_for(step, budget, limits_for(step, budget, rates.rates),
-                                         bound_effort(words.common.bound));
+  const PlanningCase planning =
+      case_for(step, budget, limits_for(step, budget, rates), bound_effort(words.common.bound));
   std::vector<PlanFigures> plans;
   ProgressLine progress;
   const auto all = planner::strategies();
@@ -198,7 +198,7 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
   const Bytes budget = budget_in(step, words.common.budget);
   if (words.common.strategy == kAll)
     return compare_strategies(words, step, rates, budget, out, clock);
-  const planner::SwapLimits limits = limits_for(step, budget, rates.rates);
+  const planner::SwapLimits limits = limits_for(step, budget, rates);
   const JudgedPlan judged = plan_asked_for(
       words.common, case_for(step, budget, limits, bound_effort(words.common.bound)), clock);
   if (!words.out.empty())

@@ -99,6 +99,9 @@ PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
   figures.bound = planning.bound;
   figures.written = estimate.written_pages * limits.page_size;
   figures.read = estimate.read_pages * limits.page_size;
+  figures.far_written = estimate.far_written_pages * limits.page_size;
+  figures.far_read = estimate.far_read_pages * limits.page_size;
+  figures.host_peak = estimate.near_peak_pages * limits.page_size;
   figures.peak = in_memory(step, estimate.peak_pages);
   figures.recompute_seconds = plan.replay_seconds;
   // Each presence of a value beyond its first one was computed again.

@@ -31,6 +31,8 @@ struct PlanFigures {
   double bound_seconds = 0.0;
   planner::StepBound bound;  ///< What makes it bind.
   Bytes written, read, peak;
+  Bytes far_written, far_read;  ///< Of those: to and from the far one of two tiers.
+  Bytes host_peak;              ///< Most of the near one that is taken.
   double recompute_seconds = 0.0;
   std::uint64_t recomputed_values = 0;
   std::uint64_t replayed_operators = 0;

@@ -55,9 +55,10 @@ std::string limit_text(const PlanningStep& step, const planner::StepBound& bound
   switch (bound.kind) {
     case planner::BoundKind::kCompute: return "its operators take that long";
     case planner::BoundKind::kTransfers:
-      return message("at least {} out and {} in have to move",
+      return message("at least {} out and {} in have to move{}",
                      bound.written_pages * step.profile.page_size,
-                     bound.read_pages * step.profile.page_size);
+                     bound.read_pages * step.profile.page_size,
+                     bound.is_of_far_tier ? ", to and from the disks" : "");
     case planner::BoundKind::kWindow:
       return message("most is lost from operator {}, {}, to {}", bound.from,
                      step.profile.kinds[step.profile.kind_of_op[bound.from]].name, bound.to);
@@ -72,9 +73,17 @@ std::string bound_text(const PlanningStep& step, const PlanFigures& figures) {
                  percent_text(figures.gap()));
 }
 
-std::string moved_text(const PlanFigures& figures) {
+std::string source_text(const ChosenRates& rates) {
+  if (!rates.far || rates.far->source == rates.source) return rates.source;
+  return message("{}; {}", rates.source, rates.far->source);
+}
+
+std::string moved_text(const ChosenRates& rates, const PlanFigures& figures) {
   if (figures.written == Bytes(0) && figures.read == Bytes(0)) return "nothing has to leave memory";
-  return message("{} out, {} in per step", figures.written, figures.read);
+  std::string text = message("{} out, {} in per step", figures.written, figures.read);
+  if (!rates.far) return text;
+  return text + message("; of it {} and {} to and from the disks, {} at most in host memory",
+                        figures.far_written, figures.far_read, figures.host_peak);
 }
 
 std::string again_text(const PlanFigures& figures) {
@@ -101,6 +110,16 @@ std::string causes_text(const char* title, const char* each,
   return text;
 }
 
+ordered_json rates_json(const std::string& source, const profile::TransferRates& rates) {
+  return {{"source", source},
+          {"write_bytes_per_second", rates.write_bytes_per_second},
+          {"read_bytes_per_second", rates.read_bytes_per_second},
+          {"duplex_share", rates.duplex_share},
+          {"write_fixed_seconds", rates.write_fixed_seconds},
+          {"read_fixed_seconds", rates.read_fixed_seconds},
+          {"interference_seconds_per_byte", rates.interference_seconds_per_byte}};
+}
+
 ordered_json causes_json(const std::vector<StallCause>& causes, const char* what,
                          const char* count) {
   ordered_json list = ordered_json::array();
@@ -120,7 +139,7 @@ std::string step_text(const PlanningStep& step, const ChosenRates& rates) {
   text += line("needed", message("{} of tensors alive at once", step.needed));
   text += line("smallest", message("--budget {}, set by {}", as_option(step.smallest),
                                    operator_text(step, step.neediest)));
-  return text + line("rates", message("{} ({})", rates_text(rates.rates), rates.source));
+  return text + line("rates", message("{} ({})", rates_text(rates), source_text(rates)));
 }
 
 std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
@@ -134,7 +153,7 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
                                : message("{}, after {}", figures.strategy, figures.source));
   text += line("time", time_text(step, figures));
   text += line("bound", bound_text(step, figures));
-  text += line("moved", moved_text(figures));
+  text += line("moved", moved_text(rates, figures));
   text += line("again", again_text(figures));
   text += line("peak", message("{} of tensors in memory", figures.peak));
   if (figures.planning_seconds > 0.0)
@@ -194,6 +213,13 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
     json["swapped_bytes"] = (figures.written + figures.read).count();
     json["swapped_out_bytes"] = figures.written.count();
     json["swapped_in_bytes"] = figures.read.count();
+    if (rates.far) {
+      json["host_out_bytes"] = (figures.written - figures.far_written).count();
+      json["host_in_bytes"] = (figures.read - figures.far_read).count();
+      json["disk_out_bytes"] = figures.far_written.count();
+      json["disk_in_bytes"] = figures.far_read.count();
+      json["host_peak_bytes"] = figures.host_peak.count();
+    }
     json["recompute_seconds"] = figures.recompute_seconds;
     json["recomputed_values"] = figures.recomputed_values;
     json["replayed_operators"] = figures.replayed_operators;
@@ -204,14 +230,11 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
     json["stalls_by_operator"] = causes_json(figures.stalls_by_operator, "operator", "operators");
     json["stalls_by_value"] = causes_json(figures.stalls_by_value, "value", "waits");
   }
-  const profile::TransferRates& r = rates.rates;
-  json["rates"] = {{"source", rates.source},
-                   {"write_bytes_per_second", r.write_bytes_per_second},
-                   {"read_bytes_per_second", r.read_bytes_per_second},
-                   {"duplex_share", r.duplex_share},
-                   {"write_fixed_seconds", r.write_fixed_seconds},
-                   {"read_fixed_seconds", r.read_fixed_seconds},
-                   {"interference_seconds_per_byte", r.interference_seconds_per_byte}};
+  json["rates"] = rates_json(rates.source, rates.rates);
+  if (rates.far) {
+    json["disk_rates"] = rates_json(rates.far->source, rates.far->rates);
+    json["host_memory_bytes"] = rates.far->host_memory.count();
+  }
   json["profile"] = {{"path", step.path},
                      {"program", step.profile.origin.program},
                      {"origin", step.profile.origin.source},

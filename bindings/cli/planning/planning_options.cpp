@@ -37,6 +37,12 @@ void add_common_options(CLI::App& app, PlanningWords& words) {
   add_text(app, "--link-in", words.rates.link_in, "GB/s", "Its rate into memory");
   add_text(app, "--duplex", words.rates.duplex, "SHARE",
            "What is left of either rate while both directions run, above 0 up to 1 [1]");
+  add_text(
+      app, "--host-memory", words.rates.host_memory, "SIZE",
+      "Memory behind the link, for what leaves; the rest goes on to disks, those of --rates or "
+      "of --disk-out and --disk-in [as much as is needed]");
+  add_text(app, "--disk-out", words.rates.disk_out, "GB/s", "Rate of writing to these disks");
+  add_text(app, "--disk-in", words.rates.disk_in, "GB/s", "Rate of reading from them");
   add_text(app, "--effort", words.effort, "SECONDS",
            "Time after which our own strategy ends its search with the best plan so far; others "
            "take what they take [10; 2 for each of several]");

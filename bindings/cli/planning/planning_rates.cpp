@@ -1,6 +1,8 @@
 #include "planning/planning_rates.h"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 #include <vector>
 
 #include "spillway/base/bytes.h"
@@ -113,9 +115,75 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
   return chosen;
 }
 
+TransferRates given_disks(const RateWords& words) {
+  TransferRates rates;
+  rates.write_bytes_per_second =
+      1e9 * number_in(words.disk_out, "--disk-out", kLeastGigabytes, kMostGigabytes, " GB/s");
+  rates.read_bytes_per_second =
+      1e9 * number_in(words.disk_in, "--disk-in", kLeastGigabytes, kMostGigabytes, " GB/s");
+  return rates;
+}
+
+void refuse_half_tiers(const RateWords& words) {
+  const bool has_disk = !words.disk_out.empty() || !words.disk_in.empty();
+  if (words.host_memory.empty()) {
+    if (!has_disk) return;
+    const bool is_out = !words.disk_out.empty();
+    throw ConfigError(
+        "{} {} belongs to --host-memory, which is missing: a disk alone is --link-out "
+        "and --link-in, or --rates",
+        is_out ? "--disk-out" : "--disk-in", is_out ? words.disk_out : words.disk_in);
+  }
+  if (words.link_out.empty() && words.link_in.empty())
+    throw ConfigError("--host-memory {} lies behind a link: name its rates with --link-out and "
+                      "--link-in",
+                      words.host_memory);
+  const bool has_file = !words.rates.empty() || !words.nvme.empty();
+  if (has_disk && has_file)
+    throw ConfigError("--disk-out and --disk-in say what --rates and --nvme say, too: name one of "
+                      "the two");
+  if (!has_disk && !has_file)
+    throw ConfigError("--host-memory {} has an end, and nothing is named that takes the rest: name "
+                      "disks with --disk-out and --disk-in, or with --rates; or leave it out",
+                      words.host_memory);
+  if (has_disk && (words.disk_out.empty() || words.disk_in.empty()))
+    throw ConfigError("{} is missing beside {}: a disk has a rate in either direction",
+                      words.disk_out.empty() ? "--disk-out" : "--disk-in",
+                      words.disk_out.empty() ? "--disk-in" : "--disk-out");
+}
+
+/// A GPU's operators run beside the disks of its host and are not slowed down by them.
+DisksBehind disks_behind(const RateWords& words, const profile::StepProfile& profile) {
+  DisksBehind disks;
+  try {
+    disks.host_memory = parse_bytes(words.host_memory);
+  } catch (const Error& error) {
+    throw ConfigError("--host-memory: {}", error.what());
+  }
+  if (disks.host_memory < profile.page_size)
+    throw ConfigError("--host-memory {} holds no page of {}; without host memory, give --link-out "
+                      "and --link-in the rates of the disk",
+                      words.host_memory, profile.page_size);
+  ChosenRates chosen{{}, "given"};
+  if (words.disk_out.empty())
+    chosen = measured_rates(words, profile);
+  else
+    chosen.rates = given_disks(words);
+  disks.rates = chosen.rates;
+  disks.rates.interference_seconds_per_byte = 0.0;
+  disks.source = chosen.source;
+  return disks;
+}
+
 }  // namespace
 
 ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& profile) {
+  refuse_half_tiers(words);
+  if (!words.host_memory.empty()) {
+    ChosenRates chosen = given_rates(words);
+    chosen.far = disks_behind(words, profile);
+    return chosen;
+  }
   if (!words.link_out.empty() || !words.link_in.empty()) return given_rates(words);
   if (!words.duplex.empty())
     throw ConfigError("--duplex {} belongs to --link-out and --link-in, which are missing",
@@ -125,12 +193,31 @@ ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& pro
   return {TransferRates{}, "guesses for a fair NVMe disk; see --rates and --link-out"};
 }
 
+std::optional<planner::FarTier> far_tier(const ChosenRates& rates, Bytes page_size) {
+  if (!rates.far) return std::nullopt;
+  // Planners count pages in 31 bits; more than a step has makes no difference.
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::uint64_t pages = std::min(rates.far->host_memory / page_size, kMost);
+  return planner::FarTier{rates.far->rates, static_cast<std::uint32_t>(pages)};
+}
+
+namespace {
+
 std::string rates_text(const TransferRates& rates) {
   std::string text = message("{} out, {} in", gb_per_s(rates.write_bytes_per_second),
                              gb_per_s(rates.read_bytes_per_second));
   if (rates.duplex_share >= 1.0) return text + ", both at once";
   return text + message(", {} % of that while both run",
                         static_cast<int>(100.0 * rates.duplex_share + 0.5));
+}
+
+}  // namespace
+
+std::string rates_text(const ChosenRates& rates) {
+  const std::string text = rates_text(rates.rates);
+  if (!rates.far) return text;
+  return message("{}; {} of host memory, then {}", text, rates.far->host_memory,
+                 rates_text(rates.far->rates));
 }
 
 }  // namespace spillway::cli

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "spillway/base/bytes.h"
+#include "spillway/planner/swap_plan.h"
 #include "spillway/profile/step_profile.h"
 #include "spillway/profile/transfer_rates.h"
 
@@ -14,19 +17,35 @@ struct RateWords {
   std::string duplex{};  ///< In (0, 1].
   std::string rates{};   ///< File of `bench-io`.
   std::string nvme{};    ///< Directories, separated by commas, whose rates in that file add up.
+  std::string host_memory{};  ///< Size of the tier between the link and the disks, if there is one.
+  std::string disk_out{};     ///< GB/s, of the disks behind that tier.
+  std::string disk_in{};
+};
+
+/// Disks behind a link, and how much the host memory between them holds.
+struct DisksBehind {
+  profile::TransferRates rates;
+  Bytes host_memory;
+  std::string source;
 };
 
 struct ChosenRates {
   profile::TransferRates rates;
   std::string source;  ///< "given", "disks.json: /scratch", …
+  std::optional<DisksBehind> far{};
 };
 
-/// Rates of the command line, else of the file of rates, else of the profile, else defaults. Throws
+/// Rates of the command line, else of the file of rates, else of the profile, else defaults. With
+/// host memory there are two tiers: the link first, and the disks behind it. Throws
 /// ConfigError for rates that no link or disk has, with their value, and for a directory that was
 /// not measured; IoError for a file that is not there.
 ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& profile);
 
-/// "12.00 GB/s out, 12.00 GB/s in, both at once at full rate"
-std::string rates_text(const profile::TransferRates& rates);
+/// The disks as the planner sees them; none without host memory.
+std::optional<planner::FarTier> far_tier(const ChosenRates& rates, Bytes page_size);
+
+/// "12.00 GB/s out, 12.00 GB/s in, both at once"; with disks behind: "…; 64.0 GiB of host memory,
+/// then 3.00 GB/s out, …"
+std::string rates_text(const ChosenRates& rates);
 
 }  // namespace spillway::cli

@@ -75,15 +75,15 @@ Bytes budget_in(const PlanningStep& step, std::string_view text) {
   return budget;
 }
 
-planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget,
-                               const profile::TransferRates& rates) {
+planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget, const ChosenRates& rates) {
   planner::SwapLimits limits;
   const Bytes room = budget - std::min(budget, step.profile.small_bytes);
   // Planners count pages in 31 bits; more than the step has makes no difference.
   constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
   limits.budget_pages = static_cast<std::uint32_t>(std::min(room / step.profile.page_size, kMost));
   limits.page_size = step.profile.page_size;
-  limits.rates = rates;
+  limits.rates = rates.rates;
+  limits.far = far_tier(rates, step.profile.page_size);
   return limits;
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "planning/planning_rates.h"
 #include "spillway/base/bytes.h"
 #include "spillway/planner/swap_plan.h"
 #include "spillway/profile/step_profile.h"
@@ -36,8 +37,7 @@ Bytes budget_in(const PlanningStep& step, std::string_view text);
 std::string as_option(Bytes size);
 
 /// What planning has to live with under that budget.
-planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget,
-                               const profile::TransferRates& rates);
+planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget, const ChosenRates& rates);
 
 /// "aten::convolution (float[1, 8, 64, 64], …)"
 std::string operator_text(const PlanningStep& step, planner::OpIndex op);

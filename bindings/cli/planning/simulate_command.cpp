@@ -26,7 +26,9 @@ struct Simulated {
 };
 
 bool names_rates(const RateWords& words) {
-  return !(words.link_out + words.link_in + words.duplex + words.rates + words.nvme).empty();
+  return !(words.link_out + words.link_in + words.duplex + words.rates + words.nvme +
+           words.host_memory + words.disk_out + words.disk_in)
+              .empty();
 }
 
 Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
@@ -42,11 +44,15 @@ Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
   const auto file = runtime::parse_plan_file(text, words.plan);
   Simulated simulated;
   simulated.rates = {file.rates, "of the plan"};
+  if (file.far)
+    simulated.rates.far =
+        DisksBehind{file.far->rates, file.far->near_pages * file.page_size, "of the plan"};
   // Other rates than the plan was made for: what it does on another machine.
   if (names_rates(words.common.rates))
     simulated.rates = choose_rates(words.common.rates, step.profile);
   simulated.limits = file.limits();
   simulated.limits.rates = simulated.rates.rates;
+  simulated.limits.far = far_tier(simulated.rates, file.page_size);
   simulated.plan = runtime::fit_plan(file, words.plan, step.profile.tape, step.profile.page_size,
                                      simulated.limits);
   simulated.figures =
@@ -67,7 +73,7 @@ Simulated new_plan(const SimulateWords& words, const PlanningStep& step, const C
   Simulated simulated;
   simulated.rates = choose_rates(words.common.rates, step.profile);
   const Bytes budget = budget_in(step, words.common.budget);
-  simulated.limits = limits_for(step, budget, simulated.rates.rates);
+  simulated.limits = limits_for(step, budget, simulated.rates);
   JudgedPlan judged = plan_asked_for(
       words.common, case_for(step, budget, simulated.limits, bound_effort(words.common.bound)),
       clock);

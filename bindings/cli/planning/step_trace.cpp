@@ -57,7 +57,9 @@ class TraceBuilder {
 
   /// The model moves eight pages at a time; a value's transfer is one span nevertheless.
   void add(const TransferEvent& event) {
-    Joined& joined = joined_[event.direction == Direction::kReadIn ? 1 : 0];
+    Joined& joined = joined_[(event.direction == Direction::kReadIn ? 1 : 0) +
+                             (event.tier == planner::Tier::kFar ? 2 : 0)];
+    trace_.has_far_tier |= event.tier == planner::Tier::kFar;
     const bool goes_on = joined.is_open && joined.event.value == event.value &&
                          joined.event.is_demanded == event.is_demanded &&
                          event.begin - joined.event.end < kNoPause;
@@ -99,12 +101,18 @@ class TraceBuilder {
     TransferEvent event;
   };
 
+  static std::string_view lane_of(planner::Tier tier, bool is_read) {
+    if (tier == planner::Tier::kFar)
+      return is_read ? profile::kFarReadInLane : profile::kFarWriteOutLane;
+    return is_read ? profile::kReadInLane : profile::kWriteOutLane;
+  }
+
   void close(const Joined& joined) {
     if (!joined.is_open) return;
     const TransferEvent& event = joined.event;
     const bool is_read = event.direction == Direction::kReadIn;
     const planner::ValueIndex value = plan_.steps.value_of[event.value];
-    TraceSpan span = span_of(is_read ? profile::kReadInLane : profile::kWriteOutLane,
+    TraceSpan span = span_of(lane_of(event.tier, is_read),
                              profile::value_name(step_.profile.class_of_value[value], value),
                              event.begin, event.end);
     span.facts = {{"bytes", std::to_string((event.pages * step_.profile.page_size).count())},
@@ -118,7 +126,7 @@ class TraceBuilder {
   const PlanningStep& step_;
   const StepPlan& plan_;
   StepTrace trace_;
-  std::array<Joined, 2> joined_;
+  std::array<Joined, 4> joined_;  ///< Writes and reads, of the near tier and of the far one.
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ struct StepBound {
   double step_seconds = 0.0;
 
   BoundKind kind = BoundKind::kCompute;
+  bool is_of_far_tier = false;  ///< Of what has to pass the far one of two tiers.
   /// The part of the step that costs most beyond its operators: from the begin of one operator to
   /// the begin of the other, around the end of the step where that is not behind it. The whole step
   /// when both are 0.

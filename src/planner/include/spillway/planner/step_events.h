@@ -34,6 +34,7 @@ enum class Direction : std::uint8_t { kWriteOut, kReadIn };
 /// Some pages of one value move as a whole.
 struct TransferEvent {
   Direction direction = Direction::kWriteOut;
+  Tier tier = Tier::kNear;
   ValueIndex value = 0;     ///< As numbered when it began, or at the step's begin if that is later.
   std::uint32_t pages = 0;  ///< 0: it goes on in the next repetition, which counts it.
   double begin = 0.0;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,11 +18,24 @@ using profile::StepTape;
 using profile::TransferRates;
 using profile::ValueIndex;
 
+/// Where copies of pages are.
+enum class Tier : std::uint8_t {
+  kNear,  ///< The only store, or the first one of two: a GPU's host memory.
+  kFar,   ///< What lies behind it: a disk.
+};
+
+/// A store without an end behind a first one that has one. Its bytes pass both.
+struct FarTier {
+  TransferRates rates;           ///< Its own, without the link to the near tier.
+  std::uint32_t near_pages = 0;  ///< Pages that may have their copies in the near tier at once.
+};
+
 /// What a plan has to live with.
 struct SwapLimits {
   std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
   Bytes page_size{std::uint64_t{2} << 20};
-  TransferRates rates;
+  TransferRates rates;         ///< Of the only store, or of the link to the near tier.
+  std::optional<FarTier> far;  ///< None: one store, without an end.
   double target_share = 0.88;  ///< Share of the budget to fill, the first one that is tried.
   /// Operators that may be simulated to refine the best plan swap by swap; bounds planning time.
   std::size_t refinement_ops = 500000;
@@ -29,6 +43,10 @@ struct SwapLimits {
 
 /// Throws ConfigError for senseless ones: no budget, a rate of zero, a share above one.
 void check(const SwapLimits& limits);
+
+/// A disk behind a link as one store: the lower rates, both fixed costs and interferences, and the
+/// larger share of the two directions.
+TransferRates rates_behind(const TransferRates& link, const TransferRates& disk);
 
 /// Distances in `SwapPlan` for values that are not used again.
 inline constexpr std::uint32_t kDiesUnused = static_cast<std::uint32_t>(-1);
@@ -47,6 +65,9 @@ struct PlannedSwap {
   OpIndex last_touch = 0;       ///< The operator that used it last.
   /// Another swap finds the copy that this one has made, and writes nothing.
   bool keeps_copy = false;
+  /// Of its pages, the first ones: they go to the far tier. So does, of the others, what the near
+  /// tier has no room for.
+  std::uint32_t far_pages = 0;
   /// Operators from `leave` to the fetch, or to the end of an unused value: so long it is out. More
   /// than the step has, when it stays out for several steps.
   std::uint32_t out_ops = 0;
@@ -59,6 +80,9 @@ struct StepEstimate {
   double interference_seconds = 0.0;  ///< Of it: what transfers cost the operators beside them.
   std::uint64_t written_pages = 0;
   std::uint64_t read_pages = 0;
+  std::uint64_t far_written_pages = 0;  ///< Of those written: to the far tier.
+  std::uint64_t far_read_pages = 0;
+  std::uint32_t near_peak_pages = 0;   ///< Most pages of the near tier taken, where there are two.
   std::uint32_t peak_pages = 0;        ///< Most pages resident at once.
   std::uint32_t demand_reads = 0;      ///< Values that an operator had to ask for itself.
   std::uint32_t forced_evictions = 0;  ///< Pages that left although the plan kept them.

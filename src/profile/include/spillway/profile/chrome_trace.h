@@ -15,6 +15,9 @@ inline constexpr std::string_view kComputeLane = "compute";
 inline constexpr std::string_view kWriteOutLane = "write-out";
 inline constexpr std::string_view kReadInLane = "read-in";
 inline constexpr std::string_view kHostCopyLane = "host copy";
+/// Transfers of a second store behind the first one.
+inline constexpr std::string_view kFarWriteOutLane = "write-out to disk";
+inline constexpr std::string_view kFarReadInLane = "read-in from disk";
 inline constexpr std::string_view kResidentBytes = "resident bytes";
 
 /// Something that takes time. Spans of one lane do not overlap.
@@ -42,13 +45,15 @@ struct TraceMark {
 struct StepTrace {
   std::string title;          ///< `predicted: net.profile.json`.
   std::uint32_t process = 1;  ///< Traces with different numbers can be joined into one file.
+  bool has_far_tier = false;  ///< Shows its lanes.
   std::vector<TraceSpan> spans;
   std::vector<TraceCount> resident_bytes;
   std::vector<TraceMark> marks;
 };
 
 /// The trace as JSON in Chrome's trace event format, which chrome://tracing and Perfetto show.
-/// Every lane is there, in the order above, also an empty one. Bytes that are no UTF-8 are
+/// Every lane is there, in the order above, also an empty one; those of a far tier only where there
+/// is one. Bytes that are no UTF-8 are
 /// replaced.
 std::string to_chrome_trace(const StepTrace& trace);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +39,8 @@ struct PlanFile {
   Bytes page_size;
   Bytes budget;  ///< As given; holds what never leaves (`small_bytes`) and the planned pages.
   Bytes small_bytes;
-  profile::TransferRates rates;  ///< That it was made for.
+  profile::TransferRates rates;         ///< That it was made for.
+  std::optional<planner::FarTier> far;  ///< And the second tier, if it was made for two.
   std::vector<planner::Replay> replays;
   planner::SwapChoices swaps;  ///< On the tape with the replays.
   StoredFigures figures;
