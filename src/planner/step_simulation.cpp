@@ -40,7 +40,7 @@ class Simulation {
         births_(births_per_op(tape)),
         deaths_(deaths_per_op(tape)),
         values_(tape.values.size()),
-        copies_(kHasFar ? tape.values.size() : 0, kHasFar ? limits.far->near_pages : 0) {
+        copies_(tape, kHasFar ? tape.values.size() : 0, kHasFar ? limits.far->near_pages : 0) {
     set_rates(limits, channels_);
     set_shares(limits, shares_);
   }
@@ -106,13 +106,7 @@ class Simulation {
       state.push_back(std::uint64_t{channel.active} << 1 | (channel.is_cancelled ? 1 : 0));
       state.push_back(static_cast<std::uint64_t>(std::llround(channel.work_left * kWorkGrain)));
     }
-    if constexpr (kHasFar) {
-      for (ValueIndex i = 0; i < values_.size(); ++i) {
-        const auto& place = copies_[i];
-        state.push_back(std::uint64_t{place.most_pages} << 32 | place.pages);
-        state.push_back((place.goes_far ? 2 : 0) | (place.keeps_copy ? 1 : 0));
-      }
-    }
+    if constexpr (kHasFar) copies_.add_state(state);
     return state;
   }
 
@@ -131,18 +125,10 @@ class Simulation {
         value = renamed(value);
         if (value == kNoValue) break;
         values_[value].present = values_[value].dirty = pages_of(value) - swap.pages;
-        if constexpr (kHasFar) enter_copies(value, swap);
+        if constexpr (kHasFar) copies_.enter(value, swap);
       }
     }
     for (const Residency& state : values_) held_ += state.present;
-  }
-
-  void enter_copies(ValueIndex value, const PlannedSwap& swap) {
-    copies_.forget(value);
-    const std::uint32_t most = near_pages(swap);
-    const std::uint32_t pages = std::min({most, swap.pages, copies_.room()});
-    copies_[value] = {pages, most, pages < swap.pages, swap.keeps_copy};
-    copies_.reserve(pages);
   }
 
   std::uint64_t moment(std::uint32_t distance) const {
@@ -161,10 +147,7 @@ class Simulation {
         next[value.becomes] = values_[i];
     }
     values_.swap(next);
-    if constexpr (kHasFar) {
-      copies_.rename(tape_);
-      for (ValueIndex& value : spent_) value = renamed(value);
-    }
+    if constexpr (kHasFar) copies_.rename();
     for (Channel& channel : channels_) {
       for (ValueIndex& value : channel.queue) value = renamed(value);
       if (channel.chunk > 0) {
@@ -247,7 +230,7 @@ class Simulation {
       const std::uint32_t staying = pages_of(swap.value) - swap.pages;
       const Residency& state = values_[swap.value];
       if (state.present <= staying) continue;
-      if constexpr (kHasFar) aim(swap.value, near_pages(swap), swap.keeps_copy);
+      if constexpr (kHasFar) copies_.aim(swap.value, state, swap);
       take_out(swap.value, state.present - staying);
     }
   }
@@ -262,26 +245,10 @@ class Simulation {
     if constexpr (kHasFar) copies_.forget(value);
   }
 
-  static std::uint32_t near_pages(const PlannedSwap& swap) {
-    return swap.far_pages == 0 ? kNearWhole : swap.pages - std::min(swap.pages, swap.far_pages);
-  }
-
-  /// Says where the next pages of a value go, unless some are on their way. Before pages that are
-  /// in the far tier none go to the near one.
-  void aim(ValueIndex value, std::uint32_t most_near, bool keeps_copy) {
-    NearCopies::Place& place = copies_[value];
-    const Residency& state = values_[value];
-    place.keeps_copy = keeps_copy;
-    if (state.leaving > 0) return;
-    const bool has_far = pages_of(value) - state.dirty > place.pages;
-    place.most_pages = most_near;
-    place.goes_far = has_far || place.pages >= most_near;
-  }
-
   /// The tier from which the next missing page comes.
   std::size_t next_tier(ValueIndex value) const {
     if constexpr (!kHasFar) return 0;
-    return values_[value].present + copies_[value].pages >= pages_of(value) ? 0 : 1;
+    return values_[value].present + copies_.pages(value) >= pages_of(value) ? 0 : 1;
   }
 
   /// Lets the last resident pages go: clean ones now, the others when written.
@@ -294,7 +261,7 @@ class Simulation {
     if (pages == clean || pages - clean <= state.leaving) return;
     state.leaving = pages - clean;
     std::size_t tier = 0;
-    if constexpr (kHasFar) tier = copies_[value].goes_far ? 1 : 0;
+    if constexpr (kHasFar) tier = copies_.goes_far(value) ? 1 : 0;
     channels_[write_of(tier)].queue.push_back(value);
   }
 
@@ -404,7 +371,7 @@ class Simulation {
     }
     const std::uint32_t pages = std::min(values_[victim].present, wanted);
     estimate_.forced_evictions += pages;
-    if constexpr (kHasFar) aim(victim, kNearWhole, true);
+    if constexpr (kHasFar) copies_.aim_near(victim, values_[victim]);
     take_out(victim, pages);
   }
 
@@ -439,34 +406,16 @@ class Simulation {
   /// Pages that the tier takes of a value whose turn it is. What the near tier has no room for goes
   /// on to the far one.
   std::uint32_t room_in(std::size_t tier, ValueIndex value) {
-    NearCopies::Place& place = copies_[value];
-    if (place.goes_far != (tier == 1)) return 0;  // It has left this queue.
+    if (copies_.goes_far(value) != (tier == 1)) return 0;  // It has left this queue.
     if (tier == 1) return kChunkPages;
-    if (copies_.room() < kChunkPages) drop_spent();
-    const std::uint32_t wanted = place.most_pages - std::min(place.most_pages, place.pages);
-    const std::uint32_t room = std::min(wanted, copies_.room());
-    if (room == 0) {
-      place.goes_far = true;
-      channels_[write_of(1)].queue.push_back(value);
-    }
+    const std::uint32_t room = copies_.room_for(value, values_);
+    if (room == 0) channels_[write_of(1)].queue.push_back(value);
     return room;
   }
 
   void reserve_near(std::uint32_t pages) {
     copies_.reserve(pages);
     estimate_.near_peak_pages = std::max(estimate_.near_peak_pages, copies_.used());
-  }
-
-  /// Copies of pages that are back, and that nothing needs any more.
-  void drop_spent() {
-    for (const ValueIndex value : spent_) {
-      if (value == kNoValue || copies_[value].keeps_copy || copies_[value].pages == 0) continue;
-      Residency& state = values_[value];
-      if (state.present < pages_of(value)) continue;
-      state.dirty = pages_of(value);
-      copies_.forget(value);
-    }
-    spent_.clear();
   }
 
   void start_read(std::size_t tier) {
@@ -509,7 +458,7 @@ class Simulation {
     const Channel& other = channels_[read_of(1 - tier)];
     if (next_tier(value) != tier || (other.chunk > 0 && other.active == value)) return 0;
     const std::uint32_t missing = pages_of(value) - values_[value].present;
-    return tier == 0 ? pages : std::min(pages, missing - copies_[value].pages);
+    return tier == 0 ? pages : std::min(pages, missing - copies_.pages(value));
   }
 
   void start_reading(Channel& reads, ValueIndex value, std::uint32_t pages, bool is_demanded) {
@@ -587,7 +536,7 @@ class Simulation {
     state.dirty = std::min(state.dirty, state.present);
     held_ -= gone;
     if (kHasFar && tier == 0) {
-      copies_[writes.active].pages += gone;
+      copies_.add(writes.active, gone);
       copies_.release(pages - gone);
     }
     note_residency();
@@ -615,10 +564,8 @@ class Simulation {
     state.present += pages;
     state.coming -= std::min(state.coming, pages);
     if (state.present == pages) victims_.enter(reads.active, values_[reads.active]);
-    if constexpr (kHasFar) {
-      const bool is_back = state.present == pages_of(reads.active);
-      if (is_back && !copies_[reads.active].keeps_copy) spent_.push_back(reads.active);
-    }
+    if constexpr (kHasFar)
+      if (state.present == pages_of(reads.active)) copies_.note_back(reads.active);
   }
 
   const StepTape& tape_;
@@ -634,8 +581,7 @@ class Simulation {
   std::vector<ValueIndex> demanded_;
   Channels<kTiers> channels_;
   ChannelShares<kTiers> shares_;
-  NearCopies copies_;              ///< Of two tiers; else empty.
-  std::vector<ValueIndex> spent_;  ///< Holds all whose copies may be dropped.
+  NearCopies copies_;  ///< Of two tiers; else empty.
   std::uint64_t clock_ = 0;
   Victims victims_;
   std::uint32_t held_ = 0;

@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "spillway/base/error.h"
 #include "spillway/profile/op_sequence.h"
+#include "spillway/runtime/planning_options.h"
 #include "support/chain_profile.h"
+#include "support/temporary_directory.h"
 
 namespace spillway::runtime {
 namespace {
@@ -101,6 +104,73 @@ TEST(PlanFile, ComesBackAsItWas) {
   EXPECT_EQ(file.figures.step_seconds, made.plan.swaps.estimate.step_seconds);
 }
 
+/// The same step with memory for 12 pages before the disks.
+Planned planned_in_two_tiers() {
+  Planned result = planned();
+  result.limits.far = {result.limits.rates, 12};
+  result.limits.rates.read_bytes_per_second *= 4;
+  result.plan = planner::plan_with_replays(result.tape, {}, result.limits);
+  const Bytes budget = result.limits.budget_pages * result.limits.page_size;
+  result.text = to_text(describe_plan(result.plan, result.tape, result.limits, budget, Bytes(0)));
+  return result;
+}
+
+TEST(PlanFile, KeepsTiersAndIsOlderWithoutThem) {
+  const Planned made = planned_in_two_tiers();
+  ASSERT_GT(made.plan.swaps.estimate.far_written_pages, 0U);
+  ASSERT_GT(made.plan.swaps.estimate.near_peak_pages, 0U);
+  const PlanFile file = parse_plan_file(made.text, kName);
+  ASSERT_TRUE(file.far.has_value());
+  EXPECT_EQ(file.far->near_pages, 12U);
+  EXPECT_EQ(file.far->rates.read_bytes_per_second, made.limits.far->rates.read_bytes_per_second);
+  EXPECT_EQ(to_text(file), made.text);
+  const StepPlan back = fitted(made.text, made.tape);
+  EXPECT_EQ(back.swaps.estimate.step_seconds, made.plan.swaps.estimate.step_seconds);
+  EXPECT_EQ(back.swaps.estimate.far_read_pages, made.plan.swaps.estimate.far_read_pages);
+  EXPECT_EQ(json::parse(made.text).at("version"), 2);
+  const json one = json::parse(planned().text);
+  EXPECT_EQ(one.at("version"), 1);
+  EXPECT_FALSE(one.contains("far"));
+  EXPECT_FALSE(one.at("swaps").contains("far_pages"));
+}
+
+TEST(PlanFile, RefusesSenselessTiers) {
+  const auto said = [](const std::function<void(json&)>& change) -> std::string {
+    json document = json::parse(planned_in_two_tiers().text);
+    change(document);
+    try {
+      parse_plan_file(resealed(std::move(document)), kName);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(said([](json& d) { d.erase("far"); }), HasSubstr("'far' is missing"));
+  EXPECT_THAT(said([](json& d) { d["far"]["near_pages"] = -1; }), HasSubstr("'near_pages' holds"));
+  EXPECT_THAT(said([](json& d) { d["far"]["read_bytes_per_second"] = 0; }),
+              HasSubstr("'read_bytes_per_second' is 0"));
+  EXPECT_THAT(said([](json& d) { d["swaps"]["far_pages"][0] = 1000; }),
+              HasSubstr("'far_pages' of swap 0 are 1000, more than its"));
+  EXPECT_THAT(said([](json& d) { d["swaps"]["far_pages"].push_back(0); }),
+              HasSubstr("'far_pages' has"));
+}
+
+TEST(PlanFile, WithTwoTiersIsRefusedByARun) {
+  TemporaryDirectory folder;
+  Settings settings;
+  settings.plan = folder.path() + "/net.plan.json";
+  std::ofstream(settings.plan) << planned_in_two_tiers().text;
+  try {
+    planning_of(settings);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("net.plan.json has two tiers, host memory of 24.0 MiB and "
+                                        "disks behind it, and this run has disks only"));
+  }
+  std::ofstream(settings.plan) << planned().text;
+  EXPECT_NE(planning_of(settings).stored, nullptr);
+}
+
 TEST(PlanFile, KeepsDistancesThatAStrategyHasChosenItself) {
   Planned made = planned();
   made.plan.swaps.use_distance[3] += 7;
@@ -139,13 +209,13 @@ TEST(PlanFile, RefusesAChangedOne) {
 
 TEST(PlanFile, RefusesANewerOneBeforeAnythingElse) {
   json document = json::parse(planned().text);
-  document["version"] = 2;
+  document["version"] = 3;
   document.erase("swaps");
   try {
     parse_plan_file(document.dump(), kName);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("version 2 of the format is newer"));
+    EXPECT_THAT(error.what(), HasSubstr("version 3 of the format is newer"));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "planning/simulate_command.h"
@@ -183,6 +184,46 @@ TEST_F(PlanningCommand, StoresAPlanThatSimulatesToTheSameFigures) {
   }
   EXPECT_EQ(simulated.erase("model_seconds"), 1U);
   EXPECT_EQ(simulated, planned);
+}
+
+TEST_F(PlanningCommand, PlansForTwoTiersAndTellsBytesOfEach) {
+  PlanWords asked = words("40%");
+  asked.out = in_folder("chain.plan.json");
+  asked.common.rates = {
+      .link_out = "8", .link_in = "8", .host_memory = "24MiB", .disk_out = "2", .disk_in = "3"};
+  EXPECT_THAT(plan(asked), HasSubstr(" at most in host memory\n"));
+  asked.common.json = true;
+  json planned = json::parse(plan(asked));
+  EXPECT_EQ(planned.at("host_memory_bytes"), 24 << 20);
+  EXPECT_EQ(planned.at("disk_rates").at("read_bytes_per_second"), 3e9);
+  EXPECT_LE(planned.at("host_peak_bytes"), 24 << 20);
+  EXPECT_GT(planned.at("host_out_bytes"), 0);
+  EXPECT_GT(planned.at("disk_out_bytes"), 0);
+  EXPECT_EQ(planned.at("host_out_bytes").get<int>() + planned.at("disk_out_bytes").get<int>(),
+            planned.at("swapped_out_bytes"));
+  EXPECT_EQ(planned.at("host_in_bytes").get<int>() + planned.at("disk_in_bytes").get<int>(),
+            planned.at("swapped_in_bytes"));
+  EXPECT_GE(planned.at("step_seconds"), planned.at("bound_seconds"));
+
+  SimulateWords again = simulate_words(asked.out);
+  again.common.json = true;
+  again.trace = in_folder("step.json");
+  json simulated = json::parse(simulate(again));
+  for (json* figures : {&planned, &simulated}) {
+    figures->at("rates").erase("source");
+    figures->at("disk_rates").erase("source");
+    figures->erase("search_was_cut");
+  }
+  EXPECT_EQ(simulated, planned);
+  std::ifstream trace(again.trace);
+  std::set<std::string> lanes;
+  for (const json& event : json::parse(trace).at("traceEvents"))
+    if (event.at("name") == "thread_name") lanes.insert(event.at("args").at("name"));
+  EXPECT_EQ(lanes.size(), 6U);
+  EXPECT_EQ(lanes.count("write-out to disk"), 1U);
+  // The link alone instead: what the plan would do without an end of the host's memory.
+  again.common.rates = {.link_out = "8", .link_in = "8"};
+  EXPECT_FALSE(json::parse(simulate(again)).contains("disk_out_bytes"));
 }
 
 TEST_F(PlanningCommand, SimulatesAStoredPlanWithOtherRates) {

@@ -58,6 +58,53 @@ class RatesFile : public ::testing::Test {
   topology::DiskRates rates_;
 };
 
+RateWords two_tiers() {
+  return {
+      .link_out = "25", .link_in = "20", .host_memory = "64GiB", .disk_out = "3", .disk_in = "6"};
+}
+
+TEST(ChooseRates, PutsDisksBehindHostMemory) {
+  const ChosenRates chosen = choose_rates(two_tiers(), with_rates());
+  EXPECT_EQ(chosen.rates.write_bytes_per_second, 25e9);
+  ASSERT_TRUE(chosen.far.has_value());
+  EXPECT_EQ(chosen.far->host_memory, Bytes(std::uint64_t{64} << 30));
+  EXPECT_EQ(chosen.far->rates.write_bytes_per_second, 3e9);
+  EXPECT_EQ(chosen.far->rates.read_bytes_per_second, 6e9);
+  EXPECT_EQ(chosen.far->rates.duplex_share, 0.5);
+  EXPECT_EQ(chosen.far->rates.interference_seconds_per_byte, 0.0);
+  EXPECT_EQ(rates_text(chosen),
+            "25.00 GB/s out, 20.00 GB/s in, both at once; 64.0 GiB of host memory, then 3.00 GB/s "
+            "out, 6.00 GB/s in, 50 % of that while both run");
+  EXPECT_EQ(far_tier(chosen, Bytes(1 << 20))->near_pages, 65536U);
+  EXPECT_FALSE(far_tier(choose_rates({}, with_rates()), Bytes(1 << 20)).has_value());
+}
+
+TEST(ChooseRates, RefusesHalfOfTwoTiers) {
+  const auto said = [](const auto& change) {
+    RateWords words = two_tiers();
+    change(words);
+    return refusal(words);
+  };
+  EXPECT_THAT(
+      said([](RateWords& w) { w.disk_out = w.disk_in = ""; }),
+      HasSubstr("--host-memory 64GiB has an end, and nothing is named that takes the rest"));
+  EXPECT_THAT(said([](RateWords& w) { w.link_out = w.link_in = ""; }),
+              HasSubstr("--host-memory 64GiB lies behind a link"));
+  EXPECT_THAT(said([](RateWords& w) { w.link_in = ""; }), HasSubstr("--link-in is missing"));
+  EXPECT_THAT(said([](RateWords& w) { w.disk_in = ""; }),
+              HasSubstr("--disk-in is missing beside --disk-out"));
+  EXPECT_THAT(said([](RateWords& w) { w.host_memory = ""; }),
+              HasSubstr("--disk-out 3 belongs to --host-memory, which is missing"));
+  EXPECT_THAT(said([](RateWords& w) { w.rates = "disks.json"; }), HasSubstr("name one of the two"));
+  for (const char* size : {"0", "0GiB", "-4GiB", "4 apples", "nan"})
+    EXPECT_THAT(said([&](RateWords& w) { w.host_memory = size; }), HasSubstr("--host-memory"))
+        << size;
+  EXPECT_THAT(said([](RateWords& w) { w.host_memory = "1KiB"; }),
+              HasSubstr("--host-memory 1KiB holds no page of"));
+  for (const char* rate : {"0", "-3", "fast", "1e9"})
+    EXPECT_THAT(said([&](RateWords& w) { w.disk_out = rate; }), HasSubstr("--disk-out: '")) << rate;
+}
+
 TEST(ChooseRates, TakesALinkForFullDuplexWithoutSideEffects) {
   const ChosenRates chosen = choose_rates({.link_out = "12", .link_in = "25.5"}, with_rates());
   EXPECT_EQ(chosen.rates.write_bytes_per_second, 12e9);
@@ -117,8 +164,16 @@ TEST_F(RatesFile, AddsDirectoriesOfDifferentDisks) {
 }
 
 TEST_F(RatesFile, LosesAgainstTheCommandLine) {
-  const RateWords words{.link_out = "7", .link_in = "8", .rates = path_, .nvme = "/fast"};
+  RateWords words{.link_out = "7", .link_in = "8", .rates = path_, .nvme = "/fast"};
   EXPECT_EQ(choose_rates(words, with_rates()).rates.write_bytes_per_second, 7e9);
+  EXPECT_FALSE(choose_rates(words, with_rates()).far.has_value());
+  // With memory between them both count.
+  words.host_memory = "1GiB";
+  const ChosenRates both = choose_rates(words, with_rates());
+  EXPECT_EQ(both.rates.write_bytes_per_second, 7e9);
+  EXPECT_EQ(both.far->rates.write_bytes_per_second, 2e9);
+  EXPECT_EQ(both.far->rates.interference_seconds_per_byte, 0.0);
+  EXPECT_EQ(both.far->source, path_ + ": /fast");
 }
 
 TEST_F(RatesFile, AsksWhichDirectoryIsMeant) {

@@ -47,7 +47,7 @@ TEST(PlanningStep, CountsWhatNeverLeaves) {
 TEST(PlanningStep, TakesWhatNeverLeavesOffTheBudget) {
   const PlanningStep step = chain();
   const Bytes page = step.profile.page_size;
-  const profile::TransferRates rates;
+  const ChosenRates rates;
   const Bytes small = step.profile.small_bytes;
   EXPECT_EQ(limits_for(step, 40 * page + small, rates).budget_pages, 40U);
   EXPECT_EQ(limits_for(step, 40 * page, rates).budget_pages, 39U);
