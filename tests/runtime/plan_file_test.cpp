@@ -10,7 +10,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/profile/op_sequence.h"
-#include "spillway/runtime/planning_options.h"
+#include "spillway/runtime/settings.h"
 #include "support/chain_profile.h"
 #include "support/temporary_directory.h"
 

@@ -217,7 +217,8 @@ TEST_F(PlanningCommand, PlansForTwoTiersAndTellsBytesOfEach) {
   EXPECT_EQ(simulated, planned);
   std::ifstream trace(again.trace);
   std::set<std::string> lanes;
-  for (const json& event : json::parse(trace).at("traceEvents"))
+  const json document = json::parse(trace);
+  for (const json& event : document.at("traceEvents"))
     if (event.at("name") == "thread_name") lanes.insert(event.at("args").at("name"));
   EXPECT_EQ(lanes.size(), 6U);
   EXPECT_EQ(lanes.count("write-out to disk"), 1U);

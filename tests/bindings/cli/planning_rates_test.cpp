@@ -204,9 +204,9 @@ TEST_F(RatesFile, MustBeThere) {
 
 TEST(RatesText, TellsWhatIsLeftWhileBothDirectionsRun) {
   profile::TransferRates rates;
-  EXPECT_EQ(rates_text(rates), "1.50 GB/s out, 2.00 GB/s in, 50 % of that while both run");
+  EXPECT_EQ(rates_text({rates, ""}), "1.50 GB/s out, 2.00 GB/s in, 50 % of that while both run");
   rates.duplex_share = 1.0;
-  EXPECT_EQ(rates_text(rates), "1.50 GB/s out, 2.00 GB/s in, both at once");
+  EXPECT_EQ(rates_text({rates, ""}), "1.50 GB/s out, 2.00 GB/s in, both at once");
 }
 
 }  // namespace
