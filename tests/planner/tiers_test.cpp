@@ -115,6 +115,44 @@ TEST(Tiers, TellWhereEachTransferGoes) {
   EXPECT_EQ((pages[{Tier::kFar, Direction::kReadIn}]), estimate.far_read_pages);
 }
 
+TEST(Tiers, ShareTheLinkEvenlyWhereTheDiskIsFaster) {
+  const SwapLimits limits = tiers(8, 8, 2.0);
+  StepEvents events;
+  observe_step(two_values(), both_out(limits, 0, 4), limits, events);
+  for (const TransferEvent& event : events.transfers) {
+    if (event.direction != Direction::kWriteOut) continue;
+    EXPECT_NEAR(event.begin, 1 * kMillisecond, kNearly);
+    EXPECT_NEAR(event.end, 9 * kMillisecond, kNearly);
+  }
+}
+
+TEST(Tiers, FreeThePlaceOfCopiesWhoseValueDies) {
+  const SwapLimits limits = tiers(8, 8, 0.5);
+  SwapPlan plan = both_out(limits, 0, 0);
+  for (PlannedSwap& swap : plan.swaps) swap.keeps_copy = true;
+  const StepEstimate estimate = estimate_step(two_values(), plan, limits);
+  EXPECT_EQ(estimate.far_written_pages, 0U);
+  EXPECT_EQ(estimate.near_peak_pages, 8U);
+}
+
+TEST(Tiers, FreeThePlaceOfWriteOutsThatAreCancelled) {
+  // Used and freed again while the first chunk is on its way.
+  StepTape tape;
+  tape.values = {{.pages = 4, .birth = 0, .death = 2}};
+  tape.uses = {{.value = 0}};
+  for (int i = 0; i < 3; ++i) tape.ops.push_back({.time = std::chrono::milliseconds(1)});
+  tape.ops[0].inside_peak_pages = 4;
+  tape.ops[2].use_count = 1;
+  SwapChoices choices;
+  choices.swaps = {{.pages = 4, .leave = 0, .fetch = 2, .needed = 2, .out_ops = 1}};
+  choices.write_outs = choices.fetches = {0};
+  choices.reserve_pages.assign(3, 0);
+  const SwapPlan plan = restore_swaps(tape, choices, tiers(8, 8, 0.5));
+  EXPECT_GT(plan.estimate.written_pages, 0U);
+  EXPECT_EQ(plan.estimate.far_written_pages, 0U);
+  EXPECT_EQ(plan.estimate.near_peak_pages, 4U);
+}
+
 struct RandomStep {
   StepTape tape;
   SwapLimits limits;
