@@ -66,6 +66,7 @@ void NearCopies::rename() {
 }
 
 void NearCopies::add_state(std::vector<std::uint64_t>& state) const {
+  state.push_back(used_);
   for (const Place& place : places_) {
     state.push_back(std::uint64_t{place.most_pages} << 32 | place.pages);
     state.push_back((place.goes_far ? 2U : 0U) | (place.keeps_copy ? 1U : 0U));
