@@ -129,8 +129,9 @@ Exit codes: 0 planned, 2 wrong options, files or rates, or a budget that is too 
 inline constexpr std::string_view kSimulateDescription =
     "Runs the event model over a stored plan, or over one made for --budget, and tells what it "
     "predicts. With --trace, every operator, wait and transfer of the predicted step goes to a "
-    "file that Perfetto and Chrome show; the lanes are compute, write-out, read-in, host copy and "
-    "resident bytes.";
+    "file that Perfetto and Chrome show; the lanes are compute, write-out, read-in, host copy, "
+    "those "
+    "of the disks behind host memory where there are some, and resident bytes.";
 
 inline constexpr std::string_view kSimulateExamples =
     R"(Examples:

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "layer_chains.h"
 #include "random_tapes.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/clp/clp_solver.h"
@@ -151,6 +152,27 @@ TEST(Tiers, FreeThePlaceOfWriteOutsThatAreCancelled) {
   EXPECT_GT(plan.estimate.written_pages, 0U);
   EXPECT_EQ(plan.estimate.far_written_pages, 0U);
   EXPECT_EQ(plan.estimate.near_peak_pages, 4U);
+}
+
+TEST(Tiers, KeepHotValuesNearAndSendWhatWaitsLongestFar) {
+  const StepTape tape = layer_chain(
+      std::vector<ChainLayer>(16, {.output = 8, .inside = 0, .forward = 4000, .backward = 8000}));
+  const SwapLimits limits = tiers(40, 32, 0.25);
+  const SwapPlan plan = plan_swaps(tape, limits);
+  double pages[2] = {0, 0};
+  double waits[2] = {0, 0};
+  for (const PlannedSwap& swap : plan.swaps) {
+    for (const bool is_far : {false, true}) {
+      const std::uint32_t here = is_far ? swap.far_pages : swap.pages - swap.far_pages;
+      pages[is_far ? 1 : 0] += here;
+      waits[is_far ? 1 : 0] += here * static_cast<double>(swap.needed - swap.last_touch);
+    }
+  }
+  ASSERT_GT(pages[0], 0.0);
+  ASSERT_GT(pages[1], 0.0);
+  EXPECT_GT(waits[1] / pages[1], 1.5 * waits[0] / pages[0]);
+  // What waits at the same time fits.
+  EXPECT_EQ(plan.estimate.near_peak_pages, 32U);
 }
 
 struct RandomStep {
