@@ -8,10 +8,6 @@
 namespace spillway::profile {
 namespace {
 
-constexpr std::array<std::string_view, 6> kLanes{kComputeLane,  kWriteOutLane,    kReadInLane,
-                                                 kHostCopyLane, kFarWriteOutLane, kFarReadInLane};
-constexpr std::size_t kLanesOfOneTier = 4;
-
 std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -29,15 +25,16 @@ class TraceWriter {
   void begin(const StepTrace& trace) {
     process_ = std::to_string(trace.process);
     describe("process_name", 0, R"("name":)" + json_text(trace.title));
-    const std::size_t lanes = trace.has_far_tier ? kLanes.size() : kLanesOfOneTier;
+    const std::size_t lanes = trace.has_far_tier ? kTraceLanes.size() : kLanesOfOneTier;
     for (std::size_t lane = 0; lane < lanes; ++lane) {
-      describe("thread_name", lane + 1, R"("name":)" + json_text(kLanes[lane]));
+      describe("thread_name", lane + 1, R"("name":)" + json_text(kTraceLanes[lane]));
       describe("thread_sort_index", lane + 1, R"("sort_index":)" + std::to_string(lane + 1));
     }
   }
 
   void add(const TraceSpan& span) {
-    const auto lane = std::find(kLanes.begin(), kLanes.end(), span.lane) - kLanes.begin();
+    const auto lane =
+        std::find(kTraceLanes.begin(), kTraceLanes.end(), span.lane) - kTraceLanes.begin();
     begin_event("X", static_cast<std::size_t>(lane) + 1);
     text_ += R"(,"name":)" + json_text(span.name) + R"(,"ts":)" + microseconds(span.begin_seconds) +
              R"(,"dur":)" + microseconds(span.seconds);

@@ -11,9 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kDepth = 5;  // The root, the list of events, an event, its facts.
-constexpr std::array<std::string_view, 4> kLanes{kComputeLane, kWriteOutLane, kReadInLane,
-                                                 kHostCopyLane};
+constexpr int kDepth = 5;                   // The root, the list of events, an event, its facts.
 constexpr double kMostMicroseconds = 1e15;  // Thirty years.
 
 class TraceReader {
@@ -55,9 +53,10 @@ class TraceReader {
       const double bytes = event.object("args").number("bytes", 0.0, 1e18);
       trace_.resident_bytes.push_back({moment(event, "ts"), bytes});
     } else if (phase == "X") {
-      const std::size_t lane = event.count("tid", 1, kLanes.size()) - 1;
+      const std::size_t lane = event.count("tid", 1, kTraceLanes.size()) - 1;
       TraceSpan span{
-          kLanes[lane], event.text("name"), moment(event, "ts"), moment(event, "dur"), {}};
+          kTraceLanes[lane], event.text("name"), moment(event, "ts"), moment(event, "dur"), {}};
+      trace_.has_far_tier |= lane >= kLanesOfOneTier;
       if (event.has("args")) span.facts = event.object("args").all_texts();
       trace_.spans.push_back(std::move(span));
     } else {

@@ -27,7 +27,7 @@ struct Predicted {
     const Bytes budget = step.needed / 2;
     profile::TransferRates rates;
     rates.interference_seconds_per_byte = 0.0;  // Else operators of a run are slower than planned.
-    const planner::SwapLimits limits = limits_for(step, budget, rates);
+    const planner::SwapLimits limits = limits_for(step, budget, {rates, "given"});
     const planner::StepPlan plan = planner::strategy_named("belady").plan(tape, limits);
     planner::StepEvents events;
     const auto estimate = planner::observe_step(plan.steps.tape, plan.swaps, limits, events);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -18,6 +20,10 @@ inline constexpr std::string_view kHostCopyLane = "host copy";
 /// Transfers of a second store behind the first one.
 inline constexpr std::string_view kFarWriteOutLane = "write-out to disk";
 inline constexpr std::string_view kFarReadInLane = "read-in from disk";
+/// In their order; those of the far tier last.
+inline constexpr std::array<std::string_view, 6> kTraceLanes{
+    kComputeLane, kWriteOutLane, kReadInLane, kHostCopyLane, kFarWriteOutLane, kFarReadInLane};
+inline constexpr std::size_t kLanesOfOneTier = 4;
 inline constexpr std::string_view kResidentBytes = "resident bytes";
 
 /// Something that takes time. Spans of one lane do not overlap.
