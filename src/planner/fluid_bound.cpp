@@ -307,7 +307,7 @@ StepBound bound_fluid(const StepTape& tape, const std::vector<std::uint32_t>& ne
   const std::vector<std::uint32_t> levels = gross_levels(tape);
   for (const std::size_t count : kCutCounts) {
     const CutMoments cuts = choose_moments(tape, needs, levels, count);
-    const std::vector<FluidGroup> groups = find_groups(tape, touches, cuts);
+    const std::vector<FluidGroup> groups = find_groups(tape, touches, cuts, options.most_parents);
     if (size_of(groups) > options.most_columns && count != kCutCounts.back()) continue;
     const FluidProgram program(tape, needs, limits, cuts, groups);
     if (!program.has_excess()) break;

@@ -54,12 +54,13 @@ struct GroupKey {
 
 class GroupFinder {
  public:
-  GroupFinder(const StepTape& tape, const TouchIntervals& touches, const CutMoments& cuts)
+  GroupFinder(const StepTape& tape, const TouchIntervals& touches, const CutMoments& cuts,
+              std::size_t most_parents)
       : touches_(touches), op_count_(tape.ops.size()), circle_(cuts, op_count_) {
     std::vector<bool> is_counted;
     for (const Interval& interval : touches_.intervals)
       is_counted.push_back(visits_of(interval, interval.begin).second > 0);
-    costs_ = recompute_costs(tape, touches_, is_counted);
+    costs_ = recompute_costs(tape, touches_, is_counted, most_parents);
   }
 
   std::vector<FluidGroup> find() {
@@ -179,8 +180,8 @@ class GroupFinder {
 }  // namespace
 
 std::vector<FluidGroup> find_groups(const StepTape& tape, const TouchIntervals& touches,
-                                    const CutMoments& cuts) {
-  return GroupFinder(tape, touches, cuts).find();
+                                    const CutMoments& cuts, std::size_t most_parents) {
+  return GroupFinder(tape, touches, cuts, most_parents).find();
 }
 
 }  // namespace spillway::planner

@@ -41,6 +41,6 @@ struct FluidGroup {
 };
 
 std::vector<FluidGroup> find_groups(const StepTape& tape, const TouchIntervals& touches,
-                                    const CutMoments& cuts);
+                                    const CutMoments& cuts, std::size_t most_parents);
 
 }  // namespace spillway::planner

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 #include <utility>
 
 namespace spillway::planner {
@@ -14,30 +13,58 @@ using profile::TapeValue;
 
 namespace {
 
-// Operators that are looked at for one value; what is left out costs nothing, which is allowed.
-constexpr std::size_t kMostReplays = 48;
+// Writers that are looked at for one value; what is left out costs nothing, which is allowed.
+constexpr std::uint32_t kMostWriters = 48;
 // Costs of a class lie within this ratio, unless there are too many classes.
 constexpr double kClassRatio = 1.1;
 constexpr std::size_t kMostClasses = 96;
 constexpr OpIndex kAlways = kNoOp;  // End of a content that stays for the rest of the step.
 
-/// An operator that runs again for a content that has ended.
+/// An operator that runs again for what is computed after its end.
 struct LaterReplay {
   OpIndex op = 0;
+  OpIndex from = 0;             ///< Needed for a return after this operator only.
   bool is_after_death = false;  ///< The value is dead; otherwise something else was written to it.
-  auto operator<=>(const LaterReplay&) const = default;
 };
 
-void merge(std::vector<LaterReplay>& all, const std::vector<LaterReplay>& more) {
-  if (all.size() < kMostReplays) all.insert(all.end(), more.begin(), more.end());
-}
+/// Replays that something needs. Of more than `most` the latest operators are kept; whatever is
+/// left out is charged to nobody, which is allowed.
+class ReplaySet {
+ public:
+  explicit ReplaySet(std::size_t most) : most_(most) {}
 
-/// Each operator once; after a death only where that holds for all that needs it.
-void sort_once(std::vector<LaterReplay>& all) {
-  std::sort(all.begin(), all.end());
-  const auto is_same = [](const LaterReplay& a, const LaterReplay& b) { return a.op == b.op; };
-  all.erase(std::unique(all.begin(), all.end(), is_same), all.end());
-}
+  void add(const LaterReplay& replay) {
+    all_.push_back(replay);
+    if (all_.size() >= 2 * most_ + kSlack) settle();
+  }
+
+  /// Each operator once, the latest first.
+  std::vector<LaterReplay> take() && {
+    settle();
+    return {all_.begin(), all_.end()};
+  }
+
+ private:
+  static constexpr std::size_t kSlack = 256;
+
+  /// Each operator once: from the first moment on, and after a death only if all agree on that.
+  void settle() {
+    std::sort(all_.begin(), all_.end(), [](const LaterReplay& a, const LaterReplay& b) {
+      return a.op != b.op ? a.op > b.op : a.from < b.from;
+    });
+    std::size_t kept = 0;
+    for (const LaterReplay& each : all_) {
+      if (kept == 0 || all_[kept - 1].op != each.op)
+        all_[kept++] = each;
+      else if (!each.is_after_death)
+        all_[kept - 1].is_after_death = false;
+    }
+    all_.resize(std::min(kept, most_));
+  }
+
+  const std::size_t most_;
+  std::vector<LaterReplay> all_;
+};
 
 /// What a value holds between two writes.
 struct Content {
@@ -51,14 +78,15 @@ struct Content {
   /// computed again has ended meanwhile.
   OpIndex inputs_end = kAlways;
   bool returns = false;  ///< It can be computed again after its end.
-  /// What runs again when it is computed after its end, as far as that was looked at.
+  /// What runs again when it is computed after its end, as far as that is looked at.
   std::vector<LaterReplay> replays;
 };
 
 /// Contents of all values, in the order of their writers.
 class Contents {
  public:
-  explicit Contents(const StepTape& tape) : tape_(tape), first_(tape.values.size() + 1) {
+  Contents(const StepTape& tape, std::size_t most_parents)
+      : tape_(tape), most_parents_(most_parents), first_(tape.values.size() + 1) {
     find_writers();
     const PerOp births = births_per_op(tape);
     for (OpIndex op = 0; op < tape.ops.size(); ++op) {
@@ -86,7 +114,7 @@ class Contents {
   template <typename Visit>
   void each_writer(std::uint32_t content, Visit visit) const {
     const std::uint32_t first = first_[contents_[content].value];
-    for (std::uint32_t i = first; i <= content && i - first < kMostReplays; ++i)
+    for (std::uint32_t i = first; i <= content && i - first < kMostWriters; ++i)
       visit(contents_[i].begin);
   }
 
@@ -149,7 +177,7 @@ class Contents {
         content.inputs_end = std::min(content.inputs_end, end_of(use.value, input));
     }
     content.returns = content.end != kAlways && content.inputs_end > content.end;
-    if (content.returns) gather(index);
+    if (content.returns && most_parents_ > 0) gather(index);
   }
 
   OpIndex end_of(ValueIndex value, std::uint32_t content) const {
@@ -161,18 +189,20 @@ class Contents {
 
   void gather(std::uint32_t index) {
     Content& content = contents_[index];
+    ReplaySet replays(most_parents_);
     each_writer(index, [&](OpIndex writer) {
-      merge(content.replays, {{writer, content.ends_by_death}});
+      replays.add({writer, 0, content.ends_by_death});
       for (const std::uint32_t input : inputs_[writer]) {
         const Content& read = contents_[input];
-        if (read.value != content.value && read.end <= content.end)
-          merge(content.replays, read.replays);
+        if (read.value == content.value || read.end > content.end) continue;
+        for (const LaterReplay& replay : read.replays) replays.add(replay);
       }
     });
-    sort_once(content.replays);
+    content.replays = std::move(replays).take();
   }
 
   const StepTape& tape_;
+  const std::size_t most_parents_;
   std::vector<std::uint32_t> first_;  ///< Per value, into `contents_`.
   std::vector<Content> contents_;
   std::vector<std::vector<std::uint32_t>> inputs_;  ///< Per operator: contents that it reads.
@@ -180,13 +210,8 @@ class Contents {
 
 /// What runs again for one interval.
 struct Claim {
-  /// Needed for a return after operator `from` only.
-  struct Other {
-    LaterReplay replay;
-    OpIndex from = 0;
-  };
-  std::vector<OpIndex> own;  ///< Writers of the value.
-  std::vector<Other> others;
+  std::vector<OpIndex> own;         ///< Writers of the value.
+  std::vector<LaterReplay> others;  ///< For parents.
   OpIndex return_before = kNoOp;
 };
 
@@ -205,33 +230,22 @@ std::uint32_t content_to_return(const StepTape& tape, const Contents& contents,
   return content.is_replayable && content.inputs_end > last ? index : Contents::kNone;
 }
 
-Claim claim_of(const Contents& contents, std::uint32_t index, const Interval& interval) {
+Claim claim_of(const Contents& contents, std::uint32_t index, const Interval& interval,
+               std::size_t most_parents) {
   Claim claim;
   claim.return_before = contents[index].inputs_end;
   const OpIndex end = interval.begin + interval.covered_ops;
+  ReplaySet others(most_parents);
   contents.each_writer(index, [&](OpIndex writer) {
     claim.own.push_back(writer);
     for (const std::uint32_t input : contents.inputs(writer)) {
       const Content& read = contents[input];
       if (read.value == interval.value || read.end > end) continue;
-      if (claim.others.size() >= kMostReplays) continue;
-      for (const LaterReplay& replay : read.replays) claim.others.push_back({replay, read.end});
+      for (const LaterReplay& replay : read.replays)
+        others.add({replay.op, read.end, replay.is_after_death});
     }
   });
-  // Each operator once: from the first moment on, and after a death only if all agree on that.
-  std::vector<Claim::Other>& all = claim.others;
-  std::sort(all.begin(), all.end(), [](const Claim::Other& a, const Claim::Other& b) {
-    return std::tie(a.replay.op, a.from) < std::tie(b.replay.op, b.from);
-  });
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (kept > 0 && all[kept - 1].replay.op == all[i].replay.op) {
-      if (!all[i].replay.is_after_death) all[kept - 1].replay.is_after_death = false;
-    } else {
-      all[kept++] = all[i];
-    }
-  }
-  all.resize(kept);
+  claim.others = std::move(others).take();
   return claim;
 }
 
@@ -254,9 +268,9 @@ class Shares {
       // Replays for several intervals of one value are several.
       if (is_owned_.insert({interval.value, op}).second) claimed_[op].own += pages;
     }
-    for (const Claim::Other& other : claim.others) {
-      Pages& claimed = claimed_[other.replay.op];
-      (other.replay.is_after_death ? claimed.after_death : claimed.overwritten) += pages;
+    for (const LaterReplay& other : claim.others) {
+      Pages& claimed = claimed_[other.op];
+      (other.is_after_death ? claimed.after_death : claimed.overwritten) += pages;
     }
   }
 
@@ -270,12 +284,11 @@ class Shares {
       cost.other_writers += std::min(share, cost.at_return);
       cost.at_return = std::max(share, cost.at_return);
     }
-    for (const auto& [replay, from] : claim.others) {
-      const Pages& claimed = claimed_[replay.op];
-      const bool is_apart = replay.is_after_death && is_single(replay.op);
-      cost.parents.push_back(
-          {from, time(replay.op) /
-                     (is_apart ? claimed.after_death + claimed.overwritten : all(replay.op))});
+    for (const LaterReplay& other : claim.others) {
+      const Pages& claimed = claimed_[other.op];
+      const bool is_apart = other.is_after_death && is_single(other.op);
+      const double pages = is_apart ? claimed.after_death + claimed.overwritten : all(other.op);
+      cost.parents.push_back({other.from, time(other.op) / pages});
     }
     std::sort(cost.parents.begin(), cost.parents.end(),
               [](const auto& a, const auto& b) { return a.from < b.from; });
@@ -305,8 +318,9 @@ class Shares {
 }  // namespace
 
 std::vector<RecomputeCost> recompute_costs(const StepTape& tape, const TouchIntervals& touches,
-                                           const std::vector<bool>& is_counted) {
-  const Contents contents(tape);
+                                           const std::vector<bool>& is_counted,
+                                           std::size_t most_parents) {
+  const Contents contents(tape, most_parents);
   Shares shares(tape);
   std::vector<RecomputeCost> costs(touches.intervals.size());
   std::vector<std::pair<std::uint32_t, Claim>> claims;
@@ -316,7 +330,7 @@ std::vector<RecomputeCost> recompute_costs(const StepTape& tape, const TouchInte
     if (index == Contents::kNone) continue;
     costs[i].is_possible = true;  // What dies without another use is simply dropped.
     if (!is_counted[i] || interval.end != IntervalEnd::kUsed) continue;
-    claims.emplace_back(i, claim_of(contents, index, interval));
+    claims.emplace_back(i, claim_of(contents, index, interval, most_parents));
     shares.add(claims.back().second, interval);
   }
   for (const auto& [i, claim] : claims) costs[i] = shares.cost(claim);

@@ -25,9 +25,11 @@ struct RecomputeCost {
 
 /// Costs per interval. Those in `is_counted` may be claimed together: what one replay gives to
 /// several values is divided among them by their pages, so that a sum over values never counts a
-/// replay twice. bounds.md has the proof.
+/// replay twice. Parents are the latest `most_parents` operators that have to run again for an
+/// interval; earlier ones are charged to nobody. bounds.md has the proof.
 std::vector<RecomputeCost> recompute_costs(const StepTape& tape, const TouchIntervals& touches,
-                                           const std::vector<bool>& is_counted);
+                                           const std::vector<bool>& is_counted,
+                                           std::size_t most_parents);
 
 /// The same costs, as a walk through the operators meets them, without parents: those may have come
 /// back at any time before.

@@ -140,7 +140,8 @@ StepBound quick_bound(const StepTape& tape, const SwapLimits& limits, bool may_r
   std::vector<RecomputeCost> costs;
   WalkCosts walk;
   if (may_recompute) {
-    costs = recompute_costs(tape, touches, std::vector<bool>(touches.intervals.size(), true));
+    // Nothing here charges for parents, so none takes a share.
+    costs = recompute_costs(tape, touches, std::vector<bool>(touches.intervals.size(), true), 0);
     walk = walk_costs(tape, touches, costs);
   }
   std::vector<std::int64_t> rooms;

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "least_replay_time.h"
@@ -297,6 +299,98 @@ TEST(BoundPlan, ChargesForParentsOnceTheyAreGone) {
     const StepBound bound = bound_plan(writer.tape, limits, {.solver = &clp});
     EXPECT_NEAR(bound.step_seconds, is_gone ? 10e-3 : 7e-3, 1e-6);
     EXPECT_NEAR(bound.recompute_seconds, is_gone ? 4e-3 : 1e-3, 1e-6);
+  }
+}
+
+double bound_with_parents(const StepTape& tape, const SwapLimits& limits, std::size_t most) {
+  return bound_plan(tape, limits, {.solver = &clp, .most_parents = most}).step_seconds;
+}
+
+/// A limit on the parents that are charged may raise a bound, because those that are left take more
+/// of the time of their operators. It must hold nevertheless.
+TEST(BoundPlan, IsNeverAboveTheLeastTimeWhenFewParentsAreCharged) {
+  std::map<std::size_t, std::uint32_t> higher;
+  std::map<std::size_t, std::uint32_t> lower;
+  for (std::uint64_t seed = 0; seed < tries(400U, 30U); ++seed) {
+    const StepTape tape = tiny_training(seed);
+    const std::uint32_t budget = std::max(1U, smallest_budget(tape));
+    const auto ticks = least_ticks_with_replays(tape, budget, seed % 2 == 0);
+    if (!ticks) continue;
+    SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
+    const SwapLimits limits = tick_limits(budget, seed % 2 == 0);
+    const double all = bound_with_parents(tape, limits, 1000);
+    for (const std::size_t most : {0U, 1U, 2U}) {
+      const double bound = bound_with_parents(tape, limits, most);
+      EXPECT_LE(bound * 1e3, *ticks + 1e-6) << most;
+      if (bound > all * 1.000001) ++higher[most];
+      if (bound < all * 0.999999) ++lower[most];
+    }
+  }
+  for (const std::size_t most : {0U, 1U, 2U}) {
+    RecordProperty("higher_with_" + std::to_string(most), static_cast<int>(higher[most]));
+    RecordProperty("lower_with_" + std::to_string(most), static_cast<int>(lower[most]));
+  }
+  EXPECT_GT(lower[0], 0U);
+  EXPECT_GT(higher[0] + higher[1], 0U);
+}
+
+/// Two values need the first operator again: the cheap one directly, the dear one behind another
+/// parent. Only one has to leave, and the cheap one pays for the first operator alone when the dear
+/// one is charged for its nearest parent only.
+TEST(BoundPlan, DividesTimeAmongThoseThatAreCharged) {
+  StepWriter writer;
+  writer.op(3, {});
+  const ValueIndex first = writer.value(1);
+  writer.op(1, {{first, false}});
+  const ValueIndex cheap = writer.value(1);
+  writer.op(1, {{first, false}});
+  writer.free(first);
+  const ValueIndex between = writer.value(1);
+  writer.op(20, {{between, false}});
+  writer.free(between);
+  const ValueIndex dear = writer.value(1);
+  writer.op(1, {}, false);
+  writer.tape.ops.back().inside_peak_pages = 3;
+  for (const ValueIndex value : {dear, cheap}) {
+    writer.op(1, {{value, false}}, false);
+    writer.free(value);
+  }
+  const SwapLimits limits = hardly_any_link(4);
+  EXPECT_NEAR(bound_with_parents(writer.tape, limits, 0), 29e-3, 1e-6);
+  EXPECT_NEAR(bound_with_parents(writer.tape, limits, 1), 32e-3, 1e-6);
+  EXPECT_NEAR(bound_with_parents(writer.tape, limits, 2), 30.5e-3, 1e-6);
+  const StepPlan plan =
+      plan_with_replays(writer.tape, Recomputation(writer.tape).replays({{{cheap, 1}}}), limits);
+  EXPECT_NEAR(plan.swaps.estimate.step_seconds, 32e-3, 1e-6);
+}
+
+/// What leads through all layers ends at once, and every layer makes something that is used at the
+/// end: all operators before it would have to run again for it. A list of them for each value took
+/// more than 16 GiB of memory here.
+TEST(BoundPlan, TakesLongChainsOfParents) {
+  constexpr std::uint32_t kLayers = tries(60'000, 6'000);
+  StepWriter writer;
+  std::vector<ValueIndex> kept;
+  ValueIndex last = profile::kNoValue;
+  for (std::uint32_t i = 0; i < kLayers; ++i) {
+    writer.op(
+        1, last == profile::kNoValue ? std::vector<TapeUse>{} : std::vector{TapeUse{last, false}});
+    if (last != profile::kNoValue) writer.free(last);
+    last = writer.value(1);
+    kept.push_back(writer.value(1));
+  }
+  writer.op(1, {{last, false}});
+  writer.free(last);
+  for (const ValueIndex value : kept) {
+    writer.op(1, {{value, false}}, false);
+    writer.free(value);
+  }
+  const SwapLimits limits = tick_limits(kLayers / 4, true);
+  for (const LinearSolver* solver :
+       {static_cast<const LinearSolver*>(nullptr), static_cast<const LinearSolver*>(&clp)}) {
+    const StepBound bound = bound_plan(writer.tape, limits, {.solver = solver});
+    EXPECT_GE(bound.step_seconds, bound.compute_seconds);
+    EXPECT_LT(bound.step_seconds, 2 * bound.compute_seconds);
   }
 }
 

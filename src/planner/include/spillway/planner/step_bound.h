@@ -48,6 +48,10 @@ struct BoundOptions {
   const LinearSolver* solver = nullptr;
   /// Bounds its size, and so its time.
   std::size_t most_columns = 20000;
+  /// Operators for parents that the linear program charges to a stretch between two uses, the
+  /// latest ones. With any number the bound holds. More charge more to what comes back behind long
+  /// chains, and divide the time of each operator among more of it.
+  std::size_t most_parents = 4;
 };
 
 /// The bound for plans that only swap.
