@@ -5,6 +5,10 @@
 #include <numeric>
 #include <utility>
 
+#include "moment_search.h"
+#include "plan_assembly.h"
+#include "strategies/strategy_list.h"
+
 namespace spillway::planner {
 namespace {
 
@@ -34,6 +38,12 @@ constexpr int kPicks = 32;
 // A step that takes hardly longer than its operators needs no better plan.
 constexpr double kAlmostCompute = 1.0005;
 constexpr double kOnlyCompute = 1.0 + 1e-9;
+// Steps of so few operators get every moment of every swap of the best attempts tried.
+constexpr std::size_t kTinyOps = 16;
+constexpr std::size_t kFinalists = 24;
+// Steps of more operators are not planned by blocks, too: that takes some ten times as long as a
+// first plan.
+constexpr std::size_t kMostOpsInBlocks = 4000;
 
 }  // namespace
 
@@ -49,6 +59,7 @@ StepSearch::StepSearch(const StepTape& tape, const SwapLimits& limits, const Pla
 StepPlan StepSearch::run() {
   offer(attempt(space_.nothing(), {limits_.target_share, ChoiceRule::kLeastCost, {}}));
   if (!is_over()) offer(best_attempt(space_.nothing(), 0));
+  offer_blocks();
   if (!space_.empty()) {
     sweep();
     choose_start();
@@ -65,6 +76,7 @@ StepPlan StepSearch::run() {
   if (!best_->replays.empty() && !is_good_enough() && !is_stopped())
     offer(best_attempt(best_->fates, limits_.refinement_ops));
   offer_swaps_alone();
+  try_moments();
   return finished();
 }
 
@@ -76,6 +88,44 @@ void StepSearch::offer_swaps_alone() {
   if (has_swaps_alone_ || !may_wait || is_stopped()) return;
   offer(best_attempt(space_.nothing(), limits_.refinement_ops), 1.0);
   has_swaps_alone_ = true;
+}
+
+/// Where transfers hide nearly all, blocks that leave and return as a whole can hide the rest.
+void StepSearch::offer_blocks() {
+  const double almost_nothing = bound_.compute_seconds * kOnlyCompute;
+  if (tape_.ops.size() > kMostOpsInBlocks || best_->estimate().step_seconds <= almost_nothing)
+    return;
+  if (live_peak(tape_) <= limits_.budget_pages || is_stopped()) return;
+  StepPlan plan = kKarma.plan(tape_, limits_);
+  spend(kSwapTries * tape_.ops.size());
+  if (!is_better(plan.swaps.estimate, best_estimate(), kWorthwhile)) return;
+  plan.strategy = "spillway";
+  blocks_ = std::move(plan);
+  if (effort_.on_better) effort_.on_better(finished());
+}
+
+void StepSearch::keep_finalist(const Attempt& attempt) {
+  if (tape_.ops.size() > kTinyOps) return;
+  for (const Attempt& known : finalists_) {
+    const bool is_known = known.estimate().step_seconds == attempt.estimate().step_seconds &&
+                          known.steps.op_of == attempt.steps.op_of;
+    if (is_known) return;
+  }
+  const auto place = std::find_if(finalists_.begin(), finalists_.end(), [&](const Attempt& known) {
+    return is_better(attempt.estimate(), known.estimate(), 1.0);
+  });
+  finalists_.insert(place, attempt);
+  if (finalists_.size() > kFinalists) finalists_.pop_back();
+}
+
+/// Styles set the moments of all swaps alike, which costs some per cent where each one counts.
+void StepSearch::try_moments() {
+  for (Attempt& each : std::exchange(finalists_, {})) {
+    if (is_good_enough() || is_stopped()) return;
+    const PlanAssembly assembly(tape_, each.replays, limits_);
+    each.swaps.plan = with_best_moments(assembly, std::move(each.swaps.plan));
+    offer(each, 1.0);
+  }
 }
 
 StepSearch::Attempt StepSearch::rewritten(std::vector<Fate> fates) const {
@@ -103,21 +153,25 @@ StepSearch::Attempt StepSearch::best_attempt(std::vector<Fate> fates, std::size_
 
 /// The best is handed out; what is nearly as good is gone on from.
 bool StepSearch::offer(const Attempt& attempt, double worthwhile) {
+  keep_finalist(attempt);
   const bool is_first = !best_;
   const bool is_best = is_first || is_better(attempt.estimate(), best_->estimate(), worthwhile);
+  const bool is_news = !blocks_ || is_better(attempt.estimate(), best_estimate(), worthwhile);
   const bool is_near = slack_ > 0.0 && attempt.fates != current_.fates && !is_best &&
                        is_better(attempt.estimate(), best_->estimate(), 1.0 + slack_);
   const bool is_step =
       is_first || is_near || is_better(attempt.estimate(), current_.estimate(), kWorthwhile);
   if (is_best) {
     best_ = attempt;
-    if (effort_.on_better) effort_.on_better(finished());
+    if (is_news) blocks_.reset();
+    if (is_news && effort_.on_better) effort_.on_better(finished());
   }
   if (is_step) current_ = attempt;
   return is_step;
 }
 
 StepPlan StepSearch::finished() const {
+  if (blocks_) return *blocks_;
   StepPlan plan;
   plan.strategy = "spillway";
   plan.replays = best_->replays;
@@ -128,6 +182,10 @@ StepPlan StepSearch::finished() const {
   return plan;
 }
 
+const StepEstimate& StepSearch::best_estimate() const {
+  return blocks_ ? blocks_->swaps.estimate : best_->estimate();
+}
+
 bool StepSearch::is_stopped() {
   was_stopped_ = was_stopped_ || (effort_.should_stop && effort_.should_stop());
   return was_stopped_;
@@ -136,7 +194,7 @@ bool StepSearch::is_stopped() {
 bool StepSearch::is_over() { return ops_left_ == 0 || is_good_enough() || is_stopped(); }
 
 bool StepSearch::is_good_enough() const {
-  const StepEstimate& estimate = best_->estimate();
+  const StepEstimate& estimate = best_estimate();
   return estimate.is_complete && estimate.step_seconds <= bound_.compute_seconds * kAlmostCompute;
 }
 
