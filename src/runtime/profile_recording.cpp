@@ -113,6 +113,13 @@ std::string ProfileRecording::kinds_text() const {
   return text + " times";
 }
 
+void ProfileRecording::forget_steps() {
+  const std::lock_guard lock(mutex_);
+  shapes_.clear();
+  has_previous_ = false;
+  steps_ = cut_steps_ = 0;
+}
+
 void ProfileRecording::name_ops(const StepTape& tape, StepProfile& profile) const {
   std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
   for (const auto& op : tape.ops) {

@@ -63,6 +63,9 @@ struct StepLearner::State {
   std::uint32_t finished_slot() const;
   void note_round(std::uint32_t next_slot, const LearnedPlan::Round& step);
   bool ends_by_length() const;
+  /// Whether the step will be ended by a boundary, as far as can be told. What repeats until then
+  /// are its layers, of which deep nets have thousands.
+  bool awaits_boundary() const { return is_announced_ && since_boundary_ <= 2 * announced_ops_; }
   void search_period();
   void note_plan();
   static void tell_plan(const LearnedPlan& learned);
@@ -115,7 +118,9 @@ struct StepLearner::State {
   std::uint32_t period_ = 0;  ///< 0: steps end at boundaries.
   std::uint32_t next_search_ = kFirstSearch;
   std::uint32_t shortest_period_ = 1;
-  bool is_announced_ = false;  ///< A boundary has come at least once.
+  bool is_announced_ = false;         ///< A boundary has come at least once.
+  std::uint64_t since_boundary_ = 0;  ///< Operators, or since the begin of the program.
+  std::uint64_t announced_ops_ = 0;   ///< Most operators before one boundary came.
 
   LearnerReport report_;
   std::vector<double> step_times_;
@@ -128,6 +133,7 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Range
   // Another thread has become the trainer while this operator was running elsewhere.
   if (is_in_op_) recorder_.end_op();
   ++clock_;
+  ++since_boundary_;
   if (is_boundary_pending_ || ends_by_length()) finish_step(now, is_worth_learning_, advice);
   is_boundary_pending_ = false;
   if (step_ops_ == 0) {
@@ -151,7 +157,7 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Range
   report_.follows_plan = current_ != kNoOp;
   if (current_ != kNoOp) {
     plan_advice_.begin_op(current_, used_, advice);
-  } else if (period_ == 0 && step_ops_ >= next_search_) {
+  } else if (period_ == 0 && step_ops_ >= next_search_ && !awaits_boundary()) {
     search_period();
   }
 }
@@ -183,7 +189,11 @@ void StepLearner::State::allocated(RangeId range, std::uint32_t pages, Bytes byt
 void StepLearner::State::announce_boundary() {
   is_boundary_pending_ = true;
   is_worth_learning_ = true;
+  // What repeated before it were equal layers.
+  if (!is_announced_ && recording_ != nullptr) recording_->forget_steps();
   is_announced_ = true;
+  announced_ops_ = std::max(announced_ops_, since_boundary_);
+  since_boundary_ = 0;
   next_search_ = std::max(next_search_, kPatientSearch);
   period_ = 0;
 }
@@ -270,6 +280,7 @@ std::uint32_t StepLearner::State::finished_slot() const {
 
 /// Whether the step that nobody announces is complete.
 bool StepLearner::State::ends_by_length() const {
+  if (awaits_boundary()) return false;
   const bool is_following = plan_ != nullptr && lost_ops_ == 0;
   if (!is_following) return period_ > 0 && step_ops_ >= period_;
   if (expected_ != slot_end_) return false;

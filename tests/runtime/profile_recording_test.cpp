@@ -172,6 +172,14 @@ TEST_F(ProfileRecordingTest, IsCompleteOnceAStepCameOftenEnough) {
   EXPECT_TRUE(recording_.is_complete());
 }
 
+TEST_F(ProfileRecordingTest, BeginsAnew) {
+  for (int i = 0; i < 4; ++i) evaluate();
+  recording_.forget_steps();
+  EXPECT_THROW(profile(), PlanError);
+  for (int i = 0; i < 4; ++i) train(1ms);
+  EXPECT_EQ(profile().tape.ops.size(), 3U);
+}
+
 TEST_F(ProfileRecordingTest, SaysWhyThereIsNone) {
   const auto reason = [&] {
     try {

@@ -269,6 +269,31 @@ TEST(StepLearner, PlansAgainWhenTheDiskGetsSlower) {
   EXPECT_GT(slow.bound_seconds, 1.1 * fast.bound_seconds);
 }
 
+/// A deep net: as many equal layers as asked for, and operators that only begin and end a step
+/// have.
+void run_equal_layers(Driver& driver, std::uint32_t layers) {
+  driver.op(1, {0});
+  for (std::uint32_t i = 0; i < layers; ++i)
+    for (std::uint64_t signature = 2; signature < 5; ++signature) driver.op(signature, {0});
+  driver.op(5, {0});
+}
+
+// ResNet-1001: ten thousand operators per step, most of them in loops of nine. What repeated was
+// taken for the step, before the first boundary and again in each step after it.
+TEST(StepLearner, WaitsForTheBoundaryOfStepsWithThousandsOfEqualLayers) {
+  Driver driver(1000);
+  driver.learner.allocated(RangeId(0), kPages);
+  run_equal_layers(driver, 3000);
+  driver.learner.step_boundary();
+  run_equal_layers(driver, 3000);
+  const std::uint64_t before = driver.learner.report().steps;
+  for (std::uint64_t more = 1; more < 5; ++more) {
+    driver.learner.step_boundary();
+    run_equal_layers(driver, 3000);
+    EXPECT_EQ(driver.learner.report().steps, before + more);
+  }
+}
+
 TEST(StepLearner, PredictsNothingDuringTheFirstStep) {
   Driver driver(1000);
   driver.learner.allocated(RangeId(0), kPages);

@@ -40,6 +40,9 @@ class ProfileRecording {
   /// A step has ended. `identity` is equal for steps of equal operators.
   void note_step(std::uint64_t identity, const profile::RecordedStep& step);
 
+  /// Begins anew: what has come so far were no steps.
+  void forget_steps();
+
   /// Whether the wanted kind of step has come as often as was asked for.
   bool is_complete() const { return is_complete_.load(std::memory_order_relaxed); }
 
