@@ -183,6 +183,9 @@ class KarmaNetworks(report.Benchmark):
         if done.returncode == 2 and "is too small" in done.stderr:
             cell["impossible"] = done.stderr.strip().partition("error: ")[2]
             return
+        if done.returncode == 2 and "has no plan" in done.stderr:
+            cell["refused"][strategy] = done.stderr.strip().partition(": ")[2].partition(" (a larger")[0]
+            return
         if done.returncode != 0:
             raise training.Failure(f"{file}, {strategy}: exit status {done.returncode}\n{done.stderr}")
         plan = json.loads(done.stdout)
