@@ -34,8 +34,8 @@ struct FarTier {
 struct SwapLimits {
   std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
   Bytes page_size{std::uint64_t{2} << 20};
-  TransferRates rates;         ///< Of the only store, or of the link to the near tier.
-  std::optional<FarTier> far;  ///< None: one store, without an end.
+  TransferRates rates;  ///< Of the only store, or of the link to the near tier.
+  std::optional<FarTier> far = std::nullopt;  ///< None: one store, without an end.
   double target_share = 0.88;  ///< Share of the budget to fill, the first one that is tried.
   /// Operators that may be simulated to refine the best plan swap by swap; bounds planning time.
   std::size_t refinement_ops = 500000;
