@@ -214,6 +214,7 @@ TEST_F(PlanningCommand, PlansForTwoTiersAndTellsBytesOfEach) {
     figures->at("disk_rates").erase("source");
     figures->erase("search_was_cut");
   }
+  EXPECT_EQ(simulated.erase("model_seconds"), 1U);
   EXPECT_EQ(simulated, planned);
   std::ifstream trace(again.trace);
   std::set<std::string> lanes;
