@@ -24,6 +24,7 @@
 #include "call_recorder.h"
 #include "cpu_allocator.h"
 #include "operator_facts.h"
+#include "parameter_storages.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
@@ -44,6 +45,7 @@ struct ThreadState {
   bool inside = false;
   OperatorFactsCache facts;
   StepSignal steps;
+  ParameterStorages parameters;
   runtime::OpUses uses;
   std::exception_ptr missed;  ///< Thrown while an operator was observed, where LibTorch drops it.
 };
@@ -118,8 +120,9 @@ std::optional<runtime::ViewBytes> shown_bytes(const c10::TensorImpl& impl) {
 class UseCollector {
  public:
   /// `whole`: the kernel may touch more of a storage than its tensor shows.
-  UseCollector(runtime::Runtime& runtime, runtime::OpUses& uses, bool whole)
-      : runtime_(runtime), uses_(uses), whole_(whole) {
+  UseCollector(runtime::Runtime& runtime, runtime::OpUses& uses, ParameterStorages& parameters,
+               bool whole)
+      : runtime_(runtime), uses_(uses), parameters_(parameters), whole_(whole) {
     uses_.clear();
   }
 
@@ -128,12 +131,14 @@ class UseCollector {
     const auto* impl = tensor.unsafeGetTensorImpl();
     const bool writes = access == Access::kWrite;
     const bool is_parameter = impl->requires_grad() && tensor.is_leaf();
-    if (writes && is_parameter) wrote_leaf_ = true;
     if (is_parameter && runtime_.names_values()) note_parameter(tensor);
     if (!impl->has_storage()) {
+      wrote_leaf_ |= writes && is_parameter;
       add_parts(tensor, writes ? Access::kWrite : Access::kRead);
       return;
     }
+    if (is_parameter) parameters_.add(impl->unsafe_storage());
+    wrote_leaf_ |= writes && (is_parameter || parameters_.contains(impl->unsafe_storage()));
     if (access == Access::kView) return;  // Only its sizes and strides are looked at.
     // The raw pointer: no copy-on-write copy may be made here.
     const void* data = impl->unsafe_storage().unsafeGetStorageImpl()->data();
@@ -190,6 +195,7 @@ class UseCollector {
 
   runtime::Runtime& runtime_;
   runtime::OpUses& uses_;
+  ParameterStorages& parameters_;
   bool whole_;
   bool wrote_leaf_ = false;
 };
@@ -216,7 +222,7 @@ class RunningOp {
             c10::ArrayRef<c10::IValue> arguments, const runtime::OpText& text)
       : runtime_(runtime), thread_(thread) {
     runtime.announce_op();
-    UseCollector collector(runtime, thread.uses, facts.uses_whole_storages);
+    UseCollector collector(runtime, thread.uses, thread.parameters, facts.uses_whole_storages);
     const std::size_t count = std::min(facts.accesses.size(), arguments.size());
     for (std::size_t i = 0; i < count; ++i) {
       const c10::IValue& argument = arguments[i];

@@ -7,8 +7,8 @@ namespace spillway::torch_binding {
 /// gradients switched on. One per thread.
 class StepSignal {
  public:
-  /// Reports an outermost operator before it runs. `written_leaf`: it writes a leaf that requires a
-  /// gradient.
+  /// Reports an outermost operator before it runs. `written_leaf`: it writes the storage of a leaf
+  /// that requires a gradient.
   enum class Event {
     kNone,
     kUpdate,  ///< The optimizer begins to write.

@@ -303,7 +303,7 @@ void StepLearner::State::search_period() {
 void StepLearner::State::note_plan() {
   const planner::SwapPlan& plan = plan_->plan.swaps;
   report_.plan_steps = plan_->slots();
-  report_.planned_seconds = plan_->predicted_seconds();
+  report_.planned_seconds = plan_->typical_forecast();
   report_.planned_peak_pages = plan.estimate.peak_pages;
   report_.strategy = plan_->plan.strategy;
   report_.bound_seconds = plan_->plan.bound.step_seconds;
@@ -321,7 +321,7 @@ void StepLearner::State::tell_plan(const LearnedPlan& learned) {
       "{} plan for {} operators in {} step{}: {} s predicted (bound {} s), {} out and {} in, {} "
       "operators run again in {} s, peak {} of {}; smallest budget {}",
       learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(), learned.slots(),
-      learned.slots() == 1 ? "" : "s", learned.predicted_seconds(), learned.plan.bound.step_seconds,
+      learned.slots() == 1 ? "" : "s", learned.forecast, learned.plan.bound.step_seconds,
       size(plan.estimate.written_pages), size(plan.estimate.read_pages),
       learned.plan.replays.size(), learned.plan.replay_seconds, size(plan.estimate.peak_pages),
       size(learned.budget_pages), size(plan.smallest_budget_pages));

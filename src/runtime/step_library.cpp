@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t kHistory = 64;
 constexpr std::size_t kTimesKept = 5;  // Steps of a shape.
 constexpr std::size_t kRoundsKept = 16;
+constexpr std::uint32_t kCyclesToForecast = 4;  // It costs a run of the event model.
 // New shapes in a row after which a shape has to come twice before it is worth a plan.
 constexpr std::uint32_t kStrangersToPlan = 3;
 // A plan is made again when its compute time is off by more than this.
@@ -59,10 +60,18 @@ LearnedPlan::~LearnedPlan() {
   if (draft != nullptr) draft->work->cancel();
 }
 
-void LearnedPlan::note_round(const Round& round) {
+void LearnedPlan::note_round(Round round) {
   if (!std::exchange(is_settled_, true)) return;
   if (latest_.size() >= kRoundsKept) latest_.pop_front();
+  round.forecast = forecast;
   latest_.push_back(round);
+}
+
+double LearnedPlan::typical_forecast() const {
+  if (latest_.empty()) return forecast;
+  std::vector<double> forecasts;
+  for (const Round& round : latest_) forecasts.push_back(round.forecast);
+  return median(forecasts);
 }
 
 double LearnedPlan::typical_seconds() const {
@@ -75,11 +84,6 @@ Bytes LearnedPlan::highest_peak() const {
   Bytes highest;
   for (const Round& round : latest_) highest = std::max(highest, round.peak);
   return highest;
-}
-
-/// Times that were measured while as much was moved contain the interference.
-double LearnedPlan::predicted_seconds() const {
-  return plan.swaps.estimate.step_seconds - plan.swaps.estimate.interference_seconds;
 }
 
 void LearnedPlan::set(planner::StepPlan made) {
@@ -317,7 +321,9 @@ PlanPlace StepLibrary::start(LearnedPlan& plan, std::uint32_t slot, bool is_new)
 
 /// Begins a cycle of the plan, which is ordered anew when there is reason to.
 PlanPlace StepLibrary::refreshed(LearnedPlan& plan, std::size_t oldest_age) {
-  if (plan.draft == nullptr && needs_refresh(plan, oldest_age) && !order_plan(oldest_age, plan)) {
+  // A search that goes on with times of yesterday is given up.
+  const bool may_order = plan.draft == nullptr || plan.is_there();
+  if (may_order && needs_refresh(plan, oldest_age) && !order_plan(oldest_age, plan)) {
     if (plan.is_there()) return start(plan, 0, false);
     forget(plan);
     return {};
@@ -337,18 +343,8 @@ PlanPlace StepLibrary::begin_cycle(LearnedPlan& plan) {
   if (plan.draft != nullptr) {
     // The first plan is worth a little of the step that it is for; better ones come when they come.
     PlanWork::News news = plan.draft->work->take(plan.is_there() ? Duration{0} : patience(plan));
-    if (news.plan) {
-      if (!plan.draft->is_adopted) {
-        plan.step = std::move(plan.draft->step);
-        plan.slot_begin = std::move(plan.draft->slot_begin);
-        plan.slot_ends_by_length = std::move(plan.draft->slot_ends_by_length);
-        plan.budget_pages = plan.draft->budget_pages;
-        plan.rates = plan.draft->rates;
-        plan.sequence = OpSequence(plan.step.tape.ops);
-        plan.draft->is_adopted = true;
-      }
-      plan.set(std::move(*news.plan));
-      plan.cycles = 0;
+    if (news.plan && !confirms(plan, *news.plan)) {
+      adopt(plan, std::move(*news.plan));
       is_new = true;
     }
     const bool has_failed = !news.failure.empty();
@@ -359,7 +355,67 @@ PlanPlace StepLibrary::begin_cycle(LearnedPlan& plan) {
       return {};
     }
   }
-  return plan.is_there() ? start(plan, 0, is_new) : PlanPlace{};
+  if (!plan.is_there()) return {};
+  if (is_new || plan.cycles % kCyclesToForecast == 0) forecast(plan);
+  return start(plan, 0, is_new);
+}
+
+void StepLibrary::adopt(LearnedPlan& plan, planner::StepPlan made) {
+  LearnedPlan::Draft& draft = *plan.draft;
+  if (!std::exchange(draft.is_adopted, true)) {
+    plan.step = std::move(draft.step);
+    plan.slot_begin = std::move(draft.slot_begin);
+    plan.slot_ends_by_length = std::move(draft.slot_ends_by_length);
+    plan.budget_pages = draft.budget_pages;
+    plan.rates = draft.rates;
+    plan.sequence = OpSequence(plan.step.tape.ops);
+  }
+  plan.set(std::move(made));
+}
+
+/// Goes on with the plan that is followed where it is no slower than one that was just made for the
+/// same step: a search that begins anew begins with simple plans. Returns false for a better one.
+bool StepLibrary::confirms(LearnedPlan& plan, const planner::StepPlan& made) const {
+  const LearnedPlan::Draft& draft = *plan.draft;
+  if (!plan.is_there() || draft.is_adopted || !has_same_lifetimes(plan.step.tape, draft.step.tape))
+    return false;
+  std::vector<Duration> times;
+  for (const auto& op : draft.step.tape.ops) times.push_back(op.time);
+  const planner::StepEstimate now = judge(plan, times, draft.budget_pages);
+  if (!now.is_complete || now.step_seconds > made.swaps.estimate.step_seconds) return false;
+  for (std::size_t op = 0; op < times.size(); ++op) plan.step.tape.ops[op].time = times[op];
+  plan.budget_pages = draft.budget_pages;
+  plan.rates = draft.rates;
+  plan.plan.bound = made.bound;
+  return true;
+}
+
+/// The plan with other times of the trainer's operators, at the latest rates.
+planner::StepEstimate StepLibrary::judge(const LearnedPlan& plan,
+                                         const std::vector<Duration>& op_times,
+                                         std::uint32_t budget_pages) const {
+  planner::SwapLimits limits = limits_;
+  limits.budget_pages = budget_pages;
+  const planner::RewrittenTape& steps = plan.plan.steps;
+  StepTape tape = steps.tape;
+  for (std::size_t place = 0; place < tape.ops.size(); ++place)
+    tape.ops[place].time = op_times[steps.op_of[place]];
+  return planner::estimate_step(tape, plan.plan.swaps, limits);
+}
+
+std::vector<Duration> StepLibrary::typical_op_times(const LearnedPlan& plan) const {
+  std::vector<Duration> times;
+  for (const ShapeId id : plan.shapes) {
+    const std::vector<Duration> of_step = find_shape(id)->typical_op_times();
+    times.insert(times.end(), of_step.begin(), of_step.end());
+  }
+  return times;
+}
+
+/// Times that were measured while as much was moved contain the interference.
+void StepLibrary::forecast(LearnedPlan& plan) const {
+  const planner::StepEstimate estimate = judge(plan, typical_op_times(plan), plan.budget_pages);
+  plan.forecast = estimate.step_seconds - estimate.interference_seconds;
 }
 
 bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const {
@@ -381,10 +437,9 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   const double planned = seconds(compute_time(plan.step.tape));
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
   if (has_drifted(plan.rates, limits_.rates)) return true;
-  const double predicted = plan.predicted_seconds();
-  const bool is_known = plan.rounds() >= kCyclesToJudge && predicted > 0.0;
-  if (is_known && std::abs(plan.typical_seconds() - predicted) > kStepDrift * predicted)
-    return true;
+  const double forecast = plan.typical_forecast();
+  const bool is_known = plan.rounds() >= kCyclesToJudge && forecast > 0.0;
+  if (is_known && std::abs(plan.typical_seconds() - forecast) > kStepDrift * forecast) return true;
   return plan.slots() == 1 && !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
 }
 
@@ -400,14 +455,15 @@ bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
   const profile::RecordedStep* before = nullptr;
   if (oldest_age + 1 < records_.size() && records_[oldest_age + 1]->shape == plan.shapes.back())
     before = &records_[oldest_age + 1]->step;
+  if (plan.draft != nullptr) plan.draft->work->cancel();
   plan.draft = std::make_unique<LearnedPlan::Draft>();
   LearnedPlan::Draft& draft = *plan.draft;
   draft.step = profile::join_steps(steps, before);
   draft.slot_begin.assign(1, 0);
   auto op = draft.step.tape.ops.begin();
+  for (const Duration time : typical_op_times(plan)) (op++)->time = time;
   for (const ShapeId id : plan.shapes) {
     const StepShape& shape = *find_shape(id);
-    for (const Duration time : shape.typical_op_times()) (op++)->time = time;
     draft.slot_begin.push_back(draft.slot_begin.back() + shape.sequence.size());
     draft.slot_ends_by_length.push_back(shape.is_cut_by_length);
   }
@@ -415,6 +471,7 @@ bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
   draft.rates = limits_.rates;
   draft.work = maker_.order({draft.step.tape, limits_});
   plan.refreshes += plan.is_there() ? 1 : 0;
+  plan.cycles = 0;
   return true;
 }
 

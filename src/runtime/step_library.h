@@ -54,18 +54,20 @@ struct LearnedPlan {
   planner::TransferRates rates;    ///< The same.
   std::uint64_t last_used = 0;
   std::uint32_t refreshes = 0;  ///< How often a new one has been ordered.
-  std::uint32_t cycles = 0;     ///< Finished under it since then.
+  std::uint32_t cycles = 0;     ///< Finished since then.
+  double forecast = 0.0;        ///< Seconds of the next round, by the latest times and rates.
 
   /// How it went once, from its first step to its last.
   struct Round {
-    double seconds = 0.0;  ///< Waits included.
-    Bytes peak;            ///< The most in memory at once.
+    double seconds = 0.0;   ///< Waits included.
+    Bytes peak;             ///< The most in memory at once.
+    double forecast = 0.0;  ///< What it was to take, as known when it began.
   };
-  void note_round(const Round& round);
-  double typical_seconds() const;  ///< Of the latest rounds; 0 without any.
+  void note_round(Round round);
+  double typical_seconds() const;   ///< Of the latest rounds; 0 without any.
+  double typical_forecast() const;  ///< Of the same; of the next one where there are none.
   Bytes highest_peak() const;
   std::size_t rounds() const { return latest_.size(); }
-  double predicted_seconds() const;
 
   std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
 
@@ -146,6 +148,12 @@ class StepLibrary {
   PlanPlace follow_single(ShapeId shape);
   PlanPlace refreshed(LearnedPlan& plan, std::size_t oldest_age);
   bool needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const;
+  void adopt(LearnedPlan& plan, planner::StepPlan made);
+  bool confirms(LearnedPlan& plan, const planner::StepPlan& made) const;
+  planner::StepEstimate judge(const LearnedPlan& plan, const std::vector<Duration>& op_times,
+                              std::uint32_t budget_pages) const;
+  std::vector<Duration> typical_op_times(const LearnedPlan& plan) const;
+  void forecast(LearnedPlan& plan) const;
   bool order_plan(std::size_t oldest_age, LearnedPlan& plan);
   PlanPlace begin_cycle(LearnedPlan& plan);
   Duration patience(const LearnedPlan& plan) const;

@@ -211,7 +211,7 @@ class Driver {
     begin.clear();
     learner.begin_op(signature, uses, now, begin);
     for (const std::uint32_t output : outputs) learner.allocated(RangeId(output), kPages);
-    now += std::chrono::milliseconds(10);
+    now += each;
     end.clear();
     learner.end_op(end);
   }
@@ -226,6 +226,7 @@ class Driver {
   }
 
   StepLearner learner;
+  Duration each = std::chrono::milliseconds(10);
   Advice begin;
   Advice end;
   TimePoint now{};
@@ -261,12 +262,48 @@ TEST(StepLearner, PlansAgainWhenTheDiskGetsSlower) {
   steps(80);
   const LearnerReport fast = driver.learner.report();
   steps(80);
-  EXPECT_EQ(driver.learner.report().plans, fast.plans) << "nothing has changed";
+  EXPECT_EQ(driver.learner.report().bound_seconds, fast.bound_seconds) << "nothing has changed";
   rates.write_bytes_per_second = rates.read_bytes_per_second = 1e8;
   steps(80);
   const LearnerReport slow = driver.learner.report();
-  EXPECT_GT(slow.plans, fast.plans);
-  EXPECT_GT(slow.bound_seconds, 1.1 * fast.bound_seconds);
+  EXPECT_GT(slow.bound_seconds, 1.1 * fast.bound_seconds) << "what the latest order has shown";
+}
+
+TEST(StepLearner, ForecastsTheNextStepsByTheTimesOfTheLatest) {
+  Driver driver(1000);
+  driver.learner.allocated(RangeId(0), kPages);
+  for (int i = 0; i < 80; ++i) run_chain(driver);
+  const LearnerReport before = driver.learner.report();
+  EXPECT_NEAR(before.planned_seconds, 0.1, 1e-9);
+  driver.each = std::chrono::microseconds(10400);  // Too little for another plan.
+  for (int i = 0; i < 40; ++i) run_chain(driver);
+  const LearnerReport after = driver.learner.report();
+  EXPECT_EQ(after.plans, before.plans);
+  EXPECT_NEAR(after.followed_seconds, 0.104, 1e-9);
+  EXPECT_NEAR(after.planned_seconds, 0.104, 1e-9);
+}
+
+/// A good plan at first, then only bad ones.
+planner::StepPlan plan_worse_and_worse(const profile::StepTape& tape,
+                                       const planner::SwapLimits& limits) {
+  static int calls = 0;
+  return planner::strategy_named(++calls == 1 ? "offload-only" : "demand").plan(tape, limits);
+}
+
+TEST(StepLearner, KeepsAPlanThatIsBetterThanTheNextOne) {
+  const planner::Strategy worsening{"worsening", "", "", plan_worse_and_worse};
+  planner::TransferRates rates;
+  rates.write_bytes_per_second = rates.read_bytes_per_second = 1e9;
+  Driver driver(StepLearner::Options{
+      .budget_pages = 12, .rates = rates, .planning = {.strategy = &worsening}});
+  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(RangeId(id), kPages);
+  for (int i = 0; i < 80; ++i) {
+    run_chain(driver);
+    driver.op(120, {20});
+    driver.op(121, {21});
+  }
+  EXPECT_EQ(driver.learner.report().strategy, "offload-only");
+  EXPECT_EQ(driver.learner.report().plans, 1U);
 }
 
 /// A deep net: as many equal layers as asked for, and operators that only begin and end a step

@@ -17,8 +17,8 @@ struct PlanningOptions {
   PlanningMoment moment = PlanningMoment::kAtOnce;
   bool recomputes = false;                      ///< Plans may drop values and compute them again.
   const planner::Strategy* strategy = nullptr;  ///< Null: ours, getting better while it is used.
-  std::shared_ptr<const PlanFile> stored;       ///< Used for the step that it is for; may be null.
-  std::string stored_name;                      ///< Its file, for messages.
+  std::shared_ptr<const PlanFile> stored = {};  ///< Used for the step that it is for; may be null.
+  std::string stored_name = {};                 ///< Its file, for messages.
 };
 
 }  // namespace spillway::runtime

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstddef>
+#include <unordered_map>
+
+namespace spillway::torch_binding {
+
+/// Which storages hold leaves that require a gradient. Optimizers may write them through tensors
+/// that do not: `torch::optim::SGD` writes `parameter.data()`. Not thread-safe.
+class ParameterStorages {
+ public:
+  void add(const c10::Storage& storage) {
+    c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
+    if (storages_.contains(impl)) return;
+    if (storages_.size() >= next_sweep_) sweep();
+    storages_.try_emplace(impl, storage.getWeakStorageImpl());
+  }
+
+  bool contains(const c10::Storage& storage) const {
+    return storages_.contains(storage.unsafeGetStorageImpl());
+  }
+
+ private:
+  void sweep() {
+    std::erase_if(storages_, [](const auto& known) { return known.second.expired(); });
+    next_sweep_ = 2 * storages_.size() + kFirstSweep;
+  }
+
+  static constexpr std::size_t kFirstSweep = 1024;
+
+  // What is only known here has lost its bytes, but keeps its address from being used again.
+  std::unordered_map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
+  std::size_t next_sweep_ = kFirstSweep;
+};
+
+}  // namespace spillway::torch_binding
