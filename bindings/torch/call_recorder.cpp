@@ -1,6 +1,5 @@
 #include "call_recorder.h"
 
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,14 +88,12 @@ CallRecorder::CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool
 
 runtime::VerifiedReplays CallRecorder::verified() const {
   runtime::VerifiedReplays sum;
-  std::set<const c10::FunctionSchema*> operators;
   const std::lock_guard lock(kinds_mutex_);
   for (const auto& [hash, kind] : kinds_) {
-    if (kind.outcome == Outcome::kEqual) operators.insert(kind.op);
+    if (kind.outcome == Outcome::kEqual) ++sum.operators[toString(kind.op->operator_name())];
     sum.equal_kinds += kind.outcome == Outcome::kEqual ? 1 : 0;
     sum.differing_kinds += kind.outcome == Outcome::kDiffers ? 1 : 0;
   }
-  sum.operators = operators.size();
   return sum;
 }
 

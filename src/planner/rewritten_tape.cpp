@@ -16,6 +16,18 @@ using profile::TapeValue;
 
 namespace {
 
+/// Per operator: pages of the values that are born in it.
+std::vector<std::uint32_t> pages_made(const StepTape& tape) {
+  std::vector<std::uint32_t> made(tape.ops.size(), 0);
+  for (const TapeValue& value : tape.values)
+    if (value.birth != kCarriedIn) made[value.birth] += value.pages;
+  return made;
+}
+
+Duration replay_time(const StepTape& tape, const std::vector<std::uint32_t>& made, OpIndex op) {
+  return tape.ops[op].time + made[op] * tape.replay_extra_per_page;
+}
+
 constexpr std::uint32_t kAbsent = static_cast<std::uint32_t>(-1);
 
 /// One thing that happens to a value of the original tape, by position in the new one.
@@ -77,6 +89,7 @@ class Rewriter {
 
   void add_op(OpIndex op, bool is_replay) {
     TapeOp& added = out_.tape.ops.emplace_back(tape_.ops[op]);
+    if (is_replay) added.time = replay_time(tape_, pages_made_, op);
     added.first_use = static_cast<std::uint32_t>(out_.tape.uses.size());
     const auto uses = uses_of(tape_, op);
     out_.tape.uses.insert(out_.tape.uses.end(), uses.begin(), uses.end());
@@ -183,6 +196,7 @@ class Rewriter {
 
   const StepTape& tape_;
   const std::span<const Replay> replays_;
+  const std::vector<std::uint32_t> pages_made_ = pages_made(tape_);
   RewrittenTape out_;
   std::vector<OpIndex> moved_to_;  ///< Per operator of the original tape.
   std::vector<std::vector<Event>> events_;
@@ -204,8 +218,9 @@ std::vector<OpIndex> places_in(const RewrittenTape& steps) {
 }
 
 double replay_seconds(const StepTape& tape, std::span<const Replay> replays) {
+  const std::vector<std::uint32_t> made = pages_made(tape);
   Duration sum{0};
-  for (const Replay& replay : replays) sum += tape.ops[replay.op].time;
+  for (const Replay& replay : replays) sum += replay_time(tape, made, replay.op);
   return seconds(sum);
 }
 

@@ -165,11 +165,11 @@ std::span<const OpIndex> PlanAdvice::replays_before(OpIndex op) {
 }
 
 void PlanAdvice::begin_replay(std::size_t position, Advice& advice) {
-  advise_fetches(due_begin_ + static_cast<OpIndex>(position), advice);
+  advise_fetches(place_of_replay(position), advice);
 }
 
 void PlanAdvice::end_replay(std::size_t position, Advice& advice) {
-  const OpIndex place = due_begin_ + static_cast<OpIndex>(position);
+  const OpIndex place = place_of_replay(position);
   const planner::SwapPlan& plan = plan_->plan.swaps;
   const auto tell = [&](ValueIndex presence, std::uint32_t distance) {
     const ValueIndex value = steps().value_of[presence];

@@ -36,6 +36,10 @@ class PlanAdvice {
   bool has_replays_before(profile::OpIndex op) const { return first_place(op) < plan_->at[op]; }
   /// Numbers of the operators that run again before that one. The next two go by them.
   std::span<const profile::OpIndex> replays_before(profile::OpIndex op);
+  /// Among the plan's operators.
+  profile::OpIndex place_of_replay(std::size_t position) const {
+    return due_begin_ + static_cast<profile::OpIndex>(position);
+  }
   void begin_replay(std::size_t position, Advice& advice);
   void end_replay(std::size_t position, Advice& advice);
 

@@ -145,7 +145,7 @@ void* Runtime::allocate(std::size_t size) {
   // An operator becomes worth learning with the first paged storage that it touches or makes.
   if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
     learn_op(op, {}, *op.text, {});
-  const bool may_wait = (op.learns || traces()) && engine_->is_under_pressure();
+  const bool may_wait = (op.learns || op.replays || traces()) && engine_->is_under_pressure();
   const TimePoint start = may_wait ? clock_.now() : TimePoint{};
   const swap::SwapEngine::Allocation made = allocate_paged(op, size);
   const auto pages = pages_of(size);
@@ -159,6 +159,7 @@ void* Runtime::allocate(std::size_t size) {
     guide_->allocated(&op, made.range, pages, Bytes(size), op.is_running && op.fills);
   if (traces()) options_.trace->allocated(&op, made.range, Bytes(size));
   if (may_wait && traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, start);
+  if (may_wait && op.replays) op.replay_wait += clock_.now() - start;
   if (may_wait && op.learns) {
     const Duration waited = clock_.now() - start;
     guide_->waited(&op, waited);
@@ -273,12 +274,17 @@ void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const
   if (guide_ == nullptr || uses.empty()) return;
   const std::vector<profile::OpIndex> due = guide_->due_replays(&op, signature, uses);
   if (due.empty()) return;
+  TimePoint begin{};
   recomputer_->replay(due, [&](std::size_t position, bool ends) {
     if (!ends) {
       guide_->begin_replay(position);
+      op.replay_wait = Duration(0);
+      op.has_replayed = false;
+      begin = clock_.now();
       return;
     }
-    guide_->end_replay(position, op.wish);
+    const Duration took = clock_.now() - begin - op.replay_wait;
+    guide_->end_replay(position, op.has_replayed ? took : Duration(0), op.wish);
     drop_wished(op);
   });
   guide_->waited(&op, clock_.now() - start);
@@ -315,6 +321,8 @@ void Runtime::run_again(profile::OpIndex place, std::span<const RangeUse> uses,
     with_room(op, [&] { engine_->pin(op.pins, uses); });
     if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, asked);
     const TimePoint start = clock_.now();
+    op.replay_wait += start - asked;
+    op.has_replayed = true;
     body(op.pins);
     replay_ns_.fetch_add(static_cast<std::uint64_t>((clock_.now() - start).count()),
                          std::memory_order_relaxed);

@@ -22,6 +22,8 @@ struct Runtime::OpContext {
   bool fills = true;             ///< The running operator touches what it allocates.
   bool rehearses = false;        ///< See Runtime::Rehearsal.
   bool ran_out_of_room = false;  ///< In the latest rehearsal.
+  Duration replay_wait{0};       ///< For pages or room, of the operator that runs again.
+  bool has_replayed = false;     ///< It did run, and was not left out as needless.
   bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
   StepGuide::Wish wish;
   std::vector<RangeId> to_record_writes;  ///< What the operator writes that is to be recorded.

@@ -72,10 +72,10 @@ void StepGuide::begin_replay(std::size_t position) {
   apply_advice_locked(nullptr);
 }
 
-void StepGuide::end_replay(std::size_t position, Wish& wish) {
+void StepGuide::end_replay(std::size_t position, Duration took, Wish& wish) {
   std::lock_guard lock(learner_mutex_);
   advice_.clear();
-  learner_.end_replay(position, advice_);
+  learner_.end_replay(position, took, advice_);
   apply_advice_locked(&wish);
 }
 

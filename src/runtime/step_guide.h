@@ -41,7 +41,7 @@ class StepGuide {
   std::vector<profile::OpIndex> due_replays(Thread thread, std::uint64_t signature,
                                             std::span<const RangeUse> uses);
   void begin_replay(std::size_t position);
-  void end_replay(std::size_t position, Wish& wish);
+  void end_replay(std::size_t position, Duration took, Wish& wish);
   void cannot_record();
 
   void allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);

@@ -67,6 +67,7 @@ struct StepLearner::State {
   /// are its layers, of which deep nets have thousands.
   bool awaits_boundary() const { return is_announced_ && since_boundary_ <= 2 * announced_ops_; }
   void search_period();
+  void note_replay(std::size_t position, Duration took);
   void note_plan();
   static void tell_plan(const LearnedPlan& learned);
 
@@ -270,6 +271,13 @@ void StepLearner::State::note_round(std::uint32_t next_slot, const LearnedPlan::
   report_.followed_peak = plan_->highest_peak();
 }
 
+/// What a second run takes beyond the first one.
+void StepLearner::State::note_replay(std::size_t position, Duration took) {
+  const OpIndex place = plan_advice_.place_of_replay(position);
+  const OpIndex op = plan_->plan.steps.op_of[place];
+  library_.note_replay(took - plan_->step.tape.ops[op].time, plan_->pages_made(place));
+}
+
 /// One more than the number of the slot that the step has just completed, or 0.
 std::uint32_t StepLearner::State::finished_slot() const {
   if (plan_ == nullptr || expected_ != slot_end_) return 0;
@@ -437,7 +445,8 @@ void StepLearner::begin_replay(std::size_t position, Advice& advice) {
   state_->plan_advice_.begin_replay(position, advice);
 }
 
-void StepLearner::end_replay(std::size_t position, Advice& advice) {
+void StepLearner::end_replay(std::size_t position, Duration took, Advice& advice) {
+  if (took > Duration(0)) state_->note_replay(position, took);
   state_->plan_advice_.end_replay(position, advice);
 }
 

@@ -19,7 +19,8 @@ namespace {
 constexpr std::size_t kHistory = 64;
 constexpr std::size_t kTimesKept = 5;  // Steps of a shape.
 constexpr std::size_t kRoundsKept = 16;
-constexpr std::uint32_t kCyclesToForecast = 4;  // It costs a run of the event model.
+constexpr std::int64_t kReplayPagesKept = 1 << 14;  // Half of them, from here on.
+constexpr std::uint32_t kCyclesToForecast = 4;      // It costs a run of the event model.
 // New shapes in a row after which a shape has to come twice before it is worth a plan.
 constexpr std::uint32_t kStrangersToPlan = 3;
 // A plan is made again when its compute time is off by more than this.
@@ -86,6 +87,13 @@ Bytes LearnedPlan::highest_peak() const {
   return highest;
 }
 
+std::uint32_t LearnedPlan::pages_made(profile::OpIndex place) const {
+  std::uint32_t pages = 0;
+  for (const profile::ValueIndex value : plan.swaps.births.of(place))
+    pages += plan.steps.tape.values[value].pages;
+  return pages;
+}
+
 void LearnedPlan::set(planner::StepPlan made) {
   latest_.clear();
   is_settled_ = false;
@@ -123,6 +131,18 @@ std::vector<Duration> StepShape::typical_op_times() const {
   for (Duration& time : typical)
     time = Duration(std::llround(static_cast<double>(time.count()) * scale));
   return typical;
+}
+
+void StepLibrary::note_replay(Duration extra, std::uint32_t pages) {
+  replay_extra_ += extra;
+  replay_pages_ += pages;
+  if (replay_pages_ < kReplayPagesKept) return;
+  replay_extra_ /= 2;
+  replay_pages_ /= 2;
+}
+
+Duration StepLibrary::replay_extra_per_page() const {
+  return replay_pages_ == 0 ? Duration(0) : std::max(Duration(0), replay_extra_ / replay_pages_);
 }
 
 profile::RecordedStep& StepLibrary::next_record() {
@@ -398,8 +418,11 @@ planner::StepEstimate StepLibrary::judge(const LearnedPlan& plan,
   limits.budget_pages = budget_pages;
   const planner::RewrittenTape& steps = plan.plan.steps;
   StepTape tape = steps.tape;
-  for (std::size_t place = 0; place < tape.ops.size(); ++place)
+  const Duration extra = replay_extra_per_page();
+  for (profile::OpIndex place = 0; place < tape.ops.size(); ++place) {
     tape.ops[place].time = op_times[steps.op_of[place]];
+    if (steps.is_replay[place]) tape.ops[place].time += extra * plan.pages_made(place);
+  }
   return planner::estimate_step(tape, plan.plan.swaps, limits);
 }
 
@@ -467,6 +490,7 @@ bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
     draft.slot_begin.push_back(draft.slot_begin.back() + shape.sequence.size());
     draft.slot_ends_by_length.push_back(shape.is_cut_by_length);
   }
+  draft.step.tape.replay_extra_per_page = replay_extra_per_page();
   draft.budget_pages = limits_.budget_pages;
   draft.rates = limits_.rates;
   draft.work = maker_.order({draft.step.tape, limits_});

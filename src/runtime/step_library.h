@@ -69,6 +69,8 @@ struct LearnedPlan {
   Bytes highest_peak() const;
   std::size_t rounds() const { return latest_.size(); }
 
+  /// Pages that one of the plan's operators makes, be it a second run or not.
+  std::uint32_t pages_made(profile::OpIndex place) const;
   std::uint32_t slots() const { return static_cast<std::uint32_t>(shapes.size()); }
 
   /// What is being planned, as above.
@@ -112,6 +114,9 @@ class StepLibrary {
   void set_budget(std::uint32_t pages) { limits_.budget_pages = pages; }
   /// What plans made from now on reckon with.
   void set_rates(const planner::TransferRates& rates) { limits_.rates = rates; }
+
+  /// What an operator that ran again took beyond its first run, and the pages that it made.
+  void note_replay(Duration extra, std::uint32_t pages);
 
   /// Where the next finished step is to be recorded: the memory of the oldest one.
   profile::RecordedStep& next_record();
@@ -163,8 +168,12 @@ class StepLibrary {
   void forget_one_shape();
   void forget(const LearnedPlan& plan);
 
+  Duration replay_extra_per_page() const;
+
   planner::SwapLimits limits_;
   PlanMaker maker_;
+  Duration replay_extra_{0};  ///< Of the latest replays, which made so many pages.
+  std::int64_t replay_pages_ = 0;
   std::vector<std::unique_ptr<StepShape>> shapes_;
   std::vector<std::unique_ptr<LearnedPlan>> plans_;
   std::vector<std::unique_ptr<Record>> records_;  ///< Of the latest steps, newest first.

@@ -107,7 +107,7 @@ std::string computed_again(const RunStatistics& s) {
 
 std::string verified(const VerifiedReplays& v) {
   std::string text = message("{} kinds of call of {} operators gave the same bits in a second run",
-                             v.equal_kinds, v.operators);
+                             v.equal_kinds, v.operators.size());
   if (v.differing_kinds > 0)
     text += message("; {} did not, and are not run again", v.differing_kinds);
   return text;

@@ -189,6 +189,22 @@ TEST(RewrittenTape, WithoutReplaysIsTheTape) {
   }
 }
 
+TEST(RewrittenTape, SecondRunsTakeLongerByWhatTheyMake) {
+  TapeWriter writer;
+  writer.op({});
+  const ValueIndex made = writer.value();
+  writer.tape.values[made].pages = 5;
+  writer.op({});
+  writer.op({{made, false}});
+  writer.tape.replay_extra_per_page = Duration(30);
+  const std::vector<Replay> replays = {{2, 0}};
+  const RewrittenTape steps = rewrite_tape(writer.tape, replays);
+  ASSERT_EQ(steps.op_of, (std::vector<OpIndex>{0, 1, 0, 2}));
+  EXPECT_EQ(steps.tape.ops[0].time, Duration(1000));
+  EXPECT_EQ(steps.tape.ops[2].time, Duration(1150));
+  EXPECT_DOUBLE_EQ(replay_seconds(writer.tape, replays), seconds(Duration(1150)));
+}
+
 TEST(RewrittenTape, RefusesReplaysThatWouldFindOtherInputs) {
   TapeWriter writer;
   const ValueIndex x = writer.carried_in();

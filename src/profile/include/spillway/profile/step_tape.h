@@ -49,6 +49,8 @@ struct StepTape {
   std::vector<TapeOp> ops;
   std::vector<TapeUse> uses;      ///< Of all operators, in order.
   std::vector<TapeValue> values;  ///< Births of one operator stand in the order of allocation.
+  /// What a second run takes beyond the first one, per page that it makes: frames move.
+  Duration replay_extra_per_page{0};
 
   void clear() {
     ops.clear();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ namespace spillway::runtime {
 struct VerifiedReplays {
   std::uint64_t equal_kinds = 0;
   std::uint64_t differing_kinds = 0;  ///< These are not run again.
-  std::uint64_t operators = 0;        ///< Of the equal kinds.
+  std::map<std::string, std::uint64_t> operators;  ///< How many of the equal kinds each has.
 };
 
 /// How one process fared: what the statistics file and the summary are made of. The key of each

@@ -126,7 +126,8 @@ class StepLearner {
                                                 std::span<const RangeUse> uses);
   /// One of them runs, or is left out as needless: advice as for any operator.
   void begin_replay(std::size_t position, Advice& advice);
-  void end_replay(std::size_t position, Advice& advice);
+  /// `took`: without waits for pages and room; 0 when it was left out.
+  void end_replay(std::size_t position, Duration took, Advice& advice);
   /// The operator that runs cannot be recorded, as asked for: no later plan is to rely on it.
   void cannot_record();
 
