@@ -14,11 +14,18 @@ namespace spillway::runtime {
 
 /// An operator that may run again, with what it found and made.
 struct Recomputer::Record {
-  OpIndex place = 0;  ///< In the step.
+  OpIndex place = 0;         ///< In the step.
+  std::uint64_t moment = 0;  ///< Of its first run: records in the order in which they were kept.
   std::unique_ptr<RecordedOp> op;
   std::vector<Ingredient> inputs;
   std::vector<Life*> written;
   std::vector<Life*> outputs;
+  std::uint32_t made_version = 0;  ///< Of what it writes; what it makes is in version 0.
+  std::uint64_t question = 0;      ///< The latest one that came by here.
+
+  /// Calls `visit` with each life that this is the operator to make it in `made_version`.
+  template <typename Visit>
+  void for_each_made(const Visit& visit) const;
 };
 
 /// One storage that recorded operators have to do with. Its version counts the writes to it.
@@ -30,9 +37,68 @@ struct Recomputer::Life {
   bool is_freed = false;  ///< By the trainer, but still needed.
   std::uint32_t version = 0;
   std::vector<Record*> writers;  ///< By the version that they make, up to the first gap.
+  struct Reader {
+    Record* record = nullptr;
+    std::uint32_t version = 0;  ///< That it found.
+  };
+  std::vector<Reader> readers;  ///< In the order in which they ran.
   // While replays run.
   std::optional<ReplayedStorage> temporary;
   std::uint32_t temporary_version = 0;
+  LastUse planned_use, present_use;
+  // While a question is answered, see Agenda.
+  std::uint64_t question = 0;
+  std::uint32_t reached = 0;
+  std::uint32_t looked_into = 0;
+  bool is_on_agenda = false;
+  Life* next = nullptr;
+
+  bool is_in_use() const { return is_alive && !is_dropped; }
+};
+
+template <typename Visit>
+void Recomputer::Record::for_each_made(const Visit& visit) const {
+  for (const std::vector<Life*>* const lives : {&written, &outputs}) {
+    for (Life* const life : *lives)
+      if (life->writers.size() > made_version && life->writers[made_version] == this) visit(*life);
+  }
+}
+
+/// Lives that a question has still to look into. They are linked through themselves: storages are
+/// freed where nothing may throw, and chains of them may be longer than a stack.
+class Recomputer::Agenda {
+ public:
+  explicit Agenda(Recomputer& owner) : question_(++owner.questions_) {}
+  ~Agenda() {
+    while (take() != nullptr) {
+    }
+  }
+  Agenda(const Agenda&) = delete;
+  Agenda& operator=(const Agenda&) = delete;
+
+  bool has_met(const Life& life) const { return life.question == question_; }
+  /// Whether the question comes to that life for the first time.
+  bool meets(Life& life) const {
+    if (life.question == question_) return false;
+    life.question = question_;
+    life.reached = life.looked_into = 0;
+    return true;
+  }
+  void add(Life& life) {
+    if (std::exchange(life.is_on_agenda, true)) return;
+    life.next = std::exchange(top_, &life);
+  }
+  Life* take() {
+    Life* const life = top_;
+    if (life == nullptr) return nullptr;
+    top_ = life->next;
+    life->is_on_agenda = false;
+    return life;
+  }
+
+ private:
+  std::uint64_t question_;
+  Life* top_ = nullptr;
 };
 
 /// Whatever happens, memory of replays does not outlive what it was made for.
@@ -67,6 +133,9 @@ Recomputer::Life& Recomputer::life_of(StorageKey key) {
     life->key = key;
     life->range = RangeId(static_cast<std::uint32_t>(key) - 1);
     live_[life->range] = life.get();
+    // Room for all of them: storages are dropped and freed where nothing may throw.
+    for (std::vector<Life*>* const list : {&dropped_, &postponed_})
+      if (list->capacity() < lives_.size()) list->reserve(2 * lives_.size());
   }
   return *life;
 }
@@ -89,10 +158,12 @@ void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
   Record& record = *records_.emplace_back(std::make_unique<Record>());
   record.op = std::move(op);
   record.place = place;
+  record.moment = records_.size();
   placed_[place] = &record;
   for (const StorageKey key : record.op->inputs()) {
     Life& life = life_of(key);
     record.inputs.push_back({&life, life.version});
+    life.readers.push_back({&record, life.version});
   }
   for (const StorageKey key : record.op->written()) record.written.push_back(&life_of(key));
   for (const StorageKey key : record.op->outputs()) record.outputs.push_back(&life_of(key));
@@ -101,6 +172,7 @@ void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
       record.written.empty() || (record.written.size() == 1 && record.outputs.empty());
   for (Life* const life : record.written) {
     ++life->version;
+    record.made_version = life->version;
     if (is_usable && life->writers.size() == life->version) life->writers.push_back(&record);
   }
   for (Life* const life : record.outputs)
@@ -109,59 +181,114 @@ void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
 
 bool Recomputer::is_there(const Life& life, std::uint32_t version) const {
   if (life.temporary && life.temporary_version == version) return true;
-  return life.is_alive && !life.is_dropped && life.version == version;
+  return life.is_in_use() && life.version == version;
 }
 
-/// Whether its operators may run to make that version: they would overwrite a later one.
-bool Recomputer::may_be_made(const Life& life, std::uint32_t version) const {
-  const bool is_in_use = life.is_alive && !life.is_dropped;
-  const bool is_beyond = life.temporary && life.temporary_version > version;
-  return !is_in_use && !is_beyond && life.writers.size() > version;
-}
-
-/// `above`: what is being looked into; nothing is made of itself, but lives are in several
-/// versions.
-bool Recomputer::can_compute(const Life& life, std::uint32_t version,
-                             std::vector<const Life*>& above) const {
-  if (is_there(life, version)) return true;
-  if (!may_be_made(life, version)) return false;
-  above.push_back(&life);
-  for (std::uint32_t i = 0; i <= version; ++i) {
-    for (const Ingredient& input : life.writers[i]->inputs) {
-      // What it is written from is its own earlier version.
-      const bool is_itself = std::find(above.begin(), above.end(), input.life) != above.end();
-      if (!is_itself && !can_compute(*input.life, input.version, above)) return false;
+/// Whether the life could be computed if it were gone: all that it is made of is there, or can be
+/// made itself. Memory of replays does not count, as it will be gone by then.
+bool Recomputer::can_compute(Life& gone) noexcept {
+  Agenda agenda(*this);
+  const auto is_possible = [&](Life& life, std::uint32_t version) {
+    // Its operators would overwrite what is in use.
+    if (&life != &gone && life.is_in_use()) return life.version == version;
+    if (life.writers.size() <= version) return false;
+    agenda.meets(life);
+    life.reached = std::max(life.reached, version + 1);
+    if (life.looked_into < life.reached) agenda.add(life);
+    return true;
+  };
+  if (!is_possible(gone, gone.version)) return false;
+  while (Life* const life = agenda.take()) {
+    for (; life->looked_into < life->reached; ++life->looked_into) {
+      // What it is written from is its own earlier version, which the same operators make.
+      for (const Ingredient& input : life->writers[life->looked_into]->inputs)
+        if (input.life != life && !is_possible(*input.life, input.version)) return false;
     }
-  }
-  above.pop_back();
-  return true;
-}
-
-bool Recomputer::can_compute(const Life& life) const {
-  std::vector<const Life*> above;
-  if (life.writers.size() != life.version + 1) return false;
-  above.push_back(&life);
-  for (const Record* writer : life.writers) {
-    for (const Ingredient& input : writer->inputs)
-      if (input.life != &life && !can_compute(*input.life, input.version, above)) return false;
   }
   return true;
 }
 
-/// Whether computing the life takes the present bytes of the ingredient.
-bool Recomputer::needs(const Life& life, std::uint32_t version, const Life& ingredient,
-                       std::vector<const Life*>& above) const {
-  if (&life == &ingredient && is_there(life, version)) return true;
-  if (is_there(life, version) || life.writers.size() <= version) return false;
-  above.push_back(&life);
-  for (std::uint32_t i = 0; i <= version; ++i) {
-    for (const Ingredient& input : life.writers[i]->inputs) {
-      const bool is_itself = std::find(above.begin(), above.end(), input.life) != above.end();
-      if (!is_itself && needs(*input.life, input.version, ingredient, above)) return true;
+/// Calls `visit` with each dropped life that is computed from one of these versions of `source`,
+/// directly or by way of lives that have ended. What is behind another dropped one is left out: it
+/// does not depend on the source once that is back.
+template <typename Visit>
+void Recomputer::for_each_dependent(Life& source, std::uint32_t first, std::uint32_t last,
+                                    const Visit& visit) {
+  Agenda agenda(*this);
+  const auto follow = [&](const Life& life, std::uint32_t from, std::uint32_t to) {
+    for (const Life::Reader& reader : life.readers) {
+      if (reader.version < from || reader.version > to) continue;
+      const std::uint32_t version = reader.record->made_version;
+      reader.record->for_each_made([&](Life& made) {
+        if (&made == &source || made.is_in_use()) return;
+        const bool is_new = agenda.meets(made);
+        if (made.is_alive) {
+          if (is_new) visit(made);
+          return;
+        }
+        // Later versions are made of earlier ones.
+        if (!is_new && made.reached <= version) return;
+        made.reached = version;
+        agenda.add(made);
+      });
     }
+  };
+  follow(source, first, last);
+  while (const Life* const life = agenda.take()) follow(*life, life->reached, life->version);
+}
+
+bool Recomputer::is_needed(Life& ended) noexcept {
+  bool has_dependents = false;
+  for_each_dependent(ended, ended.version, ended.version,
+                     [&](const Life&) { has_dependents = true; });
+  return has_dependents && !can_compute(ended);
+}
+
+/// What has to run so that `wanted` are there, or `last` can run, which then is one of them: in the
+/// order of the first run, in which each operator finds the versions that it found then. With it
+/// comes what could not be computed afterwards: what is made of an earlier version of something
+/// that is dropped and comes back.
+std::vector<Recomputer::Record*> Recomputer::records_for(std::vector<Ingredient> wanted,
+                                                         Record* last) {
+  std::vector<Record*> found;
+  const std::vector<Ingredient> asked = wanted;
+  const std::uint64_t question = ++questions_;
+  const auto take = [&](Record& record, const Life* made) {
+    if (std::exchange(record.question, question) == question) return;
+    found.push_back(&record);
+    for (const Ingredient& input : record.inputs)
+      if (input.life != made) wanted.push_back(input);
+  };
+  if (last != nullptr) take(*last, nullptr);
+  for (std::size_t looked_into = 0;;) {
+    while (!wanted.empty()) {
+      const auto [life, version] = wanted.back();
+      wanted.pop_back();
+      if (is_there(*life, version)) continue;
+      if (life->temporary && life->temporary_version > version) {
+        forget_temporaries();
+        return records_for(asked, last);
+      }
+      if (life->is_in_use() || life->writers.size() <= version)
+        throw IoError(
+            "a dropped storage cannot be computed again: what it was made of has changed");
+      // A temporary may hold an earlier version: then only later writers are missing.
+      for (std::uint32_t i = life->temporary ? life->temporary_version + 1 : 0; i <= version; ++i)
+        take(*life->writers[i], life);
+    }
+    if (looked_into == found.size()) break;
+    const Record& record = *found[looked_into++];
+    if (record.made_version == 0) continue;
+    record.for_each_made([&](Life& life) {
+      if (!life.is_dropped || life.version != record.made_version) return;
+      for_each_dependent(life, 0, life.version - 1, [&](Life& other) {
+        wanted.push_back({&other, other.version});
+      });
+    });
   }
-  above.pop_back();
-  return false;
+  std::sort(found.begin(), found.end(),
+            [](const Record* a, const Record* b) { return a->moment < b->moment; });
+  return found;
 }
 
 // --- Dropping and bringing back ---------------------------------------------------------------
@@ -182,7 +309,7 @@ bool Recomputer::drop(RangeId range) {
 
 void Recomputer::restore(Life& life) {
   const TemporariesForgotten at_end(*this);
-  restore(life, life.version);
+  run_all(records_for({{&life, life.version}}, nullptr), {});
 }
 
 void Recomputer::restore_unplanned(Life& life) {
@@ -191,20 +318,27 @@ void Recomputer::restore_unplanned(Life& life) {
   counts_.unplanned_replays += counts_.replays - before;
 }
 
-void Recomputer::restore(Life& life, std::uint32_t version) {
-  if (is_there(life, version)) return;
-  if (!may_be_made(life, version))
-    throw IoError("a dropped storage cannot be computed again: what it was made of has changed");
-  // A temporary may hold an earlier version: then only later writers are missing.
-  for (std::uint32_t i = 0; i <= version && !is_there(life, version); ++i) {
-    if (life.temporary && life.temporary_version >= i && life.temporary_version <= version)
-      continue;
-    for (const Ingredient& input : life.writers[i]->inputs) {
-      if (input.life != &life) restore(*input.life, input.version);
-    }
-    if (life.temporary && life.temporary_version >= i && life.temporary_version <= version)
-      continue;
-    run(*life.writers[i]);
+/// Notes for all that these operators use which of them is the last one to do so.
+std::uint64_t Recomputer::note_last_uses(std::span<Record* const> records, LastUse Life::*use) {
+  const std::uint64_t question = ++questions_;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (records[i] == nullptr) continue;
+    for (const Ingredient& input : records[i]->inputs) input.life->*use = {question, i};
+  }
+  return question;
+}
+
+/// Runs them, and keeps no memory of replays longer than these or the rest of the plan need it.
+void Recomputer::run_all(std::span<Record* const> records, const LastUse& planned) {
+  const std::uint64_t question = note_last_uses(records, &Life::present_use);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    run(*records[i]);
+    std::erase_if(temporaries_, [&](Life* life) {
+      const bool is_needed =
+          life->present_use.is_after({question, i}) || life->planned_use.is_after(planned);
+      if (!is_needed) life->temporary.reset();
+      return !is_needed;
+    });
   }
 }
 
@@ -260,16 +394,34 @@ void Recomputer::forget_temporaries() {
   temporaries_.clear();
 }
 
-void Recomputer::forget_needless_temporaries(std::span<Record* const> to_come) {
-  std::erase_if(temporaries_, [&](Life* life) {
-    const bool is_needed = std::any_of(to_come.begin(), to_come.end(), [&](const Record* record) {
-      return record != nullptr &&
-             std::any_of(record->inputs.begin(), record->inputs.end(),
-                         [&](const Ingredient& input) { return input.life == life; });
-    });
-    if (!is_needed) life->temporary.reset();
-    return !is_needed;
+/// Leaves out what does not help: of the operators from the last one back, those that neither bring
+/// a dropped storage back nor make what such ones are made of.
+void Recomputer::leave_out_needless(std::vector<Record*>& records) {
+  const Agenda marks(*this);
+  for (Life* const life : dropped_) marks.meets(*life);
+  for (std::size_t i = records.size(); i-- > 0;) {
+    if (records[i] == nullptr) continue;
+    bool helps = false;
+    for (const std::vector<Life*>* const lives : {&records[i]->outputs, &records[i]->written})
+      helps = helps || std::any_of(lives->begin(), lives->end(),
+                                   [&](const Life* life) { return marks.has_met(*life); });
+    if (!helps) {
+      records[i] = nullptr;
+      continue;
+    }
+    for (const Ingredient& input : records[i]->inputs)
+      if (!is_there(*input.life, input.version)) marks.meets(*input.life);
+  }
+}
+
+/// Whether all that the operator makes is there, or is in a later version already.
+bool Recomputer::is_done(const Record& record) const {
+  bool is_done = true;
+  record.for_each_made([&](const Life& life) {
+    const bool is_made = life.temporary && life.temporary_version >= record.made_version;
+    is_done = is_done && (life.is_in_use() || is_made);
   });
+  return is_done;
 }
 
 void Recomputer::replay(std::span<const OpIndex> places,
@@ -281,47 +433,24 @@ void Recomputer::replay(std::span<const OpIndex> places,
     const auto found = placed_.find(place);
     records.push_back(found == placed_.end() ? nullptr : found->second);
   }
-  // From the last one back: what brings a dropped storage back, and what those are made of.
-  std::vector<const Life*> wanted(dropped_.begin(), dropped_.end());
-  for (std::size_t i = records.size(); i-- > 0;) {
-    if (records[i] == nullptr) continue;
-    const auto is_wanted = [&](const Life* life) {
-      return std::find(wanted.begin(), wanted.end(), life) != wanted.end();
-    };
-    const bool helps =
-        std::any_of(records[i]->outputs.begin(), records[i]->outputs.end(), is_wanted) ||
-        std::any_of(records[i]->written.begin(), records[i]->written.end(), is_wanted);
-    if (!helps) {
-      records[i] = nullptr;
-      continue;
-    }
-    for (const Ingredient& input : records[i]->inputs)
-      if (!is_there(*input.life, input.version)) wanted.push_back(input.life);
-  }
+  leave_out_needless(records);
+  const std::uint64_t plan = note_last_uses(records, &Life::planned_use);
   for (std::size_t i = 0; i < records.size(); ++i) {
     around(i, false);
-    if (records[i] != nullptr) {
-      for (const Ingredient& input : records[i]->inputs) restore(*input.life, input.version);
-      run(*records[i]);
-      forget_needless_temporaries({records.data() + i + 1, records.size() - i - 1});
-    }
+    if (records[i] != nullptr && !is_done(*records[i]))
+      run_all(records_for({}, records[i]), {plan, i});
     around(i, true);
   }
 }
 
 // --- Guarding ---------------------------------------------------------------------------------
 
-void Recomputer::restore_dependents(const Life& ingredient) {
-  for (std::size_t i = 0; i < dropped_.size();) {
-    Life& life = *dropped_[i];
-    std::vector<const Life*> above;
-    if (&life == &ingredient || !needs(life, life.version, ingredient, above)) {
-      ++i;
-      continue;
-    }
-    restore_unplanned(life);
-    i = 0;  // Others may have come back with it.
-  }
+void Recomputer::restore_dependents(Life& ingredient) {
+  std::vector<Life*> dependents;
+  for_each_dependent(ingredient, ingredient.version, ingredient.version,
+                     [&](Life& life) { dependents.push_back(&life); });
+  for (Life* const life : dependents)
+    if (life->is_dropped) restore_unplanned(*life);  // Others may have come back with it.
 }
 
 void Recomputer::note_write(Life& life, bool is_recorded) {
@@ -346,23 +475,19 @@ void Recomputer::note_unrecorded_writes(std::span<const RangeId> written) {
   }
 }
 
-bool Recomputer::may_end(RangeId range) {
+bool Recomputer::may_end(RangeId range) noexcept {
   const std::lock_guard lock(mutex_);
   Life* const life = live(range);
   if (life == nullptr || life->key != key_of(range)) return true;
   if (life->is_dropped) {
     life->is_dropped = false;
     std::erase(dropped_, life);
-  }
-  life->is_alive = false;
-  const bool is_needed = std::any_of(dropped_.begin(), dropped_.end(),
-                                     [&](const Life* other) { return !can_compute(*other); });
-  if (is_needed) {
-    life->is_alive = true;
+  } else if (!dropped_.empty() && is_needed(*life)) {
     life->is_freed = true;
     postponed_.push_back(life);
     return false;
   }
+  life->is_alive = false;
   live_.erase(range);
   return true;
 }

@@ -73,6 +73,18 @@ class RecomputerTest : public ::testing::Test {
     return out;
   }
 
+  /// out = a + b, recorded as `place`.
+  Tensor sum(const Tensor& a, const Tensor& b, OpIndex place) {
+    announce(a, false, true);
+    announce(b, false, true);
+    const Tensor out = tensor();
+    word(out.memory) = word(a.memory) + word(b.memory);
+    note("sum");
+    recomputer_->keep(place,
+                      std::make_unique<Operator>(*this, std::vector{key(a), key(b)}, key(out)));
+    return out;
+  }
+
   /// in = 3 * in, recorded as `place`.
   void triple(const Tensor& in, OpIndex place) {
     announce(in, true, true);
@@ -109,6 +121,8 @@ class RecomputerTest : public ::testing::Test {
         written_ = {in};
       }
     }
+    Operator(RecomputerTest& test, std::vector<StorageKey> summands, StorageKey out)
+        : test_(test), inputs_(std::move(summands)), outputs_{out} {}
     const std::vector<StorageKey>& inputs() const override { return inputs_; }
     const std::vector<StorageKey>& written() const override { return written_; }
     const std::vector<StorageKey>& outputs() const override { return outputs_; }
@@ -122,9 +136,14 @@ class RecomputerTest : public ::testing::Test {
         return {};
       }
       const Tensor out = test_.tensor();
-      word(out.memory) = word(in) + addend_;
-      test_.note("add" + std::to_string(addend_));
-      ++test_.temporaries_;
+      if (inputs_.size() == 1) {
+        word(out.memory) = word(in) + addend_;
+        test_.note("add" + std::to_string(addend_));
+      } else {
+        word(out.memory) = word(in) + word(address_of(inputs_.back()));
+        test_.note("sum");
+      }
+      test_.most_temporaries_ = std::max(test_.most_temporaries_, ++test_.temporaries_);
       return {{outputs_.front(), out.memory, std::shared_ptr<void>(out.memory, [this, out](void*) {
                  --test_.temporaries_;
                  test_.engine_->release(out.range);
@@ -133,7 +152,7 @@ class RecomputerTest : public ::testing::Test {
 
    private:
     RecomputerTest& test_;
-    std::uint64_t addend_;
+    std::uint64_t addend_ = 0;
     std::vector<StorageKey> inputs_, written_, outputs_;
   };
 
@@ -143,6 +162,7 @@ class RecomputerTest : public ::testing::Test {
   swap::PinSet* pins_ = nullptr;
   std::string ran_;
   int temporaries_ = 0;
+  int most_temporaries_ = 0;
   bool fails_ = false;
 };
 
@@ -303,6 +323,88 @@ TEST_F(RecomputerTest, HoldsTemporariesOnlyWhileTheyAreNeeded) {
                       [&](std::size_t, bool) { most = std::max(most, temporaries_); });
   EXPECT_EQ(word(chain[9].memory), 37u);
   EXPECT_EQ(most, 1);
+}
+
+TEST_F(RecomputerTest, LooksIntoEachDroppedStorageOnceHoweverManyPathsLeadToIt) {
+  // x + f(x), again and again: the number of paths doubles with each block.
+  Tensor x = tensor();
+  word(x.memory) = 1;
+  const Tensor first = x;
+  OpIndex place = 0;
+  std::vector<Tensor> dropped;
+  for (int block = 0; block < 40; ++block) {
+    const Tensor branch = add(x, 1, place++);
+    const Tensor next = sum(x, branch, place++);
+    ASSERT_TRUE(recomputer_->drop(branch.range));
+    ASSERT_TRUE(block == 0 || recomputer_->drop(x.range));
+    dropped.insert(dropped.end(), {branch, next});
+    x = next;
+  }
+  ASSERT_TRUE(recomputer_->drop(x.range));
+  for (const Tensor& tensor : dropped)
+    if (tensor.range != x.range) free(tensor);
+  EXPECT_FALSE(recomputer_->may_end(first.range)) << "everything is made of it";
+  EXPECT_EQ(read(x), (std::uint64_t{1} << 41) - 1);
+  EXPECT_EQ(recomputer_->counts().replays, 80u);
+  EXPECT_LE(most_temporaries_, 3);
+}
+
+TEST_F(RecomputerTest, FollowsChainsThatAreLongerThanAStack) {
+  constexpr OpIndex kLength = 20000;
+  Tensor x = tensor();
+  const Tensor first = x;
+  word(x.memory) = 1;
+  for (OpIndex place = 0; place < kLength; ++place) {
+    const Tensor next = add(x, 1, place);
+    if (place > 0) free(x);
+    x = next;
+  }
+  ASSERT_TRUE(recomputer_->drop(x.range));
+  EXPECT_FALSE(recomputer_->may_end(first.range));
+  announce(first, true, false);
+  EXPECT_EQ(word(x.memory), kLength + 1);
+  EXPECT_EQ(recomputer_->counts().replays, kLength);
+  EXPECT_EQ(most_temporaries_, 2);
+}
+
+TEST_F(RecomputerTest, RunsOperatorsInTheOrderInWhichTheyFoundTheirIngredients) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  const Tensor b = add(a, 10, 1);
+  triple(a, 2);
+  const Tensor c = sum(a, b, 3);  // Of a as it is now, and of b, which was made of a before.
+  free(a);
+  free(b);
+  ASSERT_TRUE(recomputer_->drop(c.range));
+  EXPECT_EQ(read(c), 18u + 16u);
+}
+
+TEST_F(RecomputerTest, BringsBackWhatWasMadeOfAnEarlierVersionOfWhatComesBack) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  const Tensor b = add(a, 10, 1);
+  triple(a, 2);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(b.range));
+  EXPECT_EQ(read(a), 18u);
+  EXPECT_EQ(read(b), 16u) << "its ingredient has been overwritten";
+}
+
+TEST_F(RecomputerTest, GoesOnWithAPlanThatOverlooksAnEarlierVersion) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  const Tensor b = add(a, 10, 1);
+  triple(a, 2);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(b.range));
+  ran_.clear();
+  recomputer_->replay(std::array<OpIndex, 4>{0, 2, 0, 1}, [](std::size_t, bool) {});
+  EXPECT_EQ(ran_, "add1 add10 triple ");
+  EXPECT_EQ(word(a.memory), 18u);
+  EXPECT_EQ(word(b.memory), 16u);
 }
 
 }  // namespace

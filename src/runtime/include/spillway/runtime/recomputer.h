@@ -68,7 +68,7 @@ class Recomputer {
               const std::function<void(std::size_t position, bool ends)>& around);
 
   /// A storage ends. False when it must live on for a while; `take_ended` tells when it may go.
-  bool may_end(RangeId range);
+  bool may_end(RangeId range) noexcept;
   /// Storages that were freed and are needed no more. Call between operators.
   std::vector<RangeId> take_ended();
 
@@ -85,28 +85,38 @@ class Recomputer {
   struct Record;
   struct Life;
   class TemporariesForgotten;
+  class Agenda;
   struct Ingredient {
     Life* life = nullptr;
     std::uint32_t version = 0;  ///< Writes to it before the operator ran.
+  };
+  /// Of a life, among the operators of a list: a position in it.
+  struct LastUse {
+    std::uint64_t list = 0;
+    std::size_t position = 0;
+    bool is_after(const LastUse& now) const { return list == now.list && position > now.position; }
   };
 
   Life& life_of(StorageKey key);
   Life* live(RangeId range);
   bool is_there(const Life& life, std::uint32_t version) const;
-  bool may_be_made(const Life& life, std::uint32_t version) const;
-  bool can_compute(const Life& life, std::uint32_t version, std::vector<const Life*>& above) const;
-  bool can_compute(const Life& life) const;
-  bool needs(const Life& life, std::uint32_t version, const Life& ingredient,
-             std::vector<const Life*>& above) const;
-  void restore(Life& life, std::uint32_t version);
+  bool can_compute(Life& gone) noexcept;
+  template <typename Visit>
+  void for_each_dependent(Life& source, std::uint32_t first, std::uint32_t last,
+                          const Visit& visit);
+  bool is_needed(Life& ended) noexcept;
+  std::vector<Record*> records_for(std::vector<Ingredient> wanted, Record* last);
+  std::uint64_t note_last_uses(std::span<Record* const> records, LastUse Life::*use);
+  void run_all(std::span<Record* const> records, const LastUse& planned);
+  void leave_out_needless(std::vector<Record*>& records);
+  bool is_done(const Record& record) const;
   void restore(Life& life);
   void restore_unplanned(Life& life);
   void run(Record& record);
   void take_results(Record& record, std::vector<ReplayedStorage> made, swap::PinSet& pins);
   void adopt_if_complete(Life& life, swap::PinSet& pins);
-  void restore_dependents(const Life& ingredient);
+  void restore_dependents(Life& ingredient);
   void forget_temporaries();
-  void forget_needless_temporaries(std::span<Record* const> to_come);
   void note_write(Life& life, bool is_recorded);
   void serve_wanted();
 
@@ -121,6 +131,7 @@ class Recomputer {
   std::vector<Life*> temporaries_;  ///< Have memory of a replay at present.
   std::vector<RangeId> ended_;      ///< Freed, to be given back.
   std::vector<Life*> postponed_;    ///< Freed, but needed.
+  std::uint64_t questions_ = 0;     ///< Asked so far; lives and records are marked with them.
   RecomputationCounts counts_;
   std::atomic<bool> active_{false};
   std::thread server_;
