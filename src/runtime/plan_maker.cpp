@@ -5,6 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "spillway/base/error.h"
@@ -19,6 +21,8 @@ namespace {
 constexpr double kMostSeconds = 10.0;
 // While a step waits for its plan, the search goes through this part of what it would otherwise.
 constexpr std::size_t kHastyPart = 10;
+// Threads of a named strategy that nobody waits for any more. They hold tapes and processors.
+constexpr std::ptrdiff_t kMostGivenUp = 2;
 
 double processor_seconds_of_thread() {
   timespec time{};
@@ -39,27 +43,75 @@ PlanWork::News PlanWork::take(Duration patience) {
   return news;
 }
 
-PlanMaker::PlanMaker(const PlanningOptions& options) : options_(options) {}
+bool PlanWork::put(const planner::StepPlan& plan) {
+  // Copied and destroyed without the mutex, which the trainer asks for: this thread may run at the
+  // lowest priority.
+  std::optional<planner::StepPlan> better(plan);
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(news_.plan, better);
+    is_first = !std::exchange(has_plan_, true);
+  }
+  changed_.notify_all();
+  return is_first;
+}
+
+void PlanWork::end(std::string failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    news_.is_final = true;
+    news_.failure = std::move(failure);
+  }
+  changed_.notify_all();
+}
+
+PlanMaker::PlanMaker(const PlanningOptions& options)
+    : planning_(std::make_shared<Planning>(options)) {}
 
 PlanMaker::~PlanMaker() {
-  is_ending_.store(true);
-  for (Task& task : tasks_) task.thread.join();
+  planning_->is_ending.store(true);
+  for (Task& task : tasks_) {
+    // Named strategies are never asked to stop: their threads end by themselves, unheard.
+    if (planning_->options.strategy != nullptr) {
+      task.thread.detach();
+    } else {
+      task.thread.join();
+    }
+  }
 }
 
 std::shared_ptr<PlanWork> PlanMaker::order(Order order) {
   auto work = std::make_shared<PlanWork>();
-  if (options_.moment == PlanningMoment::kAtOnce) {
-    make(order, *work);
+  if (planning_->options.moment == PlanningMoment::kAtOnce) {
+    planning_->make(order, *work);
     return work;
   }
   join_finished();
+  try {
+    begin(std::move(order), work);
+  } catch (const std::exception& error) {
+    work->end(message("no thread could be started to plan it ({})", error.what()));
+  }
+  return work;
+}
+
+void PlanMaker::begin(Order order, const std::shared_ptr<PlanWork>& work) {
+  const auto given_up = std::count_if(tasks_.begin(), tasks_.end(), [](const Task& task) {
+    return task.work->is_cancelled_.load();
+  });
+  if (planning_->options.strategy != nullptr && given_up >= kMostGivenUp) {
+    work->end(message("strategy {} still works on {} steps that have changed since",
+                      planning_->options.strategy->name, given_up));
+    return;
+  }
+  tasks_.reserve(tasks_.size() + 1);
   const SignalsBlocked blocked;
-  tasks_.push_back({std::thread([this, work, order = std::move(order)] {
+  tasks_.push_back({std::thread([planning = planning_, work, order = std::move(order)] {
                       ::pthread_setname_np(::pthread_self(), "spillway-plan");
-                      make(order, *work);
+                      planning->make(order, *work);
                     }),
                     work});
-  return work;
 }
 
 void PlanMaker::join_finished() {
@@ -74,70 +126,68 @@ void PlanMaker::join_finished() {
 }
 
 /// The plan of the file, if it is for this step and its memory.
-std::optional<planner::StepPlan> PlanMaker::stored_plan(const Order& order) {
-  if (options_.stored == nullptr) return std::nullopt;
+std::optional<planner::StepPlan> PlanMaker::Planning::stored_plan(const Order& order) {
+  if (options.stored == nullptr) return std::nullopt;
   try {
-    auto plan = fit_plan(*options_.stored, options_.stored_name, order.tape, order.limits.page_size,
+    auto plan = fit_plan(*options.stored, options.stored_name, order.tape, order.limits.page_size,
                          order.limits);
-    if (!options_.recomputes && !plan.replays.empty())
+    if (!options.recomputes && !plan.replays.empty())
       throw PlanError("{}: the plan runs {} operators again, which --recompute off forbids",
-                      options_.stored_name, plan.replays.size());
+                      options.stored_name, plan.replays.size());
     if (plan.swaps.estimate.peak_pages <= order.limits.budget_pages) return plan;
     throw PlanError("{}: the plan takes {}, more than the {} that storages may take here",
-                    options_.stored_name, order.limits.page_size * plan.swaps.estimate.peak_pages,
+                    options.stored_name, order.limits.page_size * plan.swaps.estimate.peak_pages,
                     order.limits.page_size * order.limits.budget_pages);
   } catch (const PlanError& error) {
-    if (!is_misfit_told_.exchange(true))
+    if (!is_misfit_told.exchange(true))
       log_warning("{}; steps that it does not fit are planned anew", error.what());
     return std::nullopt;
   }
 }
 
-void PlanMaker::search(const Order& order, const planner::PlanEffort& effort) {
+void PlanMaker::Planning::search(const Order& order, const planner::PlanEffort& effort) {
   if (auto stored = stored_plan(order)) {
     effort.on_better(*stored);
-  } else if (options_.strategy != nullptr) {
-    const planner::StepPlan plan = options_.strategy->plan(order.tape, order.limits);
-    if (!options_.recomputes && !plan.replays.empty())
+  } else if (options.strategy != nullptr) {
+    const planner::StepPlan plan = options.strategy->plan(order.tape, order.limits);
+    if (!options.recomputes && !plan.replays.empty())
       throw PlanError("strategy {} runs {} operators again, which --recompute off forbids",
-                      options_.strategy->name, plan.replays.size());
+                      options.strategy->name, plan.replays.size());
     effort.on_better(plan);
-  } else if (options_.recomputes) {
+  } else if (options.recomputes) {
     planner::SwapLimits limits = order.limits;
-    if (options_.moment == PlanningMoment::kAtOnce) limits.refinement_ops /= kHastyPart;
+    if (options.moment == PlanningMoment::kAtOnce) limits.refinement_ops /= kHastyPart;
     planner::plan_step(order.tape, limits, effort);
   } else {
     effort.on_better(planner::plan_with_replays(order.tape, {}, order.limits));
   }
 }
 
-void PlanMaker::make(const Order& order, PlanWork& work) {
+planner::PlanEffort PlanMaker::Planning::effort_for(PlanWork& work) const {
   planner::PlanEffort effort;
   // Not by the clock where steps wait: equal runs are to have equal plans.
-  if (options_.moment == PlanningMoment::kInBackground)
-    effort.should_stop = [&, start = processor_seconds_of_thread()] {
-      return is_ending_.load() || work.is_cancelled_.load() ||
+  if (options.moment == PlanningMoment::kInBackground)
+    effort.should_stop = [this, &work, start = processor_seconds_of_thread()] {
+      return is_ending.load() || work.is_cancelled_.load() ||
              processor_seconds_of_thread() - start > kMostSeconds;
     };
-  effort.on_better = [&](const planner::StepPlan& plan) {
-    const std::lock_guard lock(work.mutex_);
-    work.news_.plan = plan;
+  effort.on_better = [this, &work](const planner::StepPlan& plan) {
+    const bool is_first = work.put(plan);
     // Of this thread only, as Linux has it. What is left to win can wait.
-    if (!std::exchange(work.has_plan_, true) && options_.moment == PlanningMoment::kInBackground)
+    if (is_first && options.moment == PlanningMoment::kInBackground)
       static_cast<void>(
           ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority));
-    work.changed_.notify_all();
   };
-  std::string failure;
+  return effort;
+}
+
+void PlanMaker::Planning::make(const Order& order, PlanWork& work) noexcept {
   try {
-    search(order, effort);
-  } catch (const Error& error) {
-    failure = error.what();
+    search(order, effort_for(work));
+    work.end({});
+  } catch (const std::exception& error) {
+    work.end(error.what());
   }
-  const std::lock_guard lock(work.mutex_);
-  work.news_.is_final = true;
-  work.news_.failure = failure;
-  work.changed_.notify_all();
 }
 
 }  // namespace spillway::runtime

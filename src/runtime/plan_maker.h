@@ -30,6 +30,11 @@ class PlanWork {
 
  private:
   friend class PlanMaker;
+  /// True for the first one.
+  bool put(const planner::StepPlan& plan);
+  /// Nothing more will come, because of that or, when it is empty, because all is said.
+  void end(std::string failure);
+
   std::mutex mutex_;
   std::condition_variable changed_;
   News news_;
@@ -39,7 +44,8 @@ class PlanWork {
 
 /// Makes plans, each on a thread of its own: a first one as fast as it can, better ones from what
 /// the trainer's threads leave of the processors. Or at once on the caller's thread, where the
-/// clock must not matter.
+/// clock must not matter. Whatever goes wrong becomes a failure of the work, also that no thread
+/// can be started.
 class PlanMaker {
  public:
   struct Order {
@@ -48,7 +54,8 @@ class PlanMaker {
   };
 
   explicit PlanMaker(const PlanningOptions& options);
-  /// Waits until the plan in work is given up.
+  /// Waits until our planner has given up the plan in work, some milliseconds. A named strategy
+  /// cannot be interrupted: it is left alone, and nobody waits for it.
   ~PlanMaker();
   PlanMaker(const PlanMaker&) = delete;
   PlanMaker& operator=(const PlanMaker&) = delete;
@@ -60,15 +67,23 @@ class PlanMaker {
     std::thread thread;
     std::shared_ptr<PlanWork> work;
   };
-  void make(const Order& order, PlanWork& work);
-  std::optional<planner::StepPlan> stored_plan(const Order& order);
-  void search(const Order& order, const planner::PlanEffort& effort);
+  /// What a thread that makes a plan needs; it may outlive the maker.
+  struct Planning {
+    explicit Planning(const PlanningOptions& chosen) : options(chosen) {}
+    void make(const Order& order, PlanWork& work) noexcept;
+    planner::PlanEffort effort_for(PlanWork& work) const;
+    std::optional<planner::StepPlan> stored_plan(const Order& order);
+    void search(const Order& order, const planner::PlanEffort& effort);
+
+    const PlanningOptions options;
+    std::atomic<bool> is_misfit_told{false};
+    std::atomic<bool> is_ending{false};
+  };
+  void begin(Order order, const std::shared_ptr<PlanWork>& work);
   void join_finished();
 
-  const PlanningOptions options_;
-  std::atomic<bool> is_misfit_told_{false};
+  const std::shared_ptr<Planning> planning_;
   std::vector<Task> tasks_;
-  std::atomic<bool> is_ending_{false};
 };
 
 }  // namespace spillway::runtime

@@ -1,0 +1,120 @@
+// How plans come to the trainer, and what becomes of planning that goes wrong.
+#include "plan_maker.h"
+
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <future>
+#include <new>
+
+#include "support/failing_calls.h"
+
+namespace spillway::runtime {
+namespace {
+
+using planner::StepPlan;
+using planner::Strategy;
+using planner::SwapLimits;
+using profile::StepTape;
+
+constexpr Duration kLong = std::chrono::minutes(1);
+
+StepPlan out_of_memory(const StepTape&, const SwapLimits&) { throw std::bad_alloc(); }
+StepPlan plan_by(const std::string& strategy) {
+  StepPlan plan;
+  plan.strategy = strategy;
+  return plan;
+}
+StepPlan empty_plan(const StepTape&, const SwapLimits&) { return plan_by("empty"); }
+
+std::shared_future<void> end_of_endless;
+StepPlan endless(const StepTape&, const SwapLimits&) {
+  end_of_endless.wait();
+  return plan_by("endless");
+}
+
+PlanningOptions options(const Strategy& strategy, PlanningMoment moment) {
+  PlanningOptions options;
+  options.moment = moment;
+  options.strategy = &strategy;
+  return options;
+}
+
+/// Waits for the end of the work.
+PlanWork::News last_news(PlanWork& work) {
+  PlanWork::News all;
+  while (!all.is_final) {
+    PlanWork::News news = work.take(kLong);
+    if (news.plan) all.plan = std::move(news.plan);
+    all.is_final = news.is_final;
+    all.failure = news.failure;
+  }
+  return all;
+}
+
+TEST(PlanMaker, TellsThatMemoryDidNotSufficeInsteadOfEndingTheProgram) {
+  const Strategy strategy{"greedy", "", "", &out_of_memory};
+  for (const auto moment : {PlanningMoment::kInBackground, PlanningMoment::kAtOnce}) {
+    PlanMaker maker(options(strategy, moment));
+    const PlanWork::News news = last_news(*maker.order({}));
+    EXPECT_FALSE(news.plan);
+    EXPECT_EQ(news.failure, std::bad_alloc().what());
+  }
+}
+
+TEST(PlanMaker, HandsOutEachPlanOnce) {
+  const Strategy strategy{"empty", "", "", &empty_plan};
+  PlanMaker maker(options(strategy, PlanningMoment::kAtOnce));
+  const auto work = maker.order({});
+  const PlanWork::News news = work->take(kLong);
+  ASSERT_TRUE(news.plan);
+  EXPECT_EQ(news.plan->strategy, "empty");
+  EXPECT_TRUE(news.is_final);
+  EXPECT_FALSE(work->take(kLong).plan);
+}
+
+TEST(PlanMaker, TellsThatNoThreadCouldBeStarted) {
+  const Strategy strategy{"empty", "", "", &empty_plan};
+  PlanMaker maker(options(strategy, PlanningMoment::kInBackground));
+  const auto outcome =
+      swap::run_with_failing_calls({{SYS_clone3, EAGAIN}, {SYS_clone, EAGAIN}}, [&] {
+        const auto work = maker.order({});
+        return work->take(kLong).failure.find("no thread could be started") == 0;
+      });
+  if (outcome == swap::ChildOutcome::kCannotFilter) GTEST_SKIP() << "no filter for system calls";
+  EXPECT_EQ(outcome, swap::ChildOutcome::kTrue);
+}
+
+TEST(PlanMaker, WaitsForNoStrategyThatCannotBeInterrupted) {
+  std::promise<void> end;
+  end_of_endless = end.get_future();
+  const Strategy strategy{"endless", "", "", &endless};
+  std::shared_ptr<PlanWork> work;
+  {
+    PlanMaker maker(options(strategy, PlanningMoment::kInBackground));
+    work = maker.order({});
+  }
+  EXPECT_FALSE(work->take(Duration{0}).is_final);
+  end.set_value();
+  EXPECT_EQ(last_news(*work).plan->strategy, "endless") << "what it used is still there";
+}
+
+TEST(PlanMaker, LetsFewStrategiesWorkOnStepsThatNobodyWaitsFor) {
+  std::promise<void> end;
+  end_of_endless = end.get_future();
+  const Strategy strategy{"endless", "", "", &endless};
+  PlanMaker maker(options(strategy, PlanningMoment::kInBackground));
+  const auto first = maker.order({});
+  const auto second = maker.order({});
+  first->cancel();
+  const auto third = maker.order({});
+  second->cancel();
+  EXPECT_EQ(last_news(*maker.order({})).failure,
+            "strategy endless still works on 2 steps that have changed since");
+  end.set_value();
+  for (const auto& work : {first, second, third}) EXPECT_TRUE(last_news(*work).plan);
+}
+
+}  // namespace
+}  // namespace spillway::runtime
