@@ -184,19 +184,15 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
 }
 
 void Core::watch_forks() {
-  ::pthread_atfork(
-      [] {
-        core().runtime().before_fork();
-        core().runtime().engine().before_fork();
-      },
-      [] { core().runtime().engine().after_fork_in_parent(); },
-      [] {
-        Interceptor::disable_for_good();
-        detach_cpu_allocator();
-        core().is_child_.store(true);
-        runtime::unwatch_endings_in_child();
-        core().runtime().engine().after_fork_in_child();
-      });
+  ::pthread_atfork([] { core().runtime().before_fork(); },
+                   [] { core().runtime().after_fork_in_parent(); },
+                   [] {
+                     Interceptor::disable_for_good();
+                     detach_cpu_allocator();
+                     core().is_child_.store(true);
+                     runtime::unwatch_endings_in_child();
+                     core().runtime().engine().after_fork_in_child();
+                   });
 }
 
 void Core::watch_endings() {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spillway/base/assert.h"
+#include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/signals_blocked.h"
 
@@ -296,7 +297,7 @@ std::vector<Recomputer::Record*> Recomputer::records_for(std::vector<Ingredient>
 bool Recomputer::drop(RangeId range) {
   const std::lock_guard lock(mutex_);
   Life* const life = live(range);
-  const bool may_go = life != nullptr && !life->is_dropped && !life->is_freed &&
+  const bool may_go = life != nullptr && !life->is_dropped && !life->is_freed && forks_ == 0 &&
                       can_compute(*life) && engine_.drop(range);
   if (!may_go) {
     ++counts_.refused_drops;
@@ -507,6 +508,29 @@ std::vector<RangeId> Recomputer::take_ended() {
 void Recomputer::restore_all() {
   const std::lock_guard lock(mutex_);
   while (!dropped_.empty()) restore_unplanned(*dropped_.back());
+}
+
+std::string Recomputer::begin_fork(bool may_replay) {
+  const std::lock_guard lock(mutex_);
+  ++forks_;
+  std::string failure;
+  // From the last one back, as others come back with it; each by itself, since one may fail.
+  for (std::size_t i = dropped_.size(); may_replay && i > 0; i = std::min(i - 1, dropped_.size())) {
+    try {
+      restore_unplanned(*dropped_[i - 1]);
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+  }
+  if (dropped_.empty()) return {};
+  return message("{} that had to be computed again cannot come back before a fork: {}",
+                 dropped_.size() == 1 ? "a tensor" : message("{} tensors", dropped_.size()),
+                 may_replay ? failure : "the thread that forks runs an operator");
+}
+
+void Recomputer::end_fork() {
+  const std::lock_guard lock(mutex_);
+  --forks_;
 }
 
 void Recomputer::end_step() {

@@ -333,9 +333,24 @@ void Runtime::run_again(profile::OpIndex place, std::span<const RangeUse> uses,
   end();
 }
 
-void Runtime::before_fork() {
-  if (recomputer_ != nullptr && recomputer_->is_active() && !context().is_running)
-    recomputer_->restore_all();
+void Runtime::before_fork() noexcept {
+  try {
+    if (recomputer_ != nullptr) {
+      const std::string failure = recomputer_->begin_fork(!context().is_running);
+      if (!failure.empty())
+        log_error("{}. The process goes on, but a forked child ends where it touches one of them: "
+                  "run with --recompute off",
+                  failure);
+    }
+  } catch (const std::exception& error) {
+    log_error("before a fork: {}", error.what());
+  }
+  engine_->before_fork();
+}
+
+void Runtime::after_fork_in_parent() noexcept {
+  engine_->after_fork_in_parent();
+  if (recomputer_ != nullptr) recomputer_->end_fork();
 }
 
 Runtime::Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.clock_.now()) {

@@ -407,5 +407,40 @@ TEST_F(RecomputerTest, GoesOnWithAPlanThatOverlooksAnEarlierVersion) {
   EXPECT_EQ(word(b.memory), 16u);
 }
 
+TEST_F(RecomputerTest, BringsEverythingBackForAForkAndDropsNothingUntilItIsOver) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  const Tensor b = add(a, 1, 1);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(b.range));
+  EXPECT_EQ(recomputer_->begin_fork(true), "");
+  EXPECT_FALSE(engine_->is_dropped(a.range));
+  EXPECT_FALSE(engine_->is_dropped(b.range));
+  EXPECT_EQ(recomputer_->begin_fork(true), "") << "by another thread";
+  recomputer_->end_fork();
+  EXPECT_FALSE(recomputer_->drop(a.range)) << "the child would find nothing there";
+  recomputer_->end_fork();
+  EXPECT_TRUE(recomputer_->drop(a.range));
+}
+
+TEST_F(RecomputerTest, TellsWhatCannotComeBackForAFork) {
+  const Tensor x = tensor();
+  word(x.memory) = 5;
+  const Tensor a = add(x, 1, 0);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  EXPECT_EQ(recomputer_->begin_fork(false),
+            "a tensor that had to be computed again cannot come back before a fork: the thread "
+            "that forks runs an operator");
+  fails_ = true;
+  EXPECT_EQ(recomputer_->begin_fork(true),
+            "a tensor that had to be computed again cannot come back before a fork: the operator "
+            "cannot run");
+  fails_ = false;
+  recomputer_->end_fork();
+  recomputer_->end_fork();
+  EXPECT_EQ(read(a), 6u);
+}
+
 }  // namespace
 }  // namespace spillway::runtime

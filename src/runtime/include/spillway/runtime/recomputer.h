@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -77,6 +78,13 @@ class Recomputer {
 
   void restore_all();
 
+  /// The process is about to fork, and a child cannot compute: brings everything back where that is
+  /// possible, and drops nothing more until as many calls of `end_fork` have come, by the parent.
+  /// `may_replay`: no operator runs on this thread. Says what stays dropped and why; empty:
+  /// nothing.
+  std::string begin_fork(bool may_replay);
+  void end_fork();
+
   /// Whether any operator is kept, without a lock.
   bool is_active() const { return active_.load(std::memory_order_relaxed); }
   RecomputationCounts counts() const;
@@ -131,6 +139,7 @@ class Recomputer {
   std::vector<Life*> temporaries_;  ///< Have memory of a replay at present.
   std::vector<RangeId> ended_;      ///< Freed, to be given back.
   std::vector<Life*> postponed_;    ///< Freed, but needed.
+  std::uint32_t forks_ = 0;         ///< Under way: nothing is dropped meanwhile.
   std::uint64_t questions_ = 0;     ///< Asked so far; lives and records are marked with them.
   RecomputationCounts counts_;
   std::atomic<bool> active_{false};

@@ -127,8 +127,11 @@ class Runtime {
   /// Where a paged storage begins.
   void* address_of(RangeId range) const { return engine_->address_of(range); }
 
-  /// The process is about to fork: brings back what is dropped, as the child cannot.
-  void before_fork();
+  /// The process is about to fork: brings back what is dropped, as the child cannot, and drops
+  /// nothing until the fork is over. What cannot come back is told, and the child ends where it
+  /// touches it. Nothing is told in the child but to the engine.
+  void before_fork() noexcept;
+  void after_fork_in_parent() noexcept;
   /// Whether a profile is being recorded.
   bool records() const { return options_.recording != nullptr; }
   /// Whether `note_class` should be called: values get names.
