@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_kind.h"
 #include "spillway/base/log.h"
 #include "spillway/recompute/operator_rules.h"
 
@@ -41,30 +42,6 @@ class RecordedCall final : public runtime::RecordedOp {
   std::unique_ptr<recompute::OpRecord> record_;
   std::vector<runtime::StorageKey> inputs_, written_, outputs_;
 };
-
-/// The operator with the shapes and types of its tensors: what decides which kernel runs.
-std::uint64_t kind_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
-  std::size_t kind = std::hash<const void*>()(&op.schema());
-  const auto add = [&](std::size_t number) { kind = c10::hash_combine(kind, number); };
-  const auto add_tensor = [&](const at::Tensor& tensor) {
-    if (!tensor.defined()) return;
-    add(static_cast<std::size_t>(tensor.scalar_type()));
-    for (const std::int64_t size : tensor.sizes()) add(static_cast<std::size_t>(size));
-    for (const std::int64_t stride : tensor.strides()) add(static_cast<std::size_t>(stride));
-  };
-  for (const c10::IValue& argument : arguments) {
-    if (argument.isTensor()) {
-      add_tensor(argument.toTensor());
-    } else if (argument.isTensorList()) {
-      for (const at::Tensor& tensor : argument.toTensorVector()) add_tensor(tensor);
-    }
-  }
-  return kind;
-}
-
-}  // namespace
-
-namespace {
 
 recompute::PagedStorage find_storage(const runtime::Runtime& runtime, const void* data) {
   const runtime::RangeUse found = runtime.find(data);
