@@ -125,7 +125,6 @@ void Recorder::describe(TensorArgument& argument, const c10::TensorImpl& tensor,
     sources_.push_back({storage, {}});
   }
   StorageArgument& whole = call_.storages[number.value];
-  whole.read |= use != ArgumentUse::kOverwrite;
   whole.written |= use == ArgumentUse::kReadWrite || use == ArgumentUse::kOverwrite;
   whole.scratch |= use == ArgumentUse::kUndeclaredWrite;
   sources_[number.value].shown.include(shown_range(tensor));
@@ -200,7 +199,6 @@ void Recorder::list_inputs() {
     const auto number = numbers.of(storage.key);
     if (number.is_new) call_.inputs_.push_back({.key = storage.key});
     StorageUse& use = call_.inputs_[number.value];
-    use.read |= storage.read;
     use.written |= storage.written;
   }
 }

@@ -121,12 +121,10 @@ void ReplayEngine::before_call(const c10::OperatorHandle& op,
     if (rules.uses[i] == ArgumentUse::kRead) continue;
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-      if (impl->has_storage()) before_write(*impl->unsafe_storage().unsafeGetStorageImpl());
+      if (impl->has_storage()) kept_->before_write(*impl->unsafe_storage().unsafeGetStorageImpl());
     });
   }
 }
-
-void ReplayEngine::before_write(const c10::StorageImpl& storage) { kept_->before_write(storage); }
 
 bool ReplayEngine::complete(OpRecord& record, c10::ArrayRef<c10::IValue> results,
                             std::string* objection) {

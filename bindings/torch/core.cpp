@@ -286,6 +286,7 @@ runtime::RunStatistics Core::statistics() const {
   statistics.dropped = report.memory.dropped;
   statistics.replays = report.replays;
   statistics.unplanned_replays = report.unplanned_replays;
+  statistics.refused_drops = report.refused_drops;
   statistics.replay_seconds = report.replay_seconds;
   statistics.verified = Interceptor::verified();
   statistics.stalls = report.stalls;

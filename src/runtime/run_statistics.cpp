@@ -80,6 +80,7 @@ Json replay_part(const RunStatistics& s) {
           {"dropped_bytes", s.dropped.count()},
           {"replays", s.replays},
           {"unplanned_replays", s.unplanned_replays},
+          {"refused_drops", s.refused_drops},
           {"replay_seconds", s.replay_seconds},
           {"verified_kinds", s.verified.equal_kinds},
           {"verified_operators", s.verified.operators},

@@ -465,6 +465,7 @@ RuntimeReport Runtime::report() const {
     const RecomputationCounts counts = recomputer_->counts();
     report.replays = counts.replays;
     report.unplanned_replays = counts.unplanned_replays;
+    report.refused_drops = counts.refused_drops;
     report.replay_seconds = static_cast<double>(replay_ns_.load()) * 1e-9;
   }
   if (guide_ != nullptr) report.learned = guide_->report();

@@ -317,8 +317,6 @@ void StepLearner::State::note_plan() {
   report_.bound_seconds = plan_->plan.bound.step_seconds;
   report_.planned_read_pages = plan.estimate.read_pages;
   report_.smallest_budget_pages = plan.smallest_budget_pages;
-  report_.planned_replays = plan_->plan.replays.size();
-  report_.planned_replay_seconds = plan_->plan.replay_seconds;
 }
 
 /// What a plan that was just made promises, for `--log-level info`.

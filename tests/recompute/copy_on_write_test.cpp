@@ -124,7 +124,7 @@ TEST_F(KeptTensors, CopiesGoWithTheirRecords) {
   {
     const Sum first = add(part);
     const Sum second = add(part);
-    engine_->before_write(*part.storage().unsafeGetStorageImpl());
+    train([&] { part.add_(1); });
     EXPECT_EQ(engine_->bytes_held(), Bytes(kMiddle * 4));
   }
   EXPECT_EQ(engine_->bytes_held(), Bytes(0));

@@ -16,7 +16,6 @@ inline constexpr StorageKey kNotPaged = 0;
 /// A paged storage among the arguments of an operator.
 struct StorageUse {
   StorageKey key = kNotPaged;
-  bool read = false;
   bool written = false;
 };
 

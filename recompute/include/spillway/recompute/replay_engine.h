@@ -69,9 +69,6 @@ class ReplayEngine {
   /// `record`, for every operator, recorded or not.
   void before_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
-  /// The same for one storage that is written past the operators.
-  void before_write(const c10::StorageImpl& storage);
-
   /// Notes what the call gave. False, and the reason, when it cannot run again after all, or made
   /// and wrote nothing that is paged: the record is of no use then.
   bool complete(OpRecord& record, c10::ArrayRef<c10::IValue> results,

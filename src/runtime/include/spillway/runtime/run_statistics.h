@@ -13,7 +13,7 @@
 namespace spillway::runtime {
 
 /// Calls that were compared with a second run, bit for bit. A kind is an operator with the shapes
-/// and types of its tensors.
+/// and types of its tensors and its other arguments.
 struct VerifiedReplays {
   std::uint64_t equal_kinds = 0;
   std::uint64_t differing_kinds = 0;  ///< These are not run again.
@@ -77,6 +77,7 @@ struct RunStatistics {
   Bytes dropped;  ///< Left without a copy, to be computed again.
   std::uint64_t replays = 0;
   std::uint64_t unplanned_replays = 0;
+  std::uint64_t refused_drops = 0;
   double replay_seconds = 0.0;
   VerifiedReplays verified;        ///< With `verify` only.
   std::vector<StallCause> stalls;  ///< Operators that waited longest, the largest first.

@@ -57,6 +57,7 @@ struct RuntimeReport {
   LearnerReport learned;
   std::uint64_t replays = 0;            ///< Operators that ran again to bring dropped tensors back.
   std::uint64_t unplanned_replays = 0;  ///< Of them: because a step went otherwise than planned.
+  std::uint64_t refused_drops = 0;      ///< Tensors that a plan gave up, and that stayed.
   std::vector<StallCause> stalls;       ///< The largest ones.
   double replay_seconds = 0.0;          ///< What they took, waits for room included.
   std::uint64_t ops = 0;

@@ -83,8 +83,6 @@ struct LearnerReport {
   std::string strategy;           ///< That made it.
   std::uint32_t planned_peak_pages = 0;
   std::uint64_t planned_read_pages = 0;
-  std::uint64_t planned_replays = 0;    ///< Operators that run again per cycle of the plan.
-  double planned_replay_seconds = 0.0;  ///< What they take.
   std::uint32_t smallest_budget_pages = 0;
 };
 
