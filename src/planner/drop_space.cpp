@@ -19,6 +19,9 @@ namespace {
 
 // What takes more operators than these is never worth it.
 constexpr std::size_t kMostOpsOfDrop = 128;
+// Of all operators on average, in a plan; short steps have some more for free.
+constexpr std::size_t kMostRounds = 4;
+constexpr std::size_t kFreeReplays = 1000;
 // Only what relieves operators that are fuller than this share of the budget is looked at. Replays
 // bring values back, so operators near the budget may get too full.
 constexpr double kFullShare = 0.85;
@@ -86,7 +89,7 @@ void DropSpace::index_by_value() {
 
 std::vector<Fate> DropSpace::nothing() const { return std::vector<Fate>(size(), Fate::kStays); }
 
-std::vector<Replay> DropSpace::replays(const std::vector<Fate>& fates) const {
+std::optional<std::vector<Replay>> DropSpace::replays(const std::vector<Fate>& fates) const {
   std::vector<Drop> drops;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     if (fates[i] == Fate::kStays) continue;
@@ -96,7 +99,22 @@ std::vector<Replay> DropSpace::replays(const std::vector<Fate>& fates) const {
   for (std::size_t i = candidates_.size(); i < fates.size(); ++i) {
     if (fates[i] != Fate::kDropsAgain) drops.push_back(ingredients_[i - candidates_.size()]);
   }
-  return all_.replays(drops);
+  return ReplayWalk(all_).walk(drops, kMostRounds * tape_.ops.size() + kFreeReplays);
+}
+
+std::vector<Fate> DropSpace::fates_in(const RewrittenTape& steps) const {
+  const std::vector<OpIndex> next = next_originals(steps);
+  std::vector<std::uint32_t> returns(size(), 0);
+  for (std::size_t value = tape_.values.size(); value < steps.value_of.size(); ++value) {
+    const std::uint32_t drop = drop_at(steps.value_of[value], next[steps.tape.values[value].birth]);
+    if (drop != kNoOp) ++returns[drop];
+  }
+  std::vector<Fate> fates = nothing();
+  for (std::size_t drop = 0; drop < fates.size(); ++drop) {
+    if (returns[drop] > 1) fates[drop] = Fate::kDropsAgain;
+    if (returns[drop] == 1 && !is_ingredient(drop)) fates[drop] = Fate::kDrops;
+  }
+  return fates;
 }
 
 /// The drop that decides about a value right before an operator.

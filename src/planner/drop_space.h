@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "spillway/planner/recomputation.h"
@@ -36,7 +37,10 @@ class DropSpace {
   /// Nothing is dropped.
   std::vector<Fate> nothing() const;
 
-  std::vector<Replay> replays(const std::vector<Fate>& fates) const;
+  /// None where so much would run again that no step is faster for it.
+  std::optional<std::vector<Replay>> replays(const std::vector<Fate>& fates) const;
+  /// The fates that come nearest to a tape with replays, however these were found.
+  std::vector<Fate> fates_in(const RewrittenTape& steps) const;
   /// Looks at the tape that fates lead to, and drops more where it is still too full: what can be
   /// dropped there and is cheaper to compute again than to move, at dual prices.
   std::vector<Fate> extended(const std::vector<Fate>& fates, const RewrittenTape& steps,

@@ -1,18 +1,96 @@
 #include "moment_search.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
 namespace spillway::planner {
-
-using profile::kNoValue;
 
 namespace {
 
 constexpr std::array<double, 3> kLeads{0.0, 2.0, 8.0};
 constexpr std::array<std::uint32_t, 2> kReserveOps{0, 6};
 constexpr std::uint32_t kMostReserveOps = 4;
+constexpr std::size_t kMostFlips = 3;
 constexpr double kWorthwhile = 1.0 - 1e-6;  // Less is no reason for another round.
+
+/// The stretch in which a swap takes its value out; null for one that is none of the tape's.
+const Interval* interval_of(const PlanAssembly& assembly, const PlannedSwap& swap) {
+  for (const Interval& interval : assembly.touches().intervals) {
+    if (interval.begin != swap.last_touch) continue;
+    const std::uint64_t boundaries = swap.leave < swap.last_touch ? 1 : 0;
+    if (number_after(assembly.steps().tape, interval.value, boundaries) == swap.value)
+      return &interval;
+  }
+  return nullptr;
+}
+
+/// Sets of whole intervals that leave.
+class SetSearch {
+ public:
+  SetSearch(const PlanAssembly& assembly, SwapPlan plan, std::uint32_t budget_pages,
+            std::size_t most_sets, std::size_t most_plans)
+      : assembly_(assembly),
+        intervals_(assembly.touches().intervals),
+        most_pages_(std::max(budget_pages, smallest_budget(assembly.steps().tape))),
+        most_plans_(most_plans),
+        sets_left_(most_sets),
+        pages_(intervals_.size(), 0) {
+    for (const PlannedSwap& swap : plan.swaps)
+      if (const Interval* interval = interval_of(assembly, swap))
+        pages_[static_cast<std::size_t>(interval - intervals_.data())] = swap.pages;
+    plans_.push_back(std::move(plan));
+  }
+
+  std::vector<SwapPlan> search() {
+    try_set(pages_);
+    for (std::size_t count = 1; count <= kMostFlips;)
+      count = flip(std::vector(pages_), count, 0) ? 1 : count + 1;
+    return std::move(plans_);
+  }
+
+ private:
+  /// Flips every so many intervals from `first` on, until a set is better.
+  bool flip(const std::vector<std::uint32_t>& pages, std::size_t count, std::size_t first) {
+    for (std::size_t i = first; i < intervals_.size() && sets_left_ > 0; ++i) {
+      const std::vector<std::uint32_t> changed = flipped(pages, i);
+      if (count == 1 ? try_set(changed) : flip(changed, count - 1, i + 1)) return true;
+    }
+    return false;
+  }
+
+  std::vector<std::uint32_t> flipped(std::vector<std::uint32_t> pages, std::size_t index) const {
+    pages[index] = pages[index] > 0 ? 0 : intervals_[index].pages;
+    return pages;
+  }
+
+  bool try_set(const std::vector<std::uint32_t>& pages) {
+    if (sets_left_ == 0) return false;
+    LevelTree levels = assembly_.levels_without(pages);
+    if (levels.max(0, levels.op_count()) > most_pages_) return false;
+    --sets_left_;
+    SwapPlan plan = with_best_style(assembly_, pages);
+    const StepEstimate& before = plans_.front().estimate;
+    const bool is_best = is_better(plan.estimate, before) &&
+                         (plan.estimate.is_complete != before.is_complete ||
+                          plan.estimate.step_seconds < before.step_seconds * kWorthwhile);
+    if (is_best) pages_ = pages;
+    const auto place = std::upper_bound(
+        plans_.begin(), plans_.end(), plan,
+        [](const SwapPlan& a, const SwapPlan& b) { return is_better(a.estimate, b.estimate); });
+    plans_.insert(place, std::move(plan));
+    if (plans_.size() > most_plans_) plans_.pop_back();
+    return is_best;
+  }
+
+  const PlanAssembly& assembly_;
+  const std::vector<Interval>& intervals_;
+  const std::int64_t most_pages_;
+  const std::size_t most_plans_;
+  std::size_t sets_left_;
+  std::vector<std::uint32_t> pages_;  ///< Per interval, of the best set.
+  std::vector<SwapPlan> plans_;       ///< Best first.
+};
 
 class MomentSearch {
  public:
@@ -32,7 +110,7 @@ class MomentSearch {
   bool improve_each() {
     bool has_improved = false;
     for (std::size_t i = 0; i < best_.swaps.size(); ++i) {
-      const Interval* interval = interval_of(best_.swaps[i]);
+      const Interval* interval = interval_of(assembly_, best_.swaps[i]);
       if (!interval || interval->covered_ops >= op_count_) continue;
       for (std::uint32_t leave = 0; leave < interval->covered_ops; ++leave) {
         const bool returns = best_.swaps[i].fetch != kNoOp;
@@ -64,20 +142,6 @@ class MomentSearch {
     return is_worthwhile;
   }
 
-  const Interval* interval_of(const PlannedSwap& swap) const {
-    for (const Interval& interval : assembly_.touches().intervals) {
-      if (interval.begin != swap.last_touch) continue;
-      const std::uint64_t boundaries = swap.leave < swap.last_touch ? 1 : 0;
-      if (number_after(interval.value, boundaries) == swap.value) return &interval;
-    }
-    return nullptr;
-  }
-
-  ValueIndex number_after(ValueIndex value, std::uint64_t boundaries) const {
-    for (; boundaries > 0 && value != kNoValue; --boundaries) value = tape_.values[value].becomes;
-    return value;
-  }
-
   /// Moments count operators from the begin of the interval on.
   bool try_moments(std::size_t index, const Interval& interval, std::uint32_t leave,
                    std::uint32_t fetch) {
@@ -86,10 +150,10 @@ class MomentSearch {
     const std::uint64_t leave_at = std::uint64_t{interval.begin} + leave;
     const std::uint64_t fetch_at = std::uint64_t{interval.begin} + fetch;
     swap.leave = static_cast<OpIndex>(leave_at % op_count_);
-    swap.value = number_after(interval.value, leave_at / op_count_);
+    swap.value = number_after(tape_, interval.value, leave_at / op_count_);
     if (swap.fetch != kNoOp) {
       swap.fetch = static_cast<OpIndex>(fetch_at % op_count_);
-      swap.fetch_value = number_after(interval.value, fetch_at / op_count_);
+      swap.fetch_value = number_after(tape_, interval.value, fetch_at / op_count_);
       swap.out_ops = fetch - leave - 1;
     } else {
       swap.fetch_value = swap.needed_value = swap.value;
@@ -120,6 +184,12 @@ SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::ui
     }
   }
   return std::move(*best);
+}
+
+std::vector<SwapPlan> best_sets(const PlanAssembly& assembly, SwapPlan plan,
+                                std::uint32_t budget_pages, std::size_t most_sets,
+                                std::size_t most_plans) {
+  return SetSearch(assembly, std::move(plan), budget_pages, most_sets, most_plans).search();
 }
 
 SwapPlan with_best_moments(const PlanAssembly& assembly, SwapPlan plan) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "plan_assembly.h"
@@ -8,6 +10,13 @@ namespace spillway::planner {
 
 /// The best plan that moves these pages, judged, by the style of moments.
 SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages);
+
+/// A judged plan and what other sets of values lead to, best first: beginning at the plan's, whole
+/// intervals stay or leave, one by one, then two by two, then three by three, each set by the style
+/// of moments that suits it, until no set is better or so many were tried. For tiny steps.
+std::vector<SwapPlan> best_sets(const PlanAssembly& assembly, SwapPlan plan,
+                                std::uint32_t budget_pages, std::size_t most_sets,
+                                std::size_t most_plans);
 
 /// A judged plan, made better swap by swap with every operator at which its write-out and its fetch
 /// could start, until nothing helps. For tiny steps.

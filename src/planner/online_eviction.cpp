@@ -17,10 +17,11 @@ constexpr std::size_t kMostReplaysPerOp = 20;
 }  // namespace
 
 OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
-                               std::uint32_t budget_pages)
+                               std::uint32_t budget_pages, const StopCheck& should_stop)
     : tape_(tape),
       all_(all),
       budget_(budget_pages),
+      should_stop_(should_stop),
       states_(tape.values.size()),
       found_version_(tape.uses.size(), 0),
       makers_(tape.values.size()),
@@ -58,14 +59,54 @@ std::vector<Replay> OnlineEviction::run() {
   return std::move(replays_);
 }
 
-/// Brings the inputs of an operator in and holds them, with room for what it makes.
+/// Brings the inputs of an operator in and holds them, with room for what it makes. What has to run
+/// again first has inputs of its own, and so on: as deep as the step is long, so not by recursion.
 void OnlineEviction::provide_for(OpIndex op) {
-  const auto uses = uses_of(tape_, op);
-  for (std::size_t i = 0; i < uses.size(); ++i) {
-    restore(uses[i].value, found_version_[tape_.ops[op].first_use + i]);
-    ++states_[uses[i].value].pins;
+  std::vector<Provision> open{{op}};
+  for (;;) {
+    if (const auto maker = next_maker(open.back())) {
+      open.push_back({*maker});
+      continue;
+    }
+    const OpIndex provided = open.back().op;
+    make_room(tape_.ops[provided].inside_peak_pages);
+    open.pop_back();
+    if (open.empty()) return;
+    replay(provided);
   }
-  make_room(tape_.ops[op].inside_peak_pages);
+}
+
+/// The operator that has to run again next before all inputs are there.
+std::optional<OpIndex> OnlineEviction::next_maker(Provision& provision) {
+  const auto uses = uses_of(tape_, provision.op);
+  for (; provision.use < uses.size(); ++provision.use) {
+    const ValueIndex value = uses[provision.use].value;
+    const std::uint32_t version = found_version_[tape_.ops[provision.op].first_use + provision.use];
+    State& state = states_[value];
+    if (!provision.is_restoring) {
+      provision.is_restoring = begin_restoring(value, version);
+      provision.maker = state.is_present ? state.version + 1 : 0;
+      ++state.pins;
+    }
+    while (provision.is_restoring && provision.maker <= version) {
+      const std::uint32_t next = provision.maker++;
+      // What it is made of may have brought it this far.
+      if (!state.is_present || state.version < next) return makers_[value][next];
+    }
+    provision.is_restoring = false;
+  }
+  return std::nullopt;
+}
+
+/// Whether the value is not in the state in which an operator found it; what holds later writes
+/// goes. What `can_drop` promised holds for all that was evicted; the others are there.
+bool OnlineEviction::begin_restoring(ValueIndex value, std::uint32_t version) {
+  const State& state = states_[value];
+  if (tape_.values[value].birth == kCarriedIn) return false;
+  if (state.is_present && state.version == version) return false;
+  if (state.is_present && state.version > version) evict(value);
+  if (tape_.values[value].death < now_) visitors_.push_back(value);
+  return true;
 }
 
 void OnlineEviction::run_op(OpIndex op) {
@@ -92,25 +133,8 @@ void OnlineEviction::run_op(OpIndex op) {
     if (tape_.values[resident_[i]].death == op) evict(resident_[i]);
 }
 
-/// Brings a value into the state in which an operator found it. What `can_drop` promised holds for
-/// all that was evicted; the others are there.
-void OnlineEviction::restore(ValueIndex value, std::uint32_t version) {
-  State& state = states_[value];
-  if (tape_.values[value].birth == kCarriedIn) return;
-  if (state.is_present && state.version == version) return;
-  if (state.is_present && state.version > version) evict(value);
-  if (tape_.values[value].death < now_) visitors_.push_back(value);
-  ++state.pins;
-  for (std::uint32_t i = state.is_present ? state.version + 1 : 0; i <= version; ++i) {
-    // What it is made of may have brought it this far.
-    if (state.is_present && state.version >= i) continue;
-    replay(makers_[value][i]);
-  }
-  --state.pins;
-}
-
+/// Its inputs are there and held.
 void OnlineEviction::replay(OpIndex op) {
-  provide_for(op);
   replays_.push_back({now_, op});
   is_stuck_ = is_stuck_ || replays_.size() > kMostReplaysPerOp * tape_.ops.size();
   clock_ += seconds(tape_.ops[op].time);
@@ -142,8 +166,10 @@ void OnlineEviction::enter(ValueIndex value) {
 }
 
 void OnlineEviction::make_room(std::uint32_t pages) {
-  while (!is_stuck_ && held_ + pages > budget_)
-    if (!evict_best()) break;
+  while (!is_stuck_ && held_ + pages > budget_) {
+    is_stuck_ = is_told(should_stop_);
+    if (is_stuck_ || !evict_best()) break;
+  }
 }
 
 bool OnlineEviction::evict_best() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,9 +17,11 @@ namespace spillway::planner {
 class OnlineEviction {
  public:
   /// Keeps references.
-  OnlineEviction(const StepTape& tape, const Recomputation& all, std::uint32_t budget_pages);
+  OnlineEviction(const StepTape& tape, const Recomputation& all, std::uint32_t budget_pages,
+                 const StopCheck& should_stop);
 
-  /// What ran again, as far as it went: stops evicting when nothing helps or it runs in circles.
+  /// What ran again, as far as it went: stops evicting when nothing helps, when it runs in circles
+  /// and when told to.
   std::vector<Replay> run();
 
  private:
@@ -33,9 +36,18 @@ class OnlineEviction {
     bool is_droppable = false;
   };
 
+  /// An operator whose inputs are brought in, one after the other.
+  struct Provision {
+    OpIndex op = 0;
+    std::size_t use = 0;        ///< The input whose turn it is.
+    bool is_restoring = false;  ///< Operators run again for it.
+    std::uint32_t maker = 0;    ///< Of those that have made it, the next one.
+  };
+
   void provide_for(OpIndex op);
+  std::optional<OpIndex> next_maker(Provision& provision);
+  bool begin_restoring(ValueIndex value, std::uint32_t version);
   void run_op(OpIndex op);
-  void restore(ValueIndex value, std::uint32_t version);
   void replay(OpIndex op);
   void make_room(std::uint32_t pages);
   bool evict_best();
@@ -50,6 +62,7 @@ class OnlineEviction {
   const StepTape& tape_;
   const Recomputation& all_;
   const std::uint32_t budget_;
+  const StopCheck& should_stop_;
   std::vector<State> states_;
   std::vector<std::uint32_t> found_version_;  ///< Per use.
   std::vector<std::vector<OpIndex>> makers_;  ///< Per value: birth, then writes.

@@ -11,16 +11,6 @@ constexpr std::uint32_t kReserveOps = 6;
 
 }  // namespace
 
-std::optional<StepPlan> plan_if_it_fits(const Strategy& strategy, const StepTape& tape,
-                                        const SwapLimits& limits) {
-  check(limits);
-  profile::check(tape);
-  if (live_peak(tape) > limits.budget_pages) return std::nullopt;
-  StepPlan plan = plan_with_replays(tape, {}, limits);
-  plan.strategy = strategy.name;
-  return plan;
-}
-
 PlanAssembly::PlanAssembly(const StepTape& tape, std::vector<Replay> replays,
                            const SwapLimits& limits)
     : tape_(tape),
@@ -84,33 +74,15 @@ SwapPlan PlanAssembly::swapped(const std::vector<std::uint32_t>& pages, Transfer
 
 SwapPlan PlanAssembly::moved(std::vector<PlannedSwap> swaps) const {
   SwapPlan plan = base();
-  const std::size_t op_count = steps_.tape.ops.size();
-  std::vector<OpIndex> leaves;
-  std::vector<OpIndex> fetches;
-  for (const PlannedSwap& swap : swaps) {
-    leaves.push_back(swap.leave);
-    fetches.push_back(swap.fetch);
-  }
   plan.swaps = std::move(swaps);
-  plan.write_outs = group_by_op(leaves, op_count);
-  plan.fetches = group_by_op(fetches, op_count);
-  // The most urgent first.
-  const auto distance = [&](std::uint32_t index) {
-    return (plan.swaps[index].needed + op_count - plan.swaps[index].fetch) % op_count;
-  };
-  const auto entries = plan.fetches.entries.begin();
-  for (std::size_t op = 0; op < op_count; ++op)
-    std::stable_sort(entries + plan.fetches.first[op], entries + plan.fetches.first[op + 1],
-                     [&](auto a, auto b) { return distance(a) < distance(b); });
+  list_by_moment(plan, steps_.tape.ops.size());
   return plan;
 }
 
-StepPlan PlanAssembly::finish(const Strategy& strategy, SwapPlan swaps) && {
+StepPlan PlanAssembly::finish(SwapPlan swaps) && {
   StepPlan plan;
-  plan.strategy = strategy.name;
   plan.swaps = std::move(swaps);
   plan.swaps.estimate = estimate(plan.swaps);
-  plan.bound = bound_plan(tape_, limits_);
   plan.replay_seconds = planner::replay_seconds(tape_, replays_);
   plan.replays = std::move(replays_);
   plan.steps = std::move(steps_);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,11 +9,6 @@
 #include "transfer_schedule.h"
 
 namespace spillway::planner {
-
-/// Checks tape and limits. The plan that neither moves nor recomputes anything, if the whole step
-/// fits into the budget. Throws ConfigError and PlanError.
-std::optional<StepPlan> plan_if_it_fits(const Strategy& strategy, const StepTape& tape,
-                                        const SwapLimits& limits);
 
 /// Pages that are to be out between two uses of a value of the original tape.
 struct ChosenGap {
@@ -53,8 +47,8 @@ class PlanAssembly {
     return estimate_step(steps_.tape, swaps, limits_);
   }
 
-  /// The whole plan, judged.
-  StepPlan finish(const Strategy& strategy, SwapPlan swaps) &&;
+  /// The whole plan, judged; without name and bound.
+  StepPlan finish(SwapPlan swaps) &&;
 
  private:
   SwapPlan base() const;

@@ -70,7 +70,7 @@ bool Recomputation::can_drop(ValueIndex value, OpIndex after) const {
 }
 
 std::vector<Replay> Recomputation::replays(std::span<const Drop> drops) const {
-  return ReplayWalk(*this).walk(drops);
+  return *ReplayWalk(*this).walk(drops);
 }
 
 }  // namespace spillway::planner

@@ -54,16 +54,19 @@ std::vector<ReplayWalk::DropMoment> ReplayWalk::moments_of(std::span<const Drop>
   return moments;
 }
 
-std::vector<Replay> ReplayWalk::walk(std::span<const Drop> drops) {
+std::optional<std::vector<Replay>> ReplayWalk::walk(std::span<const Drop> drops,
+                                                    std::size_t most_in_all) {
   const std::vector<DropMoment> moments = moments_of(drops);
   replays_.clear();
+  begun_in_all_ = 0;
   auto next = moments.begin();
-  for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
+  for (OpIndex op = 0; op < tape_.ops.size() && begun_in_all_ <= most_in_all; ++op) {
     bring_back_inputs(op);
     for (; next != moments.end() && next->op == op; ++next)
       state_[next->drop.value] = {true, next->drop.again, kAbsent};
   }
   state_.assign(state_.size(), State{});
+  if (begun_in_all_ > most_in_all) return std::nullopt;
   return std::move(replays_);
 }
 
@@ -76,7 +79,9 @@ void ReplayWalk::bring_back_inputs(OpIndex op) {
     restore(use.value, all_.version_before(use.value, op));
     state_[use.value] = State{};
   }
-  if (is_begun) keep_parents();
+  if (!is_begun) return;
+  keep_parents();
+  begun_in_all_ += begun_;
 }
 
 void ReplayWalk::begin_restoring(OpIndex before, std::size_t most) {

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,8 +25,10 @@ class ReplayWalk {
   std::vector<OpIndex> restore_alone(ValueIndex value, OpIndex before,
                                      std::size_t most = kMostReplays);
 
-  /// See Recomputation::replays.
-  std::vector<Replay> walk(std::span<const Drop> drops);
+  /// See Recomputation::replays. None if more operators than these would have to run again.
+  std::optional<std::vector<Replay>> walk(
+      std::span<const Drop> drops,
+      std::size_t most_in_all = std::numeric_limits<std::size_t>::max());
 
  private:
   static constexpr std::uint32_t kAbsent = static_cast<std::uint32_t>(-1);
@@ -61,6 +65,7 @@ class ReplayWalk {
   OpIndex before_ = 0;
   std::vector<Replay> replays_;
   std::size_t begun_ = 0;  ///< Replays before it, with those that are being provided.
+  std::size_t begun_in_all_ = 0;
   std::size_t most_ = 0;
 };
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "moment_search.h"
 #include "plan_assembly.h"
-#include "strategies/strategy_list.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/strategies.h"
 
 namespace spillway::planner {
 namespace {
@@ -22,8 +24,8 @@ constexpr std::size_t kStoppableEffort = 40;
 constexpr std::size_t kSwapTries = 30;
 
 constexpr std::array<double, 3> kShares{1.0, 0.94, 0.88};
-// What a second of transfers counts: from links that have time to spare to those that have none.
-constexpr double kLeastWeight = 1.0 / 64;
+// What a second of transfers counts, or one over it: from links that have time to spare to those
+// that have none.
 constexpr double kMostWeight = 64.0;
 constexpr double kWeightStep = 2.0;
 constexpr std::array<double, 3> kFineWeights{0.7, 1.0, 1.4};
@@ -40,10 +42,14 @@ constexpr double kAlmostCompute = 1.0005;
 constexpr double kOnlyCompute = 1.0 + 1e-9;
 // Steps of so few operators get every moment of every swap of the best attempts tried.
 constexpr std::size_t kTinyOps = 16;
-constexpr std::size_t kFinalists = 24;
-// Steps of more operators are not planned by blocks, too: that takes some ten times as long as a
-// first plan.
-constexpr std::size_t kMostOpsInBlocks = 4000;
+constexpr std::size_t kFinalists = 16;
+// Sets of swaps that are tried for each, and variants of all together whose moments are searched.
+constexpr std::size_t kMostSets = 600;
+constexpr std::size_t kVariants = 96;
+// Where nobody stops the search, steps of more operators are not planned by other strategies, too.
+constexpr std::size_t kMostOpsUnstopped = 10000;
+// What a plan of another strategy counts, in plans of ours.
+constexpr std::size_t kPublishedTries = 6;
 
 }  // namespace
 
@@ -58,8 +64,8 @@ StepSearch::StepSearch(const StepTape& tape, const SwapLimits& limits, const Pla
 
 StepPlan StepSearch::run() {
   offer(attempt(space_.nothing(), {limits_.target_share, ChoiceRule::kLeastCost, {}}));
+  offer_published();
   if (!is_over()) offer(best_attempt(space_.nothing(), 0));
-  offer_blocks();
   if (!space_.empty()) {
     sweep();
     choose_start();
@@ -90,18 +96,36 @@ void StepSearch::offer_swaps_alone() {
   has_swaps_alone_ = true;
 }
 
-/// Where transfers hide nearly all, blocks that leave and return as a whole can hide the rest.
-void StepSearch::offer_blocks() {
-  const double almost_nothing = bound_.compute_seconds * kOnlyCompute;
-  if (tape_.ops.size() > kMostOpsInBlocks || best_->estimate().step_seconds <= almost_nothing)
-    return;
-  if (live_peak(tape_) <= limits_.budget_pages || is_stopped()) return;
-  StepPlan plan = kKarma.plan(tape_, limits_);
-  spend(kSwapTries * tape_.ops.size());
-  if (!is_better(plan.swaps.estimate, best_estimate(), kWorthwhile)) return;
-  plan.strategy = "spillway";
-  blocks_ = std::move(plan);
-  if (effort_.on_better) effort_.on_better(finished());
+/// Others have ideas of their own: segments, blocks, what is big and stale. Ours is never slower
+/// than the best of them, and goes on from what they drop.
+void StepSearch::offer_published() {
+  if (live_peak(tape_) <= limits_.budget_pages) return;
+  if (!effort_.should_stop && tape_.ops.size() > kMostOpsUnstopped) return;
+  for (const Strategy& strategy : strategies()) {
+    if (!strategy.is_start) continue;
+    if (is_over()) return;
+    try {
+      offer_published(strategy.make(tape_, limits_, [this] { return is_stopped(); }));
+    } catch (const PlanError&) {
+      continue;  // Such a step is none for it.
+    }
+  }
+}
+
+void StepSearch::offer_published(StepPlan plan) {
+  spend(kPublishedTries * plan.steps.tape.ops.size());
+  std::vector<Fate> fates = space_.fates_in(plan.steps);
+  if (is_better(plan.swaps.estimate, best_estimate(), kWorthwhile)) {
+    plan.strategy = "spillway";
+    plan.bound = bound_;
+    published_ = std::move(plan);
+    if (effort_.on_better) effort_.on_better(finished());
+  }
+  if (fates == space_.nothing() || is_over()) return;
+  const Attempt own = attempt(std::move(fates), best_->swaps.style);
+  if (own.is_hopeless) return;
+  keep_start(own, {});
+  offer(own);
 }
 
 void StepSearch::keep_finalist(const Attempt& attempt) {
@@ -118,33 +142,63 @@ void StepSearch::keep_finalist(const Attempt& attempt) {
   if (finalists_.size() > kFinalists) finalists_.pop_back();
 }
 
-/// Styles set the moments of all swaps alike, which costs some per cent where each one counts.
+/// Styles set the moments of all swaps alike, and price whole sets of them: both cost some per cent
+/// where each swap counts.
 void StepSearch::try_moments() {
-  for (Attempt& each : std::exchange(finalists_, {})) {
+  struct Variant {
+    std::size_t finalist;
+    SwapPlan plan;
+  };
+  std::vector<Attempt> finalists = std::exchange(finalists_, {});
+  std::vector<PlanAssembly> assemblies;
+  std::vector<Variant> variants;
+  assemblies.reserve(finalists.size());
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
     if (is_good_enough() || is_stopped()) return;
-    const PlanAssembly assembly(tape_, each.replays, limits_);
-    each.swaps.plan = with_best_moments(assembly, std::move(each.swaps.plan));
-    offer(each, 1.0);
+    const PlanAssembly& assembly = assemblies.emplace_back(tape_, finalists[i].replays, limits_);
+    for (SwapPlan& plan : best_sets(assembly, std::move(finalists[i].swaps.plan),
+                                    limits_.budget_pages, kMostSets, kVariants))
+      variants.push_back({i, std::move(plan)});
   }
+  std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
+    return is_better(a.plan.estimate, b.plan.estimate, 1.0);
+  });
+  variants.resize(std::min(variants.size(), kVariants));
+  for (Variant& each : variants) {
+    if (is_good_enough() || is_stopped()) return;
+    Attempt& finalist = finalists[each.finalist];
+    finalist.swaps.plan = with_best_moments(assemblies[each.finalist], std::move(each.plan));
+    offer(finalist, 1.0);
+  }
+  finalists_.clear();
 }
 
 StepSearch::Attempt StepSearch::rewritten(std::vector<Fate> fates) const {
   Attempt made;
   made.fates = std::move(fates);
-  made.replays = space_.replays(made.fates);
-  made.steps = rewrite_tape(tape_, made.replays);
+  if (auto replays = space_.replays(made.fates)) {
+    made.replays = std::move(*replays);
+    made.steps = rewrite_tape(tape_, made.replays);
+    return made;
+  }
+  made.is_hopeless = true;
+  made.swaps.plan.estimate.is_complete = false;
+  made.swaps.plan.estimate.step_seconds = std::numeric_limits<double>::infinity();
   return made;
 }
 
 StepSearch::Attempt StepSearch::attempt(std::vector<Fate> fates, const SwapStyle& style) {
   Attempt made = rewritten(std::move(fates));
+  spend(tape_.ops.size());
+  if (made.is_hopeless) return made;
   made.swaps = {style, SwapSearch(made.steps.tape, limits_).plan(style)};
-  spend(made.steps.tape.ops.size());
+  spend(made.replays.size());
   return made;
 }
 
 StepSearch::Attempt StepSearch::best_attempt(std::vector<Fate> fates, std::size_t refinement_ops) {
   Attempt made = rewritten(std::move(fates));
+  if (made.is_hopeless) return made;
   made.swaps =
       SwapSearch(made.steps.tape, limits_).best(refinement_ops, [this] { return is_stopped(); });
   spend(kSwapTries * made.steps.tape.ops.size() + refinement_ops);
@@ -156,14 +210,14 @@ bool StepSearch::offer(const Attempt& attempt, double worthwhile) {
   keep_finalist(attempt);
   const bool is_first = !best_;
   const bool is_best = is_first || is_better(attempt.estimate(), best_->estimate(), worthwhile);
-  const bool is_news = !blocks_ || is_better(attempt.estimate(), best_estimate(), worthwhile);
+  const bool is_news = !published_ || is_better(attempt.estimate(), best_estimate(), worthwhile);
   const bool is_near = slack_ > 0.0 && attempt.fates != current_.fates && !is_best &&
                        is_better(attempt.estimate(), best_->estimate(), 1.0 + slack_);
   const bool is_step =
       is_first || is_near || is_better(attempt.estimate(), current_.estimate(), kWorthwhile);
   if (is_best) {
     best_ = attempt;
-    if (is_news) blocks_.reset();
+    if (is_news) published_.reset();
     if (is_news && effort_.on_better) effort_.on_better(finished());
   }
   if (is_step) current_ = attempt;
@@ -171,7 +225,7 @@ bool StepSearch::offer(const Attempt& attempt, double worthwhile) {
 }
 
 StepPlan StepSearch::finished() const {
-  if (blocks_) return *blocks_;
+  if (published_) return *published_;
   StepPlan plan;
   plan.strategy = "spillway";
   plan.replays = best_->replays;
@@ -183,7 +237,7 @@ StepPlan StepSearch::finished() const {
 }
 
 const StepEstimate& StepSearch::best_estimate() const {
-  return blocks_ ? blocks_->swaps.estimate : best_->estimate();
+  return published_ ? published_->swaps.estimate : best_->estimate();
 }
 
 bool StepSearch::is_stopped() {
@@ -205,10 +259,14 @@ double StepSearch::effort_left() const {
 // --- Drops by prices --------------------------------------------------------------------------
 
 /// The time of a step is about the larger of what operators and what transfers take. So the price
-/// of transfers in seconds of replays goes from hardly anything to very much; between lies a best.
+/// of transfers in seconds of replays goes from hardly anything to very much; between lies a best,
+/// mostly near 1, so the sweep begins there: it may be stopped.
 void StepSearch::sweep() {
-  for (double weight = kLeastWeight; weight <= kMostWeight; weight *= kWeightStep)
+  drop_by_prices({kShares.front(), 1.0});
+  for (double weight = kWeightStep; weight <= kMostWeight; weight *= kWeightStep) {
+    drop_by_prices({kShares.front(), 1.0 / weight});
     drop_by_prices({kShares.front(), weight});
+  }
   if (starts_.empty() || is_over()) return;
   // Swaps beside replays are other ones than swaps alone.
   offer(best_attempt(starts_.front().attempt.fates, 0));
@@ -226,6 +284,7 @@ void StepSearch::drop_by_prices(DropPressure pressure) {
     std::vector<Fate> more = space_.extended(last.fates, last.steps, pressure);
     if (more == last.fates) break;
     last = attempt(std::move(more), best_->swaps.style);
+    if (last.is_hopeless) return;
     keep_start(last, pressure);
     offer(last);
   }
@@ -328,7 +387,7 @@ void StepSearch::set_window() {
 
 void StepSearch::extend(Attempt from, int rounds, std::size_t spared) {
   const DropPressure pressure = other_pressure();
-  for (int round = 0; round < rounds && !is_over(); ++round) {
+  for (int round = 0; round < rounds && !from.is_hopeless && !is_over(); ++round) {
     std::vector<Fate> more = space_.extended(from.fates, from.steps, pressure, spared);
     if (more == from.fates && round > 0) break;
     from = attempt(std::move(more), current_.swaps.style);
@@ -338,7 +397,7 @@ void StepSearch::extend(Attempt from, int rounds, std::size_t spared) {
 }
 
 void StepSearch::prune(Attempt from, double share) {
-  for (int round = 0; round < kPruneRounds && !is_over(); ++round) {
+  for (int round = 0; round < kPruneRounds && !from.is_hopeless && !is_over(); ++round) {
     std::vector<Fate> less = space_.pruned(from.fates, from.steps, share);
     if (less == from.fates) return;
     from = attempt(std::move(less), current_.swaps.style);

@@ -27,6 +27,7 @@ class StepSearch {
     std::vector<Replay> replays;
     RewrittenTape steps;
     StyledSwaps swaps;
+    bool is_hopeless = false;  ///< Far too much runs again; nothing else is known of it.
 
     const StepEstimate& estimate() const { return swaps.plan.estimate; }
   };
@@ -42,7 +43,8 @@ class StepSearch {
   /// What is at least by so much better than the best.
   bool offer(const Attempt& attempt, double worthwhile = 0.9999);
   void offer_swaps_alone();
-  void offer_blocks();
+  void offer_published();
+  void offer_published(StepPlan plan);
   void keep_finalist(const Attempt& attempt);
   void try_moments();
   StepPlan finished() const;
@@ -81,13 +83,13 @@ class StepSearch {
   bool was_stopped_ = false;      ///< Nobody is asked again then.
   bool has_swaps_alone_ = false;  ///< They were refined and offered.
   std::optional<Attempt> best_;
-  std::optional<StepPlan> blocks_;  ///< Swapped by blocks, where that is better than the best.
-  std::vector<Start> starts_;       ///< The best few, best first.
-  std::vector<Attempt> finalists_;  ///< Of a tiny step, best first.
-  Attempt current_;                 ///< From which the local search goes on.
-  DropPressure pressure_;           ///< That led to it.
-  double slack_ = 0.0;              ///< So much slower than the best it may be.
-  std::minstd_rand random_;         ///< Always begins alike.
+  std::optional<StepPlan> published_;  ///< Of another strategy, where it is better than the best.
+  std::vector<Start> starts_;          ///< The best few, best first.
+  std::vector<Attempt> finalists_;     ///< Of a tiny step, best first.
+  Attempt current_;                    ///< From which the local search goes on.
+  DropPressure pressure_;              ///< That led to it.
+  double slack_ = 0.0;                 ///< So much slower than the best it may be.
+  std::minstd_rand random_;            ///< Always begins alike.
 };
 
 }  // namespace spillway::planner

@@ -42,11 +42,6 @@ class ChoiceCheck {
     if (!is_right) throw PlanError("{} of swap {} contradicts the step", what, swap);
   }
 
-  ValueIndex number_after(ValueIndex value, std::uint64_t boundaries) const {
-    for (; boundaries > 0 && value != kNoValue; --boundaries) value = tape_.values[value].becomes;
-    return value;
-  }
-
   bool is_used_by(ValueIndex value, OpIndex op) const {
     const auto first = tape_.uses.begin() + tape_.ops[op].first_use;
     return std::any_of(first, first + tape_.ops[op].use_count,
@@ -73,12 +68,12 @@ class ChoiceCheck {
     require(swap.fetch < op_count_ && swap.needed < op_count_, index, "the moment of coming back");
     const std::uint64_t fetch = std::uint64_t{swap.leave} + 1 + swap.out_ops;
     require(fetch % op_count_ == swap.fetch, index, "the time out");
-    require(number_after(swap.value, fetch / op_count_) == swap.fetch_value &&
+    require(number_after(tape_, swap.value, fetch / op_count_) == swap.fetch_value &&
                 swap.fetch_value != kNoValue,
             index, "the fetched value");
     ValueIndex needed = swap.fetch_value;
     for (std::uint64_t step = 0; step < kMostSteps && needed != swap.needed_value; ++step)
-      needed = number_after(needed, 1);
+      needed = number_after(tape_, needed, 1);
     require(needed == swap.needed_value && needed != kNoValue && is_used_by(needed, swap.needed),
             index, "the next use");
   }

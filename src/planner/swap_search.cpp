@@ -94,7 +94,7 @@ SwapPlan SwapSearch::plan(const SwapStyle& style) {
   return std::move(best_->plan);
 }
 
-StyledSwaps SwapSearch::best(std::size_t refinement_ops, const std::function<bool()>& should_stop) {
+StyledSwaps SwapSearch::best(std::size_t refinement_ops, const StopCheck& should_stop) {
   should_stop_ = should_stop;
   if (!is_needed()) {
     SwapStyle style;

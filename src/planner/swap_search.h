@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -42,7 +41,7 @@ class SwapSearch {
   SwapPlan plan(const SwapStyle& style);
   /// The best of all shares, rules and moments, refined with up to so many simulated operators.
   /// Asks between tries, from the second one on, whether to stop.
-  StyledSwaps best(std::size_t refinement_ops, const std::function<bool()>& should_stop = {});
+  StyledSwaps best(std::size_t refinement_ops, const StopCheck& should_stop = {});
 
  private:
   struct Candidate {
@@ -76,7 +75,7 @@ class SwapSearch {
   SwapPlan base_;
   std::map<std::uint32_t, std::vector<std::uint32_t>> reserves_;  ///< By operators ahead.
   std::optional<Candidate> best_;
-  std::function<bool()> should_stop_;
+  StopCheck should_stop_;
   std::size_t tries_left_ = 0;
 };
 

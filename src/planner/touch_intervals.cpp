@@ -209,6 +209,12 @@ class IntervalFinder {
 
 TouchIntervals find_intervals(const StepTape& tape) { return IntervalFinder(tape).find(); }
 
+ValueIndex number_after(const StepTape& tape, ValueIndex value, std::uint64_t boundaries) {
+  for (; boundaries > 0 && value != profile::kNoValue; --boundaries)
+    value = tape.values[value].becomes;
+  return value;
+}
+
 std::vector<std::uint32_t> gross_levels(const StepTape& tape) {
   const std::size_t op_count = tape.ops.size();
   std::vector<std::int64_t> change(op_count + 1, 0);

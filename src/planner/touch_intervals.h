@@ -43,6 +43,9 @@ struct TouchIntervals {
 
 TouchIntervals find_intervals(const StepTape& tape);
 
+/// The number of a value so many step boundaries later; kNoValue where it is none any more.
+ValueIndex number_after(const StepTape& tape, ValueIndex value, std::uint64_t boundaries);
+
 /// Pages live during each operator without any swapping, including the peak inside.
 std::vector<std::uint32_t> gross_levels(const StepTape& tape);
 

@@ -281,12 +281,6 @@ class Scheduler {
     return last;
   }
 
-  /// The number of a value so many step boundaries later.
-  ValueIndex number_after(ValueIndex value, std::uint64_t boundaries) const {
-    for (; boundaries > 0 && value != kNoValue; --boundaries) value = tape_.values[value].becomes;
-    return value;
-  }
-
   void emit() {
     std::vector<std::uint32_t> swaps_of_epoch(touches_.epoch_count, 0);
     for (const Entry& entry : entries_) {
@@ -300,7 +294,7 @@ class Scheduler {
       swap.far_pages = entry.far_pages;
       swap.last_touch = entry.interval->begin;
       swap.leave = static_cast<OpIndex>(entry.leave % op_count_);
-      swap.value = number_after(entry.interval->value, entry.leave / op_count_);
+      swap.value = number_after(tape_, entry.interval->value, entry.leave / op_count_);
       swap.fetch_value = swap.needed_value = swap.value;
       const bool is_fetched = entry.interval->end == IntervalEnd::kUsed;
       swap.out_ops =
@@ -308,40 +302,21 @@ class Scheduler {
       if (is_fetched) {
         swap.fetch = static_cast<OpIndex>(entry.fetch % op_count_);
         swap.needed = static_cast<OpIndex>(entry.needed % op_count_);
-        swap.fetch_value = number_after(entry.interval->value, entry.fetch / op_count_);
-        swap.needed_value = number_after(entry.interval->value, entry.needed / op_count_);
+        swap.fetch_value = number_after(tape_, entry.interval->value, entry.fetch / op_count_);
+        swap.needed_value = number_after(tape_, entry.interval->value, entry.needed / op_count_);
         const std::uint32_t epoch = entry.interval->epoch;
         swap.keeps_copy = (epoch == kNeverWritten || swaps_of_epoch[epoch] > 1) &&
                           !is_written(swap.needed, swap.needed_value);
       }
       plan_.swaps.push_back(swap);
     }
-    std::vector<OpIndex> keys;
-    for (const PlannedSwap& swap : plan_.swaps) keys.push_back(swap.leave);
-    plan_.write_outs = group_by_op(keys, op_count_);
-    keys.clear();
-    for (const PlannedSwap& swap : plan_.swaps) keys.push_back(swap.fetch);
-    plan_.fetches = group_by_op(keys, op_count_);
-    sort_fetches();
+    list_by_moment(plan_, op_count_);
   }
 
   bool is_written(OpIndex op, ValueIndex value) const {
     const auto first = tape_.uses.begin() + tape_.ops[op].first_use;
     return std::any_of(first, first + tape_.ops[op].use_count,
                        [&](const auto& use) { return use.value == value && use.writes; });
-  }
-
-  void sort_fetches() {
-    const auto distance = [&](std::uint32_t index) {
-      const PlannedSwap& swap = plan_.swaps[index];
-      return (swap.needed + op_count_ - swap.fetch) % op_count_;
-    };
-    PerOp& fetches = plan_.fetches;
-    for (std::size_t op = 0; op < op_count_; ++op) {
-      std::stable_sort(fetches.entries.begin() + fetches.first[op],
-                       fetches.entries.begin() + fetches.first[op + 1],
-                       [&](auto a, auto b) { return distance(a) < distance(b); });
-    }
   }
 
   const StepTape& tape_;
@@ -356,6 +331,25 @@ class Scheduler {
 };
 
 }  // namespace
+
+void list_by_moment(SwapPlan& plan, std::size_t op_count) {
+  std::vector<OpIndex> leaves;
+  std::vector<OpIndex> fetches;
+  for (const PlannedSwap& swap : plan.swaps) {
+    leaves.push_back(swap.leave);
+    fetches.push_back(swap.fetch);
+  }
+  plan.write_outs = group_by_op(leaves, op_count);
+  plan.fetches = group_by_op(fetches, op_count);
+  const auto distance = [&](std::uint32_t index) {
+    const PlannedSwap& swap = plan.swaps[index];
+    return (swap.needed + op_count - swap.fetch) % op_count;
+  };
+  const auto entries = plan.fetches.entries.begin();
+  for (std::size_t op = 0; op < op_count; ++op)
+    std::stable_sort(entries + plan.fetches.first[op], entries + plan.fetches.first[op + 1],
+                     [&](auto a, auto b) { return distance(a) < distance(b); });
+}
 
 PageCost page_cost(const TransferRates& rates, Bytes page_size) {
   const auto page = static_cast<double>(page_size.count());

@@ -33,6 +33,10 @@ struct TransferStyle {
   TierRule tiers = TierRule::kShortest;
 };
 
+/// Groups the swaps of a plan by the operators of their write-outs and fetches, the fetches before
+/// one operator by urgency.
+void list_by_moment(SwapPlan& plan, std::size_t op_count);
+
 /// Turns chosen pages into swaps with moments: write-outs early or late, fetches as late as the
 /// read rate allows, moved forward by the lead where the level leaves room. Fills `swaps`,
 /// `write_outs` and `fetches` of the plan.

@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "plan_assembly.h"
-#include "strategies/strategy_list.h"
 
 namespace spillway::planner {
 namespace {
@@ -31,8 +30,8 @@ class CapuchinPolicy {
       if (interval.end != IntervalEnd::kDies) candidates_.push_back(candidate(interval, begins));
   }
 
-  void choose() {
-    for (;;) {
+  void choose(const StopCheck& should_stop) {
+    while (!is_told(should_stop)) {
       const auto top = std::max_element(levels_.begin(), levels_.end());
       if (*top <= limits_.budget_pages) return;
       const auto op = static_cast<std::size_t>(top - levels_.begin());
@@ -128,21 +127,21 @@ class CapuchinPolicy {
   std::vector<Drop> drops_;
 };
 
-StepPlan plan_capuchin(const StepTape& tape, const SwapLimits& limits) {
-  if (auto plan = plan_if_it_fits(kCapuchin, tape, limits)) return *plan;
+StepPlan make_capuchin(const StepTape& tape, const SwapLimits& limits,
+                       const StopCheck& should_stop) {
   CapuchinPolicy policy(tape, limits);
-  policy.choose();
+  policy.choose(should_stop);
   PlanAssembly assembly(tape, policy.replays(), limits);
   SwapPlan swapped = assembly.swapped(assembly.pages_for(policy.swaps()), TransferStyle{});
-  return std::move(assembly).finish(kCapuchin, std::move(swapped));
+  return std::move(assembly).finish(std::move(swapped));
 }
 
 }  // namespace
 
-const Strategy kCapuchin{"capuchin",
-                         "swaps by free time, then recomputes by memory saved per second",
-                         "Peng et al., Capuchin: tensor-based GPU memory management for deep "
-                         "learning, ASPLOS 2020",
-                         plan_capuchin};
+extern const Strategy kCapuchin{
+    "capuchin", "swaps by free time, then recomputes by memory saved per second",
+    "Peng et al., Capuchin: tensor-based GPU memory management for deep "
+    "learning, ASPLOS 2020",
+    make_capuchin};
 
 }  // namespace spillway::planner

@@ -2,7 +2,6 @@
 
 #include "forward_stash.h"
 #include "plan_assembly.h"
-#include "strategies/strategy_list.h"
 #include "tape_chain.h"
 
 namespace spillway::planner {
@@ -25,8 +24,8 @@ std::vector<OpIndex> segment_ends(const StepTape& tape, const ForwardStash& stas
 /// Forward is cut into sqrt(n) segments of sqrt(n) blocks; values that a later segment reads stay,
 /// the others are computed again, a segment at a time, when backward comes to it. The last segment
 /// stays whole, since backward begins with it. What does not fit then is paged on demand.
-StepPlan plan_checkpoint_sqrt(const StepTape& tape, const SwapLimits& limits) {
-  if (auto plan = plan_if_it_fits(kCheckpointSqrt, tape, limits)) return *plan;
+StepPlan make_checkpoint_sqrt(const StepTape& tape, const SwapLimits& limits,
+                              const StopCheck& /*should_stop*/) {
   const ForwardStash stash = find_stash(tape);
   const Recomputation all(tape);
   const std::vector<OpIndex> ends = segment_ends(tape, stash, all);
@@ -42,15 +41,15 @@ StepPlan plan_checkpoint_sqrt(const StepTape& tape, const SwapLimits& limits) {
   }
   PlanAssembly assembly(tape, all.replays(drops), limits);
   SwapPlan paged = assembly.paged();
-  return std::move(assembly).finish(kCheckpointSqrt, std::move(paged));
+  return std::move(assembly).finish(std::move(paged));
 }
 
 }  // namespace
 
-const Strategy kCheckpointSqrt{
+extern const Strategy kCheckpointSqrt{
     "checkpoint-sqrt", "keeps every sqrt(n)-th value of forward, recomputes the segments between",
     "Chen, Xu, Zhang, Guestrin, Training deep nets with sublinear memory cost, arXiv 1604.06174, "
     "2016",
-    plan_checkpoint_sqrt};
+    make_checkpoint_sqrt};
 
 }  // namespace spillway::planner

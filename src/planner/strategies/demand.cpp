@@ -1,5 +1,4 @@
 #include "plan_assembly.h"
-#include "strategies/strategy_list.h"
 
 namespace spillway::planner {
 namespace {
@@ -7,8 +6,8 @@ namespace {
 /// No plan: the event model reads on demand and evicts what was used longest ago. It knows next
 /// uses only, so they are told falsely: the longer ago a touch, the farther. A survivor's last
 /// touch counts as one step older, for it must look older than all that the next step touches.
-StepPlan plan_demand(const StepTape& tape, const SwapLimits& limits) {
-  if (auto plan = plan_if_it_fits(kDemand, tape, limits)) return *plan;
+StepPlan make_demand(const StepTape& tape, const SwapLimits& limits,
+                     const StopCheck& /*should_stop*/) {
   PlanAssembly assembly(tape, {}, limits);
   SwapPlan paged = assembly.paged();
   const auto op_count = static_cast<std::uint32_t>(tape.ops.size());
@@ -29,14 +28,15 @@ StepPlan plan_demand(const StepTape& tape, const SwapLimits& limits) {
   }
   for (ValueIndex i = 0; i < tape.values.size(); ++i)
     if (tape.values[i].death == profile::kSurvives && last[i]) *last[i] += op_count;
-  return std::move(assembly).finish(kDemand, std::move(paged));
+  return std::move(assembly).finish(std::move(paged));
 }
 
 }  // namespace
 
-const Strategy kDemand{"demand", "no plan: reads on demand, evicts what was used longest ago",
-                       "LRU paging, for instance in Denning, Virtual memory, ACM Computing Surveys "
-                       "2(3), 1970",
-                       plan_demand};
+extern const Strategy kDemand{
+    "demand", "no plan: reads on demand, evicts what was used longest ago",
+    "LRU paging, for instance in Denning, Virtual memory, ACM Computing Surveys "
+    "2(3), 1970",
+    make_demand};
 
 }  // namespace spillway::planner

@@ -4,7 +4,6 @@
 #include "moment_search.h"
 #include "plan_assembly.h"
 #include "spillway/base/error.h"
-#include "strategies/strategy_list.h"
 
 namespace spillway::planner {
 namespace {
@@ -90,8 +89,8 @@ void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits
 
 /// Keeps, swaps or computes again, for every stretch between two uses, in every combination, then
 /// the best moments for the best of them, by the event model.
-StepPlan plan_exhaustive(const StepTape& tape, const SwapLimits& limits) {
-  if (auto plan = plan_if_it_fits(kExhaustive, tape, limits)) return *plan;
+StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
+                         const StopCheck& /*should_stop*/) {
   std::vector<PlanAssembly> assemblies;
   std::size_t choices = 0;
   for (std::vector<Replay>& replays : possible_replays(tape)) {
@@ -120,12 +119,13 @@ StepPlan plan_exhaustive(const StepTape& tape, const SwapLimits& limits) {
   keep_best(finalists);
   for (Finalist& each : finalists)
     consider(each.assembly, with_best_moments(assemblies[each.assembly], std::move(each.plan)));
-  return std::move(assemblies[best]).finish(kExhaustive, std::move(best_plan));
+  return std::move(assemblies[best]).finish(std::move(best_plan));
 }
 
 }  // namespace
 
-const Strategy kExhaustive{"exhaustive", "tries everything; for steps of about ten operators", "",
-                           plan_exhaustive};
+extern const Strategy kExhaustive{"exhaustive",
+                                  "tries everything; for steps of about ten operators", "",
+                                  make_exhaustive, /*is_start=*/false};
 
 }  // namespace spillway::planner

@@ -4,7 +4,6 @@
 #include "forward_stash.h"
 #include "plan_assembly.h"
 #include "stash_blocks.h"
-#include "strategies/strategy_list.h"
 
 namespace spillway::planner {
 namespace {
@@ -30,8 +29,7 @@ SwapPlan with_the_rest(const PlanAssembly& assembly, std::vector<std::uint32_t> 
 }
 
 /// Stored blocks at the end of forward, swapped ones before them, and recomputed ones among these.
-StepPlan plan_karma(const StepTape& tape, const SwapLimits& limits) {
-  if (auto plan = plan_if_it_fits(kKarma, tape, limits)) return *plan;
+StepPlan make_karma(const StepTape& tape, const SwapLimits& limits, const StopCheck& should_stop) {
   const ForwardStash stash = find_stash(tape);
   const Recomputation all(tape);
   std::optional<PlanAssembly> best;
@@ -41,6 +39,7 @@ StepPlan plan_karma(const StepTape& tape, const SwapLimits& limits) {
     const std::vector<std::size_t> order = blocks.recompute_order();
     std::size_t taken = 0;
     for (const double share : kRecomputedShares) {
+      if (best && is_told(should_stop)) break;
       const auto wanted = static_cast<std::size_t>(share * static_cast<double>(order.size()));
       if (share > 0.0 && wanted == taken) continue;
       for (; taken < wanted; ++taken) blocks.recompute(order[taken]);
@@ -52,16 +51,17 @@ StepPlan plan_karma(const StepTape& tape, const SwapLimits& limits) {
       best_swaps = std::move(swaps);
     }
   }
-  return std::move(*best).finish(kKarma, std::move(best_swaps));
+  return std::move(*best).finish(std::move(best_swaps));
 }
 
 }  // namespace
 
 // The source tells that swapping and redundant recomputation of layers are combined by a
 // performance model; blocks, capacity rule and choice here are our own restatement of that idea.
-const Strategy kKarma{"karma", "blocks: the last kept, others swapped, some of them recomputed",
-                      "our reading of the idea of Wahib et al., Scaling distributed deep learning "
-                      "workloads beyond the memory capacity with KARMA, SC20, arXiv 2008.11421",
-                      plan_karma};
+extern const Strategy kKarma{
+    "karma", "blocks: the last kept, others swapped, some of them recomputed",
+    "our reading of the idea of Wahib et al., Scaling distributed deep learning "
+    "workloads beyond the memory capacity with KARMA, SC20, arXiv 2008.11421",
+    make_karma};
 
 }  // namespace spillway::planner

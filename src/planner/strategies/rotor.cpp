@@ -3,7 +3,6 @@
 #include "block_costs.h"
 #include "plan_assembly.h"
 #include "spillway/base/error.h"
-#include "strategies/strategy_list.h"
 
 namespace spillway::planner {
 namespace {
@@ -32,8 +31,7 @@ std::vector<Replay> replays_of(const ChainSchedule& schedule, const BlockCosts& 
 
 /// Optimal persistent recomputation of a chain. Where nothing fits into the budget, the schedule of
 /// least memory, and the rest is paged on demand.
-StepPlan plan_rotor(const StepTape& tape, const SwapLimits& limits) {
-  if (auto plan = plan_if_it_fits(kRotor, tape, limits)) return *plan;
+StepPlan make_rotor(const StepTape& tape, const SwapLimits& limits, const StopCheck& should_stop) {
   const ForwardStash stash = find_stash(tape);
   const Recomputation all(tape);
   const std::vector<ChainBlock> chain = chain_of(tape, stash, all, kMostBlocks);
@@ -52,19 +50,19 @@ StepPlan plan_rotor(const StepTape& tape, const SwapLimits& limits) {
     const std::uint32_t pages_per_slot = (memory + slots - 1) / slots;
     const auto schedule = cheapest_reruns(costs.in_slots(pages_per_slot), memory / pages_per_slot);
     if (schedule) replays = replays_of(*schedule, costs, chain);
-    if (schedule || memory >= most) break;
+    if (schedule || memory >= most || is_told(should_stop)) break;
   }
   PlanAssembly assembly(tape, std::move(replays), limits);
   SwapPlan paged = assembly.paged();
-  return std::move(assembly).finish(kRotor, std::move(paged));
+  return std::move(assembly).finish(std::move(paged));
 }
 
 }  // namespace
 
-const Strategy kRotor{
+extern const Strategy kRotor{
     "rotor", "recomputes only, optimal persistent schedule of a chain",
     "Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, Optimal checkpointing for heterogeneous "
     "chains, INRIA RR-9302, arXiv 1911.13214",
-    plan_rotor};
+    make_rotor};
 
 }  // namespace spillway::planner

@@ -2,7 +2,6 @@
 
 #include "forward_stash.h"
 #include "plan_assembly.h"
-#include "strategies/strategy_list.h"
 
 namespace spillway::planner {
 namespace {
@@ -10,8 +9,8 @@ namespace {
 /// Every value that forward leaves for backward goes when forward has touched it last, and comes
 /// back while the operator of backward runs that needs the ones before it. Unlike vDNN, no operator
 /// waits for transfers that it does not need. What else does not fit is paged on demand.
-StepPlan plan_swap_all(const StepTape& tape, const SwapLimits& limits) {
-  if (auto plan = plan_if_it_fits(kSwapAll, tape, limits)) return *plan;
+StepPlan make_swap_all(const StepTape& tape, const SwapLimits& limits,
+                       const StopCheck& /*should_stop*/) {
   const ForwardStash stash = find_stash(tape);
   std::vector<OpIndex> needs;
   for (const StashedValue& value : stash.values) needs.push_back(value.next);
@@ -32,12 +31,13 @@ StepPlan plan_swap_all(const StepTape& tape, const SwapLimits& limits) {
   }
   PlanAssembly assembly(tape, {}, limits);
   SwapPlan moved = assembly.moved(std::move(swaps));
-  return std::move(assembly).finish(kSwapAll, std::move(moved));
+  return std::move(assembly).finish(std::move(moved));
 }
 
 }  // namespace
 
-const Strategy kSwapAll{"swap-all", "all activations leave after forward and return one need ahead",
-                        "after vDNN: Rhu et al., MICRO 2016, arXiv 1602.08124", plan_swap_all};
+extern const Strategy kSwapAll{
+    "swap-all", "all activations leave after forward and return one need ahead",
+    "after vDNN: Rhu et al., MICRO 2016, arXiv 1602.08124", make_swap_all};
 
 }  // namespace spillway::planner

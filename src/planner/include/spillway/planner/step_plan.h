@@ -24,7 +24,7 @@ struct StepPlan {
 struct PlanEffort {
   /// Asked between attempts; true ends the search with the best plan so far. Never asked before
   /// there is one.
-  std::function<bool()> should_stop;
+  StopCheck should_stop;
   /// Called with each plan that is better than all before, the first one included.
   std::function<void(const StepPlan&)> on_better;
 };

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,6 +18,12 @@ using profile::OpIndex;
 using profile::StepTape;
 using profile::TransferRates;
 using profile::ValueIndex;
+
+/// Asked now and then; true ends the work soon with what there is. None: never. Once true, it stays
+/// so.
+using StopCheck = std::function<bool()>;
+
+inline bool is_told(const StopCheck& should_stop) { return should_stop && should_stop(); }
 
 /// Where copies of pages are.
 enum class Tier : std::uint8_t {
