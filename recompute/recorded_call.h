@@ -25,8 +25,8 @@ struct StorageArgument {
   std::size_t offset = 0;             ///< Of its first byte in the paged or kept storage.
   std::size_t bytes = 0;
   const std::byte* address = nullptr;  ///< Of its first byte, at the call.
-  bool written = false;  ///< As the schema says.
-  bool scratch = false;  ///< Each replay gets a copy of its own.
+  bool written = false;                ///< As the schema says.
+  bool scratch = false;                ///< Each replay gets a copy of its own.
   /// Until a verification: what the call is about to write.
   std::optional<ByteCopy> before;
 };

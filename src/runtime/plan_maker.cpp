@@ -149,7 +149,8 @@ void PlanMaker::Planning::search(const Order& order, const planner::PlanEffort& 
   if (auto stored = stored_plan(order)) {
     effort.on_better(*stored);
   } else if (options.strategy != nullptr) {
-    const planner::StepPlan plan = options.strategy->plan(order.tape, order.limits);
+    const planner::StepPlan plan =
+        options.strategy->plan(order.tape, order.limits, effort.should_stop);
     if (!options.recomputes && !plan.replays.empty())
       throw PlanError("strategy {} runs {} operators again, which --recompute off forbids",
                       options.strategy->name, plan.replays.size());

@@ -20,16 +20,20 @@ using profile::StepTape;
 
 constexpr Duration kLong = std::chrono::minutes(1);
 
-StepPlan out_of_memory(const StepTape&, const SwapLimits&) { throw std::bad_alloc(); }
+StepPlan out_of_memory(const StepTape&, const SwapLimits&, const planner::StopCheck&) {
+  throw std::bad_alloc();
+}
 StepPlan plan_by(const std::string& strategy) {
   StepPlan plan;
   plan.strategy = strategy;
   return plan;
 }
-StepPlan empty_plan(const StepTape&, const SwapLimits&) { return plan_by("empty"); }
+StepPlan empty_plan(const StepTape&, const SwapLimits&, const planner::StopCheck&) {
+  return plan_by("empty");
+}
 
 std::shared_future<void> end_of_endless;
-StepPlan endless(const StepTape&, const SwapLimits&) {
+StepPlan endless(const StepTape&, const SwapLimits&, const planner::StopCheck&) {
   end_of_endless.wait();
   return plan_by("endless");
 }

@@ -285,9 +285,11 @@ TEST(StepLearner, ForecastsTheNextStepsByTheTimesOfTheLatest) {
 
 /// A good plan at first, then only bad ones.
 planner::StepPlan plan_worse_and_worse(const profile::StepTape& tape,
-                                       const planner::SwapLimits& limits) {
+                                       const planner::SwapLimits& limits,
+                                       const planner::StopCheck& should_stop) {
   static int calls = 0;
-  return planner::strategy_named(++calls == 1 ? "offload-only" : "demand").plan(tape, limits);
+  return planner::strategy_named(++calls == 1 ? "offload-only" : "demand")
+      .plan(tape, limits, should_stop);
 }
 
 TEST(StepLearner, KeepsAPlanThatIsBetterThanTheNextOne) {

@@ -323,9 +323,8 @@ TEST_F(PlanningCommand, TellsOfAStrategyThatRunsOutOfMemory) {
   const PlanningStep step = to_step(chain_profile(), "chain");
   const planner::Strategy hungry{
       "hungry", "", "",
-      [](const planner::StepTape&, const planner::SwapLimits&) -> planner::StepPlan {
-        throw std::bad_alloc();
-      }};
+      [](const planner::StepTape&, const planner::SwapLimits&,
+         const planner::StopCheck&) -> planner::StepPlan { throw std::bad_alloc(); }};
   const Bytes budget = step.needed;
   const PlanningCase planning =
       case_for(step, budget, limits_for(step, budget, {}), BoundEffort::kQuick);
