@@ -71,6 +71,42 @@ PUBLISHED = (Published("DenseNet-121, DTR", 11.03, 344, {10: 398, 8: 420, 6: 444
 PUBLISHED_LINKS = LINKS[:2]
 
 
+# A plain chain whose link is so slow that only recomputation helps; long, so that a search has to be quick.
+CHAIN_LINK, CHAIN_PERCENTS = Link("0.25 GB/s", 0.25, 0.25), (25, 10, 5)
+CHAIN_LAYERS, CHAIN_PAGE = (500, 2500), 2 << 20
+
+
+def plain_chain(layers):
+    """A profile: per layer one page, 1 ms of forward, which may run again, and 2 ms of backward."""
+    values = [(-1, -1, 0, 6), *((layer, 2 * layers - 1 - layer, -1, 5) for layer in range(layers))]
+    uses = [[layer] for layer in range(layers)]  # Value 0 is the input, layer i makes value i + 1.
+    for layer in reversed(range(layers)):
+        slope = [len(values) - 1] if layer < layers - 1 else []
+        uses.append([layer, layer + 1, *slope])
+        if layer > 0:
+            values.append((len(uses) - 1, len(uses), -1, 5))
+    births, deaths, becomes, classes = zip(*values)
+    backward = [number >= layers for number in range(2 * layers)]
+    return json.dumps({
+        "format": "spillway-profile", "version": 1, "minor": 0,
+        "origin": {"source": "recorded", "program": f"chain of {layers} layers", "libtorch": "", "spillway": "",
+                   "threads": 0, "steps": 1},
+        "page_bytes": CHAIN_PAGE, "small_bytes": 0,
+        "classes": ["unknown", "parameter", "gradient", "optimizer-state", "buffer", "activation", "input"],
+        "kinds": {"name": ["forward", "backward"], "arguments": ["", ""]},
+        "ops": {"kind": [int(is_back) for is_back in backward],
+                "signature": [f"{number + 1:016x}" for number in range(2 * layers)],
+                "time_ns": [2_000_000 if is_back else 1_000_000 for is_back in backward],
+                "spread_ns": [0] * 2 * layers,
+                "inside_peak_pages": [1] * (2 * layers - 1) + [0],
+                "replayable": [int(not is_back) for is_back in backward],
+                "use_count": [len(used) for used in uses]},
+        "uses": {"value": [value for used in uses for value in used],
+                 "writes": [0 for used in uses for _ in used]},
+        "values": {"bytes": [CHAIN_PAGE] * len(values), "birth": births, "death": deaths, "becomes": becomes,
+                   "class": classes}})
+
+
 def over_bound(plan):
     return 1 + plan["gap"]
 
@@ -126,8 +162,19 @@ class GoodPlans(report.Benchmark):
                            **self.planned(profile, f"{percent}%", link)} for link in links]
             print(name, file=sys.stderr, flush=True)
         return {"effort": self.effort, "bound": self.bound, "left_out": left_out, "cells": cells,
+                "chains": self.chains(options),
                 "steps": {name: self.facts(profile) for name, profile in steps.items()},
                 "published": [] if options.tiny else self.published_rows(steps)}
+
+    def chains(self, options):
+        """Cells of plain chains; their bound is the quick one, for a program of 5,000 operators takes minutes."""
+        cells = []
+        for layers in CHAIN_LAYERS[:1] if options.tiny or options.quick else CHAIN_LAYERS:
+            profile = options.work / f"chain-{layers}.json"
+            profile.write_text(plain_chain(layers), encoding="utf-8")
+            cells += [{"step": f"chain of {2 * layers:,} operators", "percent": percent, "link": CHAIN_LINK.name,
+                       **self.planned(profile, f"{percent}%", CHAIN_LINK, "quick")} for percent in CHAIN_PERCENTS]
+        return cells
 
     def profiles(self, options):
         """Files by name, and what is missing with its reason."""
@@ -176,10 +223,11 @@ class GoodPlans(report.Benchmark):
                 "smallest_budget_bytes": plan["smallest_budget_bytes"],
                 "incore_seconds": plan["incore_seconds"]}
 
-    def planned(self, profile, budget, link):
+    def planned(self, profile, budget, link, bound=None):
         """The plans of all strategies that have one, by name, or why there is none at all."""
         done = self.run_command([self.spillway, "plan", profile, "--budget", budget, "--strategy", "all",
-                                 "--json", "--effort", self.effort, "--bound", self.bound, *link.options()])
+                                 "--json", "--effort", self.effort, "--bound", bound or self.bound,
+                                 *link.options()])
         if done.returncode == 2 and "is too small" in done.stderr:
             return {"plans": {}, "refusal": done.stderr.strip().partition("error: ")[2]}
         if done.returncode != 0:
@@ -208,6 +256,8 @@ class GoodPlans(report.Benchmark):
     def report(self, results, folder):
         cells = [cell for cell in results["cells"] if cell["plans"]]
         text = steps_table(results) + "\n" + strategies_table(cells) + "\n" + lost_cells(cells) + "\n"
+        if results.get("chains"):
+            text += chains_table(results["chains"]) + "\n" + lost_cells(results["chains"]) + "\n"
         text += gaps_text(cells) + "\n" + classes_table(cells) + "\n"
         if results["published"]:
             text += published_table(results["published"]) + "\n"
@@ -279,6 +329,16 @@ def lost_cells(cells):
         text += "\n" + report.table(["cell where ours is not best", "winner", "ours takes longer by",
                                      "our gap"], rows)
     return text
+
+
+def chains_table(cells):
+    rows = []
+    for cell in cells:
+        winner, seconds = best_of(cell, [name for name in STRATEGIES if name != OURS])
+        rows.append([cell["step"], f"{cell['percent']} %",
+                     f"{cell['plans'][OURS]['step_seconds'] / cell['incore_seconds']:.3f}",
+                     f"{seconds / cell['incore_seconds']:.3f}, {winner}"])
+    return report.table([f"plain chains, {cells[0]['link']}", "budget", "ours / in-core", "best other"], rows)
 
 
 def gaps_text(cells):

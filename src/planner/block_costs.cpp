@@ -27,7 +27,14 @@ BlockCosts::BlockCosts(const StepTape& tape, const ForwardStash& stash,
       stash_(stash),
       chain_(blocks),
       blocks_(blocks.size()),
-      births_(births_per_op(tape)) {
+      births_(births_per_op(tape)),
+      is_rebuilt_(tape.values.size(), false) {
+  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+    const bool may_run = tape.ops[op].is_replayable;
+    for (const TapeUse& use : uses_of(tape, op))
+      if (use.writes && !may_run) is_rebuilt_[use.value] = false;
+    for (const ValueIndex born : births_.of(op)) is_rebuilt_[born] = may_run;
+  }
   for (const std::uint32_t level : gross_levels(tape)) levels_.push_back(level);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     find_replays(i);
@@ -69,8 +76,9 @@ BlockReplay BlockCosts::replay_of(const ChainBlock& block,
     replay.ops.push_back(op);
     replay.seconds += seconds(tape_.ops[op].time);
     for (const TapeUse& use : uses) {
+      // What cannot be computed again never leaves, and is there as its last operator left it.
       const OpIndex birth = tape_.values[use.value].birth;
-      if (birth != kCarriedIn && birth >= block.first) is_needed[use.value] = true;
+      if (is_rebuilt_[use.value] && birth >= block.first) is_needed[use.value] = true;
     }
   }
   std::reverse(replay.ops.begin(), replay.ops.end());

@@ -43,6 +43,7 @@ class BlockCosts {
   const std::span<const ChainBlock> chain_;
   std::vector<Block> blocks_;
   const PerOp births_;
+  std::vector<bool> is_rebuilt_;  ///< Per value: all that makes and writes it may run again.
   /// Pages during each operator, all stashes of blocks that have been looked at taken out.
   std::vector<std::int64_t> levels_;
 };

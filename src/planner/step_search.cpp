@@ -36,20 +36,23 @@ constexpr std::size_t kStarts = 3;
 constexpr double kClimbShare = 0.3;  // Of the effort that is left after the sweep.
 constexpr double kSlack = 0.003;     // At the begin of the disturbances; in the end none.
 constexpr std::size_t kTriesPerStyle = 200;
+constexpr std::size_t kTriesPerStart = 50;
 constexpr int kPicks = 32;
 // A step that takes hardly longer than its operators needs no better plan.
 constexpr double kAlmostCompute = 1.0005;
 constexpr double kOnlyCompute = 1.0 + 1e-9;
 // Steps of so few operators get every moment of every swap of the best attempts tried.
 constexpr std::size_t kTinyOps = 16;
-constexpr std::size_t kFinalists = 16;
+// They are quick to simulate, so they get so much more of it.
+constexpr std::size_t kTinyEffort = 4;
+constexpr std::size_t kFinalists = 24;
 // Sets of swaps that are tried for each, and variants of all together whose moments are searched.
 constexpr std::size_t kMostSets = 600;
 constexpr std::size_t kVariants = 96;
 // Where nobody stops the search, steps of more operators are not planned by other strategies, too.
 constexpr std::size_t kMostOpsUnstopped = 10000;
 // What a plan of another strategy counts, in plans of ours.
-constexpr std::size_t kPublishedTries = 6;
+constexpr std::size_t kPublishedTries = 2;
 
 }  // namespace
 
@@ -59,7 +62,8 @@ StepSearch::StepSearch(const StepTape& tape, const SwapLimits& limits, const Pla
       effort_(effort),
       bound_(bound_plan(tape, limits)),
       space_(tape, limits),
-      all_ops_(limits.refinement_ops * (effort.should_stop ? kStoppableEffort : kEffort)),
+      all_ops_(limits.refinement_ops * (effort.should_stop ? kStoppableEffort : kEffort) *
+               (tape.ops.size() <= kTinyOps ? kTinyEffort : 1)),
       ops_left_(all_ops_) {}
 
 StepPlan StepSearch::run() {
@@ -75,6 +79,7 @@ StepPlan StepSearch::run() {
     for (std::size_t tries = 1; !is_over(); ++tries) {
       slack_ = kSlack * effort_left();
       disturb();
+      if (tries % kTriesPerStart == 0) begin_elsewhere(tries / kTriesPerStart);
       if (tries % kTriesPerStyle == 0) offer(best_attempt(best_->fates, 0));
     }
     slack_ = 0.0;
@@ -103,19 +108,20 @@ void StepSearch::offer_published() {
   if (!effort_.should_stop && tape_.ops.size() > kMostOpsUnstopped) return;
   for (const Strategy& strategy : strategies()) {
     if (!strategy.is_start) continue;
-    if (is_over()) return;
+    if (ops_left_ == 0 || is_stopped()) return;
     try {
       offer_published(strategy.make(tape_, limits_, [this] { return is_stopped(); }));
     } catch (const PlanError&) {
       continue;  // Such a step is none for it.
     }
   }
+  if (starts_.size() > 1) starts_.resize(1);  // The others are to be our own.
 }
 
 void StepSearch::offer_published(StepPlan plan) {
   spend(kPublishedTries * plan.steps.tape.ops.size());
   std::vector<Fate> fates = space_.fates_in(plan.steps);
-  if (is_better(plan.swaps.estimate, best_estimate(), kWorthwhile)) {
+  if (is_better(plan.swaps.estimate, best_estimate(), 1.0)) {
     plan.strategy = "spillway";
     plan.bound = bound_;
     published_ = std::move(plan);
@@ -163,8 +169,12 @@ void StepSearch::try_moments() {
   std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
     return is_better(a.plan.estimate, b.plan.estimate, 1.0);
   });
-  variants.resize(std::min(variants.size(), kVariants));
-  for (Variant& each : variants) {
+  std::vector<bool> has_had_one(finalists.size(), false);
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    Variant& each = variants[i];
+    // The best of all, and the best of each finalist.
+    if (i >= kVariants && has_had_one[each.finalist]) continue;
+    has_had_one[each.finalist] = true;
     if (is_good_enough() || is_stopped()) return;
     Attempt& finalist = finalists[each.finalist];
     finalist.swaps.plan = with_best_moments(assemblies[each.finalist], std::move(each.plan));
@@ -313,6 +323,15 @@ void StepSearch::choose_start() {
 }
 
 // --- Local search -----------------------------------------------------------------------------
+
+/// What is best may be a dead end, so every other time the search goes on from another start.
+void StepSearch::begin_elsewhere(std::size_t count) {
+  current_ = *best_;
+  if (count % 2 == 0 || starts_.empty()) return;
+  const Start& start = starts_[count / 2 % starts_.size()];
+  current_ = start.attempt;
+  pressure_ = start.pressure;
+}
 
 /// Every drop once, in random order, so that a short search is spread over the whole step.
 void StepSearch::climb() {

@@ -61,6 +61,7 @@ class StepSearch {
   void choose_start();
 
   void climb();
+  void begin_elsewhere(std::size_t count);
   void disturb();
   void toggle(std::size_t drop);
   void repair_without(std::size_t drop);

@@ -38,20 +38,24 @@ SwapLimits small_limits(std::uint32_t budget_pages, std::uint64_t seed) {
   return limits;
 }
 
-/// Of a shard's steps. In all of them together 51 of 1,000 were above 1 %, 16 % at most.
-constexpr std::uint32_t kMostAbove = kStepsPerShard / 7;
-constexpr double kWorst = 1.2;
+/// The goal; of 1,000 steps all were equal but one. Every set is tried, but moments one after the
+/// other: that one was 0.3 % quicker than `exhaustive`.
+constexpr double kWorst = 1.01;
+constexpr double kQuickest = 0.995;
+/// Most seeds that a shard looks at: some give steps that fit, or that have too much to try.
+constexpr std::uint64_t kMostSeeds = 10;
 
 /// Our planner and everything that can be tried, one budget per step.
 class OursAndExhaustive : public ::testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(OursAndExhaustive, AreMostlyWithinOnePercent) {
+TEST_P(OursAndExhaustive, AreWithinOnePercent) {
   const ClpSolver clp;
   std::uint32_t steps = 0;
   std::uint32_t equal = 0;
-  std::uint32_t above = 0;
   double sum = 0.0;
-  for (std::uint64_t seed = 100 + GetParam(); steps < kStepsPerShard; seed += kShards) {
+  const std::uint64_t first = 100 + GetParam();
+  const std::uint64_t end = first + kMostSeeds * kShards * kStepsPerShard;
+  for (std::uint64_t seed = first; seed < end && steps < kStepsPerShard; seed += kShards) {
     const StepTape tape = small_step(seed);
     const std::uint32_t least_budget = std::max(1U, smallest_budget(tape));
     const std::uint32_t most_budget = live_peak(tape);
@@ -71,19 +75,15 @@ TEST_P(OursAndExhaustive, AreMostlyWithinOnePercent) {
     EXPECT_GE(ours, bound);
     EXPECT_GE(least, bound);
     const double ratio = ours / least;
-    // Every set is tried, but moments one after the other: one step of 1,000 was 0.3 % quicker.
-    EXPECT_GE(ratio, 0.99);
+    EXPECT_GE(ratio, kQuickest);
     EXPECT_LE(ratio, kWorst);
     ++steps;
     equal += ratio <= 1.0 + 1e-6 ? 1 : 0;
-    above += ratio > 1.01 ? 1 : 0;
     sum += ratio;
   }
   RecordProperty("equal", static_cast<int>(equal));
-  RecordProperty("above_one_percent", static_cast<int>(above));
   RecordProperty("mean_ratio", std::to_string(sum / steps));
-  EXPECT_LE(above, std::max(1U, kMostAbove));
-  EXPECT_LE(sum / steps, kIsSanitized ? 1.1 : 1.01);
+  EXPECT_EQ(steps, kStepsPerShard);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shards, OursAndExhaustive, ::testing::Range(std::uint64_t{0}, kShards));

@@ -201,6 +201,79 @@ TEST(Rotor, RefusesStepsThatAreNoChain) {
   EXPECT_THROW(strategy_named("rotor").plan(tape, limits_for(20)), PlanError);
 }
 
+/// Layers of a convolution that may run again, a norm that may not, and an activation in place on
+/// what the norm has made. Backward reads both.
+StepTape chain_with_fixed_norms(std::uint32_t layers) {
+  StepTape tape;
+  tape.values.push_back({.pages = 2, .becomes = 0});
+  const auto op = [&](std::vector<profile::TapeUse> uses, std::uint32_t pages, bool may_run) {
+    tape.ops.push_back({.signature = tape.ops.size() + 1,
+                        .time = std::chrono::milliseconds(1),
+                        .first_use = static_cast<std::uint32_t>(tape.uses.size()),
+                        .use_count = static_cast<std::uint32_t>(uses.size()),
+                        .inside_peak_pages = pages,
+                        .is_replayable = may_run});
+    tape.uses.insert(tape.uses.end(), uses.begin(), uses.end());
+    if (pages > 0)
+      tape.values.push_back({.pages = pages,
+                             .birth = static_cast<OpIndex>(tape.ops.size() - 1),
+                             .death = profile::kSurvives});
+    return static_cast<ValueIndex>(tape.values.size() - 1);
+  };
+  std::vector<std::pair<ValueIndex, ValueIndex>> made;
+  ValueIndex last = 0;
+  for (std::uint32_t i = 0; i < layers; ++i) {
+    const ValueIndex wide = op({{last, false}}, 2, true);
+    last = op({{wide, false}}, 2, false);
+    op({{last, true}}, 0, true);
+    const ValueIndex head = op({{last, false}}, 2, true);
+    made.emplace_back(wide, last);
+    last = head;
+    made.emplace_back(head, head);
+  }
+  for (std::size_t i = made.size(); i-- > 0;) {
+    op({{made[i].first, false}, {made[i].second, false}}, 0, false);
+    tape.values[made[i].first].death = tape.values[made[i].second].death =
+        static_cast<OpIndex>(tape.ops.size() - 1);
+  }
+  return tape;
+}
+
+TEST(Rotor, LeavesWhatWasWrittenInPlaceAndCannotBeMadeAgain) {
+  const StepTape tape = chain_with_fixed_norms(8);
+  const SwapLimits limits = limits_for(live_peak(tape) * 3 / 4);
+  const StepPlan plan = strategy_named("rotor").plan(tape, limits);
+  expect_sound(strategy_named("rotor"), tape, plan, limits);
+  EXPECT_FALSE(plan.replays.empty());
+}
+
+TEST(Dtr, GoesBackOverAnyNumberOfOperators) {
+  // Hardly anything stays, so each need of backward goes back to the begin of the step.
+  const StepTape tape = layer_chain(std::vector<ChainLayer>(30'000, {.output = 1, .inside = 0}));
+  const SwapLimits limits = limits_for(4);
+  const StepPlan plan = strategy_named("dtr").plan(tape, limits);
+  EXPECT_GT(plan.replays.size(), 30'000U);
+}
+
+/// A link so slow that only what others recompute helps, and an end before our own search has
+/// begun.
+TEST(Spillway, IsNeverSlowerThanOthersOnAPlainChain) {
+  const StepTape tape =
+      layer_chain(std::vector<ChainLayer>(600, {.output = 1, .forward = 1000, .backward = 2000}));
+  for (const std::uint32_t percent : {5U, 25U}) {
+    SwapLimits limits = limits_for(live_peak(tape) * percent / 100);
+    limits.rates = {.write_bytes_per_second = 2.5e8, .read_bytes_per_second = 2.5e8};
+    std::size_t left = 4000;  // Times that it asks: some tenths of a second.
+    PlanEffort effort;
+    effort.should_stop = [&] { return left == 0 || --left == 0; };
+    const double ours = plan_step(tape, limits, effort).swaps.estimate.step_seconds;
+    for (const Strategy& other : strategies()) {
+      if (!other.is_start) continue;
+      EXPECT_LE(ours, other.plan(tape, limits).swaps.estimate.step_seconds) << other.name;
+    }
+  }
+}
+
 TEST(SwapAll, TakesEveryActivationOutAndBringsItBackOneNeedAhead) {
   const std::uint32_t layers = 5;
   const StepTape tape = layer_chain(std::vector<ChainLayer>(layers, {.output = 1, .inside = 0}));

@@ -10,7 +10,7 @@ namespace {
 
 // Sets of drops times sets of swaps that may be judged. A step of ten operators has some hundreds.
 constexpr std::size_t kMostChoices = 20'000;
-// As many of the best sets get every combination of moments.
+// As many of the best sets get every moment of every swap tried, one swap after the other.
 constexpr std::size_t kFinalists = 96;
 
 [[noreturn]] void refuse(std::string_view what, std::size_t count) {
@@ -88,7 +88,8 @@ void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits
 }
 
 /// Keeps, swaps or computes again, for every stretch between two uses, in every combination, then
-/// the best moments for the best of them, by the event model.
+/// the best moments for the best of them, by the event model. Not every combination of moments, so
+/// a plan can be some tenths of a per cent quicker.
 StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
                          const StopCheck& /*should_stop*/) {
   std::vector<PlanAssembly> assemblies;
@@ -125,7 +126,7 @@ StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
 }  // namespace
 
 extern const Strategy kExhaustive{"exhaustive",
-                                  "tries everything; for steps of about ten operators", "",
+                                  "every set of drops and whole swaps; for steps of about ten operators", "",
                                   make_exhaustive, /*is_start=*/false};
 
 }  // namespace spillway::planner
