@@ -370,7 +370,7 @@ PlanPlace StepLibrary::begin_cycle(LearnedPlan& plan) {
     const bool has_failed = !news.failure.empty();
     if (has_failed) tell_failure(plan, news.failure);
     if (news.is_final) plan.draft.reset();
-    if (has_failed && !is_new) {
+    if (has_failed && !plan.is_there()) {
       forget(plan);
       return {};
     }

@@ -308,6 +308,26 @@ TEST(StepLearner, KeepsAPlanThatIsBetterThanTheNextOne) {
   EXPECT_EQ(driver.learner.report().plans, 1U);
 }
 
+/// One plan, and then none.
+planner::StepPlan plan_once(const profile::StepTape& tape, const planner::SwapLimits& limits,
+                            const planner::StopCheck& should_stop) {
+  static int calls = 0;
+  if (++calls > 1) throw PlanError("no more plans");
+  return planner::strategy_named("offload-only").plan(tape, limits, should_stop);
+}
+
+TEST(StepLearner, KeepsItsPlanWhenTheNextOneFails) {
+  const planner::Strategy failing{"failing", "", "", plan_once};
+  Driver driver(StepLearner::Options{.budget_pages = 12, .planning = {.strategy = &failing}});
+  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(RangeId(id), kPages);
+  for (int i = 0; i < 20; ++i) {
+    run_chain(driver);
+    driver.op(120, {20});
+    driver.op(121, {21});
+  }
+  EXPECT_TRUE(driver.learner.report().follows_plan);
+}
+
 /// A deep net: as many equal layers as asked for, and operators that only begin and end a step
 /// have.
 void run_equal_layers(Driver& driver, std::uint32_t layers) {
