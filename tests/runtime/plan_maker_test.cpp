@@ -45,6 +45,18 @@ PlanningOptions options(const Strategy& strategy, PlanningMoment moment) {
   return options;
 }
 
+/// Two values in turn, of which one fits.
+PlanMaker::Order crowded_step() {
+  StepTape tape;
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    tape.values.push_back({.pages = 10, .becomes = i});
+    tape.uses.push_back({.value = i});
+    tape.ops.push_back(
+        {.signature = i + 1, .time = std::chrono::milliseconds(1), .first_use = i, .use_count = 1});
+  }
+  return {tape, planner::SwapLimits{.budget_pages = 12, .rates = {}}};
+}
+
 /// Waits for the end of the work.
 PlanWork::News last_news(PlanWork& work) {
   PlanWork::News all;
@@ -61,7 +73,7 @@ TEST(PlanMaker, TellsThatMemoryDidNotSufficeInsteadOfEndingTheProgram) {
   const Strategy strategy{"greedy", "", "", &out_of_memory};
   for (const auto moment : {PlanningMoment::kInBackground, PlanningMoment::kAtOnce}) {
     PlanMaker maker(options(strategy, moment));
-    const PlanWork::News news = last_news(*maker.order({}));
+    const PlanWork::News news = last_news(*maker.order(crowded_step()));
     EXPECT_FALSE(news.plan);
     EXPECT_EQ(news.failure, std::bad_alloc().what());
   }
@@ -70,7 +82,7 @@ TEST(PlanMaker, TellsThatMemoryDidNotSufficeInsteadOfEndingTheProgram) {
 TEST(PlanMaker, HandsOutEachPlanOnce) {
   const Strategy strategy{"empty", "", "", &empty_plan};
   PlanMaker maker(options(strategy, PlanningMoment::kAtOnce));
-  const auto work = maker.order({});
+  const auto work = maker.order(crowded_step());
   const PlanWork::News news = work->take(kLong);
   ASSERT_TRUE(news.plan);
   EXPECT_EQ(news.plan->strategy, "empty");
@@ -83,7 +95,7 @@ TEST(PlanMaker, TellsThatNoThreadCouldBeStarted) {
   PlanMaker maker(options(strategy, PlanningMoment::kInBackground));
   const auto outcome =
       swap::run_with_failing_calls({{SYS_clone3, EAGAIN}, {SYS_clone, EAGAIN}}, [&] {
-        const auto work = maker.order({});
+        const auto work = maker.order(crowded_step());
         return work->take(kLong).failure.find("no thread could be started") == 0;
       });
   if (outcome == swap::ChildOutcome::kCannotFilter) GTEST_SKIP() << "no filter for system calls";
@@ -97,7 +109,7 @@ TEST(PlanMaker, WaitsForNoStrategyThatCannotBeInterrupted) {
   std::shared_ptr<PlanWork> work;
   {
     PlanMaker maker(options(strategy, PlanningMoment::kInBackground));
-    work = maker.order({});
+    work = maker.order(crowded_step());
   }
   EXPECT_FALSE(work->take(Duration{0}).is_final);
   end.set_value();
@@ -109,12 +121,12 @@ TEST(PlanMaker, LetsFewStrategiesWorkOnStepsThatNobodyWaitsFor) {
   end_of_endless = end.get_future();
   const Strategy strategy{"endless", "", "", &endless};
   PlanMaker maker(options(strategy, PlanningMoment::kInBackground));
-  const auto first = maker.order({});
-  const auto second = maker.order({});
+  const auto first = maker.order(crowded_step());
+  const auto second = maker.order(crowded_step());
   first->cancel();
-  const auto third = maker.order({});
+  const auto third = maker.order(crowded_step());
   second->cancel();
-  EXPECT_EQ(last_news(*maker.order({})).failure,
+  EXPECT_EQ(last_news(*maker.order(crowded_step())).failure,
             "strategy endless still works on 2 steps that have changed since");
   end.set_value();
   for (const auto& work : {first, second, third}) EXPECT_TRUE(last_news(*work).plan);

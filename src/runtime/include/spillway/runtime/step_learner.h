@@ -93,8 +93,8 @@ struct LearnerReport {
 class StepLearner {
  public:
   struct Options {
-    std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
-    planner::TransferRates rates;    ///< Of the spill store.
+    std::uint32_t budget_pages = 0;     ///< Pages that may be resident at once.
+    planner::TransferRates rates = {};  ///< Of the spill store.
     /// The same as seen lately, asked for when a step has ended. Empty: they stay as they are.
     std::function<planner::TransferRates()> rates_now = {};
     /// The most bytes in memory since the last call. Asked for when a step has ended; may be empty.
