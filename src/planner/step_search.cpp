@@ -87,6 +87,7 @@ StepPlan StepSearch::run() {
   if (!best_->replays.empty() && !is_good_enough() && !is_stopped())
     offer(best_attempt(best_->fates, limits_.refinement_ops));
   offer_swaps_alone();
+  refine_finalists();
   try_moments();
   return finished();
 }
@@ -146,6 +147,16 @@ void StepSearch::keep_finalist(const Attempt& attempt) {
   });
   finalists_.insert(place, attempt);
   if (finalists_.size() > kFinalists) finalists_.pop_back();
+}
+
+/// One style swaps for all sets of drops while they are searched; the best deserve their own.
+void StepSearch::refine_finalists() {
+  std::vector<std::vector<Fate>> sets;
+  for (const Attempt& finalist : finalists_) sets.push_back(finalist.fates);
+  for (std::vector<Fate>& fates : sets) {
+    if (is_good_enough() || is_stopped()) return;
+    offer(best_attempt(std::move(fates), limits_.refinement_ops), 1.0);
+  }
 }
 
 /// Styles set the moments of all swaps alike, and price whole sets of them: both cost some per cent

@@ -46,6 +46,7 @@ class StepSearch {
   void offer_published();
   void offer_published(StepPlan plan);
   void keep_finalist(const Attempt& attempt);
+  void refine_finalists();
   void try_moments();
   StepPlan finished() const;
   bool is_stopped();

@@ -125,8 +125,8 @@ StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
 
 }  // namespace
 
-extern const Strategy kExhaustive{"exhaustive",
-                                  "every set of drops and whole swaps; for steps of about ten operators", "",
-                                  make_exhaustive, /*is_start=*/false};
+extern const Strategy kExhaustive{
+    "exhaustive", "every set of drops and whole swaps; for steps of about ten operators", "",
+    make_exhaustive, /*is_start=*/false};
 
 }  // namespace spillway::planner
