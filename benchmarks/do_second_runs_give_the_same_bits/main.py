@@ -17,6 +17,9 @@ class SecondRuns(report.Benchmark):
     rounds, steps, skipped = 1, 3, 0
     quick_rounds, quick_steps = 1, 2
 
+    def __init__(self):
+        super().__init__(__file__, __doc__)
+
     def extent(self, results):
         return f"Steps of each example: {results['steps']}."
 

@@ -325,7 +325,7 @@ TEST_F(PlanningCommand, TellsOfAStrategyThatRunsOutOfMemory) {
       "hungry", "", "",
       [](const planner::StepTape&, const planner::SwapLimits&,
          const planner::StopCheck&) -> planner::StepPlan { throw std::bad_alloc(); }};
-  const Bytes budget = step.needed;
+  const Bytes budget = step.needed / 2;
   const PlanningCase planning =
       case_for(step, budget, limits_for(step, budget, {}), BoundEffort::kQuick);
   const PlanFigures figures = plan_with(hungry, planning, 0.0, clock_).figures;

@@ -16,7 +16,7 @@ namespace spillway::runtime {
 /// and types of its tensors and its other arguments.
 struct VerifiedReplays {
   std::uint64_t equal_kinds = 0;
-  std::uint64_t differing_kinds = 0;  ///< These are not run again.
+  std::uint64_t differing_kinds = 0;               ///< These are not run again.
   std::map<std::string, std::uint64_t> operators;  ///< How many of the equal kinds each has.
 };
 
