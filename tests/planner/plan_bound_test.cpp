@@ -330,6 +330,7 @@ TEST(BoundPlan, IsNeverAboveTheLeastTimeWhenFewParentsAreCharged) {
     RecordProperty("higher_with_" + std::to_string(most), static_cast<int>(higher[most]));
     RecordProperty("lower_with_" + std::to_string(most), static_cast<int>(lower[most]));
   }
+  if (tries(400U, 30U) < 400U) return;  // Too few to see both.
   EXPECT_GT(lower[0], 0U);
   EXPECT_GT(higher[0] + higher[1], 0U);
 }
