@@ -161,10 +161,11 @@ class PlanningTime(report.Benchmark):
                     "first": [*base, "--effort", NO_SEARCH, "--out", plan],
                     "searched": [*base, "--effort", options.effort],
                     "simulate": [spillway, "simulate", profile, "--plan", plan, "--json", *LINK]}
+        commands["model"] = commands["simulate"]
         record = {"operators": operators, "profile_bytes": profile.stat().st_size, "runs": {}}
         for _ in range(options.rounds if operators < ONE_ROUND_FROM else 1):
             for name, command in commands.items():
-                if record["runs"].get(name, {}).get("over") or name == "simulate" and not plan.exists():
+                if record["runs"].get(name, {}).get("over") or name in ("simulate", "model") and not plan.exists():
                     continue
                 self.add_run(record["runs"].setdefault(name, {"processor": [], "planning": [], "memory": []}),
                              Child.run(command), f"{name}, {operators} operators")
@@ -183,6 +184,8 @@ class PlanningTime(report.Benchmark):
         run["processor"].append(child.processor_seconds)
         run["planning"].append(plan["planning_seconds"])
         run["memory"].append(child.memory_bytes)
+        if "model_seconds" in plan:
+            run.setdefault("model", []).append(plan["model_seconds"])
         run["over_incore"] = plan["step_seconds"] / plan["incore_seconds"]
         run["gap"] = plan["gap"]
         print(f"{what}: {child.processor_seconds:.3f} s", file=sys.stderr, flush=True)
@@ -211,7 +214,7 @@ class PlanningTime(report.Benchmark):
         run = size["runs"].get(name, {})
         if not run.get(KEYS[name]):
             return run.get("over", "–")
-        return spread.Spread(run[KEYS[name]]).shown(3) + " s"
+        return spread.Spread(run[KEYS[name]]).shown(4 if name == "model" else 3) + " s"
 
     @staticmethod
     def memory(size, smallest, name):
@@ -253,9 +256,10 @@ class PlanningTime(report.Benchmark):
 # What is run, and which of its figures is shown: `planning_seconds` is wall time without reading files and bounds.
 WORDS = {"read": "read, bound, demand at 100 % (whole command)", "offload-only": "offload-only (planning)",
          "first": f"ours, --effort {NO_SEARCH} (planning)", "searched": "ours, --effort {effort} (planning)",
-         "simulate": "read, bound, simulate --plan (whole command)"}
+         "simulate": "read, bound, simulate --plan (whole command)",
+         "model": "one simulation alone"}
 KEYS = {"read": "processor", "offload-only": "planning", "first": "planning", "searched": "planning",
-        "simulate": "processor"}
+        "simulate": "processor", "model": "model"}
 
 
 if __name__ == "__main__":
