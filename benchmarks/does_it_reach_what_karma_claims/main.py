@@ -10,18 +10,15 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from measure import report, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import plans, report, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure.plans import OURS, RECOMPUTE_ONLY, best_of  # noqa: E402  pylint: disable=wrong-import-position
 import recorded_step  # noqa: E402  pylint: disable=wrong-import-position
 import v100  # noqa: E402  pylint: disable=wrong-import-position
 
-OURS = "spillway"
 SWAP_ONLY = ("swap-all", "belady", "demand")
-RECOMPUTE_ONLY = ("checkpoint-sqrt", "rotor", "dtr")
 OTHERS = ("offload-only", "capuchin", "karma")
 STRATEGIES = (OURS, *OTHERS, *SWAP_ONLY, *RECOMPUTE_ONLY)
 CLAIMED = 1.52
-SAME = 1e-6  # Relative; closer steps count as equal.
-KEPT = ("step_seconds", "gap", "swapped_bytes", "recompute_seconds", "planning_seconds", "search_was_cut")
 
 GIB = 1 << 30
 # 16160 MiB are what a V100 with 16 GB shows; 800 MiB go to the CUDA context and to cuDNN's workspaces.
@@ -41,12 +38,6 @@ MEASURED = (("resnet-50", 128, 367, True,
              "container 21.03"),
             ("vgg-16", 16, 16 / 0.0835, False,
              "u39kun/deep-learning-benchmark, PyTorch 0.3, CUDA 9, cuDNN 7.0; without optimizer"))
-
-
-def best_of(cell, strategies):
-    """The name of the fastest and its seconds; infinite where none has a plan."""
-    return min(((cell["plans"][name]["step_seconds"], name) for name in strategies if name in cell["plans"]),
-               default=(math.inf, ""))[::-1]
 
 
 def times_ours(cell, strategies):
@@ -193,7 +184,7 @@ class KarmaNetworks(report.Benchmark):
             cell[key] = plan[key]
         if plan["is_possible"]:
             cell["bound_seconds"], cell["bound_kind"] = plan["bound_seconds"], plan["bound_kind"]
-            cell["plans"][strategy] = {key: plan[key] for key in KEPT}
+            cell["plans"][strategy] = plans.kept(plan)
         else:
             cell["refused"][strategy] = plan["refusal"]
 
@@ -295,7 +286,7 @@ def cells_table(cells):
         for strategy in STRATEGIES:
             seconds = cell["plans"].get(strategy, {}).get("step_seconds")
             shown = f"{seconds / incore:.3f}" if seconds else "–"
-            row.append(f"**{shown}**" if seconds and seconds <= best * (1 + SAME) else shown)
+            row.append(f"**{shown}**" if seconds and seconds <= best * (1 + plans.SAME) else shown)
         rows.append(row)
     return report.table(
         ["network", "batch", "operators", "needs", "in-core", "our gap", "our planning", *STRATEGIES],
@@ -363,12 +354,8 @@ def verdict(cells):
         lines.append(
             f"* {CLAIMED} times faster than the {name}: {reached:.2f}, {'yes' if reached >= CLAIMED else '**no**'}\n"
         )
-    lost = []
-    for cell in cells:
-        winner, seconds = best_of(cell, STRATEGIES)
-        ours = cell["plans"][OURS]["step_seconds"]
-        if ours > seconds * (1 + SAME):
-            lost.append(f"{name_of(cell)}: {winner} by {(ours / seconds - 1) * 100:.2f} %")
+    lost = [f"{name_of(cell)}: {winner} by {share * 100:.2f} %"
+            for entry in cells for cell, winner, share in plans.lost_to(entry, STRATEGIES)]
     lines.append(f"* never slower than the best of all: {len(cells) - len(lost)} of {len(cells)}" +
                  (f"; {'; '.join(lost)}" if lost else "") + "\n")
     return "".join(lines)

@@ -11,18 +11,15 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import cases, report, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import cases, plans, report, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure.plans import OURS, RECOMPUTE_ONLY, best_of  # noqa: E402  pylint: disable=wrong-import-position
 from budget_text import as_option  # noqa: E402  pylint: disable=wrong-import-position
 
-OURS = "spillway"
 SWAP_ONLY = ("offload-only", "swap-all", "demand", "belady")
-RECOMPUTE_ONLY = ("checkpoint-sqrt", "rotor", "dtr")
 BOTH = ("capuchin", "karma")
 STRATEGIES = (OURS, "offload-only", "capuchin", "karma", "dtr", "rotor", "checkpoint-sqrt", "swap-all",
               "belady", "demand")
-SAME = 1e-6  # Relative; closer steps count as equal.
 MEDIAN_GOAL, WORST_GOAL = 0.05, 0.15
-KEPT = ("step_seconds", "gap", "swapped_bytes", "recompute_seconds", "planning_seconds", "search_was_cut")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,20 +106,6 @@ def plain_chain(layers):
 
 def over_bound(plan):
     return 1 + plan["gap"]
-
-
-def best_of(cell, strategies):
-    """The name of the fastest and its seconds; infinite where none has a plan."""
-    plans = cell["plans"]
-    return min(((plans[name]["step_seconds"], name) for name in strategies if name in plans),
-               default=(math.inf, ""))[::-1]
-
-
-def ours_lost_to(cell):
-    """Who is faster than ours, and by how much of its time; None where nobody is."""
-    winner, seconds = best_of(cell, STRATEGIES)
-    ours = cell["plans"].get(OURS, {}).get("step_seconds", math.inf)
-    return (winner, ours / seconds - 1) if ours > seconds * (1 + SAME) else None
 
 
 def name_of(cell):
@@ -232,12 +215,12 @@ class GoodPlans(report.Benchmark):
             return {"plans": {}, "refusal": done.stderr.strip().partition("error: ")[2]}
         if done.returncode != 0:
             raise training.Failure(f"{profile} at {budget}: exit status {done.returncode}\n{done.stderr}")
-        plans = json.loads(done.stdout)
-        possible = [plan for plan in plans if plan["is_possible"]]
-        return {"incore_seconds": plans[0]["incore_seconds"],
+        told = json.loads(done.stdout)
+        possible = [plan for plan in told if plan["is_possible"]]
+        return {"incore_seconds": told[0]["incore_seconds"],
                 "bound_kind": possible[0]["bound_kind"] if possible else "",
                 "bound_seconds": possible[0]["bound_seconds"] if possible else 0,
-                "plans": {plan["strategy"]: {key: plan[key] for key in KEPT} for plan in possible}}
+                "plans": {plan["strategy"]: plans.kept(plan) for plan in possible}}
 
     def published_rows(self, steps):
         return [{"trace": published.trace, "gb": gb, "dtr": ms / published.plain_ms,
@@ -311,7 +294,7 @@ def strategies_table(cells):
     rows = []
     for strategy in STRATEGIES:
         over = [over_bound(cell["plans"][strategy]) for cell in cells if strategy in cell["plans"]]
-        best = sum(cell["plans"][strategy]["step_seconds"] <= best_of(cell, STRATEGIES)[1] * (1 + SAME)
+        best = sum(cell["plans"][strategy]["step_seconds"] <= best_of(cell, STRATEGIES)[1] * (1 + plans.SAME)
                    for cell in cells if strategy in cell["plans"])
         if over:
             rows.append([strategy, len(over), f"{statistics.median(over):.3f}", f"{max(over):.2f}", best])
@@ -320,7 +303,7 @@ def strategies_table(cells):
 
 
 def lost_cells(cells):
-    lost = [(cell, *ours_lost_to(cell)) for cell in cells if ours_lost_to(cell)]
+    lost = [entry for cell in cells for entry in plans.lost_to(cell, STRATEGIES)]
     text = f"Goal, ours best in every cell: {len(cells) - len(lost)} of {len(cells)}.\n"
     if lost:
         rows = [[name_of(cell), winner, f"{share * 100:.2f} %", f"{cell['plans'][OURS]['gap'] * 100:.1f} %"
@@ -410,7 +393,7 @@ def cells_page(results):
         for strategy in STRATEGIES:
             plan = cell["plans"].get(strategy)
             shown = f"{over_bound(plan):.3f}" if plan else "–"
-            is_best = plan and plan["step_seconds"] <= best * (1 + SAME)
+            is_best = plan and plan["step_seconds"] <= best * (1 + plans.SAME)
             row.append(f"**{shown}**" if is_best else shown)
         rows.append(row)
     return ("# Predicted step over bound, by cell\n\nWritten by main.py; the [README](README.md) says how. "

@@ -217,6 +217,17 @@ std::vector<OpIndex> places_in(const RewrittenTape& steps) {
   return places;
 }
 
+StepTape retimed(const RewrittenTape& steps, const StepTape& tape) {
+  const std::vector<std::uint32_t> made = pages_made(tape);
+  StepTape timed = steps.tape;
+  for (OpIndex place = 0; place < timed.ops.size(); ++place) {
+    const OpIndex op = steps.op_of[place];
+    timed.ops[place].time =
+        steps.is_replay[place] ? replay_time(tape, made, op) : tape.ops[op].time;
+  }
+  return timed;
+}
+
 double replay_seconds(const StepTape& tape, std::span<const Replay> replays) {
   const std::vector<std::uint32_t> made = pages_made(tape);
   Duration sum{0};

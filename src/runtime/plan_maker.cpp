@@ -72,7 +72,7 @@ PlanMaker::PlanMaker(const PlanningOptions& options)
 PlanMaker::~PlanMaker() {
   planning_->is_ending.store(true);
   for (Task& task : tasks_) {
-    // Named strategies are never asked to stop: their threads end by themselves, unheard.
+    // Some strategies take long to end when they are told to: their threads do so by themselves.
     if (planning_->options.strategy != nullptr) {
       task.thread.detach();
     } else {

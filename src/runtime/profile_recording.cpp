@@ -1,16 +1,14 @@
 #include "spillway/runtime/profile_recording.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "spillway/base/error.h"
-#include "spillway/base/median.h"
 #include "spillway/profile/step_joining.h"
 #include "spillway/profile/value_classes.h"
 #include "spillway/runtime/runtime.h"
+#include "typical_times.h"
 
 namespace spillway::runtime {
 
@@ -132,24 +130,15 @@ void ProfileRecording::name_ops(const StepTape& tape, StepProfile& profile) cons
   }
 }
 
-/// Medians of the repetitions, scaled so that they add up to the median step: a disturbance hits
-/// few operators, but each time others.
 void ProfileRecording::set_times(const Shape& shape, StepProfile& profile) {
-  std::vector<Duration> sums;
-  for (const auto& step : shape.times) sums.push_back(std::reduce(step.begin(), step.end()));
-  Duration sum{0};
+  const std::vector<Duration> typical = typical_op_times(shape.times);
   std::vector<Duration> same;
   for (OpIndex op = 0; op < shape.ops; ++op) {
     same.clear();
     for (const auto& step : shape.times) same.push_back(step[op]);
-    profile.tape.ops[op].time = median(same);
-    sum += profile.tape.ops[op].time;
+    profile.tape.ops[op].time = typical[op];
     profile.spread_of_op.push_back(quartile_range(same));
   }
-  if (sum == Duration{0}) return;
-  const double scale = seconds(median(sums)) / seconds(sum);
-  for (auto& op : profile.tape.ops)
-    op.time = Duration(std::llround(static_cast<double>(op.time.count()) * scale));
 }
 
 StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small_bytes) const {

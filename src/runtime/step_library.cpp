@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "spillway/base/log.h"
@@ -109,28 +108,6 @@ void StepShape::note_times(const StepTape& tape) {
   if (times.size() >= kTimesKept) times.pop_back();
   auto& newest = times.emplace_front();
   for (const auto& op : tape.ops) newest.push_back(op.time);
-}
-
-Duration StepShape::typical_time() const {
-  std::vector<Duration> sums;
-  for (const auto& step : times) sums.push_back(std::reduce(step.begin(), step.end()));
-  return median(sums);
-}
-
-std::vector<Duration> StepShape::typical_op_times() const {
-  std::vector<Duration> typical;
-  std::vector<Duration> same;
-  for (std::size_t op = 0; op < times.front().size(); ++op) {
-    same.clear();
-    for (const auto& step : times) same.push_back(step[op]);
-    typical.push_back(median(same));
-  }
-  const Duration sum = std::reduce(typical.begin(), typical.end());
-  if (sum == Duration{0}) return typical;
-  const double scale = seconds(typical_time()) / seconds(sum);
-  for (Duration& time : typical)
-    time = Duration(std::llround(static_cast<double>(time.count()) * scale));
-  return typical;
 }
 
 void StepLibrary::note_replay(Duration extra, std::uint32_t pages) {
@@ -354,7 +331,7 @@ PlanPlace StepLibrary::refreshed(LearnedPlan& plan, std::size_t oldest_age) {
 /// How long a step may be held up for a plan.
 Duration StepLibrary::patience(const LearnedPlan& plan) const {
   constexpr int kHundredth = 100;
-  return find_shape(plan.shapes.front())->typical_time() / kHundredth;
+  return typical_time(find_shape(plan.shapes.front())->times) / kHundredth;
 }
 
 /// Takes over what has been planned meanwhile. No place while there is nothing yet.
@@ -416,20 +393,17 @@ planner::StepEstimate StepLibrary::judge(const LearnedPlan& plan,
                                          std::uint32_t budget_pages) const {
   planner::SwapLimits limits = limits_;
   limits.budget_pages = budget_pages;
-  const planner::RewrittenTape& steps = plan.plan.steps;
-  StepTape tape = steps.tape;
-  const Duration extra = replay_extra_per_page();
-  for (profile::OpIndex place = 0; place < tape.ops.size(); ++place) {
-    tape.ops[place].time = op_times[steps.op_of[place]];
-    if (steps.is_replay[place]) tape.ops[place].time += extra * plan.pages_made(place);
-  }
+  StepTape tape = plan.step.tape;
+  for (std::size_t op = 0; op < tape.ops.size(); ++op) tape.ops[op].time = op_times[op];
+  tape.replay_extra_per_page = replay_extra_per_page();
+  tape = planner::retimed(plan.plan.steps, tape);
   return planner::estimate_step(tape, plan.plan.swaps, limits);
 }
 
 std::vector<Duration> StepLibrary::typical_op_times(const LearnedPlan& plan) const {
   std::vector<Duration> times;
   for (const ShapeId id : plan.shapes) {
-    const std::vector<Duration> of_step = find_shape(id)->typical_op_times();
+    const std::vector<Duration> of_step = runtime::typical_op_times(find_shape(id)->times);
     times.insert(times.end(), of_step.begin(), of_step.end());
   }
   return times;
@@ -456,7 +430,7 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   if (room < plan.budget_pages || room > plan.budget_pages + plan.budget_pages / kRoomDrift)
     return true;
   double measured = 0.0;
-  for (const ShapeId id : plan.shapes) measured += seconds(find_shape(id)->typical_time());
+  for (const ShapeId id : plan.shapes) measured += seconds(typical_time(find_shape(id)->times));
   const double planned = seconds(compute_time(plan.step.tape));
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
   if (has_drifted(plan.rates, limits_.rates)) return true;

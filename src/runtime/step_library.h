@@ -11,6 +11,7 @@
 #include "spillway/profile/op_sequence.h"
 #include "spillway/profile/step_joining.h"
 #include "spillway/profile/tape_recorder.h"
+#include "typical_times.h"
 
 namespace spillway::runtime {
 
@@ -21,16 +22,12 @@ inline constexpr ShapeId kNoShape = 0;
 /// One known step.
 struct StepShape {
   void note_times(const profile::StepTape& tape);
-  /// The median of what the latest steps took, without waiting.
-  Duration typical_time() const;
-  /// Per operator, so that they add up to that. Medians too, since a disturbance hits few of them.
-  std::vector<Duration> typical_op_times() const;
 
   ShapeId id = kNoShape;
   profile::OpSequence sequence;
-  std::deque<std::vector<Duration>> times;  ///< Of the latest steps, newest first, per operator.
-  std::uint64_t seen = 0;                   ///< Steps.
-  std::uint64_t last_seen = 0;              ///< Step count.
+  StepTimes times;                ///< Of the latest steps, newest first, waits left out.
+  std::uint64_t seen = 0;         ///< Steps.
+  std::uint64_t last_seen = 0;    ///< Step count.
   bool is_cut_by_length = false;  ///< No boundary was announced: the step ends where it repeats.
   bool is_failure_told = false;   ///< That there is no plan for it.
 };

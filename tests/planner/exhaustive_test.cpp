@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <string>
 
-#include "random_tapes.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/clp/clp_solver.h"
 #include "spillway/planner/strategies.h"
 #include "support/sanitized.h"
+#include "tiny_steps.h"
 
 namespace spillway::planner {
 namespace {
@@ -15,28 +15,6 @@ namespace {
 /// Random steps of 6 to 9 operators, all of different seeds.
 constexpr std::uint64_t kShards = 20;
 constexpr std::uint32_t kStepsPerShard = tries(50, 3);
-
-/// Values of one page, since then nothing can leave in part.
-StepTape small_step(std::uint64_t seed) {
-  return random_tape(seed, {.ops = static_cast<std::uint32_t>(6 + seed % 4),
-                            .persistent = static_cast<std::uint32_t>(seed % 3),
-                            .births_percent = 70,
-                            .max_pages = 1,
-                            .max_uses = 2,
-                            .has_carried = false,
-                            .replayable_percent = 80});
-}
-
-/// A disk that is not much quicker than the operators, so that everything matters.
-SwapLimits small_limits(std::uint32_t budget_pages, std::uint64_t seed) {
-  SwapLimits limits;
-  limits.budget_pages = budget_pages;
-  limits.refinement_ops = 3000;
-  limits.rates.read_bytes_per_second = seed % 2 == 0 ? 1e9 : 4e9;
-  limits.rates.write_bytes_per_second = seed % 3 == 0 ? 1e9 : 3e9;
-  limits.rates.duplex_share = seed % 5 == 0 ? 1.0 : 0.5;
-  return limits;
-}
 
 /// The goal; of 1,000 steps all were equal but one. Every set is tried, but moments one after the
 /// other: that one was 0.3 % quicker than `exhaustive`.
@@ -56,14 +34,14 @@ TEST_P(OursAndExhaustive, AreWithinOnePercent) {
   const std::uint64_t first = 100 + GetParam();
   const std::uint64_t end = first + kMostSeeds * kShards * kStepsPerShard;
   for (std::uint64_t seed = first; seed < end && steps < kStepsPerShard; seed += kShards) {
-    const StepTape tape = small_step(seed);
+    const StepTape tape = tiny_step(seed);
     const std::uint32_t least_budget = std::max(1U, smallest_budget(tape));
     const std::uint32_t most_budget = live_peak(tape);
     if (least_budget >= most_budget) continue;
     const auto budget =
         least_budget + static_cast<std::uint32_t>(seed / 7 % (most_budget - least_budget));
     SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
-    const SwapLimits limits = small_limits(budget, seed);
+    const SwapLimits limits = tiny_limits(budget, seed);
     double least = 0.0;
     try {
       least = strategy_named("exhaustive").plan(tape, limits).swaps.estimate.step_seconds;

@@ -13,6 +13,7 @@
 #include "random_tapes.h"
 #include "spillway/base/error.h"
 #include "support/sanitized.h"
+#include "tiny_steps.h"
 
 namespace spillway::planner {
 namespace {
@@ -346,29 +347,12 @@ TEST(Exhaustive, RefusesLongStepsWithTheNumberOfChoices) {
   }
 }
 
-/// Values of one page, since then nothing can leave in part. On a disk that is not much quicker
-/// than the operators, so that everything matters.
-SwapLimits tiny_limits(std::uint32_t budget_pages, std::uint64_t seed) {
-  SwapLimits limits = limits_for(budget_pages);
-  limits.refinement_ops = 3000;
-  limits.rates.read_bytes_per_second = seed % 2 == 0 ? 1e9 : 4e9;
-  limits.rates.write_bytes_per_second = seed % 3 == 0 ? 1e9 : 3e9;
-  limits.rates.duplex_share = seed % 5 == 0 ? 1.0 : 0.5;
-  return limits;
-}
-
 TEST(Exhaustive, IsNeverBeaten) {
   std::map<std::string_view, double> sum_of_ratios;
   std::map<std::string_view, std::uint32_t> counts;
   std::uint32_t cases = 0;
   for (std::uint64_t seed = 0; seed < tries(40U, 5U); ++seed) {
-    const StepTape tape = random_tape(seed, {.ops = static_cast<std::uint32_t>(6 + seed % 4),
-                                             .persistent = static_cast<std::uint32_t>(seed % 3),
-                                             .births_percent = 70,
-                                             .max_pages = 1,
-                                             .max_uses = 2,
-                                             .has_carried = false,
-                                             .replayable_percent = 80});
+    const StepTape tape = tiny_step(seed);
     for (std::uint32_t budget = std::max(1U, smallest_budget(tape)); budget < live_peak(tape);
          ++budget) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);

@@ -60,6 +60,11 @@ class RecomputerTest : public ::testing::Test {
     const auto made = engine_->allocate(kPageSize * kPages, pins_);
     return {made.address, made.range};
   }
+  Tensor tensor(std::uint64_t number) {
+    const Tensor made = tensor();
+    word(made.memory) = number;
+    return made;
+  }
 
   StorageKey key(const Tensor& tensor) { return recomputer_->key_of(tensor.range); }
 
@@ -167,8 +172,7 @@ class RecomputerTest : public ::testing::Test {
 };
 
 TEST_F(RecomputerTest, BringsADroppedStorageBackBeforeAnOperatorThatUsesIt) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   ASSERT_TRUE(recomputer_->drop(a.range));
   EXPECT_TRUE(engine_->is_dropped(a.range));
@@ -181,8 +185,7 @@ TEST_F(RecomputerTest, BringsADroppedStorageBackBeforeAnOperatorThatUsesIt) {
 }
 
 TEST_F(RecomputerTest, FollowsChainsThroughFreedStoragesAndWritesInPlace) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 10, 1);
   triple(b, 2);
@@ -198,8 +201,7 @@ TEST_F(RecomputerTest, FollowsChainsThroughFreedStoragesAndWritesInPlace) {
 }
 
 TEST_F(RecomputerTest, RunsPlannedReplaysThatBringSomethingBackAndLeavesOutOthers) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 7);
   const Tensor b = add(a, 10, 8);
   const Tensor c = add(x, 2, 9);
@@ -239,8 +241,7 @@ TEST_F(RecomputerTest, KnowsThatAnOperatorWroteThatCouldNotBeRecorded) {
 }
 
 TEST_F(RecomputerTest, ComputesAgainBeforeAnIngredientIsWritten) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   ASSERT_TRUE(recomputer_->drop(a.range));
   announce(x, true, false);
@@ -250,8 +251,7 @@ TEST_F(RecomputerTest, ComputesAgainBeforeAnIngredientIsWritten) {
 }
 
 TEST_F(RecomputerTest, KeepsFreedIngredientsUntilTheyAreNotNeeded) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   ASSERT_TRUE(recomputer_->drop(a.range));
   EXPECT_FALSE(recomputer_->may_end(x.range));
@@ -277,8 +277,7 @@ TEST_F(RecomputerTest, LetsDroppedStoragesEndWithoutComputingThem) {
 }
 
 TEST_F(RecomputerTest, BringsEverythingBackWhenTheStepEnds) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 1, 1);
   ASSERT_TRUE(recomputer_->drop(a.range));
@@ -291,8 +290,7 @@ TEST_F(RecomputerTest, BringsEverythingBackWhenTheStepEnds) {
 }
 
 TEST_F(RecomputerTest, ServesAccessesThatNobodyAnnounced) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   ASSERT_TRUE(recomputer_->drop(a.range));
   EXPECT_EQ(word(a.memory), 6u);
@@ -300,8 +298,7 @@ TEST_F(RecomputerTest, ServesAccessesThatNobodyAnnounced) {
 }
 
 TEST_F(RecomputerTest, TellsOperatorsThatAReplayFailed) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   ASSERT_TRUE(recomputer_->drop(a.range));
   fails_ = true;
@@ -312,8 +309,7 @@ TEST_F(RecomputerTest, TellsOperatorsThatAReplayFailed) {
 }
 
 TEST_F(RecomputerTest, HoldsTemporariesOnlyWhileTheyAreNeeded) {
-  const Tensor x = tensor();
-  word(x.memory) = 1;
+  const Tensor x = tensor(1);
   std::vector<Tensor> chain{x};
   for (OpIndex i = 0; i < 9; ++i) chain.push_back(add(chain.back(), i, i));
   for (std::size_t i = 1; i < 9; ++i) free(chain[i]);
@@ -327,8 +323,7 @@ TEST_F(RecomputerTest, HoldsTemporariesOnlyWhileTheyAreNeeded) {
 
 TEST_F(RecomputerTest, LooksIntoEachDroppedStorageOnceHoweverManyPathsLeadToIt) {
   // x + f(x), again and again: the number of paths doubles with each block.
-  Tensor x = tensor();
-  word(x.memory) = 1;
+  Tensor x = tensor(1);
   const Tensor first = x;
   OpIndex place = 0;
   std::vector<Tensor> dropped;
@@ -368,8 +363,7 @@ TEST_F(RecomputerTest, FollowsChainsThatAreLongerThanAStack) {
 }
 
 TEST_F(RecomputerTest, RunsOperatorsInTheOrderInWhichTheyFoundTheirIngredients) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 10, 1);
   triple(a, 2);
@@ -381,8 +375,7 @@ TEST_F(RecomputerTest, RunsOperatorsInTheOrderInWhichTheyFoundTheirIngredients) 
 }
 
 TEST_F(RecomputerTest, BringsBackWhatWasMadeOfAnEarlierVersionOfWhatComesBack) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 10, 1);
   triple(a, 2);
@@ -393,8 +386,7 @@ TEST_F(RecomputerTest, BringsBackWhatWasMadeOfAnEarlierVersionOfWhatComesBack) {
 }
 
 TEST_F(RecomputerTest, GoesOnWithAPlanThatOverlooksAnEarlierVersion) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 10, 1);
   triple(a, 2);
@@ -408,8 +400,7 @@ TEST_F(RecomputerTest, GoesOnWithAPlanThatOverlooksAnEarlierVersion) {
 }
 
 TEST_F(RecomputerTest, BringsEverythingBackForAForkAndDropsNothingUntilItIsOver) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 1, 1);
   ASSERT_TRUE(recomputer_->drop(a.range));
@@ -425,8 +416,7 @@ TEST_F(RecomputerTest, BringsEverythingBackForAForkAndDropsNothingUntilItIsOver)
 }
 
 TEST_F(RecomputerTest, TellsWhatCannotComeBackForAFork) {
-  const Tensor x = tensor();
-  word(x.memory) = 5;
+  const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   ASSERT_TRUE(recomputer_->drop(a.range));
   EXPECT_EQ(recomputer_->begin_fork(false),

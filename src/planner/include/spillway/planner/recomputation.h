@@ -46,6 +46,10 @@ std::vector<OpIndex> places_in(const RewrittenTape& steps);
 /// inputs as they were, where one is not replayable, and for indices out of range.
 RewrittenTape rewrite_tape(const StepTape& tape, std::span<const Replay> replays);
 
+/// The rewritten tape with the times of `tape`, which has the operators and values that it was made
+/// from.
+StepTape retimed(const RewrittenTape& steps, const StepTape& tape);
+
 /// Compute time of the replays.
 double replay_seconds(const StepTape& tape, std::span<const Replay> replays);
 
