@@ -4,47 +4,90 @@
 #include <set>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 
 namespace spillway::profile {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostShown = 40;
-
-/// What a value looks like in an error: not more of it than fits on a line.
+/// What a value looks like in an error.
 std::string shown(const json& value) {
   if (value.is_structured()) return value.is_array() ? "a list" : "an object";
-  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
+  return shown_text(value.dump(-1, ' ', true, json::error_handler_t::replace));
 }
 
-/// "[json.exception.parse_error.101] parse error at line 1, ..." without the brackets, and without
-/// bytes of the text that are none.
+/// "[json.exception.parse_error.101] parse error at line 1, ..." without the brackets.
 std::string reason_in(std::string_view what) {
+  constexpr std::size_t kMostLetters = 160;
   const auto end = what.find("] ");
-  std::string reason(end == std::string_view::npos ? what : what.substr(end + 2));
-  for (char& letter : reason)
-    if (letter < ' ' || letter > '~') letter = '?';
-  return reason;
+  return shown_text(end == std::string_view::npos ? what : what.substr(end + 2), kMostLetters);
 }
+
+/// Refuses what a tree of the text would not show any more, or be too deep for. A pass of its own:
+/// where the library calls back while it builds the tree, it looks through all elements of a list
+/// at the end of each object in it.
+class TextCheck : public nlohmann::json_sax<json> {
+ public:
+  TextCheck(const std::string& name, int max_depth) : name_(name), max_depth_(max_depth) {}
+
+  const std::string& problem() const { return problem_; }
+
+  bool null() override { return true; }
+  bool boolean(bool /*value*/) override { return true; }
+  bool number_integer(std::int64_t /*value*/) override { return true; }
+  bool number_unsigned(std::uint64_t /*value*/) override { return true; }
+  bool number_float(double /*value*/, const std::string& /*text*/) override { return true; }
+  bool string(std::string& /*value*/) override { return true; }
+  bool binary(json::binary_t& /*value*/) override { return true; }
+  bool start_object(std::size_t /*elements*/) override {
+    keys_.emplace_back();
+    return enter();
+  }
+  bool key(std::string& key) override {
+    if (keys_.back().count(key) != 0)
+      throw ConfigError("{}: the key {} comes twice", name_, shown(key));
+    keys_.back().insert(std::move(key));
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return leave();
+  }
+  bool start_array(std::size_t /*elements*/) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
+                   const json::exception& error) override {
+    problem_ = reason_in(error.what());
+    return false;
+  }
+
+ private:
+  bool enter() {
+    if (++depth_ > max_depth_)
+      throw ConfigError("{}: more than {} levels of lists and objects", name_, max_depth_);
+    return true;
+  }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+
+  const std::string& name_;
+  const int max_depth_;
+  int depth_ = 0;
+  std::vector<std::set<std::string>> keys_;  ///< Of each open object.
+  std::string problem_;
+};
 
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& name, int max_depth) {
-  std::vector<std::set<std::string>> keys;
-  const auto look = [&](int depth, json::parse_event_t event, const json& parsed) {
-    if (depth > max_depth)
-      throw ConfigError("{}: more than {} levels of lists and objects", name, max_depth);
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key &&
-        !keys.back().insert(parsed.get_ref<const std::string&>()).second)
-      throw ConfigError("{}: the key {} comes twice", name, shown(parsed));
-    return true;
-  };
   try {
-    return json::parse(text.begin(), text.end(), look);
+    TextCheck check(name, max_depth);
+    if (!json::sax_parse(text.begin(), text.end(), &check))
+      throw ConfigError("{}: not JSON, or not all of it: {}", name, check.problem());
+    return json::parse(text.begin(), text.end());
   } catch (const json::exception& error) {
     throw ConfigError("{}: not JSON, or not all of it: {}", name, reason_in(error.what()));
   }
@@ -58,7 +101,7 @@ JsonObject::JsonObject(const json& value, std::string file, std::string path)
 }
 
 std::string JsonObject::place(const std::string& key) const {
-  return file_ + ": " + (path_.empty() ? "" : path_ + ".") + key;
+  return file_ + ": " + (path_.empty() ? "" : path_ + ".") + shown_text(key);
 }
 
 const json& JsonObject::at(const std::string& key) {
@@ -69,9 +112,10 @@ const json& JsonObject::at(const std::string& key) {
 }
 
 std::string JsonObject::key_list() const {
+  constexpr std::size_t kMostListed = 40;
   std::string list;
   for (const auto& [key, value] : json_.items())
-    if (list.size() < kMostShown) list += (list.empty() ? "" : ", ") + key;
+    if (list.size() < kMostListed) list += (list.empty() ? "" : ", ") + shown_text(key);
   return list;
 }
 

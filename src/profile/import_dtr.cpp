@@ -6,6 +6,7 @@
 
 #include "foreign_json.h"
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/trace_import.h"
 #include "trace_builder.h"
 #include "trace_lines.h"
@@ -75,10 +76,13 @@ class DtrReplay {
   /// The next record, which must be of this instruction and about this name.
   nlohmann::json record_of(const char* instruction, const std::string& name) {
     const auto json = next_record();
-    if (!json) throw ConfigError("{}: the log ends before the {} of {}", file_, instruction, name);
+    if (!json)
+      throw ConfigError("{}: the log ends before the {} of {}", file_, instruction,
+                        shown_text(name));
     JsonObject record(*json, lines_.where(), "");
     if (record.text("INSTRUCTION") != instruction || record.text("NAME") != name)
-      throw ConfigError("{}: the {} of {} should stand here", lines_.where(), instruction, name);
+      throw ConfigError("{}: the {} of {} should stand here", lines_.where(), instruction,
+                        shown_text(name));
     return *json;
   }
 
@@ -102,7 +106,7 @@ class DtrReplay {
     } else if (instruction == "RELEASE") {
       release(record.text("NAME"));
     } else if (instruction != "ANNOTATE") {
-      throw ConfigError("{}: unknown instruction '{}'", lines_.where(), instruction);
+      throw ConfigError("{}: unknown instruction '{}'", lines_.where(), shown_text(instruction));
     }
   }
 
@@ -174,7 +178,7 @@ class DtrReplay {
     const auto [stop, status] = std::from_chars(text.data(), end, value);
     if (status != std::errc() || stop != end || value > kMostNumber)
       throw ConfigError("{}: {} is '{}' instead of a whole number from 0 to 2^60", lines_.where(),
-                        key, text.substr(0, 40));
+                        key, shown_text(text));
     return value;
   }
 
@@ -185,16 +189,16 @@ class DtrReplay {
 
   void define(const std::string& name, std::size_t storage) {
     if (!names_.try_emplace(name, Name{storage, 0}).second)
-      throw ConfigError("{}: the name {} is given a second time", lines_.where(), name);
+      throw ConfigError("{}: the name {} is given a second time", lines_.where(), shown_text(name));
     ++storages_[storage].names;
   }
 
   const Name& known(const std::string& name) const {
     const auto found = names_.find(name);
     if (found == names_.end())
-      throw ConfigError("{}: there is nothing called {}", lines_.where(), name.substr(0, 40));
+      throw ConfigError("{}: there is nothing called {}", lines_.where(), shown_text(name));
     if (found->second.released_at != 0)
-      throw ConfigError("{}: {} was released in line {}", lines_.where(), name,
+      throw ConfigError("{}: {} was released in line {}", lines_.where(), shown_text(name),
                         found->second.released_at);
     return found->second;
   }

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "layer_graph.h"
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/trace_import.h"
 #include "trace_builder.h"
 #include "trace_lines.h"
@@ -19,6 +21,8 @@ namespace {
 
 constexpr double kMostMilliseconds = 1e12;
 constexpr double kMostBytes = 1e18;
+// Views of views of many outputs name far more of them than the file has bytes.
+constexpr std::size_t kMostReads = 4'000'000;
 
 // -------------------------------------------------------------------------------------- reading
 
@@ -27,7 +31,7 @@ struct Layer {
   std::string kind;       ///< "Conv2d"
   std::string arguments;  ///< What stands behind it in parentheses.
   std::uint64_t number = 0;
-  std::string where;
+  std::size_t line = 0;
   Duration forward{0};
   Duration backward{0};
   std::vector<std::uint64_t> outputs;  ///< Bytes of each.
@@ -71,14 +75,14 @@ class GraphReader {
   struct Edge {
     std::string from;
     std::string to;
-    std::string where;
+    std::size_t line = 0;
   };
 
   void read_edge(std::string_view line) {
     const auto parts = split(line, " -- ");
     if (parts.size() != 2)
       throw ConfigError("{}: an edge should read 'node1 -- node2'", lines_.where());
-    edges_.push_back({std::string(parts[0]), std::string(parts[1]), lines_.where()});
+    edges_.push_back({std::string(parts[0]), std::string(parts[1]), lines_.number()});
   }
 
   void read_layer(std::string_view line) {
@@ -89,14 +93,14 @@ class GraphReader {
                         lines_.where());
     Layer layer;
     layer.id = parts[0];
-    layer.where = lines_.where();
+    layer.line = lines_.number();
     layer.number = number_in(parts[0]);
     const auto bracket = parts[1].find('(');
     layer.kind = parts[1].substr(0, bracket);
     if (bracket != std::string_view::npos) layer.arguments = parts[1].substr(bracket);
     read_costs(parts[2], layer);
     if (!known_.try_emplace(layer.id, layers_.size()).second)
-      throw ConfigError("{}: {} comes a second time", lines_.where(), layer.id);
+      throw ConfigError("{}: {} comes a second time", lines_.where(), shown_text(layer.id));
     layers_.push_back(std::move(layer));
   }
 
@@ -129,7 +133,7 @@ class GraphReader {
     const bool runs = layer.forward > Duration{0} || layer.backward > Duration{0};
     if (runs && all == 0 && layer.kind.rfind("Input", 0) != 0)
       throw ConfigError("{}: {} takes time, but its activation_size is 0", lines_.where(),
-                        layer.id);
+                        shown_text(layer.id));
   }
 
   std::uint64_t bytes(std::string_view text, const char* key) const {
@@ -142,7 +146,7 @@ class GraphReader {
     const auto [stop, status] = std::from_chars(text.data(), end, value);
     if (status != std::errc() || stop != end || !(value >= 0.0 && value <= most))
       throw ConfigError("{}: {} is '{}' instead of a number from 0 to {}", lines_.where(), key,
-                        text.substr(0, 40), most);
+                        shown_text(text), most);
     return value;
   }
 
@@ -162,18 +166,20 @@ class GraphReader {
     for (std::size_t i = 0; i < layers_.size(); ++i) known_[layers_[i].id] = i;
     LayerGraph graph;
     graph.inputs.resize(layers_.size());
+    std::set<std::pair<std::size_t, std::size_t>> ends;
     for (const Edge& edge : edges_) {
-      auto& inputs = graph.inputs[layer_named(edge.to, edge)];
       const std::size_t from = layer_named(edge.from, edge);
-      if (std::find(inputs.begin(), inputs.end(), from) != inputs.end())
-        throw ConfigError("{}: the edge from {} to {} comes a second time", edge.where, edge.from,
-                          edge.to);
-      inputs.push_back(from);
+      const std::size_t to = layer_named(edge.to, edge);
+      if (!ends.emplace(from, to).second)
+        throw ConfigError("{}: the edge from {} to {} comes a second time", lines_.where(edge.line),
+                          shown_text(edge.from), shown_text(edge.to));
+      graph.inputs[to].push_back(from);
     }
     const LayerGraph::Order order = graph.order();
     if (order.cyclic)
       throw ConfigError("{}: the graph is cyclic: {} depends on itself",
-                        layers_[*order.cyclic].where, layers_[*order.cyclic].id);
+                        lines_.where(layers_[*order.cyclic].line),
+                        shown_text(layers_[*order.cyclic].id));
     std::vector<std::size_t> places(layers_.size());
     std::vector<Layer> sorted;
     for (const std::size_t layer : order.layers) {
@@ -188,7 +194,7 @@ class GraphReader {
   std::size_t layer_named(const std::string& id, const Edge& edge) const {
     const auto found = known_.find(id);
     if (found == known_.end())
-      throw ConfigError("{}: there is no node called {}", edge.where, id.substr(0, 40));
+      throw ConfigError("{}: there is no node called {}", lines_.where(edge.line), shown_text(id));
     return found->second;
   }
 
@@ -281,6 +287,7 @@ class LayerReplay {
  private:
   using Value = TraceBuilder::Value;
   static constexpr Value kNone = TraceBuilder::kNone;
+  static constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
 
   /// One output of a layer, and later its gradient.
   struct Port {
@@ -288,6 +295,7 @@ class LayerReplay {
     std::uint32_t readers = 0;
     Value value = kNone;
     Value gradient = kNone;
+    std::size_t last_reader = kNobody;
   };
 
   bool is_input(std::size_t layer) const { return layers_[layer].kind.rfind("Input", 0) == 0; }
@@ -298,9 +306,15 @@ class LayerReplay {
   void find_ports(std::size_t index) {
     const Layer& layer = layers_[index];
     for (const std::size_t input : layer.inputs) {
+      reads_ += ports_of_[input].size();
+      if (reads_ > kMostReads)
+        throw PlanError(
+            "the layers up to {} read more than {} outputs, each counted once for every "
+            "view on the way and every reader",
+            shown_text(layer.id), kMostReads);
       for (const std::size_t port : ports_of_[input]) {
-        auto& known = inputs_of_[index];
-        if (std::find(known.begin(), known.end(), port) == known.end()) known.push_back(port);
+        if (std::exchange(ports_[port].last_reader, index) != index)
+          inputs_of_[index].push_back(port);
       }
     }
     if (is_input(index) || layer.kind == "Size") return;
@@ -311,7 +325,7 @@ class LayerReplay {
     for (const std::size_t port : inputs_of_[index]) ++ports_[port].readers;
     for (const std::uint64_t bytes : layer.outputs) {
       ports_of_[index].push_back(ports_.size());
-      ports_.push_back({bytes, 0, kNone, kNone});
+      ports_.emplace_back().bytes = bytes;
     }
   }
 
@@ -420,6 +434,7 @@ class LayerReplay {
   std::vector<Port> ports_;
   std::vector<std::vector<std::size_t>> ports_of_;    ///< Outputs per layer.
   std::vector<std::vector<std::size_t>> inputs_of_;   ///< Ports that a layer reads.
+  std::size_t reads_ = 0;                             ///< Ports behind all edges so far.
   std::vector<Value> parameters_;                     ///< Per layer.
   std::unordered_map<Value, std::uint32_t> holders_;  ///< Ports per gradient.
   TraceBuilder builder_;

@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "foreign_json.h"
 #include "layer_graph.h"
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/trace_import.h"
 #include "trace_builder.h"
 
@@ -52,7 +54,8 @@ class PiperReader {
     const LayerGraph::Order order = graph.order();
     if (order.cyclic)
       throw ConfigError("{}: the graph is cyclic: the node {} ({}) depends on itself",
-                        root_.place("edges"), ids_[*order.cyclic], layers_[*order.cyclic].name);
+                        root_.place("edges"), ids_[*order.cyclic],
+                        shown_text(layers_[*order.cyclic].name));
     std::vector<std::size_t> places(layers_.size());
     std::vector<Layer> sorted;
     for (const std::size_t layer : order.layers) {
@@ -104,10 +107,10 @@ class PiperReader {
 
   void read_edge(JsonObject& edge, LayerGraph& graph) {
     const std::size_t from = end_of(edge, "sourceId");
-    auto& inputs = graph.inputs[end_of(edge, "destId")];
-    if (std::find(inputs.begin(), inputs.end(), from) != inputs.end())
+    const std::size_t to = end_of(edge, "destId");
+    if (!ends_.emplace(from, to).second)
       throw ConfigError("{} names an edge that came before", edge.place("destId"));
-    inputs.push_back(from);
+    graph.inputs[to].push_back(from);
     double& sent = layers_[from].sent;
     sent = std::max(sent, edge.number("communicationCost", 0.0, kMostBytes));
   }
@@ -124,13 +127,16 @@ class PiperReader {
   std::vector<Layer> layers_;
   std::vector<std::uint64_t> ids_;
   std::map<std::uint64_t, std::size_t> known_;
+  std::set<std::pair<std::size_t, std::size_t>> ends_;  ///< Of the edges so far.
 };
 
 /// Runs all layers forward and then backward, in opposite order.
 class ChainReplay {
  public:
   ChainReplay(std::vector<Layer> layers, std::uint32_t micro_batches)
-      : layers_(std::move(layers)), micro_batches_(micro_batches), states_(layers_.size()) {}
+      : layers_(std::move(layers)), micro_batches_(micro_batches), states_(layers_.size()) {
+    find_outputs();
+  }
 
   StepProfile replay(ProfileOrigin origin) {
     for (std::size_t i = 0; i < layers_.size(); ++i) carry_in(i);
@@ -184,30 +190,33 @@ class ChainReplay {
   double received(const Layer& layer) const {
     if (layer.recomputed) return layer.recomputed->per_micro_batch;
     double sum = 0.0;
-    for (const std::size_t input : layer.inputs) sum += output_of(input);
+    for (const std::size_t input : layer.inputs) sum += outputs_[input];
     return sum;
   }
 
-  double output_of(std::size_t index) const {
-    const Layer& layer = layers_[index];
-    if (layer.is_input()) return layer.plain.per_micro_batch;
-    // The first reader that says what it keeps, and gets nothing else but data from outside, knows
-    // better than the edges.
-    for (std::size_t i = index + 1; i < layers_.size(); ++i) {
-      const auto& inputs = layers_[i].inputs;
-      if (std::find(inputs.begin(), inputs.end(), index) == inputs.end()) continue;
-      if (!layers_[i].recomputed) break;
-      double rest = layers_[i].recomputed->per_micro_batch;
-      bool is_chain = true;
-      for (const std::size_t input : inputs) {
-        if (input == index) continue;
-        is_chain = is_chain && layers_[input].is_input();
-        rest -= layers_[input].plain.per_micro_batch;
+  /// Bytes per micro-batch that a layer hands on. The first reader that says what it keeps, and
+  /// gets nothing else but data from outside, knows better than the edges.
+  void find_outputs() {
+    for (const Layer& layer : layers_)
+      outputs_.push_back(layer.is_input() ? layer.plain.per_micro_batch : layer.sent);
+    std::vector<bool> has_reader(layers_.size());
+    for (const Layer& reader : layers_) {
+      double data = 0.0;
+      std::size_t layers = 0;
+      for (const std::size_t input : reader.inputs) {
+        const Layer& feeding = layers_[input];
+        if (feeding.is_input())
+          data += feeding.plain.per_micro_batch;
+        else
+          ++layers;
       }
-      if (is_chain && rest > 0.0) return rest;
-      break;
+      for (const std::size_t input : reader.inputs) {
+        if (layers_[input].is_input() || has_reader[input]) continue;
+        has_reader[input] = true;
+        const double rest = reader.recomputed ? reader.recomputed->per_micro_batch - data : 0.0;
+        if (layers == 1 && rest > 0.0) outputs_[input] = rest;
+      }
     }
-    return layer.sent;
   }
 
   /// Recomputing runs forward once more: the difference is its time. Without it, a third.
@@ -227,7 +236,7 @@ class ChainReplay {
     builder_.begin_op(layer.name, "", time(forward_seconds(layer)));
     for (const std::size_t input : layer.inputs) builder_.use_if_any(states_[input].output);
     builder_.use_if_any(state.parameters);
-    state.output = builder_.temporary(scaled(output_of(index)));
+    state.output = builder_.temporary(scaled(outputs_[index]));
     state.kept = builder_.temporary(scaled(layer.plain.per_micro_batch - received(layer)));
   }
 
@@ -244,10 +253,10 @@ class ChainReplay {
       builder_.use_if_any(states_[input].output);
       if (layers_[input].is_input()) continue;
       if (states_[input].gradient == kNone) {
-        states_[input].gradient = builder_.temporary(scaled(output_of(input)));
+        states_[input].gradient = builder_.temporary(scaled(outputs_[input]));
       } else {
         builder_.use(states_[input].gradient, true);
-        builder_.needs_inside(scaled(output_of(input)));
+        builder_.needs_inside(scaled(outputs_[input]));
       }
     }
     if (state.parameter_gradients != kNone) builder_.use(state.parameter_gradients, true);
@@ -256,6 +265,7 @@ class ChainReplay {
   std::vector<Layer> layers_;
   std::uint32_t micro_batches_;
   std::vector<State> states_;
+  std::vector<double> outputs_;  ///< Per layer, see `find_outputs`.
   TraceBuilder builder_;
 };
 

@@ -5,6 +5,7 @@
 #include "foreign_json.h"
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/step_profile.h"
 
 namespace spillway::profile {
@@ -143,7 +144,8 @@ class ProfileReader {
   void read_head(JsonObject& root) {
     const std::string format = root.text("format");
     if (format != kFormat)
-      throw ConfigError("{} is '{}' instead of '{}'", root.place("format"), format, kFormat);
+      throw ConfigError("{} is '{}' instead of '{}'", root.place("format"), shown_text(format),
+                        kFormat);
     const std::uint64_t version = root.count("version", 1, kMost64);
     if (version > kVersion)
       throw ConfigError("{}: version {} of the format is newer than this Spillway, which reads {} "
@@ -235,7 +237,7 @@ class ProfileReader {
     const std::vector<std::string> names = root.texts("classes", JsonObject::kAnySize);
     for (const std::string& name : names) {
       try {
-        classes_.push_back(value_named(name, kClasses, "class of values"));
+        classes_.push_back(value_named(shown_text(name), kClasses, "class of values"));
       } catch (const ConfigError& error) {
         throw ConfigError("{}: {}", root.place("classes"), error.what());
       }

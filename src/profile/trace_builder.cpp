@@ -52,12 +52,14 @@ void TraceBuilder::begin_op(std::string name, std::string arguments, Duration ti
 }
 
 void TraceBuilder::use(Value value, bool writes) {
+  Entry& entry = values_[value];
   auto& uses = ops_.back().uses;
-  for (TapeUse& known : uses) {
-    if (known.value != value) continue;
-    known.writes |= writes;
+  if (entry.last_user == ops_.size()) {
+    uses[entry.last_use].writes |= writes;
     return;
   }
+  entry.last_user = ops_.size();
+  entry.last_use = static_cast<std::uint32_t>(uses.size());
   uses.push_back({value, writes});
 }
 

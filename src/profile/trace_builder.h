@@ -67,6 +67,8 @@ class TraceBuilder {
     StorageClass holds = StorageClass::kUnknown;
     bool was_there = true;
     bool ends_with_last_use = false;
+    std::size_t last_user = 0;   ///< So many operators there were; 0: nobody used it yet.
+    std::uint32_t last_use = 0;  ///< Its place among the uses of that operator.
   };
   struct Peaks {
     std::uint64_t paged = 0;  ///< With each value rounded up to pages.

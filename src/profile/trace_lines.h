@@ -24,7 +24,8 @@ class TraceLines {
   std::string_view line() const { return line_; }
   std::size_t number() const { return number_; }
   /// "FILE:LINE"
-  std::string where() const { return file_ + ":" + std::to_string(number_); }
+  std::string where() const { return where(number_); }
+  std::string where(std::size_t line) const { return file_ + ":" + std::to_string(line); }
 
  private:
   std::string_view rest_;

@@ -292,6 +292,17 @@ TEST_P(DamagedFiles, AreRefusedOrSound) {
   EXPECT_LT(refused, kCases);
 }
 
+TEST_P(DamagedFiles, AreRefusedOrSoundWhereverTheyAreCut) {
+  const Sample& sample = GetParam();
+  for (std::size_t length = 0; length < sample.text.size(); ++length) {
+    try {
+      check(sample.read(sample.text.substr(0, length)));
+    } catch (const ConfigError& error) {
+      ASSERT_THAT(error.what(), StartsWith("file")) << length;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, DamagedFiles,
     ::testing::Values(Sample{"Profile", to_text(small_profile()),

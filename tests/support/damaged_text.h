@@ -21,10 +21,24 @@ class DamagedText {
   std::size_t pick(std::size_t below) { return random_() % below; }
 
   void damage(std::string& text) {
-    static const std::string kNumbers[] = {
-        "0", "-1", "1e999", "4294967296", "18446744073709551616", "\"", "0.5", "[", "{}", "null"};
+    static const std::string kNumbers[] = {"0",
+                                           "-1",
+                                           "1e999",
+                                           "-1e308",
+                                           "1e308",
+                                           "9223372036854775807",
+                                           "18446744073709551616",
+                                           "\"",
+                                           "0.5",
+                                           "[",
+                                           "{}",
+                                           "null",
+                                           "NaN",
+                                           "-Infinity",
+                                           "4294967296",
+                                           "4294967295"};
     const std::size_t at = pick(text.size());
-    switch (pick(7)) {
+    switch (pick(9)) {
       case 0: text[at] = static_cast<char>(random_()); return;                  // A byte.
       case 1: text[at] = static_cast<char>(text[at] ^ (1 << pick(8))); return;  // A bit.
       case 2: text.resize(at); return;                                          // The end.
@@ -41,13 +55,26 @@ class DamagedText {
           text.insert(begin, line);
         return;
       }
-      default: {  // A number becomes another one.
-        const auto begin = text.find_first_of("0123456789", at);
-        if (begin == std::string::npos) return;
-        const auto end = std::min(text.find_first_not_of("0123456789.", begin), text.size());
-        text.replace(begin, end - begin, kNumbers[pick(std::size(kNumbers))]);
+      case 6: text.insert(at, std::string(pick(3000), "[{"[pick(2)])); return;  // Deep nesting.
+      case 7: {  // A number becomes another one of the text: indices point elsewhere, also back.
+        const std::string other = number_behind(text, pick(text.size()));
+        return replace_number(text, at, other);
       }
+      default: return replace_number(text, at, kNumbers[pick(std::size(kNumbers))]);
     }
+  }
+
+  static std::string number_behind(const std::string& text, std::size_t at) {
+    const auto begin = text.find_first_of("0123456789", at);
+    if (begin == std::string::npos) return {};
+    return text.substr(begin, text.find_first_not_of("0123456789.", begin) - begin);
+  }
+
+  static void replace_number(std::string& text, std::size_t at, const std::string& other) {
+    const auto begin = text.find_first_of("0123456789", at);
+    if (begin == std::string::npos) return;
+    const auto end = std::min(text.find_first_not_of("0123456789.", begin), text.size());
+    text.replace(begin, end - begin, other);
   }
 
   std::mt19937_64 random_;

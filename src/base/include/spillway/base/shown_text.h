@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace spillway {
+
+/// Text of foreign origin as errors show it, so that they stay one line that any terminal takes:
+/// what is longer ends in "...", and bytes that are no ASCII letter or sign become question marks.
+std::string shown_text(std::string_view text, std::size_t most_letters = 40);
+
+}  // namespace spillway

@@ -1,0 +1,183 @@
+// Files of some megabytes that are made to cost more than their size: importers read them in one
+// pass, or refuse them. What takes minutes here instead of parts of a second has become quadratic.
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "spillway/base/error.h"
+#include "spillway/profile/chrome_trace.h"
+#include "spillway/profile/trace_import.h"
+
+namespace spillway::profile {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr std::uint32_t kMany = 20'000;
+
+std::string repeated(std::uint32_t times, const std::function<std::string(std::uint32_t)>& part) {
+  std::string text;
+  for (std::uint32_t i = 0; i < times; ++i) text += part(i);
+  return text;
+}
+
+/// One line, and not a long one.
+std::string refusal(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const ConfigError& error) {
+    const std::string said = error.what();
+    EXPECT_THAT(said, StartsWith("file"));
+    EXPECT_LT(said.size(), 400U);
+    EXPECT_EQ(said.find_first_of("\n\t\x1b"), std::string::npos) << said;
+    return said;
+  }
+  return "accepted";
+}
+
+std::string node(std::uint32_t number, const char* kind = "ReLU",
+                 const std::string& size = "4194304") {
+  return message(
+      "node{} -- {} -- forward_compute_time=1, backward_compute_time=1, activation_size={}, "
+      "parameter_size=0\n",
+      number, kind, size);
+}
+
+std::string edge(std::uint32_t from, std::uint32_t to) {
+  return message("\tnode{} -- node{}\n", from, to);
+}
+
+std::string pipedream_refusal(const std::string& text) {
+  return refusal([&] { import_pipedream(text, "file"); });
+}
+
+TEST(CraftedPipedream, MayReadThousandsOfOutputsAtOnce) {
+  const std::string graph = repeated(kMany, [](std::uint32_t i) { return node(i); }) +
+                            node(kMany, "Concat") +
+                            repeated(kMany, [](std::uint32_t i) { return edge(i, kMany); });
+  const StepProfile profile = import_pipedream(graph, "file");
+  EXPECT_EQ(profile.tape.ops.size(), 2 * (kMany + 1));
+  EXPECT_EQ(profile.tape.ops[kMany].use_count, kMany);
+  EXPECT_THAT(pipedream_refusal(graph + edge(0, kMany)),
+              HasSubstr("the edge from node0 to node20000 comes a second time"));
+}
+
+TEST(CraftedPipedream, RefusesViewsOfViewsOfManyOutputs) {
+  const std::string outputs =
+      "[" + repeated(2999, [](std::uint32_t) { return "4194304; "; }) + "4194304]";
+  const std::string views = repeated(2000, [](std::uint32_t i) { return node(i + 1, "View"); });
+  const std::string chain = repeated(2000, [](std::uint32_t i) { return edge(i, i + 1); });
+  EXPECT_THAT(pipedream_refusal(node(0, "LSTM", outputs) + views + chain),
+              HasSubstr("file: the layers up to node1334 read more than 4000000 outputs"));
+  // The same ones, read many times over by few layers.
+  const std::string fan =
+      repeated(300, [](std::uint32_t i) { return edge(0, i + 1); }) +
+      repeated(1200, [](std::uint32_t i) { return edge(i % 300 + 1, 301 + i / 300); });
+  EXPECT_THAT(pipedream_refusal(node(0, "LSTM", outputs) + views + fan),
+              HasSubstr("read more than 4000000 outputs"));
+}
+
+TEST(CraftedPipedream, NamesALayerOfALongCircle) {
+  const std::string nodes = repeated(kMany, [](std::uint32_t i) { return node(i); });
+  const std::string circle =
+      repeated(kMany, [](std::uint32_t i) { return edge(i, (i + 1) % kMany); });
+  EXPECT_THAT(pipedream_refusal(nodes + circle), HasSubstr("the graph is cyclic: node"));
+}
+
+TEST(CraftedPipedream, SaysLittleOfLongNames) {
+  const std::string name = "node" + std::string(100'000, '7');
+  const std::string costs =
+      " -- ReLU -- forward_compute_time=1, backward_compute_time=1, activation_size=0, "
+      "parameter_size=0\n";
+  EXPECT_THAT(pipedream_refusal(name + costs), HasSubstr("takes time, but its activation_size"));
+  EXPECT_THAT(pipedream_refusal(node(1) + "\t" + name + " -- node1\n"),
+              HasSubstr("no node called"));
+}
+
+std::string piper_node(std::uint32_t id) {
+  return message(R"({}{"id":{},"TMPCs":{"1":[{"id":"vanilla","timePerSample":1,"parameterSize":0,)"
+                 R"("memoryUsageA":8388608,"memoryUsageB":0}]}})",
+                 id == 0 ? "" : ",", id);
+}
+
+std::string piper_edge(std::uint32_t from, std::uint32_t to, bool is_first) {
+  return message(R"({}{"sourceId":{},"destId":{},"communicationCost":4194304})",
+                 is_first ? "" : ",", from, to);
+}
+
+TEST(CraftedPiper, MayHaveManyLayersAndEdges) {
+  const std::string text =
+      R"({"nodes":[)" + repeated(kMany, piper_node) + R"(],"edges":[)" +
+      repeated(kMany - 1,
+               [](std::uint32_t i) {
+                 return piper_edge(i, kMany - 1, i == 0) + (i == 0 ? "" : piper_edge(0, i, false));
+               }) +
+      "]}";
+  const StepProfile profile = import_piper(text, "file");
+  EXPECT_EQ(profile.tape.ops.size(), 2 * kMany);
+  EXPECT_EQ(profile.tape.ops[kMany - 1].use_count, kMany - 1);
+}
+
+TEST(CraftedPiper, RefusesKeysThatComeTwiceAndDeepLists) {
+  const auto refused = [](const std::string& text) {
+    return refusal([&] { import_piper(text, "file"); });
+  };
+  EXPECT_THAT(refused(R"({"nodes":[],"nodes":[],"edges":[]})"), HasSubstr("\"nodes\" comes twice"));
+  EXPECT_THAT(refused(R"({"nodes":)" + std::string(1'000'000, '[')),
+              HasSubstr("more than 8 levels"));
+  const std::string name(100'000, '\x7f');
+  EXPECT_THAT(refused(R"({"nodes":[{"id":1,"TMPCs":{")" + name + R"(":[]}}],"edges":[]})"),
+              HasSubstr("has no tensor-parallel degree 1 (known: ????"));
+}
+
+std::string constants(std::uint32_t count) {
+  return repeated(count, [](std::uint32_t i) {
+    return message(R"({"INSTRUCTION":"CONSTANT","NAME":"x{}"})"
+                   "\n"
+                   R"({"INSTRUCTION":"MEMORY","NAME":"x{}","MEMORY":"4194304"})"
+                   "\n",
+                   i, i);
+  });
+}
+
+TEST(CraftedDtr, MayHaveOperatorsOfThousandsOfArguments) {
+  const std::string arguments = repeated(2 * kMany, [](std::uint32_t i) {
+    return message("{}\"x{}\"", i == 0 ? "" : ",", i % kMany);
+  });
+  const std::string log = constants(kMany) +
+                          R"({"INSTRUCTION":"MUTATE","NAME":"add_","TIME":"1",)" + R"("ARGS":[)" +
+                          arguments + R"(],"MUTATE":[0,1]})" + "\n";
+  const StepProfile profile = import_dtr(log, "file");
+  ASSERT_EQ(profile.tape.ops.size(), 1U);
+  EXPECT_EQ(profile.tape.ops[0].use_count, kMany);
+  EXPECT_TRUE(profile.tape.uses[1].writes);
+  EXPECT_FALSE(profile.tape.uses[2].writes);
+}
+
+TEST(CraftedDtr, SaysLittleOfLongNames) {
+  const auto refused = [](const std::string& text) {
+    return refusal([&] { import_dtr(text, "file"); });
+  };
+  const std::string name = "\\n\\t" + std::string(100'000, 'x');
+  EXPECT_THAT(refused(R"({"INSTRUCTION":"RELEASE","NAME":")" + name + "\"}"),
+              HasSubstr("file:1: there is nothing called ??xxx"));
+  EXPECT_THAT(refused(R"({"INSTRUCTION":")" + name + "\"}"), HasSubstr("unknown instruction '??x"));
+  EXPECT_THAT(refused(R"({"INSTRUCTION":"COPY","INSTRUCTION":"COPY"})"), HasSubstr("comes twice"));
+  EXPECT_THAT(refused(R"({"INSTRUCTION":[[[)"), HasSubstr("more than 2 levels"));
+}
+
+TEST(CraftedTrace, MayHaveManyEvents) {
+  constexpr std::uint32_t kEvents = 200'000;
+  const std::string text =
+      R"({"traceEvents":[{"ph":"M","pid":1,"name":"x"})" +
+      repeated(kEvents,
+               [](std::uint32_t i) {
+                 return message(R"(,{"ph":"X","pid":1,"tid":1,"ts":{},"dur":1,"name":"add"})", i);
+               }) +
+      "]}";
+  EXPECT_EQ(parse_chrome_trace(text, "file").spans.size(), kEvents);
+}
+
+}  // namespace
+}  // namespace spillway::profile
