@@ -1,15 +1,11 @@
 // Reads traces back that `to_chrome_trace` has written.
 
-#include <array>
-
-#include "foreign_json.h"
 #include "spillway/base/error.h"
+#include "spillway/base/json_reader.h"
 #include "spillway/profile/chrome_trace.h"
 
 namespace spillway::profile {
 namespace {
-
-using nlohmann::json;
 
 constexpr int kDepth = 5;                   // The root, the list of events, an event, its facts.
 constexpr double kMostMicroseconds = 1e15;  // Thirty years.
@@ -19,12 +15,11 @@ class TraceReader {
   explicit TraceReader(const std::string& name) : name_(name) {}
 
   StepTrace read(std::string_view text) {
-    const json document = parse_json(text, name_, kDepth);
-    const bool is_trace = document.is_object() && document.contains("traceEvents") &&
-                          document.at("traceEvents").is_array();
-    if (!is_trace) refuse("this is no trace");
+    const JsonText document(text, name_, kDepth);
+    JsonObject root = document.root();
+    if (!root.has("traceEvents")) refuse("this is no trace");
     bool is_first = true;
-    for (JsonObject& event : JsonObject(document, name_, "").objects("traceEvents")) {
+    for (JsonObject& event : root.objects("traceEvents")) {
       const auto process = static_cast<std::uint32_t>(event.count("pid", 0, ~0U));
       if (is_first) trace_.process = process;
       is_first = false;

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "foreign_json.h"
 #include "spillway/base/error.h"
+#include "spillway/base/json_reader.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/trace_import.h"
 #include "trace_builder.h"
@@ -26,8 +26,8 @@ class DtrReplay {
 
   StepProfile replay() {
     skip_to_start();
-    while (auto json = next_record()) {
-      JsonObject record(*json, lines_.where(), "");
+    while (const auto text = next_record()) {
+      JsonObject record = text->root();
       step(record, record.text("INSTRUCTION"));
     }
     if (!builder_.has_ops()) throw ConfigError("{}: the log holds no operator", file_);
@@ -65,25 +65,25 @@ class DtrReplay {
     }
   }
 
-  std::optional<nlohmann::json> next_record() {
+  std::optional<JsonText> next_record() {
     constexpr int kDepth = 2;
     while (lines_.next()) {
-      if (!lines_.line().empty()) return parse_json(lines_.line(), lines_.where(), kDepth);
+      if (!lines_.line().empty()) return JsonText(lines_.line(), lines_.where(), kDepth);
     }
     return std::nullopt;
   }
 
   /// The next record, which must be of this instruction and about this name.
-  nlohmann::json record_of(const char* instruction, const std::string& name) {
-    const auto json = next_record();
-    if (!json)
+  JsonText record_of(const char* instruction, const std::string& name) {
+    auto text = next_record();
+    if (!text)
       throw ConfigError("{}: the log ends before the {} of {}", file_, instruction,
                         shown_text(name));
-    JsonObject record(*json, lines_.where(), "");
+    JsonObject record = text->root();
     if (record.text("INSTRUCTION") != instruction || record.text("NAME") != name)
       throw ConfigError("{}: the {} of {} should stand here", lines_.where(), instruction,
                         shown_text(name));
-    return *json;
+    return std::move(*text);
   }
 
   void step(JsonObject& record, const std::string& instruction) {
@@ -117,8 +117,7 @@ class DtrReplay {
     bool is_view = !results.empty();
     for (const std::string& name : results) {
       const std::uint64_t bytes = memory_of(name);
-      const nlohmann::json json = record_of("ALIAS", name);
-      const auto alias = alias_in(JsonObject(json, lines_.where(), ""), arguments.size());
+      const auto alias = alias_in(record_of("ALIAS", name).root(), arguments.size());
       is_view = is_view && alias;
       // The storage of an argument, or one of its own.
       define(name, alias ? arguments[*alias]
@@ -157,8 +156,7 @@ class DtrReplay {
   }
 
   std::uint64_t memory_of(const std::string& name) {
-    const nlohmann::json json = record_of("MEMORY", name);
-    return number(JsonObject(json, lines_.where(), "").text("MEMORY"), "MEMORY");
+    return number(record_of("MEMORY", name).root().text("MEMORY"), "MEMORY");
   }
 
   std::optional<std::size_t> alias_in(JsonObject record, std::size_t arguments) const {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "foreign_json.h"
 #include "layer_graph.h"
 #include "spillway/base/error.h"
+#include "spillway/base/json_reader.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/trace_import.h"
 #include "trace_builder.h"
@@ -43,8 +43,8 @@ struct Layer {
 
 class PiperReader {
  public:
-  PiperReader(const nlohmann::json& json, const std::string& file, std::uint32_t degree)
-      : root_(json, file, ""), degree_(std::to_string(degree)) {}
+  PiperReader(const JsonText& text, std::uint32_t degree)
+      : root_(text.root()), degree_(std::to_string(degree)) {}
 
   std::vector<Layer> read() {
     for (JsonObject& node : root_.objects("nodes")) read_layer(node);
@@ -277,10 +277,9 @@ StepProfile import_piper(std::string_view text, const std::string& name,
     throw ConfigError("{}: {} micro-batches are not from 1 to {}", name, options.micro_batches,
                       kMostMicroBatches);
   constexpr int kDepth = 8;  // Root, nodes, node, degrees, options, option, their times.
-  const nlohmann::json json = parse_json(text, name, kDepth);
+  const JsonText json(text, name, kDepth);
   return named(name, [&] {
-    ChainReplay replay(PiperReader(json, name, options.tensor_parallel).read(),
-                       options.micro_batches);
+    ChainReplay replay(PiperReader(json, options.tensor_parallel).read(), options.micro_batches);
     if (!replay.has_layers()) throw ConfigError("{}: there is no layer that runs", name);
     ProfileOrigin origin;
     origin.source = "piper";

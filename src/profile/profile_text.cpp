@@ -1,9 +1,9 @@
 #include <array>
-#include <charconv>
 #include <limits>
+#include <nlohmann/json.hpp>
 
-#include "foreign_json.h"
 #include "spillway/base/error.h"
+#include "spillway/base/json_reader.h"
 #include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/step_profile.h"
@@ -20,7 +20,6 @@ constexpr std::uint64_t kMinor = 0;
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
 constexpr double kMostNumber = std::numeric_limits<double>::max();
-constexpr std::size_t kSignatureDigits = 16;
 
 constexpr std::array<Named<StorageClass>, 7> kClasses{
     {{"unknown", StorageClass::kUnknown},
@@ -45,19 +44,11 @@ std::int64_t or_minus_one(std::uint32_t index) {
   return index == std::numeric_limits<std::uint32_t>::max() ? -1 : std::int64_t{index};
 }
 
-/// Sixteen digits: readers of JSON keep whole numbers exact up to 2^53 only.
-std::string signature_text(std::uint64_t signature) {
-  std::string text(kSignatureDigits, '0');
-  for (std::size_t i = kSignatureDigits; i-- > 0; signature >>= 4U)
-    text[i] = "0123456789abcdef"[signature & 15U];
-  return text;
-}
-
 ordered_json ops_json(const StepProfile& profile) {
   const auto& ops = profile.tape.ops;
   ordered_json json;
   json["kind"] = profile.kind_of_op;
-  json["signature"] = column(ops, [](const TapeOp& op) { return signature_text(op.signature); });
+  json["signature"] = column(ops, [](const TapeOp& op) { return hexadecimal_text(op.signature); });
   json["time_ns"] = column(ops, [](const TapeOp& op) { return op.time.count(); });
   json["spread_ns"] = column(profile.spread_of_op, [](Duration time) { return time.count(); });
   json["inside_peak_pages"] = column(ops, [](const TapeOp& op) { return op.inside_peak_pages; });
@@ -126,8 +117,8 @@ class ProfileReader {
 
   StepProfile read(std::string_view text) {
     constexpr int kDepth = 3;  // The root, the objects in it, their lists.
-    const nlohmann::json json = parse_json(text, name_, kDepth);
-    JsonObject root(json, name_, "");
+    const JsonText json(text, name_, kDepth);
+    JsonObject root = json.root();
     read_head(root);
     read_origin(root.object("origin"));
     if (root.has("rates")) read_rates(root.object("rates"));
@@ -200,7 +191,7 @@ class ProfileReader {
   void read_ops(JsonObject json) {
     profile_.kind_of_op = json.counts<std::uint32_t>("kind", JsonObject::kAnySize, 0, kMost32);
     const std::size_t size = profile_.kind_of_op.size();
-    const std::vector<std::string> signatures = json.texts("signature", size);
+    const std::vector<std::uint64_t> signatures = json.hexadecimals("signature", size);
     const auto times = json.counts<std::int64_t>("time_ns", size, 0, kMost64);
     const auto peaks = json.counts<std::uint32_t>("inside_peak_pages", size, 0, kMost32);
     const auto replayable = json.counts<std::uint8_t>("replayable", size, 0, 1);
@@ -208,7 +199,7 @@ class ProfileReader {
     std::uint64_t first_use = 0;
     for (std::size_t i = 0; i < size; ++i) {
       TapeOp& op = profile_.tape.ops.emplace_back();
-      op.signature = signature(signatures[i], json.place("signature"), i);
+      op.signature = signatures[i];
       op.time = Duration(times[i]);
       op.first_use = static_cast<std::uint32_t>(first_use);
       op.use_count = uses[i];
@@ -222,15 +213,6 @@ class ProfileReader {
     for (const std::int64_t spread : json.counts<std::int64_t>("spread_ns", size, 0, kMost64))
       profile_.spread_of_op.emplace_back(spread);
     close(json);
-  }
-
-  static std::uint64_t signature(const std::string& text, const std::string& place, std::size_t i) {
-    std::uint64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, status] = std::from_chars(text.data(), end, value, 16);
-    if (status != std::errc() || stop != end || text.size() != kSignatureDigits)
-      throw ConfigError("{}[{}] is no number of 16 hexadecimal digits", place, i);
-    return value;
   }
 
   void read_classes(JsonObject& root) {

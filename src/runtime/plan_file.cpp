@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "spillway/base/error.h"
+#include "spillway/base/json_reader.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/op_sequence.h"
 
 namespace spillway::runtime {
 
+using planner::OpIndex;
 using planner::PlannedSwap;
 using planner::Replay;
 using planner::StepPlan;
@@ -24,31 +25,23 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "spillway-plan";
-constexpr std::int64_t kVersion = 2;
-constexpr std::int64_t kVersionOfOneTier = 1;  // Older readers know it, and need no more.
-constexpr int kDepth = 3;                      // The root, the objects in it, their lists.
+constexpr std::uint64_t kVersion = 2;
+constexpr std::uint64_t kVersionOfOneTier = 1;  // Older readers know it, and need no more.
+constexpr int kDepth = 3;                       // The root, the objects in it, their lists.
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint64_t kMostPageBytes = std::uint64_t{1} << 30;
+constexpr std::size_t kMostLetters = 100;
+constexpr double kMostSeconds = 1e12;
 // From a floppy disk to what no memory moves.
 constexpr double kLeastRate = 1e5;
 constexpr double kMostRate = 1e12;
 
-/// Readers of JSON keep whole numbers exact up to 2^53 only.
-std::string hexadecimal(std::uint64_t number) {
-  std::string text(16, '0');
-  for (std::size_t i = text.size(); i-- > 0; number >>= 4U)
-    text[i] = "0123456789abcdef"[number & 15U];
-  return text;
-}
-
-/// Of the document without its checksum. Sorted keys: another layout of the same content is equal.
-std::string checksum_of(json document) {
-  document.erase("checksum");
-  const std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
+/// Of the document without its checksum, in one line with sorted keys.
+std::string checksum_of(const std::string& text) {
   std::uint64_t hash = text.size();
   for (const char letter : text) hash = profile::mix(hash, static_cast<unsigned char>(letter));
-  return hexadecimal(hash);
+  return hexadecimal_text(hash);
 }
 
 // No operator: -1.
@@ -116,194 +109,120 @@ json swaps_json(const planner::SwapChoices& choices, bool has_far) {
 /// Reads one file; every error names it and the place.
 class PlanReader {
  public:
-  explicit PlanReader(const std::string& name) : name_(name) {}
+  PlanReader(std::string_view text, const std::string& name)
+      : name_(name), text_(parsed(text, name)), root_(text_.root()) {}
 
-  PlanFile read(std::string_view text) {
-    const json root = parsed(text);
-    read_head(root);
-    file_.strategy = strategy_in(root);
-    const json& step = object(root, "step");
-    file_.step = {count(step, "operators", 1, kMost32), count(step, "values", 0, kMost32),
-                  hash(step, "operator_hash"), hash(step, "value_hash")};
-    read_limits(root);
-    const json& replays = object(root, "replays");
-    const auto before = indices(replays, "before", file_.step.operators);
-    const auto op = indices(replays, "op", file_.step.operators);
-    require_size(op, before.size(), "op");
+  PlanFile read() {
+    read_head();
+    file_.strategy = root_.text("strategy");
+    if (file_.strategy.size() > kMostLetters)
+      refuse("the name of its strategy has {} letters", file_.strategy.size());
+    JsonObject step = root_.object("step");
+    file_.step = {step.count("operators", 1, kMost32), step.count("values", 0, kMost32),
+                  step.hexadecimal("operator_hash"), step.hexadecimal("value_hash")};
+    read_limits();
+    JsonObject replays = root_.object("replays");
+    const auto last = static_cast<std::int64_t>(file_.step.operators) - 1;
+    const auto before = replays.counts<OpIndex>("before", JsonObject::kAnySize, 0, last);
+    const auto op = replays.counts<OpIndex>("op", before.size(), 0, last);
     for (std::size_t i = 0; i < op.size(); ++i) file_.replays.push_back({before[i], op[i]});
-    read_swaps(object(root, "swaps"));
-    file_.swaps.filled_share = number(root, "filled_share", 0.0, 1.0);
-    const json& figures = object(root, "figures");
-    file_.figures = {number(figures, "step_seconds", 0.0, 1e12),
-                     number(figures, "bound_seconds", 0.0, 1e12),
-                     Bytes(count(figures, "peak_bytes", 0, kMost64))};
+    read_swaps(root_.object("swaps"));
+    file_.swaps.filled_share = root_.number("filled_share", 0.0, 1.0);
+    JsonObject figures = root_.object("figures");
+    file_.figures = {figures.number("step_seconds", 0.0, kMostSeconds),
+                     figures.number("bound_seconds", 0.0, kMostSeconds),
+                     Bytes(figures.count("peak_bytes", 0, kMost64))};
     return std::move(file_);
   }
 
  private:
+  static JsonText parsed(std::string_view text, const std::string& name) {
+    try {
+      return {text, name, kDepth};
+    } catch (const ConfigError& error) {
+      throw ConfigError("{} (make the plan again with: spillway plan PROFILE --budget SIZE --out "
+                        "FILE)",
+                        error.what());
+    }
+  }
+
   template <typename... Args>
   [[noreturn]] void refuse(std::string_view pattern, const Args&... args) const {
     throw ConfigError("{}: {}", name_, message(pattern, args...));
   }
 
-  json parsed(std::string_view text) const {
-    bool is_too_deep = false;
-    const auto guard = [&](int depth, json::parse_event_t /*event*/, json& /*value*/) {
-      is_too_deep |= depth > kDepth;
-      return !is_too_deep;
-    };
-    try {
-      json document = json::parse(text, guard);
-      if (!is_too_deep && document.is_object()) return document;
-    } catch (const json::exception&) {
-      refuse("this is no whole plan file: it was cut short or is something else (make it again "
-             "with: spillway plan PROFILE --budget SIZE --out FILE)");
-    }
-    refuse("this is no plan file (make one with: spillway plan PROFILE --budget SIZE --out FILE)");
-  }
-
-  void read_head(const json& root) const {
-    if (text_in(root, "format") != kFormat)
-      refuse("its format is '{}', not '{}' (make a plan with: spillway plan)",
-             text_in(root, "format"), kFormat);
-    const auto version = static_cast<std::int64_t>(count(root, "version", 1, kMost64));
-    if (version > kVersion)
+  void read_head() {
+    const std::string format = root_.text("format");
+    if (format != kFormat)
+      refuse("its format is '{}', not '{}' (make a plan with: spillway plan)", shown_text(format),
+             kFormat);
+    version_ = root_.count("version", 1, kMost64);
+    if (version_ > kVersion)
       refuse("version {} of the format is newer than this Spillway, which reads {} (make the plan "
              "again, or use a newer Spillway)",
-             version, kVersion);
-    if (text_in(root, "checksum") != checksum_of(root))
+             version_, kVersion);
+    if (root_.text("checksum") != checksum_of(root_.compact_without("checksum")))
       refuse("the plan was changed after it was written (make it again with: spillway plan)");
   }
 
-  std::string strategy_in(const json& root) const {
-    std::string strategy = text_in(root, "strategy");
-    if (strategy.size() > 100) refuse("the name of its strategy has {} letters", strategy.size());
-    return strategy;
-  }
-
-  void read_limits(const json& root) {
-    file_.page_size = Bytes(count(root, "page_bytes", 1, kMostPageBytes));
-    file_.budget = Bytes(count(root, "budget_bytes", 1, kMost64));
-    file_.small_bytes = Bytes(count(root, "small_bytes", 0, kMost64));
+  void read_limits() {
+    file_.page_size = Bytes(root_.count("page_bytes", 1, kMostPageBytes));
+    file_.budget = Bytes(root_.count("budget_bytes", 1, kMost64));
+    file_.small_bytes = Bytes(root_.count("small_bytes", 0, kMost64));
     if (file_.small_bytes >= file_.budget ||
         (file_.budget - file_.small_bytes) / file_.page_size == 0)
       refuse("its budget of {} holds no page beside the {} that never leave", file_.budget,
              file_.small_bytes);
-    file_.rates = rates_in(object(root, "rates"));
-    if (count(root, "version", 1, kMost64) == kVersionOfOneTier) return;
-    const json& far = object(root, "far");
-    file_.far = {rates_in(far), static_cast<std::uint32_t>(count(far, "near_pages", 0, kMost32))};
+    file_.rates = rates_in(root_.object("rates"));
+    if (version_ == kVersionOfOneTier) return;
+    JsonObject far = root_.object("far");
+    file_.far = {rates_in(far), static_cast<std::uint32_t>(far.count("near_pages", 0, kMost32))};
   }
 
-  TransferRates rates_in(const json& object) const {
+  static TransferRates rates_in(JsonObject object) {
     TransferRates rates;
     for (const RateField& field : kRateFields)
-      rates.*field.field = number(object, field.key, field.least, field.most);
+      rates.*field.field = object.number(field.key, field.least, field.most);
     return rates;
   }
 
-  void read_far_pages(const json& swaps) {
+  void read_far_pages(JsonObject& swaps) {
     std::vector<PlannedSwap>& all = file_.swaps.swaps;
-    const auto pages = indices(swaps, "far_pages", kMost32);
-    require_size(pages, all.size(), "far_pages");
+    const auto pages = swaps.counts<std::uint32_t>("far_pages", all.size(), 0, kMost32 - 1);
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].far_pages = pages[i];
       if (pages[i] > all[i].pages)
-        refuse("'far_pages' of swap {} are {}, more than its {} pages", i, pages[i], all[i].pages);
+        throw ConfigError("{}[{}] is {}, more than the {} pages of that swap",
+                          swaps.place("far_pages"), i, pages[i], all[i].pages);
     }
   }
 
-  void read_swaps(const json& swaps) {
+  void read_swaps(JsonObject swaps) {
+    constexpr std::size_t kAny = JsonObject::kAnySize;
     planner::SwapChoices& choices = file_.swaps;
+    std::size_t size = kAny;
     for (const SwapColumn& column : kSwapColumns) {
-      const auto list = indices(swaps, column.key, kMost32, column.may_be_none ? -1 : 0);
-      if (&column == kSwapColumns.data()) choices.swaps.resize(list.size());
-      require_size(list, choices.swaps.size(), column.key);
-      for (std::size_t i = 0; i < list.size(); ++i) choices.swaps[i].*column.field = list[i];
+      const std::int64_t least = column.may_be_none ? -1 : 0;
+      const auto list = swaps.counts<std::uint32_t>(column.key, size, least, kMost32 - 1);
+      choices.swaps.resize(size = list.size());
+      for (std::size_t i = 0; i < size; ++i) choices.swaps[i].*column.field = list[i];
     }
-    const auto keeps = indices(swaps, "keeps_copy", 2);
-    require_size(keeps, choices.swaps.size(), "keeps_copy");
-    for (std::size_t i = 0; i < keeps.size(); ++i) choices.swaps[i].keeps_copy = keeps[i] != 0;
+    const auto keeps = swaps.counts<std::uint8_t>("keeps_copy", size, 0, 1);
+    for (std::size_t i = 0; i < size; ++i) choices.swaps[i].keeps_copy = keeps[i] != 0;
     if (file_.far) read_far_pages(swaps);
-    choices.write_outs = indices(swaps, "write_outs", choices.swaps.size());
-    choices.fetches = indices(swaps, "fetches", choices.swaps.size());
-    choices.reserve_pages = indices(swaps, "reserve_pages", kMost32);
-    choices.use_distance = indices(swaps, "use_distance", kMost32 + 1);
-    choices.birth_distance = indices(swaps, "birth_distance", kMost32 + 1);
-  }
-
-  const json& at(const json& parent, const char* key) const {
-    const auto found = parent.find(key);
-    if (found == parent.end()) refuse("'{}' is missing", key);
-    return *found;
-  }
-
-  const json& object(const json& parent, const char* key) const {
-    const json& value = at(parent, key);
-    if (!value.is_object()) refuse("'{}' is no object", key);
-    return value;
-  }
-
-  std::string text_in(const json& parent, const char* key) const {
-    const json& value = at(parent, key);
-    if (!value.is_string()) refuse("'{}' is no text", key);
-    return value.get<std::string>();
-  }
-
-  std::uint64_t whole(const json& value, const char* key, std::int64_t least,
-                      std::uint64_t most) const {
-    const bool is_whole = value.is_number_integer();
-    const bool is_large = is_whole && value.is_number_unsigned() && value > kMost64;
-    const std::int64_t number = is_whole && !is_large ? value.get<std::int64_t>() : least - 1;
-    if (number < least || (number >= 0 && static_cast<std::uint64_t>(number) > most))
-      refuse("'{}' holds {}, not a whole number from {} to {}", key, value.dump().substr(0, 40),
-             least, most);
-    return static_cast<std::uint64_t>(number);
-  }
-
-  std::uint64_t count(const json& parent, const char* key, std::int64_t least,
-                      std::uint64_t most) const {
-    return whole(at(parent, key), key, least, most);
-  }
-
-  double number(const json& parent, const char* key, double least, double most) const {
-    const json& value = at(parent, key);
-    const double number = value.is_number() ? value.get<double>() : std::nan("");
-    if (!(number >= least && number <= most))
-      refuse("'{}' is {}, not a number from {} to {}", key, value.dump().substr(0, 40), least,
-             most);
-    return number;
-  }
-
-  /// A list of whole numbers below `end`; -1, where it may stand, becomes the largest index.
-  std::vector<std::uint32_t> indices(const json& parent, const char* key, std::uint64_t end,
-                                     std::int64_t least = 0) const {
-    const json& list = at(parent, key);
-    if (!list.is_array()) refuse("'{}' is no list", key);
-    std::vector<std::uint32_t> values;
-    values.reserve(list.size());
-    if (!list.empty() && end == 0) refuse("'{}' is not empty", key);
-    for (const json& each : list)
-      values.push_back(static_cast<std::uint32_t>(whole(each, key, least, end - 1)));
-    return values;
-  }
-
-  void require_size(const std::vector<std::uint32_t>& list, std::size_t size,
-                    const char* key) const {
-    if (list.size() != size) refuse("'{}' has {} entries instead of {}", key, list.size(), size);
-  }
-
-  std::uint64_t hash(const json& parent, const char* key) const {
-    const std::string text = text_in(parent, key);
-    std::uint64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, status] = std::from_chars(text.data(), end, value, 16);
-    if (status != std::errc() || stop != end || text.size() != 16)
-      refuse("'{}' is no number of 16 hexadecimal digits", key);
-    return value;
+    const std::size_t any = size == 0 ? 0 : kAny;
+    const auto last = static_cast<std::int64_t>(size) - 1;
+    choices.write_outs = swaps.counts<std::uint32_t>("write_outs", any, 0, last);
+    choices.fetches = swaps.counts<std::uint32_t>("fetches", any, 0, last);
+    choices.reserve_pages = swaps.counts<std::uint32_t>("reserve_pages", kAny, 0, kMost32 - 1);
+    choices.use_distance = swaps.counts<std::uint32_t>("use_distance", kAny, 0, kMost32);
+    choices.birth_distance = swaps.counts<std::uint32_t>("birth_distance", kAny, 0, kMost32);
   }
 
   const std::string& name_;
+  const JsonText text_;
+  JsonObject root_;
+  std::uint64_t version_ = 0;
   PlanFile file_;
 };
 
@@ -356,8 +275,8 @@ std::string to_text(const PlanFile& file) {
   document["strategy"] = file.strategy;
   document["step"] = {{"operators", file.step.operators},
                       {"values", file.step.values},
-                      {"operator_hash", hexadecimal(file.step.operator_hash)},
-                      {"value_hash", hexadecimal(file.step.value_hash)}};
+                      {"operator_hash", hexadecimal_text(file.step.operator_hash)},
+                      {"value_hash", hexadecimal_text(file.step.value_hash)}};
   document["page_bytes"] = file.page_size.count();
   document["budget_bytes"] = file.budget.count();
   document["small_bytes"] = file.small_bytes.count();
@@ -376,7 +295,7 @@ std::string to_text(const PlanFile& file) {
   document["figures"] = {{"step_seconds", file.figures.step_seconds},
                          {"bound_seconds", file.figures.bound_seconds},
                          {"peak_bytes", file.figures.peak.count()}};
-  document["checksum"] = checksum_of(document);
+  document["checksum"] = checksum_of(document.dump(-1, ' ', false, json::error_handler_t::replace));
   // One list per line: people find their way, and a difference of two files says something.
   std::string text = "{\n";
   for (auto item = document.begin(); item != document.end(); ++item) {
@@ -397,7 +316,7 @@ std::string to_text(const PlanFile& file) {
 }
 
 PlanFile parse_plan_file(std::string_view text, const std::string& name) {
-  return PlanReader(name).read(text);
+  return PlanReader(text, name).read();
 }
 
 StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape& tape,

@@ -9,11 +9,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 
 #include "spillway/base/error.h"
+#include "spillway/base/json_reader.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::topology {
@@ -22,7 +25,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "spillway disk rates";
-constexpr int kVersion = 1;
+constexpr std::uint64_t kVersion = 1;
 
 const char* name_of(Load load) {
   switch (load) {
@@ -33,10 +36,10 @@ const char* name_of(Load load) {
   return "both";
 }
 
-Load load_from(const std::string& name) {
+Load load_from(const std::string& name, const std::string& place) {
   for (const Load load : {Load::kRead, Load::kWrite, Load::kBoth})
     if (name == name_of(load)) return load;
-  throw ConfigError("unknown load '{}' (known: read write both)", name);
+  throw ConfigError("{} is '{}' instead of read, write or both", place, shown_text(name));
 }
 
 ordered_json to_json(const DiskRate& rate) {
@@ -63,44 +66,41 @@ constexpr double kLeastRate = 1e5;
 constexpr double kMostRate = 1e12;
 
 // 0, as when the key is absent: not measured.
-double rate_in(const ordered_json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end()) return 0.0;
-  if (!found->is_number()) throw ConfigError("{} is {}, not a number", key, found->dump());
-  const double value = found->get<double>();
-  if (value != 0.0 && !(value >= kLeastRate && value <= kMostRate))
-    throw ConfigError("{} is {}, not between {} and {} bytes/s", key, value, kLeastRate, kMostRate);
+double rate_in(JsonObject& json, const char* key) {
+  if (!json.has(key)) return 0.0;
+  const double value = json.number(key, 0.0, kMostRate);
+  if (value != 0.0 && value < kLeastRate)
+    throw ConfigError("{} is {}, not between {} and {} bytes/s", json.place(key), value, kLeastRate,
+                      kMostRate);
   return value;
 }
 
-DiskRate rate_from(const ordered_json& json) {
+std::string text_in(JsonObject& json, const char* key) {
+  return json.has(key) ? json.text(key) : std::string();
+}
+
+DiskSample sample_from(JsonObject& json) {
+  constexpr std::uint64_t kMostDepth = std::numeric_limits<unsigned>::max();
+  DiskSample sample;
+  sample.load = load_from(json.text("load"), json.place("load"));
+  sample.block = Bytes(json.count("block_bytes", 0, std::numeric_limits<std::int64_t>::max()));
+  sample.depth = static_cast<unsigned>(json.count("depth", 0, kMostDepth));
+  sample.read_bytes_per_second = rate_in(json, "read_bytes_per_second");
+  sample.write_bytes_per_second = rate_in(json, "write_bytes_per_second");
+  return sample;
+}
+
+DiskRate rate_from(JsonObject& json) {
   DiskRate rate;
-  rate.directory = json.at("directory").get<std::string>();
-  rate.device = json.value("device", "");
-  rate.mount_point = json.value("mount_point", "");
-  rate.measured_at = json.value("measured_at", "");
+  rate.directory = json.text("directory");
+  rate.device = text_in(json, "device");
+  rate.mount_point = text_in(json, "mount_point");
+  rate.measured_at = text_in(json, "measured_at");
   rate.read_bytes_per_second = rate_in(json, "read_bytes_per_second");
   rate.write_bytes_per_second = rate_in(json, "write_bytes_per_second");
   rate.both_bytes_per_second = rate_in(json, "both_bytes_per_second");
-  for (const auto& each : json.at("samples")) {
-    DiskSample sample;
-    sample.load = load_from(each.at("load").get<std::string>());
-    sample.block = Bytes(each.at("block_bytes").get<std::uint64_t>());
-    sample.depth = each.at("depth").get<unsigned>();
-    sample.read_bytes_per_second = rate_in(each, "read_bytes_per_second");
-    sample.write_bytes_per_second = rate_in(each, "write_bytes_per_second");
-    rate.samples.push_back(sample);
-  }
+  for (JsonObject& each : json.objects("samples")) rate.samples.push_back(sample_from(each));
   return rate;
-}
-
-// Without the number that the JSON library puts first: "[json.exception.out_of_range.403] key …".
-std::string reason_of(const std::exception& problem) {
-  if (dynamic_cast<const ordered_json::parse_error*>(&problem) != nullptr)
-    return "it is no JSON, or not all of it";
-  const std::string text = problem.what();
-  const auto end = text.front() == '[' ? text.find("] ") : std::string::npos;
-  return end == std::string::npos ? text : text.substr(end + 2);
 }
 
 // The file's text; nothing when there is no such file. Throws IoError when it cannot be read.
@@ -142,15 +142,21 @@ DiskRates DiskRates::load_if_there(const std::string& path) {
 DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
   DiskRates rates;
   try {
-    const auto json = ordered_json::parse(text);
-    if (json.at("format") != kFormat) throw ConfigError("its format is {}", json.at("format"));
-    if (json.at("version").get<int>() != kVersion)
-      throw ConfigError("its version is {}, this Spillway reads {}", json.at("version"), kVersion);
-    for (const auto& each : json.at("disks")) rates.rates_.push_back(rate_from(each));
-  } catch (const std::exception& problem) {
-    throw ConfigError("not a usable file of disk rates: {}: {} (measure anew with: spillway "
-                      "bench-io DIR)",
-                      path, reason_of(problem));
+    constexpr int kDepth = 5;  // The root, the disks, a disk, its samples, a sample.
+    const JsonText json(text, path, kDepth);
+    JsonObject root = json.root();
+    const std::string format = root.text("format");
+    if (format != kFormat)
+      throw ConfigError("{} is '{}' instead of '{}'", root.place("format"), shown_text(format),
+                        kFormat);
+    const auto version = root.count("version", 0, std::numeric_limits<std::int64_t>::max());
+    if (version != kVersion)
+      throw ConfigError("{}: its version is {}, this Spillway reads {}", path, version, kVersion);
+    for (JsonObject& each : root.objects("disks")) rates.rates_.push_back(rate_from(each));
+  } catch (const ConfigError& problem) {
+    throw ConfigError("not a usable file of disk rates: {} (measure anew with: spillway bench-io "
+                      "DIR)",
+                      problem.what());
   }
   return rates;
 }

@@ -100,7 +100,7 @@ TEST(ParseChromeTrace, RefusesWhatIsNoTraceOfOneRun) {
   EXPECT_EQ(refusal(to_chrome_trace(two)),
             "run.json: it holds several traces, and one is wanted (spillway run --trace writes "
             "one)");
-  EXPECT_EQ(refusal("[]"), "run.json: this is no trace (spillway run --trace writes one)");
+  EXPECT_EQ(refusal("[]"), "run.json: the text is a list instead of an object");
   EXPECT_EQ(refusal(R"({"traceEvents": [{"ph": "B", "pid": 1}]})"),
             "run.json: it has events of another program (spillway run --trace writes one)");
   const std::string text = to_chrome_trace(small_trace());

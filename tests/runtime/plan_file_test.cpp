@@ -12,6 +12,7 @@
 #include "spillway/profile/op_sequence.h"
 #include "spillway/runtime/settings.h"
 #include "support/chain_profile.h"
+#include "support/damaged_text.h"
 #include "support/temporary_directory.h"
 
 namespace spillway::runtime {
@@ -145,14 +146,15 @@ TEST(PlanFile, RefusesSenselessTiers) {
     }
     return "accepted";
   };
-  EXPECT_THAT(said([](json& d) { d.erase("far"); }), HasSubstr("'far' is missing"));
-  EXPECT_THAT(said([](json& d) { d["far"]["near_pages"] = -1; }), HasSubstr("'near_pages' holds"));
+  EXPECT_THAT(said([](json& d) { d.erase("far"); }), HasSubstr("net.plan.json: far is missing"));
+  EXPECT_THAT(said([](json& d) { d["far"]["near_pages"] = -1; }),
+              HasSubstr("far.near_pages is -1 instead of"));
   EXPECT_THAT(said([](json& d) { d["far"]["read_bytes_per_second"] = 0; }),
-              HasSubstr("'read_bytes_per_second' is 0"));
+              HasSubstr("far.read_bytes_per_second is 0 instead of"));
   EXPECT_THAT(said([](json& d) { d["swaps"]["far_pages"][0] = 1000; }),
-              HasSubstr("'far_pages' of swap 0 are 1000, more than its"));
+              HasSubstr("swaps.far_pages[0] is 1000, more than the"));
   EXPECT_THAT(said([](json& d) { d["swaps"]["far_pages"].push_back(0); }),
-              HasSubstr("'far_pages' has"));
+              HasSubstr("swaps.far_pages has"));
 }
 
 TEST(PlanFile, WithTwoTiersIsRefusedByARun) {
@@ -269,9 +271,9 @@ TEST(PlanFile, RefusesWhatTheStepContradicts) {
   EXPECT_THAT(refusal([](json& plan) { plan["replays"]["op"][0] = 8; }),
               HasSubstr("not one that may run again"));
   EXPECT_THAT(refusal([](json& plan) { plan["replays"]["op"] = {-1}; }),
-              HasSubstr("not a whole number from 0"));
+              HasSubstr("replays.op[0] is -1 instead of a whole number from 0"));
   EXPECT_THAT(refusal([](json& plan) { plan["rates"]["read_bytes_per_second"] = 0; }),
-              HasSubstr("'read_bytes_per_second' is 0, not a number from"));
+              HasSubstr("rates.read_bytes_per_second is 0 instead of a number from"));
   EXPECT_THAT(refusal([](json& plan) { plan["budget_bytes"] = 1000; }), HasSubstr("no page"));
   EXPECT_THAT(refusal([](json& plan) { plan["budget_bytes"] = 3 << 21; }),
               HasSubstr("cannot be carried out within"));
@@ -314,6 +316,39 @@ TEST(PlanFile, SurvivesThousandsOfMutations) {
   }
   EXPECT_GT(refused, kMutations / 2);
   EXPECT_LT(refused, kMutations);  // Some changes are harmless, so more than the seal was tried.
+}
+
+// As files get damaged: without a seal that fits, so hardly any is read to the end.
+TEST(PlanFile, IsRefusedInOneLineWhenItIsDamaged) {
+  const Planned made = planned();
+  DamagedText damaged(20261122);
+  for (int i = 0; i < 3000; ++i) {
+    const std::string text = damaged(made.text);
+    try {
+      parse_plan_file(text, kName);
+    } catch (const ConfigError& error) {
+      const std::string said = error.what();
+      ASSERT_THAT(said, ::testing::StartsWith("net.plan.json: ")) << text;
+      ASSERT_LT(said.size(), 500U) << text;
+      ASSERT_EQ(said.find('\n'), std::string::npos) << said;
+    }
+  }
+}
+
+TEST(PlanFile, RefusesKeysThatComeTwiceAndDeepNesting) {
+  const std::string text = planned().text;
+  const auto said = [](const std::string& changed) -> std::string {
+    try {
+      parse_plan_file(changed, kName);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(said("{\"far\": 1, \"far\": 2, " + text.substr(1)), HasSubstr("\"far\" comes twice"));
+  EXPECT_THAT(said("{\"x\": " + std::string(100'000, '[') + text.substr(1)),
+              HasSubstr("more than 3 levels"));
+  EXPECT_THAT(said(text.substr(0, text.size() / 2)), HasSubstr("spillway plan PROFILE"));
 }
 
 }  // namespace
