@@ -27,16 +27,8 @@ const std::array<ChoiceRule, 3> kRules{ChoiceRule::kFarthestUse, ChoiceRule::kLe
                                        ChoiceRule::kBestValue};
 
 void check_rates(const TransferRates& rates) {
-  const auto is_positive = [](double number) { return number > 0.0 && number < 1e30; };
-  if (!is_positive(rates.write_bytes_per_second) || !is_positive(rates.read_bytes_per_second))
-    throw ConfigError("transfer rates of a plan must be positive: write {}, read {} bytes/s",
-                      rates.write_bytes_per_second, rates.read_bytes_per_second);
-  const auto is_cost = [](double number) { return number >= 0.0 && number < 1e30; };
-  if (!is_cost(rates.write_fixed_seconds) || !is_cost(rates.read_fixed_seconds))
-    throw ConfigError("fixed costs of transfers must not be negative: write {}, read {} s",
-                      rates.write_fixed_seconds, rates.read_fixed_seconds);
-  if (!(rates.duplex_share > 0.0 && rates.duplex_share <= 1.0))
-    throw ConfigError("duplex share must lie in (0, 1]: {}", rates.duplex_share);
+  const std::string problem = profile::problem_with(rates);
+  if (!problem.empty()) throw ConfigError("no plan can be made at these rates: {}", problem);
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ constexpr std::uint64_t kMinor = 0;
 
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
-constexpr double kMostNumber = std::numeric_limits<double>::max();
 
 constexpr std::array<Named<StorageClass>, 7> kClasses{
     {{"unknown", StorageClass::kUnknown},
@@ -71,12 +70,9 @@ ordered_json values_json(const StepProfile& profile) {
 }
 
 ordered_json rates_json(const TransferRates& rates) {
-  return {{"write_bytes_per_second", rates.write_bytes_per_second},
-          {"read_bytes_per_second", rates.read_bytes_per_second},
-          {"duplex_share", rates.duplex_share},
-          {"write_fixed_seconds", rates.write_fixed_seconds},
-          {"read_fixed_seconds", rates.read_fixed_seconds},
-          {"interference_seconds_per_byte", rates.interference_seconds_per_byte}};
+  ordered_json json;
+  for (const RateField& field : kRateFields) json[field.key] = rates.*field.field;
+  return json;
 }
 
 ordered_json json_of(const StepProfile& profile) {
@@ -159,14 +155,7 @@ class ProfileReader {
   }
 
   void read_rates(JsonObject json) {
-    TransferRates& rates = profile_.rates.emplace();
-    rates.write_bytes_per_second = json.number("write_bytes_per_second", 0.0, kMostNumber);
-    rates.read_bytes_per_second = json.number("read_bytes_per_second", 0.0, kMostNumber);
-    rates.duplex_share = json.number("duplex_share", 0.0, 1.0);
-    rates.write_fixed_seconds = json.number("write_fixed_seconds", 0.0, kMostNumber);
-    rates.read_fixed_seconds = json.number("read_fixed_seconds", 0.0, kMostNumber);
-    rates.interference_seconds_per_byte =
-        json.number("interference_seconds_per_byte", 0.0, kMostNumber);
+    profile_.rates = rates_in(json);
     close(json);
   }
 

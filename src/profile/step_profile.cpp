@@ -1,6 +1,6 @@
 #include "spillway/profile/step_profile.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "spillway/base/error.h"
 
@@ -78,21 +78,6 @@ void check_ops(const StepProfile& profile) {
     throw PlanError("the operators have {} uses of {}", next_use, tape.uses.size());
 }
 
-void check_rates(const TransferRates& rates) {
-  const auto is_rate = [](double rate) { return std::isfinite(rate) && rate > 0.0; };
-  const auto is_cost = [](double cost) { return std::isfinite(cost) && cost >= 0.0; };
-  if (!is_rate(rates.write_bytes_per_second) || !is_rate(rates.read_bytes_per_second))
-    throw PlanError("rates of {} bytes/s written and {} read are not above zero",
-                    rates.write_bytes_per_second, rates.read_bytes_per_second);
-  if (!is_rate(rates.duplex_share) || rates.duplex_share > 1.0)
-    throw PlanError("a duplex share of {} is not above 0 and up to 1", rates.duplex_share);
-  if (!is_cost(rates.write_fixed_seconds) || !is_cost(rates.read_fixed_seconds) ||
-      !is_cost(rates.interference_seconds_per_byte))
-    throw PlanError("a transfer costs {} s, {} s and {} s per byte: none may be negative",
-                    rates.write_fixed_seconds, rates.read_fixed_seconds,
-                    rates.interference_seconds_per_byte);
-}
-
 }  // namespace
 
 void check(const StepProfile& profile) {
@@ -101,7 +86,8 @@ void check(const StepProfile& profile) {
   check(profile.tape);
   check_pages(profile);
   check_ops(profile);
-  if (profile.rates) check_rates(*profile.rates);
+  const std::string problem = profile.rates ? problem_with(*profile.rates) : "";
+  if (!problem.empty()) throw PlanError("the rates of the profile: {}", problem);
 }
 
 }  // namespace spillway::profile

@@ -33,9 +33,6 @@ constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint64_t kMostPageBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kMostLetters = 100;
 constexpr double kMostSeconds = 1e12;
-// From a floppy disk to what no memory moves.
-constexpr double kLeastRate = 1e5;
-constexpr double kMostRate = 1e12;
 
 /// Of the document without its checksum, in one line with sorted keys.
 std::string checksum_of(const std::string& text) {
@@ -66,23 +63,10 @@ constexpr std::array<SwapColumn, 9> kSwapColumns{
      {"last_touch", &PlannedSwap::last_touch, false},
      {"out_ops", &PlannedSwap::out_ops, false}}};
 
-struct RateField {
-  const char* key;
-  double TransferRates::*field;
-  double least;
-  double most;
-};
-constexpr std::array<RateField, 6> kRateFields{
-    {{"write_bytes_per_second", &TransferRates::write_bytes_per_second, kLeastRate, kMostRate},
-     {"read_bytes_per_second", &TransferRates::read_bytes_per_second, kLeastRate, kMostRate},
-     {"duplex_share", &TransferRates::duplex_share, 1e-3, 1.0},
-     {"write_fixed_seconds", &TransferRates::write_fixed_seconds, 0.0, 1e3},
-     {"read_fixed_seconds", &TransferRates::read_fixed_seconds, 0.0, 1e3},
-     {"interference_seconds_per_byte", &TransferRates::interference_seconds_per_byte, 0.0, 1.0}}};
-
 json rates_json(const TransferRates& rates) {
   json fields = json::object();
-  for (const RateField& field : kRateFields) fields[field.key] = rates.*field.field;
+  for (const profile::RateField& field : profile::kRateFields)
+    fields[field.key] = rates.*field.field;
   return fields;
 }
 
@@ -173,17 +157,12 @@ class PlanReader {
         (file_.budget - file_.small_bytes) / file_.page_size == 0)
       refuse("its budget of {} holds no page beside the {} that never leave", file_.budget,
              file_.small_bytes);
-    file_.rates = rates_in(root_.object("rates"));
+    JsonObject rates = root_.object("rates");
+    file_.rates = profile::rates_in(rates);
     if (version_ == kVersionOfOneTier) return;
     JsonObject far = root_.object("far");
-    file_.far = {rates_in(far), static_cast<std::uint32_t>(far.count("near_pages", 0, kMost32))};
-  }
-
-  static TransferRates rates_in(JsonObject object) {
-    TransferRates rates;
-    for (const RateField& field : kRateFields)
-      rates.*field.field = object.number(field.key, field.least, field.most);
-    return rates;
+    file_.far = {profile::rates_in(far),
+                 static_cast<std::uint32_t>(far.count("near_pages", 0, kMost32))};
   }
 
   void read_far_pages(JsonObject& swaps) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "spillway/base/transfer_rate.h"
+
 namespace spillway::runtime {
 
 using swap::Direction;
@@ -62,7 +64,7 @@ profile::TransferRates TransferMeter::rates() const {
     const double seen = (moved + trust) / (kind.seconds + trust / before);
     const double beside =
         (moved_beside + trust * rates.duplex_share) / (both.seconds + trust / before);
-    return std::max(seen, beside);
+    return std::clamp(std::max(seen, beside), kLeastTransferRate, kMostTransferRate);
   };
   const double share_before = rates.duplex_share;
   rates.write_bytes_per_second =

@@ -17,6 +17,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/base/transfer_rate.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::topology {
@@ -60,18 +61,12 @@ ordered_json to_json(const DiskRate& rate) {
           {"samples", std::move(samples)}};
 }
 
-// From a floppy disk to what no memory moves: anything else is a slip, and plans built on it would
-// be senseless.
-constexpr double kLeastRate = 1e5;
-constexpr double kMostRate = 1e12;
-
 // 0, as when the key is absent: not measured.
 double rate_in(JsonObject& json, const char* key) {
-  if (!json.has(key)) return 0.0;
-  const double value = json.number(key, 0.0, kMostRate);
-  if (value != 0.0 && value < kLeastRate)
-    throw ConfigError("{} is {}, not between {} and {} bytes/s", json.place(key), value, kLeastRate,
-                      kMostRate);
+  constexpr double kAny = std::numeric_limits<double>::max();
+  const double value = json.has(key) ? json.number(key, -kAny, kAny) : 0.0;
+  const std::string problem = value == 0.0 ? "" : rate_problem(json.place(key), value);
+  if (!problem.empty()) throw ConfigError("{}", problem);
   return value;
 }
 

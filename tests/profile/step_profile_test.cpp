@@ -206,7 +206,7 @@ TEST(ParseProfile, NamesThePlaceOfAWrongValue) {
                  "values.bytes[1] is 9223372036854775807, more than can be planned for");
   expect_refused(with(text, R"("page_bytes": 4096)", R"("page_bytes": 0)"), "page_bytes is 0");
   expect_refused(with(text, R"("duplex_share": 0.3)", R"("duplex_share": 1.3)"),
-                 "rates.duplex_share is 1.3");
+                 "step.json: rates.duplex_share is 1.3, not from 0.001 to 1");
 }
 
 TEST(CheckProfile, NamesTheContradiction) {
@@ -240,8 +240,10 @@ TEST(CheckProfile, NamesTheContradiction) {
       "more than 30 years");
   expect_contradiction([](auto& p) { p.tape.ops[0].inside_peak_pages = 0xffffffff; },
                        "more than can be planned for");
-  expect_contradiction([](auto& p) { p.rates->read_bytes_per_second = 0.0; }, "not above zero");
-  expect_contradiction([](auto& p) { p.rates->duplex_share = 0.0; }, "duplex share of 0");
+  expect_contradiction([](auto& p) { p.rates->read_bytes_per_second = 0.0; },
+                       "read_bytes_per_second is 0 bytes/s, not from 0.0001 to 1000 GB/s");
+  expect_contradiction([](auto& p) { p.rates->duplex_share = 0.0; },
+                       "duplex_share is 0, not from 0.001 to 1");
 }
 
 }  // namespace

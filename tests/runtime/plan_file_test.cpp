@@ -150,7 +150,7 @@ TEST(PlanFile, RefusesSenselessTiers) {
   EXPECT_THAT(said([](json& d) { d["far"]["near_pages"] = -1; }),
               HasSubstr("far.near_pages is -1 instead of"));
   EXPECT_THAT(said([](json& d) { d["far"]["read_bytes_per_second"] = 0; }),
-              HasSubstr("far.read_bytes_per_second is 0 instead of"));
+              HasSubstr("far.read_bytes_per_second is 0 bytes/s, not from"));
   EXPECT_THAT(said([](json& d) { d["swaps"]["far_pages"][0] = 1000; }),
               HasSubstr("swaps.far_pages[0] is 1000, more than the"));
   EXPECT_THAT(said([](json& d) { d["swaps"]["far_pages"].push_back(0); }),
@@ -273,7 +273,7 @@ TEST(PlanFile, RefusesWhatTheStepContradicts) {
   EXPECT_THAT(refusal([](json& plan) { plan["replays"]["op"] = {-1}; }),
               HasSubstr("replays.op[0] is -1 instead of a whole number from 0"));
   EXPECT_THAT(refusal([](json& plan) { plan["rates"]["read_bytes_per_second"] = 0; }),
-              HasSubstr("rates.read_bytes_per_second is 0 instead of a number from"));
+              HasSubstr("rates.read_bytes_per_second is 0 bytes/s, not from"));
   EXPECT_THAT(refusal([](json& plan) { plan["budget_bytes"] = 1000; }), HasSubstr("no page"));
   EXPECT_THAT(refusal([](json& plan) { plan["budget_bytes"] = 3 << 21; }),
               HasSubstr("cannot be carried out within"));

@@ -7,6 +7,8 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
+#include "spillway/base/transfer_rate.h"
 #include "spillway/runtime/spill_directories.h"
 #include "spillway/topology/disk_rates.h"
 
@@ -16,18 +18,27 @@ using profile::TransferRates;
 
 namespace {
 
-// From a floppy disk to what no memory moves.
-constexpr double kLeastGigabytes = 1e-4;
-constexpr double kMostGigabytes = 1e3;
-
-double number_in(const std::string& text, const char* option, double least, double most,
-                 const char* unit) {
+double number_in(const std::string& text, const char* option, const char* unit) {
   double value = 0.0;
   const char* const end = text.data() + text.size();
   const auto [stop, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc() || stop != end || !(value >= least && value <= most))
-    throw ConfigError("{}: '{}' is no number from {} to {}{}", option, text, least, most, unit);
+  if (status != std::errc() || stop != end)
+    throw ConfigError("{}: '{}' is no number{}", option, shown_text(text), unit);
   return value;
+}
+
+double rate_in(const std::string& text, const char* option) {
+  const double rate = 1e9 * number_in(text, option, " of GB/s");
+  const std::string problem = rate_problem(option, rate);
+  if (!problem.empty()) throw ConfigError("{}", problem);
+  return rate;
+}
+
+double duplex_in(const std::string& text) {
+  const double share = number_in(text, "--duplex", "");
+  if (!(share >= profile::kLeastDuplexShare && share <= 1.0))
+    throw ConfigError("--duplex is {}, not from {} to 1", share, profile::kLeastDuplexShare);
+  return share;
 }
 
 ChosenRates given_rates(const RateWords& words) {
@@ -39,13 +50,10 @@ ChosenRates given_rates(const RateWords& words) {
                         other);
   }
   TransferRates rates;
-  rates.write_bytes_per_second =
-      1e9 * number_in(words.link_out, "--link-out", kLeastGigabytes, kMostGigabytes, " GB/s");
-  rates.read_bytes_per_second =
-      1e9 * number_in(words.link_in, "--link-in", kLeastGigabytes, kMostGigabytes, " GB/s");
+  rates.write_bytes_per_second = rate_in(words.link_out, "--link-out");
+  rates.read_bytes_per_second = rate_in(words.link_in, "--link-in");
   // A link of its own beside the processors' memory: both directions at once, nobody slowed down.
-  rates.duplex_share =
-      words.duplex.empty() ? 1.0 : number_in(words.duplex, "--duplex", 0.01, 1.0, "");
+  rates.duplex_share = words.duplex.empty() ? 1.0 : duplex_in(words.duplex);
   rates.interference_seconds_per_byte = 0.0;
   return {rates, "given"};
 }
@@ -117,10 +125,8 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
 
 TransferRates given_disks(const RateWords& words) {
   TransferRates rates;
-  rates.write_bytes_per_second =
-      1e9 * number_in(words.disk_out, "--disk-out", kLeastGigabytes, kMostGigabytes, " GB/s");
-  rates.read_bytes_per_second =
-      1e9 * number_in(words.disk_in, "--disk-in", kLeastGigabytes, kMostGigabytes, " GB/s");
+  rates.write_bytes_per_second = rate_in(words.disk_out, "--disk-out");
+  rates.read_bytes_per_second = rate_in(words.disk_in, "--disk-in");
   return rates;
 }
 

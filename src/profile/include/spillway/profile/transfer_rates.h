@@ -1,5 +1,14 @@
 #pragma once
 
+#include <array>
+#include <string>
+
+#include "spillway/base/transfer_rate.h"
+
+namespace spillway {
+class JsonObject;
+}
+
 namespace spillway::profile {
 
 /// How fast bytes move between memory and the store, and what that costs. Until it is measured: a
@@ -15,5 +24,31 @@ struct TransferRates {
   /// Wall time that a transferred byte costs the operators that run meanwhile (shared memory bus).
   double interference_seconds_per_byte = 5e-11;
 };
+
+/// What files call one of them, and the values that some disk or link has.
+struct RateField {
+  const char* key;
+  double TransferRates::*field;
+  double least;
+  double most;
+};
+inline constexpr double kLeastDuplexShare = 1e-3;
+inline constexpr std::array<RateField, 6> kRateFields{
+    {{"write_bytes_per_second", &TransferRates::write_bytes_per_second, kLeastTransferRate,
+      kMostTransferRate},
+     {"read_bytes_per_second", &TransferRates::read_bytes_per_second, kLeastTransferRate,
+      kMostTransferRate},
+     {"duplex_share", &TransferRates::duplex_share, kLeastDuplexShare, 1.0},
+     {"write_fixed_seconds", &TransferRates::write_fixed_seconds, 0.0, 1e3},
+     {"read_fixed_seconds", &TransferRates::read_fixed_seconds, 0.0, 1e3},
+     {"interference_seconds_per_byte", &TransferRates::interference_seconds_per_byte, 0.0, 1.0}}};
+
+/// The first of them that no disk or link has, with its value and the limits: "duplex_share is 2,
+/// not from 0.001 to 1"; empty: they are sound. Whoever takes rates from elsewhere asks this.
+std::string problem_with(const TransferRates& rates);
+
+/// Reads all of them from an object of a file. Throws ConfigError with the place of what is missing
+/// or that no disk or link has.
+TransferRates rates_in(JsonObject& object);
 
 }  // namespace spillway::profile
