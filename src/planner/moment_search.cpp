@@ -100,23 +100,58 @@ class MomentSearch {
         op_count_(tape_.ops.size()),
         best_(std::move(plan)) {}
 
-  SwapPlan search() {
-    while (improve_each() | improve_reserves()) {
-    }
+  SwapPlan search(MomentEffort effort) {
+    do {
+      while (improve_each() | improve_reserves()) {
+      }
+    } while (effort == MomentEffort::kPairs && improve_pairs());
     return std::move(best_);
   }
 
  private:
+  /// When a swap leaves and comes back, in operators from the begin of its interval on.
+  struct Moments {
+    std::uint32_t leave = 0;
+    std::uint32_t fetch = 0;
+  };
+
+  /// All that a swap could have; none for one that is no interval's, or out for whole steps.
+  std::vector<Moments> moments_of(const PlannedSwap& swap) const {
+    std::vector<Moments> all;
+    const Interval* interval = interval_of(assembly_, swap);
+    if (!interval || interval->covered_ops >= op_count_) return all;
+    for (std::uint32_t leave = 0; leave < interval->covered_ops; ++leave) {
+      const std::uint32_t last = swap.fetch != kNoOp ? interval->covered_ops + 1 : leave + 1;
+      for (std::uint32_t fetch = leave + 1; fetch <= last; ++fetch) all.push_back({leave, fetch});
+    }
+    return all;
+  }
+
   bool improve_each() {
     bool has_improved = false;
     for (std::size_t i = 0; i < best_.swaps.size(); ++i) {
-      const Interval* interval = interval_of(assembly_, best_.swaps[i]);
-      if (!interval || interval->covered_ops >= op_count_) continue;
-      for (std::uint32_t leave = 0; leave < interval->covered_ops; ++leave) {
-        const bool returns = best_.swaps[i].fetch != kNoOp;
-        const std::uint32_t last = returns ? interval->covered_ops + 1 : leave + 1;
-        for (std::uint32_t fetch = leave + 1; fetch <= last; ++fetch)
-          has_improved |= try_moments(i, *interval, leave, fetch);
+      for (const Moments& moments : moments_of(best_.swaps[i])) {
+        std::vector<PlannedSwap> swaps = best_.swaps;
+        move(swaps[i], moments);
+        has_improved |= try_swaps(std::move(swaps));
+      }
+    }
+    return has_improved;
+  }
+
+  /// What one swap wins only if another one makes room for it.
+  bool improve_pairs() {
+    bool has_improved = false;
+    for (std::size_t i = 0; i < best_.swaps.size(); ++i) {
+      const std::vector<Moments> first = moments_of(best_.swaps[i]);
+      for (std::size_t j = i + 1; j < best_.swaps.size(); ++j) {
+        const std::vector<Moments> second = moments_of(best_.swaps[j]);
+        for (std::size_t both = 0; both < first.size() * second.size(); ++both) {
+          std::vector<PlannedSwap> swaps = best_.swaps;
+          move(swaps[i], first[both / second.size()]);
+          move(swaps[j], second[both % second.size()]);
+          has_improved |= try_swaps(std::move(swaps));
+        }
       }
     }
     return has_improved;
@@ -142,23 +177,23 @@ class MomentSearch {
     return is_worthwhile;
   }
 
-  /// Moments count operators from the begin of the interval on.
-  bool try_moments(std::size_t index, const Interval& interval, std::uint32_t leave,
-                   std::uint32_t fetch) {
-    std::vector<PlannedSwap> swaps = best_.swaps;
-    PlannedSwap& swap = swaps[index];
-    const std::uint64_t leave_at = std::uint64_t{interval.begin} + leave;
-    const std::uint64_t fetch_at = std::uint64_t{interval.begin} + fetch;
+  void move(PlannedSwap& swap, const Moments& moments) const {
+    const Interval& interval = *interval_of(assembly_, swap);
+    const std::uint64_t leave_at = std::uint64_t{interval.begin} + moments.leave;
+    const std::uint64_t fetch_at = std::uint64_t{interval.begin} + moments.fetch;
     swap.leave = static_cast<OpIndex>(leave_at % op_count_);
     swap.value = number_after(tape_, interval.value, leave_at / op_count_);
     if (swap.fetch != kNoOp) {
       swap.fetch = static_cast<OpIndex>(fetch_at % op_count_);
       swap.fetch_value = number_after(tape_, interval.value, fetch_at / op_count_);
-      swap.out_ops = fetch - leave - 1;
+      swap.out_ops = moments.fetch - moments.leave - 1;
     } else {
       swap.fetch_value = swap.needed_value = swap.value;
-      swap.out_ops = interval.covered_ops - leave;
+      swap.out_ops = interval.covered_ops - moments.leave;
     }
+  }
+
+  bool try_swaps(std::vector<PlannedSwap> swaps) {
     SwapPlan plan = assembly_.moved(std::move(swaps));
     plan.reserve_pages = best_.reserve_pages;
     return try_plan(std::move(plan));
@@ -192,8 +227,8 @@ std::vector<SwapPlan> best_sets(const PlanAssembly& assembly, SwapPlan plan,
   return SetSearch(assembly, std::move(plan), budget_pages, most_sets, most_plans).search();
 }
 
-SwapPlan with_best_moments(const PlanAssembly& assembly, SwapPlan plan) {
-  return MomentSearch(assembly, std::move(plan)).search();
+SwapPlan with_best_moments(const PlanAssembly& assembly, SwapPlan plan, MomentEffort effort) {
+  return MomentSearch(assembly, std::move(plan)).search(effort);
 }
 
 }  // namespace spillway::planner

@@ -18,8 +18,14 @@ std::vector<SwapPlan> best_sets(const PlanAssembly& assembly, SwapPlan plan,
                                 std::uint32_t budget_pages, std::size_t most_sets,
                                 std::size_t most_plans);
 
-/// A judged plan, made better swap by swap with every operator at which its write-out and its fetch
-/// could start, until nothing helps. For tiny steps.
-SwapPlan with_best_moments(const PlanAssembly& assembly, SwapPlan plan);
+enum class MomentEffort : std::uint8_t {
+  kSingles,  ///< One swap at a time.
+  kPairs,    ///< Then two at a time, in all combinations.
+};
+
+/// A judged plan, made better with every operator at which write-outs and fetches could start,
+/// until nothing helps. For tiny steps.
+SwapPlan with_best_moments(const PlanAssembly& assembly, SwapPlan plan,
+                           MomentEffort effort = MomentEffort::kSingles);
 
 }  // namespace spillway::planner

@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kMostChoices = 20'000;
 // As many of the best sets get every moment of every swap tried, one swap after the other.
 constexpr std::size_t kFinalists = 96;
+// And as many of the best of these the moments of all pairs of swaps.
+constexpr std::size_t kPairFinalists = 8;
 
 [[noreturn]] void refuse(std::string_view what, std::size_t count) {
   throw PlanError(
@@ -64,11 +66,11 @@ struct Finalist {
   SwapPlan plan;
 };
 
-void keep_best(std::vector<Finalist>& finalists) {
+void keep_best(std::vector<Finalist>& finalists, std::size_t most) {
   std::stable_sort(finalists.begin(), finalists.end(), [](const Finalist& a, const Finalist& b) {
     return is_better(a.plan.estimate, b.plan.estimate);
   });
-  if (finalists.size() > kFinalists) finalists.resize(kFinalists);
+  if (finalists.size() > most) finalists.resize(most);
 }
 
 /// Swaps whole intervals: all subsets that leave no operator too much.
@@ -83,13 +85,13 @@ void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits
     LevelTree levels = assembly.levels_without(pages);
     if (levels.max(0, levels.op_count()) > need) continue;
     finalists.push_back({index, with_best_style(assembly, pages)});
-    if (finalists.size() >= 2 * kFinalists) keep_best(finalists);
+    if (finalists.size() >= 2 * kFinalists) keep_best(finalists, kFinalists);
   }
 }
 
 /// Keeps, swaps or computes again, for every stretch between two uses, in every combination, then
-/// the best moments for the best of them, by the event model. Not every combination of moments, so
-/// a plan can be some tenths of a per cent quicker.
+/// the best moments for the best of them, by the event model: of each swap and of each pair of
+/// swaps, but not of all swaps at once.
 StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
                          const StopCheck& /*should_stop*/) {
   std::vector<PlanAssembly> assemblies;
@@ -117,9 +119,13 @@ StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
     paged.estimate = assemblies[i].estimate(paged);
     consider(i, std::move(paged));
   }
-  keep_best(finalists);
+  keep_best(finalists, kFinalists);
   for (Finalist& each : finalists)
-    consider(each.assembly, with_best_moments(assemblies[each.assembly], std::move(each.plan)));
+    each.plan = with_best_moments(assemblies[each.assembly], std::move(each.plan));
+  keep_best(finalists, kPairFinalists);
+  for (Finalist& each : finalists)
+    consider(each.assembly, with_best_moments(assemblies[each.assembly], std::move(each.plan),
+                                              MomentEffort::kPairs));
   return std::move(assemblies[best]).finish(std::move(best_plan));
 }
 
