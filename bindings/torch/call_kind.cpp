@@ -41,7 +41,10 @@ class KindHash {
     add(std::size_t{tensor.defined()});
     if (!tensor.defined()) return;
     add(static_cast<std::size_t>(tensor.scalar_type()));
-    add(std::size_t{tensor.requires_grad()});
+    // One number of the flags: most are never set.
+    add(std::size_t{tensor.requires_grad()} + 2 * std::size_t{tensor.is_conj()} +
+        4 * std::size_t{tensor.is_neg()} +
+        8 * std::size_t{tensor.unsafeGetTensorImpl()->is_wrapped_number()});
     add_all(tensor.sizes());
     add_all(tensor.strides());
   }

@@ -97,11 +97,23 @@ CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
       recorder_.runtime_.keep(nullptr);
     }
   }
+  if (record_ != nullptr) hold(arguments);
   if (record_ != nullptr && is_first_of_its_kind_) {
     const runtime::Runtime::Rehearsal rehearsal(recorder_.runtime_);
     recorder_.engine_.prepare_verification(*record_);
   }
   recorder_.engine_.before_call(op, arguments);
+}
+
+void CallRecorder::Call::hold(c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor()) {
+      const c10::TensorImpl& tensor = *argument.toTensor().unsafeGetTensorImpl();
+      if (tensor.has_storage()) held_.push_back(tensor.unsafe_storage());
+    } else if (argument.isList()) {
+      hold(argument.toListRef());
+    }
+  }
 }
 
 CallRecorder::Call::~Call() {

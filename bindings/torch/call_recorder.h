@@ -2,6 +2,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <memory>
@@ -39,6 +41,7 @@ class CallRecorder {
 
    private:
     bool may_be_recorded(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+    void hold(c10::ArrayRef<c10::IValue> arguments);
     bool verify(c10::ArrayRef<c10::IValue> results);
     void settle(bool is_equal);
 
@@ -47,6 +50,9 @@ class CallRecorder {
     bool is_first_of_its_kind_ = false;  ///< And nothing is known of it yet.
     std::uint64_t kind_ = 0;
     std::unique_ptr<recompute::OpRecord> record_;
+    /// Those of the arguments, which end with the kernel where nobody else has them (what resolves
+    /// a lazy conjugation, say): a comparison reads them, and the runtime takes keys of what lives.
+    c10::SmallVector<c10::Storage, 4> held_;
   };
 
  private:

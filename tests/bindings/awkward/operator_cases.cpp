@@ -20,7 +20,7 @@ SPILLWAY_AWKWARD_CASE(integer_and_bool, "index and mask tensors") {
   Ballast ballast(12, 4);
   torch::nn::Embedding table(torch::nn::EmbeddingOptions(3000, 512));
   at::Tensor counts = torch::zeros({300'000}, torch::kLong);
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     ballast.sweep();
     const at::Tensor tokens = torch::randint(0, 3000, {160'000});
     const at::Tensor picked = table->forward(tokens.narrow(0, step * 100, 2000));
@@ -63,7 +63,7 @@ SPILLWAY_AWKWARD_CASE(sparse_coo, "sparse tensors and sparse gradients") {
 
 SPILLWAY_AWKWARD_CASE(quantized, "quantized tensors") {
   Ballast ballast(14, 4);
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     const at::Tensor source = ballast.tensors()[step].view({1024, 1024});
     const at::Tensor whole = torch::quantize_per_tensor(source, 0.05, 10, torch::kQUInt8);
     const at::Tensor rows =
@@ -108,7 +108,7 @@ SPILLWAY_AWKWARD_CASE(complex, "complex tensors, lazy conjugation, transforms") 
     signals.push_back(torch::randn({512, 1024}, torch::kComplexFloat));
   }
   const at::Tensor filter = torch::randn({512, 1024}, torch::kComplexFloat).requires_grad_();
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     for (std::size_t i = 0; i < signals.size(); ++i) {
       const at::Tensor spectrum = torch::fft::fft(signals[i]);
       const at::Tensor mixed = spectrum.conj() * signals[(i + 3) % 10];
@@ -125,11 +125,49 @@ SPILLWAY_AWKWARD_CASE(complex, "complex tensors, lazy conjugation, transforms") 
   run.tensor("grad", filter.grad());
 }
 
+/// Calls an operator as boxed fallbacks and interpreters do, below autograd: what the caller gives
+/// away ends with the kernel.
+template <typename... Arguments>
+static at::Tensor called_boxed(const char* name, const char* overload, Arguments... arguments) {
+  torch::jit::Stack stack;
+  (stack.emplace_back(std::move(arguments)), ...);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).callBoxed(&stack);
+  return stack.front().toTensor();
+}
+
+SPILLWAY_AWKWARD_CASE(given_away, "arguments that nobody but the operator holds") {
+  constexpr std::int64_t kCount = 1 << 20;
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < 8; ++i) weights.push_back(torch::randn({kCount}).requires_grad_());
+  torch::optim::SGD optimizer(weights, 0.1);
+  for (int step = 0; step < 5; ++step) {
+    optimizer.zero_grad();
+    const at::Tensor all = torch::ones({kCount}, torch::kBool);
+    const at::Tensor source = torch::randn({kCount});
+    // Values tell how much it returns: what it gives away cannot be computed again.
+    const auto picked = [&] { return called_boxed("aten::masked_select", "", source, all); };
+    at::Tensor loss = torch::zeros({});
+    for (const at::Tensor& weight : weights) {
+      c10::List<at::Tensor> list;
+      list.push_back(picked());
+      const at::Tensor sine = called_boxed("aten::sin", "", picked());
+      const at::Tensor joined = called_boxed("aten::cat", "", std::move(list), 0);
+      // Autograd keeps them until the backward pass.
+      loss = loss + (sine * weight).mean() + (joined * weight).mean();
+    }
+    loss.backward();
+    optimizer.step();
+    run.number("loss", loss);
+  }
+  run.tensors("weight", weights);
+}
+
 SPILLWAY_AWKWARD_CASE(interpolate_grid_sample, "resampling in two and three dimensions") {
   const at::Tensor parameter = images().requires_grad_();
   const at::Tensor volume = torch::randn({2, 4, 40, 48, 56}).requires_grad_();
   std::vector<at::Tensor> kept;
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     const at::Tensor large =
         F::interpolate(parameter, F::InterpolateFuncOptions()
                                       .size(std::vector<std::int64_t>{160, 160})
@@ -162,7 +200,7 @@ SPILLWAY_AWKWARD_CASE(convolutions, "convolution, transposed, 3-D, grouped and c
       torch::nn::GroupNorm(2, 6));
   torch::nn::Conv3d solid(torch::nn::Conv3dOptions(2, 8, 3).padding(1));
   torch::nn::ConvTranspose3d grown(torch::nn::ConvTranspose3dOptions(8, 2, 2).stride(2));
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     at::Tensor x = images();
     if (step == 1) {
       x = x.contiguous(at::MemoryFormat::ChannelsLast);
@@ -182,7 +220,7 @@ SPILLWAY_AWKWARD_CASE(convolutions, "convolution, transposed, 3-D, grouped and c
 SPILLWAY_AWKWARD_CASE(sampling, "operators that draw random numbers") {
   Ballast ballast(12, 4);
   at::Generator own = at::detail::createCPUGenerator(run.seed() + 7);
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     ballast.sweep();
     const at::Tensor scores = ballast.tensors()[step].view({1024, 1024}).softmax(1);
     run.tensor("multinomial", torch::multinomial(scores, 16, true));
@@ -202,7 +240,7 @@ SPILLWAY_AWKWARD_CASE(sort_and_scatter,
   // Whole numbers: their sums do not depend on the order in which threads add them.
   const at::Tensor target = torch::zeros({1024, 1024});
   const at::Tensor source = torch::randn({1024, 1024}).requires_grad_();
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     ballast.sweep();
     const at::Tensor whole = torch::randint(-8, 8, {1024, 1024}).to(torch::kFloat);
     const auto [sorted, order] = source.sort(1, step % 2 == 0);
@@ -227,7 +265,7 @@ SPILLWAY_AWKWARD_CASE(sort_and_scatter,
 SPILLWAY_AWKWARD_CASE(cat_and_split, "joining and taking apart, with gradients through both") {
   const at::Tensor parameter = torch::randn({1024, 1024}).requires_grad_();
   Ballast ballast(10, 4);
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     ballast.sweep();
     const std::vector<at::Tensor> parts = parameter.split({100, 500, 424}, 1);
     const at::Tensor joined = torch::cat({parts[2], parts[0], parts[1].neg()}, 1);
@@ -246,7 +284,7 @@ SPILLWAY_AWKWARD_CASE(cat_and_split, "joining and taking apart, with gradients t
 
 SPILLWAY_AWKWARD_CASE(linear_algebra, "library routines that work inside tensor memory") {
   Ballast ballast(12, 4);
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     ballast.sweep();
     const at::Tensor square = torch::randn({512, 512}, torch::kDouble);
     const at::Tensor positive = square.mm(square.t()) + 512 * torch::eye(512, torch::kDouble);

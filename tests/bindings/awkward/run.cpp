@@ -17,8 +17,24 @@ std::vector<Case>& cases() {
   return all;
 }
 
-Run::Run(std::uint64_t seed, int threads, std::filesystem::path scratch)
-    : seed_(seed), threads_(threads), scratch_(std::move(scratch)) {}
+int Steps::Iterator::operator*() const {
+  if (!announces_) return step_;
+  const at::AutoGradMode with_gradients(true);
+  at::Tensor parameter = torch::ones({1}).requires_grad_();
+  (parameter * 2).backward();
+  {
+    const at::NoGradGuard no_grad;
+    parameter.sub_(parameter.grad());
+  }
+  parameter.add(1);  // The first operator of the step, whether or not the others need gradients.
+  return step_;
+}
+
+Run::Run(std::uint64_t seed, int threads, std::filesystem::path scratch, bool announces_steps)
+    : seed_(seed),
+      threads_(threads),
+      scratch_(std::move(scratch)),
+      announces_steps_(announces_steps) {}
 
 void Run::tensor(std::string_view name, const at::Tensor& value) { text(name, fingerprint(value)); }
 

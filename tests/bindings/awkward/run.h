@@ -11,13 +11,45 @@
 
 namespace awkward {
 
+/// The numbers of some steps, for a loop over them. Announcing, each begins with what tells a
+/// trainer's steps apart, the update of a parameter after a backward pass: cases without an
+/// optimizer have nothing else by which a step could be known before a thousand operators have run.
+class Steps {
+ public:
+  class Iterator {
+   public:
+    Iterator(int step, bool announces) : step_(step), announces_(announces) {}
+    int operator*() const;
+    Iterator& operator++() {
+      ++step_;
+      return *this;
+    }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    int step_;
+    bool announces_;
+  };
+
+  Steps(int count, bool announces) : count_(count), announces_(announces) {}
+  Iterator begin() const { return {0, announces_}; }
+  Iterator end() const { return {count_, announces_}; }
+
+ private:
+  int count_;
+  bool announces_;
+};
+
 /// What a case may use, and where it writes down what it computed: one line per result, equal in
 /// two runs exactly when every byte of every result is equal. Not thread-safe: threads of a case
 /// hand their results to its main thread.
 class Run {
  public:
-  /// `scratch` is an existing empty folder for files of the case.
-  Run(std::uint64_t seed, int threads, std::filesystem::path scratch);
+  /// `scratch` is an existing empty folder for files of the case. `announces_steps`: see `Steps`.
+  Run(std::uint64_t seed, int threads, std::filesystem::path scratch, bool announces_steps);
+
+  /// For cases without an optimizer. What they compute does not depend on the announcements.
+  Steps steps(int count) const { return {count, announces_steps_}; }
 
   void tensor(std::string_view name, const at::Tensor& value);
   void tensors(std::string_view name, const std::vector<at::Tensor>& values);
@@ -35,6 +67,7 @@ class Run {
   std::uint64_t seed_;
   int threads_;
   std::filesystem::path scratch_;
+  bool announces_steps_;
   std::string report_;
 };
 

@@ -29,7 +29,7 @@ SPILLWAY_AWKWARD_CASE(inplace_chain, "writes of in-place operators, also those a
   Ballast ballast(16, 4);
   auto& tensors = ballast.tensors();
   const at::Tensor weight = torch::randn({1024, 1024}).requires_grad_();
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       at::Tensor t = tensors[i];
       t.mul_(0.9).add_(tensors[(i + 3) % tensors.size()], 0.1).sin_().clamp_(-0.8, 0.8).neg_();
@@ -53,7 +53,7 @@ SPILLWAY_AWKWARD_CASE(nested_views, "views of views, read and written through") 
   for (int i = 0; i < 10; ++i) {
     bases.push_back(torch::randn({2048, 1024}));
   }
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     for (std::size_t i = 0; i < bases.size(); ++i) {
       at::Tensor base = bases[i];
       const at::Tensor other = bases[(i + 4) % bases.size()];
@@ -78,7 +78,7 @@ SPILLWAY_AWKWARD_CASE(out_variants, "results written into tensors that the calle
   at::Tensor sorted = torch::empty({0});
   at::Tensor order = torch::empty({0}, torch::kLong);
   at::Tensor joined = torch::empty({0});
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     const at::Tensor a = in[step * 2].view({1024, 1024});
     const at::Tensor b = in[step + 9].view({1024, 1024});
     product.resize_({0});
@@ -106,7 +106,7 @@ SPILLWAY_AWKWARD_CASE(storage_exchange,
   std::vector<at::Tensor> t = ballast.tensors();
   std::array<at::Tensor, 2> pair{normal_mib(4), normal_mib(4)};
   const at::Tensor parameter = torch::randn({1024, 1024}).requires_grad_();
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     const at::Tensor first = pair[0].alias();
     pair[0].set_(pair[1].storage(), 0, {1024, 1024}, {1024, 1});
     pair[1].set_(first.storage(), 512, {1000, 1000}, {1, 1000});
@@ -135,7 +135,7 @@ SPILLWAY_AWKWARD_CASE(resize, "storages that grow and shrink keep the bytes they
     t.push_back(normal_mib(2 + 2 * (i % 3)));
   }
   at::Tensor released = normal_mib(8);
-  for (int step = 0; step < 2; ++step) {
+  for (const int step : run.steps(2)) {
     for (at::Tensor& each : t) {
       const std::int64_t old_size = each.numel();
       each.resize_({old_size + 700'000});
@@ -175,7 +175,7 @@ SPILLWAY_AWKWARD_CASE(blob_over_malloc, "tensors over memory of the program itse
         },
         torch::kFloat);
     owned.fill_(0.5);
-    for (int step = 0; step < 4; ++step) {
+    for (const int step : run.steps(4)) {
       blob.add_(ballast.tensors()[step].narrow(0, 0, 1024), 0.5);
       memory.get()[step * 1000] = 7.0F;
       ballast.sweep();
@@ -195,7 +195,7 @@ SPILLWAY_AWKWARD_CASE(blob_alias, "a second storage over the memory of a first o
   const at::Tensor original = torch::randn({2048, 1024});
   const at::Tensor alias = torch::from_blob(original.data_ptr(), {1024, 2048});
   const at::Tensor tail = torch::from_blob(original.data_ptr<float>() + 1'000'003, {900'000});
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     ballast.sweep();
     alias.add_(ballast.tensors()[step].narrow(0, 0, 2048), 0.1);
     run.number("through original", original.sum());
@@ -228,7 +228,7 @@ SPILLWAY_AWKWARD_CASE(flat_parameters, "parameters and gradients as chunks of tw
     each.mutable_grad() = grads.narrow(0, offset, each.numel()).view(each.sizes());
     offset += each.numel();
   }
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     const at::Tensor x = mlp_batch();
     const at::Tensor target = mlp_batch();
     {
@@ -256,7 +256,7 @@ SPILLWAY_AWKWARD_CASE(zero_size_and_scalar, "empty and one-element tensors among
   Ballast ballast(16, 4);
   at::Tensor scale = torch::tensor(0.5F).requires_grad_();
   const at::Tensor nothing = torch::empty({0, 1024}).requires_grad_();
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     ballast.sweep();
     const at::Tensor large = ballast.tensors()[step].view({1024, 1024});
     const at::Tensor joined = torch::cat({nothing * 2, large * scale, nothing}, 0);
@@ -278,7 +278,7 @@ SPILLWAY_AWKWARD_CASE(many_small_tensors, "thousands of small tensors beside a f
   for (int i = 0; i < 12'000; ++i) {
     small.push_back(torch::full({64}, i % 97));
   }
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     for (std::size_t i = 0; i < small.size(); ++i) {
       small[i] = small[i] * 0.5 + small[(i * 7 + 1) % small.size()];
     }
@@ -293,7 +293,7 @@ SPILLWAY_AWKWARD_CASE(many_small_tensors, "thousands of small tensors beside a f
 SPILLWAY_AWKWARD_CASE(one_large_tensor, "one storage much larger than all others, used in pieces") {
   Ballast ballast(20, 2);
   const at::Tensor large = zeros_part_by_part(10'000'000);
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     for (std::int64_t start = 0; start + 500'000 <= large.numel(); start += 700'000) {
       const at::Tensor piece = large.narrow(0, start, 500'000);
       const at::Tensor other = ballast.tensors()[(start / 700'000) % 20].narrow(0, 0, 500'000);
@@ -310,7 +310,7 @@ SPILLWAY_AWKWARD_CASE(lazy_clone, "copy-on-write clones part when one of them is
   Ballast ballast(12, 4);
   const at::Tensor original = torch::randn({1024, 1024});
   std::vector<at::Tensor> clones;
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     clones.push_back(at::_lazy_clone(original));
     ballast.sweep();
     clones.back().add_(step);
@@ -331,7 +331,7 @@ SPILLWAY_AWKWARD_CASE(mapped_file, "tensors over a mapped file, shared and priva
     const at::Tensor shared =
         torch::from_file(path, /*shared=*/true, /*size=*/kCount, torch::kFloat);
     shared.copy_(ballast.tensors()[0]);
-    for (int step = 0; step < 3; ++step) {
+    for (const int step : run.steps(3)) {
       ballast.sweep();
       shared.add_(ballast.tensors()[step], 0.5);
     }
@@ -346,7 +346,7 @@ SPILLWAY_AWKWARD_CASE(mapped_file, "tensors over a mapped file, shared and priva
 
 SPILLWAY_AWKWARD_CASE(early_death, "addresses reused at once after storages died") {
   Ballast ballast(12, 4);
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     std::vector<at::Tensor> row;
     for (int i = 0; i < 24; ++i) {
       at::Tensor fresh = torch::full({(3 + i % 5) * 150'000}, i + step, torch::kFloat);

@@ -196,7 +196,7 @@ SPILLWAY_AWKWARD_CASE(accessor_loops, "element loops through accessors and item"
   Ballast ballast(16, 4);
   const at::Tensor matrix = ballast.tensors()[0].view({1024, 1024});
   auto rows = matrix.accessor<float, 2>();
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     ballast.sweep();
     double sum = 0;
     for (std::int64_t i = 0; i < rows.size(0); ++i) {
@@ -221,7 +221,7 @@ SPILLWAY_AWKWARD_CASE(accessor_loops, "element loops through accessors and item"
 SPILLWAY_AWKWARD_CASE(library_calls, "memcpy, memmove, sort and other library calls over tensors") {
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     ballast.sweep();
     const std::span<float> a = floats_of(t[1]);
     const std::span<float> b = floats_of(t[8]);
@@ -271,7 +271,7 @@ SPILLWAY_AWKWARD_CASE(system_calls, "read, write and their vector forms on tenso
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   const File file(open(run.file("data").c_str(), O_RDWR | O_CREAT, 0600));
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     ballast.sweep();
     const auto index = static_cast<std::size_t>(step);
     expect("write", write(file.get(), t[index].data_ptr(), t[index].nbytes()), t[index].nbytes());
@@ -311,7 +311,7 @@ SPILLWAY_AWKWARD_CASE(direct_io, "O_DIRECT reads and writes on tensor memory") {
     descriptor = open(path.c_str(), O_RDWR | O_CREAT, 0600);
   }
   const File file(descriptor);
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     std::memcpy(parts[0].data(), ballast.tensors()[static_cast<std::size_t>(step)].data_ptr(),
                 size);
     ballast.sweep();
@@ -333,7 +333,7 @@ SPILLWAY_AWKWARD_CASE(direct_io, "O_DIRECT reads and writes on tensor memory") {
 SPILLWAY_AWKWARD_CASE(stdio_and_streams, "fwrite, fread and file streams on tensor memory") {
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     const std::string path = run.file("stdio" + std::to_string(step));
     const auto index = static_cast<std::size_t>(step);
     const std::size_t size = t[index].nbytes();
@@ -363,7 +363,7 @@ SPILLWAY_AWKWARD_CASE(pipes_and_sockets, "pipes, sockets and process_vm_readv") 
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   constexpr std::size_t kSlice = 32 * 1024;
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     const Pipe channel;
     std::array<int, 2> ends{};
     expect("socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
@@ -408,7 +408,7 @@ SPILLWAY_AWKWARD_CASE(pipes_and_sockets, "pipes, sockets and process_vm_readv") 
 SPILLWAY_AWKWARD_CASE(locked_memory, "mlock and madvise on tensor memory") {
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     const std::span<char> part = aligned_part(floats_of(t[static_cast<std::size_t>(step) * 2]));
     ballast.sweep();
     // Limits may refuse it; the tensors must be right either way.
@@ -516,7 +516,7 @@ SPILLWAY_AWKWARD_CASE(producer_consumer, "tensors made by one thread, used and f
 SPILLWAY_AWKWARD_CASE(interop_threads, "work on the inter-op and intra-op pools of LibTorch") {
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     std::mutex mutex;
     std::condition_variable changed;
     int running = 4;
@@ -539,7 +539,7 @@ SPILLWAY_AWKWARD_CASE(interop_threads, "work on the inter-op and intra-op pools 
 SPILLWAY_AWKWARD_CASE(parallel_for, "kernels of the program on the threads of LibTorch") {
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
-  for (int step = 0; step < 4; ++step) {
+  for (const int step : run.steps(4)) {
     for (std::size_t i = 0; i + 1 < t.size(); ++i) {
       const std::span<float> to = floats_of(t[i]);
       const std::span<const float> from = floats_of(t[i + 1]);
@@ -597,7 +597,7 @@ SPILLWAY_AWKWARD_CASE(fork_child_reads, "a forked child that reads resident and 
 SPILLWAY_AWKWARD_CASE(fork_child_computes,
                       "a forked child that runs operators and writes tensors") {
   Ballast ballast(16, 4);
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     ballast.sweep();
     const ChildResult child = in_child([&](int descriptor) {
       set_openmp_threads(1);  // The threads of OpenMP did not come along.
@@ -704,7 +704,7 @@ SPILLWAY_AWKWARD_CASE(own_fault_handler,
   action.sa_sigaction = &on_fault;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &action, &earlier_action);
-  for (int step = 0; step < 3; ++step) {
+  for (const int step : run.steps(3)) {
     ballast.sweep();
     fault_on_own_page();
     const std::span<float> raw = floats_of(ballast.tensors()[static_cast<std::size_t>(step)]);

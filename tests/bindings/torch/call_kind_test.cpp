@@ -42,6 +42,16 @@ TEST(KindOf, TellsApartWhatMayRunAnotherKernel) {
   EXPECT_EQ(kinds.size(), 8u);
 }
 
+TEST(KindOf, TellsApartLazyConjugationAndNegation) {
+  const at::Tensor x = at::zeros({4, 4}, at::kComplexFloat);
+  const at::Tensor y = at::view_as_real(x);
+  EXPECT_NE(kind("aten::mm", "", {x, x}), kind("aten::mm", "", {x.conj(), x}));
+  EXPECT_NE(kind("aten::mm", "", {x, x.conj()}), kind("aten::mm", "", {x.conj(), x}));
+  EXPECT_NE(
+      kind("aten::neg", "", {y.select(2, 1)}),
+      kind("aten::neg", "", {at::view_as_real(x.conj().resolve_conj()).select(2, 1)._neg_view()}));
+}
+
 TEST(KindOf, TellsApartDimensionsAndFlags) {
   const at::Tensor x = at::zeros({4, 4});
   EXPECT_NE(kind("aten::_softmax", "", {x, 0, false}), kind("aten::_softmax", "", {x, 1, false}));

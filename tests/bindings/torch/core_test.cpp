@@ -120,6 +120,19 @@ TEST_F(OlderThreads, AreSeenFromTheirFirstAllocationOn) {
   EXPECT_THAT(spillway::statistics().ops - before, Ge(10U));
 }
 
+class SecondRuns : public CoreCase {};
+
+// The copy without the lazy conjugation belonged to the stack alone and ended with the kernel; the
+// comparison that followed read it.
+TEST_F(SecondRuns, HoldArgumentsThatNobodyElseDoes) {
+  start("256MiB", {{"verify", "on"}});
+  const at::Tensor x = at::randn({1 << 18}, at::kComplexFloat);
+  ::testing::internal::CaptureStderr();
+  const at::Tensor product = x.conj() * x;
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(at::equal(product, at::conj_physical(x) * x));
+}
+
 class ForkedChildren : public CoreCase {
  protected:
   /// What a child that does `work` writes to stderr.

@@ -84,9 +84,10 @@ class ReplayEngine {
   /// Before the call: makes `verify` possible, by a copy of what the call will write.
   void prepare_verification(OpRecord& record);
 
-  /// Right after `complete`, before anything else writes: replays into fresh memory and compares
-  /// with what the call gave. Returns the difference in words, empty when every bit is equal and
-  /// nothing else has changed. What the operator throws is a difference.
+  /// Right after `complete`, before anything else writes, and while the caller still holds the
+  /// storages among the arguments (a kernel's stack may be all that has them): replays into fresh
+  /// memory and compares with what the call gave. Returns the difference in words, empty when every
+  /// bit is equal and nothing else has changed. What the operator throws is a difference.
   std::string verify(OpRecord& record, c10::ArrayRef<c10::IValue> results);
 
   /// What all records keep beyond the trainer's own memory: copies, and storages that the trainer

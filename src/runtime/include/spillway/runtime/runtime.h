@@ -104,7 +104,8 @@ class Runtime {
   void end_op() noexcept;
 
   /// Whether the operator that has just begun on this thread is to be recorded. Then `keep` follows
-  /// once its kernel has run, before `end_op`; null says that it cannot be recorded.
+  /// once its kernel has run, before `end_op`; null says that it cannot be recorded. Until then the
+  /// storages among its arguments must live: what ends unseen would be taken for an ingredient.
   bool wants_record() const noexcept;
   void keep(std::unique_ptr<RecordedOp> recorded);
   /// While it lives, the running operator of this thread is tried a second time: what that
