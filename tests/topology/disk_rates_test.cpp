@@ -118,7 +118,7 @@ TEST(DiskRates, RefuseAFileThatIsNotTheirs) {
   tree.write("/disks.json", "{ not json");
   EXPECT_THAT(refusal_of(path),
               AllOf(StartsWith("not a usable file of disk rates: " + path +
-                               ": not JSON, or not all of it: parse error at line 1, column 3"),
+                               ": not JSON, or not all of it: parse error at line 1, column 4"),
                     HasSubstr("(measure anew with: spillway bench-io DIR)")));
   tree.write("/disks.json", R"({"format": "something else", "version": 1, "disks": []})");
   EXPECT_THAT(refusal_of(path), HasSubstr("something else"));

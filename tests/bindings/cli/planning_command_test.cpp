@@ -267,7 +267,7 @@ TEST_F(PlanningCommand, RefusesFilesThatAreNoPlans) {
   const std::string path = in_folder("some.json");
   EXPECT_THAT(simulate_refusal(simulate_words(path)), HasSubstr("cannot read " + path));
   write(path, "{\"format\": ");
-  EXPECT_THAT(simulate_refusal(simulate_words(path)), HasSubstr("no whole plan file"));
+  EXPECT_THAT(simulate_refusal(simulate_words(path)), HasSubstr("not JSON, or not all of it"));
   EXPECT_THAT(simulate_refusal(simulate_words(profile_)), HasSubstr("its format is "
                                                                     "'spillway-profile'"));
 }
