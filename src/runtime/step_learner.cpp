@@ -315,7 +315,6 @@ void StepLearner::State::note_plan() {
   report_.planned_peak_pages = plan.estimate.peak_pages;
   report_.strategy = plan_->plan.strategy;
   report_.bound_seconds = plan_->plan.bound.step_seconds;
-  report_.planned_read_pages = plan.estimate.read_pages;
   report_.smallest_budget_pages = plan.smallest_budget_pages;
 }
 

@@ -82,7 +82,6 @@ struct LearnerReport {
   double bound_seconds = 0.0;     ///< No plan can be faster.
   std::string strategy;           ///< That made it.
   std::uint32_t planned_peak_pages = 0;
-  std::uint64_t planned_read_pages = 0;
   std::uint32_t smallest_budget_pages = 0;
 };
 
