@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -164,31 +163,18 @@ class GraphReader {
     std::stable_sort(layers_.begin(), layers_.end(),
                      [](const Layer& a, const Layer& b) { return a.number < b.number; });
     for (std::size_t i = 0; i < layers_.size(); ++i) known_[layers_[i].id] = i;
-    LayerGraph graph;
-    graph.inputs.resize(layers_.size());
-    std::set<std::pair<std::size_t, std::size_t>> ends;
+    LayerGraph graph(layers_.size());
     for (const Edge& edge : edges_) {
-      const std::size_t from = layer_named(edge.from, edge);
-      const std::size_t to = layer_named(edge.to, edge);
-      if (!ends.emplace(from, to).second)
+      if (!graph.connect(layer_named(edge.from, edge), layer_named(edge.to, edge)))
         throw ConfigError("{}: the edge from {} to {} comes a second time", lines_.where(edge.line),
                           shown_text(edge.from), shown_text(edge.to));
-      graph.inputs[to].push_back(from);
     }
     const LayerGraph::Order order = graph.order();
     if (order.cyclic)
       throw ConfigError("{}: the graph is cyclic: {} depends on itself",
                         lines_.where(layers_[*order.cyclic].line),
                         shown_text(layers_[*order.cyclic].id));
-    std::vector<std::size_t> places(layers_.size());
-    std::vector<Layer> sorted;
-    for (const std::size_t layer : order.layers) {
-      places[layer] = sorted.size();
-      for (const std::size_t input : graph.inputs[layer])
-        layers_[layer].inputs.push_back(places[input]);
-      sorted.push_back(std::move(layers_[layer]));
-    }
-    layers_ = std::move(sorted);
+    layers_ = graph.sorted(std::move(layers_), order);
   }
 
   std::size_t layer_named(const std::string& id, const Edge& edge) const {

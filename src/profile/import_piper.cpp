@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -48,23 +47,14 @@ class PiperReader {
 
   std::vector<Layer> read() {
     for (JsonObject& node : root_.objects("nodes")) read_layer(node);
-    LayerGraph graph;
-    graph.inputs.resize(layers_.size());
+    LayerGraph graph(layers_.size());
     for (JsonObject& edge : root_.objects("edges")) read_edge(edge, graph);
     const LayerGraph::Order order = graph.order();
     if (order.cyclic)
       throw ConfigError("{}: the graph is cyclic: the node {} ({}) depends on itself",
                         root_.place("edges"), ids_[*order.cyclic],
                         shown_text(layers_[*order.cyclic].name));
-    std::vector<std::size_t> places(layers_.size());
-    std::vector<Layer> sorted;
-    for (const std::size_t layer : order.layers) {
-      places[layer] = sorted.size();
-      for (const std::size_t input : graph.inputs[layer])
-        layers_[layer].inputs.push_back(places[input]);
-      sorted.push_back(std::move(layers_[layer]));
-    }
-    return sorted;
+    return graph.sorted(std::move(layers_), order);
   }
 
  private:
@@ -108,9 +98,8 @@ class PiperReader {
   void read_edge(JsonObject& edge, LayerGraph& graph) {
     const std::size_t from = end_of(edge, "sourceId");
     const std::size_t to = end_of(edge, "destId");
-    if (!ends_.emplace(from, to).second)
+    if (!graph.connect(from, to))
       throw ConfigError("{} names an edge that came before", edge.place("destId"));
-    graph.inputs[to].push_back(from);
     double& sent = layers_[from].sent;
     sent = std::max(sent, edge.number("communicationCost", 0.0, kMostBytes));
   }
@@ -127,7 +116,6 @@ class PiperReader {
   std::vector<Layer> layers_;
   std::vector<std::uint64_t> ids_;
   std::map<std::uint64_t, std::size_t> known_;
-  std::set<std::pair<std::size_t, std::size_t>> ends_;  ///< Of the edges so far.
 };
 
 /// Runs all layers forward and then backward, in opposite order.

@@ -5,13 +5,19 @@
 
 namespace spillway::profile {
 
+bool LayerGraph::connect(std::size_t from, std::size_t to) {
+  if (!edges_.emplace(from, to).second) return false;
+  inputs_[to].push_back(from);
+  return true;
+}
+
 LayerGraph::Order LayerGraph::order() const {
-  std::vector<std::size_t> missing(inputs.size());
-  std::vector<std::vector<std::size_t>> readers(inputs.size());
+  std::vector<std::size_t> missing(inputs_.size());
+  std::vector<std::vector<std::size_t>> readers(inputs_.size());
   std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-  for (std::size_t layer = 0; layer < inputs.size(); ++layer) {
-    missing[layer] = inputs[layer].size();
-    for (const std::size_t input : inputs[layer]) readers[input].push_back(layer);
+  for (std::size_t layer = 0; layer < inputs_.size(); ++layer) {
+    missing[layer] = inputs_[layer].size();
+    for (const std::size_t input : inputs_[layer]) readers[input].push_back(layer);
     if (missing[layer] == 0) ready.push(layer);
   }
   Order found;
@@ -23,14 +29,14 @@ LayerGraph::Order LayerGraph::order() const {
       if (--missing[reader] == 0) ready.push(reader);
     }
   }
-  if (found.layers.size() == inputs.size()) return found;
+  if (found.layers.size() == inputs_.size()) return found;
   // Whatever waits has an input that waits: going back along them ends in a circle.
   std::size_t layer = 0;
   while (missing[layer] == 0) ++layer;
-  std::vector<bool> is_visited(inputs.size());
+  std::vector<bool> is_visited(inputs_.size());
   while (!is_visited[layer]) {
     is_visited[layer] = true;
-    for (const std::size_t input : inputs[layer]) {
+    for (const std::size_t input : inputs_[layer]) {
       if (missing[input] == 0) continue;
       layer = input;
       break;
