@@ -5,8 +5,8 @@
 
 #include "estimate_mean.h"
 #include "near_copies.h"
-#include "spillway/planner/step_events.h"
 #include "spillway/planner/swap_plan.h"
+#include "step_observer.h"
 #include "touch_intervals.h"
 #include "transfer_channels.h"
 #include "transfer_schedule.h"
@@ -36,7 +36,7 @@ class Simulation {
       : tape_(tape),
         plan_(plan),
         limits_(limits),
-        events_(events),
+        observer_(events),
         births_(births_per_op(tape)),
         deaths_(deaths_per_op(tape)),
         values_(tape.values.size()),
@@ -74,14 +74,14 @@ class Simulation {
     estimate_ = StepEstimate{};
     if constexpr (kHasFar) estimate_.near_peak_pages = copies_.used();
     const double begin = now_;
-    if (events_ != nullptr) begin_events();
+    begin_events();
     for (OpIndex op = 0; op < tape_.ops.size() && estimate_.is_complete; ++op, ++clock_) run_op(op);
     const double bytes = static_cast<double>(estimate_.written_pages + estimate_.read_pages) *
                          static_cast<double>(limits_.page_size.count());
     estimate_.interference_seconds = bytes * limits_.rates.interference_seconds_per_byte;
     if constexpr (kHasFar) add_far_interference();
     estimate_.step_seconds = now_ - begin + estimate_.interference_seconds;
-    if (events_ != nullptr) end_events();
+    end_events();
     return estimate_;
   }
 
@@ -201,7 +201,7 @@ class Simulation {
     advance(now_ + seconds(entry.time));
     held_ -= entry.inside_peak_pages;
     finish_op(op, entry);
-    if (events_ != nullptr) events_->operators.push_back({op, in_step(begin), in_step(now_)});
+    observer_.note_operator(op, begin, now_);
     note_residency();
   }
 
@@ -303,63 +303,45 @@ class Simulation {
   }
 
   void wait_or_evict(OpIndex op, std::uint32_t wanted) {
-    if (events_ != nullptr) begin_wait(op);
+    if (observer_.is_looking()) note_wait(op);
     if (!advance_one_event(kForever)) force_out(wanted);
-    if (events_ != nullptr) end_wait();
+    if (observer_.is_looking()) observer_.end_wait(now_);
   }
 
-  double in_step(double moment) const { return moment - step_begin_; }
-
   void begin_events() {
-    events_->clear();
+    if (!observer_.is_looking()) return;
     // What is in flight began before this repetition.
-    for (Channel& channel : channels_) channel.event.begin -= now_ - step_begin_;
-    step_begin_ = now_;
+    for (Channel& channel : channels_) channel.event.begin -= observer_.in_step(now_);
+    observer_.begin_step(now_);
     note_residency();
   }
 
   void end_events() {
+    if (!observer_.is_looking()) return;
     for (const Channel& channel : channels_) {
       if (channel.chunk == 0) continue;
-      events_->transfers.push_back(channel.event);
-      events_->transfers.back().pages = 0;
-      events_->transfers.back().end = in_step(now_);
+      TransferEvent unfinished = channel.event;
+      unfinished.pages = 0;
+      observer_.note_transfer(unfinished, now_);
     }
-    std::stable_sort(events_->transfers.begin(), events_->transfers.end(),
-                     [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    observer_.end_step();
   }
 
-  void note_residency() {
-    if (events_ == nullptr) return;
-    auto& points = events_->residency;
-    if (!points.empty() && points.back().pages == held_) return;
-    points.push_back({in_step(now_), held_});
-  }
+  void note_residency() { observer_.note_residency(now_, held_); }
 
-  /// What holds an operator up until the next event; joined with the wait before if it is the same.
-  void begin_wait(OpIndex op) {
+  void note_wait(OpIndex op) {
     start_transfers();
-    wait_ = {op, WaitReason::kRoom, kNoValue, in_step(now_), 0.0};
+    WaitReason reason = WaitReason::kRoom;
+    ValueIndex missing = kNoValue;
     for (const ValueIndex value : demanded_) {
       if (values_[value].present == pages_of(value)) continue;
-      wait_.value = value;
+      missing = value;
       // A read that was under way before still ends first.
       for (std::size_t tier = 0; tier < kTiers; ++tier)
-        if (channels_[read_of(tier)].chunk > 0) wait_.reason = WaitReason::kPages;
+        if (channels_[read_of(tier)].chunk > 0) reason = WaitReason::kPages;
       break;
     }
-  }
-
-  void end_wait() {
-    wait_.end = in_step(now_);
-    if (wait_.end <= wait_.begin) return;
-    auto& waits = events_->waits;
-    const bool is_same = !waits.empty() && waits.back().op == wait_.op &&
-                         waits.back().reason == wait_.reason && waits.back().value == wait_.value;
-    if (is_same)
-      waits.back().end = wait_.end;
-    else
-      waits.push_back(wait_);
+    observer_.begin_wait(op, reason, missing, now_);
   }
 
   /// Nothing is in flight that could help: what is needed last goes, what dies unused at the end.
@@ -472,7 +454,7 @@ class Simulation {
   void start(Channel& channel, ValueIndex value, std::uint32_t pages) const {
     channel.event.value = value;
     channel.event.pages = pages;
-    channel.event.begin = in_step(now_);
+    channel.event.begin = observer_.in_step(now_);
     channel.active = value;
     channel.chunk = pages;
     channel.work_left = pages + channel.fixed_pages;
@@ -524,7 +506,7 @@ class Simulation {
     writes.chunk = 0;
     estimate_.written_pages += pages;
     if (tier == 1) estimate_.far_written_pages += pages;
-    note_transfer(writes);
+    observer_.note_transfer(writes.event, now_);
     if (writes.active == kNoValue || writes.is_cancelled) {
       if (kHasFar && tier == 0) copies_.release(pages);
       return;
@@ -542,19 +524,13 @@ class Simulation {
     note_residency();
   }
 
-  void note_transfer(Channel& channel) {
-    if (events_ == nullptr) return;
-    channel.event.end = in_step(now_);
-    events_->transfers.push_back(channel.event);
-  }
-
   void finish_read(std::size_t tier) {
     Channel& reads = channels_[read_of(tier)];
     const std::uint32_t pages = reads.chunk;
     reads.chunk = 0;
     estimate_.read_pages += pages;
     if (tier == 1) estimate_.far_read_pages += pages;
-    note_transfer(reads);
+    observer_.note_transfer(reads.event, now_);
     if (reads.active == kNoValue) {
       held_ -= pages;
       note_residency();
@@ -571,9 +547,7 @@ class Simulation {
   const StepTape& tape_;
   const SwapPlan& plan_;
   const SwapLimits& limits_;
-  StepEvents* const events_;  ///< Null: nobody looks.
-  double step_begin_ = 0.0;
-  WaitEvent wait_;
+  StepObserver observer_;
   const PerOp births_;
   const PerOp deaths_;
   std::vector<Residency> values_;
