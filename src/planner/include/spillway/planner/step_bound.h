@@ -22,12 +22,13 @@ enum class BoundKind : std::uint8_t {
 const char* name_of(BoundKind kind);
 
 /// What no plan can beat for this order of operators, on average over repetitions that need not be
-/// equal, when operators hold what they need for their whole time. bounds.md has the proofs.
+/// equal, when operators hold what they need for their whole time and take what the tape says.
+/// bounds.md has the proofs, which are our own; pages are those of `SwapLimits::page_size`.
 struct StepBound {
   double compute_seconds = 0.0;     ///< Of the operators, once each.
   std::uint64_t written_pages = 0;  ///< That every plan writes per step.
-  std::uint64_t read_pages = 0;
-  double step_seconds = 0.0;
+  std::uint64_t read_pages = 0;     ///< The same for reads.
+  double step_seconds = 0.0;        ///< Per step; at least `compute_seconds`.
 
   BoundKind kind = BoundKind::kCompute;
   bool is_of_far_tier = false;  ///< Of what has to pass the far one of two tiers.
@@ -44,9 +45,9 @@ struct StepBound {
 
 struct BoundOptions {
   /// Solves the linear program, too: tighter, and takes seconds for long steps instead of
-  /// milliseconds. Null: no linear program.
+  /// milliseconds. Null: no linear program. Not owned.
   const LinearSolver* solver = nullptr;
-  /// Bounds its size, and so its time.
+  /// Variables of the program; bounds its size, and so its time.
   std::size_t most_columns = 20000;
   /// Operators for parents that the linear program charges to a stretch between two uses, the
   /// latest ones. With any number the bound holds. More charge more to what comes back behind long
@@ -54,10 +55,12 @@ struct BoundOptions {
   std::size_t most_parents = 4;
 };
 
-/// The bound for plans that only swap.
+/// The bound for plans that only swap. Takes time that grows about linearly with the step.
+/// Deterministic; any number of threads may ask at the same time. The tape and the limits must be
+/// sound (`profile::check` and `check`), which is not looked at. All is 0 for an empty tape.
 StepBound bound_step(const profile::StepTape& tape, const SwapLimits& limits);
 
-/// The bound for plans that swap and compute replayable operators again.
+/// The bound for plans that swap and compute replayable operators again; the same holds for it.
 StepBound bound_plan(const profile::StepTape& tape, const SwapLimits& limits,
                      const BoundOptions& options = {});
 
