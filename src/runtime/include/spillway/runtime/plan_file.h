@@ -53,7 +53,7 @@ struct PlanFile {
 PlanFile describe_plan(const planner::StepPlan& plan, const profile::StepTape& tape,
                        const planner::SwapLimits& limits, Bytes budget, Bytes small_bytes);
 
-/// As JSON. README.md tells the format.
+/// As JSON. plan_format.md tells the format.
 std::string to_text(const PlanFile& file);
 
 /// Reads what `to_text` wrote. Throws ConfigError that begins with `name` (the file) for text that
