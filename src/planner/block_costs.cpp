@@ -114,20 +114,28 @@ void BlockCosts::find_levels(std::size_t index) {
   std::vector<std::int64_t> thinned(levels_.begin() + block.first,
                                     levels_.begin() + block.last + 1);
   OpIndex end = block.backward;
+  // From there to the end of the block they are out: sums of what leaves at each operator.
+  std::vector<std::int64_t> leaving(thinned.size() + 1, 0);
   for (const std::size_t i : block.stash) {
     const StashedValue& value = stash_.values[i];
     end = std::max(end, value.last_use + 1);
-    if (value.value == block.boundary) continue;
-    for (OpIndex op = value.after + 1; op <= block.last; ++op)
-      thinned[op - block.first] -= value.pages;
+    if (value.value != block.boundary && value.after < block.last)
+      leaving[std::max(value.after + 1, block.first) - block.first] += value.pages;
   }
+  std::int64_t out = 0;
+  for (std::size_t op = 0; op < thinned.size(); ++op) thinned[op] -= out += leaving[op];
   costs.first_boundary_peak = highest(thinned, 0, static_cast<OpIndex>(thinned.size()));
   if (index > 0) end = std::max(block.backward, chain_[index - 1].backward);
   costs.backward_peak = highest(levels_, block.backward, end);
+  std::vector<std::int64_t> change(levels_.size() + 1, 0);
   for (const std::size_t i : block.stash) {
     const TapeValue& value = tape_.values[stash_.values[i].value];
-    for (OpIndex op = value.birth + 1; op <= value.death; ++op) levels_[op] -= value.pages;
+    if (value.death <= value.birth) continue;
+    change[value.birth + 1] -= value.pages;
+    change[value.death + std::size_t{1}] += value.pages;
   }
+  std::int64_t less = 0;
+  for (std::size_t op = 0; op < levels_.size(); ++op) levels_[op] += less += change[op];
   if (block.backward < tape_.ops.size())
     costs.held_before_backward =
         levels_[block.backward] - tape_.ops[block.backward].inside_peak_pages;

@@ -195,7 +195,7 @@ bool OnlineEviction::is_evictable(ValueIndex value) {
   if (next == kNoOp) return false;
   if (state.droppable_until != next) {
     state.droppable_until = next;
-    state.is_droppable = all_.can_drop(value, now_ - 1);
+    state.is_droppable = walk_.can_drop(value, now_ - 1);
   }
   return state.is_droppable;
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "replay_walk.h"
 #include "spillway/planner/recomputation.h"
 #include "spillway/planner/swap_plan.h"
 
@@ -61,6 +62,7 @@ class OnlineEviction {
 
   const StepTape& tape_;
   const Recomputation& all_;
+  ReplayWalk walk_{all_};
   const std::uint32_t budget_;
   const StopCheck& should_stop_;
   std::vector<State> states_;

@@ -22,12 +22,12 @@ PerOp drops_per_op(const StepTape& tape, const RewrittenTape& steps) {
 }
 
 StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
-                           const SwapLimits& limits) {
+                           const SwapLimits& limits, const StopCheck& should_stop) {
   StepPlan plan;
   plan.steps = rewrite_tape(tape, replays);
   plan.replay_seconds = replay_seconds(tape, replays);
   plan.replays = std::move(replays);
-  plan.swaps = find_swaps(plan.steps.tape, limits);
+  plan.swaps = find_swaps(plan.steps.tape, limits, should_stop);
   plan.bound = bound_plan(tape, limits);
   return plan;
 }

@@ -2,7 +2,7 @@
 
 namespace spillway::planner {
 
-SwapPlan find_swaps(const StepTape& tape, const SwapLimits& limits) {
+SwapPlan find_swaps(const StepTape& tape, const SwapLimits& limits, const StopCheck& should_stop) {
   check(limits);
   profile::check(tape);
   if (tape.ops.empty()) {
@@ -11,7 +11,7 @@ SwapPlan find_swaps(const StepTape& tape, const SwapLimits& limits) {
     plan.is_feasible = true;
     return plan;
   }
-  return SwapSearch(tape, limits).best(limits.refinement_ops).plan;
+  return SwapSearch(tape, limits).best(limits.refinement_ops, should_stop).plan;
 }
 
 SwapPlan plan_swaps(const StepTape& tape, const SwapLimits& limits) {

@@ -59,14 +59,8 @@ OpIndex Recomputation::next_use(ValueIndex value, OpIndex after) const {
   return next == all.end() ? kNoOp : next->op;
 }
 
-std::vector<OpIndex> Recomputation::cheapest_replays(ValueIndex value, OpIndex after) const {
-  const OpIndex next = next_use(value, after);
-  if (next == kNoOp) return {};
-  return ReplayWalk(*this).restore_alone(value, next);
-}
-
 bool Recomputation::can_drop(ValueIndex value, OpIndex after) const {
-  return !cheapest_replays(value, after).empty();
+  return ReplayWalk(*this).can_drop(value, after);
 }
 
 std::vector<Replay> Recomputation::replays(std::span<const Drop> drops) const {

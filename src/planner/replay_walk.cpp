@@ -37,6 +37,11 @@ std::vector<OpIndex> ReplayWalk::restore_alone(ValueIndex value, OpIndex before,
   return ops;
 }
 
+std::vector<OpIndex> ReplayWalk::cheapest_replays(ValueIndex value, OpIndex after) {
+  const OpIndex next = all_.next_use(value, after);
+  return next == kNoOp ? std::vector<OpIndex>{} : restore_alone(value, next);
+}
+
 std::vector<ReplayWalk::DropMoment> ReplayWalk::moments_of(std::span<const Drop> drops) {
   std::vector<DropMoment> moments;
   for (const Drop& drop : drops) {

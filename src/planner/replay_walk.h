@@ -15,7 +15,8 @@ namespace spillway::planner {
 inline constexpr std::size_t kMostReplays = 4096;
 
 /// Goes through the step with what is there, and notes the replays that bring back what is not.
-/// May be used for any number of questions, one after the other.
+/// May be used for any number of questions, one after the other; a new one costs time that grows
+/// with the step.
 class ReplayWalk {
  public:
   explicit ReplayWalk(const Recomputation& all);
@@ -24,6 +25,13 @@ class ReplayWalk {
   /// others are as in the original tape. Empty if it takes more than `most` or cannot be done.
   std::vector<OpIndex> restore_alone(ValueIndex value, OpIndex before,
                                      std::size_t most = kMostReplays);
+
+  /// See Recomputation::can_drop.
+  bool can_drop(ValueIndex value, OpIndex after) { return !cheapest_replays(value, after).empty(); }
+
+  /// The least that runs again for such a drop, in order, when everything else that is alive in
+  /// the original tape is there. Empty when it cannot be dropped.
+  std::vector<OpIndex> cheapest_replays(ValueIndex value, OpIndex after);
 
   /// See Recomputation::replays. None if more operators than these would have to run again.
   std::optional<std::vector<Replay>> walk(

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "level_tree.h"
+#include "replay_walk.h"
+
 namespace spillway::planner {
 namespace {
 
@@ -25,6 +28,7 @@ void StashBlocks::cut_blocks(const Recomputation& all, std::size_t count) {
   for (const StashedValue& value : stash_.values) total += value.pages;
   const double page = static_cast<double>(limits_.page_size.count());
   std::uint64_t taken = 0;
+  ReplayWalk walk(all);
   for (std::size_t i = 0; i < stash_.values.size(); ++i) {
     const StashedValue& value = stash_.values[i];
     const bool is_full = !blocks_.empty() && taken * count >= total * blocks_.size();
@@ -35,7 +39,7 @@ void StashBlocks::cut_blocks(const Recomputation& all, std::size_t count) {
     block.stash.push_back(i);
     block.bytes += value.pages * page;
     taken += value.pages;
-    if (value.next <= value.after + 1 || !all.can_drop(value.value, value.after)) continue;
+    if (value.next <= value.after + 1 || !walk.can_drop(value.value, value.after)) continue;
     block.dropped.push_back(i);
     block.droppable_bytes += value.pages * page;
   }
@@ -56,22 +60,21 @@ void StashBlocks::measure_blocks() {
 }
 
 void StashBlocks::find_swapped_prefix() {
-  std::vector<std::int64_t> levels;
-  for (const std::uint32_t level : gross_levels(tape_)) levels.push_back(level);
+  LevelTree levels(gross_levels(tape_));
   const auto add = [&](const StashBlock& block, int sign) {
     for (const std::size_t i : block.stash) {
       const StashedValue& value = stash_.values[i];
-      for (OpIndex op = value.after + 1; op < value.next; ++op)
-        levels[op] += sign * std::int64_t{value.pages};
+      if (value.next > value.after + 1)
+        levels.add(value.after + 1, value.next - value.after - 1, sign * std::int64_t{value.pages});
     }
   };
   for (const StashBlock& block : blocks_) add(block, -1);
-  const std::int64_t least = *std::max_element(levels.begin(), levels.end());
+  const std::int64_t least = levels.max(0, levels.op_count());
   const std::int64_t room = std::max<std::int64_t>(limits_.budget_pages, least);
   swapped_ = blocks_.size();
   for (; swapped_ > 0; --swapped_) {
     add(blocks_[swapped_ - 1], 1);
-    if (*std::max_element(levels.begin(), levels.end()) > room) break;
+    if (levels.max(0, levels.op_count()) > room) break;
   }
 }
 
@@ -128,8 +131,7 @@ std::vector<ChosenGap> StashBlocks::gaps() const {
     for (const std::size_t i : block.stash) {
       const StashedValue& value = stash_.values[i];
       const bool is_dropped =
-          block.is_recomputed &&
-          std::find(block.dropped.begin(), block.dropped.end(), i) != block.dropped.end();
+          block.is_recomputed && std::binary_search(block.dropped.begin(), block.dropped.end(), i);
       if (!is_dropped && value.next > value.after + 1)
         gaps.push_back({value.value, value.after, value.next - value.after - 1, value.pages});
     }

@@ -13,8 +13,9 @@
 
 namespace spillway::planner {
 
-/// `plan_swaps` without its bound.
-SwapPlan find_swaps(const StepTape& tape, const SwapLimits& limits);
+/// `plan_swaps` without its bound. Asks between tries, from the second one on, whether to stop.
+SwapPlan find_swaps(const StepTape& tape, const SwapLimits& limits,
+                    const StopCheck& should_stop = {});
 
 /// A plan must be complete, or else faster, to be better.
 bool is_better(const StepEstimate& now, const StepEstimate& before, double worthwhile);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "replay_walk.h"
 #include "spillway/planner/swap_plan.h"
 
 namespace spillway::planner {
@@ -19,11 +20,13 @@ class ChainFinder {
  public:
   ChainFinder(const StepTape& tape, const ForwardStash& stash, const Recomputation& all,
               std::size_t most_blocks)
-      : tape_(tape), stash_(stash), most_blocks_(most_blocks) {
+      : tape_(tape), stash_(stash), most_blocks_(most_blocks), is_droppable_(tape.values.size()) {
+    ReplayWalk walk(all);
     for (std::size_t i = 0; i < stash.values.size(); ++i) {
       const StashedValue& value = stash.values[i];
-      if (!all.can_drop(value.value, value.after)) continue;
+      if (!walk.can_drop(value.value, value.after)) continue;
       droppable_.push_back(i);
+      is_droppable_[value.value] = true;
       pages_ += value.pages;
     }
   }
@@ -90,9 +93,7 @@ class ChainFinder {
     if (crossing_[cut].count == 0) return kNoValue;
     if (crossing_[cut].count > 1) return std::nullopt;
     const auto value = static_cast<ValueIndex>(crossing_[cut].sum);
-    const auto is_it = [&](std::size_t i) { return stash_.values[i].value == value; };
-    const bool is_stashed = std::any_of(droppable_.begin(), droppable_.end(), is_it);
-    return last_write_[value] <= cut && is_stashed ? std::optional(value) : std::nullopt;
+    return last_write_[value] <= cut && is_droppable_[value] ? std::optional(value) : std::nullopt;
   }
 
   void find_oldest_needs() {
@@ -139,6 +140,7 @@ class ChainFinder {
   const ForwardStash& stash_;
   const std::size_t most_blocks_;
   std::vector<std::size_t> droppable_;  ///< By birth.
+  std::vector<bool> is_droppable_;      ///< Per value: it is one of these.
   std::uint64_t pages_ = 0;
   std::vector<Crossing> crossing_;
   std::vector<OpIndex> last_write_;

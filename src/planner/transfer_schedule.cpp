@@ -143,14 +143,24 @@ class Scheduler {
     for (const Deadline& deadline : deadlines) {
       Entry& entry = entries_[deadline.entry];
       const double start = begin_of(deadline.op) - deadline.lead_seconds;
-      entry.leave = deadline.op - 1;
-      while (entry.leave > entry.interval->begin && begin_of(entry.leave + 1) > start)
-        --entry.leave;
+      entry.leave = last_ended_by(start, entry.interval->begin, deadline.op - 1);
       choice_.levels.add(static_cast<std::uint32_t>((entry.leave + 1) % op_count_),
                          static_cast<std::uint32_t>(entry.needed - entry.leave - 1),
                          -std::int64_t{entry.pages});
     }
     hurry_where_crowded(early_levels);
+  }
+
+  /// The last operator from `first` to `last` that has ended by then; `first` if none has.
+  std::uint64_t last_ended_by(double moment, std::uint64_t first, std::uint64_t last) const {
+    while (first < last) {
+      const std::uint64_t middle = first + (last - first + 1) / 2;
+      if (begin_of(middle + 1) > moment)
+        last = middle - 1;
+      else
+        first = middle;
+    }
+    return first;
   }
 
   std::vector<std::int64_t> levels_now() const {
@@ -160,21 +170,36 @@ class Scheduler {
   }
 
   /// The walk around the step began in a state that the step need not end with. Where that leaves
-  /// too much, everything that should be out leaves early after all.
+  /// too much, everything that should be out leaves early after all, the oldest first.
   void hurry_where_crowded(const std::vector<std::int64_t>& early_levels) {
+    // Entries that might: begun in this period, and in the one before. Each is hurried once.
+    std::deque<std::uint32_t> begun;
+    std::deque<std::uint32_t> begun_before;
+    for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+      if (is_delayable(entries_[i]) && entries_[i].leave >= op_count_) begun_before.push_back(i);
+    }
+    std::uint32_t next = 0;
     for (std::uint32_t op = 0; op < op_count_; ++op) {
+      for (; next < entries_.size() && entries_[next].interval->begin < op; ++next)
+        if (is_delayable(entries_[next])) begun.push_back(next);
       const std::int64_t limit = std::max(early_levels[op], target());
-      for (Entry& entry : entries_) {
-        if (choice_.levels.at(op) <= limit) break;
-        const std::uint64_t begin = entry.interval->begin;
-        const std::uint64_t here = op > begin ? op : op + op_count_;
-        if (!is_delayable(entry) || here >= entry.needed || here > entry.leave) continue;
-        choice_.levels.add(entry.interval->begin + 1,
-                           static_cast<std::uint32_t>(entry.leave - begin),
-                           -std::int64_t{entry.pages});
-        entry.leave = begin;
-        entry.is_needed = true;
-      }
+      hurry(begun, op, op, limit);
+      hurry(begun_before, op, op + op_count_, limit);
+    }
+  }
+
+  /// Of these entries, those that are still in at `here`, which is `op` counted from the period of
+  /// their begin, until the level is no more than the limit. Forgets those that are not in.
+  void hurry(std::deque<std::uint32_t>& waiting, std::uint32_t op, std::uint64_t here,
+             std::int64_t limit) {
+    for (; !waiting.empty() && choice_.levels.at(op) > limit; waiting.pop_front()) {
+      Entry& entry = entries_[waiting.front()];
+      const std::uint64_t begin = entry.interval->begin;
+      if (here > entry.leave || here - begin > op_count_) continue;
+      choice_.levels.add(entry.interval->begin + 1, static_cast<std::uint32_t>(entry.leave - begin),
+                         -std::int64_t{entry.pages});
+      entry.leave = begin;
+      entry.is_needed = true;
     }
   }
 

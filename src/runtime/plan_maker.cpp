@@ -5,7 +5,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -21,8 +20,6 @@ namespace {
 constexpr double kMostSeconds = 10.0;
 // While a step waits for its plan, the search goes through this part of what it would otherwise.
 constexpr std::size_t kHastyPart = 10;
-// Threads of a named strategy that nobody waits for any more. They hold tapes and processors.
-constexpr std::ptrdiff_t kMostGivenUp = 2;
 
 double processor_seconds_of_thread() {
   timespec time{};
@@ -66,25 +63,17 @@ void PlanWork::end(std::string failure) {
   changed_.notify_all();
 }
 
-PlanMaker::PlanMaker(const PlanningOptions& options)
-    : planning_(std::make_shared<Planning>(options)) {}
+PlanMaker::PlanMaker(const PlanningOptions& options) : planning_(options) {}
 
 PlanMaker::~PlanMaker() {
-  planning_->is_ending.store(true);
-  for (Task& task : tasks_) {
-    // Some strategies take long to end when they are told to: their threads do so by themselves.
-    if (planning_->options.strategy != nullptr) {
-      task.thread.detach();
-    } else {
-      task.thread.join();
-    }
-  }
+  planning_.is_ending.store(true);
+  for (Task& task : tasks_) task.thread.join();
 }
 
 std::shared_ptr<PlanWork> PlanMaker::order(Order order) {
   auto work = std::make_shared<PlanWork>();
-  if (planning_->options.moment == PlanningMoment::kAtOnce) {
-    planning_->make(order, *work);
+  if (planning_.options.moment == PlanningMoment::kAtOnce) {
+    planning_.make(order, *work);
     return work;
   }
   join_finished();
@@ -97,19 +86,11 @@ std::shared_ptr<PlanWork> PlanMaker::order(Order order) {
 }
 
 void PlanMaker::begin(Order order, const std::shared_ptr<PlanWork>& work) {
-  const auto given_up = std::count_if(tasks_.begin(), tasks_.end(), [](const Task& task) {
-    return task.work->is_cancelled_.load();
-  });
-  if (planning_->options.strategy != nullptr && given_up >= kMostGivenUp) {
-    work->end(message("strategy {} still works on {} steps that have changed since",
-                      planning_->options.strategy->name, given_up));
-    return;
-  }
   tasks_.reserve(tasks_.size() + 1);
   const SignalsBlocked blocked;
-  tasks_.push_back({std::thread([planning = planning_, work, order = std::move(order)] {
+  tasks_.push_back({std::thread([this, work, order = std::move(order)] {
                       ::pthread_setname_np(::pthread_self(), "spillway-plan");
-                      planning->make(order, *work);
+                      planning_.make(order, *work);
                     }),
                     work});
 }
@@ -160,7 +141,7 @@ void PlanMaker::Planning::search(const Order& order, const planner::PlanEffort& 
     if (options.moment == PlanningMoment::kAtOnce) limits.refinement_ops /= kHastyPart;
     planner::plan_step(order.tape, limits, effort);
   } else {
-    effort.on_better(planner::plan_with_replays(order.tape, {}, order.limits));
+    effort.on_better(planner::plan_with_replays(order.tape, {}, order.limits, effort.should_stop));
   }
 }
 

@@ -54,8 +54,8 @@ class PlanMaker {
   };
 
   explicit PlanMaker(const PlanningOptions& options);
-  /// Waits until our planner has given up the plan in work, some milliseconds. A named strategy
-  /// cannot be interrupted: it is left alone, and nobody waits for it.
+  /// Tells the plans in work to end and waits until they have: milliseconds, for steps of a hundred
+  /// thousand operators tenths of a second.
   ~PlanMaker();
   PlanMaker(const PlanMaker&) = delete;
   PlanMaker& operator=(const PlanMaker&) = delete;
@@ -67,7 +67,7 @@ class PlanMaker {
     std::thread thread;
     std::shared_ptr<PlanWork> work;
   };
-  /// What a thread that makes a plan needs; it may outlive the maker.
+  /// What a thread that makes a plan needs.
   struct Planning {
     explicit Planning(const PlanningOptions& chosen) : options(chosen) {}
     void make(const Order& order, PlanWork& work) noexcept;
@@ -82,7 +82,7 @@ class PlanMaker {
   void begin(Order order, const std::shared_ptr<PlanWork>& work);
   void join_finished();
 
-  const std::shared_ptr<Planning> planning_;
+  Planning planning_;
   std::vector<Task> tasks_;
 };
 

@@ -136,6 +136,22 @@ TEST_P(AllStrategies, PlansRandomStepsWithWritesInPlace) {
   RecordProperty("with_replays", static_cast<int>(with_replays));
 }
 
+TEST_P(AllStrategies, EndsSoonAfterItIsTold) {
+  // These look at every operator or value a few times, whatever the step, or find a schedule at
+  // once.
+  static const std::set<std::string_view> kSinglePass{"demand", "belady", "swap-all",
+                                                      "checkpoint-sqrt", "rotor"};
+  const StepTape tape = strategy().name == "exhaustive" ? tiny_step(1) : even_chain(300);
+  const SwapLimits limits = limits_for(std::max(smallest_budget(tape), live_peak(tape) / 3));
+  for (const int after : {1, 2, 5}) {
+    int asked = 0;
+    const StepPlan plan = strategy().plan(tape, limits, [&] { return ++asked >= after; });
+    expect_sound(strategy(), tape, plan, limits);
+    EXPECT_LE(asked, after + 12) << "went on although it was told to stop";
+    EXPECT_TRUE(asked > 0 || kSinglePass.count(strategy().name) > 0) << "never asked";
+  }
+}
+
 TEST_P(AllStrategies, RefusesSenselessLimitsAndTapes) {
   EXPECT_THROW(strategy().plan(even_chain(3), limits_for(0)), ConfigError);
   StepTape broken = even_chain(3);

@@ -59,7 +59,7 @@ void find_causes(const PlanningStep& step, const StepPlan& plan, const StepEvent
 StepPlan make_plan(const planner::Strategy& strategy, const PlanningCase& planning,
                    std::function<bool()> should_stop) {
   const profile::StepTape& tape = planning.step.profile.tape;
-  // Only ours is a search that can end at any time.
+  // Published ones are shown whole: cut short they would not be what their papers describe.
   const bool is_ours = strategy.name == planner::strategies().front().name;
   if (!is_ours) return strategy.plan(tape, planning.limits);
   planner::PlanEffort effort;

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "plan_assembly.h"
+#include "replay_walk.h"
 
 namespace spillway::planner {
 namespace {
@@ -22,16 +23,22 @@ struct Candidate {
 /// feedback of later iterations; here they go back from the next access with one link for all.
 class CapuchinPolicy {
  public:
-  CapuchinPolicy(const StepTape& tape, const SwapLimits& limits)
-      : tape_(tape), limits_(limits), all_(tape), touches_(find_intervals(tape)) {
+  CapuchinPolicy(const StepTape& tape, const SwapLimits& limits, const StopCheck& should_stop)
+      : tape_(tape),
+        limits_(limits),
+        should_stop_(should_stop),
+        all_(tape),
+        touches_(find_intervals(tape)) {
     for (const std::uint32_t level : gross_levels(tape)) levels_.push_back(level);
     const std::vector<double> begins = compute_begins(tape);
-    for (const Interval& interval : touches_.intervals)
+    for (const Interval& interval : touches_.intervals) {
+      if (is_told(should_stop_)) break;
       if (interval.end != IntervalEnd::kDies) candidates_.push_back(candidate(interval, begins));
+    }
   }
 
-  void choose(const StopCheck& should_stop) {
-    while (!is_told(should_stop)) {
+  void choose() {
+    while (!is_told(should_stop_)) {
       const auto top = std::max_element(levels_.begin(), levels_.end());
       if (*top <= limits_.budget_pages) return;
       const auto op = static_cast<std::size_t>(top - levels_.begin());
@@ -61,7 +68,7 @@ class CapuchinPolicy {
   const std::vector<ChosenGap>& swaps() const { return swaps_; }
 
  private:
-  Candidate candidate(const Interval& interval, const std::vector<double>& begins) const {
+  Candidate candidate(const Interval& interval, const std::vector<double>& begins) {
     const std::size_t op_count = tape_.ops.size();
     Candidate found{{interval.value, interval.begin, interval.covered_ops, interval.pages},
                     0.0,
@@ -80,7 +87,7 @@ class CapuchinPolicy {
                          begins[interval.begin + 1] - bytes / limits_.rates.write_bytes_per_second -
                          bytes / limits_.rates.read_bytes_per_second;
     if (end >= op_count) return found;
-    for (const OpIndex op : all_.cheapest_replays(interval.value, interval.begin)) {
+    for (const OpIndex op : walk_.cheapest_replays(interval.value, interval.begin)) {
       found.recompute_seconds += std::max(1e-12, seconds(tape_.ops[op].time));
       for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i)
         found.sources.push_back(tape_.uses[tape_.ops[op].first_use + i].value);
@@ -119,7 +126,9 @@ class CapuchinPolicy {
 
   const StepTape& tape_;
   const SwapLimits& limits_;
+  const StopCheck& should_stop_;
   const Recomputation all_;
+  ReplayWalk walk_{all_};
   const TouchIntervals touches_;
   std::vector<std::int64_t> levels_;
   std::vector<Candidate> candidates_;
@@ -129,8 +138,8 @@ class CapuchinPolicy {
 
 StepPlan make_capuchin(const StepTape& tape, const SwapLimits& limits,
                        const StopCheck& should_stop) {
-  CapuchinPolicy policy(tape, limits);
-  policy.choose(should_stop);
+  CapuchinPolicy policy(tape, limits, should_stop);
+  policy.choose();
   PlanAssembly assembly(tape, policy.replays(), limits);
   SwapPlan swapped = assembly.swapped(assembly.pages_for(policy.swaps()), TransferStyle{});
   return std::move(assembly).finish(std::move(swapped));

@@ -3,6 +3,7 @@
 
 #include "moment_search.h"
 #include "plan_assembly.h"
+#include "replay_walk.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
@@ -25,10 +26,11 @@ constexpr std::size_t kPairFinalists = 8;
 /// Every stretch between two uses of a value that can be computed again for the second.
 std::vector<Drop> possible_drops(const StepTape& tape, const Recomputation& all) {
   std::vector<Drop> drops;
+  ReplayWalk walk(all);
   for (const Interval& interval : find_intervals(tape).intervals) {
     const std::size_t end = std::size_t{interval.begin} + 1 + interval.covered_ops;
     const bool is_used = interval.end == IntervalEnd::kUsed && end < tape.ops.size();
-    if (is_used && all.can_drop(interval.value, interval.begin))
+    if (is_used && walk.can_drop(interval.value, interval.begin))
       drops.push_back({interval.value, interval.begin});
   }
   return drops;
@@ -75,10 +77,11 @@ void keep_best(std::vector<Finalist>& finalists, std::size_t most) {
 
 /// Swaps whole intervals: all subsets that leave no operator too much.
 void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits& limits,
-               std::vector<Finalist>& finalists) {
+               const StopCheck& should_stop, std::vector<Finalist>& finalists) {
   const auto& intervals = assembly.touches().intervals;
   const std::int64_t need = std::max(limits.budget_pages, smallest_budget(assembly.steps().tape));
   for (std::size_t choice = 0; choice < std::size_t{1} << intervals.size(); ++choice) {
+    if (is_told(should_stop)) return;
     std::vector<std::uint32_t> pages(intervals.size(), 0);
     for (std::size_t i = 0; i < intervals.size(); ++i)
       if (choice >> i & 1U) pages[i] = intervals[i].pages;
@@ -91,9 +94,10 @@ void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits
 
 /// Keeps, swaps or computes again, for every stretch between two uses, in every combination, then
 /// the best moments for the best of them, by the event model: of each swap and of each pair of
-/// swaps, but not of all swaps at once.
+/// swaps, but not of all swaps at once. When told to stop, the best
+/// of what was tried by then.
 StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
-                         const StopCheck& /*should_stop*/) {
+                         const StopCheck& should_stop) {
   std::vector<PlanAssembly> assemblies;
   std::size_t choices = 0;
   for (std::vector<Replay>& replays : possible_replays(tape)) {
@@ -105,7 +109,7 @@ StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
   }
   std::vector<Finalist> finalists;
   for (std::size_t i = 0; i < assemblies.size(); ++i)
-    judge_all(assemblies[i], i, limits, finalists);
+    judge_all(assemblies[i], i, limits, should_stop, finalists);
   std::size_t best = 0;
   SwapPlan best_plan = assemblies[0].paged();
   best_plan.estimate = assemblies[0].estimate(best_plan);
@@ -120,12 +124,17 @@ StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
     consider(i, std::move(paged));
   }
   keep_best(finalists, kFinalists);
-  for (Finalist& each : finalists)
+  for (Finalist& each : finalists) {
+    if (is_told(should_stop)) break;
     each.plan = with_best_moments(assemblies[each.assembly], std::move(each.plan));
+  }
   keep_best(finalists, kPairFinalists);
-  for (Finalist& each : finalists)
-    consider(each.assembly, with_best_moments(assemblies[each.assembly], std::move(each.plan),
-                                              MomentEffort::kPairs));
+  for (Finalist& each : finalists) {
+    if (!is_told(should_stop))
+      each.plan =
+          with_best_moments(assemblies[each.assembly], std::move(each.plan), MomentEffort::kPairs);
+    consider(each.assembly, std::move(each.plan));
+  }
   return std::move(assemblies[best]).finish(std::move(best_plan));
 }
 

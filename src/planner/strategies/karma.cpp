@@ -35,6 +35,7 @@ StepPlan make_karma(const StepTape& tape, const SwapLimits& limits, const StopCh
   std::optional<PlanAssembly> best;
   SwapPlan best_swaps;
   for (const std::size_t count : kBlockCounts) {
+    if (best && is_told(should_stop)) break;
     StashBlocks blocks(tape, limits, all, stash, count);
     const std::vector<std::size_t> order = blocks.recompute_order();
     std::size_t taken = 0;

@@ -4,8 +4,8 @@ namespace spillway::planner {
 namespace {
 
 StepPlan make_offload_only(const StepTape& tape, const SwapLimits& limits,
-                           const StopCheck& /*should_stop*/) {
-  return plan_with_replays(tape, {}, limits);
+                           const StopCheck& should_stop) {
+  return plan_with_replays(tape, {}, limits, should_stop);
 }
 
 }  // namespace

@@ -63,12 +63,8 @@ class Recomputation {
 
   /// Whether a value that is dropped after its touch by `after` can be computed again for its next
   /// use: every operator involved is replayable and every input still is, or can be computed
-  /// again, as it was.
+  /// again, as it was. Takes time that grows with the step.
   bool can_drop(ValueIndex value, OpIndex after) const;
-
-  /// The least that runs again for such a drop, in order, when everything else that is alive in
-  /// the original tape is there. Empty when it cannot be dropped.
-  std::vector<OpIndex> cheapest_replays(ValueIndex value, OpIndex after) const;
 
   /// The replays that a set of drops asks for, sorted for `rewrite_tape`. Parents that were dropped
   /// too are computed on the way and stay until their own next use; what was dead is freed again,

@@ -37,9 +37,9 @@ StepPlan plan_step(const StepTape& tape, const SwapLimits& limits, const PlanEff
 /// Values of the tape that are dropped, by the operator of the rewritten one after which they go.
 PerOp drops_per_op(const StepTape& tape, const RewrittenTape& steps);
 
-/// The plan for given replays: the best swaps on the rewritten tape. Throws as `rewrite_tape` and
-/// `plan_swaps`.
+/// The plan for given replays: the best swaps on the rewritten tape, or the best so far when told
+/// to stop. Throws as `rewrite_tape` and `plan_swaps`.
 StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
-                           const SwapLimits& limits);
+                           const SwapLimits& limits, const StopCheck& should_stop = {});
 
 }  // namespace spillway::planner
