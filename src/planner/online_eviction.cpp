@@ -17,10 +17,12 @@ constexpr std::size_t kMostReplaysPerOp = 20;
 }  // namespace
 
 OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
-                               std::uint32_t budget_pages, const StopCheck& should_stop)
+                               std::uint32_t budget_pages, FreedValues freed,
+                               const StopCheck& should_stop)
     : tape_(tape),
       all_(all),
       budget_(budget_pages),
+      freed_(freed),
       should_stop_(should_stop),
       states_(tape.values.size()),
       found_version_(tape.uses.size(), 0),
@@ -105,8 +107,13 @@ bool OnlineEviction::begin_restoring(ValueIndex value, std::uint32_t version) {
   if (tape_.values[value].birth == kCarriedIn) return false;
   if (state.is_present && state.version == version) return false;
   if (state.is_present && state.version > version) evict(value);
-  if (tape_.values[value].death < now_) visitors_.push_back(value);
+  if (is_to_leave(value)) visitors_.push_back(value);
   return true;
+}
+
+/// Freed by the program, and not to stay for others.
+bool OnlineEviction::is_to_leave(ValueIndex value) const {
+  return freed_ == FreedValues::kLeave && tape_.values[value].death < now_;
 }
 
 void OnlineEviction::run_op(OpIndex op) {
@@ -147,7 +154,7 @@ void OnlineEviction::replay(OpIndex op) {
   for (const ValueIndex born : births_.of(op)) {
     if (states_[born].is_present) continue;
     enter(born);
-    if (tape_.values[born].death < now_) visitors_.push_back(born);
+    if (is_to_leave(born)) visitors_.push_back(born);
   }
 }
 

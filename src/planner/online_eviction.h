@@ -11,6 +11,12 @@
 
 namespace spillway::planner {
 
+/// What becomes of a value that the program has freed, once it was computed again for others.
+enum class FreedValues : std::uint8_t {
+  kStay,   ///< Until it is evicted.
+  kLeave,  ///< Behind the operator that asked for them.
+};
+
 /// Runs a step under a budget as an on-line recomputation does: when room is missing, the value
 /// with the least score goes, and what an operator lacks is computed again first. The score is that
 /// of DTR with equivalence classes: compute time of the value and of the evicted ones around it,
@@ -19,7 +25,7 @@ class OnlineEviction {
  public:
   /// Keeps references.
   OnlineEviction(const StepTape& tape, const Recomputation& all, std::uint32_t budget_pages,
-                 const StopCheck& should_stop);
+                 FreedValues freed, const StopCheck& should_stop);
 
   /// What ran again, as far as it went: stops evicting when nothing helps, when it runs in circles
   /// and when told to.
@@ -48,6 +54,7 @@ class OnlineEviction {
   void provide_for(OpIndex op);
   std::optional<OpIndex> next_maker(Provision& provision);
   bool begin_restoring(ValueIndex value, std::uint32_t version);
+  bool is_to_leave(ValueIndex value) const;
   void run_op(OpIndex op);
   void replay(OpIndex op);
   void make_room(std::uint32_t pages);
@@ -64,6 +71,7 @@ class OnlineEviction {
   const Recomputation& all_;
   ReplayWalk walk_{all_};
   const std::uint32_t budget_;
+  const FreedValues freed_;
   const StopCheck& should_stop_;
   std::vector<State> states_;
   std::vector<std::uint32_t> found_version_;  ///< Per use.
@@ -71,7 +79,7 @@ class OnlineEviction {
   const PerOp births_;
   std::vector<std::vector<ValueIndex>> neighbours_;  ///< Values made from it or that it is made of.
   std::vector<ValueIndex> resident_;
-  std::vector<ValueIndex> visitors_;  ///< Computed again although their life is over.
+  std::vector<ValueIndex> visitors_;  ///< Freed ones that are to leave behind this operator.
   std::vector<std::uint32_t> parent_;
   std::vector<double> class_cost_;
   std::vector<std::uint32_t> seen_;

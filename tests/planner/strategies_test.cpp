@@ -272,6 +272,32 @@ TEST(Dtr, GoesBackOverAnyNumberOfOperators) {
   EXPECT_GT(plan.replays.size(), 30'000U);
 }
 
+TEST(Dtr, KeepsWhatTheProgramHasFreedOnceManyNeedIt) {
+  // Operator 0 makes a value that is freed in forward; what operators 1 to 4 make of it leads over.
+  StepTape tape;
+  tape.values.push_back({.pages = 1, .birth = 0, .death = 4});
+  const auto add_op = [&](ValueIndex uses, std::uint32_t time, std::uint32_t makes) {
+    tape.ops.push_back({.signature = tape.ops.size() + 1,
+                        .time = std::chrono::microseconds(time),
+                        .first_use = static_cast<std::uint32_t>(tape.uses.size()),
+                        .use_count = uses == profile::kNoValue ? 0U : 1U,
+                        .inside_peak_pages = makes,
+                        .is_replayable = makes > 0});
+    if (uses != profile::kNoValue) tape.uses.push_back({uses, false});
+  };
+  add_op(profile::kNoValue, 1000, 1);
+  for (ValueIndex i = 1; i <= 4; ++i) {
+    add_op(0, 10, 4);
+    tape.values.push_back({.pages = 4, .birth = i, .death = 9 - i});
+  }
+  for (ValueIndex i = 4; i >= 1; --i) add_op(i, 100, 0);
+  const StepPlan plan = strategy_named("dtr").plan(tape, limits_for(6));
+  EXPECT_EQ(std::count_if(plan.replays.begin(), plan.replays.end(),
+                          [](const Replay& replay) { return replay.op == 0; }),
+            1);
+  EXPECT_EQ(plan.swaps.estimate.read_pages, 0U);
+}
+
 /// A link so slow that only what others recompute helps, and an end before our own search has
 /// begun.
 TEST(Spillway, IsNeverSlowerThanOthersOnAPlainChain) {
@@ -335,6 +361,20 @@ TEST(Capuchin, SwapsWhatIsHiddenAndRecomputesTheRest) {
   const StepPlan slow = strategy_named("capuchin").plan(tape, limits);
   EXPECT_FALSE(slow.replays.empty());
   EXPECT_LT(slow.swaps.estimate.read_pages, fast.swaps.estimate.read_pages);
+}
+
+TEST(Capuchin, RecomputesWhereTransfersHideOneByOneButNotTogether) {
+  const StepTape tape = layer_chain(
+      std::vector<ChainLayer>(12, {.output = 4, .inside = 2, .forward = 2000, .backward = 4000}));
+  SwapLimits limits = limits_for(live_peak(tape) / 3);
+  limits.rates.duplex_share = 1.0;
+  // 8 MiB take 8 ms of a step of 72 ms, and all that has to leave 100 ms.
+  limits.rates.read_bytes_per_second = limits.rates.write_bytes_per_second = 1e9;
+  const StepPlan plan = strategy_named("capuchin").plan(tape, limits);
+  EXPECT_FALSE(plan.replays.empty());
+  EXPECT_GT(plan.swaps.estimate.read_pages, 0U);
+  const StepPlan swaps = strategy_named("offload-only").plan(tape, limits);
+  EXPECT_LT(plan.swaps.estimate.step_seconds, swaps.swaps.estimate.step_seconds);
 }
 
 TEST(Karma, KeepsTheLastBlocksAndRecomputesAmongSwappedOnes) {

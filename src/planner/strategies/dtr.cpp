@@ -1,17 +1,30 @@
+#include <optional>
+
 #include "online_eviction.h"
 #include "plan_assembly.h"
 
 namespace spillway::planner {
 namespace {
 
-/// What dynamic rematerialization would have run again, written down. Values that the program frees
-/// are ingredients that come back for a moment. What then does not fit is paged on demand.
+/// What dynamic rematerialization would have run again, written down; what then does not fit is
+/// paged on demand. A value that the program has freed and that is computed again for others stays
+/// until it is evicted, as in the authors' simulator with eager eviction. That costs little where
+/// many need it, and all the room where few do, so the better of this and of letting it go at once.
 StepPlan make_dtr(const StepTape& tape, const SwapLimits& limits, const StopCheck& should_stop) {
   const Recomputation all(tape);
-  PlanAssembly assembly(tape, OnlineEviction(tape, all, limits.budget_pages, should_stop).run(),
-                        limits);
-  SwapPlan paged = assembly.paged();
-  return std::move(assembly).finish(std::move(paged));
+  std::optional<PlanAssembly> best;
+  SwapPlan best_paged;
+  for (const FreedValues freed : {FreedValues::kStay, FreedValues::kLeave}) {
+    if (best && is_told(should_stop)) break;
+    OnlineEviction eviction(tape, all, limits.budget_pages, freed, should_stop);
+    PlanAssembly assembly(tape, eviction.run(), limits);
+    SwapPlan paged = assembly.paged();
+    paged.estimate = assembly.estimate(paged);
+    if (best && !is_better(paged.estimate, best_paged.estimate)) continue;
+    best.emplace(std::move(assembly));
+    best_paged = std::move(paged);
+  }
+  return std::move(*best).finish(std::move(best_paged));
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ namespace {
 // Sets of drops times sets of swaps that may be judged. A step of ten operators has some hundreds.
 constexpr std::size_t kMostChoices = 20'000;
 // As many of the best sets get every moment of every swap tried, one swap after the other.
-constexpr std::size_t kFinalists = 96;
+constexpr std::size_t kFinalists = 400;
 // And as many of the best of these the moments of all pairs of swaps.
-constexpr std::size_t kPairFinalists = 8;
+constexpr std::size_t kPairFinalists = 16;
 
 [[noreturn]] void refuse(std::string_view what, std::size_t count) {
   throw PlanError(
