@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "drop_space.h"
+#include "replay_list.h"
 #include "spillway/planner/step_plan.h"
 #include "swap_search.h"
 
@@ -45,6 +46,12 @@ class StepSearch {
   void offer_swaps_alone();
   void offer_published();
   void offer_published(StepPlan plan);
+  void hand_out(StepPlan plan);
+  StepPlan plan_of(const ReplayList& list) const;
+  void find_evictions();
+  void prune_list(ReplayList list);
+  void prune_lists();
+  void prune_best();
   void keep_finalist(const Attempt& attempt);
   void refine_finalists();
   void try_moments();
@@ -87,6 +94,8 @@ class StepSearch {
   std::optional<Attempt> best_;
   std::optional<StepPlan> published_;  ///< Of another strategy, where it is better than the best.
   std::vector<Start> starts_;          ///< The best few, best first.
+  std::vector<ReplayList> lists_;      ///< Of on-line evictions, best first.
+  std::vector<Replay> pruned_;         ///< Of the latest best plan that was pruned.
   std::vector<Attempt> finalists_;     ///< Of a tiny step, best first.
   Attempt current_;                    ///< From which the local search goes on.
   DropPressure pressure_;              ///< That led to it.
