@@ -9,7 +9,8 @@
 
       --measured: the plain run says with --measure what it needs, and there is no run with room,
       unless the runtime refuses the budget: then all goes on as without this option.
-      --reference FOLDER: the work folder of a call with --measured, whose plain run serves this one.
+      --reference FOLDER: the work folder of an earlier call, whose plain run serves this one, and
+      its run with room if it has made one.
 
 Under a budget below the need, the run must really have moved bytes to disk, and must have kept to
 the budget; with room for everything, it must have moved none. Exit status 0 when all of this holds,
@@ -82,6 +83,7 @@ class Run:
         self.folder = folder
         self.digest_file = folder / f"{name}.digest"
         self.stats_file = folder / f"{name}.stats.json"
+        self.trace_file = folder / f"{name}.trace.json"
         self.status, self.output = 0, ""
 
     def carry_out(self, timeout):
@@ -195,7 +197,8 @@ class Session:
     def program(self, name):
         digest = self.options.work / f"{name}.digest"
         return [str(self.options.program), self.options.case, "--seed", str(self.options.seed),
-                "--threads", str(self.options.threads), "--out", str(digest)]
+                "--threads", str(self.options.threads), "--out", str(digest),
+                *self.options.case_option]
 
     def start(self, name, command):
         # What an earlier run has left under its name would be taken for results of this one.
@@ -219,7 +222,12 @@ class Session:
     def command_under(self, name, budget):
         return [str(self.options.spillway), "run", "--budget", as_option(budget),
                 "--stats", str(self.options.work / f"{name}.stats.json"),
-                *self.options.run_option, "--", *self.program(name)]
+                *self.traced(name), *self.options.run_option, "--", *self.program(name)]
+
+    def traced(self, name):
+        if not self.options.moved_and_recomputed:
+            return []
+        return ["--trace", str(self.options.work / f"{name}.trace.json"), "--trace-steps", "1"]
 
     def runtime(self, name, budget):
         run = self.start(name, self.command_under(name, budget))
@@ -245,6 +253,26 @@ def require_transfers(session, run, budget, needed):
     if session.options.recomputed and run.statistic("replays") <= 0:
         raise Failure(f"{run.name}: no operator ran again, although --recomputed asks for that\n"
                       f"{run.shown()}")
+    if session.options.moved_and_recomputed:
+        require_both_in_a_step(run)
+
+
+def require_both_in_a_step(run):
+    """The latest whole step has brought tensors back in both ways."""
+    if not run.trace_file.exists():
+        raise Failure(f"{run.name}: {run.trace_file} is missing: no step was seen whole\n"
+                      f"{run.shown()}")
+    events = json.loads(run.trace_file.read_text())["traceEvents"]
+    lanes = {event["tid"]: event["args"]["name"] for event in events
+             if event["name"] == "thread_name"}
+    spans = [event for event in events if event["ph"] == "X"]
+    again = sum(event["name"].startswith("again: ") for event in spans)
+    reads = sum(lanes[event["tid"]] == "read-in" for event in spans)
+    if again == 0 or reads == 0:
+        raise Failure(f"{run.name}: in its latest whole step {again} operators ran again and {reads} "
+                      f"tensors were read back; --moved-and-recomputed asks for both\n"
+                      f"{run.shown()}")
+    print(f"{run.name}: its latest whole step ran {again} operators again and read {reads} times")
 
 
 def check_paging(session, run, budget, needed):
@@ -371,6 +399,10 @@ def under_measured_budget(session, reference, percent):
 
 
 def with_room(session):
+    """The run with room; where there is a reference that has one, that one."""
+    reference = session.options.reference
+    if reference and (reference / "with_room.digest").exists():
+        return session.referred("with_room")
     return session.runtime("with_room", session.options.room * MIB)
 
 
@@ -416,7 +448,7 @@ def add_run_options(parser):
     add("--with-room", action="store_true",
         help="make the run with room although the plain run is measured")
     add("--reference", type=pathlib.Path,
-        help="take the plain run from the work folder of an earlier call")
+        help="take the plain run, and that with room, from the work folder of an earlier call")
     add("--percent", type=int, action="append", default=[],
         help="share of the need to give as budget, once for each")
     add("--may-raise", type=int, default=100, metavar="PERCENT",
@@ -426,10 +458,14 @@ def add_run_options(parser):
         help="fail when a run below the need followed no plan")
     add("--recomputed", action="store_true",
         help="fail when a run below the need has computed nothing again")
+    add("--moved-and-recomputed", action="store_true",
+        help="fail when the latest whole step of a run below the need has not done both")
     add("--side-by-side", action="store_true",
         help="operators of several threads run at once and may need more than any")
     add("--run-option", action="append", default=[],
         help="option for `spillway run`, for example --run-option=--verify")
+    add("--case-option", action="append", default=[],
+        help="option for the program itself, for example --case-option=--announce-steps")
     add("--seed", type=int, default=1)
     add("--threads", type=int, default=2)
     add("--timeout", type=int, default=300, help="seconds for one run")

@@ -94,6 +94,44 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertNotIn("with_room", output)
 
+    def test_compares_with_the_run_with_room_of_an_earlier_call(self):
+        reference = pathlib.Path(self.folder.name) / "reference"
+        self.assertEqual(self.call("runtime")[0], 0)
+        (pathlib.Path(self.folder.name) / "work").rename(reference)
+        status, output = self.call(
+            "runtime", spillway_change="if budget > needed: sys.exit('a second run with room')",
+            options=["--reference", str(reference)])
+        self.assertEqual(status, 0, output)
+        self.assertIn("budget_25: equal; budget 25.0 MiB", output)
+
+    def test_hands_options_to_the_program(self):
+        status, output = self.call("runtime", "assert '--faster' in sys.argv",
+                                   options=["--case-option=--faster"])
+        self.assertEqual(status, 0, output)
+        self.assert_failed(self.call("runtime", "assert '--faster' in sys.argv"), "AssertionError")
+
+    def test_looks_for_both_ways_back_in_the_latest_step_when_told(self):
+        change = """
+            lane = dict(ph="M", name="thread_name", tid=3, args=dict(name="read-in"))
+            replay = dict(ph="X", name="again: aten::mm", tid=1)
+            read = dict(ph="X", name="activation 1", tid=3)
+            lanes = [lane, dict(lane, tid=1, args=dict(name="compute"))]
+            trace = dict(traceEvents=lanes + [{events}])
+            if "--trace" in words:
+                pathlib.Path(words[words.index("--trace") + 1]).write_text(json.dumps(trace))
+        """
+        options = ["--moved-and-recomputed"]
+        for events, told in (("read", "0 operators ran again and 1 tensors were read back"),
+                             ("replay", "1 operators ran again and 0 tensors were read back")):
+            self.assert_failed(self.call("runtime", options=options,
+                                         spillway_change=change.format(events=events)), told)
+        status, output = self.call("runtime", options=options,
+                                   spillway_change=change.format(events="replay, read, read"))
+        self.assertEqual(status, 0, output)
+        self.assertIn("budget_25: its latest whole step ran 1 operators again and read 2 times",
+                      output)
+        self.assert_failed(self.call("runtime", options=options), "no step was seen whole")
+
     def test_takes_the_need_from_the_plain_run(self):
         status, output = self.call("runtime", options=["--measured"])
         self.assertEqual(status, 0, output)
