@@ -140,7 +140,7 @@ SPILLWAY_AWKWARD_CASE(tensor_hooks,
       return grad.clamp(-1e-4, 1e-4);
     });
   }
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     at::Tensor x = mlp_batch();
     std::vector<at::Tensor> kept;
     for (const at::Tensor& w : weights) {
@@ -165,7 +165,7 @@ SPILLWAY_AWKWARD_CASE(post_accumulate_hooks, "the optimizer step inside backward
   for (const at::Tensor& w : weights) {
     torch::autograd::impl::set_post_acc_grad_hooks(w, std::make_unique<StepInHook>(notes));
   }
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     const at::Tensor loss = deep_loss(weights, mlp_batch());
     loss.backward();
     run.number("loss", loss);
@@ -178,7 +178,7 @@ SPILLWAY_AWKWARD_CASE(post_accumulate_hooks, "the optimizer step inside backward
 
 SPILLWAY_AWKWARD_CASE(custom_function, "own autograd functions that save tensors the regular way") {
   const std::vector<at::Tensor> weights = square_weights(4);
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     at::Tensor x = torch::randn({1024, 1024});
     for (const at::Tensor& w : weights) {
       x = SavedProduct::apply(x + 1, w + 1);
@@ -191,7 +191,7 @@ SPILLWAY_AWKWARD_CASE(custom_function, "own autograd functions that save tensors
 
 SPILLWAY_AWKWARD_CASE(custom_function_saved_data, "tensors hidden in the context of a function") {
   const std::vector<at::Tensor> weights = square_weights(3);
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     at::Tensor x = torch::randn({1024, 1024});
     for (const at::Tensor& w : weights) {
       x = HiddenProduct::apply(x, w + 1);
@@ -221,7 +221,7 @@ SPILLWAY_AWKWARD_CASE(saved_variable_hooks, "a program's own hooks on variables 
 
 SPILLWAY_AWKWARD_CASE(double_backward, "a gradient penalty through create_graph") {
   const std::vector<at::Tensor> weights = square_weights(4);
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     const at::Tensor x = mlp_batch().requires_grad_();
     const at::Tensor loss = deep_loss(weights, x);
     const at::Tensor slope = torch::autograd::grad({loss}, {x}, {}, /*retain_graph=*/true,
@@ -238,7 +238,7 @@ SPILLWAY_AWKWARD_CASE(double_backward, "a gradient penalty through create_graph"
 SPILLWAY_AWKWARD_CASE(retain_graph, "one graph run three times, other work between") {
   const std::vector<at::Tensor> weights = square_weights(5);
   Ballast ballast(6, 4);
-  for (const int step : run.steps(2)) {
+  for ([[maybe_unused]] const int step : run.steps(2)) {
     const at::Tensor loss = deep_loss(weights, mlp_batch());
     loss.backward({}, /*keep_graph=*/true);
     ballast.sweep();
@@ -254,7 +254,7 @@ SPILLWAY_AWKWARD_CASE(retain_graph, "one graph run three times, other work betwe
 SPILLWAY_AWKWARD_CASE(reentrant_backward, "backward inside a hook and inside a custom function") {
   const std::vector<at::Tensor> weights = square_weights(5);
   const std::vector<at::Tensor> inner_weights = square_weights(3);
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     at::Tensor x = mlp_batch();
     for (const at::Tensor& w : weights) {
       x = Checkpoint::apply(x, w);
@@ -292,7 +292,7 @@ SPILLWAY_AWKWARD_CASE(backward_on_worker, "forward on one thread, backward on an
 SPILLWAY_AWKWARD_CASE(graph_over_steps, "activations that wait several steps for their backward") {
   const std::vector<at::Tensor> weights = square_weights(3);
   std::vector<at::Tensor> waiting;
-  for (const int step : run.steps(5)) {
+  for ([[maybe_unused]] const int step : run.steps(5)) {
     waiting.push_back(deep_loss(weights, mlp_batch()));
     if (waiting.size() == 3) {
       waiting.front().backward();
@@ -323,7 +323,7 @@ SPILLWAY_AWKWARD_CASE(anomaly_mode, "anomaly detection, on clean steps and on on
 
 SPILLWAY_AWKWARD_CASE(failing_backward, "exceptions out of backward, hooks and version checks") {
   const std::vector<at::Tensor> weights = square_weights(10);
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     const at::Tensor x = mlp_batch();
     run.text("function", thrown_by([&] {
                (ThrowsInBackward::apply(x.mm(weights[0])) + x.mm(weights[1])).sum().backward();
@@ -421,7 +421,7 @@ SPILLWAY_AWKWARD_CASE(record_function, "observers of the program that read input
   const std::vector<at::Tensor> weights = square_weights(10);
   const at::CallbackHandle handle = at::addGlobalCallback(
       at::RecordFunctionCallback(&note_inputs, &note_outputs).needsInputs(true).needsOutputs(true));
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     const at::Tensor loss = deep_loss(weights, mlp_batch());
     loss.backward();
     run.number("loss", loss);
@@ -456,7 +456,7 @@ SPILLWAY_AWKWARD_CASE(shared_parameters, "one weight used in many places of the 
 SPILLWAY_AWKWARD_CASE(graph_dies_elsewhere,
                       "graphs and their saved tensors freed by other threads") {
   const std::vector<at::Tensor> weights = square_weights(8);
-  for (const int step : run.steps(4)) {
+  for ([[maybe_unused]] const int step : run.steps(4)) {
     at::Tensor used = deep_loss(weights, mlp_batch());
     at::Tensor unused = deep_loss({weights[0], weights[1], weights[2]}, mlp_batch());
     used.backward({}, /*keep_graph=*/true);

@@ -167,7 +167,7 @@ SPILLWAY_AWKWARD_CASE(interpolate_grid_sample, "resampling in two and three dime
   const at::Tensor parameter = images().requires_grad_();
   const at::Tensor volume = torch::randn({2, 4, 40, 48, 56}).requires_grad_();
   std::vector<at::Tensor> kept;
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     const at::Tensor large =
         F::interpolate(parameter, F::InterpolateFuncOptions()
                                       .size(std::vector<std::int64_t>{160, 160})
@@ -265,7 +265,7 @@ SPILLWAY_AWKWARD_CASE(sort_and_scatter,
 SPILLWAY_AWKWARD_CASE(cat_and_split, "joining and taking apart, with gradients through both") {
   const at::Tensor parameter = torch::randn({1024, 1024}).requires_grad_();
   Ballast ballast(10, 4);
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     ballast.sweep();
     const std::vector<at::Tensor> parts = parameter.split({100, 500, 424}, 1);
     const at::Tensor joined = torch::cat({parts[2], parts[0], parts[1].neg()}, 1);
@@ -284,7 +284,7 @@ SPILLWAY_AWKWARD_CASE(cat_and_split, "joining and taking apart, with gradients t
 
 SPILLWAY_AWKWARD_CASE(linear_algebra, "library routines that work inside tensor memory") {
   Ballast ballast(12, 4);
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     ballast.sweep();
     const at::Tensor square = torch::randn({512, 512}, torch::kDouble);
     const at::Tensor positive = square.mm(square.t()) + 512 * torch::eye(512, torch::kDouble);

@@ -293,7 +293,7 @@ SPILLWAY_AWKWARD_CASE(many_small_tensors, "thousands of small tensors beside a f
 SPILLWAY_AWKWARD_CASE(one_large_tensor, "one storage much larger than all others, used in pieces") {
   Ballast ballast(20, 2);
   const at::Tensor large = zeros_part_by_part(10'000'000);
-  for (const int step : run.steps(4)) {
+  for ([[maybe_unused]] const int step : run.steps(4)) {
     for (std::int64_t start = 0; start + 500'000 <= large.numel(); start += 700'000) {
       const at::Tensor piece = large.narrow(0, start, 500'000);
       const at::Tensor other = ballast.tensors()[(start / 700'000) % 20].narrow(0, 0, 500'000);

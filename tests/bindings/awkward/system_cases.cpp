@@ -221,7 +221,7 @@ SPILLWAY_AWKWARD_CASE(accessor_loops, "element loops through accessors and item"
 SPILLWAY_AWKWARD_CASE(library_calls, "memcpy, memmove, sort and other library calls over tensors") {
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     ballast.sweep();
     const std::span<float> a = floats_of(t[1]);
     const std::span<float> b = floats_of(t[8]);
@@ -363,7 +363,7 @@ SPILLWAY_AWKWARD_CASE(pipes_and_sockets, "pipes, sockets and process_vm_readv") 
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
   constexpr std::size_t kSlice = 32 * 1024;
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     const Pipe channel;
     std::array<int, 2> ends{};
     expect("socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
@@ -539,7 +539,7 @@ SPILLWAY_AWKWARD_CASE(interop_threads, "work on the inter-op and intra-op pools 
 SPILLWAY_AWKWARD_CASE(parallel_for, "kernels of the program on the threads of LibTorch") {
   Ballast ballast(16, 4);
   const auto& t = ballast.tensors();
-  for (const int step : run.steps(4)) {
+  for ([[maybe_unused]] const int step : run.steps(4)) {
     for (std::size_t i = 0; i + 1 < t.size(); ++i) {
       const std::span<float> to = floats_of(t[i]);
       const std::span<const float> from = floats_of(t[i + 1]);
@@ -597,7 +597,7 @@ SPILLWAY_AWKWARD_CASE(fork_child_reads, "a forked child that reads resident and 
 SPILLWAY_AWKWARD_CASE(fork_child_computes,
                       "a forked child that runs operators and writes tensors") {
   Ballast ballast(16, 4);
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     ballast.sweep();
     const ChildResult child = in_child([&](int descriptor) {
       set_openmp_threads(1);  // The threads of OpenMP did not come along.

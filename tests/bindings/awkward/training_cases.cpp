@@ -442,7 +442,7 @@ SPILLWAY_AWKWARD_CASE(fused_and_foreach, "operators that take lists of tensors")
     return std::vector<at::Tensor>(all.begin() + static_cast<std::ptrdiff_t>(start),
                                    all.begin() + static_cast<std::ptrdiff_t>(start) + 3);
   };
-  for (const int step : run.steps(3)) {
+  for ([[maybe_unused]] const int step : run.steps(3)) {
     for (std::size_t i = 0; i < values.size(); i += 3) {
       const auto now = part(grads, i);
       at::_foreach_mul_(now, 0.5);
