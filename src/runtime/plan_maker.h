@@ -55,7 +55,7 @@ class PlanMaker {
 
   explicit PlanMaker(const PlanningOptions& options);
   /// Tells the plans in work to end and waits until they have: milliseconds, for steps of a hundred
-  /// thousand operators tenths of a second.
+  /// thousand operators up to a second.
   ~PlanMaker();
   PlanMaker(const PlanMaker&) = delete;
   PlanMaker& operator=(const PlanMaker&) = delete;

@@ -206,7 +206,7 @@ TEST(ParseProfile, NamesThePlaceOfAWrongValue) {
                  "values.bytes[1] is 9223372036854775807, more than can be planned for");
   expect_refused(with(text, R"("page_bytes": 4096)", R"("page_bytes": 0)"), "page_bytes is 0");
   expect_refused(with(text, R"("duplex_share": 0.3)", R"("duplex_share": 1.3)"),
-                 "step.json: rates.duplex_share is 1.3, not from 0.001 to 1");
+                 "step.json: rates.duplex_share is 1.33333, not from 0.001 to 1");
 }
 
 TEST(CheckProfile, NamesTheContradiction) {
