@@ -231,4 +231,13 @@ SwapPlan with_best_moments(const PlanAssembly& assembly, SwapPlan plan, MomentEf
   return MomentSearch(assembly, std::move(plan)).search(effort);
 }
 
+bool has_same_moments(const SwapPlan& a, const SwapPlan& b) {
+  return a.estimate.step_seconds == b.estimate.step_seconds &&
+         std::equal(a.swaps.begin(), a.swaps.end(), b.swaps.begin(), b.swaps.end(),
+                    [](const PlannedSwap& one, const PlannedSwap& other) {
+                      return one.value == other.value && one.last_touch == other.last_touch &&
+                             one.leave == other.leave && one.fetch == other.fetch;
+                    });
+}
+
 }  // namespace spillway::planner

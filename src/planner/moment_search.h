@@ -28,4 +28,8 @@ enum class MomentEffort : std::uint8_t {
 SwapPlan with_best_moments(const PlanAssembly& assembly, SwapPlan plan,
                            MomentEffort effort = MomentEffort::kSingles);
 
+/// Whether two plans for one tape take as long and swap the same at the same moments. Sets that
+/// differ in what cannot leave lead to many such plans.
+bool has_same_moments(const SwapPlan& a, const SwapPlan& b);
+
 }  // namespace spillway::planner

@@ -49,6 +49,8 @@ constexpr std::size_t kFinalists = 24;
 // Sets of swaps that are tried for each, and variants of all together whose moments are searched.
 constexpr std::size_t kMostSets = 600;
 constexpr std::size_t kVariants = 96;
+// And of the best of these the moments of all pairs of swaps.
+constexpr std::size_t kPairVariants = 16;
 // Where nobody stops the search, steps of more operators are not planned by other strategies, too.
 constexpr std::size_t kMostOpsUnstopped = 10000;
 // What a plan of another strategy counts, in plans of ours.
@@ -261,9 +263,19 @@ void StepSearch::try_moments() {
                                     limits_.budget_pages, kMostSets, kVariants))
       variants.push_back({i, std::move(plan)});
   }
-  std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
-    return is_better(a.plan.estimate, b.plan.estimate, 1.0);
-  });
+  const auto sort_by_time = [](std::vector<Variant>& all) {
+    std::stable_sort(all.begin(), all.end(), [](const Variant& a, const Variant& b) {
+      return is_better(a.plan.estimate, b.plan.estimate, 1.0);
+    });
+  };
+  sort_by_time(variants);
+  const auto improve = [&](Variant& each, MomentEffort effort) {
+    Attempt& finalist = finalists[each.finalist];
+    finalist.swaps.plan = with_best_moments(assemblies[each.finalist], each.plan, effort);
+    offer(finalist, 1.0);
+    each.plan = finalist.swaps.plan;
+  };
+  std::vector<Variant> tried;
   std::vector<bool> has_had_one(finalists.size(), false);
   for (std::size_t i = 0; i < variants.size(); ++i) {
     Variant& each = variants[i];
@@ -271,9 +283,19 @@ void StepSearch::try_moments() {
     if (i >= kVariants && has_had_one[each.finalist]) continue;
     has_had_one[each.finalist] = true;
     if (is_good_enough() || is_stopped()) return;
-    Attempt& finalist = finalists[each.finalist];
-    finalist.swaps.plan = with_best_moments(assemblies[each.finalist], std::move(each.plan));
-    offer(finalist, 1.0);
+    improve(each, MomentEffort::kSingles);
+    tried.push_back(std::move(each));
+  }
+  sort_by_time(tried);
+  tried.erase(std::unique(tried.begin(), tried.end(),
+                          [](const Variant& a, const Variant& b) {
+                            return a.finalist == b.finalist && has_same_moments(a.plan, b.plan);
+                          }),
+              tried.end());
+  if (tried.size() > kPairVariants) tried.resize(kPairVariants);
+  for (Variant& each : tried) {
+    if (is_good_enough() || is_stopped()) return;
+    improve(each, MomentEffort::kPairs);
   }
   finalists_.clear();
 }

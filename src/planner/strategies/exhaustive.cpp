@@ -14,7 +14,7 @@ constexpr std::size_t kMostChoices = 20'000;
 // As many of the best sets get every moment of every swap tried, one swap after the other.
 constexpr std::size_t kFinalists = 400;
 // And as many of the best of these the moments of all pairs of swaps.
-constexpr std::size_t kPairFinalists = 16;
+constexpr std::size_t kPairFinalists = 32;
 
 [[noreturn]] void refuse(std::string_view what, std::size_t count) {
   throw PlanError(
@@ -128,6 +128,12 @@ StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
     if (is_told(should_stop)) break;
     each.plan = with_best_moments(assemblies[each.assembly], std::move(each.plan));
   }
+  keep_best(finalists, kFinalists);
+  finalists.erase(std::unique(finalists.begin(), finalists.end(),
+                              [](const Finalist& a, const Finalist& b) {
+                                return a.assembly == b.assembly && has_same_moments(a.plan, b.plan);
+                              }),
+                  finalists.end());
   keep_best(finalists, kPairFinalists);
   for (Finalist& each : finalists) {
     if (!is_told(should_stop))
