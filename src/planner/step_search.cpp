@@ -63,6 +63,8 @@ constexpr std::size_t kMostOpsEvicted = 5000;
 // effort that is left.
 constexpr std::size_t kLists = 3;
 constexpr double kPruneShare = 0.1;
+// Those that take so much longer than the best would not come near it by that.
+constexpr double kFarBehind = 1.1;
 
 }  // namespace
 
@@ -203,6 +205,7 @@ void StepSearch::prune_list(ReplayList list) {
 void StepSearch::prune_lists() {
   for (ReplayList& list : lists_) {
     if (is_over()) return;
+    if (!is_better(list.estimate(), best_estimate(), kFarBehind)) continue;
     list.swaps = SwapSearch(list.steps.tape, limits_).best(0, [this] { return is_stopped(); });
     spend(kSwapTries * list.steps.op_of.size());
     hand_out(plan_of(list));
