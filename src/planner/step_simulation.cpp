@@ -73,22 +73,25 @@ class Simulation {
   StepEstimate run_period() {
     estimate_ = StepEstimate{};
     if constexpr (kHasFar) estimate_.near_peak_pages = copies_.used();
+    moved_beside_.fill(0.0);
     const double begin = now_;
     begin_events();
     for (OpIndex op = 0; op < tape_.ops.size() && estimate_.is_complete; ++op, ++clock_) run_op(op);
-    const double bytes = static_cast<double>(estimate_.written_pages + estimate_.read_pages) *
-                         static_cast<double>(limits_.page_size.count());
-    estimate_.interference_seconds = bytes * limits_.rates.interference_seconds_per_byte;
-    if constexpr (kHasFar) add_far_interference();
+    estimate_.interference_seconds = slowdown_seconds();
     estimate_.step_seconds = now_ - begin + estimate_.interference_seconds;
     end_events();
     return estimate_;
   }
 
-  void add_far_interference() {
-    const auto pages = estimate_.far_written_pages + estimate_.far_read_pages;
-    estimate_.interference_seconds += static_cast<double>(pages * limits_.page_size.count()) *
-                                      limits_.far->rates.interference_seconds_per_byte;
+  /// What the transfers beside them have cost the operators. Bytes of the far tier pass both.
+  double slowdown_seconds() const {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < channels_.size(); ++i) {
+      double per_byte = limits_.rates.slowdown_seconds_per_byte();
+      if (i >= write_of(1)) per_byte += limits_.far->rates.slowdown_seconds_per_byte();
+      sum += moved_beside_[i] * static_cast<double>(limits_.page_size.count()) * per_byte;
+    }
+    return sum;
   }
 
   /// All on which the next repetition depends.
@@ -198,7 +201,9 @@ class Simulation {
     estimate_.peak_pages = std::max(estimate_.peak_pages, held_);
     const double begin = now_;
     note_residency();
+    computes_ = true;
     advance(now_ + seconds(entry.time));
+    computes_ = false;
     held_ -= entry.inside_peak_pages;
     finish_op(op, entry);
     observer_.note_operator(op, begin, now_);
@@ -457,7 +462,8 @@ class Simulation {
     channel.event.begin = observer_.in_step(now_);
     channel.active = value;
     channel.chunk = pages;
-    channel.work_left = pages + channel.fixed_pages;
+    // What was queued behind another one is ready when that ends.
+    channel.work_left = pages + (channel.ended == now_ ? 0.0 : channel.fixed_pages);
     channel.is_cancelled = false;
   }
 
@@ -486,7 +492,7 @@ class Simulation {
     const bool is_until = step == until - now_;
     now_ = is_until ? until : now_ + step;
     for (std::size_t i = 0; i < channels_.size(); ++i)
-      progress(channels_[i], step * shares[i], left[i] <= step);
+      progress(i, step * shares[i], left[i] <= step);
     for (std::size_t tier = 0; tier < kTiers; ++tier)
       if (left[write_of(tier)] <= step) finish_write(tier);
     for (std::size_t tier = 0; tier < kTiers; ++tier)
@@ -494,16 +500,20 @@ class Simulation {
     return true;
   }
 
-  static void progress(Channel& channel, double seconds, bool is_finished) {
+  void progress(std::size_t i, double seconds, bool is_finished) {
+    Channel& channel = channels_[i];
     if (channel.chunk == 0) return;
+    const double before = std::min<double>(channel.work_left, channel.chunk);  // After fixed time.
     channel.work_left -= seconds * channel.pages_per_second;
     if (is_finished) channel.work_left = 0.0;
+    if (computes_) moved_beside_[i] += std::max(0.0, before - channel.work_left);
   }
 
   void finish_write(std::size_t tier) {
     Channel& writes = channels_[write_of(tier)];
     const std::uint32_t pages = writes.chunk;
     writes.chunk = 0;
+    writes.ended = now_;
     estimate_.written_pages += pages;
     if (tier == 1) estimate_.far_written_pages += pages;
     observer_.note_transfer(writes.event, now_);
@@ -528,6 +538,7 @@ class Simulation {
     Channel& reads = channels_[read_of(tier)];
     const std::uint32_t pages = reads.chunk;
     reads.chunk = 0;
+    reads.ended = now_;
     estimate_.read_pages += pages;
     if (tier == 1) estimate_.far_read_pages += pages;
     observer_.note_transfer(reads.event, now_);
@@ -555,7 +566,9 @@ class Simulation {
   std::vector<ValueIndex> demanded_;
   Channels<kTiers> channels_;
   ChannelShares<kTiers> shares_;
-  NearCopies copies_;  ///< Of two tiers; else empty.
+  std::array<double, 2 * kTiers> moved_beside_{};  ///< Pages, beside operators that run.
+  bool computes_ = false;                          ///< An operator runs and does not wait.
+  NearCopies copies_;                              ///< Of two tiers; else empty.
   std::uint64_t clock_ = 0;
   Victims victims_;
   std::uint32_t held_ = 0;

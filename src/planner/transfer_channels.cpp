@@ -50,6 +50,7 @@ TransferRates rates_behind(const TransferRates& link, const TransferRates& disk)
   rates.read_fixed_seconds = link.read_fixed_seconds + disk.read_fixed_seconds;
   rates.interference_seconds_per_byte =
       link.interference_seconds_per_byte + disk.interference_seconds_per_byte;
+  rates.checksum_seconds_per_byte = link.checksum_seconds_per_byte + disk.checksum_seconds_per_byte;
   return rates;
 }
 

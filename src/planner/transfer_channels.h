@@ -19,7 +19,8 @@ struct Channel {
   double work_left = 0.0;         ///< Pages.
   double pages_per_second = 0.0;  ///< With everything else idle.
   TransferEvent event;            ///< Of the chunk, as far as known.
-  double fixed_pages = 0.0;       ///< Moved in the fixed time of each chunk.
+  double fixed_pages = 0.0;       ///< Moved in the fixed time of a chunk that begins by itself.
+  double ended = -1.0;            ///< The chunk before.
 };
 
 /// The channels of a step: writes and reads of the near tier (or the only one), then those of the

@@ -68,8 +68,7 @@ class Scheduler {
   }
 
   static double duration(std::uint32_t pages, double page_seconds, double fixed_seconds) {
-    const std::uint32_t chunks = (pages + kChunkPages - 1) / kChunkPages;
-    return pages * page_seconds + chunks * fixed_seconds;
+    return pages * page_seconds + fixed_seconds;
   }
   static double write_seconds(const TransferRates& rates, double page_bytes, std::uint32_t pages) {
     return duration(pages, page_bytes / rates.write_bytes_per_second, rates.write_fixed_seconds);

@@ -23,11 +23,11 @@ SwapLimits limits_for(std::uint32_t budget_pages) {
   return limits;
 }
 
-/// Time costs nothing and bytes do: the plan with the fewest transfers is the best one.
+/// Operators take no time beside transfers: the plan with the fewest of these is the best one.
 SwapLimits bytes_only(std::uint32_t budget_pages) {
   SwapLimits limits = limits_for(budget_pages);
-  limits.rates.write_bytes_per_second = limits.rates.read_bytes_per_second = 1e12;
-  limits.rates.interference_seconds_per_byte = 1.0;
+  limits.rates.write_bytes_per_second = limits.rates.read_bytes_per_second = 1e5;
+  limits.rates.interference_seconds_per_byte = 0.0;
   limits.target_share = 1.0;
   return limits;
 }

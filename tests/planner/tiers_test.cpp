@@ -44,8 +44,8 @@ StepTape two_values() {
 }
 
 /// Both leave after operator 0 and come back when they are used.
-SwapPlan both_out(const SwapLimits& limits, std::uint32_t far_of_first,
-                  std::uint32_t far_of_second) {
+SwapPlan both_out(const SwapLimits& limits, std::uint32_t far_of_first, std::uint32_t far_of_second,
+                  const StepTape& tape = two_values()) {
   SwapChoices choices;
   for (const OpIndex needed : {2U, 3U}) {
     PlannedSwap swap{.pages = 4, .leave = 0, .fetch = needed, .needed = needed, .last_touch = 0};
@@ -56,7 +56,7 @@ SwapPlan both_out(const SwapLimits& limits, std::uint32_t far_of_first,
   }
   choices.write_outs = choices.fetches = {0, 1};
   choices.reserve_pages.assign(4, 0);
-  return restore_swaps(two_values(), choices, limits);
+  return restore_swaps(tape, choices, limits);
 }
 
 double milliseconds_of(const SwapLimits& limits, std::uint32_t far_of_first,
@@ -90,17 +90,30 @@ TEST(Tiers, SendWhatFindsNoRoomOnToTheFarOne) {
   EXPECT_NEAR(milliseconds_of(tiers(8, 8, 0.5), 2, 4), 1 + 12 + 10 + 6 + 1 + 8 + 1, kNearly);
 }
 
-TEST(Tiers, PayTheFixedCostsAndInterferenceOfAllThatTheyPass) {
+TEST(Tiers, PayTheFixedCostsOfAllThatTheyPass) {
   SwapLimits limits = tiers(8, 8, 0.5);
   limits.rates.read_fixed_seconds = 3e-3;
   limits.far->rates.read_fixed_seconds = 5e-3;
   // One read each, of one chunk.
   EXPECT_NEAR(milliseconds_of(limits, 0, 4), 33 + 3 + 3 + 5, kNearly);
-  limits = tiers(8, 8, 0.5);
+}
+
+TEST(Tiers, SlowDownWhatRunsBesideAllThatTheyPass) {
+  SwapLimits limits = tiers(8, 8, 0.5);
   const auto page = static_cast<double>(limits.page_size.count());
   limits.rates.interference_seconds_per_byte = 1e-3 / page;
   limits.far->rates.interference_seconds_per_byte = 1e-2 / page;
-  EXPECT_NEAR(milliseconds_of(limits, 0, 4), 33 + 16 + 80, kNearly);
+  // All that moves is waited for: 4 pages either way near by, and as many far away.
+  EXPECT_NEAR(milliseconds_of(limits, 0, 4), 33, kNearly);
+  // With room for both, operator 1 runs beside the write-outs.
+  StepTape roomy = two_values();
+  roomy.ops[1].inside_peak_pages = 0;
+  const auto slowdown_ms = [&] {
+    return both_out(limits, 0, 4, roomy).estimate.interference_seconds / kMillisecond;
+  };
+  EXPECT_NEAR(slowdown_ms(), 4 * 1 + 4 * (1 + 10), kNearly);
+  limits.rates.checksum_seconds_per_byte = 1e-4 / page;
+  EXPECT_NEAR(slowdown_ms(), 4 * 1.1 + 4 * (1.1 + 10), kNearly);
 }
 
 TEST(Tiers, TellWhereEachTransferGoes) {

@@ -19,10 +19,17 @@ struct TransferRates {
   /// What is left of either rate while both directions are busy: 0.5 is a disk that shares its time
   /// evenly, 1 a full-duplex link.
   double duplex_share = 0.5;
-  double write_fixed_seconds = 0.0;  ///< Added to each write of up to eight pages.
+  double write_fixed_seconds = 0.0;  ///< Added to a write that finds no other one under way.
   double read_fixed_seconds = 0.0;   ///< The same for reads.
   /// Wall time that a transferred byte costs the operators that run meanwhile (shared memory bus).
   double interference_seconds_per_byte = 5e-11;
+  /// The same for its checksum, which a processor takes that operators could use. 0: none is taken.
+  double checksum_seconds_per_byte = 0.0;
+
+  /// What a transferred byte costs the operators beside it in all.
+  double slowdown_seconds_per_byte() const {
+    return interference_seconds_per_byte + checksum_seconds_per_byte;
+  }
 };
 
 /// What files call one of them, and the values that some disk or link has.
