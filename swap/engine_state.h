@@ -41,7 +41,7 @@ class SwapEngine::State final : public memory::FaultSink {
   Bytes take_peak();
 
   // pins.cpp
-  void pin(PinSet& set, std::span<const RangeUse> uses);
+  void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* absent);
   void unpin(PinSet& set);
   void set_next_use_locked(const RangePart& part, OpClock at);
   void touch_page_locked(Range& range, std::uint32_t page);
@@ -132,6 +132,7 @@ class SwapEngine::State final : public memory::FaultSink {
   void hold_locked(PinSet& set, const RangeUse& use);
   void let_go_locked(const PinSet::Pin& pin);
   std::size_t missing_pages_locked(std::span<const RangeUse> uses, bool asks);
+  void count_missing_locked(std::span<const RangeUse> uses, MissingPages& missing);
   void ask_for_page_locked(memory::PageIndex index);
   void give_fresh_frame_locked(memory::PageIndex index);
   void note_counted_locked();

@@ -43,6 +43,12 @@ void SwapEngine::State::set_next_use_locked(const RangePart& part, OpClock at) {
   std::fill(range.next_uses.begin() + part.first, range.next_uses.begin() + end, at);
 }
 
+void SwapEngine::State::count_missing_locked(std::span<const RangeUse> uses,
+                                             MissingPages& missing) {
+  for (const RangeUse& use : uses)
+    missing.push_back(static_cast<std::uint32_t>(missing_pages_locked({&use, 1}, false)));
+}
+
 void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
   Range& range = range_of(use.range);
   SPILLWAY_ASSERT(use.first < range.pages && use.pages == range.pages);
@@ -126,7 +132,7 @@ void SwapEngine::State::ask_for_page_locked(PageIndex index) {
   }
 }
 
-void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
+void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* absent) {
   Lock lock(mutex_);
   wait_for_dropped_locked(lock, uses);
   enter_locked(set);
@@ -149,6 +155,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses) {
   while (!comes_bit_by_bit) {
     const std::size_t missing = missing_pages_locked(uses, !room.stands_back());
     if (missing == 0) break;
+    if (absent != nullptr && absent->empty()) count_missing_locked(uses, *absent);
     make_room_locked();
     kick_locked();
     const bool is_unreadable =

@@ -430,9 +430,9 @@ bool SwapEngine::is_under_pressure() const noexcept {
   return state_->pressure_.load(std::memory_order_relaxed);
 }
 
-void SwapEngine::pin(PinSet& set, std::span<const RangeUse> uses) {
+void SwapEngine::pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* missing) {
   if (state_->off_.load(std::memory_order_relaxed)) return;
-  state_->pin(set, uses);
+  state_->pin(set, uses, missing);
   set.engine_ = this;
 }
 

@@ -175,6 +175,7 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
   if (is_measured) meter.trust = kTrustInMeasuredDisk;
   transfers_ = std::make_unique<runtime::TransferMeter>(meter);
   engine.observers = {transfers_.get()};
+  options.moved = [this] { return transfers_->moved(); };
   if (trace_ != nullptr) engine.observers.push_back(trace_.get());
   // Where steps wait for their plans, equal runs are to have equal ones.
   if (options.planning.moment == runtime::PlanningMoment::kInBackground)
@@ -290,6 +291,7 @@ runtime::RunStatistics Core::statistics() const {
   statistics.replay_seconds = report.replay_seconds;
   statistics.verified = Interceptor::verified();
   statistics.stalls = report.stalls;
+  statistics.value_stalls = report.learned.stalls;
   statistics.mapper = memory::name_of(mapper_);
   statistics.dispatch_key = interceptor_->key_name();
   statistics.store = store_name_;
@@ -319,8 +321,8 @@ void Core::write_profile() {
   origin.threads = static_cast<std::uint32_t>(at::get_num_threads());
   const std::string path = output_path(settings_.profile_out);
   const Bytes small = runtime_->engine().statistics().small_peak;
-  profile::StepProfile profile = recording_->profile(std::move(origin), small);
-  profile.rates = transfers_->rates();
+  const profile::StepProfile profile =
+      recording_->profile(std::move(origin), small, transfers_->rates());
   topology::write_file_at_once(path, profile::to_text(profile));
   if (settings_.quiet) return;
   const std::string kinds = recording_->kinds_text();

@@ -7,13 +7,16 @@
 
 namespace spillway::profile {
 
-void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now, bool is_replayable) {
+void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now, bool is_replayable,
+                            Bytes moved) {
   SPILLWAY_ASSERT(!in_op_);
-  close_op_time(now);
+  close_op(now, moved);
   in_op_ = true;
   ++op_count_;
   op_begin_ = now;
   waited_ = Duration{0};
+  moved_before_op_ = moved;
+  moved_in_waits_ = Bytes();
   births_of_op_ = 0;
   inside_now_ = 0;
   born_in_op_.clear();
@@ -104,9 +107,9 @@ void TapeRecorder::end_op() {
   for (const std::uint32_t range : born_in_op_) value_of(range, op);
 }
 
-void TapeRecorder::finish_step(TimePoint now, RecordedStep& finished) {
+void TapeRecorder::finish_step(TimePoint now, RecordedStep& finished, Bytes moved) {
   SPILLWAY_ASSERT(!in_op_);
-  close_op_time(now);
+  close_op(now, moved);
   if (records()) {
     add_untouched();
     mark_what_cannot_replay();
@@ -154,9 +157,11 @@ ValueIndex TapeRecorder::value_of(std::uint32_t range, OpIndex birth) {
   return entry.value;
 }
 
-void TapeRecorder::close_op_time(TimePoint now) {
+void TapeRecorder::close_op(TimePoint now, Bytes moved) {
   if (!records() || step_.tape.ops.empty()) return;
   step_.tape.ops.back().time = std::max(Duration{0}, now - op_begin_ - waited_);
+  const Bytes before = moved_before_op_ + moved_in_waits_;
+  step_.moved_of_op.push_back(moved > before ? moved - before : Bytes());
 }
 
 void TapeRecorder::add_untouched() {

@@ -8,7 +8,6 @@
 #include "spillway/profile/step_joining.h"
 #include "spillway/profile/value_classes.h"
 #include "spillway/runtime/runtime.h"
-#include "typical_times.h"
 
 namespace spillway::runtime {
 
@@ -77,8 +76,7 @@ void ProfileRecording::note_step(std::uint64_t identity, const RecordedStep& ste
   ++shape.seen;
   shape.last_seen = steps_;
   if (shape.times.size() >= kMostTimes) shape.times.pop_back();
-  auto& times = shape.times.emplace_front();
-  for (const auto& op : step.tape.ops) times.push_back(op.time);
+  shape.times.push_front(op_times_of(step));
   shape.step = step;
   std::swap(shape.before, previous_);
   shape.has_before = has_previous_;
@@ -130,18 +128,21 @@ void ProfileRecording::name_ops(const StepTape& tape, StepProfile& profile) cons
   }
 }
 
-void ProfileRecording::set_times(const Shape& shape, StepProfile& profile) {
-  const std::vector<Duration> typical = typical_op_times(shape.times);
+void ProfileRecording::set_times(const Shape& shape, double slowdown, StepProfile& profile) {
+  const std::vector<Duration> typical = typical_op_times(shape.times, slowdown);
+  std::vector<std::vector<Duration>> steps;
+  for (const OpTimes& step : shape.times) steps.push_back(times_alone(step, slowdown));
   std::vector<Duration> same;
   for (OpIndex op = 0; op < shape.ops; ++op) {
     same.clear();
-    for (const auto& step : shape.times) same.push_back(step[op]);
+    for (const auto& step : steps) same.push_back(step[op]);
     profile.tape.ops[op].time = typical[op];
     profile.spread_of_op.push_back(quartile_range(same));
   }
 }
 
-StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small_bytes) const {
+StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small_bytes,
+                                      const profile::TransferRates& rates) const {
   const std::lock_guard lock(mutex_);
   const std::vector<const Shape*> kinds = ranked();
   if (kinds.empty() && cut_steps_ > 0)
@@ -169,7 +170,8 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
   profile.small_bytes = small_bytes;
   profile.tape = joined.tape;
   name_ops(profile.tape, profile);
-  set_times(wanted, profile);
+  profile.rates = rates;
+  set_times(wanted, rates.slowdown_seconds_per_byte(), profile);
   std::vector<StorageClass> noted;
   for (std::size_t i = 0; i < joined.origins.size(); ++i) {
     noted.push_back(joined.origins[i].holds);

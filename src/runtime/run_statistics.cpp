@@ -97,6 +97,18 @@ Json stalls_of(const RunStatistics& s) {
   return stalls;
 }
 
+Json value_stalls_of(const RunStatistics& s) {
+  auto stalls = Json::array();
+  for (const ValueStall& stall : s.value_stalls)
+    stalls.push_back({{"value", stall.value},
+                      {"bytes", stall.bytes.count()},
+                      {"made_by", stall.made_by},
+                      {"times", stall.times},
+                      {"fetch_wait_seconds", seconds(stall.for_inputs)},
+                      {"write_wait_seconds", seconds(stall.for_room)}});
+  return stalls;
+}
+
 Json choices_part(const RunStatistics& s) {
   return {{"mapper", s.mapper},           {"dispatch_key", s.dispatch_key}, {"store", s.store},
           {"directories", s.directories}, {"prefetch", s.prefetch},         {"verify", s.verify}};
@@ -109,6 +121,7 @@ std::string to_json(const RunStatistics& s) {
   for (const auto part : {memory_part, time_part, transfer_part, plan_part, replay_part})
     json.update(part(s));
   json["stalls"] = stalls_of(s);
+  json["value_stalls"] = value_stalls_of(s);
   json.update(choices_part(s));
   // Names of programs and folders need not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

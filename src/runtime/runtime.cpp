@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "runtime_parts.h"
@@ -46,6 +47,7 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
                              .rates = options_.rates,
                              .rates_now = options_.rates_now,
                              .take_peak = [this] { return engine_->take_peak(); },
+                             .moved = options_.moved,
                              .planning = options_.planning,
                              .recording = options_.recording,
                              .trace = options_.trace},
@@ -146,7 +148,7 @@ void* Runtime::allocate(std::size_t size) {
   if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
     learn_op(op, {}, *op.text, {});
   const bool may_wait = (op.learns || op.replays || traces()) && engine_->is_under_pressure();
-  const TimePoint start = may_wait ? clock_.now() : TimePoint{};
+  const Mark start = may_wait ? mark() : Mark{};
   const swap::SwapEngine::Allocation made = allocate_paged(op, size);
   const auto pages = pages_of(size);
   if (op.is_running && op.fills) {
@@ -158,15 +160,45 @@ void* Runtime::allocate(std::size_t size) {
   if (guide_ != nullptr && !op.replays)
     guide_->allocated(&op, made.range, pages, Bytes(size), op.is_running && op.fills);
   if (traces()) options_.trace->allocated(&op, made.range, Bytes(size));
-  if (may_wait && traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, start);
-  if (may_wait && op.replays) op.replay_wait += clock_.now() - start;
-  if (may_wait && op.learns) {
-    const Duration waited = clock_.now() - start;
-    guide_->waited(&op, waited);
-    if (op.text != nullptr)
-      stalls_.note(op.signature, *op.text, StallLedger::Reason::kRoom, waited);
-  }
+  if (may_wait) end_wait_for_room(op, made.range, start);
   return made.address;
+}
+
+void Runtime::end_wait_for_room(OpContext& op, RangeId born, const Mark& start) {
+  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, start.at);
+  if (op.replays) note_replay_wait(op, start);
+  if (!op.learns) return;
+  tell_wait(op, start);
+  const Duration waited = clock_.now() - start.at;
+  if (waited >= StallLedger::kNoticeable)
+    guide_->waited_for(&op, born, StallLedger::Reason::kRoom, waited);
+  if (op.text != nullptr) stalls_.note(op.signature, *op.text, StallLedger::Reason::kRoom, waited);
+}
+
+Runtime::Mark Runtime::mark() const {
+  return {clock_.now(), options_.moved ? options_.moved() : Bytes()};
+}
+
+/// The operator that is learned has waited since then.
+void Runtime::tell_wait(const OpContext& op, const Mark& since) {
+  const Mark now = mark();
+  guide_->waited(&op, now.at - since.at, now.moved - since.moved);
+}
+
+/// What an operator waits for its inputs is shared out among those that were missing, by pages.
+void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, Duration waited) {
+  const auto sum = std::accumulate(op.missing.begin(), op.missing.end(), std::uint64_t{0});
+  for (std::size_t i = 0; i < op.missing.size() && sum > 0; ++i)
+    if (op.missing[i] > 0)
+      guide_->waited_for(&op, uses[i].range, StallLedger::Reason::kInputs,
+                         waited * op.missing[i] / static_cast<std::int64_t>(sum));
+}
+
+/// The same of one that runs again.
+void Runtime::note_replay_wait(OpContext& op, const Mark& since) const {
+  const Mark now = mark();
+  op.replay_wait += now.at - since.at;
+  op.moved_in_replay_wait += now.moved - since.moved;
 }
 
 void Runtime::deallocate(void* memory) noexcept {
@@ -249,6 +281,7 @@ void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpTe
                        OpTraits traits) {
   op.learns = guide_->begin_op(&op, op.signature, uses, traits.is_replayable, op.wish);
   if (op.learns && records()) options_.recording->note_op(guide_->signature(), text);
+  if (op.learns && engine_->is_under_pressure()) guide_->name_op(&op, text);
 }
 
 void Runtime::note_class(RangeId range, profile::StorageClass holds) {
@@ -256,11 +289,15 @@ void Runtime::note_class(RangeId range, profile::StorageClass holds) {
 }
 
 void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
-  const TimePoint start = clock_.now();
-  with_room(op, [&] { engine_->pin(op.pins, uses); });
-  const Duration waited = clock_.now() - start;
-  if (op.learns) guide_->waited(&op, waited);
-  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, start);
+  const Mark start = mark();
+  with_room(op, [&] {
+    op.missing.clear();
+    engine_->pin(op.pins, uses, &op.missing);
+  });
+  const Duration waited = clock_.now() - start.at;
+  if (op.learns) tell_wait(op, start);
+  if (op.learns && waited >= StallLedger::kNoticeable) tell_values(op, uses, waited);
+  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, start.at);
   stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, waited);
 }
 
@@ -269,25 +306,28 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
 /// Does what the plan wants before an operator of the trainer begins: runs operators again, and
 /// gives back what was freed and only lived on for them.
 void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses) {
-  const TimePoint start = clock_.now();
+  const Mark start = mark();
   for (const RangeId ended : recomputer_->take_ended()) engine_->release(ended);
   if (guide_ == nullptr || uses.empty()) return;
   const std::vector<profile::OpIndex> due = guide_->due_replays(&op, signature, uses);
   if (due.empty()) return;
-  TimePoint begin{};
+  Mark begin;
   recomputer_->replay(due, [&](std::size_t position, bool ends) {
     if (!ends) {
       guide_->begin_replay(position);
       op.replay_wait = Duration(0);
+      op.moved_in_replay_wait = Bytes();
       op.has_replayed = false;
-      begin = clock_.now();
+      begin = mark();
       return;
     }
-    const Duration took = clock_.now() - begin - op.replay_wait;
-    guide_->end_replay(position, op.has_replayed ? took : Duration(0), op.wish);
+    const Mark end = mark();
+    const Duration took = end.at - begin.at - op.replay_wait;
+    const Bytes moved = end.moved - begin.moved - op.moved_in_replay_wait;
+    guide_->end_replay(position, op.has_replayed ? took : Duration(0), moved, op.wish);
     drop_wished(op);
   });
-  guide_->waited(&op, clock_.now() - start);
+  tell_wait(op, start);
 }
 
 void Runtime::drop_wished(OpContext& op) noexcept {
@@ -317,11 +357,11 @@ void Runtime::run_again(profile::OpIndex place, std::span<const RangeUse> uses,
     engine_->unpin(op.pins);
   };
   try {
-    const TimePoint asked = clock_.now();
+    const Mark asked = mark();
     with_room(op, [&] { engine_->pin(op.pins, uses); });
-    if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, asked);
+    if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, asked.at);
     const TimePoint start = clock_.now();
-    op.replay_wait += start - asked;
+    note_replay_wait(op, asked);
     op.has_replayed = true;
     body(op.pins);
     replay_ns_.fetch_add(static_cast<std::uint64_t>((clock_.now() - start).count()),
@@ -353,7 +393,7 @@ void Runtime::after_fork_in_parent() noexcept {
   if (recomputer_ != nullptr) recomputer_->end_fork();
 }
 
-Runtime::Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.clock_.now()) {
+Runtime::Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.mark()) {
   context().rehearses = true;
   context().ran_out_of_room = false;
 }
@@ -361,7 +401,7 @@ Runtime::Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runt
 Runtime::Rehearsal::~Rehearsal() {
   OpContext& op = context();
   op.rehearses = false;
-  if (op.learns) runtime_.guide_->waited(&op, runtime_.clock_.now() - start_);
+  if (op.learns) runtime_.tell_wait(op, start_);
 }
 
 bool Runtime::Rehearsal::ran_out_of_room() const { return context().ran_out_of_room; }

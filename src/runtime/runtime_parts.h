@@ -23,6 +23,7 @@ struct Runtime::OpContext {
   bool rehearses = false;        ///< See Runtime::Rehearsal.
   bool ran_out_of_room = false;  ///< In the latest rehearsal.
   Duration replay_wait{0};       ///< For pages or room, of the operator that runs again.
+  Bytes moved_in_replay_wait;    ///< Meanwhile.
   bool has_replayed = false;     ///< It did run, and was not left out as needless.
   bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
   StepGuide::Wish wish;
@@ -30,6 +31,7 @@ struct Runtime::OpContext {
   std::uint64_t signature = 0;
   const OpText* text = nullptr;
   swap::PinSet pins;
+  swap::MissingPages missing;   ///< Scratch: per use of the running operator.
   std::vector<RangeId> inside;  ///< Ranges born in the running operator and still alive.
   std::uint32_t input_pages = 0;
   std::uint32_t inside_pages = 0;

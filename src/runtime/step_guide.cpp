@@ -72,10 +72,10 @@ void StepGuide::begin_replay(std::size_t position) {
   apply_advice_locked(nullptr);
 }
 
-void StepGuide::end_replay(std::size_t position, Duration took, Wish& wish) {
+void StepGuide::end_replay(std::size_t position, Duration took, Bytes moved, Wish& wish) {
   std::lock_guard lock(learner_mutex_);
   advice_.clear();
-  learner_.end_replay(position, took, advice_);
+  learner_.end_replay(position, took, moved, advice_);
   apply_advice_locked(&wish);
 }
 
@@ -115,10 +115,23 @@ void StepGuide::freed(RangeId range) {
   if (lock.owns_lock()) tell_freed_locked();
 }
 
-void StepGuide::waited(Thread thread, Duration time) {
+void StepGuide::waited(Thread thread, Duration time, Bytes moved) {
   if (!trains(thread)) return;
   std::lock_guard lock(learner_mutex_);
-  learner_.waited(time);
+  learner_.waited(time, moved);
+}
+
+void StepGuide::name_op(Thread thread, const OpText& text) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  learner_.name_op(text);
+}
+
+void StepGuide::waited_for(Thread thread, RangeId range, StallLedger::Reason reason,
+                           Duration time) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  learner_.waited_for(StoragePieces::whole(range), reason, time);
 }
 
 void StepGuide::step_boundary(Thread thread) {

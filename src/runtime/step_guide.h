@@ -41,7 +41,7 @@ class StepGuide {
   std::vector<profile::OpIndex> due_replays(Thread thread, std::uint64_t signature,
                                             std::span<const RangeUse> uses);
   void begin_replay(std::size_t position);
-  void end_replay(std::size_t position, Duration took, Wish& wish);
+  void end_replay(std::size_t position, Duration took, Bytes moved, Wish& wish);
   void cannot_record();
 
   void allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);
@@ -55,8 +55,12 @@ class StepGuide {
   /// Before the engine may give the range to somebody else.
   void freed(RangeId range);
 
-  /// The thread waited so long for pages or room within its operator.
-  void waited(Thread thread, Duration time);
+  /// Of the operator that has begun, see StepLearner.
+  void name_op(Thread thread, const OpText& text);
+  void waited_for(Thread thread, RangeId range, StallLedger::Reason reason, Duration time);
+
+  /// The thread waited so long for pages or room within its operator, while so much moved.
+  void waited(Thread thread, Duration time, Bytes moved);
 
   void step_boundary(Thread thread);
 

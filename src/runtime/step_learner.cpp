@@ -9,8 +9,10 @@
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"
 #include "spillway/runtime/profile_recording.h"
+#include "spillway/runtime/runtime.h"
 #include "spillway/runtime/step_trace_recorder.h"
 #include "step_library.h"
+#include "value_stalls.h"
 
 namespace spillway::runtime {
 
@@ -29,6 +31,8 @@ constexpr std::uint32_t kFirstSearch = 1024;
 constexpr std::uint32_t kPatientSearch = 4096;
 constexpr std::uint32_t kPeriodMisses = 4;  // Strange steps after which a found period is wrong.
 constexpr std::size_t kStepTimes = 64;      // For the median.
+constexpr std::size_t kStallsTold = 5;
+constexpr std::size_t kMostNames = 65536;  // Trainers whose shapes never repeat.
 
 /// The operator, its shapes, and how it uses paged storages.
 std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> uses) {
@@ -46,6 +50,7 @@ struct StepLearner::State {
         recording_(options.recording),
         rates_now_(options.rates_now),
         take_peak_(options.take_peak),
+        moved_(options.moved),
         trace_(options.trace),
         room_(options.budget_pages) {}
 
@@ -59,7 +64,7 @@ struct StepLearner::State {
   LearnerReport report() const;
 
   // Steps.
-  void finish_step(TimePoint now, bool is_meaningful, Advice& advice);
+  void finish_step(TimePoint now, Bytes moved, bool is_meaningful, Advice& advice);
   std::uint32_t finished_slot() const;
   void note_round(std::uint32_t next_slot, const LearnedPlan::Round& step);
   bool ends_by_length() const;
@@ -67,7 +72,7 @@ struct StepLearner::State {
   /// are its layers, of which deep nets have thousands.
   bool awaits_boundary() const { return is_announced_ && since_boundary_ <= 2 * announced_ops_; }
   void search_period();
-  void note_replay(std::size_t position, Duration took);
+  void note_replay(std::size_t position, Duration took, Bytes moved);
   void note_plan();
   static void tell_plan(const LearnedPlan& learned);
 
@@ -87,6 +92,9 @@ struct StepLearner::State {
   ProfileRecording* const recording_;
   const std::function<planner::TransferRates()> rates_now_;
   const std::function<Bytes()> take_peak_;
+  const std::function<Bytes()> moved_;
+  ValueStalls value_stalls_;
+  ValueStalls::Names op_names_;
   StepTraceRecorder* const trace_;
   std::uint32_t room_;              ///< Follows the least of each step: down at once, up slowly.
   std::uint32_t least_room_ = ~0U;  ///< Of the step so far.
@@ -135,7 +143,8 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Range
   if (is_in_op_) recorder_.end_op();
   ++clock_;
   ++since_boundary_;
-  if (is_boundary_pending_ || ends_by_length()) finish_step(now, is_worth_learning_, advice);
+  const Bytes moved = moved_ ? moved_() : Bytes();
+  if (is_boundary_pending_ || ends_by_length()) finish_step(now, moved, is_worth_learning_, advice);
   is_boundary_pending_ = false;
   if (step_ops_ == 0) {
     step_begin_ = now;
@@ -146,7 +155,7 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Range
   recent_[++seen_ops_ % OpSequence::kGram] = combined;
   step_hash_ = mix(step_hash_, combined);
   ++step_ops_;
-  recorder_.begin_op(combined, now, is_replayable && !unrecordable_.contains(combined));
+  recorder_.begin_op(combined, now, is_replayable && !unrecordable_.contains(combined), moved);
   used_.clear();
   for (const RangeUse& use : uses) {
     recorder_.use(use.range.value(), use.pages, use.writes);
@@ -204,20 +213,23 @@ LearnerReport StepLearner::State::report() const {
   report.shapes = library_.shape_count();
   std::vector<double> times = step_times_;
   report.step_seconds_median = median(times);
+  report.stalls = value_stalls_.largest(kStallsTold);
   return report;
 }
 
 // --- Steps ------------------------------------------------------------------------------------
 
-void StepLearner::State::finish_step(TimePoint now, bool is_meaningful, Advice& advice) {
+void StepLearner::State::finish_step(TimePoint now, Bytes moved, bool is_meaningful,
+                                     Advice& advice) {
   if (step_ops_ == 0) return;
   if (step_times_.size() < kStepTimes) step_times_.push_back(0.0);
   step_times_[report_.steps++ % kStepTimes] = seconds(now - step_begin_);
   profile::RecordedStep& record = library_.next_record();
-  recorder_.finish_step(now, record);
+  recorder_.finish_step(now, record, moved);
   if (recording_ != nullptr)
     recording_->note_step(step_hash_, is_meaningful ? record : profile::RecordedStep());
   if (trace_ != nullptr) trace_->note_values(record);
+  value_stalls_.settle(record, op_names_);
   if (least_room_ != ~0U) room_ = std::min(least_room_, room_ + 1);
   least_room_ = ~0U;
   library_.set_budget(room_);
@@ -272,10 +284,10 @@ void StepLearner::State::note_round(std::uint32_t next_slot, const LearnedPlan::
 }
 
 /// What a second run takes beyond the first one.
-void StepLearner::State::note_replay(std::size_t position, Duration took) {
+void StepLearner::State::note_replay(std::size_t position, Duration took, Bytes moved) {
   const OpIndex place = plan_advice_.place_of_replay(position);
   const OpIndex op = plan_->plan.steps.op_of[place];
-  library_.note_replay(took - plan_->step.tape.ops[op].time, plan_->pages_made(place));
+  library_.note_replay({took, moved, plan_->step.tape.ops[op].time}, plan_->pages_made(place));
 }
 
 /// One more than the number of the slot that the step has just completed, or 0.
@@ -442,8 +454,8 @@ void StepLearner::begin_replay(std::size_t position, Advice& advice) {
   state_->plan_advice_.begin_replay(position, advice);
 }
 
-void StepLearner::end_replay(std::size_t position, Duration took, Advice& advice) {
-  if (took > Duration(0)) state_->note_replay(position, took);
+void StepLearner::end_replay(std::size_t position, Duration took, Bytes moved, Advice& advice) {
+  if (took > Duration(0)) state_->note_replay(position, took, moved);
   state_->plan_advice_.end_replay(position, advice);
 }
 
@@ -465,7 +477,19 @@ void StepLearner::note_room(std::uint32_t pages) {
   state_->least_room_ = std::min(state_->least_room_, pages);
 }
 
-void StepLearner::waited(Duration time) { state_->recorder_.waited(time); }
+void StepLearner::waited(Duration time, Bytes moved) { state_->recorder_.waited(time, moved); }
+
+void StepLearner::name_op(const OpText& text) {
+  auto& names = state_->op_names_;
+  const std::uint64_t signature = state_->recent(0);
+  if (names.size() >= kMostNames || names.contains(signature)) return;
+  names.emplace(signature, op_kind(text).name);
+}
+
+void StepLearner::waited_for(RangeId range, StallLedger::Reason reason, Duration time) {
+  if (!state_->recorder_.is_live(range.value())) return;
+  state_->value_stalls_.note(state_->recorder_.range(range.value()).serial, reason, time);
+}
 
 void StepLearner::end_op(Advice& advice) { state_->end_op(advice); }
 

@@ -104,14 +104,14 @@ void LearnedPlan::set(planner::StepPlan made) {
   drops = planner::drops_per_op(step.tape, steps);
 }
 
-void StepShape::note_times(const StepTape& tape) {
+void StepShape::note_times(const profile::RecordedStep& step) {
   if (times.size() >= kTimesKept) times.pop_back();
-  auto& newest = times.emplace_front();
-  for (const auto& op : tape.ops) newest.push_back(op.time);
+  times.push_front(op_times_of(step));
 }
 
-void StepLibrary::note_replay(Duration extra, std::uint32_t pages) {
-  replay_extra_ += extra;
+void StepLibrary::note_replay(const ReplayTimes& replay, std::uint32_t pages) {
+  const OpTimes again{{replay.took}, {replay.moved}};
+  replay_extra_ += times_alone(again, slowdown()).front() - replay.first_run;
   replay_pages_ += pages;
   if (replay_pages_ < kReplayPagesKept) return;
   replay_extra_ /= 2;
@@ -152,7 +152,7 @@ ShapeId StepLibrary::learn(std::uint64_t identity, bool is_meaningful, bool is_c
       shape->sequence = OpSequence(tape.ops);
       shape->is_cut_by_length = is_cut_by_length;
     }
-    shape->note_times(tape);
+    shape->note_times(record.step);
     ++shape->seen;
     shape->last_seen = step_count_;
     record.shape = shape->id;
@@ -331,7 +331,7 @@ PlanPlace StepLibrary::refreshed(LearnedPlan& plan, std::size_t oldest_age) {
 /// How long a step may be held up for a plan.
 Duration StepLibrary::patience(const LearnedPlan& plan) const {
   constexpr int kHundredth = 100;
-  return typical_time(find_shape(plan.shapes.front())->times) / kHundredth;
+  return typical_time(find_shape(plan.shapes.front())->times, slowdown()) / kHundredth;
 }
 
 /// Takes over what has been planned meanwhile. No place while there is nothing yet.
@@ -403,16 +403,15 @@ planner::StepEstimate StepLibrary::judge(const LearnedPlan& plan,
 std::vector<Duration> StepLibrary::typical_op_times(const LearnedPlan& plan) const {
   std::vector<Duration> times;
   for (const ShapeId id : plan.shapes) {
-    const std::vector<Duration> of_step = runtime::typical_op_times(find_shape(id)->times);
+    const std::vector<Duration> of_step =
+        runtime::typical_op_times(find_shape(id)->times, slowdown());
     times.insert(times.end(), of_step.begin(), of_step.end());
   }
   return times;
 }
 
-/// Times that were measured while as much was moved contain the interference.
 void StepLibrary::forecast(LearnedPlan& plan) const {
-  const planner::StepEstimate estimate = judge(plan, typical_op_times(plan), plan.budget_pages);
-  plan.forecast = estimate.step_seconds - estimate.interference_seconds;
+  plan.forecast = judge(plan, typical_op_times(plan), plan.budget_pages).step_seconds;
 }
 
 bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const {
@@ -430,7 +429,8 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   if (room < plan.budget_pages || room > plan.budget_pages + plan.budget_pages / kRoomDrift)
     return true;
   double measured = 0.0;
-  for (const ShapeId id : plan.shapes) measured += seconds(typical_time(find_shape(id)->times));
+  for (const ShapeId id : plan.shapes)
+    measured += seconds(typical_time(find_shape(id)->times, slowdown()));
   const double planned = seconds(compute_time(plan.step.tape));
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
   if (has_drifted(plan.rates, limits_.rates)) return true;

@@ -11,7 +11,7 @@
 #include "spillway/profile/op_sequence.h"
 #include "spillway/profile/step_joining.h"
 #include "spillway/profile/tape_recorder.h"
-#include "typical_times.h"
+#include "spillway/runtime/typical_times.h"
 
 namespace spillway::runtime {
 
@@ -21,7 +21,7 @@ inline constexpr ShapeId kNoShape = 0;
 
 /// One known step.
 struct StepShape {
-  void note_times(const profile::StepTape& tape);
+  void note_times(const profile::RecordedStep& step);
 
   ShapeId id = kNoShape;
   profile::OpSequence sequence;
@@ -112,8 +112,14 @@ class StepLibrary {
   /// What plans made from now on reckon with.
   void set_rates(const planner::TransferRates& rates) { limits_.rates = rates; }
 
-  /// What an operator that ran again took beyond its first run, and the pages that it made.
-  void note_replay(Duration extra, std::uint32_t pages);
+  /// An operator that ran again: what it took, what moved meanwhile, and what it takes at first.
+  struct ReplayTimes {
+    Duration took{0};
+    Bytes moved;
+    Duration first_run{0};
+  };
+  /// `pages`: what it made.
+  void note_replay(const ReplayTimes& replay, std::uint32_t pages);
 
   /// Where the next finished step is to be recorded: the memory of the oldest one.
   profile::RecordedStep& next_record();
@@ -166,6 +172,8 @@ class StepLibrary {
   void forget(const LearnedPlan& plan);
 
   Duration replay_extra_per_page() const;
+  /// Seconds that operators lose to each byte that moves beside them.
+  double slowdown() const { return limits_.rates.slowdown_seconds_per_byte(); }
 
   planner::SwapLimits limits_;
   PlanMaker maker_;

@@ -119,6 +119,13 @@ std::string stalled(const StallCause& cause) {
                  seconds_text(seconds(cause.for_room)));
 }
 
+std::string stalled(const ValueStall& stall) {
+  return message("{} for {} of {}{}{}: {} to come in, {} for room",
+                 seconds_text(seconds(stall.total())), stall.value, stall.bytes,
+                 stall.made_by.empty() ? "" : " from ", stall.made_by,
+                 seconds_text(seconds(stall.for_inputs)), seconds_text(seconds(stall.for_room)));
+}
+
 // What would help most, in one sentence.
 std::string advice(const RunStatistics& s) {
   const bool is_held_up = share_of_run(s, s.stall_seconds()) > kNoticeableShare;
@@ -180,6 +187,8 @@ std::string summary(const RunStatistics& s) {
   if (share_of_run(s, s.stall_seconds()) > kNoticeableShare) {
     for (std::size_t i = 0; i < std::min(kStallsShown, s.stalls.size()); ++i)
       screen.line(i == 0 ? "mostly" : "", stalled(s.stalls[i]));
+    for (std::size_t i = 0; i < std::min(kStallsShown, s.value_stalls.size()); ++i)
+      screen.line("", stalled(s.value_stalls[i]));
   }
   if (s.step_shapes > 0 || !s.prefetch) screen.line("learned", learned(s));
   if (s.planned_step_seconds > 0.0 && s.steps >= kSteadySteps) {

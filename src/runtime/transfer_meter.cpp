@@ -11,6 +11,7 @@ using swap::Direction;
 
 void TransferMeter::begin_transfer(const swap::Transfer& transfer, swap::RangeId /*range*/,
                                    bool /*is_awaited*/, TimePoint at) {
+  moved_twice_.fetch_add(transfer.size, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   pass_time_locked(at);
   ++(transfer.direction == Direction::kWrite ? writes_ : reads_);
@@ -19,6 +20,8 @@ void TransferMeter::begin_transfer(const swap::Transfer& transfer, swap::RangeId
 
 void TransferMeter::end_transfers(std::span<const swap::TransferResult> results, TimePoint at,
                                   Bytes /*resident*/) {
+  for (const swap::TransferResult& result : results)
+    moved_twice_.fetch_add(result.transfer.size, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   pass_time_locked(at);
   for (const swap::TransferResult& result : results) count_locked(result);

@@ -104,6 +104,23 @@ TEST(TapeRecorder, LeavesWaitsOutOfTheTimeOfAnOperator) {
   EXPECT_EQ(finish(recorder, 60).tape.ops[0].time, std::chrono::milliseconds(10));
 }
 
+TEST(TapeRecorder, CountsWhatMovesBesideEachOperatorButNotInItsWaits) {
+  TapeRecorder recorder({});
+  recorder.begin_op(1, at(0), false, Bytes(1000));
+  recorder.waited(std::chrono::milliseconds(1), Bytes(30));
+  recorder.waited(std::chrono::milliseconds(1), Bytes(200));
+  recorder.end_op();
+  recorder.begin_op(2, at(10), false, Bytes(1300));
+  recorder.end_op();
+  RecordedStep step;
+  recorder.finish_step(at(20), step, Bytes(1305));
+  EXPECT_THAT(step.moved_of_op, ElementsAre(Bytes(70), Bytes(5)));
+  recorder.begin_op(1, at(30), false, Bytes(9000));
+  recorder.end_op();
+  recorder.finish_step(at(40), step, Bytes(9001));
+  EXPECT_THAT(step.moved_of_op, ElementsAre(Bytes(1)));
+}
+
 TEST(TapeRecorder, ListsUntouchedLiveStoragesAtTheEndOldestFirst) {
   TapeRecorder recorder({});
   recorder.allocated(5, 1);

@@ -47,7 +47,8 @@ class ProfileRecordingTest : public ::testing::Test {
     advice_.clear();
     learner_.begin_op(uses.size(), uses, now_, advice_);
     recording_.note_op(learner_.signature(), text);
-    now_ += time;
+    moved_ += beside_;
+    now_ += time + 1ns * beside_.count();
   }
   void end_op() { learner_.end_op(advice_); }
 
@@ -78,15 +79,20 @@ class ProfileRecordingTest : public ::testing::Test {
     end_op();
   }
 
-  StepProfile profile() const { return recording_.profile({}, Bytes(77)); }
+  StepProfile profile() const { return recording_.profile({}, Bytes(77), rates_); }
 
   static constexpr RangeId kWeights{1};
   static constexpr RangeId kMoment{2};
 
   ProfileRecording recording_;
-  StepLearner learner_{
-      StepLearner::Options{.budget_pages = 100, .rates = {}, .recording = &recording_}};
+  StepLearner learner_{StepLearner::Options{.budget_pages = 100,
+                                            .rates = {},
+                                            .moved = [this] { return moved_; },
+                                            .recording = &recording_}};
   Advice advice_;
+  profile::TransferRates rates_{.interference_seconds_per_byte = 1e-9};
+  Bytes beside_;  ///< Moves beside each operator and makes it longer by 1 ns per byte.
+  Bytes moved_;
   TimePoint now_{};
   std::uint32_t steps_ = 0;
   CountedText forward_{"aten::mm(float[2, 3])", "aten::mm"};
@@ -123,6 +129,23 @@ TEST_F(ProfileRecordingTest, TakesMediansAndQuartiles) {
   EXPECT_EQ(profile.tape.ops[1].time, 6ms);
   EXPECT_EQ(profile.spread_of_op[0], 2ms);  // From 2 to 4 ms.
   EXPECT_EQ(profile.spread_of_op[2], 6ms);
+}
+
+TEST_F(ProfileRecordingTest, TakesOffWhatTransfersBesideThemCost) {
+  for (const int moved : {0, 200'000, 300'000, 100'000, 250'000}) {
+    beside_ = Bytes(static_cast<std::uint64_t>(moved));
+    train(1ms);
+  }
+  evaluate();
+  const StepProfile alone = profile();
+  EXPECT_EQ(alone.tape.ops[0].time, 1ms);
+  EXPECT_EQ(alone.tape.ops[1].time, 2ms);
+  EXPECT_EQ(alone.spread_of_op[1], 0ns);
+  EXPECT_EQ(alone.rates->interference_seconds_per_byte, 1e-9);
+  rates_.interference_seconds_per_byte = 0.0;
+  EXPECT_EQ(profile().tape.ops[0].time, 1200us);  // As measured.
+  rates_.checksum_seconds_per_byte = 1e-9;
+  EXPECT_EQ(profile().tape.ops[0].time, 1ms);
 }
 
 TEST_F(ProfileRecordingTest, IsOfTheMostFrequentStep) {

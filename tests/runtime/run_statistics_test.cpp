@@ -42,6 +42,20 @@ TEST(RunStatistics, ComeOutWithTheirValues) {
   EXPECT_EQ(json.at("directories").size(), 2u);
 }
 
+TEST(RunStatistics, TellWhichValuesWereWaitedFor) {
+  RunStatistics statistics;
+  statistics.value_stalls = {{"activation 31", profile::StorageClass::kActivation, 64_MiB,
+                              "aten::relu", 12, std::chrono::milliseconds(250),
+                              std::chrono::milliseconds(500)}};
+  const auto stall = nlohmann::json::parse(to_json(statistics)).at("value_stalls").at(0);
+  EXPECT_EQ(stall.at("value"), "activation 31");
+  EXPECT_EQ(stall.at("bytes"), 67108864u);
+  EXPECT_EQ(stall.at("made_by"), "aten::relu");
+  EXPECT_EQ(stall.at("times"), 12u);
+  EXPECT_EQ(stall.at("fetch_wait_seconds"), 0.25);
+  EXPECT_EQ(stall.at("write_wait_seconds"), 0.5);
+}
+
 TEST(RunStatistics, SurviveNamesThatAreNoText) {
   RunStatistics statistics;
   statistics.program = "train\xff";

@@ -86,6 +86,25 @@ TEST(Summary, NamesTheOperatorsThatAHeldUpRunWaitedIn) {
                                     "250 ms for its inputs, 50.0 ms for room\n"));
 }
 
+TEST(Summary, NamesTheValuesThatAHeldUpRunWaitedFor) {
+  RunStatistics s = busy_run();
+  s.value_stalls = {{"activation 31", profile::StorageClass::kActivation, 64_MiB, "aten::relu", 12,
+                     std::chrono::milliseconds(250), std::chrono::milliseconds(50)},
+                    {"parameter 3",
+                     profile::StorageClass::kParameter,
+                     1_MiB,
+                     "",
+                     1,
+                     std::chrono::milliseconds(2),
+                     {}}};
+  EXPECT_THAT(summary(s), Not(HasSubstr("activation")));
+  s.fetch_wait_seconds = 20.0;
+  EXPECT_THAT(summary(s), HasSubstr("[spillway]          300 ms for activation 31 of 64.0 MiB from "
+                                    "aten::relu: 250 ms to come in, 50.0 ms for room\n"
+                                    "[spillway]          2.00 ms for parameter 3 of 1.00 MiB: "
+                                    "2.00 ms to come in, 0 s for room\n"));
+}
+
 TEST(Summary, KeepsTheWordsThatScriptsLookFor) {
   const std::string text = summary(busy_run());
   for (const char* word : {"peak", "needed", "budget"}) {

@@ -131,6 +131,16 @@ TEST_F(TransferMeterTest, FollowsADiskThatSomebodyElseTakes) {
   EXPECT_LT(meter_.rates().read_bytes_per_second / kPages, 130);
 }
 
+TEST_F(TransferMeterTest, CountsHalfOfATransferAtEitherEnd) {
+  const std::uint64_t write = begin(Direction::kWrite);
+  EXPECT_EQ(meter_.moved(), Bytes(kPage / 2));
+  const std::uint64_t read = begin(Direction::kRead);
+  EXPECT_EQ(meter_.moved(), Bytes(kPage));
+  clock_.advance(1s);
+  end({write, read});
+  EXPECT_EQ(meter_.moved(), Bytes(2 * kPage));
+}
+
 TEST_F(TransferMeterTest, FailedTransfersMoveNothing) {
   for (int round = 0; round < 1000; ++round) {
     const std::uint64_t good = begin(Direction::kWrite);

@@ -171,6 +171,27 @@ TEST_P(SwapEngineTest, BringsPinnedRangesInWithoutFaults) {
   EXPECT_EQ(word(second, 2), 12u + 3u);
 }
 
+TEST_P(SwapEngineTest, TellsWhichRangesAPinHadToWaitFor) {
+  auto swap = engine(4);
+  std::byte* large = swap->allocate(kPageSize * 3, nullptr).address;
+  std::byte* small = swap->allocate(kPageSize, nullptr).address;
+  const RangeUse uses[] = {use(*swap, small, false), use(*swap, large, false)};
+  for (std::size_t page = 0; page < 3; ++page) word(large, page) = page;
+  PinSet pins;
+  swap->pin(pins, {uses, 1});
+  std::byte* other =
+      swap->allocate(kPageSize * 3, nullptr).address;  // All of the large one leaves.
+  swap->release(swap->find(other).range);
+  MissingPages missing;
+  swap->pin(pins, uses, &missing);
+  EXPECT_EQ(missing, (MissingPages{0, 3}));
+  swap->unpin(pins);
+  missing.clear();
+  swap->pin(pins, uses, &missing);
+  EXPECT_EQ(missing, MissingPages{});
+  swap->unpin(pins);
+}
+
 TEST_P(SwapEngineTest, LetsRangesThatWereOnlyReadLeaveWithoutAWrite) {
   auto swap = engine(4);
   std::byte* first = swap->allocate(kPageSize * 3, nullptr).address;

@@ -135,6 +135,9 @@ class PinSet {
   std::vector<Pin> pins_;
 };
 
+/// Per use of an operator: pages that it had to wait for. Empty: none.
+using MissingPages = std::vector<std::uint32_t>;
+
 /// Keeps large storages at fixed addresses while their pages move between memory and a spill store
 /// under a hard budget. Threads of the trainer allocate, pin and release; one I/O thread transfers;
 /// the mapper's fault thread reports accesses that nobody announced. See swap/README.md for the
@@ -175,8 +178,9 @@ class SwapEngine {
   /// Makes `uses` resident and holds them so; written ones become dirty. Only their own pages: the
   /// others of a range may leave meanwhile. Waits for reads. Throws as `allocate`, with nothing
   /// pinned. Where operators of several threads stand in each other's way, or nothing moves any
-  /// more, pages of those that wait leave and come back when they are touched.
-  void pin(PinSet& set, std::span<const RangeUse> uses);
+  /// more, pages of those that wait leave and come back when they are touched. `missing` is filled
+  /// where there is something to wait for.
+  void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* missing = nullptr);
   void unpin(PinSet& set);
 
   /// Accounts a heap block that is too small to be paged; makes room for it. Throws as `allocate`.

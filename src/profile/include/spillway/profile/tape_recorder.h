@@ -25,11 +25,14 @@ struct ValueOrigin {
 struct RecordedStep {
   StepTape tape;
   std::vector<ValueOrigin> origins;  ///< One per value.
-  bool is_whole = true;              ///< False: longer than the recorder's bound, tail missing.
+  /// Per operator: bytes that moved to and from the store in its time. Empty in joined steps.
+  std::vector<Bytes> moved_of_op;
+  bool is_whole = true;  ///< False: longer than the recorder's bound, tail missing.
 
   void clear() {
     tape.clear();
     origins.clear();
+    moved_of_op.clear();
     is_whole = true;
   }
 };
@@ -46,8 +49,10 @@ class TapeRecorder {
 
   explicit TapeRecorder(const Options& options) : options_(options) {}
 
-  /// `is_replayable`: as far as the operator itself goes, see `TapeOp`.
-  void begin_op(std::uint64_t signature, TimePoint now, bool is_replayable = false);
+  /// `is_replayable`: as far as the operator itself goes, see `TapeOp`. `moved`: what all transfers
+  /// have moved until now, in either direction; it only grows.
+  void begin_op(std::uint64_t signature, TimePoint now, bool is_replayable = false,
+                Bytes moved = {});
   /// An input of the operator that has begun. Repeated uses of a range are merged.
   void use(std::uint32_t range, std::uint32_t pages, bool writes);
   /// `is_filled`: by the operator that runs. Else the trainer fills it by itself, maybe again
@@ -56,13 +61,17 @@ class TapeRecorder {
   void freed(std::uint32_t range);
   /// What a live storage is known to hold, from now on until it is freed.
   void note_class(std::uint32_t range, StorageClass holds);
-  /// Time that is no part of the operator's own: its thread waited for pages or for room.
-  void waited(Duration time) { waited_ += time; }
+  /// Time that is no part of the operator's own: its thread waited for pages or for room. `moved`:
+  /// bytes that moved meanwhile; they slowed nobody down.
+  void waited(Duration time, Bytes moved = {}) {
+    waited_ += time;
+    moved_in_waits_ += moved;
+  }
   void end_op();
 
   /// Ends the step at `now`, the begin of the next operator. Swaps the record into `finished`,
-  /// whose old content is dropped and whose memory is reused.
-  void finish_step(TimePoint now, RecordedStep& finished);
+  /// whose old content is dropped and whose memory is reused. `moved`: as in `begin_op`.
+  void finish_step(TimePoint now, RecordedStep& finished, Bytes moved = {});
 
   /// Storages that were born inside the operator that is running or ended last, and are alive.
   std::span<const std::uint32_t> born_in_op() const { return born_in_op_; }
@@ -96,7 +105,7 @@ class TapeRecorder {
   Range& enter(std::uint32_t range, std::uint32_t pages);
   void leave(std::uint32_t range);
   ValueIndex value_of(std::uint32_t range, OpIndex birth);
-  void close_op_time(TimePoint now);
+  void close_op(TimePoint now, Bytes moved);
   void add_untouched();
   void mark_what_cannot_replay();
   bool records() const { return step_.is_whole; }
@@ -116,6 +125,8 @@ class TapeRecorder {
   std::uint32_t uses_before_op_ = 0;
   TimePoint op_begin_{};
   Duration waited_{0};
+  Bytes moved_before_op_;
+  Bytes moved_in_waits_;
   bool in_op_ = false;
 };
 

@@ -13,6 +13,7 @@
 #include "spillway/base/clock.h"
 #include "spillway/profile/step_profile.h"
 #include "spillway/profile/tape_recorder.h"
+#include "spillway/runtime/typical_times.h"
 
 namespace spillway::runtime {
 
@@ -47,8 +48,10 @@ class ProfileRecording {
   bool is_complete() const { return is_complete_.load(std::memory_order_relaxed); }
 
   /// The profile of the wanted kind of step. Throws PlanError with the reason when it has not come
-  /// twice. The caller knows where it comes from and how many bytes are too small for the tape.
-  profile::StepProfile profile(profile::ProfileOrigin origin, Bytes small_bytes) const;
+  /// twice. The caller knows where it comes from, how many bytes are too small for the tape, and
+  /// the rates of the store, whose slowdown of operators is taken off their times.
+  profile::StepProfile profile(profile::ProfileOrigin origin, Bytes small_bytes,
+                               const profile::TransferRates& rates) const;
 
   /// "kind 1 of 2, which came 8 and 2 times"; empty when all repeated steps were of one kind.
   std::string kinds_text() const;
@@ -62,16 +65,16 @@ class ProfileRecording {
     std::size_t ops = 0;
     std::uint64_t seen = 0;
     std::uint64_t last_seen = 0;
-    std::deque<std::vector<Duration>> times;  ///< Newest first, per operator.
-    profile::RecordedStep step;               ///< The latest one.
-    profile::RecordedStep before;             ///< Right before it.
+    StepTimes times;               ///< Newest first.
+    profile::RecordedStep step;    ///< The latest one.
+    profile::RecordedStep before;  ///< Right before it.
     bool has_before = false;
   };
 
   std::vector<const Shape*> ranked() const;
   Shape& shape_of(std::uint64_t identity, std::size_t ops);
   void name_ops(const profile::StepTape& tape, profile::StepProfile& profile) const;
-  static void set_times(const Shape& shape, profile::StepProfile& profile);
+  static void set_times(const Shape& shape, double slowdown, profile::StepProfile& profile);
 
   Options options_;
   std::atomic<bool> is_complete_{false};

@@ -79,8 +79,9 @@ struct RunStatistics {
   std::uint64_t unplanned_replays = 0;
   std::uint64_t refused_drops = 0;
   double replay_seconds = 0.0;
-  VerifiedReplays verified;        ///< With `verify` only.
-  std::vector<StallCause> stalls;  ///< Operators that waited longest, the largest first.
+  VerifiedReplays verified;              ///< With `verify` only.
+  std::vector<StallCause> stalls;        ///< Operators that waited longest, the largest first.
+  std::vector<ValueStall> value_stalls;  ///< Values that were waited for longest, the same.
 
   std::string mapper;
   std::string dispatch_key;

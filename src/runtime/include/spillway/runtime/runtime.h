@@ -28,6 +28,7 @@ struct RuntimeOptions {
   PlanningOptions planning = {};              ///< Of no effect without `learns`.
   planner::TransferRates rates;               ///< Of the spill store.
   std::function<planner::TransferRates()> rates_now = {};  ///< As seen lately; empty: as above.
+  std::function<Bytes()> moved = {};      ///< By all transfers so far; empty: nothing moves.
   ProfileRecording* recording = nullptr;  ///< Outlives the runtime; needs `learns`.
   /// So long the largest operator is looked for, once one did not fit.
   Duration survey_time = std::chrono::minutes(2);
@@ -108,6 +109,11 @@ class Runtime {
   /// storages among its arguments must live: what ends unseen would be taken for an ingredient.
   bool wants_record() const noexcept;
   void keep(std::unique_ptr<RecordedOp> recorded);
+  /// A moment, and what all transfers had moved until then.
+  struct Mark {
+    TimePoint at;
+    Bytes moved;
+  };
   /// While it lives, the running operator of this thread is tried a second time: what that
   /// allocates is not learned, its time does not count, and when there is no room for it nobody is
   /// refused.
@@ -122,7 +128,7 @@ class Runtime {
 
    private:
     Runtime& runtime_;
-    TimePoint start_;
+    Mark start_;
   };
   /// Names the paged storage that `memory` points into, for RecordedOp; 0: none.
   StorageKey key_of(const void* memory) const;
@@ -137,7 +143,9 @@ class Runtime {
   /// Whether a profile is being recorded.
   bool records() const { return options_.recording != nullptr; }
   /// Whether `note_class` should be called: values get names.
-  bool names_values() const { return records() || options_.trace != nullptr; }
+  bool names_values() const {
+    return records() || options_.trace != nullptr || engine_->is_under_pressure();
+  }
   /// What a paged storage that the next operator uses holds; for the profile.
   void note_class(RangeId range, profile::StorageClass holds);
 
@@ -175,6 +183,11 @@ class Runtime {
   struct Survey;
   static OpContext& context();
   static std::string name_of(const OpContext& op);
+  Mark mark() const;
+  void tell_wait(const OpContext& op, const Mark& since);
+  void tell_values(const OpContext& op, std::span<const RangeUse> uses, Duration waited);
+  void note_replay_wait(OpContext& op, const Mark& since) const;
+  void end_wait_for_room(OpContext& op, RangeId born, const Mark& start);
 
   void* allocate_small(std::size_t size, OpContext& op);
   template <typename Action>

@@ -6,7 +6,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
+#include "spillway/profile/storage_class.h"
 
 namespace spillway::runtime {
 
@@ -18,6 +20,19 @@ struct StallCause {
   std::uint64_t times = 0;
   Duration for_inputs{0};
   Duration for_room{0};
+
+  Duration total() const { return for_inputs + for_room; }
+};
+
+/// What was waited for by one value of a step, over all steps.
+struct ValueStall {
+  std::string value;  ///< "activation 31", as profiles and traces name it.
+  profile::StorageClass holds = profile::StorageClass::kUnknown;
+  Bytes bytes;
+  std::string made_by;  ///< Operator; empty: it comes from before the step.
+  std::uint64_t times = 0;
+  Duration for_inputs{0};  ///< To come in.
+  Duration for_room{0};    ///< To find room at its birth.
 
   Duration total() const { return for_inputs + for_room; }
 };

@@ -13,6 +13,7 @@
 #include "spillway/planner/swap_plan.h"
 #include "spillway/profile/storage_class.h"
 #include "spillway/runtime/planning_options.h"
+#include "spillway/runtime/stall_ledger.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {
@@ -23,6 +24,7 @@ using swap::OpClock;
 using swap::RangeId;
 using swap::RangeUse;
 
+class OpText;
 class ProfileRecording;
 class StepTraceRecorder;
 
@@ -83,6 +85,8 @@ struct LearnerReport {
   std::string strategy;           ///< That made it.
   std::uint32_t planned_peak_pages = 0;
   std::uint32_t smallest_budget_pages = 0;
+
+  std::vector<ValueStall> stalls;  ///< Values that were waited for longest, the largest first.
 };
 
 /// Learns the repeating step of one trainer thread and gives advice while it runs: the tape of each
@@ -98,6 +102,8 @@ class StepLearner {
     std::function<planner::TransferRates()> rates_now = {};
     /// The most bytes in memory since the last call. Asked for when a step has ended; may be empty.
     std::function<Bytes()> take_peak = {};
+    /// What all transfers have moved so far. Asked for at each operator; empty: nothing moves.
+    std::function<Bytes()> moved = {};
     PlanningOptions planning = {};
     ProfileRecording* recording = nullptr;  ///< Is told of each step that ends; outlives this.
     StepTraceRecorder* trace = nullptr;     ///< As well.
@@ -123,8 +129,8 @@ class StepLearner {
                                                 std::span<const RangeUse> uses);
   /// One of them runs, or is left out as needless: advice as for any operator.
   void begin_replay(std::size_t position, Advice& advice);
-  /// `took`: without waits for pages and room; 0 when it was left out.
-  void end_replay(std::size_t position, Duration took, Advice& advice);
+  /// `took`: without waits for pages and room; 0 when it was left out. `moved`: bytes meanwhile.
+  void end_replay(std::size_t position, Duration took, Bytes moved, Advice& advice);
   /// The operator that runs cannot be recorded, as asked for: no later plan is to rely on it.
   void cannot_record();
 
@@ -146,8 +152,15 @@ class StepLearner {
   void note_room(std::uint32_t pages);
 
   /// Time since `begin_op` in which the thread waited for pages or for room. It is no part of the
-  /// operator's own time, on which plans are built. May be called several times per operator.
-  void waited(Duration time);
+  /// operator's own time, on which plans are built. `moved`: bytes that moved meanwhile. May be
+  /// called several times per operator.
+  void waited(Duration time, Bytes moved = {});
+
+  /// The latest operator is called so; the first name that its signature got stays.
+  void name_op(const OpText& text);
+
+  /// Of such a wait, the part that was for a storage of the operator.
+  void waited_for(RangeId range, StallLedger::Reason reason, Duration time);
 
   /// The operator has finished. Advice: next uses of what it touched, write-outs that start here.
   void end_op(Advice& advice);

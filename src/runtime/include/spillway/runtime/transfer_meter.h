@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -34,6 +35,10 @@ class TransferMeter final : public swap::TransferObserver {
   /// As seen so far. Any thread.
   profile::TransferRates rates() const;
 
+  /// What all transfers have moved so far, in both directions; it only grows. Half of a transfer
+  /// counts at its begin, half at its end: in the mean that is when its bytes moved. Any thread.
+  Bytes moved() const { return Bytes(moved_twice_.load(std::memory_order_relaxed) / 2); }
+
  private:
   /// What the store is doing: only writing, only reading, both.
   enum Kind : std::uint8_t { kWriting, kReading, kBoth, kKinds };
@@ -49,6 +54,7 @@ class TransferMeter final : public swap::TransferObserver {
   void count_locked(const swap::TransferResult& result);
 
   const Options options_;
+  std::atomic<std::uint64_t> moved_twice_{0};  ///< Bytes begun and bytes ended.
   mutable std::mutex mutex_;
   std::array<Moved, kKinds> moved_;
   Times passed_{};                                    ///< Seconds of each kind since the start.
