@@ -167,7 +167,8 @@ class Measurement {
         extents_(store, options.file_size.count() / kExtentBytes) {
     fill_with_noise(memory_);
     progress_.passes_total =
-        1 + 3 * options.repetitions * options.block_sizes.size() * options.queue_depths.size();
+        1 + 3 * options.repetitions * options.block_sizes.size() * options.queue_depths.size() +
+        (options.workload ? options.slowdowns : 0);
   }
 
   PassRates pass(Pattern pattern, Bytes block, std::size_t depth, Duration longest) {
@@ -191,7 +192,40 @@ class Measurement {
     return {block, depth, summary(write), summary(read), summary(mixed_write), summary(mixed_read)};
   }
 
+  /// The workload before, beside and after passes over the file.
+  std::optional<double> slowdown() {
+    const std::unique_ptr<Workload> work = options_.workload();
+    const auto alone = [&] { return rounds_per_second(*work, [&] { work->wait(kAlone); }); };
+    std::vector<SlowdownSample> samples;
+    alone();  // Threads and memory get ready.
+    double before = alone();
+    for (std::size_t i = 0; i < options_.slowdowns; ++i) {
+      SlowdownSample& sample = samples.emplace_back();
+      sample.beside = rounds_per_second(*work, [&] {
+        const PassRates rates =
+            pass(Pattern::kMixed, Bytes(kExtentBytes), deepest_of(options_), kBeside);
+        sample.bytes_per_second = 1e9 * (rates.write_gb_per_s + rates.read_gb_per_s);
+      });
+      const double after = alone();
+      sample.alone = (before + after) / 2;
+      before = after;
+    }
+    return slowdown_per_byte(samples);
+  }
+
  private:
+  static constexpr Duration kAlone = std::chrono::milliseconds(300);
+  static constexpr Duration kBeside = std::chrono::milliseconds(500);
+
+  template <typename Action>
+  double rounds_per_second(const Workload& work, const Action& action) const {
+    const std::uint64_t rounds = work.rounds();
+    const TimePoint start = clock_.now();
+    action();
+    const double time_s = std::max(seconds(clock_.now() - start), 1e-9);
+    return static_cast<double>(work.rounds() - rounds) / time_s;
+  }
+
   SpillStore& store_;
   const DiskProbeOptions& options_;
   const Clock& clock_;
@@ -212,6 +246,24 @@ const DiskRates* DiskProbe::best() const {
   return found == rates.end() ? nullptr : &*found;
 }
 
+std::optional<double> DiskProbe::fixed_seconds(MeasuredRate DiskRates::*direction) const {
+  std::optional<double> fixed;
+  Bytes largest;
+  for (const DiskRates& one : rates) {
+    if (one.queue_depth != 1 || one.block < largest) continue;
+    double most = 0.0;
+    for (const DiskRates& many : rates)
+      if (many.block == one.block && many.queue_depth > 1)
+        most = std::max(most, (many.*direction).median_gb_per_s);
+    const double alone = (one.*direction).median_gb_per_s;
+    if (most <= 0.0 || alone <= 0.0) continue;
+    largest = one.block;
+    const double gigabytes = static_cast<double>(one.block.count()) / 1e9;
+    fixed = std::max(0.0, gigabytes / alone - gigabytes / most);
+  }
+  return fixed;
+}
+
 DiskProbe measure_store(SpillStore& store, const DiskProbeOptions& options, const Clock& clock) {
   check(options, store.queue_depth());
   DiskProbe probe;
@@ -224,6 +276,7 @@ DiskProbe measure_store(SpillStore& store, const DiskProbeOptions& options, cons
   for (const Bytes block : options.block_sizes)
     for (const std::size_t depth : options.queue_depths)
       probe.rates.push_back(measurement.rates(block, depth));
+  if (options.workload) probe.slowdown_seconds_per_byte = measurement.slowdown();
   return probe;
 }
 

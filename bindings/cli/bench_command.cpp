@@ -9,7 +9,9 @@
 
 #include "exit_codes.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
+#include "spillway/profile/transfer_rates.h"
 #include "spillway/topology/directory.h"
 
 namespace spillway::cli {
@@ -102,6 +104,9 @@ topology::DiskRate to_disk_rate(const swap::DiskProbe& probe, const std::string&
     result.both_bytes_per_second =
         (best->mixed_read.median_gb_per_s + best->mixed_write.median_gb_per_s) * 1e9;
   }
+  result.write_fixed_seconds = probe.fixed_seconds(&swap::DiskRates::write);
+  result.read_fixed_seconds = probe.fixed_seconds(&swap::DiskRates::read);
+  result.interference_seconds_per_byte = probe.slowdown_seconds_per_byte;
   for (const swap::DiskRates& rates : probe.rates) {
     result.samples.push_back(
         sample_of(rates, topology::Load::kRead, rates.read.median_gb_per_s, 0.0));
@@ -114,6 +119,28 @@ topology::DiskRate to_disk_rate(const swap::DiskProbe& probe, const std::string&
   return result;
 }
 
+std::string costs_text(const topology::DiskRate& rate) {
+  const auto fixed = [](const std::optional<double>& cost) {
+    return cost ? seconds_text(*cost)
+                : std::string("not measured (needs depth 1 and a deeper one)");
+  };
+  std::string text = message("a transfer by itself takes, beyond its bytes: write {}, read {}\n",
+                             fixed(rate.write_fixed_seconds), fixed(rate.read_fixed_seconds));
+  const profile::TransferRates assumed;
+  if (rate.interference_seconds_per_byte)
+    text += message("computing beside transfers loses {} per GB moved\n",
+                    seconds_text(1e9 * *rate.interference_seconds_per_byte));
+  else
+    text +=
+        message("computing beside transfers: measurements disagree, plans assume {} per GB moved "
+                "(measure again when the machine is idle)\n",
+                seconds_text(1e9 * assumed.interference_seconds_per_byte));
+  if (rate.checksum_bytes_per_second)
+    text += message("checksums of --verify: {} per processor\n",
+                    gb_per_s(*rate.checksum_bytes_per_second));
+  return text;
+}
+
 int measure_disk(const BenchOptions& options) {
   const topology::Directory facts = usable_directory(options.directory);
   // Read before measuring: a broken file must not cost the user minutes.
@@ -122,14 +149,19 @@ int measure_disk(const BenchOptions& options) {
   swap::DiskProbeOptions probing = options.probe;
   const bool on_terminal = ::isatty(STDERR_FILENO) != 0;
   if (on_terminal) probing.progress = &show_progress;
+  probing.workload = &swap::make_workload;
   const swap::DiskProbe probe = swap::measure_directory(facts.path, probing);
+  const double checksums = swap::measure_checksums(SteadyClock());
   if (on_terminal) std::fputs("\r\033[K", stderr);
   for (const std::string& warning : probe.warnings) log_warning("{}", warning);
   std::cout << probe.description << ", file of " << to_string(probe.file_size)
             << "; median [lowest-highest]\n"
             << rates_table(probe);
-  rates.record(to_disk_rate(probe, facts.path, facts.device ? facts.device->name : "",
-                            facts.mount_point.value_or(""), utc_now()));
+  topology::DiskRate rate = to_disk_rate(probe, facts.path, facts.device ? facts.device->name : "",
+                                         facts.mount_point.value_or(""), utc_now());
+  rate.checksum_bytes_per_second = checksums;
+  std::cout << costs_text(rate);
+  rates.record(std::move(rate));
   if (!options.rates_path.empty()) {
     rates.save(options.rates_path);
     const bool is_default = options.rates_path == topology::default_disk_rates_path();

@@ -25,6 +25,9 @@ int measure_disk(const BenchOptions& options);
 /// The table by block size and depth.
 std::string rates_table(const swap::DiskProbe& probe);
 
+/// What transfers cost beyond their bytes, and what is assumed where that was not measured.
+std::string costs_text(const topology::DiskRate& rate);
+
 /// The result as the rates file keeps it. `measured_at` is ISO 8601.
 topology::DiskRate to_disk_rate(const swap::DiskProbe& probe, const std::string& directory,
                                 const std::string& device, const std::string& mount_point,

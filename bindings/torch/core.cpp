@@ -114,7 +114,7 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
         runtime::StepTraceRecorder::Options{.steps = settings_.trace_steps}, clock_);
     options.trace = trace_.get();
   }
-  auto engine = make_engine(options);
+  auto engine = make_engine(options, machine.processors.threads.value_or(1));
   if (!settings_.profile_out.empty()) {
     if (!options.learns)
       throw ConfigError("--profile-out needs --prefetch on: a profile is made of learned steps");
@@ -141,7 +141,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   install_cpu_allocator(*runtime_);
 }
 
-std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& options) {
+std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& options,
+                                                    unsigned processors) {
   const auto places = runtime::resolve_spill_directories(settings_, budget_.budget,
                                                          runtime::real_surroundings(settings_));
   for (const std::string& warning : places.warnings) log_warning("{}", warning);
@@ -157,14 +158,16 @@ std::unique_ptr<swap::SwapEngine> Core::make_engine(runtime::RuntimeOptions& opt
     wearing_directories_ += place.facts.is_ram_disk ? 0 : 1;
   }
   planner::TransferRates& rates = options.rates;
-  rates.read_bytes_per_second =
-      places.read_bytes_per_second().value_or(rates.read_bytes_per_second);
-  rates.write_bytes_per_second =
-      places.write_bytes_per_second().value_or(rates.write_bytes_per_second);
-  rates.duplex_share = places.duplex_share().value_or(rates.duplex_share);
+  rates = places.rates(rates);
+  if (settings_.verify)
+    rates.checksum_seconds_per_byte =
+        runtime::checksum_seconds_per_byte(places.checksum_bytes_per_second(), processors);
   const bool is_measured = places.read_bytes_per_second().has_value();
-  log_info("plans reckon with {} bytes/s written, {} read, {} of both at once",
-           rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share);
+  const std::string assumed = places.assumed();
+  log_info("plans reckon with {} bytes/s written, {} read, {} of both at once, {} s that operators "
+           "lose per byte{}{}",
+           rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share,
+           rates.slowdown_seconds_per_byte(), assumed.empty() ? "" : "; assumed: ", assumed);
   swap::OpenedSpillStore opened = swap::make_spill_store(store);
   for (const std::string& warning : opened.warnings) log_warning("{}", warning);
   store_name_ = opened.description;

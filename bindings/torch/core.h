@@ -40,7 +40,8 @@ class Core {
 
  private:
   explicit Core(const runtime::Settings& settings);
-  std::unique_ptr<swap::SwapEngine> make_engine(runtime::RuntimeOptions& options);
+  std::unique_ptr<swap::SwapEngine> make_engine(runtime::RuntimeOptions& options,
+                                                unsigned processors);
   void watch_forks();
   void watch_endings();
   void show_progress(Duration step);

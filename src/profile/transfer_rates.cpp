@@ -27,6 +27,7 @@ TransferRates rates_in(JsonObject& object) {
   constexpr double kAny = std::numeric_limits<double>::max();
   TransferRates rates;
   for (const RateField& field : kRateFields) {
+    if (field.may_be_missing && !object.has(field.key)) continue;
     const double value = rates.*field.field = object.number(field.key, -kAny, kAny);
     const std::string problem = problem_with(field, object.place(field.key), value);
     if (!problem.empty()) throw ConfigError("{}", problem);

@@ -92,6 +92,18 @@ std::optional<double> sum_of(const std::vector<ResolvedDirectory>& directories, 
   return sum;
 }
 
+/// Pages go to all of them in turn, and the slowest one is waited for. `otherwise` where one of
+/// them was not measured.
+double dearest_of(const std::vector<ResolvedDirectory>& directories,
+                  std::optional<double> topology::DiskRate::*cost, double otherwise) {
+  double dearest = 0.0;
+  for (const ResolvedDirectory& directory : directories) {
+    if (!directory.measured || !((*directory.measured).*cost)) return otherwise;
+    dearest = std::max(dearest, *((*directory.measured).*cost));
+  }
+  return directories.empty() ? otherwise : dearest;
+}
+
 }  // namespace
 
 std::string describe(const ResolvedDirectory& directory) {
@@ -124,6 +136,49 @@ std::optional<double> ResolvedDirectories::duplex_share() const {
   const auto write = write_bytes_per_second();
   if (!both || !read || !write) return std::nullopt;
   return std::min(1.0, *both / (*read + *write));
+}
+
+profile::TransferRates ResolvedDirectories::rates(profile::TransferRates otherwise) const {
+  profile::TransferRates rates = otherwise;
+  rates.write_bytes_per_second = write_bytes_per_second().value_or(rates.write_bytes_per_second);
+  rates.read_bytes_per_second = read_bytes_per_second().value_or(rates.read_bytes_per_second);
+  rates.duplex_share = duplex_share().value_or(rates.duplex_share);
+  rates.write_fixed_seconds =
+      dearest_of(directories, &topology::DiskRate::write_fixed_seconds, rates.write_fixed_seconds);
+  rates.read_fixed_seconds =
+      dearest_of(directories, &topology::DiskRate::read_fixed_seconds, rates.read_fixed_seconds);
+  rates.interference_seconds_per_byte =
+      dearest_of(directories, &topology::DiskRate::interference_seconds_per_byte,
+                 rates.interference_seconds_per_byte);
+  return rates;
+}
+
+std::string ResolvedDirectories::assumed() const {
+  std::string text;
+  const auto add = [&](bool is_measured, const char* name) {
+    if (!is_measured) text += (text.empty() ? "" : ", ") + std::string(name);
+  };
+  const auto has = [&](std::optional<double> topology::DiskRate::*cost) {
+    return dearest_of(directories, cost, -1.0) >= 0.0;
+  };
+  add(write_bytes_per_second() && read_bytes_per_second(), "rates");
+  add(duplex_share().has_value(), "duplex share");
+  add(has(&topology::DiskRate::write_fixed_seconds) && has(&topology::DiskRate::read_fixed_seconds),
+      "fixed costs");
+  add(has(&topology::DiskRate::interference_seconds_per_byte), "slowdown of operators");
+  return text;
+}
+
+std::optional<double> ResolvedDirectories::checksum_bytes_per_second() const {
+  for (const ResolvedDirectory& directory : directories)
+    if (directory.measured && directory.measured->checksum_bytes_per_second)
+      return directory.measured->checksum_bytes_per_second;
+  return std::nullopt;
+}
+
+double checksum_seconds_per_byte(std::optional<double> bytes_per_second, unsigned processors) {
+  constexpr double kAssumed = 1e10;
+  return 1.0 / (bytes_per_second.value_or(kAssumed) * std::max(1U, processors));
 }
 
 DirectorySurroundings surroundings_without_rates() {

@@ -43,6 +43,19 @@ Load load_from(const std::string& name, const std::string& place) {
   throw ConfigError("{} is '{}' instead of read, write or both", place, shown_text(name));
 }
 
+/// What may be absent: not measured. Beyond these limits it is a slip.
+struct CostField {
+  const char* key;
+  std::optional<double> DiskRate::*field;
+  double least;
+  double most;
+};
+constexpr std::array<CostField, 4> kCostFields{
+    {{"write_fixed_seconds", &DiskRate::write_fixed_seconds, 0.0, 1.0},
+     {"read_fixed_seconds", &DiskRate::read_fixed_seconds, 0.0, 1.0},
+     {"interference_seconds_per_byte", &DiskRate::interference_seconds_per_byte, 0.0, 1e-8},
+     {"checksum_bytes_per_second", &DiskRate::checksum_bytes_per_second, 1e7, 1e12}}};
+
 ordered_json to_json(const DiskRate& rate) {
   ordered_json samples = ordered_json::array();
   for (const DiskSample& sample : rate.samples)
@@ -51,14 +64,17 @@ ordered_json to_json(const DiskRate& rate) {
                        {"depth", sample.depth},
                        {"read_bytes_per_second", sample.read_bytes_per_second},
                        {"write_bytes_per_second", sample.write_bytes_per_second}});
-  return {{"directory", rate.directory},
-          {"device", rate.device},
-          {"mount_point", rate.mount_point},
-          {"measured_at", rate.measured_at},
-          {"read_bytes_per_second", rate.read_bytes_per_second},
-          {"write_bytes_per_second", rate.write_bytes_per_second},
-          {"both_bytes_per_second", rate.both_bytes_per_second},
-          {"samples", std::move(samples)}};
+  ordered_json json = {{"directory", rate.directory},
+                       {"device", rate.device},
+                       {"mount_point", rate.mount_point},
+                       {"measured_at", rate.measured_at},
+                       {"read_bytes_per_second", rate.read_bytes_per_second},
+                       {"write_bytes_per_second", rate.write_bytes_per_second},
+                       {"both_bytes_per_second", rate.both_bytes_per_second}};
+  for (const CostField& field : kCostFields)
+    if (rate.*field.field) json[field.key] = *(rate.*field.field);
+  json["samples"] = std::move(samples);
+  return json;
 }
 
 // 0, as when the key is absent: not measured.
@@ -94,6 +110,8 @@ DiskRate rate_from(JsonObject& json) {
   rate.read_bytes_per_second = rate_in(json, "read_bytes_per_second");
   rate.write_bytes_per_second = rate_in(json, "write_bytes_per_second");
   rate.both_bytes_per_second = rate_in(json, "both_bytes_per_second");
+  for (const CostField& field : kCostFields)
+    if (json.has(field.key)) rate.*field.field = json.number(field.key, field.least, field.most);
   for (JsonObject& each : json.objects("samples")) rate.samples.push_back(sample_from(each));
   return rate;
 }

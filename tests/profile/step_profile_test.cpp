@@ -162,7 +162,7 @@ TEST(ParseProfile, RefusesANewerVersionAndSaysWhatToDo) {
 TEST(ParseProfile, IgnoresUnknownKeysOfANewerMinorVersionOnly) {
   const std::string text = with(to_text(small_profile()), R"("kinds": {)", R"("kinds": {"x": 1, )");
   expect_refused(text, "kinds.\"x\" is no key of this format");
-  expect_equal(parse_profile(with(text, R"("minor": 0)", R"("minor": 1)"), "step.json"),
+  expect_equal(parse_profile(with(text, R"("minor": 1)", R"("minor": 2)"), "step.json"),
                small_profile());
 }
 

@@ -166,6 +166,35 @@ TEST_F(ResolveSpillDirectories, TellsWhatIsLeftOfTheRatesWhileBothDirectionsRun)
   EXPECT_DOUBLE_EQ(resolve("/b").duplex_share().value(), 1.0);
 }
 
+TEST_F(ResolveSpillDirectories, TellsWhatIsMeasuredAndWhatIsAssumed) {
+  add("/a", 100_GiB);
+  const profile::TransferRates otherwise{.read_bytes_per_second = 7.0,
+                                         .read_fixed_seconds = 3e-3,
+                                         .interference_seconds_per_byte = 4e-11};
+  EXPECT_EQ(resolve("/a").assumed(), "rates, duplex share, fixed costs, slowdown of operators");
+  EXPECT_EQ(resolve("/a").rates(otherwise).read_bytes_per_second, 7.0);
+  EXPECT_EQ(resolve("/a").rates(otherwise).interference_seconds_per_byte, 4e-11);
+  add("/b", 100_GiB);
+  measured("/a", 3e9, 1e9, 2.4e9);
+  measured("/b", 3e9, 1e9, 2.4e9);
+  topology::DiskRate slow = *surroundings_.rates.find("/a", "");
+  slow.write_fixed_seconds = 1e-3;
+  slow.read_fixed_seconds = 0.0;
+  slow.interference_seconds_per_byte = 9e-11;
+  slow.checksum_bytes_per_second = 8e9;
+  surroundings_.rates.record(slow);
+  EXPECT_EQ(resolve("/a").assumed(), "");
+  EXPECT_EQ(resolve("/a").rates(otherwise).read_fixed_seconds, 0.0);
+  EXPECT_EQ(resolve("/a,/b").assumed(), "fixed costs, slowdown of operators");
+  EXPECT_EQ(resolve("/a,/b").rates(otherwise).interference_seconds_per_byte, 4e-11);
+  slow.directory = "/b";
+  slow.interference_seconds_per_byte = 2e-11;
+  surroundings_.rates.record(slow);
+  EXPECT_EQ(resolve("/a,/b").rates(otherwise).interference_seconds_per_byte, 9e-11);
+  EXPECT_EQ(resolve("/b").checksum_bytes_per_second(), 8e9);
+  EXPECT_DOUBLE_EQ(checksum_seconds_per_byte(8e9, 4), 1.0 / 32e9);
+}
+
 TEST_F(ResolveSpillDirectories, CountsOneDiskOnce) {
   add("/a", 100_GiB).device->name = "nvme0n1";
   add("/b", 100_GiB).device->name = "nvme0n1";

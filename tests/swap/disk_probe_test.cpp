@@ -120,5 +120,66 @@ TEST(MeasureDirectory, MeasuresARealDisk) {
   EXPECT_TRUE(directory.entries().empty());
 }
 
+/// Does 100 rounds in the millisecond that it has alone, and 375 in the five of a pass.
+class ScriptedWorkload final : public Workload {
+ public:
+  std::uint64_t rounds() const override {
+    const std::size_t window = looks_++ / 2;
+    const bool is_beside = window >= 2 && window % 2 == 0;
+    if (looks_ % 2 == 0) rounds_ += is_beside ? 375 : 100;
+    return rounds_;
+  }
+  void wait(Duration /*time*/) override {}
+
+ private:
+  mutable std::size_t looks_ = 0;
+  mutable std::uint64_t rounds_ = 0;
+};
+
+TEST(MeasureStore, FindsWhatTransfersCostAWorkload) {
+  const auto store = ram(64_MiB);
+  const TickingClock clock;
+  DiskProbeOptions options;
+  options.file_size = 64_MiB;
+  options.block_sizes = {2_MiB};
+  options.queue_depths = {16};
+  EXPECT_EQ(measure_store(*store, options, clock).slowdown_seconds_per_byte, std::nullopt);
+  options.workload = [] { return std::make_unique<ScriptedWorkload>(); };
+  const DiskProbe probe = measure_store(*store, options, clock);
+  ASSERT_TRUE(probe.slowdown_seconds_per_byte.has_value());
+  // A quarter of the rounds is lost to 64 MiB in 3 ms.
+  EXPECT_NEAR(*probe.slowdown_seconds_per_byte, 0.25 * 0.003 / 67108864, 1e-16);
+}
+
+TEST(DiskProbe, FixedCostIsWhatATransferAloneTakesBeyondItsBytes) {
+  const auto at = [](Bytes block, std::size_t depth, double write, double read) {
+    return DiskRates{block, depth, {write, write, write}, {read, read, read}, {}, {}};
+  };
+  DiskProbe probe;
+  EXPECT_EQ(probe.fixed_seconds(&DiskRates::write), std::nullopt);
+  probe.rates = {at(1_MiB, 1, 0.1, 0.1), at(1_MiB, 16, 1.0, 1.0), at(2_MiB, 1, 1.0, 2.0),
+                 at(2_MiB, 4, 1.5, 2.0), at(2_MiB, 16, 2.0, 1.9)};
+  EXPECT_NEAR(*probe.fixed_seconds(&DiskRates::write), 2097152e-9 / 2, 1e-9) << "largest blocks";
+  EXPECT_EQ(probe.fixed_seconds(&DiskRates::read), 0.0) << "alone it is as fast as ever";
+}
+
+TEST(SlowdownPerByte, IsTheMedianOfWhatBytesCost) {
+  // Work that takes 1 s alone takes 1 s + c per byte: at 2 GB/s and 50 ps, nine tenths are left.
+  const std::vector<SlowdownSample> steady{{100, 90, 2e9}, {100, 91, 2e9}, {100, 89, 2e9}};
+  EXPECT_NEAR(*slowdown_per_byte(steady), 5e-11, 1e-15);
+  const std::vector<SlowdownSample> quicker{{100, 101, 2e9}, {100, 100.5, 2e9}, {100, 101, 2e9}};
+  EXPECT_EQ(slowdown_per_byte(quicker), 0.0);
+}
+
+TEST(SlowdownPerByte, IsNoneWhereMeasurementsDisagree) {
+  const std::vector<SlowdownSample> few{{100, 90, 2e9}, {100, 90, 2e9}};
+  EXPECT_EQ(slowdown_per_byte(few), std::nullopt);
+  const std::vector<SlowdownSample> wild{
+      {100, 90, 2e9}, {100, 40, 2e9}, {100, 150, 2e9}, {100, 70, 2e9}, {100, 110, 2e9}};
+  EXPECT_EQ(slowdown_per_byte(wild), std::nullopt);
+  const std::vector<SlowdownSample> slow{{100, 90, 1e7}, {100, 90, 1e7}, {100, 90, 1e7}};
+  EXPECT_EQ(slowdown_per_byte(slow), std::nullopt) << "10 ns per byte";
+}
+
 }  // namespace
 }  // namespace spillway::swap

@@ -57,6 +57,31 @@ TEST(DiskRates, ComeBackFromTheirFile) {
   EXPECT_EQ(rate.samples[1].depth, 4u);
 }
 
+TEST(DiskRates, KeepWhatTransfersCostWhereItWasMeasured) {
+  FakeTree tree;
+  const std::string path = tree.root() + "/disks.json";
+  DiskRates rates;
+  rates.record(rate_of("/old", 3e9));
+  DiskRate rate = rate_of("/new", 3e9);
+  rate.write_fixed_seconds = 2e-4;
+  rate.read_fixed_seconds = 0.0;
+  rate.interference_seconds_per_byte = 7e-11;
+  rate.checksum_bytes_per_second = 9e9;
+  rates.record(rate);
+  rates.save(path);
+  const DiskRates loaded = DiskRates::load(path);
+  EXPECT_EQ(loaded.all()[0].interference_seconds_per_byte, std::nullopt);
+  EXPECT_EQ(loaded.all()[0].write_fixed_seconds, std::nullopt);
+  EXPECT_EQ(loaded.all()[1].write_fixed_seconds, 2e-4);
+  EXPECT_EQ(loaded.all()[1].read_fixed_seconds, 0.0);
+  EXPECT_EQ(loaded.all()[1].interference_seconds_per_byte, 7e-11);
+  EXPECT_EQ(loaded.all()[1].checksum_bytes_per_second, 9e9);
+  rate.interference_seconds_per_byte = 7e-5;  // Somebody thought of microseconds.
+  rates.record(rate);
+  rates.save(path);
+  EXPECT_THAT(refusal_of(path), HasSubstr("interference_seconds_per_byte is 7e-05"));
+}
+
 TEST(DiskRates, LeaveNoTemporaryFile) {
   FakeTree tree;
   DiskRates().save(tree.root() + "/disks.json");

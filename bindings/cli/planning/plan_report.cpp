@@ -117,7 +117,8 @@ ordered_json rates_json(const std::string& source, const profile::TransferRates&
           {"duplex_share", rates.duplex_share},
           {"write_fixed_seconds", rates.write_fixed_seconds},
           {"read_fixed_seconds", rates.read_fixed_seconds},
-          {"interference_seconds_per_byte", rates.interference_seconds_per_byte}};
+          {"interference_seconds_per_byte", rates.interference_seconds_per_byte},
+          {"checksum_seconds_per_byte", rates.checksum_seconds_per_byte}};
 }
 
 ordered_json causes_json(const std::vector<StallCause>& causes, const char* what,

@@ -117,9 +117,11 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
                       "bench-io DIR)",
                       file, source.substr(file.size() + 1));
   ChosenRates chosen{profile.rates.value_or(TransferRates{}), source};
-  chosen.rates.write_bytes_per_second = *write;
-  chosen.rates.read_bytes_per_second = *read;
-  chosen.rates.duplex_share = places.duplex_share().value_or(TransferRates{}.duplex_share);
+  // The share is the disk's, the other costs were seen where the profile was recorded.
+  chosen.rates.duplex_share = TransferRates{}.duplex_share;
+  chosen.rates = places.rates(chosen.rates);
+  if (const std::string assumed = places.assumed(); !assumed.empty())
+    chosen.source += message(" (not measured there: {})", assumed);
   return chosen;
 }
 

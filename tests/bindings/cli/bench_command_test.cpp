@@ -30,6 +30,21 @@ TEST(MeasurableStores, AreAllThatUseADirectory) {
   EXPECT_EQ(alternatives(measurable_stores()), "auto|io_uring|posix");
 }
 
+TEST(CostsText, TellsWhatIsMeasuredAndWhatPlansAssume) {
+  swap::DiskProbe probe = probe_of_two();
+  auto rate = to_disk_rate(probe, "/scratch/x", "nvme0n1", "/scratch", "now");
+  EXPECT_THAT(costs_text(rate), HasSubstr("write not measured"));
+  EXPECT_THAT(costs_text(rate), HasSubstr("plans assume 50.0 ms per GB moved"));
+  probe.rates[0].block = 2_MiB;
+  probe.rates[0].queue_depth = 1;
+  probe.slowdown_seconds_per_byte = 7e-11;
+  rate = to_disk_rate(probe, "/scratch/x", "nvme0n1", "/scratch", "now");
+  rate.checksum_bytes_per_second = 9e9;
+  EXPECT_NEAR(*rate.write_fixed_seconds, 2097152 * (1 / 2e9 - 1 / 4e9), 1e-9);
+  EXPECT_THAT(costs_text(rate), HasSubstr("loses 70.0 ms per GB moved"));
+  EXPECT_THAT(costs_text(rate), HasSubstr("9.00 GB/s per processor"));
+}
+
 TEST(ToDiskRate, KeepsTheBestPointAndAllSamples) {
   const auto rate = to_disk_rate(probe_of_two(), "/scratch/x", "nvme0n1", "/scratch", "now");
   EXPECT_EQ(rate.directory, "/scratch/x");

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
+#include "spillway/swap/slowdown_probe.h"
 #include "spillway/swap/spill_store_factory.h"
 
 namespace spillway::swap {
@@ -37,6 +39,14 @@ struct DiskProbe {
   double first_write_gb_per_s = 0.0;
   std::vector<DiskRates> rates;  ///< By block size, then depth, as asked for.
 
+  /// What each moved byte costs computations beside it; none when it was not asked for, or when the
+  /// measurements disagree.
+  std::optional<double> slowdown_seconds_per_byte{};
+
+  /// What a transfer takes beyond its bytes where nothing else is under way: the time of one alone,
+  /// less what it adds to many. None without a depth of 1 and a deeper one.
+  std::optional<double> fixed_seconds(MeasuredRate DiskRates::*direction) const;
+
   /// The entry with the best sum of mixed rates, which is what a training step asks of a disk;
   /// null when nothing was measured.
   const DiskRates* best() const;
@@ -57,6 +67,9 @@ struct DiskProbeOptions {
   Duration longest_pass = std::chrono::seconds(2);  ///< A slow disk moves less, not longer.
   StoreKind kind = StoreKind::kAuto;
   std::function<void(const DiskProbeProgress&)> progress;  ///< Called before each pass.
+  /// Makes what is to be slowed down, last of all; empty: that is not measured.
+  std::function<std::unique_ptr<Workload>()> workload{};
+  std::size_t slowdowns = 9;  ///< So often.
 };
 
 /// Measures through the same store that a run would use. Takes about

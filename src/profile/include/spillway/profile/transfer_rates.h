@@ -38,9 +38,10 @@ struct RateField {
   double TransferRates::*field;
   double least;
   double most;
+  bool may_be_missing = false;  ///< In files: then it has its default.
 };
 inline constexpr double kLeastDuplexShare = 1e-3;
-inline constexpr std::array<RateField, 6> kRateFields{
+inline constexpr std::array<RateField, 7> kRateFields{
     {{"write_bytes_per_second", &TransferRates::write_bytes_per_second, kLeastTransferRate,
       kMostTransferRate},
      {"read_bytes_per_second", &TransferRates::read_bytes_per_second, kLeastTransferRate,
@@ -48,7 +49,8 @@ inline constexpr std::array<RateField, 6> kRateFields{
      {"duplex_share", &TransferRates::duplex_share, kLeastDuplexShare, 1.0},
      {"write_fixed_seconds", &TransferRates::write_fixed_seconds, 0.0, 1e3},
      {"read_fixed_seconds", &TransferRates::read_fixed_seconds, 0.0, 1e3},
-     {"interference_seconds_per_byte", &TransferRates::interference_seconds_per_byte, 0.0, 1.0}}};
+     {"interference_seconds_per_byte", &TransferRates::interference_seconds_per_byte, 0.0, 1.0},
+     {"checksum_seconds_per_byte", &TransferRates::checksum_seconds_per_byte, 0.0, 1.0, true}}};
 
 /// The first of them that no disk or link has, with its value and the limits: "duplex_share is 2,
 /// not from 0.001 to 1"; empty: they are sound. Whoever takes rates from elsewhere asks this.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/profile/transfer_rates.h"
 #include "spillway/runtime/settings.h"
 #include "spillway/topology/directory.h"
 #include "spillway/topology/disk_rates.h"
@@ -34,7 +35,17 @@ struct ResolvedDirectories {
 
   /// What is left of either rate while both directions are busy, in (0, 1].
   std::optional<double> duplex_share() const;
+
+  /// All that plans reckon with; `otherwise` where it was not measured everywhere.
+  profile::TransferRates rates(profile::TransferRates otherwise) const;
+  /// Which of them are taken from `otherwise`: "duplex share, slowdown"; empty: none.
+  std::string assumed() const;
+  /// Of one processor, for the checksums of `verify`.
+  std::optional<double> checksum_bytes_per_second() const;
 };
+
+/// What a checked byte costs operators on so many processors; a guess where nothing was measured.
+double checksum_seconds_per_byte(std::optional<double> bytes_per_second, unsigned processors);
 
 /// How the resolver sees the machine; tests give their own.
 struct DirectorySurroundings {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,13 @@ struct DiskRate {
   double read_bytes_per_second = 0.0;   ///< At the best block size and depth, reading alone.
   double write_bytes_per_second = 0.0;  ///< Writing alone.
   double both_bytes_per_second = 0.0;   ///< Sum while both run; 0 when not measured.
-  std::vector<DiskSample> samples;
+  /// What a transfer on the idle disk takes beyond its bytes.
+  std::optional<double> write_fixed_seconds{};
+  std::optional<double> read_fixed_seconds{};
+  /// What a moved byte costs computations beside it, and how fast one processor checks bytes.
+  std::optional<double> interference_seconds_per_byte{};
+  std::optional<double> checksum_bytes_per_second{};
+  std::vector<DiskSample> samples{};
 };
 
 /// The measured disks of a machine, kept in a JSON file that `spillway bench-io` writes and runs
