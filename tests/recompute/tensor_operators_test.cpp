@@ -1,6 +1,7 @@
 // Operators that look up, move and compute.
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <vector>
 
@@ -285,6 +286,43 @@ TEST_F(Operators, OtherTypes) {
       {"aten::bitwise_and.Tensor",
        [&] {
          at::ones({32, 64}, at::kInt).bitwise_and(at::full({64}, 3, at::kInt));
+       }},
+  });
+}
+
+TEST_F(Operators, OddArguments) {
+  const Tensor x = rnd({32, 64});
+  const Tensor wave = rnd({32, 64}, at::TensorOptions(at::kComplexFloat));
+  const Tensor square = rnd({32, 32}, at::TensorOptions(at::kComplexFloat));
+  const at::Generator generator = at::detail::createCPUGenerator(3);
+  check({
+      {"aten::mul.Scalar", [&] { wave* at::Scalar(c10::complex<double>(0.5, -2)); }},
+      {"aten::mul.Tensor", [&] { x* at::scalar_tensor(2.5); }},
+      {"aten::add_.Scalar", [&] { at::imag(wave.clone().conj()).add_(1); }},
+      {"aten::mul_.Tensor", [&] { wave.clone().conj().mul_(wave); }},
+      {"aten::bmm", [&] { at::bmm(square.unsqueeze(0).conj(), square.unsqueeze(0).mT().conj()); }},
+      {"aten::copy_",
+       [&] {
+         at::empty({64, 32}, wave.options()).t().copy_(wave.conj());
+       }},
+      {"aten::cat",
+       [&] {
+         at::cat({x, at::empty({0, 64}), x});
+       }},
+      {"aten::add.out",
+       [&] {
+         Tensor out = at::empty({32, 128}).slice(1, 0, 128, 2);
+         at::add_out(out, x, x.flip(0));
+       }},
+      {"aten::native_layer_norm_backward",
+       [&] {
+         backward(at::layer_norm(leaf({32, 64}), {64}));
+       }},
+      {"aten::normal_", [&] { x.clone().normal_(0, 1, generator); }},
+      {"aten::_foreach_mul_.ScalarList",
+       [&] {
+         std::vector<Tensor> list = {x.clone(), wave.clone(), at::empty({0})};
+         at::_foreach_mul_(list, {1.5, 2, true});
        }},
   });
 }
