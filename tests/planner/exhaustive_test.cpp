@@ -16,8 +16,8 @@ namespace {
 constexpr std::uint64_t kShards = 20;
 constexpr std::uint32_t kStepsPerShard = tries(50, 3);
 
-/// The goal; of these steps all are equal but one, which takes 0.4 % longer. Rounding aside, none
-/// is quicker, though `exhaustive` does not try the moments of more than two swaps at once.
+/// The goal. All of these steps are equal; other seeds differ now and then, since neither tries the
+/// moments of more than two swaps at once.
 constexpr double kWorst = 1.01;
 constexpr double kQuickest = 1.0 - 1e-6;
 /// Most seeds that a shard looks at: some give steps that fit, or that have too much to try.
