@@ -64,8 +64,9 @@ TEST(CraftedPipedream, MayReadThousandsOfOutputsAtOnce) {
 }
 
 TEST(CraftedPipedream, RefusesViewsOfViewsOfManyOutputs) {
-  const std::string outputs =
-      "[" + repeated(2999, [](std::uint32_t) { return "4194304; "; }) + "4194304]";
+  std::string outputs = "[";
+  outputs += repeated(2999, [](std::uint32_t) { return "4194304; "; });
+  outputs += "4194304]";
   const std::string views = repeated(2000, [](std::uint32_t i) { return node(i + 1, "View"); });
   const std::string chain = repeated(2000, [](std::uint32_t i) { return edge(i, i + 1); });
   EXPECT_THAT(pipedream_refusal(node(0, "LSTM", outputs) + views + chain),
