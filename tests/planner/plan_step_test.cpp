@@ -309,8 +309,9 @@ TEST(PlanStep, RefusesSenselessLimits) {
   EXPECT_THROW(plan_step(even_chain(4, kMillisecond), limits), ConfigError);
 }
 
-/// 16 pages leave for an operator that needs all the room, and come back, in two chunks each.
-TEST(EstimateStep, AddsTheFixedTimeOfEachChunk) {
+/// 16 pages leave for an operator that needs all the room, and come back, in two chunks each, of
+/// which the second is under way when the first ends.
+TEST(EstimateStep, AddsTheFixedTimeWhereADirectionWasIdle) {
   StepTape tape;
   tape.values.push_back({.pages = 16, .birth = 0, .death = 2});
   for (std::uint32_t i = 0; i < 3; ++i)
@@ -323,7 +324,7 @@ TEST(EstimateStep, AddsTheFixedTimeOfEachChunk) {
   EXPECT_NEAR(plan_swaps(tape, limits).estimate.step_seconds, 0.003 + 0.004 + 0.004, 1e-9);
   limits.rates.write_fixed_seconds = 0.01;
   limits.rates.read_fixed_seconds = 0.1;
-  EXPECT_NEAR(plan_swaps(tape, limits).estimate.step_seconds, 0.011 + 0.02 + 0.2, 1e-9);
+  EXPECT_NEAR(plan_swaps(tape, limits).estimate.step_seconds, 0.011 + 0.01 + 0.1, 1e-9);
 }
 
 }  // namespace

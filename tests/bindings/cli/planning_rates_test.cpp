@@ -162,7 +162,8 @@ TEST_F(RatesFile, GivesTheRatesOfOneDirectory) {
   EXPECT_EQ(chosen.rates.duplex_share, 0.5);
   // What a file of rates does not tell stays as it was recorded.
   EXPECT_EQ(chosen.rates.interference_seconds_per_byte, 7e-11);
-  EXPECT_EQ(chosen.source, path_ + ": /fast");
+  EXPECT_EQ(chosen.source,
+            path_ + ": /fast (not measured there: fixed costs, slowdown of operators)");
 }
 
 TEST_F(RatesFile, AddsDirectoriesOfDifferentDisks) {
@@ -184,7 +185,8 @@ TEST_F(RatesFile, LosesAgainstTheCommandLine) {
   EXPECT_EQ(both.rates.write_bytes_per_second, 7e9);
   EXPECT_EQ(both.far->rates.write_bytes_per_second, 2e9);
   EXPECT_EQ(both.far->rates.interference_seconds_per_byte, 0.0);
-  EXPECT_EQ(both.far->source, path_ + ": /fast");
+  EXPECT_EQ(both.far->source,
+            path_ + ": /fast (not measured there: fixed costs, slowdown of operators)");
 }
 
 TEST_F(RatesFile, AsksWhichDirectoryIsMeant) {
