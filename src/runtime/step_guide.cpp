@@ -10,15 +10,23 @@ namespace {
 // a plan is being made.
 constexpr std::size_t kPatientFrees = 1024;
 
+/// A profile is the same under all budgets, so nothing is cut up in it; nor is what a plan that was
+/// made from one can have there as a whole.
+std::optional<std::uint32_t> large_pages(const StepLearner::Options& options) {
+  if (options.recording != nullptr) return ~0U;
+  if (options.planning.stored != nullptr) return options.budget_pages;
+  return std::nullopt;
+}
+
 }  // namespace
 
 StepGuide::StepGuide(const StepLearner::Options& options, swap::SwapEngine& engine,
                      const Clock& clock)
-    : budget_pages_(options.budget_pages),
+    : most_pages_(options.recording == nullptr ? options.budget_pages : ~0U),
       engine_(engine),
       clock_(clock),
       learner_(options),
-      pieces_(options.budget_pages) {}
+      pieces_(options.budget_pages, large_pages(options)) {}
 
 /// Into `uses_`. True when they are all whole storages.
 bool StepGuide::translate_locked(std::span<const RangeUse> uses) {
@@ -86,8 +94,7 @@ void StepGuide::cannot_record() {
 
 void StepGuide::allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes,
                           bool is_filled) {
-  // What exceeds the budget is never there as a whole; its pieces are learned with their uses.
-  if (!trains(thread) || pages > budget_pages_) return;
+  if (!trains(thread) || pages > most_pages_) return;
   std::lock_guard lock(learner_mutex_);
   tell_freed_locked();
   learner_.allocated(StoragePieces::whole(range), pages, bytes, is_filled);

@@ -72,7 +72,8 @@ class StepGuide {
   void apply_advice_locked(Wish* wish);
   bool translate_locked(std::span<const RangeUse> uses);
 
-  const std::uint32_t budget_pages_;
+  /// Larger storages are learned only in pieces, with their uses: they are never there as a whole.
+  const std::uint32_t most_pages_;
   swap::SwapEngine& engine_;
   const Clock& clock_;
 

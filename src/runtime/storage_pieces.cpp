@@ -9,8 +9,8 @@ constexpr std::uint32_t kLargeShare = 8;  // Of the budget: smaller storages mov
 constexpr std::uint32_t kPieceShare = 16;
 }  // namespace
 
-StoragePieces::StoragePieces(std::uint32_t budget_pages)
-    : large_pages_(std::max(1U, budget_pages / kLargeShare)),
+StoragePieces::StoragePieces(std::uint32_t budget_pages, std::optional<std::uint32_t> large_pages)
+    : large_pages_(large_pages.value_or(std::max(1U, budget_pages / kLargeShare))),
       piece_pages_(std::max(1U, budget_pages / kPieceShare)) {}
 
 RangePart StoragePieces::part_of(RangeId id) const {

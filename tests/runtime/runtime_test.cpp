@@ -62,6 +62,7 @@ class RuntimeTest : public ::testing::Test {
     RuntimeOptions options;
     options.budget = engine.budget;
     options.survey_time = survey_time_;
+    options.recording = recording_;
     return std::make_unique<Runtime>(
         options,
         std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
@@ -71,6 +72,7 @@ class RuntimeTest : public ::testing::Test {
 
   SteadyClock clock_;
   Duration survey_time_ = RuntimeOptions().survey_time;
+  ProfileRecording* recording_ = nullptr;
 };
 
 struct Use {
@@ -207,6 +209,55 @@ TEST_F(RuntimeTest, TrainsTheSameUnderAThirdOfTheMemoryAndFollowsItsPlan) {
     EXPECT_EQ(report.largest_op, "op 1");
   }
   EXPECT_EQ(runtime->report().memory.live, Bytes());
+}
+
+/// Steps that read a window of a volume, another one each time. The profile of a step.
+profile::StepProfile profile_of_windows(Runtime& runtime, const ProfileRecording& recording) {
+  constexpr std::size_t kVolumePages = 9;
+  constexpr std::size_t kWindowPages = 2;
+  auto* const volume = static_cast<std::byte*>(runtime.allocate(kVolumePages * kPageBytes));
+  for (std::size_t page = 0; page < kVolumePages; ++page) word(volume, page) = page;
+  const NamedOp crop("crop");
+  for (std::size_t step = 0; step < 8; ++step) {
+    void* window = nullptr;
+    const std::array uses{
+        runtime.find(volume + step * kPageBytes, kPageSize * kWindowPages - Bytes(step))};
+    runtime.begin_op(1, uses, crop);
+    window = runtime.allocate(kActivationPages * kPageBytes);
+    runtime.end_op();
+    run_op(runtime, 2, {{window, true}}, [&] { word(window, 1) = step; });
+    runtime.deallocate(window);
+    runtime.step_updated();
+    runtime.step_boundary();
+  }
+  run_op(runtime, 3, {{volume}}, [] {});  // Ends the last step.
+  runtime.deallocate(volume);
+  return recording.profile({}, Bytes());
+}
+
+// Under a budget the volume was recorded in pieces, and windows over other pieces were other steps.
+TEST_F(RuntimeTest, RecordsTheSameUnderABudget) {
+  std::vector<profile::StepProfile> profiles;
+  for (const std::size_t budget_pages : {1000, 12, 6}) {
+    ProfileRecording recording({});
+    recording_ = &recording;
+    profiles.push_back(profile_of_windows(*make(budget_pages), recording));
+    EXPECT_EQ(recording.kinds_text(), "") << budget_pages << " pages";
+  }
+  const profile::StepTape& whole = profiles.front().tape;
+  ASSERT_EQ(whole.ops.size(), 2U);
+  for (const profile::StepProfile& profile : profiles) {
+    EXPECT_EQ(profile.bytes_of_value, profiles.front().bytes_of_value);
+    ASSERT_EQ(profile.tape.ops.size(), whole.ops.size());
+    for (std::size_t op = 0; op < whole.ops.size(); ++op)
+      EXPECT_EQ(profile.tape.ops[op].signature, whole.ops[op].signature);
+    ASSERT_EQ(profile.tape.values.size(), whole.values.size());
+    for (std::size_t i = 0; i < whole.values.size(); ++i) {
+      EXPECT_EQ(profile.tape.values[i].pages, whole.values[i].pages);
+      EXPECT_EQ(profile.tape.values[i].birth, whole.values[i].birth);
+      EXPECT_EQ(profile.tape.values[i].death, whole.values[i].death);
+    }
+  }
 }
 
 /// A plan is for one thread; what others do neither disturbs it nor is lost.

@@ -64,6 +64,12 @@ TEST(StoragePieces, CutsALargeStorageThatIsUsedInPart) {
   EXPECT_TRUE(twice.uses[0].writes);
 }
 
+TEST(StoragePieces, CutsOnlyWhatIsLargerThanAskedFor) {
+  StoragePieces pieces(kBudget, kBudget);
+  EXPECT_EQ(shown(pieces, {use(3, kBudget, 3, 2)}).uses[0].range, StoragePieces::whole(RangeId(3)));
+  EXPECT_FALSE(StoragePieces::is_whole(shown(pieces, {use(4, kBudget + 1, 3, 1)}).uses[0].range));
+}
+
 TEST(StoragePieces, ForgetsThePiecesOfTheDead) {
   StoragePieces pieces(kBudget);
   shown(pieces, {use(3, 18, 3, 2)});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -18,7 +19,9 @@ using swap::RangeUse;
 /// storages and odd for pieces.
 class StoragePieces {
  public:
-  explicit StoragePieces(std::uint32_t budget_pages);
+  /// Storages of more than `large_pages` are large; none: of more than an eighth of the budget.
+  explicit StoragePieces(std::uint32_t budget_pages,
+                         std::optional<std::uint32_t> large_pages = std::nullopt);
 
   bool is_large(std::uint32_t pages) const { return pages > large_pages_; }
 
