@@ -49,7 +49,7 @@ void check_settings(const runtime::Settings& settings) {
   if (!settings.profile_out.empty() && !settings.prefetch)
     throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
   // Whether the plan is for a step of this program, only the program can tell.
-  runtime::planning_of(settings);
+  runtime::planning_of(settings, budget.budget);
 }
 
 std::string usable_preload() {

@@ -108,7 +108,12 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   options.budget = budget_.budget;
   options.min_storage = settings_.min_storage;
   options.learns = settings_.prefetch;
-  options.planning = runtime::planning_of(settings_);
+  options.planning = runtime::planning_of(settings_, budget_.budget);
+  plan_ = options.planning.stored;
+  if (plan_ != nullptr && plan_->budget < budget_.budget)
+    log_warning("the plan {} was made for {} and leaves the rest of these {} alone (spillway plan "
+                "makes one for this budget)",
+                settings_.plan, plan_->budget, budget_.budget);
   if (!settings_.trace.empty()) {
     trace_ = std::make_unique<runtime::StepTraceRecorder>(
         runtime::StepTraceRecorder::Options{.steps = settings_.trace_steps}, clock_);
@@ -286,6 +291,14 @@ runtime::RunStatistics Core::statistics() const {
     statistics.followed_peak = report.learned.followed_peak;
     statistics.strategy = report.learned.strategy;
   }
+  if (plan_ != nullptr)
+    statistics.given_plan = {settings_.plan,
+                             plan_->budget,
+                             plan_->rates,
+                             plan_->figures.step_seconds,
+                             report.learned.given_steps,
+                             report.learned.steps,
+                             report.learned.given_misfit};
   statistics.recompute = settings_.recompute;
   statistics.dropped = report.memory.dropped;
   statistics.replays = report.replays;

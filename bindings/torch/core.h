@@ -59,6 +59,7 @@ class Core {
   std::vector<std::string> directories_;
   std::uint64_t wearing_directories_ = 0;  ///< Those that are no RAM disk.
   std::unique_ptr<runtime::ProfileRecording> recording_;
+  std::shared_ptr<const runtime::PlanFile> plan_;  ///< That the user gave; may be null.
   std::unique_ptr<runtime::StepTraceRecorder> trace_;
   std::unique_ptr<runtime::TransferMeter> transfers_;
   std::unique_ptr<runtime::Runtime> runtime_;

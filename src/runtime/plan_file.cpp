@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "spillway/base/error.h"
@@ -32,6 +33,7 @@ constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint64_t kMostPageBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kMostLetters = 100;
+constexpr std::size_t kMostLettersShown = 160;
 constexpr double kMostSeconds = 1e12;
 
 /// Of the document without its checksum, in one line with sorted keys.
@@ -70,6 +72,28 @@ json rates_json(const TransferRates& rates) {
   return fields;
 }
 
+/// Each kind of operator once, and the number of each operator's kind.
+json operators_json(const PlanFile& file) {
+  std::map<std::pair<std::string, std::string>, std::size_t> numbers;
+  json operators = {{"program", file.program},
+                    {"name", json::array()},
+                    {"arguments", json::array()},
+                    {"kind", json::array()}};
+  for (const profile::OpKind& op : file.ops) {
+    const auto [entry, is_new] = numbers.try_emplace({op.name, op.arguments}, numbers.size());
+    if (is_new) {
+      operators["name"].push_back(op.name);
+      operators["arguments"].push_back(op.arguments);
+    }
+    operators["kind"].push_back(entry->second);
+  }
+  return operators;
+}
+
+std::string text_of(const profile::OpKind& kind) {
+  return shown_text(message("{}({})", kind.name, kind.arguments), kMostLettersShown);
+}
+
 json swaps_json(const planner::SwapChoices& choices, bool has_far) {
   json swaps = json::object();
   for (const SwapColumn& column : kSwapColumns) {
@@ -104,6 +128,7 @@ class PlanReader {
     JsonObject step = root_.object("step");
     file_.step = {step.count("operators", 1, kMost32), step.count("values", 0, kMost32),
                   step.hexadecimal("operator_hash"), step.hexadecimal("value_hash")};
+    if (root_.has("operators")) read_operators(root_.object("operators"));
     read_limits();
     JsonObject replays = root_.object("replays");
     const auto last = static_cast<std::int64_t>(file_.step.operators) - 1;
@@ -147,6 +172,19 @@ class PlanReader {
              version_, kVersion);
     if (root_.text("checksum") != checksum_of(root_.compact_without("checksum")))
       refuse("the plan was changed after it was written (make it again with: spillway plan)");
+  }
+
+  void read_operators(JsonObject operators) {
+    constexpr std::size_t kAny = JsonObject::kAnySize;
+    file_.program = operators.text("program");
+    const auto names = operators.texts("name", kAny);
+    const auto arguments = operators.texts("arguments", names.size());
+    const auto last = static_cast<std::int64_t>(names.size()) - 1;
+    for (const auto kind : operators.counts<std::uint32_t>("kind", file_.step.operators, 0,
+                                                           std::max<std::int64_t>(last, 0))) {
+      if (kind >= names.size()) refuse("its operators have kinds without a name");
+      file_.ops.push_back({names[kind], arguments[kind]});
+    }
   }
 
   void read_limits() {
@@ -247,6 +285,14 @@ PlanFile describe_plan(const StepPlan& plan, const StepTape& tape, const SwapLim
   return file;
 }
 
+PlanFile describe_plan(const StepPlan& plan, const profile::StepProfile& profile,
+                       const SwapLimits& limits, Bytes budget) {
+  PlanFile file = describe_plan(plan, profile.tape, limits, budget, profile.small_bytes);
+  file.program = profile.origin.program;
+  for (const std::uint32_t kind : profile.kind_of_op) file.ops.push_back(profile.kinds[kind]);
+  return file;
+}
+
 std::string to_text(const PlanFile& file) {
   json document;
   document["format"] = kFormat;
@@ -256,6 +302,7 @@ std::string to_text(const PlanFile& file) {
                       {"values", file.step.values},
                       {"operator_hash", hexadecimal_text(file.step.operator_hash)},
                       {"value_hash", hexadecimal_text(file.step.value_hash)}};
+  if (!file.ops.empty()) document["operators"] = operators_json(file);
   document["page_bytes"] = file.page_size.count();
   document["budget_bytes"] = file.budget.count();
   document["small_bytes"] = file.small_bytes.count();
@@ -287,7 +334,8 @@ std::string to_text(const PlanFile& file) {
     text += "{\n";
     for (auto inner = item->begin(); inner != item->end(); ++inner) {
       if (inner != item->begin()) text += ",\n";
-      text += "  " + json(inner.key()).dump() + ": " + inner->dump();
+      text += "  " + json(inner.key()).dump() + ": " +
+              inner->dump(-1, ' ', false, json::error_handler_t::replace);
     }
     text += "}";
   }
@@ -298,8 +346,28 @@ PlanFile parse_plan_file(std::string_view text, const std::string& name) {
   return PlanReader(text, name).read();
 }
 
+std::string text_of_other_step(const PlanFile& file, const std::string& name, std::uint64_t ops,
+                               const OpKindOf& kind_of) {
+  std::string text = message("{}: the plan is for another program or other shapes, a step of {}{} "
+                             "operators and not these {}",
+                             name, file.program.empty() ? "" : shown_text(file.program) + " with ",
+                             file.step.operators, ops);
+  const std::size_t both = kind_of ? std::min<std::size_t>(ops, file.ops.size()) : 0;
+  for (std::size_t op = 0; op < both; ++op) {
+    const profile::OpKind here = kind_of(static_cast<OpIndex>(op));
+    const profile::OpKind& there = file.ops[op];
+    if (here.name == there.name && here.arguments == there.arguments) continue;
+    return text + message("; operator {} is {} in the plan and {} here", op, text_of(there),
+                          text_of(here));
+  }
+  if (both == 0) return text;
+  return text + (ops == file.step.operators
+                     ? ", of the same names and arguments but with other tensors"
+                     : message("; the first {} are the same", both));
+}
+
 StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape& tape,
-                  Bytes page_size, const SwapLimits& limits) {
+                  Bytes page_size, const SwapLimits& limits, const OpKindOf& kind_of) {
   if (page_size != file.page_size)
     throw PlanError(
         "{}: the plan counts pages of {}, the step has pages of {} (make it again with: "
@@ -307,10 +375,9 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
         name, file.page_size, page_size);
   const StepIdentity step = identity_of(tape);
   if (step.operators != file.step.operators || step.operator_hash != file.step.operator_hash)
-    throw PlanError(
-        "{}: the plan is for another program or other shapes, a step of {} operators and not "
-        "these {} (make it again with: spillway plan)",
-        name, file.step.operators, step.operators);
+    throw PlanError("{} (record this step with spillway profile, and make the plan again with: "
+                    "spillway plan)",
+                    text_of_other_step(file, name, step.operators, kind_of));
   if (step != file.step)
     throw PlanError("{}: the plan is for the same operators on other tensors: {} values and "
                     "not {}, or of other sizes (make it again with: spillway plan)",
@@ -322,9 +389,9 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
     plan.steps = planner::rewrite_tape(tape, plan.replays);
     plan.replay_seconds = planner::replay_seconds(tape, plan.replays);
     plan.swaps = planner::restore_swaps(plan.steps.tape, file.swaps, limits);
-    plan.bound = planner::bound_plan(tape, limits);
     if (!plan.swaps.is_feasible || !plan.swaps.estimate.is_complete)
       throw PlanError("it cannot be carried out within {}", file.budget);
+    plan.bound = planner::bound_plan(tape, limits);
     return plan;
   } catch (const PlanError& error) {
     throw PlanError("{}: {} (make it again with: spillway plan)", name, error.what());

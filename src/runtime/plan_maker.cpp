@@ -106,30 +106,8 @@ void PlanMaker::join_finished() {
   });
 }
 
-/// The plan of the file, if it is for this step and its memory.
-std::optional<planner::StepPlan> PlanMaker::Planning::stored_plan(const Order& order) {
-  if (options.stored == nullptr) return std::nullopt;
-  try {
-    auto plan = fit_plan(*options.stored, options.stored_name, order.tape, order.limits.page_size,
-                         order.limits);
-    if (!options.recomputes && !plan.replays.empty())
-      throw PlanError("{}: the plan runs {} operators again, which --recompute off forbids",
-                      options.stored_name, plan.replays.size());
-    if (plan.swaps.estimate.peak_pages <= order.limits.budget_pages) return plan;
-    throw PlanError("{}: the plan takes {}, more than the {} that storages may take here",
-                    options.stored_name, order.limits.page_size * plan.swaps.estimate.peak_pages,
-                    order.limits.page_size * order.limits.budget_pages);
-  } catch (const PlanError& error) {
-    if (!is_misfit_told.exchange(true))
-      log_warning("{}; steps that it does not fit are planned anew", error.what());
-    return std::nullopt;
-  }
-}
-
 void PlanMaker::Planning::search(const Order& order, const planner::PlanEffort& effort) {
-  if (auto stored = stored_plan(order)) {
-    effort.on_better(*stored);
-  } else if (options.strategy != nullptr) {
+  if (options.strategy != nullptr) {
     const planner::StepPlan plan =
         options.strategy->plan(order.tape, order.limits, effort.should_stop);
     if (!options.recomputes && !plan.replays.empty())
@@ -147,7 +125,7 @@ void PlanMaker::Planning::search(const Order& order, const planner::PlanEffort& 
 
 planner::PlanEffort PlanMaker::Planning::effort_for(PlanWork& work) const {
   planner::PlanEffort effort;
-  // Not by the clock where steps wait: equal runs are to have equal plans.
+  // Not by the clock where steps wait: equal times of operators are to give equal plans.
   if (options.moment == PlanningMoment::kInBackground)
     effort.should_stop = [this, &work, start = processor_seconds_of_thread()] {
       return is_ending.load() || work.is_cancelled_.load() ||

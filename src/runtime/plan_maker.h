@@ -72,11 +72,9 @@ class PlanMaker {
     explicit Planning(const PlanningOptions& chosen) : options(chosen) {}
     void make(const Order& order, PlanWork& work) noexcept;
     planner::PlanEffort effort_for(PlanWork& work) const;
-    std::optional<planner::StepPlan> stored_plan(const Order& order);
     void search(const Order& order, const planner::PlanEffort& effort);
 
     const PlanningOptions options;
-    std::atomic<bool> is_misfit_told{false};
     std::atomic<bool> is_ending{false};
   };
   void begin(Order order, const std::shared_ptr<PlanWork>& work);

@@ -29,25 +29,6 @@ Duration quartile_range(std::vector<Duration>& values) {
 
 }  // namespace
 
-OpKind op_kind(const OpText& text) {
-  // "aten::mm(float[2, 3], float[3, 4])"
-  const std::string shown = text.describe();
-  const auto bracket = shown.find('(');
-  OpKind kind;
-  kind.name = text.name();
-  if (kind.name.empty()) kind.name = shown.substr(0, bracket);
-  if (bracket == std::string::npos) return kind;
-  kind.arguments = shown.substr(bracket + 1);
-  if (!kind.arguments.empty() && kind.arguments.back() == ')') kind.arguments.pop_back();
-  return kind;
-}
-
-void ProfileRecording::note_op(std::uint64_t signature, const OpText& text) {
-  const std::lock_guard lock(mutex_);
-  const auto [entry, is_new] = kinds_.try_emplace(signature);
-  if (is_new) entry->second = op_kind(text);
-}
-
 ProfileRecording::Shape& ProfileRecording::shape_of(std::uint64_t identity, std::size_t ops) {
   for (const auto& shape : shapes_)
     if (shape->identity == identity && shape->ops == ops) return *shape;
@@ -119,8 +100,7 @@ void ProfileRecording::forget_steps() {
 void ProfileRecording::name_ops(const StepTape& tape, StepProfile& profile) const {
   std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
   for (const auto& op : tape.ops) {
-    const auto found = kinds_.find(op.signature);
-    const OpKind kind = found != kinds_.end() ? found->second : OpKind{"unknown", ""};
+    const OpKind kind = names_.kind_of(op.signature);
     const auto [entry, is_new] = numbers.try_emplace(
         {kind.name, kind.arguments}, static_cast<std::uint32_t>(profile.kinds.size()));
     if (is_new) profile.kinds.push_back(kind);

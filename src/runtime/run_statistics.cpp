@@ -63,6 +63,19 @@ Json transfer_part(const RunStatistics& s) {
           {"io_retries", s.io_retries}};
 }
 
+Json given_plan_of(const RunStatistics& s) {
+  if (!s.given_plan) return {};
+  const RunStatistics::GivenPlan& plan = *s.given_plan;
+  return {{"file", plan.file},
+          {"budget_bytes", plan.budget.count()},
+          {"write_bytes_per_second", plan.rates.write_bytes_per_second},
+          {"read_bytes_per_second", plan.rates.read_bytes_per_second},
+          {"step_seconds", plan.step_seconds},
+          {"followed_steps", plan.steps},
+          {"steps", plan.all_steps},
+          {"misfit", plan.misfit}};
+}
+
 Json plan_part(const RunStatistics& s) {
   return {{"ops", s.ops},
           {"deviations", s.deviations},
@@ -72,7 +85,8 @@ Json plan_part(const RunStatistics& s) {
           {"bound_step_seconds", s.bound_step_seconds},
           {"planned_peak_bytes", s.planned_peak.count()},
           {"followed_peak_bytes", s.followed_peak.count()},
-          {"strategy", s.strategy}};
+          {"strategy", s.strategy},
+          {"given_plan", given_plan_of(s)}};
 }
 
 Json replay_part(const RunStatistics& s) {

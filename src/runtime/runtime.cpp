@@ -282,6 +282,8 @@ void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpTe
   op.learns = guide_->begin_op(&op, op.signature, uses, traits.is_replayable, op.wish);
   if (op.learns && records()) options_.recording->note_op(guide_->signature(), text);
   if (op.learns && engine_->is_under_pressure()) guide_->name_op(&op, text);
+  if (op.learns && options_.planning.names != nullptr)
+    options_.planning.names->note(guide_->signature(), text);
 }
 
 void Runtime::note_class(RangeId range, profile::StorageClass holds) {

@@ -162,12 +162,14 @@ constexpr std::array<SettingField, 27> kFields{{
     "compare; spillway plan --help lists them."},
    [](Settings& s, Text t) { s.strategy = planner::strategy_named(t).name; }},
   {{"plan", "FILE", "none",
-    "A plan that spillway plan has written, for the step that it was made for; other steps are "
-    "planned as usual.", false, true},
+    "A plan that spillway plan has written, for the step that it was made for: it is followed from "
+    "the first such step on, within the budget that it was made for or a larger one; other steps "
+    "are planned as usual.", false, true},
    [](Settings& s, Text t) { s.plan = parse_text(t); }},
   {{"planning", {}, "background",
-    "When plans are made: in the background while steps go on, or at once while the step waits, so "
-    "that equal runs go equal ways."},
+    "When plans are made: in the background while steps go on, or at once while the step waits. "
+    "Plans follow the measured times of operators either way: equal runs go equal ways with --plan "
+    "only."},
    [](Settings& s, Text t) { s.planning = value_named(t, kPlanningMoments, "value"); },
    &names_of<kPlanningMoments>},
   {{"min-storage", "SIZE", "1MiB", "Tensors smaller than this never leave memory."},

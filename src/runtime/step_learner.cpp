@@ -73,6 +73,7 @@ struct StepLearner::State {
   bool awaits_boundary() const { return is_announced_ && since_boundary_ <= 2 * announced_ops_; }
   void search_period();
   void note_replay(std::size_t position, Duration took, Bytes moved);
+  bool is_told_of() const { return plan_->is_given || report_.given_steps == 0; }
   void note_plan();
   static void tell_plan(const LearnedPlan& learned);
 
@@ -211,6 +212,7 @@ void StepLearner::State::announce_boundary() {
 LearnerReport StepLearner::State::report() const {
   LearnerReport report = report_;
   report.shapes = library_.shape_count();
+  report.given_misfit = library_.given_misfit();
   std::vector<double> times = step_times_;
   report.step_seconds_median = median(times);
   report.stalls = value_stalls_.largest(kStallsTold);
@@ -276,8 +278,13 @@ void StepLearner::State::note_round(std::uint32_t next_slot, const LearnedPlan::
   round_ = {step.seconds + (is_first ? 0.0 : round_.seconds),
             is_first ? step.peak : std::max(step.peak, round_.peak)};
   if (next_slot == 0 || next_slot != plan_->slots()) return;
+  if (plan_->is_given && ++report_.given_steps == 1) {
+    report_.followed_seconds = 0.0;
+    report_.followed_peak = Bytes();
+    note_plan();
+  }
   plan_->note_round(round_);
-  if (plan_->rounds() == 0) return;
+  if (plan_->rounds() == 0 || !is_told_of()) return;
   note_plan();
   report_.followed_seconds = plan_->typical_seconds();
   report_.followed_peak = plan_->highest_peak();
@@ -415,7 +422,7 @@ void StepLearner::State::adopt(LearnedPlan& plan, OpIndex op, bool is_catching_u
   expect(op);
   plan_advice_.enter(plan, op, is_catching_up, advice);
   // What was measured belongs to the plan before, until there are rounds under this one.
-  if (report_.followed_seconds == 0.0) note_plan();
+  if (report_.followed_seconds == 0.0 && is_told_of()) note_plan();
 }
 
 // --- Operators that run again -----------------------------------------------------------------

@@ -57,7 +57,7 @@ bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
 }  // namespace
 
 LearnedPlan::~LearnedPlan() {
-  if (draft != nullptr) draft->work->cancel();
+  if (draft != nullptr && draft->work != nullptr) draft->work->cancel();
 }
 
 void LearnedPlan::note_round(Round round) {
@@ -157,6 +157,7 @@ ShapeId StepLibrary::learn(std::uint64_t identity, bool is_meaningful, bool is_c
     shape->last_seen = step_count_;
     record.shape = shape->id;
     history_.push_front(shape->id);
+    if (given_.is_there()) given_.note_step(most_frequent().sequence);
   }
   if (history_.size() > kHistory) history_.pop_back();
   return history_.front();
@@ -171,7 +172,8 @@ PlanPlace StepLibrary::choose(LearnedPlan* current, std::uint32_t next_slot) {
   }
   if (current != nullptr && current->slots() > 1) return start(*current, next_slot, false);
   if (history_.front() == kNoShape) return {};
-  if (const std::uint32_t cycle = find_cycle(); cycle > 1) {
+  // A plan that was given is for one step, whatever comes between two of them.
+  if (const std::uint32_t cycle = given_.is_there() ? 1 : find_cycle(); cycle > 1) {
     std::uint32_t slot = 0;
     LearnedPlan* plan = find_rotation(cycle, slot);
     if (plan == nullptr) {
@@ -305,7 +307,8 @@ PlanPlace StepLibrary::follow_single(ShapeId id) {
     if (plan->slots() == 1 && plan->shapes.front() == id) return refreshed(*plan, age);
   }
   if (age == records_.size()) return {};
-  if (shape->seen < 2 && strangers_ > kStrangersToPlan) return {};
+  const bool is_awaited = given_.is_there() && given_.is_for(shape->sequence);
+  if (!is_awaited && shape->seen < 2 && strangers_ > kStrangersToPlan) return {};
   LearnedPlan& plan = new_plan();
   plan.shapes = {id};
   return refreshed(plan, age);
@@ -318,6 +321,12 @@ PlanPlace StepLibrary::start(LearnedPlan& plan, std::uint32_t slot, bool is_new)
 
 /// Begins a cycle of the plan, which is ordered anew when there is reason to.
 PlanPlace StepLibrary::refreshed(LearnedPlan& plan, std::size_t oldest_age) {
+  if (!plan.is_given && take_given(oldest_age, plan)) return start(plan, 0, true);
+  if (plan.is_given) {
+    // The better it is known what the step does, the better its forecast and its bound.
+    const bool is_anew = needs_refresh(plan, oldest_age) && take_given(oldest_age, plan);
+    return is_anew ? start(plan, 0, true) : begin_cycle(plan);
+  }
   // A search that goes on with times of yesterday is given up.
   const bool may_order = plan.draft == nullptr || plan.is_there();
   if (may_order && needs_refresh(plan, oldest_age) && !order_plan(oldest_age, plan)) {
@@ -440,21 +449,21 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   return plan.slots() == 1 && !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
 }
 
-/// Has the plan for its shapes made from the records that begin at that age. False without them.
-bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
+/// What is known of the plan's steps, by the records that begin at that age. None without them.
+std::unique_ptr<LearnedPlan::Draft> StepLibrary::draft_of(const LearnedPlan& plan,
+                                                          std::size_t oldest_age) const {
   std::vector<const profile::RecordedStep*> steps;
   for (std::uint32_t slot = 0; slot < plan.slots(); ++slot) {
-    if (oldest_age - slot >= records_.size()) return false;
+    if (oldest_age - slot >= records_.size()) return nullptr;
     const Record& record = *records_[oldest_age - slot];
-    if (record.shape != plan.shapes[slot]) return false;
+    if (record.shape != plan.shapes[slot]) return nullptr;
     steps.push_back(&record.step);
   }
   const profile::RecordedStep* before = nullptr;
   if (oldest_age + 1 < records_.size() && records_[oldest_age + 1]->shape == plan.shapes.back())
     before = &records_[oldest_age + 1]->step;
-  if (plan.draft != nullptr) plan.draft->work->cancel();
-  plan.draft = std::make_unique<LearnedPlan::Draft>();
-  LearnedPlan::Draft& draft = *plan.draft;
+  auto made = std::make_unique<LearnedPlan::Draft>();
+  LearnedPlan::Draft& draft = *made;
   draft.step = profile::join_steps(steps, before);
   draft.slot_begin.assign(1, 0);
   auto op = draft.step.tape.ops.begin();
@@ -467,20 +476,66 @@ bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
   draft.step.tape.replay_extra_per_page = replay_extra_per_page();
   draft.budget_pages = limits_.budget_pages;
   draft.rates = limits_.rates;
-  draft.work = maker_.order({draft.step.tape, limits_});
+  return made;
+}
+
+/// Has the plan for its shapes made from the records that begin at that age. False without them.
+bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
+  auto draft = draft_of(plan, oldest_age);
+  if (draft == nullptr) return false;
+  draft->work = maker_.order({draft->step.tape, limits_});
+  if (plan.draft != nullptr) plan.draft->work->cancel();
+  plan.draft = std::move(draft);
   plan.refreshes += plan.is_there() ? 1 : 0;
   plan.cycles = 0;
   return true;
 }
 
-/// Once per shape: the attempt is repeated at every step, since budget and tape may change.
+/// Lays the user's plan on the step, if it is for that one, in place of what was planned for it.
+/// The step waits for that, so that the plan holds from its first one on.
+bool StepLibrary::take_given(std::size_t oldest_age, LearnedPlan& plan) {
+  if (!given_.is_there() || plan.slots() != 1) return false;
+  const StepShape* shape = find_shape(plan.shapes.front());
+  if (shape == nullptr || !given_.is_for(shape->sequence)) return false;
+  auto draft = draft_of(plan, oldest_age);
+  if (draft == nullptr) return false;
+  auto made = given_.on(draft->step.tape, limits_);
+  if (made || plan.is_given) {
+    plan.refreshes += plan.is_there() ? 1 : 0;
+    plan.cycles = 0;
+  }
+  if (!made) return false;
+  draft->budget_pages = given_.limits_in(limits_).budget_pages;
+  if (plan.draft != nullptr) plan.draft->work->cancel();
+  plan.draft = std::move(draft);
+  adopt(plan, std::move(*made));
+  plan.draft.reset();
+  plan.is_given = true;
+  forecast(plan);
+  return true;
+}
+
+/// Of equally frequent ones the latest.
+const StepShape& StepLibrary::most_frequent() const {
+  return **std::max_element(shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) {
+    return a->seen != b->seen ? a->seen < b->seen : a->last_seen < b->last_seen;
+  });
+}
+
+/// Once per shape, since the attempt is repeated at every step, and as a warning only once: a
+/// program whose steps differ a little would fill the screen.
 void StepLibrary::tell_failure(const LearnedPlan& plan, const std::string& reason) {
   bool is_news = false;
   for (const ShapeId id : plan.shapes)
     is_news |= !std::exchange(find_shape(id)->is_failure_told, true);
-  if (is_news)
-    log_warning("no plan for a step of {} operators, it runs without advice: {}",
-                find_shape(plan.shapes.front())->sequence.size(), reason);
+  if (!is_news) return;
+  const std::string text = message("no plan for a step of {} operators, it runs without advice: {}",
+                                   find_shape(plan.shapes.front())->sequence.size(), reason);
+  if (std::exchange(is_failure_told_, true)) {
+    log_info("{}", text);
+  } else {
+    log_warning("{}", text);
+  }
 }
 
 LearnedPlan& StepLibrary::new_plan() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "given_plan.h"
 #include "plan_maker.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/step_plan.h"
@@ -50,6 +51,7 @@ struct LearnedPlan {
   std::uint32_t budget_pages = 0;  ///< That it was made for.
   planner::TransferRates rates;    ///< The same.
   std::uint64_t last_used = 0;
+  bool is_given = false;        ///< It is the user's.
   std::uint32_t refreshes = 0;  ///< How often a new one has been ordered.
   std::uint32_t cycles = 0;     ///< Finished since then.
   double forecast = 0.0;        ///< Seconds of the next round, by the latest times and rates.
@@ -105,7 +107,7 @@ class StepLibrary {
   static constexpr std::uint32_t kMaxSlots = 8;  ///< Steps of the longest cycle.
 
   StepLibrary(const planner::SwapLimits& limits, const PlanningOptions& planning)
-      : limits_(limits), maker_(planning) {}
+      : limits_(limits), given_(planning), maker_(planning) {}
 
   /// Pages that plans made from now on may fill.
   void set_budget(std::uint32_t pages) { limits_.budget_pages = pages; }
@@ -141,6 +143,8 @@ class StepLibrary {
   std::uint32_t longest_step() const;
   /// Consecutive steps, up to now, none of which had been seen before.
   std::uint32_t strangers_in_a_row() const { return strangers_; }
+  /// See GivenPlan.
+  std::string given_misfit() const { return given_.misfit(); }
 
  private:
   struct Record {
@@ -162,7 +166,11 @@ class StepLibrary {
                               std::uint32_t budget_pages) const;
   std::vector<Duration> typical_op_times(const LearnedPlan& plan) const;
   void forecast(LearnedPlan& plan) const;
+  std::unique_ptr<LearnedPlan::Draft> draft_of(const LearnedPlan& plan,
+                                               std::size_t oldest_age) const;
   bool order_plan(std::size_t oldest_age, LearnedPlan& plan);
+  bool take_given(std::size_t oldest_age, LearnedPlan& plan);
+  const StepShape& most_frequent() const;
   PlanPlace begin_cycle(LearnedPlan& plan);
   Duration patience(const LearnedPlan& plan) const;
   void tell_failure(const LearnedPlan& plan, const std::string& reason);
@@ -176,6 +184,7 @@ class StepLibrary {
   double slowdown() const { return limits_.rates.slowdown_seconds_per_byte(); }
 
   planner::SwapLimits limits_;
+  GivenPlan given_;
   PlanMaker maker_;
   Duration replay_extra_{0};  ///< Of the latest replays, which made so many pages.
   std::int64_t replay_pages_ = 0;
@@ -186,6 +195,7 @@ class StepLibrary {
   ShapeId next_id_ = kNoShape + 1;
   std::uint64_t step_count_ = 0;
   std::uint32_t strangers_ = 0;
+  bool is_failure_told_ = false;  ///< Of any step.
 };
 
 }  // namespace spillway::runtime

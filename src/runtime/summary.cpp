@@ -79,15 +79,48 @@ std::string learned(const RunStatistics& s) {
                  s.step_shapes == 1 ? "" : "s", s.deviations, s.ops);
 }
 
-// "1.02 s per step, measured 1.05 s (+2.9 %); at most 702 MiB in memory, measured 702 MiB"
+// "1.02 s per step by spillway, measured 1.05 s (+2.9 %); at most 702 MiB in memory, …"
 std::string planned(const RunStatistics& s) {
   std::string text = message("{} per step", seconds_text(s.planned_step_seconds));
-  if (s.followed_step_seconds > 0.0)
-    text += message(", measured {} ({})", seconds_text(s.followed_step_seconds),
-                    signed_percent_text(s.followed_step_seconds / s.planned_step_seconds - 1.0));
+  if (!s.strategy.empty()) text += message(" by {}", s.strategy);
+  if (s.given_plan && s.given_plan->steps > 0)
+    text += message(" ({} when the plan was made)", seconds_text(s.given_plan->step_seconds));
+  text += s.followed_step_seconds > 0.0
+              ? message(", measured {} ({})", seconds_text(s.followed_step_seconds),
+                        signed_percent_text(s.followed_step_seconds / s.planned_step_seconds - 1.0))
+              : ", but no step went as planned from its first operator to the last";
   if (s.followed_peak > Bytes())
     text += message("; at most {} in memory, measured {}", s.planned_peak, s.followed_peak);
   return text;
+}
+
+// What became of the plan that the run was given.
+std::string given(const RunStatistics::GivenPlan& plan) {
+  if (plan.steps > 0)
+    return message("{} was followed in {} of {} steps", plan.file, plan.steps, plan.all_steps);
+  if (!plan.misfit.empty())
+    return message("{}; it was followed in none of {} steps", plan.misfit, plan.all_steps);
+  if (plan.all_steps == 0) return message("{} was not followed: no step has ended", plan.file);
+  return message(
+      "{} was followed in none of {} steps: none went as planned from its first operator "
+      "to the last",
+      plan.file, plan.all_steps);
+}
+
+// Empty where the disk is about as fast as the plan was told.
+std::string other_rates(const RunStatistics& s) {
+  constexpr double kNoticeable = 1.5;
+  if (!s.rates || !s.given_plan || s.given_plan->steps == 0) return {};
+  const profile::TransferRates& told = s.given_plan->rates;
+  const auto is_off = [](double a, double b) { return a > kNoticeable * b || b > kNoticeable * a; };
+  if (!is_off(told.write_bytes_per_second, s.rates->write_bytes_per_second) &&
+      !is_off(told.read_bytes_per_second, s.rates->read_bytes_per_second))
+    return {};
+  return message("it was made for {} out and {} in, this run saw {} and {}: a plan for these rates "
+                 "may be faster (spillway plan --rates or --link-out and --link-in)",
+                 gb_per_s(told.write_bytes_per_second), gb_per_s(told.read_bytes_per_second),
+                 gb_per_s(s.rates->write_bytes_per_second),
+                 gb_per_s(s.rates->read_bytes_per_second));
 }
 
 std::string bound(const RunStatistics& s) {
@@ -191,7 +224,11 @@ std::string summary(const RunStatistics& s) {
       screen.line("", stalled(s.value_stalls[i]));
   }
   if (s.step_shapes > 0 || !s.prefetch) screen.line("learned", learned(s));
-  if (s.planned_step_seconds > 0.0 && s.steps >= kSteadySteps) {
+  if (s.given_plan) screen.line("plan", given(*s.given_plan));
+  if (const std::string rates = other_rates(s); !rates.empty()) screen.line("", rates);
+  // A plan that was given is not made of the first steps.
+  const bool is_given = s.given_plan && s.given_plan->steps > 0 && s.followed_step_seconds > 0.0;
+  if (s.planned_step_seconds > 0.0 && (s.steps >= kSteadySteps || is_given)) {
     screen.line("planned", planned(s));
     if (s.bound_step_seconds > 0.0) screen.line("bound", bound(s));
   }

@@ -173,6 +173,53 @@ TEST(PlanFile, WithTwoTiersIsRefusedByARun) {
   EXPECT_NE(planning_of(settings).stored, nullptr);
 }
 
+TEST(PlanFile, IsRefusedByARunWithLessMemoryOrAStrategyOfItsOwn) {
+  TemporaryDirectory folder;
+  Settings settings;
+  settings.plan = folder.path() + "/net.plan.json";
+  std::ofstream(settings.plan) << planned().text;
+  const Bytes budget = parse_plan_file(planned().text, kName).budget;
+  const auto said = [&](std::optional<Bytes> of_run) -> std::string {
+    try {
+      planning_of(settings, of_run);
+      return {};
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(said(budget), "");
+  EXPECT_EQ(said(2 * budget), "");
+  EXPECT_THAT(said(budget - Bytes(1)), HasSubstr("net.plan.json was made for 88.1 MiB, more than"));
+  EXPECT_THAT(said(50_MiB), HasSubstr("the 50.0 MiB of this run (run it with --budget 90210KiB"));
+  settings.strategy = "dtr";
+  EXPECT_THAT(said(budget), HasSubstr("--strategy dtr has no place beside --plan"));
+}
+
+TEST(PlanFile, KeepsTheNamesOfItsOperators) {
+  const Planned made = planned();
+  profile::StepProfile profile = chain_profile();
+  profile.origin.program = "./\"net\"";
+  const Bytes budget = made.limits.budget_pages * profile.page_size + profile.small_bytes;
+  const PlanFile read =
+      parse_plan_file(to_text(describe_plan(made.plan, profile, made.limits, budget)), kName);
+  EXPECT_EQ(read.program, profile.origin.program);
+  ASSERT_EQ(read.ops.size(), profile.tape.ops.size());
+  for (std::size_t op = 0; op < read.ops.size(); ++op) {
+    EXPECT_EQ(read.ops[op].name, profile.kinds[profile.kind_of_op[op]].name);
+    EXPECT_EQ(read.ops[op].arguments, profile.kinds[profile.kind_of_op[op]].arguments);
+  }
+  const auto other = [&](profile::OpIndex op) {
+    return op == 2 ? profile::OpKind{"aten::mm", "float[2, 3]"} : read.ops[op];
+  };
+  EXPECT_THAT(text_of_other_step(read, kName, 5, other),
+              HasSubstr("operator 2 is aten::convolution(float[1, 8, 64, 64], float[8, 8, 3, 3]) "
+                        "in the plan and aten::mm(float[2, 3]) here"));
+  const auto same = [&](profile::OpIndex op) { return read.ops[op]; };
+  EXPECT_THAT(text_of_other_step(read, kName, 5, same), HasSubstr("the first 5 are the same"));
+  EXPECT_THAT(text_of_other_step(read, kName, read.ops.size(), same),
+              HasSubstr("of the same names and arguments but with other tensors"));
+}
+
 TEST(PlanFile, KeepsDistancesThatAStrategyHasChosenItself) {
   Planned made = planned();
   made.plan.swaps.use_distance[3] += 7;

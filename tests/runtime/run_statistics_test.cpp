@@ -25,6 +25,7 @@ TEST(RunStatistics, HaveTheKeysThatScriptsReadWithTheirTypes) {
     EXPECT_TRUE(json.at(key).is_number_float()) << key;
   EXPECT_TRUE(json.at("directories").is_array());
   EXPECT_TRUE(json.at("rank").is_null());
+  EXPECT_TRUE(json.at("given_plan").is_null());
 }
 
 TEST(RunStatistics, ComeOutWithTheirValues) {
@@ -35,7 +36,12 @@ TEST(RunStatistics, ComeOutWithTheirValues) {
   statistics.write_wait_seconds = 0.5;
   statistics.trap_wait_seconds = 0.25;
   statistics.directories = {"/a", "/b"};
+  statistics.given_plan.emplace();
+  statistics.given_plan->file = "net.plan";
+  statistics.given_plan->steps = 7;
   const auto json = nlohmann::json::parse(to_json(statistics));
+  EXPECT_EQ(json.at("given_plan").at("file"), "net.plan");
+  EXPECT_EQ(json.at("given_plan").at("followed_steps"), 7);
   EXPECT_EQ(json.at("budget_bytes"), 4294967296u);
   EXPECT_EQ(json.at("rank"), "3");
   EXPECT_EQ(json.at("stall_seconds"), 1.75);

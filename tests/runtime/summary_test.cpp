@@ -178,6 +178,59 @@ TEST(Summary, DrawsNoConclusionsFromAFewSeconds) {
   EXPECT_THAT(summary(s), Not(HasSubstr("] planned")));
 }
 
+TEST(Summary, NamesTheStrategyAndSaysWhenNoStepWentAsPlanned) {
+  RunStatistics s = busy_run();
+  s.strategy = "dtr";
+  EXPECT_THAT(summary(s), HasSubstr("planned  3.75 s per step by dtr, measured 3.90 s (+4.0 %);"));
+  s.followed_step_seconds = 0.0;
+  s.followed_peak = Bytes();
+  EXPECT_THAT(summary(s), HasSubstr("planned  3.75 s per step by dtr, but no step went as planned "
+                                    "from its first operator to the last\n"));
+}
+
+RunStatistics run_with_given_plan() {
+  RunStatistics s = busy_run();
+  s.strategy = "dtr";
+  s.steps = 5;
+  s.given_plan = {.file = "net.plan",
+                  .budget = 2_GiB,
+                  .rates = {.write_bytes_per_second = 1.4e9, .read_bytes_per_second = 3e9},
+                  .step_seconds = 3.5,
+                  .steps = 4,
+                  .all_steps = 5,
+                  .misfit = {}};
+  return s;
+}
+
+TEST(Summary, TellsForHowManyStepsAGivenPlanWasFollowed) {
+  const std::string text = summary(run_with_given_plan());
+  EXPECT_THAT(text, HasSubstr("] plan     net.plan was followed in 4 of 5 steps\n"));
+  EXPECT_THAT(text, HasSubstr("planned  3.75 s per step by dtr (3.50 s when the plan was made), "
+                              "measured 3.90 s (+4.0 %)"));
+  EXPECT_THAT(text, Not(HasSubstr("it was made for")));
+}
+
+TEST(Summary, TellsThatAGivenPlanWasMadeForAnotherDisk) {
+  RunStatistics s = run_with_given_plan();
+  s.given_plan->rates.read_bytes_per_second = 100e9;
+  EXPECT_THAT(summary(s), HasSubstr("it was made for 1.40 GB/s out and 100 GB/s in, this run saw "
+                                    "1.50 GB/s and 3.00 GB/s: "));
+}
+
+TEST(Summary, SaysWhyAGivenPlanWasNotFollowed) {
+  RunStatistics s = run_with_given_plan();
+  s.given_plan->steps = 0;
+  EXPECT_THAT(summary(s), HasSubstr("plan     net.plan was followed in none of 5 steps: none went "
+                                    "as planned from its first operator to the last\n"));
+  EXPECT_THAT(summary(s), Not(HasSubstr("] planned")));
+  s.given_plan->misfit = "net.plan: the plan is for another program";
+  EXPECT_THAT(summary(s), HasSubstr("plan     net.plan: the plan is for another program; it was "
+                                    "followed in none of 5 steps\n"));
+  s.given_plan->misfit.clear();
+  s.given_plan->all_steps = 0;
+  EXPECT_THAT(summary(s), HasSubstr("plan     net.plan was not followed: no step has ended\n"));
+}
+
 TEST(Summary, SurvivesARunOfNoTime) {
   const std::string text = summary(RunStatistics{});
   EXPECT_THAT(text, HasSubstr("0 B"));

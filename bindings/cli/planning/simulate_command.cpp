@@ -53,8 +53,10 @@ Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
   simulated.limits = file.limits();
   simulated.limits.rates = simulated.rates.rates;
   simulated.limits.far = far_tier(simulated.rates, file.page_size);
-  simulated.plan = runtime::fit_plan(file, words.plan, step.profile.tape, step.profile.page_size,
-                                     simulated.limits);
+  const profile::StepProfile& profile = step.profile;
+  simulated.plan =
+      runtime::fit_plan(file, words.plan, profile.tape, profile.page_size, simulated.limits,
+                        [&](profile::OpIndex op) { return profile.kinds[profile.kind_of_op[op]]; });
   simulated.figures =
       figures_of(case_for(step, file.budget, simulated.limits, bound_effort(words.common.bound)),
                  simulated.plan);

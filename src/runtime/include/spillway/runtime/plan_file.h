@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/planner/step_plan.h"
 #include "spillway/planner/swap_choices.h"
+#include "spillway/profile/step_profile.h"
 
 namespace spillway::runtime {
 
@@ -36,6 +38,8 @@ struct StoredFigures {
 struct PlanFile {
   std::string strategy;
   StepIdentity step;
+  std::string program;               ///< Whose step it is; empty: not known.
+  std::vector<profile::OpKind> ops;  ///< Its operators, for messages; empty: not known.
   Bytes page_size;
   Bytes budget;  ///< As given; holds what never leaves (`small_bytes`) and the planned pages.
   Bytes small_bytes;
@@ -53,6 +57,10 @@ struct PlanFile {
 PlanFile describe_plan(const planner::StepPlan& plan, const profile::StepTape& tape,
                        const planner::SwapLimits& limits, Bytes budget, Bytes small_bytes);
 
+/// The same with the names of its operators, which say in a run of another step how it differs.
+PlanFile describe_plan(const planner::StepPlan& plan, const profile::StepProfile& profile,
+                       const planner::SwapLimits& limits, Bytes budget);
+
 /// As JSON. plan_format.md tells the format.
 std::string to_text(const PlanFile& file);
 
@@ -60,11 +68,19 @@ std::string to_text(const PlanFile& file);
 /// is no plan, truncated, changed, of a newer format, or with senseless limits.
 PlanFile parse_plan_file(std::string_view text, const std::string& name);
 
+/// How an operator of a tape is called. Empty: nobody knows.
+using OpKindOf = std::function<profile::OpKind(profile::OpIndex)>;
+
+/// "net.plan.json: the plan is for another program or other shapes: …", about a step of so many
+/// other operators: names the first one that differs.
+std::string text_of_other_step(const PlanFile& file, const std::string& name, std::uint64_t ops,
+                               const OpKindOf& kind_of);
+
 /// The plan on the tape it is for, judged anew with `limits` (`file.limits()`, or other rates).
 /// Throws PlanError that begins with `name` for a tape of another program, other shapes or another
 /// page size, and for a plan that cannot be carried out on it.
 planner::StepPlan fit_plan(const PlanFile& file, const std::string& name,
                            const profile::StepTape& tape, Bytes page_size,
-                           const planner::SwapLimits& limits);
+                           const planner::SwapLimits& limits, const OpKindOf& kind_of = {});
 
 }  // namespace spillway::runtime

@@ -4,12 +4,16 @@
 #include <memory>
 #include <string>
 
+#include "spillway/base/bytes.h"
 #include "spillway/planner/strategies.h"
+#include "spillway/runtime/op_names.h"
 #include "spillway/runtime/plan_file.h"
 
 namespace spillway::runtime {
 
-/// When plans are made: at once, the step waits for them, and equal runs go equal ways.
+/// When plans are made: in the background while steps go on, or at once while the step waits; then
+/// the search does not depend on the clock. What it is told of does: operators as fast as they
+/// were.
 enum class PlanningMoment : std::uint8_t { kInBackground, kAtOnce };
 
 /// How a run comes to its plans.
@@ -19,6 +23,7 @@ struct PlanningOptions {
   const planner::Strategy* strategy = nullptr;  ///< Null: ours, getting better while it is used.
   std::shared_ptr<const PlanFile> stored = {};  ///< Used for the step that it is for; may be null.
   std::string stored_name = {};                 ///< Its file, for messages.
+  std::shared_ptr<OpNames> names = {};          ///< Of this run's operators; with `stored` only.
 };
 
 }  // namespace spillway::runtime

@@ -7,20 +7,15 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "spillway/base/clock.h"
 #include "spillway/profile/step_profile.h"
 #include "spillway/profile/tape_recorder.h"
+#include "spillway/runtime/op_names.h"
 #include "spillway/runtime/typical_times.h"
 
 namespace spillway::runtime {
-
-class OpText;
-
-/// Name and arguments of an operator.
-profile::OpKind op_kind(const OpText& text);
 
 /// Collects, while a trainer runs, what its profile is made of: names of operators and, of each
 /// kind of step, the latest one with the times of its repetitions. One thread notes, any may ask
@@ -36,7 +31,7 @@ class ProfileRecording {
   explicit ProfileRecording(const Options& options) : options_(options) {}
 
   /// The operator with this signature on the tape. Asks for its text once per signature.
-  void note_op(std::uint64_t signature, const OpText& text);
+  void note_op(std::uint64_t signature, const OpText& text) { names_.note(signature, text); }
 
   /// A step has ended. `identity` is equal for steps of equal operators.
   void note_step(std::uint64_t identity, const profile::RecordedStep& step);
@@ -79,7 +74,7 @@ class ProfileRecording {
   Options options_;
   std::atomic<bool> is_complete_{false};
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint64_t, profile::OpKind> kinds_;  ///< By signature.
+  OpNames names_;
   std::vector<std::unique_ptr<Shape>> shapes_;
   std::uint64_t steps_ = 0;
   std::uint64_t cut_steps_ = 0;     ///< Too long to be recorded whole.

@@ -73,6 +73,18 @@ struct RunStatistics {
   Bytes followed_peak;              ///< Of steps under that plan; 0: none went as planned.
   std::string strategy;             ///< That made it.
 
+  /// The plan that the run was given.
+  struct GivenPlan {
+    std::string file;
+    Bytes budget;                  ///< That it was made for.
+    profile::TransferRates rates;  ///< The same.
+    double step_seconds = 0.0;     ///< Predicted when it was made.
+    std::uint64_t steps = 0;       ///< That went by it from their first operator to the last.
+    std::uint64_t all_steps = 0;   ///< That have ended.
+    std::string misfit;            ///< Why it was for none of the steps; empty: it was for some.
+  };
+  std::optional<GivenPlan> given_plan;
+
   bool recompute = true;
   Bytes dropped;  ///< Left without a copy, to be computed again.
   std::uint64_t replays = 0;

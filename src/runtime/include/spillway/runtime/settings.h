@@ -108,7 +108,7 @@ NamedTexts spillway_environment();
 
 /// How the run makes its plans. Reads the stored plan; throws IoError for a file that cannot be
 /// read and ConfigError for one that is no plan or can never be followed with these settings.
-PlanningOptions planning_of(const Settings& settings);
+PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budget = {});
 
 /// What the core of a run uses: `spillway run` hands everything on through the environment.
 Settings settings_from_environment();

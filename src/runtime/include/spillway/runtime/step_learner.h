@@ -87,6 +87,9 @@ struct LearnerReport {
   std::uint32_t smallest_budget_pages = 0;
 
   std::vector<ValueStall> stalls;  ///< Values that were waited for longest, the largest first.
+  /// About the plan that the user gave. Once steps went by it, all of the above is about it.
+  std::uint64_t given_steps = 0;  ///< Went by it from their first operator to the last.
+  std::string given_misfit;       ///< Why it was laid on no step; empty when it was.
 };
 
 /// Learns the repeating step of one trainer thread and gives advice while it runs: the tape of each

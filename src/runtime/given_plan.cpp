@@ -1,0 +1,68 @@
+#include "given_plan.h"
+
+#include <algorithm>
+
+#include "spillway/base/error.h"
+#include "spillway/base/log.h"
+
+namespace spillway::runtime {
+
+namespace {
+
+constexpr std::uint64_t kStepsToJudge = 6;
+constexpr std::uint32_t kSpareShare = 32;  // Of the room, that the plan may take beyond it.
+
+}  // namespace
+
+bool GivenPlan::is_for(const profile::OpSequence& step) const {
+  const StepIdentity& wanted = options_.stored->step;
+  return step.size() == wanted.operators && step.identity() == wanted.operator_hash;
+}
+
+planner::SwapLimits GivenPlan::limits_in(const planner::SwapLimits& limits) const {
+  planner::SwapLimits all = limits;
+  const std::uint32_t most = limits.budget_pages + std::max(1U, limits.budget_pages / kSpareShare);
+  all.budget_pages =
+      std::max(limits.budget_pages, std::min(options_.stored->limits().budget_pages, most));
+  return all;
+}
+
+std::optional<planner::StepPlan> GivenPlan::on(const profile::StepTape& tape,
+                                               const planner::SwapLimits& limits) {
+  const std::string& name = options_.stored_name;
+  try {
+    const planner::SwapLimits room = limits_in(limits);
+    auto plan = fit_plan(*options_.stored, name, tape, limits.page_size, room);
+    if (!options_.recomputes && !plan.replays.empty())
+      throw PlanError("{}: the plan runs {} operators again, which --recompute off forbids", name,
+                      plan.replays.size());
+    if (plan.swaps.estimate.peak_pages > room.budget_pages)
+      throw PlanError("{}: the plan takes {}, more than the {} that storages may take here (allow "
+                      "more with --budget, or make a plan for this one)",
+                      name, limits.page_size * plan.swaps.estimate.peak_pages,
+                      limits.page_size * limits.budget_pages);
+    fits_ = true;
+    return plan;
+  } catch (const PlanError& error) {
+    was_tried_ = true;
+    misfit_ = error.what();
+    return std::nullopt;
+  }
+}
+
+void GivenPlan::note_step(const profile::OpSequence& usual) {
+  if (fits_) return;
+  ++steps_;
+  if (!was_tried_ && (misfit_.empty() || steps_ == kStepsToJudge)) {
+    const auto kind_of = [&](profile::OpIndex op) { return options_.names->kind_of(usual[op]); };
+    misfit_ = text_of_other_step(*options_.stored, options_.stored_name, usual.size(),
+                                 options_.names == nullptr ? OpKindOf() : OpKindOf(kind_of));
+  }
+  if (steps_ < kStepsToJudge || is_told_) return;
+  is_told_ = true;
+  log_warning("{}; none of {} steps was the plan's: the run goes on with plans of its own (record "
+              "the step with spillway profile and plan it anew with spillway plan)",
+              misfit_, steps_);
+}
+
+}  // namespace spillway::runtime
