@@ -238,7 +238,7 @@ profile::StepProfile profile_of_windows(Runtime& runtime, const ProfileRecording
 // Under a budget the volume was recorded in pieces, and windows over other pieces were other steps.
 TEST_F(RuntimeTest, RecordsTheSameUnderABudget) {
   std::vector<profile::StepProfile> profiles;
-  for (const std::size_t budget_pages : {1000, 12, 6}) {
+  for (const std::size_t budget_pages : {1000, 12, 10}) {
     ProfileRecording recording({});
     recording_ = &recording;
     profiles.push_back(profile_of_windows(*make(budget_pages), recording));

@@ -213,8 +213,9 @@ TEST(Summary, TellsForHowManyStepsAGivenPlanWasFollowed) {
 TEST(Summary, TellsThatAGivenPlanWasMadeForAnotherDisk) {
   RunStatistics s = run_with_given_plan();
   s.given_plan->rates.read_bytes_per_second = 100e9;
-  EXPECT_THAT(summary(s), HasSubstr("it was made for 1.40 GB/s out and 100 GB/s in, this run saw "
-                                    "1.50 GB/s and 3.00 GB/s: "));
+  EXPECT_THAT(summary(s),
+              HasSubstr("it was made for 1.40 GB/s out and 100.00 GB/s in, this run saw "
+                        "1.50 GB/s and 3.00 GB/s: "));
 }
 
 TEST(Summary, SaysWhyAGivenPlanWasNotFollowed) {
