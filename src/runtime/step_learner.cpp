@@ -133,6 +133,7 @@ struct StepLearner::State {
   std::uint64_t announced_ops_ = 0;   ///< Most operators before one boundary came.
 
   LearnerReport report_;
+  std::shared_ptr<const Forecast> forecast_;  ///< Behind what the report says is planned.
   std::vector<double> step_times_;
 };
 
@@ -216,6 +217,7 @@ LearnerReport StepLearner::State::report() const {
   std::vector<double> times = step_times_;
   report.step_seconds_median = median(times);
   report.stalls = value_stalls_.largest(kStallsTold);
+  report.bound_seconds = forecast_ == nullptr ? 0.0 : forecast_->bound_seconds();
   return report;
 }
 
@@ -330,10 +332,10 @@ void StepLearner::State::search_period() {
 void StepLearner::State::note_plan() {
   const planner::SwapPlan& plan = plan_->plan.swaps;
   report_.plan_steps = plan_->slots();
-  report_.planned_seconds = plan_->typical_forecast();
+  forecast_ = plan_->typical_forecast();
+  report_.planned_seconds = forecast_ == nullptr ? 0.0 : forecast_->seconds;
   report_.planned_peak_pages = plan.estimate.peak_pages;
   report_.strategy = plan_->plan.strategy;
-  report_.bound_seconds = plan_->plan.bound.step_seconds;
   report_.smallest_budget_pages = plan.smallest_budget_pages;
 }
 
@@ -345,7 +347,7 @@ void StepLearner::State::tell_plan(const LearnedPlan& learned) {
       "{} plan for {} operators in {} step{}: {} s predicted (bound {} s), {} out and {} in, {} "
       "operators run again in {} s, peak {} of {}; smallest budget {}",
       learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(), learned.slots(),
-      learned.slots() == 1 ? "" : "s", learned.forecast, learned.plan.bound.step_seconds,
+      learned.slots() == 1 ? "" : "s", plan.estimate.step_seconds, learned.plan.bound.step_seconds,
       size(plan.estimate.written_pages), size(plan.estimate.read_pages),
       learned.plan.replays.size(), learned.plan.replay_seconds, size(plan.estimate.peak_pages),
       size(learned.budget_pages), size(plan.smallest_budget_pages));

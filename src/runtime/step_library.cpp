@@ -56,6 +56,15 @@ bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
 
 }  // namespace
 
+double Forecast::bound_seconds() const {
+  StepTape timed = *tape;
+  for (std::size_t op = 0; op < timed.ops.size(); ++op) timed.ops[op].time = op_times[op];
+  timed.replay_extra_per_page = replay_extra_per_page;
+  // Where repetitions do not settle, the model tells the mean of a few of them, and the bound is
+  // one of very many.
+  return std::min(seconds, planner::bound_plan(timed, limits).step_seconds);
+}
+
 LearnedPlan::~LearnedPlan() {
   if (draft != nullptr && draft->work != nullptr) draft->work->cancel();
 }
@@ -67,11 +76,15 @@ void LearnedPlan::note_round(Round round) {
   latest_.push_back(round);
 }
 
-double LearnedPlan::typical_forecast() const {
-  if (latest_.empty()) return forecast;
-  std::vector<double> forecasts;
-  for (const Round& round : latest_) forecasts.push_back(round.forecast);
-  return median(forecasts);
+std::shared_ptr<const Forecast> LearnedPlan::typical_forecast() const {
+  std::vector<std::shared_ptr<const Forecast>> forecasts;
+  for (const Round& round : latest_)
+    if (round.forecast != nullptr) forecasts.push_back(round.forecast);
+  if (forecasts.empty()) return forecast;
+  const auto middle = forecasts.begin() + static_cast<std::ptrdiff_t>(forecasts.size() / 2);
+  std::nth_element(forecasts.begin(), middle, forecasts.end(),
+                   [](const auto& a, const auto& b) { return a->seconds < b->seconds; });
+  return *middle;
 }
 
 double LearnedPlan::typical_seconds() const {
@@ -96,6 +109,8 @@ std::uint32_t LearnedPlan::pages_made(profile::OpIndex place) const {
 void LearnedPlan::set(planner::StepPlan made) {
   latest_.clear();
   is_settled_ = false;
+  forecast = nullptr;
+  tape = std::make_shared<const StepTape>(step.tape);
   plan = std::move(made);
   const planner::RewrittenTape& steps = plan.steps;
   at = planner::places_in(steps);
@@ -396,17 +411,21 @@ bool StepLibrary::confirms(LearnedPlan& plan, const planner::StepPlan& made) con
   return true;
 }
 
+planner::SwapLimits StepLibrary::limits_of(std::uint32_t budget_pages) const {
+  planner::SwapLimits limits = limits_;
+  limits.budget_pages = budget_pages;
+  return limits;
+}
+
 /// The plan with other times of the trainer's operators, at the latest rates.
 planner::StepEstimate StepLibrary::judge(const LearnedPlan& plan,
                                          const std::vector<Duration>& op_times,
                                          std::uint32_t budget_pages) const {
-  planner::SwapLimits limits = limits_;
-  limits.budget_pages = budget_pages;
   StepTape tape = plan.step.tape;
   for (std::size_t op = 0; op < tape.ops.size(); ++op) tape.ops[op].time = op_times[op];
   tape.replay_extra_per_page = replay_extra_per_page();
   tape = planner::retimed(plan.plan.steps, tape);
-  return planner::estimate_step(tape, plan.plan.swaps, limits);
+  return planner::estimate_step(tape, plan.plan.swaps, limits_of(budget_pages));
 }
 
 std::vector<Duration> StepLibrary::typical_op_times(const LearnedPlan& plan) const {
@@ -420,7 +439,12 @@ std::vector<Duration> StepLibrary::typical_op_times(const LearnedPlan& plan) con
 }
 
 void StepLibrary::forecast(LearnedPlan& plan) const {
-  plan.forecast = judge(plan, typical_op_times(plan), plan.budget_pages).step_seconds;
+  std::vector<Duration> times = typical_op_times(plan);
+  const planner::StepEstimate estimate = judge(plan, times, plan.budget_pages);
+  if (!estimate.is_complete) return;
+  plan.forecast = std::make_shared<const Forecast>(
+      Forecast{estimate.step_seconds, plan.tape, std::move(times), replay_extra_per_page(),
+               limits_of(plan.budget_pages)});
 }
 
 bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const {
@@ -443,9 +467,11 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   const double planned = seconds(compute_time(plan.step.tape));
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
   if (has_drifted(plan.rates, limits_.rates)) return true;
-  const double forecast = plan.typical_forecast();
-  const bool is_known = plan.rounds() >= kCyclesToJudge && forecast > 0.0;
-  if (is_known && std::abs(plan.typical_seconds() - forecast) > kStepDrift * forecast) return true;
+  const auto forecast = plan.typical_forecast();
+  const bool is_known = plan.rounds() >= kCyclesToJudge && forecast != nullptr;
+  if (is_known &&
+      std::abs(plan.typical_seconds() - forecast->seconds) > kStepDrift * forecast->seconds)
+    return true;
   return plan.slots() == 1 && !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
 }
 

@@ -33,6 +33,20 @@ struct StepShape {
   bool is_failure_told = false;   ///< That there is no plan for it.
 };
 
+/// What the event model says a round of a plan takes, and what it was told.
+struct Forecast {
+  /// What no plan can beat with these times, rates and budget, and so never above `seconds`. Takes
+  /// milliseconds, for a hundred thousand operators a second: for the end of a run.
+  double bound_seconds() const;
+
+  double seconds = 0.0;
+  /// As the trainer runs it; its times do not count.
+  std::shared_ptr<const profile::StepTape> tape;
+  std::vector<Duration> op_times;
+  Duration replay_extra_per_page{0};
+  planner::SwapLimits limits;
+};
+
 /// The plan for a cycle of one or more steps that follow each other. It is made in the background:
 /// until there is a first one nothing of it but `shapes` and `draft` holds.
 struct LearnedPlan {
@@ -54,17 +68,20 @@ struct LearnedPlan {
   bool is_given = false;        ///< It is the user's.
   std::uint32_t refreshes = 0;  ///< How often a new one has been ordered.
   std::uint32_t cycles = 0;     ///< Finished since then.
-  double forecast = 0.0;        ///< Seconds of the next round, by the latest times and rates.
+  /// Of the next round, by the latest times and rates; null: none yet.
+  std::shared_ptr<const Forecast> forecast;
+  std::shared_ptr<const profile::StepTape> tape;  ///< Of `step`, for forecasts.
 
   /// How it went once, from its first step to its last.
   struct Round {
-    double seconds = 0.0;   ///< Waits included.
-    Bytes peak;             ///< The most in memory at once.
-    double forecast = 0.0;  ///< What it was to take, as known when it began.
+    double seconds = 0.0;                      ///< Waits included.
+    Bytes peak;                                ///< The most in memory at once.
+    std::shared_ptr<const Forecast> forecast;  ///< What it was to take, as known when it began.
   };
   void note_round(Round round);
-  double typical_seconds() const;   ///< Of the latest rounds; 0 without any.
-  double typical_forecast() const;  ///< Of the same; of the next one where there are none.
+  double typical_seconds() const;  ///< Of the latest rounds; 0 without any.
+  /// Their median forecast; that of the next one where there are none; null without any.
+  std::shared_ptr<const Forecast> typical_forecast() const;
   Bytes highest_peak() const;
   std::size_t rounds() const { return latest_.size(); }
 
@@ -162,6 +179,7 @@ class StepLibrary {
   bool needs_refresh(const LearnedPlan& plan, std::size_t oldest_age) const;
   void adopt(LearnedPlan& plan, planner::StepPlan made);
   bool confirms(LearnedPlan& plan, const planner::StepPlan& made) const;
+  planner::SwapLimits limits_of(std::uint32_t budget_pages) const;
   planner::StepEstimate judge(const LearnedPlan& plan, const std::vector<Duration>& op_times,
                               std::uint32_t budget_pages) const;
   std::vector<Duration> typical_op_times(const LearnedPlan& plan) const;

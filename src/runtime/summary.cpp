@@ -124,8 +124,8 @@ std::string other_rates(const RunStatistics& s) {
 }
 
 std::string bound(const RunStatistics& s) {
-  return message("{} per step: no plan is faster with this memory and disk, and operators as fast "
-                 "as in this run; this one is {} above it",
+  return message("{} per step: no plan is faster with this memory and the times of operators and "
+                 "disk that the planned time is made of; that is {} above it",
                  seconds_text(s.bound_step_seconds),
                  percent_text(s.planned_step_seconds / s.bound_step_seconds - 1.0));
 }

@@ -283,6 +283,25 @@ TEST(StepLearner, ForecastsTheNextStepsByTheTimesOfTheLatest) {
   EXPECT_NEAR(after.planned_seconds, 0.104, 1e-9);
 }
 
+// The bound was that of the times when the plan was made: above what the plan was then expected to
+// take, once operators had become faster.
+TEST(StepLearner, ForecastsNothingBelowTheBoundWhenOperatorsGetFaster) {
+  Driver driver(StepLearner::Options{.budget_pages = 12});
+  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(RangeId(id), kPages);
+  for (int i = 0; i < 160; ++i) {
+    if (i == 80) driver.each = std::chrono::microseconds(9600);  // Too little for another plan.
+    run_chain(driver);
+    driver.op(120, {20});
+    driver.op(121, {21});
+    const LearnerReport report = driver.learner.report();
+    ASSERT_LE(report.bound_seconds, report.planned_seconds) << "step " << i;
+    if (i == 79) EXPECT_GE(report.bound_seconds, 0.12 * (1.0 - 1e-9));
+  }
+  const LearnerReport last = driver.learner.report();
+  EXPECT_GE(last.bound_seconds, 0.1152 * (1.0 - 1e-9));
+  EXPECT_LT(last.bound_seconds, 0.12);
+}
+
 /// A good plan at first, then only bad ones.
 planner::StepPlan plan_worse_and_worse(const profile::StepTape& tape,
                                        const planner::SwapLimits& limits,

@@ -73,8 +73,8 @@ TEST(Summary, ShowsARun) {
       "planned\n"
       "[spillway] planned  3.75 s per step, measured 3.90 s (+4.0 %); at most 1.99 GiB in "
       "memory, measured 1.99 GiB\n"
-      "[spillway] bound    3.50 s per step: no plan is faster with this memory and disk, and "
-      "operators as fast as in this run; this one is 7.1 % above it\n"
+      "[spillway] bound    3.50 s per step: no plan is faster with this memory and the times "
+      "of operators and disk that the planned time is made of; that is 7.1 % above it\n"
       "[spillway] advice   nothing; from 810 MiB on it works at all\n");
 }
 

@@ -68,7 +68,7 @@ struct RunStatistics {
   double planned_step_seconds = 0.0;  ///< Of the plan that was followed last; 0 without one.
   double followed_step_seconds =
       0.0;                          ///< What steps under that plan took; 0: none went as planned.
-  double bound_step_seconds = 0.0;  ///< No plan can be faster.
+  double bound_step_seconds = 0.0;  ///< No plan can be faster; never above the planned time.
   Bytes planned_peak;               ///< Of that plan, with what never leaves.
   Bytes followed_peak;              ///< Of steps under that plan; 0: none went as planned.
   std::string strategy;             ///< That made it.

@@ -81,7 +81,7 @@ struct LearnerReport {
   double planned_seconds = 0.0;
   double followed_seconds = 0.0;  ///< What it took, waits included: median of its latest rounds.
   Bytes followed_peak;            ///< The most bytes in memory in these rounds.
-  double bound_seconds = 0.0;     ///< No plan can be faster.
+  double bound_seconds = 0.0;     ///< No plan can be faster with the times and rates of that one.
   std::string strategy;           ///< That made it.
   std::uint32_t planned_peak_pages = 0;
   std::uint32_t smallest_budget_pages = 0;
