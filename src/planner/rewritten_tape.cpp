@@ -177,8 +177,29 @@ class Rewriter {
     const bool is_dead =
         death != kSurvives && event.at > death && (begin == kCarriedIn || begin <= death);
     if (version == event.needs && !is_dead) return;
-    throw PlanError("operator {}{} would not find value {} as it was", out_.op_of[event.at],
+    const OpIndex op = out_.op_of[event.at];
+    if (event.is_replay) {
+      const ReplayError::Cause cause = cause_of(value, event.at);
+      if (cause.is_written || cause.by != kSurvives) throw ReplayError(cause);
+    }
+    throw PlanError("operator {}{} would not find value {} as it was", op,
                     event.is_replay ? ", run again before another one," : "", value);
+  }
+
+  /// Why the replay at that place would not find the value: who wrote it first since, or its end.
+  ReplayError::Cause cause_of(ValueIndex value, OpIndex at) const {
+    ReplayError::Cause cause{out_.op_of[at], 0, value, tape_.values[value].death, false};
+    OpIndex next = at;
+    while (out_.is_replay[next]) ++next;
+    cause.before = out_.op_of[next];
+    for (OpIndex op = cause.op; op < cause.before && !cause.is_written; ++op) {
+      for (const TapeUse& use : uses_of(tape_, op)) {
+        if (use.value != value || !use.writes) continue;
+        cause.by = op;
+        cause.is_written = true;
+      }
+    }
+    return cause;
   }
 
   void end_at(ValueIndex presence, OpIndex last_touch) {
@@ -204,6 +225,14 @@ class Rewriter {
 };
 
 }  // namespace
+
+ReplayError::ReplayError(const Cause& cause)
+    : PlanError(cause.is_written ? "operator {} cannot run again before operator {}: value {}, "
+                                   "which it reads, is written in place by operator {} before"
+                                 : "operator {} cannot run again before operator {}: value {}, "
+                                   "which it reads, ends with operator {} before",
+                cause.op, cause.before, cause.value, cause.by),
+      cause_(cause) {}
 
 RewrittenTape rewrite_tape(const StepTape& tape, std::span<const Replay> replays) {
   return Rewriter(tape, replays).rewrite();

@@ -88,6 +88,39 @@ TEST(Recomputation, ComputesDroppedParentsFirstAndKeepsThemForTheirOwnUse) {
   EXPECT_EQ(drawing(all.replays(drops)), "0<5 1<5 2<5 ");
 }
 
+/// What is told when replays are not possible.
+ReplayError::Cause cause_of(const StepTape& tape, const Replay& replay) {
+  try {
+    rewrite_tape(tape, std::vector<Replay>{replay});
+  } catch (const ReplayError& error) {
+    return error.cause();
+  }
+  ADD_FAILURE() << "possible";
+  return {};
+}
+
+TEST(RewriteTape, NamesWhoChangedTheInputOfAReplay) {
+  TapeWriter writer;
+  const ValueIndex x = writer.carried_in();
+  const OpIndex first = writer.op({{x, false}});
+  const ValueIndex a = writer.value();
+  const OpIndex second = writer.op({{a, false}});
+  writer.value();
+  const OpIndex update = writer.op({{x, true}});
+  writer.free(a);
+  const OpIndex last = writer.op({{x, false}}, false);
+  const ReplayError::Cause written = cause_of(writer.tape, {last, first});
+  EXPECT_EQ(written.op, first);
+  EXPECT_EQ(written.before, last);
+  EXPECT_EQ(written.value, x);
+  EXPECT_EQ(written.by, update);
+  EXPECT_TRUE(written.is_written);
+  const ReplayError::Cause ended = cause_of(writer.tape, {last, second});
+  EXPECT_EQ(ended.value, a);
+  EXPECT_EQ(ended.by, writer.tape.values[a].death);
+  EXPECT_FALSE(ended.is_written);
+}
+
 TEST(Recomputation, DropsParentsAgainWhereThatIsAskedFor) {
   const Chain chain(3);
   const Recomputation all(chain.tape());

@@ -179,6 +179,10 @@ JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planni
     throw PlanError("the strategy '{}' has no plan: {} (give the command more memory, or try "
                     "--strategy belady, which does not search)",
                     strategy.name, judged.figures.refusal);
+  if (judged.figures.cannot_replay)
+    throw PlanError("the strategy '{}' cannot plan this step: {} (choose another one; --strategy "
+                    "all shows which can)",
+                    strategy.name, judged.figures.refusal);
   if (!judged.figures.is_possible())
     throw BudgetError("the strategy '{}' has no plan for {}: {} (a larger --budget, or --strategy "
                       "all shows which do)",

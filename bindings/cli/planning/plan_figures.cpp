@@ -67,6 +67,16 @@ StepPlan make_plan(const planner::Strategy& strategy, const PlanningCase& planni
   return planner::plan_step(tape, planning.limits, effort);
 }
 
+/// The same as the error says, with the names of operators and values.
+std::string replay_text(const PlanningStep& step, const planner::ReplayError::Cause& cause) {
+  const auto named = [&](planner::OpIndex op) {
+    return message("operator {}, {},", op, operator_text(step, op));
+  };
+  return message("it would run {} again before operator {}, but {}, which that reads, {} {} before",
+                 named(cause.op), cause.before, value_text(step, cause.value),
+                 cause.is_written ? "is written in place by" : "ends with", named(cause.by));
+}
+
 }  // namespace
 
 PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::SwapLimits& limits,
@@ -124,6 +134,10 @@ JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& plan
       return judged.figures.was_cut = seconds(clock.now() - begin) >= most_seconds;
     });
     judged.figures.planning_seconds = seconds(clock.now() - begin);
+  } catch (const planner::ReplayError& error) {
+    judged.figures.planning_seconds = seconds(clock.now() - begin);
+    judged.figures.refusal = replay_text(planning.step, error.cause());
+    judged.figures.cannot_replay = true;
   } catch (const Error& error) {
     judged.figures.planning_seconds = seconds(clock.now() - begin);
     judged.figures.refusal = error.what();

@@ -42,6 +42,7 @@ struct PlanFigures {
   Bytes forced_out;
   double planning_seconds = 0.0;
   bool ran_out_of_memory = false;              ///< That is the refusal.
+  bool cannot_replay = false;                  ///< Or that a replay would find other inputs.
   bool was_cut = false;                        ///< The search ended when its time was over.
   std::vector<StallCause> stalls_by_operator;  ///< Largest first.
   std::vector<StallCause> stalls_by_value;

@@ -81,6 +81,9 @@ std::string source_text(const ChosenRates& rates) {
 std::string moved_text(const ChosenRates& rates, const PlanFigures& figures) {
   if (figures.written == Bytes(0) && figures.read == Bytes(0)) return "nothing has to leave memory";
   std::string text = message("{} out, {} in per step", figures.written, figures.read);
+  if (figures.demand_reads > 0)
+    text += message(", {} on demand as operators ask for them",
+                    count_text(figures.demand_reads, "tensor"));
   if (!rates.far) return text;
   return text + message("; of it {} and {} to and from the disks, {} at most in host memory",
                         figures.far_written, figures.far_read, figures.host_peak);
@@ -137,9 +140,9 @@ ordered_json causes_json(const std::vector<StallCause>& causes, const char* what
 
 std::string step_text(const PlanningStep& step, const ChosenRates& rates) {
   std::string text = line("step", origin_text(step));
-  text += line("needed", message("{} of tensors alive at once", step.needed));
-  text += line("smallest", message("--budget {}, set by {}", as_option(step.smallest),
-                                   operator_text(step, step.neediest)));
+  text += line("needed", message("{} of tensors alive at once in the step", step.needed));
+  text += line("smallest",
+               message("--budget {}, set by {}", as_option(step.smallest), neediest_text(step)));
   return text + line("rates", message("{} ({})", rates_text(rates), source_text(rates)));
 }
 
@@ -201,7 +204,8 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
                        {"budget_bytes", figures.budget.count()},
                        {"needed_bytes", step.needed.count()},
                        {"smallest_budget_bytes", step.smallest.count()},
-                       {"smallest_budget_operator", operator_text(step, step.neediest)},
+                       {"smallest_budget_operator", neediest_text(step)},
+                       {"smallest_budget_of_step_bytes", step.smallest_of_step.count()},
                        {"incore_seconds", step.incore_seconds},
                        {"planning_seconds", figures.planning_seconds},
                        {"search_was_cut", figures.was_cut}};

@@ -47,7 +47,8 @@ StepPlan make_checkpoint_sqrt(const StepTape& tape, const SwapLimits& limits,
 }  // namespace
 
 extern const Strategy kCheckpointSqrt{
-    "checkpoint-sqrt", "keeps every sqrt(n)-th value of forward, recomputes the segments between",
+    "checkpoint-sqrt",
+    "recomputes between every sqrt(n)-th value of forward, pages the rest on demand",
     "Chen, Xu, Zhang, Guestrin, Training deep nets with sublinear memory cost, arXiv 1604.06174, "
     "2016",
     make_checkpoint_sqrt};

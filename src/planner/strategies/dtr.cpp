@@ -29,9 +29,10 @@ StepPlan make_dtr(const StepTape& tape, const SwapLimits& limits, const StopChec
 
 }  // namespace
 
-extern const Strategy kDtr{"dtr", "recomputes only, evicts on line what is cheap, big and stale",
-                           "Kirisame et al., Dynamic tensor rematerialization, ICLR 2021, arXiv "
-                           "2006.09616 (h_DTR-eq)",
-                           make_dtr};
+extern const Strategy kDtr{
+    "dtr", "recomputes what it evicts on line (cheap, big, stale), pages the rest on demand",
+    "Kirisame et al., Dynamic tensor rematerialization, ICLR 2021, arXiv "
+    "2006.09616 (h_DTR-eq)",
+    make_dtr};
 
 }  // namespace spillway::planner

@@ -60,7 +60,7 @@ StepPlan make_rotor(const StepTape& tape, const SwapLimits& limits, const StopCh
 }  // namespace
 
 extern const Strategy kRotor{
-    "rotor", "recomputes only, optimal persistent schedule of a chain",
+    "rotor", "recomputes a chain by the optimal persistent schedule, pages the rest on demand",
     "Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, Optimal checkpointing for heterogeneous "
     "chains, INRIA RR-9302, arXiv 1911.13214",
     make_rotor};

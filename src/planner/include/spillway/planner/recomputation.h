@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "spillway/base/error.h"
 #include "spillway/planner/swap_plan.h"
 #include "spillway/profile/step_tape.h"
 
@@ -40,10 +41,28 @@ struct RewrittenTape {
 /// Where the operators of the original tape stand in the rewritten one.
 std::vector<OpIndex> places_in(const RewrittenTape& steps);
 
+/// An operator that would not find an input as its first run found it.
+class ReplayError : public PlanError {
+ public:
+  struct Cause {
+    OpIndex op = 0;           ///< It would run again,
+    OpIndex before = 0;       ///< before this one,
+    ValueIndex value = 0;     ///< and read this,
+    OpIndex by = 0;           ///< which this operator has changed or ended before.
+    bool is_written = false;  ///< It was written in place; else its last use was over.
+  };
+  explicit ReplayError(const Cause& cause);
+  const Cause& cause() const { return cause_; }
+
+ private:
+  Cause cause_;
+};
+
 /// Inserts replays, which are sorted by `before` and run in this order. A value ends after its last
 /// use before it is computed again; results of replays that nobody needs are none. Values keep
-/// their numbers, further presences follow. Throws PlanError where an operator would not find its
-/// inputs as they were, where one is not replayable, and for indices out of range.
+/// their numbers, further presences follow. Throws ReplayError where a replay would not find its
+/// inputs as they were, PlanError where another operator would not, where one is not replayable,
+/// and for indices out of range.
 RewrittenTape rewrite_tape(const StepTape& tape, std::span<const Replay> replays);
 
 /// The rewritten tape with the times of `tape`, which has the operators and values that it was made
