@@ -490,6 +490,21 @@ TEST(BoundPlan, TellsWhatIsComputedAgainBesideSwapping) {
   }
 }
 
+// Gradients of imported traces: nobody reads them, so no replay brings them back. They counted as
+// dropped for nothing.
+TEST(BoundPlan, CountsWhatNoReplayReadsAsThereOrMoved) {
+  for (const bool is_read : {false, true}) {
+    StepWriter writer;
+    writer.op(1, {});
+    const ValueIndex gradient = writer.value(10);
+    writer.op(1, is_read ? std::vector<TapeUse>{{gradient, false}} : std::vector<TapeUse>{});
+    writer.op(1, {});
+    writer.tape.ops.back().inside_peak_pages = 8;
+    const StepBound bound = bound_plan(writer.tape, tick_limits(12, true));
+    EXPECT_EQ(bound.written_pages, is_read ? 0U : 6U) << is_read;
+  }
+}
+
 TEST(BoundPlan, NeedsNoCostForWhatFits) {
   const StepTape tape = training_chain(6, 2, 1, 2);
   const StepBound bound = bound_plan(tape, tick_limits(live_peak(tape), true), {.solver = &clp});

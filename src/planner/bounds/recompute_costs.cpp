@@ -215,6 +215,17 @@ struct Claim {
   OpIndex return_before = kNoOp;
 };
 
+/// Values that some operator reads that may run again. What no replay reads, no replay brings back
+/// (see `rewrite_tape`), so it cannot be dropped where nothing else uses it any more.
+std::vector<bool> read_by_replays(const StepTape& tape) {
+  std::vector<bool> is_read(tape.values.size(), false);
+  for (OpIndex op = 0; op < tape.ops.size(); ++op) {
+    if (!tape.ops[op].is_replayable) continue;
+    for (const TapeUse& use : uses_of(tape, op)) is_read[use.value] = true;
+  }
+  return is_read;
+}
+
 /// The content that can be computed again in the interval; kNone if there is none.
 std::uint32_t content_to_return(const StepTape& tape, const Contents& contents,
                                 const Interval& interval) {
@@ -324,11 +335,13 @@ std::vector<RecomputeCost> recompute_costs(const StepTape& tape, const TouchInte
   Shares shares(tape);
   std::vector<RecomputeCost> costs(touches.intervals.size());
   std::vector<std::pair<std::uint32_t, Claim>> claims;
+  const std::vector<bool> is_read = read_by_replays(tape);
   for (std::uint32_t i = 0; i < costs.size(); ++i) {
     const Interval& interval = touches.intervals[i];
+    if (interval.end != IntervalEnd::kUsed && !is_read[interval.value]) continue;
     const std::uint32_t index = content_to_return(tape, contents, interval);
     if (index == Contents::kNone) continue;
-    costs[i].is_possible = true;  // What dies without another use is simply dropped.
+    costs[i].is_possible = true;  // For what dies without another use: free.
     if (!is_counted[i] || interval.end != IntervalEnd::kUsed) continue;
     claims.emplace_back(i, claim_of(contents, index, interval, most_parents));
     shares.add(claims.back().second, interval);
