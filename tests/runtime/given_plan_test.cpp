@@ -86,7 +86,7 @@ std::shared_ptr<const PlanFile> plan_by(const char* strategy) {
   for (int i = 0; i < 4; ++i) net.step();
   profile::ProfileOrigin origin;
   origin.program = "the_net";
-  const profile::StepProfile profile = recording.profile(origin, Bytes(0));
+  const profile::StepProfile profile = recording.profile(origin, Bytes(0), {});
   const planner::SwapLimits limits{.budget_pages = kTightPages, .rates = {}};
   const auto plan = planner::strategy_named(strategy).plan(profile.tape, limits, {});
   return std::make_shared<PlanFile>(parse_plan_file(

@@ -232,7 +232,7 @@ profile::StepProfile profile_of_windows(Runtime& runtime, const ProfileRecording
   }
   run_op(runtime, 3, {{volume}}, [] {});  // Ends the last step.
   runtime.deallocate(volume);
-  return recording.profile({}, Bytes());
+  return recording.profile({}, Bytes(), {});
 }
 
 // Under a budget the volume was recorded in pieces, and windows over other pieces were other steps.
