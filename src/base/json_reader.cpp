@@ -246,8 +246,17 @@ std::vector<std::uint64_t> JsonObject::hexadecimals(const std::string& key, std:
 
 std::vector<std::pair<std::string, std::string>> JsonObject::all_texts() {
   std::vector<std::pair<std::string, std::string>> all;
-  for (const auto& [key, value] : tree_at(value_).items()) all.emplace_back(key, text(key));
+  for (const auto& [key, value] : tree_at(value_).items())
+    all.emplace_back(key, value.is_number() ? value.dump() : text(key));
   return all;
+}
+
+void JsonObject::require_format(std::string_view format) {
+  if (!has("format"))
+    throw ConfigError("{}: it has no format, so it is no '{}' (it has: {})", *file_, format,
+                      key_list());
+  if (const std::string own = text("format"); own != format)
+    throw ConfigError("{}: its format is '{}', not '{}'", *file_, shown_text(own), format);
 }
 
 void JsonObject::refuse_others() const {

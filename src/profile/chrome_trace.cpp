@@ -5,11 +5,19 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "trace_sources.h"
+
 namespace spillway::profile {
 namespace {
 
 std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Without a leading zero, which JSON does not know.
+bool is_count(std::string_view text) {
+  return !text.empty() && text.size() < 20 && (text.front() != '0' || text.size() == 1) &&
+         text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 /// The format counts microseconds; three digits keep nanoseconds.
@@ -25,6 +33,8 @@ class TraceWriter {
   void begin(const StepTrace& trace) {
     process_ = std::to_string(trace.process);
     describe("process_name", 0, R"("name":)" + json_text(trace.title));
+    if (trace.source != TraceSource::kUnknown)
+      describe("process_labels", 0, R"("labels":)" + json_text(name_of(trace.source)));
     const std::size_t lanes = trace.has_far_tier ? kTraceLanes.size() : kLanesOfOneTier;
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       describe("thread_name", lane + 1, R"("name":)" + json_text(kTraceLanes[lane]));
@@ -44,7 +54,7 @@ class TraceWriter {
         if (text_.back() != '{') text_ += ',';
         text_ += json_text(name);
         text_ += ':';
-        text_ += json_text(value);
+        text_ += name == kBytesFact && is_count(value) ? value : json_text(value);
       }
       text_ += '}';
     }

@@ -2,12 +2,13 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/chrome_trace.h"
+#include "trace_sources.h"
 
 namespace spillway::profile {
 namespace {
 
-constexpr int kDepth = 5;                   // The root, the list of events, an event, its facts.
 constexpr double kMostMicroseconds = 1e15;  // Thirty years.
 
 class TraceReader {
@@ -15,7 +16,7 @@ class TraceReader {
   explicit TraceReader(const std::string& name) : name_(name) {}
 
   StepTrace read(std::string_view text) {
-    const JsonText document(text, name_, kDepth);
+    const JsonText document(text, name_, JsonText::kAnyFormat);
     JsonObject root = document.root();
     if (!root.has("traceEvents")) refuse("this is no trace");
     bool is_first = true;
@@ -30,9 +31,7 @@ class TraceReader {
   }
 
  private:
-  [[noreturn]] void refuse(const char* what) const {
-    throw ConfigError("{}: {} (spillway run --trace writes one)", name_, what);
-  }
+  [[noreturn]] void refuse(const char* what) const { throw ConfigError("{}: {}", name_, what); }
 
   static double moment(JsonObject& event, const char* key) {
     return 1e-6 * event.number(key, 0.0, kMostMicroseconds);
@@ -41,7 +40,9 @@ class TraceReader {
   void add(JsonObject& event) {
     const std::string phase = event.text("ph");
     if (phase == "M") {
-      if (event.text("name") == "process_name") trace_.title = event.object("args").text("name");
+      const std::string what = event.text("name");
+      if (what == "process_name") trace_.title = event.object("args").text("name");
+      if (what == "process_labels") add_source(event.object("args").text("labels"));
     } else if (phase == "i") {
       trace_.marks.push_back({moment(event, "ts"), event.text("name")});
     } else if (phase == "C") {
@@ -59,6 +60,11 @@ class TraceReader {
     }
   }
 
+  void add_source(const std::string& label) {
+    for (const auto& each : kTraceSources)
+      if (each.name == label) trace_.source = each.value;
+  }
+
   const std::string& name_;
   StepTrace trace_;
 };
@@ -66,7 +72,11 @@ class TraceReader {
 }  // namespace
 
 StepTrace parse_chrome_trace(std::string_view text, const std::string& name) {
-  return TraceReader(name).read(text);
+  try {
+    return TraceReader(name).read(text);
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}", with_next_step(error.what(), "spillway run --trace writes one"));
+  }
 }
 
 }  // namespace spillway::profile

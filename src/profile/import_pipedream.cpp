@@ -96,7 +96,8 @@ class GraphReader {
     layer.number = number_in(parts[0]);
     const auto bracket = parts[1].find('(');
     layer.kind = parts[1].substr(0, bracket);
-    if (bracket != std::string_view::npos) layer.arguments = parts[1].substr(bracket);
+    if (bracket != std::string_view::npos) layer.arguments = parts[1].substr(bracket + 1);
+    if (layer.arguments.ends_with(')')) layer.arguments.pop_back();
     read_costs(parts[2], layer);
     if (!known_.try_emplace(layer.id, layers_.size()).second)
       throw ConfigError("{}: {} comes a second time", lines_.where(), shown_text(layer.id));
@@ -320,8 +321,8 @@ class LayerReplay {
     const std::vector<std::size_t>& inputs = inputs_of_[index];
     const std::string& text = layers_[index].arguments;
     std::size_t element = 0;
-    if (layers_[index].kind != "__getitem__" || inputs.size() < 2 || text.size() < 2) return inputs;
-    std::from_chars(text.data() + 1, text.data() + text.size(), element);
+    if (layers_[index].kind != "__getitem__" || inputs.size() < 2 || text.empty()) return inputs;
+    std::from_chars(text.data(), text.data() + text.size(), element);
     return element < inputs.size() ? std::vector{inputs[element]} : inputs;
   }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,8 @@ constexpr std::uint64_t kMinor = 1;
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
 
+// Empty: unknown.
+constexpr std::array<std::string_view, 5> kSources{"", "recorded", "dtr", "pipedream", "piper"};
 constexpr std::array<Named<StorageClass>, 7> kClasses{
     {{"unknown", StorageClass::kUnknown},
      {"parameter", StorageClass::kParameter},
@@ -82,8 +85,9 @@ ordered_json json_of(const StepProfile& profile) {
   json["version"] = kVersion;
   json["minor"] = kMinor;
   json["origin"] = {{"source", origin.source},     {"program", origin.program},
-                    {"libtorch", origin.libtorch}, {"spillway", origin.spillway},
-                    {"threads", origin.threads},   {"steps", origin.steps}};
+                    {"command", origin.command},   {"libtorch", origin.libtorch},
+                    {"spillway", origin.spillway}, {"threads", origin.threads},
+                    {"steps", origin.steps}};
   json["page_bytes"] = profile.page_size.count();
   json["small_bytes"] = profile.small_bytes.count();
   if (profile.rates) json["rates"] = rates_json(*profile.rates);
@@ -112,8 +116,7 @@ class ProfileReader {
   explicit ProfileReader(const std::string& name) : name_(name) {}
 
   StepProfile read(std::string_view text) {
-    constexpr int kDepth = 3;  // The root, the objects in it, their lists.
-    const JsonText json(text, name_, kDepth);
+    const JsonText json(text, name_, JsonText::kAnyFormat);
     JsonObject root = json.root();
     read_head(root);
     read_origin(root.object("origin"));
@@ -129,10 +132,7 @@ class ProfileReader {
 
  private:
   void read_head(JsonObject& root) {
-    const std::string format = root.text("format");
-    if (format != kFormat)
-      throw ConfigError("{} is '{}' instead of '{}'", root.place("format"), shown_text(format),
-                        kFormat);
+    root.require_format(kFormat);
     const std::uint64_t version = root.count("version", 1, kMost64);
     if (version > kVersion)
       throw ConfigError("{}: version {} of the format is newer than this Spillway, which reads {} "
@@ -146,7 +146,11 @@ class ProfileReader {
   void read_origin(JsonObject json) {
     ProfileOrigin& origin = profile_.origin;
     origin.source = json.text("source");
+    if (!is_newer_ && std::find(kSources.begin(), kSources.end(), origin.source) == kSources.end())
+      throw ConfigError("{} is '{}', not recorded, dtr, pipedream or piper", json.place("source"),
+                        shown_text(origin.source));
     origin.program = json.text("program");
+    if (json.has("command")) origin.command = json.text("command");
     origin.libtorch = json.text("libtorch");
     origin.spillway = json.text("spillway");
     origin.threads = static_cast<std::uint32_t>(json.count("threads", 0, kMost32));
@@ -274,11 +278,17 @@ std::string to_text(const StepProfile& profile) {
 }
 
 StepProfile parse_profile(std::string_view text, const std::string& name) {
-  StepProfile profile = ProfileReader(name).read(text);
+  const auto refuse = [](std::string_view what) {
+    throw ConfigError("{}", with_next_step(what, "record or import it again: spillway profile"));
+  };
+  StepProfile profile;
   try {
+    profile = ProfileReader(name).read(text);
     check(profile);
   } catch (const PlanError& error) {
-    throw ConfigError("{}: {}", name, error.what());
+    refuse(message("{}: {}", name, error.what()));
+  } catch (const ConfigError& error) {
+    refuse(error.what());
   }
   return profile;
 }

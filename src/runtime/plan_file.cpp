@@ -28,7 +28,6 @@ using nlohmann::json;
 constexpr const char* kFormat = "spillway-plan";
 constexpr std::uint64_t kVersion = 2;
 constexpr std::uint64_t kVersionOfOneTier = 1;  // Older readers know it, and need no more.
-constexpr int kDepth = 3;                       // The root, the objects in it, their lists.
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint64_t kMostPageBytes = std::uint64_t{1} << 30;
@@ -118,7 +117,7 @@ json swaps_json(const planner::SwapChoices& choices, bool has_far) {
 class PlanReader {
  public:
   PlanReader(std::string_view text, const std::string& name)
-      : name_(name), text_(parsed(text, name)), root_(text_.root()) {}
+      : name_(name), text_(text, name, JsonText::kAnyFormat), root_(text_.root()) {}
 
   PlanFile read() {
     read_head();
@@ -145,26 +144,13 @@ class PlanReader {
   }
 
  private:
-  static JsonText parsed(std::string_view text, const std::string& name) {
-    try {
-      return {text, name, kDepth};
-    } catch (const ConfigError& error) {
-      throw ConfigError("{} (make the plan again with: spillway plan PROFILE --budget SIZE --out "
-                        "FILE)",
-                        error.what());
-    }
-  }
-
   template <typename... Args>
   [[noreturn]] void refuse(std::string_view pattern, const Args&... args) const {
     throw ConfigError("{}: {}", name_, message(pattern, args...));
   }
 
   void read_head() {
-    const std::string format = root_.text("format");
-    if (format != kFormat)
-      refuse("its format is '{}', not '{}' (make a plan with: spillway plan)", shown_text(format),
-             kFormat);
+    root_.require_format(kFormat);
     version_ = root_.count("version", 1, kMost64);
     if (version_ > kVersion)
       refuse("version {} of the format is newer than this Spillway, which reads {} (make the plan "
@@ -343,7 +329,12 @@ std::string to_text(const PlanFile& file) {
 }
 
 PlanFile parse_plan_file(std::string_view text, const std::string& name) {
-  return PlanReader(text, name).read();
+  try {
+    return PlanReader(text, name).read();
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}", with_next_step(error.what(), "make the plan again with: spillway plan "
+                                                         "PROFILE --budget SIZE --out FILE"));
+  }
 }
 
 std::string text_of_other_step(const PlanFile& file, const std::string& name, std::uint64_t ops,

@@ -29,6 +29,11 @@ int write_all(int file, std::string_view text) {
   return 0;
 }
 
+[[noreturn]] void refuse_to_write(const std::string& path, int error) {
+  throw IoError("cannot write {}: {} (name a file where this user may write)", path,
+                std::strerror(error));
+}
+
 }  // namespace
 
 void write_file_at_once(const std::string& path, std::string_view text) {
@@ -40,23 +45,25 @@ void write_file_at_once(const std::string& path, std::string_view text) {
     temporary = message("{}.{}", path, random());
     file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (file < 0 && errno == EEXIST);
-  if (file < 0) throw IoError("cannot write {}: {}", path, std::strerror(errno));
+  if (file < 0) refuse_to_write(path, errno);
   int error = write_all(file, text);
   if (::close(file) != 0 && error == 0) error = errno;
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) {
     ::unlink(temporary.c_str());
-    throw IoError("cannot write {}: {}", path, std::strerror(error));
+    refuse_to_write(path, error);
   }
 }
 
 std::string text_of_file(const std::string& path, std::string_view written_by) {
   const auto refuse = [&](const char* reason) {
-    if (written_by.empty()) throw IoError("cannot read {}: {}", path, reason);
+    if (written_by.empty())
+      throw IoError("cannot read {}: {} (name a file that this user may read)", path, reason);
     throw IoError("cannot read {}: {} ({} writes one)", path, reason, written_by);
   };
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) refuse("it is a folder");
+  if (std::filesystem::is_directory(path, error))
+    throw IoError("cannot read {}: it is a folder (name a file in it)", path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

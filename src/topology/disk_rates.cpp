@@ -77,13 +77,33 @@ ordered_json to_json(const DiskRate& rate) {
   return json;
 }
 
-// 0, as when the key is absent: not measured.
-double rate_in(JsonObject& json, const char* key) {
+constexpr std::array<const char*, 3> kRatesOfDisks{
+    "read_bytes_per_second", "write_bytes_per_second", "both_bytes_per_second"};
+
+/// A rate that was not measured is absent: a disk that moves nothing is a slip.
+ordered_json without_unmeasured(ordered_json disk) {
+  for (const char* key : kRatesOfDisks)
+    if (disk.at(key) == 0.0) disk.erase(key);
+  return disk;
+}
+
+double number_in(JsonObject& json, const char* key) {
   constexpr double kAny = std::numeric_limits<double>::max();
-  const double value = json.has(key) ? json.number(key, -kAny, kAny) : 0.0;
-  const std::string problem = value == 0.0 ? "" : rate_problem(json.place(key), value);
+  return json.number(key, -kAny, kAny);
+}
+
+// 0: not measured.
+double rate_in(JsonObject& json, const char* key) {
+  if (!json.has(key)) return 0.0;
+  const double value = number_in(json, key);
+  const std::string problem = rate_problem(json.place(key), value);
   if (!problem.empty()) throw ConfigError("{}", problem);
   return value;
+}
+
+// A sample of one direction has 0 for the other one.
+double sample_rate_in(JsonObject& json, const char* key) {
+  return json.has(key) && number_in(json, key) == 0.0 ? 0.0 : rate_in(json, key);
 }
 
 std::string text_in(JsonObject& json, const char* key) {
@@ -96,8 +116,8 @@ DiskSample sample_from(JsonObject& json) {
   sample.load = load_from(json.text("load"), json.place("load"));
   sample.block = Bytes(json.count("block_bytes", 0, std::numeric_limits<std::int64_t>::max()));
   sample.depth = static_cast<unsigned>(json.count("depth", 0, kMostDepth));
-  sample.read_bytes_per_second = rate_in(json, "read_bytes_per_second");
-  sample.write_bytes_per_second = rate_in(json, "write_bytes_per_second");
+  sample.read_bytes_per_second = sample_rate_in(json, "read_bytes_per_second");
+  sample.write_bytes_per_second = sample_rate_in(json, "write_bytes_per_second");
   return sample;
 }
 
@@ -155,13 +175,9 @@ DiskRates DiskRates::load_if_there(const std::string& path) {
 DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
   DiskRates rates;
   try {
-    constexpr int kDepth = 5;  // The root, the disks, a disk, its samples, a sample.
-    const JsonText json(text, path, kDepth);
+    const JsonText json(text, path, JsonText::kAnyFormat);
     JsonObject root = json.root();
-    const std::string format = root.text("format");
-    if (format != kFormat)
-      throw ConfigError("{} is '{}' instead of '{}'", root.place("format"), shown_text(format),
-                        kFormat);
+    root.require_format(kFormat);
     const auto version = root.count("version", 0, std::numeric_limits<std::int64_t>::max());
     if (version != kVersion)
       throw ConfigError("{}: its version is {}, this Spillway reads {}", path, version, kVersion);
@@ -176,7 +192,7 @@ DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
 
 void DiskRates::save(const std::string& path) const {
   ordered_json disks = ordered_json::array();
-  for (const DiskRate& rate : rates_) disks.push_back(to_json(rate));
+  for (const DiskRate& rate : rates_) disks.push_back(without_unmeasured(to_json(rate)));
   const ordered_json json = {{"format", kFormat}, {"version", kVersion}, {"disks", disks}};
   const auto folder = std::filesystem::path(path).parent_path();
   std::error_code error;

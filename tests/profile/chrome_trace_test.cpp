@@ -15,9 +15,10 @@ using nlohmann::json;
 StepTrace small_trace() {
   StepTrace trace;
   trace.title = "predicted: net";
+  trace.source = TraceSource::kRun;
   trace.process = 7;
   trace.spans = {{kComputeLane, "aten::mm", 0.0, 0.001, {{"shapes", "[2, 3] \"x\""}}},
-                 {kReadInLane, "value 3", 0.0005, 0.002, {}}};
+                 {kReadInLane, "value 3", 0.0005, 0.002, {{"bytes", "4096"}}}};
   trace.resident_bytes = {{0.0, 4096.0}, {0.001, 0.0}};
   trace.marks = {{0.0, "step 4"}, {0.002, "end"}};
   return trace;
@@ -60,6 +61,31 @@ TEST(ChromeTrace, CountsBytes) {
   EXPECT_EQ(counts[1].at("ts"), 1000.0);
 }
 
+TEST(ChromeTrace, GivesBytesOfTransfersAsNumbers) {
+  StepTrace trace = small_trace();
+  const auto bytes = [&](const std::string& text) {
+    trace.spans[1].facts = {{"bytes", text}};
+    return events_of(json::parse(to_chrome_trace(trace)), "X")[1].at("args").at("bytes");
+  };
+  EXPECT_EQ(bytes("2097152"), 2097152);
+  EXPECT_EQ(bytes("0"), 0);
+  for (const char* text : {"", "007", "4 MiB", "-1"}) EXPECT_EQ(bytes(text), text);
+}
+
+TEST(ChromeTrace, SaysWhoWroteIt) {
+  for (const auto& [source, label] :
+       {std::pair{TraceSource::kRun, "run"}, std::pair{TraceSource::kPrediction, "prediction"}}) {
+    StepTrace trace = small_trace();
+    trace.source = source;
+    const std::string text = to_chrome_trace(trace);
+    EXPECT_NE(text.find(message("\"labels\":\"{}\"", label)), std::string::npos);
+    EXPECT_EQ(parse_chrome_trace(text, "x").source, source);
+  }
+  StepTrace trace = small_trace();
+  trace.source = TraceSource::kUnknown;
+  EXPECT_EQ(parse_chrome_trace(to_chrome_trace(trace), "x").source, TraceSource::kUnknown);
+}
+
 TEST(ChromeTrace, SurvivesNamesThatAreNoText) {
   StepTrace trace = small_trace();
   trace.spans[0].name = "a\xff\n\"\\";
@@ -100,7 +126,8 @@ TEST(ParseChromeTrace, RefusesWhatIsNoTraceOfOneRun) {
   EXPECT_EQ(refusal(to_chrome_trace(two)),
             "run.json: it holds several traces, and one is wanted (spillway run --trace writes "
             "one)");
-  EXPECT_EQ(refusal("[]"), "run.json: the text is a list instead of an object");
+  EXPECT_EQ(refusal("[]"),
+            "run.json: the text is a list instead of an object (spillway run --trace writes one)");
   EXPECT_EQ(refusal(R"({"traceEvents": [{"ph": "B", "pid": 1}]})"),
             "run.json: it has events of another program (spillway run --trace writes one)");
   const std::string text = to_chrome_trace(small_trace());

@@ -9,6 +9,7 @@ inline StepProfile small_profile() {
   StepProfile profile;
   profile.origin = {.source = "recorded",
                     .program = "/home/a \"b\"/trainer",
+                    .command = "'/home/a \"b\"/trainer' --steps 5",
                     .libtorch = "2.11.0",
                     .spillway = "0.3.0",
                     .threads = 2,

@@ -17,6 +17,7 @@ using ::testing::StartsWith;
 
 void expect_equal(const StepProfile& a, const StepProfile& b) {
   EXPECT_EQ(a.origin.source, b.origin.source);
+  EXPECT_EQ(a.origin.command, b.origin.command);
   EXPECT_EQ(a.origin.program, b.origin.program);
   EXPECT_EQ(a.origin.libtorch, b.origin.libtorch);
   EXPECT_EQ(a.origin.spillway, b.origin.spillway);
@@ -141,8 +142,11 @@ TEST(ParseProfile, RefusesWhatIsNoProfile) {
   expect_refused("", "not JSON, or not all of it");
   expect_refused("trainer", "not JSON, or not all of it");
   expect_refused("[]", "the text is a list instead of an object");
-  expect_refused("{}", "format is missing");
-  expect_refused(R"({"format": "gpx"})", "format is 'gpx' instead of 'spillway-profile'");
+  expect_refused("{}", "it has no format, so it is no 'spillway-profile'");
+  expect_refused(R"({"traceEvents": [{"args": {"a": [[1]]}}]})", "(it has: traceEvents)");
+  expect_refused(R"({"format": "gpx"})",
+                 "its format is 'gpx', not 'spillway-profile' (record or import it "
+                 "again: spillway profile)");
   expect_refused("\xff\xfe", "not JSON, or not all of it");
 }
 
@@ -157,6 +161,21 @@ TEST(ParseProfile, RefusesANewerVersionAndSaysWhatToDo) {
   expect_refused(with(text, R"("version": 1)", R"("version": 2)"),
                  "version 2 of the format is newer than this Spillway, which reads 1");
   expect_refused(with(text, R"("version": 1)", R"("version": 0)"), "version is 0 instead of");
+}
+
+TEST(ParseProfile, SaysWhatToDoAboutEditedOnes) {
+  const std::string text = to_text(small_profile());
+  expect_refused(with(text, R"("small_bytes")", R"("big_bytes")"),
+                 "small_bytes is missing (record or import it again: spillway profile)");
+  expect_refused(with(text, R"("source": "recorded")", R"("source": "alien")"),
+                 "origin.source is 'alien', not recorded, dtr, pipedream or piper (record");
+}
+
+TEST(ParseProfile, TakesAnOlderOneWithoutACommand) {
+  StepProfile profile = small_profile();
+  profile.origin.command.clear();
+  const std::string text = with(to_text(profile), "  \"command\": \"\",\n", "");
+  expect_equal(parse_profile(text, "step.json"), profile);
 }
 
 TEST(ParseProfile, IgnoresUnknownKeysOfANewerMinorVersionOnly) {

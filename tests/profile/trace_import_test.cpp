@@ -126,6 +126,7 @@ TEST(ImportPipedream, RunsLayersForwardAndBackward) {
             "Linear backward(v5 v3 v4) > v6 > v7; Add backward(v6); "
             "Conv2d backward(v6 v1) > v8; ReLU backward(v8 v1) > v9; Conv2d backward(v9 v0) > v10");
   EXPECT_NEAR(step_seconds(profile), 14.875e-3, 1e-9);  // Without the input.
+  EXPECT_EQ(profile.kinds[1].arguments, "inplace");     // Whoever shows it adds the parentheses.
   const auto& values = profile.tape.values;
   EXPECT_EQ(values[1].death, 8U);
   EXPECT_EQ(values[2].death, 3U);

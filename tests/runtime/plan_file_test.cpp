@@ -268,6 +268,18 @@ TEST(PlanFile, RefusesANewerOneBeforeAnythingElse) {
   }
 }
 
+TEST(PlanFile, SaysWhatToDoWithoutAChecksum) {
+  json document = json::parse(planned().text);
+  document.erase("checksum");
+  try {
+    parse_plan_file(document.dump(), kName);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("checksum is missing (make the plan again with: spillway "
+                                        "plan PROFILE --budget SIZE --out FILE)"));
+  }
+}
+
 TEST(PlanFile, RefusesOtherFiles) {
   for (const char* text :
        {"", "[]", "7", "{}", R"({"format":"spillway-profile","version":1})", "[[[[[[[[]]]]]]]]"}) {
@@ -394,7 +406,7 @@ TEST(PlanFile, RefusesKeysThatComeTwiceAndDeepNesting) {
   };
   EXPECT_THAT(said("{\"far\": 1, \"far\": 2, " + text.substr(1)), HasSubstr("\"far\" comes twice"));
   EXPECT_THAT(said("{\"x\": " + std::string(100'000, '[') + text.substr(1)),
-              HasSubstr("more than 3 levels"));
+              HasSubstr("more than 16 levels"));
   EXPECT_THAT(said(text.substr(0, text.size() / 2)), HasSubstr("spillway plan PROFILE"));
 }
 

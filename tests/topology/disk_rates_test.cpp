@@ -146,7 +146,7 @@ TEST(DiskRates, RefuseAFileThatIsNotTheirs) {
                                ": not JSON, or not all of it: parse error at line 1, column 4"),
                     HasSubstr("(measure anew with: spillway bench-io DIR)")));
   tree.write("/disks.json", R"({"format": "something else", "version": 1, "disks": []})");
-  EXPECT_THAT(refusal_of(path), HasSubstr("something else"));
+  EXPECT_THAT(refusal_of(path), HasSubstr("its format is 'something else', not"));
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 2, "disks": []})");
   EXPECT_THAT(refusal_of(path), HasSubstr("version is 2"));
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1, "disks": [{}]})");
@@ -191,6 +191,14 @@ TEST(DiskRates, RefuseRatesThatNoDiskHas) {
                 AllOf(HasSubstr(path), HasSubstr(message("read_bytes_per_second is {}", rate)),
                       HasSubstr("spillway bench-io DIR")));
   }
+  for (const std::string key :
+       {"read_bytes_per_second", "write_bytes_per_second", "both_bytes_per_second"}) {
+    tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1,
+      "disks": [{"directory": "/a", ")" +
+                                  key + R"(": 0, "samples": []}]})");
+    EXPECT_THAT(refusal_of(path), HasSubstr("disks[0]." + key + " is 0 bytes/s, not from"));
+  }
+  // What was not measured is not written; in samples of one direction the other one is 0.
   for (const double rate : {0.0, 1e5, 3e9, 1e12}) {
     DiskRates rates;
     rates.record(rate_of("/scratch", rate));

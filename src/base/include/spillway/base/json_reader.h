@@ -31,7 +31,7 @@ class JsonObject {
   std::uint64_t hexadecimal(const std::string& key);
   std::vector<std::string> texts(const std::string& key, std::size_t size);
   std::vector<std::uint64_t> hexadecimals(const std::string& key, std::size_t size);
-  /// Every key of this object with its text.
+  /// Every key of this object with its text, or its number as text.
   std::vector<std::pair<std::string, std::string>> all_texts();
 
   /// A list of `size` whole numbers from `least` to `most`. Where -1 is allowed and the numbers are
@@ -44,6 +44,9 @@ class JsonObject {
       values.push_back(static_cast<Integer>(each));
     return values;
   }
+
+  /// Throws unless the key `format` says just that.
+  void require_format(std::string_view format);
 
   /// Throws for the first key that nobody has asked for.
   void refuse_others() const;
@@ -69,6 +72,9 @@ class JsonObject {
 /// A JSON text as a whole, read in time and memory that grow linearly with it.
 class JsonText {
  public:
+  /// Beyond all formats of ours: a file of another one is known by its format, not by its depth.
+  static constexpr int kAnyFormat = 16;
+
   /// Throws ConfigError that begins with `name` for text that is no JSON, for a key that comes
   /// twice in one object, for more than `max_depth` levels of lists and objects.
   JsonText(std::string_view text, std::string name, int max_depth);

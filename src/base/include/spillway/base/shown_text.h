@@ -10,4 +10,7 @@ namespace spillway {
 /// what is longer ends in "...", and bytes that are no ASCII letter or sign become question marks.
 std::string shown_text(std::string_view text, std::size_t most_letters = 40);
 
+/// The sentence of an error with " (STEP)" behind it, unless it ends with a next step of its own.
+std::string with_next_step(std::string_view sentence, std::string_view step);
+
 }  // namespace spillway

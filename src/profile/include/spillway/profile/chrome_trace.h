@@ -25,6 +25,8 @@ inline constexpr std::array<std::string_view, 6> kTraceLanes{
     kComputeLane, kWriteOutLane, kReadInLane, kHostCopyLane, kFarWriteOutLane, kFarReadInLane};
 inline constexpr std::size_t kLanesOfOneTier = 4;
 inline constexpr std::string_view kResidentBytes = "resident bytes";
+/// The fact of a transfer that is a number in the file.
+inline constexpr std::string_view kBytesFact = "bytes";
 
 /// Something that takes time. Spans of one lane do not overlap.
 struct TraceSpan {
@@ -47,9 +49,13 @@ struct TraceMark {
   std::string name;
 };
 
+/// Whose work a trace shows.
+enum class TraceSource { kUnknown, kPrediction, kRun };
+
 /// One step, or several in a row, as a picture over time.
 struct StepTrace {
-  std::string title;          ///< `predicted: net.profile.json`.
+  std::string title;  ///< `predicted: net.profile.json`.
+  TraceSource source = TraceSource::kUnknown;
   std::uint32_t process = 1;  ///< Traces with different numbers can be joined into one file.
   bool has_far_tier = false;  ///< Shows its lanes.
   std::vector<TraceSpan> spans;
@@ -59,8 +65,7 @@ struct StepTrace {
 
 /// The trace as JSON in Chrome's trace event format, which chrome://tracing and Perfetto show.
 /// Every lane is there, in the order above, also an empty one; those of a far tier only where there
-/// is one. Bytes that are no UTF-8 are
-/// replaced.
+/// is one. The label of the process is its source. Bytes that are no UTF-8 are replaced.
 std::string to_chrome_trace(const StepTrace& trace);
 
 /// Several, of different `process`, in one file: they lie on top of each other from moment 0 on.

@@ -23,12 +23,16 @@ struct OpKind {
 /// Where a profile comes from.
 struct ProfileOrigin {
   std::string source;   ///< `recorded`, or the trace format that it was imported from.
-  std::string program;  ///< Its path or name.
+  std::string program;  ///< Its path or name; of a Python program the script's, or "-m MODULE".
+  std::string command;  ///< Its command line, cut short beyond some length; empty: unknown.
   std::string libtorch;
   std::string spillway;
   std::uint32_t threads = 0;
   std::uint32_t steps = 0;  ///< Repetitions that the times are medians of.
 };
+
+/// Sets program and command from the words of a command line, the program's own path first.
+void set_program(ProfileOrigin& origin, const std::vector<std::string>& words);
 
 /// One repeating step with names, classes and measured times: what planning needs to know of a
 /// trainer, in a file that other tools read too. README.md describes the format.

@@ -9,8 +9,8 @@ namespace spillway::topology {
 /// Throws IoError with path and reason.
 void write_file_at_once(const std::string& path, std::string_view text);
 
-/// All of a file. Throws IoError with path and reason; with a command in `written_by`, the reason
-/// ends with "(COMMAND writes one)".
+/// All of a file. Throws IoError with path, reason and what to do; with a command in `written_by`
+/// that is "(COMMAND writes one)".
 std::string text_of_file(const std::string& path, std::string_view written_by = {});
 
 }  // namespace spillway::topology

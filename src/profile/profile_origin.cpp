@@ -1,0 +1,60 @@
+#include <string_view>
+
+#include "spillway/profile/step_profile.h"
+
+namespace spillway::profile {
+namespace {
+
+constexpr std::size_t kMostBytesOfCommand = 400;
+
+bool is_python(std::string_view program) {
+  program.remove_prefix(program.rfind('/') + 1);  // npos + 1 is 0.
+  constexpr std::string_view kName = "python";
+  return program.starts_with(kName) &&
+         program.find_first_not_of("0123456789.", kName.size()) == std::string_view::npos;
+}
+
+/// What an interpreter's words name: a script or "-m MODULE"; empty: neither.
+std::string python_program(const std::vector<std::string>& words) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word.empty() || word.front() != '-') return word;
+    if (word == "-m" && i + 1 < words.size()) return word + " " + words[i + 1];
+    if (word == "-c" || word == "-") return {};
+    if (word == "-W" || word == "-X" || word == "--check-hash-based-pycs") ++i;
+  }
+  return {};
+}
+
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char letter : word) {
+    if (letter == '\'')
+      text += "'\\''";
+    else
+      text += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;  // Stays one line.
+  }
+  return text + "'";
+}
+
+}  // namespace
+
+void set_program(ProfileOrigin& origin, const std::vector<std::string>& words) {
+  if (words.empty()) return;
+  origin.program = is_python(words.front()) ? python_program(words) : std::string();
+  if (origin.program.empty()) origin.program = words.front();
+  origin.command.clear();
+  for (const std::string& word : words) {
+    if (!origin.command.empty()) origin.command += ' ';
+    origin.command += quoted(word);
+  }
+  if (origin.command.size() <= kMostBytesOfCommand) return;
+  std::size_t end = kMostBytesOfCommand;
+  while ((static_cast<unsigned char>(origin.command[end]) & 0xC0U) == 0x80U) --end;  // In a letter.
+  origin.command = origin.command.substr(0, end) + "…";
+}
+
+}  // namespace spillway::profile
