@@ -38,8 +38,10 @@ std::string first_line_of(const char* path) {
         "(vm.overcommit_memory=2); run `sysctl vm.overcommit_memory=0`",
         size, purpose);
   }
-  throw UnsupportedError("cannot reserve {} of address space for {}: mmap says {}", size, purpose,
-                         std::strerror(error));
+  throw UnsupportedError(
+      "cannot reserve {} of address space for {}: mmap says {} (the kernel gives a "
+      "process some 128 TiB; name a smaller --budget)",
+      size, purpose, std::strerror(error));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <utility>
 
 #include "cpu_allocator.h"
@@ -46,6 +47,17 @@ memory::MapperKind choose_mapper(const std::string& requested) {
     reasons += message("\n  {}: {}", memory::name_of(probe.kind), probe.reason);
   }
   throw UnsupportedError("memory cannot be paged on this system:{}", reasons);
+}
+
+std::vector<std::string> words_of_this_process() {
+  std::vector<std::string> words;
+  try {
+    std::istringstream text(topology::text_of_file("/proc/self/cmdline"));
+    for (std::string word; std::getline(text, word, '\0');) words.push_back(word);
+  } catch (const IoError&) {
+    words = {program_invocation_name};  // Without /proc.
+  }
+  return words;
 }
 
 void on_thread_started() { Interceptor::enable_on_this_thread(); }
@@ -331,7 +343,7 @@ void Core::write_trace() {
 
 void Core::write_profile() {
   profile::ProfileOrigin origin;
-  origin.program = program_invocation_name;
+  profile::set_program(origin, words_of_this_process());
   origin.libtorch = TORCH_VERSION;
   origin.spillway = kVersion;
   origin.threads = static_cast<std::uint32_t>(at::get_num_threads());

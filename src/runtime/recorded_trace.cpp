@@ -56,6 +56,7 @@ class StepTraceRecorder::Writer {
 
   RecordedTrace finish(const std::string& program, std::uint64_t other_ops) {
     made_.trace.process = kMeasuredProcess;
+    made_.trace.source = profile::TraceSource::kRun;
     made_.trace.title = message("measured: {} ({})", program, steps_text());
     made_.summary = message("{}, {} operators, {} of them again, {} out, {} in", steps_text(), ops_,
                             replays_, written_, read_);
@@ -162,7 +163,7 @@ class StepTraceRecorder::Writer {
                                    value->is_carried_in ? "" : made_by);
     }
     TraceSpan shown = span_of(lane, name, move.begin, move.end);
-    shown.facts = {{"bytes", std::to_string(move.bytes.count())}};
+    shown.facts = {{std::string(profile::kBytesFact), std::to_string(move.bytes.count())}};
     if (is_known) shown.facts.emplace_back("tensor", std::move(tensor));
     if (move.is_awaited) shown.facts.emplace_back("awaited", "an operator stands and waits");
     if (move.error != 0)

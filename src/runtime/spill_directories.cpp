@@ -225,6 +225,12 @@ ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes bu
     const topology::DiskRate* rate = surroundings.rates.find(
         directory.facts.path, directory.facts.mount_point.value_or(std::string()));
     if (rate != nullptr) directory.measured = *rate;
+    if (!settings.rates.empty() && (rate == nullptr || rate->read_bytes_per_second <= 0.0 ||
+                                    rate->write_bytes_per_second <= 0.0))
+      result.warnings.push_back(message(
+          "{} has no rates for writing and reading in {}: plans start from guesses (measure "
+          "them with: spillway bench-io --rates {} {})",
+          settings.rates, directory.facts.path, settings.rates, directory.facts.path));
   }
   if (room < budget) {
     result.shortage = message("only {} can be spilled (to {}{}), less than the budget of {}: "

@@ -131,8 +131,9 @@ std::string bound(const RunStatistics& s) {
 }
 
 std::string computed_again(const RunStatistics& s) {
-  std::string text = message("{} operators ran again in {}, to bring back {} that had been dropped",
-                             s.replays, seconds_text(s.replay_seconds), s.dropped);
+  std::string text =
+      message("{} operator{} ran again in {}, to bring back {} that had been dropped", s.replays,
+              s.replays == 1 ? "" : "s", seconds_text(s.replay_seconds), s.dropped);
   if (s.unplanned_replays > 0)
     text += message("; {} of them because steps went otherwise than planned", s.unplanned_replays);
   return text;
@@ -180,7 +181,8 @@ std::string advice(const RunStatistics& s) {
            "once";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
   if (s.steps > 0 && s.largest_op_needs > Bytes(0) && s.largest_op_needs < s.budget)
-    return message("nothing; from {} on it works at all", s.largest_op_needs);
+    return message("nothing; the smallest budget that it runs with, more slowly, is {}",
+                   s.largest_op_needs);
   return "nothing";
 }
 

@@ -237,6 +237,27 @@ TEST(SpillDirectories, AreCalledARamDiskOnce) {
       << testing::PrintToString(said);
 }
 
+TEST_F(ResolveSpillDirectories, WarnsOfANamedFileThatSaysNothingOfThem) {
+  add("/a", 100_GiB);
+  add("/b", 100_GiB);
+  measured("/a", 0.0, 2e9);
+  Settings settings;
+  assign_setting(settings, "nvme", "/a,/b", "test");
+  const auto warnings = [&] {
+    return resolve_spill_directories(settings, 1_GiB, surroundings_).warnings;
+  };
+  EXPECT_THAT(warnings(), IsEmpty());  // Nobody named the file of this machine.
+  settings.rates = "disks.json";
+  EXPECT_THAT(warnings(),
+              ElementsAre(HasSubstr("disks.json has no rates for writing and reading in /a: plans "
+                                    "start from guesses (measure them with: spillway bench-io "
+                                    "--rates disks.json /a)"),
+                          HasSubstr("reading in /b")));
+  measured("/a", 3e9, 2e9);
+  measured("/b", 3e9, 2e9);
+  EXPECT_THAT(warnings(), IsEmpty());
+}
+
 /// A user whose folder for settings is a new, empty one.
 class RealSurroundings : public testing::Test {
  protected:
