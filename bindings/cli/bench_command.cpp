@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "exit_codes.h"
+#include "output_files.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
@@ -84,9 +85,11 @@ std::string rates_table(const swap::DiskProbe& probe) {
     out << line.data();
   }
   out << "first write into fresh space: " << gb_per_s(1e9 * probe.first_write_gb_per_s) << '\n'
-      << "best: moves most while it writes and reads at once, as a training step does; plans\n"
-         "reckon with the rates of this line. Runs move blocks of 2 MiB, --queue-depth (16) at a\n"
-         "time in each directory.\n";
+      << "best: moves most while it writes and reads at once, as a training step does. Plans "
+         "begin\n"
+         "with the rates of this line, what the disk can do. Runs move blocks of 2 MiB,\n"
+         "--queue-depth (16) at a time in each directory, and go on with the rates that they "
+         "see.\n";
   return out.str();
 }
 
@@ -142,6 +145,7 @@ std::string costs_text(const topology::DiskRate& rate) {
 }
 
 int measure_disk(const BenchOptions& options) {
+  check_outputs({}, {{"--rates", options.rates_path}}, MissingFolder::kMade);
   const topology::Directory facts = usable_directory(options.directory);
   // Read before measuring: a broken file must not cost the user minutes.
   topology::DiskRates rates;

@@ -77,8 +77,9 @@ Examples:
 A step has to come at least twice, and better five times, for medians. With --steps the trainer is
 ended between two operators, with exit code 0: what it would have saved at its end is not saved.
 
-Exit codes: the program's own, or 0 when --steps ended it; 2 wrong options, a trace that cannot be
-read or a program that cannot be served, 126 the program cannot be executed, 127 it was not found.
+Exit codes: the program's own, or 0 when --steps ended it; 1 when that would be 0 and there is no
+profile; 2 wrong options, a trace that cannot be read or a program that cannot be served, 126 the
+program cannot be executed, 127 it was not found.
 )";
 
 inline constexpr std::string_view kDoctorDescription =
@@ -107,7 +108,9 @@ else guesses; the output says which.
 
 Examples:
   spillway plan step.profile.json --budget 4GiB           will it fit, and how slow will it be?
-  spillway plan step.profile.json --budget 50%            with half of what the step needs
+  spillway plan step.profile.json --budget 50%            with half of what the step needs;
+                                                          its "budget" line says what to give to
+                                                          `run`, whose shares are of the machine
   spillway plan step.profile.json --frontier              a table over all budgets
   spillway plan step.profile.json --frontier step.svg     and a picture of it
   spillway plan step.profile.json --budget 4GiB --rates disks.json --nvme /scratch

@@ -62,6 +62,18 @@ int run(const Words& words) {
   return run_program(settings.given(), arguments.program);
 }
 
+/// An import runs nothing, so nothing of a run has a meaning there.
+void refuse_beside_import(const runtime::NamedTexts& given, const std::string& steps,
+                          const std::string& kind) {
+  const auto refuse = [](const std::string& option, const std::string& value) {
+    throw ConfigError("--{} {} is for a program that runs, and --import runs none (leave it out)",
+                      option, value);
+  };
+  for (const auto& [key, value] : given) refuse(key, value);
+  if (!steps.empty()) refuse("steps", steps);
+  if (!kind.empty()) refuse("kind", kind);
+}
+
 int profile(const Words& words) {
   const ProfileArguments arguments = split_profile_arguments(words);
   CLI::App app(std::string(kProfileDescription), "profile");
@@ -95,6 +107,7 @@ int profile(const Words& words) {
   if (!parse(app, arguments.options)) return kDone;
   if (!arguments.imports)
     return record_profile(settings.given(), import.out, steps, kind, arguments.program);
+  refuse_beside_import(settings.given(), steps, kind);
   if (import.file.empty())
     throw ConfigError("the trace to import is missing (spillway profile --import {} TRACE --out "
                       "FILE)",

@@ -7,12 +7,15 @@
 #include <string_view>
 
 #include "exit_codes.h"
+#include "output_files.h"
 #include "run_command.h"
 #include "spillway/base/error.h"
+#include "spillway/base/log.h"
 #include "spillway/base/named_values.h"
 #include "spillway/profile/trace_import.h"
 #include "spillway/runtime/profile_summary.h"
 #include "spillway/topology/atomic_file.h"
+#include "watched_program.h"
 
 namespace spillway::cli {
 namespace {
@@ -58,13 +61,36 @@ const TraceImport& import_named(const std::string& name) {
   throw ConfigError("--import: unknown format '{}'{}", name, hint_for(name, names));
 }
 
-std::uint32_t count_in(const std::string& text, const char* option, std::uint32_t least) {
+constexpr std::uint32_t kMostCount = 1'000'000;
+constexpr std::uint32_t kMostKinds = 8;  // As many as a recording keeps.
+
+std::uint32_t count_in(const std::string& text, const char* option, std::uint32_t least,
+                       std::uint32_t most = kMostCount) {
   std::uint32_t value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc() || stop != end || value < least || value > 1'000'000)
-    throw ConfigError("{}: '{}' is not a whole number from {} to 1000000", option, text, least);
+  if (status != std::errc() || stop != end || value < least || value > most)
+    throw ConfigError("{}: '{}' is not a whole number from {} to {}", option, text, least, most);
   return value;
+}
+
+/// A person who waited for a profile, and a script, must learn that there is none.
+int watch_for_profile(const ProgramStart& start) {
+  const std::vector<std::string> before = written_states(start.profile_out);
+  return run_watched(start.become, [&](long child, int code) {
+    for (const std::string& state : written_states(start.profile_out))
+      if (std::find(before.begin(), before.end(), state) == before.end()) return code;
+    const std::string path = runtime::expand_stats_path(start.profile_out, child, "0");
+    if (start.is_linked_with_torch)
+      log_error("no profile in {}: {} wrote none (see the errors above; without any, it was ended "
+                "by a signal, _exit or exec)",
+                path, start.path);
+    else
+      log_error("no profile in {}: {} is not linked with LibTorch, and nothing that it loaded or "
+                "started wrote one (see the errors above; without any, name the trainer itself)",
+                path, start.path);
+    return code == kDone ? kNoProfile : code;
+  });
 }
 
 }  // namespace
@@ -114,8 +140,9 @@ int record_profile(runtime::NamedTexts given, const std::string& out, const std:
   given.emplace_back("profile-out", out);
   if (!steps.empty())
     given.emplace_back("profile-steps", std::to_string(count_in(steps, "--steps", 2)));
-  if (!kind.empty()) given.emplace_back("profile-kind", kind);
-  return run_program(given, program);
+  if (!kind.empty())
+    given.emplace_back("profile-kind", std::to_string(count_in(kind, "--kind", 1, kMostKinds)));
+  return run_program(given, program, &watch_for_profile);
 }
 
 int import_profile(const ImportOptions& options) {
@@ -129,6 +156,7 @@ int import_profile(const ImportOptions& options) {
     throw ConfigError("--tensor-parallel and --micro-batches are for piper, whose layers have "
                       "several costs; those of {} have one",
                       import.name);
+  check_outputs({{"TRACE", options.file}}, {{"--out", options.out}});
   const profile::StepProfile profile =
       import.read(topology::text_of_file(options.file), options.file, degrees);
   topology::write_file_at_once(options.out, profile::to_text(profile));

@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string_view>
 
 #include "exit_codes.h"
 #include "installation.h"
+#include "output_files.h"
 #include "program_file.h"
 #include "setting_words.h"
 #include "spillway/base/error.h"
@@ -18,6 +18,7 @@
 #include "spillway/preload/active.h"
 #include "spillway/runtime/budget.h"
 #include "spillway/runtime/spill_directories.h"
+#include "spillway/topology/disk_rates.h"
 
 namespace spillway::cli {
 namespace {
@@ -27,25 +28,29 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-void check_folder(const std::string& pattern, const char* option) {
-  if (pattern.empty()) return;
-  const std::string path =
-      runtime::expand_stats_path(pattern, ::getpid(), runtime::launched_rank().value_or("0"));
-  const auto folder = std::filesystem::path(path).parent_path();
-  const std::string name = folder.empty() ? "." : folder.string();
-  if (::access(name.c_str(), W_OK | X_OK) != 0)
-    throw ConfigError("cannot write {} {}: folder {}: {}", option, path, name,
-                      std::strerror(errno));
+std::string output_path(const std::string& pattern) {
+  return runtime::expand_stats_path(pattern, ::getpid(), runtime::launched_rank().value_or("0"));
+}
+
+/// Also against the words of the program: a script, or what it writes itself.
+void check_files(const runtime::Settings& settings, const std::vector<std::string>& program) {
+  const std::string& rates = settings.rates;
+  std::vector<NamedFile> read{
+      {"--plan", settings.plan},
+      {"--config", settings.config},
+      {"--rates", rates.empty() ? topology::default_disk_rates_path() : rates}};
+  for (const std::string& word : program) read.push_back({"the program's argument", word});
+  check_outputs(read, {{"--stats", output_path(settings.stats)},
+                       {"--trace", output_path(settings.trace)},
+                       {"the profile", output_path(settings.profile_out)}});
 }
 
 // Everything that the run would stumble over later, while nothing has happened yet. The run itself
 // repeats the warnings, in the process that they concern.
-void check_settings(const runtime::Settings& settings) {
+void check_settings(const runtime::Settings& settings, const std::vector<std::string>& program) {
+  check_files(settings, program);
   const auto budget = runtime::resolve_budget(settings, topology::discover_machine());
   runtime::resolve_spill_directories(settings, budget.budget, runtime::real_surroundings(settings));
-  check_folder(settings.stats, "--stats");
-  check_folder(settings.trace, "--trace");
-  check_folder(settings.profile_out, "the profile");
   if (!settings.profile_out.empty() && !settings.prefetch)
     throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
   // Whether the plan is for a step of this program, only the program can tell.
@@ -198,13 +203,14 @@ std::string with_preload(const std::string& preload, const std::string& existing
   return combined;
 }
 
-int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program) {
+int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program,
+                const std::function<int(const ProgramStart&)>& start) {
   const runtime::SettingSources sources{given, runtime::spillway_environment()};
   const runtime::Settings settings = runtime::load_settings(sources);
   configure_log(settings.quiet ? LogLevel::kError : settings.log_level);
   if (program.empty())
     throw ConfigError("no program to run (spillway run [options] -- program arguments...)");
-  check_settings(settings);
+  check_settings(settings, program);
   const ProgramLookup found = find_program(program.front(), variable("PATH"));
   if (found.path.empty()) {
     log_error("program not found: {}{}", program.front(), hint_for_program(program.front()));
@@ -219,7 +225,10 @@ int run_program(const runtime::NamedTexts& given, const std::vector<std::string>
   const std::string preload = usable_preload();
   note_program_without_torch(settings, file, found.path);
   prepare_environment(sources, preload);
-  return execute(found.path, program);
+  const auto become = [&] { return execute(found.path, program); };
+  if (!start) return become();
+  return start(
+      {settings.profile_out, found.path, linked_torch(file, found.path).has_value(), become});
 }
 
 }  // namespace spillway::cli

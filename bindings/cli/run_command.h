@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,18 @@ RunArguments split_run_arguments(const std::vector<std::string>& arguments);
 /// LD_PRELOAD with `preload` in front, and without another copy of it.
 std::string with_preload(const std::string& preload, const std::string& existing);
 
-/// Becomes the program, so returns only an exit code for why it could not. Throws ConfigError and
-/// UnsupportedError. `given` are the options of the command line.
-int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program);
+/// What `run_program` has found out about the program that it is to start.
+struct ProgramStart {
+  std::string profile_out;      ///< The setting, with %p and %r.
+  std::string path;             ///< Of the program.
+  bool is_linked_with_torch;    ///< False: it may load it later, or start what does.
+  std::function<int()> become;  ///< Becomes it; returns an exit code for why it could not.
+};
+
+/// Becomes the program, so returns only an exit code for why it could not; or does what `start`
+/// does instead. Throws ConfigError and UnsupportedError. `given` are the options of the command
+/// line.
+int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program,
+                const std::function<int(const ProgramStart&)>& start = {});
 
 }  // namespace spillway::cli

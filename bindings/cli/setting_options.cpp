@@ -22,6 +22,9 @@ std::string help_of(const runtime::SettingInfo& info) {
     if (!option->get_group().empty())
       for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
   const std::vector<std::string_view> views(names.begin(), names.end());
+  // A list of all of them says nothing of what they mean.
+  if (!nearest_name(name, views))
+    throw ConfigError("unknown option {} (spillway {} --help explains all)", name, app.get_name());
   throw ConfigError("unknown option {}{}", name, hint_for(name, views));
 }
 
@@ -102,7 +105,9 @@ void require_positionals(const CLI::App& app) {
 }
 
 void refuse_extras(const CLI::App& app) {
-  const auto extras = app.remaining();
+  auto extras = app.remaining();
+  // CLI11 keeps the mark behind which everything is an argument.
+  extras.erase(std::remove(extras.begin(), extras.end(), "--"), extras.end());
   if (extras.empty()) return;
   if (extras.front().empty() || extras.front().front() != '-')
     throw ConfigError("unexpected argument '{}' (see spillway {} --help)", extras.front(),

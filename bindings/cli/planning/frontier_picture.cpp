@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -19,8 +20,9 @@ constexpr double kRight = 690.0;  // The legend stands beyond.
 constexpr double kTop = 70.0;
 constexpr double kBottom = 460.0;
 constexpr double kLegendRow = 20.0;
-// A curve that far above the others' best would press them onto the axis.
+// A curve that is far above all others would press them onto the axis.
 constexpr double kMostTimesBest = 5.0;
+constexpr double kMostTimesNext = 2.0;
 
 // Colours that people with any colour vision tell apart (Okabe and Ito, 2008), by falling contrast.
 constexpr std::array<const char*, 7> kColours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
@@ -119,13 +121,29 @@ class Drawing {
       for (const PicturePoint& point : picture_.curves.front().points)
         best = std::max(best, point.seconds.value_or(0.0));
     }
-    double highest = best;
+    std::vector<double> highest;
     for (const PictureCurve& curve : picture_.curves) {
+      highest.push_back(0.0);
       for (const PicturePoint& point : curve.points)
-        highest = std::max(highest, point.seconds.value_or(0.0));
+        highest.back() = std::max(highest.back(), point.seconds.value_or(0.0));
     }
-    is_cut_ = highest > kMostTimesBest * best;
-    most_ = std::max(1e-9, 1.08 * (is_cut_ ? kMostTimesBest * best : highest));
+    std::sort(highest.begin(), highest.end());
+    double top = best;
+    for (const double each : highest) {
+      is_cut_ = each > kMostTimesNext * top || each > kMostTimesBest * best;
+      if (is_cut_) break;
+      top = std::max(top, each);
+    }
+    most_ = std::max(1e-9, 1.08 * top);
+  }
+
+  /// Why the curve is not seen; empty: it is.
+  std::string why_unseen(const PictureCurve& curve) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const PicturePoint& point : curve.points)
+      least = std::min(least, point.seconds.value_or(least));
+    if (std::isinf(least)) return "no plan";
+    return least > most_ ? "beyond the top" : "";
   }
 
   void label(double x, double y, const std::string& text, const char* anchor,
@@ -219,9 +237,14 @@ class Drawing {
     double y = kTop + 6;
     const double from = kRight + 24;
     for (std::size_t i = 0; i < picture_.curves.size(); ++i, y += kLegendRow) {
+      const std::string& name = picture_.curves[i].name;
+      if (const std::string reason = why_unseen(picture_.curves[i]); !reason.empty()) {
+        label(from + 36, y + 4, message("{}: {}", name, reason), "start", "fill=\"#777\"");
+        continue;
+      }
       text_ += message("<polyline points=\"{},{} {},{}\" {}/>\n", number(from), number(y),
                        number(from + 28), number(y), style_of(i));
-      label(from + 36, y + 4, picture_.curves[i].name, "start");
+      label(from + 36, y + 4, name, "start");
     }
     text_ += message("<rect x=\"{}\" y=\"{}\" width=\"28\" height=\"12\" fill=\"#e4e4e4\"/>\n",
                      number(from), number(y - 6));
@@ -231,7 +254,9 @@ class Drawing {
     line(from, y, from + 28, y, "stroke=\"#222\" stroke-dasharray=\"1 4\" stroke-width=\"1.5\"");
     label(from + 36, y + 4, "in-core", "start");
     y += kLegendRow;
-    if (is_cut_) label(from, y + 6, "Slower ones are beyond the top.", "start", "fill=\"#777\"");
+    if (!is_cut_) return;
+    label(from, y + 6, "Slower ones are", "start", "fill=\"#777\"");
+    label(from, y + 6 + kLegendRow, "beyond the top.", "start", "fill=\"#777\"");
   }
 
   const FrontierPicture& picture_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -16,6 +15,7 @@
 #include "spillway/planner/strategies.h"
 #include "spillway/runtime/plan_file.h"
 #include "spillway/topology/atomic_file.h"
+#include "spillway/topology/disk_rates.h"
 
 namespace spillway::cli {
 
@@ -62,6 +62,10 @@ void refuse_contradictions(const PlanWords& words) {
     throw ConfigError("--budget is missing: name one (4GiB, 50%), or ask for all with --frontier");
   if (common.strategy == kAll && !words.out.empty())
     throw ConfigError("--out {} stores one plan, and --strategy all makes many", words.out);
+}
+
+std::vector<NamedFile> outputs_of(const PlanWords& words) {
+  return {{"--out", words.out}, {"--frontier", words.picture}};
 }
 
 nlohmann::ordered_json json_of(const PlanningStep& step, const ChosenRates& rates,
@@ -143,12 +147,11 @@ std::vector<std::string> split_frontier(const std::vector<std::string>& words) {
   return split;
 }
 
-void write_result(const std::string& path, const std::string& text) {
-  // Replacing by a rename would put a plain file in the place of a device.
-  std::error_code error;
-  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    throw IoError("cannot write {}: it is no regular file", path);
-  topology::write_file_at_once(path, text);
+std::vector<NamedFile> files_read(const PlanningWords& words) {
+  const std::string& rates = words.rates.rates;
+  // The recorded rates of this machine are in nobody's words, and nobody wants them gone.
+  return {{"PROFILE", words.profile},
+          {"--rates", rates.empty() ? topology::default_disk_rates_path() : rates}};
 }
 
 BoundEffort bound_effort(const std::string& word) {
@@ -192,6 +195,7 @@ JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planni
 
 int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& clock) {
   refuse_contradictions(words);
+  check_outputs(files_read(words.common), outputs_of(words));
   if (words.common.strategy != kAll) chosen_strategies(words.common.strategy);
   points_in(words.points);
   bound_effort(words.common.bound);
@@ -206,8 +210,9 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
   const JudgedPlan judged = plan_asked_for(
       words.common, case_for(step, budget, limits, bound_effort(words.common.bound)), clock);
   if (!words.out.empty())
-    write_result(words.out, runtime::to_text(
-                                runtime::describe_plan(judged.plan, step.profile, limits, budget)));
+    topology::write_file_at_once(
+        words.out,
+        runtime::to_text(runtime::describe_plan(judged.plan, step.profile, limits, budget)));
   if (words.common.json) {
     out << json_text(figures_json(step, rates, judged.figures));
     return kDone;

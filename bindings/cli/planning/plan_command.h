@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "output_files.h"
 #include "planning/plan_figures.h"
 #include "planning/planning_rates.h"
 #include "spillway/base/clock.h"
@@ -48,7 +49,7 @@ BoundEffort bound_effort(const std::string& word);
 /// Throws ConfigError for what is no time; `fallback` without a word.
 double effort_seconds(const std::string& word, double fallback);
 
-/// Replaces a file by `text` at once. Throws IoError, also for what is no regular file.
-void write_result(const std::string& path, const std::string& text);
+/// What both commands read, for `check_outputs`.
+std::vector<NamedFile> files_read(const PlanningWords& words);
 
 }  // namespace spillway::cli

@@ -28,7 +28,8 @@ std::string count_text(std::uint64_t count, const char* word) {
 
 std::string origin_text(const PlanningStep& step) {
   const profile::ProfileOrigin& origin = step.profile.origin;
-  std::string text = message("{}, {}", origin.program.empty() ? step.path : origin.program,
+  const std::string& program = origin.command.empty() ? origin.program : origin.command;
+  std::string text = message("{}, {}", program.empty() ? step.path : shortened(program),
                              count_text(step.profile.tape.ops.size(), "operator"));
   if (origin.source == "recorded" && origin.steps > 0)
     return text + message(", times from {}", count_text(origin.steps, "recorded step"));
@@ -46,7 +47,7 @@ std::string time_text(const PlanningStep& step, const PlanFigures& figures) {
       parts += message("{}{} {}", parts.empty() ? "" : ", ", seconds_text(seconds), what);
   };
   add(figures.stall_seconds, "waiting for transfers");
-  add(figures.interference_seconds, "slowed down by them");
+  add(figures.interference_seconds, "slowed down by transfers");
   add(figures.recompute_seconds, "computing again");
   return parts.empty() ? text : text + "; " + parts;
 }
@@ -81,6 +82,8 @@ std::string source_text(const ChosenRates& rates) {
 std::string moved_text(const ChosenRates& rates, const PlanFigures& figures) {
   if (figures.written == Bytes(0) && figures.read == Bytes(0)) return "nothing has to leave memory";
   std::string text = message("{} out, {} in per step", figures.written, figures.read);
+  if (figures.read > figures.written)
+    text += ", some of it from copies written once and still good";
   if (figures.demand_reads > 0)
     text += message(", {} on demand as operators ask for them",
                     count_text(figures.demand_reads, "tensor"));
@@ -151,7 +154,8 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
   std::string text = step_text(step, rates);
   const double share = static_cast<double>(figures.budget.count()) /
                        static_cast<double>(std::max<std::uint64_t>(1, step.needed.count()));
-  text += line("budget", message("{}, {} of what is needed", figures.budget, percent_text(share)));
+  text += line("budget", message("{}, {} of what is needed; in a run: --budget {}", figures.budget,
+                                 percent_text(share), as_option(figures.budget)));
   text += line("strategy", figures.source.empty()
                                ? figures.strategy
                                : message("{}, after {}", figures.strategy, figures.source));
@@ -172,7 +176,9 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
 std::string comparison_text(const PlanningStep& step, const ChosenRates& rates,
                             std::span<const PlanFigures> plans) {
   std::string text = step_text(step, rates);
-  if (!plans.empty()) text += line("budget", message("{}", plans.front().budget));
+  if (!plans.empty())
+    text += line("budget", message("{}; in a run: --budget {}", plans.front().budget,
+                                   as_option(plans.front().budget)));
   std::vector<std::vector<std::string>> rows{
       {"strategy", "step", "x in-core", "gap", "out", "in", "again", "peak", "planned"}};
   std::string sources;
@@ -242,6 +248,7 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
   }
   json["profile"] = {{"path", step.path},
                      {"program", step.profile.origin.program},
+                     {"command", step.profile.origin.command},
                      {"origin", step.profile.origin.source},
                      {"operators", step.profile.tape.ops.size()},
                      {"values", step.profile.tape.values.size()}};

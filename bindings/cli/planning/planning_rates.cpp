@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -77,11 +78,13 @@ std::string known_directories(const topology::DiskRates& disks) {
 
 const topology::DiskRate& rate_of(const topology::DiskRates& disks, const std::string& directory,
                                   const std::string& file) {
-  // The file may come from another machine, where this directory lies on another disk or nowhere:
-  // its own words go first.
   if (const topology::DiskRate* rate = disks.find(directory, "")) return *rate;
   const topology::Directory here = topology::inspect_directory(directory);
-  if (const auto* rate = disks.find(here.path, here.mount_point.value_or(""))) return *rate;
+  if (const auto* rate = disks.find(here.path, "")) return *rate;
+  // Only the recorded rates of this machine are known to be of its mounts: a file that was named
+  // may come from another one, where a directory of this name lies on another disk.
+  if (file == topology::default_disk_rates_path() && here.is_directory)
+    if (const auto* rate = disks.find(here.path, here.mount_point.value_or(""))) return *rate;
   throw ConfigError("{} has no rates of {} (measured there:{}; measure it with: spillway bench-io "
                     "{})",
                     file, directory, known_directories(disks), directory);
@@ -95,6 +98,10 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
     names = list_in(words.nvme);
   } else if (disks.all().size() == 1) {
     names = {disks.all().front().directory};
+  } else if (disks.all().empty()) {
+    throw ConfigError("{} has the rates of no directory (measure one with: spillway bench-io "
+                      "--rates {} DIR)",
+                      file, file);
   } else {
     throw ConfigError("{} has the rates of {} directories: say which with --nvme DIR (measured "
                       "there:{})",
@@ -109,13 +116,14 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
     if (!place.measured->device.empty())
       place.facts.device = topology::BlockDevice{place.measured->device, {}, {}};
     (source += ' ') += name;
+    if (place.measured->directory != name)
+      source += message(" (measured in {})", place.measured->directory);
   }
   const auto write = places.write_bytes_per_second();
   const auto read = places.read_bytes_per_second();
   if (!write || !read)
-    throw ConfigError("{} lacks a rate for writing or reading of{} (measure anew with: spillway "
-                      "bench-io DIR)",
-                      file, source.substr(file.size() + 1));
+    throw ConfigError("{} lacks the rate for {} of{} (measure anew with: spillway bench-io DIR)",
+                      file, write ? "reading" : "writing", source.substr(file.size() + 1));
   ChosenRates chosen{profile.rates.value_or(TransferRates{}), source};
   // The share is the disk's, the other costs were seen where the profile was recorded.
   chosen.rates.duplex_share = TransferRates{}.duplex_share;
@@ -183,6 +191,25 @@ DisksBehind disks_behind(const RateWords& words, const profile::StepProfile& pro
   return disks;
 }
 
+/// A run that has not moved anything that way, on a disk that nobody measured, records what plans
+/// begin with.
+bool is_guess(const TransferRates& rates, double TransferRates::*field) {
+  constexpr double kRounding = 1e-6;  // Of a mean of the guess and nothing.
+  const double guess = TransferRates{}.*field;
+  return std::abs(rates.*field - guess) <= kRounding * guess;
+}
+
+ChosenRates rates_of_profile(const TransferRates& rates) {
+  const bool guesses_write = is_guess(rates, &TransferRates::write_bytes_per_second);
+  const bool guesses_read = is_guess(rates, &TransferRates::read_bytes_per_second);
+  if (guesses_write && guesses_read)
+    return {rates, "guesses: nothing was measured where the profile was recorded; see --rates and "
+                   "--link-out"};
+  if (!guesses_write && !guesses_read) return {rates, "of the profile, from where it was recorded"};
+  return {rates, message("of the profile, from where it was recorded; {} is a guess, see --rates",
+                         guesses_write ? "out" : "in")};
+}
+
 }  // namespace
 
 ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& profile) {
@@ -197,7 +224,7 @@ ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& pro
     throw ConfigError("--duplex {} belongs to --link-out and --link-in, which are missing",
                       words.duplex);
   if (!words.rates.empty() || !words.nvme.empty()) return measured_rates(words, profile);
-  if (profile.rates) return {*profile.rates, "of the profile, from where it was recorded"};
+  if (profile.rates) return rates_of_profile(*profile.rates);
   return {TransferRates{}, "guesses for a fair NVMe disk; see --rates and --link-out"};
 }
 

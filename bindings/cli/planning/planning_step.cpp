@@ -6,23 +6,18 @@
 #include <new>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/value_classes.h"
 #include "spillway/runtime/settings.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
 
-namespace {
-
-// Shapes of operators with dozens of tensors fill pages.
-constexpr std::size_t kMostLetters = 90;
-
-std::string shortened(std::string text) {
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kMostLetters = 90;
   if (text.size() <= kMostLetters) return text;
   return text.substr(0, kMostLetters) + "…";
 }
-
-}  // namespace
 
 PlanningStep load_step(const std::string& path) {
   try {
@@ -57,7 +52,14 @@ std::string as_option(Bytes size) {
 
 Bytes budget_in(const PlanningStep& step, std::string_view text) {
   runtime::Settings settings;
-  runtime::assign_setting(settings, "budget", text, "--budget");
+  try {
+    runtime::assign_setting(settings, "budget", text, "--budget");
+  } catch (const ConfigError&) {
+    throw ConfigError(
+        "--budget: '{}' is neither a size (4GiB) nor a share above 0 of the {} that the "
+        "step needs (50%)",
+        shown_text(text), step.needed);
+  }
   const runtime::BudgetRequest& asked = settings.budget;
   if (asked.kind == runtime::BudgetRequest::Kind::kAuto)
     throw ConfigError("--budget: 'auto' is for runs; a plan needs a size (4GiB) or a share of the "

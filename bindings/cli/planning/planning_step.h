@@ -39,6 +39,10 @@ std::string as_option(Bytes size);
 /// What planning has to live with under that budget.
 planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget, const ChosenRates& rates);
 
+/// Text of foreign origin, cut so that it fits into a line: shapes of operators with dozens of
+/// tensors, and command lines, fill pages.
+std::string shortened(const std::string& text);
+
 /// "aten::convolution (float[1, 8, 64, 64], …)"
 std::string operator_text(const PlanningStep& step, planner::OpIndex op);
 

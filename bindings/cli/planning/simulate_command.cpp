@@ -102,12 +102,24 @@ std::optional<profile::StepTrace> trace_of_run(const std::string& file) {
   if (file.empty()) return std::nullopt;
   const std::string text =
       topology::text_of_file(file, message("spillway run --trace {} -- PROGRAM", file));
-  return profile::parse_chrome_trace(text, file);
+  profile::StepTrace trace = profile::parse_chrome_trace(text, file);
+  if (trace.source != profile::TraceSource::kRun)
+    throw ConfigError("--beside {} is {}, not the trace of a run (spillway run --trace FILE -- "
+                      "PROGRAM writes one)",
+                      file,
+                      trace.source == profile::TraceSource::kPrediction
+                          ? "a prediction of spillway simulate"
+                          : "a trace that does not say who wrote it");
+  return trace;
 }
 
 }  // namespace
 
 int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& clock) {
+  std::vector<NamedFile> read = files_read(words.common);
+  read.push_back({"--plan", words.plan});
+  read.push_back({"--beside", words.beside});
+  check_outputs(read, {{"--trace", words.trace}});
   const PlanningStep step = load_step(words.common.profile);
   const std::optional<profile::StepTrace> run = trace_of_run(words.beside);
   const Simulated simulated =
@@ -119,7 +131,8 @@ int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& cl
     beside = overlay(step, traces.front(), *run, words.beside);
     traces.push_back(beside->measured);
   }
-  if (!words.trace.empty()) write_result(words.trace, profile::to_chrome_trace(traces));
+  if (!words.trace.empty())
+    topology::write_file_at_once(words.trace, profile::to_chrome_trace(traces));
   const double model = model_seconds(simulated, clock);
   if (words.common.json) {
     auto json = figures_json(step, simulated.rates, simulated.figures);

@@ -32,6 +32,7 @@ class TraceBuilder {
  public:
   TraceBuilder(const PlanningStep& step, const StepPlan& plan) : step_(step), plan_(plan) {
     trace_.title = message("predicted: {}", step.path);
+    trace_.source = profile::TraceSource::kPrediction;
     trace_.marks = {{0.0, "step"}};
   }
 
@@ -115,7 +116,8 @@ class TraceBuilder {
     TraceSpan span = span_of(lane_of(event.tier, is_read),
                              profile::value_name(step_.profile.class_of_value[value], value),
                              event.begin, event.end);
-    span.facts = {{"bytes", std::to_string((event.pages * step_.profile.page_size).count())},
+    span.facts = {{std::string(profile::kBytesFact),
+                   std::to_string((event.pages * step_.profile.page_size).count())},
                   {"tensor", value_text(step_, value)}};
     if (event.is_demanded) span.facts.emplace_back("awaited", "an operator stands and waits");
     if (event.begin < 0.0) span.facts.emplace_back("begin", "in the step before");

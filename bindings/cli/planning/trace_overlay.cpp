@@ -59,6 +59,7 @@ StepTrace cut(const StepTrace& trace, const Interval& step) {
   StepTrace part;
   part.title = message("{}: {}", trace.title, step.name);
   part.process = trace.process;
+  part.source = trace.source;
   part.marks = {{0.0, step.name}, {step.end - step.begin, "end"}};
   for (const TraceSpan& span : trace.spans) {
     const double end = span.begin_seconds + span.seconds;

@@ -474,19 +474,93 @@ class Profiling(CommandCase):
         self.assertIn("--out", self.refused("profile", "--", "true"))
         self.assertIn("'1' is not a whole number from 2",
                       self.refused("profile", "--out", "x", "--steps", "1", "true"))
-        self.assertIn("cannot write the profile /none/x: folder /none",
+        self.assertIn("cannot write the profile /none/x: folder /none: does not exist",
                       self.refused("profile", "--out", "/none/x", "true"))
         self.assertIn("needs --prefetch on",
                       self.refused("profile", "--out", "x", "--prefetch", "off", "true"))
 
     def test_hands_the_file_on_to_the_program(self):
         told = self.write("told.sh", "#!/bin/sh\necho $SPILLWAY_PROFILE_OUT $SPILLWAY_PROFILE_STEPS "
-                                     "$SPILLWAY_BUDGET $*\n")
+                                     "$SPILLWAY_BUDGET $*\necho >$SPILLWAY_PROFILE_OUT\n")
         code, output, _ = self.spillway("profile", "--out", "p.json", "--budget", "64MiB", "--steps",
                                         "7", told, "--steps", "9", SPILLWAY_QUIET="1")
         self.assertEqual(code, 0)
         self.assertEqual(output.split(), [str(self.root / "work/p.json"), "7", "64MiB", "--steps",
                                           "9"])
+
+
+    def test_says_when_there_is_none(self):
+        code, _, errors = self.spillway("profile", "--out", "p.json", "true")
+        self.assertEqual(code, 1)
+        self.assertRegex(errors, r"error: no profile in \S+/p\.json: \S+true is not linked with "
+                                 r"LibTorch, and nothing that it loaded or started wrote one")
+        self.assertEqual(self.spillway("profile", "--out", "p.json", "--", "sh", "-c", "exit 41")[0],
+                         41)
+        old = self.write("old.json", "of an earlier run")
+        self.assertEqual(self.spillway("profile", "--out", old, "true")[0], 1)
+        trainer = WORLD / "bin/trainer_2.11.0"
+        self.assertRegex(self.spillway("profile", "--out", "p.json", trainer)[2],
+                         r"no profile in \S+/p\.json: \S+trainer_2\.11\.0 wrote none")
+
+    def test_ends_as_its_program_does(self):
+        writes = "echo >$SPILLWAY_PROFILE_OUT; "
+        wants = ("profile", "--out", "p.json", "--", "sh", "-c")
+        self.assertEqual(self.spillway(*wants, writes + "exit 0")[0], 0)
+        self.assertEqual(self.spillway(*wants, writes + "exit 7")[0], 7)
+        self.assertEqual(self.spillway(*wants, writes + "kill -TERM $$")[0], -signal.SIGTERM)
+        by_id = "echo >p-$$.json"
+        self.assertEqual(self.spillway("profile", "--out", "p-%p.json", "--", "sh", "-c",
+                                       by_id)[0], 0)
+
+    def test_hands_signals_on_to_its_program(self):
+        script = "trap 'echo >$SPILLWAY_PROFILE_OUT; exit 5' TERM; echo up; while :; do read x; done"
+        with subprocess.Popen([self.command, "profile", "--out", "p.json", "--", "bash", "-c", script],
+                              env=self.environment({}), cwd=self.root / "work",
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            self.assertEqual(process.stdout.readline(), "up\n")
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(timeout=120), 5)
+
+    def test_refuses_what_has_no_meaning_for_an_import(self):
+        wants = ("profile", "--import", "dtr", self.trace(), "--out", "x.json")
+        for option, value in (("--budget", "4GiB"), ("--steps", "5"), ("--kind", "2")):
+            self.assertIn(f"{option} {value} is for a program that runs",
+                          self.refused(*wants, option, value))
+        self.assertIn("it is a folder", self.refused(*wants[:-1], "."))
+        self.assertIn("is the same file as TRACE", self.refused(*wants[:-1], self.trace()))
+
+    def test_names_its_own_options(self):
+        self.assertIn("--kind: '0' is not a whole number from 1 to 8",
+                      self.refused("profile", "--out", "x", "--kind", "0", "true"))
+
+
+class OutputFiles(CommandCase):
+    def test_of_a_run_replace_nothing_that_it_reads(self):
+        script = self.write("train.sh", "#!/bin/sh\n")
+        for option in ("--stats", "--trace"):
+            self.assertIn("is the same file as the program's argument",
+                          self.refused("run", option, script, "--", "sh", script))
+            self.assertIn("it is a folder", self.refused("run", option, ".", "--", "true"))
+        plan = self.write("a.plan", "{}")
+        self.assertIn("is the same file as --plan",
+                      self.refused("run", "--plan", plan, "--trace", "a.plan", "--", "true"))
+        self.assertIn("is the same file as --stats",
+                      self.refused("run", "--stats", "s", "--trace", "s", "--", "true"))
+
+    def test_of_a_measurement_is_a_file_that_can_be_written(self):
+        self.assertIn("it is a folder", self.refused("bench-io", ".", "--rates", "."))
+        blocker = self.write("blocker", "")
+        self.assertIn("is no folder", self.refused("bench-io", ".", "--rates", blocker / "x/y"))
+
+
+class PlanningWords(CommandCase):
+    def test_may_follow_two_dashes(self):
+        self.assertIn("cannot read none.json", self.refused("plan", "--budget", "1GiB", "--",
+                                                            "none.json"))
+
+    def test_that_are_unknown_lead_to_the_help(self):
+        self.assertIn("unknown option --zzzzzzzz (spillway plan --help explains all)",
+                      self.refused("plan", "x.json", "--zzzzzzzz", "1"))
 
 
 class Doctor(CommandCase):

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "planning/frontier_picture.h"
 #include "planning/simulate_command.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/strategies.h"
@@ -391,12 +392,71 @@ TEST_F(PlanningCommand, RefusesTooSmallABudgetWithTheSmallest) {
   EXPECT_THAT(plan_refusal(words("10MiB")), HasSubstr("the smallest is --budget "));
 }
 
-TEST_F(PlanningCommand, WritesToNothingButFiles) {
+TEST_F(PlanningCommand, JudgesItsOutputsBeforeAnythingElse) {
   PlanWords asked = words("50%");
+  asked.common.profile = in_folder("none.json");  // Would be told of, too, but later.
   asked.out = folder_.path();
-  EXPECT_THAT(plan_refusal(asked), HasSubstr("it is no regular file"));
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("it is a folder (name a file in it)"));
   asked.out = in_folder("missing/plan.json");
-  EXPECT_THAT(plan_refusal(asked), HasSubstr("cannot write "));
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("cannot write --out "));
+  asked.out.clear();
+  asked.common.budget.clear();
+  asked.frontier = true;
+  asked.picture = in_folder("missing/a.svg");
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("cannot write --frontier "));
+}
+
+TEST_F(PlanningCommand, ReplacesNothingThatItReads) {
+  PlanWords asked = words("50%");
+  asked.out = profile_;
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("--out " + profile_ + " is the same file as PROFILE"));
+  asked.common.rates.rates = asked.out = in_folder("rates.json");
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("is the same file as --rates"));
+  SimulateWords simulated = simulate_words(in_folder("a.plan"));
+  for (const auto& [path, word] :
+       {std::pair{profile_, "PROFILE"}, std::pair{simulated.plan, "--plan"}}) {
+    simulated.trace = path;
+    EXPECT_THAT(simulate_refusal(simulated), HasSubstr(message("is the same file as {}", word)));
+  }
+  simulated.trace = simulated.beside = in_folder("run.json");
+  EXPECT_THAT(simulate_refusal(simulated), HasSubstr("is the same file as --beside"));
+}
+
+TEST_F(PlanningCommand, HoldsNoPredictionAgainstAPrediction) {
+  SimulateWords asked = simulate_words("");
+  asked.common.budget = "50%";
+  asked.trace = in_folder("step.json");
+  simulate(asked);
+  asked.trace.clear();
+  asked.beside = in_folder("step.json");
+  EXPECT_THAT(simulate_refusal(asked), HasSubstr("step.json is a prediction of spillway simulate, "
+                                                 "not the trace of a run"));
+}
+
+TEST_F(PlanningCommand, KnowsFilesOfAnotherKindByTheirFormat) {
+  PlanWords asked = words("50%");
+  asked.common.profile = in_folder("disks.json");
+  write(asked.common.profile, R"({"format": "spillway disk rates", "version": 1,
+                                  "disks": [{"samples": [{"load": "read"}]}]})");
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("its format is 'spillway disk rates', not "
+                                             "'spillway-profile'"));
+}
+
+TEST_F(PlanningCommand, SaysWhatToGiveToARun) {
+  EXPECT_THAT(plan(words("500MiB")), HasSubstr("; in a run: --budget 500MiB\n"));
+  PlanWords asked = words("500MiB");
+  asked.common.strategy = "all";
+  EXPECT_THAT(plan(asked), HasSubstr("budget    500 MiB; in a run: --budget 500MiB\n"));
+}
+
+TEST_F(PlanningCommand, ShowsTheCommandThatWasProfiled) {
+  auto profile = chain_profile();
+  profile.origin.command = "./chain --layers 6";
+  write(profile_, profile::to_text(profile));
+  EXPECT_THAT(plan(words("2GiB")), HasSubstr("step      ./chain --layers 6, 19 operators"));
+  PlanWords asked = words("2GiB");
+  asked.common.json = true;
+  EXPECT_EQ(json::parse(plan(asked)).at("profile").at("command"), "./chain --layers 6");
 }
 
 class FrontierCommand : public PlanningCommand {
@@ -475,6 +535,31 @@ TEST_F(FrontierCommand, DrawsASelfContainedPicture) {
                            "no plan is faster", "in-core", "train: time of a step"})
     EXPECT_THAT(svg, HasSubstr(part));
   EXPECT_EQ(svg.find("http", 60), std::string::npos);  // Nothing is fetched.
+}
+
+/// One budget after another, with equal times.
+PictureCurve flat(const std::string& name, std::optional<double> seconds) {
+  return {name, {{Bytes(1 << 20), seconds}, {Bytes(8 << 20), seconds}}};
+}
+
+TEST(FrontierPicture, ShowsACurveOrSaysWhyNot) {
+  FrontierPicture picture;
+  picture.needed = Bytes(8 << 20);
+  picture.incore_seconds = 0.4;
+  picture.bound = flat("bound", 0.4);
+  picture.curves = {flat("ours", 0.5), flat("theirs", 0.6), flat("slow", 1.3),
+                    flat("none", std::nullopt)};
+  const std::string svg = to_svg(picture);
+  expect_well_formed(svg);
+  EXPECT_THAT(svg, HasSubstr(">slow: beyond the top<"));
+  EXPECT_THAT(svg, HasSubstr(">none: no plan<"));
+  EXPECT_THAT(svg, HasSubstr(">theirs<"));
+  EXPECT_THAT(svg, HasSubstr(">Slower ones are<"));  // In two lines: one is cut off at the edge.
+  EXPECT_THAT(svg, HasSubstr(">beyond the top.<"));
+  EXPECT_THAT(svg, HasSubstr(">600<"));
+  EXPECT_THAT(svg, Not(HasSubstr(">700<")));  // The others have the height for themselves.
+  picture.curves[2] = flat("slow", 1.1);
+  EXPECT_THAT(to_svg(picture), Not(HasSubstr("beyond")));
 }
 
 TEST_F(FrontierCommand, RefusesOtherKindsOfPictures) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "spillway/base/error.h"
+#include "spillway/topology/directory.h"
 #include "spillway/topology/disk_rates.h"
 #include "support/chain_profile.h"
 #include "support/temporary_directory.h"
@@ -128,6 +129,20 @@ TEST(ChooseRates, FallsBackToTheProfileAndThenToGuessesAndSaysSo) {
   EXPECT_THAT(guessed.source, HasSubstr("guesses"));
 }
 
+TEST(ChooseRates, CallsGuessesWhatNothingWasMeasuredOf) {
+  const auto source_of = [](double write, double read) {
+    profile::StepProfile profile = chain_profile();
+    profile.rates = profile::TransferRates{};
+    profile.rates->write_bytes_per_second *= write;
+    profile.rates->read_bytes_per_second *= read;
+    return choose_rates({}, profile).source;
+  };
+  EXPECT_THAT(source_of(1.0, 1.0 + 1e-12), ::testing::StartsWith("guesses: nothing was measured"));
+  EXPECT_EQ(source_of(1.1, 0.9), "of the profile, from where it was recorded");
+  EXPECT_THAT(source_of(1.1, 1.0), HasSubstr("; in is a guess"));
+  EXPECT_THAT(source_of(1.0, 1.1), HasSubstr("; out is a guess"));
+}
+
 TEST(ChooseRates, RefusesImpossibleOnesWithTheirValue) {
   for (const char* rate : {"0", "-1", "nan", "inf", "1e9", "0.00001"}) {
     EXPECT_THAT(refusal({.link_out = rate, .link_in = "12"}),
@@ -197,6 +212,32 @@ TEST_F(RatesFile, AsksWhichDirectoryIsMeant) {
   EXPECT_THAT(refusal({.rates = path_, .nvme = "/fast,"}), HasSubstr("has no rates of "));
 }
 
+TEST_F(RatesFile, ServesOtherDirectoriesOnlyOfThisMachineAndSaysWhose) {
+  const TemporaryDirectory folder;
+  const topology::Directory here = topology::inspect_directory(folder.path());
+  topology::DiskRates rates;
+  rates.record({.directory = "/measured",
+                .mount_point = here.mount_point.value_or(""),
+                .read_bytes_per_second = 3e9,
+                .write_bytes_per_second = 2e9});
+  rates.save(path_);
+  EXPECT_THAT(refusal({.rates = path_, .nvme = folder.path()}),
+              HasSubstr("has no rates of " + folder.path() + " (measured there: /measured"));
+  ASSERT_EQ(::setenv("XDG_CONFIG_HOME", folder.path().c_str(), 1), 0);
+  rates.save(topology::default_disk_rates_path());
+  EXPECT_THAT(choose_rates({.nvme = folder.path()}, with_rates()).source,
+              HasSubstr(folder.path() + " (measured in /measured)"));
+  EXPECT_THAT(refusal({.nvme = folder.path() + "/none"}), HasSubstr("has no rates of"));
+  ASSERT_EQ(::unsetenv("XDG_CONFIG_HOME"), 0);
+}
+
+TEST_F(RatesFile, HasSomethingToSay) {
+  topology::DiskRates().save(path_);
+  EXPECT_EQ(refusal({.rates = path_}),
+            path_ + " has the rates of no directory (measure one with: spillway bench-io --rates " +
+                path_ + " DIR)");
+}
+
 TEST_F(RatesFile, NeedsNoNameForItsOnlyDirectory) {
   topology::DiskRates only;
   only.record(*rates_.find("/fast", ""));
@@ -208,7 +249,7 @@ TEST_F(RatesFile, RefusesRatesThatWereNotMeasured) {
   add("/half", "sda", 2e9, 0.0, 0.0);
   rates_.save(path_);
   EXPECT_THAT(refusal({.rates = path_, .nvme = "/half"}),
-              HasSubstr("lacks a rate for writing or reading of /half"));
+              HasSubstr("lacks the rate for reading of /half"));
 }
 
 TEST_F(RatesFile, MustBeThere) {

@@ -74,6 +74,8 @@ TEST(BudgetIn, RefusesWhatIsNoBudget) {
   for (const char* text : {"0", "0B", "0%", "-5%", "101%", "4", "much", "", "4GiBs", "nan%"})
     EXPECT_THAT(refusal(text), HasSubstr("--budget")) << text;
   EXPECT_THAT(refusal("auto"), HasSubstr("'auto' is for runs"));
+  EXPECT_THAT(refusal("0%"), HasSubstr("'0%' is neither a size (4GiB) nor a share above 0 of the"));
+  EXPECT_THAT(refusal("0%"), ::testing::Not(HasSubstr("auto")));
 }
 
 TEST(AsOption, RoundsUp) {

@@ -1,0 +1,77 @@
+#include "output_files.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "spillway/base/error.h"
+
+namespace spillway::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path real_path(const std::string& path) {
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(fs::absolute(path, error), error);
+  return error ? fs::path(path) : real;
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  struct stat of_a {};
+  struct stat of_b {};
+  if (::stat(a.c_str(), &of_a) == 0 && ::stat(b.c_str(), &of_b) == 0)
+    return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+  return real_path(a) == real_path(b);
+}
+
+void refuse_same(const NamedFile& output, const NamedFile& other) {
+  if (other.path.empty() || !is_same_file(output.path, other.path)) return;
+  throw ConfigError("{} {} is the same file as {} {} (name another file behind {})", output.word,
+                    output.path, other.word, other.path, output.word);
+}
+
+/// Why no file can be made or replaced in that folder; empty when it can.
+std::string why_not_in(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return "does not exist";
+  if (!fs::is_directory(folder, error)) return "is no folder";
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return std::strerror(errno);
+}
+
+void refuse_unwritable(const NamedFile& output, MissingFolder folders) {
+  std::error_code error;
+  const fs::path path(output.path);
+  if (fs::is_directory(path, error) || !path.has_filename())
+    throw ConfigError("cannot write {} {}: it is a folder (name a file in it)", output.word,
+                      output.path);
+  // Replacing by a rename would put a plain file in the place of a device.
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error))
+    throw ConfigError("cannot write {} {}: it is no regular file (name another one)", output.word,
+                      output.path);
+  fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  while (folders == MissingFolder::kMade && !fs::exists(folder, error) && folder.has_parent_path())
+    folder = folder.parent_path();
+  if (const std::string reason = why_not_in(folder); !reason.empty())
+    throw ConfigError("cannot write {} {}: folder {}: {} (make it, or name a file elsewhere)",
+                      output.word, output.path, folder.string(), reason);
+}
+
+}  // namespace
+
+void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs,
+                   MissingFolder folders) {
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    if (output->path.empty()) continue;
+    for (const NamedFile& input : inputs) refuse_same(*output, input);
+    for (auto other = outputs.begin(); other != output; ++other) refuse_same(*output, *other);
+    refuse_unwritable(*output, folders);
+  }
+}
+
+}  // namespace spillway::cli
