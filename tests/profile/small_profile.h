@@ -9,11 +9,11 @@ inline StepProfile small_profile() {
   StepProfile profile;
   profile.origin = {.source = "recorded",
                     .program = "/home/a \"b\"/trainer",
-                    .command = "'/home/a \"b\"/trainer' --steps 5",
                     .libtorch = "2.11.0",
                     .spillway = "0.3.0",
                     .threads = 2,
-                    .steps = 5};
+                    .steps = 5,
+                    .command = "'/home/a \"b\"/trainer' --steps 5"};
   profile.page_size = Bytes(4096);
   profile.small_bytes = Bytes(1234567);
   profile.kinds = {{"aten::mm", "float[2, 3], float[3, 4]"}, {"aten::relu_", ""}};

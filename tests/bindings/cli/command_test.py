@@ -290,7 +290,8 @@ class Refusing(CommandCase):
                                          r"writable for this user\n\Z")
 
     def test_a_statistics_file_in_a_missing_folder(self):
-        self.assertIn("No such file", self.refused("run", "--stats", "none/run.json", "--", "true"))
+        self.assertIn("does not exist (make it",
+                      self.refused("run", "--stats", "none/run.json", "--", "true"))
 
     def test_a_broken_file_of_disk_rates(self):
         path = self.write("disks.json", "{")
@@ -333,13 +334,13 @@ class Refusing(CommandCase):
         edited = self.write("edited.plan.json",
                             '{"format": "spillway-plan", "version": 1, "checksum": "0"}')
         for path, reason in (("none.json", "No such file or directory \\(spillway plan PROFILE "),
-                             (self.root, "it is a folder"), (broken, "no whole plan file"),
+                             (self.root, "it is a folder"), (broken, "not all of it: .*spillway plan PROFILE"),
                              (other, "its format is 'spillway-profile'"),
                              (newer, "version 7 of the format is newer"),
                              (edited, "was changed after it was written")):
             with self.subTest(path=path):
                 self.assertRegex(self.refused(*plan, path, "--", "touch", mark), reason)
-        self.assertIn("is no whole plan", self.refused("run", "--", "touch", mark,
+        self.assertIn("not JSON, or not all of it", self.refused("run", "--", "touch", mark,
                                                        SPILLWAY_PLAN=broken))
         self.assertIn("needs --prefetch on", self.refused(*plan, edited, "--prefetch", "off", "--",
                                                           "touch", mark))

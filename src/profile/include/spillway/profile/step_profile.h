@@ -24,11 +24,11 @@ struct OpKind {
 struct ProfileOrigin {
   std::string source;   ///< `recorded`, or the trace format that it was imported from.
   std::string program;  ///< Its path or name; of a Python program the script's, or "-m MODULE".
-  std::string command;  ///< Its command line, cut short beyond some length; empty: unknown.
   std::string libtorch;
   std::string spillway;
   std::uint32_t threads = 0;
   std::uint32_t steps = 0;  ///< Repetitions that the times are medians of.
+  std::string command{};    ///< Its command line, cut short beyond some length; empty: unknown.
 };
 
 /// Sets program and command from the words of a command line, the program's own path first.
