@@ -210,9 +210,8 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
   const JudgedPlan judged = plan_asked_for(
       words.common, case_for(step, budget, limits, bound_effort(words.common.bound)), clock);
   if (!words.out.empty())
-    topology::write_file_at_once(
-        words.out,
-        runtime::to_text(runtime::describe_plan(judged.plan, step.profile, limits, budget)));
+    topology::write_file_at_once(words.out, runtime::to_text(runtime::describe_plan(
+                                                judged.plan, step.profile, limits, budget)));
   if (words.common.json) {
     out << json_text(figures_json(step, rates, judged.figures));
     return kDone;
