@@ -349,8 +349,8 @@ void Core::write_profile() {
   origin.threads = static_cast<std::uint32_t>(at::get_num_threads());
   const std::string path = output_path(settings_.profile_out);
   const Bytes small = runtime_->engine().statistics().small_peak;
-  const profile::StepProfile profile =
-      recording_->profile(std::move(origin), small, transfers_->rates());
+  profile::StepProfile profile = recording_->profile(std::move(origin), small, transfers_->rates());
+  profile.program_needs = runtime_->program_needs();
   topology::write_file_at_once(path, profile::to_text(profile));
   if (settings_.quiet) return;
   const std::string kinds = recording_->kinds_text();

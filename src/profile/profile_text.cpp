@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "spillway-profile";
 constexpr std::uint64_t kVersion = 1;
-constexpr std::uint64_t kMinor = 1;
+constexpr std::uint64_t kMinor = 2;
 
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
@@ -78,6 +78,13 @@ ordered_json rates_json(const TransferRates& rates) {
   return json;
 }
 
+ordered_json needs_json(const ProgramNeeds& needs) {
+  return {{"budget_bytes", needs.budget.count()},
+          {"operator", needs.op.name},
+          {"arguments", needs.op.arguments},
+          {"early", needs.is_early ? 1 : 0}};
+}
+
 ordered_json json_of(const StepProfile& profile) {
   const ProfileOrigin& origin = profile.origin;
   ordered_json json;
@@ -90,6 +97,7 @@ ordered_json json_of(const StepProfile& profile) {
                     {"steps", origin.steps}};
   json["page_bytes"] = profile.page_size.count();
   json["small_bytes"] = profile.small_bytes.count();
+  if (profile.program_needs) json["program_needs"] = needs_json(*profile.program_needs);
   if (profile.rates) json["rates"] = rates_json(*profile.rates);
   json["classes"] = column(kClasses, [](const auto& each) { return each.name; });
   json["kinds"] = {
@@ -120,6 +128,7 @@ class ProfileReader {
     JsonObject root = json.root();
     read_head(root);
     read_origin(root.object("origin"));
+    if (root.has("program_needs")) read_needs(root.object("program_needs"));
     if (root.has("rates")) read_rates(root.object("rates"));
     read_kinds(root.object("kinds"));
     read_uses(root.object("uses"));
@@ -155,6 +164,15 @@ class ProfileReader {
     origin.spillway = json.text("spillway");
     origin.threads = static_cast<std::uint32_t>(json.count("threads", 0, kMost32));
     origin.steps = static_cast<std::uint32_t>(json.count("steps", 0, kMost32));
+    close(json);
+  }
+
+  void read_needs(JsonObject json) {
+    ProgramNeeds needs;
+    needs.budget = Bytes(json.count("budget_bytes", 1, kMost64));
+    needs.op = {json.text("operator"), json.text("arguments")};
+    needs.is_early = json.count("early", 0, 1) != 0;
+    profile_.program_needs = std::move(needs);
     close(json);
   }
 

@@ -47,6 +47,9 @@ void check_pages(const StepProfile& profile) {
                     all + most_inside, kMostPages);
   if (profile.small_bytes.count() / page > kMostPages)
     throw PlanError("{} small bytes are more than can be planned for", profile.small_bytes.count());
+  if (profile.program_needs && profile.program_needs->budget.count() / page > kMostPages)
+    throw PlanError("{} bytes needed at once by {} are more than can be planned for",
+                    profile.program_needs->budget.count(), profile.program_needs->op.name);
 }
 
 void check_ops(const StepProfile& profile) {

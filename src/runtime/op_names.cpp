@@ -1,6 +1,7 @@
 #include "spillway/runtime/op_names.h"
 
 #include <string>
+#include <utility>
 
 #include "spillway/runtime/runtime.h"
 
@@ -9,12 +10,15 @@ namespace spillway::runtime {
 using profile::OpKind;
 
 OpKind op_kind(const OpText& text) {
-  // "aten::mm(float[2, 3], float[3, 4])"
-  const std::string shown = text.describe();
+  OpKind kind = op_kind(text.describe());
+  if (std::string name = text.name(); !name.empty()) kind.name = std::move(name);
+  return kind;
+}
+
+OpKind op_kind(const std::string& shown) {
   const auto bracket = shown.find('(');
   OpKind kind;
-  kind.name = text.name();
-  if (kind.name.empty()) kind.name = shown.substr(0, bracket);
+  kind.name = shown.substr(0, bracket);
   if (bracket == std::string::npos) return kind;
   kind.arguments = shown.substr(bracket + 1);
   if (!kind.arguments.empty() && kind.arguments.back() == ')') kind.arguments.pop_back();

@@ -11,6 +11,7 @@
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"
 #include "spillway/base/per_thread.h"
+#include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/recomputer.h"
 #include "spillway/runtime/step_trace_recorder.h"
 
@@ -102,6 +103,7 @@ void Runtime::note_need_locked(std::uint64_t pages, const std::string& who) {
   if (pages <= largest_need_pages_.load()) return;
   largest_need_pages_.store(pages);
   largest_op_ = who;
+  is_largest_op_early_ = boundaries_ == 0;
 }
 
 void* Runtime::allocate_small(std::size_t size, OpContext& op) {
@@ -496,6 +498,14 @@ void Runtime::end_step() {
   if (traces()) options_.trace->begin_step(&context(), number);
   if (survey_is_over) end_survey(Finding::kWhole);
   if (on_step) on_step(duration);
+}
+
+std::optional<profile::ProgramNeeds> Runtime::program_needs() const {
+  const swap::SwapStatistics memory = engine_->statistics();
+  const std::lock_guard lock(step_mutex_);
+  if (largest_need_pages_.load() == 0) return std::nullopt;
+  return profile::ProgramNeeds{smallest_budget_locked(memory), op_kind(largest_op_),
+                               is_largest_op_early_};
 }
 
 RuntimeReport Runtime::report() const {

@@ -57,6 +57,13 @@ void expect_equal(const StepProfile& a, const StepProfile& b) {
   EXPECT_EQ(a.spread_of_op, b.spread_of_op);
   EXPECT_EQ(a.class_of_value, b.class_of_value);
   EXPECT_EQ(a.bytes_of_value, b.bytes_of_value);
+  ASSERT_EQ(a.program_needs.has_value(), b.program_needs.has_value());
+  if (a.program_needs) {
+    EXPECT_EQ(a.program_needs->budget, b.program_needs->budget);
+    EXPECT_EQ(a.program_needs->op.name, b.program_needs->op.name);
+    EXPECT_EQ(a.program_needs->op.arguments, b.program_needs->op.arguments);
+    EXPECT_EQ(a.program_needs->is_early, b.program_needs->is_early);
+  }
   ASSERT_EQ(a.rates.has_value(), b.rates.has_value());
   if (!a.rates) return;
   EXPECT_EQ(a.rates->write_bytes_per_second, b.rates->write_bytes_per_second);
@@ -101,6 +108,15 @@ TEST(StepProfile, ComesBackWithoutRates) {
   StepProfile profile = small_profile();
   profile.rates.reset();
   expect_equal(parse_profile(to_text(profile), "step.json"), profile);
+}
+
+// As files of minor version 0 are.
+TEST(StepProfile, ComesBackWithoutTheNeedsOfTheProgram) {
+  StepProfile profile = small_profile();
+  profile.program_needs.reset();
+  const std::string text = to_text(profile);
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("program_needs")));
+  expect_equal(parse_profile(with(text, R"("minor": 2)", R"("minor": 0)"), "step.json"), profile);
 }
 
 TEST(StepProfile, WritesNamesThatAreNoUtf8) {
@@ -181,7 +197,7 @@ TEST(ParseProfile, TakesAnOlderOneWithoutACommand) {
 TEST(ParseProfile, IgnoresUnknownKeysOfANewerMinorVersionOnly) {
   const std::string text = with(to_text(small_profile()), R"("kinds": {)", R"("kinds": {"x": 1, )");
   expect_refused(text, "kinds.\"x\" is no key of this format");
-  expect_equal(parse_profile(with(text, R"("minor": 1)", R"("minor": 2)"), "step.json"),
+  expect_equal(parse_profile(with(text, R"("minor": 2)", R"("minor": 3)"), "step.json"),
                small_profile());
 }
 

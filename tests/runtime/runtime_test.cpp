@@ -207,6 +207,11 @@ TEST_F(RuntimeTest, TrainsTheSameUnderAThirdOfTheMemoryAndFollowsItsPlan) {
     EXPECT_GE(report.learned.plans, 1u);
     EXPECT_EQ(report.smallest_budget, kPageSize * (2 * kActivationPages + kWeightPages + 1));
     EXPECT_EQ(report.largest_op, "op 1");
+    const auto needs = runtime->program_needs();
+    ASSERT_TRUE(needs.has_value());
+    EXPECT_EQ(needs->budget, report.smallest_budget);
+    EXPECT_EQ(needs->op.name, "op 1");
+    EXPECT_TRUE(needs->is_early);
   }
   EXPECT_EQ(runtime->report().memory.live, Bytes());
 }

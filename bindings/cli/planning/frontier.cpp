@@ -84,7 +84,9 @@ class TemporarySvg {
 }  // namespace
 
 std::vector<Bytes> frontier_budgets(const PlanningStep& step, std::size_t points) {
-  const std::uint64_t least = (step.smallest - step.profile.small_bytes) / step.profile.page_size;
+  // Rounded up: what an operator outside of the step needs may be no whole number of pages.
+  const Bytes page = step.profile.page_size;
+  const std::uint64_t least = (step.smallest - step.profile.small_bytes + page - Bytes(1)) / page;
   const std::uint64_t most =
       std::max(least, (step.needed - step.profile.small_bytes) / step.profile.page_size);
   std::vector<Bytes> budgets;

@@ -19,6 +19,21 @@ std::string shortened(const std::string& text) {
   return text.substr(0, kMostLetters) + "…";
 }
 
+namespace {
+
+std::string kind_text(const profile::OpKind& kind) {
+  if (kind.arguments.empty()) return kind.name;
+  return message("{} ({})", kind.name, shortened(kind.arguments));
+}
+
+/// By another operator than those of the step. What runs name has a page to spare.
+bool is_set_outside(const PlanningStep& step) {
+  const auto& needs = step.profile.program_needs;
+  return needs && needs->budget > step.smallest_of_step + step.profile.page_size;
+}
+
+}  // namespace
+
 PlanningStep load_step(const std::string& path) {
   try {
     const std::string text =
@@ -35,7 +50,8 @@ PlanningStep to_step(profile::StepProfile profile, std::string path) {
   step.profile = std::move(profile);
   const profile::StepTape& tape = step.profile.tape;
   step.needed = in_memory(step, planner::live_peak(tape));
-  step.smallest = in_memory(step, std::max(1U, planner::smallest_budget(tape)));
+  step.smallest_of_step = in_memory(step, std::max(1U, planner::smallest_budget(tape)));
+  step.smallest = is_set_outside(step) ? step.profile.program_needs->budget : step.smallest_of_step;
   step.neediest = planner::neediest_operator(tape);
   for (const profile::TapeOp& op : tape.ops) step.incore_seconds += seconds(op.time);
   return step;
@@ -72,8 +88,7 @@ Bytes budget_in(const PlanningStep& step, std::string_view text) {
   if (budget < step.smallest)
     throw BudgetError("a budget of {} is too small: {} needs {} at once; the smallest is --budget "
                       "{}",
-                      budget, operator_text(step, step.neediest), step.smallest,
-                      as_option(step.smallest));
+                      budget, neediest_text(step), step.smallest, as_option(step.smallest));
   return budget;
 }
 
@@ -90,9 +105,14 @@ planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget, const Cho
 }
 
 std::string operator_text(const PlanningStep& step, planner::OpIndex op) {
-  const profile::OpKind& kind = step.profile.kinds[step.profile.kind_of_op[op]];
-  if (kind.arguments.empty()) return kind.name;
-  return message("{} ({})", kind.name, shortened(kind.arguments));
+  return kind_text(step.profile.kinds[step.profile.kind_of_op[op]]);
+}
+
+std::string neediest_text(const PlanningStep& step) {
+  if (!is_set_outside(step)) return operator_text(step, step.neediest);
+  const profile::ProgramNeeds& needs = *step.profile.program_needs;
+  return message("{} {}", kind_text(needs.op),
+                 needs.is_early ? "before the first step ended" : "outside of this step");
 }
 
 std::string value_text(const PlanningStep& step, planner::ValueIndex value) {

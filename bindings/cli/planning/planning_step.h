@@ -15,8 +15,9 @@ struct PlanningStep {
   std::string path;
   profile::StepProfile profile;
   Bytes needed;                   ///< Alive at once, with what is too small to leave.
-  Bytes smallest;                 ///< Below this budget some operator cannot run.
-  planner::OpIndex neediest = 0;  ///< The operator that sets it.
+  Bytes smallest;                 ///< Below this budget some operator of the program cannot run.
+  Bytes smallest_of_step;         ///< The same of the step alone.
+  planner::OpIndex neediest = 0;  ///< The operator that sets it in the step.
   double incore_seconds = 0.0;    ///< All operators, nothing moved.
 };
 
@@ -45,6 +46,10 @@ std::string shortened(const std::string& text);
 
 /// "aten::convolution (float[1, 8, 64, 64], …)"
 std::string operator_text(const PlanningStep& step, planner::OpIndex op);
+
+/// The operator that sets the smallest budget: as above, or "aten::_to_copy (float[1, 181]) before
+/// the first step ended".
+std::string neediest_text(const PlanningStep& step);
 
 /// "activation 31 of 64.0 MiB from aten::relu"; the number is that of the profile.
 std::string value_text(const PlanningStep& step, planner::ValueIndex value);

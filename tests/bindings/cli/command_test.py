@@ -451,8 +451,8 @@ class Profiling(CommandCase):
         code, output, errors = self.spillway("profile", "--import", "dtr", self.trace(), "--out",
                                              "relu.json")
         self.assertEqual((code, errors), (0, ""))
-        self.assertEqual(output, "relu.json: 1 operators, 2 values, 8.00 MiB at once; 1.00 µs per "
-                                 "step; pages of 2.00 MiB\n")
+        self.assertEqual(output, "relu.json: 1 operators, 2 values, 8.00 MiB at once in this step; 1.00 "
+                                 "µs per step; pages of 2.00 MiB\n")
         profile = json.loads((self.root / "work/relu.json").read_text(encoding="utf-8"))
         self.assertEqual(profile["kinds"], {"name": ["relu"], "arguments": ["4194304 B"]})
 

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "planning/frontier.h"
 #include "spillway/base/error.h"
 #include "support/chain_profile.h"
 #include "support/temporary_directory.h"
@@ -68,6 +69,36 @@ TEST(BudgetIn, NamesTheSmallestOneAndWhatSetsIt) {
   const auto named = told.substr(told.rfind(' ') + 1);
   EXPECT_EQ(refusal(named), "");  // What it names does.
   EXPECT_THAT(refusal("1%"), HasSubstr("the smallest is --budget " + named));
+}
+
+// A step that fitted was planned for, and then start-up died.
+TEST(BudgetIn, CountsWhatTheProgramNeedsOutsideOfTheStep) {
+  profile::StepProfile profile = chain().profile;
+  const Bytes of_step = chain().smallest;
+  profile.program_needs = profile::ProgramNeeds{
+      of_step + profile.page_size + Bytes(1), {"aten::_to_copy", "float[1, 181]"}, true};
+  const PlanningStep step = to_step(profile, "step.json");
+  EXPECT_EQ(step.smallest, of_step + profile.page_size + Bytes(1));
+  EXPECT_EQ(step.smallest_of_step, of_step);
+  EXPECT_EQ(neediest_text(step), "aten::_to_copy (float[1, 181]) before the first step ended");
+  try {
+    budget_in(step, std::to_string(of_step.count()) + "B");
+    ADD_FAILURE() << "accepted what start-up dies of";
+  } catch (const BudgetError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("aten::_to_copy (float[1, 181]) before the first step "
+                                        "ended needs"));
+    EXPECT_THAT(error.what(), HasSubstr("--budget " + as_option(step.smallest)));
+  }
+  EXPECT_EQ(budget_in(step, as_option(step.smallest)) >= step.smallest, true);
+  EXPECT_GE(frontier_budgets(step, 9).front(), step.smallest);
+
+  // What the same operator of the step needs, with the page that runs have to spare.
+  profile.program_needs->budget = of_step + profile.page_size;
+  EXPECT_EQ(to_step(profile, "step.json").smallest, of_step);
+  EXPECT_EQ(neediest_text(to_step(profile, "step.json")),
+            "aten::convolution_backward (float[1, 8, 64, 64])");
+  profile.program_needs = profile::ProgramNeeds{of_step * 2, {"aten::mm", ""}, false};
+  EXPECT_EQ(neediest_text(to_step(profile, "step.json")), "aten::mm outside of this step");
 }
 
 TEST(BudgetIn, RefusesWhatIsNoBudget) {

@@ -34,6 +34,13 @@ struct ProfileOrigin {
 /// Sets program and command from the words of a command line, the program's own path first.
 void set_program(ProfileOrigin& origin, const std::vector<std::string>& words);
 
+/// The operator of the whole run, start-up and validation too, that needed most at once.
+struct ProgramNeeds {
+  Bytes budget;  ///< The smallest that surely does for it, what is too small to leave included.
+  OpKind op;
+  bool is_early = false;  ///< It ran before the first step had ended.
+};
+
 /// One repeating step with names, classes and measured times: what planning needs to know of a
 /// trainer, in a file that other tools read too. README.md describes the format.
 struct StepProfile {
@@ -42,11 +49,12 @@ struct StepProfile {
   Bytes small_bytes;  ///< Peak of what is too small to be on the tape and never leaves.
   StepTape tape;
   std::vector<OpKind> kinds;
-  std::vector<std::uint32_t> kind_of_op;     ///< Per operator, into `kinds`.
-  std::vector<Duration> spread_of_op;        ///< Per operator: upper less lower quartile.
-  std::vector<StorageClass> class_of_value;  ///< Per value.
-  std::vector<Bytes> bytes_of_value;         ///< Per value, before rounding to pages.
-  std::optional<TransferRates> rates;        ///< Of the machine and disk it was recorded on.
+  std::vector<std::uint32_t> kind_of_op;      ///< Per operator, into `kinds`.
+  std::vector<Duration> spread_of_op;         ///< Per operator: upper less lower quartile.
+  std::vector<StorageClass> class_of_value;   ///< Per value.
+  std::vector<Bytes> bytes_of_value;          ///< Per value, before rounding to pages.
+  std::optional<TransferRates> rates;         ///< Of the machine and disk it was recorded on.
+  std::optional<ProgramNeeds> program_needs;  ///< Unknown for imported and older ones.
 };
 
 /// Throws PlanError with the first contradiction, also of the tape.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 
 #include "spillway/profile/step_profile.h"
@@ -12,6 +13,8 @@ class OpText;
 
 /// Name and arguments of an operator.
 profile::OpKind op_kind(const OpText& text);
+/// The same of what `OpText::describe` says: "aten::mm(float[2, 3], float[3, 4])".
+profile::OpKind op_kind(const std::string& shown);
 
 /// How the operators of a run are called, by their signatures on the tape. Any thread.
 class OpNames {

@@ -82,6 +82,9 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
+  /// The operator so far that needed most at once; none before the first. Any thread.
+  std::optional<profile::ProgramNeeds> program_needs() const;
+
   /// Memory for a tensor, aligned to 64 bytes. Throws BudgetError, with the operator's name and the
   /// smallest budget that would do, IoError, or std::bad_alloc. Any thread.
   void* allocate(std::size_t size);
@@ -233,6 +236,7 @@ class Runtime {
   std::atomic<bool> io_failure_told_{false};
   std::atomic<std::uint64_t> largest_need_pages_{0};
   std::string largest_op_;
+  bool is_largest_op_early_ = false;
 
   std::atomic<std::uint64_t> ops_{0};
   std::atomic<std::uint64_t> sampled_intercept_ns_{0};
