@@ -336,6 +336,28 @@ TEST_F(PlanningCommand, TellsOfAStrategyThatRunsOutOfMemory) {
                                      step.profile.tape.ops.size()));
 }
 
+/// What reads a parameter would run again behind the optimizer.
+planner::StepPlan plan_behind_the_update(const profile::StepTape& tape,
+                                         const planner::SwapLimits& limits,
+                                         const planner::StopCheck& /*should_stop*/) {
+  const auto last = static_cast<planner::OpIndex>(tape.ops.size() - 1);
+  return planner::plan_with_replays(tape, {{last, 0}}, limits);
+}
+
+TEST_F(PlanningCommand, TellsWhichTensorAReplayWouldFindChanged) {
+  const planner::Strategy late{"late", "", "", plan_behind_the_update};
+  const PlanningStep step = to_step(chain_profile(), "chain");
+  const Bytes budget = step.needed / 2;
+  const PlanningCase planning =
+      case_for(step, budget, limits_for(step, budget, {}), BoundEffort::kQuick);
+  const PlanFigures figures = plan_with(late, planning, 0.0, clock_).figures;
+  EXPECT_TRUE(figures.cannot_replay);
+  EXPECT_THAT(figures.refusal, HasSubstr("run operator 0, aten::convolution ("));
+  EXPECT_THAT(figures.refusal, HasSubstr("but parameter "));
+  EXPECT_THAT(figures.refusal, HasSubstr("is written in place by operator "));
+  EXPECT_THAT(figures.refusal, HasSubstr(", aten::addcmul_ ("));
+}
+
 TEST_F(PlanningCommand, NamesWhatWritesAFileThatIsMissing) {
   PlanWords unprofiled = words("50%");
   unprofiled.common.profile = in_folder("none.json");
