@@ -210,8 +210,8 @@ TEST(ParseProfile, RefusesKeysThatComeTwice) {
 TEST(ParseProfile, RefusesDeepNesting) {
   const std::string text = to_text(small_profile());
   const std::string deep(100'000, '[');
-  expect_refused(deep, "more than 3 levels");
-  expect_refused(with(text, R"("threads": 2)", R"("threads": )" + deep), "more than 3 levels");
+  expect_refused(deep, "more than 16 levels");
+  expect_refused(with(text, R"("threads": 2)", R"("threads": )" + deep), "more than 16 levels");
 }
 
 TEST(ParseProfile, NamesThePlaceOfAWrongValue) {

@@ -86,7 +86,7 @@ TEST(StepTrace, MovesAsManyBytesAsTheEstimateSays) {
   std::map<int, std::uint64_t> bytes;
   for (const int lane : {2, 3})
     for (const json& span : lanes.at(lane))
-      bytes[lane] += std::stoull(span.at("args").at("bytes").get<std::string>());
+      bytes[lane] += span.at("args").at("bytes").get<std::uint64_t>();
   const Bytes page = step.step.profile.page_size;
   EXPECT_EQ(bytes[2], (step.estimate.written_pages * page).count());
   EXPECT_EQ(bytes[3], (step.estimate.read_pages * page).count());
