@@ -181,7 +181,7 @@ std::string advice(const RunStatistics& s) {
            "once";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
   if (s.steps > 0 && s.largest_op_needs > Bytes(0) && s.largest_op_needs < s.budget)
-    return message("nothing; the smallest budget that it runs with, more slowly, is {}",
+    return message("nothing; with less memory, down to {}, it runs more slowly",
                    s.largest_op_needs);
   return "nothing";
 }
