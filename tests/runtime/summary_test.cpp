@@ -75,8 +75,7 @@ TEST(Summary, ShowsARun) {
       "memory, measured 1.99 GiB\n"
       "[spillway] bound    3.50 s per step: no plan is faster with this memory and the times "
       "of operators and disk that the planned time is made of; that is 7.1 % above it\n"
-      "[spillway] advice   nothing; the smallest budget that it runs with, more slowly, is 810 "
-      "MiB\n");
+      "[spillway] advice   nothing; with less memory, down to 810 MiB, it runs more slowly\n");
 }
 
 TEST(Summary, NamesTheOperatorsThatAHeldUpRunWaitedIn) {
