@@ -96,6 +96,18 @@ std::size_t terminal_width() {
   return is_known ? size.ws_col - 1U : 79U;
 }
 
+runtime::RunStatistics::GivenPlan given_plan_in(const runtime::PlanFile& plan,
+                                                const std::string& file,
+                                                const runtime::LearnerReport& learned) {
+  return {file,
+          plan.budget,
+          plan.rates,
+          plan.figures.step_seconds,
+          learned.given_steps,
+          learned.steps,
+          learned.given_misfit};
+}
+
 }  // namespace
 
 Core& Core::start(const runtime::Settings& settings) {
@@ -304,13 +316,7 @@ runtime::RunStatistics Core::statistics() const {
     statistics.strategy = report.learned.strategy;
   }
   if (plan_ != nullptr)
-    statistics.given_plan = {settings_.plan,
-                             plan_->budget,
-                             plan_->rates,
-                             plan_->figures.step_seconds,
-                             report.learned.given_steps,
-                             report.learned.steps,
-                             report.learned.given_misfit};
+    statistics.given_plan = given_plan_in(*plan_, settings_.plan, report.learned);
   statistics.recompute = settings_.recompute;
   statistics.dropped = report.memory.dropped;
   statistics.replays = report.replays;
