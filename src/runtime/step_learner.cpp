@@ -278,7 +278,8 @@ void StepLearner::State::finish_step(TimePoint now, Bytes moved, bool is_meaning
 void StepLearner::State::note_round(std::uint32_t next_slot, const LearnedPlan::Round& step) {
   const bool is_first = next_slot <= 1;
   round_ = {step.seconds + (is_first ? 0.0 : round_.seconds),
-            is_first ? step.peak : std::max(step.peak, round_.peak), {}};
+            is_first ? step.peak : std::max(step.peak, round_.peak),
+            {}};
   if (next_slot == 0 || next_slot != plan_->slots()) return;
   if (plan_->is_given && ++report_.given_steps == 1) {
     report_.followed_seconds = 0.0;
