@@ -58,7 +58,7 @@ class Net {
     const auto due = learner.due_replays(signature, uses);
     for (std::size_t i = 0; i < due.size(); ++i) {
       learner.begin_replay(i, advice);
-      learner.end_replay(i, Duration(0), advice);
+      learner.end_replay(i, Duration(0), Bytes(0), advice);
     }
     replays_ += due.size();
     learner.begin_op(signature, uses, now_, advice, true);

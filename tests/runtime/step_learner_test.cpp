@@ -295,7 +295,9 @@ TEST(StepLearner, ForecastsNothingBelowTheBoundWhenOperatorsGetFaster) {
     driver.op(121, {21});
     const LearnerReport report = driver.learner.report();
     ASSERT_LE(report.bound_seconds, report.planned_seconds) << "step " << i;
-    if (i == 79) EXPECT_GE(report.bound_seconds, 0.12 * (1.0 - 1e-9));
+    if (i == 79) {
+      EXPECT_GE(report.bound_seconds, 0.12 * (1.0 - 1e-9));
+    }
   }
   const LearnerReport last = driver.learner.report();
   EXPECT_GE(last.bound_seconds, 0.1152 * (1.0 - 1e-9));

@@ -216,10 +216,12 @@ TEST_F(RatesFile, ServesOtherDirectoriesOnlyOfThisMachineAndSaysWhose) {
   const TemporaryDirectory folder;
   const topology::Directory here = topology::inspect_directory(folder.path());
   topology::DiskRates rates;
-  rates.record({.directory = "/measured",
-                .mount_point = here.mount_point.value_or(""),
-                .read_bytes_per_second = 3e9,
-                .write_bytes_per_second = 2e9});
+  topology::DiskRate measured;
+  measured.directory = "/measured";
+  measured.mount_point = here.mount_point.value_or("");
+  measured.read_bytes_per_second = 3e9;
+  measured.write_bytes_per_second = 2e9;
+  rates.record(measured);
   rates.save(path_);
   EXPECT_THAT(refusal({.rates = path_, .nvme = folder.path()}),
               HasSubstr("has no rates of " + folder.path() + " (measured there: /measured"));
