@@ -57,7 +57,7 @@ class RecordedProfile(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def profile(self, name, *options, steps=5, trainer=()):
+    def profile(self, name, *options, steps=5, trainer=(), status=0):
         """(profile or None, statistics, what was said)"""
         path, statistics = self.folder / name, self.folder / f"{name}.stats"
         run = subprocess.run([COMMAND, "profile", "--out", path, "--nvme", self.folder,
@@ -66,7 +66,7 @@ class RecordedProfile(unittest.TestCase):
                              env=clean_environment(), stdin=subprocess.DEVNULL, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
                              check=False)
-        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertEqual(run.returncode, status, run.stdout)
         written = Profile(path) if path.exists() else None
         return written, json.loads(statistics.read_text(encoding="utf-8")), run.stdout
 
@@ -113,7 +113,7 @@ class RecordedProfile(unittest.TestCase):
         self.assertLess(statistics["steps"], 10)
 
     def test_says_so_when_no_step_comes_again(self):
-        profile, _, said = self.profile("single", steps=1)
+        profile, _, said = self.profile("single", steps=1, status=1)
         self.assertIsNone(profile)
         self.assertIn("[spillway] error: no profile: ", said)
 
