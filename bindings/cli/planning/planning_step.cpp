@@ -85,10 +85,12 @@ Bytes budget_in(const PlanningStep& step, std::string_view text) {
   if (asked.kind == runtime::BudgetRequest::Kind::kPercent)
     budget = Bytes(static_cast<std::uint64_t>(
         std::floor(asked.percent / 100.0 * static_cast<double>(step.needed.count()))));
-  if (budget < step.smallest)
+  // What the rest of the program needs is told, but known from above only: less may do.
+  if (budget < step.smallest_of_step)
     throw BudgetError("a budget of {} is too small: {} needs {} at once; the smallest is --budget "
                       "{}",
-                      budget, neediest_text(step), step.smallest, as_option(step.smallest));
+                      budget, operator_text(step, step.neediest), step.smallest_of_step,
+                      as_option(step.smallest));
   return budget;
 }
 
