@@ -81,14 +81,8 @@ TEST(BudgetIn, CountsWhatTheProgramNeedsOutsideOfTheStep) {
   EXPECT_EQ(step.smallest, of_step + profile.page_size + Bytes(1));
   EXPECT_EQ(step.smallest_of_step, of_step);
   EXPECT_EQ(neediest_text(step), "aten::_to_copy (float[1, 181]) before the first step ended");
-  try {
-    budget_in(step, std::to_string(of_step.count()) + "B");
-    ADD_FAILURE() << "accepted what start-up dies of";
-  } catch (const BudgetError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("aten::_to_copy (float[1, 181]) before the first step "
-                                        "ended needs"));
-    EXPECT_THAT(error.what(), HasSubstr("--budget " + as_option(step.smallest)));
-  }
+  // It is known from above only, so less is no mistake.
+  EXPECT_EQ(budget_in(step, std::to_string(of_step.count()) + "B"), of_step);
   EXPECT_EQ(budget_in(step, as_option(step.smallest)) >= step.smallest, true);
   EXPECT_GE(frontier_budgets(step, 9).front(), step.smallest);
 
