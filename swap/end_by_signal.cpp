@@ -1,10 +1,11 @@
 #include "end_by_signal.h"
 
-#include <signal.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cstring>
+
+#include "spillway/base/default_signal.h"
 
 namespace spillway::swap {
 namespace {
@@ -18,13 +19,7 @@ void end_by_signal(int signal_number, const char* what, int error) {
   const iovec line[] = {piece("[spillway] error: "), piece(what), piece(explains ? ": " : ""),
                         piece(explains ? ::strerrordesc_np(error) : ""), piece("\n")};
   [[maybe_unused]] const auto written = ::writev(STDERR_FILENO, line, 5);
-  ::signal(signal_number, SIG_DFL);
-  // On this thread: every other one may have the signal blocked, as this one may have until now.
-  sigset_t only;
-  ::sigemptyset(&only);
-  ::sigaddset(&only, signal_number);
-  ::pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
-  ::raise(signal_number);
+  raise_default(signal_number);
   ::_exit(128 + signal_number);
 }
 

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "exit_codes.h"
+#include "spillway/base/default_signal.h"
 #include "spillway/base/error.h"
 
 namespace spillway::cli {
@@ -60,14 +61,7 @@ class WaitingSignals {
 [[noreturn]] void die_by(int signal) {
   const rlimit no_core{0, 0};  // The child has left one, if any.
   ::setrlimit(RLIMIT_CORE, &no_core);
-  struct sigaction plain {};
-  plain.sa_handler = SIG_DFL;
-  ::sigaction(signal, &plain, nullptr);
-  sigset_t only;
-  ::sigemptyset(&only);
-  ::sigaddset(&only, signal);
-  ::raise(signal);
-  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  raise_default(signal);
   ::_exit(kSignalBase + signal);
 }
 

@@ -12,6 +12,7 @@
 #include <exception>
 #include <thread>
 
+#include "spillway/base/default_signal.h"
 #include "spillway/base/signals_blocked.h"
 
 namespace spillway::runtime {
@@ -46,18 +47,6 @@ std::int64_t now_ns() noexcept {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// Safe in a signal handler.
-void die_by(int signal) noexcept {
-  struct sigaction action {};
-  action.sa_handler = SIG_DFL;
-  ::sigaction(signal, &action, nullptr);
-  sigset_t only;
-  ::sigemptyset(&only);
-  ::sigaddset(&only, signal);
-  ::pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
-  ::raise(signal);
-}
-
 void on_ending_signal(int signal) {
   const int saved_errno = errno;
   Watch& here = *watch.load();
@@ -70,7 +59,7 @@ void on_ending_signal(int signal) {
   } else {
     const std::int64_t since = here.since_ns.load();
     const bool is_repeated = since != 0 && now_ns() - since > kCopiesWithinNs;
-    if (!is_ours || is_repeated) die_by(signal);
+    if (!is_ours || is_repeated) raise_default(signal);
   }
   errno = saved_errno;
 }
@@ -96,7 +85,7 @@ void answer(Watch& here) {
   if (here.signal.load() == kUncaught) {
     ::sem_post(&here.answered);
   } else {
-    die_by(here.signal.load());
+    raise_default(here.signal.load());
   }
 }
 

@@ -38,7 +38,7 @@ bool StepGuide::translate_locked(std::span<const RangeUse> uses) {
 }
 
 bool StepGuide::begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses,
-                         bool is_replayable, Wish& wish) {
+                         bool is_replayable, const OpText* text, Wish& wish) {
   Thread nobody = nullptr;
   thread_.compare_exchange_strong(nobody, thread);
   if (!trains(thread)) return false;
@@ -49,6 +49,7 @@ bool StepGuide::begin_op(Thread thread, std::uint64_t signature, std::span<const
   const bool is_simple = translate_locked(uses);
   learner_.note_room(engine_.storage_pages());
   learner_.begin_op(signature, uses_, clock_.now(), advice_, is_replayable && is_simple);
+  if (text != nullptr) learner_.name_op(*text);
   apply_advice_locked(&wish);
   return true;
 }
@@ -126,12 +127,6 @@ void StepGuide::waited(Thread thread, Duration time, Bytes moved) {
   if (!trains(thread)) return;
   std::lock_guard lock(learner_mutex_);
   learner_.waited(time, moved);
-}
-
-void StepGuide::name_op(Thread thread, const OpText& text) {
-  if (!trains(thread)) return;
-  std::lock_guard lock(learner_mutex_);
-  learner_.name_op(text);
 }
 
 void StepGuide::waited_for(Thread thread, RangeId range, StallLedger::Reason reason,

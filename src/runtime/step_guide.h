@@ -33,8 +33,9 @@ class StepGuide {
   };
 
   /// Returns false for operators of other threads; they are not learned, and need no `end_op`.
+  /// `text`: see `StepLearner::name_op`; null where nobody needs the name.
   bool begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses,
-                bool is_replayable, Wish& wish);
+                bool is_replayable, const OpText* text, Wish& wish);
   void end_op(Thread thread, Wish& wish);
 
   /// See StepLearner. Only for the thread that trains; copies, since the learner goes on meanwhile.
@@ -55,8 +56,7 @@ class StepGuide {
   /// Before the engine may give the range to somebody else.
   void freed(RangeId range);
 
-  /// Of the operator that has begun, see StepLearner.
-  void name_op(Thread thread, const OpText& text);
+  /// Of the operator that runs, see StepLearner.
   void waited_for(Thread thread, RangeId range, StallLedger::Reason reason, Duration time);
 
   /// The thread waited so long for pages or room within its operator, while so much moved.

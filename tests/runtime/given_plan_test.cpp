@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "named_op.h"
 #include "spillway/base/log.h"
 #include "spillway/runtime/plan_file.h"
 #include "spillway/runtime/profile_recording.h"
@@ -19,16 +20,6 @@ using testing::HasSubstr;
 constexpr std::uint32_t kPages = 4;   // Of each storage.
 constexpr std::uint32_t kLayers = 8;  // An activation each, which live until they are used again.
 constexpr std::uint32_t kTightPages = 24;  // Room for six storages, where nine live at once.
-
-class NamedOp final : public OpText {
- public:
-  explicit NamedOp(std::string name) : name_(std::move(name)) {}
-  std::string describe() const override { return name_ + "(float[64])"; }
-  std::string name() const override { return name_; }
-
- private:
-  std::string name_;
-};
 
 /// A net with one storage of parameters: forward, backward, update.
 class Net {
@@ -62,7 +53,7 @@ class Net {
     }
     replays_ += due.size();
     learner.begin_op(signature, uses, now_, advice, true);
-    const NamedOp text("op_" + std::to_string(signature));
+    const NamedOp text("op_" + std::to_string(signature), "(float[64])");
     if (recording_ != nullptr) recording_->note_op(learner.signature(), text);
     if (names_ != nullptr) names_->note(learner.signature(), text);
     if (output != 0) learner.allocated(RangeId(output), kPages);

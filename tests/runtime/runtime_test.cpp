@@ -1,6 +1,7 @@
 // The runtime with a real engine and threads, without LibTorch: a small trainer whose operators are
 // announced as the adapter would, against the same arithmetic on plain memory.
 #include "spillway/runtime/runtime.h"
+#include "named_op.h"
 
 #include <gmock/gmock.h>
 
@@ -28,15 +29,6 @@ using testing::HasSubstr;
 
 constexpr std::size_t kWeightPages = 2;
 constexpr std::size_t kActivationPages = 3;
-
-class NamedOp final : public OpText {
- public:
-  explicit NamedOp(std::string name) : name_(std::move(name)) {}
-  std::string describe() const override { return name_; }
-
- private:
-  std::string name_;
-};
 
 std::uint64_t& word(void* memory, std::size_t page) {
   return *reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(memory) + page * kPageBytes);

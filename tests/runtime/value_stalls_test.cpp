@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "named_op.h"
 #include "spillway/runtime/runtime.h"
 
 namespace spillway::runtime {
@@ -15,22 +16,12 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using Reason = StallLedger::Reason;
 
-class NamedText final : public OpText {
- public:
-  explicit NamedText(std::string name) : name_(std::move(name)) {}
-  std::string describe() const override { return name_ + "(float[1, 16])"; }
-  std::string name() const override { return name_; }
-
- private:
-  std::string name_;
-};
-
 /// A trainer by hand of one layer: weights make an activation, and both a gradient of the weights.
 class ValueStallsTest : public testing::Test {
  protected:
   ValueStallsTest() { learner_.allocated(kWeights, 2, Bytes(3'000'000)); }
 
-  void begin(const NamedText& text, std::vector<RangeUse> uses) {
+  void begin(const NamedOp& text, std::vector<RangeUse> uses) {
     advice_.clear();
     learner_.begin_op(uses.size(), uses, now_, advice_);
     learner_.name_op(text);
@@ -58,8 +49,8 @@ class ValueStallsTest : public testing::Test {
   StepLearner learner_{{.budget_pages = 100}};
   Advice advice_;
   TimePoint now_{};
-  NamedText forward_{"aten::mm"};
-  NamedText backward_{"aten::mm_backward"};
+  NamedOp forward_{"aten::mm", "(float[1, 16])"};
+  NamedOp backward_{"aten::mm_backward", "(float[1, 16])"};
 };
 
 TEST_F(ValueStallsTest, NameWhatWasWaitedForLongest) {
