@@ -18,6 +18,8 @@ namespace {
 constexpr std::uint64_t kSmallStep = kPageBytes;
 constexpr std::uint64_t kSmallSlack = 8 * kSmallStep;
 
+thread_local Duration waited_here{0};
+
 std::size_t pages_for(Bytes size) {
   return size.count() / kPageBytes + (size.count() % kPageBytes > 0 ? 1 : 0);
 }
@@ -221,7 +223,9 @@ void SwapEngine::State::wait_locked(Lock& lock, bool holds_pins, Duration& waite
   changed_.wait_for(lock, std::chrono::milliseconds(20));
   --waiters_;
   if (wakes == wakes_) waiting_sets_ -= holds_pins ? 1 : 0;
-  waited += clock_.now() - start;
+  const Duration passed = clock_.now() - start;
+  waited += passed;
+  waited_here += passed;
 }
 
 void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames,
@@ -524,6 +528,8 @@ void SwapEngine::set_oversize(Oversize oversize) {
 }
 
 SwapStatistics SwapEngine::statistics() const { return state_->statistics(); }
+
+Duration SwapEngine::waited_by_this_thread() { return waited_here; }
 
 Bytes SwapEngine::resident() const {
   std::lock_guard lock(state_->mutex_);

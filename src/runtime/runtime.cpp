@@ -167,24 +167,35 @@ void* Runtime::allocate(std::size_t size) {
 }
 
 void Runtime::end_wait_for_room(OpContext& op, RangeId born, const Mark& start) {
-  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, start.at);
-  if (op.replays) note_replay_wait(op, start);
+  const Wait wait = waited_since(start);
+  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, wait.time);
+  if (op.replays) note_replay_wait(op, wait);
   if (!op.learns) return;
-  tell_wait(op, start);
-  const Duration waited = clock_.now() - start.at;
-  if (waited >= StallLedger::kNoticeable)
-    guide_->waited_for(&op, born, StallLedger::Reason::kRoom, waited);
-  if (op.text != nullptr) stalls_.note(op.signature, *op.text, StallLedger::Reason::kRoom, waited);
+  guide_->waited(&op, wait.time, wait.moved);
+  if (wait.time >= StallLedger::kNoticeable)
+    guide_->waited_for(&op, born, StallLedger::Reason::kRoom, wait.time);
+  if (op.text != nullptr)
+    stalls_.note(op.signature, *op.text, StallLedger::Reason::kRoom, wait.time);
 }
 
 Runtime::Mark Runtime::mark() const {
-  return {clock_.now(), options_.moved ? options_.moved() : Bytes()};
+  return {clock_.now(), options_.moved ? options_.moved() : Bytes(),
+          swap::SwapEngine::waited_by_this_thread()};
 }
 
-/// The operator that is learned has waited since then.
-void Runtime::tell_wait(const OpContext& op, const Mark& since) {
+/// Of the time since then what this thread waited for transfers. The rest is work: mapping the
+/// pages of an allocation takes its time with or without transfers, and belongs to the operator.
+Runtime::Wait Runtime::waited_since(const Mark& since) const {
+  const Duration waited = swap::SwapEngine::waited_by_this_thread() - since.waited;
+  if (waited == Duration(0)) return {};
+  const Wait passed = passed_since(since);
+  const double share = std::min(1.0, seconds(waited) / seconds(passed.time));
+  return {waited, Bytes(static_cast<std::uint64_t>(share * passed.moved.count()))};
+}
+
+Runtime::Wait Runtime::passed_since(const Mark& since) const {
   const Mark now = mark();
-  guide_->waited(&op, now.at - since.at, now.moved - since.moved);
+  return {now.at - since.at, now.moved - since.moved};
 }
 
 /// What an operator waits for its inputs is shared out among those that were missing, by pages.
@@ -197,10 +208,9 @@ void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, D
 }
 
 /// The same of one that runs again.
-void Runtime::note_replay_wait(OpContext& op, const Mark& since) const {
-  const Mark now = mark();
-  op.replay_wait += now.at - since.at;
-  op.moved_in_replay_wait += now.moved - since.moved;
+void Runtime::note_replay_wait(OpContext& op, const Wait& wait) {
+  op.replay_wait += wait.time;
+  op.moved_in_replay_wait += wait.moved;
 }
 
 void Runtime::deallocate(void* memory) noexcept {
@@ -298,11 +308,11 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
     op.missing.clear();
     engine_->pin(op.pins, uses, &op.missing);
   });
-  const Duration waited = clock_.now() - start.at;
-  if (op.learns) tell_wait(op, start);
-  if (op.learns && waited >= StallLedger::kNoticeable) tell_values(op, uses, waited);
-  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, start.at);
-  stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, waited);
+  const Wait wait = waited_since(start);
+  if (op.learns) guide_->waited(&op, wait.time, wait.moved);
+  if (op.learns && wait.time >= StallLedger::kNoticeable) tell_values(op, uses, wait.time);
+  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, wait.time);
+  stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, wait.time);
 }
 
 // --- Recomputation ----------------------------------------------------------------------------
@@ -331,7 +341,9 @@ void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const
     guide_->end_replay(position, op.has_replayed ? took : Duration(0), moved, op.wish);
     drop_wished(op);
   });
-  tell_wait(op, start);
+  // Their own time is known to plans as that of second runs.
+  const Wait passed = passed_since(start);
+  guide_->waited(&op, passed.time, passed.moved);
 }
 
 void Runtime::drop_wished(OpContext& op) noexcept {
@@ -363,9 +375,10 @@ void Runtime::run_again(profile::OpIndex place, std::span<const RangeUse> uses,
   try {
     const Mark asked = mark();
     with_room(op, [&] { engine_->pin(op.pins, uses); });
-    if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, asked.at);
+    const Wait wait = waited_since(asked);
+    if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, wait.time);
     const TimePoint start = clock_.now();
-    note_replay_wait(op, asked);
+    note_replay_wait(op, wait);
     op.has_replayed = true;
     body(op.pins);
     replay_ns_.fetch_add(static_cast<std::uint64_t>((clock_.now() - start).count()),
@@ -405,7 +418,9 @@ Runtime::Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runt
 Runtime::Rehearsal::~Rehearsal() {
   OpContext& op = context();
   op.rehearses = false;
-  if (op.learns) runtime_.tell_wait(op, start_);
+  if (!op.learns) return;
+  const Wait passed = runtime_.passed_since(start_);
+  runtime_.guide_->waited(&op, passed.time, passed.moved);
 }
 
 bool Runtime::Rehearsal::ran_out_of_room() const { return context().ran_out_of_room; }

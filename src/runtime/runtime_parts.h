@@ -40,6 +40,12 @@ struct Runtime::OpContext {
   TimePoint sampled_since{};  ///< Of the announced or running operator; 0: it is not measured.
 };
 
+/// Time in which an operator did not run, and what was moved meanwhile.
+struct Runtime::Wait {
+  Duration time{0};
+  Bytes moved;
+};
+
 /// After an operator was found too large: the run goes on slowly until the largest one is known.
 struct Runtime::Survey {
   std::string first_op;

@@ -108,10 +108,11 @@ void StepTraceRecorder::end_op(Thread thread, bool is_planned, Bytes resident) {
   ++planned_ops_;
 }
 
-void StepTraceRecorder::waited(Thread thread, StallLedger::Reason reason, TimePoint since) {
+void StepTraceRecorder::waited(Thread thread, StallLedger::Reason reason, Duration time) {
   const std::lock_guard lock(mutex_);
+  if (thread_ != thread || time < StallLedger::kNoticeable) return;
   const TimePoint now = clock_.now();
-  if (thread_ != thread || now - since < StallLedger::kNoticeable) return;
+  const TimePoint since = now - time;
   const bool is_for_inputs = reason == StallLedger::Reason::kInputs;
   if (running_.is_open && !is_for_inputs) close_piece_locked(since);
   push_locked(spans_, Span{.begin = since,

@@ -62,9 +62,8 @@ class StepTraceRecorderTest : public testing::Test {
     recorder_->end_op(me_, is_planned, Bytes(4096));
   }
   void wait(StallLedger::Reason reason, int milliseconds) {
-    const TimePoint since = clock_.now();
     pass(milliseconds);
-    recorder_->waited(me_, reason, since);
+    recorder_->waited(me_, reason, std::chrono::milliseconds(milliseconds));
   }
   swap::Transfer transfer(Direction direction, std::uint64_t tag) {
     return {direction, {}, nullptr, kPageBytes, tag};
@@ -129,9 +128,9 @@ TEST_F(StepTraceRecorderTest, SplitsAnOperatorThatWaitsForRoomAndPutsWaitsForInp
 TEST_F(StepTraceRecorderTest, PassesOverWaitsThatAreOnlyTheCostOfALook) {
   recorder_->begin_step(me_, 1);
   recorder_->begin_op(me_, 1, Text("mm(x)"));
-  const TimePoint since = clock_.now();
-  clock_.advance(StallLedger::kNoticeable - Duration(1));
-  recorder_->waited(me_, StallLedger::Reason::kInputs, since);
+  const Duration look = StallLedger::kNoticeable - Duration(1);
+  clock_.advance(look);
+  recorder_->waited(me_, StallLedger::Reason::kInputs, look);
   pass(3);
   recorder_->end_op(me_, true, Bytes());
   recorder_->begin_step(me_, 2);

@@ -572,6 +572,27 @@ TEST_P(SwapEngineTest, AFetchKeepsPagesThatAreStillOnTheirWayOut) {
   }
 }
 
+TEST_P(SwapEngineTest, CountsTheWaitsOfEachThread) {
+  Reads reads;
+  auto swap = engine(4, reads);
+  const Duration before = SwapEngine::waited_by_this_thread();
+  const auto first = swap->allocate(kPageSize * 3, nullptr);
+  EXPECT_EQ(SwapEngine::waited_by_this_thread(), before) << "mapping pages is work";
+  reads.hold_writes = true;
+  std::thread disk([&] {
+    while (reads.started_writes < 2) std::this_thread::yield();
+    reads.hold_writes = false;
+    EXPECT_EQ(SwapEngine::waited_by_this_thread(), Duration(0));
+  });
+  const auto second = swap->allocate(kPageSize * 3, nullptr);
+  disk.join();
+  EXPECT_GT(SwapEngine::waited_by_this_thread(), before);
+  const Duration waited = SwapEngine::waited_by_this_thread();
+  swap->release(first.range);
+  swap->release(second.range);
+  EXPECT_EQ(SwapEngine::waited_by_this_thread(), waited);
+}
+
 TEST_P(SwapEngineTest, AFetchLeavesTheReserve) {
   Reads reads;
   auto swap = engine(6, reads);

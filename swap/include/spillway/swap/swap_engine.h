@@ -226,6 +226,8 @@ class SwapEngine {
 
   void set_oversize(Oversize oversize);
   SwapStatistics statistics() const;
+  /// What calls of this thread have waited so far for pages to come or to leave, in any engine.
+  static Duration waited_by_this_thread();
   /// Tensor bytes in memory now: frames that hold something, and small blocks.
   Bytes resident() const;
   /// The most of them at once since the last call of this.

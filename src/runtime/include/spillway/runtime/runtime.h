@@ -112,10 +112,11 @@ class Runtime {
   /// storages among its arguments must live: what ends unseen would be taken for an ingredient.
   bool wants_record() const noexcept;
   void keep(std::unique_ptr<RecordedOp> recorded);
-  /// A moment, and what all transfers had moved until then.
+  /// A moment, and until then: what all transfers had moved, and this thread had waited for them.
   struct Mark {
     TimePoint at;
     Bytes moved;
+    Duration waited;
   };
   /// While it lives, the running operator of this thread is tried a second time: what that
   /// allocates is not learned, its time does not count, and when there is no room for it nobody is
@@ -187,9 +188,11 @@ class Runtime {
   static OpContext& context();
   static std::string name_of(const OpContext& op);
   Mark mark() const;
-  void tell_wait(const OpContext& op, const Mark& since);
+  struct Wait;
+  Wait waited_since(const Mark& since) const;
+  Wait passed_since(const Mark& since) const;
   void tell_values(const OpContext& op, std::span<const RangeUse> uses, Duration waited);
-  void note_replay_wait(OpContext& op, const Mark& since) const;
+  static void note_replay_wait(OpContext& op, const Wait& wait);
   void end_wait_for_room(OpContext& op, RangeId born, const Mark& start);
 
   void* allocate_small(std::size_t size, OpContext& op);

@@ -62,8 +62,8 @@ class StepTraceRecorder final : public swap::TransferObserver {
   /// What has begun ends. `is_planned`: it is one of those that plans count. `resident` are tensor
   /// bytes in memory now.
   void end_op(Thread thread, bool is_planned, Bytes resident);
-  /// The thread has stood still from `since` until now, within an operator or before it.
-  void waited(Thread thread, StallLedger::Reason reason, TimePoint since);
+  /// The thread has stood still for that time until now, within an operator or before it.
+  void waited(Thread thread, StallLedger::Reason reason, Duration time);
   /// The running operator is kept at that place of the step, to run again.
   void kept_op(Thread thread, profile::OpIndex place);
   /// A storage is born, in the running operator if there is one.
