@@ -207,18 +207,23 @@ class MomentSearch {
 
 }  // namespace
 
-SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages) {
+SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages,
+                         WriteOutMoment moment) {
   std::optional<SwapPlan> best;
-  for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate}) {
-    for (const double lead : kLeads) {
-      for (const std::uint32_t reserve : kReserveOps) {
-        SwapPlan plan = assembly.swapped(pages, {moment, lead, reserve});
-        plan.estimate = assembly.estimate(plan);
-        if (!best || is_better(plan.estimate, best->estimate)) best = std::move(plan);
-      }
+  for (const double lead : kLeads) {
+    for (const std::uint32_t reserve : kReserveOps) {
+      SwapPlan plan = assembly.swapped(pages, {moment, lead, reserve});
+      plan.estimate = assembly.estimate(plan);
+      if (!best || is_better(plan.estimate, best->estimate)) best = std::move(plan);
     }
   }
   return std::move(*best);
+}
+
+SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages) {
+  SwapPlan early = with_best_style(assembly, pages, WriteOutMoment::kEarly);
+  SwapPlan late = with_best_style(assembly, pages, WriteOutMoment::kLate);
+  return is_better(late.estimate, early.estimate) ? late : early;
 }
 
 std::vector<SwapPlan> best_sets(const PlanAssembly& assembly, SwapPlan plan,

@@ -10,6 +10,9 @@ namespace spillway::planner {
 
 /// The best plan that moves these pages, judged, by the style of moments.
 SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages);
+/// The same with that moment for write-outs.
+SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages,
+                         WriteOutMoment moment);
 
 /// A judged plan and what other sets of values lead to, best first: beginning at the plan's, whole
 /// intervals stay or leave, one by one, then two by two, then three by three, each set by the style

@@ -12,9 +12,9 @@ namespace {
 // Sets of drops times sets of swaps that may be judged. A step of ten operators has some hundreds.
 constexpr std::size_t kMostChoices = 20'000;
 // As many of the best sets get every moment of every swap tried, one swap after the other.
-constexpr std::size_t kFinalists = 400;
+constexpr std::size_t kFinalists = 800;
 // And as many of the best of these the moments of all pairs of swaps.
-constexpr std::size_t kPairFinalists = 32;
+constexpr std::size_t kPairFinalists = 64;
 
 [[noreturn]] void refuse(std::string_view what, std::size_t count) {
   throw PlanError(
@@ -87,7 +87,9 @@ void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits
       if (choice >> i & 1U) pages[i] = intervals[i].pages;
     LevelTree levels = assembly.levels_without(pages);
     if (levels.max(0, levels.op_count()) > need) continue;
-    finalists.push_back({index, with_best_style(assembly, pages)});
+    // Two starts: where only three swaps together are quicker at other moments, one may lead there.
+    for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate})
+      finalists.push_back({index, with_best_style(assembly, pages, moment)});
     if (finalists.size() >= 2 * kFinalists) keep_best(finalists, kFinalists);
   }
 }
