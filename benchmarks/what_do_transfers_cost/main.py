@@ -1,58 +1,17 @@
 #!/usr/bin/env python3
 """What do transfers cost? A trainer with room for everything, beside a process that moves bytes."""
-import contextlib
 import json
 import pathlib
-import signal
 import statistics
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import cases, report, side_by_side, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import cases, report, side_by_side, spread, traffic  # noqa: E402  pylint: disable=wrong-import-position
 
 BUDGETS = report.REPOSITORY / "benchmarks/how_slow_at_which_budget/results.json"
 PERCENTS = (75, 50, 35, 25)
 CASES = (cases.BRAIN_UNET, cases.PHOTO_NET, cases.TEXT_ACTIVATIONS)  # Those that rarely wait.
 ENDLESS = 1_000_000
-SECONDS_TO_START = 2
-BLOCK_BYTES, FILE_BYTES = 2 << 20, 1 << 30  # In plain bytes: fio's units depend on --kb_base.
-
-
-class Traffic:
-    """fio that reads and writes a file past the page cache, at given bytes per second."""
-
-    def __init__(self, folder, rates):
-        self.file = folder / "spillway-traffic"
-        self.rates = rates
-
-    def words(self):
-        every = ["--size", FILE_BYTES, "--bs", BLOCK_BYTES, "--direct", 1, "--ioengine", "io_uring",
-                 "--iodepth", 8, "--filename", self.file, "--thread", "--refill_buffers=0"]
-        flow = ["--time_based", "--runtime", "1d"]
-        return ["fio", "--output-format=json", "--group_reporting",
-                "--name=in", *every, *flow, "--rw=read", f"--rate={self.rates[0]:.0f}",
-                "--name=out", *every, *flow, "--rw=write", f"--rate=,{self.rates[1]:.0f}"]
-
-    @contextlib.contextmanager
-    def moving(self, achieved):
-        """Runs it meanwhile; appends the bytes per second that it did move, both ways together."""
-        process = training.start(self.words(), training.HUGE_PAGES)
-        try:
-            time.sleep(SECONDS_TO_START)
-            if process.poll() is not None:
-                raise training.Failure(f"fio ended: {process.stdout.read()}")
-            yield
-            process.send_signal(signal.SIGINT)
-            text = process.communicate()[0]
-            jobs = json.loads(text[text.index("{"):text.rindex("}") + 1])["jobs"]
-            achieved.append(sum(job[way]["bw_bytes"] for job in jobs for way in ("read", "write")))
-        finally:
-            training.kill_group(process)
-            process.wait()
-
-    def remove(self):
-        self.file.unlink(missing_ok=True)
 
 
 class TransferCost(report.Benchmark):
@@ -93,20 +52,20 @@ class TransferCost(report.Benchmark):
     def beside_traffic(self, options, live, run):
         """The in-core trainer alone, then beside as much traffic as `run` had, in turn."""
         seconds = statistics.median(turn["seconds"] for turn in run["turns"])
-        traffic = Traffic(options.disk, [size / seconds for size in side_by_side.bytes_per_step(run)])
+        moved = traffic.Traffic(options.disk, [size / seconds for size in side_by_side.bytes_per_step(run)])
         turns, achieved = [], []
         try:
             before = side_by_side.step_seconds(live, options.steps)
             for _ in range(options.rounds):
-                with traffic.moving(achieved):
+                with moved.moving(achieved):
                     beside = side_by_side.step_seconds(live, options.steps)
                 after = side_by_side.step_seconds(live, options.steps)
                 turns.append({"seconds": beside, "reference": (before + after) / 2})
                 before = after
                 print(f"{live.name}: {turns[-1]}", file=sys.stderr, flush=True)
         finally:
-            traffic.remove()
-        return {"turns": turns, "bytes_per_second": achieved, "asked_for": sum(traffic.rates),
+            moved.remove()
+        return {"turns": turns, "bytes_per_second": achieved, "asked_for": sum(moved.rates),
                 "under_budget": side_by_side.over_reference(run).values}
 
     def report(self, results, folder):
