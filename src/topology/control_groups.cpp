@@ -20,6 +20,7 @@ std::vector<std::string> folders_upwards(const Mount& mount, std::string_view gr
     group.remove_prefix(mount.root.size());
   else if (mount.root != "/" || group.find("..") != std::string_view::npos)
     group = "";
+  if (!group.empty() && group.front() != '/') group = "";  // Of "/docker/abc" below "/docker/ab".
   std::vector<std::string> folders;
   std::string path(group);
   while (!path.empty() && path != "/") {

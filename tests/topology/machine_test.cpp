@@ -184,6 +184,16 @@ TEST_F(ControlGroups, OfAContainerLieAtTheMountPoint) {
   EXPECT_EQ(limits[1].where, "/sys/fs/cgroup/memory.max");
 }
 
+TEST_F(ControlGroups, OfAContainerWithALongerNameLieAtTheMountPoint) {
+  tree_.write("/proc/self/cgroup", "0::/docker/abc/inner\n");
+  mount_v2("/docker/ab");
+  limit_v2("", "2147483648", "0");
+  limit_v2("/inner", "1073741824", "0");
+  const auto limits = discover(tree_).memory.limits;
+  ASSERT_EQ(limits.size(), 1u);
+  EXPECT_EQ(limits[0].where, "/sys/fs/cgroup/memory.max");
+}
+
 TEST_F(ControlGroups, OutsideOfTheNamespaceCountAsTheMountPoint) {
   tree_.write("/proc/self/cgroup", "0::/../../elsewhere\n");
   mount_v2();
