@@ -1,13 +1,11 @@
 #include "spillway/topology/disk_rates.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -136,30 +134,16 @@ DiskRate rate_from(JsonObject& json) {
   return rate;
 }
 
-// The file's text; nothing when there is no such file. Throws IoError when it cannot be read.
-std::optional<std::string> text_of(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0 && errno == ENOENT) return std::nullopt;
-  int error = file < 0 ? errno : 0;
-  std::string text;
-  std::array<char, 4096> buffer;
-  while (error == 0) {
-    const ssize_t size = ::read(file, buffer.data(), buffer.size());
-    if (size == 0) break;
-    if (size > 0) text.append(buffer.data(), static_cast<std::size_t>(size));
-    if (size < 0 && errno != EINTR) error = errno;
-  }
-  if (file >= 0) ::close(file);
-  if (error == 0) return text;
-  throw IoError("cannot read the disk rates in {}: {} (make it readable, or measure into another "
-                "file with: spillway bench-io --rates FILE DIR)",
-                path, std::strerror(error));
+// Nothing when there is no such file. Throws IoError when it cannot be read.
+std::optional<std::string> text_if_there(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return std::nullopt;
+  return text_of_file(path, "spillway bench-io --rates FILE DIR");
 }
 
 }  // namespace
 
 DiskRates DiskRates::load(const std::string& path) {
-  const auto text = text_of(path);
+  const auto text = text_if_there(path);
   if (!text)
     throw IoError("the file of disk rates {} does not exist (make it with: spillway bench-io "
                   "--rates {} DIR)",
@@ -168,7 +152,7 @@ DiskRates DiskRates::load(const std::string& path) {
 }
 
 DiskRates DiskRates::load_if_there(const std::string& path) {
-  const auto text = text_of(path);
+  const auto text = text_if_there(path);
   return text ? parse(*text, path) : DiskRates();
 }
 
@@ -183,9 +167,10 @@ DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
       throw ConfigError("{}: its version is {}, this Spillway reads {}", path, version, kVersion);
     for (JsonObject& each : root.objects("disks")) rates.rates_.push_back(rate_from(each));
   } catch (const ConfigError& problem) {
-    throw ConfigError("not a usable file of disk rates: {} (measure anew with: spillway bench-io "
-                      "DIR)",
-                      problem.what());
+    // `bench-io` reads the file before it measures, so that it keeps what it holds of other disks.
+    throw ConfigError("not a usable file of disk rates: {} (remove it and measure again with: "
+                      "spillway bench-io --rates {} DIR, or name another with --rates FILE)",
+                      problem.what(), path);
   }
   return rates;
 }

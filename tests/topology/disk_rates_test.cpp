@@ -132,7 +132,7 @@ TEST(DiskRates, SayWhyTheyCannotBeRead) {
   EXPECT_THAT(refusal_to_read(missing, &DiskRates::load),
               AllOf(HasSubstr(missing + " does not exist"), HasSubstr("spillway bench-io")));
   EXPECT_THAT(refusal_to_read(tree.root(), &DiskRates::load_if_there),
-              AllOf(HasSubstr(tree.root()), HasSubstr("Is a directory")));
+              AllOf(HasSubstr(tree.root()), HasSubstr("it is a folder")));
   EXPECT_THAT(refusal_to_read(tree.root() + "/file/disks.json", &DiskRates::load_if_there),
               HasSubstr("Not a directory"));
 }
@@ -144,13 +144,14 @@ TEST(DiskRates, RefuseAFileThatIsNotTheirs) {
   EXPECT_THAT(refusal_of(path),
               AllOf(StartsWith("not a usable file of disk rates: " + path +
                                ": not JSON, or not all of it: parse error at line 1, column 4"),
-                    HasSubstr("(measure anew with: spillway bench-io DIR)")));
+                    HasSubstr("(remove it and measure again with: spillway bench-io --rates " +
+                              path + " DIR, or name another with --rates FILE)")));
   tree.write("/disks.json", R"({"format": "something else", "version": 1, "disks": []})");
   EXPECT_THAT(refusal_of(path), HasSubstr("its format is 'something else', not"));
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 2, "disks": []})");
   EXPECT_THAT(refusal_of(path), HasSubstr("version is 2"));
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1, "disks": [{}]})");
-  EXPECT_THAT(refusal_of(path), HasSubstr(path + ": disks[0].directory is missing (measure anew"));
+  EXPECT_THAT(refusal_of(path), HasSubstr(path + ": disks[0].directory is missing (remove it"));
 }
 
 TEST(DiskRates, SurviveDamage) {
@@ -189,7 +190,7 @@ TEST(DiskRates, RefuseRatesThatNoDiskHas) {
     rates.save(path);
     EXPECT_THAT(refusal_of(path),
                 AllOf(HasSubstr(path), HasSubstr(message("read_bytes_per_second is {}", rate)),
-                      HasSubstr("spillway bench-io DIR")));
+                      HasSubstr("spillway bench-io --rates " + path)));
   }
   for (const std::string key :
        {"read_bytes_per_second", "write_bytes_per_second", "both_bytes_per_second"}) {
@@ -215,7 +216,8 @@ TEST(DiskRates, RefuseRatesThatAreNoNumbers) {
                R"({"format": "spillway disk rates", "version": 1, "disks": [{"directory": "/a",)"
                R"("write_bytes_per_second": )" +
                    value + "}]}");
-    EXPECT_THAT(refusal_of(path), AllOf(HasSubstr(path), HasSubstr("spillway bench-io DIR")))
+    EXPECT_THAT(refusal_of(path),
+                AllOf(HasSubstr(path), HasSubstr("spillway bench-io --rates " + path)))
         << value;
   }
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1,
