@@ -20,6 +20,7 @@ StepEstimate mean_of(std::span<const StepEstimate> periods) {
     sum.peak_pages = std::max(sum.peak_pages, period.peak_pages);
     sum.demand_reads += period.demand_reads;
     sum.forced_evictions += period.forced_evictions;
+    sum.is_complete = sum.is_complete && period.is_complete;
   }
   const auto rounded = [&](auto& number) {
     number = static_cast<std::remove_reference_t<decltype(number)>>((number + count / 2) / count);

@@ -51,15 +51,16 @@ class Simulation {
     std::vector<StepEstimate> periods;
     while (periods.size() < kMostPeriods) {
       periods.push_back(run_period());
-      if (!estimate_.is_complete) break;
+      if (!estimate_.is_complete) return estimate_;
       carry_over();
       std::vector<std::uint64_t> end_state = boundary_state();
       // As it began: all further repetitions are equal to this one.
-      if (end_state == begin_state) break;
+      if (end_state == begin_state) return estimate_;
       begin_state = std::move(end_state);
     }
-    if (periods.size() < kMostPeriods) return periods.back();
-    return mean_of(std::span(periods).last(kMostPeriods / 2));
+    StepEstimate mean = mean_of(std::span(periods).last(kMostPeriods / 2));
+    mean.is_settled = false;
+    return mean;
   }
 
  private:

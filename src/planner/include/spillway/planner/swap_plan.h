@@ -94,6 +94,7 @@ struct StepEstimate {
   std::uint32_t demand_reads = 0;      ///< Values that an operator had to ask for itself.
   std::uint32_t forced_evictions = 0;  ///< Pages that left although the plan kept them.
   bool is_complete = true;             ///< False when the model gave up: the plan does not work.
+  bool is_settled = true;  ///< False when no two repetitions were equal: a mean of several.
 };
 
 /// Lists per operator: entries first[i] to first[i + 1] belong to operator i.
