@@ -259,9 +259,9 @@ StepTape retimed(const RewrittenTape& steps, const StepTape& tape) {
 
 double replay_seconds(const StepTape& tape, std::span<const Replay> replays) {
   const std::vector<std::uint32_t> made = pages_made(tape);
-  Duration sum{0};
-  for (const Replay& replay : replays) sum += replay_time(tape, made, replay.op);
-  return seconds(sum);
+  double sum = 0.0;  // A step may take years, and `Duration` ends after 292 of them.
+  for (const Replay& replay : replays) sum += seconds(replay_time(tape, made, replay.op));
+  return sum;
 }
 
 }  // namespace spillway::planner

@@ -251,6 +251,15 @@ TEST(RewrittenTape, RefusesReplaysThatWouldFindOtherInputs) {
   EXPECT_THROW(rewrite_tape(writer.tape, std::vector<Replay>{{7, 0}}), PlanError);
 }
 
+TEST(ReplaySeconds, MayBeMoreThanADurationHolds) {
+  TapeWriter writer;
+  writer.op({});
+  writer.op({});
+  writer.tape.ops[0].time = std::chrono::hours(24 * 365 * 30);
+  const std::vector<Replay> replays(20, {.before = 1, .op = 0});
+  EXPECT_DOUBLE_EQ(replay_seconds(writer.tape, replays), 20.0 * 24 * 365 * 30 * 3600);
+}
+
 /// Random steps with values read and written in place: whatever is dropped, the rewritten tape
 /// holds together and every original operator is there once, in order.
 TEST(RewrittenTape, HoldsTogetherForRandomDrops) {
