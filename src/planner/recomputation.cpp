@@ -1,6 +1,7 @@
 #include "spillway/planner/recomputation.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "replay_walk.h"
 #include "spillway/planner/swap_plan.h"
@@ -44,12 +45,10 @@ std::span<const Recomputation::Touch> Recomputation::touches(ValueIndex value) c
 
 /// The version that the value has right before the operator, in the original tape.
 std::uint32_t Recomputation::version_before(ValueIndex value, OpIndex op) const {
-  std::uint32_t version = 0;
-  for (const Writer& writer : writers(value).subspan(1)) {
-    if (writer.op >= op) break;
-    version = writer.version;
-  }
-  return version;
+  const auto all = writers(value);  // The birth, then writes in the order of their operators.
+  const auto next = std::lower_bound(all.begin() + 1, all.end(), op,
+                                     [](const Writer& each, OpIndex at) { return each.op < at; });
+  return std::prev(next)->version;
 }
 
 OpIndex Recomputation::next_use(ValueIndex value, OpIndex after) const {
