@@ -395,6 +395,44 @@ TEST(BoundPlan, TakesLongChainsOfParents) {
   }
 }
 
+/// Finds nothing, and notes what it may take.
+class NotingSolver final : public LinearSolver {
+ public:
+  Solution solve(const LinearProgram& program, std::size_t most_iterations) const override {
+    columns = program.columns();
+    iterations = most_iterations;
+    return {std::vector<double>(program.rows()), std::vector<double>(program.columns())};
+  }
+
+  mutable std::size_t columns = 0;
+  mutable std::size_t iterations = 0;
+};
+
+TEST(BoundPlan, LimitsSizeAndIterationsOfTheProgramEachByItsOwnOption) {
+  StepWriter writer;
+  std::vector<ValueIndex> values;
+  for (int i = 0; i < 40; ++i) {
+    writer.op(1, {});
+    values.push_back(writer.value(2));
+  }
+  for (const ValueIndex value : values) {
+    writer.op(1, {{value, false}});
+    writer.free(value);
+  }
+  const SwapLimits limits = tick_limits(20, true);
+  const NotingSolver solver;
+  const StepBound bound = bound_plan(writer.tape, limits, {.solver = &solver});
+  EXPECT_GE(bound.step_seconds, bound.compute_seconds);
+  const std::size_t columns = solver.columns;
+  EXPECT_EQ(solver.iterations, BoundOptions().most_iterations);
+  bound_plan(writer.tape, limits, {.solver = &solver, .most_iterations = 123});
+  EXPECT_EQ(solver.iterations, 123U);
+  EXPECT_EQ(solver.columns, columns);
+  bound_plan(writer.tape, limits, {.solver = &solver, .most_columns = columns / 4});
+  EXPECT_EQ(solver.iterations, BoundOptions().most_iterations);
+  EXPECT_LT(solver.columns, columns);
+}
+
 TEST(BoundPlan, IsThatOfSwappingWhereNothingMayRunAgain) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     StepTape tape = tiny_training(seed);

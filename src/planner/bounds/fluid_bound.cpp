@@ -311,7 +311,7 @@ StepBound bound_fluid(const StepTape& tape, const std::vector<std::uint32_t>& ne
     if (size_of(groups) > options.most_columns && count != kCutCounts.back()) continue;
     const FluidProgram program(tape, needs, limits, cuts, groups);
     if (!program.has_excess()) break;
-    return program.bound(*options.solver, options.most_columns, cuts);
+    return program.bound(*options.solver, options.most_iterations, cuts);
   }
   return {};
 }

@@ -49,6 +49,9 @@ struct BoundOptions {
   const LinearSolver* solver = nullptr;
   /// Variables of the program; bounds its size, and so its time.
   std::size_t most_columns = 20000;
+  /// Of the solver; bounds the time of a program that is hard for its size. One that is cut short
+  /// gives a lower bound that holds as well.
+  std::size_t most_iterations = 20000;
   /// Operators for parents that the linear program charges to a stretch between two uses, the
   /// latest ones. With any number the bound holds. More charge more to what comes back behind long
   /// chains, and divide the time of each operator among more of it.
