@@ -174,8 +174,8 @@ class KarmaNetworks(report.Benchmark):
         if done.returncode == 2 and "is too small" in done.stderr:
             cell["impossible"] = done.stderr.strip().partition("error: ")[2]
             return
-        if done.returncode == 2 and "has no plan" in done.stderr:
-            cell["refused"][strategy] = done.stderr.strip().partition(": ")[2].partition(" (a larger")[0]
+        if done.returncode == 2 and (reason := refusal_in(done.stderr)):
+            cell["refused"][strategy] = reason
             return
         if done.returncode != 0:
             raise training.Failure(f"{file}, {strategy}: exit status {done.returncode}\n{done.stderr}")
@@ -222,6 +222,13 @@ class KarmaNetworks(report.Benchmark):
         axes[0][0].set_ylabel("predicted step / in-core")
         axes[0][0].legend(fontsize=6)
         report.save(figure, folder / "plot.svg")
+
+
+def refusal_in(errors):
+    """Why a strategy has no plan, whether the budget or the step is to blame; nothing for other errors."""
+    if "has no plan" not in errors and "cannot plan this step" not in errors:
+        return ""
+    return errors.partition("error: ")[2].rpartition(" (")[0]
 
 
 def needed_bytes(step, batch):

@@ -72,20 +72,18 @@ class Predictions(report.Benchmark):
             for percent, runs in case["runs"].items():
                 followed = [run for run in runs if run["followed_step_seconds"] > 0]
                 if followed:
-                    rows.append(row_of(name, percent, followed))
+                    left_out = "" if len(followed) == len(runs) else f", {len(followed)} of {len(runs)} runs followed"
+                    rows.append(row_of(name, f"{percent} %{left_out}", followed))
                     errors += [abs(error_of(run)) for run in followed]
                     points += [(name, run) for run in followed]
                 else:
                     rows.append([name, f"{percent} %", *["–"] * 6, "largest operator does not fit"
                                  if not runs else "no step went as planned"])
         self.plot(points, folder)
-        within = sum(error <= TIME_GOAL for error in errors)
         return (report.table(("case", "budget", "planned s", "measured s", "measured / planned",
                               f"within {TIME_GOAL:.0%}", "planned peak MiB", "measured peak MiB",
                               "within 1 % or 1 MiB"), rows)
-                + f"\nOf {len(errors)} runs {within} took within {TIME_GOAL:.0%} of what was "
-                f"planned; the median is off by {statistics.median(errors):.1%}, the worst by "
-                f"{max(errors):.1%}.\n\n![Measured over planned step](plot.svg)\n")
+                + f"\n{verdict(errors)}\n\n![Measured over planned step](plot.svg)\n")
 
     @staticmethod
     def plot(points, folder):
@@ -98,7 +96,8 @@ class Predictions(report.Benchmark):
         axis.axhspan(1 - TIME_GOAL, 1 + TIME_GOAL, alpha=0.15)
         axis.set_xlabel("planned step, seconds")
         axis.set_ylabel("measured / planned")
-        axis.legend(fontsize=8)
+        if points:
+            axis.legend(fontsize=8)
         report.save(figure, folder / "plot.svg")
 
 
@@ -106,7 +105,15 @@ def error_of(run):
     return run["followed_step_seconds"] / run["planned_step_seconds"] - 1
 
 
-def row_of(name, percent, runs):
+def verdict(errors):
+    if not errors:
+        return "In no run went a step as planned."
+    within = sum(error <= TIME_GOAL for error in errors)
+    return (f"Of {len(errors)} runs {within} took within {TIME_GOAL:.0%} of what was planned; the median is "
+            f"off by {statistics.median(errors):.1%}, the worst by {max(errors):.1%}.")
+
+
+def row_of(name, budget, runs):
     def middle(key):
         return statistics.median(run[key] for run in runs)
 
@@ -114,7 +121,7 @@ def row_of(name, percent, runs):
     off = [abs(run["followed_peak_bytes"] - run["planned_peak_bytes"]) for run in runs]
     is_peak_met = all(gap <= max(MEBIBYTE, PEAK_GOAL * run["planned_peak_bytes"])
                       for gap, run in zip(off, runs))
-    return [name, f"{percent} %", f"{middle('planned_step_seconds'):.3f}",
+    return [name, budget, f"{middle('planned_step_seconds'):.3f}",
             f"{middle('followed_step_seconds'):.3f}", ratio.shown(3),
             "yes" if abs(ratio.median - 1) <= TIME_GOAL else "**no**",
             f"{middle('planned_peak_bytes') / MEBIBYTE:.0f}",

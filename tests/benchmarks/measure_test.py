@@ -5,6 +5,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -91,6 +92,36 @@ class Train(unittest.TestCase):
         training.require_equal_losses("name", [{"losses": ["0.5"]}, {"losses": ["0.5"]}])
         with self.assertRaisesRegex(training.Failure, "name: the losses of the variants differ"):
             training.require_equal_losses("name", [{"losses": ["0.5"]}, {"losses": ["0.25"]}])
+
+
+class PredictedVsMeasuredStep(unittest.TestCase):
+    def setUp(self):
+        self.module = script("predicted_vs_measured_step")
+
+    def table_of(self, *followed_seconds):
+        """What is written of runs whose plan has predicted 1 s."""
+        runs = [{"planned_step_seconds": 1, "followed_step_seconds": seconds, "planned_peak_bytes": 1 << 30,
+                 "followed_peak_bytes": 1 << 30} for seconds in followed_seconds]
+        with mock.patch.object(self.module.Predictions, "plot"):
+            return self.module.Predictions().report({"cases": {"net": {"runs": {"50": runs}}}}, None)
+
+    def test_tells_of_runs_that_no_plan_was_followed_in(self):
+        self.assertIn("| net | 50 %, 2 of 3 runs followed | 1.000 |", self.table_of(1.01, 0, 1.02))
+        self.assertIn("| net | 50 % | 1.000 |", self.table_of(1.01, 1.02))
+
+    def test_has_no_figures_of_nothing(self):
+        for followed in ((), (0, 0)):
+            self.assertIn("In no run went a step as planned.", self.table_of(*followed))
+
+
+class DoesItReachWhatKarmaClaims(unittest.TestCase):
+    def test_takes_both_reasons_of_a_strategy_without_a_plan(self):
+        refusal_in = script("does_it_reach_what_karma_claims").refusal_in
+        told = "[spillway] error: the strategy 'rotor' {} (choose another one)\n"
+        for reason in ("has no plan for 15 GiB: it has one block", "cannot plan this step: it would run "
+                       "operator 0, aten::relu (float[1]), again"):
+            self.assertEqual(refusal_in(told.format(reason)), f"the strategy 'rotor' {reason}")
+        self.assertEqual(refusal_in("[spillway] error: cannot read x: No such file (name another)\n"), "")
 
 
 class SideBySide(unittest.TestCase):
