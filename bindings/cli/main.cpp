@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "profile_command.h"
 #include "run_command.h"
 #include "setting_options.h"
+#include "setting_words.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
@@ -135,13 +135,6 @@ int doctor(const Words& words) {
 
 Words split_list(const std::string& text) { return CLI::detail::split(text, ','); }
 
-std::uint32_t count_in(const char* option, const std::string& text) {
-  std::uint32_t value = 0;
-  if (!CLI::detail::lexical_cast(text, value) || value == 0)
-    throw ConfigError("{}: '{}' is not a whole number above zero", option, text);
-  return value;
-}
-
 int bench_io(const Words& words) {
   CLI::App app(std::string(kBenchDescription), "bench-io");
   app.footer(std::string(kBenchExamples));
@@ -163,12 +156,12 @@ int bench_io(const Words& words) {
                  "File that keeps the result [~/.config/spillway/disks.json]")
       ->type_name("FILE");
   if (!parse(app, words)) return kDone;
-  options.probe.file_size = parse_bytes(size);
+  options.probe.file_size = size_in("--file-size", size);
   options.probe.repetitions = count_in("--repetitions", repetitions);
   options.probe.kind = value_named(store, measurable_stores(), "store for a disk");
   options.probe.block_sizes.clear();
   for (const std::string& block : split_list(blocks))
-    options.probe.block_sizes.push_back(parse_bytes(block));
+    options.probe.block_sizes.push_back(size_in("--blocks", block));
   options.probe.queue_depths.clear();
   for (const std::string& depth : split_list(depths))
     options.probe.queue_depths.push_back(count_in("--depths", depth));

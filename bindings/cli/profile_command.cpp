@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iostream>
 #include <string_view>
 
 #include "exit_codes.h"
 #include "output_files.h"
 #include "run_command.h"
+#include "setting_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/named_values.h"
@@ -61,17 +61,19 @@ const TraceImport& import_named(const std::string& name) {
   throw ConfigError("--import: unknown format '{}'{}", name, hint_for(name, names));
 }
 
-constexpr std::uint32_t kMostCount = 1'000'000;
 constexpr std::uint32_t kMostKinds = 8;  // As many as a recording keeps.
 
-std::uint32_t count_in(const std::string& text, const char* option, std::uint32_t least,
-                       std::uint32_t most = kMostCount) {
-  std::uint32_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc() || stop != end || value < least || value > most)
-    throw ConfigError("{}: '{}' is not a whole number from {} to {}", option, text, least, most);
-  return value;
+/// What an importer says names file and place; this adds what to do.
+profile::StepProfile imported(const TraceImport& import, const std::string& file,
+                              const profile::PiperOptions& degrees) {
+  const std::string text = topology::text_of_file(file);
+  try {
+    return import.read(text, file, degrees);
+  } catch (const ConfigError& error) {
+    throw ConfigError("{} (hold it against src/profile/trace_import.md, or name another format: "
+                      "--import {})",
+                      error.what(), import_formats());
+  }
 }
 
 /// A person who waited for a profile, and a script, must learn that there is none.
@@ -139,9 +141,9 @@ int record_profile(runtime::NamedTexts given, const std::string& out, const std:
                       out);
   given.emplace_back("profile-out", out);
   if (!steps.empty())
-    given.emplace_back("profile-steps", std::to_string(count_in(steps, "--steps", 2)));
+    given.emplace_back("profile-steps", std::to_string(count_in("--steps", steps, 2)));
   if (!kind.empty())
-    given.emplace_back("profile-kind", std::to_string(count_in(kind, "--kind", 1, kMostKinds)));
+    given.emplace_back("profile-kind", std::to_string(count_in("--kind", kind, 1, kMostKinds)));
   return run_program(given, program, &watch_for_profile);
 }
 
@@ -150,15 +152,14 @@ int import_profile(const ImportOptions& options) {
   if (options.out.empty())
     throw ConfigError("where to write the profile is missing (--out FILE.profile.json)");
   profile::PiperOptions degrees;
-  degrees.tensor_parallel = count_in(options.tensor_parallel, "--tensor-parallel", 1);
-  degrees.micro_batches = count_in(options.micro_batches, "--micro-batches", 1);
+  degrees.tensor_parallel = count_in("--tensor-parallel", options.tensor_parallel);
+  degrees.micro_batches = count_in("--micro-batches", options.micro_batches);
   if (!import.has_degrees && (degrees.tensor_parallel > 1 || degrees.micro_batches > 1))
     throw ConfigError("--tensor-parallel and --micro-batches are for piper, whose layers have "
                       "several costs; those of {} have one",
                       import.name);
   check_outputs({{"TRACE", options.file}}, {{"--out", options.out}});
-  const profile::StepProfile profile =
-      import.read(topology::text_of_file(options.file), options.file, degrees);
+  const profile::StepProfile profile = imported(import, options.file, degrees);
   topology::write_file_at_once(options.out, profile::to_text(profile));
   std::cout << options.out << ": " << runtime::describe(profile) << "; pages of "
             << profile.page_size << '\n';

@@ -1,6 +1,9 @@
 #include "setting_words.h"
 
+#include <charconv>
+
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
 
@@ -33,6 +36,25 @@ const runtime::SettingInfo* setting_behind(const std::string& option) {
 void require_value(const std::string& option, std::string_view value, const std::string* next) {
   if (next == nullptr || next->substr(0, 2) == "--")
     throw ConfigError("{} needs {}", option, wanted(value));
+}
+
+std::uint32_t count_in(const char* option, const std::string& text, std::uint32_t least,
+                       std::uint32_t most) {
+  std::uint32_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  if (status != std::errc() || stop != end || value < least || value > most)
+    throw ConfigError("{}: '{}' is not a whole number from {} to {}", option, shown_text(text),
+                      least, most);
+  return value;
+}
+
+Bytes size_in(const char* option, const std::string& text) {
+  try {
+    return parse_bytes(text);
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}: {}", option, error.what());
+  }
 }
 
 }  // namespace spillway::cli

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "spillway/base/bytes.h"
 #include "spillway/runtime/settings.h"
 
 namespace spillway::cli {
@@ -13,5 +15,14 @@ const runtime::SettingInfo* setting_behind(const std::string& option);
 /// Throws ConfigError for an option that takes `value` ("SIZE|PERCENT%") and lacks it: `next` is
 /// the word after it, or null. A value that begins with two dashes is written behind "=".
 void require_value(const std::string& option, std::string_view value, const std::string* next);
+
+inline constexpr std::uint32_t kMostCount = 1'000'000;
+
+/// A whole number within limits. Throws ConfigError with option, text and limits.
+std::uint32_t count_in(const char* option, const std::string& text, std::uint32_t least = 1,
+                       std::uint32_t most = kMostCount);
+
+/// A size with its unit. Throws ConfigError with option and text.
+Bytes size_in(const char* option, const std::string& text);
 
 }  // namespace spillway::cli

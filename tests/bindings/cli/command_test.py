@@ -295,7 +295,10 @@ class Refusing(CommandCase):
 
     def test_a_broken_file_of_disk_rates(self):
         path = self.write("disks.json", "{")
-        self.assertIn(str(path), self.refused("run", "--rates", path, "--", "true"))
+        refusal = self.refused("run", "--rates", path, "--", "true")
+        self.assertIn(f"(remove it and measure again with: spillway bench-io --rates {path} DIR", refusal)
+        # Measuring keeps what the file says of other disks, so it has to be gone.
+        self.assertIn("remove it", self.refused("bench-io", "--rates", path, self.root / "work"))
 
     def test_a_named_file_of_disk_rates_that_is_missing_or_unreadable(self):
         missing = self.root / "work/none.json"
@@ -303,7 +306,7 @@ class Refusing(CommandCase):
                         self.refused("run", "--", "true", SPILLWAY_RATES="none.json")):
             self.assertIn(f"{missing} does not exist", refusal)
             self.assertIn("spillway bench-io", refusal)
-        self.assertIn("Is a directory",
+        self.assertIn("it is a folder",
                       self.refused("run", "--rates", self.root, "--", "true"))
         self.assertEqual(self.run_program("true"), (0, "", ""))
 
@@ -320,7 +323,7 @@ class Refusing(CommandCase):
                 (("plan", "--bugdet"), "unknown option --bugdet (did you mean '--budget'?)"),
                 (("plan", "p.json", "q.json"), "unexpected argument 'q.json'"),
                 (("bench-io",), "DIR is missing: the directory to measure"),
-                (("bench-io", "--repetitions", "x", "."), "'x' is not a whole number above zero")):
+                (("bench-io", "--repetitions", "x", "."), "--repetitions: 'x' is not a whole number from 1")):
             with self.subTest(words=words):
                 self.assertIn(reason, self.refused(*words))
 
@@ -462,7 +465,9 @@ class Profiling(CommandCase):
         self.assertIn("trace.log:6: not JSON",
                       self.refused(*wants, "dtr", self.trace(self.TRACE + b"}")))
         self.assertIn("trace.log:1: a node should", self.refused(*wants, "pipedream", self.trace()))
-        self.assertIn("trace.log: not JSON", self.refused(*wants, "piper", self.trace(b"\xff")))
+        self.assertRegex(self.refused(*wants, "piper", self.trace(b"\xff")),
+                         r"trace\.log: not JSON.* \(hold it against src/profile/trace_import\.md, or "
+                         r"name another format: --import dtr\|pipedream\|piper\)")
         self.assertIn("cannot read none: No such", self.refused(*wants, "dtr", "none"))
         self.assertIn("it is a folder", self.refused(*wants, "dtr", self.root))
         self.assertIn("the trace to import is missing", self.refused(*wants, "dtr"))
@@ -731,7 +736,10 @@ class BenchIo(CommandCase):
         self.assertIn("does not exist", self.refused("bench-io", self.root / "none"))
         self.assertIn("not a directory", self.refused("bench-io", self.write("plain", "")))
         self.assertIn("DIR", self.refused("bench-io"))
-        self.assertIn("unit", self.refused("bench-io", "--file-size", "8", self.root / "work"))
+        self.assertIn("--file-size: size without a unit: '8'",
+                      self.refused("bench-io", "--file-size", "8", self.root / "work"))
+        self.assertIn("--blocks: not a size: 'x'",
+                      self.refused("bench-io", "--blocks", "1MiB,x", self.root / "work"))
         self.assertIn("--depths", self.refused("bench-io", "--depths", "x", self.root / "work"))
         self.assertIn("unexpected argument", self.refused("bench-io", "/tmp", "/var/tmp"))
 
