@@ -103,8 +103,8 @@ inline constexpr std::string_view kPlanDescription =
     "profile`.";
 
 inline constexpr std::string_view kPlanExamples =
-    R"(Rates of transfers are those of --link-out and --link-in, else of --rates, else of the profile,
-else guesses; the output says which.
+    R"(Rates of transfers are those of --link-out and --link-in or of --rates, else of the profile, else
+guesses; the output says which.
 
 Examples:
   spillway plan step.profile.json --budget 4GiB           will it fit, and how slow will it be?

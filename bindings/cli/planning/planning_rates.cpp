@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "setting_words.h"
 #include "spillway/base/bytes.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/base/transfer_rate.h"
+#include "spillway/runtime/settings.h"
 #include "spillway/runtime/spill_directories.h"
 #include "spillway/topology/disk_rates.h"
 
@@ -59,15 +63,19 @@ ChosenRates given_rates(const RateWords& words) {
   return {rates, "given"};
 }
 
-std::vector<std::string> list_in(const std::string& text) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
+/// As a run reads them, whose sizes mean nothing here.
+std::vector<std::string> directories_in(const std::string& text) {
+  runtime::Settings settings;
+  runtime::assign_setting(settings, "nvme", text, "--nvme");
+  std::vector<std::string> paths;
+  for (const swap::SpillDirectory& directory : settings.nvme) {
+    if (directory.limit > Bytes(0))
+      throw ConfigError("--nvme: {} has a size of {}, which is for runs: plans need the rates of "
+                        "{} alone (leave the size out)",
+                        directory.path, directory.limit, directory.path);
+    paths.push_back(directory.path);
   }
-  return parts;
+  return paths;
 }
 
 std::string known_directories(const topology::DiskRates& disks) {
@@ -95,7 +103,7 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
   const auto disks = topology::DiskRates::load(file);
   std::vector<std::string> names;
   if (!words.nvme.empty()) {
-    names = list_in(words.nvme);
+    names = directories_in(words.nvme);
   } else if (disks.all().size() == 1) {
     names = {disks.all().front().directory};
   } else if (disks.all().empty()) {
@@ -122,8 +130,9 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
   const auto write = places.write_bytes_per_second();
   const auto read = places.read_bytes_per_second();
   if (!write || !read)
-    throw ConfigError("{} lacks the rate for {} of{} (measure anew with: spillway bench-io DIR)",
-                      file, write ? "reading" : "writing", source.substr(file.size() + 1));
+    throw ConfigError("{} lacks the rate for {} of{} (measure again with: spillway bench-io "
+                      "--rates {} DIR)",
+                      file, write ? "reading" : "writing", source.substr(file.size() + 1), file);
   ChosenRates chosen{profile.rates.value_or(TransferRates{}), source};
   // The share is the disk's, the other costs were seen where the profile was recorded.
   chosen.rates.duplex_share = TransferRates{}.duplex_share;
@@ -140,9 +149,23 @@ TransferRates given_disks(const RateWords& words) {
   return rates;
 }
 
+/// The first option of several that was given, with its value; empty: none.
+std::string given_of(std::initializer_list<std::pair<const char*, const std::string*>> options) {
+  for (const auto& [option, text] : options)
+    if (!text->empty()) return message("{} {}", option, *text);
+  return {};
+}
+
 void refuse_half_tiers(const RateWords& words) {
   const bool has_disk = !words.disk_out.empty() || !words.disk_in.empty();
   if (words.host_memory.empty()) {
+    const std::string link =
+        given_of({{"--link-out", &words.link_out}, {"--link-in", &words.link_in}});
+    const std::string disks = given_of({{"--rates", &words.rates}, {"--nvme", &words.nvme}});
+    if (!link.empty() && !disks.empty())
+      throw ConfigError("{} and {} both say what transfers take: leave one out, or put disks "
+                        "behind a link with --host-memory SIZE",
+                        link, disks);
     if (!has_disk) return;
     const bool is_out = !words.disk_out.empty();
     throw ConfigError(
@@ -171,11 +194,7 @@ void refuse_half_tiers(const RateWords& words) {
 /// A GPU's operators run beside the disks of its host and are not slowed down by them.
 DisksBehind disks_behind(const RateWords& words, const profile::StepProfile& profile) {
   DisksBehind disks;
-  try {
-    disks.host_memory = parse_bytes(words.host_memory);
-  } catch (const Error& error) {
-    throw ConfigError("--host-memory: {}", error.what());
-  }
+  disks.host_memory = size_in("--host-memory", words.host_memory);
   if (disks.host_memory < profile.page_size)
     throw ConfigError("--host-memory {} holds no page of {}; without host memory, give --link-out "
                       "and --link-in the rates of the disk",

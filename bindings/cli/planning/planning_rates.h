@@ -35,10 +35,10 @@ struct ChosenRates {
   std::optional<DisksBehind> far{};
 };
 
-/// Rates of the command line, else of the file of rates, else of the profile, else defaults. With
-/// host memory there are two tiers: the link first, and the disks behind it. Throws
-/// ConfigError for rates that no link or disk has, with their value, and for a directory that was
-/// not measured; IoError for a file that is not there.
+/// Rates of a link or of measured disks, whichever the words name, else of the profile, else
+/// defaults. With host memory there are two tiers: the link first, and the disks behind it. Throws
+/// ConfigError for words that contradict each other, for rates that no link or disk has, with their
+/// value, and for a directory that was not measured; IoError for a file that is not there.
 ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& profile);
 
 /// The disks as the planner sees them; none without host memory.

@@ -190,11 +190,14 @@ TEST_F(RatesFile, AddsDirectoriesOfDifferentDisks) {
             2e9);
 }
 
-TEST_F(RatesFile, LosesAgainstTheCommandLine) {
+TEST_F(RatesFile, ContradictsALinkUnlessMemoryLiesBetween) {
   RateWords words{.link_out = "7", .link_in = "8", .rates = path_, .nvme = "/fast"};
-  EXPECT_EQ(choose_rates(words, with_rates()).rates.write_bytes_per_second, 7e9);
-  EXPECT_FALSE(choose_rates(words, with_rates()).far.has_value());
-  // With memory between them both count.
+  EXPECT_EQ(refusal(words),
+            message("--link-out 7 and --rates {} both say what transfers take: leave "
+                    "one out, or put disks behind a link with --host-memory SIZE",
+                    path_));
+  EXPECT_THAT(refusal({.link_in = "8", .nvme = "/fast"}),
+              HasSubstr("--link-in 8 and --nvme /fast both say"));
   words.host_memory = "1GiB";
   const ChosenRates both = choose_rates(words, with_rates());
   EXPECT_EQ(both.rates.write_bytes_per_second, 7e9);
@@ -209,7 +212,15 @@ TEST_F(RatesFile, AsksWhichDirectoryIsMeant) {
                                                    "/fast /faster /same)"));
   EXPECT_THAT(refusal({.rates = path_, .nvme = "/elsewhere"}),
               HasSubstr("has no rates of /elsewhere"));
-  EXPECT_THAT(refusal({.rates = path_, .nvme = "/fast,"}), HasSubstr("has no rates of "));
+}
+
+TEST_F(RatesFile, ReadsDirectoriesAsARunDoes) {
+  const auto said = [&](const char* nvme) { return refusal({.rates = path_, .nvme = nvme}); };
+  EXPECT_THAT(said("/fast,/fast"), HasSubstr("--nvme: directory /fast is named twice"));
+  for (const char* list : {"/fast,", ",/fast", "/fast,,/faster", ","})
+    EXPECT_THAT(said(list), HasSubstr("--nvme: a directory without a name")) << list;
+  EXPECT_THAT(said("/fast:200GiB"), HasSubstr("--nvme: /fast has a size of 200 GiB, which is for "
+                                              "runs"));
 }
 
 TEST_F(RatesFile, ServesOtherDirectoriesOnlyOfThisMachineAndSaysWhose) {
