@@ -17,7 +17,7 @@ KINDS = (("linear", 2_000_000), ("gelu", 200_000), ("gelu backward", 300_000), (
          ("adam", 400_000))
 LINEAR, GELU, GELU_BACKWARD, LINEAR_BACKWARD, ADAM = range(len(KINDS))
 SIZES, QUICK_SIZES, TINY_SIZES = (1_000, 10_000, 30_000, 100_000), (1_000, 10_000), (100, 1_000)
-NO_SEARCH = 0.001
+NO_SEARCH, UNCUT = 0.001, 1_000  # Seconds.
 # A swap of this net needs more than the link gives; a planner has to choose.
 LINK = ["--link-out", "12", "--link-in", "12"]
 BUDGET = "50%"
@@ -157,7 +157,7 @@ class PlanningTime(report.Benchmark):
         base = [spillway, "plan", profile, "--budget", BUDGET, "--json", *LINK]
         commands = {"read": [spillway, "plan", profile, "--budget", "100%", "--json", *LINK,
                              "--strategy", "demand"],
-                    "offload-only": [*base, "--strategy", "offload-only"],
+                    "offload-only": [*base, "--strategy", "offload-only", "--effort", UNCUT],
                     "first": [*base, "--effort", NO_SEARCH, "--out", plan],
                     "searched": [*base, "--effort", options.effort],
                     "simulate": [spillway, "simulate", profile, "--plan", plan, "--json", *LINK]}

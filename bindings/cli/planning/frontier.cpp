@@ -64,12 +64,8 @@ FrontierPicture picture_of(const PlanningStep& step, const ChosenRates& rates,
 /// A file of its own below the folder for temporary ones, gone at the end.
 class TemporarySvg {
  public:
-  explicit TemporarySvg(const std::string& text)
-      : path_((std::filesystem::temp_directory_path() / "spillway-frontier-XXXXXX").string()) {
-    const int file = ::mkstemp(path_.data());
-    if (file < 0) throw IoError("cannot make the file {}: {}", path_, std::strerror(errno));
-    ::close(file);
-    topology::write_file_at_once(path_, text);
+  explicit TemporarySvg(const std::string& text) : TemporarySvg() {
+    topology::write_file_at_once(path_, text);  // When it throws, the destructor still runs.
   }
   ~TemporarySvg() { ::unlink(path_.c_str()); }
   TemporarySvg(const TemporarySvg&) = delete;
@@ -78,6 +74,15 @@ class TemporarySvg {
   const std::string& path() const { return path_; }
 
  private:
+  TemporarySvg()
+      : path_((std::filesystem::temp_directory_path() / "spillway-frontier-XXXXXX").string()) {
+    const int file = ::mkstemp(path_.data());
+    if (file < 0)
+      throw IoError("cannot make the file {}: {} (set TMPDIR to a folder that can be written to)",
+                    path_, std::strerror(errno));
+    ::close(file);
+  }
+
   std::string path_;
 };
 

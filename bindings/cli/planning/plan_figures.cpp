@@ -60,8 +60,9 @@ StepPlan make_plan(const planner::Strategy& strategy, const PlanningCase& planni
                    std::function<bool()> should_stop) {
   const profile::StepTape& tape = planning.step.profile.tape;
   // Published ones are shown whole: cut short they would not be what their papers describe.
-  const bool is_ours = strategy.name == planner::strategies().front().name;
-  if (!is_ours) return strategy.plan(tape, planning.limits);
+  if (!strategy.source.empty()) return strategy.plan(tape, planning.limits);
+  if (strategy.name != planner::strategies().front().name)
+    return strategy.plan(tape, planning.limits, should_stop);
   planner::PlanEffort effort;
   effort.should_stop = std::move(should_stop);
   return planner::plan_step(tape, planning.limits, effort);
@@ -121,6 +122,7 @@ PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
   figures.interference_seconds = estimate.interference_seconds;
   figures.demand_reads = estimate.demand_reads;
   figures.forced_out = estimate.forced_evictions * limits.page_size;
+  figures.is_settled = estimate.is_settled;
   find_causes(step, plan, events, figures);
   return figures;
 }

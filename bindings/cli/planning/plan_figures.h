@@ -40,6 +40,7 @@ struct PlanFigures {
   double interference_seconds = 0.0;
   std::uint64_t demand_reads = 0;
   Bytes forced_out;
+  bool is_settled = true;  ///< All repetitions are equal; else these are the mean of several.
   double planning_seconds = 0.0;
   bool ran_out_of_memory = false;              ///< That is the refusal.
   bool cannot_replay = false;                  ///< Or that a replay would find other inputs.
@@ -69,8 +70,8 @@ struct PlanningCase {
   planner::StepBound bound;
 };
 
-/// After so many seconds our own strategy ends its search with the best plan so far. Others take
-/// what they take.
+/// After so many seconds our own strategies end their search with the best plan so far. Published
+/// ones take what they take.
 inline constexpr double kSecondsForOnePlan = 10.0;
 inline constexpr double kSecondsOfMany = 2.0;  ///< For each.
 

@@ -49,6 +49,8 @@ std::string time_text(const PlanningStep& step, const PlanFigures& figures) {
   add(figures.stall_seconds, "waiting for transfers");
   add(figures.interference_seconds, "slowed down by transfers");
   add(figures.recompute_seconds, "computing again");
+  if (!figures.is_settled)
+    parts += message("{}a mean of repetitions that go on to differ", parts.empty() ? "" : ", ");
   return parts.empty() ? text : text + "; " + parts;
 }
 
@@ -117,14 +119,9 @@ std::string causes_text(const char* title, const char* each,
 }
 
 ordered_json rates_json(const std::string& source, const profile::TransferRates& rates) {
-  return {{"source", source},
-          {"write_bytes_per_second", rates.write_bytes_per_second},
-          {"read_bytes_per_second", rates.read_bytes_per_second},
-          {"duplex_share", rates.duplex_share},
-          {"write_fixed_seconds", rates.write_fixed_seconds},
-          {"read_fixed_seconds", rates.read_fixed_seconds},
-          {"interference_seconds_per_byte", rates.interference_seconds_per_byte},
-          {"checksum_seconds_per_byte", rates.checksum_seconds_per_byte}};
+  ordered_json json = {{"source", source}};
+  for (const profile::RateField& field : profile::kRateFields) json[field.key] = rates.*field.field;
+  return json;
 }
 
 ordered_json causes_json(const std::vector<StallCause>& causes, const char* what,
@@ -238,6 +235,7 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
     json["interference_seconds"] = figures.interference_seconds;
     json["demand_reads"] = figures.demand_reads;
     json["forced_out_bytes"] = figures.forced_out.count();
+    json["is_settled"] = figures.is_settled;
     json["stalls_by_operator"] = causes_json(figures.stalls_by_operator, "operator", "operators");
     json["stalls_by_value"] = causes_json(figures.stalls_by_value, "value", "waits");
   }

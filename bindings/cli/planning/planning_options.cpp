@@ -46,8 +46,8 @@ void add_common_options(CLI::App& app, PlanningWords& words) {
   add_text(app, "--disk-out", words.rates.disk_out, "GB/s", "Rate of writing to these disks");
   add_text(app, "--disk-in", words.rates.disk_in, "GB/s", "Rate of reading from them");
   add_text(app, "--effort", words.effort, "SECONDS",
-           "Time after which our own strategy ends its search with the best plan so far; others "
-           "take what they take [10; 2 for each of several]");
+           "Time after which our own strategies end their search with the best plan so far; "
+           "published ones take what they take [10; 2 for each of several]");
   add_text(app, "--bound", words.bound, "quick|tight",
            "How hard to prove what no plan can beat; tight solves a linear program, too, and takes "
            "seconds for long steps [quick]");

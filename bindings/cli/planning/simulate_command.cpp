@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
+#include <tuple>
 
 #include "exit_codes.h"
 #include "planning/plan_report.h"
@@ -32,11 +33,13 @@ bool names_rates(const RateWords& words) {
 }
 
 Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
-  for (const auto& [option, text] : {std::pair{"--budget", &words.common.budget},
-                                     std::pair{"--strategy", &words.common.strategy}}) {
+  for (const auto& [option, text, reason] :
+       {std::tuple{"--budget", &words.common.budget, "has its own"},
+        std::tuple{"--strategy", &words.common.strategy, "has its own"},
+        std::tuple{"--effort", &words.common.effort, "is not searched for"}}) {
     if (!text->empty())
-      throw ConfigError("{} {} has no place beside --plan: a stored plan has its own", option,
-                        *text);
+      throw ConfigError("{} {} has no place beside --plan: a stored plan {} (leave it out)", option,
+                        *text, reason);
   }
   const std::string text = topology::text_of_file(
       words.plan,

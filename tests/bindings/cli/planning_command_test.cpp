@@ -1,93 +1,16 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-
-#include <cstdlib>
-#include <fstream>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
-#include "planning/frontier_picture.h"
-#include "planning/simulate_command.h"
-#include "spillway/base/error.h"
+#include "planning_command.h"
 #include "spillway/planner/strategies.h"
-#include "support/chain_profile.h"
-#include "support/manual_clock.h"
-#include "support/temporary_directory.h"
 
 namespace spillway::cli {
 namespace {
 
 using nlohmann::json;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// A profile in a folder of its own, and the commands on it.
-class PlanningCommand : public ::testing::Test {
- protected:
-  PlanningCommand() { write(profile_, profile::to_text(chain_profile())); }
-
-  static void write(const std::string& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-  }
-
-  std::string in_folder(const std::string& name) const { return folder_.path() + "/" + name; }
-
-  PlanWords words(const std::string& budget) const {
-    PlanWords words;
-    words.common.profile = profile_;
-    words.common.budget = budget;
-    words.common.effort = no_effort_;
-    return words;
-  }
-
-  SimulateWords simulate_words(const std::string& plan) const {
-    SimulateWords words;
-    words.common.profile = profile_;
-    words.plan = plan;
-    words.common.effort = no_effort_;
-    return words;
-  }
-
-  std::string plan(const PlanWords& words) const {
-    std::ostringstream out;
-    EXPECT_EQ(plan_from_profile(words, out, clock_), 0);
-    return out.str();
-  }
-
-  std::string simulate(const SimulateWords& words) const {
-    std::ostringstream out;
-    EXPECT_EQ(simulate_plan(words, out, clock_), 0);
-    return out.str();
-  }
-
-  template <typename Command>
-  static std::string refusal(const Command& command) {
-    try {
-      command();
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
-      return error.what();
-    }
-    return "accepted";
-  }
-
-  std::string plan_refusal(const PlanWords& words) const {
-    return refusal([&] { plan(words); });
-  }
-
-  std::string simulate_refusal(const SimulateWords& words) const {
-    return refusal([&] { simulate(words); });
-  }
-
-  const std::string no_effort_ = "0";  // The first plan: quick, and the same at any load.
-  TemporaryDirectory folder_;
-  const std::string profile_ = in_folder("chain.profile.json");
-  const ManualClock clock_;
-};
 
 TEST_F(PlanningCommand, TellsWhatAUserNeedsToDecide) {
   const std::string text = plan(words("50%"));
@@ -119,7 +42,7 @@ TEST_F(PlanningCommand, SurvivesAStepThatTakesNoTime) {
   EXPECT_EQ(json::parse(plan(asked)).at("gap"), 0.0);
 }
 
-TEST_F(PlanningCommand, GivesTheDocumentedKeys) {
+TEST_F(PlanningCommand, GivesFiguresThatAgree) {
   PlanWords asked = words("50%");
   asked.common.json = true;
   const json figures = json::parse(plan(asked));
@@ -280,6 +203,9 @@ TEST_F(PlanningCommand, RefusesWhatHasNoPlaceBesideAStoredPlan) {
   asked.common.budget.clear();
   asked.common.strategy = "spillway";
   EXPECT_THAT(simulate_refusal(asked), HasSubstr("--strategy spillway has no place"));
+  asked.common.strategy.clear();
+  asked.common.effort = "3";
+  EXPECT_THAT(simulate_refusal(asked), HasSubstr("--effort 3 has no place beside --plan"));
   EXPECT_THAT(simulate_refusal(simulate_words("")), HasSubstr("name what to simulate"));
 }
 
@@ -318,6 +244,41 @@ TEST_F(PlanningCommand, EndsItsSearchWhenItsTimeIsOver) {
     asked.common.effort = effort;
     EXPECT_THAT(plan_refusal(asked), HasSubstr(message("--effort: '{}' is no number", effort)));
   }
+}
+
+TEST_F(PlanningCommand, EndsTheSearchOfEachOfOurStrategies) {
+  const auto was_cut = [&](const char* strategy, std::uint32_t layers, const char* budget) {
+    write(profile_, profile::to_text(chain_profile({.layers = layers})));
+    PlanWords asked = words(budget);
+    asked.common.strategy = strategy;
+    asked.common.json = true;
+    asked.common.effort = "1";
+    std::ostringstream out;
+    plan_from_profile(asked, out, ImpatientClock());
+    return json::parse(out.str()).at("search_was_cut").get<bool>();
+  };
+  EXPECT_TRUE(was_cut("spillway", 6, "45%"));
+  EXPECT_TRUE(was_cut("offload-only", 6, "45%"));
+  EXPECT_TRUE(was_cut("exhaustive", 2, "80%"));
+  EXPECT_FALSE(was_cut("capuchin", 6, "45%"));
+}
+
+/// Takes nobody's word for when to stop.
+planner::StepPlan plan_without_end(const profile::StepTape& tape, const planner::SwapLimits& limits,
+                                   const planner::StopCheck& should_stop) {
+  if (should_stop) throw PlanError("told to stop");
+  return planner::plan_with_replays(tape, {}, limits);
+}
+
+TEST_F(PlanningCommand, ShowsPublishedStrategiesWhole) {
+  const PlanningStep step = to_step(chain_profile(), "chain");
+  const Bytes budget = step.needed / 2;
+  const PlanningCase planning =
+      case_for(step, budget, limits_for(step, budget, {}), BoundEffort::kQuick);
+  const planner::Strategy published{"published", "", "a paper", plan_without_end};
+  EXPECT_EQ(plan_with(published, planning, 1.0, ImpatientClock()).figures.refusal, "");
+  const planner::Strategy ours{"ours", "", "", plan_without_end};
+  EXPECT_EQ(plan_with(ours, planning, 1.0, ImpatientClock()).figures.refusal, "told to stop");
 }
 
 TEST_F(PlanningCommand, TellsOfAStrategyThatRunsOutOfMemory) {
@@ -479,164 +440,6 @@ TEST_F(PlanningCommand, ShowsTheCommandThatWasProfiled) {
   PlanWords asked = words("2GiB");
   asked.common.json = true;
   EXPECT_EQ(json::parse(plan(asked)).at("profile").at("command"), "./chain --layers 6");
-}
-
-class FrontierCommand : public PlanningCommand {
- protected:
-  PlanWords frontier(const std::string& points = "") const {
-    PlanWords asked = words("");
-    asked.frontier = true;
-    asked.points = points;
-    return asked;
-  }
-};
-
-TEST_F(FrontierCommand, GoesFromTheSmallestBudgetToAllThatIsNeeded) {
-  PlanWords asked = frontier("5");
-  asked.common.json = true;
-  const json list = json::parse(plan(asked));
-  ASSERT_EQ(list.size(), 5U);
-  EXPECT_EQ(list.front().at("budget_bytes"), list.front().at("smallest_budget_bytes"));
-  EXPECT_EQ(list.back().at("budget_bytes"), list.back().at("needed_bytes"));
-  EXPECT_NEAR(list.back().at("step_seconds"), list.back().at("incore_seconds"), 1e-9);
-  double last = 1e9;
-  for (const json& figures : list) {
-    if (figures.at("strategy") != "spillway") continue;
-    EXPECT_LE(figures.at("bound_seconds"), last);
-    last = figures.at("bound_seconds");
-  }
-}
-
-TEST_F(FrontierCommand, PrintsATable) {
-  const std::string text = plan(frontier());
-  EXPECT_THAT(text, HasSubstr("share  strategy     step  x in-core    bound"));
-  EXPECT_THAT(text, HasSubstr("100.0 %"));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4 + 1 + 1 + 9);
-}
-
-TEST_F(FrontierCommand, HasOneRowWhereThereIsNoChoice) {
-  write(profile_, profile::to_text(chain_profile({.layers = 1, .parameter_pages = 1})));
-  PlanWords asked = frontier("1000");
-  asked.common.json = true;
-  const json list = json::parse(plan(asked));
-  EXPECT_LT(list.size(), 1000U);  // No budget twice.
-  EXPECT_EQ(list.back().at("budget_bytes"), list.back().at("needed_bytes"));
-}
-
-/// Open and closed elements in balance; enough to see what a browser would not show.
-void expect_well_formed(const std::string& svg) {
-  std::vector<std::string> open;
-  for (std::size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
-    const std::size_t end = svg.find('>', at);
-    ASSERT_NE(end, std::string::npos);
-    const std::string tag = svg.substr(at + 1, end - at - 1);
-    if (tag.front() == '/') {
-      ASSERT_FALSE(open.empty());
-      EXPECT_EQ(open.back(), tag.substr(1));
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(tag.substr(0, tag.find_first_of(" \n")));
-    }
-  }
-  EXPECT_THAT(open, ElementsAre());
-  EXPECT_EQ(svg.find("nan"), std::string::npos);
-  EXPECT_EQ(svg.find("inf"), std::string::npos);
-}
-
-TEST_F(FrontierCommand, DrawsASelfContainedPicture) {
-  auto odd = chain_profile();
-  odd.origin.program = "/home/<a> & \"b\"/train";
-  write(profile_, profile::to_text(odd));
-  PlanWords asked = frontier("4");
-  asked.picture = in_folder("chain.svg");
-  EXPECT_THAT(plan(asked), HasSubstr("drawn in " + asked.picture));
-  std::ifstream file(asked.picture);
-  const std::string svg{std::istreambuf_iterator<char>(file), {}};
-  expect_well_formed(svg);
-  for (const char* part : {"<svg xmlns=", "time of a step (", "budget (", "<polygon", "spillway",
-                           "no plan is faster", "in-core", "train: time of a step"})
-    EXPECT_THAT(svg, HasSubstr(part));
-  EXPECT_EQ(svg.find("http", 60), std::string::npos);  // Nothing is fetched.
-}
-
-/// One budget after another, with equal times.
-PictureCurve flat(const std::string& name, std::optional<double> seconds) {
-  return {name, {{Bytes(1 << 20), seconds}, {Bytes(8 << 20), seconds}}};
-}
-
-TEST(FrontierPicture, ShowsACurveOrSaysWhyNot) {
-  FrontierPicture picture;
-  picture.needed = Bytes(8 << 20);
-  picture.incore_seconds = 0.4;
-  picture.bound = flat("bound", 0.4);
-  picture.curves = {flat("ours", 0.5), flat("theirs", 0.6), flat("slow", 1.3),
-                    flat("none", std::nullopt)};
-  const std::string svg = to_svg(picture);
-  expect_well_formed(svg);
-  EXPECT_THAT(svg, HasSubstr(">slow: beyond the top<"));
-  EXPECT_THAT(svg, HasSubstr(">none: no plan<"));
-  EXPECT_THAT(svg, HasSubstr(">theirs<"));
-  EXPECT_THAT(svg, HasSubstr(">Slower ones are<"));  // In two lines: one is cut off at the edge.
-  EXPECT_THAT(svg, HasSubstr(">beyond the top.<"));
-  EXPECT_THAT(svg, HasSubstr(">600<"));
-  EXPECT_THAT(svg, Not(HasSubstr(">700<")));  // The others have the height for themselves.
-  picture.curves[2] = flat("slow", 1.1);
-  EXPECT_THAT(to_svg(picture), Not(HasSubstr("beyond")));
-}
-
-TEST_F(FrontierCommand, RefusesOtherKindsOfPictures) {
-  PlanWords asked = frontier();
-  for (const char* name : {"x.pdf", "x", "svg"}) {
-    asked.picture = name;
-    EXPECT_THAT(plan_refusal(asked), HasSubstr("must end in .svg or .png"));
-  }
-}
-
-/// PATH for the time of one test.
-class SearchPath {
- public:
-  explicit SearchPath(const std::string& path) : before_(std::getenv("PATH")) {
-    ::setenv("PATH", path.c_str(), 1);
-  }
-  ~SearchPath() { ::setenv("PATH", before_.c_str(), 1); }
-
- private:
-  const std::string before_;
-};
-
-TEST_F(FrontierCommand, SaysWhatPngNeeds) {
-  const SearchPath nothing(folder_.path());
-  PlanWords asked = frontier();
-  asked.picture = in_folder("chain.png");
-  EXPECT_THAT(plan_refusal(asked), HasSubstr("apt-get install librsvg2-bin"));
-}
-
-TEST_F(FrontierCommand, HasThePngMadeByAConverter) {
-  const std::string converter = in_folder("rsvg-convert");
-  write(converter, "#!/bin/sh\n[ \"$3\" = --output ] && /bin/cp \"$5\" \"$4\"\n");
-  ::chmod(converter.c_str(), 0755);
-  const SearchPath here(folder_.path());
-  PlanWords asked = frontier("3");
-  asked.picture = in_folder("chain.PNG");
-  plan(asked);
-  std::ifstream file(asked.picture);
-  const std::string made{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_THAT(made, HasSubstr("<svg xmlns="));
-  write(converter, "#!/bin/sh\necho broken; exit 3\n");
-  EXPECT_THAT(plan_refusal(asked), HasSubstr("rsvg-convert ended with exit code 3: broken"));
-}
-
-TEST(SplitFrontier, TakesAPictureFromBehindTheOptionButNotTheProfile) {
-  using Words = std::vector<std::string>;
-  EXPECT_EQ(split_frontier({"--frontier", "a.json"}), (Words{"--frontier", "a.json"}));
-  EXPECT_EQ(split_frontier({"--frontier", "x.svg", "a.json"}),
-            (Words{"--frontier", "--picture=x.svg", "a.json"}));
-  EXPECT_EQ(split_frontier({"a.json", "--frontier=x.png", "--json"}),
-            (Words{"a.json", "--frontier", "--picture=x.png", "--json"}));
-  EXPECT_EQ(split_frontier({"a.json", "--frontier"}), (Words{"a.json", "--frontier"}));
-  EXPECT_EQ(split_frontier({"--frontier", "x.pdf"}), (Words{"--frontier", "--picture=x.pdf"}));
-  EXPECT_EQ(split_frontier({"--frontier", "--points", "3"}),
-            (Words{"--frontier", "--points", "3"}));
 }
 
 }  // namespace

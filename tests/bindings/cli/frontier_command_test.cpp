@@ -1,0 +1,226 @@
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "planning/frontier_picture.h"
+#include "planning_command.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class FrontierCommand : public PlanningCommand {
+ protected:
+  PlanWords frontier(const std::string& points = "") const {
+    PlanWords asked = words("");
+    asked.frontier = true;
+    asked.points = points;
+    return asked;
+  }
+};
+
+TEST_F(FrontierCommand, GoesFromTheSmallestBudgetToAllThatIsNeeded) {
+  PlanWords asked = frontier("5");
+  asked.common.json = true;
+  const json list = json::parse(plan(asked));
+  ASSERT_EQ(list.size(), 5U);
+  EXPECT_EQ(list.front().at("budget_bytes"), list.front().at("smallest_budget_bytes"));
+  EXPECT_EQ(list.back().at("budget_bytes"), list.back().at("needed_bytes"));
+  EXPECT_NEAR(list.back().at("step_seconds"), list.back().at("incore_seconds"), 1e-9);
+  double last = 1e9;
+  for (const json& figures : list) {
+    if (figures.at("strategy") != "spillway") continue;
+    EXPECT_LE(figures.at("bound_seconds"), last);
+    last = figures.at("bound_seconds");
+  }
+}
+
+TEST_F(FrontierCommand, PrintsATable) {
+  const std::string text = plan(frontier());
+  EXPECT_THAT(text, HasSubstr("share  strategy     step  x in-core    bound"));
+  EXPECT_THAT(text, HasSubstr("100.0 %"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4 + 1 + 1 + 9);
+}
+
+TEST_F(FrontierCommand, HasOneRowForEachBudgetThatMakesADifference) {
+  write(profile_, profile::to_text(chain_profile({.layers = 1, .parameter_pages = 1})));
+  PlanWords asked = frontier("1000");
+  asked.common.json = true;
+  const json list = json::parse(plan(asked));
+  const auto bytes = [&](const char* key) { return list.back().at(key).get<std::uint64_t>(); };
+  const std::uint64_t page = chain_profile().page_size.count();
+  // One for each page more, and no budget twice.
+  const std::uint64_t choices = (bytes("needed_bytes") - bytes("smallest_budget_bytes")) / page + 1;
+  ASSERT_GT(choices, 1U);
+  EXPECT_EQ(list.size(), choices);
+  std::set<std::uint64_t> budgets;
+  for (const json& figures : list) budgets.insert(figures.at("budget_bytes").get<std::uint64_t>());
+  EXPECT_EQ(budgets.size(), choices);
+  EXPECT_EQ(*budgets.begin(), bytes("smallest_budget_bytes"));
+  EXPECT_EQ(*budgets.rbegin(), bytes("needed_bytes"));
+}
+
+/// Open and closed elements in balance; enough to see what a browser would not show.
+void expect_well_formed(const std::string& svg) {
+  std::vector<std::string> open;
+  for (std::size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
+    const std::size_t end = svg.find('>', at);
+    ASSERT_NE(end, std::string::npos);
+    const std::string tag = svg.substr(at + 1, end - at - 1);
+    if (tag.front() == '/') {
+      ASSERT_FALSE(open.empty());
+      EXPECT_EQ(open.back(), tag.substr(1));
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(tag.substr(0, tag.find_first_of(" \n")));
+    }
+  }
+  EXPECT_THAT(open, ElementsAre());
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+}
+
+TEST_F(FrontierCommand, DrawsASelfContainedPicture) {
+  auto odd = chain_profile();
+  odd.origin.program = "/home/<a> & \"b\"/train";
+  write(profile_, profile::to_text(odd));
+  PlanWords asked = frontier("4");
+  asked.picture = in_folder("chain.svg");
+  EXPECT_THAT(plan(asked), HasSubstr("drawn in " + asked.picture));
+  std::ifstream file(asked.picture);
+  const std::string svg{std::istreambuf_iterator<char>(file), {}};
+  expect_well_formed(svg);
+  for (const char* part : {"<svg xmlns=", "time of a step (", "budget (", "<polygon", "spillway",
+                           "no plan is faster", "in-core", "train: time of a step"})
+    EXPECT_THAT(svg, HasSubstr(part));
+  EXPECT_EQ(svg.find("http", 60), std::string::npos);  // Nothing is fetched.
+}
+
+/// One budget after another, with equal times.
+PictureCurve flat(const std::string& name, std::optional<double> seconds) {
+  return {name, {{Bytes(1 << 20), seconds}, {Bytes(8 << 20), seconds}}};
+}
+
+TEST(FrontierPicture, ShowsACurveOrSaysWhyNot) {
+  FrontierPicture picture;
+  picture.needed = Bytes(8 << 20);
+  picture.incore_seconds = 0.4;
+  picture.bound = flat("bound", 0.4);
+  picture.curves = {flat("ours", 0.5), flat("theirs", 0.6), flat("slow", 1.3),
+                    flat("none", std::nullopt)};
+  const std::string svg = to_svg(picture);
+  expect_well_formed(svg);
+  EXPECT_THAT(svg, HasSubstr(">slow: beyond the top<"));
+  EXPECT_THAT(svg, HasSubstr(">none: no plan<"));
+  EXPECT_THAT(svg, HasSubstr(">theirs<"));
+  EXPECT_THAT(svg, HasSubstr(">Slower ones are<"));  // In two lines: one is cut off at the edge.
+  EXPECT_THAT(svg, HasSubstr(">beyond the top.<"));
+  EXPECT_THAT(svg, HasSubstr(">600<"));
+  EXPECT_THAT(svg, Not(HasSubstr(">700<")));  // The others have the height for themselves.
+  picture.curves[2] = flat("slow", 1.1);
+  EXPECT_THAT(to_svg(picture), Not(HasSubstr("beyond")));
+}
+
+TEST_F(FrontierCommand, RefusesOtherKindsOfPictures) {
+  PlanWords asked = frontier();
+  for (const char* name : {"x.pdf", "x", "svg"}) {
+    asked.picture = name;
+    EXPECT_THAT(plan_refusal(asked), HasSubstr("must end in .svg or .png"));
+  }
+}
+
+/// PATH for the time of one test.
+class SearchPath {
+ public:
+  explicit SearchPath(const std::string& path) : before_(std::getenv("PATH")) {
+    ::setenv("PATH", path.c_str(), 1);
+  }
+  ~SearchPath() { ::setenv("PATH", before_.c_str(), 1); }
+
+ private:
+  const std::string before_;
+};
+
+TEST_F(FrontierCommand, SaysWhatPngNeeds) {
+  const SearchPath nothing(folder_.path());
+  PlanWords asked = frontier();
+  asked.picture = in_folder("chain.png");
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("apt-get install librsvg2-bin"));
+}
+
+TEST_F(FrontierCommand, HasThePngMadeByAConverter) {
+  const std::string converter = in_folder("rsvg-convert");
+  write(converter, "#!/bin/sh\n[ \"$3\" = --output ] && /bin/cp \"$5\" \"$4\"\n");
+  ::chmod(converter.c_str(), 0755);
+  const SearchPath here(folder_.path());
+  PlanWords asked = frontier("3");
+  asked.picture = in_folder("chain.PNG");
+  plan(asked);
+  std::ifstream file(asked.picture);
+  const std::string made{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(made, HasSubstr("<svg xmlns="));
+  write(converter, "#!/bin/sh\necho broken; exit 3\n");
+  EXPECT_THAT(plan_refusal(asked), HasSubstr("rsvg-convert ended with exit code 3: broken"));
+}
+
+/// Nothing can be written to files, as on a full disk.
+class NoMoreWriting {
+ public:
+  NoMoreWriting() {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~NoMoreWriting() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
+};
+
+TEST_F(FrontierCommand, LeavesNoTemporaryFileThatItCouldNotWrite) {
+  const std::string converter = in_folder("rsvg-convert");
+  write(converter, "#!/bin/sh\n");
+  ::chmod(converter.c_str(), 0755);
+  const SearchPath here(folder_.path());
+  const TemporaryDirectory temporary;
+  ASSERT_EQ(::setenv("TMPDIR", temporary.path().c_str(), 1), 0);
+  PlanWords asked = frontier("2");
+  asked.picture = in_folder("chain.png");
+  std::string said;
+  {
+    const NoMoreWriting full;
+    said = plan_refusal(asked);
+  }
+  EXPECT_THAT(said, HasSubstr("cannot write " + temporary.path()));
+  EXPECT_THAT(temporary.entries(), IsEmpty());
+  ASSERT_EQ(::unsetenv("TMPDIR"), 0);
+}
+
+TEST(SplitFrontier, TakesAPictureFromBehindTheOptionButNotTheProfile) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(split_frontier({"--frontier", "a.json"}), (Words{"--frontier", "a.json"}));
+  EXPECT_EQ(split_frontier({"--frontier", "x.svg", "a.json"}),
+            (Words{"--frontier", "--picture=x.svg", "a.json"}));
+  EXPECT_EQ(split_frontier({"a.json", "--frontier=x.png", "--json"}),
+            (Words{"a.json", "--frontier", "--picture=x.png", "--json"}));
+  EXPECT_EQ(split_frontier({"a.json", "--frontier"}), (Words{"a.json", "--frontier"}));
+  EXPECT_EQ(split_frontier({"--frontier", "x.pdf"}), (Words{"--frontier", "--picture=x.pdf"}));
+  EXPECT_EQ(split_frontier({"--frontier", "--points", "3"}),
+            (Words{"--frontier", "--points", "3"}));
+}
+
+}  // namespace
+}  // namespace spillway::cli

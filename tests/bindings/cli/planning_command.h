@@ -1,0 +1,82 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "planning/simulate_command.h"
+#include "spillway/base/error.h"
+#include "support/chain_profile.h"
+#include "support/manual_clock.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::cli {
+
+/// A profile in a folder of its own, and the commands on it.
+class PlanningCommand : public ::testing::Test {
+ protected:
+  PlanningCommand() { write(profile_, profile::to_text(chain_profile())); }
+
+  static void write(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  }
+
+  std::string in_folder(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  PlanWords words(const std::string& budget) const {
+    PlanWords words;
+    words.common.profile = profile_;
+    words.common.budget = budget;
+    words.common.effort = no_effort_;
+    return words;
+  }
+
+  SimulateWords simulate_words(const std::string& plan) const {
+    SimulateWords words;
+    words.common.profile = profile_;
+    words.plan = plan;
+    if (plan.empty()) words.common.effort = no_effort_;
+    return words;
+  }
+
+  std::string plan(const PlanWords& words) const {
+    std::ostringstream out;
+    EXPECT_EQ(plan_from_profile(words, out, clock_), 0);
+    return out.str();
+  }
+
+  std::string simulate(const SimulateWords& words) const {
+    std::ostringstream out;
+    EXPECT_EQ(simulate_plan(words, out, clock_), 0);
+    return out.str();
+  }
+
+  template <typename Command>
+  static std::string refusal(const Command& command) {
+    try {
+      command();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("\n")));
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  std::string plan_refusal(const PlanWords& words) const {
+    return refusal([&] { plan(words); });
+  }
+
+  std::string simulate_refusal(const SimulateWords& words) const {
+    return refusal([&] { simulate(words); });
+  }
+
+  const std::string no_effort_ = "0";  // The first plan: quick, and the same at any load.
+  TemporaryDirectory folder_;
+  const std::string profile_ = in_folder("chain.profile.json");
+  const ManualClock clock_;
+};
+
+}  // namespace spillway::cli

@@ -1,0 +1,152 @@
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+
+#include "planning/plan_report.h"
+#include "planning_command.h"
+#include "spillway/profile/chrome_trace.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Keys = std::set<std::string>;
+
+/// Words that stand in a text as keys do: `needed_bytes`.
+Keys keys_in(const std::string& text) {
+  static const std::regex kKey("`([a-z_]+)`");
+  Keys keys;
+  for (std::sregex_iterator each(text.begin(), text.end(), kKey), end; each != end; ++each)
+    keys.insert((*each)[1]);
+  return keys;
+}
+
+/// What a page says of a key.
+struct KeyMeaning {
+  bool is_of_plan = false;  ///< Marked *: missing where there is no plan.
+  std::string text;
+};
+
+/// The keys in the first column of a page's tables.
+std::map<std::string, KeyMeaning> documented(const char* path) {
+  std::ifstream page(path);
+  std::map<std::string, KeyMeaning> meanings;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| `")) continue;
+    const std::size_t middle = line.find(" | ");
+    const std::string first = line.substr(0, middle);
+    for (const std::string& key : keys_in(first)) {
+      const KeyMeaning meaning{first.ends_with(" *"), line.substr(middle + 3)};
+      EXPECT_TRUE(meanings.emplace(key, meaning).second) << key << " stands there twice";
+    }
+  }
+  EXPECT_THAT(meanings, Not(IsEmpty())) << path;
+  return meanings;
+}
+
+Keys keys_of(const json& object) {
+  Keys keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+/// The keys of all objects within, however deep.
+Keys keys_within(const json& value) {
+  Keys keys = value.is_object() ? keys_of(value) : Keys();
+  for (const json& each : value)
+    if (each.is_structured()) keys.merge(keys_within(each));
+  return keys;
+}
+
+class PlanningOutput : public PlanningCommand {
+ protected:
+  /// The documented keys of which `is_there` holds.
+  template <typename IsThere>
+  Keys told(const IsThere& is_there) const {
+    Keys keys;
+    for (const auto& [key, meaning] : page_)
+      if (is_there(meaning)) keys.insert(key);
+    return keys;
+  }
+
+  static bool is_always_there(const KeyMeaning& meaning) {
+    return meaning.text.find(" only: ") == std::string::npos;
+  }
+
+  /// A trace of the predicted step, as if a run had written it.
+  std::string run_like(SimulateWords asked) const {
+    asked.trace = in_folder("prediction.json");
+    simulate(asked);
+    std::ifstream file(asked.trace);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    profile::StepTrace trace = profile::parse_chrome_trace(text, asked.trace);
+    trace.source = profile::TraceSource::kRun;
+    trace.process = 2;
+    trace.marks = {{0.0, "step 1"}, {trace.marks.back().at_seconds, "end"}};
+    const std::string path = in_folder("run.json");
+    write(path, profile::to_chrome_trace(trace));
+    return path;
+  }
+
+  /// All that there can be: two tiers, and a run beside the prediction.
+  json all_figures() const {
+    SimulateWords asked = simulate_words("");
+    asked.common.budget = "40%";
+    asked.common.rates = {
+        .link_out = "8", .link_in = "8", .host_memory = "24MiB", .disk_out = "2", .disk_in = "3"};
+    asked.beside = run_like(asked);
+    asked.common.json = true;
+    return json::parse(simulate(asked));
+  }
+
+  const std::map<std::string, KeyMeaning> page_ = documented(SPILLWAY_TEST_PLANNING_OUTPUT);
+};
+
+TEST_F(PlanningOutput, HasTheDocumentedKeysAndNoOthers) {
+  EXPECT_EQ(keys_of(all_figures()), told([](const KeyMeaning&) { return true; }));
+  PlanWords asked = words("50%");
+  asked.common.json = true;
+  EXPECT_EQ(keys_of(json::parse(plan(asked))), told(is_always_there));
+}
+
+TEST_F(PlanningOutput, OfNoPlanLacksTheMarkedKeys) {
+  const PlanningStep step = to_step(chain_profile(), "chain");
+  PlanFigures figures;
+  figures.refusal = "there is none";
+  EXPECT_EQ(keys_of(figures_json(step, {}, figures)), told([](const KeyMeaning& meaning) {
+              return is_always_there(meaning) && !meaning.is_of_plan;
+            }));
+}
+
+TEST_F(PlanningOutput, HasTheDocumentedKeysInsideToo) {
+  const json figures = all_figures();
+  const KeyMeaning rates = documented(SPILLWAY_TEST_PROFILE_FORMAT).at("rates");
+  std::size_t compared = 0;
+  for (const auto& [key, value] : figures.items()) {
+    if (!value.is_structured()) continue;
+    ASSERT_FALSE(value.empty()) << key;
+    Keys expected = keys_in(page_.at(key).text);
+    if (key == "disk_rates") expected = keys_in(page_.at("rates").text);  // "The same".
+    if (key.ends_with("rates")) expected.merge(keys_in(rates.text));
+    EXPECT_EQ(keys_within(value), expected) << key;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 6U);
+}
+
+TEST_F(PlanningOutput, TellsOfRepetitionsThatGoOnToDiffer) {
+  const PlanningStep step = to_step(chain_profile(), "chain");
+  PlanFigures figures;
+  EXPECT_THAT(plan_text(step, {}, figures), Not(HasSubstr("differ")));
+  figures.is_settled = false;
+  EXPECT_THAT(plan_text(step, {}, figures),
+              HasSubstr("a mean of repetitions that go on to differ"));
+  EXPECT_FALSE(figures_json(step, {}, figures).at("is_settled").get<bool>());
+}
+
+}  // namespace
+}  // namespace spillway::cli
