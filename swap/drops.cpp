@@ -36,13 +36,23 @@ bool SwapEngine::State::drop(RangeId id) {
   return true;
 }
 
+/// Whether a pinned page is in memory and may move: somebody in need may have taken it. Waits until
+/// it is not being written.
+bool SwapEngine::State::is_movable_locked(Lock& lock, PageIndex index) {
+  const Page& page = pages_.get()[index];
+  while (page.state == PageState::kWriting) wait_locked(lock, false, counts_.fetch_wait);
+  return page.state == PageState::kResident || page.state == PageState::kWriteQueued;
+}
+
 /// Moves the frame of one page below the address of another, which becomes resident. False when
-/// that takes a frame and there is none.
-bool SwapEngine::State::adopt_page_locked(PageIndex target, PageIndex source) {
+/// somebody in need has taken the frame.
+bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageIndex source,
+                                          const PinSet& within) {
   Page& from = pages_.get()[source];
   Page& to = pages_.get()[target];
-  if (to.state != PageState::kOut || to.extent.is_some())
-    return true;  // The kernel kept its bytes.
+  // The kernel kept its bytes, or it has moved in an earlier attempt.
+  if (to.state != PageState::kOut || to.extent.is_some()) return true;
+  if (!is_movable_locked(lock, source)) return false;
   if (from.state == PageState::kWriteQueued) cancel_write_locked(from);
   const memory::SlotId slot = pool_->take_empty_slot();
   if (mapper_->unmap(pool_->address(slot), address_of(source)) == memory::MoveResult::kMoved) {
@@ -50,18 +60,22 @@ bool SwapEngine::State::adopt_page_locked(PageIndex target, PageIndex source) {
     drop_extent_locked(from);
     map_locked(target, slot, memory::Access::kWrite);
   } else {
-    // The kernel holds the frame for somebody: the bytes go without it. The page is pinned.
+    // The kernel holds the frame for somebody, maybe for ever: the bytes go without it.
     pool_->put_empty_slot(slot);
-    const auto copy = pool_->take_frame();
-    if (!copy) return false;
-    std::memcpy(pool_->address(*copy), address_of(source), kPageBytes);
-    map_locked(target, *copy, memory::Access::kWrite);
+    std::vector<memory::SlotId> copy;
+    acquire_frames_locked(lock, copy, 1, &within);
+    if (!has_bytes_in_memory(from.state)) {
+      pool_->put_frame(copy.front());
+      return false;
+    }
+    std::memcpy(pool_->address(copy.front()), address_of(source), kPageBytes);
+    map_locked(target, copy.front(), memory::Access::kWrite);
   }
   to.dirty = true;
   return true;
 }
 
-bool SwapEngine::State::adopt(RangeId dropped, RangeId from) {
+bool SwapEngine::State::adopt(RangeId dropped, RangeId from, const PinSet& within) {
   Lock lock(mutex_);
   const PageIndex target = range_of(dropped).first;
   const PageIndex source = range_of(from).first;
@@ -70,16 +84,15 @@ bool SwapEngine::State::adopt(RangeId dropped, RangeId from) {
   SPILLWAY_ASSERT(range_of(from).pages == count);
   if (range_of(from).pins == 0) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
-    const Page& page = pages_.get()[source + i];
-    // Somebody in need may have taken pinned pages.
-    while (page.state == PageState::kWriting) wait_locked(lock, false, counts_.fetch_wait);
-    if (page.state != PageState::kResident && page.state != PageState::kWriteQueued) return false;
+    if (!is_movable_locked(lock, source + i)) return false;
   }
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (!adopt_page_locked(target + i, source + i)) return false;
+    if (!adopt_page_locked(lock, target + i, source + i, within)) return false;
   }
   Range& range = range_of(dropped);
   range.is_dropped = false;
+  // It may have been wanted once more after somebody had begun to compute.
+  std::erase(wanted_drops_, dropped);
   range.last_touch = ++touch_clock_;
   note_counted_locked();
   wake_waiters_locked();
@@ -123,16 +136,24 @@ void SwapEngine::State::give_up(RangeId dropped, const std::string& reason) {
         message("the program touches a tensor that cannot be computed again: {}", reason).c_str());
 }
 
-/// Operators that nobody has prepared for a drop wait here until its bytes are back.
+/// Operators that nobody has prepared for a drop wait here until its bytes are back. While they
+/// wait for one range another one may be dropped again, so all are looked at after each wait.
 void SwapEngine::State::wait_for_dropped_locked(Lock& lock, std::span<const RangeUse> uses) {
-  for (const RangeUse& use : uses) {
-    const std::uint64_t failures = drop_failure_.count;
-    while (range_of(use.range).is_dropped) {
-      if (drop_failure_.count != failures && drop_failure_.range == use.range)
-        throw IoError("a tensor cannot be computed again: {}", drop_failure_.reason);
-      want_locked(use.range);
-      wait_locked(lock, false, counts_.fetch_wait);
+  RangeId awaited;
+  std::uint64_t failures = 0;  // As the wait for that range began.
+  while (true) {
+    const auto use = std::find_if(uses.begin(), uses.end(), [this](const RangeUse& candidate) {
+      return range_of(candidate.range).is_dropped;
+    });
+    if (use == uses.end()) return;
+    if (use->range != awaited) {
+      awaited = use->range;
+      failures = drop_failure_.count;
     }
+    if (drop_failure_.count != failures && drop_failure_.range == awaited)
+      throw IoError("a tensor cannot be computed again: {}", drop_failure_.reason);
+    want_locked(awaited);
+    wait_locked(lock, false, counts_.fetch_wait);
   }
 }
 

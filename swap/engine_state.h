@@ -64,7 +64,7 @@ class SwapEngine::State final : public memory::FaultSink {
 
   // drops.cpp
   bool drop(RangeId id);
-  bool adopt(RangeId dropped, RangeId from);
+  bool adopt(RangeId dropped, RangeId from, const PinSet& within);
   RangeId wait_for_wanted();
   void give_up(RangeId dropped, const std::string& reason);
   void end_drops();
@@ -144,7 +144,6 @@ class SwapEngine::State final : public memory::FaultSink {
 
   class PageRun;
   bool show_in_child(memory::PageIndex index);
-
   void drop_extent_locked(Page& page);
   void release_extent_locked(ExtentId extent);
   void end_children_locked();
@@ -156,7 +155,6 @@ class SwapEngine::State final : public memory::FaultSink {
   std::vector<Candidate> candidates_locked() const;
   std::size_t evict_unpinned_locked(std::size_t wanted);
   std::size_t evict_pinned_locked(std::size_t wanted, const PinSet* spared);
-
   void collect_locked(std::vector<Transfer>& batch);
   void give_up_writing_locked();
   bool collect_read_locked(std::deque<memory::PageIndex>& queue, std::vector<Transfer>& batch);
@@ -187,6 +185,7 @@ class SwapEngine::State final : public memory::FaultSink {
     memory::PageIndex index;
     TimePoint start;
   };
+  bool begin_fault_locked(memory::PageIndex index, memory::Access access, TimePoint start);
   bool is_fault_unserved_locked() const;
   std::string lost_fault_locked();
   std::string fault_failure_;  ///< Why a page that the program touches cannot come.
@@ -227,7 +226,9 @@ class SwapEngine::State final : public memory::FaultSink {
     std::uint64_t count = 0;
     std::string reason;
   } drop_failure_;  ///< The latest.
-  bool adopt_page_locked(memory::PageIndex target, memory::PageIndex source);
+  bool is_movable_locked(Lock& lock, memory::PageIndex index);
+  bool adopt_page_locked(Lock& lock, memory::PageIndex target, memory::PageIndex source,
+                         const PinSet& within);
   std::uint64_t touch_clock_ = 0;
   std::uint32_t arrivals_ = 0;
   std::string store_failure_;  ///< Why nothing more can be written; empty: it can.

@@ -62,17 +62,23 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint
     lock.unlock();
     end_by_signal(SIGSEGV, kTouchedAfterFree);
   }
+  if (begin_fault_locked(index, access, start)) ++counts_.faults;
+}
+
+/// Has a page come, or open, for whoever waits since `start`. False when that was known: a signal
+/// has sleepers report once more, and what is computed again may take long.
+bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimePoint start) {
   Page& page = pages_.get()[index];
   Range& range = range_of(page.range);
-  ++counts_.faults;
   range.faulted = true;
   touch_page_locked(range, index - range.first);
-  if (range.is_dropped && page.state == PageState::kOut) {
+  // Of a dropped range, pages with an extent are those that an adoption has moved before it failed.
+  if (range.is_dropped && page.state == PageState::kOut && !page.extent.is_some()) {
+    want_locked(page.range);
     const bool is_known = std::any_of(open_faults_.begin(), open_faults_.end(),
                                       [&](const OpenFault& fault) { return fault.index == index; });
     if (!is_known) open_faults_.push_back({index, start});
-    want_locked(page.range);
-    return;
+    return !is_known;
   }
   switch (page.state) {
     case PageState::kOut: page.state = PageState::kReadQueued; [[fallthrough]];
@@ -104,6 +110,7 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint
       counts_.fault_wait += clock_.now() - start;
       break;
   }
+  return true;
 }
 
 /// The page has come, or is gone for good: nobody waits for it any more.
@@ -132,11 +139,9 @@ void SwapEngine::State::serve_fault(std::byte* address, Access access) {
     ++waiters_;
     changed_.wait_for(lock, std::chrono::milliseconds(20));
     --waiters_;
-    if (page.state == PageState::kOut) {
-      lock.unlock();
-      begin_fault(address, access, kStrayTraps);
-      lock.lock();
-    }
+    // It has come and left again, or nobody has computed it yet: still the same trap.
+    if (page.state == PageState::kOut && find(address).range.is_some())
+      begin_fault_locked(index, access, clock_.now());
   }
 }
 

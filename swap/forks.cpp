@@ -62,11 +62,6 @@ void install_handler(int number, struct sigaction& previous) {
   ::sigaction(number, &action, &previous);
 }
 
-bool has_bytes_in_memory(PageState state) {
-  return state == PageState::kResident || state == PageState::kWriteQueued ||
-         state == PageState::kWriting;
-}
-
 }  // namespace
 
 /// Run of neighbouring pages that a child treats alike, collected to save system calls.

@@ -20,6 +20,11 @@ enum class PageState : std::uint8_t {
   kWriting,      ///< Resident, closed for writing, being written.
 };
 
+inline bool has_bytes_in_memory(PageState state) {
+  return state == PageState::kResident || state == PageState::kWriteQueued ||
+         state == PageState::kWriting;
+}
+
 struct Page {
   PageState state = PageState::kOut;
   bool dirty = false;            ///< The extent, if any, does not hold the bytes.

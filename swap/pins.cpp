@@ -51,7 +51,7 @@ void SwapEngine::State::count_missing_locked(std::span<const RangeUse> uses,
 
 void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
   Range& range = range_of(use.range);
-  SPILLWAY_ASSERT(use.first < range.pages && use.pages == range.pages);
+  SPILLWAY_ASSERT(use.first < range.pages && use.pages == range.pages && !range.is_dropped);
   range.last_touch = ++touch_clock_;
   const bool is_whole = use.is_whole();
   set.pins_.push_back({use.range, range.generation, use.first, is_whole ? 0 : use.touched()});
@@ -111,8 +111,7 @@ std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> us
     for (PageIndex index = first; index < first + use.touched(); ++index) {
       Page& page = pages_.get()[index];
       if (asks && page.state == PageState::kOut) ask_for_page_locked(index);
-      if (page.state == PageState::kResident || page.state == PageState::kWriteQueued ||
-          page.state == PageState::kWriting) {
+      if (has_bytes_in_memory(page.state)) {
         if (asks) keep_locked(page);
       } else {
         ++missing;

@@ -331,6 +331,7 @@ void SwapEngine::State::release(RangeId id) {
   range.partial_pins = 0;
   counts_.live -= memory::kPageSize * range.pages;
   index_range_locked(range, RangeId());
+  if (range.is_dropped) std::erase(wanted_drops_, id);
   for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
   if (range.in_flight == 0) end_range_locked(id);
   wake_waiters_locked();
@@ -504,7 +505,7 @@ std::byte* SwapEngine::address_of(RangeId range) const {
 
 bool SwapEngine::adopt(RangeId dropped, RangeId from, const PinSet& within) {
   SPILLWAY_ASSERT(within.engine_ == this);
-  return state_->adopt(dropped, from);
+  return state_->adopt(dropped, from, within);
 }
 
 RangeId SwapEngine::wait_for_wanted() { return state_->wait_for_wanted(); }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +115,43 @@ TEST_P(SwapEngineDropTest, LetsWhoTouchesItWaitUntilItIsThereAsAWhole) {
   EXPECT_FALSE(swap->drop(value.range)) << "touched past the operators: may be so again";
 }
 
+TEST_P(SwapEngineDropTest, CountsATouchOnceHoweverOftenWhoWaitsLooksAgain) {
+  auto swap = engine(8);
+  const auto value = swap->allocate(kPageSize * 2, nullptr);
+  ASSERT_TRUE(swap->drop(value.range));
+  std::thread reader([&] { EXPECT_EQ(word(value.address, 1), 31u); });
+  EXPECT_EQ(swap->wait_for_wanted(), value.range);
+  // Whoever waits in its own trap looks now and then, and asks again.
+  const bool looks_again =
+      GetParam() == memory::MapperKind::kSignal || GetParam() == memory::MapperKind::kCopy;
+  if (looks_again) {
+    EXPECT_EQ(swap->wait_for_wanted(), value.range);
+  }
+  compute_again(*swap, value.range, 2, 30);
+  reader.join();
+  EXPECT_EQ(swap->statistics().faults, 1u);
+}
+
+TEST_P(SwapEngineDropTest, ForgetsWhoTouchedWhatHasComeBack) {
+  auto swap = engine(8);
+  const auto value = swap->allocate(kPageSize * 2, nullptr);
+  const auto other = swap->allocate(kPageSize * 2, nullptr);
+  ASSERT_TRUE(swap->drop(value.range));
+  ASSERT_TRUE(swap->drop(other.range));
+  std::thread first([&] { EXPECT_EQ(word(value.address, 0), 30u); });
+  EXPECT_EQ(swap->wait_for_wanted(), value.range);
+  std::thread second([&] { EXPECT_EQ(word(value.address, 1), 31u); });
+  while (swap->statistics().faults < 2) std::this_thread::yield();  // While somebody computes.
+  compute_again(*swap, value.range, 2, 30);
+  first.join();
+  second.join();
+  std::thread third([&] { EXPECT_EQ(word(other.address, 0), 40u); });
+  EXPECT_EQ(swap->wait_for_wanted(), other.range);
+  compute_again(*swap, other.range, 2, 40);
+  third.join();
+  swap->end_drops();
+}
+
 TEST_P(SwapEngineDropTest, LetsOperatorsWaitThatNobodyPrepared) {
   auto swap = engine(8);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
@@ -126,6 +164,76 @@ TEST_P(SwapEngineDropTest, LetsOperatorsWaitThatNobodyPrepared) {
   swap->unpin(pins);
   computer.join();
   EXPECT_EQ(swap->statistics().faults, 0u);
+}
+
+TEST_P(SwapEngineDropTest, LooksAgainAtWhatHadComeBackBeforeAnotherWait) {
+  auto swap = engine(8);
+  const auto first = swap->allocate(kPageSize * 2, nullptr);
+  const auto second = swap->allocate(kPageSize * 2, nullptr);
+  ASSERT_TRUE(swap->drop(first.range));
+  ASSERT_TRUE(swap->drop(second.range));
+  std::thread trainer([&] {
+    PinSet pins;
+    const RangeUse uses[] = {swap->find(first.address), swap->find(second.address)};
+    swap->pin(pins, uses);
+    EXPECT_FALSE(swap->is_dropped(first.range));
+    EXPECT_EQ(word(first.address, 0), 50u);
+    EXPECT_EQ(word(second.address, 0), 40u);
+    swap->unpin(pins);
+    swap->end_drops();
+  });
+  EXPECT_EQ(swap->wait_for_wanted(), first.range);
+  compute_again(*swap, first.range, 2, 30);
+  EXPECT_EQ(swap->wait_for_wanted(), second.range);
+  EXPECT_TRUE(swap->drop(first.range)) << "nobody holds it yet";
+  compute_again(*swap, second.range, 2, 40);
+  // None where the operator runs on without it.
+  if (swap->wait_for_wanted() == first.range) compute_again(*swap, first.range, 2, 50);
+  trainer.join();
+}
+
+// By a raw system call: the sanitizers turn mlock into nothing. What is locked does not move under
+// all mappers.
+bool lock_in_memory(std::byte* memory, std::size_t pages) {
+  return ::syscall(SYS_mlock, memory, kPageBytes * pages) == 0;
+}
+
+TEST_P(SwapEngineDropTest, TakesACopyOfWhatCannotMoveAndMakesRoomForIt) {
+  auto swap = engine(4);
+  const auto value = swap->allocate(kPageSize * 2, nullptr);
+  ASSERT_TRUE(swap->drop(value.range));
+  const auto other = swap->allocate(kPageSize * 2, nullptr);  // May leave.
+  for (std::size_t page = 0; page < 2; ++page) word(other.address, page) = 70 + page;
+  PinSet pins;
+  const auto made = swap->allocate(kPageSize * 2, &pins);
+  for (std::size_t page = 0; page < 2; ++page) word(made.address, page) = 30 + page;
+  if (!lock_in_memory(made.address, 2)) GTEST_SKIP() << "mlock is limited here";
+  EXPECT_TRUE(swap->adopt(value.range, made.range, pins));
+  swap->unpin(pins);
+  swap->release(made.range);
+  for (std::size_t page = 0; page < 2; ++page) EXPECT_EQ(word(value.address, page), 30 + page);
+  for (std::size_t page = 0; page < 2; ++page) EXPECT_EQ(word(other.address, page), 70 + page);
+}
+
+TEST_P(SwapEngineDropTest, SaysThatThereIsNoRoomForACopyOfWhatCannotMove) {
+  auto swap = engine(4);
+  const auto value = swap->allocate(kPageSize * 2, nullptr);
+  ASSERT_TRUE(swap->drop(value.range));
+  PinSet pins;
+  const auto made = swap->allocate(kPageSize * 2, &pins);
+  const auto held = swap->allocate(kPageSize * 2, &pins);
+  for (std::size_t page = 0; page < 2; ++page) word(made.address, page) = 30 + page;
+  if (!lock_in_memory(made.address, 2)) GTEST_SKIP() << "mlock is limited here";
+  try {
+    EXPECT_TRUE(swap->adopt(value.range, made.range, pins)) << "they move here";
+  } catch (const NoRoomError&) {
+    EXPECT_TRUE(swap->is_dropped(value.range));
+    swap->release(held.range);
+    EXPECT_TRUE(swap->adopt(value.range, made.range, pins));
+  }
+  swap->unpin(pins);
+  swap->release(made.range);
+  for (std::size_t page = 0; page < 2; ++page) EXPECT_EQ(word(value.address, page), 30 + page);
 }
 
 TEST_P(SwapEngineDropTest, TellsOperatorsWhyItCannotComeBack) {

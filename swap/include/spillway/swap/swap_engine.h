@@ -203,8 +203,9 @@ class SwapEngine {
   void set_fetch_reserve(std::uint32_t pages);
 
   /// Gives up the bytes of a range: somebody is going to compute them again. Its address stays, and
-  /// whoever touches or pins it waits until `adopt`. False where something holds or moves its
-  /// pages, or children of a fork may read them; then nothing has changed.
+  /// whoever touches or pins it waits until `adopt`. False, and nothing has changed, where
+  /// something holds or moves its pages, or a fault has ever touched them. Children of an earlier
+  /// fork keep what they could read.
   bool drop(RangeId range);
   bool is_dropped(RangeId range) const;
   /// A number that no other range has or ever had, as long as this one lives; not 0.
@@ -214,7 +215,8 @@ class SwapEngine {
   /// Ends a drop: the dropped range gets the pages of another one of equal size, whose bytes are
   /// the right ones. Each page changes its address at once, so nobody sees it half done. `within`
   /// holds `from`, whose contents are undefined after that. False when nobody holds it, or somebody
-  /// in need took pages of it all the same: pin it and try again.
+  /// in need took pages of it all the same: pin it and try again. What the kernel does not let move
+  /// is copied, which takes room: waits and throws as `allocate`, and may be tried again then.
   bool adopt(RangeId dropped, RangeId from, const PinSet& within);
   /// A dropped range that somebody waits for, as soon as there is one; none after `end_drops`. For
   /// the one thread that computes them again.
