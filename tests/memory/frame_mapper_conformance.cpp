@@ -87,19 +87,22 @@ TEST_P(FrameMapperConformance, AWokenThreadTriesAgain) {
     return false;
   });
   EXPECT_EQ(read_byte(owner->page(0)), 0U);
-  EXPECT_EQ(owner->take_faults().size(), 4U);
+  EXPECT_EQ(ignored, 3);
+  EXPECT_EQ(owner->take_faults().size(), 1U);
 }
 
 TEST_P(FrameMapperConformance, ClosesAndOpensRunsOfPages) {
+  std::array<std::atomic<bool>, 5> is_reported{};
   auto owner = make_owner(5);
   for (std::size_t i = 0; i < 5; ++i) owner->bring_in(i, Access::kWrite);
   owner->mapper().forbid_writes(owner->page(1), 3);
-  owner->ask_before_serving([&](Fault) {
+  owner->ask_before_serving([&](Fault fault) {
+    is_reported[fault.page] = fault.access == Access::kWrite;
     owner->mapper().allow_writes(owner->page(1), 3);
     return false;
   });
   for (std::size_t i = 0; i < 5; ++i) write_byte(owner->page(i) + kLast, 8);
-  EXPECT_THAT(owner->take_faults(), ElementsAre(Fault{1, Access::kWrite}));
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(is_reported[i], i == 1) << "page " << i;
 }
 
 TEST_P(FrameMapperConformance, GathersScatteredFramesUnderConsecutivePages) {

@@ -94,7 +94,6 @@ void PageOwner::serve(std::byte* address, Access access) {
   {
     const std::lock_guard lock(mutex_);
     if (question_) question = &question_;
-    if (faults_.size() < faults_.capacity()) faults_.push_back({index, access});
   }
   if (question != nullptr && !(*question)({index, access})) return;
   const std::lock_guard lock(mutex_);
@@ -106,7 +105,9 @@ void PageOwner::serve(std::byte* address, Access access) {
     faulted.state = State::kOpen;
   } else {
     mapper_->wake(page(index));
+    return;  // Reported late, or before.
   }
+  if (faults_.size() < faults_.capacity()) faults_.push_back({index, access});
 }
 
 void PageOwner::bring_in_locked(Page& page, std::byte* address, Access allowed) {

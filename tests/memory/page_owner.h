@@ -39,7 +39,8 @@ class PageOwner final : public FaultSink {
   bool is_in(std::size_t index);
   bool is_open(std::size_t index);
 
-  /// Faults reported since the last call, the first 65536 of them.
+  /// Faults that had to be served since the last call, the first 65536 of them. A kernel may report
+  /// one touch more than once.
   std::vector<Fault> take_faults();
   /// Asks `question` before serving a fault, without the mutex; false leaves it unserved. What it
   /// refers to must outlive the owner. Not while faults may happen.

@@ -208,7 +208,7 @@ TEST_P(SwapEngineDropTest, TakesACopyOfWhatCannotMoveAndMakesRoomForIt) {
   const auto made = swap->allocate(kPageSize * 2, &pins);
   for (std::size_t page = 0; page < 2; ++page) word(made.address, page) = 30 + page;
   if (!lock_in_memory(made.address, 2)) GTEST_SKIP() << "mlock is limited here";
-  EXPECT_TRUE(swap->adopt(value.range, made.range, pins));
+  ASSERT_TRUE(swap->adopt(value.range, made.range, pins));
   swap->unpin(pins);
   swap->release(made.range);
   for (std::size_t page = 0; page < 2; ++page) EXPECT_EQ(word(value.address, page), 30 + page);
@@ -225,11 +225,11 @@ TEST_P(SwapEngineDropTest, SaysThatThereIsNoRoomForACopyOfWhatCannotMove) {
   for (std::size_t page = 0; page < 2; ++page) word(made.address, page) = 30 + page;
   if (!lock_in_memory(made.address, 2)) GTEST_SKIP() << "mlock is limited here";
   try {
-    EXPECT_TRUE(swap->adopt(value.range, made.range, pins)) << "they move here";
+    ASSERT_TRUE(swap->adopt(value.range, made.range, pins)) << "they move here";
   } catch (const NoRoomError&) {
     EXPECT_TRUE(swap->is_dropped(value.range));
     swap->release(held.range);
-    EXPECT_TRUE(swap->adopt(value.range, made.range, pins));
+    ASSERT_TRUE(swap->adopt(value.range, made.range, pins));
   }
   swap->unpin(pins);
   swap->release(made.range);
