@@ -495,13 +495,14 @@ bool Recomputer::may_end(RangeId range) noexcept {
 
 std::vector<RangeId> Recomputer::take_ended() {
   const std::lock_guard lock(mutex_);
-  for (Life* const life : postponed_) {
-    restore_dependents(*life);
+  while (!postponed_.empty()) {
+    Life* const life = postponed_.back();
+    restore_dependents(*life);  // Where it throws, none that is done is done again later.
     life->is_alive = false;
     live_.erase(life->range);
     ended_.push_back(life->range);
+    postponed_.pop_back();
   }
-  postponed_.clear();
   return std::exchange(ended_, {});
 }
 
@@ -536,8 +537,7 @@ void Recomputer::end_fork() {
 void Recomputer::end_step() {
   const std::lock_guard lock(mutex_);
   restore_all();
-  for (Life* const life : postponed_) ended_.push_back(life->range);
-  postponed_.clear();
+  for (; !postponed_.empty(); postponed_.pop_back()) ended_.push_back(postponed_.back()->range);
   placed_.clear();
   records_.clear();
   live_.clear();

@@ -2,7 +2,7 @@
 // arithmetic.
 #include "spillway/runtime/recomputer.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <array>
 #include <string>
@@ -18,6 +18,7 @@ using memory::kPageBytes;
 using memory::kPageSize;
 
 constexpr std::size_t kPages = 2;
+constexpr int kNoFailure = 1 << 30;
 
 std::uint64_t& word(void* memory) { return *static_cast<std::uint64_t*>(memory); }
 
@@ -134,7 +135,8 @@ class RecomputerTest : public ::testing::Test {
 
     std::vector<ReplayedStorage> replay(const AddressOf& address_of) override {
       void* const in = address_of(inputs_.front());
-      if (test_.fails_) throw IoError("the operator cannot run");
+      if (test_.runs_left_ == 0) throw IoError("the operator cannot run");
+      --test_.runs_left_;
       if (outputs_.empty()) {
         word(in) *= 3;
         test_.note("triple");
@@ -168,7 +170,7 @@ class RecomputerTest : public ::testing::Test {
   std::string ran_;
   int temporaries_ = 0;
   int most_temporaries_ = 0;
-  bool fails_ = false;
+  int runs_left_ = kNoFailure;  ///< Operators that run again before one fails.
 };
 
 TEST_F(RecomputerTest, BringsADroppedStorageBackBeforeAnOperatorThatUsesIt) {
@@ -264,6 +266,41 @@ TEST_F(RecomputerTest, KeepsFreedIngredientsUntilTheyAreNotNeeded) {
   EXPECT_EQ(word(a.memory), 6u);
 }
 
+// What had been settled before a failure was given back twice.
+TEST_F(RecomputerTest, GivesFreedIngredientsBackOnceWhenOneOfThemFails) {
+  std::vector<Tensor> ingredients, dropped;
+  for (OpIndex place = 0; place < 3; ++place) {
+    ingredients.push_back(tensor(place));
+    dropped.push_back(add(ingredients.back(), 10, place));
+    ASSERT_TRUE(recomputer_->drop(dropped.back().range));
+  }
+  for (const Tensor& ingredient : ingredients) EXPECT_FALSE(recomputer_->may_end(ingredient.range));
+  runs_left_ = 1;
+  EXPECT_THROW(recomputer_->take_ended(), IoError);
+  runs_left_ = kNoFailure;
+  const std::vector<RangeId> ended = recomputer_->take_ended();
+  EXPECT_THAT(ended, ::testing::UnorderedElementsAre(ingredients[0].range, ingredients[1].range,
+                                                     ingredients[2].range));
+  EXPECT_THAT(recomputer_->take_ended(), ::testing::IsEmpty());
+  for (OpIndex place = 0; place < 3; ++place) EXPECT_EQ(read(dropped[place]), 10u + place);
+}
+
+TEST_F(RecomputerTest, EndsAStepInASecondAttempt) {
+  const Tensor x = tensor(5);
+  const Tensor a = add(x, 1, 0);
+  const Tensor b = add(a, 1, 1);
+  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(b.range));
+  EXPECT_FALSE(recomputer_->may_end(x.range));
+  runs_left_ = 1;
+  EXPECT_THROW(recomputer_->end_step(), IoError);
+  runs_left_ = kNoFailure;
+  recomputer_->end_step();
+  EXPECT_THAT(recomputer_->take_ended(), ::testing::ElementsAre(x.range));
+  EXPECT_EQ(word(a.memory), 6u);
+  EXPECT_EQ(word(b.memory), 7u);
+}
+
 TEST_F(RecomputerTest, LetsDroppedStoragesEndWithoutComputingThem) {
   const Tensor x = tensor();
   const Tensor a = add(x, 1, 0);
@@ -301,10 +338,10 @@ TEST_F(RecomputerTest, TellsOperatorsThatAReplayFailed) {
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   ASSERT_TRUE(recomputer_->drop(a.range));
-  fails_ = true;
+  runs_left_ = 0;
   EXPECT_THROW(read(a), IoError);
   EXPECT_TRUE(engine_->is_dropped(a.range));
-  fails_ = false;
+  runs_left_ = kNoFailure;
   EXPECT_EQ(read(a), 6u) << "nothing was lost by the failure";
 }
 
@@ -422,11 +459,11 @@ TEST_F(RecomputerTest, TellsWhatCannotComeBackForAFork) {
   EXPECT_EQ(recomputer_->begin_fork(false),
             "a tensor that had to be computed again cannot come back before a fork: the thread "
             "that forks runs an operator");
-  fails_ = true;
+  runs_left_ = 0;
   EXPECT_EQ(recomputer_->begin_fork(true),
             "a tensor that had to be computed again cannot come back before a fork: the operator "
             "cannot run");
-  fails_ = false;
+  runs_left_ = kNoFailure;
   recomputer_->end_fork();
   recomputer_->end_fork();
   EXPECT_EQ(read(a), 6u);
