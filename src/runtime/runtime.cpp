@@ -262,8 +262,8 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   op.wish.record_as.reset();
   if (records() && options_.recording->is_complete() && on_recorded) on_recorded();
   if (guide_ != nullptr && !uses.empty()) learn_op(op, uses, text, traits);
-  const bool forgets = std::exchange(op.wish.forgets, false);
-  if (has_records && forgets) recomputer_->end_step();
+  if (has_records && op.wish.forgets) recomputer_->end_step();
+  op.wish.forgets = false;  // Only now: where that throws, it is still to be done.
   if (has_records) recomputer_->before_op(uses, op.wish.record_as.has_value());
   op.to_record_writes.clear();
   if (op.wish.record_as) {
