@@ -20,10 +20,6 @@ namespace {
 
 constexpr std::array kEndingSignals{SIGHUP, SIGINT, SIGTERM};
 
-// `timeout`, shells and job systems send one signal to the process and to its group: the copy that
-// comes right behind the first is no second request.
-constexpr std::int64_t kCopiesWithinNs = 1'000'000'000;
-
 // In place of a signal: an exception that nobody catches.
 constexpr int kUncaught = -1;
 constexpr std::int64_t kUncaughtPatienceSeconds = 5;
@@ -35,6 +31,7 @@ struct Watch {
   std::terminate_handler earlier = nullptr;
   std::atomic<int> signal{0};
   std::atomic<std::int64_t> since_ns{0};
+  std::int64_t copies_within_ns = 0;
   std::function<void()> last_words;
 };
 
@@ -58,7 +55,7 @@ void on_ending_signal(int signal) {
     ::sem_post(&here.asked);
   } else {
     const std::int64_t since = here.since_ns.load();
-    const bool is_repeated = since != 0 && now_ns() - since > kCopiesWithinNs;
+    const bool is_repeated = since != 0 && now_ns() - since >= here.copies_within_ns;
     if (!is_ours || is_repeated) raise_default(signal);
   }
   errno = saved_errno;
@@ -104,12 +101,13 @@ bool has_handler(int signal, void (*handler)(int)) noexcept {
 
 }  // namespace
 
-void watch_endings(std::function<void()> last_words) {
+void watch_endings(std::function<void()> last_words, Duration copies_within) {
   auto* here = new Watch;
   here->owner = ::getpid();
   ::sem_init(&here->asked, 0, 0);
   ::sem_init(&here->answered, 0, 0);
   here->last_words = std::move(last_words);
+  here->copies_within_ns = copies_within.count();
   watch.store(here);
   start_answering_thread(*here);
   struct sigaction action {};

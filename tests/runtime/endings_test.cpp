@@ -81,12 +81,22 @@ TEST(EndingSignals, HaveTheLastWordsSaidAndEndTheProcess) {
 
 TEST(EndingSignals, SentTwiceInARowAreAnsweredOnce) {
   const Ended ended = run_in_child([](int file) {
-    watch_endings([file] { say(file, "bye"); });
+    watch_endings([file] { say(file, "bye"); }, std::chrono::hours(1));
     ::raise(SIGTERM);
     ::raise(SIGTERM);
   });
   require_death_by(SIGTERM, ended);
   EXPECT_EQ(ended.said, "bye");
+}
+
+TEST(EndingSignals, SentAgainLaterEndTheProcessAtOnce) {
+  const Ended ended = run_in_child([](int) {
+    watch_endings([] { ::pause(); }, Duration(0));
+    ::raise(SIGTERM);
+    ::raise(SIGINT);
+    ::_exit(3);
+  });
+  require_death_by(SIGINT, ended);
 }
 
 TEST(EndingSignals, ThatTheProgramHandlesStayItsOwn) {

@@ -2,16 +2,20 @@
 
 #include <functional>
 
+#include "spillway/base/clock.h"
+
 namespace spillway::runtime {
 
 /// From now on SIGHUP, SIGINT and SIGTERM, where they would end the process by default, first have
 /// `last_words` called, once and on a thread of its own; then the process dies by the signal as it
 /// would have before. A signal that the program handles or ignores stays the program's, also when
-/// it decides so later. Another signal, more than a second after the first, ends the process at
-/// once. An exception that nobody catches has `last_words` called too, for some seconds at most,
-/// since the thread that threw may hold what they need. `last_words` must not throw. Call once per
-/// process; throws std::system_error.
-void watch_endings(std::function<void()> last_words);
+/// it decides so later. Another signal, `copies_within` or more after the first, ends the process
+/// at once: what comes sooner is a copy, as `timeout`, shells and job systems signal the process
+/// and its group. An exception that nobody catches has `last_words` called too, for some seconds at
+/// most, since the thread that threw may hold what they need. `last_words` must not throw. Call
+/// once per process; throws std::system_error.
+void watch_endings(std::function<void()> last_words,
+                   Duration copies_within = std::chrono::seconds(1));
 
 /// Gives the signals back their default in a forked child, which has no thread that would answer.
 /// Its uncaught exceptions go past the last words without that.
