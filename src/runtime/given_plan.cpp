@@ -54,9 +54,8 @@ void GivenPlan::note_step(const profile::OpSequence& usual) {
   if (fits_) return;
   ++steps_;
   if (!was_tried_ && (misfit_.empty() || steps_ == kStepsToJudge)) {
-    const auto kind_of = [&](profile::OpIndex op) { return options_.names->kind_of(usual[op]); };
     misfit_ = text_of_other_step(*options_.stored, options_.stored_name, usual.size(),
-                                 options_.names == nullptr ? OpKindOf() : OpKindOf(kind_of));
+                                 [&](profile::OpIndex op) { return names_.kind_of(usual[op]); });
   }
   if (steps_ < kStepsToJudge || is_told_) return;
   is_told_ = true;

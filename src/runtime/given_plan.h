@@ -6,6 +6,7 @@
 
 #include "spillway/planner/step_plan.h"
 #include "spillway/profile/op_sequence.h"
+#include "spillway/runtime/op_names.h"
 #include "spillway/runtime/planning_options.h"
 
 namespace spillway::runtime {
@@ -15,7 +16,9 @@ namespace spillway::runtime {
 /// lazily), so it takes a few before that is said.
 class GivenPlan {
  public:
-  explicit GivenPlan(const PlanningOptions& options) : options_(options) {}
+  /// `names`: of the run's operators; outlives this.
+  GivenPlan(const PlanningOptions& options, const OpNames& names)
+      : options_(options), names_(names) {}
 
   bool is_there() const { return options_.stored != nullptr; }
   /// Whether these are the operators that it is for.
@@ -39,6 +42,7 @@ class GivenPlan {
 
  private:
   const PlanningOptions options_;
+  const OpNames& names_;
   bool fits_ = false;       ///< It was laid on a step.
   bool was_tried_ = false;  ///< `misfit_` tells of a step with its operators.
   bool is_told_ = false;

@@ -27,14 +27,18 @@ OpKind op_kind(const std::string& shown) {
 
 void OpNames::note(std::uint64_t signature, const OpText& text) {
   const std::lock_guard lock(mutex_);
-  const auto [entry, is_new] = kinds_.try_emplace(signature);
-  if (is_new) entry->second = op_kind(text);
+  if (kinds_.contains(signature) || kinds_.size() >= most_) return;
+  kinds_.emplace(signature, op_kind(text));
+}
+
+std::optional<OpKind> OpNames::find(std::uint64_t signature) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = kinds_.find(signature);
+  return found != kinds_.end() ? std::optional(found->second) : std::nullopt;
 }
 
 OpKind OpNames::kind_of(std::uint64_t signature) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = kinds_.find(signature);
-  return found != kinds_.end() ? found->second : OpKind{"unknown", ""};
+  return find(signature).value_or(OpKind{"unknown", ""});
 }
 
 }  // namespace spillway::runtime

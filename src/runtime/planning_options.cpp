@@ -26,7 +26,6 @@ PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budge
       settings.plan, message("spillway plan PROFILE --budget SIZE --out {}", settings.plan));
   options.stored = std::make_shared<PlanFile>(parse_plan_file(text, settings.plan));
   options.stored_name = settings.plan;
-  options.names = std::make_shared<OpNames>();
   if (options.stored->far)
     throw ConfigError("the plan {} has two tiers, host memory of {} and disks behind it, and this "
                       "run has disks only (make one without --host-memory)",

@@ -291,11 +291,10 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
 
 void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
                        OpTraits traits) {
-  const OpText* const named = engine_->is_under_pressure() ? &text : nullptr;
+  const bool is_named = engine_->is_under_pressure() || options_.planning.stored != nullptr;
+  const OpText* const named = is_named ? &text : nullptr;
   op.learns = guide_->begin_op(&op, op.signature, uses, traits.is_replayable, named, op.wish);
   if (op.learns && records()) options_.recording->note_op(guide_->signature(), text);
-  if (op.learns && options_.planning.names != nullptr)
-    options_.planning.names->note(guide_->signature(), text);
 }
 
 void Runtime::note_class(RangeId range, profile::StorageClass holds) {

@@ -32,7 +32,7 @@ constexpr std::uint32_t kPatientSearch = 4096;
 constexpr std::uint32_t kPeriodMisses = 4;  // Strange steps after which a found period is wrong.
 constexpr std::size_t kStepTimes = 64;      // For the median.
 constexpr std::size_t kStallsTold = 5;
-constexpr std::size_t kMostNames = 65536;  // Trainers whose shapes never repeat.
+constexpr std::size_t kMostNames = 65536;
 
 /// The operator, its shapes, and how it uses paged storages.
 std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> uses) {
@@ -46,7 +46,8 @@ std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> us
 struct StepLearner::State {
   explicit State(const Options& options)
       : recorder_({}),
-        library_({.budget_pages = options.budget_pages, .rates = options.rates}, options.planning),
+        library_({.budget_pages = options.budget_pages, .rates = options.rates}, options.planning,
+                 names_),
         recording_(options.recording),
         rates_now_(options.rates_now),
         take_peak_(options.take_peak),
@@ -89,13 +90,13 @@ struct StepLearner::State {
   void adopt(LearnedPlan& plan, OpIndex op, bool is_catching_up, Advice& advice);
 
   profile::TapeRecorder recorder_;
+  OpNames names_{kMostNames};
   StepLibrary library_;
   ProfileRecording* const recording_;
   const std::function<planner::TransferRates()> rates_now_;
   const std::function<Bytes()> take_peak_;
   const std::function<Bytes()> moved_;
   ValueStalls value_stalls_;
-  ValueStalls::Names op_names_;
   StepTraceRecorder* const trace_;
   std::uint32_t room_;              ///< Follows the least of each step: down at once, up slowly.
   std::uint32_t least_room_ = ~0U;  ///< Of the step so far.
@@ -233,7 +234,7 @@ void StepLearner::State::finish_step(TimePoint now, Bytes moved, bool is_meaning
   if (recording_ != nullptr)
     recording_->note_step(step_hash_, is_meaningful ? record : profile::RecordedStep());
   if (trace_ != nullptr) trace_->note_values(record);
-  value_stalls_.settle(record, op_names_);
+  value_stalls_.settle(record, names_);
   if (least_room_ != ~0U) room_ = std::min(least_room_, room_ + 1);
   least_room_ = ~0U;
   library_.set_budget(room_);
@@ -489,12 +490,7 @@ void StepLearner::note_room(std::uint32_t pages) {
 
 void StepLearner::waited(Duration time, Bytes moved) { state_->recorder_.waited(time, moved); }
 
-void StepLearner::name_op(const OpText& text) {
-  auto& names = state_->op_names_;
-  const std::uint64_t signature = state_->recent(0);
-  if (names.size() >= kMostNames || names.contains(signature)) return;
-  names.emplace(signature, op_kind(text).name);
-}
+void StepLearner::name_op(const OpText& text) { state_->names_.note(state_->recent(0), text); }
 
 void StepLearner::waited_for(RangeId range, StallLedger::Reason reason, Duration time) {
   if (!state_->recorder_.is_live(range.value())) return;

@@ -123,8 +123,10 @@ class StepLibrary {
   static constexpr std::uint32_t kMaxPlans = 8;
   static constexpr std::uint32_t kMaxSlots = 8;  ///< Steps of the longest cycle.
 
-  StepLibrary(const planner::SwapLimits& limits, const PlanningOptions& planning)
-      : limits_(limits), given_(planning), maker_(planning) {}
+  /// `names`: see GivenPlan.
+  StepLibrary(const planner::SwapLimits& limits, const PlanningOptions& planning,
+              const OpNames& names)
+      : limits_(limits), given_(planning, names), maker_(planning) {}
 
   /// Pages that plans made from now on may fill.
   void set_budget(std::uint32_t pages) { limits_.budget_pages = pages; }

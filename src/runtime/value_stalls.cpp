@@ -30,7 +30,7 @@ void ValueStalls::note(std::uint64_t serial, StallLedger::Reason reason, Duratio
   (reason == StallLedger::Reason::kInputs ? waits.for_inputs : waits.for_room) += waited;
 }
 
-void ValueStalls::settle(const RecordedStep& step, const Names& names) {
+void ValueStalls::settle(const RecordedStep& step, const OpNames& names) {
   if (noted_.empty()) return;
   const std::vector<StorageClass> classes = classes_of(step);
   for (profile::ValueIndex i = 0; i < step.origins.size(); ++i) {
@@ -41,8 +41,8 @@ void ValueStalls::settle(const RecordedStep& step, const Names& names) {
     const Bytes bytes = step.origins[i].bytes == Bytes() ? pages : step.origins[i].bytes;
     std::string maker;
     if (value.birth != profile::kCarriedIn) {
-      const auto name = names.find(step.tape.ops[value.birth].signature);
-      if (name != names.end()) maker = name->second;
+      const auto kind = names.find(step.tape.ops[value.birth].signature);
+      if (kind) maker = kind->name;
     }
     const std::string text = profile::value_text(classes[i], i, bytes, maker);
     const std::pair key(text, bytes.count());

@@ -9,6 +9,7 @@
 
 #include "spillway/base/clock.h"
 #include "spillway/profile/tape_recorder.h"
+#include "spillway/runtime/op_names.h"
 #include "spillway/runtime/stall_ledger.h"
 
 namespace spillway::runtime {
@@ -17,14 +18,11 @@ namespace spillway::runtime {
 /// only, so waits are noted by storage and settled when it has ended. One thread.
 class ValueStalls {
  public:
-  /// Makers of values, by signature on the tape.
-  using Names = std::unordered_map<std::uint64_t, std::string>;
-
   /// The step that runs has waited for the storage with this serial number.
   void note(std::uint64_t serial, StallLedger::Reason reason, Duration waited);
 
-  /// The step has ended. What it does not show is forgotten.
-  void settle(const profile::RecordedStep& step, const Names& names);
+  /// The step has ended. What it does not show is forgotten. `names`: of the makers of values.
+  void settle(const profile::RecordedStep& step, const OpNames& names);
 
   /// The `count` largest, the largest first.
   std::vector<ValueStall> largest(std::size_t count) const;

@@ -24,8 +24,8 @@ constexpr std::uint32_t kTightPages = 24;  // Room for six storages, where nine 
 /// A net with one storage of parameters: forward, backward, update.
 class Net {
  public:
-  explicit Net(const StepLearner::Options& options, std::shared_ptr<OpNames> names = {})
-      : learner(options), recording_(options.recording), names_(std::move(names)) {
+  explicit Net(const StepLearner::Options& options)
+      : learner(options), recording_(options.recording) {
     learner.allocated(RangeId(0), kPages);
     op(1, {{RangeId(0), kPages, true}});  // Start-up, which is a step of its own.
   }
@@ -55,7 +55,7 @@ class Net {
     learner.begin_op(signature, uses, now_, advice, true);
     const NamedOp text("op_" + std::to_string(signature), "(float[64])");
     if (recording_ != nullptr) recording_->note_op(learner.signature(), text);
-    if (names_ != nullptr) names_->note(learner.signature(), text);
+    learner.name_op(text);
     if (output != 0) learner.allocated(RangeId(output), kPages);
     now_ += std::chrono::milliseconds(10);
     learner.end_op(advice);
@@ -65,7 +65,6 @@ class Net {
 
  private:
   ProfileRecording* const recording_;
-  const std::shared_ptr<OpNames> names_;
   TimePoint now_{};
   std::size_t replays_ = 0;
 };
@@ -87,18 +86,13 @@ std::shared_ptr<const PlanFile> plan_by(const char* strategy) {
 /// A run of the net that is given that plan.
 struct GivenRun {
   explicit GivenRun(std::shared_ptr<const PlanFile> plan, std::uint32_t budget_pages = kTightPages)
-      : names(std::make_shared<OpNames>()),
-        net({.budget_pages = budget_pages,
+      : net({.budget_pages = budget_pages,
              .rates = {},
-             .planning = {.recomputes = true,
-                          .stored = std::move(plan),
-                          .stored_name = "net.plan",
-                          .names = names}},
-            names) {}
+             .planning = {
+                 .recomputes = true, .stored = std::move(plan), .stored_name = "net.plan"}}) {}
 
   LearnerReport report() const { return net.learner.report(); }
 
-  std::shared_ptr<OpNames> names;
   Net net;
 };
 
@@ -199,7 +193,6 @@ TEST(GivenPlan, SaysAtTheEndOfAShortRunWhyItWasNotFollowed) {
 
 TEST(GivenPlan, IsNotFollowedWithoutRecomputation) {
   const auto plan = plan_by("dtr");
-  const auto names = std::make_shared<OpNames>();
   Net net({.budget_pages = kTightPages,
            .rates = {},
            .planning = {.recomputes = false, .stored = plan, .stored_name = "net.plan"}});

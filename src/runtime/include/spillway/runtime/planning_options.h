@@ -6,7 +6,6 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/planner/strategies.h"
-#include "spillway/runtime/op_names.h"
 #include "spillway/runtime/plan_file.h"
 
 namespace spillway::runtime {
@@ -23,7 +22,6 @@ struct PlanningOptions {
   const planner::Strategy* strategy = nullptr;  ///< Null: ours, getting better while it is used.
   std::shared_ptr<const PlanFile> stored = {};  ///< Used for the step that it is for; may be null.
   std::string stored_name = {};                 ///< Its file, for messages.
-  std::shared_ptr<OpNames> names = {};          ///< Of this run's operators; with `stored` only.
 };
 
 }  // namespace spillway::runtime
