@@ -2,7 +2,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <cstring>
 #include <mutex>
 
 namespace spillway::recompute {
@@ -10,13 +9,6 @@ namespace {
 
 at::CPUGeneratorImpl& state_of(const at::Generator& generator) {
   return *static_cast<at::CPUGeneratorImpl*>(generator.unsafeGetGeneratorImpl());
-}
-
-void assign(at::CPUGeneratorImpl& to, at::CPUGeneratorImpl& from) {
-  const std::lock_guard lock(to.mutex_);
-  to.set_engine(from.engine());
-  to.set_next_float_normal_sample(from.next_float_normal_sample());
-  to.set_next_double_normal_sample(from.next_double_normal_sample());
 }
 
 }  // namespace
@@ -40,15 +32,6 @@ bool same_state(const at::Generator& a, const at::Generator& b) {
          one.next_ == other.next_ && one.state_ == other.state_ &&
          first.next_float_normal_sample() == second.next_float_normal_sample() &&
          first.next_double_normal_sample() == second.next_double_normal_sample();
-}
-
-DefaultGeneratorState::DefaultGeneratorState(const at::Generator& state)
-    : own_(copy_of(at::detail::getDefaultCPUGenerator())) {
-  assign(state_of(at::detail::getDefaultCPUGenerator()), state_of(state));
-}
-
-DefaultGeneratorState::~DefaultGeneratorState() {
-  assign(state_of(at::detail::getDefaultCPUGenerator()), state_of(own_));
 }
 
 }  // namespace spillway::recompute

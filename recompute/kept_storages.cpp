@@ -1,24 +1,33 @@
 #include "kept_storages.h"
 
+#include <new>
 #include <utility>
-#include <vector>
+
+#include "spillway/base/error.h"
 
 namespace spillway::recompute {
+namespace {
+
+const std::byte* begin_of(const c10::StorageImpl& storage) {
+  return static_cast<const std::byte*>(storage.data());
+}
+
+}  // namespace
 
 KeptStorage::KeptStorage(std::shared_ptr<KeptStorages> owner, ByteCopy copy)
-    : owner_(std::move(owner)), size_(copy.size()), copy_(std::move(copy)) {
-  owner_->copied_bytes_.fetch_add(size_, std::memory_order_relaxed);
+    : owner_(std::move(owner)), size_(copy.size()), address_(nullptr), copy_(std::move(copy)) {
+  owner_->count_copy(size_);
 }
 
 KeptStorage::KeptStorage(std::shared_ptr<KeptStorages> owner, c10::Storage storage)
-    : owner_(std::move(owner)), size_(storage.nbytes()), storage_(std::move(storage)) {}
+    : owner_(std::move(owner)),
+      size_(storage.nbytes()),
+      address_(begin_of(*storage.unsafeGetStorageImpl())),
+      storage_(std::move(storage)) {}
 
 KeptStorage::~KeptStorage() {
-  if (copy_) {
-    owner_->copied_bytes_.fetch_sub(size_, std::memory_order_relaxed);
-  } else {
-    owner_->forget(storage_.unsafeGetStorageImpl());
-  }
+  if (copy_) owner_->copied_bytes_.fetch_sub(size_, std::memory_order_relaxed);
+  if (address_ != nullptr) owner_->forget(address_);
 }
 
 bool KeptStorage::is_referred() const {
@@ -26,68 +35,121 @@ bool KeptStorage::is_referred() const {
   return !copy_.has_value();
 }
 
-void KeptStorage::turn_into_copy() {
+bool KeptStorage::is_given_up() const {
+  const std::shared_lock lock(mutex_);
+  return storage_ && storage_.use_count() == 1;
+}
+
+/// The trainer goes on in any case: what cannot be copied is missed when it is asked for.
+void KeptStorage::turn_into_copy() noexcept {
   c10::Storage given_up;  // Freed after the lock is: that may enter the trainer's allocator.
   const std::unique_lock lock(mutex_);
-  if (copy_) return;
-  copy_.emplace(storage_.data(), size_);
-  owner_->copied_bytes_.fetch_add(size_, std::memory_order_relaxed);
+  if (copy_ || is_lost_) return;
+  try {
+    copy_.emplace(address_, size_);
+    owner_->count_copy(size_);
+  } catch (const std::bad_alloc&) {
+    is_lost_ = true;
+  }
   given_up = std::exchange(storage_, c10::Storage());
 }
 
-KeptStorage::Lease::Lease(const KeptStorage& kept)
-    : lock_(kept.mutex_),
-      data_(kept.copy_ ? kept.copy_->data() : static_cast<const std::byte*>(kept.storage_.data())) {
+const std::byte* KeptStorage::bytes_locked() const {
+  if (is_lost_)
+    throw Error("a tensor of {} has changed since an operator has read it, and there was no memory "
+                "for a copy of it: leave the process more memory, or run with --recompute off",
+                Bytes(size_));
+  return copy_ ? copy_->data() : address_;
 }
+
+KeptStorage::Lease::Lease(const KeptStorage& kept)
+    : lock_(kept.mutex_), data_(kept.bytes_locked()) {}
 
 std::shared_ptr<KeptStorage> KeptStorages::copy(const void* data, std::size_t size) {
   return std::make_shared<KeptStorage>(shared_from_this(), ByteCopy(data, size));
 }
 
 std::shared_ptr<KeptStorage> KeptStorages::refer(const c10::Storage& storage) {
-  const std::lock_guard lock(mutex_);
-  auto& entry = referred_[storage.unsafeGetStorageImpl()];
-  if (auto known = entry.lock()) return known;
-  auto kept = std::make_shared<KeptStorage>(shared_from_this(), storage);
-  entry = kept;
-  referred_count_.store(referred_.size(), std::memory_order_relaxed);
-  return kept;
-}
-
-void KeptStorages::copy_before_write(const c10::StorageImpl& storage) {
+  const std::byte* const begin = begin_of(*storage.unsafeGetStorageImpl());
+  const std::size_t size = storage.nbytes();
+  std::vector<std::shared_ptr<KeptStorage>> others;
   std::shared_ptr<KeptStorage> kept;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = referred_.find(&storage);
+    // Nothing has been written there since, whichever storage has the memory now.
+    const auto found = referred_.find(begin);
+    if (found != referred_.end() && found->second.size >= size) kept = found->second.kept.lock();
+    if (kept != nullptr) return kept;
+    others = take_locked(begin, begin + size);
+    kept = std::make_shared<KeptStorage>(shared_from_this(), storage);
+    referred_.insert_or_assign(begin, Referred{size, kept});
+    referred_count_.store(referred_.size(), std::memory_order_relaxed);
+  }
+  for (const auto& other : others) other->turn_into_copy();
+  return kept;
+}
+
+/// Takes those out that lie in a part of memory.
+std::vector<std::shared_ptr<KeptStorage>> KeptStorages::take_locked(const std::byte* begin,
+                                                                    const std::byte* end) {
+  std::vector<std::shared_ptr<KeptStorage>> taken;
+  for (auto next = referred_.lower_bound(end); next != referred_.begin();) {
+    --next;
+    if (next->first + next->second.size <= begin) break;
+    if (auto kept = next->second.kept.lock()) taken.push_back(std::move(kept));
+    next = referred_.erase(next);
+  }
+  referred_count_.store(referred_.size(), std::memory_order_relaxed);
+  return taken;
+}
+
+void KeptStorages::copy_before_write(const std::byte* begin, std::size_t size) {
+  std::vector<std::shared_ptr<KeptStorage>> written;  // Released after the lock is.
+  {
+    const std::lock_guard lock(mutex_);
+    written = take_locked(begin, begin + size);
+  }
+  for (const auto& kept : written) kept->turn_into_copy();
+}
+
+void KeptStorages::copy_before_free(const std::byte* memory) noexcept {
+  std::shared_ptr<KeptStorage> kept;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = referred_.find(memory);
     if (found == referred_.end()) return;
-    kept = found->second.lock();
+    kept = found->second.kept.lock();
     referred_.erase(found);
     referred_count_.store(referred_.size(), std::memory_order_relaxed);
   }
   if (kept != nullptr) kept->turn_into_copy();
 }
 
-void KeptStorages::forget(const c10::StorageImpl* storage) {
+void KeptStorages::forget(const std::byte* address) {
   const std::lock_guard lock(mutex_);
-  const auto found = referred_.find(storage);
+  const auto found = referred_.find(address);
   // A later one may have taken the entry meanwhile.
-  if (found == referred_.end() || !found->second.expired()) return;
+  if (found == referred_.end() || !found->second.kept.expired()) return;
   referred_.erase(found);
   referred_count_.store(referred_.size(), std::memory_order_relaxed);
 }
 
-Bytes KeptStorages::bytes_held() const {
-  std::vector<std::shared_ptr<KeptStorage>> all;  // Released after the lock is.
-  std::uint64_t bytes = copied_bytes_.load(std::memory_order_relaxed);
-  const std::lock_guard lock(mutex_);
-  for (const auto& [storage, weak] : referred_) {
-    // Alive: it goes after its entry does.
-    if (c10::raw::intrusive_ptr::use_count(const_cast<c10::StorageImpl*>(storage)) != 1) continue;
-    auto kept = weak.lock();
-    if (kept == nullptr) continue;
-    bytes += kept->size();
-    all.push_back(std::move(kept));
+void KeptStorages::count_copy(std::size_t size) {
+  const std::uint64_t now = copied_bytes_.fetch_add(size, std::memory_order_relaxed) + size;
+  std::uint64_t most = most_copied_.load(std::memory_order_relaxed);
+  while (most < now && !most_copied_.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
   }
+}
+
+Bytes KeptStorages::bytes_held() const {
+  std::vector<std::shared_ptr<KeptStorage>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [address, referred] : referred_)
+      if (auto kept = referred.kept.lock()) all.push_back(std::move(kept));
+  }
+  std::uint64_t bytes = copied_bytes_.load(std::memory_order_relaxed);
+  for (const auto& kept : all) bytes += kept->is_given_up() ? kept->size() : 0;
   return Bytes(bytes);
 }
 

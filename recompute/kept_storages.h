@@ -4,11 +4,12 @@
 
 #include <atomic>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
-#include <unordered_map>
+#include <vector>
 
 #include "byte_copy.h"
 #include "spillway/base/bytes.h"
@@ -17,8 +18,8 @@ namespace spillway::recompute {
 
 class KeptStorages;
 
-/// Bytes as they were when they were kept: a copy, or the trainer's own storage until somebody is
-/// about to write it.
+/// Bytes as they were when they were kept: a copy, or the trainer's own memory until somebody is
+/// about to write it or to give it back.
 class KeptStorage {
  public:
   KeptStorage(std::shared_ptr<KeptStorages> owner, ByteCopy copy);
@@ -27,7 +28,8 @@ class KeptStorage {
   KeptStorage(const KeptStorage&) = delete;
   KeptStorage& operator=(const KeptStorage&) = delete;
 
-  /// Keeps the bytes where they are; a write to them waits meanwhile.
+  /// Keeps the bytes where they are; a write to them waits meanwhile. Throws Error when they are
+  /// lost, as there was no memory for a copy of them.
   class Lease {
    public:
     explicit Lease(const KeptStorage& kept);
@@ -43,41 +45,64 @@ class KeptStorage {
 
  private:
   friend class KeptStorages;
-  void turn_into_copy();
+  const std::byte* bytes_locked() const;
+  bool is_given_up() const;
+  void turn_into_copy() noexcept;
 
   const std::shared_ptr<KeptStorages> owner_;
   const std::size_t size_;
+  /// Of the trainer's memory. The storage may get other memory; who gives this back announces it.
+  const std::byte* const address_;
   mutable std::shared_mutex mutex_;
   std::optional<ByteCopy> copy_;
   c10::Storage storage_;  ///< Without a copy.
+  bool is_lost_ = false;
 };
 
-/// What records keep of storages that are not paged. Any thread.
+/// What records keep of memory that is not paged. It is known by its address, since several
+/// storages may lie over it, and may exchange it. Any thread.
 class KeptStorages : public std::enable_shared_from_this<KeptStorages> {
  public:
   std::shared_ptr<KeptStorage> copy(const void* data, std::size_t size);
 
-  /// Records share what they keep of a storage until it is written.
+  /// Records share what they keep of some memory until it is written.
   std::shared_ptr<KeptStorage> refer(const c10::Storage& storage);
 
   bool refers_to_some() const { return referred_count_.load(std::memory_order_relaxed) > 0; }
 
-  void before_write(const c10::StorageImpl& storage) {
-    if (refers_to_some()) copy_before_write(storage);
+  void before_write(const void* memory, std::size_t size) {
+    if (refers_to_some()) copy_before_write(static_cast<const std::byte*>(memory), size);
+  }
+
+  /// The block of memory that begins there ends.
+  void before_free(const void* memory) noexcept {
+    if (refers_to_some()) copy_before_free(static_cast<const std::byte*>(memory));
   }
 
   /// Copies, and storages that nobody else has any more.
   Bytes bytes_held() const;
+  /// The most bytes of copies at once so far.
+  Bytes most_copied() const { return Bytes(most_copied_.load(std::memory_order_relaxed)); }
 
  private:
   friend class KeptStorage;
-  void copy_before_write(const c10::StorageImpl& storage);
-  void forget(const c10::StorageImpl* storage);
+  struct Referred {
+    std::size_t size = 0;
+    std::weak_ptr<KeptStorage> kept;
+  };
+
+  void copy_before_write(const std::byte* begin, std::size_t size);
+  void copy_before_free(const std::byte* memory) noexcept;
+  std::vector<std::shared_ptr<KeptStorage>> take_locked(const std::byte* begin,
+                                                        const std::byte* end);
+  void forget(const std::byte* address);
+  void count_copy(std::size_t size);
 
   mutable std::mutex mutex_;
-  std::unordered_map<const c10::StorageImpl*, std::weak_ptr<KeptStorage>> referred_;
+  std::map<const std::byte*, Referred> referred_;  ///< By their begin; they do not overlap.
   std::atomic<std::size_t> referred_count_{0};
   std::atomic<std::uint64_t> copied_bytes_{0};
+  std::atomic<std::uint64_t> most_copied_{0};
 };
 
 }  // namespace spillway::recompute

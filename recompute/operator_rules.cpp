@@ -20,10 +20,24 @@ bool starts_with_any(std::string_view name, std::initializer_list<std::string_vi
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+bool fills_nothing(std::string_view name) {
+  return starts_with_any(name, {"aten::empty", "aten::new_empty", "aten::_empty"});
+}
+
+bool fills_with_one_value(std::string_view name) {
+  constexpr std::array<std::string_view, 15> kNames{
+      "aten::zeros",     "aten::zeros_like", "aten::new_zeros",     "aten::_efficientzerotensor",
+      "aten::ones",      "aten::ones_like",  "aten::new_ones",      "aten::full",
+      "aten::full_like", "aten::new_full",   "aten::zero",          "aten::zero_",
+      "aten::fill",      "aten::fill_",      "aten::_foreach_zero_"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
 /// What neither schema nor tags tell; nullptr when there is nothing.
 const char* known_objection(std::string_view name) {
-  if (starts_with_any(name, {"aten::empty", "aten::new_empty", "aten::_empty"}))
-    return "hands out memory without filling it";
+  if (fills_nothing(name)) return "hands out memory without filling it";
+  // Through pointers, which nobody sees: another run would give the one value back.
+  if (fills_with_one_value(name)) return "makes memory ready that may be filled by hand";
   if (starts_with_any(name, {"aten::_unsafe_view", "aten::lift", "aten::_lazy_clone"}))
     return "makes a view";
   // It counts from the first byte of the storage, of which only the shown part is kept.
@@ -122,6 +136,14 @@ bool writes_arguments(const std::vector<ArgumentUse>& uses) {
   });
 }
 
+/// Whoever draws from the process's generator may do so on several threads: where another run
+/// begins would be a guess, and its state cannot be exchanged under them.
+const char* objection_to_draws(const OperatorRules& rules) {
+  const bool may_take_another = rules.generator_argument >= 0 || rules.dropout_argument >= 0;
+  if (!rules.draws_random_numbers || may_take_another) return nullptr;
+  return "draws from the default generator, as other threads may meanwhile";
+}
+
 std::string objection_to(const c10::OperatorHandle& op, const OperatorRules& rules) {
   const c10::FunctionSchema& schema = op.schema();
   if (!schema.name().starts_with("aten::")) return "is not one of LibTorch's own";
@@ -132,6 +154,7 @@ std::string objection_to(const c10::OperatorHandle& op, const OperatorRules& rul
   if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
     return "has no kernel for the CPU";
   if (const char* tagged = objection_by_tags(op, rules.takes_no_masks)) return tagged;
+  if (const char* shared = objection_to_draws(rules)) return shared;
   if (const char* wrong = objection_to_results(schema, writes_arguments(rules.uses))) return wrong;
   return objection_to_arguments(schema);
 }
@@ -147,10 +170,12 @@ OperatorRules::OperatorRules(const c10::OperatorHandle& op) {
     if (argument.type()->str().find("Generator") != std::string::npos)
       generator_argument = static_cast<int>(i);
     if (argument.name() == "accumulate") accumulate_argument = static_cast<int>(i);
+    if (argument.name() == "dropout_p") dropout_argument = static_cast<int>(i);
   }
   takes_no_masks = name == "aten::index" || name == "aten::_unsafe_index";
   draws_random_numbers = generator_argument >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
   returns_arguments = writes_arguments(uses);
+  makes_blanks = fills_nothing(name) || fills_with_one_value(name);
   objection = objection_to(op, *this);
 }
 

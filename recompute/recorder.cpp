@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
@@ -18,6 +19,15 @@ constexpr std::size_t kPartAlignment = 64;
 
 // A list is searched up to here.
 constexpr std::size_t kFew = 16;
+
+/// A mode may count calls, or give other results than the operator's.
+bool is_seen_by_python() {
+  constexpr c10::DispatchKeySet kModes({c10::DispatchKey::Python,
+                                        c10::DispatchKey::PythonTLSSnapshot,
+                                        c10::DispatchKey::PythonDispatcher});
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  return (keys.included_ - keys.excluded_).has_any(kModes);
+}
 
 }  // namespace
 
@@ -44,6 +54,7 @@ Recorder::Recorder(RecordedCall& call, const OperatorRules& rules,
 std::string Recorder::take(c10::ArrayRef<c10::IValue> arguments) {
   if (c10::InferenceMode::is_enabled()) return "it runs in inference mode";
   if (at::in_parallel_region()) return "it runs in a parallel region";
+  if (is_seen_by_python()) return "a Python dispatch mode sees it, and would see its second run";
   if (rules_.accumulate_argument >= 0 && !at::globalContext().deterministicAlgorithms()) {
     const c10::IValue& sums = arguments[static_cast<std::size_t>(rules_.accumulate_argument)];
     if (sums.isBool() && sums.toBool()) return "it adds up in an order that differs each time";
@@ -54,12 +65,12 @@ std::string Recorder::take(c10::ArrayRef<c10::IValue> arguments) {
     if (objection != nullptr)
       return message("its argument '{}' {}", call_.op().schema().arguments()[i].name(), objection);
   }
-  std::string objection = keep_storages();
-  if (!objection.empty()) return objection;
   if (rules_.draws_random_numbers) {
     const char* refusal = take_generator();
     if (refusal != nullptr) return refusal;
   }
+  std::string objection = keep_storages();
+  if (!objection.empty()) return objection;
   list_inputs();
   call_.surroundings = Surroundings::of_this_thread();
   return {};
@@ -141,7 +152,13 @@ void Recorder::describe(TensorArgument& argument, const c10::TensorImpl& tensor,
 }
 
 const char* Recorder::take_generator() {
-  if (!call_.generator.defined()) call_.generator = at::detail::getDefaultCPUGenerator();
+  if (rules_.dropout_argument >= 0) {
+    const c10::IValue& share = call_.arguments[static_cast<std::size_t>(rules_.dropout_argument)];
+    if (share.isDouble() && share.toDouble() == 0.0) return nullptr;
+  }
+  const at::Generator& shared = at::detail::getDefaultCPUGenerator();
+  if (!call_.generator.defined() || call_.generator == shared)
+    return "it draws from the default generator, as other threads may meanwhile";
   if (!can_restore(call_.generator)) return "its generator of random numbers is of another kind";
   call_.generator = copy_of(call_.generator);
   return nullptr;

@@ -1,6 +1,5 @@
 #include "replay_call.h"
 
-#include <optional>
 #include <utility>
 
 #include "generators.h"
@@ -86,14 +85,9 @@ torch::jit::Stack ReplayCall::arguments() const {
 void ReplayCall::run(c10::DispatchKeySet hidden) {
   torch::jit::Stack stack = arguments();
   const SurroundingsGuard surroundings(*call_.surroundings, hidden);
-  std::optional<DefaultGeneratorState> generator;
   if (call_.generator.defined()) {
     const int position = rules_of(call_.op()).generator_argument;
-    if (position >= 0) {
-      stack[static_cast<std::size_t>(position)] = copy_of(call_.generator);
-    } else {
-      generator.emplace(call_.generator);
-    }
+    stack[static_cast<std::size_t>(position)] = copy_of(call_.generator);
   }
   call_.op().callBoxed(&stack);
   results_ = std::move(stack);

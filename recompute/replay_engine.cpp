@@ -120,8 +120,9 @@ void ReplayEngine::before_call(const c10::OperatorHandle& op,
   for (std::size_t i = 0; i < count; ++i) {
     if (rules.uses[i] == ArgumentUse::kRead) continue;
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-      if (impl->has_storage()) kept_->before_write(*impl->unsafe_storage().unsafeGetStorageImpl());
+      for_each_storage(tensor, [&](const c10::StorageImpl& storage) {
+        if (storage.data() != nullptr) kept_->before_write(storage.data(), storage.nbytes());
+      });
     });
   }
 }
@@ -151,6 +152,10 @@ std::vector<ReplayedOutput> ReplayEngine::replay(const OpRecord& record,
   return replay.take_outputs();
 }
 
+void ReplayEngine::before_free(const void* memory) noexcept { kept_->before_free(memory); }
+
 Bytes ReplayEngine::bytes_held() const { return kept_->bytes_held(); }
+
+Bytes ReplayEngine::most_copied() const { return kept_->most_copied(); }
 
 }  // namespace spillway::recompute

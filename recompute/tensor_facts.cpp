@@ -52,8 +52,7 @@ const std::byte* storage_address(const c10::TensorImpl& tensor) {
 bool is_allocated(const c10::StorageImpl& storage) {
   const c10::DataPtr& memory = storage.data_ptr();
   if (memory.get() != memory.get_context()) return false;
-  return memory.get_deleter() == c10::GetCPUAllocator()->raw_deleter() ||
-         memory.get_deleter() == c10::GetDefaultCPUAllocator()->raw_deleter();
+  return memory.get_deleter() == c10::GetCPUAllocator()->raw_deleter();
 }
 
 }  // namespace spillway::recompute

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/native/SparseTensorUtils.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
 #include <cstddef>
+#include <initializer_list>
 
 namespace spillway::recompute {
 
@@ -27,7 +30,8 @@ ByteRange shown_range(const c10::TensorImpl& tensor);
 /// First byte of a tensor's storage. Makes no copy of what is shared until it is written.
 const std::byte* storage_address(const c10::TensorImpl& tensor);
 
-/// Whether the memory is an allocator's own, so that nobody but LibTorch's operators knows it.
+/// Whether the memory is the CPU allocator's own, so that nobody but LibTorch's operators knows it,
+/// and its end is announced.
 bool is_allocated(const c10::StorageImpl& storage);
 
 /// Calls `visit(const at::Tensor&)` for each defined tensor in a value, also in a list.
@@ -38,6 +42,25 @@ void for_each_tensor(const c10::IValue& value, Visit visit) {
   } else if (value.isList()) {
     for (const c10::IValue& element : value.toListRef())
       if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
+  }
+}
+
+/// Calls `visit(const c10::StorageImpl&)` for each storage behind a tensor; a sparse one is made of
+/// dense ones.
+template <typename Visit>
+void for_each_storage(const at::Tensor& tensor, const Visit& visit) {
+  const auto visit_all = [&](std::initializer_list<at::Tensor> parts) {
+    for (const at::Tensor& part : parts)
+      if (part.defined()) for_each_storage(part, visit);
+  };
+  if (tensor.unsafeGetTensorImpl()->has_storage()) {
+    visit(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  } else if (tensor.is_sparse()) {
+    const auto* impl = at::sparse::get_sparse_impl(tensor);
+    visit_all({impl->indices(), impl->values()});
+  } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
+    const auto* impl = at::sparse_csr::get_sparse_csr_impl(tensor);
+    visit_all({impl->compressed_indices(), impl->plain_indices(), impl->values()});
   }
 }
 

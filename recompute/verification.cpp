@@ -93,9 +93,8 @@ std::string compare_written(const RecordedCall& call) {
   return {};
 }
 
-std::string run_and_compare(const RecordedCall& call, c10::ArrayRef<c10::IValue> results,
-                            c10::DispatchKeySet hidden) {
-  ReplayCall replay(call);
+/// Runs the call again, with copies of what it writes.
+void run(ReplayCall& replay, const RecordedCall& call, c10::DispatchKeySet hidden) {
   for (std::size_t i = 0; i < call.storages.size(); ++i) {
     const StorageArgument& storage = call.storages[i];
     if (storage.key == kNotPaged) continue;
@@ -104,10 +103,32 @@ std::string run_and_compare(const RecordedCall& call, c10::ArrayRef<c10::IValue>
                 storage.before ? storage.before->data() : const_cast<std::byte*>(storage.address));
   }
   replay.run(hidden);
+}
+
+std::string run_and_compare(const RecordedCall& call, c10::ArrayRef<c10::IValue> results,
+                            c10::DispatchKeySet hidden) {
+  ReplayCall replay(call);
+  run(replay, call, hidden);
   std::string text = compare(replay.results(), results);
   if (text.empty()) text = compare_written(call);
   replay.take_outputs();
   return text;
+}
+
+at::Generator state_now() { return copy_of(at::detail::getDefaultCPUGenerator()); }
+
+/// Whether the default generator moves each time that the call runs. Once tells nothing: another
+/// thread may have drawn meanwhile.
+bool keeps_drawing(const RecordedCall& call, c10::DispatchKeySet hidden) {
+  constexpr int kTimes = 5;
+  for (int i = 0; i < kTimes; ++i) {
+    const at::Generator before = state_now();
+    // What it writes has no more use; values do not decide whether it draws.
+    ReplayCall replay(call);
+    run(replay, call, hidden);
+    if (same_state(before, state_now())) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -120,18 +141,19 @@ void ReplayEngine::prepare_verification(OpRecord& record) {
 
 std::string ReplayEngine::verify(OpRecord& record, c10::ArrayRef<c10::IValue> results) {
   auto& call = static_cast<RecordedCall&>(record);
-  const at::Generator generator = copy_of(at::detail::getDefaultCPUGenerator());
+  const at::Generator before = state_now();
   const std::vector<std::uint64_t> inputs = fingerprints_of_read(call);
   std::string text;
   try {
     text = run_and_compare(call, results, options_.hidden_keys);
+    if (text.empty() && inputs != fingerprints_of_read(call))
+      text = "it changed an argument that its schema calls read only";
+    if (text.empty() && !same_state(before, state_now()) &&
+        keeps_drawing(call, options_.hidden_keys))
+      text = "it drew random numbers without saying so";
   } catch (const std::exception& error) {
     text = message("it failed when it ran again: {}", error.what());
   }
-  if (text.empty() && inputs != fingerprints_of_read(call))
-    text = "it changed an argument that its schema calls read only";
-  if (text.empty() && !same_state(generator, at::detail::getDefaultCPUGenerator()))
-    text = "it drew random numbers without saying so";
   for (StorageArgument& storage : call.storages) storage.before.reset();
   return text;
 }

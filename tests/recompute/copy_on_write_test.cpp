@@ -1,6 +1,7 @@
 // What records keep of tensors that are not paged.
 
 #include <ATen/ATen.h>
+#include <ATen/native/Resize.h>
 #include <gmock/gmock.h>
 
 #include <vector>
@@ -19,10 +20,14 @@ constexpr std::int64_t kLarge = 512 << 10;  // 2 MiB: paged.
 class KeptTensors : public ::testing::Test {
  protected:
   KeptTensors() {
-    PagedTable::instance().paged_from = 1 << 20;
+    table_.paged_from = 1 << 20;
+    table_.told = engine_.get();
     at::manual_seed(7);
   }
-  ~KeptTensors() override { PagedTable::instance().paged_from = 4096; }
+  ~KeptTensors() override {
+    table_.paged_from = 4096;
+    table_.told = nullptr;
+  }
 
   /// `large + part`, recorded, with `part` repeated along the rows.
   struct Sum {
@@ -59,6 +64,7 @@ class KeptTensors : public ::testing::Test {
     trainer();
   }
 
+  PagedTable& table_ = PagedTable::instance();  ///< Before the first tensor.
   std::unique_ptr<ReplayEngine> engine_ = make_engine();
   Tensor large_ = at::randn({kLarge});
 };
@@ -96,6 +102,72 @@ TEST_F(KeptTensors, EachVersionIsKeptOnceForAllItsRecords) {
   EXPECT_TRUE(is_repeated(first));
   EXPECT_TRUE(is_repeated(second));
   EXPECT_TRUE(is_repeated(third));
+}
+
+// They were known by their storage.
+TEST_F(KeptTensors, AreKnownByTheirMemory) {
+  Tensor part = at::randn({kMiddle});
+  Tensor other = at::randn({kMiddle});
+  const Sum first = add(part);
+  train([&] { other.mul_(2); });
+  EXPECT_EQ(engine_->bytes_held(), Bytes(0));
+  const Tensor alias = at::from_blob(part.mutable_data_ptr(), {8, kMiddle / 8});
+  train([&] { alias.add_(1); });
+  EXPECT_EQ(engine_->bytes_held(), Bytes(kMiddle * 4));
+  EXPECT_TRUE(is_repeated(first));
+  const Sum second = add(part);
+  const Tensor tail = at::from_blob(part.mutable_data_ptr<float>() + kMiddle - 5, {5});
+  train([&] { tail.neg_(); });
+  EXPECT_EQ(engine_->bytes_held(), Bytes(2 * kMiddle * 4));
+  EXPECT_TRUE(is_repeated(second));
+  EXPECT_TRUE(is_repeated(first));
+}
+
+TEST_F(KeptTensors, AreWrittenThroughSparseOnes) {
+  const Tensor values = at::randn({kMiddle});
+  const Tensor sparse = at::_sparse_coo_tensor_unsafe(at::arange(kMiddle).unsqueeze(0), values,
+                                                      {kMiddle}, values.options());
+  const Sum sum = add(values);
+  const float first = values[0].item<float>();
+  train([&] { sparse._coalesced_(true).neg_(); });
+  ASSERT_EQ(values[0].item<float>(), -first) << "the sparse tensor has values of its own";
+  EXPECT_TRUE(is_repeated(sum));
+}
+
+// Past all operators, as trainers do that shard their parameters.
+TEST_F(KeptTensors, AreCopiedBeforeTheirMemoryIsGivenBack) {
+  Tensor part = at::randn({kMiddle});
+  const Sum sum = add(part);
+  c10::StorageImpl* const storage = part.storage().unsafeGetStorageImpl();
+  at::native::resize_bytes_cpu(storage, 0);
+  at::native::resize_bytes_cpu(storage, kMiddle * 4);
+  train([&] { part.fill_(3); });
+  EXPECT_TRUE(is_repeated(sum));
+}
+
+TEST_F(KeptTensors, AreFoundInTheStorageThatHasTheirMemoryNow) {
+  const Tensor part = at::randn({kMiddle});
+  const Tensor other = at::randn({kMiddle});
+  const Sum sum = add(part);
+  c10::DataPtr memory = part.storage().set_data_ptr(c10::DataPtr());
+  memory = other.storage().set_data_ptr(std::move(memory));
+  part.storage().set_data_ptr_noswap(std::move(memory));
+  EXPECT_TRUE(is_repeated(sum));
+  train([&] { part.add_(1); });
+  EXPECT_EQ(engine_->bytes_held(), Bytes(0));
+  train([&] { other.add_(1); });
+  EXPECT_EQ(engine_->bytes_held(), Bytes(kMiddle * 4));
+  EXPECT_TRUE(is_repeated(sum));
+}
+
+TEST_F(KeptTensors, TellHowMuchWasCopiedAtOnce) {
+  for (int i = 0; i < 3; ++i) {
+    Tensor part = at::randn({kMiddle});
+    const Sum sum = add(part);
+    train([&] { part.add_(1); });
+  }
+  EXPECT_EQ(engine_->bytes_held(), Bytes(0));
+  EXPECT_EQ(engine_->most_copied(), Bytes(kMiddle * 4));
 }
 
 TEST_F(KeptTensors, RunningStatisticsCountAsWritten) {

@@ -7,6 +7,7 @@
 
 #include <limits>
 #include <stdexcept>
+#include <thread>
 #include <tuple>
 
 namespace spillway::recompute {
@@ -30,7 +31,6 @@ std::tuple<Tensor, Tensor> swapped(const Tensor& x) {
 Tensor fails(const Tensor& x) {
   Tensor result = at::empty_like(x);
   result.fill_(3);
-  at::rand({4});
   if (odd_operators_fail) throw std::runtime_error("told to fail");
   return result;
 }
@@ -48,6 +48,12 @@ Tensor moves(const Tensor& x, const Tensor& running_mean) {
 
 Tensor draws(const Tensor& x) {
   at::rand({4});
+  return x * 2;
+}
+
+Tensor beside(const Tensor& x) {
+  static int calls = 0;
+  if (++calls == 2) std::thread([] { at::rand({4}); }).join();
   return x * 2;
 }
 
@@ -86,8 +92,7 @@ void register_odd_operators() {
     auto* made =
         new torch::Library(torch::Library::FRAGMENT, "aten", c10::nullopt, __FILE__, __LINE__);
     made->def("odd_swapped(Tensor x) -> (Tensor, Tensor)");
-    made->def("odd_fails(Tensor x) -> Tensor", {at::Tag::nondeterministic_seeded});
-    for (const char* name : {"writes", "draws", "counts", "sees"})
+    for (const char* name : {"fails", "writes", "draws", "beside", "counts", "sees"})
       made->def((std::string("odd_") + name + "(Tensor x) -> Tensor").c_str());
     made->impl("odd_swapped", c10::DispatchKey::CPU, TORCH_FN(swapped));
     made->def("odd_moves(Tensor x, Tensor running_mean) -> Tensor");
@@ -95,6 +100,7 @@ void register_odd_operators() {
     made->impl("odd_fails", c10::DispatchKey::CPU, TORCH_FN(fails));
     made->impl("odd_writes", c10::DispatchKey::CPU, TORCH_FN(writes));
     made->impl("odd_draws", c10::DispatchKey::CPU, TORCH_FN(draws));
+    made->impl("odd_beside", c10::DispatchKey::CPU, TORCH_FN(beside));
     made->impl("odd_counts", c10::DispatchKey::CPU, TORCH_FN(counts));
     made->impl("odd_sees", c10::DispatchKey::CPU, TORCH_FN(sees));
     return made;

@@ -179,41 +179,32 @@ TEST_F(Operators, Losses) {
 TEST_F(Operators, RandomNumbers) {
   const Tensor x = rnd({32, 64});
   at::Generator own = at::detail::createCPUGenerator(11);
+  const at::TensorOptions floats;
   check({
-      {"aten::bernoulli_.float",
-       [&] {
-         backward(at::dropout(leaf({32, 64}), 0.3, true));
-       }},
-      {"aten::native_dropout",
-       [&] {
-         at::native_dropout(leaf({128, 64}), 0.3, true);
-       }},
       {"aten::native_dropout_backward",
        [&] {
          backward(std::get<0>(at::native_dropout(leaf({32, 64}), 0.3, true)));
        }},
-      {"aten::bernoulli_.float", [&] { x.clone().bernoulli_(0.4); }},
       {"aten::bernoulli_.float", [&] { x.clone().bernoulli_(0.4, own); }},
       {"aten::bernoulli",
        [&] {
-         at::bernoulli(at::rand({32, 64}));
+         at::bernoulli(at::rand({32, 64}), own);
        }},
-      {"aten::normal_", [&] { x.clone().normal_(0, 2); }},
+      {"aten::normal_", [&] { x.clone().normal_(0, 2, own); }},
       {"aten::uniform_", [&] { x.clone().uniform_(-1, 1, own); }},
-      {"aten::exponential_", [&] { x.clone().exponential_(); }},
-      {"aten::randn",
+      {"aten::exponential_", [&] { x.clone().exponential_(1, own); }},
+      {"aten::randn.generator",
        [&] {
-         at::randn({32, 64});
+         at::randn({32, 64}, own, floats);
        }},
-      {"aten::rand_like", [&] { at::rand_like(x); }},
-      {"aten::randint.low",
+      {"aten::randint.low_generator",
        [&] {
-         at::randint(2, 9, {32, 64});
+         at::randint(2, 9, {32, 64}, own, floats);
        }},
       {"aten::randperm.generator", [&] { at::randperm(1000, own); }},
       {"aten::multinomial",
        [&] {
-         at::multinomial(at::rand({4, 600}), 300);
+         at::multinomial(at::rand({4, 600}), 300, false, own);
        }},
   });
 }

@@ -39,6 +39,7 @@ void PagedTable::copy_data(void* destination, const void* source, std::size_t co
 
 void PagedTable::release(void* memory) {
   PagedTable& table = instance();
+  if (ReplayEngine* const told = table.told) told->before_free(memory);
   {
     const std::lock_guard lock(table.mutex_);
     table.blocks_.erase(static_cast<const std::byte*>(memory));

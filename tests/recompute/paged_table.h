@@ -16,6 +16,8 @@ class PagedTable final : public c10::Allocator {
  public:
   /// Size from which new blocks are paged.
   std::atomic<std::size_t> paged_from{4096};
+  /// Is told of blocks that are about to end.
+  std::atomic<ReplayEngine*> told{nullptr};
 
   /// Installed at the first call, for the life of the process.
   static PagedTable& instance();

@@ -97,17 +97,6 @@ TEST_F(Operators, Shapes) {
        }},
       {"aten::tril", [&] { at::tril(x); }},
       {"aten::arange", [&] { at::arange(2000); }},
-      {"aten::zeros",
-       [&] {
-         at::zeros({32, 64});
-       }},
-      {"aten::full",
-       [&] {
-         at::full({32, 64}, 2.5);
-       }},
-      {"aten::ones_like", [&] { at::ones_like(x); }},
-      {"aten::zero_", [&] { x.clone().zero_(); }},
-      {"aten::fill_.Scalar", [&] { x.clone().select(0, 3).fill_(4); }},
       {"aten::slice_backward",
        [&] {
          backward(at::slice(leaf({64, 64}), 0, 3, 20));

@@ -23,11 +23,13 @@ struct OperatorRules {
 
   /// Why it may not run again, as the end of a sentence ("makes a view"); empty when it may.
   std::string objection;
+  bool makes_blanks = false;  ///< Its results hold one value or none: trainers fill them by hand.
   bool draws_random_numbers = false;
   bool takes_no_masks = false;     ///< A mask would decide how large its result is.
   bool returns_arguments = false;  ///< All its results are arguments that it has written.
   // Positions of arguments; -1 without one.
   int generator_argument = -1;
+  int dropout_argument = -1;      ///< Numbers are drawn only when it is not 0.
   int accumulate_argument = -1;   ///< When true, threads add up in an order of their own.
   std::vector<ArgumentUse> uses;  ///< One per argument.
 };

@@ -45,8 +45,8 @@ class KeptStorages;
 /// bits. Any thread may record and replay; calls on one record must not overlap, replays apart.
 ///
 /// The caller's part, at each outermost operator below autograd: `record`, `before_call`, the
-/// kernel, `complete`. It sees to it that the memory of a replay's arguments is there and holds
-/// what it held at the call.
+/// kernel, `complete`; and `before_free` where the CPU allocator takes memory back. It sees to it
+/// that the memory of a replay's arguments is there and holds what it held at the call.
 class ReplayEngine {
  public:
   using FindStorage = std::function<PagedStorage(const void* data)>;
@@ -68,6 +68,11 @@ class ReplayEngine {
   /// Announces what the operator is about to write, so that records keep what was there. After
   /// `record`, for every operator, recorded or not.
   void before_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+
+  /// Announces that LibTorch's CPU allocator takes back the block that begins there, so that
+  /// records keep what is in it: a storage may have been resized or exchanged past the operators.
+  /// Any thread.
+  void before_free(const void* memory) noexcept;
 
   /// Notes what the call gave. False, and the reason, when it cannot run again after all, or made
   /// and wrote nothing that is paged: the record is of no use then.
@@ -93,6 +98,8 @@ class ReplayEngine {
   /// What all records keep beyond the trainer's own memory: copies, and storages that the trainer
   /// has given up.
   Bytes bytes_held() const;
+  /// The most bytes of these copies at once so far.
+  Bytes most_copied() const;
 
  private:
   FindStorage find_;
