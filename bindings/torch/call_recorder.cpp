@@ -85,9 +85,13 @@ bool CallRecorder::Call::may_be_recorded(const c10::OperatorHandle& op,
   return kind->second.outcome != Outcome::kDiffers;
 }
 
+CallRecorder::Call::Call(CallRecorder& recorder)
+    : recorder_(recorder), is_wanted_(recorder.runtime_.wants_record()) {}
+
+// By way of the other one: what is thrown from here on finds a Call that has to be destroyed.
 CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
                          c10::ArrayRef<c10::IValue> arguments)
-    : recorder_(recorder), is_wanted_(recorder.runtime_.wants_record()) {
+    : Call(recorder) {
   const bool may_be_recorded = this->may_be_recorded(op, arguments);
   if (is_wanted_ || is_first_of_its_kind_) {
     std::string objection = "its second run differed from its first";

@@ -27,6 +27,11 @@ class CallRecorder {
 
   /// What these comparisons have shown so far.
   runtime::VerifiedReplays verified() const;
+  /// The most bytes at once, beside the budget, of copies of what recorded operators have read.
+  Bytes most_copied() const { return engine_.most_copied(); }
+
+  /// See ReplayEngine.
+  void before_free(const void* memory) noexcept { engine_.before_free(memory); }
 
   /// One call of an operator, from before its kernel until after it.
   class Call {
@@ -40,6 +45,7 @@ class CallRecorder {
     void end(c10::ArrayRef<c10::IValue> results);
 
    private:
+    explicit Call(CallRecorder& recorder);
     bool may_be_recorded(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
     void hold(c10::ArrayRef<c10::IValue> arguments);
     bool verify(c10::ArrayRef<c10::IValue> results);

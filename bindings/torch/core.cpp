@@ -14,6 +14,7 @@
 #include <sstream>
 #include <utility>
 
+#include "call_recorder.h"
 #include "cpu_allocator.h"
 #include "held_memory.h"
 #include "linked_hooks.h"
@@ -317,13 +318,17 @@ runtime::RunStatistics Core::statistics() const {
   }
   if (plan_ != nullptr)
     statistics.given_plan = given_plan_in(*plan_, settings_.plan, report.learned);
-  statistics.recompute = settings_.recompute;
+  const CallRecorder* const records = Interceptor::records();
+  statistics.recompute = records != nullptr;
   statistics.dropped = report.memory.dropped;
   statistics.replays = report.replays;
   statistics.unplanned_replays = report.unplanned_replays;
   statistics.refused_drops = report.refused_drops;
   statistics.replay_seconds = report.replay_seconds;
-  statistics.verified = Interceptor::verified();
+  if (records != nullptr) {
+    statistics.verified = records->verified();
+    statistics.recorded_peak = records->most_copied();
+  }
   statistics.stalls = report.stalls;
   statistics.value_stalls = report.learned.stalls;
   statistics.mapper = memory::name_of(mapper_);

@@ -64,6 +64,7 @@ void release_detached(void* memory) {
 
 void release(void* memory) {
   if (detached.load(std::memory_order_relaxed)) return;
+  Interceptor::before_free(memory);
   current.load(std::memory_order_relaxed)->deallocate(memory);
 }
 

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "core.h"
-#include "spillway/base/error.h"
 
 namespace spillway::torch_binding {
 namespace {
@@ -37,12 +36,14 @@ void* hold_memory(const void* memory, std::size_t size, int is_filled, int is_di
   swap::RangeUse use = core.runtime().find(memory, Bytes(size));
   use.writes = is_filled != 0;
   try {
+    if (use.writes) core.runtime().before_write(use);
     auto pins = std::make_unique<swap::PinSet>(is_direct != 0 ? swap::Hold::kKernel
                                                               : swap::Hold::kOperator);
     core.runtime().engine().pin(*pins, {&use, 1});
     return pins.release();
-  } catch (const Error&) {
-    return nullptr;  // No room, or a broken disk: touching it will tell, with the reason.
+  } catch (...) {
+    // No room, or a broken disk: touching it will tell, with the reason. The caller is C.
+    return nullptr;
   }
 }
 

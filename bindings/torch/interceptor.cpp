@@ -234,6 +234,7 @@ class RunningOp {
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
     runtime.begin_op(signature_of(facts, uses), uses, text,
                      {.fills = facts.fills_outputs,
+                      .makes_blanks = facts.makes_blanks,
                       .is_replayable = recorder.load(std::memory_order_relaxed) != nullptr &&
                                        facts.is_replayable});
     thread.inside = true;
@@ -421,19 +422,24 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
                          bool verifies_replays)
     : key_name_(take_dispatch_key(requested_key)) {
   current.store(&runtime);
-  if (key_name_ == kObserver) {
-    observe_all_threads();
-  } else if (runtime.recomputes() && !key_is_above_autograd) {
-    // Above autograd an operator stands for several, and what it saves for backward is not its own.
-    recorder.store(
-        new CallRecorder(runtime, key, verifies_replays));  // Stays: records point to it.
+  if (key_name_ == kObserver) observe_all_threads();
+  if (!runtime.recomputes()) return;
+  // Above autograd an operator stands for several, and what it saves for backward is not its own.
+  if (key_name_ == kObserver || key_is_above_autograd) {
+    log_warning("operators are seen by way of {}, which cannot run them again: tensors are moved "
+                "only{}",
+                key_name_, verifies_replays ? ", and no second run is compared" : "");
+    return;
   }
+  recorder.store(new CallRecorder(runtime, key, verifies_replays));  // Stays: records point to it.
 }
 
-runtime::VerifiedReplays Interceptor::verified() {
-  const CallRecorder* const records = recorder.load();
-  return records == nullptr ? runtime::VerifiedReplays{} : records->verified();
+void Interceptor::before_free(const void* memory) noexcept {
+  if (CallRecorder* const records = recorder.load(std::memory_order_relaxed))
+    records->before_free(memory);
 }
+
+const CallRecorder* Interceptor::records() { return recorder.load(); }
 
 void Interceptor::enable_on_this_thread() {
   const bool uses_key = current.load() != nullptr && key != c10::DispatchKey::Undefined;

@@ -2,10 +2,11 @@
 
 #include <string>
 
-#include "spillway/runtime/run_statistics.h"
 #include "spillway/runtime/runtime.h"
 
 namespace spillway::torch_binding {
+
+class CallRecorder;
 
 /// Takes the first viable key of: Fake, TESTING_ONLY_GenericMode, DeferredInit,
 /// TESTING_ONLY_GenericWrapper, and switches it on for the calling thread; or the one that is
@@ -33,8 +34,11 @@ class Interceptor {
 
   const std::string& key_name() const { return key_name_; }
 
-  /// See CallRecorder.
-  static runtime::VerifiedReplays verified();
+  /// The CPU allocator is about to take back the block that begins there. Any thread.
+  static void before_free(const void* memory) noexcept;
+
+  /// What records operators to run them again; null where none do.
+  static const CallRecorder* records();
 
  private:
   std::string key_name_;

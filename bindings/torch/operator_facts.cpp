@@ -46,7 +46,9 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
   for (const c10::Argument& argument : schema.arguments())
     accesses.push_back(access_to(argument, is_composite));
   touches_nothing = only_makes_views(schema, accesses);
-  is_replayable = recompute::may_replay(op);
+  const recompute::OperatorRules& rules = recompute::rules_of(op);
+  is_replayable = rules.objection.empty();
+  makes_blanks = rules.makes_blanks;
   name_hash = 0;
   for (const std::string& part : {schema.name(), schema.overload_name()}) {
     for (const char letter : part) name_hash = profile::mix(name_hash, std::uint64_t(letter));

@@ -18,6 +18,7 @@ struct OperatorFacts {
 
   bool is_composite;         ///< Stands for its parts, which come by on their own above autograd.
   bool fills_outputs;        ///< Else it only hands memory out.
+  bool makes_blanks;         ///< Trainers fill its outputs by hand, past the operators.
   bool uses_whole_storages;  ///< More than its arguments show.
   bool touches_nothing;      ///< Only makes views.
   bool is_replayable;        ///< May run again, arguments permitting.

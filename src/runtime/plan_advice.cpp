@@ -22,6 +22,9 @@ constexpr std::uint32_t kFarAway = 4;     // Periods: the next use of what stays
 
 void PlanAdvice::enter(const LearnedPlan& plan, OpIndex op, bool is_catching_up, Advice& advice) {
   plan_ = &plan;
+  const std::vector<bool>& is_replay = steps().is_replay;
+  const auto last = std::find(is_replay.rbegin(), is_replay.rend(), true);
+  last_replay_ = static_cast<OpIndex>(is_replay.rend() - last) - 1;  // kNoOp without any.
   bind_live(op);
   advise_next_uses(op, advice);
   advise_pending_transfers(op, advice);
@@ -180,6 +183,8 @@ void PlanAdvice::end_replay(std::size_t position, Advice& advice) {
     tell(steps().tape.uses[i].value, plan.use_distance[i]);
   for (const ValueIndex born : plan.births.of(place)) tell(born, plan.birth_distance[born]);
   advise_leaving(place, advice);
+  // Records of what the optimizer is about to write would need copies of it.
+  if (place == last_replay_) advice.forgets = true;
 }
 
 // --- Entering a plan --------------------------------------------------------------------------

@@ -88,8 +88,9 @@ class PlanAdvice {
   const LearnedPlan* plan_ = nullptr;
   OpClock catch_up_until_ = 0;
   profile::OpIndex due_begin_ = 0;  ///< First of the due replays, among the plan's operators.
-  std::uint32_t birth_cursor_ = 0;  ///< Next birth of the current operator.
-  std::vector<Binding> bound_;      ///< Per value of the plan.
+  profile::OpIndex last_replay_ = planner::kNoOp;  ///< Among the same; after it nothing runs again.
+  std::uint32_t birth_cursor_ = 0;                 ///< Next birth of the current operator.
+  std::vector<Binding> bound_;                     ///< Per value of the plan.
   std::vector<Binding> previously_bound_;
   std::vector<Identity> live_;  ///< Scratch, as the next four.
   std::vector<Identity> wanted_;

@@ -92,6 +92,7 @@ Json plan_part(const RunStatistics& s) {
 Json replay_part(const RunStatistics& s) {
   return {{"recompute", s.recompute},
           {"dropped_bytes", s.dropped.count()},
+          {"recorded_peak_bytes", s.recorded_peak.count()},
           {"replays", s.replays},
           {"unplanned_replays", s.unplanned_replays},
           {"refused_drops", s.refused_drops},

@@ -160,7 +160,8 @@ void* Runtime::allocate(std::size_t size) {
     note_need(op);
   }
   if (guide_ != nullptr && !op.replays)
-    guide_->allocated(&op, made.range, pages, Bytes(size), op.is_running && op.fills);
+    guide_->allocated(&op, made.range, pages, Bytes(size),
+                      op.is_running && op.fills && !op.makes_blanks);
   if (traces()) options_.trace->allocated(&op, made.range, Bytes(size));
   if (may_wait) end_wait_for_room(op, made.range, start);
   return made.address;
@@ -271,6 +272,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
       if (use.writes) op.to_record_writes.push_back(use.range);
   }
   op.fills = traits.fills;
+  op.makes_blanks = traits.makes_blanks;
   op.input_pages = 0;
   for (const RangeUse& use : uses) op.input_pages += use.touched();
   op.inside_pages = op.inside_peak = 0;
@@ -442,6 +444,19 @@ void Runtime::keep(std::unique_ptr<RecordedOp> recorded) {
   } else {
     guide_->cannot_record();
     settle_unrecorded(op);
+  }
+}
+
+void Runtime::before_write(const RangeUse& use) {
+  if (recomputer_ == nullptr || !recomputer_->is_active()) return;
+  RangeUse written = use;
+  written.writes = true;
+  try {
+    recomputer_->before_op({&written, 1}, false);
+  } catch (...) {
+    // It is written all the same: another run would find other bytes.
+    recomputer_->note_unrecorded_writes({&written.range, 1});
+    throw;
   }
 }
 

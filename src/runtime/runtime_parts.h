@@ -20,6 +20,7 @@ struct Runtime::OpContext {
   bool is_running = false;
   bool learns = false;           ///< The learner was told of the running operator.
   bool fills = true;             ///< The running operator touches what it allocates.
+  bool makes_blanks = false;     ///< And leaves the rest to the trainer.
   bool rehearses = false;        ///< See Runtime::Rehearsal.
   bool ran_out_of_room = false;  ///< In the latest rehearsal.
   Duration replay_wait{0};       ///< For pages or room, of the operator that runs again.

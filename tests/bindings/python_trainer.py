@@ -25,6 +25,20 @@ def digest_of(tensor):
     return hashlib.sha256(tensor.detach().contiguous().numpy().tobytes()).hexdigest()[:16]
 
 
+def counted_calls():
+    """A mode that counts the operators it sees, as counters of FLOPs do."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class CountedCalls(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.count += 1
+            return func(*args, **(kwargs or {}))
+
+    return CountedCalls()
+
+
 def train(seed, threads):
     """The trainer itself; knows nothing of Spillway. Returns named results."""
     import io
@@ -40,7 +54,10 @@ def train(seed, threads):
     lines = []
     for step in range(4):
         optimizer.zero_grad(set_to_none=step % 2 == 0)
-        loss = torch.nn.functional.mse_loss(model(torch.randn(512, 1024)), torch.randn(512, 1024))
+        with counted_calls() as calls:
+            hidden = model[:6](torch.randn(512, 1024))
+        lines.append(f"calls {calls.count}")
+        loss = torch.nn.functional.mse_loss(model[6:](hidden), torch.randn(512, 1024))
         loss.backward()
         optimizer.step()
         kept[step] *= 0.5

@@ -32,7 +32,7 @@ class Net {
 
   /// Returns how many operators the plan ran again. `flavour` makes another step of it.
   std::size_t step(std::uint64_t flavour = 0) {
-    replays_ = 0;
+    replays_ = forgot_after_ = 0;
     learner.step_boundary();
     for (std::uint32_t i = 0; i < kLayers; ++i)
       op(100 + i + flavour, {{RangeId(i), kPages}}, i + 1);
@@ -50,8 +50,9 @@ class Net {
     for (std::size_t i = 0; i < due.size(); ++i) {
       learner.begin_replay(i, advice);
       learner.end_replay(i, Duration(0), Bytes(0), advice);
+      ++replays_;
+      if (advice.forgets) forgot_after_ = replays_;
     }
-    replays_ += due.size();
     learner.begin_op(signature, uses, now_, advice, true);
     const NamedOp text("op_" + std::to_string(signature), "(float[64])");
     if (recording_ != nullptr) recording_->note_op(learner.signature(), text);
@@ -61,12 +62,16 @@ class Net {
     learner.end_op(advice);
   }
 
+  /// After how many of them the latest step has had no more use for what was recorded.
+  std::size_t forgot_after() const { return forgot_after_; }
+
   StepLearner learner;
 
  private:
   ProfileRecording* const recording_;
   TimePoint now_{};
   std::size_t replays_ = 0;
+  std::size_t forgot_after_ = 0;
 };
 
 /// A plan of the net's step, made from a profile that was recorded with room for everything.
@@ -119,6 +124,16 @@ TEST(GivenPlan, IsFollowedWithItsReplaysFromTheFirstStepOfItsKindOn) {
   EXPECT_EQ(report.given_misfit, "");
   EXPECT_GT(report.followed_seconds, 0.0);
   EXPECT_GT(report.planned_seconds, 0.0);
+}
+
+TEST(GivenPlan, ForgetsItsRecordsWithTheLastReplay) {
+  const auto plan = plan_by("dtr");
+  GivenRun run(plan);
+  run.net.step();
+  for (int i = 0; i < 3; ++i) {
+    run.net.step();
+    EXPECT_EQ(run.net.forgot_after(), plan->replays.size()) << i;
+  }
 }
 
 // Caches and optimizer states that are made lazily: the plan was refused for good with a warning at

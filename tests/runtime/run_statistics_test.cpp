@@ -18,7 +18,8 @@ TEST(RunStatistics, HaveTheKeysThatScriptsReadWithTheirTypes) {
     EXPECT_TRUE(json.at(key).is_string()) << key;
   for (const char* key :
        {"budget_bytes", "peak_bytes", "needed_bytes", "peak_rss_bytes", "steps", "spilled_bytes",
-        "fetched_bytes", "disk_written_bytes", "refused_drops", "deviations", "ops", "trap_count"})
+        "fetched_bytes", "disk_written_bytes", "recorded_peak_bytes", "refused_drops", "deviations",
+        "ops", "trap_count"})
     EXPECT_TRUE(json.at(key).is_number_unsigned()) << key;
   for (const char* key : {"step_seconds_median", "planned_step_seconds", "bound_step_seconds",
                           "stall_seconds", "intercept_seconds", "disk_busy_seconds"})

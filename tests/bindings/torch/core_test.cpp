@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <torch/library.h>
 #include <unistd.h>
@@ -12,8 +13,12 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -120,7 +125,38 @@ TEST_F(OlderThreads, AreSeenFromTheirFirstAllocationOn) {
   EXPECT_THAT(spillway::statistics().ops - before, Ge(10U));
 }
 
-class SecondRuns : public CoreCase {};
+/// While it lives, the process gets no more memory from the kernel.
+class NoMoreMemory {
+ public:
+  NoMoreMemory() {
+    ::getrlimit(RLIMIT_AS, &before_);
+    rlimit none = before_;
+    none.rlim_cur = 0;  // Less than it has.
+    ::setrlimit(RLIMIT_AS, &none);
+  }
+  ~NoMoreMemory() { ::setrlimit(RLIMIT_AS, &before_); }
+  NoMoreMemory(const NoMoreMemory&) = delete;
+  NoMoreMemory& operator=(const NoMoreMemory&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+class SecondRuns : public CoreCase {
+ protected:
+  /// The statistics of a process that does `work`.
+  std::string statistics_of(const std::function<void()>& work) {
+    const auto run = [&] {
+      work();
+      std::exit(0);
+    };
+    EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
+    std::ifstream file(stats_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  const std::string stats_ = directory_.path() + "/run.json";
+};
 
 // The copy without the lazy conjugation belonged to the stack alone and ended with the kernel; the
 // comparison that followed read it.
@@ -131,6 +167,38 @@ TEST_F(SecondRuns, HoldArgumentsThatNobodyElseDoes) {
   const at::Tensor product = x.conj() * x;
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   EXPECT_TRUE(at::equal(product, at::conj_physical(x) * x));
+}
+
+// Its kind counted as being compared for ever.
+TEST_F(SecondRuns, ComeWithTheNextCallWhereTheFirstHadNoMemory) {
+  const std::string told = statistics_of([this] {
+    start("256MiB", {{"verify", "on"}, {"stats", stats_}});
+    at::Tensor x = at::ones({16 << 20});
+    try {
+      const NoMoreMemory no_copy_of_what_is_written;
+      x.neg_();
+      std::exit(3);
+    } catch (const std::bad_alloc&) {
+      x.neg_();
+    }
+  });
+  EXPECT_THAT(told, HasSubstr("\"aten::neg_\": 1"));
+}
+
+// They seemed to be compared.
+TEST_F(SecondRuns, AreNotPromisedByWayOfKeysThatCannotRecord) {
+  const std::string told = statistics_of([this] {
+    start("64MiB", {{"verify", "on"}, {"stats", stats_}, {"dispatch-key", "DeferredInit"}});
+    at::ones({1 << 20}).neg_();
+  });
+  EXPECT_THAT(told, HasSubstr("\"recompute\": false"));
+  EXPECT_THAT(told, HasSubstr("\"verified_kinds\": 0"));
+  ::testing::internal::CaptureStderr();
+  start("64MiB", {{"verify", "on"}, {"dispatch-key", "record-function"}});
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      HasSubstr("operators are seen by way of record-function, which cannot run them again: "
+                "tensors are moved only, and no second run is compared"));
 }
 
 class ForkedChildren : public CoreCase {

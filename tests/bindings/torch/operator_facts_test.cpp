@@ -41,6 +41,9 @@ TEST(OperatorFacts, KnowWhoHandsOutMemoryOnlyAndWhoCopiesAllOfIt) {
   EXPECT_FALSE(facts_of("aten::empty", "memory_format").fills_outputs);
   EXPECT_FALSE(facts_of("aten::new_empty").fills_outputs);
   EXPECT_TRUE(facts_of("aten::zeros").fills_outputs);
+  EXPECT_TRUE(facts_of("aten::zeros_like").makes_blanks);
+  EXPECT_TRUE(facts_of("aten::empty_like").makes_blanks);
+  EXPECT_FALSE(facts_of("aten::clone").makes_blanks);
   EXPECT_TRUE(facts_of("aten::resize_").uses_whole_storages);
   EXPECT_FALSE(facts_of("aten::mm").uses_whole_storages);
 }

@@ -85,8 +85,9 @@ struct RunStatistics {
   };
   std::optional<GivenPlan> given_plan;
 
-  bool recompute = true;
-  Bytes dropped;  ///< Left without a copy, to be computed again.
+  bool recompute = true;  ///< Operators are recorded where plans want to run them again.
+  Bytes dropped;          ///< Left without a copy, to be computed again.
+  Bytes recorded_peak;    ///< Copies of what recorded operators have read, beside the budget.
   std::uint64_t replays = 0;
   std::uint64_t unplanned_replays = 0;
   std::uint64_t refused_drops = 0;

@@ -49,6 +49,7 @@ class OpText {
 /// What is known of an operator beside its storages.
 struct OpTraits {
   bool fills = true;           ///< False: hands out memory without touching it.
+  bool makes_blanks = false;   ///< What it makes may be filled by the trainer itself.
   bool is_replayable = false;  ///< It may run again, see profile::TapeOp.
 };
 
@@ -134,6 +135,10 @@ class Runtime {
     Runtime& runtime_;
     Mark start_;
   };
+  /// The trainer is about to write to a paged storage past all operators: brings back what could
+  /// not be computed any more. Not inside of an operator. Throws as `allocate`, and what operators
+  /// throw; what is dropped and was made of these bytes is lost then.
+  void before_write(const RangeUse& use);
   /// Names the paged storage that `memory` points into, for RecordedOp; 0: none.
   StorageKey key_of(const void* memory) const;
   /// Where a paged storage begins.
