@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "spillway/runtime/runtime.h"
+#include "spillway/runtime/op_text.h"
 
 namespace spillway::runtime {
 

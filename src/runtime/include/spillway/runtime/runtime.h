@@ -11,6 +11,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
+#include "spillway/runtime/op_text.h"
 #include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/recorded_op.h"
 #include "spillway/runtime/stall_ledger.h"
@@ -37,21 +38,6 @@ struct RuntimeOptions {
 
 class StepGuide;
 class Recomputer;
-
-/// Names the operator that runs, for error messages. Asked only when something went wrong.
-class OpText {
- public:
-  virtual ~OpText() = default;
-  virtual std::string describe() const = 0;  ///< "aten::conv3d(float[1, 16, 64, 64, 64], …)"
-  virtual std::string name() const { return {}; }  ///< "aten::conv3d.padding", or empty.
-};
-
-/// What is known of an operator beside its storages.
-struct OpTraits {
-  bool fills = true;           ///< False: hands out memory without touching it.
-  bool makes_blanks = false;   ///< What it makes may be filled by the trainer itself.
-  bool is_replayable = false;  ///< It may run again, see profile::TapeOp.
-};
 
 /// How the trainer fared, beside what the engine counted.
 struct RuntimeReport {

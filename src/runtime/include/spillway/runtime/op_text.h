@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+namespace spillway::runtime {
+
+/// Names the operator that runs, for error messages. Asked only when something went wrong.
+class OpText {
+ public:
+  virtual ~OpText() = default;
+  virtual std::string describe() const = 0;  ///< "aten::conv3d(float[1, 16, 64, 64, 64], …)"
+  virtual std::string name() const { return {}; }  ///< "aten::conv3d.padding", or empty.
+};
+
+/// What is known of an operator beside its storages.
+struct OpTraits {
+  bool fills = true;           ///< False: hands out memory without touching it.
+  bool makes_blanks = false;   ///< What it makes may be filled by the trainer itself.
+  bool is_replayable = false;  ///< It may run again, see profile::TapeOp.
+};
+
+}  // namespace spillway::runtime
