@@ -97,6 +97,14 @@ std::size_t terminal_width() {
   return is_known ? size.ws_col - 1U : 79U;
 }
 
+void add_records(runtime::RunStatistics& statistics) {
+  const CallRecorder* const records = Interceptor::records();
+  statistics.recompute = records != nullptr;
+  if (records == nullptr) return;
+  statistics.verified = records->verified();
+  statistics.recorded_peak = records->most_copied();
+}
+
 runtime::RunStatistics::GivenPlan given_plan_in(const runtime::PlanFile& plan,
                                                 const std::string& file,
                                                 const runtime::LearnerReport& learned) {
@@ -318,17 +326,12 @@ runtime::RunStatistics Core::statistics() const {
   }
   if (plan_ != nullptr)
     statistics.given_plan = given_plan_in(*plan_, settings_.plan, report.learned);
-  const CallRecorder* const records = Interceptor::records();
-  statistics.recompute = records != nullptr;
   statistics.dropped = report.memory.dropped;
   statistics.replays = report.replays;
   statistics.unplanned_replays = report.unplanned_replays;
   statistics.refused_drops = report.refused_drops;
   statistics.replay_seconds = report.replay_seconds;
-  if (records != nullptr) {
-    statistics.verified = records->verified();
-    statistics.recorded_peak = records->most_copied();
-  }
+  add_records(statistics);
   statistics.stalls = report.stalls;
   statistics.value_stalls = report.learned.stalls;
   statistics.mapper = memory::name_of(mapper_);

@@ -54,8 +54,7 @@ struct RuntimeReport {
   double intercept_seconds = 0.0;  ///< Estimated from one operator in 64; without waits.
   Bytes smallest_budget;           ///< What the largest operator so far needs at once; 0: none yet.
   std::string largest_op;
-  std::string
-      refusal;  ///< Why the run could not go on, or only slowly; empty: nothing was refused.
+  std::string refusal;  ///< Why the run could not go on, or only slowly; empty: nothing was.
 };
 
 /// Carries a trainer through its steps: allocates its memory, brackets its operators, learns their
@@ -121,9 +120,8 @@ class Runtime {
     Runtime& runtime_;
     Mark start_;
   };
-  /// The trainer is about to write to a paged storage past all operators: brings back what could
-  /// not be computed any more. Not inside of an operator. Throws as `allocate`, and what operators
-  /// throw; what is dropped and was made of these bytes is lost then.
+  /// The trainer is about to write past all operators, not inside of one: brings back what could
+  /// not be computed any more. What is thrown, by operators too, is the loss of just that.
   void before_write(const RangeUse& use);
   /// Names the paged storage that `memory` points into, for RecordedOp; 0: none.
   StorageKey key_of(const void* memory) const;
