@@ -6,7 +6,8 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import cases, report, side_by_side, spread, traffic, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import cases, report, side_by_side, spread  # noqa: E402  pylint: disable=wrong-import-position
+from measure import traffic, training  # noqa: E402  pylint: disable=wrong-import-position
 
 CASES = (cases.TEXT_PARAMETERS, cases.BRAIN_UNET)
 PERCENT = 35
