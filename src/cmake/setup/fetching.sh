@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/spillway"
 staging=""
-reporter=""
+reporter=""  # What is open as long as it shall tell.
 
 # lock_cache <name of the script>: until this process ends.
 lock_cache() {
@@ -40,7 +40,7 @@ require_free_mb() {
 
 stop_reporting() {
   if [[ -n "$reporter" ]]; then
-    kill "$reporter" 2>/dev/null || true
+    exec {reporter}>&-
   fi
   reporter=""
 }
@@ -58,20 +58,21 @@ start_staging() {
   mkdir "$staging/wheels" "$staging/tmp" "$staging/unpacked"
 }
 
-# start_reporting <name of the script> <MB>: tells every 10 s how much there is.
+# start_reporting <name of the script> <MB>: tells every 10 s how much there is. It ends when nobody
+# writes to it any more, instead of by a signal: a shell that has just been forked may still have the
+# traps of its parent.
 start_reporting() {
-  (
+  exec {reporter}> >(
     exec 9>&-
-    # Not left behind: whoever reads our output would wait for its end.
-    trap 'kill "$pause"; exit' TERM
     while true; do
-      sleep 10 &
-      pause=$!
-      wait "$pause"
+      status=0
+      read -r -t 10 || status=$?
+      if ((status <= 128)); then
+        exit
+      fi
       echo "$1: $(du -sm "$staging" 2>/dev/null | cut -f1) of about $2 MB"
     done
-  ) &
-  reporter=$!
+  )
 }
 
 # download <what pip download is to fetch>: into $staging/wheels. The Python version and the
