@@ -29,6 +29,9 @@ constexpr double kStepDrift = 0.03;
 constexpr std::size_t kCyclesToJudge = 4;
 // And when the store moves pages by so much faster or slower.
 constexpr double kRateDrift = 0.1;
+// By so much only where somebody else has begun to use it, or has ended.
+constexpr double kRateJump = 0.3;
+constexpr std::uint32_t kCyclesToBear = 8;
 constexpr std::uint32_t kRoomDrift = 32;  // A plan uses more room once it is a 32nd more.
 constexpr std::uint32_t kMostCyclesToRefresh = 64;
 
@@ -39,8 +42,8 @@ Duration compute_time(const StepTape& tape) {
 }
 
 /// Alone or in both directions at once.
-bool has_drifted(const planner::TransferRates& from, const planner::TransferRates& to) {
-  const auto is_off = [](double was, double is) { return std::abs(is - was) > kRateDrift * was; };
+bool has_drifted(const planner::TransferRates& from, const planner::TransferRates& to, double by) {
+  const auto is_off = [by](double was, double is) { return std::abs(is - was) > by * was; };
   return is_off(from.write_bytes_per_second, to.write_bytes_per_second) ||
          is_off(from.read_bytes_per_second, to.read_bytes_per_second) ||
          is_off(from.write_bytes_per_second * from.duplex_share,
@@ -456,8 +459,10 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   // The first cycles still differ: lazy states, caches, measured times. Later ones need a reason,
   // and the more often there was one, the longer the next has to wait.
   if (plan.refreshes < 2) return plan.cycles > 0;
-  if (plan.cycles < std::min(kMostCyclesToRefresh, 1U << std::min(plan.refreshes, 6U)))
-    return false;
+  std::uint32_t patience = std::min(kMostCyclesToRefresh, 1U << std::min(plan.refreshes, 6U));
+  if (has_drifted(plan.rates, limits_.rates, kRateJump))
+    patience = std::min(patience, kCyclesToBear);
+  if (plan.cycles < patience) return false;
   const std::uint32_t room = limits_.budget_pages;
   if (room < plan.budget_pages || room > plan.budget_pages + plan.budget_pages / kRoomDrift)
     return true;
@@ -466,7 +471,7 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
     measured += seconds(typical_time(find_shape(id)->times, slowdown()));
   const double planned = seconds(compute_time(plan.step.tape));
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
-  if (has_drifted(plan.rates, limits_.rates)) return true;
+  if (has_drifted(plan.rates, limits_.rates, kRateDrift)) return true;
   const auto forecast = plan.typical_forecast();
   const bool is_known = plan.rounds() >= kCyclesToJudge && forecast != nullptr;
   if (is_known &&
