@@ -52,16 +52,22 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
   Page& to = pages_.get()[target];
   // The kernel kept its bytes, or it has moved in an earlier attempt.
   if (to.state != PageState::kOut || to.extent.is_some()) return true;
+  // What stands open already must not stay so over a wait.
+  if (from.state == PageState::kWriting) close_guarded_locked(range_of(to.range));
   if (!is_movable_locked(lock, source)) return false;
   if (from.state == PageState::kWriteQueued) cancel_write_locked(from);
+  // Whoever waits to write must not do so unseen before the whole range is closed.
+  const bool is_touched = range_of(to.range).is_guarded && range_of(to.range).faulted;
+  const auto allowed = is_touched ? memory::Access::kRead : memory::Access::kWrite;
   const memory::SlotId slot = pool_->take_empty_slot();
   if (mapper_->unmap(pool_->address(slot), address_of(source)) == memory::MoveResult::kMoved) {
     from.state = PageState::kOut;
     drop_extent_locked(from);
-    map_locked(target, slot, memory::Access::kWrite);
+    map_locked(target, slot, allowed);
   } else {
     // The kernel holds the frame for somebody, maybe for ever: the bytes go without it.
     pool_->put_empty_slot(slot);
+    close_guarded_locked(range_of(to.range));
     std::vector<memory::SlotId> copy;
     acquire_frames_locked(lock, copy, 1, &within);
     if (!has_bytes_in_memory(from.state)) {
@@ -69,7 +75,7 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
       return false;
     }
     std::memcpy(pool_->address(copy.front()), address_of(source), kPageBytes);
-    map_locked(target, copy.front(), memory::Access::kWrite);
+    map_locked(target, copy.front(), allowed);
   }
   to.dirty = true;
   return true;
@@ -91,8 +97,10 @@ bool SwapEngine::State::adopt(RangeId dropped, RangeId from, const PinSet& withi
   }
   Range& range = range_of(dropped);
   range.is_dropped = false;
+  close_guarded_locked(range);
   // It may have been wanted once more after somebody had begun to compute.
   std::erase(wanted_drops_, dropped);
+  if (range.is_write_awaited) want_locked(dropped);
   range.last_touch = ++touch_clock_;
   note_counted_locked();
   wake_waiters_locked();
@@ -117,6 +125,8 @@ RangeId SwapEngine::State::wait_for_wanted() {
 void SwapEngine::State::end_drops() {
   Lock lock(mutex_);
   drops_ended_ = true;
+  for (Range& range : ranges_)
+    if (range.is_live && !range.is_dying) unguard_locked(range);
   drop_wanted_.notify_all();
 }
 
@@ -151,7 +161,7 @@ void SwapEngine::State::wait_for_dropped_locked(Lock& lock, std::span<const Rang
       failures = drop_failure_.count;
     }
     if (drop_failure_.count != failures && drop_failure_.range == awaited)
-      throw IoError("a tensor cannot be computed again: {}", drop_failure_.reason);
+      throw RecomputeError("{}", drop_failure_.reason);
     want_locked(awaited);
     wait_locked(lock, false, counts_.fetch_wait);
   }

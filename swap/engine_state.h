@@ -19,6 +19,7 @@ namespace spillway::swap {
 
 /// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex transfers,
 /// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
+/// One exception: `adopt` copies a page that is mapped while the mutex is held, so it cannot fault.
 /// Only the store may make its file larger there, and ask for the free space of its directories.
 /// `_locked`: to be called with the mutex held.
 class SwapEngine::State final : public memory::FaultSink {
@@ -71,6 +72,13 @@ class SwapEngine::State final : public memory::FaultSink {
   void want_locked(RangeId id);
   void wait_for_dropped_locked(Lock& lock, std::span<const RangeUse> uses);
 
+  // guards.cpp
+  bool guard(RangeId id);
+  void unguard_locked(Range& range);
+  void end_guard_locked(Range& range);
+  void close_locked(const Range& range);
+  void close_guarded_locked(const Range& range);
+
   // faults.cpp
   void begin_fault(std::byte* address, memory::Access access) override;
   void begin_fault(std::byte* address, memory::Access access, std::uint32_t strays);
@@ -101,12 +109,6 @@ class SwapEngine::State final : public memory::FaultSink {
   SwapEngineOptions options_;
   OpClock now_op_ = 0;
   std::uint32_t fetch_reserve_ = 0;
-  struct Fetch {
-    RangePart part;
-    std::uint32_t generation;
-    OpClock needed;  ///< From then on it comes too late, and for the use behind it too early.
-    Copy copy;
-  };
   std::deque<Fetch> fetches_;
   void fetch_locked(const RangePart& part, Copy copy);
   std::vector<Range> ranges_;
@@ -142,7 +144,6 @@ class SwapEngine::State final : public memory::FaultSink {
                              const std::function<void(memory::PageIndex)>& act) const;
   std::size_t held_pages_locked(const PinSet* set) const;
 
-  class PageRun;
   bool show_in_child(memory::PageIndex index);
   void drop_extent_locked(Page& page);
   void release_extent_locked(ExtentId extent);
@@ -186,15 +187,11 @@ class SwapEngine::State final : public memory::FaultSink {
     TimePoint start;
   };
   bool begin_fault_locked(memory::PageIndex index, memory::Access access, TimePoint start);
+  bool note_open_fault_locked(memory::PageIndex index, TimePoint start);
   bool is_fault_unserved_locked() const;
   std::string lost_fault_locked();
   std::string fault_failure_;  ///< Why a page that the program touches cannot come.
   std::optional<TimePoint> unserved_since_;
-  struct Stray {
-    memory::PageIndex page = 0;
-    std::uint64_t releases = 0;
-    std::uint32_t reports = 0;
-  };
   Stray stray_;  ///< The latest touch of a page that belongs to nobody.
   std::uint64_t releases_ = 0;
   std::vector<OpenFault> open_faults_;  ///< That wait for their page.
@@ -213,7 +210,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::size_t extents_held_ = 0;  ///< Reserved and not released.
   bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.
   std::size_t active_sets_ = 0;
-  std::vector<const PinSet*> kernel_sets_;  ///< Those of them whose pages must not leave.
+  std::vector<const PinSet*> kernel_sets_;  ///< Those of them that the kernel uses.
   std::size_t waiting_sets_ = 0;
   const RoomWait* first_in_line_ = nullptr;
   std::uint64_t wakes_ = 0;  ///< Counts whatever may have ended a wait.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "engine_state.h"
+#include "page_run.h"
 #include "spillway/base/assert.h"
 
 namespace spillway::swap {
@@ -68,13 +70,14 @@ bool SwapEngine::State::leave_locked(PageIndex index) {
 
 /// Keeps a page that the kernel holds: for I/O of the program, because it is locked, or because a
 /// forked child shares it. The first may change it unseen, whatever its copy says; the last is
-/// cured by a write, which needs it open.
+/// cured by a write, which needs it open; the mapper does one as it opens the page.
 void SwapEngine::State::stay_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   page.arrival = ++arrivals_;  // Not to be tried again at once.
   if (!page.closed) return;
   mapper_->allow_writes(address_of(index), 1);
-  page.closed = false;
+  page.closed = range_of(page.range).is_guarded;
+  if (page.closed) mapper_->forbid_writes(address_of(index), 1);
   page.dirty = true;
   drop_extent_locked(page);
 }
@@ -173,7 +176,8 @@ std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
 std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const PinSet* spared) {
   std::unordered_set<PageIndex> staying;
   const auto stay = [&](PageIndex index) { staying.insert(index); };
-  for (const PinSet* set : kernel_sets_) each_held_page_locked(*set, stay);
+  for (const PinSet* set : kernel_sets_)
+    if (set->hold_ == Hold::kKernel) each_held_page_locked(*set, stay);
   if (spared != nullptr) each_held_page_locked(*spared, stay);
   std::vector<PageIndex> candidates;
   for (const Range& range : ranges_) {
@@ -255,32 +259,26 @@ void SwapEngine::State::cancel_write_locked(Page& page) {
   }
 }
 
-/// Opens resident pages for writing and forgets their copies in the store.
+/// Opens resident pages for writing and forgets their copies in the store. The range is guarded no
+/// more: whoever announced this write has seen to what a guard is for.
 void SwapEngine::State::settle_for_writing_locked(Range& range, std::uint32_t first,
                                                   std::uint32_t count) {
-  std::uint32_t run = 0;
-  const auto open_run = [&](std::uint32_t end) {
-    if (run > 0) mapper_->allow_writes(address_of(range.first + end - run), run);
-    run = 0;
+  const auto open = [this](PageIndex from, std::uint32_t pages) {
+    mapper_->allow_writes(address_of(from), pages);
   };
-  for (std::uint32_t i = first; i < first + count; ++i) {
-    Page& page = pages_.get()[range.first + i];
+  PageRun run;
+  for (PageIndex index = range.first + first; index < range.first + first + count; ++index) {
+    Page& page = pages_.get()[index];
     const bool is_writing = page.state == PageState::kWriting && !page.cancelled;
     if (page.state == PageState::kWriteQueued || is_writing) cancel_write_locked(page);
-    if (page.state != PageState::kResident && page.state != PageState::kWriting) {
-      open_run(i);
-      continue;  // Comes in when it is touched, and open if that is a write.
-    }
-    if (page.closed) {
-      ++run;
-      page.closed = false;
-    } else {
-      open_run(i);
-    }
+    // Else it comes in when it is touched, and open if that is a write.
+    if (page.state != PageState::kResident && page.state != PageState::kWriting) continue;
+    if (std::exchange(page.closed, false)) run.add(index, open);
     page.dirty = true;
     if (page.state == PageState::kResident) drop_extent_locked(page);
   }
-  open_run(first + count);
+  run.end(open);
+  if (range.is_guarded) end_guard_locked(range);
 }
 
 }  // namespace spillway::swap

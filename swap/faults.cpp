@@ -20,6 +20,11 @@ constexpr std::uint32_t kStrayReports = 1000;
 // The same where the thread that touches it reports it itself: less than a trap is repeated.
 constexpr std::uint32_t kStrayTraps = 30;
 
+/// Whether an access past the operators has to be allowed first.
+bool waits_for_guard(const Page& page, const Range& range, Access access) {
+  return access == Access::kWrite && page.closed && range.is_guarded;
+}
+
 }  // namespace
 
 /// Whether a thread sleeps on a page that no frame will come free for.
@@ -65,6 +70,14 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint
   if (begin_fault_locked(index, access, start)) ++counts_.faults;
 }
 
+/// False when somebody waits for that page already.
+bool SwapEngine::State::note_open_fault_locked(PageIndex index, TimePoint start) {
+  const bool is_known = std::any_of(open_faults_.begin(), open_faults_.end(),
+                                    [&](const OpenFault& fault) { return fault.index == index; });
+  if (!is_known) open_faults_.push_back({index, start});
+  return !is_known;
+}
+
 /// Has a page come, or open, for whoever waits since `start`. False when that was known: a signal
 /// has sleepers report once more, and what is computed again may take long.
 bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimePoint start) {
@@ -75,10 +88,12 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
   // Of a dropped range, pages with an extent are those that an adoption has moved before it failed.
   if (range.is_dropped && page.state == PageState::kOut && !page.extent.is_some()) {
     want_locked(page.range);
-    const bool is_known = std::any_of(open_faults_.begin(), open_faults_.end(),
-                                      [&](const OpenFault& fault) { return fault.index == index; });
-    if (!is_known) open_faults_.push_back({index, start});
-    return !is_known;
+    return note_open_fault_locked(index, start);
+  }
+  if (waits_for_guard(page, range, access)) {
+    range.is_write_awaited = true;
+    want_locked(page.range);
+    return note_open_fault_locked(index, start);
   }
   switch (page.state) {
     case PageState::kOut: page.state = PageState::kReadQueued; [[fallthrough]];
@@ -133,14 +148,13 @@ void SwapEngine::State::serve_fault(std::byte* address, Access access) {
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   const Page& page = pages_.get()[index];
-  while (find(address).range.is_some() &&
-         (page.state == PageState::kOut || page.state == PageState::kReadQueued ||
-          page.state == PageState::kReading)) {
+  const auto is_guarded = [&] { return waits_for_guard(page, range_of(page.range), access); };
+  while (find(address).range.is_some() && (!has_bytes_in_memory(page.state) || is_guarded())) {
     ++waiters_;
     changed_.wait_for(lock, std::chrono::milliseconds(20));
     --waiters_;
     // It has come and left again, or nobody has computed it yet: still the same trap.
-    if (page.state == PageState::kOut && find(address).range.is_some())
+    if ((page.state == PageState::kOut || is_guarded()) && find(address).range.is_some())
       begin_fault_locked(index, access, clock_.now());
   }
 }

@@ -11,6 +11,7 @@
 
 #include "end_by_signal.h"
 #include "engine_state.h"
+#include "page_run.h"
 #include "spillway/memory/hand_on_signal.h"
 #include "spillway/memory/inherited_pages.h"
 #include "store/extent_place.h"
@@ -63,25 +64,6 @@ void install_handler(int number, struct sigaction& previous) {
 }
 
 }  // namespace
-
-/// Run of neighbouring pages that a child treats alike, collected to save system calls.
-class SwapEngine::State::PageRun {
- public:
-  template <typename Act>
-  void add(PageIndex index, Act&& act) {
-    if (count_ > 0 && first_ + count_ != index) end(act);
-    if (count_++ == 0) first_ = index;
-  }
-  template <typename Act>
-  void end(Act&& act) {
-    if (count_ > 0) act(first_, count_);
-    count_ = 0;
-  }
-
- private:
-  PageIndex first_ = 0;
-  std::uint32_t count_ = 0;
-};
 
 void SwapEngine::State::begin_fork_locked() {
   // A child of a child inherits what the first one made of its pages.

@@ -55,12 +55,29 @@ struct Range {
   bool is_dying = false;    ///< Released; ends with its last transfer.
   bool faulted = false;     ///< Was ever touched past the operators: always arrives open and dirty.
   bool is_dropped = false;  ///< Its bytes are nowhere until it is computed again.
-  bool in_parts = false;    ///< Was ever used in parts: each page has its own age and next use.
+  bool is_guarded = false;  ///< All of its pages in memory are closed: a write has to be allowed.
+  bool is_write_awaited = false;  ///< Guarded, and somebody waits to write.
+  bool in_parts = false;  ///< Was ever used in parts: each page has its own age and next use.
   Bytes size;
   OpClock next_use = kUnknownUse;
   std::uint64_t last_touch = 0;
   std::vector<OpClock> next_uses;  ///< Per page, once a part was given its own; else empty.
   OpClock next_use_of(std::size_t i) const { return next_uses.empty() ? next_use : next_uses[i]; }
+};
+
+/// Pages that are to come in when there is room.
+struct Fetch {
+  RangePart part;
+  std::uint32_t generation;
+  OpClock needed;  ///< From then on it comes too late, and for the use behind it too early.
+  Copy copy;
+};
+
+/// A touch of a page that belongs to nobody.
+struct Stray {
+  memory::PageIndex page = 0;
+  std::uint64_t releases = 0;
+  std::uint32_t reports = 0;
 };
 
 }  // namespace spillway::swap

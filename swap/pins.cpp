@@ -163,7 +163,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
     if (is_unreadable || !room.wait(missing - std::min(missing, frames), 0)) {
       for (; set.pins_.size() > already; set.pins_.pop_back()) let_go_locked(set.pins_.back());
       if (set.engine_ == nullptr) exit_locked(set);
-      if (is_unreadable) throw IoError("{}", read_failure_.detail);
+      if (is_unreadable) throw UnreadableError("{}", read_failure_.detail);
       refuse_locked(wanted, &set);
     }
   }

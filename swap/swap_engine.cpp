@@ -189,7 +189,7 @@ void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory:
 void SwapEngine::State::enter_locked(PinSet& set) {
   if (set.engine_ != nullptr) return;
   ++active_sets_;
-  if (set.hold_ == Hold::kKernel) kernel_sets_.push_back(&set);
+  if (set.hold_ != Hold::kOperator) kernel_sets_.push_back(&set);
 }
 
 /// The set has got nothing, or gives everything back.
@@ -199,7 +199,7 @@ void SwapEngine::State::exit_locked(const PinSet& set) {
 }
 
 void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) const {
-  if (!store_failure_.empty()) throw IoError("{}", store_failure_);
+  if (!store_failure_.empty()) throw StoreError("{}", store_failure_);
   throw NoRoomError(memory::kPageSize * pages,
                     memory::kPageSize * held_pages_locked(within) + Bytes(small_granted_.load()),
                     options_.budget);
@@ -331,7 +331,7 @@ void SwapEngine::State::release(RangeId id) {
   range.partial_pins = 0;
   counts_.live -= memory::kPageSize * range.pages;
   index_range_locked(range, RangeId());
-  if (range.is_dropped) std::erase(wanted_drops_, id);
+  if (range.is_dropped || range.is_write_awaited) std::erase(wanted_drops_, id);
   for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
   if (range.in_flight == 0) end_range_locked(id);
   wake_waiters_locked();
@@ -506,6 +506,21 @@ std::byte* SwapEngine::address_of(RangeId range) const {
 bool SwapEngine::adopt(RangeId dropped, RangeId from, const PinSet& within) {
   SPILLWAY_ASSERT(within.engine_ == this);
   return state_->adopt(dropped, from, within);
+}
+
+bool SwapEngine::guard(RangeId range) {
+  return !state_->off_.load(std::memory_order_relaxed) && state_->guard(range);
+}
+
+bool SwapEngine::is_write_awaited(RangeId range) const {
+  std::lock_guard lock(state_->mutex_);
+  return state_->range_of(range).is_write_awaited;
+}
+
+void SwapEngine::unguard(RangeId range) {
+  if (state_->off_.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(state_->mutex_);
+  state_->unguard_locked(state_->range_of(range));
 }
 
 RangeId SwapEngine::wait_for_wanted() { return state_->wait_for_wanted(); }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 
 #include "end_by_signal.h"
@@ -18,6 +19,8 @@ using memory::PageIndex;
 namespace {
 constexpr std::uint8_t kWriteAttempts = 3;
 constexpr std::uint32_t kCloseAtOnce = 16;  // Pages.
+constexpr std::chrono::milliseconds kReapPatience(200);
+constexpr Duration kStandstill = std::chrono::seconds(2);  // No thread waits that long to run.
 constexpr const char* kStoreIsFull = "the spill store takes no more pages";
 }  // namespace
 
@@ -48,8 +51,10 @@ void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>
 
 /// Gives a frame to a page that was never touched: there is nothing to read.
 void SwapEngine::State::give_fresh_frame_locked(PageIndex index) {
-  map_locked(index, *pool_->take_frame(), memory::Access::kWrite);
   Page& page = pages_.get()[index];
+  const bool is_guarded = range_of(page.range).is_guarded;
+  map_locked(index, *pool_->take_frame(),
+             is_guarded ? memory::Access::kRead : memory::Access::kWrite);
   page.dirty = true;
   page.open_on_arrival = false;
   note_counted_locked();
@@ -219,11 +224,12 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
   }
   counts_.fetched += Bytes(result.transfer.size);
   // A page that is touched past the operators could be written between its arrival and its closing.
-  const bool opens = page.open_on_arrival || range.faulted;
+  const bool loses_copy = page.open_on_arrival || range.faulted;
+  const bool opens = loses_copy && !range.is_guarded;
   map_locked(index, slot, opens ? memory::Access::kWrite : memory::Access::kRead);
   page.open_on_arrival = false;
-  page.dirty = opens;
-  if (opens) drop_extent_locked(page);
+  page.dirty = loses_copy;
+  if (loses_copy) drop_extent_locked(page);
 }
 
 void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResult& result) {
@@ -244,7 +250,7 @@ void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResul
       return;
     }
     if (result.error != 0 && ++page.failed_writes >= kWriteAttempts) store_failure_ = result.detail;
-    if (page.closed) {
+    if (page.closed && !range.is_guarded) {
       mapper_->allow_writes(address_of(index), 1);
       page.closed = false;
     }
@@ -299,9 +305,14 @@ void SwapEngine::State::run_transfers() {
     submit(batch);
     batch.clear();
     results.clear();
-    store_->reap(results, std::chrono::milliseconds(200));
-    if (results.empty()) continue;
+    const TimePoint since = clock_.now();
+    store_->reap(results, kReapPatience);
     const TimePoint ended = clock_.now();
+    if (ended - since > kReapPatience + kStandstill) {
+      for (TransferObserver* const observer : options_.observers)
+        observer->stood_still(since, ended);
+    }
+    if (results.empty()) continue;
     Lock lock(mutex_);
     for (const TransferResult& result : results) finish_locked(result);
     make_room_locked();

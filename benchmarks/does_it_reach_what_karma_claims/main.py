@@ -110,24 +110,17 @@ class KarmaNetworks(report.Benchmark):
             profiles = []
             for batch in RECORDED_BATCHES:
                 file = options.work / f"{name}.{batch}.json"
-                self.run_checked([
+                training.output_of([
                     self.spillway, "profile", "--quiet", "--min-storage", least, "--out", file, "--", trainer,
                     "--model", name, "--batch", batch, "--steps", 4
                 ])
                 profiles.append(json.loads(file.read_text(encoding="utf-8")))
-            lines = self.run_checked([trainer, "--model", name, "--weights"]).splitlines()
+            lines = training.output_of([trainer, "--model", name, "--weights"]).splitlines()
             weights = [[line.split()[0], *(int(size) for size in line.split()[1:])] for line in lines]
             for profile in profiles:
                 profile["origin"]["program"] = f"karma_networks --model {name}"  # No paths of a machine.
             recorded_step.save(self.recorded(name), recorded_step.joined(profiles, RECORDED_BATCHES, weights))
             print(f"recorded {name}", file=sys.stderr, flush=True)
-
-    def run_checked(self, command):
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise training.Failure(f"{' '.join(str(word) for word in command)}: exit status {done.returncode}\n"
-                                   f"{done.stderr}{done.stdout}")
-        return done.stdout
 
     def cells_of(self, name, step, ratios, folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 import dataclasses
 
 import recorded_step
+from measure import profiles
 
 PAGE = 2 << 20
 SMALL = 1 << 20  # Bytes; what is smaller stays in memory, as where Spillway records with its defaults.
@@ -127,44 +128,25 @@ def profile(step, batch, speed=Speed()):
     kinds = sorted({kind_of(op) for op in kept})
     values = [step.values[value] for value in number]
     uses = [[(number[value], int(writes)) for value, writes in op.uses if value in number] for op in kept]
-    return {
-        "format": "spillway-profile",
-        "version": 1,
-        "minor": 0,
-        "origin": {
-            **step.origin, "program": f"{step.origin['program']}, batch {batch}, as on a V100",
-            "threads": 0
-        },
-        "page_bytes": PAGE,
-        "small_bytes": step.small_bytes + small_peak(step, sizes),
-        "classes": step.classes,
-        "kinds": {
-            "name": [name for name, _ in kinds],
-            "arguments": [arguments for _, arguments in kinds]
-        },
-        "ops": {
-            "kind": [kinds.index(kind_of(op)) for op in kept],
-            "signature": [op.signature for op in kept],
-            "time_ns": [round(seconds * 1e9) for seconds in kept_times],
-            "spread_ns": [0] * len(kept),
-            "inside_peak_pages": [
-                sum(pages_of(sizes[value]) for value in op.births if value in number) for op in kept
-            ],
-            "replayable": [int(op.is_replayable) for op in kept],
-            "use_count": [len(of_op) for of_op in uses]
-        },
-        "uses": {
-            "value": [value for of_op in uses for value, _ in of_op],
-            "writes": [writes for of_op in uses for _, writes in of_op]
-        },
-        "values": {
-            "bytes": [sizes[value] for value in number],
-            "birth": [value.birth if value.birth == -1 else place[value.birth] for value in values],
-            "death": [value.death if value.death == -1 else place[value.death] for value in values],
-            "becomes": [-1 if value.becomes == -1 else number[value.becomes] for value in values],
-            "class": [value.family for value in values]
-        }
+    ops = {
+        "kind": [kinds.index(kind_of(op)) for op in kept],
+        "signature": [op.signature for op in kept],
+        "time_ns": [round(seconds * 1e9) for seconds in kept_times],
+        "inside_peak_pages": [
+            sum(pages_of(sizes[value]) for value in op.births if value in number) for op in kept
+        ],
+        "replayable": [int(op.is_replayable) for op in kept],
     }
+    columns = {
+        "bytes": [sizes[value] for value in number],
+        "birth": [value.birth if value.birth == -1 else place[value.birth] for value in values],
+        "death": [value.death if value.death == -1 else place[value.death] for value in values],
+        "becomes": [-1 if value.becomes == -1 else number[value.becomes] for value in values],
+        "class": [value.family for value in values],
+    }
+    origin = {**step.origin, "program": f"{step.origin['program']}, batch {batch}, as on a V100", "threads": 0}
+    return profiles.profile(origin["program"], kinds, ops, uses, columns, page_bytes=PAGE, origin=origin,
+                            small_bytes=step.small_bytes + small_peak(step, sizes), classes=step.classes)
 
 
 def kind_of(op):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import cases, plans, report, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import cases, disk, plans, profiles, report, training  # noqa: E402  pylint: disable=wrong-import-position
 from measure.plans import OURS, RECOMPUTE_ONLY, best_of  # noqa: E402  pylint: disable=wrong-import-position
 from budget_text import as_option  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -24,19 +24,18 @@ MEDIAN_GOAL, WORST_GOAL = 0.05, 0.15
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """What leads out of memory: GB/s out and in, and what is left of either while both run."""
+    """What leads out of memory, and the options that say so."""
 
     name: str
-    out: float
-    into: float
-    duplex: float = 1
-
-    def options(self):
-        return ["--link-out", self.out, "--link-in", self.into, "--duplex", self.duplex]
+    options: tuple
 
 
-LINKS = (Link("12 GB/s", 12, 12), Link("25 GB/s", 25, 25), Link("50 GB/s", 50, 50),
-         Link("disk", 1.5, 2, 0.5))
+def both_ways(rate):
+    """A link of so many GB/s out and in, both at once."""
+    return Link(f"{rate:g} GB/s", ("--link-out", rate, "--link-in", rate))
+
+
+LINKS = (both_ways(12), both_ways(25), both_ways(50))
 PERCENTS = (80, 60, 40, 20)
 
 # Name, format and file below --reference-data.
@@ -53,55 +52,46 @@ EXAMPLES = {"brain_unet": cases.Case("brain_unet", "brain_unet",
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """What DTR's authors measured on a Titan V: peak of the plain step, and its time at budgets in GB."""
+    """What DTR's authors measured on a Titan V: the plain step, and its time at budgets in GB."""
 
     trace: str
-    peak_gb: float
     plain_ms: float
     ms: dict
 
 
 # Tables of the artifact of Kirisame et al., ICLR 2021 (uwsampl/dtr-prototype).
-PUBLISHED = (Published("DenseNet-121, DTR", 11.03, 344, {10: 398, 8: 420, 6: 444, 4: 522}),
-             Published("U-Net, DTR", 8.42, 419, {8: 446, 7: 455, 6: 477, 4: 522}))
+PUBLISHED = (Published("DenseNet-121, DTR", 344, {10: 398, 8: 420, 6: 444, 4: 522}),
+             Published("U-Net, DTR", 419, {8: 446, 7: 455, 6: 477, 4: 522}))
 # At 12 GB/s equal is enough.
 PUBLISHED_LINKS = LINKS[:2]
 
 
 # A plain chain whose link is so slow that only recomputation helps; long, so that a search has to be quick.
-CHAIN_LINK, CHAIN_PERCENTS = Link("0.25 GB/s", 0.25, 0.25), (25, 10, 5)
+CHAIN_LINK, CHAIN_PERCENTS = both_ways(0.25), (25, 10, 5)
 CHAIN_LAYERS, CHAIN_PAGE = (500, 2500), 2 << 20
 
 
 def plain_chain(layers):
     """A profile: per layer one page, 1 ms of forward, which may run again, and 2 ms of backward."""
-    values = [(-1, -1, 0, 6), *((layer, 2 * layers - 1 - layer, -1, 5) for layer in range(layers))]
+    values = [(-1, -1, 0, profiles.INPUT),
+              *((layer, 2 * layers - 1 - layer, -1, profiles.ACTIVATION) for layer in range(layers))]
     uses = [[layer] for layer in range(layers)]  # Value 0 is the input, layer i makes value i + 1.
     for layer in reversed(range(layers)):
         slope = [len(values) - 1] if layer < layers - 1 else []
         uses.append([layer, layer + 1, *slope])
         if layer > 0:
-            values.append((len(uses) - 1, len(uses), -1, 5))
+            values.append((len(uses) - 1, len(uses), -1, profiles.ACTIVATION))
     births, deaths, becomes, classes = zip(*values)
     backward = [number >= layers for number in range(2 * layers)]
-    return json.dumps({
-        "format": "spillway-profile", "version": 1, "minor": 0,
-        "origin": {"source": "recorded", "program": f"chain of {layers} layers", "libtorch": "", "spillway": "",
-                   "threads": 0, "steps": 1},
-        "page_bytes": CHAIN_PAGE, "small_bytes": 0,
-        "classes": ["unknown", "parameter", "gradient", "optimizer-state", "buffer", "activation", "input"],
-        "kinds": {"name": ["forward", "backward"], "arguments": ["", ""]},
-        "ops": {"kind": [int(is_back) for is_back in backward],
-                "signature": [f"{number + 1:016x}" for number in range(2 * layers)],
-                "time_ns": [2_000_000 if is_back else 1_000_000 for is_back in backward],
-                "spread_ns": [0] * 2 * layers,
-                "inside_peak_pages": [1] * (2 * layers - 1) + [0],
-                "replayable": [int(not is_back) for is_back in backward],
-                "use_count": [len(used) for used in uses]},
-        "uses": {"value": [value for used in uses for value in used],
-                 "writes": [0 for used in uses for _ in used]},
-        "values": {"bytes": [CHAIN_PAGE] * len(values), "birth": births, "death": deaths, "becomes": becomes,
-                   "class": classes}})
+    ops = {"kind": [int(is_back) for is_back in backward],
+           "time_ns": [2_000_000 if is_back else 1_000_000 for is_back in backward],
+           "inside_peak_pages": [1] * (2 * layers - 1) + [0],
+           "replayable": [int(not is_back) for is_back in backward]}
+    columns = {"bytes": [CHAIN_PAGE] * len(values), "birth": births, "death": deaths,
+               "becomes": becomes, "class": classes}
+    return json.dumps(profiles.profile(f"chain of {layers} layers", [("forward", ""), ("backward", "")],
+                                       ops, [[(value, False) for value in used] for used in uses],
+                                       columns, page_bytes=CHAIN_PAGE))
 
 
 def over_bound(plan):
@@ -129,7 +119,7 @@ class GoodPlans(report.Benchmark):
 
     def extent(self, results):
         return (f"Our own search: at most {results['effort']} s per plan; bounds: {results['bound']}. "
-                "Predicted times, nothing was trained.")
+                f"{disk.told(results['rates'])}. Predicted times, nothing was trained.")
 
     def measure(self, options):
         self.spillway = self.program(options, "spillway")
@@ -137,14 +127,17 @@ class GoodPlans(report.Benchmark):
         self.bound = "quick" if options.tiny else "tight"
         steps, left_out = self.profiles(options)
         percents = (60,) if options.tiny else (60, 20) if options.quick else PERCENTS
-        links = LINKS[:1] if options.tiny else (LINKS[0], LINKS[3]) if options.quick else LINKS
+        rates_file = options.work / "disks.json"
+        rates = disk.bench_io(options, rates_file)
+        this_disk = Link("this disk", ("--rates", rates_file))
+        links = LINKS[:1] if options.tiny else (*(LINKS[:1] if options.quick else LINKS), this_disk)
         cells = []
         for name, profile in steps.items():
             for percent in percents:
                 cells += [{"step": name, "percent": percent, "link": link.name,
                            **self.planned(profile, f"{percent}%", link)} for link in links]
             print(name, file=sys.stderr, flush=True)
-        return {"effort": self.effort, "bound": self.bound, "left_out": left_out, "cells": cells,
+        return {"effort": self.effort, "rates": rates, "bound": self.bound, "left_out": left_out, "cells": cells,
                 "chains": self.chains(options),
                 "steps": {name: self.facts(profile) for name, profile in steps.items()},
                 "published": [] if options.tiny else self.published_rows(steps)}
@@ -169,7 +162,7 @@ class GoodPlans(report.Benchmark):
                                   else "no --reference-data that holds the published traces")
                 continue
             files[name] = options.work / f"{len(files)}.json"
-            self.run_checked([self.spillway, "profile", "--import", kind, trace, "--out", files[name]])
+            training.output_of([self.spillway, "profile", "--import", kind, trace, "--out", files[name]])
         for name, case in EXAMPLES.items():
             files[name] = options.work / f"{name}.json"
             if options.profiles:
@@ -181,17 +174,11 @@ class GoodPlans(report.Benchmark):
             else:
                 case = cases.TINY[cases.TEXT_ACTIVATIONS] if options.tiny else case
                 trainer = [self.program(options, case.program), *case.flags, "--steps", 7]
-                self.run_checked([self.spillway, "profile", "--quiet", "--out", files[name], "--", *trainer])
+                training.output_of([self.spillway, "profile", "--quiet", "--out", files[name], "--", *trainer])
             if options.tiny:
                 files = {name: files[name]}
                 break
         return files, left_out
-
-    def run_checked(self, command):
-        done = self.run_command(command)
-        if done.returncode != 0:
-            raise training.Failure(f"{command[1]}: exit status {done.returncode}\n{done.stderr}{done.stdout}")
-        return done.stdout
 
     @staticmethod
     def run_command(command):
@@ -199,8 +186,8 @@ class GoodPlans(report.Benchmark):
 
     def facts(self, profile):
         """What the step is, from a plan with all of the memory."""
-        text = self.run_checked([self.spillway, "plan", profile, "--budget", "100%", "--strategy", "belady",
-                                 "--json", *LINKS[0].options()])
+        text = training.output_of([self.spillway, "plan", profile, "--budget", "100%", "--strategy", "belady",
+                                   "--json", *LINKS[0].options])
         plan = json.loads(text)
         return {"operators": plan["profile"]["operators"], "needed_bytes": plan["needed_bytes"],
                 "smallest_budget_bytes": plan["smallest_budget_bytes"],
@@ -210,7 +197,7 @@ class GoodPlans(report.Benchmark):
         """The plans of all strategies that have one, by name, or why there is none at all."""
         done = self.run_command([self.spillway, "plan", profile, "--budget", budget, "--strategy", "all",
                                  "--json", "--effort", self.effort, "--bound", bound or self.bound,
-                                 *link.options()])
+                                 *link.options])
         if done.returncode == 2 and "is too small" in done.stderr:
             return {"plans": {}, "refusal": done.stderr.strip().partition("error: ")[2]}
         if done.returncode != 0:
@@ -230,8 +217,8 @@ class GoodPlans(report.Benchmark):
                 for gb, ms in published.ms.items()]
 
     def slowdown(self, profile, gigabytes, link):
-        text = self.run_checked([self.spillway, "plan", profile, "--budget", as_option(int(gigabytes * 1e9)),
-                                 "--json", "--effort", self.effort, *link.options()])
+        text = training.output_of([self.spillway, "plan", profile, "--budget", as_option(int(gigabytes * 1e9)),
+                                   "--json", "--effort", self.effort, *link.options])
         plan = json.loads(text)
         return {"slowdown": plan["step_seconds"] / plan["incore_seconds"], "gap": plan["gap"],
                 "swapped_bytes": plan["swapped_bytes"], "recompute_seconds": plan["recompute_seconds"]}

@@ -7,11 +7,10 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import profiles, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure.profiles import ACTIVATION, GRADIENT, PARAMETER, STATE  # noqa: E402  pylint: disable=wrong-import-position
 
 PAGE = 2 << 20
-PARAMETER, GRADIENT, STATE, ACTIVATION = 1, 2, 3, 5
-CLASSES = ["unknown", "parameter", "gradient", "optimizer-state", "buffer", "activation", "input"]
 OPERATORS_PER_LAYER = 5
 KINDS = (("linear", 2_000_000), ("gelu", 200_000), ("gelu backward", 300_000), ("linear backward", 4_000_000),
          ("adam", 400_000))
@@ -49,8 +48,8 @@ class DeepNet:
         made = [self.value(pages, number, family) for pages, family in makes]
         # What an operator makes is no use of it.
         uses = [*((value, 0) for value in reads), *((value, 1) for value in writes)]
-        self.uses += uses
-        self.operators.append((kind, len(uses), sum(pages for pages, _ in makes)))
+        self.uses.append(uses)
+        self.operators.append((kind, sum(pages for pages, _ in makes)))
         return made
 
     def free(self, *values):
@@ -81,20 +80,12 @@ class DeepNet:
         return self
 
     def text(self):
-        kinds, counts, pages = zip(*self.operators)
+        kinds, pages = zip(*self.operators)
+        ops = {"kind": kinds, "time_ns": [KINDS[kind][1] for kind in kinds], "inside_peak_pages": pages,
+               "replayable": [0 if kind == ADAM else 1 for kind in kinds]}
         column = {key: [value[key] for value in self.values] for key in self.values[0]}
-        return json.dumps({
-            "format": "spillway-profile", "version": 1, "minor": 0,
-            "origin": {"source": "recorded", "program": f"deep net of {self.layers} layers", "libtorch": "",
-                       "spillway": "", "threads": 0, "steps": 1},
-            "page_bytes": PAGE, "small_bytes": 0, "classes": CLASSES,
-            "kinds": {"name": [name for name, _ in KINDS], "arguments": ["" for _ in KINDS]},
-            "ops": {"kind": kinds, "signature": [f"{number + 1:016x}" for number in range(len(kinds))],
-                    "time_ns": [KINDS[kind][1] for kind in kinds], "spread_ns": [0] * len(kinds),
-                    "inside_peak_pages": pages,
-                    "replayable": [0 if kind == ADAM else 1 for kind in kinds], "use_count": counts},
-            "uses": {"value": [value for value, _ in self.uses], "writes": [write for _, write in self.uses]},
-            "values": column})
+        return json.dumps(profiles.profile(f"deep net of {self.layers} layers", [(name, "") for name, _ in KINDS],
+                                           ops, self.uses, column, page_bytes=PAGE))
 
 
 # Started between this script and a command: a child counts its parent's memory from before exec as its own,

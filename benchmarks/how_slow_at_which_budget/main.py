@@ -2,15 +2,14 @@
 """How slow at which budget? Steps of the examples at shares of the memory that they need."""
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import cases, report, side_by_side, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import cases, disk, report, side_by_side  # noqa: E402  pylint: disable=wrong-import-position
+from measure import spread, training  # noqa: E402  pylint: disable=wrong-import-position
 from budget_text import smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
 
 IN_CORE, SMALLEST = "in-core", "smallest"
@@ -175,23 +174,11 @@ class CaseRuns:
                                  if name.endswith("1 core") == one_core])
 
 
-def measured_rates(options, file):
-    """Bytes per second of the disk, as `spillway bench-io` writes them."""
-    command = [options.bin / "spillway", "bench-io", "--blocks", "2MiB", "--depths", "16",
-               "--rates", file, options.disk]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          check=False)
-    if done.returncode != 0:
-        raise training.Failure(f"bench-io: exit status {done.returncode}\n{done.stderr}")
-    disk = json.loads(file.read_text(encoding="utf-8"))["disks"][0]
-    return {key: disk[f"{key}_bytes_per_second"] for key in ("read", "write", "both")}
-
-
 class Budgets(report.Benchmark):
     """Cases one after the other; all variants of one stay alive and take turns."""
 
     # The plan of a step is made and made again, with better times, in the first ones.
-    rounds, steps, skipped = 8, 3, 8
+    rounds, steps, skipped = 8, 3, 16
     quick_rounds, quick_steps = 4, 2
 
     def __init__(self):
@@ -209,12 +196,12 @@ class Budgets(report.Benchmark):
 
     def measure(self, options):
         rates_file = options.work / "rates.json"
-        before = measured_rates(options, rates_file)
+        before = disk.bench_io(options, rates_file)
         results = {}
         for question in QUESTIONS:
             if not options.case or question.case.name in options.case:
                 results[question.case.name] = self.measure_case(options, question, rates_file)
-        after = measured_rates(options, options.work / "rates_after.json")
+        after = disk.bench_io(options, options.work / "rates_after.json")
         return {"rates": {key: (before[key] + after[key]) / 2 for key in before},
                 "cases": results}
 
@@ -234,9 +221,7 @@ class Budgets(report.Benchmark):
                 "runs": runs.records}
 
     def report(self, results, folder):
-        text = ("The disk by `bench-io`: "
-                + ", ".join(f"{name} {rate / 1e9:.2f} GB/s"
-                            for name, rate in results["rates"].items()) + ".\n")
+        text = disk.told(results["rates"]) + ".\n"
         shown = [question for question in QUESTIONS if question.case.name in results["cases"]]
         text += beside_tensors(results["cases"].values())
         for question in shown:

@@ -32,8 +32,9 @@ TINY = {case: dataclasses.replace(case, flags=("--preset", "tiny", *flags))
                             (TEXT_PARAMETERS, ()))}
 
 
-def under_spillway(binaries, budget, stats_file, disk, *options):
+def under_spillway(binaries, budget, stats_file, disk, *options, quiet=True):
     """The words before a trainer's; `budget` is in bytes, or text that --budget understands."""
     shown = budget if isinstance(budget, str) else as_option(budget)
-    return [binaries / "spillway", "run", "--quiet", "--budget", shown, "--stats", stats_file,
+    quietly = ["--quiet"] if quiet else []
+    return [binaries / "spillway", "run", *quietly, "--budget", shown, "--stats", stats_file,
             "--nvme", disk, *options, "--"]

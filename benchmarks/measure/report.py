@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 
-from measure import cases, machine
+from measure import cases, machine, training
 from measure.training import Failure
 
 BEGIN, END = "<!-- results: written by main.py --report -->", "<!-- end of results -->"
@@ -97,6 +97,15 @@ class Benchmark:
         """A case in the size that was asked for; its program exists."""
         self.program(options, case.program)
         return cases.TINY[case] if options.tiny else case
+
+    def needed_bytes(self, options, case):
+        """What a sized case takes with room for everything, from three steps of it."""
+        stats = options.work / "needs.json"
+        run = training.train([*cases.under_spillway(options.bin, cases.NO_PRESSURE, stats,
+                                                    options.disk),
+                              *case.command(options.bin, 3, 2)], stats_file=stats)
+        run.require_success(f"{case.name}, needs")
+        return run.stats["needed_bytes"]
 
     def run(self):
         """The whole program; exits with 1 when a run went wrong."""

@@ -95,6 +95,15 @@ def kill_group(process):
         pass
 
 
+def output_of(command):
+    """What a command prints; a Failure with all that it said where it fails."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failure(f"{' '.join(words)}: exit status {done.returncode}\n{done.stderr}{done.stdout}")
+    return done.stdout
+
+
 def start(command, environment=None, stats_file=None):
     """A program in a session of its own, which keeps it out of what ends this script."""
     if stats_file:

@@ -50,13 +50,9 @@ class Predictions(report.Benchmark):
         results = {}
         chosen = [case for case in CASES if not options.case or case.name in options.case]
         for case in chosen:
-            sized, stats = self.sized(options, case), options.work / "needs.json"
-            run = training.train([*cases.under_spillway(options.bin, cases.NO_PRESSURE, stats,
-                                                        options.disk),
-                                  *sized.command(options.bin, 3, 2)], stats_file=stats)
-            run.require_success(f"{case.name}, needs")
+            sized = self.sized(options, case)
             results[case.name] = {"flags": list(sized.flags),
-                                  "needed_bytes": run.stats["needed_bytes"],
+                                  "needed_bytes": self.needed_bytes(options, sized),
                                   "runs": {str(percent): [] for percent in PERCENTS}}
         variants = [(case, percent) for case in chosen for percent in PERCENTS]
         for _, (case, percent) in spread.take_turns(variants, options.rounds):

@@ -29,6 +29,8 @@ Finding judge_processors(const topology::Processors& processors) {
               processors.cores.value_or(*processors.threads), processors.threads.value_or(0),
               processors.numa_nodes.size(), processors.numa_nodes.size() == 1 ? "" : "s");
   if (processors.model) value += ", " + *processors.model;
+  if (processors.bound && processors.bound < processors.threads)
+    value += message(", bound to {} of the threads", *processors.bound);
   if (processors.quota) value += message(", limited to {} cores' time", *processors.quota);
   return ok("cores", value);
 }

@@ -133,8 +133,6 @@ int doctor(const Words& words) {
   return examine(settings.given(), options);
 }
 
-Words split_list(const std::string& text) { return CLI::detail::split(text, ','); }
-
 int bench_io(const Words& words) {
   CLI::App app(std::string(kBenchDescription), "bench-io");
   app.footer(std::string(kBenchExamples));
@@ -160,10 +158,10 @@ int bench_io(const Words& words) {
   options.probe.repetitions = count_in("--repetitions", repetitions);
   options.probe.kind = value_named(store, measurable_stores(), "store for a disk");
   options.probe.block_sizes.clear();
-  for (const std::string& block : split_list(blocks))
+  for (const std::string& block : listed_words(blocks))
     options.probe.block_sizes.push_back(size_in("--blocks", block));
   options.probe.queue_depths.clear();
-  for (const std::string& depth : split_list(depths))
+  for (const std::string& depth : listed_words(depths))
     options.probe.queue_depths.push_back(count_in("--depths", depth));
   return measure_disk(options);
 }

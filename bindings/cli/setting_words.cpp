@@ -38,6 +38,16 @@ void require_value(const std::string& option, std::string_view value, const std:
     throw ConfigError("{} needs {}", option, wanted(value));
 }
 
+std::vector<std::string> listed_words(std::string_view list) {
+  std::vector<std::string> words;
+  while (true) {
+    const std::size_t comma = list.find(',');
+    words.emplace_back(list.substr(0, comma));
+    if (comma == std::string_view::npos) return words;
+    list.remove_prefix(comma + 1);
+  }
+}
+
 std::uint32_t count_in(const char* option, const std::string& text, std::uint32_t least,
                        std::uint32_t most) {
   std::uint32_t value = 0;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "spillway/base/bytes.h"
 #include "spillway/runtime/settings.h"
@@ -17,6 +18,9 @@ const runtime::SettingInfo* setting_behind(const std::string& option);
 void require_value(const std::string& option, std::string_view value, const std::string* next);
 
 inline constexpr std::uint32_t kMostCount = 1'000'000;
+
+/// The words of a list, between commas; a word may be empty.
+std::vector<std::string> listed_words(std::string_view list);
 
 /// A whole number within limits. Throws ConfigError with option, text and limits.
 std::uint32_t count_in(const char* option, const std::string& text, std::uint32_t least = 1,

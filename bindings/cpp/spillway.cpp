@@ -40,13 +40,14 @@ Statistics statistics() {
   if (running().is_forked_child())
     throw UnsupportedError(
         "a forked child is not under Spillway: ask for statistics in its parent");
-  const runtime::RunStatistics now = running().statistics();
+  const runtime::Runtime& runtime = running().runtime();
+  const runtime::RuntimeCounts now = runtime.counts();
   Statistics result;
-  result.budget_bytes = now.budget.count();
-  result.peak_bytes = now.peak.count();
-  result.needed_bytes = now.needed.count();
-  result.spilled_bytes = now.spilled.count();
-  result.fetched_bytes = now.fetched.count();
+  result.budget_bytes = runtime.budget().count();
+  result.peak_bytes = now.memory.counted_peak.count();
+  result.needed_bytes = now.memory.live_peak.count();
+  result.spilled_bytes = now.memory.spilled.count();
+  result.fetched_bytes = now.memory.fetched.count();
   result.steps = now.steps;
   result.ops = now.ops;
   return result;

@@ -23,6 +23,7 @@ class RecordedCall final : public runtime::RecordedOp {
     for (const recompute::StorageMade& made : record_->outputs()) outputs_.push_back(made.key);
   }
 
+  std::string describe() const override { return toString(record_->op().operator_name()); }
   const std::vector<runtime::StorageKey>& inputs() const override { return inputs_; }
   const std::vector<runtime::StorageKey>& written() const override { return written_; }
   const std::vector<runtime::StorageKey>& outputs() const override { return outputs_; }
@@ -63,26 +64,21 @@ CallRecorder::CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool
       engine_([&runtime](const void* data) { return find_storage(runtime, data); },
               unseen_by(key)) {}
 
-runtime::VerifiedReplays CallRecorder::verified() const {
-  runtime::VerifiedReplays sum;
-  const std::lock_guard lock(kinds_mutex_);
-  for (const auto& [hash, kind] : kinds_) {
-    if (kind.outcome == Outcome::kEqual) ++sum.operators[toString(kind.op->operator_name())];
-    sum.equal_kinds += kind.outcome == Outcome::kEqual ? 1 : 0;
-    sum.differing_kinds += kind.outcome == Outcome::kDiffers ? 1 : 0;
-  }
-  return sum;
-}
-
-/// Also finds out whether it is to be compared. False for what has been found to differ.
-bool CallRecorder::Call::may_be_recorded(const c10::OperatorHandle& op,
-                                         c10::ArrayRef<c10::IValue> arguments) {
-  if (!recorder_.verifies_ || !recompute::may_replay(op)) return true;
+/// Also finds out whether it is to be compared. Says why not, or nothing.
+std::string CallRecorder::Call::objection_to(const c10::OperatorHandle& op,
+                                             c10::ArrayRef<c10::IValue> arguments) {
+  if (!recorder_.verifies_ || !recompute::may_replay(op)) return {};
   kind_ = kind_of(op, arguments);
-  const std::lock_guard lock(recorder_.kinds_mutex_);
-  const auto [kind, is_new] = recorder_.kinds_.try_emplace(kind_, Kind{&op.schema()});
-  is_first_of_its_kind_ = is_new;
-  return kind->second.outcome != Outcome::kDiffers;
+  switch (recorder_.verdicts_.begin(kind_, op.schema(), is_wanted_)) {
+    case ReplayVerdicts::Advice::kCompare: is_first_of_its_kind_ = true; return {};
+    case ReplayVerdicts::Advice::kRecord: return {};
+    case ReplayVerdicts::Advice::kLeave: return "its second run differed from its first";
+    case ReplayVerdicts::Advice::kLeaveFull: break;
+  }
+  if (!recorder_.is_full_told_.exchange(true))
+    log_warning("--verify has seen so many kinds of call that it compares no more of them; those "
+                "that are new are not run again");
+  return "too many kinds of call have come to compare this one";
 }
 
 CallRecorder::Call::Call(CallRecorder& recorder)
@@ -92,12 +88,12 @@ CallRecorder::Call::Call(CallRecorder& recorder)
 CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
                          c10::ArrayRef<c10::IValue> arguments)
     : Call(recorder) {
-  const bool may_be_recorded = this->may_be_recorded(op, arguments);
+  std::string objection = objection_to(op, arguments);
   if (is_wanted_ || is_first_of_its_kind_) {
-    std::string objection = "its second run differed from its first";
-    if (may_be_recorded) record_ = recorder_.engine_.record(op, arguments, &objection);
+    if (objection.empty()) record_ = recorder_.engine_.record(op, arguments, &objection);
     if (record_ == nullptr) {
       log_debug("{} cannot run again: {}", op.schema().name(), objection);
+      note_unrecordable();
       recorder_.runtime_.keep(nullptr);
     }
   }
@@ -121,16 +117,12 @@ void CallRecorder::Call::hold(c10::ArrayRef<c10::IValue> arguments) {
 }
 
 CallRecorder::Call::~Call() {
-  // The call was refused, its kernel has thrown, or there was no room: the next one may tell.
-  if (!is_first_of_its_kind_) return;
-  const std::lock_guard lock(recorder_.kinds_mutex_);
-  recorder_.kinds_.erase(kind_);
+  // The call was refused, its kernel has thrown, or there was no room.
+  if (is_first_of_its_kind_) recorder_.verdicts_.forget(kind_);
 }
 
-void CallRecorder::Call::settle(bool is_equal) {
-  const std::lock_guard lock(recorder_.kinds_mutex_);
-  recorder_.kinds_[kind_].outcome = is_equal ? Outcome::kEqual : Outcome::kDiffers;
-  is_first_of_its_kind_ = false;
+void CallRecorder::Call::note_unrecordable() {
+  if (std::exchange(is_first_of_its_kind_, false)) recorder_.verdicts_.note_unrecordable(kind_);
 }
 
 /// Whether a second run gives the same bits; yes also when there is no room to find out.
@@ -138,7 +130,8 @@ bool CallRecorder::Call::verify(c10::ArrayRef<c10::IValue> results) {
   const runtime::Runtime::Rehearsal rehearsal(recorder_.runtime_);
   const std::string difference = recorder_.engine_.verify(*record_, results);
   if (!difference.empty() && rehearsal.ran_out_of_room()) return true;
-  settle(difference.empty());
+  recorder_.verdicts_.settle(kind_, difference.empty());
+  is_first_of_its_kind_ = false;
   if (difference.empty()) return true;
   log_warning("{} is not run again, since its second run differed from its first: {}",
               record_->op().schema().name(), difference);
@@ -149,6 +142,10 @@ void CallRecorder::Call::end(c10::ArrayRef<c10::IValue> results) {
   if (record_ == nullptr) return;
   std::string objection;
   bool is_good = recorder_.engine_.complete(*record_, results, &objection);
+  if (!is_good) {
+    log_debug("{} cannot run again: {}", record_->op().schema().name(), objection);
+    note_unrecordable();
+  }
   if (is_good && is_first_of_its_kind_) is_good = verify(results);
   if (!is_wanted_) return;
   if (is_good) {

@@ -5,11 +5,12 @@
 #include <c10/core/Storage.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
+#include <string>
 
+#include "replay_verdicts.h"
 #include "spillway/recompute/replay_engine.h"
 #include "spillway/runtime/run_statistics.h"
 #include "spillway/runtime/runtime.h"
@@ -22,11 +23,11 @@ class CallRecorder {
  public:
   /// `key`: that of the interceptor, which does not see what runs again. `verifies`: each kind of
   /// call that might run again is compared with a replay, bit for bit, the first time that it comes
-  /// and there is room.
+  /// and there is room; what could not be recorded then, when a plan wants it.
   CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool verifies);
 
   /// What these comparisons have shown so far.
-  runtime::VerifiedReplays verified() const;
+  runtime::VerifiedReplays verified() const { return verdicts_.sum(); }
   /// The most bytes at once, beside the budget, of copies of what recorded operators have read.
   Bytes most_copied() const { return engine_.most_copied(); }
 
@@ -46,10 +47,10 @@ class CallRecorder {
 
    private:
     explicit Call(CallRecorder& recorder);
-    bool may_be_recorded(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+    std::string objection_to(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+    void note_unrecordable();
     void hold(c10::ArrayRef<c10::IValue> arguments);
     bool verify(c10::ArrayRef<c10::IValue> results);
-    void settle(bool is_equal);
 
     CallRecorder& recorder_;
     bool is_wanted_;
@@ -62,17 +63,11 @@ class CallRecorder {
   };
 
  private:
-  enum class Outcome : std::uint8_t { kUnknown, kEqual, kDiffers };
-  struct Kind {
-    const c10::FunctionSchema* op = nullptr;
-    Outcome outcome = Outcome::kUnknown;
-  };
-
   runtime::Runtime& runtime_;
   bool verifies_;
   recompute::ReplayEngine engine_;
-  mutable std::mutex kinds_mutex_;
-  std::unordered_map<std::uint64_t, Kind> kinds_;  ///< Of calls that were compared, or are now.
+  ReplayVerdicts verdicts_;
+  std::atomic<bool> is_full_told_{false};
 };
 
 }  // namespace spillway::torch_binding

@@ -142,6 +142,8 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   options.min_storage = settings_.min_storage;
   options.learns = settings_.prefetch;
   options.planning = runtime::planning_of(settings_, budget_.budget);
+  options.planning.processors =
+      topology::usable_processors(machine.processors) / runtime::launched_ranks_here();
   plan_ = options.planning.stored;
   if (plan_ != nullptr && plan_->budget < budget_.budget)
     log_warning("the plan {} was made for {} and leaves the rest of these {} alone (spillway plan "
@@ -315,6 +317,7 @@ runtime::RunStatistics Core::statistics() const {
   statistics.ops = report.ops;
   statistics.deviations = report.learned.deviations;
   statistics.step_shapes = report.learned.shapes;
+  statistics.left_out = report.left_out;
   if (report.learned.plan_steps > 0) {
     statistics.planned_step_seconds = report.learned.planned_seconds / report.learned.plan_steps;
     statistics.followed_step_seconds = report.learned.followed_seconds / report.learned.plan_steps;
@@ -324,7 +327,7 @@ runtime::RunStatistics Core::statistics() const {
     statistics.followed_peak = report.learned.followed_peak;
     statistics.strategy = report.learned.strategy;
   }
-  if (plan_ != nullptr)
+  if (plan_ != nullptr && report.left_out.empty())
     statistics.given_plan = given_plan_in(*plan_, settings_.plan, report.learned);
   statistics.dropped = report.memory.dropped;
   statistics.replays = report.replays;
@@ -383,17 +386,25 @@ void Core::finish(runtime::Runtime::Ending ending) noexcept {
   if (is_child_.load()) return;
   const std::lock_guard lock(finish_mutex_);
   if (std::exchange(finished_, true)) return;
-  try {
-    runtime_->finish(ending);
-    const runtime::RunStatistics result = statistics();
-    if (shows_progress_ && !shares_terminal_ && steps_shown_ > 0) std::fputs("\n", stderr);
-    if (!settings_.quiet) std::fputs(runtime::summary(result).c_str(), stderr);
-    if (!settings_.stats.empty()) runtime::write_statistics(output_path(settings_.stats), result);
-    if (trace_ != nullptr) write_trace();
-    if (recording_ != nullptr) write_profile();
-  } catch (const std::exception& error) {
-    log_error("{}", error.what());
-  }
+  // Each by itself: a file that cannot be written costs none of the others.
+  const auto attempt = [](const auto& part) {
+    try {
+      part();
+    } catch (const std::exception& error) {
+      log_error("{}", error.what());
+    }
+  };
+  attempt([&] { runtime_->finish(ending); });
+  attempt([&] { tell_statistics(); });
+  if (trace_ != nullptr) attempt([&] { write_trace(); });
+  if (recording_ != nullptr) attempt([&] { write_profile(); });
+}
+
+void Core::tell_statistics() {
+  const runtime::RunStatistics result = statistics();
+  if (shows_progress_ && !shares_terminal_ && steps_shown_ > 0) std::fputs("\n", stderr);
+  if (!settings_.quiet) std::fputs(runtime::summary(result).c_str(), stderr);
+  if (!settings_.stats.empty()) runtime::write_statistics(output_path(settings_.stats), result);
 }
 
 }  // namespace spillway::torch_binding

@@ -32,8 +32,6 @@ class Core {
   /// In a child that was made by fork(2) no operator is seen and nothing is counted: locks of the
   /// parent's other threads may be held for ever there.
   bool is_forked_child() const noexcept { return is_child_.load(); }
-  runtime::RunStatistics statistics() const;
-
   /// Writes the statistics file and the summary: once, at exit or before a signal ends the process,
   /// and not in a forked child. Returns when they are written, whoever writes them.
   void finish(runtime::Runtime::Ending ending) noexcept;
@@ -45,6 +43,8 @@ class Core {
   void watch_forks();
   void watch_endings();
   void show_progress(Duration step);
+  runtime::RunStatistics statistics() const;  ///< For the end: see Runtime::report.
+  void tell_statistics();
   void write_profile();
   void write_trace();
   static std::string output_path(const std::string& pattern);

@@ -38,7 +38,7 @@ void* hold_memory(const void* memory, std::size_t size, int is_filled, int is_di
   try {
     if (use.writes) core.runtime().before_write(use);
     auto pins = std::make_unique<swap::PinSet>(is_direct != 0 ? swap::Hold::kKernel
-                                                              : swap::Hold::kOperator);
+                                                              : swap::Hold::kSystemCall);
     core.runtime().engine().pin(*pins, {&use, 1});
     return pins.release();
   } catch (...) {

@@ -9,6 +9,18 @@ std::string shown_text(std::string_view text, std::size_t most_letters) {
   return text.size() <= most_letters ? shown : shown + "...";
 }
 
+std::string shortened(std::string_view text, std::size_t most_bytes) {
+  if (text.size() <= most_bytes) return std::string(text);
+  const auto is_inside_letter = [&](std::size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+  };
+  constexpr std::size_t kMostInside = 3;  // A letter has up to four bytes.
+  std::size_t end = most_bytes;
+  while (end > 0 && most_bytes - end < kMostInside && is_inside_letter(end)) --end;
+  if (is_inside_letter(end)) end = most_bytes;  // That is no UTF-8: there are no letters to keep.
+  return std::string(text.substr(0, end)) + "…";
+}
+
 std::string with_next_step(std::string_view sentence, std::string_view step) {
   std::string text(sentence);
   return text.ends_with(')') ? text : text + " (" + std::string(step) + ")";

@@ -223,7 +223,7 @@ SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::ui
 SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages) {
   SwapPlan early = with_best_style(assembly, pages, WriteOutMoment::kEarly);
   SwapPlan late = with_best_style(assembly, pages, WriteOutMoment::kLate);
-  return is_better(late.estimate, early.estimate) ? late : early;
+  return is_better(late.estimate, early.estimate) ? std::move(late) : std::move(early);
 }
 
 std::vector<SwapPlan> best_sets(const PlanAssembly& assembly, SwapPlan plan,

@@ -6,6 +6,7 @@
 namespace spillway::planner {
 
 using profile::kCarriedIn;
+using profile::kNoValue;
 using profile::TapeUse;
 
 namespace {
@@ -28,7 +29,9 @@ OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
       found_version_(tape.uses.size(), 0),
       makers_(tape.values.size()),
       births_(births_per_op(tape)),
-      neighbours_(tape.values.size()) {
+      deaths_(deaths_per_op(tape)),
+      neighbours_(tape.values.size()),
+      place_(tape.values.size(), 0) {
   for (ValueIndex i = 0; i < tape.values.size(); ++i) {
     states_[i].evicted_class = kNoClass;
     if (tape.values[i].birth != kCarriedIn) {
@@ -136,8 +139,17 @@ void OnlineEviction::run_op(OpIndex op) {
   for (const ValueIndex visitor : visitors_)
     if (states_[visitor].is_present) evict(visitor);
   visitors_.clear();
-  for (std::size_t i = resident_.size(); i-- > 0;)
-    if (tape_.values[resident_[i]].death == op) evict(resident_[i]);
+  forget_dead(op);
+}
+
+/// The latest one first.
+void OnlineEviction::forget_dead(OpIndex op) {
+  std::vector<ValueIndex> dead;
+  for (const ValueIndex value : deaths_.of(op))
+    if (states_[value].is_present) dead.push_back(value);
+  std::sort(dead.begin(), dead.end(),
+            [this](ValueIndex a, ValueIndex b) { return place_[a] > place_[b]; });
+  for (const ValueIndex value : dead) evict(value);
 }
 
 /// Its inputs are there and held.
@@ -169,6 +181,8 @@ void OnlineEviction::enter(ValueIndex value) {
   state.version = 0;
   state.used_at = clock_;
   held_ += tape_.values[value].pages;
+  if (tape_.values[value].birth == kCarriedIn) return;
+  place_[value] = resident_.size();
   resident_.push_back(value);
 }
 
@@ -180,23 +194,23 @@ void OnlineEviction::make_room(std::uint32_t pages) {
 }
 
 bool OnlineEviction::evict_best() {
-  ValueIndex best = profile::kNoValue;
+  ValueIndex best = kNoValue;
   double least = 0.0;
   for (const ValueIndex value : resident_) {
-    if (!is_evictable(value)) continue;
+    if (value == kNoValue || !is_evictable(value)) continue;
     const double own = score(value);
-    if (best != profile::kNoValue && own >= least) continue;
+    if (best != kNoValue && own >= least) continue;
     best = value;
     least = own;
   }
-  if (best == profile::kNoValue) return false;
+  if (best == kNoValue) return false;
   evict(best);
   return true;
 }
 
 bool OnlineEviction::is_evictable(ValueIndex value) {
   State& state = states_[value];
-  if (state.pins > 0 || tape_.values[value].birth == kCarriedIn || now_ == 0) return false;
+  if (state.pins > 0 || now_ == 0) return false;
   if (tape_.values[value].death < now_) return true;
   const OpIndex next = all_.next_use(value, now_ - 1);
   if (next == kNoOp) return false;
@@ -231,8 +245,8 @@ void OnlineEviction::evict(ValueIndex value) {
   State& state = states_[value];
   state.is_present = false;
   held_ -= tape_.values[value].pages;
-  resident_.erase(std::find(resident_.begin(), resident_.end(), value));
   if (tape_.values[value].birth == kCarriedIn) return;
+  leave_gap(value);
   state.evicted_class = static_cast<std::uint32_t>(parent_.size());
   parent_.push_back(state.evicted_class);
   class_cost_.push_back(state.compute);
@@ -243,6 +257,15 @@ void OnlineEviction::evict(ValueIndex value) {
     parent_[other] = own;
     class_cost_[own] += class_cost_[other];
   });
+}
+
+/// Closes all gaps once they are half of the list, so that each costs the same in the end.
+void OnlineEviction::leave_gap(ValueIndex value) {
+  resident_[place_[value]] = kNoValue;
+  if (++gaps_ * 2 <= resident_.size()) return;
+  std::erase(resident_, kNoValue);
+  gaps_ = 0;
+  for (std::size_t i = 0; i < resident_.size(); ++i) place_[resident_[i]] = i;
 }
 
 std::uint32_t OnlineEviction::root(std::uint32_t cls) {

@@ -63,6 +63,8 @@ class OnlineEviction {
   double score(ValueIndex value);
   void evict(ValueIndex value);
   void enter(ValueIndex value);
+  void forget_dead(OpIndex op);
+  void leave_gap(ValueIndex value);
   template <typename Visit>
   void for_each_neighbour(ValueIndex value, Visit visit) const;
   std::uint32_t root(std::uint32_t cls);
@@ -77,8 +79,12 @@ class OnlineEviction {
   std::vector<std::uint32_t> found_version_;  ///< Per use.
   std::vector<std::vector<OpIndex>> makers_;  ///< Per value: birth, then writes.
   const PerOp births_;
+  const PerOp deaths_;
   std::vector<std::vector<ValueIndex>> neighbours_;  ///< Values made from it or that it is made of.
+  /// What the step makes and is there, in the order in which it came, with gaps (kNoValue).
   std::vector<ValueIndex> resident_;
+  std::size_t gaps_ = 0;
+  std::vector<std::size_t> place_;    ///< Per value that is among them.
   std::vector<ValueIndex> visitors_;  ///< Freed ones that are to leave behind this operator.
   std::vector<std::uint32_t> parent_;
   std::vector<double> class_cost_;

@@ -28,7 +28,6 @@ StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
   plan.replay_seconds = replay_seconds(tape, replays);
   plan.replays = std::move(replays);
   plan.swaps = find_swaps(plan.steps.tape, limits, should_stop);
-  plan.bound = bound_plan(tape, limits);
   return plan;
 }
 

@@ -72,7 +72,7 @@ StepSearch::StepSearch(const StepTape& tape, const SwapLimits& limits, const Pla
     : tape_(tape),
       limits_(limits),
       effort_(effort),
-      bound_(bound_plan(tape, limits)),
+      compute_seconds_(compute_begins(tape).back()),
       space_(tape, limits),
       all_ops_(limits.refinement_ops * (effort.should_stop ? kStoppableEffort : kEffort) *
                (tape.ops.size() <= kTinyOps ? kTinyEffort : 1)),
@@ -112,7 +112,7 @@ StepPlan StepSearch::run() {
 
 // However good the drops are, swaps alone must not be better.
 void StepSearch::offer_swaps_alone() {
-  const bool may_wait = best_->estimate().step_seconds > bound_.compute_seconds * kOnlyCompute;
+  const bool may_wait = best_->estimate().step_seconds > compute_seconds_ * kOnlyCompute;
   if (has_swaps_alone_ || !may_wait || is_stopped()) return;
   offer(best_attempt(space_.nothing(), limits_.refinement_ops), 1.0);
   has_swaps_alone_ = true;
@@ -150,7 +150,6 @@ void StepSearch::offer_published(StepPlan plan) {
 void StepSearch::hand_out(StepPlan plan) {
   if (!is_better(plan.swaps.estimate, best_estimate(), 1.0)) return;
   plan.strategy = "spillway";
-  plan.bound = bound_;
   published_ = std::move(plan);
   if (effort_.on_better) effort_.on_better(finished());
 }
@@ -362,7 +361,6 @@ StepPlan StepSearch::finished() const {
   plan.replay_seconds = replay_seconds(tape_, best_->replays);
   plan.steps = best_->steps;
   plan.swaps = best_->swaps.plan;
-  plan.bound = bound_;
   return plan;
 }
 
@@ -379,7 +377,7 @@ bool StepSearch::is_over() { return ops_left_ == 0 || is_good_enough() || is_sto
 
 bool StepSearch::is_good_enough() const {
   const StepEstimate& estimate = best_estimate();
-  return estimate.is_complete && estimate.step_seconds <= bound_.compute_seconds * kAlmostCompute;
+  return estimate.is_complete && estimate.step_seconds <= compute_seconds_ * kAlmostCompute;
 }
 
 double StepSearch::effort_left() const {
@@ -409,6 +407,7 @@ void StepSearch::sweep() {
 /// What is computed again comes back when the first one needs it, so a tape with replays can be too
 /// full where the one before was not: it is looked at anew until that ends.
 void StepSearch::drop_by_prices(DropPressure pressure) {
+  if (is_over()) return;
   Attempt last = rewritten(space_.nothing());
   for (int round = 0; round < kSweepRounds && !is_over(); ++round) {
     std::vector<Fate> more = space_.extended(last.fates, last.steps, pressure);

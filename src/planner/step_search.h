@@ -85,7 +85,7 @@ class StepSearch {
   const StepTape& tape_;
   const SwapLimits& limits_;
   const PlanEffort& effort_;
-  const StepBound bound_;
+  const double compute_seconds_;  ///< Of the operators, once each.
   const DropSpace space_;
   const std::size_t all_ops_;  ///< Operators that may be simulated.
   std::size_t ops_left_;

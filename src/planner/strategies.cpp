@@ -11,7 +11,6 @@ StepPlan Strategy::plan(const StepTape& tape, const SwapLimits& limits,
   const bool fits = live_peak(tape) <= limits.budget_pages;
   StepPlan plan = fits ? plan_with_replays(tape, {}, limits) : make(tape, limits, should_stop);
   plan.strategy = name;
-  plan.bound = bound_plan(tape, limits);
   return plan;
 }
 

@@ -1,5 +1,6 @@
 #include <string_view>
 
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/step_profile.h"
 
 namespace spillway::profile {
@@ -51,10 +52,7 @@ void set_program(ProfileOrigin& origin, const std::vector<std::string>& words) {
     if (!origin.command.empty()) origin.command += ' ';
     origin.command += quoted(word);
   }
-  if (origin.command.size() <= kMostBytesOfCommand) return;
-  std::size_t end = kMostBytesOfCommand;
-  while ((static_cast<unsigned char>(origin.command[end]) & 0xC0U) == 0x80U) --end;  // In a letter.
-  origin.command = origin.command.substr(0, end) + "…";
+  origin.command = shortened(origin.command, kMostBytesOfCommand);
 }
 
 }  // namespace spillway::profile

@@ -5,6 +5,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
+#include "spillway/base/json_writer.h"
 #include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/step_profile.h"
@@ -109,11 +110,6 @@ ordered_json json_of(const StepProfile& profile) {
       {"writes", column(profile.tape.uses, [](const TapeUse& use) { return use.writes ? 1 : 0; })}};
   json["values"] = values_json(profile);
   return json;
-}
-
-std::string dumped(const ordered_json& json) {
-  // What is no UTF-8 (a path may be anything) is written with replacement signs.
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 // -------------------------------------------------------------------------------------- reading
@@ -274,26 +270,7 @@ class ProfileReader {
 
 }  // namespace
 
-std::string to_text(const StepProfile& profile) {
-  // One column per line: people find their way, and a difference of two files says something.
-  std::string text = "{\n";
-  const ordered_json json = json_of(profile);
-  for (auto item = json.begin(); item != json.end(); ++item) {
-    if (item != json.begin()) text += ",\n";
-    text += dumped(item.key()) + ": ";
-    if (!item->is_object()) {
-      text += dumped(*item);
-      continue;
-    }
-    text += "{\n";
-    for (auto inner = item->begin(); inner != item->end(); ++inner) {
-      if (inner != item->begin()) text += ",\n";
-      text += "  " + dumped(inner.key()) + ": " + dumped(*inner);
-    }
-    text += "}";
-  }
-  return text + "\n}\n";
-}
+std::string to_text(const StepProfile& profile) { return json_by_lines(json_of(profile)); }
 
 StepProfile parse_profile(std::string_view text, const std::string& name) {
   const auto refuse = [](std::string_view what) {

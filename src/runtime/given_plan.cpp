@@ -7,6 +7,14 @@
 
 namespace spillway::runtime {
 
+bool has_same_lifetimes(const std::vector<profile::TapeValue>& a,
+                        const std::vector<profile::TapeValue>& b) {
+  const auto is_equal = [](const profile::TapeValue& x, const profile::TapeValue& y) {
+    return x.pages == y.pages && x.birth == y.birth && x.death == y.death;
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), is_equal);
+}
+
 namespace {
 
 constexpr std::uint64_t kStepsToJudge = 6;
@@ -25,6 +33,15 @@ planner::SwapLimits GivenPlan::limits_in(const planner::SwapLimits& limits) cons
   all.budget_pages =
       std::max(limits.budget_pages, std::min(options_.stored->limits().budget_pages, most));
   return all;
+}
+
+bool GivenPlan::may_fit(const profile::StepTape& step, const planner::SwapLimits& limits) const {
+  return limits.budget_pages > misfit_pages_ || !has_same_lifetimes(step.values, misfit_values_);
+}
+
+void GivenPlan::note_misfit(const profile::StepTape& step, const planner::SwapLimits& limits) {
+  misfit_values_ = step.values;
+  misfit_pages_ = limits.budget_pages;
 }
 
 std::optional<planner::StepPlan> GivenPlan::on(const profile::StepTape& tape,
@@ -46,6 +63,7 @@ std::optional<planner::StepPlan> GivenPlan::on(const profile::StepTape& tape,
   } catch (const PlanError& error) {
     was_tried_ = true;
     misfit_ = error.what();
+    log_debug("the plan does not fit here: {}", misfit_);
     return std::nullopt;
   }
 }

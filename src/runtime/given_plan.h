@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "spillway/planner/step_plan.h"
 #include "spillway/profile/op_sequence.h"
@@ -10,6 +11,10 @@
 #include "spillway/runtime/planning_options.h"
 
 namespace spillway::runtime {
+
+/// Whether steps have values of the same size and life, one by one.
+bool has_same_lifetimes(const std::vector<profile::TapeValue>& a,
+                        const std::vector<profile::TapeValue>& b);
 
 /// The plan that the user gave the run: is laid on the step that it is for, and tells why when no
 /// step was that one. The first steps of a program are odd (caches, optimizer states that are made
@@ -27,6 +32,11 @@ class GivenPlan {
   /// What it may take of these limits: a little more room than there is where it was made for that,
   /// since small blocks, which share the budget, come and go.
   planner::SwapLimits limits_in(const planner::SwapLimits& limits) const;
+
+  /// False where the plan was laid on such a step in vain, with as much room: trying costs a run of
+  /// the event model, and the thread that trains waits for it.
+  bool may_fit(const profile::StepTape& step, const planner::SwapLimits& limits) const;
+  void note_misfit(const profile::StepTape& step, const planner::SwapLimits& limits);
 
   /// The plan on a step of its operators, judged with `limits_in(limits)`; none where it is for
   /// other tensors or cannot be carried out.
@@ -48,6 +58,9 @@ class GivenPlan {
   bool is_told_ = false;
   std::uint64_t steps_ = 0;  ///< Whole ones.
   std::string misfit_;
+  std::vector<profile::TapeValue>
+      misfit_values_;               ///< Of the step that it was last tried on in vain.
+  std::uint32_t misfit_pages_ = 0;  ///< The room then.
 };
 
 }  // namespace spillway::runtime

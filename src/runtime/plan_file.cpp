@@ -8,6 +8,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
+#include "spillway/base/json_writer.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/op_sequence.h"
 
@@ -253,8 +254,8 @@ SwapLimits PlanFile::limits() const {
   return limits;
 }
 
-PlanFile describe_plan(const StepPlan& plan, const StepTape& tape, const SwapLimits& limits,
-                       Bytes budget, Bytes small_bytes) {
+PlanFile describe_plan(const StepPlan& plan, const planner::StepBound& bound, const StepTape& tape,
+                       const SwapLimits& limits, Bytes budget, Bytes small_bytes) {
   PlanFile file;
   file.strategy = plan.strategy;
   file.step = identity_of(tape);
@@ -266,14 +267,15 @@ PlanFile describe_plan(const StepPlan& plan, const StepTape& tape, const SwapLim
   file.replays = plan.replays;
   file.swaps = planner::choices_of(plan.steps.tape, plan.swaps);
   const planner::StepEstimate& estimate = plan.swaps.estimate;
-  file.figures = {estimate.step_seconds, plan.bound.step_seconds,
+  file.figures = {estimate.step_seconds, bound.step_seconds,
                   estimate.peak_pages * limits.page_size + small_bytes};
   return file;
 }
 
-PlanFile describe_plan(const StepPlan& plan, const profile::StepProfile& profile,
-                       const SwapLimits& limits, Bytes budget) {
-  PlanFile file = describe_plan(plan, profile.tape, limits, budget, profile.small_bytes);
+PlanFile describe_plan(const StepPlan& plan, const planner::StepBound& bound,
+                       const profile::StepProfile& profile, const SwapLimits& limits,
+                       Bytes budget) {
+  PlanFile file = describe_plan(plan, bound, profile.tape, limits, budget, profile.small_bytes);
   file.program = profile.origin.program;
   for (const std::uint32_t kind : profile.kind_of_op) file.ops.push_back(profile.kinds[kind]);
   return file;
@@ -308,24 +310,7 @@ std::string to_text(const PlanFile& file) {
                          {"bound_seconds", file.figures.bound_seconds},
                          {"peak_bytes", file.figures.peak.count()}};
   document["checksum"] = checksum_of(document.dump(-1, ' ', false, json::error_handler_t::replace));
-  // One list per line: people find their way, and a difference of two files says something.
-  std::string text = "{\n";
-  for (auto item = document.begin(); item != document.end(); ++item) {
-    if (item != document.begin()) text += ",\n";
-    text += json(item.key()).dump() + ": ";
-    if (!item->is_object()) {
-      text += item->dump(-1, ' ', false, json::error_handler_t::replace);
-      continue;
-    }
-    text += "{\n";
-    for (auto inner = item->begin(); inner != item->end(); ++inner) {
-      if (inner != item->begin()) text += ",\n";
-      text += "  " + json(inner.key()).dump() + ": " +
-              inner->dump(-1, ' ', false, json::error_handler_t::replace);
-    }
-    text += "}";
-  }
-  return text + "\n}\n";
+  return json_by_lines(document);
 }
 
 PlanFile parse_plan_file(std::string_view text, const std::string& name) {
@@ -382,7 +367,6 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
     plan.swaps = planner::restore_swaps(plan.steps.tape, file.swaps, limits);
     if (!plan.swaps.is_feasible || !plan.swaps.estimate.is_complete)
       throw PlanError("it cannot be carried out within {}", file.budget);
-    plan.bound = planner::bound_plan(tape, limits);
     return plan;
   } catch (const PlanError& error) {
     throw PlanError("{}: {} (make it again with: spillway plan)", name, error.what());

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -18,6 +19,8 @@ namespace {
 
 // Of processor time, for one plan in the background: what a longer search still finds is little.
 constexpr double kMostSeconds = 10.0;
+// A search that rests sees that late that nobody wants its plan any more.
+constexpr Duration kLongestSleep = std::chrono::milliseconds(20);
 // While a step waits for its plan, the search goes through this part of what it would otherwise.
 constexpr std::size_t kHastyPart = 10;
 
@@ -63,7 +66,13 @@ void PlanWork::end(std::string failure) {
   changed_.notify_all();
 }
 
-PlanMaker::PlanMaker(const PlanningOptions& options) : planning_(options) {}
+PlanMaker::Pace PlanMaker::real_pace() {
+  return {std::make_shared<SteadyClock>(), &processor_seconds_of_thread,
+          [](Duration time) { std::this_thread::sleep_for(time); }};
+}
+
+PlanMaker::PlanMaker(const PlanningOptions& options, Pace pace)
+    : planning_(options, std::move(pace)) {}
 
 PlanMaker::~PlanMaker() {
   planning_.is_ending.store(true);
@@ -123,27 +132,69 @@ void PlanMaker::Planning::search(const Order& order, const planner::PlanEffort& 
   }
 }
 
-planner::PlanEffort PlanMaker::Planning::effort_for(PlanWork& work) const {
-  planner::PlanEffort effort;
-  // Not by the clock where steps wait: equal times of operators are to give equal plans.
-  if (options.moment == PlanningMoment::kInBackground)
-    effort.should_stop = [this, &work, start = processor_seconds_of_thread()] {
-      return is_ending.load() || work.is_cancelled_.load() ||
-             processor_seconds_of_thread() - start > kMostSeconds;
-    };
-  effort.on_better = [this, &work](const planner::StepPlan& plan) {
-    const bool is_first = work.put(plan);
-    // Of this thread only, as Linux has it. What is left to win can wait.
-    if (is_first && options.moment == PlanningMoment::kInBackground)
-      static_cast<void>(
-          ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority));
-  };
-  return effort;
-}
+/// One search on its thread: how urgent it is, and when it ends.
+class PlanMaker::Planning::Search {
+ public:
+  Search(Planning& planning, const Order& order, PlanWork& work)
+      : planning_(planning), work_(work) {
+    // A strategy by name has one plan, at its end: the user has asked for just that one.
+    if (!order.is_urgent && planning.options.strategy == nullptr) calm_down();
+  }
+
+  planner::PlanEffort effort() {
+    return {.should_stop = [this] { return should_stop(); },
+            .on_better =
+                [this](const planner::StepPlan& plan) {
+                  if (work_.put(plan)) calm_down();
+                }};
+  }
+
+ private:
+  /// What is left to win can wait.
+  void calm_down() {
+    if (std::exchange(is_calm_, true)) return;
+    // Of this thread only, as Linux has it.
+    static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority));
+    counted_ = used();
+  }
+
+  double used() const { return planning_.pace.processor_seconds(); }
+
+  bool is_over() const {
+    return planning_.is_ending.load() || work_.is_cancelled_.load() ||
+           used() - start_ > kMostSeconds;
+  }
+
+  bool should_stop() {
+    if (is_calm_) rest();
+    return is_over();
+  }
+
+  void rest() {
+    const double now = used();
+    const double since = now - std::exchange(counted_, now);
+    Duration left = planning_.share.rest_after(Duration(std::llround(1e9 * since)));
+    for (; left > Duration(0) && !is_over(); left -= kLongestSleep)
+      planning_.pace.rest(std::min(left, kLongestSleep));
+  }
+
+  Planning& planning_;
+  PlanWork& work_;
+  const double start_ = used();
+  double counted_ = start_;
+  bool is_calm_ = false;
+};
 
 void PlanMaker::Planning::make(const Order& order, PlanWork& work) noexcept {
   try {
-    search(order, effort_for(work));
+    if (options.moment == PlanningMoment::kAtOnce) {
+      // Not by the clock where steps wait: equal times of operators are to give equal plans.
+      search(order, {.should_stop = {},
+                     .on_better = [&work](const planner::StepPlan& plan) { work.put(plan); }});
+    } else {
+      Search running(*this, order, work);
+      search(order, running.effort());
+    }
     work.end({});
   } catch (const std::exception& error) {
     work.end(error.what());

@@ -2,13 +2,16 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "search_share.h"
 #include "spillway/base/clock.h"
 #include "spillway/planner/step_plan.h"
 #include "spillway/runtime/planning_options.h"
@@ -42,8 +45,8 @@ class PlanWork {
   std::atomic<bool> is_cancelled_{false};
 };
 
-/// Makes plans, each on a thread of its own: a first one as fast as it can, better ones from what
-/// the trainer's threads leave of the processors. Or at once on the caller's thread, where the
+/// Makes plans, each on a thread of its own: a first one as fast as it can where there is none yet,
+/// better ones with a hundredth of the processors. Or at once on the caller's thread, where the
 /// clock must not matter. Whatever goes wrong becomes a failure of the work, also that no thread
 /// can be started.
 class PlanMaker {
@@ -51,11 +54,20 @@ class PlanMaker {
   struct Order {
     profile::StepTape tape;
     planner::SwapLimits limits;
+    bool is_urgent = true;  ///< The step has no plan so far.
   };
 
-  explicit PlanMaker(const PlanningOptions& options);
+  /// How searches see time pass, and how they let it pass.
+  struct Pace {
+    std::shared_ptr<const Clock> clock;
+    std::function<double()> processor_seconds;  ///< That the calling thread has used.
+    std::function<void(Duration)> rest;
+  };
+  static Pace real_pace();
+
+  explicit PlanMaker(const PlanningOptions& options, Pace pace = real_pace());
   /// Tells the plans in work to end and waits until they have: milliseconds, for steps of a hundred
-  /// thousand operators up to a second.
+  /// thousand operators up to a second. Of no matter to a trainer, whose process ends without it.
   ~PlanMaker();
   PlanMaker(const PlanMaker&) = delete;
   PlanMaker& operator=(const PlanMaker&) = delete;
@@ -69,12 +81,15 @@ class PlanMaker {
   };
   /// What a thread that makes a plan needs.
   struct Planning {
-    explicit Planning(const PlanningOptions& chosen) : options(chosen) {}
+    Planning(const PlanningOptions& chosen, Pace chosen_pace)
+        : options(chosen), pace(std::move(chosen_pace)) {}
     void make(const Order& order, PlanWork& work) noexcept;
-    planner::PlanEffort effort_for(PlanWork& work) const;
+    class Search;
     void search(const Order& order, const planner::PlanEffort& effort);
 
     const PlanningOptions options;
+    const Pace pace;
+    SearchShare share{*pace.clock, options.processors};
     std::atomic<bool> is_ending{false};
   };
   void begin(Order order, const std::shared_ptr<PlanWork>& work);

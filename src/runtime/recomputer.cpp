@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -38,6 +39,7 @@ struct Recomputer::Life {
   bool is_freed = false;  ///< By the trainer, but still needed.
   std::uint32_t version = 0;
   std::vector<Record*> writers;  ///< By the version that they make, up to the first gap.
+  std::string failure;           ///< Why what was made of it did not come back before that gap.
   struct Reader {
     Record* record = nullptr;
     std::uint32_t version = 0;  ///< That it found.
@@ -147,8 +149,7 @@ Recomputer::Life* Recomputer::live(RangeId range) {
 }
 
 RecomputationCounts Recomputer::counts() const {
-  const std::lock_guard lock(mutex_);
-  return counts_;
+  return {counts_.replays.load(), counts_.unplanned_replays.load(), counts_.refused_drops.load()};
 }
 
 // --- What is made of what ---------------------------------------------------------------------
@@ -178,6 +179,14 @@ void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
   }
   for (Life* const life : record.outputs)
     if (is_usable && life->version == 0 && life->writers.empty()) life->writers.push_back(&record);
+  for (const Ingredient& input : record.inputs) guard(*input.life);
+  for (Life* const life : record.outputs) guard(*life);
+}
+
+/// From here on the recomputer hears of a write past the operators before it happens. Where that is
+/// not possible, the storage may be in another version at any time.
+void Recomputer::guard(Life& life) {
+  if (!engine_.guard(life.range)) ++life.version;
 }
 
 bool Recomputer::is_there(const Life& life, std::uint32_t version) const {
@@ -271,8 +280,11 @@ std::vector<Recomputer::Record*> Recomputer::records_for(std::vector<Ingredient>
         return records_for(asked, last);
       }
       if (life->is_in_use() || life->writers.size() <= version)
-        throw IoError(
-            "a dropped storage cannot be computed again: what it was made of has changed");
+        throw RecomputeError("{}, of which it is computed, has changed since{}",
+                             life->writers.empty()
+                                 ? "a tensor from before the recorded operators"
+                                 : message("what {} made", life->writers.back()->op->describe()),
+                             life->failure);
       // A temporary may hold an earlier version: then only later writers are missing.
       for (std::uint32_t i = life->temporary ? life->temporary_version + 1 : 0; i <= version; ++i)
         take(*life->writers[i], life);
@@ -356,7 +368,7 @@ void Recomputer::run(Record& record) {
     uses.push_back(use);
   }
   ++counts_.replays;
-  run_as_op_(record.place, uses, [&](swap::PinSet& pins) {
+  run_as_op_(record.place, *record.op, uses, [&](swap::PinSet& pins) {
     take_results(record, record.op->replay(address_of), pins);
   });
 }
@@ -450,8 +462,16 @@ void Recomputer::restore_dependents(Life& ingredient) {
   std::vector<Life*> dependents;
   for_each_dependent(ingredient, ingredient.version, ingredient.version,
                      [&](Life& life) { dependents.push_back(&life); });
-  for (Life* const life : dependents)
-    if (life->is_dropped) restore_unplanned(*life);  // Others may have come back with it.
+  std::exception_ptr failure;
+  for (Life* const life : dependents) {
+    if (!life->is_dropped) continue;  // It has come back with another one.
+    try {
+      restore_unplanned(*life);
+    } catch (...) {
+      if (failure == nullptr) failure = std::current_exception();  // The others may still come.
+    }
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 void Recomputer::note_write(Life& life, bool is_recorded) {
@@ -545,7 +565,21 @@ void Recomputer::end_step() {
   active_.store(!ended_.empty(), std::memory_order_relaxed);
 }
 
-/// Storages that are touched by whoever knows nothing of drops.
+/// Somebody waits to write to a storage past the operators: that is like an operator which nobody
+/// has recorded. It cannot be refused, so what does not come back now is lost.
+void Recomputer::allow_write(RangeId range) {
+  if (Life* const life = live(range)) {
+    try {
+      note_write(*life, false);
+    } catch (const std::exception& error) {
+      life->failure = message(" ({})", error.what());
+      ++life->version;
+    }
+  }
+  engine_.unguard(range);
+}
+
+/// Storages that are touched by whoever knows nothing of drops and records.
 void Recomputer::serve_wanted() {
   ::pthread_setname_np(::pthread_self(), "spillway-again");
   while (true) {
@@ -553,9 +587,9 @@ void Recomputer::serve_wanted() {
     if (!wanted.is_some()) return;
     const std::lock_guard lock(mutex_);
     Life* const life = live(wanted);
-    if (life == nullptr || !life->is_dropped) continue;
     try {
-      restore_unplanned(*life);
+      if (life != nullptr && life->is_dropped) restore_unplanned(*life);
+      if (engine_.is_write_awaited(wanted)) allow_write(wanted);
     } catch (const std::exception& error) {
       engine_.give_up(wanted, error.what());
     }

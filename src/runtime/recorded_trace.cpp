@@ -128,7 +128,7 @@ class StepTraceRecorder::Writer {
                                  text_of(*span.kind));
     } else {
       if (span.number != kNoNumber)
-        shown.facts.emplace_back("operator", std::to_string(span.number));
+        shown.facts.emplace_back(profile::kOperatorFact, std::to_string(span.number));
       if (span.kind != nullptr) shown.facts.emplace_back("arguments", span.kind->arguments);
       if (span.goes_on) shown.facts.emplace_back("part", "goes on after a wait");
       ops_ += span.goes_on ? 0 : 1;
@@ -141,9 +141,9 @@ class StepTraceRecorder::Writer {
   static std::string name_of(const Span& span) {
     switch (span.what) {
       case What::kOp: return text_of(span.kind);
-      case What::kReplay: return "again: " + text_of(span.kind);
-      case What::kWaitForInputs: return "wait";
-      case What::kWaitForRoom: return "wait for room";
+      case What::kReplay: return std::string(profile::kReplayPrefix) + text_of(span.kind);
+      case What::kWaitForInputs: return std::string(profile::kWaitSpan);
+      case What::kWaitForRoom: return std::string(profile::kRoomWaitSpan);
     }
     return {};
   }

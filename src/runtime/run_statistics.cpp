@@ -30,7 +30,8 @@ Json memory_part(const RunStatistics& s) {
           {"peak_rss_bytes", s.peak_rss.count()},
           {"largest_op_needs_bytes", s.largest_op_needs.count()},
           {"largest_op", s.largest_op},
-          {"refusal", s.refusal}};
+          {"refusal", s.refusal.text},
+          {"refusal_cause", name_of(s.refusal.cause)}};
 }
 
 Json time_part(const RunStatistics& s) {
@@ -80,6 +81,7 @@ Json plan_part(const RunStatistics& s) {
   return {{"ops", s.ops},
           {"deviations", s.deviations},
           {"step_shapes", s.step_shapes},
+          {"left_out", s.left_out},
           {"planned_step_seconds", s.planned_step_seconds},
           {"followed_step_seconds", s.followed_step_seconds},
           {"bound_step_seconds", s.bound_step_seconds},

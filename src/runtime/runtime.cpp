@@ -9,7 +9,6 @@
 #include "runtime_parts.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
-#include "spillway/base/median.h"
 #include "spillway/base/per_thread.h"
 #include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/recomputer.h"
@@ -22,15 +21,7 @@ namespace {
 // Stands before each small block: its size, and room to keep the block aligned for AVX-512.
 constexpr std::size_t kSmallHeader = 64;
 
-constexpr std::uint64_t kSampleEvery = 64;
-
 }  // namespace
-
-/// An operator of the plan, for errors.
-class ReplayText final : public OpText {
- public:
-  std::string describe() const override { return "an operator that computes a tensor again"; }
-};
 
 std::string Runtime::name_of(const OpContext& op) {
   return op.text != nullptr ? op.text->describe() : "an allocation of the trainer";
@@ -56,8 +47,10 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     if (options_.planning.recomputes)
       recomputer_ = std::make_unique<Recomputer>(
           *engine_,
-          [this](profile::OpIndex place, std::span<const RangeUse> uses,
-                 const std::function<void(swap::PinSet&)>& body) { run_again(place, uses, body); });
+          [this](profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
+                 const std::function<void(swap::PinSet&)>& body) {
+            run_again(place, recorded, uses, body);
+          });
   }
   step_start_ = clock_.now();
 }
@@ -67,15 +60,12 @@ Runtime::~Runtime() = default;
 template <typename Action>
 void Runtime::with_room(OpContext& op, const Action& action) {
   try {
-    action();
-    return;
-  } catch (const swap::NoRoomError& error) {
-    start_survey(op, error);
-  } catch (const IoError& error) {
-    tell_io_failure(error);
-    throw;
-  }
-  try {
+    try {
+      action();
+      return;
+    } catch (const swap::NoRoomError& error) {
+      start_survey(op, error);
+    }
     action();
   } catch (const swap::NoRoomError& error) {
     // Not even page by page: this operator alone tells the least that is needed.
@@ -84,19 +74,45 @@ void Runtime::with_room(OpContext& op, const Action& action) {
       note_need_locked((error.wanted + error.held) / memory::kPageSize, name_of(op));
     }
     end_survey(Finding::kSoFar);
+  } catch (const Error& error) {
+    // Nobody may have asked for what runs again: whoever cannot go on without it tells.
+    if (!op.replays) note_refusal(error, name_of(op), op.place());
+    throw;
   }
 }
 
-/// Trainers that do not catch what is thrown end without a word about it that helps.
-void Runtime::tell_io_failure(const IoError& error) {
-  if (io_failure_told_.exchange(true)) return;
+/// Trainers that do not catch what is thrown end without a word about it that helps. Of each cause
+/// once: there may be many threads, and trainers that try again.
+void Runtime::note_refusal(const Error& error, const std::string& who, std::uint64_t signature) {
+  if (!is_refusal(error)) return;
+  const Refusal refusal = refusal_by(error, who);
+  bool is_news = false;
   {
     std::lock_guard lock(step_mutex_);
-    refusal_ = error.what();
+    refuse_locked(refusal, signature);
+    is_news = !std::exchange(is_told_.at(static_cast<std::size_t>(refusal.cause)), true);
   }
-  log_error("{}. All tensors are still there, but the trainer cannot go on: name a directory with "
-            "more room, or several, with --nvme.",
-            error.what());
+  if (is_news) log_error("{}", sentence_of(refusal));
+}
+
+void Runtime::refuse_locked(Refusal refusal, std::uint64_t signature) {
+  refusal_ = std::move(refusal);
+  refused_signature_ = signature;
+  is_refused_.store(true, std::memory_order_relaxed);
+}
+
+/// The trainer has caught what was thrown, and goes on.
+void Runtime::end_refusal_locked() {
+  refusal_ = {};
+  is_refused_.store(false, std::memory_order_relaxed);
+}
+
+/// What was refused got through after all. Others may do so while the program ends, a checkpoint
+/// that is written on the way out for one.
+void Runtime::note_success(const OpContext& op) {
+  if (!is_refused_.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(step_mutex_);
+  if (refused_signature_ == op.place()) end_refusal_locked();
 }
 
 void Runtime::note_need_locked(std::uint64_t pages, const std::string& who) {
@@ -108,6 +124,11 @@ void Runtime::note_need_locked(std::uint64_t pages, const std::string& who) {
 
 void* Runtime::allocate_small(std::size_t size, OpContext& op) {
   with_room(op, [&] { engine_->account_small(Bytes(size), op.is_running ? &op.pins : nullptr); });
+  return small_block(size);
+}
+
+/// For which room was made.
+void* Runtime::small_block(std::size_t size) {
   void* block = nullptr;
   if (::posix_memalign(&block, kSmallHeader, size + kSmallHeader) != 0) {
     engine_->release_small(Bytes(size));
@@ -130,22 +151,29 @@ swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t 
                ? engine_->allocate_unfilled(Bytes(size))
                : engine_->allocate(Bytes(size), op.is_running ? &op.pins : nullptr);
   });
+  note_success(op);
   return made;
 }
 
 void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
   try {
-    return engine_->allocate(Bytes(size), &op.pins).address;
+    if (size >= options_.min_storage.count())
+      return engine_->allocate(Bytes(size), &op.pins).address;
+    engine_->account_small(Bytes(size), &op.pins);
   } catch (const swap::NoRoomError&) {
     op.ran_out_of_room = true;
     throw;
+  } catch (const swap::StoreError&) {
+    op.ran_out_of_room = true;
+    throw;
   }
+  return small_block(size);
 }
 
 void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
-  if (size < options_.min_storage.count()) return allocate_small(size, op);
   if (op.rehearses) return allocate_in_rehearsal(op, size);
+  if (size < options_.min_storage.count()) return allocate_small(size, op);
   // An operator becomes worth learning with the first paged storage that it touches or makes.
   if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
     learn_op(op, {}, *op.text, {});
@@ -208,12 +236,6 @@ void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, D
                          waited * op.missing[i] / static_cast<std::int64_t>(sum));
 }
 
-/// The same of one that runs again.
-void Runtime::note_replay_wait(OpContext& op, const Wait& wait) {
-  op.replay_wait += wait.time;
-  op.moved_in_replay_wait += wait.moved;
-}
-
 void Runtime::deallocate(void* memory) noexcept {
   if (memory == nullptr) return;
   const RangeUse found = engine_->find(memory);
@@ -258,14 +280,12 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   OpContext& op = context();
   op.signature = signature;
   if (surveying_.load(std::memory_order_relaxed)) look_after_survey(op, 0);
-  const bool has_records = recomputer_ != nullptr && recomputer_->is_active();
-  if (has_records) bring_back(op, signature, uses);
-  op.wish.record_as.reset();
-  if (records() && options_.recording->is_complete() && on_recorded) on_recorded();
-  if (guide_ != nullptr && !uses.empty()) learn_op(op, uses, text, traits);
-  if (has_records && op.wish.forgets) recomputer_->end_step();
-  op.wish.forgets = false;  // Only now: where that throws, it is still to be done.
-  if (has_records) recomputer_->before_op(uses, op.wish.record_as.has_value());
+  try {
+    settle_drops(op, uses, text, traits);
+  } catch (const Error& error) {
+    note_refusal(error, text.describe(), signature);
+    throw;
+  }
   op.to_record_writes.clear();
   if (op.wish.record_as) {
     for (const RangeUse& use : uses)
@@ -303,112 +323,22 @@ void Runtime::note_class(RangeId range, profile::StorageClass holds) {
   if (guide_ != nullptr) guide_->note_class(&context(), range, holds);
 }
 
-void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
-  const Mark start = mark();
+void Runtime::pin(OpContext& op, std::span<const RangeUse> uses) {
   with_room(op, [&] {
     op.missing.clear();
     engine_->pin(op.pins, uses, &op.missing);
   });
+}
+
+void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
+  const Mark start = mark();
+  pin(op, uses);
+  note_success(op);
   const Wait wait = waited_since(start);
   if (op.learns) guide_->waited(&op, wait.time, wait.moved);
   if (op.learns && wait.time >= StallLedger::kNoticeable) tell_values(op, uses, wait.time);
   if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, wait.time);
   stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, wait.time);
-}
-
-// --- Recomputation ----------------------------------------------------------------------------
-
-/// Does what the plan wants before an operator of the trainer begins: runs operators again, and
-/// gives back what was freed and only lived on for them.
-void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses) {
-  const Mark start = mark();
-  for (const RangeId ended : recomputer_->take_ended()) engine_->release(ended);
-  if (guide_ == nullptr || uses.empty()) return;
-  const std::vector<profile::OpIndex> due = guide_->due_replays(&op, signature, uses);
-  if (due.empty()) return;
-  Mark begin;
-  recomputer_->replay(due, [&](std::size_t position, bool ends) {
-    if (!ends) {
-      guide_->begin_replay(position);
-      op.replay_wait = Duration(0);
-      op.moved_in_replay_wait = Bytes();
-      op.has_replayed = false;
-      begin = mark();
-      return;
-    }
-    const Mark end = mark();
-    const Duration took = end.at - begin.at - op.replay_wait;
-    const Bytes moved = end.moved - begin.moved - op.moved_in_replay_wait;
-    guide_->end_replay(position, op.has_replayed ? took : Duration(0), moved, op.wish);
-    drop_wished(op);
-  });
-  // Their own time is known to plans as that of second runs.
-  const Wait passed = passed_since(start);
-  guide_->waited(&op, passed.time, passed.moved);
-}
-
-void Runtime::drop_wished(OpContext& op) noexcept {
-  for (const RangeId range : op.wish.drops) recomputer_->drop(range);
-  op.wish.drops.clear();
-}
-
-/// Runs something as an operator that is none of the trainer's.
-void Runtime::run_again(profile::OpIndex place, std::span<const RangeUse> uses,
-                        const std::function<void(swap::PinSet&)>& body) {
-  static const ReplayText text;
-  OpContext& op = context();
-  const bool was_running = std::exchange(op.is_running, true);
-  const bool learned = std::exchange(op.learns, false);
-  SPILLWAY_ASSERT(!was_running);
-  op.replays = true;
-  op.fills = true;
-  op.text = &text;
-  op.inside.clear();
-  op.inside_pages = op.inside_peak = op.input_pages = 0;
-  if (traces()) options_.trace->begin_replay(&op, place);
-  const auto end = [&] {
-    if (traces()) options_.trace->end_op(&op, false, engine_->resident());
-    op.is_running = op.replays = false;
-    op.learns = learned;
-    op.text = nullptr;
-    engine_->unpin(op.pins);
-  };
-  try {
-    const Mark asked = mark();
-    with_room(op, [&] { engine_->pin(op.pins, uses); });
-    const Wait wait = waited_since(asked);
-    if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, wait.time);
-    const TimePoint start = clock_.now();
-    note_replay_wait(op, wait);
-    op.has_replayed = true;
-    body(op.pins);
-    replay_ns_.fetch_add(static_cast<std::uint64_t>((clock_.now() - start).count()),
-                         std::memory_order_relaxed);
-  } catch (...) {
-    end();
-    throw;
-  }
-  end();
-}
-
-void Runtime::before_fork() noexcept {
-  try {
-    if (recomputer_ != nullptr) {
-      const std::string failure = recomputer_->begin_fork(!context().is_running);
-      if (!failure.empty())
-        log_error("{}. The process goes on, but a forked child ends where it touches one of them: "
-                  "run with --recompute off",
-                  failure);
-    }
-  } catch (const std::exception& error) {
-    log_error("before a fork: {}", error.what());
-  }
-  engine_->before_fork();
-}
-
-void Runtime::after_fork_in_parent() noexcept {
-  engine_->after_fork_in_parent();
-  if (recomputer_ != nullptr) recomputer_->end_fork();
 }
 
 Runtime::Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.mark()) {
@@ -425,40 +355,6 @@ Runtime::Rehearsal::~Rehearsal() {
 }
 
 bool Runtime::Rehearsal::ran_out_of_room() const { return context().ran_out_of_room; }
-
-/// An operator that was to be recorded was not, also because its kernel threw.
-void Runtime::settle_unrecorded(OpContext& op) {
-  if (!std::exchange(op.wish.record_as, std::nullopt)) return;
-  recomputer_->note_unrecorded_writes(op.to_record_writes);
-}
-
-bool Runtime::wants_record() const noexcept { return context().wish.record_as.has_value(); }
-
-void Runtime::keep(std::unique_ptr<RecordedOp> recorded) {
-  OpContext& op = context();
-  if (!op.wish.record_as) return;
-  if (recorded != nullptr) {
-    const profile::OpIndex place = *std::exchange(op.wish.record_as, std::nullopt);
-    if (traces()) options_.trace->kept_op(&op, place);
-    recomputer_->keep(place, std::move(recorded));
-  } else {
-    guide_->cannot_record();
-    settle_unrecorded(op);
-  }
-}
-
-void Runtime::before_write(const RangeUse& use) {
-  if (recomputer_ == nullptr || !recomputer_->is_active()) return;
-  RangeUse written = use;
-  written.writes = true;
-  try {
-    recomputer_->before_op({&written, 1}, false);
-  } catch (...) {
-    // It is written all the same: another run would find other bytes.
-    recomputer_->note_unrecorded_writes({&written.range, 1});
-    throw;
-  }
-}
 
 StorageKey Runtime::key_of(const void* memory) const {
   const RangeId range = engine_->find(memory).range;
@@ -516,10 +412,14 @@ void Runtime::end_step() {
   {
     std::lock_guard lock(step_mutex_);
     duration = now - step_start_;
-    if (boundaries_ > 0) step_seconds_.push_back(static_cast<float>(seconds(duration)));
+    if (boundaries_ > 0) {
+      if (step_seconds_.size() < kStepsTimed) step_seconds_.push_back(0.0F);
+      step_seconds_[timed_steps_++ % kStepsTimed] = static_cast<float>(seconds(duration));
+    }
     ++boundaries_;
     number = boundaries_ + (trainer_tells_steps_.load() ? 0 : 1);
     is_updated_ = false;
+    end_refusal_locked();
     step_start_ = now;
     survey_is_over = survey_ != nullptr && boundaries_ > survey_->boundary + 1;
   }
@@ -527,46 +427,6 @@ void Runtime::end_step() {
   if (traces()) options_.trace->begin_step(&context(), number);
   if (survey_is_over) end_survey(Finding::kWhole);
   if (on_step) on_step(duration);
-}
-
-std::optional<profile::ProgramNeeds> Runtime::program_needs() const {
-  const swap::SwapStatistics memory = engine_->statistics();
-  const std::lock_guard lock(step_mutex_);
-  if (largest_need_pages_.load() == 0) return std::nullopt;
-  return profile::ProgramNeeds{smallest_budget_locked(memory), op_kind(largest_op_),
-                               is_largest_op_early_};
-}
-
-RuntimeReport Runtime::report() const {
-  RuntimeReport report;
-  report.memory = engine_->statistics();
-  constexpr std::size_t kCausesTold = 5;
-  report.stalls = stalls_.largest(kCausesTold);
-  if (recomputer_ != nullptr) {
-    const RecomputationCounts counts = recomputer_->counts();
-    report.replays = counts.replays;
-    report.unplanned_replays = counts.unplanned_replays;
-    report.refused_drops = counts.refused_drops;
-    report.replay_seconds = static_cast<double>(replay_ns_.load()) * 1e-9;
-  }
-  if (guide_ != nullptr) report.learned = guide_->report();
-  std::lock_guard lock(step_mutex_);
-  report.ops = ops_.load();
-  report.intercept_seconds =
-      static_cast<double>(sampled_intercept_ns_.load()) * kSampleEvery * 1e-9;
-  report.steps = boundaries_ + (is_updated_ && !trainer_tells_steps_.load() ? 1 : 0);
-  std::vector<float> times = step_seconds_;
-  report.step_seconds_median = median(times);
-  if (report.steps == 0) {
-    // Nobody told where steps begin; the repetition of operators did.
-    report.steps = report.learned.steps;
-    report.step_seconds_median = report.learned.step_seconds_median;
-  }
-  if (largest_need_pages_.load() > 0)
-    report.smallest_budget = smallest_budget_locked(report.memory);
-  report.largest_op = largest_op_;
-  report.refusal = refusal_;
-  return report;
 }
 
 }  // namespace spillway::runtime

@@ -11,6 +11,9 @@
 
 namespace spillway::runtime {
 
+/// Of so many operators, one shows what interception costs.
+inline constexpr std::uint64_t kSampleEvery = 64;
+
 inline std::uint32_t pages_of(std::size_t size) {
   return static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
 }
@@ -38,6 +41,9 @@ struct Runtime::OpContext {
   std::uint32_t inside_pages = 0;
   std::uint32_t inside_peak = 0;
   std::uint64_t ops = 0;
+  /// What is asked for memory now, as long as the program runs: an operator by its signature; 0:
+  /// none.
+  std::uint64_t place() const { return is_running ? signature : 0; }
   TimePoint sampled_since{};  ///< Of the announced or running operator; 0: it is not measured.
 };
 

@@ -28,7 +28,7 @@ void Runtime::start_survey(OpContext& op, const swap::NoRoomError& error) {
   survey_ = std::make_unique<Survey>(Survey{.first_op = name,
                                             .start = clock_.now(),
                                             .boundary = boundaries_,
-                                            .signature = op.is_running ? op.signature : 0,
+                                            .signature = op.place(),
                                             .allocation = error.wanted.count()});
   // What is small is added where the result is told.
   const Bytes small = std::min(need, engine_->statistics().small_peak);
@@ -72,11 +72,12 @@ void Runtime::end_survey(Finding finding) {
     surveying_.store(false);
     engine_->set_oversize(swap::Oversize::kRefuse);
     if (survey_ != nullptr) {  // Else another thread was faster, and told it.
-      refusal_ = survey_result_locked(memory, finding);
+      survey_result_ = survey_result_locked(memory, finding);
+      refuse_locked({RefusalCause::kBudget, survey_result_}, survey_->signature);
       survey_.reset();
-      log_error("{}", refusal_);
+      log_error("{}", survey_result_);
     }
-    told = refusal_;
+    told = survey_result_;
   }
   throw BudgetError("Spillway: {}", told);
 }
@@ -108,11 +109,12 @@ void Runtime::finish(Ending ending) {
   std::lock_guard lock(step_mutex_);
   if (survey_ == nullptr) return;
   const bool is_whole = ending == Ending::kByItself;
-  refusal_ = survey_result_locked(memory, is_whole ? Finding::kWhole : Finding::kSoFar);
+  refusal_ = {RefusalCause::kBudget,
+              survey_result_locked(memory, is_whole ? Finding::kWhole : Finding::kSoFar)};
   log_warning("{}: {}",
               is_whole ? "The program ran slowly to its end, with right results"
                        : "Stopped before the largest operator was known",
-              refusal_);
+              refusal_.text);
 }
 
 }  // namespace spillway::runtime

@@ -1,6 +1,7 @@
 #include "step_guide.h"
 
 #include <algorithm>
+#include <thread>
 
 namespace spillway::runtime {
 
@@ -49,6 +50,7 @@ bool StepGuide::begin_op(Thread thread, std::uint64_t signature, std::span<const
   const bool is_simple = translate_locked(uses);
   learner_.note_room(engine_.storage_pages());
   learner_.begin_op(signature, uses_, clock_.now(), advice_, is_replayable && is_simple);
+  steps_.store(learner_.steps(), std::memory_order_relaxed);
   if (text != nullptr) learner_.name_op(*text);
   apply_advice_locked(&wish);
   return true;
@@ -63,32 +65,40 @@ void StepGuide::end_op(Thread thread, Wish& wish) {
   apply_advice_locked(&wish);
 }
 
-std::vector<profile::OpIndex> StepGuide::due_replays(Thread thread, std::uint64_t signature,
-                                                     std::span<const RangeUse> uses) {
+StepGuide::DueReplays StepGuide::due_replays(Thread thread, std::uint64_t signature,
+                                             std::span<const RangeUse> uses) {
   if (!trains(thread) || is_boundary_.load()) return {};
   std::lock_guard lock(learner_mutex_);
   if (!learner_.may_be_due()) return {};  // Mostly, and the uses need no translation for that.
   tell_freed_locked();
   translate_locked(uses);
   const auto due = learner_.due_replays(signature, uses_);
-  return {due.begin(), due.end()};
+  return {{due.begin(), due.end()}, thread, learner_.seen_ops()};
 }
 
-void StepGuide::begin_replay(std::size_t position) {
+bool StepGuide::holds_locked(const DueReplays& due) const {
+  return trains(due.thread) && learner_.seen_ops() == due.seen_ops;
+}
+
+void StepGuide::begin_replay(const DueReplays& due, std::size_t position) {
   std::lock_guard lock(learner_mutex_);
+  if (!holds_locked(due)) return;
   advice_.clear();
   learner_.begin_replay(position, advice_);
   apply_advice_locked(nullptr);
 }
 
-void StepGuide::end_replay(std::size_t position, Duration took, Bytes moved, Wish& wish) {
+void StepGuide::end_replay(const DueReplays& due, std::size_t position, Duration took, Bytes moved,
+                           Wish& wish) {
   std::lock_guard lock(learner_mutex_);
+  if (!holds_locked(due)) return;
   advice_.clear();
   learner_.end_replay(position, took, moved, advice_);
   apply_advice_locked(&wish);
 }
 
-void StepGuide::cannot_record() {
+void StepGuide::cannot_record(Thread thread) {
+  if (!trains(thread)) return;  // Its operator is no longer the learner's latest.
   std::lock_guard lock(learner_mutex_);
   learner_.cannot_record();
 }
@@ -141,8 +151,18 @@ void StepGuide::step_boundary(Thread thread) {
   is_boundary_.store(true);
 }
 
-LearnerReport StepGuide::report() const {
-  std::lock_guard lock(learner_mutex_);
+void StepGuide::sleep(Duration time) { std::this_thread::sleep_for(time); }
+
+std::optional<LearnerReport> StepGuide::report(Duration patience,
+                                               const std::function<void(Duration)>& pause) const {
+  // Asked again and again: the thread sanitizer does not know timed mutexes.
+  constexpr Duration kPause = std::chrono::milliseconds(1);
+  std::unique_lock lock(learner_mutex_, std::try_to_lock);
+  for (Duration left = patience; !lock.owns_lock() && left > Duration(0); left -= kPause) {
+    pause(kPause);
+    static_cast<void>(lock.try_lock());
+  }
+  if (!lock.owns_lock()) return std::nullopt;
   return learner_.report();
 }
 

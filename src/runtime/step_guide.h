@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -38,12 +39,21 @@ class StepGuide {
                 bool is_replayable, const OpText* text, Wish& wish);
   void end_op(Thread thread, Wish& wish);
 
-  /// See StepLearner. Only for the thread that trains; copies, since the learner goes on meanwhile.
-  std::vector<profile::OpIndex> due_replays(Thread thread, std::uint64_t signature,
-                                            std::span<const RangeUse> uses);
-  void begin_replay(std::size_t position);
-  void end_replay(std::size_t position, Duration took, Bytes moved, Wish& wish);
-  void cannot_record();
+  /// What the plan runs again now, for the thread that was told so. The learner may go on meanwhile
+  /// where another thread begins a step.
+  struct DueReplays {
+    std::vector<profile::OpIndex> places;
+    Thread thread = nullptr;
+    std::uint64_t seen_ops = 0;  ///< As StepLearner counts them.
+  };
+  /// See StepLearner. None but for the thread that trains.
+  DueReplays due_replays(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses);
+  /// Of no effect once another thread trains, or another operator has begun: the learner is then in
+  /// another plan, or elsewhere in that one.
+  void begin_replay(const DueReplays& due, std::size_t position);
+  void end_replay(const DueReplays& due, std::size_t position, Duration took, Bytes moved,
+                  Wish& wish);
+  void cannot_record(Thread thread);
 
   void allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);
 
@@ -64,10 +74,18 @@ class StepGuide {
 
   void step_boundary(Thread thread);
 
-  LearnerReport report() const;
+  /// Finished ones, as the learner counts them. No lock.
+  std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+
+  /// None where the learner is busy for longer than that: a step may wait for its plan, and whoever
+  /// ends with an exception that nobody catches keeps the mutex. `pause` lets time pass.
+  std::optional<LearnerReport> report(
+      Duration patience, const std::function<void(Duration)>& pause = &StepGuide::sleep) const;
 
  private:
+  static void sleep(Duration time);
   bool trains(Thread thread) const { return thread_.load(std::memory_order_relaxed) == thread; }
+  bool holds_locked(const DueReplays& due) const;
   void tell_freed_locked();
   void apply_advice_locked(Wish* wish);
   bool translate_locked(std::span<const RangeUse> uses);
@@ -79,6 +97,7 @@ class StepGuide {
 
   std::atomic<Thread> thread_{nullptr};  ///< The one that trains.
   std::atomic<bool> is_boundary_{false};
+  std::atomic<std::uint64_t> steps_{0};
 
   std::mutex freed_mutex_;
   std::vector<RangeId> freed_;  ///< What the learner is still to be told of, in order.

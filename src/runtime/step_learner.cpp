@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_set>
 #include <utility>
 
 #include "plan_advice.h"
+#include "signature_set.h"
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"
 #include "spillway/runtime/profile_recording.h"
@@ -105,7 +105,7 @@ struct StepLearner::State {
   std::vector<std::uint32_t> used_;                        ///< Inputs of the latest operator.
   std::uint64_t seen_ops_ = 0;                             ///< Those of the trainer.
   std::array<std::uint64_t, OpSequence::kGram> recent_{};  ///< Signatures by `seen_ops_`.
-  std::unordered_set<std::uint64_t> unrecordable_;         ///< Signatures.
+  SignatureSet unrecordable_{kMostNames};
 
   // The step so far.
   std::uint64_t step_hash_ = 0;
@@ -345,14 +345,13 @@ void StepLearner::State::note_plan() {
 void StepLearner::State::tell_plan(const LearnedPlan& learned) {
   const planner::SwapPlan& plan = learned.plan.swaps;
   const auto size = [](std::uint64_t pages) { return planner::SwapLimits().page_size * pages; };
-  log_info(
-      "{} plan for {} operators in {} step{}: {} s predicted (bound {} s), {} out and {} in, {} "
-      "operators run again in {} s, peak {} of {}; smallest budget {}",
-      learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(), learned.slots(),
-      learned.slots() == 1 ? "" : "s", plan.estimate.step_seconds, learned.plan.bound.step_seconds,
-      size(plan.estimate.written_pages), size(plan.estimate.read_pages),
-      learned.plan.replays.size(), learned.plan.replay_seconds, size(plan.estimate.peak_pages),
-      size(learned.budget_pages), size(plan.smallest_budget_pages));
+  log_info("{} plan for {} operators in {} step{}: {} s predicted, {} out and {} in, {} "
+           "operators run again in {} s, peak {} of {}; smallest budget {}",
+           learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(), learned.slots(),
+           learned.slots() == 1 ? "" : "s", plan.estimate.step_seconds,
+           size(plan.estimate.written_pages), size(plan.estimate.read_pages),
+           learned.plan.replays.size(), learned.plan.replay_seconds, size(plan.estimate.peak_pages),
+           size(learned.budget_pages), size(plan.smallest_budget_pages));
 }
 
 // --- Following a plan -------------------------------------------------------------------------
@@ -460,6 +459,8 @@ std::span<const OpIndex> StepLearner::due_replays(std::uint64_t signature,
   return state_->due_replays(signature, uses);
 }
 
+std::uint64_t StepLearner::seen_ops() const { return state_->seen_ops_; }
+
 void StepLearner::begin_replay(std::size_t position, Advice& advice) {
   ++state_->clock_;
   state_->plan_advice_.begin_replay(position, advice);
@@ -502,6 +503,8 @@ void StepLearner::end_op(Advice& advice) { state_->end_op(advice); }
 void StepLearner::step_boundary() { state_->announce_boundary(); }
 
 OpClock StepLearner::clock() const { return state_->clock_; }
+
+std::uint64_t StepLearner::steps() const { return state_->report_.steps; }
 
 LearnerReport StepLearner::report() const { return state_->report(); }
 

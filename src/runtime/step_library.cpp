@@ -19,7 +19,9 @@ constexpr std::size_t kHistory = 64;
 constexpr std::size_t kTimesKept = 5;  // Steps of a shape.
 constexpr std::size_t kRoundsKept = 16;
 constexpr std::int64_t kReplayPagesKept = 1 << 14;  // Half of them, from here on.
-constexpr std::uint32_t kCyclesToForecast = 4;      // It costs a run of the event model.
+// A forecast is a run of the event model, on the trainer's thread, which gives it this part.
+constexpr Duration kForecastPerOp{1000};
+constexpr std::int64_t kTimeOverForecasts = 1000;
 // New shapes in a row after which a shape has to come twice before it is worth a plan.
 constexpr std::uint32_t kStrangersToPlan = 3;
 // A plan is made again when its compute time is off by more than this.
@@ -50,11 +52,10 @@ bool has_drifted(const planner::TransferRates& from, const planner::TransferRate
                 to.write_bytes_per_second * to.duplex_share);
 }
 
-bool has_same_lifetimes(const StepTape& a, const StepTape& b) {
-  const auto is_equal = [](const TapeValue& x, const TapeValue& y) {
-    return x.pages == y.pages && x.birth == y.birth && x.death == y.death;
-  };
-  return std::equal(a.values.begin(), a.values.end(), b.values.begin(), b.values.end(), is_equal);
+std::uint32_t cycles_to_forecast(const StepTape& tape) {
+  const Duration cost = static_cast<std::int64_t>(tape.ops.size()) * kForecastPerOp;
+  const Duration cycle = std::max(compute_time(tape), Duration(1));
+  return static_cast<std::uint32_t>(1 + cost * kTimeOverForecasts / cycle);
 }
 
 }  // namespace
@@ -380,7 +381,7 @@ PlanPlace StepLibrary::begin_cycle(LearnedPlan& plan) {
     }
   }
   if (!plan.is_there()) return {};
-  if (is_new || plan.cycles % kCyclesToForecast == 0) forecast(plan);
+  if (is_new || plan.cycles % cycles_to_forecast(plan.step.tape) == 0) forecast(plan);
   return start(plan, 0, is_new);
 }
 
@@ -401,7 +402,8 @@ void StepLibrary::adopt(LearnedPlan& plan, planner::StepPlan made) {
 /// same step: a search that begins anew begins with simple plans. Returns false for a better one.
 bool StepLibrary::confirms(LearnedPlan& plan, const planner::StepPlan& made) const {
   const LearnedPlan::Draft& draft = *plan.draft;
-  if (!plan.is_there() || draft.is_adopted || !has_same_lifetimes(plan.step.tape, draft.step.tape))
+  if (!plan.is_there() || draft.is_adopted ||
+      !has_same_lifetimes(plan.step.tape.values, draft.step.tape.values))
     return false;
   std::vector<Duration> times;
   for (const auto& op : draft.step.tape.ops) times.push_back(op.time);
@@ -410,7 +412,6 @@ bool StepLibrary::confirms(LearnedPlan& plan, const planner::StepPlan& made) con
   for (std::size_t op = 0; op < times.size(); ++op) plan.step.tape.ops[op].time = times[op];
   plan.budget_pages = draft.budget_pages;
   plan.rates = draft.rates;
-  plan.plan.bound = made.bound;
   return true;
 }
 
@@ -477,7 +478,8 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   if (is_known &&
       std::abs(plan.typical_seconds() - forecast->seconds) > kStepDrift * forecast->seconds)
     return true;
-  return plan.slots() == 1 && !has_same_lifetimes(plan.step.tape, records_[oldest_age]->step.tape);
+  return plan.slots() == 1 &&
+         !has_same_lifetimes(plan.step.tape.values, records_[oldest_age]->step.tape.values);
 }
 
 /// What is known of the plan's steps, by the records that begin at that age. None without them.
@@ -514,7 +516,7 @@ std::unique_ptr<LearnedPlan::Draft> StepLibrary::draft_of(const LearnedPlan& pla
 bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
   auto draft = draft_of(plan, oldest_age);
   if (draft == nullptr) return false;
-  draft->work = maker_.order({draft->step.tape, limits_});
+  draft->work = maker_.order({draft->step.tape, limits_, !plan.is_there()});
   if (plan.draft != nullptr) plan.draft->work->cancel();
   plan.draft = std::move(draft);
   plan.refreshes += plan.is_there() ? 1 : 0;
@@ -528,6 +530,9 @@ bool StepLibrary::take_given(std::size_t oldest_age, LearnedPlan& plan) {
   if (!given_.is_there() || plan.slots() != 1) return false;
   const StepShape* shape = find_shape(plan.shapes.front());
   if (shape == nullptr || !given_.is_for(shape->sequence)) return false;
+  if (oldest_age >= records_.size()) return false;
+  const StepTape& step = records_[oldest_age]->step.tape;
+  if (!plan.is_given && !given_.may_fit(step, limits_)) return false;
   auto draft = draft_of(plan, oldest_age);
   if (draft == nullptr) return false;
   auto made = given_.on(draft->step.tape, limits_);
@@ -535,7 +540,10 @@ bool StepLibrary::take_given(std::size_t oldest_age, LearnedPlan& plan) {
     plan.refreshes += plan.is_there() ? 1 : 0;
     plan.cycles = 0;
   }
-  if (!made) return false;
+  if (!made) {
+    given_.note_misfit(step, limits_);
+    return false;
+  }
   draft->budget_pages = given_.limits_in(limits_).budget_pages;
   if (plan.draft != nullptr) plan.draft->work->cancel();
   plan.draft = std::move(draft);

@@ -75,6 +75,7 @@ std::string lost(const RunStatistics& s) {
 
 std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
+  if (!s.left_out.empty()) return message("not told: {}", s.left_out);
   return message("{} kind{} of step; {} of {} operators came otherwise than planned", s.step_shapes,
                  s.step_shapes == 1 ? "" : "s", s.deviations, s.ops);
 }
@@ -164,10 +165,11 @@ std::string stalled(const ValueStall& stall) {
 std::string advice(const RunStatistics& s) {
   const bool is_held_up = share_of_run(s, s.stall_seconds()) > kNoticeableShare;
   // The refusal itself was told right before.
-  if (!s.refusal.empty())
+  if (s.refusal.cause == RefusalCause::kBudget)
     return s.largest_op_needs > s.budget
                ? message("give a budget of at least {}", s.largest_op_needs)
-               : "name a directory with more room, or a second one, with --nvme";
+               : "allow more memory";
+  if (s.refusal.cause != RefusalCause::kNone) return remedy(s.refusal.cause);
   if (s.needed == Bytes(0)) return "nothing; no tensor was made";
   if (s.needed <= s.budget && s.spilled == Bytes(0))
     return "nothing; everything fitted, and this trainer does not depend on Spillway here";
@@ -225,7 +227,7 @@ std::string summary(const RunStatistics& s) {
     for (std::size_t i = 0; i < std::min(kStallsShown, s.value_stalls.size()); ++i)
       screen.line("", stalled(s.value_stalls[i]));
   }
-  if (s.step_shapes > 0 || !s.prefetch) screen.line("learned", learned(s));
+  if (s.step_shapes > 0 || !s.prefetch || !s.left_out.empty()) screen.line("learned", learned(s));
   if (s.given_plan) screen.line("plan", given(*s.given_plan));
   if (const std::string rates = other_rates(s); !rates.empty()) screen.line("", rates);
   // A plan that was given is not made of the first steps.

@@ -31,6 +31,12 @@ void TransferMeter::end_transfers(std::span<const swap::TransferResult> results,
       moved = {moved.seconds / 2, moved.written / 2, moved.read / 2};
 }
 
+void TransferMeter::stood_still(TimePoint from, TimePoint until) {
+  const std::lock_guard lock(mutex_);
+  pass_time_locked(from);
+  last_ = std::max(last_, until);
+}
+
 void TransferMeter::pass_time_locked(TimePoint at) {
   if (writes_ + reads_ > 0 && at > last_) {
     const Kind kind = writes_ == 0 ? kReading : reads_ == 0 ? kWriting : kBoth;

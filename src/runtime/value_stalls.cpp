@@ -13,7 +13,7 @@ using profile::TapeValue;
 
 namespace {
 
-// Trainers whose shapes never repeat would fill memory.
+// Trainers whose shapes never repeat, or steps that never end, would fill memory.
 constexpr std::size_t kMostValues = 4096;
 
 std::vector<StorageClass> classes_of(const RecordedStep& step) {
@@ -25,6 +25,7 @@ std::vector<StorageClass> classes_of(const RecordedStep& step) {
 }  // namespace
 
 void ValueStalls::note(std::uint64_t serial, StallLedger::Reason reason, Duration waited) {
+  if (noted_.size() >= kMostValues && !noted_.contains(serial)) return;
   Waits& waits = noted_[serial];
   ++waits.times;
   (reason == StallLedger::Reason::kInputs ? waits.for_inputs : waits.for_room) += waited;

@@ -120,4 +120,9 @@ std::optional<UsableMemory> usable_memory(const Memory& memory) {
   return smallest;
 }
 
+double usable_processors(const Processors& processors) {
+  const double threads = processors.bound.value_or(processors.threads.value_or(1));
+  return std::min(threads, processors.quota.value_or(threads));
+}
+
 }  // namespace spillway::topology

@@ -23,6 +23,18 @@ OwnedTopology load_topology(const std::string& synthetic) {
   return topology;
 }
 
+/// Those of taskset, numactl or a batch system; nothing for a machine that is not this one.
+std::optional<unsigned> count_bound(hwloc_topology_t topology) {
+  if (hwloc_topology_is_thissystem(topology) == 0) return std::nullopt;
+  const std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_t)> bound(hwloc_bitmap_alloc(),
+                                                                        &hwloc_bitmap_free);
+  if (!bound || hwloc_get_cpubind(topology, bound.get(), HWLOC_CPUBIND_PROCESS) != 0)
+    return std::nullopt;
+  const int threads = hwloc_bitmap_weight(bound.get());
+  if (threads <= 0) return std::nullopt;
+  return static_cast<unsigned>(threads);
+}
+
 std::optional<unsigned> count(hwloc_topology_t topology, hwloc_obj_type_t type) {
   const int objects = hwloc_get_nbobjs_by_type(topology, type);
   if (objects <= 0) return std::nullopt;
@@ -37,6 +49,7 @@ Processors read_processors(const std::string& synthetic) {
   if (!topology) return result;
   result.cores = count(topology.get(), HWLOC_OBJ_CORE);
   result.threads = count(topology.get(), HWLOC_OBJ_PU);
+  result.bound = count_bound(topology.get());
   const hwloc_obj_t package = hwloc_get_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, 0);
   const char* model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr;
   if (model != nullptr) result.model = model;

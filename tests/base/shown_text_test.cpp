@@ -20,5 +20,29 @@ TEST(ShownText, ShowsNoBytesThatEndALineOrAreNoLetters) {
   EXPECT_EQ(shown_text("a\nb\x1b[31m\xff"), "a?b?[31m?");
 }
 
+TEST(Shortened, KeepsWhatFits) {
+  EXPECT_EQ(shortened("", 0), "");
+  EXPECT_EQ(shortened("abc", 3), "abc");
+  EXPECT_EQ(shortened("aä", 3), "aä");
+}
+
+TEST(Shortened, CutsBetweenLetters) {
+  EXPECT_EQ(shortened("abcd", 3), "abc…");
+  EXPECT_EQ(shortened("abcd", 0), "…");
+  // Of two, three and four bytes.
+  for (const std::string letter : {"ä", "中", "🙂"}) {
+    for (std::size_t inside = 0; inside < letter.size(); ++inside)
+      EXPECT_EQ(shortened("abc" + letter + letter, 3 + inside), "abc…") << letter << inside;
+    EXPECT_EQ(shortened("abc" + letter + letter, 3 + letter.size()), "abc" + letter + "…");
+    EXPECT_EQ(shortened(letter, letter.size() - 1), "…");
+  }
+}
+
+TEST(Shortened, CutsWhatIsNoUtf8WhereItIsTold) {
+  const std::string noise(20, '\x80');
+  EXPECT_EQ(shortened(noise, 10), noise.substr(0, 10) + "…");
+  EXPECT_EQ(shortened(noise, 2), noise.substr(0, 2) + "…");
+}
+
 }  // namespace
 }  // namespace spillway

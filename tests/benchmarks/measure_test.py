@@ -2,6 +2,7 @@
 """What the benchmarks compute from their figures."""
 import importlib.util
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -50,6 +51,20 @@ class Report(unittest.TestCase):
     def test_readmes_of_all_questions_have_the_markers(self):
         for main in BENCHMARKS.glob("*/main.py"):
             self.assertIn(report.BEGIN, (main.parent / "README.md").read_text(encoding="utf-8"))
+
+
+class PlansThatAreTold(unittest.TestCase):
+    """`do_plans_follow_the_disk` reads them from the log."""
+
+    def test_are_understood_as_the_runtime_words_them(self):
+        source = BENCHMARKS.parent / "src" / "runtime" / "step_learner.cpp"
+        text = source.read_text(encoding="utf-8")
+        lines = re.search(r'log_info\(("\{\} plan for .*?"),\n', text, re.DOTALL)[1]
+        words = "".join(re.findall(r'"([^"]*)"', lines))
+        told = words.format("renewed", 471, 1, "", 0.75, "542 MiB", "1.01 GiB", 37, 0.1, "580 MiB",
+                            "580 MiB", "170 MiB")
+        self.assertEqual(script("do_plans_follow_the_disk").PLAN.findall(f"spillway: {told}\n"),
+                         [("0.75", "542 MiB", "1.01 GiB", "37")])
 
 
 class Benchmark(unittest.TestCase):

@@ -105,7 +105,7 @@ void expect_holds_together(const StepTape& tape, const StepPlan& plan, const Swa
   EXPECT_DOUBLE_EQ(estimate.step_seconds, plan.swaps.estimate.step_seconds);
   EXPECT_TRUE(plan.swaps.estimate.is_complete);
   EXPECT_LE(plan.swaps.estimate.peak_pages, limits.budget_pages);
-  EXPECT_DOUBLE_EQ(plan.bound.step_seconds, bound_plan(tape, limits).step_seconds);
+  EXPECT_GE(estimate.step_seconds * 1.000001, bound_plan(tape, limits).step_seconds);
 }
 
 TEST(PlanStep, ComputesAgainWhenTheLinkIsSlow) {
@@ -125,7 +125,7 @@ TEST(PlanStep, SwapsWhenOperatorsAreDear) {
   const StepPlan plan = plan_step(tape, limits);
   expect_holds_together(tape, plan, limits);
   EXPECT_TRUE(plan.replays.empty());
-  EXPECT_LE(plan.swaps.estimate.step_seconds, 1.001 * plan.bound.compute_seconds);
+  EXPECT_LE(plan.swaps.estimate.step_seconds, 1.001 * bound_plan(tape, limits).compute_seconds);
 }
 
 TEST(PlanStep, DoesBothWhereBothAreBetterThanOne) {

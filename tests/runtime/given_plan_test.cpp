@@ -1,4 +1,6 @@
 // The plan that the user gave, followed by a learner: driven by hand, without memory or I/O.
+#include "given_plan.h"
+
 #include <gmock/gmock.h>
 
 #include <memory>
@@ -84,8 +86,10 @@ std::shared_ptr<const PlanFile> plan_by(const char* strategy) {
   const profile::StepProfile profile = recording.profile(origin, Bytes(0), {});
   const planner::SwapLimits limits{.budget_pages = kTightPages, .rates = {}};
   const auto plan = planner::strategy_named(strategy).plan(profile.tape, limits, {});
-  return std::make_shared<PlanFile>(parse_plan_file(
-      to_text(describe_plan(plan, profile, limits, limits.page_size * kTightPages)), "net.plan"));
+  return std::make_shared<PlanFile>(
+      parse_plan_file(to_text(describe_plan(plan, planner::bound_plan(profile.tape, limits),
+                                            profile, limits, limits.page_size * kTightPages)),
+                      "net.plan"));
 }
 
 /// A run of the net that is given that plan.
@@ -204,6 +208,39 @@ TEST(GivenPlan, SaysAtTheEndOfAShortRunWhyItWasNotFollowed) {
   for (int i = 0; i < 3; ++i) run.net.step(1000);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   EXPECT_THAT(run.report().given_misfit, HasSubstr("another program or other shapes"));
+}
+
+// It was laid on each step anew, while the trainer waited.
+TEST(GivenPlan, ThatDoesNotFitIsTriedAgainOnlyForAnotherStepOrMoreRoom) {
+  Net net({.budget_pages = kTightPages,
+           .rates = {},
+           .planning = {.recomputes = false, .stored = plan_by("dtr"), .stored_name = "net.plan"}});
+  configure_log(LogLevel::kDebug);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 12; ++i) net.step();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  configure_log(LogLevel::kWarning);
+  const std::size_t tries = count_of("the plan does not fit here: net.plan: ", log);
+  EXPECT_GE(tries, 1U) << log;
+  EXPECT_LE(tries, 2U) << "the first step may be another one\n" << log;
+}
+
+TEST(GivenPlan, MayFitAStepWithOtherTensorsOrMoreRoom) {
+  const OpNames names(1);
+  GivenPlan given({.stored = plan_by("dtr")}, names);
+  profile::StepTape step;
+  step.values = {{.pages = 3, .birth = 0, .death = 5}};
+  planner::SwapLimits limits{.budget_pages = 10, .rates = {}};
+  EXPECT_TRUE(given.may_fit(step, limits));
+  given.note_misfit(step, limits);
+  EXPECT_FALSE(given.may_fit(step, limits));
+  limits.budget_pages = 9;
+  EXPECT_FALSE(given.may_fit(step, limits));
+  limits.budget_pages = 11;
+  EXPECT_TRUE(given.may_fit(step, limits));
+  limits.budget_pages = 10;
+  step.values.front().death = 6;
+  EXPECT_TRUE(given.may_fit(step, limits));
 }
 
 TEST(GivenPlan, IsNotFollowedWithoutRecomputation) {

@@ -30,6 +30,7 @@ struct Planned {
   StepTape tape;
   SwapLimits limits;
   StepPlan plan;
+  planner::StepBound bound;
   std::string text;
 };
 
@@ -48,7 +49,9 @@ Planned planned() {
   result.plan.strategy = "spillway";
   const Bytes small = profile.small_bytes;
   const Bytes budget = result.limits.budget_pages * profile.page_size + small;
-  result.text = to_text(describe_plan(result.plan, result.tape, result.limits, budget, small));
+  result.bound = planner::bound_plan(result.tape, result.limits);
+  result.text =
+      to_text(describe_plan(result.plan, result.bound, result.tape, result.limits, budget, small));
   return result;
 }
 
@@ -98,11 +101,11 @@ TEST(PlanFile, ComesBackAsItWas) {
   EXPECT_EQ(back.swaps.birth_distance, made.plan.swaps.birth_distance);
   EXPECT_EQ(back.swaps.estimate.step_seconds, made.plan.swaps.estimate.step_seconds);
   EXPECT_EQ(back.swaps.estimate.peak_pages, made.plan.swaps.estimate.peak_pages);
-  EXPECT_EQ(back.bound.step_seconds, made.plan.bound.step_seconds);
   const PlanFile file = parse_plan_file(made.text, kName);
   EXPECT_EQ(to_text(file), made.text);
   EXPECT_EQ(file.limits().budget_pages, made.limits.budget_pages);
   EXPECT_EQ(file.figures.step_seconds, made.plan.swaps.estimate.step_seconds);
+  EXPECT_EQ(file.figures.bound_seconds, made.bound.step_seconds);
 }
 
 /// The same step with memory for 12 pages before the disks.
@@ -112,7 +115,8 @@ Planned planned_in_two_tiers() {
   result.limits.rates.read_bytes_per_second *= 4;
   result.plan = planner::plan_with_replays(result.tape, {}, result.limits);
   const Bytes budget = result.limits.budget_pages * result.limits.page_size;
-  result.text = to_text(describe_plan(result.plan, result.tape, result.limits, budget, Bytes(0)));
+  result.text = to_text(
+      describe_plan(result.plan, result.bound, result.tape, result.limits, budget, Bytes(0)));
   return result;
 }
 
@@ -200,8 +204,8 @@ TEST(PlanFile, KeepsTheNamesOfItsOperators) {
   profile::StepProfile profile = chain_profile();
   profile.origin.program = "./\"net\"";
   const Bytes budget = made.limits.budget_pages * profile.page_size + profile.small_bytes;
-  const PlanFile read =
-      parse_plan_file(to_text(describe_plan(made.plan, profile, made.limits, budget)), kName);
+  const PlanFile read = parse_plan_file(
+      to_text(describe_plan(made.plan, made.bound, profile, made.limits, budget)), kName);
   EXPECT_EQ(read.program, profile.origin.program);
   ASSERT_EQ(read.ops.size(), profile.tape.ops.size());
   for (std::size_t op = 0; op < read.ops.size(); ++op) {
@@ -223,7 +227,8 @@ TEST(PlanFile, KeepsTheNamesOfItsOperators) {
 TEST(PlanFile, KeepsDistancesThatAStrategyHasChosenItself) {
   Planned made = planned();
   made.plan.swaps.use_distance[3] += 7;
-  const PlanFile file = describe_plan(made.plan, made.tape, made.limits, Bytes(1 << 30), Bytes(0));
+  const PlanFile file =
+      describe_plan(made.plan, made.bound, made.tape, made.limits, Bytes(1 << 30), Bytes(0));
   EXPECT_EQ(fitted(to_text(file), made.tape).swaps.use_distance, made.plan.swaps.use_distance);
 }
 

@@ -2,14 +2,18 @@
 #include "plan_maker.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <memory>
 #include <new>
 #include <thread>
 
 #include "support/failing_calls.h"
+#include "support/manual_clock.h"
 
 namespace spillway::runtime {
 namespace {
@@ -58,6 +62,20 @@ PlanMaker::Order crowded_step() {
         {.signature = i + 1, .time = std::chrono::milliseconds(1), .first_use = i, .use_count = 1});
   }
   return {tape, planner::SwapLimits{.budget_pages = 12, .rates = {}}};
+}
+
+/// Many values that live at once, used twice each: there is something to search for.
+PlanMaker::Order long_step() {
+  constexpr std::uint32_t kValues = 40;
+  StepTape tape;
+  for (std::uint32_t i = 0; i < 2 * kValues; ++i) {
+    const std::uint32_t value = i < kValues ? i : 2 * kValues - 1 - i;
+    if (i < kValues) tape.values.push_back({.pages = 10 + i % 7, .becomes = i});
+    tape.uses.push_back({.value = value});
+    tape.ops.push_back(
+        {.signature = i + 1, .time = std::chrono::milliseconds(1), .first_use = i, .use_count = 1});
+  }
+  return {tape, planner::SwapLimits{.budget_pages = 200, .rates = {}}};
 }
 
 /// Waits for the end of the work.
@@ -115,6 +133,59 @@ TEST(PlanMaker, TellsStrategiesToEndAndWaitsForThem) {
   }
   EXPECT_EQ(ended, 1);
   EXPECT_TRUE(work->take(Duration{0}).is_final);
+}
+
+/// Time that passes only while searches rest, and 50 ms of a processor between two looks at them.
+struct Rested {
+  PlanMaker::Pace pace() {
+    return {clock, [this] { return used += 0.05; },
+            [this](Duration time) {
+              clock->advance(time);
+              total += time;
+              priority = ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()));
+            }};
+  }
+
+  std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
+  double used = 0.0;
+  Duration total{0};
+  int priority = 0;
+};
+
+TEST(PlanMaker, HoldsBackSearchesForStepsThatHaveAPlan) {
+  Rested rested;
+  {
+    PlanMaker maker(
+        {.moment = PlanningMoment::kInBackground, .recomputes = true, .processors = 2.0},
+        rested.pace());
+    PlanMaker::Order order = long_step();
+    order.is_urgent = false;
+    EXPECT_TRUE(last_news(*maker.order(order)).plan);
+  }
+  EXPECT_EQ(rested.priority, 19);
+  // All but 20 ms, which may be saved up, are a hundredth of the time of two processors.
+  EXPECT_GE(rested.total, std::chrono::milliseconds(1500));
+}
+
+int priority_of_strategy = 0;
+StepPlan asking(const StepTape&, const SwapLimits&, const planner::StopCheck& should_stop) {
+  EXPECT_FALSE(should_stop());
+  priority_of_strategy = ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()));
+  return plan_by("asking");
+}
+
+TEST(PlanMaker, HoldsBackNoStrategyByName) {
+  const Strategy strategy{"asking", "", "", &asking};
+  Rested rested;
+  priority_of_strategy = -1;
+  {
+    PlanMaker maker(options(strategy, PlanningMoment::kInBackground), rested.pace());
+    PlanMaker::Order order = crowded_step();
+    order.is_urgent = false;
+    EXPECT_EQ(last_news(*maker.order(order)).plan->strategy, "asking");
+  }
+  EXPECT_EQ(priority_of_strategy, ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid())));
+  EXPECT_EQ(rested.total, Duration(0));
 }
 
 TEST(PlanMaker, EndsWorkThatNobodyWaitsFor) {

@@ -13,8 +13,8 @@ namespace {
 
 TEST(RunStatistics, HaveTheKeysThatScriptsReadWithTheirTypes) {
   const auto json = nlohmann::json::parse(to_json(RunStatistics{}));
-  for (const char* key :
-       {"spillway_version", "libtorch_version", "device", "mapper", "dispatch_key", "store"})
+  for (const char* key : {"spillway_version", "libtorch_version", "device", "mapper",
+                          "dispatch_key", "store", "left_out"})
     EXPECT_TRUE(json.at(key).is_string()) << key;
   for (const char* key :
        {"budget_bytes", "peak_bytes", "needed_bytes", "peak_rss_bytes", "steps", "spilled_bytes",
@@ -33,6 +33,7 @@ TEST(RunStatistics, ComeOutWithTheirValues) {
   RunStatistics statistics;
   statistics.budget = 4_GiB;
   statistics.rank = "3";
+  statistics.refusal = {RefusalCause::kUnreadable, "wrong bytes"};
   statistics.fetch_wait_seconds = 1.0;
   statistics.write_wait_seconds = 0.5;
   statistics.trap_wait_seconds = 0.25;
@@ -45,6 +46,8 @@ TEST(RunStatistics, ComeOutWithTheirValues) {
   EXPECT_EQ(json.at("given_plan").at("followed_steps"), 7);
   EXPECT_EQ(json.at("budget_bytes"), 4294967296u);
   EXPECT_EQ(json.at("rank"), "3");
+  EXPECT_EQ(json.at("refusal"), "wrong bytes");
+  EXPECT_EQ(json.at("refusal_cause"), "unreadable");
   EXPECT_EQ(json.at("stall_seconds"), 1.75);
   EXPECT_EQ(json.at("directories").size(), 2u);
 }

@@ -1,8 +1,14 @@
 // The runtime with a plan that computes again, without LibTorch.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <functional>
+#include <future>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -11,6 +17,7 @@
 #include "spillway/planner/strategies.h"
 #include "spillway/runtime/runtime.h"
 #include "spillway/swap/spill_store_factory.h"
+#include "support/best_mapper.h"
 
 namespace spillway::runtime {
 namespace {
@@ -24,13 +31,8 @@ constexpr std::size_t kTightPages = 15;  // Room for five storages, where eight 
 
 std::uint64_t& word(void* memory) { return *static_cast<std::uint64_t*>(memory); }
 
-memory::MapperKind best_mapper() {
-  for (const memory::MapperProbe& probe : memory::probe_mappers())
-    if (probe.is_viable) return probe.kind;
-  throw std::runtime_error("no mapper works here");
-}
-
-std::unique_ptr<Runtime> make_runtime(const Clock& clock) {
+std::unique_ptr<Runtime> make_runtime(
+    const Clock& clock, const planner::Strategy& strategy = planner::strategy_named("dtr")) {
   swap::SpillStoreOptions store;
   store.kind = swap::StoreKind::kRam;
   store.ram_capacity = kPageSize * 256;
@@ -39,7 +41,7 @@ std::unique_ptr<Runtime> make_runtime(const Clock& clock) {
   engine.arena_size = 8_GiB;
   RuntimeOptions options;
   options.budget = engine.budget;
-  options.planning = {.recomputes = true, .strategy = &planner::strategy_named("dtr")};
+  options.planning = {.recomputes = true, .strategy = &strategy};
   return std::make_unique<Runtime>(
       options,
       std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
@@ -86,15 +88,30 @@ class Chain {
     run(998, {}, false, [] {});
   }
 
+  bool is_dropped(void* memory) const {
+    return runtime_.engine().is_dropped(runtime_.find(memory).range);
+  }
   std::size_t dropped() const {
-    std::size_t count = 0;
-    for (void* const memory : values_)
-      count += runtime_.engine().is_dropped(runtime_.find(memory).range) ? 1 : 0;
-    return count;
+    return static_cast<std::size_t>(std::count_if(
+        values_.begin(), values_.end(), [this](void* memory) { return is_dropped(memory); }));
+  }
+  void train(int steps) {
+    for (int step = 0; step < steps; ++step) {
+      forward();
+      backward();
+    }
   }
   std::uint64_t sum() const { return word(parameters_); }
+  /// The latest storage that is in memory and has a dropped one made of it.
+  void* ingredient() const {
+    for (std::size_t i = values_.size(); i-- > 1;)
+      if (is_dropped(values_[i]) && !is_dropped(values_[i - 1])) return values_[i - 1];
+    return input_;
+  }
 
-  bool fails = false;  ///< What runs again does.
+  bool fails = false;      ///< What runs again does.
+  bool overflows = false;  ///< It asks for more than there is, past the runtime.
+  std::function<void()> while_it_runs_again;
 
  private:
   struct Use {
@@ -106,12 +123,15 @@ class Chain {
    public:
     Addition(Chain& chain, StorageKey in, StorageKey out)
         : chain_(chain), inputs_{in}, outputs_{out} {}
+    std::string describe() const override { return "the addition"; }
     const std::vector<StorageKey>& inputs() const override { return inputs_; }
     const std::vector<StorageKey>& written() const override { return written_; }
     const std::vector<StorageKey>& outputs() const override { return outputs_; }
     std::vector<ReplayedStorage> replay(const AddressOf& address_of) override {
-      if (chain_.fails) throw IoError("the operator cannot run");
+      if (chain_.fails) throw std::runtime_error("no way\nin add.cpp:7");
+      if (chain_.while_it_runs_again) chain_.while_it_runs_again();
       Runtime& runtime = chain_.runtime_;
+      if (chain_.overflows) runtime.engine().allocate(kPageSize * 2 * kTightPages, nullptr);
       void* const out = runtime.allocate(kPages * kPageBytes);
       word(out) = word(address_of(inputs_.front())) + 1;
       const auto give_back = [&runtime](void* memory) { runtime.deallocate(memory); };
@@ -154,25 +174,115 @@ class Chain {
   std::vector<void*> values_;
 };
 
-TEST(RuntimeRecomputing, BringsAllBackAtTheNextOperatorWhenThatHasFailed) {
-  const SteadyClock clock;
-  const auto runtime = make_runtime(clock);
-  Chain chain(*runtime);
-  for (int step = 0; step < 6; ++step) {
+/// A chain in the middle of a step, with values dropped.
+class RuntimeWithDrops : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    chain.train(6);
+    EXPECT_EQ(chain.sum(), 6u * 21u);
     chain.forward();
-    chain.backward();
+    ASSERT_GT(chain.dropped(), 0u);
   }
-  EXPECT_EQ(chain.sum(), 6u * 21u);
-  chain.forward();
-  ASSERT_GT(chain.dropped(), 0u);
+
+  const SteadyClock clock;
+  const std::unique_ptr<Runtime> runtime = make_runtime(clock);
+  Chain chain{*runtime};
+};
+
+TEST_F(RuntimeWithDrops, BringsAllBackAtTheNextOperatorWhenThatHasFailed) {
   chain.fails = true;
-  EXPECT_THROW(chain.stray(), IoError);
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(chain.stray(), RecomputeError);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(
+      told.find("op 999 needs a dropped tensor that cannot be computed again: another run of "
+                "the addition failed: no way. The trainer cannot go on without it: go on from "
+                "the last checkpoint with --recompute off"),
+      std::string::npos)
+      << told;
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kRecomputation);
   ASSERT_GT(chain.dropped(), 0u);
   chain.fails = false;
   chain.idle();
   EXPECT_EQ(chain.dropped(), 0u);
   chain.backward();
   EXPECT_EQ(chain.sum(), 7u * 21u);
+}
+
+TEST_F(RuntimeWithDrops, KeepsTheReasonOfARefusedWriteWhateverElseGetsThrough) {
+  chain.fails = true;
+  EXPECT_THROW(runtime->before_write(runtime->find(chain.ingredient())), RecomputeError);
+  runtime->deallocate(runtime->allocate(kPageBytes));
+  const Refusal refusal = runtime->report().refusal;
+  EXPECT_EQ(refusal.cause, RefusalCause::kRecomputation);
+  EXPECT_THAT(refusal.text, ::testing::HasSubstr("a write past all operators needs"));
+}
+
+TEST_F(RuntimeWithDrops, NamesTheOperatorWhoseResultFindsNoRoom) {
+  chain.overflows = true;
+  try {
+    chain.stray();
+    FAIL() << "it ran";
+  } catch (const BudgetError& error) {
+    EXPECT_THAT(error.what(),
+                ::testing::MatchesRegex("another run of .* to bring a tensor back: no room for "
+                                        "60.0 MiB beside .* in use under a budget of "
+                                        "30.0 MiB \\(allow more with --budget, .*\\)"));
+  }
+  chain.overflows = false;
+  chain.backward();
+  EXPECT_EQ(chain.sum(), 7u * 21u);
+}
+
+/// Its mutex is held through the whole replay, and for ever where nobody catches its exception:
+/// whoever writes the last words may not ask for it.
+TEST(RuntimeRecomputing, TellsHowTheRunWasWhileAnOperatorRunsAgain) {
+  const SteadyClock clock;
+  const auto runtime = make_runtime(clock);
+  Chain chain(*runtime);
+  RuntimeReport report;
+  chain.while_it_runs_again = [&] { std::thread([&] { report = runtime->report(); }).join(); };
+  chain.train(6);
+  EXPECT_GT(report.replays, 0u);
+  EXPECT_EQ(report.left_out, "");
+  EXPECT_GT(report.learned.plans, 0u);
+}
+
+std::promise<void> plan_is_asked_for;
+std::promise<void> plan_may_come;
+
+planner::StepPlan slow_plan(const profile::StepTape& tape, const planner::SwapLimits& limits,
+                            const planner::StopCheck& should_stop) {
+  static std::once_flag first;
+  std::call_once(first, [] {
+    plan_is_asked_for.set_value();
+    plan_may_come.get_future().wait();
+  });
+  return planner::strategy_named("dtr").make(tape, limits, should_stop);
+}
+
+TEST(RuntimeRecomputing, TellsHowTheRunWasWhileAStepWaitsForItsPlan) {
+  const SteadyClock clock;
+  const planner::Strategy strategy{"slow", "", "", &slow_plan};
+  const auto runtime = make_runtime(clock, strategy);
+  std::thread trainer([&] {
+    Chain chain(*runtime);
+    chain.train(4);
+  });
+  plan_is_asked_for.get_future().wait();
+  const RuntimeReport report = runtime->report(Duration(0));
+  const RuntimeCounts counts = runtime->counts();
+  plan_may_come.set_value();
+  trainer.join();
+  EXPECT_EQ(report.left_out.find("what was learned of the steps, since it was in use"), 0u);
+  EXPECT_EQ(report.learned.steps, 0u);
+  EXPECT_GT(report.ops, 0u);
+  EXPECT_EQ(counts.ops, report.ops);
+  EXPECT_EQ(counts.steps, report.steps);
+  EXPECT_GT(counts.steps, 0u);
+  EXPECT_GT(report.memory.live_peak, Bytes());
+  EXPECT_EQ(runtime->report().left_out, "");
 }
 
 }  // namespace

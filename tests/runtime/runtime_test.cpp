@@ -16,7 +16,9 @@
 #include "spillway/memory/frame_mapper.h"
 #include "store/ram/factory.h"
 #include "store/retrying/factory.h"
+#include "support/best_mapper.h"
 #include "support/fault_store.h"
+#include "support/manual_clock.h"
 #include "support/sanitized.h"
 
 namespace spillway::runtime {
@@ -26,19 +28,13 @@ using memory::kPageBytes;
 using memory::kPageSize;
 using swap::FaultOptions;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr std::size_t kWeightPages = 2;
 constexpr std::size_t kActivationPages = 3;
 
 std::uint64_t& word(void* memory, std::size_t page) {
   return *reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(memory) + page * kPageBytes);
-}
-
-/// The best mapper here: what the mappers have in common is tested where they are.
-memory::MapperKind best_mapper() {
-  for (const memory::MapperProbe& probe : memory::probe_mappers())
-    if (probe.is_viable) return probe.kind;
-  throw std::runtime_error("no mapper works here");
 }
 
 class RuntimeTest : public ::testing::Test {
@@ -59,10 +55,11 @@ class RuntimeTest : public ::testing::Test {
         options,
         std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
                                            std::move(store), clock_),
-        clock_);
+        *step_clock_);
   }
 
   SteadyClock clock_;
+  const Clock* step_clock_ = &clock_;
   Duration survey_time_ = RuntimeOptions().survey_time;
   ProfileRecording* recording_ = nullptr;
 };
@@ -408,6 +405,9 @@ TEST_F(RuntimeTest, KeepsEverythingWhenTheDiskDies) {
     told = error.what();
   }
   EXPECT_NE(told, "");
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kStore);
+  EXPECT_EQ(runtime->report().refusal.text,
+            told + ", needed for op " + std::to_string(made.size()));
   EXPECT_GE(made.size(), 4u);
   EXPECT_LT(made.size(), 12u);
   // What is in memory, and what is on the disk: that can still be read, page by page, as long as
@@ -423,6 +423,50 @@ TEST_F(RuntimeTest, KeepsEverythingWhenTheDiskDies) {
   EXPECT_EQ(runtime->report().memory.live, Bytes());
 }
 
+TEST_F(RuntimeTest, IsNoLongerRefusedOnceAStepHasEnded) {
+  const auto runtime = make(6);
+  EXPECT_THROW(run_op(*runtime, 1, {}, [&] { runtime->allocate(20 * kPageBytes); }), BudgetError);
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kBudget);
+  EXPECT_THAT(runtime->report().refusal.text, HasSubstr("op 1 does not fit into the budget"));
+  runtime->begin_step();
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
+}
+
+/// Its first attempt began a survey, and the disk was full in the second.
+TEST_F(RuntimeTest, TellsOfTheStoreWhereASurveyFindsItFull) {
+  const auto runtime = make(4, /*store_pages=*/2);
+  void* const input = runtime->allocate(4 * kPageBytes);
+  runtime->deallocate(runtime->allocate(2 * kPageBytes));
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(run_op(*runtime, 1, {{input}}, [&] { runtime->allocate(4 * kPageBytes); }), IoError);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, HasSubstr("op 1 does not fit"));
+  EXPECT_THAT(told, HasSubstr("needed for op 1. All tensors are still there"));
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kStore);
+  runtime->deallocate(input);
+}
+
+/// It was told as if the disk had been full, and all tensors were still there.
+TEST_F(RuntimeTest, TellsWhatCannotBeReadBackAsThat) {
+  FaultOptions faults;
+  faults.failing = 1.0;
+  faults.spares_writes = true;
+  const auto runtime = make(4, 1024, faults);
+  std::vector<void*> made;
+  for (int i = 0; i < 3; ++i) made.push_back(runtime->allocate(2 * kPageBytes));
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(run_op(*runtime, 7, {{made[0]}}, [] {}), swap::UnreadableError);
+  EXPECT_THROW(run_op(*runtime, 8, {{made[0]}}, [] {}), swap::UnreadableError);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told,
+              HasSubstr("op 7 needs a tensor that cannot be read back: a fault on purpose. "));
+  EXPECT_THAT(told, Not(HasSubstr("still there")));
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kUnreadable);
+  EXPECT_THAT(runtime->report().refusal.text, HasSubstr("op 8 needs"));
+  for (void* memory : made) runtime->deallocate(memory);
+}
+
 TEST_F(RuntimeTest, GoesOnWhenTheDiskHasRoomAgain) {
   const auto runtime = make(4, /*store_pages=*/4);
   std::vector<void*> made;
@@ -431,10 +475,14 @@ TEST_F(RuntimeTest, GoesOnWhenTheDiskHasRoomAgain) {
     word(made.back(), 1) = i + 1;
   }
   EXPECT_THROW(runtime->allocate(2 * kPageBytes), IoError);
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kStore);
   EXPECT_EQ(word(made[3], 1), 4u);
   runtime->deallocate(made[0]);
   runtime->deallocate(made[3]);
+  run_op(*runtime, 1, {{made[1]}}, [] {});
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kStore) << "that was not refused";
   made[0] = runtime->allocate(2 * kPageBytes);
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
   word(made[0], 1) = 1;
   for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(word(made[i], 1), i + 1);
   for (std::size_t i = 0; i < 3; ++i) runtime->deallocate(made[i]);
@@ -453,6 +501,28 @@ TEST_F(RuntimeTest, CountsSmallBlocks) {
   run_op(*runtime, 1, {}, [&] { runtime->deallocate(runtime->allocate(3 * kPageBytes)); });
 }
 
+// A small block began the search for the smallest budget, which ended a run that fitted.
+TEST_F(RuntimeTest, RefusesNobodyForTheSecondRunOfARehearsal) {
+  const auto runtime = make(4);
+  ::testing::internal::CaptureStderr();
+  run_op(*runtime, 1, {}, [&] {
+    void* const all = runtime->allocate(4 * kPageBytes);
+    for (const std::size_t size : {std::size_t{1000}, kPageBytes}) {
+      const Runtime::Rehearsal rehearsal(*runtime);
+      EXPECT_FALSE(rehearsal.ran_out_of_room());
+      EXPECT_THROW(runtime->allocate(size), swap::NoRoomError);
+      EXPECT_TRUE(rehearsal.ran_out_of_room());
+    }
+    runtime->deallocate(all);
+    const Runtime::Rehearsal rehearsal(*runtime);
+    runtime->deallocate(runtime->allocate(1000));
+    EXPECT_FALSE(rehearsal.ran_out_of_room());
+  });
+  run_op(*runtime, 2, {}, [&] { runtime->deallocate(runtime->allocate(3 * kPageBytes)); });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
+}
+
 TEST_F(RuntimeTest, CountsToldStepsAloneOnceTheTrainerTells) {
   const auto runtime = make(4);
   runtime->step_updated();
@@ -463,6 +533,26 @@ TEST_F(RuntimeTest, CountsToldStepsAloneOnceTheTrainerTells) {
   runtime->step_boundary();
   runtime->begin_step();
   EXPECT_EQ(runtime->report().steps, 4u);
+}
+
+/// All of a run's used to be kept.
+TEST_F(RuntimeTest, TellsTheMedianOfItsLatestSteps) {
+  ManualClock clock;
+  step_clock_ = &clock;
+  const auto runtime = make(4);
+  runtime->begin_step();
+  const auto take = [&](std::size_t steps, Duration time) {
+    for (std::size_t i = 0; i < steps; ++i) {
+      clock.advance(time);
+      runtime->begin_step();
+    }
+  };
+  take(Runtime::kStepsTimed + 4000, std::chrono::seconds(1));
+  take(Runtime::kStepsTimed / 2 + 1, std::chrono::seconds(3));
+  const RuntimeReport report = runtime->report();
+  EXPECT_EQ(report.step_seconds_median, 3.0);
+  EXPECT_EQ(report.steps, 1 + Runtime::kStepsTimed + 4000 + Runtime::kStepsTimed / 2 + 1);
+  EXPECT_EQ(runtime->counts().steps, report.steps);
 }
 
 TEST_F(RuntimeTest, AsksForTheEndWhenASingleOperatorOfASurveyTakesTooLong) {

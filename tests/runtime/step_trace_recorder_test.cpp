@@ -13,6 +13,8 @@
 #include "spillway/runtime/runtime.h"
 #include "spillway/runtime/storage_pieces.h"
 #include "store/ram/factory.h"
+#include "support/best_mapper.h"
+#include "support/forwarding_store.h"
 #include "support/manual_clock.h"
 
 namespace spillway::runtime {
@@ -344,36 +346,21 @@ struct Moved {
   std::uint64_t bytes[2] = {0, 0};
 };
 
-class CountingStore final : public swap::SpillStore {
+class CountingStore final : public swap::ForwardingStore {
  public:
   CountingStore(std::unique_ptr<swap::SpillStore> child, Moved& moved)
-      : SpillStore(child->queue_depth()), child_(std::move(child)), moved_(moved) {}
+      : ForwardingStore(std::move(child)), moved_(moved) {}
 
  private:
-  std::optional<swap::ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
-  void do_release_extent(swap::ExtentId extent) override { child_->release_extent(extent); }
-  void do_submit(const swap::Transfer& transfer) override { child_->submit(transfer); }
   void do_reap(std::vector<swap::TransferResult>& results,
                std::chrono::milliseconds timeout) override {
     child_->reap(results, timeout);
     for (const auto& result : results)
       moved_.bytes[static_cast<std::size_t>(result.transfer.direction)] += result.transfer.size;
   }
-  void do_wake() override { child_->wake(); }
-  swap::ExtentPlace do_locate(swap::ExtentId extent) const override {
-    return child_->locate(extent);
-  }
-  swap::StoreReport do_report() const override { return child_->report(); }
 
-  std::unique_ptr<swap::SpillStore> child_;
   Moved& moved_;
 };
-
-memory::MapperKind best_mapper() {
-  for (const memory::MapperProbe& probe : memory::probe_mappers())
-    if (probe.is_viable) return probe.kind;
-  throw std::runtime_error("no mapper works here");
-}
 
 /// Layers that each make two pages of the two before, and free them on the way back.
 class Trainer {

@@ -156,12 +156,19 @@ TEST(Summary, AdvisesAfterARefusal) {
   RunStatistics s = busy_run();
   s.spilled = s.fetched = 0_B;
   s.needed = 1_GiB;
-  s.refusal = "aten::randn() does not fit";
+  s.refusal = {RefusalCause::kBudget, "aten::randn() does not fit"};
   s.largest_op_needs = 4_GiB;
   EXPECT_THAT(summary(s), HasSubstr("advice   give a budget of at least 4.00 GiB"));
-  s.largest_op_needs = 1_GiB;
-  s.refusal = "No space left in /scratch";
+  s.refusal = {RefusalCause::kStore, "No space left in /scratch"};
   EXPECT_THAT(summary(s), HasSubstr("advice   name a directory with more room"));
+  s.largest_op_needs = 1_GiB;
+  EXPECT_THAT(summary(s), HasSubstr("advice   name a directory with more room"));
+  s.refusal = {RefusalCause::kUnreadable, "wrong bytes"};
+  EXPECT_THAT(summary(s), HasSubstr("advice   go on from the last checkpoint, with a directory on "
+                                    "another disk (--nvme)\n"));
+  s.refusal = {RefusalCause::kRecomputation, "another run failed"};
+  EXPECT_THAT(summary(s),
+              HasSubstr("advice   go on from the last checkpoint with --recompute off"));
 }
 
 TEST(Summary, AddsWaitsOfSeveralThreadsUp) {
@@ -230,6 +237,14 @@ TEST(Summary, SaysWhyAGivenPlanWasNotFollowed) {
   s.given_plan->misfit.clear();
   s.given_plan->all_steps = 0;
   EXPECT_THAT(summary(s), HasSubstr("plan     net.plan was not followed: no step has ended\n"));
+}
+
+TEST(Summary, TellsWhatItCannotTell) {
+  RunStatistics s = busy_run();
+  s.step_shapes = 0;
+  s.left_out = "what was learned, since it was in use";
+  EXPECT_THAT(summary(s),
+              HasSubstr("] learned  not told: what was learned, since it was in use\n"));
 }
 
 TEST(Summary, SurvivesARunOfNoTime) {

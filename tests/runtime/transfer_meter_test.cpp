@@ -152,5 +152,17 @@ TEST_F(TransferMeterTest, FailedTransfersMoveNothing) {
   expect(200 * 1010 / 1020.0, 200, 0.5);
 }
 
+TEST_F(TransferMeterTest, LeavesOutTimeInWhichTheProcessStoodStill) {
+  const std::uint64_t tag = begin(Direction::kWrite);
+  clock_.advance(2ms);
+  const TimePoint stopped = clock_.now();
+  clock_.advance(1h);
+  meter_.stood_still(stopped, clock_.now());
+  clock_.advance(2ms);
+  end({tag});
+  move(Direction::kWrite, 1999, 4ms);
+  expect(2010 / (2000 * 4e-3 + 0.1), 200, 0.5);
+}
+
 }  // namespace
 }  // namespace spillway::runtime

@@ -83,6 +83,22 @@ TEST_F(ValueStallsTest, AreSettledWhenTheStepHasEnded) {
   EXPECT_THAT(learner_.report().stalls, SizeIs(2));
 }
 
+TEST(ValueStalls, AreNotedForSoManyStoragesOfAStep) {
+  constexpr std::uint64_t kMost = 4096;
+  ValueStalls stalls;
+  for (std::uint64_t serial = 0; serial <= kMost; ++serial)
+    for (int times = 0; times < 2; ++times) stalls.note(serial, Reason::kInputs, 1ms);
+  profile::RecordedStep step;
+  step.tape.values.resize(2, {.pages = 1});
+  step.origins.resize(2);
+  step.origins[0].serial = 0;
+  step.origins[1].serial = kMost;
+  stalls.settle(step, OpNames(1));
+  const auto largest = stalls.largest(9);
+  ASSERT_THAT(largest, SizeIs(1));
+  EXPECT_EQ(largest.front().times, 2u);
+}
+
 TEST(ValueStalls, ShowTheLargestFirst) {
   ValueStalls ledger;
   profile::RecordedStep step;

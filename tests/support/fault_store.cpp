@@ -21,8 +21,7 @@ double rate(std::mt19937_64& random, double most) {
 
 FaultStore::FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Doorbell> bell,
                        FaultOptions options)
-    : SpillStore(child->queue_depth()),
-      child_(std::move(child)),
+    : ForwardingStore(std::move(child)),
       wait_(std::move(bell)),
       options_(std::move(options)),
       random_(options_.seed),
@@ -49,7 +48,7 @@ void FaultStore::do_submit(const Transfer& transfer) {
   const bool is_write = transfer.direction == Direction::kWrite;
   const bool is_dead = is_write && submitted_ >= options_.transfers_until_death;
   ++submitted_;
-  const bool may_fail = is_write || !options_.spares_reads;
+  const bool may_fail = is_write ? !options_.spares_writes : !options_.spares_reads;
   if (is_dead || (may_fail && chance(options_.failing))) {
     const int error = is_dead ? EIO : options_.errors[random_() % options_.errors.size()];
     hold({transfer, error, is_dead ? "the disk is dead" : "a fault on purpose"});

@@ -8,6 +8,7 @@
 #include "spillway/swap/spill_store.h"
 #include "store/doorbell.h"
 #include "store/mapped_memory.h"
+#include "support/forwarding_store.h"
 
 namespace spillway::swap {
 
@@ -21,11 +22,12 @@ struct FaultOptions {
   double delaying = 0.0;          ///< Reported some reaps later, after younger ones.
   std::vector<int> errors = {5};  ///< EIO.
   bool spares_reads = false;      ///< Reads neither fail nor break off.
+  bool spares_writes = false;     ///< The same of writes.
   std::size_t transfers_until_death = static_cast<std::size_t>(-1);  ///< Then every write fails.
 };
 
 /// A store that fails by seed: the same seed and the same calls give the same faults.
-class FaultStore final : public SpillStore {
+class FaultStore final : public ForwardingStore {
  public:
   FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Doorbell> bell,
              FaultOptions options);
@@ -42,13 +44,9 @@ class FaultStore final : public SpillStore {
     bool is_idle = true;
   };
 
-  std::optional<ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
-  void do_release_extent(ExtentId extent) override { child_->release_extent(extent); }
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;
   void do_wake() override { wait_.wake(); }
-  ExtentPlace do_locate(ExtentId extent) const override { return child_->locate(extent); }
-  StoreReport do_report() const override { return child_->report(); }
 
   bool chance(double probability);
   std::size_t idle_route() const;
@@ -56,7 +54,6 @@ class FaultStore final : public SpillStore {
   void hold(TransferResult result);
   void collect(std::vector<TransferResult>& results);
 
-  std::unique_ptr<SpillStore> child_;
   ReapWait wait_;
   FaultOptions options_;
   std::mt19937_64 random_;

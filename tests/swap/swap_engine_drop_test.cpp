@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,12 +191,6 @@ TEST_P(SwapEngineDropTest, LooksAgainAtWhatHadComeBackBeforeAnotherWait) {
   trainer.join();
 }
 
-// By a raw system call: the sanitizers turn mlock into nothing. What is locked does not move under
-// all mappers.
-bool lock_in_memory(std::byte* memory, std::size_t pages) {
-  return ::syscall(SYS_mlock, memory, kPageBytes * pages) == 0;
-}
-
 TEST_P(SwapEngineDropTest, TakesACopyOfWhatCannotMoveAndMakesRoomForIt) {
   auto swap = engine(4);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
@@ -246,7 +239,7 @@ TEST_P(SwapEngineDropTest, TellsOperatorsWhyItCannotComeBack) {
   try {
     swap->pin(pins, uses);
     ADD_FAILURE() << "nobody has computed it";
-  } catch (const IoError& error) {
+  } catch (const RecomputeError& error) {
     EXPECT_NE(std::string(error.what()).find("no room for its inputs"), std::string::npos);
   }
   computer.join();

@@ -86,11 +86,12 @@ class FaultyTrainer {
     const RangePart part(tensors_[index].place.range,
                          static_cast<std::uint32_t>(random_() % tensors_[index].words.size()),
                          1 + random_() % 3);
-    switch (random_() % 8) {
+    switch (random_() % 9) {
       case 0: release(index); break;
       case 1: swap_.fetch(part, random_() % 2 == 0 ? Copy::kKeep : Copy::kDrop); break;
       case 2: swap_.write_out(part, 1 + random_() % 3); break;
       case 3: swap_.set_next_use(part, random_() % 1000); break;
+      case 4: swap_.guard(part.range); break;
       default: carry_out({index, random_() % tensors_.size()}); break;
     }
   }

@@ -18,6 +18,7 @@
 #include "store/ram/factory.h"
 #include "store/verifying/factory.h"
 #include "support/fault_store.h"
+#include "support/forwarding_store.h"
 #include "support/sanitized.h"
 
 namespace spillway::swap {
@@ -50,14 +51,12 @@ struct Reads {
 };
 
 /// A store in memory that counts what is read and fails at it when told, and that holds writes up.
-class ReadsStore final : public SpillStore {
+class ReadsStore final : public ForwardingStore {
  public:
   ReadsStore(std::unique_ptr<SpillStore> child, Reads& reads)
-      : SpillStore(child->queue_depth()), child_(std::move(child)), reads_(reads) {}
+      : ForwardingStore(std::move(child)), reads_(reads) {}
 
  private:
-  std::optional<ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
-  void do_release_extent(ExtentId extent) override { child_->release_extent(extent); }
   void do_submit(const Transfer& transfer) override {
     if (transfer.direction == Direction::kWrite) ++reads_.started_writes;
     child_->submit(transfer);
@@ -78,11 +77,7 @@ class ReadsStore final : public SpillStore {
       result.error = EIO, result.detail = "reading: damaged";
     }
   }
-  void do_wake() override { child_->wake(); }
-  ExtentPlace do_locate(ExtentId extent) const override { return child_->locate(extent); }
-  StoreReport do_report() const override { return child_->report(); }
 
-  std::unique_ptr<SpillStore> child_;
   Reads& reads_;
   std::optional<std::uint64_t> first_;
   std::vector<TransferResult> held_;
@@ -484,7 +479,7 @@ TEST_P(SwapEngineTest, ReportsAFullStoreAndLosesNothing) {
   auto swap = engine(4, /*store_pages=*/2);
   std::byte* first = swap->allocate(kPageSize * 3, nullptr).address;
   for (std::size_t page = 0; page < 3; ++page) word(first, page) = page + 1;
-  EXPECT_THROW(swap->allocate(kPageSize * 4, nullptr), IoError);
+  EXPECT_THROW(swap->allocate(kPageSize * 4, nullptr), StoreError);
   for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(first, page), page + 1);
 }
 
@@ -503,7 +498,7 @@ TEST_P(SwapEngineTest, TellsOfAPageThatCannotBeReadAndTriesItAgainLater) {
     EXPECT_EQ(word(ranges[i], 2), i + 1);
   };
   reads.fail = true;
-  EXPECT_THROW(pin(0), IoError);
+  EXPECT_THROW(pin(0), UnreadableError);
   reads.fail = false;
   EXPECT_NO_THROW(pin(1));  // No concern of this one.
   EXPECT_NO_THROW(pin(0));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <map>
 #include <thread>
@@ -9,6 +10,8 @@
 
 #include "spillway/memory/frame_mapper.h"
 #include "store/ram/factory.h"
+#include "support/best_mapper.h"
+#include "support/forwarding_store.h"
 
 namespace spillway::swap {
 namespace {
@@ -16,34 +19,51 @@ namespace {
 using memory::kPageBytes;
 using memory::kPageSize;
 
-memory::MapperKind best_mapper() {
-  for (const memory::MapperProbe& probe : memory::probe_mappers())
-    if (probe.is_viable) return probe.kind;
-  throw std::runtime_error("no mapper works here");
-}
-
 /// A store in memory whose first write and first read fail.
-class FailsFirstStore final : public SpillStore {
+class FailsFirstStore final : public ForwardingStore {
  public:
-  explicit FailsFirstStore(std::unique_ptr<SpillStore> child)
-      : SpillStore(child->queue_depth()), child_(std::move(child)) {}
+  explicit FailsFirstStore(std::unique_ptr<SpillStore> child) : ForwardingStore(std::move(child)) {}
 
  private:
-  std::optional<ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
-  void do_release_extent(ExtentId extent) override { child_->release_extent(extent); }
-  void do_submit(const Transfer& transfer) override { child_->submit(transfer); }
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override {
     child_->reap(results, timeout);
     for (TransferResult& result : results)
       if (ended_[static_cast<std::size_t>(result.transfer.direction)]++ == 0)
         result.error = EIO, result.detail = "broken";
   }
-  void do_wake() override { child_->wake(); }
-  ExtentPlace do_locate(ExtentId extent) const override { return child_->locate(extent); }
-  StoreReport do_report() const override { return child_->report(); }
 
-  std::unique_ptr<SpillStore> child_;
   int ended_[2] = {0, 0};
+};
+
+/// Runs ahead by ten seconds whenever it is told to.
+class JumpingClock final : public Clock {
+ public:
+  TimePoint now() const override {
+    return steady_.now() + std::chrono::seconds(10) * jumps_.load();
+  }
+  void jump() { ++jumps_; }
+
+ private:
+  SteadyClock steady_;
+  std::atomic<int> jumps_{0};
+};
+
+/// Stands still while its first transfer is under way, as in a process that is stopped.
+class StoppedStore final : public ForwardingStore {
+ public:
+  StoppedStore(std::unique_ptr<SpillStore> child, JumpingClock& clock)
+      : ForwardingStore(std::move(child)), clock_(clock) {}
+
+ private:
+  void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override {
+    const bool is_first = !has_stopped_ && child_->in_flight() > 0;
+    child_->reap(results, timeout);
+    if (is_first) clock_.jump();
+    has_stopped_ = has_stopped_ || is_first;
+  }
+
+  JumpingClock& clock_;
+  bool has_stopped_ = false;
 };
 
 /// Called by the I/O thread only; looked at when that has ended.
@@ -76,6 +96,11 @@ class Notebook final : public TransferObserver {
     resident = resident_now;
   }
 
+  void stood_still(TimePoint from, TimePoint until) override {
+    for (const auto& [tag, place] : under_way_) EXPECT_LE(all[place].begin, from);
+    stops.push_back(until - from);
+  }
+
   std::size_t under_way() const { return under_way_.size(); }
   Bytes bytes(Direction direction) const {
     Bytes sum;
@@ -91,6 +116,7 @@ class Notebook final : public TransferObserver {
   }
 
   std::vector<Kept> all;
+  std::vector<Duration> stops;
   Bytes resident;
 
  private:
@@ -99,23 +125,24 @@ class Notebook final : public TransferObserver {
 
 class TransferObserverTest : public testing::Test {
  protected:
-  std::unique_ptr<SwapEngine> engine(std::size_t pages, bool fails) {
+  static std::unique_ptr<SpillStore> ram_store() {
+    return make_ram_store(kPageSize * 64, 4, std::make_shared<Doorbell>());
+  }
+  std::unique_ptr<SwapEngine> engine(std::size_t pages, std::unique_ptr<SpillStore> store) {
     SwapEngineOptions options;
     options.budget = kPageSize * pages;
     options.arena_size = 8_GiB;
     options.observers = {&seen_};
-    auto store = make_ram_store(kPageSize * 64, 4, std::make_shared<Doorbell>());
-    if (fails) store = std::make_unique<FailsFirstStore>(std::move(store));
     return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(best_mapper()),
                                         std::move(store), clock_);
   }
 
-  SteadyClock clock_;
+  JumpingClock clock_;
   Notebook seen_;
 };
 
 TEST_F(TransferObserverTest, SeesBeginAndEndOfEachTransferAlsoOfFailedOnes) {
-  auto swap = engine(8, /*fails=*/true);
+  auto swap = engine(8, std::make_unique<FailsFirstStore>(ram_store()));
   const auto spilled = swap->allocate(kPageSize * 4, nullptr);
   const auto other = swap->allocate(kPageSize * 8, nullptr);
   swap->release(other.range);
@@ -143,7 +170,7 @@ TEST_F(TransferObserverTest, SeesBeginAndEndOfEachTransferAlsoOfFailedOnes) {
 }
 
 TEST_F(TransferObserverTest, TellsReadsAheadFromThoseThatSomebodyWaitsFor) {
-  auto swap = engine(8, /*fails=*/false);
+  auto swap = engine(8, ram_store());
   const auto ahead = swap->allocate(kPageSize * 2, nullptr);
   const auto awaited = swap->allocate(kPageSize * 3, nullptr);
   swap->release(swap->allocate(kPageSize * 8, nullptr).range);
@@ -161,6 +188,18 @@ TEST_F(TransferObserverTest, TellsReadsAheadFromThoseThatSomebodyWaitsFor) {
     EXPECT_EQ(kept.is_awaited, kept.range == awaited.range);
   }
   EXPECT_EQ(reads, 5);
+}
+
+TEST_F(TransferObserverTest, IsToldThatTheProcessStoodStill) {
+  auto swap = engine(8, std::make_unique<StoppedStore>(ram_store(), clock_));
+  const auto spilled = swap->allocate(kPageSize * 4, nullptr);
+  const auto other = swap->allocate(kPageSize * 8, nullptr);
+  swap->release(other.range);
+  swap->release(spilled.range);
+  swap.reset();
+  ASSERT_EQ(seen_.stops.size(), 1u);
+  EXPECT_GE(seen_.stops.front(), std::chrono::seconds(10));
+  EXPECT_GT(seen_.bytes(Direction::kWrite), Bytes());
 }
 
 }  // namespace

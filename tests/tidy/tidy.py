@@ -48,6 +48,14 @@ NEVER_PUBLIC = re.compile(r"^(cuda|nccl|cufile|hwloc|coin/|mpi\.h|liburing|spdlo
                           r"|gmock/|benchmark/|xxhash|nifti|turbojpeg|jpeglib)")
 
 
+# The decider and what it plans from are functions of their arguments: the same input, the same output, anywhere.
+PURE = ("src/planner", "src/profile")
+IMPURE_HEADER = re.compile(r"^(fstream|iostream|filesystem|thread|mutex|shared_mutex|condition_variable|future"
+                           r"|ctime|(time|fcntl|pthread|unistd)\.h|sys/.*)$")
+IMPURE_WORD = re.compile(r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|getenv"
+                         r"|random_device|f(?:re)?open|thread_local)\b")
+
+
 class Tree:
     """The files below a folder, without what is built or hidden."""
 
@@ -143,6 +151,18 @@ def includes_stay_at_home(tree):
                     break
 
 
+def planning_is_pure(tree):
+    for path in tree.of(CPP):
+        name = tree.name(path)
+        if not is_below(name, PURE):
+            continue
+        text = text_of(path)
+        found = [f"includes {header}" for header in INCLUDE.findall(text) if IMPURE_HEADER.search(header)]
+        found += [f"says {word}" for word in IMPURE_WORD.findall(function_lengths.without_text(text))]
+        for what in found:
+            yield f"{name}: {what}; {', '.join(PURE)} have no I/O, clock, threads or environment: make it an argument"
+
+
 def cuda_sources_stay_at_home(tree):
     for path in tree.of({".cu", ".cuh"}):
         if not is_below(tree.name(path), ("src/device/cuda", "tests/device/cuda")):
@@ -218,7 +238,8 @@ def products_do_not_link_tests(tree):
 
 RULES = [
     lines_are_short, functions_are_short, headers_are_short, headers_are_guarded,
-    names_say_what_is_inside, top_level_is_fixed, includes_stay_at_home, cuda_sources_stay_at_home,
+    names_say_what_is_inside, top_level_is_fixed, includes_stay_at_home, planning_is_pure,
+    cuda_sources_stay_at_home,
     public_headers_show_no_third_party, public_headers_match_their_folder, torch_is_linked_at_home,
     todos_have_a_text, folders_have_a_readme, tests_do_not_sleep, products_do_not_link_tests,
 ]

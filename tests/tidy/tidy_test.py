@@ -42,6 +42,9 @@ class Repository(unittest.TestCase):
     def test_includes_stay_at_home(self):
         self.hold(tidy.includes_stay_at_home)
 
+    def test_planning_is_pure(self):
+        self.hold(tidy.planning_is_pure)
+
     def test_cuda_sources_stay_at_home(self):
         self.hold(tidy.cuda_sources_stay_at_home)
 
@@ -132,6 +135,20 @@ class Rules(unittest.TestCase):
                     "src/planner/a.cpp": "#include <hwloc.h>\n",
                     "src/base/a.cpp": "#include <gtest/gtest.h>\n",
                     "swap/store/posix/a.cpp": "#include <liburing.h>\n"})
+
+    def test_planning_is_pure(self):
+        self.check(tidy.planning_is_pure,
+                   {"src/planner/a.cpp": "#include <chrono>\n// No getenv, no steady_clock.\nf(\"getenv\");\n",
+                    "src/planners/a.cpp": "#include <thread>\n",
+                    "src/runtime/a.cpp": "#include <fstream>\nauto now = std::chrono::steady_clock::now();\n"},
+                   {"src/planner/a.cpp": "#include <fstream>\n",
+                    "src/planner/strategies/a.cpp": "# include <thread>\n",
+                    "src/planner/a.h": "#include <mutex>\n",
+                    "src/planner/clp/a.cpp": "#include <iostream>\n",
+                    "src/profile/include/spillway/profile/a.h": "#include <filesystem>\n",
+                    "src/profile/a.cpp": "auto now = std::chrono::steady_clock::now();\n",
+                    "src/profile/b.cpp": "auto now = std::chrono::system_clock::now();\n",
+                    "src/profile/c.cpp": "const char* home = std::getenv(\"HOME\");\n"})
 
     def test_cuda_sources_stay_at_home(self):
         self.check(tidy.cuda_sources_stay_at_home, {"src/device/cuda/a.cu": ""}, {"swap/a.cu": ""})

@@ -1,6 +1,7 @@
 #include "spillway/topology/machine.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include "fake_tree.h"
 
@@ -218,6 +219,34 @@ TEST_F(ControlGroups, OfVersionOneLimitTheProcessorsTime) {
   EXPECT_EQ(discover(tree_).processors.quota, std::nullopt);
   tree_.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
   EXPECT_EQ(discover(tree_).processors.quota, 2.0);
+}
+
+TEST(UsableProcessors, AreThoseOfTheBindingAndNoMoreThanTheQuota) {
+  Processors processors;
+  EXPECT_EQ(usable_processors(processors), 1.0);
+  processors.threads = 64;
+  EXPECT_EQ(usable_processors(processors), 64.0);
+  processors.bound = 4;
+  EXPECT_EQ(usable_processors(processors), 4.0);
+  processors.quota = 1.5;
+  EXPECT_EQ(usable_processors(processors), 1.5);
+  processors.bound = 1;
+  EXPECT_EQ(usable_processors(processors), 1.0);
+}
+
+TEST(UsableProcessors, AreCountedWhereTheProcessIsBound) {
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  std::size_t first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const Machine bound = discover_machine();
+  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(bound.processors.bound, 1U);
+  EXPECT_EQ(discover_machine().processors.bound, static_cast<unsigned>(CPU_COUNT(&before)));
 }
 
 TEST(UsableMemory, IsTheSmallestOfWhatIsLeft) {

@@ -207,11 +207,12 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
   if (words.common.strategy == kAll)
     return compare_strategies(words, step, rates, budget, out, clock);
   const planner::SwapLimits limits = limits_for(step, budget, rates);
-  const JudgedPlan judged = plan_asked_for(
-      words.common, case_for(step, budget, limits, bound_effort(words.common.bound)), clock);
+  const PlanningCase planning = case_for(step, budget, limits, bound_effort(words.common.bound));
+  const JudgedPlan judged = plan_asked_for(words.common, planning, clock);
   if (!words.out.empty())
-    topology::write_file_at_once(words.out, runtime::to_text(runtime::describe_plan(
-                                                judged.plan, step.profile, limits, budget)));
+    topology::write_file_at_once(
+        words.out, runtime::to_text(runtime::describe_plan(judged.plan, planning.bound,
+                                                           step.profile, limits, budget)));
   if (words.common.json) {
     out << json_text(figures_json(step, rates, judged.figures));
     return kDone;

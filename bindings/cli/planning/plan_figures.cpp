@@ -57,15 +57,11 @@ void find_causes(const PlanningStep& step, const StepPlan& plan, const StepEvent
 }
 
 StepPlan make_plan(const planner::Strategy& strategy, const PlanningCase& planning,
-                   std::function<bool()> should_stop) {
+                   const std::function<bool()>& should_stop) {
   const profile::StepTape& tape = planning.step.profile.tape;
   // Published ones are shown whole: cut short they would not be what their papers describe.
   if (!strategy.source.empty()) return strategy.plan(tape, planning.limits);
-  if (strategy.name != planner::strategies().front().name)
-    return strategy.plan(tape, planning.limits, should_stop);
-  planner::PlanEffort effort;
-  effort.should_stop = std::move(should_stop);
-  return planner::plan_step(tape, planning.limits, effort);
+  return strategy.plan(tape, planning.limits, should_stop);
 }
 
 /// The same as the error says, with the names of operators and values.

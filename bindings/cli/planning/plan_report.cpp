@@ -6,6 +6,7 @@
 #include "planning/planning_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
 
@@ -29,8 +30,9 @@ std::string count_text(std::uint64_t count, const char* word) {
 std::string origin_text(const PlanningStep& step) {
   const profile::ProfileOrigin& origin = step.profile.origin;
   const std::string& program = origin.command.empty() ? origin.program : origin.command;
-  std::string text = message("{}, {}", program.empty() ? step.path : shortened(program),
-                             count_text(step.profile.tape.ops.size(), "operator"));
+  std::string text =
+      message("{}, {}", program.empty() ? step.path : shortened(program, kMostBytesInLine),
+              count_text(step.profile.tape.ops.size(), "operator"));
   if (origin.source == "recorded" && origin.steps > 0)
     return text + message(", times from {}", count_text(origin.steps, "recorded step"));
   if (!origin.source.empty()) text += message(", {}", origin.source);

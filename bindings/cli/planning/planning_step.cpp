@@ -13,17 +13,11 @@
 
 namespace spillway::cli {
 
-std::string shortened(const std::string& text) {
-  constexpr std::size_t kMostLetters = 90;
-  if (text.size() <= kMostLetters) return text;
-  return text.substr(0, kMostLetters) + "…";
-}
-
 namespace {
 
 std::string kind_text(const profile::OpKind& kind) {
   if (kind.arguments.empty()) return kind.name;
-  return message("{} ({})", kind.name, shortened(kind.arguments));
+  return message("{} ({})", kind.name, shortened(kind.arguments, kMostBytesInLine));
 }
 
 /// By another operator than those of the step. What runs name has a page to spare.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -40,9 +41,8 @@ std::string as_option(Bytes size);
 /// What planning has to live with under that budget.
 planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget, const ChosenRates& rates);
 
-/// Text of foreign origin, cut so that it fits into a line: shapes of operators with dozens of
-/// tensors, and command lines, fill pages.
-std::string shortened(const std::string& text);
+/// Of shapes of operators with dozens of tensors, and of command lines, which fill pages.
+inline constexpr std::size_t kMostBytesInLine = 90;
 
 /// "aten::convolution (float[1, 8, 64, 64], …)"
 std::string operator_text(const PlanningStep& step, planner::OpIndex op);

@@ -32,6 +32,21 @@ bool names_rates(const RateWords& words) {
               .empty();
 }
 
+/// That the plan counts on other tensors beside its own than the profile has.
+std::string text_of_other_small(const runtime::PlanFile& file, const std::string& name,
+                                const PlanningStep& step) {
+  const Bytes planned = file.small_bytes;
+  const Bytes here = step.profile.small_bytes;
+  return message(
+      "{} keeps room for {} that never leave, {} has {} of them: {} (make the plan again "
+      "with: spillway plan {} --budget {} --out {})",
+      name, planned, step.path, here,
+      here > planned ? message("the step may take up to {} more than the budget of {}",
+                               here - planned, file.budget)
+                     : message("{} of the budget of {} stay unused", planned - here, file.budget),
+      step.path, as_option(file.budget), name);
+}
+
 Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
   for (const auto& [option, text, reason] :
        {std::tuple{"--budget", &words.common.budget, "has its own"},
@@ -64,8 +79,7 @@ Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
       figures_of(case_for(step, file.budget, simulated.limits, bound_effort(words.common.bound)),
                  simulated.plan);
   if (file.small_bytes != step.profile.small_bytes)
-    log_warning("{} keeps room for {} that never leave, {} has {} of them", words.plan,
-                file.small_bytes, step.path, step.profile.small_bytes);
+    log_warning("{}", text_of_other_small(file, words.plan, step));
   return simulated;
 }
 

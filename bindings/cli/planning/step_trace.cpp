@@ -40,16 +40,17 @@ class TraceBuilder {
     const planner::OpIndex op = plan_.steps.op_of[event.op];
     const profile::OpKind& kind = step_.profile.kinds[step_.profile.kind_of_op[op]];
     const bool is_replay = plan_.steps.is_replay[event.op];
-    TraceSpan span = span_of(profile::kComputeLane, (is_replay ? "again: " : "") + kind.name,
-                             event.begin, event.end);
-    span.facts = {{"operator", std::to_string(op)}, {"arguments", kind.arguments}};
+    const std::string prefix(is_replay ? profile::kReplayPrefix : "");
+    TraceSpan span = span_of(profile::kComputeLane, prefix + kind.name, event.begin, event.end);
+    span.facts = {{std::string(profile::kOperatorFact), std::to_string(op)},
+                  {"arguments", kind.arguments}};
     trace_.spans.push_back(std::move(span));
   }
 
   void add(const WaitEvent& event) {
     const bool is_for_room = event.reason == WaitReason::kRoom;
-    TraceSpan span = span_of(profile::kComputeLane, is_for_room ? "wait for room" : "wait",
-                             event.begin, event.end);
+    const std::string name(is_for_room ? profile::kRoomWaitSpan : profile::kWaitSpan);
+    TraceSpan span = span_of(profile::kComputeLane, name, event.begin, event.end);
     span.facts = {{"before", operator_text(step_, plan_.steps.op_of[event.op])}};
     if (event.value != profile::kNoValue)
       span.facts.emplace_back("for", value_text(step_, plan_.steps.value_of[event.value]));
@@ -83,7 +84,7 @@ class TraceBuilder {
     for (Joined& joined : joined_) close(joined);
     if (estimate.interference_seconds > 0.0) {
       TraceSpan span =
-          span_of(profile::kComputeLane, "slowed down by transfers",
+          span_of(profile::kComputeLane, std::string(profile::kSlowdownSpan),
                   estimate.step_seconds - estimate.interference_seconds, estimate.step_seconds);
       span.facts = {{"note", "spread over the step; the model knows only the sum"}};
       trace_.spans.push_back(std::move(span));

@@ -19,7 +19,6 @@ using profile::TraceSpan;
 
 namespace {
 
-constexpr std::string_view kSlowdown = "slowed down by transfers";
 constexpr std::size_t kShown = 5;
 
 const std::string* fact(const TraceSpan& span, std::string_view name) {
@@ -30,8 +29,9 @@ const std::string* fact(const TraceSpan& span, std::string_view name) {
 
 /// The operator of the step that the span is, if it is one and does not run again.
 std::optional<OpIndex> operator_of(const TraceSpan& span) {
-  if (span.lane != profile::kComputeLane || span.name.starts_with("again: ")) return std::nullopt;
-  const std::string* const text = fact(span, "operator");
+  if (span.lane != profile::kComputeLane || span.name.starts_with(profile::kReplayPrefix))
+    return std::nullopt;
+  const std::string* const text = fact(span, profile::kOperatorFact);
   if (text == nullptr) return std::nullopt;
   OpIndex op = 0;
   const char* const end = text->data() + text->size();
@@ -84,7 +84,7 @@ std::vector<double> operator_seconds(const PlanningStep& step, const StepTrace& 
   std::vector<double> begins;
   std::optional<double> waits_since;
   for (const TraceSpan& span : trace.spans) {
-    if (span.lane != profile::kComputeLane || span.name == kSlowdown) continue;
+    if (span.lane != profile::kComputeLane || span.name == profile::kSlowdownSpan) continue;
     const std::optional<OpIndex> op = operator_of(span);
     if (!op) {
       if (!waits_since) waits_since = span.begin_seconds;
@@ -114,7 +114,7 @@ TraceOverlay overlay(const PlanningStep& step, const StepTrace& predicted, const
   TraceOverlay result;
   for (const Interval& each : steps_of(predicted)) result.planned_seconds = each.end;
   for (const TraceSpan& span : predicted.spans)
-    if (span.name == kSlowdown) result.spread_slowdown_seconds += span.seconds;
+    if (span.name == profile::kSlowdownSpan) result.spread_slowdown_seconds += span.seconds;
   const std::vector<double> planned =
       operator_seconds(step, predicted, result.planned_seconds - result.spread_slowdown_seconds);
   const auto steps = steps_of(run);

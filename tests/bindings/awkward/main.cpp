@@ -23,7 +23,7 @@ struct Options {
   int threads = 2;
   bool list = false;
   bool measure = false;
-  bool announce_steps = false;
+  awkward::StepStyle style = awkward::StepStyle::kAsTheyAre;
 };
 
 const awkward::Case* find_case(const std::string& name) {
@@ -55,7 +55,7 @@ int run_case(const awkward::Case& entry, const Options& options) {
   const spillway::TemporaryDirectory scratch;
   at::set_num_threads(options.threads);
   torch::manual_seed(options.seed);
-  awkward::Run run(options.seed, options.threads, scratch.path(), options.announce_steps);
+  awkward::Run run(options.seed, options.threads, scratch.path(), options.style);
   entry.body(run);
   write_report(options.out, run.report());
   if (options.measure) {
@@ -67,7 +67,8 @@ int run_case(const awkward::Case& entry, const Options& options) {
 
 constexpr const char* kUsage =
     "usage: awkward --list\n"
-    "       awkward CASE [--out FILE] [--seed N] [--threads N] [--measure] [--announce-steps]\n"
+    "       awkward CASE [--out FILE] [--seed N] [--threads N] [--measure]\n"
+    "               [--announce-steps | --more-to-drop]\n"
     "Does one awkward thing with LibTorch and writes a digest of every result.\n"
     "  --list       print the names of all cases and what they protect\n"
     "  --out FILE   write the digest there (default: standard output)\n"
@@ -75,7 +76,9 @@ constexpr const char* kUsage =
     "  --threads N  threads of LibTorch (default: 2)\n"
     "  --measure    print peak bytes of large storages, the largest operator and the time\n"
     "  --announce-steps\n"
-    "               begin steps as trainers do, also where the case has no optimizer\n";
+    "               begin steps as trainers do, also where the case has no optimizer\n"
+    "  --more-to-drop\n"
+    "               train something around each such step, and make other models deeper\n";
 
 /// Reads the whole of `text` as a number, or throws with the name of the option.
 int number_in(const char* option, const char* text) {
@@ -88,12 +91,13 @@ int number_in(const char* option, const char* text) {
 }
 
 Options options_in(int argument_count, char** arguments) {
-  static constexpr std::array<option, 7> kOptions{{{"list", no_argument, nullptr, 'l'},
+  static constexpr std::array<option, 8> kOptions{{{"list", no_argument, nullptr, 'l'},
                                                    {"out", required_argument, nullptr, 'o'},
                                                    {"seed", required_argument, nullptr, 's'},
                                                    {"threads", required_argument, nullptr, 't'},
                                                    {"measure", no_argument, nullptr, 'm'},
                                                    {"announce-steps", no_argument, nullptr, 'a'},
+                                                   {"more-to-drop", no_argument, nullptr, 'd'},
                                                    {nullptr, 0, nullptr, 0}}};
   Options options;
   int letter = 0;
@@ -104,7 +108,8 @@ Options options_in(int argument_count, char** arguments) {
       case 's': options.seed = static_cast<std::uint64_t>(number_in("--seed", optarg)); break;
       case 't': options.threads = std::max(1, number_in("--threads", optarg)); break;
       case 'm': options.measure = true; break;
-      case 'a': options.announce_steps = true; break;
+      case 'a': options.style = awkward::StepStyle::kAnnounced; break;
+      case 'd': options.style = awkward::StepStyle::kMoreToDrop; break;
       default: throw std::invalid_argument("unknown option");
     }
   }

@@ -17,24 +17,67 @@ std::vector<Case>& cases() {
   return all;
 }
 
+namespace {
+
+// Of the only run of the process; models have no other way to know.
+StepStyle style_of_all = StepStyle::kAsTheyAre;
+
+constexpr std::int64_t kChain = 6;
+
+/// So many activations, each made of the one before, which autograd keeps. `factor`: one element.
+at::Tensor mean_of_chain(const at::Tensor& factor, std::int64_t mib_each) {
+  at::Tensor x = torch::arange(mib_each * (1 << 18), torch::kFloat) * factor;
+  for (std::int64_t i = 0; i < kChain; ++i) x = torch::sin(x);
+  return x.mean();
+}
+
+/// What ends the steps of trainers.
+void update(const at::Tensor& parameter) {
+  const at::NoGradGuard no_grad;
+  parameter.sub_(parameter.grad(), 1e-3);
+  parameter.mutable_grad().reset();
+}
+
+}  // namespace
+
 int Steps::Iterator::operator*() const {
-  if (!announces_) return step_;
-  const at::AutoGradMode with_gradients(true);
-  at::Tensor parameter = torch::ones({1}).requires_grad_();
-  (parameter * 2).backward();
-  {
-    const at::NoGradGuard no_grad;
-    parameter.sub_(parameter.grad());
-  }
-  parameter.add(1);  // The first operator of the step, whether or not the others need gradients.
+  steps_->begin_step(step_ == 0);
   return step_;
 }
 
-Run::Run(std::uint64_t seed, int threads, std::filesystem::path scratch, bool announces_steps)
-    : seed_(seed),
-      threads_(threads),
-      scratch_(std::move(scratch)),
-      announces_steps_(announces_steps) {}
+Steps::Iterator& Steps::Iterator::operator++() {
+  steps_->end_step();
+  ++step_;
+  return *this;
+}
+
+void Steps::begin_step(bool is_first) {
+  if (style_ == StepStyle::kAsTheyAre) return;
+  const at::AutoGradMode with_gradients(true);
+  if (is_first || style_ == StepStyle::kAnnounced) {
+    const at::Tensor parameter = torch::ones({1}).requires_grad_();
+    (parameter * 2).backward();
+    update(parameter);
+    parameter.add(1);  // The first operator of the step, whether or not the others need gradients.
+  }
+  if (style_ != StepStyle::kMoreToDrop) return;
+  if (is_first) scale_ = torch::ones({1}).requires_grad_();
+  loss_ = mean_of_chain(scale_, /*mib_each=*/4);
+}
+
+void Steps::end_step() {
+  if (style_ != StepStyle::kMoreToDrop) return;
+  const at::AutoGradMode with_gradients(true);
+  loss_.backward();
+  run_.number("loss around the step", loss_);
+  loss_.reset();
+  update(scale_);
+}
+
+Run::Run(std::uint64_t seed, int threads, std::filesystem::path scratch, StepStyle style)
+    : seed_(seed), threads_(threads), scratch_(std::move(scratch)), style_(style) {
+  style_of_all = style;
+}
 
 void Run::tensor(std::string_view name, const at::Tensor& value) { text(name, fingerprint(value)); }
 
@@ -100,6 +143,11 @@ void Ballast::sweep() {
   }
 }
 
+at::Tensor more_to_drop(const at::Tensor& activation) {
+  if (style_of_all != StepStyle::kMoreToDrop) return activation;
+  return activation + mean_of_chain(activation.mean(), /*mib_each=*/2) * 1e-3;
+}
+
 MlpImpl::MlpImpl(std::int64_t layer_count, std::int64_t width)
     : layer_count_(layer_count), width_(width) {
   MlpImpl::reset();
@@ -117,7 +165,7 @@ at::Tensor MlpImpl::forward(at::Tensor x) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     x = layers[i]->forward(x);
     if (i + 1 < layers.size()) {
-      x = torch::relu(x);
+      x = more_to_drop(torch::relu(x));
     }
   }
   return x;

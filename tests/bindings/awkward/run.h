@@ -11,33 +11,48 @@
 
 namespace awkward {
 
-/// The numbers of some steps, for a loop over them. Announcing, each begins with what tells a
-/// trainer's steps apart, the update of a parameter after a backward pass: cases without an
-/// optimizer have nothing else by which a step could be known before a thousand operators have run.
+class Run;
+
+/// How the steps of a case go beside what it does in them.
+enum class StepStyle : std::uint8_t {
+  kAsTheyAre,
+  /// Each begins with what tells a trainer's steps apart, the update of a parameter after a
+  /// backward pass: cases without an optimizer have nothing else by which a step could be known
+  /// before a thousand operators have run.
+  kAnnounced,
+  /// What the case does lies between the forward and the backward pass of a model of its own, whose
+  /// activations can be dropped and computed again meanwhile. See `more_to_drop` too.
+  kMoreToDrop,
+};
+
+/// The numbers of some steps, for a loop over them.
 class Steps {
  public:
   class Iterator {
    public:
-    Iterator(int step, bool announces) : step_(step), announces_(announces) {}
+    Iterator(int step, Steps* steps) : step_(step), steps_(steps) {}
     int operator*() const;
-    Iterator& operator++() {
-      ++step_;
-      return *this;
-    }
-    bool operator==(const Iterator&) const = default;
+    Iterator& operator++();
+    bool operator==(const Iterator& other) const { return step_ == other.step_; }
 
    private:
     int step_;
-    bool announces_;
+    Steps* steps_;
   };
 
-  Steps(int count, bool announces) : count_(count), announces_(announces) {}
-  Iterator begin() const { return {0, announces_}; }
-  Iterator end() const { return {count_, announces_}; }
+  Steps(int count, StepStyle style, Run& run) : count_(count), style_(style), run_(run) {}
+  Iterator begin() { return {0, this}; }
+  Iterator end() { return {count_, this}; }
 
  private:
+  void begin_step(bool is_first);
+  void end_step();
+
   int count_;
-  bool announces_;
+  StepStyle style_;
+  Run& run_;
+  at::Tensor scale_;  ///< The only parameter of the model around the steps.
+  at::Tensor loss_;   ///< Of the step so far.
 };
 
 /// What a case may use, and where it writes down what it computed: one line per result, equal in
@@ -45,11 +60,11 @@ class Steps {
 /// hand their results to its main thread.
 class Run {
  public:
-  /// `scratch` is an existing empty folder for files of the case. `announces_steps`: see `Steps`.
-  Run(std::uint64_t seed, int threads, std::filesystem::path scratch, bool announces_steps);
+  /// `scratch` is an existing empty folder for files of the case.
+  Run(std::uint64_t seed, int threads, std::filesystem::path scratch, StepStyle style);
 
-  /// For cases without an optimizer. What they compute does not depend on the announcements.
-  Steps steps(int count) const { return {count, announces_steps_}; }
+  /// For cases without an optimizer. What they compute does not depend on the style.
+  Steps steps(int count) { return {count, style_, *this}; }
 
   void tensor(std::string_view name, const at::Tensor& value);
   void tensors(std::string_view name, const std::vector<at::Tensor>& values);
@@ -67,7 +82,7 @@ class Run {
   std::uint64_t seed_;
   int threads_;
   std::filesystem::path scratch_;
-  bool announces_steps_;
+  StepStyle style_;
   std::string report_;
 };
 
@@ -92,7 +107,12 @@ class Ballast {
   std::vector<at::Tensor> tensors_;
 };
 
-/// `layers` square linear layers with ReLU between them.
+/// For an activation of a case that has an optimizer. Under `StepStyle::kMoreToDrop` it leads
+/// through a chain of further activations of some MiB, and is another one therefore; else it stays
+/// as it is.
+at::Tensor more_to_drop(const at::Tensor& activation);
+
+/// `layers` square linear layers with ReLU between them, each of them with `more_to_drop`.
 class MlpImpl : public torch::nn::Cloneable<MlpImpl> {
  public:
   MlpImpl(std::int64_t layer_count, std::int64_t width);

@@ -53,7 +53,7 @@ struct NoisyNetImpl : torch::nn::Module {
     x = torch::relu(norm1(convolution1(x)));
     x = (norm2(convolution2(spatial_dropout(x))) + x).relu_();
     x = torch::max_pool2d(x, 2);
-    return head(dropout(x.flatten(1)));
+    return head(dropout(more_to_drop(x.flatten(1))));
   }
 
   torch::nn::Conv2d convolution1{nullptr}, convolution2{nullptr};
@@ -157,7 +157,7 @@ SPILLWAY_AWKWARD_CASE(lstm_detached_state,
   for (int step = 0; step < 3; ++step) {
     optimizer.zero_grad();
     const auto [middle, next] = lstm->forward(torch::randn({8, 16, 512}), state);
-    const auto [out, gru_next] = gru->forward(middle, gru_state);
+    const auto [out, gru_next] = gru->forward(more_to_drop(middle), gru_state);
     const at::Tensor loss = out.pow(2).mean();
     loss.backward();
     torch::nn::utils::clip_grad_norm_(parameters, 0.5);
@@ -384,7 +384,8 @@ SPILLWAY_AWKWARD_CASE(tied_weights, "an embedding and an output layer that share
   for (int step = 0; step < 3; ++step) {
     optimizer.zero_grad();
     const at::Tensor tokens = torch::randint(0, 3000, {64, 6});
-    const at::Tensor out = output->forward(layer->forward(embedding->forward(tokens)));
+    const at::Tensor hidden = more_to_drop(layer->forward(embedding->forward(tokens)));
+    const at::Tensor out = output->forward(hidden);
     const at::Tensor loss =
         torch::cross_entropy_loss(out.flatten(0, 1), tokens.roll(-1, 0).flatten());
     loss.backward();

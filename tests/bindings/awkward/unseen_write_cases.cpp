@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -124,6 +125,48 @@ SPILLWAY_AWKWARD_CASE(read_into_ingredient, "direct I/O into what an operator ha
   if (is_direct) {
     close(descriptor);
   }
+}
+
+SPILLWAY_AWKWARD_CASE(changed_by_hand,
+                      "pointers that change what operators have made and have read") {
+  std::vector<at::Tensor> shifts;  // They live on: nothing of them is settled by their end.
+  train(run, [&](const at::Tensor& hidden, int layer) {
+    if (layer == 0) {
+      shifts.clear();
+    }
+    const at::Tensor scale = hidden.detach().abs();  // Which autograd saves, as it is then.
+    auto* const values = scale.data_ptr<float>();
+    for (std::int64_t i = layer; i < scale.numel(); i += 3) {
+      values[i] = 1.5F;
+    }
+    const at::Tensor shift = hidden.detach() * 0.5;
+    const at::Tensor moved = hidden * scale + shift;  // Which does not save the shift.
+    const at::Tensor result = moved.sin();            // But what it has gone into.
+    const std::int64_t changed = layer % 2 == 0 ? 1 : shift.numel();
+    std::fill_n(shift.data_ptr<float>(), changed, 7.0F);
+    shifts.push_back(shift);
+    return result;
+  });
+  run.tensors("shift", shifts);
+}
+
+SPILLWAY_AWKWARD_CASE(changed_late_by_hand,
+                      "a pointer that changes ingredients when much has gone") {
+  std::vector<at::Tensor> shifts;
+  train(run, [&](const at::Tensor& hidden, int layer) {
+    if (layer == 0) {
+      shifts.clear();
+    }
+    shifts.push_back(hidden.detach() * 0.5);
+    const at::Tensor result = (hidden + shifts.back()).sin();
+    if (layer + 1 == kLayers) {
+      for (const at::Tensor& shift : shifts) {
+        std::fill_n(shift.data_ptr<float>(), shift.numel(), 7.0F);
+      }
+    }
+    return result;
+  });
+  run.tensors("shift", shifts);
 }
 
 }  // namespace awkward

@@ -1,69 +1,15 @@
 """The command from outside: what it prints, its exit code, and what becomes of the program."""
 import json
 import os
-import pathlib
 import pty
 import re
 import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 import unittest
 
-from clean_environment import clean_environment
-
-COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
-WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
-
-
-class CommandCase(unittest.TestCase):
-    """Each case has its own installation: the command, the preload library and a fake core."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name).resolve()
-        (self.root / "bin").mkdir()
-        (self.root / "work").mkdir()
-        self.command = self.root / "bin/spillway"
-        shutil.copy(COMMAND, self.command)
-        shutil.copytree(WORLD / "lib", self.root / "lib")
-        self.preload = self.root / "lib/libspillway_preload.so"
-
-    def environment(self, variables):
-        return clean_environment(**{"HOME": str(self.root),
-                                    "XDG_CONFIG_HOME": str(self.root / "config"), **variables})
-
-    def spillway(self, *words, **variables):
-        """(exit code, standard output, error output)"""
-        outcome = subprocess.run([str(self.command), *map(str, words)], text=True,
-                                 env=self.environment(variables), cwd=self.root / "work",
-                                 stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
-        return outcome.returncode, outcome.stdout, outcome.stderr
-
-    def run_program(self, *words, options=(), **variables):
-        return self.spillway("run", "--budget", "64MiB", "--nvme", self.root / "work", *options,
-                             "--", *words, **variables)
-
-    @staticmethod
-    def file_system(path):
-        asked = subprocess.run(["stat", "--file-system", "--format=%T", path], text=True,
-                               capture_output=True, check=False)
-        return asked.stdout.strip()
-
-    def refused(self, *words, code=2, **variables):
-        """The one line that a refusal prints."""
-        status, output, errors = self.spillway(*words, **variables)
-        self.assertEqual((status, output), (code, ""), errors)
-        self.assertRegex(errors, r"\A\[spillway\] error: [^\n]+\n\Z")
-        return errors
-
-    def write(self, name, text, mode=0o755):
-        path = self.root / "work" / name
-        path.write_text(text, encoding="utf-8")
-        path.chmod(mode)
-        return path
+from command_case import COMMAND, WORLD, CommandCase
 
 
 class Help(CommandCase):
@@ -740,6 +686,8 @@ class BenchIo(CommandCase):
                       self.refused("bench-io", "--file-size", "8", self.root / "work"))
         self.assertIn("--blocks: not a size: 'x'",
                       self.refused("bench-io", "--blocks", "1MiB,x", self.root / "work"))
+        self.assertIn("--depths: '' is not a whole number",
+                      self.refused("bench-io", "--depths", "1,", self.root / "work"))
         self.assertIn("--depths", self.refused("bench-io", "--depths", "x", self.root / "work"))
         self.assertIn("unexpected argument", self.refused("bench-io", "/tmp", "/var/tmp"))
 

@@ -187,6 +187,29 @@ TEST_F(PlanningCommand, RefusesAPlanForAnotherStep) {
   EXPECT_THAT(simulate_refusal(simulate_words(asked.out)), HasSubstr("on other tensors"));
 }
 
+TEST_F(PlanningCommand, WarnsWhereAPlanCountsOnOtherSmallTensors) {
+  PlanWords asked = words("500MiB");
+  asked.out = in_folder("chain.plan.json");
+  plan(asked);
+  const auto warning = [&](std::uint64_t small_bytes) {
+    auto profile = chain_profile();
+    profile.small_bytes = Bytes(small_bytes);
+    write(profile_, profile::to_text(profile));
+    ::testing::internal::CaptureStderr();
+    simulate(simulate_words(asked.out));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string next = message(" (make the plan again with: spillway plan {} --budget 500MiB "
+                                   "--out {})\n",
+                                   profile_, asked.out);
+  EXPECT_EQ(warning(100'000), "");
+  EXPECT_THAT(
+      warning(100'000 + (3 << 20)),
+      HasSubstr(": the step may take up to 3.00 MiB more than the budget of 500 MiB" + next));
+  EXPECT_THAT(warning(100'000 - 1024),
+              HasSubstr(": 1.00 KiB of the budget of 500 MiB stay unused" + next));
+}
+
 TEST_F(PlanningCommand, RefusesFilesThatAreNoPlans) {
   const std::string path = in_folder("some.json");
   EXPECT_THAT(simulate_refusal(simulate_words(path)), HasSubstr("cannot read " + path));

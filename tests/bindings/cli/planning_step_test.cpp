@@ -130,6 +130,17 @@ TEST(LoadStep, SaysInOneSentenceWhatIsWrongWithTheFile) {
   }
 }
 
+TEST(OperatorText, CutsLongArgumentsBetweenLetters) {
+  profile::StepProfile profile = chain_profile();
+  for (std::size_t length = kMostBytesInLine - 2; length <= kMostBytesInLine + 2; ++length) {
+    profile.kinds[0].arguments = std::string(length, 'x') + "äääää";
+    const std::string told = operator_text(to_step(profile, "chain.json"), 0);
+    const std::string cut = std::string(std::min(length, kMostBytesInLine), 'x');
+    const bool has_room = length + 2 <= kMostBytesInLine;
+    EXPECT_EQ(told, "aten::convolution (" + cut + (has_room ? "ä" : "") + "…)") << length;
+  }
+}
+
 TEST(ValueText, TellsClassSizeAndOrigin) {
   const PlanningStep step = chain();
   EXPECT_EQ(value_text(step, 0), "input 0 of 16.0 MiB");

@@ -28,6 +28,15 @@ TEST(CountIn, TakesWholeNumbersWithinLimits) {
             "--kind: '9' is not a whole number from 1 to 8");
 }
 
+TEST(ListedWords, StandBetweenCommas) {
+  const auto words = [](auto... each) { return std::vector<std::string>{each...}; };
+  EXPECT_EQ(listed_words("1MiB"), words("1MiB"));
+  EXPECT_EQ(listed_words("1,4,16"), words("1", "4", "16"));
+  // What reads them refuses the empty ones.
+  EXPECT_EQ(listed_words(""), words(""));
+  EXPECT_EQ(listed_words(",1,"), words("", "1", ""));
+}
+
 TEST(SizeIn, NamesTheOption) {
   EXPECT_EQ(size_in("--file-size", "8MiB"), Bytes(8 << 20));
   EXPECT_EQ(refusal([] { size_in("--file-size", "8"); }),

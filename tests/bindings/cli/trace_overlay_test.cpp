@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "planning/plan_figures.h"
@@ -21,17 +22,20 @@ using ::testing::HasSubstr;
 struct Predicted {
   PlanningStep step = to_step(chain_profile(), "chain.json");
   StepTrace trace;
+  double slowdown_seconds = 0.0;
 
-  Predicted() {
+  /// With interference, operators of a run are slower than planned.
+  explicit Predicted(const char* strategy = "belady", double interference = 0.0) {
     const profile::StepTape& tape = step.profile.tape;
     const Bytes budget = step.needed / 2;
     profile::TransferRates rates;
-    rates.interference_seconds_per_byte = 0.0;  // Else operators of a run are slower than planned.
+    rates.interference_seconds_per_byte = interference;
     const planner::SwapLimits limits = limits_for(step, budget, {rates, "given"});
-    const planner::StepPlan plan = planner::strategy_named("belady").plan(tape, limits);
+    const planner::StepPlan plan = planner::strategy_named(strategy).plan(tape, limits);
     planner::StepEvents events;
     const auto estimate = planner::observe_step(plan.steps.tape, plan.swaps, limits, events);
     trace = trace_of(step, plan, events, estimate);
+    slowdown_seconds = estimate.interference_seconds;
   }
 };
 
@@ -98,6 +102,54 @@ TEST(TraceOverlay, NamesTheOperatorThatDiffersMost) {
   EXPECT_THAT(text, HasSubstr("aten::convolution"));
   const auto json = overlay_json(predicted.step, laid);
   EXPECT_EQ(json.at("largest_differences").at(0).at("number"), 3);
+}
+
+// In predictions the slowdown stands at the end of the step, in runs it is in the operators.
+TEST(TraceOverlay, KeepsTheSlowdownApartFromOperators) {
+  const Predicted predicted("karma", 5e-11);
+  ASSERT_GT(predicted.slowdown_seconds, 1e-3);
+  StepTrace run = run_of(predicted.trace, 1, 0.0);
+  const auto is_slowdown = [](const TraceSpan& span) {
+    return span.name == profile::kSlowdownSpan;
+  };
+  EXPECT_EQ(std::erase_if(run.spans, is_slowdown), 1u);
+  run.marks.back().at_seconds -= predicted.slowdown_seconds;
+  const auto laid = overlay(predicted.step, predicted.trace, run, "run.json");
+  EXPECT_NEAR(laid.spread_slowdown_seconds, predicted.slowdown_seconds, 1e-9);
+  double planned = 0.0;
+  for (const OperatorTimes& each : laid.operators) {
+    planned += each.planned_seconds;
+    EXPECT_NEAR(each.difference(), 0.0, 1e-9) << each.op;
+  }
+  EXPECT_NEAR(planned + laid.spread_slowdown_seconds, laid.planned_seconds, 1e-9);
+  EXPECT_THAT(overlay_text(predicted.step, laid),
+              HasSubstr(" of what is planned is the slowdown by transfers, in no operator below"));
+  EXPECT_NEAR(overlay_json(predicted.step, laid).at("planned_slowdown_seconds"),
+              predicted.slowdown_seconds, 1e-9);
+}
+
+// A wait before an operator is that operator's, also where it is for room; what runs again too.
+TEST(TraceOverlay, CountsWaitsAndReplaysToTheOperatorBehindThem) {
+  const Predicted predicted;
+  const std::string replay = std::string(profile::kReplayPrefix) + "aten::mm";
+  for (const std::string_view name :
+       {profile::kWaitSpan, profile::kRoomWaitSpan, std::string_view(replay)}) {
+    StepTrace run = run_of(predicted.trace, 1, 0.0);
+    const double from = span_of_operator(run, "4", 0).begin_seconds;
+    for (TraceSpan& span : run.spans)
+      if (span.lane == profile::kComputeLane && span.begin_seconds >= from)
+        span.begin_seconds += 0.03;
+    run.marks.back().at_seconds += 0.03;
+    TraceSpan added{profile::kComputeLane, std::string(name), from, 0.03, {}};
+    if (name == replay) added.facts = {{std::string(profile::kOperatorFact), "2"}};
+    const auto place = std::find_if(run.spans.begin(), run.spans.end(), [&](const TraceSpan& span) {
+      return span.begin_seconds > from;
+    });
+    run.spans.insert(place, added);
+    const auto laid = overlay(predicted.step, predicted.trace, run, "run.json");
+    EXPECT_EQ(laid.operators.front().op, 4u) << name;
+    EXPECT_NEAR(laid.operators.front().difference(), 0.03, 1e-9) << name;
+  }
 }
 
 TEST(TraceOverlay, PassesOverStepsOfOtherKinds) {

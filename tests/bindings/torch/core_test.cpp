@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <torch/library.h>
 #include <unistd.h>
@@ -185,6 +186,21 @@ TEST_F(SecondRuns, ComeWithTheNextCallWhereTheFirstHadNoMemory) {
   EXPECT_THAT(told, HasSubstr("\"aten::neg_\": 1"));
 }
 
+// What cannot be recorded was tried at every call.
+TEST_F(SecondRuns, AreTriedOnceWhereACallCannotBeRecorded) {
+  start("256MiB", {{"verify", "on"}, {"log-level", "debug"}});
+  const at::Tensor small = at::ones({16});
+  ::testing::internal::CaptureStderr();
+  at::Tensor sum = small;
+  for (int i = 0; i < 5; ++i) sum = at::neg(sum);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  std::size_t tries = 0;
+  for (auto at = told.find("aten::neg cannot run again"); at != std::string::npos;
+       at = told.find("aten::neg cannot run again", at + 1))
+    ++tries;
+  EXPECT_EQ(tries, 1U) << told;
+}
+
 // They seemed to be compared.
 TEST_F(SecondRuns, AreNotPromisedByWayOfKeysThatCannotRecord) {
   const std::string told = statistics_of([this] {
@@ -199,6 +215,23 @@ TEST_F(SecondRuns, AreNotPromisedByWayOfKeysThatCannotRecord) {
       ::testing::internal::GetCapturedStderr(),
       HasSubstr("operators are seen by way of record-function, which cannot run them again: "
                 "tensors are moved only, and no second run is compared"));
+}
+
+class LastWords : public CoreCase {};
+
+// The first file that could not be written was the last one.
+TEST_F(LastWords, AreWrittenEachByItself) {
+  const std::string trace = directory_.path() + "/trace.json";
+  const std::string folder = directory_.path() + "/gone";
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  const auto run = [&] {
+    start("64MiB", {{"stats", folder + "/run.json"}, {"trace", trace}});
+    ::rmdir(folder.c_str());
+    at::ones({1 << 20}).neg_();
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "/gone/run.json");
+  EXPECT_TRUE(std::ifstream(trace).good());
 }
 
 class ForkedChildren : public CoreCase {

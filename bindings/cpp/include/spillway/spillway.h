@@ -50,7 +50,8 @@ struct Statistics {
   std::uint64_t ops = 0;  ///< Operators that Spillway saw, on all threads.
 };
 
-/// Throws std::runtime_error before `start`, and in a forked child.
+/// Costs microseconds, at each step too; any thread. Throws std::runtime_error before `start`, and
+/// in a forked child.
 Statistics statistics();
 
 }  // namespace spillway

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,39 +9,12 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
-#include "spillway/base/error.h"
-#include "spillway/base/strong_id.h"
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/swap/spill_store.h"
+#include "spillway/swap/storage_range.h"
+#include "spillway/swap/swap_errors.h"
 
 namespace spillway::swap {
-
-/// One live paged storage: a run of pages with a fixed address. Ids are reused after `release`.
-using RangeId = StrongId<struct RangeTag>;
-
-inline constexpr std::uint32_t kToTheEnd = static_cast<std::uint32_t>(-1);
-
-/// How an operator uses a paged storage: `count` pages of its `pages`, from `first` on.
-struct RangeUse {
-  RangeId range;
-  std::uint32_t pages = 0;
-  bool writes = false;
-  std::uint32_t first = 0;
-  std::uint32_t count = kToTheEnd;
-
-  std::uint32_t touched() const { return std::min(count, pages - first); }
-  bool is_whole() const { return touched() == pages; }
-};
-
-/// Some pages of a paged storage, or all of them.
-struct RangePart {
-  RangePart(RangeId whole) : range(whole) {}  // NOLINT: a storage is its largest part.
-  RangePart(RangeId whole, std::uint32_t first_page, std::uint32_t page_count)
-      : range(whole), first(first_page), count(page_count) {}
-  RangeId range;
-  std::uint32_t first = 0;
-  std::uint32_t count = kToTheEnd;
-};
 
 /// Counts operators; a moment in the future is a predicted next use.
 using OpClock = std::uint64_t;
@@ -61,20 +33,9 @@ enum class Oversize : std::uint8_t {
 
 /// Who uses the pages that a PinSet holds.
 enum class Hold : std::uint8_t {
-  kOperator,  ///< Instructions: pages that leave in spite of it come back when they are touched.
-  kKernel,    ///< The kernel, or a device on its behalf: the pages must not leave.
-};
-
-/// The pages that must be resident together exceed the budget. Nothing was changed.
-class NoRoomError : public BudgetError {
- public:
-  NoRoomError(Bytes wanted_bytes, Bytes held_bytes, Bytes budget)
-      : BudgetError("no room for {} beside {} in use under a budget of {}", wanted_bytes,
-                    held_bytes, budget),
-        wanted(wanted_bytes),
-        held(held_bytes) {}
-  Bytes wanted;
-  Bytes held;  ///< By the operator itself, and by small blocks.
+  kOperator,    ///< Instructions: pages that leave in spite of it come back when they are touched.
+  kSystemCall,  ///< A call that is tried again where a page has left; none may be guarded.
+  kKernel,      ///< The kernel, or a device on its behalf: the pages must not leave.
 };
 
 class TransferObserver;
@@ -156,7 +117,7 @@ class SwapEngine {
     RangeId range;
   };
   /// Resident memory of `size` bytes, uninitialised, page-aligned. Evicts and waits as needed. With
-  /// `within`, the range stays pinned until that set is released. Throws NoRoomError, or IoError
+  /// `within`, the range stays pinned until that set is released. Throws NoRoomError, or StoreError
   /// when nothing can be spilled any more (disk full or broken); no data is lost then.
   Allocation allocate(Bytes size, PinSet* within);
 
@@ -176,10 +137,11 @@ class SwapEngine {
   bool is_under_pressure() const noexcept;
 
   /// Makes `uses` resident and holds them so; written ones become dirty. Only their own pages: the
-  /// others of a range may leave meanwhile. Waits for reads. Throws as `allocate`, with nothing
-  /// pinned. Where operators of several threads stand in each other's way, or nothing moves any
-  /// more, pages of those that wait leave and come back when they are touched. `missing` is filled
-  /// where there is something to wait for.
+  /// others of a range may leave meanwhile. Waits for reads. Throws as `allocate`, and
+  /// UnreadableError and RecomputeError for what does not come back, with nothing pinned. Where
+  /// operators of several threads stand in each other's way, or nothing moves any more, pages of
+  /// those that wait leave and come back when they are touched. `missing` is filled where there is
+  /// something to wait for.
   void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* missing = nullptr);
   void unpin(PinSet& set);
 
@@ -218,12 +180,21 @@ class SwapEngine {
   /// in need took pages of it all the same: pin it and try again. What the kernel does not let move
   /// is copied, which takes room: waits and throws as `allocate`, and may be tried again then.
   bool adopt(RangeId dropped, RangeId from, const PinSet& within);
-  /// A dropped range that somebody waits for, as soon as there is one; none after `end_drops`. For
-  /// the one thread that computes them again.
+  /// Sees to it that the next write past the operators is known before it happens: whoever tries it
+  /// waits for `unguard`. Announced writes (`pin`) end that, too. Copies of the pages stay good.
+  /// False, and nothing has changed, while a system call holds the range or after `end_drops`.
+  bool guard(RangeId range);
+  /// Whether somebody waits to write to a guarded range.
+  bool is_write_awaited(RangeId range) const;
+  void unguard(RangeId range);
+
+  /// A range that somebody waits for, as soon as there is one: a dropped one, or a guarded one that
+  /// is to be written; none after `end_drops`. For the one thread that computes them again.
   RangeId wait_for_wanted();
-  /// That range cannot be computed again: operators that wait for it get IoError with the reason;
+  /// That range cannot be computed again: operators that wait for it get RecomputeError;
   /// a thread that touches it cannot be told, so the process ends.
   void give_up(RangeId dropped, const std::string& reason);
+  /// Ends all guards, too.
   void end_drops();
 
   void set_oversize(Oversize oversize);

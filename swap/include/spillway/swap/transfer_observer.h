@@ -25,6 +25,11 @@ class TransferObserver {
   /// after them. Not called for what is under way in a forked child, which has no I/O thread.
   virtual void end_transfers(std::span<const TransferResult> results, TimePoint at,
                              Bytes resident) = 0;
+
+  /// The I/O thread did not run, far longer than it meant to wait: the whole process was stopped
+  /// (SIGSTOP, a batch system that suspends jobs). How long transfers took that were under way
+  /// tells nothing of the store.
+  virtual void stood_still(TimePoint /*from*/, TimePoint /*until*/) {}
 };
 
 }  // namespace spillway::swap

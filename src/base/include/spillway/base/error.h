@@ -56,6 +56,12 @@ class IoError : public Error {
   using Error::Error;
 };
 
+/// A tensor that was dropped to be computed again, and cannot be.
+class RecomputeError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A plan that contradicts its profile or the machine.
 class PlanError : public Error {
  public:

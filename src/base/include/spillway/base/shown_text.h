@@ -10,6 +10,10 @@ namespace spillway {
 /// what is longer ends in "...", and bytes that are no ASCII letter or sign become question marks.
 std::string shown_text(std::string_view text, std::size_t most_letters = 40);
 
+/// The text itself, or as much of it as fits into `most_bytes` and "…" behind that. Letters of
+/// UTF-8 stay whole.
+std::string shortened(std::string_view text, std::size_t most_bytes);
+
 /// The sentence of an error with " (STEP)" behind it, unless it ends with a next step of its own.
 std::string with_next_step(std::string_view sentence, std::string_view step);
 

@@ -10,13 +10,13 @@
 
 namespace spillway::planner {
 
-/// What to keep, to swap and to compute again during a repeating step, and when.
+/// What to keep, to swap and to compute again during a repeating step, and when. `bound_plan` says
+/// what no plan can beat.
 struct StepPlan {
   std::string strategy;         ///< That made it.
   std::vector<Replay> replays;  ///< Positions in the original tape, sorted by `before`.
   RewrittenTape steps;          ///< The tape with the replays, which `swaps` refers to.
   SwapPlan swaps;               ///< Its estimate and needs hold for the whole plan.
-  StepBound bound;              ///< Of any plan for the original tape, whatever it recomputes.
   double replay_seconds = 0.0;  ///< Compute time of the replays, part of the estimate.
 };
 

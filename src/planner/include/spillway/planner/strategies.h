@@ -7,10 +7,14 @@
 
 namespace spillway::planner {
 
-/// A way to plan a step. All are judged by the same event model and bound.
+/// Of `Strategy::summary`: a line of the table of all strategies holds no more.
+inline constexpr std::size_t kMostSummaryLetters = 80;
+
+/// A way to plan a step. All are judged by the same event model.
 struct Strategy {
-  /// The plan for a step that does not fit into the budget, judged; without name and bound. Ends
-  /// soon after it is told to, with what it has so far.
+  /// The plan for a step that does not fit into the budget, judged; without name. Ends soon after
+  /// it is told to, with what it has so far; one that is quick for any step need not ask. May
+  /// refuse by a PlanError that names another strategy, but not a short chain.
   using Make = StepPlan (*)(const StepTape& tape, const SwapLimits& limits,
                             const StopCheck& should_stop);
 
@@ -25,7 +29,9 @@ struct Strategy {
   std::string_view summary;  ///< One line for users.
   std::string_view source;   ///< Paper or repository that it follows; empty for ours.
   Make make;
-  bool is_start = true;  ///< Our own search tries it, too, so that it is never slower.
+  /// Our own search tries it, too, and is not slower then: unless it is told to stop before, or
+  /// nobody may stop it and the step has more than 10,000 operators.
+  bool is_start = true;
 };
 
 /// All of them, ours first, the others by name.

@@ -121,7 +121,7 @@ struct SwapPlan {
   PerOp births;  ///< Values by the operator of their birth, in the order of allocation.
 
   StepEstimate estimate;
-  StepBound bound;  ///< By `plan_swaps`; plans of whole steps have their own.
+  StepBound bound;  ///< Of any plan that only swaps; by `plan_swaps` alone, else empty.
   std::uint32_t smallest_budget_pages = 0;  ///< Below it some operator cannot run.
   bool is_feasible = false;                 ///< Whether the budget reaches that.
   double filled_share = 0.0;                ///< Share of the budget that was chosen.

@@ -25,6 +25,15 @@ inline constexpr std::array<std::string_view, 6> kTraceLanes{
     kComputeLane, kWriteOutLane, kReadInLane, kHostCopyLane, kFarWriteOutLane, kFarReadInLane};
 inline constexpr std::size_t kLanesOfOneTier = 4;
 inline constexpr std::string_view kResidentBytes = "resident bytes";
+/// Spans of the compute lane that are no operator which runs for the first time: waits for inputs,
+/// waits for room, operators that run again (with their name behind it), and the one that stands in
+/// predictions for all operators that transfers slow down.
+inline constexpr std::string_view kWaitSpan = "wait";
+inline constexpr std::string_view kRoomWaitSpan = "wait for room";
+inline constexpr std::string_view kReplayPrefix = "again: ";
+inline constexpr std::string_view kSlowdownSpan = "slowed down by transfers";
+/// The fact of an operator that is its number in the step.
+inline constexpr std::string_view kOperatorFact = "operator";
 /// The fact of a transfer that is a number in the file.
 inline constexpr std::string_view kBytesFact = "bytes";
 

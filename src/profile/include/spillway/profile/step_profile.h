@@ -42,7 +42,7 @@ struct ProgramNeeds {
 };
 
 /// One repeating step with names, classes and measured times: what planning needs to know of a
-/// trainer, in a file that other tools read too. README.md describes the format.
+/// trainer, in a file that other tools read too. profile_format.md describes the format.
 struct StepProfile {
   ProfileOrigin origin;
   Bytes page_size{std::uint64_t{2} << 20};  ///< The unit of the tape.

@@ -53,13 +53,15 @@ struct PlanFile {
   planner::SwapLimits limits() const;
 };
 
-/// The file for a plan of `tape`.
-PlanFile describe_plan(const planner::StepPlan& plan, const profile::StepTape& tape,
-                       const planner::SwapLimits& limits, Bytes budget, Bytes small_bytes);
+/// The file for a plan of `tape`, and what it is held against.
+PlanFile describe_plan(const planner::StepPlan& plan, const planner::StepBound& bound,
+                       const profile::StepTape& tape, const planner::SwapLimits& limits,
+                       Bytes budget, Bytes small_bytes);
 
 /// The same with the names of its operators, which say in a run of another step how it differs.
-PlanFile describe_plan(const planner::StepPlan& plan, const profile::StepProfile& profile,
-                       const planner::SwapLimits& limits, Bytes budget);
+PlanFile describe_plan(const planner::StepPlan& plan, const planner::StepBound& bound,
+                       const profile::StepProfile& profile, const planner::SwapLimits& limits,
+                       Bytes budget);
 
 /// As JSON. plan_format.md tells the format.
 std::string to_text(const PlanFile& file);

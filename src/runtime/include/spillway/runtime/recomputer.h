@@ -30,17 +30,18 @@ struct RecomputationCounts {
 
 /// Drops storages and computes them again from recorded operators. Knows what each of them was made
 /// of, and sees to it that nothing of that changes or disappears while it is needed: an operator
-/// that would write an ingredient waits until the dropped storage is back, and a storage that is
-/// freed lives on until then.
+/// that would write an ingredient waits until the dropped storage is back, as does a thread that
+/// would write it past the operators, and a storage that is freed lives on until then.
 ///
 /// The thread that trains records and drops. Any thread may announce operators and frees. A thread
-/// of its own computes what is touched past all that.
+/// of its own computes what is touched past all that, and lets such writes go on.
 class Recomputer {
  public:
-  /// Runs `body`, which is the operator of that place again, as one that uses these storages, which
-  /// are held meanwhile.
-  using RunAsOp = std::function<void(OpIndex place, std::span<const RangeUse> uses,
-                                     const std::function<void(swap::PinSet&)>& body)>;
+  /// Runs `body`, which is that operator of that place again, as one that uses these storages,
+  /// which are held meanwhile.
+  using RunAsOp =
+      std::function<void(OpIndex place, const RecordedOp& op, std::span<const RangeUse> uses,
+                         const std::function<void(swap::PinSet&)>& body)>;
 
   Recomputer(swap::SwapEngine& engine, RunAsOp run_as_op);
   ~Recomputer();
@@ -50,7 +51,8 @@ class Recomputer {
   StorageKey key_of(RangeId range) const;
 
   /// An operator of the step has run, and may have to run again. `place` is its position in the
-  /// tape that plans refer to.
+  /// tape that plans refer to. From now on nothing writes to what it has used or made without the
+  /// recomputer's knowledge.
   void keep(OpIndex place, std::unique_ptr<RecordedOp> op);
 
   /// An operator is about to run that uses these storages: brings back those that are dropped, and
@@ -87,6 +89,8 @@ class Recomputer {
 
   /// Whether any operator is kept, without a lock.
   bool is_active() const { return active_.load(std::memory_order_relaxed); }
+  /// Without a lock: whoever tells how a run ended may come while a replay takes its time, or holds
+  /// the mutex for ever since its exception was caught by nobody.
   RecomputationCounts counts() const;
 
  private:
@@ -126,6 +130,8 @@ class Recomputer {
   void restore_dependents(Life& ingredient);
   void forget_temporaries();
   void note_write(Life& life, bool is_recorded);
+  void guard(Life& life);
+  void allow_write(RangeId range);
   void serve_wanted();
 
   swap::SwapEngine& engine_;
@@ -141,7 +147,9 @@ class Recomputer {
   std::vector<Life*> postponed_;    ///< Freed, but needed.
   std::uint32_t forks_ = 0;         ///< Under way: nothing is dropped meanwhile.
   std::uint64_t questions_ = 0;     ///< Asked so far; lives and records are marked with them.
-  RecomputationCounts counts_;
+  struct {
+    std::atomic<std::uint64_t> replays{0}, unplanned_replays{0}, refused_drops{0};
+  } counts_;  ///< Written under the mutex.
   std::atomic<bool> active_{false};
   std::thread server_;
 };

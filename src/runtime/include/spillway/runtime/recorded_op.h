@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace spillway::runtime {
@@ -22,6 +23,9 @@ struct ReplayedStorage {
 class RecordedOp {
  public:
   virtual ~RecordedOp() = default;
+
+  /// Its name, for errors: "aten::relu".
+  virtual std::string describe() const { return "an operator"; }
 
   /// Paged storages that it reads, those that it writes included. Without duplicates.
   virtual const std::vector<StorageKey>& inputs() const = 0;

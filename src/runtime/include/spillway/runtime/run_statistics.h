@@ -8,6 +8,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/profile/transfer_rates.h"
+#include "spillway/runtime/refusal.h"
 #include "spillway/runtime/stall_ledger.h"
 
 namespace spillway::runtime {
@@ -39,7 +40,7 @@ struct RunStatistics {
   Bytes peak_rss;
   Bytes largest_op_needs;  ///< The smallest budget that surely does; 0: unknown.
   std::string largest_op;
-  std::string refusal;  ///< Why the run could not go on, or only slowly; empty: it could.
+  Refusal refusal;  ///< Why the run could not go on, or only slowly.
 
   std::uint64_t steps = 0;
   double step_seconds_median = 0.0;
@@ -65,6 +66,7 @@ struct RunStatistics {
   std::uint64_t ops = 0;
   std::uint64_t deviations = 0;
   std::uint64_t step_shapes = 0;
+  std::string left_out;               ///< What could not be told, and why; empty: nothing.
   double planned_step_seconds = 0.0;  ///< Of the plan that was followed last; 0 without one.
   double followed_step_seconds =
       0.0;                          ///< What steps under that plan took; 0: none went as planned.

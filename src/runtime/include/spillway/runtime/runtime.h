@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "spillway/runtime/op_text.h"
 #include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/recorded_op.h"
+#include "spillway/runtime/runtime_report.h"
 #include "spillway/runtime/stall_ledger.h"
 #include "spillway/runtime/step_learner.h"
 #include "spillway/swap/swap_engine.h"
@@ -39,29 +41,14 @@ struct RuntimeOptions {
 class StepGuide;
 class Recomputer;
 
-/// How the trainer fared, beside what the engine counted.
-struct RuntimeReport {
-  swap::SwapStatistics memory;
-  LearnerReport learned;
-  std::uint64_t replays = 0;            ///< Operators that ran again to bring dropped tensors back.
-  std::uint64_t unplanned_replays = 0;  ///< Of them: because a step went otherwise than planned.
-  std::uint64_t refused_drops = 0;      ///< Tensors that a plan gave up, and that stayed.
-  std::vector<StallCause> stalls;       ///< The largest ones.
-  double replay_seconds = 0.0;          ///< What they took, waits for room included.
-  std::uint64_t ops = 0;
-  std::uint64_t steps = 0;
-  double step_seconds_median = 0.0;
-  double intercept_seconds = 0.0;  ///< Estimated from one operator in 64; without waits.
-  Bytes smallest_budget;           ///< What the largest operator so far needs at once; 0: none yet.
-  std::string largest_op;
-  std::string refusal;  ///< Why the run could not go on, or only slowly; empty: nothing was.
-};
-
 /// Carries a trainer through its steps: allocates its memory, brackets its operators, learns their
 /// order and passes what was learned on to the swap engine. Free of Torch; the adapter in
 /// bindings/torch calls it from the trainer's threads.
 class Runtime {
  public:
+  /// Of so many steps, the latest ones, the times are kept: a quarter of a MiB.
+  static constexpr std::size_t kStepsTimed = 65536;
+
   Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
           const Clock& clock);
   ~Runtime();
@@ -72,7 +59,7 @@ class Runtime {
   std::optional<profile::ProgramNeeds> program_needs() const;
 
   /// Memory for a tensor, aligned to 64 bytes. Throws BudgetError, with the operator's name and the
-  /// smallest budget that would do, IoError, or std::bad_alloc. Any thread.
+  /// smallest budget that would do, IoError, RecomputeError, or std::bad_alloc. Any thread.
   void* allocate(std::size_t size);
   void deallocate(void* memory) noexcept;
 
@@ -113,7 +100,7 @@ class Runtime {
     ~Rehearsal();
     Rehearsal(const Rehearsal&) = delete;
     Rehearsal& operator=(const Rehearsal&) = delete;
-    /// An allocation has failed by NoRoomError.
+    /// An allocation has failed by NoRoomError or StoreError.
     bool ran_out_of_room() const;
 
    private:
@@ -161,7 +148,11 @@ class Runtime {
   Bytes budget() const { return options_.budget; }
   bool recomputes() const { return recomputer_ != nullptr; }
   bool traces() const { return options_.trace != nullptr; }
-  RuntimeReport report() const;
+  /// Any thread; never waits for a plan, or for what runs again.
+  RuntimeCounts counts() const;
+  /// For the end of a run: it takes milliseconds, and longer where steps are long. Waits so long
+  /// for a learner that is busy, and leaves out what that knows then.
+  RuntimeReport report(Duration patience = std::chrono::seconds(1)) const;
   swap::SwapEngine& engine() { return *engine_; }
 
   /// Called after each finished step, on the trainer's thread, with the step's duration.
@@ -185,6 +176,7 @@ class Runtime {
   void end_wait_for_room(OpContext& op, RangeId born, const Mark& start);
 
   void* allocate_small(std::size_t size, OpContext& op);
+  void* small_block(std::size_t size);
   template <typename Action>
   void with_room(OpContext& op, const Action& action);
   void start_survey(OpContext& op, const swap::NoRoomError& error);
@@ -196,17 +188,24 @@ class Runtime {
   void look_after_survey(const OpContext& op, std::size_t allocation);
   void* allocate_in_rehearsal(OpContext& op, std::size_t size);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
+  void settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
+                    OpTraits traits);
   void learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text, OpTraits traits);
+  void pin(OpContext& op, std::span<const RangeUse> uses);
   void hold(OpContext& op, std::span<const RangeUse> uses);
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
   void drop_wished(OpContext& op) noexcept;
   void settle_unrecorded(OpContext& op);
-  void run_again(profile::OpIndex place, std::span<const RangeUse> uses,
+  void run_again(profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
                  const std::function<void(swap::PinSet&)>& body);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);
-  void tell_io_failure(const IoError& error);
+  void note_refusal(const Error& error, const std::string& who, std::uint64_t signature);
+  void refuse_locked(Refusal refusal, std::uint64_t signature);
+  void end_refusal_locked();
+  void note_success(const OpContext& op);
   void end_step();
+  std::uint64_t steps_locked() const;
   void sample_since(TimePoint start) noexcept;
 
   RuntimeOptions options_;
@@ -221,11 +220,16 @@ class Runtime {
   bool is_updated_ = false;  ///< Since the last boundary the optimizer has written.
   std::atomic<bool> trainer_tells_steps_{false};
   TimePoint step_start_{};
-  std::vector<float> step_seconds_;
+  std::vector<float> step_seconds_;  ///< Of the latest steps, in any order.
+  std::uint64_t timed_steps_ = 0;
   std::unique_ptr<Survey> survey_;
-  std::string refusal_;  ///< What the last survey found, or what broke the disk.
+  Refusal
+      refusal_;  ///< What the last survey found, or what failed last; until the trainer goes on.
+  std::uint64_t refused_signature_ = 0;  ///< Of the operator; 0: an allocation outside of one.
+  std::atomic<bool> is_refused_{false};
+  std::string survey_result_;  ///< Of the last survey.
   std::atomic<bool> surveying_{false};
-  std::atomic<bool> io_failure_told_{false};
+  std::array<bool, kRefusalCauses> is_told_{};  ///< By cause.
   std::atomic<std::uint64_t> largest_need_pages_{0};
   std::string largest_op_;
   bool is_largest_op_early_ = false;

@@ -130,6 +130,8 @@ class StepLearner {
   /// until the next call.
   std::span<const profile::OpIndex> due_replays(std::uint64_t signature,
                                                 std::span<const RangeUse> uses);
+  /// Operators that have begun so far: what `due_replays` told holds until there is another one.
+  std::uint64_t seen_ops() const;
   /// One of them runs, or is left out as needless: advice as for any operator.
   void begin_replay(std::size_t position, Advice& advice);
   /// `took`: without waits for pages and room; 0 when it was left out. `moved`: bytes meanwhile.
@@ -174,6 +176,7 @@ class StepLearner {
   /// The trainer begins a new step (known from the autograd state, or told by the API).
   void step_boundary();
 
+  std::uint64_t steps() const;  ///< As in the report.
   LearnerReport report() const;
 
  private:

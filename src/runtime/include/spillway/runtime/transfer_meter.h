@@ -31,6 +31,7 @@ class TransferMeter final : public swap::TransferObserver {
                       TimePoint at) override;
   void end_transfers(std::span<const swap::TransferResult> results, TimePoint at,
                      Bytes resident) override;
+  void stood_still(TimePoint from, TimePoint until) override;
 
   /// As seen so far. Any thread.
   profile::TransferRates rates() const;

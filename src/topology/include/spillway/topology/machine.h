@@ -22,6 +22,7 @@ struct NumaNode {
 struct Processors {
   std::optional<unsigned> cores;    ///< Physical cores.
   std::optional<unsigned> threads;  ///< Hardware threads.
+  std::optional<unsigned> bound;    ///< Hardware threads that this process is bound to.
   std::optional<double> quota;      ///< Cores' worth of time that the cgroups allow.
   std::optional<std::string> model;
   std::vector<NumaNode> numa_nodes;
@@ -85,5 +86,9 @@ struct UsableMemory {
 /// What this process could still take: the smallest of available memory and what each cgroup limit
 /// leaves. Nothing when neither is known.
 std::optional<UsableMemory> usable_memory(const Memory& memory);
+
+/// Hardware threads' worth of time that this process may use: those that it is bound to, or all,
+/// and no more than cgroups allow. 1 where nothing is known.
+double usable_processors(const Processors& processors);
 
 }  // namespace spillway::topology

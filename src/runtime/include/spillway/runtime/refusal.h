@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "spillway/base/error.h"
+
+namespace spillway::runtime {
+
+/// Why a run could not go on, or only slowly.
+enum class RefusalCause : std::uint8_t {
+  kNone,
+  kBudget,         ///< An operator does not fit.
+  kStore,          ///< The spill store takes nothing more.
+  kUnreadable,     ///< What is in it does not come back.
+  kRecomputation,  ///< What was dropped cannot be computed again.
+};
+
+inline constexpr std::size_t kRefusalCauses = 5;
+
+/// As the statistics file calls it: "store"; empty for none.
+std::string name_of(RefusalCause cause);
+
+/// What the user can do about it. Empty for none, and for an operator that does not fit: there the
+/// budget that would do is known.
+std::string remedy(RefusalCause cause);
+
+struct Refusal {
+  RefusalCause cause = RefusalCause::kNone;
+  std::string text;  ///< What happened, to which operator; no sentence yet.
+};
+
+/// Whether it is of the spill store or of a replay. What does not fit is told of in another way.
+bool is_refusal(const Error& error);
+
+/// Of such an error, thrown when `who`, an operator, needed something.
+Refusal refusal_by(const Error& error, const std::string& who);
+
+/// The same as one sentence or two, with what has become of the tensors and what to do next.
+std::string sentence_of(const Refusal& refusal);
+
+}  // namespace spillway::runtime

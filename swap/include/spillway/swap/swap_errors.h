@@ -1,0 +1,33 @@
+#pragma once
+
+#include "spillway/base/bytes.h"
+#include "spillway/base/error.h"
+
+namespace spillway::swap {
+
+/// The pages that must be resident together exceed the budget. Nothing was changed.
+class NoRoomError : public BudgetError {
+ public:
+  NoRoomError(Bytes wanted_bytes, Bytes held_bytes, Bytes budget)
+      : BudgetError("no room for {} beside {} in use under a budget of {}", wanted_bytes,
+                    held_bytes, budget),
+        wanted(wanted_bytes),
+        held(held_bytes) {}
+  Bytes wanted;
+  Bytes held;  ///< By the operator itself, and by small blocks.
+};
+
+/// The store takes nothing more: it is full or broken. What was to leave is still in memory.
+class StoreError : public IoError {
+ public:
+  using IoError::IoError;
+};
+
+/// What the store holds does not come back, or not as it was written. Who asks again gets a read of
+/// its own.
+class UnreadableError : public IoError {
+ public:
+  using IoError::IoError;
+};
+
+}  // namespace spillway::swap

@@ -1,0 +1,61 @@
+"""What all cases of the command share: an installation of its own for each."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from clean_environment import clean_environment
+
+COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
+WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
+
+
+class CommandCase(unittest.TestCase):
+    """Each case has its own installation: the command, the preload library and a fake core."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        (self.root / "bin").mkdir()
+        (self.root / "work").mkdir()
+        self.command = self.root / "bin/spillway"
+        shutil.copy(COMMAND, self.command)
+        shutil.copytree(WORLD / "lib", self.root / "lib")
+        self.preload = self.root / "lib/libspillway_preload.so"
+
+    def environment(self, variables):
+        return clean_environment(**{"HOME": str(self.root),
+                                    "XDG_CONFIG_HOME": str(self.root / "config"), **variables})
+
+    def spillway(self, *words, **variables):
+        """(exit code, standard output, error output)"""
+        outcome = subprocess.run([str(self.command), *map(str, words)], text=True,
+                                 env=self.environment(variables), cwd=self.root / "work",
+                                 stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+        return outcome.returncode, outcome.stdout, outcome.stderr
+
+    def run_program(self, *words, options=(), **variables):
+        return self.spillway("run", "--budget", "64MiB", "--nvme", self.root / "work", *options,
+                             "--", *words, **variables)
+
+    @staticmethod
+    def file_system(path):
+        asked = subprocess.run(["stat", "--file-system", "--format=%T", path], text=True,
+                               capture_output=True, check=False)
+        return asked.stdout.strip()
+
+    def refused(self, *words, code=2, **variables):
+        """The one line that a refusal prints."""
+        status, output, errors = self.spillway(*words, **variables)
+        self.assertEqual((status, output), (code, ""), errors)
+        self.assertRegex(errors, r"\A\[spillway\] error: [^\n]+\n\Z")
+        return errors
+
+    def write(self, name, text, mode=0o755):
+        path = self.root / "work" / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(mode)
+        return path

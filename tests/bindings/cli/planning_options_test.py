@@ -1,0 +1,183 @@
+"""Each option of `plan` and `simulate`, from the word on the command line to what comes of it."""
+import json
+import pathlib
+import re
+import unittest
+
+from command_case import CommandCase
+
+LAYERS = 6
+LINK = ("--link-out", "8", "--link-in", "9")
+TWO_TIERS = (*LINK, "--host-memory", "24MiB", "--disk-out", "2", "--disk-in", "3")
+COMMANDS = ("plan", "simulate")
+
+
+def layer_graph():
+    """A chain of equal layers, in the format of PipeDream's profiler."""
+    sizes = "activation_size=16777216.0, parameter_size=2097152.0"
+    nodes = [f"node1 -- Input -- forward_compute_time=0.0, backward_compute_time=0.0, {sizes}\n"]
+    edges = []
+    for layer in range(2, 2 + LAYERS):
+        nodes.append(f"node{layer} -- Conv2d(8, 8) -- forward_compute_time=4.0, "
+                     f"backward_compute_time=8.0, {sizes}\n")
+        edges.append(f"\tnode{layer - 1} -- node{layer}\n")
+    return "".join(nodes + edges)
+
+
+class PlanningOptions(CommandCase):
+    def setUp(self):
+        super().setUp()
+        self.work = self.root / "work"
+        self.write("layers.txt", layer_graph())
+        code, _, errors = self.spillway("profile", "--import", "pipedream", "layers.txt", "--out",
+                                        "layers.json")
+        self.assertEqual((code, errors), (0, ""))
+
+    def told(self, command, *words):
+        """What it prints on standard output."""
+        code, output, errors = self.spillway(command, "layers.json", *words)
+        self.assertEqual((code, errors), (0, ""), words)
+        return output
+
+    def planned(self, command, *words, budget="50%", effort="0"):
+        return json.loads(self.told(command, "--json", "--budget", budget, "--effort", effort,
+                                    *words))
+
+    def read(self, name):
+        return json.loads((self.work / name).read_text(encoding="utf-8"))
+
+    def disks(self):
+        """Two measured disks, as bench-io records them."""
+        disks = [{"directory": directory, "device": directory[1:], "write_bytes_per_second": write,
+                  "read_bytes_per_second": read, "both_bytes_per_second": 2e9, "samples": []}
+                 for directory, write, read in (("/first", 2e9, 3e9), ("/second", 4e9, 6e9))]
+        self.write("disks.json", json.dumps({"format": "spillway disk rates", "version": 1,
+                                             "disks": disks}))
+        return "disks.json"
+
+    def test_of_the_help_are_all_tried_here(self):
+        here = pathlib.Path(__file__).read_text(encoding="utf-8")
+        for command in COMMANDS:
+            _, output, _ = self.spillway(command, "--help")
+            options = re.findall(r"(?m)^ +(?:-\w,)?(--[a-z-]+)", output.split("Examples:")[0])
+            self.assertGreater(len(options), 15)
+            for option in options:
+                self.assertTrue(option == "--help" or f'"{option}"' in here, option)
+
+    def test_rates_of_a_link(self):
+        for command in COMMANDS:
+            rates = self.planned(command, *LINK, "--duplex", "0.75")["rates"]
+            self.assertEqual(rates["source"], "given")
+            self.assertEqual(rates["write_bytes_per_second"], 8e9)
+            self.assertEqual(rates["read_bytes_per_second"], 9e9)
+            self.assertEqual(rates["duplex_share"], 0.75)
+            self.assertEqual(self.planned(command, *LINK)["rates"]["duplex_share"], 1)
+
+    def test_rates_of_disks_behind_a_link(self):
+        for command in COMMANDS:
+            planned = self.planned(command, *TWO_TIERS)
+            self.assertEqual(planned["host_memory_bytes"], 24 << 20)
+            self.assertEqual(planned["rates"]["write_bytes_per_second"], 8e9)
+            self.assertEqual(planned["rates"]["read_bytes_per_second"], 9e9)
+            self.assertEqual(planned["disk_rates"]["source"], "given")
+            self.assertEqual(planned["disk_rates"]["write_bytes_per_second"], 2e9)
+            self.assertEqual(planned["disk_rates"]["read_bytes_per_second"], 3e9)
+
+    def test_rates_of_a_file(self):
+        named = ("--rates", self.disks(), "--nvme")
+        for command in COMMANDS:
+            rates = self.planned(command, *named, "/second")["rates"]
+            self.assertTrue(rates["source"].startswith("disks.json: /second ("), rates)
+            self.assertEqual(rates["write_bytes_per_second"], 4e9)
+            self.assertEqual(rates["read_bytes_per_second"], 6e9)
+            rates = self.planned(command, *named, "/first,/second")["rates"]
+            self.assertEqual(rates["write_bytes_per_second"], 6e9)
+            self.assertEqual(rates["read_bytes_per_second"], 9e9)
+            behind = self.planned(command, *named, "/first", *LINK, "--host-memory", "24MiB")
+            self.assertTrue(behind["disk_rates"]["source"].startswith("disks.json: /first ("))
+            self.assertEqual(behind["disk_rates"]["read_bytes_per_second"], 3e9)
+
+    def test_the_bound(self):
+        for command in COMMANDS:
+            words = ("--link-out", "1", "--link-in", "1", "--bound")
+            quick, tight = (self.planned(command, *words, effort, budget="60%")
+                            for effort in ("quick", "tight"))
+            self.assertEqual(self.planned(command, *words[:-1], budget="60%")["bound_seconds"],
+                             quick["bound_seconds"])
+            self.assertEqual((quick["bound_kind"], tight["bound_kind"]), ("window", "fluid"))
+            self.assertGreater(tight["bound_seconds"], quick["bound_seconds"])
+
+    def test_budget_strategy_and_effort(self):
+        for command in COMMANDS:
+            needed = self.planned(command)["needed_bytes"]
+            self.assertEqual(self.planned(command)["budget_bytes"], needed // 2)
+            self.assertEqual(self.planned(command, budget="90MiB")["budget_bytes"], 90 << 20)
+            self.assertEqual(self.planned(command, "--strategy", "belady")["strategy"], "belady")
+            self.assertTrue(self.planned(command)["search_was_cut"])
+            self.assertIn("--effort: 'soon' is no number of seconds",
+                          self.refused(command, "layers.json", "--budget", "50%", "--effort",
+                                       "soon"))
+            text = self.told(command, "--budget", "90MiB", "--strategy", "belady")
+            self.assertRegex(text, r"(?m)^strategy  belady, after .")
+
+    def test_all_strategies(self):
+        _, output, _ = self.spillway("plan", "--help")
+        names = [plan["strategy"] for plan in self.planned("plan", "--strategy", "all")]
+        self.assertEqual(len(set(names)), len(names))
+        self.assertGreater(len(names), 8)
+        for name in names:
+            self.assertRegex(output, rf"[:;]\s+{name}\s\(")
+
+    def test_the_frontier(self):
+        # What follows the option is no picture, and stays the profile.
+        code, table, _ = self.spillway("plan", "--effort", "0", "--frontier", "layers.json")
+        self.assertEqual(code, 0)
+        rows = re.findall(r"(?m)^\S.* %  spillway ", table)
+        self.assertEqual(len(rows), 9, table)
+        words = ("--effort", "0", "--points", "4", "--json", "--frontier")
+        for picture in (("first.svg",), ("--strategy", "belady"), ("--strategy", "all")):
+            plans = json.loads(self.told("plan", *words, *picture))
+            self.assertEqual(len({plan["budget_bytes"] for plan in plans}), 4)
+            self.assertEqual(len({plan["strategy"] for plan in plans}) > 1, "all" in picture)
+        self.assertTrue((self.work / "first.svg").read_text(encoding="utf-8").startswith("<svg "))
+        text = self.told("plan", "--effort", "0", "--points", "2", "--frontier=second.svg")
+        self.assertIn("drawn in second.svg\n", text)
+        self.assertTrue((self.work / "second.svg").exists())
+
+    def test_a_stored_plan(self):
+        text = self.told("plan", "--budget", "50%", "--effort", "0", *LINK, "--out", "a.plan")
+        self.assertIn("plan stored in a.plan", text)
+        self.assertEqual(self.read("a.plan")["format"], "spillway-plan")
+        planned = self.planned("plan", *LINK)
+        simulated = json.loads(self.told("simulate", "--plan", "a.plan", "--json"))
+        self.assertEqual(simulated["rates"]["source"], "of the plan")
+        for key in ("step_seconds", "bound_seconds", "peak_bytes", "swapped_bytes"):
+            self.assertEqual(simulated[key], planned[key], key)
+        other = json.loads(self.told("simulate", "--plan", "a.plan", "--json", *TWO_TIERS))
+        self.assertEqual(other["disk_rates"]["read_bytes_per_second"], 3e9)
+
+    def test_traces(self):
+        self.told("plan", "--budget", "50%", "--effort", "0", *TWO_TIERS, "--out", "a.plan")
+        text = self.told("simulate", "--plan", "a.plan", "--trace", "step.json")
+        self.assertIn("trace written to step.json", text)
+        trace = self.read("step.json")
+        lanes = {event["args"]["name"] for event in trace["traceEvents"]
+                 if event["name"] == "thread_name"}
+        self.assertIn("write-out to disk", lanes)
+        # A run that goes just as predicted.
+        for event in trace["traceEvents"]:
+            event["pid"] = 2
+            if event["name"] == "process_labels":
+                event["args"]["labels"] = "run"
+        self.write("run.json", json.dumps(trace))
+        measured = json.loads(self.told("simulate", "--plan", "a.plan", "--json", "--beside",
+                                        "run.json", "--trace", "both.json"))["measured"]
+        self.assertEqual(measured["step"], "step")
+        for each in measured["largest_differences"]:
+            self.assertAlmostEqual(each["planned_seconds"], each["measured_seconds"], 6)
+        processes = {event["pid"] for event in self.read("both.json")["traceEvents"]}
+        self.assertEqual(processes, {1, 2})
+
+
+if __name__ == "__main__":
+    unittest.main()
