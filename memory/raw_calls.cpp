@@ -2,8 +2,10 @@
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -67,6 +69,25 @@ void populate(std::byte* address, std::size_t size) {
     populate_by_touch(address, size);
     return;
   }
+}
+
+// A pin for reading must not see a page change hands, so the kernel copies a shared page before it
+// pins one; other ways to have it copied are writes. Reading one byte of another process pins its
+// page, and that process may be this one.
+bool unshare(std::byte* address, std::size_t size) {
+  constexpr std::size_t kAtOnce = 512;
+  const auto step = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::array<iovec, kAtOnce> pages;
+  std::array<std::byte, kAtOnce> bytes;
+  for (std::size_t offset = 0; offset < size;) {
+    std::size_t count = 0;
+    for (; count < kAtOnce && offset < size; offset += step) pages[count++] = {address + offset, 1};
+    const iovec here{bytes.data(), count};
+    const long read = syscall(SYS_process_vm_readv, static_cast<long>(getpid()), &here, 1UL,
+                              pages.data(), count, 0UL);
+    if (read != static_cast<long>(count)) return false;
+  }
+  return true;
 }
 
 void discard(std::byte* address, std::size_t size) {

@@ -68,16 +68,17 @@ bool SwapEngine::State::leave_locked(PageIndex index) {
   return true;
 }
 
-/// Keeps a page that the kernel holds: for I/O of the program, because it is locked, or because a
-/// forked child shares it. The first may change it unseen, whatever its copy says; the last is
-/// cured by a write, which needs it open; the mapper does one as it opens the page.
+/// Keeps a page that the kernel holds: for I/O of the program, or because it is locked. The first
+/// may change it unseen, whatever its copy says.
 void SwapEngine::State::stay_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   page.arrival = ++arrivals_;  // Not to be tried again at once.
   if (!page.closed) return;
-  mapper_->allow_writes(address_of(index), 1);
-  page.closed = range_of(page.range).is_guarded;
-  if (page.closed) mapper_->forbid_writes(address_of(index), 1);
+  // A guard never opens for a moment: somebody may be waiting for that.
+  if (!range_of(page.range).is_guarded) {
+    mapper_->allow_writes(address_of(index), 1);
+    page.closed = false;
+  }
   page.dirty = true;
   drop_extent_locked(page);
 }

@@ -91,6 +91,8 @@ SwapEngine::State::~State() {
   }
   store_->wake();
   transfer_thread_.join();
+  // Its thread may still bring a late report, which looks at the pages.
+  mapper_.reset();
 }
 
 /// What the table behind `find` holds for the page at `offset` of the arena; 0: no range.

@@ -45,7 +45,7 @@ FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSin
                     UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
   // Frames move only into watched memory. Watching writes alone lets the kernel fill empty slots.
   descriptor_.watch(pool_.begin(), pool_.size(), UFFDIO_REGISTER_MODE_WP);
-  notes_ = std::vector<std::atomic<PageNote>>(arena_.size() / kPageBytes);
+  closed_ = std::vector<std::atomic<bool>>(arena_.size() / kPageBytes);
   sink_ = &sink;
   start_fault_thread();
   return {arena_.begin(), pool_.begin()};
@@ -67,7 +67,6 @@ Mapper::~Mapper() {
 }
 
 MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
-  std::atomic<PageNote>& note = note_of(page);
   const bool closed = allowed == Access::kRead;
   Attempt attempt = move_patiently(page, pool_slot, 0);
   if (attempt.error == EBUSY) {
@@ -87,50 +86,51 @@ MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
   }
   if (attempt.error != 0) die_of_refusal("UFFDIO_MOVE into a page", page, attempt.error);
   if (closed) descriptor_.set_closed(page, kPageBytes, true);
-  note = closed ? PageNote::kClosed : PageNote::kOpen;
+  closed_of(page) = closed;
   descriptor_.wake(page, kPageBytes);
   return MoveResult::kMoved;
 }
 
 MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
-  std::atomic<PageNote>& note = note_of(page);
+  std::atomic<bool>& closed = closed_of(page);
   Attempt attempt = move_patiently(pool_slot, page, 0);
-  if (attempt.error == EBUSY && note == PageNote::kOpen) {
-    populate(page + attempt.moved, kPageBytes - attempt.moved);
+  if (attempt.error == EBUSY) {
+    // Perhaps a forked child shares it. What is closed stays so meanwhile.
+    std::byte* const rest = page + attempt.moved;
+    if (closed) {
+      static_cast<void>(unshare(rest, kPageBytes - attempt.moved));
+    } else {
+      populate(rest, kPageBytes - attempt.moved);
+    }
     attempt = move_patiently(pool_slot, page, attempt.moved);
   }
   // EINVAL: the program has locked the page in memory (mlock), so there it stays.
   if (attempt.error == EBUSY || attempt.error == EINVAL) {
     put_back(page, pool_slot, attempt.moved);
-    if (note == PageNote::kClosed) note = PageNote::kClosedAndBusy;
     return MoveResult::kBusy;
   }
   if (attempt.error != 0) die_of_refusal("UFFDIO_MOVE out of a page", page, attempt.error);
-  note = PageNote::kOpen;
+  closed = false;
   return MoveResult::kMoved;
 }
 
 void Mapper::forbid_writes(std::byte* first, std::size_t pages) {
-  for (std::size_t i = 0; i < pages; ++i) note_of(first + i * kPageBytes) = PageNote::kClosed;
+  for (std::size_t i = 0; i < pages; ++i) closed_of(first + i * kPageBytes) = true;
   descriptor_.set_closed(first, pages * kPageBytes, true);
 }
 
 void Mapper::allow_writes(std::byte* first, std::size_t pages) {
   descriptor_.set_closed(first, pages * kPageBytes, false);
-  for (std::size_t i = 0; i < pages; ++i) {
-    std::atomic<PageNote>& note = note_of(first + i * kPageBytes);
-    if (note == PageNote::kClosedAndBusy) populate(first + i * kPageBytes, kPageBytes);
-    note = PageNote::kOpen;
-  }
+  for (std::size_t i = 0; i < pages; ++i) closed_of(first + i * kPageBytes) = false;
 }
 
 void Mapper::wake(std::byte* page) { descriptor_.wake(page, kPageBytes); }
 
-std::atomic<Mapper::PageNote>& Mapper::note_of(const std::byte* page) {
+std::atomic<bool>& Mapper::closed_of(const std::byte* page) {
   SPILLWAY_ASSERT(arena_.contains(page));
   const auto offset = static_cast<std::size_t>(page - arena_.begin());
   SPILLWAY_ASSERT(offset % kPageBytes == 0);
-  return notes_[offset / kPageBytes];
+  return closed_[offset / kPageBytes];
 }
 
 /// Moves what is left of one frame; gives up with EBUSY after some attempts without progress.
@@ -161,7 +161,7 @@ Mapper::Attempt Mapper::move_patiently(std::byte* to, std::byte* from, std::size
 /// closed for writing at once; moved back, a closed page would stand open for a moment.
 void Mapper::put_back(std::byte* page, std::byte* pool_slot, std::size_t moved) {
   if (moved == 0) return;
-  const int error = descriptor_.copy(page, pool_slot, moved, note_of(page) != PageNote::kOpen);
+  const int error = descriptor_.copy(page, pool_slot, moved, closed_of(page));
   if (error != 0) die_of_refusal("UFFDIO_COPY", page, error);
   discard(pool_slot, moved);
   descriptor_.wake(page, kPageBytes);

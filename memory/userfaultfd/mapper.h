@@ -28,19 +28,14 @@ class Mapper final : public FrameMapper {
   void wake(std::byte* page) override;
 
  private:
-  /// What the mapper remembers of a page. Calls for one page never overlap, so no lock guards it.
-  enum class PageNote : std::uint8_t {
-    kOpen,
-    kClosed,
-    kClosedAndBusy,  ///< Refused to leave while closed; perhaps a forked child shares it.
-  };
   struct Attempt {
     int error = 0;
     std::size_t moved = 0;
   };
 
-  /// Atomic because a fault may lead from one thread's call to another's through the kernel alone.
-  std::atomic<PageNote>& note_of(const std::byte* page);
+  /// Whether a page is closed for writing. Calls for one page never overlap, so no lock guards it;
+  /// atomic because a fault may lead from one thread's call to another's through the kernel alone.
+  std::atomic<bool>& closed_of(const std::byte* page);
   Attempt move_patiently(std::byte* to, std::byte* from, std::size_t already_moved);
   void put_back(std::byte* page, std::byte* pool_slot, std::size_t moved);
   void start_fault_thread();
@@ -50,7 +45,7 @@ class Mapper final : public FrameMapper {
   FaultDescriptor descriptor_;
   AddressSpace arena_;
   AddressSpace pool_;
-  std::vector<std::atomic<PageNote>> notes_;
+  std::vector<std::atomic<bool>> closed_;
   FaultSink* sink_ = nullptr;
   int stop_event_ = -1;
   pid_t owner_process_ = 0;  ///< A forked child must not stop the parent's fault thread.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "frame_mapper_conformance.h"
+#include "support/lock_in_memory.h"
 
 namespace spillway::memory {
 namespace {
@@ -70,8 +71,7 @@ TEST_P(FrameMapperConformance, SystemCallsWriteEmptyAndClosedPagesOrFail) {
   }
 }
 
-// By raw system calls: the sanitizers turn mlock into nothing.
-long lock_in_memory(std::byte* page) { return syscall(SYS_mlock, page, kPageBytes); }
+// By raw system calls, as lock_in_memory.
 long lock_when_faulted(std::byte* page) {
   return syscall(SYS_mlock2, page, kPageBytes, MLOCK_ONFAULT);
 }
@@ -81,7 +81,7 @@ long unlock(std::byte* page) { return syscall(SYS_munlock, page, kPageBytes); }
 TEST_P(FrameMapperConformance, LockedPagesKeepTheirBytes) {
   auto owner = make_owner(3);
   owner->bring_in(1, Access::kWrite);
-  if (lock_in_memory(owner->page(1)) != 0) {
+  if (!lock_in_memory(owner->page(1), 1)) {
     GTEST_SKIP() << "mlock is limited here: " << std::strerror(errno);
   }
   write_byte(owner->page(1) + 70, 70);

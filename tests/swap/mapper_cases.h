@@ -2,10 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cstddef>
 #include <string>
 
 #include "spillway/memory/frame_mapper.h"
@@ -35,11 +31,5 @@ class MapperTest : public testing::TestWithParam<memory::MapperKind> {
     }
   }
 };
-
-/// By a raw system call: the sanitizers turn mlock into nothing. What is locked does not move under
-/// all mappers.
-inline bool lock_in_memory(std::byte* first, std::size_t pages) {
-  return ::syscall(SYS_mlock, first, memory::kPageBytes * pages) == 0;
-}
 
 }  // namespace spillway::swap

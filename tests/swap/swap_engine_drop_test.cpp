@@ -15,6 +15,7 @@
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
 #include "support/sanitized.h"
+#include "support/lock_in_memory.h"
 
 namespace spillway::swap {
 namespace {
