@@ -53,7 +53,7 @@ struct Range {
   std::uint32_t in_flight = 0;     ///< Pages being read or written.
   bool is_live = false;
   bool is_dying = false;    ///< Released; ends with its last transfer.
-  bool faulted = false;     ///< Was ever touched past the operators: always arrives open and dirty.
+  bool faulted = false;     ///< Ever touched past operators: arrives dirty, open unless guarded.
   bool is_dropped = false;  ///< Its bytes are nowhere until it is computed again.
   bool is_guarded = false;  ///< All of its pages in memory are closed: a write has to be allowed.
   bool is_write_awaited = false;  ///< Guarded, and somebody waits to write.

@@ -15,7 +15,8 @@ struct ProfileArguments {
   std::vector<std::string> program;
 };
 
-/// Splits as `split_run_arguments` does, with --out and --steps as options that take a value.
+/// Splits as `split_run_arguments` does, with --out, --steps and --kind as options that take a
+/// value.
 ProfileArguments split_profile_arguments(const std::vector<std::string>& words);
 
 /// Runs the program as `run_program` does and has it write its profile to `out`. `given` are the

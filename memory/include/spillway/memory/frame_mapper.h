@@ -42,8 +42,8 @@ class FaultSink {
 enum class MoveResult {
   kMoved,
   /// The kernel holds the frame: nothing changed. Direct I/O into it has not ended, or the program
-  /// has locked it (mlock), or the page is closed for writing and a forked child shares it: after
-  /// `allow_writes` it can leave.
+  /// has locked it (mlock). Where a filter of system calls refuses process_vm_readv, also when the
+  /// page is closed for writing and a forked child shares it: after `allow_writes` it can leave.
   /// A page whose contents nobody needs leaves by `drop_page`.
   kBusy,
 };
