@@ -75,7 +75,7 @@ void populate(std::byte* address, std::size_t size) {
 // pins one; other ways to have it copied are writes. Reading one byte of another process pins its
 // page, and that process may be this one.
 bool unshare(std::byte* address, std::size_t size) {
-  constexpr std::size_t kAtOnce = 512;
+  constexpr std::size_t kAtOnce = 512;  // Of UIO_MAXIOV = 1024; the small pages of one frame.
   const auto step = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::array<iovec, kAtOnce> pages;
   std::array<std::byte, kAtOnce> bytes;

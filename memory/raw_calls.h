@@ -22,9 +22,9 @@ int raw_madvise(std::byte* address, std::size_t size, int advice);
 /// and copies pages that are shared with a forked child. Aborts when the memory cannot be had.
 void populate(std::byte* address, std::size_t size);
 
-/// Gives every small page there a physical page of its own without making it writable: pages that are
-/// shared with a forked child are copied, and stay closed to writes. False with errno where a filter
-/// of system calls refuses it.
+/// Gives every small page there a physical page of its own without making it writable: those that
+/// are shared with a forked child are copied, and stay closed to writes. False with errno where a
+/// filter of system calls refuses it.
 bool unshare(std::byte* address, std::size_t size);
 
 /// Gives the physical memory back; what is read next is zero or a fault.

@@ -143,7 +143,10 @@ void SwapEngine::State::give_up(RangeId dropped, const std::string& reason) {
   if (is_fatal)
     end_by_signal(
         SIGBUS,
-        message("the program touches a tensor that cannot be computed again: {}", reason).c_str());
+        message("the program touches a tensor that cannot be computed again: {}; go on from the "
+                "last checkpoint with --recompute off",
+                reason)
+            .c_str());
 }
 
 /// Operators that nobody has prepared for a drop wait here until its bytes are back. While they

@@ -54,6 +54,9 @@ class SwapEngine::State final : public memory::FaultSink {
   void write_out_locked(const RangePart& part, std::uint32_t pages);
   bool evict_page_locked(memory::PageIndex index, bool forced);
   bool leave_locked(memory::PageIndex index);
+  /// What the kernel kept of these, or of all, is tried again: who held it may have let go since.
+  void forget_refusals_locked(memory::PageIndex first, std::uint32_t count);
+  void forget_refusals_locked();
   void stay_locked(memory::PageIndex index);
   void cancel_write_locked(Page& page);
   void settle_for_writing_locked(Range& range, std::uint32_t first, std::uint32_t count);
@@ -61,6 +64,7 @@ class SwapEngine::State final : public memory::FaultSink {
   // transfers.cpp
   void run_transfers();
   void submit(const std::vector<Transfer>& batch);
+  void forgive_standstill();
   void kick_locked();
 
   // drops.cpp
@@ -125,6 +129,8 @@ class SwapEngine::State final : public memory::FaultSink {
                              const PinSet* within);
   class RoomWait;
   [[noreturn]] void refuse_locked(std::size_t pages, const PinSet* within) const;
+  std::size_t kept_pages_locked() const;
+  std::string kept_text_locked() const;
   void wake_waiters_locked();
   void wait_locked(Lock& lock, bool holds_pins, Duration& waited);
   RangeId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
@@ -192,7 +198,8 @@ class SwapEngine::State final : public memory::FaultSink {
   std::string lost_fault_locked();
   std::string fault_failure_;  ///< Why a page that the program touches cannot come.
   std::optional<TimePoint> unserved_since_;
-  Stray stray_;  ///< The latest touch of a page that belongs to nobody.
+  TimePoint next_attempt_;  ///< At what the kernel keeps, since then.
+  Stray stray_;             ///< The latest touch of a page that belongs to nobody.
   std::uint64_t releases_ = 0;
   std::vector<OpenFault> open_faults_;  ///< That wait for their page.
   std::deque<memory::PageIndex> fault_reads_;
@@ -228,7 +235,8 @@ class SwapEngine::State final : public memory::FaultSink {
                          const PinSet& within);
   std::uint64_t touch_clock_ = 0;
   std::uint32_t arrivals_ = 0;
-  std::string store_failure_;  ///< Why nothing more can be written; empty: it can.
+  std::uint64_t refusals_ = 0;  ///< Counts pages that were to leave and that the kernel kept.
+  std::string store_failure_;   ///< Why nothing more can be written; empty: it can.
   struct {
     memory::PageIndex page = 0;
     std::uint64_t count = 0;  ///< Of all failed reads, this one included.

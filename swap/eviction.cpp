@@ -41,7 +41,7 @@ void SwapEngine::State::end_children_locked() {
 }
 
 bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
-  if (page.state != PageState::kResident) return false;
+  if (page.state != PageState::kResident || page.refusals >= kRefusalsMax) return false;
   if (page.dirty && !store_failure_.empty()) return false;
   return forced || !is_pinned_locked(page);
 }
@@ -73,6 +73,8 @@ bool SwapEngine::State::leave_locked(PageIndex index) {
 void SwapEngine::State::stay_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   page.arrival = ++arrivals_;  // Not to be tried again at once.
+  if (page.refusals < kRefusalsMax) ++page.refusals;
+  ++refusals_;
   if (!page.closed) return;
   // A guard never opens for a moment: somebody may be waiting for that.
   if (!range_of(page.range).is_guarded) {
@@ -81,6 +83,15 @@ void SwapEngine::State::stay_locked(PageIndex index) {
   }
   page.dirty = true;
   drop_extent_locked(page);
+}
+
+void SwapEngine::State::forget_refusals_locked(PageIndex first, std::uint32_t count) {
+  for (PageIndex index = first; index < first + count; ++index) pages_.get()[index].refusals = 0;
+}
+
+void SwapEngine::State::forget_refusals_locked() {
+  for (const Range& range : ranges_)
+    if (range.is_live && !range.is_dying) forget_refusals_locked(range.first, range.pages);
 }
 
 bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced) {

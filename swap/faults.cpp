@@ -19,6 +19,8 @@ namespace {
 constexpr std::uint32_t kStrayReports = 1000;
 // The same where the thread that touches it reports it itself: less than a trap is repeated.
 constexpr std::uint32_t kStrayTraps = 30;
+// Between attempts to move what the kernel keeps, while a thread waits for room.
+constexpr Duration kAttemptPause = std::chrono::seconds(1);
 
 /// Whether an access past the operators has to be allowed first.
 bool waits_for_guard(const Page& page, const Range& range, Access access) {
@@ -29,8 +31,9 @@ bool waits_for_guard(const Page& page, const Range& range, Access access) {
 
 /// Whether a thread sleeps on a page that no frame will come free for.
 bool SwapEngine::State::is_fault_unserved_locked() const {
-  return !store_failure_.empty() && !fault_reads_.empty() && pool_->available_frames() == 0 &&
-         leaving_ + reading_ + writing_ == 0;
+  return !fault_reads_.empty() && pool_->available_frames() == 0 &&
+         leaving_ + reading_ + writing_ == 0 &&
+         (!store_failure_.empty() || kept_pages_locked() > 0);
 }
 
 /// Why a thread that touches memory waits for nothing; empty: it does not. It cannot be told of an
@@ -39,11 +42,19 @@ std::string SwapEngine::State::lost_fault_locked() {
   if (!is_fault_unserved_locked()) {
     unserved_since_.reset();
   } else if (!unserved_since_) {
-    unserved_since_ = clock_.now();
+    unserved_since_ = next_attempt_ = clock_.now();
   }
   if (!fault_failure_.empty()) return fault_failure_;
-  if (unserved_since_ && clock_.now() - *unserved_since_ > options_.fault_patience)
-    return store_failure_;
+  if (!unserved_since_) return {};
+  const TimePoint now = clock_.now();
+  if (now - *unserved_since_ > options_.fault_patience)
+    return store_failure_.empty() ? kept_text_locked() : store_failure_;
+  if (now >= next_attempt_) {
+    next_attempt_ = now + kAttemptPause;
+    forget_refusals_locked();
+    make_room_locked();
+    kick_locked();
+  }
   return {};
 }
 

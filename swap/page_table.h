@@ -25,6 +25,9 @@ inline bool has_bytes_in_memory(PageState state) {
          state == PageState::kWriting;
 }
 
+/// So often a page that the kernel keeps is tried in a row: each attempt may cost a write.
+inline constexpr std::uint8_t kRefusalsMax = 3;
+
 struct Page {
   PageState state = PageState::kOut;
   bool dirty = false;            ///< The extent, if any, does not hold the bytes.
@@ -33,7 +36,8 @@ struct Page {
   bool forced = false;           ///< Goes out even while pinned.
   bool cancelled = false;        ///< Was written to while it was being written out.
   bool open_on_arrival = false;  ///< Somebody waits to write it, or no copy is wanted.
-  std::uint8_t failed_writes = 0;
+  std::uint8_t failed_writes : 4 = 0;
+  std::uint8_t refusals : 4 = 0;   ///< By the kernel, to let it leave; see forget_refusals_locked.
   std::uint32_t arrival = 0;       ///< Counts up with every page that becomes resident.
   std::uint32_t pins = 0;          ///< Of operators that use a part of the range with this page.
   std::uint32_t touched = 0;       ///< Low bits of the touch clock; kept for ranges used in parts.

@@ -140,6 +140,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
   for (const RangeUse& use : uses) {
     hold_locked(set, use);
     wanted += use.touched();
+    forget_refusals_locked(range_of(use.range).first + use.first, use.touched());
   }
   // Who tries again after a failure gets a read of its own.
   const std::uint64_t failures = read_failure_.count;

@@ -1,12 +1,18 @@
 #include "room_wait.h"
 
+#include <utility>
+
 namespace spillway::swap {
 
 using memory::PageIndex;
 
+namespace {
+constexpr Duration kFirstPause = std::chrono::milliseconds(20);
+}  // namespace
+
 SwapEngine::State::RoomWait::RoomWait(State& state, Lock& lock, const PinSet* within,
                                       Duration& waited)
-    : state_(state), lock_(lock), within_(within), waited_(waited) {}
+    : state_(state), lock_(lock), within_(within), waited_(waited), refusals_(state.refusals_) {}
 
 SwapEngine::State::RoomWait::~RoomWait() {
   if (state_.first_in_line_ != this) return;
@@ -46,9 +52,26 @@ bool SwapEngine::State::RoomWait::take_from_others(std::size_t missing, std::siz
   return true;
 }
 
+/// The kernel may let go of what a device uses. The longer that takes, the rarer the attempts, each
+/// of which may write the page.
+bool SwapEngine::State::RoomWait::waits_for_kept() {
+  if (state_.kept_pages_locked() == 0) return false;
+  const TimePoint now = state_.clock_.now();
+  if (!kept_since_) kept_since_ = next_attempt_ = now;
+  const Duration waited = now - *kept_since_;
+  if (waited > state_.options_.patience) return false;
+  if (now < next_attempt_) return true;
+  next_attempt_ = now + waited + kFirstPause;
+  state_.forget_refusals_locked();
+  return true;
+}
+
 bool SwapEngine::State::RoomWait::wait(std::size_t missing, std::size_t fresh) {
-  const bool is_stuck = missing > 0 && !stands_back() && !progress_is_possible();
-  if ((is_stuck || is_out_of_patience()) && !take_from_others(missing, fresh) && is_stuck)
+  // What the kernel has just kept may leave at the next attempt; each page has a few.
+  const bool was_refused = std::exchange(refusals_, state_.refusals_) != state_.refusals_;
+  const bool is_stuck = missing > 0 && !stands_back() && !was_refused && !progress_is_possible();
+  if ((is_stuck || is_out_of_patience()) && !take_from_others(missing, fresh) && is_stuck &&
+      !waits_for_kept())
     return false;
   state_.kick_locked();
   state_.wait_locked(lock_, within_ != nullptr, waited_);

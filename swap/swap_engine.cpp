@@ -202,9 +202,32 @@ void SwapEngine::State::exit_locked(const PinSet& set) {
 
 void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) const {
   if (!store_failure_.empty()) throw StoreError("{}", store_failure_);
+  const std::size_t held = held_pages_locked(within);
+  if (kept_pages_locked() > 0 && pages + held <= pool_->limit())
+    throw KeptError("no room for {} under a budget of {}: {}", memory::kPageSize * pages,
+                    options_.budget, kept_text_locked());
   throw NoRoomError(memory::kPageSize * pages,
-                    memory::kPageSize * held_pages_locked(within) + Bytes(small_granted_.load()),
-                    options_.budget);
+                    memory::kPageSize * held + Bytes(small_granted_.load()), options_.budget);
+}
+
+std::string SwapEngine::State::kept_text_locked() const {
+  return message("the kernel keeps {} of tensors in memory, which the program has locked (mlock, "
+                 "mlockall) or a device uses",
+                 memory::kPageSize * kept_pages_locked());
+}
+
+/// Pages that were to leave, and that the kernel kept when they were tried last.
+std::size_t SwapEngine::State::kept_pages_locked() const {
+  std::size_t kept = 0;
+  for (const Range& range : ranges_) {
+    if (!range.is_live || range.is_dying) continue;
+    const Page* const first = pages_.get() + range.first;
+    kept +=
+        static_cast<std::size_t>(std::count_if(first, first + range.pages, [](const Page& page) {
+          return page.state == PageState::kResident && page.refusals > 0;
+        }));
+  }
+  return kept;
 }
 
 /// Who is woken counts as running from now on, not when it has got the mutex: meanwhile somebody
@@ -221,7 +244,7 @@ void SwapEngine::State::wait_locked(Lock& lock, bool holds_pins, Duration& waite
   const std::uint64_t wakes = wakes_;
   waiting_sets_ += holds_pins ? 1 : 0;
   ++waiters_;
-  // The time limit only bounds how long a busy frame (see leave_locked) goes unnoticed.
+  // The time limit bounds how long it goes unnoticed that the kernel keeps a page no more.
   changed_.wait_for(lock, std::chrono::milliseconds(20));
   --waiters_;
   if (wakes == wakes_) waiting_sets_ -= holds_pins ? 1 : 0;
@@ -522,7 +545,9 @@ bool SwapEngine::is_write_awaited(RangeId range) const {
 void SwapEngine::unguard(RangeId range) {
   if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
-  state_->unguard_locked(state_->range_of(range));
+  // It may have ended since somebody waited to write to it.
+  if (auto& ended = state_->range_of(range); ended.is_live && !ended.is_dying)
+    state_->unguard_locked(ended);
 }
 
 RangeId SwapEngine::wait_for_wanted() { return state_->wait_for_wanted(); }

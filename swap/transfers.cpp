@@ -285,6 +285,12 @@ void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
   }
 }
 
+/// The process stood still (SIGSTOP, a suspended job): nobody has waited for a page meanwhile.
+void SwapEngine::State::forgive_standstill() {
+  const Lock lock(mutex_);
+  unserved_since_.reset();
+}
+
 void SwapEngine::State::run_transfers() {
   ::pthread_setname_np(::pthread_self(), "spillway-io");
   std::vector<Transfer> batch;
@@ -309,6 +315,7 @@ void SwapEngine::State::run_transfers() {
     store_->reap(results, kReapPatience);
     const TimePoint ended = clock_.now();
     if (ended - since > kReapPatience + kStandstill) {
+      forgive_standstill();
       for (TransferObserver* const observer : options_.observers)
         observer->stood_still(since, ended);
     }

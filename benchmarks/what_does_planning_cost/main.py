@@ -2,6 +2,7 @@
 """What does planning cost? Steps while the search for a better plan runs, and while it stands still."""
 import contextlib
 import ctypes
+import errno
 import math
 import os
 import pathlib
@@ -19,6 +20,7 @@ NORMAL_95 = 1.96
 ENDLESS = 1_000_000
 SEARCH = "spillway-plan"  # Name of the thread that plans.
 PATIENCE_SECONDS = 60
+ATTEMPTS_PER_PAIR = 4  # A search may end within a turn.
 WAIT_FOR_ALL_KINDS = 0x40000000  # __WALL: threads, too.
 SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17  # Of ptrace; only the traced thread stops.
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -27,7 +29,11 @@ TICKS = os.sysconf("SC_CLK_TCK")
 def ptrace(request, thread):
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.ptrace(ctypes.c_long(request), ctypes.c_long(thread), None, None) != 0:
-        raise ProcessLookupError(ctypes.get_errno(), f"ptrace of thread {thread}")
+        error = ctypes.get_errno()
+        if error == errno.ESRCH:
+            raise ProcessLookupError(error, f"thread {thread} is gone")
+        raise training.Failure(f"ptrace of thread {thread} is refused: {os.strerror(error)}; see "
+                               "/proc/sys/kernel/yama/ptrace_scope, and filters of containers")
 
 
 def searches(process):
@@ -93,10 +99,11 @@ class PlanningCost(report.Benchmark):
     def measure_case(self, options, case, budget):
         command = [*cases.under_spillway(options.bin, budget, options.work / "run.json",
                                          options.disk), *case.command(options.bin, ENDLESS, 2)]
-        turns, shares = [], []
+        turns, shares, attempts = [], [], 0
         with side_by_side.Live(case.name, command) as live:
             process = live.process.pid
-            while len(turns) < options.rounds:
+            while len(turns) < options.rounds and attempts < ATTEMPTS_PER_PAIR * options.rounds:
+                attempts += 1
                 threads = self.awaited(live, process)
                 if not threads:
                     break

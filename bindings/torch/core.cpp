@@ -143,7 +143,7 @@ Core::Core(const runtime::Settings& settings) : settings_(settings), start_(cloc
   options.learns = settings_.prefetch;
   options.planning = runtime::planning_of(settings_, budget_.budget);
   options.planning.processors =
-      topology::usable_processors(machine.processors) / runtime::launched_ranks_here();
+      topology::usable_processors(machine.processors, runtime::launched_ranks_here());
   plan_ = options.planning.stored;
   if (plan_ != nullptr && plan_->budget < budget_.budget)
     log_warning("the plan {} was made for {} and leaves the rest of these {} alone (spillway plan "

@@ -98,7 +98,7 @@ MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
     // Perhaps a forked child shares it. What is closed stays so meanwhile.
     std::byte* const rest = page + attempt.moved;
     if (closed) {
-      static_cast<void>(unshare(rest, kPageBytes - attempt.moved));
+      if (!unshare(rest, kPageBytes - attempt.moved)) cannot_unshare_ = true;
     } else {
       populate(rest, kPageBytes - attempt.moved);
     }
@@ -122,6 +122,7 @@ void Mapper::forbid_writes(std::byte* first, std::size_t pages) {
 void Mapper::allow_writes(std::byte* first, std::size_t pages) {
   descriptor_.set_closed(first, pages * kPageBytes, false);
   for (std::size_t i = 0; i < pages; ++i) closed_of(first + i * kPageBytes) = false;
+  if (cannot_unshare_) populate(first, pages * kPageBytes);
 }
 
 void Mapper::wake(std::byte* page) { descriptor_.wake(page, kPageBytes); }

@@ -46,6 +46,8 @@ class Mapper final : public FrameMapper {
   AddressSpace arena_;
   AddressSpace pool_;
   std::vector<std::atomic<bool>> closed_;
+  /// Closed pages that a forked child shares become the parent's own when they are opened, then.
+  std::atomic<bool> cannot_unshare_{false};
   FaultSink* sink_ = nullptr;
   int stop_event_ = -1;
   pid_t owner_process_ = 0;  ///< A forked child must not stop the parent's fault thread.

@@ -11,6 +11,7 @@ std::string name_of(RefusalCause cause) {
     case RefusalCause::kStore: return "store";
     case RefusalCause::kUnreadable: return "unreadable";
     case RefusalCause::kRecomputation: return "recomputation";
+    case RefusalCause::kKept: return "kept";
   }
   return {};
 }
@@ -25,13 +26,15 @@ std::string remedy(RefusalCause cause) {
       return "go on from the last checkpoint, with a directory on another disk (--nvme)";
     case RefusalCause::kRecomputation:
       return "go on from the last checkpoint with --recompute off, which only moves tensors";
+    case RefusalCause::kKept: return "allow more with --budget, or run it without locked memory";
   }
   return {};
 }
 
 bool is_refusal(const Error& error) {
   return dynamic_cast<const IoError*>(&error) != nullptr ||
-         dynamic_cast<const RecomputeError*>(&error) != nullptr;
+         dynamic_cast<const RecomputeError*>(&error) != nullptr ||
+         dynamic_cast<const swap::KeptError*>(&error) != nullptr;
 }
 
 Refusal refusal_by(const Error& error, const std::string& who) {
@@ -42,11 +45,15 @@ Refusal refusal_by(const Error& error, const std::string& who) {
   if (dynamic_cast<const swap::UnreadableError*>(&error) != nullptr)
     return {RefusalCause::kUnreadable,
             message("{} needs a tensor that cannot be read back: {}", who, what)};
+  if (dynamic_cast<const swap::KeptError*>(&error) != nullptr)
+    return {RefusalCause::kKept, message("{}, needed for {}", what, who)};
   return {RefusalCause::kStore, message("{}, needed for {}", what, who)};
 }
 
 std::string sentence_of(const Refusal& refusal) {
-  const char* const outlook = refusal.cause == RefusalCause::kStore
+  const bool is_all_there =
+      refusal.cause == RefusalCause::kStore || refusal.cause == RefusalCause::kKept;
+  const char* const outlook = is_all_there
                                   ? "All tensors are still there, but the trainer cannot go on"
                                   : "The trainer cannot go on without it";
   return message("{}. {}: {}.", refusal.text, outlook, remedy(refusal.cause));

@@ -124,6 +124,7 @@ void Runtime::note_need_locked(std::uint64_t pages, const std::string& who) {
 
 void* Runtime::allocate_small(std::size_t size, OpContext& op) {
   with_room(op, [&] { engine_->account_small(Bytes(size), op.is_running ? &op.pins : nullptr); });
+  note_success(op);
   return small_block(size);
 }
 

@@ -95,6 +95,7 @@ void Runtime::run_again(profile::OpIndex place, const RecordedOp& recorded,
                         const std::function<void(swap::PinSet&)>& body) {
   const ReplayText text(recorded);
   OpContext& op = context();
+  if (traces()) options_.trace->begin_replay(&op, place);
   const bool was_running = std::exchange(op.is_running, true);
   const bool learned = std::exchange(op.learns, false);
   SPILLWAY_ASSERT(!was_running);
@@ -103,7 +104,6 @@ void Runtime::run_again(profile::OpIndex place, const RecordedOp& recorded,
   op.text = &text;
   op.inside.clear();
   op.inside_pages = op.inside_peak = op.input_pages = 0;
-  if (traces()) options_.trace->begin_replay(&op, place);
   const auto end = [&] {
     if (traces()) options_.trace->end_op(&op, false, engine_->resident());
     op.is_running = op.replays = false;

@@ -35,6 +35,7 @@ void TransferMeter::stood_still(TimePoint from, TimePoint until) {
   const std::lock_guard lock(mutex_);
   pass_time_locked(from);
   last_ = std::max(last_, until);
+  started_.clear();  // Nobody knows when what was under way has ended.
 }
 
 void TransferMeter::pass_time_locked(TimePoint at) {

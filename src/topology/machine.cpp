@@ -120,9 +120,12 @@ std::optional<UsableMemory> usable_memory(const Memory& memory) {
   return smallest;
 }
 
-double usable_processors(const Processors& processors) {
-  const double threads = processors.bound.value_or(processors.threads.value_or(1));
-  return std::min(threads, processors.quota.value_or(threads));
+double usable_processors(const Processors& processors, unsigned sharers) {
+  const double all = processors.threads.value_or(1);
+  const double bound = processors.bound.value_or(all);
+  // Bound to a part of them, each has its own: its launcher has shared them out.
+  const double threads = bound < all ? bound : bound / sharers;
+  return std::min(threads, processors.quota.value_or(all) / sharers);
 }
 
 }  // namespace spillway::topology

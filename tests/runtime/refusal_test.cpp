@@ -41,12 +41,22 @@ TEST(Refusal, OfWhatCannotBeComputedAgainNamesTheSwitch) {
       "checkpoint with --recompute off, which only moves tensors.");
 }
 
+TEST(Refusal, OfWhatTheKernelKeepsNamesTheBudget) {
+  const swap::KeptError error("the kernel keeps {}", 4_MiB);
+  EXPECT_EQ(refusal_by(error, "x").cause, RefusalCause::kKept);
+  EXPECT_EQ(told(error),
+            "the kernel keeps 4.00 MiB, needed for aten::mm(float[2]). All tensors are still "
+            "there, but the trainer cannot go on: allow more with --budget, or run it without "
+            "locked memory.");
+}
+
 TEST(RefusalCause, HasANameForScripts) {
   EXPECT_EQ(name_of(RefusalCause::kNone), "");
   EXPECT_EQ(name_of(RefusalCause::kBudget), "budget");
   EXPECT_EQ(name_of(RefusalCause::kStore), "store");
   EXPECT_EQ(name_of(RefusalCause::kUnreadable), "unreadable");
   EXPECT_EQ(name_of(RefusalCause::kRecomputation), "recomputation");
+  EXPECT_EQ(name_of(RefusalCause::kKept), "kept");
 }
 
 }  // namespace

@@ -249,31 +249,37 @@ TEST(RuntimeRecomputing, TellsHowTheRunWasWhileAnOperatorRunsAgain) {
   EXPECT_GT(report.learned.plans, 0u);
 }
 
-std::promise<void> plan_is_asked_for;
-std::promise<void> plan_may_come;
+/// The first plan waits until it may come.
+struct SlowPlan {
+  std::promise<void> is_asked_for;
+  std::promise<void> may_come;
+  std::once_flag first;
+};
+SlowPlan* slow_plan = nullptr;  // A strategy is a plain function.
 
-planner::StepPlan slow_plan(const profile::StepTape& tape, const planner::SwapLimits& limits,
-                            const planner::StopCheck& should_stop) {
-  static std::once_flag first;
-  std::call_once(first, [] {
-    plan_is_asked_for.set_value();
-    plan_may_come.get_future().wait();
+planner::StepPlan make_slow_plan(const profile::StepTape& tape, const planner::SwapLimits& limits,
+                                 const planner::StopCheck& should_stop) {
+  std::call_once(slow_plan->first, [] {
+    slow_plan->is_asked_for.set_value();
+    slow_plan->may_come.get_future().wait();
   });
   return planner::strategy_named("dtr").make(tape, limits, should_stop);
 }
 
 TEST(RuntimeRecomputing, TellsHowTheRunWasWhileAStepWaitsForItsPlan) {
   const SteadyClock clock;
-  const planner::Strategy strategy{"slow", "", "", &slow_plan};
+  SlowPlan plan;
+  slow_plan = &plan;
+  const planner::Strategy strategy{"slow", "", "", &make_slow_plan};
   const auto runtime = make_runtime(clock, strategy);
   std::thread trainer([&] {
     Chain chain(*runtime);
     chain.train(4);
   });
-  plan_is_asked_for.get_future().wait();
+  plan.is_asked_for.get_future().wait();
   const RuntimeReport report = runtime->report(Duration(0));
   const RuntimeCounts counts = runtime->counts();
-  plan_may_come.set_value();
+  plan.may_come.set_value();
   trainer.join();
   EXPECT_EQ(report.left_out.find("what was learned of the steps, since it was in use"), 0u);
   EXPECT_EQ(report.learned.steps, 0u);

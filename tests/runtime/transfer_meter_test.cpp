@@ -158,10 +158,20 @@ TEST_F(TransferMeterTest, LeavesOutTimeInWhichTheProcessStoodStill) {
   const TimePoint stopped = clock_.now();
   clock_.advance(1h);
   meter_.stood_still(stopped, clock_.now());
-  clock_.advance(2ms);
   end({tag});
   move(Direction::kWrite, 1999, 4ms);
-  expect(2010 / (2000 * 4e-3 + 0.1), 200, 0.5);
+  expect((1999 + 10) / (2e-3 + 1999 * 4e-3 + 0.1), 200, 0.5);
+}
+
+TEST_F(TransferMeterTest, CountsNothingOfWhatWasUnderWayInAStandstill) {
+  std::vector<std::uint64_t> tags;
+  for (int i = 0; i < 100; ++i) tags.push_back(begin(Direction::kWrite));
+  clock_.advance(1us);
+  const TimePoint stopped = clock_.now();
+  clock_.advance(1h);
+  meter_.stood_still(stopped, clock_.now());
+  for (const std::uint64_t tag : tags) end({tag});
+  expect(100, 200, 0.5);
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
-#include "support/sanitized.h"
 #include "support/lock_in_memory.h"
+#include "support/sanitized.h"
 
 namespace spillway::swap {
 namespace {

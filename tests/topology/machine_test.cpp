@@ -234,6 +234,16 @@ TEST(UsableProcessors, AreThoseOfTheBindingAndNoMoreThanTheQuota) {
   EXPECT_EQ(usable_processors(processors), 1.0);
 }
 
+TEST(UsableProcessors, AreSharedAmongRanksUnlessEachIsBoundToItsOwn) {
+  Processors processors;
+  processors.threads = processors.bound = 64;
+  EXPECT_EQ(usable_processors(processors, 8), 8.0);
+  processors.bound = 4;
+  EXPECT_EQ(usable_processors(processors, 8), 4.0);
+  processors.quota = 16.0;
+  EXPECT_EQ(usable_processors(processors, 8), 2.0);
+}
+
 TEST(UsableProcessors, AreCountedWhereTheProcessIsBound) {
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);

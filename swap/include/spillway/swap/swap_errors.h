@@ -17,6 +17,12 @@ class NoRoomError : public BudgetError {
   Bytes held;  ///< By the operator itself, and by small blocks.
 };
 
+/// It would fit, but the kernel lets too little leave.
+class KeptError : public BudgetError {
+ public:
+  using BudgetError::BudgetError;
+};
+
 /// The store takes nothing more: it is full or broken. What was to leave is still in memory.
 class StoreError : public IoError {
  public:

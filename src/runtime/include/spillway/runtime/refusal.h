@@ -15,9 +15,10 @@ enum class RefusalCause : std::uint8_t {
   kStore,          ///< The spill store takes nothing more.
   kUnreadable,     ///< What is in it does not come back.
   kRecomputation,  ///< What was dropped cannot be computed again.
+  kKept,           ///< The kernel keeps tensors in memory that are locked or in use by a device.
 };
 
-inline constexpr std::size_t kRefusalCauses = 5;
+inline constexpr std::size_t kRefusalCauses = 6;
 
 /// As the statistics file calls it: "store"; empty for none.
 std::string name_of(RefusalCause cause);
@@ -31,7 +32,8 @@ struct Refusal {
   std::string text;  ///< What happened, to which operator; no sentence yet.
 };
 
-/// Whether it is of the spill store or of a replay. What does not fit is told of in another way.
+/// Whether it is of the spill store, of a replay, or of what the kernel keeps. What does not fit is
+/// told of in another way.
 bool is_refusal(const Error& error);
 
 /// Of such an error, thrown when `who`, an operator, needed something.

@@ -87,8 +87,9 @@ struct UsableMemory {
 /// leaves. Nothing when neither is known.
 std::optional<UsableMemory> usable_memory(const Memory& memory);
 
-/// Hardware threads' worth of time that this process may use: those that it is bound to, or all,
-/// and no more than cgroups allow. 1 where nothing is known.
-double usable_processors(const Processors& processors);
+/// Hardware threads' worth of time that this process may use, one of `sharers` on this machine:
+/// those that it is bound to, or its share of all, and no more than its share of what cgroups
+/// allow. 1 where nothing is known and nobody shares.
+double usable_processors(const Processors& processors, unsigned sharers = 1);
 
 }  // namespace spillway::topology
