@@ -15,6 +15,7 @@ TABLE = {
     "device_cuda": {"base", "device"},
     "planner": {"base", "topology", "profile"},
     "planner_clp": {"base", "planner"},
+    "schedule": {"base"},
     "memory": {"base", "device"},
     "allreduce": {"base", "device", "transport"},
     "recompute": {"base", "device", "torch"},

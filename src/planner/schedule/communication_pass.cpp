@@ -1,0 +1,214 @@
+#include <algorithm>
+
+#include "message_check.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/schedule/schedule_passes.h"
+#include "weight_copies.h"
+
+namespace spillway::planner {
+namespace {
+
+/// Everything by the moment at which it belongs: the begin of an action, the end of what a message
+/// carries. Moments are all different, but of messages of one moment, which then keep the order in
+/// which they were added, the same on both sides.
+class OneOrder {
+ public:
+  OneOrder(const Schedule& schedule, const ScheduleCosts& costs)
+      : schedule_(schedule),
+        copies_(schedule),
+        timing_(time_schedule(schedule, costs)),
+        entries_(schedule.ranks.size()) {
+    for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
+      for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
+        // What runs as one belongs to one moment.
+        const bool is_second = i > 0 && schedule.ranks[rank][i - 1].overlaps_next;
+        add(timing_.spans[rank][is_second ? i - 1 : i].start_order, rank, schedule.ranks[rank][i]);
+      }
+  }
+
+  void add_messages() {
+    for (std::uint32_t rank = 0; rank < schedule_.rank_count(); ++rank)
+      for (std::size_t i = 0; i < schedule_.ranks[rank].size(); ++i) {
+        Action send = schedule_.ranks[rank][i];
+        if (send.kind == ActionKind::kForward)
+          send.kind = ActionKind::kSendForward;
+        else if (makes_input_gradient(send.kind))
+          send.kind = ActionKind::kSendBackward;
+        else
+          continue;
+        // What runs as one delivers at its end.
+        const std::size_t end = send.overlaps_next ? i + 1 : i;
+        send.overlaps_next = false;
+        exchange(timing_.spans[rank][end].end_order, rank, send);
+      }
+  }
+
+  /// In a schedule without steps: those of all stages will come behind everything.
+  void add_reductions(std::uint32_t data_parallel, bool at_end) {
+    for (std::uint32_t stage = schedule_.stages; stage-- > 0;) {
+      const auto& holders = copies_.holders(stage);
+      if (holders.size() * data_parallel == 1) continue;
+      std::uint64_t moment = at_end ? kEnd : 0;
+      for (const std::uint32_t rank : holders) moment = std::max(moment, gradient_end(rank, stage));
+      for (const std::uint32_t rank : holders)
+        add(moment, rank, {ActionKind::kReduce, stage, kNoMicroBatch});
+    }
+  }
+
+  void add_single_owner(std::uint32_t data_parallel) {
+    bool has_two = false;
+    for (std::uint32_t stage = schedule_.stages; stage-- > 0;) {
+      const auto& holders = copies_.holders(stage);
+      if (holders.size() > 2)
+        throw PlanError("stage {} has {} copies: a single owner lends to one", stage,
+                        holders.size());
+      std::uint64_t moment = gradient_end(holders[0], stage);
+      if (holders.size() == 2) {
+        has_two = true;
+        const std::uint32_t owner = holders[0];
+        const std::uint32_t mirror = holders[1];
+        // The owner of the mirror's own stage does the same at this moment: the one at which both
+        // have done their forward of the first replica.
+        exchange(std::max(forward_end(owner), forward_end(mirror)), owner,
+                 {ActionKind::kSendWeights, stage, kNoMicroBatch});
+        const std::uint64_t lent = gradient_end(mirror, stage);
+        exchange(lent, mirror, {ActionKind::kSendGradients, stage, kNoMicroBatch});
+        add(lent, mirror, {ActionKind::kSwapOutWeights, stage, kNoMicroBatch});
+        moment = std::max(moment, lent);
+      }
+      if (data_parallel > 1) add(moment, holders[0], {ActionKind::kReduce, stage, kNoMicroBatch});
+    }
+    if (!has_two)
+      throw PlanError("{}: no stage has two copies, of which one could own", schedule_.name);
+  }
+
+  void add_steps(CopyRule rule) {
+    for (std::uint32_t stage = schedule_.stages; stage-- > 0;)
+      for (const std::uint32_t rank : copies_.holders(stage))
+        if (rule == CopyRule::kReduced || rank == copies_.holders(stage)[0])
+          add(kEnd, rank, {ActionKind::kStep, stage, kNoMicroBatch});
+  }
+
+  std::vector<std::vector<Action>> lists() && {
+    std::vector<std::vector<Action>> lists;
+    for (auto& entries : entries_) {
+      std::stable_sort(entries.begin(), entries.end(),
+                       [](const Entry& a, const Entry& b) { return a.moment < b.moment; });
+      auto& list = lists.emplace_back();
+      for (const Entry& entry : entries) list.push_back(entry.action);
+    }
+    return lists;
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t moment = 0;
+    Action action;
+  };
+  static constexpr std::uint64_t kEnd = static_cast<std::uint64_t>(-1);
+
+  void add(std::uint64_t moment, std::uint32_t rank, const Action& action) {
+    entries_[rank].push_back({moment, action});
+  }
+
+  void exchange(std::uint64_t moment, std::uint32_t rank, const Action& send) {
+    const auto peer = peer_of(schedule_, copies_, rank, send);
+    if (!peer) return;
+    add(moment, rank, send);
+    add(moment, *peer, match_of(send));
+  }
+
+  /// When the gradients of a copy are complete.
+  std::uint64_t gradient_end(std::uint32_t rank, std::uint32_t stage) const {
+    std::uint64_t end = 0;
+    for (std::size_t i = 0; i < schedule_.ranks[rank].size(); ++i)
+      if (schedule_.ranks[rank][i].stage == stage &&
+          is_model_compute(schedule_.ranks[rank][i].kind))
+        end = timing_.spans[rank][i].end_order;
+    return end;
+  }
+
+  /// When a rank has done all its forwards of replica 0.
+  std::uint64_t forward_end(std::uint32_t rank) const {
+    std::uint64_t end = 0;
+    for (std::size_t i = 0; i < schedule_.ranks[rank].size(); ++i)
+      if (schedule_.ranks[rank][i].replica == 0 &&
+          schedule_.ranks[rank][i].kind == ActionKind::kForward)
+        end = timing_.spans[rank][i].end_order;
+    return end;
+  }
+
+  const Schedule& schedule_;
+  WeightCopies copies_;
+  ScheduleTiming timing_;
+  std::vector<std::vector<Entry>> entries_;
+};
+
+bool is_communication(ActionKind kind) {
+  return is_send(kind) || is_receive(kind) || kind == ActionKind::kReduce;
+}
+
+/// Takes the steps out when they are at the end of everything; returns whether they are.
+bool take_steps(Schedule& schedule) {
+  bool has_flush = true;
+  for (const auto& actions : schedule.ranks)
+    for (const Action& action : actions)
+      if (action.kind == ActionKind::kStep && action.micro_batch != kNoMicroBatch)
+        has_flush = false;
+  if (has_flush)
+    for (auto& actions : schedule.ranks)
+      std::erase_if(actions, [](const Action& each) { return each.kind == ActionKind::kStep; });
+  return has_flush;
+}
+
+/// Without a flush, a stage is reduced right before each of its steps.
+void reduce_before_steps(Schedule& schedule) {
+  for (auto& actions : schedule.ranks) {
+    std::vector<Action> longer;
+    for (const Action& action : actions) {
+      if (action.kind == ActionKind::kStep)
+        longer.push_back({ActionKind::kReduce, action.stage, kNoMicroBatch});
+      longer.push_back(action);
+    }
+    actions = std::move(longer);
+  }
+}
+
+}  // namespace
+
+Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs,
+                            const CommunicationOptions& options) {
+  check_shape(schedule);
+  if (options.data_parallel == 0) throw ConfigError("there must be a pipeline at least, not 0");
+  for (const auto& actions : schedule.ranks)
+    for (const Action& action : actions)
+      if (is_communication(action.kind))
+        throw PlanError("{} has communication already ({})", schedule.name, action);
+  Schedule plain = schedule;
+  const bool has_flush = take_steps(plain);
+  if (!has_flush && (schedule.replica_count() > 1 || options.copy_rule != CopyRule::kReduced))
+    throw PlanError(
+        "{} steps while micro-batches are in flight: its stages must have one copy each",
+        schedule.name);
+  OneOrder order(plain, costs);
+  order.add_messages();
+  if (has_flush) {
+    if (options.copy_rule == CopyRule::kReduced)
+      order.add_reductions(options.data_parallel, options.reduces_at_end);
+    else
+      order.add_single_owner(options.data_parallel);
+    order.add_steps(options.copy_rule);
+  }
+  Schedule complete = plain;
+  complete.data_parallel = options.data_parallel;
+  complete.ranks = std::move(order).lists();
+  if (!has_flush && options.data_parallel > 1) reduce_before_steps(complete);
+  return complete;
+}
+
+Schedule with_communication(const Schedule& schedule, const CommunicationOptions& options) {
+  check_shape(schedule);
+  return with_communication(schedule, even_costs(schedule, 1.0, 1.0, 1.0), options);
+}
+
+}  // namespace spillway::planner

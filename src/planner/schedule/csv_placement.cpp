@@ -1,0 +1,78 @@
+#include <algorithm>
+
+#include "csv_place.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr std::uint32_t kNowhere = static_cast<std::uint32_t>(-1);
+
+/// The counts that the forwards reach. Each of them must be there, so tables over all of them are
+/// not larger than the text.
+void count_forwards(Schedule& schedule, const std::vector<PlacedActions>& ranks) {
+  std::uint64_t forwards = 0;
+  std::uint32_t replicas = 0;
+  for (const PlacedActions& rank : ranks)
+    for (const Action& action : rank.actions) {
+      if (action.kind != ActionKind::kForward) continue;
+      ++forwards;
+      schedule.stages = std::max(schedule.stages, action.stage + 1);
+      schedule.micro_batches = std::max(schedule.micro_batches, action.micro_batch + 1);
+      replicas = std::max(replicas, action.replica + 1);
+    }
+  const std::string_view name = ranks.front().places.front().name;
+  if (forwards == 0) throw ConfigError("{} holds no forward, like 0F0", name);
+  // None of the three counts is above 2^24.
+  const std::uint64_t passes = std::uint64_t{replicas} * schedule.micro_batches;
+  if (passes > forwards || passes * schedule.stages > forwards)
+    throw ConfigError("{} holds {} forwards, too few for {} stages, {} micro-batches, {} replicas",
+                      name, forwards, schedule.stages, schedule.micro_batches, replicas);
+  schedule.placement.assign(replicas, std::vector<std::uint32_t>(schedule.stages, kNowhere));
+}
+
+void place_forwards(Schedule& schedule, const std::vector<PlacedActions>& ranks) {
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank)
+    for (std::size_t i = 0; i < ranks[rank].actions.size(); ++i) {
+      const Action& action = ranks[rank].actions[i];
+      if (action.kind != ActionKind::kForward) continue;
+      std::uint32_t& at = schedule.placement[action.replica][action.stage];
+      if (at != kNowhere && at != rank)
+        fail_at(ranks[rank].places[i], "{} on rank {}, but its stage is on rank {} already", action,
+                rank, at);
+      at = rank;
+    }
+  for (std::size_t replica = 0; replica < schedule.placement.size(); ++replica)
+    for (std::size_t stage = 0; stage < schedule.stages; ++stage)
+      if (schedule.placement[replica][stage] == kNowhere)
+        throw ConfigError("{}: replica {} has no forward of stage {}",
+                          ranks.front().places.front().name, replica, stage);
+}
+
+bool holds(const Schedule& schedule, std::uint32_t rank, const Action& action) {
+  if (needs_micro_batch(action.kind)) return schedule.rank_of(action.replica, action.stage) == rank;
+  return std::any_of(schedule.placement.begin(), schedule.placement.end(),
+                     [&](const auto& placed) { return placed[action.stage] == rank; });
+}
+
+}  // namespace
+
+void complete_schedule(Schedule& schedule, std::vector<PlacedActions>& ranks) {
+  count_forwards(schedule, ranks);
+  place_forwards(schedule, ranks);
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    for (std::size_t i = 0; i < ranks[rank].actions.size(); ++i) {
+      const Action& action = ranks[rank].actions[i];
+      const bool is_known =
+          action.stage < schedule.stages && action.replica < schedule.replica_count() &&
+          (action.micro_batch == kNoMicroBatch || action.micro_batch < schedule.micro_batches);
+      if (!is_known) fail_at(ranks[rank].places[i], "{} has no forward", action);
+      if (!holds(schedule, rank, action))
+        fail_at(ranks[rank].places[i], "{} on rank {}, which has no forward of its stage", action,
+                rank);
+    }
+    schedule.ranks.push_back(std::move(ranks[rank].actions));
+  }
+  check_shape(schedule);
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,27 @@
+#include "list_building.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/schedule/generators.h"
+
+namespace spillway::planner {
+
+static Schedule make_chimera(const ScheduleRequest& request) {
+  if (request.ranks % 2 != 0)
+    throw ConfigError("chimera needs an even number of ranks, not {} (use {}, or 1f1b)",
+                      request.ranks, request.ranks + 1);
+  if (request.micro_batches % 2 != 0)
+    throw ConfigError("chimera needs an even number of micro-batches, not {} (use {}, or 1f1b)",
+                      request.micro_batches, request.micro_batches + 1);
+  Schedule schedule = one_replica(request.ranks, request.micro_batches / 2,
+                                  round_placement(request.ranks, request.ranks));
+  schedule.placement.push_back(reversed_placement(request.ranks));
+  order_greedily(schedule, std::vector<std::uint32_t>(request.ranks, request.ranks));
+  end_with_steps(schedule);
+  return schedule;
+}
+
+extern const ScheduleGenerator kChimera{
+    "chimera", "two pipelines in opposite directions, each with a copy of the weights",
+    "Li and Hoefler, Chimera, SC 2021, arXiv 2107.06925; the order is found by a greedy rule",
+    make_chimera};
+
+}  // namespace spillway::planner

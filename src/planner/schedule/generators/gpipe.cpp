@@ -1,0 +1,24 @@
+#include "list_building.h"
+#include "spillway/planner/schedule/generators.h"
+
+namespace spillway::planner {
+
+static Schedule make_gpipe(const ScheduleRequest& request) {
+  const std::uint32_t last = request.micro_batches - 1;
+  Schedule schedule = one_replica(request.ranks, request.micro_batches,
+                                  round_placement(request.ranks, request.ranks));
+  for (std::uint32_t stage = 0; stage < request.ranks; ++stage) {
+    auto& list = schedule.ranks[stage];
+    for (std::uint32_t i = 0; i <= last; ++i) list.push_back(forward(stage, i));
+    for (std::uint32_t i = 0; i <= last; ++i) list.push_back(backward(stage, last - i));
+  }
+  end_with_steps(schedule);
+  return schedule;
+}
+
+extern const ScheduleGenerator kGpipe{
+    "gpipe", "all forwards, then all backwards, the last micro-batch first",
+    "Huang et al., GPipe, NeurIPS 2019, arXiv 1811.06965; order as in kakaobrain/torchgpipe",
+    make_gpipe};
+
+}  // namespace spillway::planner

@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "list_building.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/schedule/generators.h"
+
+namespace spillway::planner {
+namespace {
+
+/// The k-th pass of a rank: `ranks` micro-batches through its first stage, the same through its
+/// next one, and so on; then the next `ranks` micro-batches.
+struct Pass {
+  Pass(const ScheduleRequest& request, std::uint32_t k) {
+    const std::uint32_t round = request.ranks * request.stages_per_rank;
+    turn = k % round / request.ranks;
+    micro_batch = k / round * request.ranks + k % request.ranks;
+  }
+
+  std::uint32_t turn = 0;  // Which of the rank's stages, counted in the order of the passes.
+  std::uint32_t micro_batch = 0;
+};
+
+Schedule make_interleaved(const ScheduleRequest& request) {
+  const std::uint32_t ranks = request.ranks;
+  const std::uint32_t turns = request.stages_per_rank;
+  if (request.micro_batches % ranks != 0)
+    throw ConfigError(
+        "interleaved needs a multiple of its {} ranks as micro-batches, not {} (use {}, or 1f1b)",
+        ranks, request.micro_batches, (request.micro_batches / ranks + 1) * ranks);
+  Schedule schedule =
+      one_replica(ranks, request.micro_batches, round_placement(ranks, ranks * turns));
+  const std::uint32_t passes = request.micro_batches * turns;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    auto& list = schedule.ranks[rank];
+    const auto add_forward = [&](std::uint32_t k) {
+      const Pass pass(request, k);
+      list.push_back(forward(pass.turn * ranks + rank, pass.micro_batch));
+    };
+    const std::uint32_t warm_up = std::min(passes, 2 * (ranks - rank - 1) + (turns - 1) * ranks);
+    for (std::uint32_t k = 0; k < warm_up; ++k) add_forward(k);
+    for (std::uint32_t k = 0; k < passes; ++k) {
+      if (warm_up + k < passes) add_forward(warm_up + k);
+      const Pass pass(request, k);
+      list.push_back(backward((turns - 1 - pass.turn) * ranks + rank, pass.micro_batch));
+    }
+  }
+  end_with_steps(schedule);
+  return schedule;
+}
+
+}  // namespace
+
+extern const ScheduleGenerator kInterleaved{
+    "interleaved", "1F1B over several stages per rank: less bubble, more messages",
+    "Narayanan et al., Megatron-LM, SC 2021, arXiv 2104.04473", make_interleaved};
+
+}  // namespace spillway::planner

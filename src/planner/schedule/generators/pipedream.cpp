@@ -1,0 +1,23 @@
+#include "list_building.h"
+#include "spillway/planner/schedule/generators.h"
+
+namespace spillway::planner {
+
+static Schedule make_pipedream(const ScheduleRequest& request) {
+  Schedule schedule = one_replica(request.ranks, request.micro_batches,
+                                  round_placement(request.ranks, request.ranks));
+  for (std::uint32_t stage = 0; stage < request.ranks; ++stage)
+    for (const Action& action :
+         one_forward_one_backward(stage, request.micro_batches, request.ranks - stage, backward)) {
+      schedule.ranks[stage].push_back(action);
+      if (action.kind == ActionKind::kBackward)
+        schedule.ranks[stage].push_back(step(stage, action.micro_batch));
+    }
+  return schedule;
+}
+
+extern const ScheduleGenerator kPipedream{
+    "pipedream", "1F1B without a flush: an update per micro-batch, old weights kept meanwhile",
+    "Narayanan et al., PipeDream, SOSP 2019, arXiv 1806.03377", make_pipedream};
+
+}  // namespace spillway::planner

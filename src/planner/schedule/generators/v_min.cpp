@@ -1,0 +1,20 @@
+#include "spillway/planner/schedule/generators.h"
+#include "v_pattern.h"
+
+namespace spillway::planner {
+
+static Schedule make_v_min(const ScheduleRequest& request) {
+  const std::uint32_t ranks = request.ranks;
+  const std::uint32_t gap = ranks % 3 == 0 ? 2 : 0;  // Else two actions would share a tick.
+  return repeated_v(request, [=](std::uint32_t rank) {
+    return VPattern{rank, 2 * ranks - rank - 1, 2 * ranks + gap + rank, 4 * ranks + gap - rank - 1};
+  });
+}
+
+extern const ScheduleGenerator kVMin{
+    "v-min", "two stages per rank in a V: a third of the memory of 1F1B, 2/3 of its bubble",
+    "Qi et al., Pipeline parallelism with controllable memory, NeurIPS 2024, arXiv 2405.15362; "
+    "offsets of sail-sg/zero-bubble-pipeline-parallelism",
+    make_v_min};
+
+}  // namespace spillway::planner

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/planner/schedule/schedule.h"
+
+namespace spillway::planner {
+
+/// What is left of the stash of one micro-batch on one stage, as a share of the whole.
+struct StashShares {
+  double input = 0.0;                 ///< Kept by a forward whose rest is computed again.
+  double after_input_gradient = 1.0;  ///< Kept between input gradient and weight gradient.
+};
+
+/// What a rank (or a stage) holds at the worst moment of its list.
+struct RankFactors {
+  /// Stashes of micro-batches alive at once. The unit is one micro-batch through as much of the
+  /// model as a rank has of it (1/ranks), or through the stage. Fractional with split backwards.
+  double in_flight = 0.0;
+  /// Copies of the parameters of such a part of the model, older versions included.
+  double weight_versions = 0.0;
+};
+
+/// Counts over the list of each rank. Copies to and from the host count as done at once where they
+/// stand in the list; `time_schedule` knows how long they take. Throws PlanError for a list that
+/// holds no valid sequence of actions.
+std::vector<RankFactors> rank_factors(const Schedule& schedule, const StashShares& shares = {});
+
+/// The same by stage, over all replicas: the peak of in_flight on one rank, the weight versions of
+/// all copies together.
+std::vector<RankFactors> stage_factors(const Schedule& schedule, const StashShares& shares = {});
+
+/// Peak of the stash in bytes by rank, by counting. `stash` is per stage, for one micro-batch.
+std::vector<Bytes> stash_peaks(const Schedule& schedule, std::span<const Bytes> stash,
+                               const StashShares& shares = {});
+
+}  // namespace spillway::planner

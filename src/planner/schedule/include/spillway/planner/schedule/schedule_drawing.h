@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "spillway/planner/schedule/schedule_timing.h"
+
+namespace spillway::planner {
+
+/// A schedule as people draw it: a line per rank, a column per `seconds_per_column`.
+///
+///     r0: F0 F1 .. .. .. .. B1 B0
+///     r1: .. F0 F1 .. .. B1 B0 ..
+///
+/// F, B, I, W, R (recomputed) and S (step) with the number of the micro-batch; small letters on a
+/// rank's second stage, "F0.2" where ranks have more than two. With several replicas the number is
+/// that of the replica, and micro-batches are letters: "F1b". What lasts several columns fills
+/// them, what lasts less than half of one is not seen. Throws ConfigError for a picture of more
+/// than a million cells.
+std::string drawing(const Schedule& schedule, const ScheduleTiming& timing,
+                    double seconds_per_column = 1.0);
+
+/// With every forward and each half of a backward one column long.
+std::string drawing(const Schedule& schedule);
+
+}  // namespace spillway::planner

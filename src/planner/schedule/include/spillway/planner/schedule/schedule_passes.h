@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "spillway/planner/schedule/schedule_timing.h"
+
+namespace spillway::planner {
+
+/// How copies of the same stage stay equal.
+enum class CopyRule : std::uint8_t {
+  kReduced,      ///< All of them sum their gradients, and each is stepped.
+  kSingleOwner,  ///< The rank of replica 0 lends its weights, gets gradients back and steps alone.
+};
+
+struct CommunicationOptions {
+  std::uint32_t data_parallel = 1;  ///< Pipelines that sum their gradients.
+  CopyRule copy_rule = CopyRule::kReduced;
+  /// All reductions at the end of the lists, the last stage first, as in MPI4DL; else each as soon
+  /// as its gradients are there, beside the backward of other stages.
+  bool reduces_at_end = false;
+};
+
+/// Adds messages, reductions and the exchanges between copies to lists of compute and steps. The
+/// lists run once under `costs`; each message then stands in both lists at the moment when what it
+/// carries was made. So all lists follow one order of everything, and cannot deadlock, however long
+/// anything takes, even if each end waits for the other.
+///
+/// Throws PlanError for lists that have communication already, for steps in mid-flight where a
+/// stage has several copies, and for a single owner where no stage has exactly two.
+Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs,
+                            const CommunicationOptions& options = {});
+/// Under equal times of all stages.
+Schedule with_communication(const Schedule& schedule, const CommunicationOptions& options = {});
+
+/// Forwards of these ranks keep their input alone; the rest is computed again before the backward,
+/// where the rank may still wait for its gradient.
+Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint32_t> ranks);
+
+/// Stashes leave behind their forward and come back before their backward, where the time in
+/// between holds both copies and other compute of the rank: the longest-lived ones first, and only
+/// such as do not make the step longer under `costs`. Runs the referee up to 200 times.
+Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& costs);
+
+/// Replicas in turn forth and back (GEMS): of a rank's two copies of parameters, the one not in use
+/// is on the host. The other one comes back beside the last backward before its turn. For lists
+/// that are complete otherwise: both copies must be there for their steps. Throws PlanError for
+/// schedules without two copies on a rank, or whose
+/// weights move already.
+Schedule with_parked_weights(const Schedule& schedule);
+
+/// Into `costs.memory`, for GEMS or any other: stashes swapped in idle windows; that, with the
+/// ranks that still hold more computing the rest again; with the ranks whose copies are too slow
+/// computing all of theirs again; or recomputation alone. What fits, and is the fastest, or else
+/// what comes nearest. Throws ConfigError without a limit.
+Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs);
+
+}  // namespace spillway::planner

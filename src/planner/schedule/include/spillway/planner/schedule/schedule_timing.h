@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/planner/schedule/rank_factors.h"
+#include "spillway/planner/schedule/schedule.h"
+
+namespace spillway::planner {
+
+/// What one stage costs for one micro-batch. A full backward takes both of its halves.
+struct StageCosts {
+  double forward_seconds = 0.0;
+  double input_gradient_seconds = 0.0;
+  double weight_gradient_seconds = 0.0;
+  double recompute_seconds = 0.0;
+  double step_seconds = 0.0;
+  Bytes stash;     ///< Kept by a forward for its backward.
+  Bytes boundary;  ///< Output activation, and as large the gradient that comes back for it.
+  Bytes weights;   ///< One version of the parameters.
+  Bytes gradients;
+  Bytes optimizer_state;  ///< Where the stage is stepped.
+};
+
+struct LinkCosts {
+  double latency_seconds = 0.0;  ///< On top of each transfer, without keeping the link busy.
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+};
+
+/// What a schedule runs on.
+struct ScheduleCosts {
+  std::vector<StageCosts> stages;
+  StashShares shares;
+  LinkCosts peer;                    ///< From each rank to each other one, one message at a time.
+  LinkCosts host;                    ///< Each way of a rank's link to its host, one copy at a time.
+  bool is_host_link_shared = false;  ///< Messages pass the host links of both ranks, too.
+  LinkCosts reduce;                  ///< Of each rank in a ring, latency once per message of it.
+  /// A forward, recomputation or swap-in waits for swap-outs under way that would make room.
+  std::optional<Bytes> memory;
+};
+
+/// The same times for every stage, nothing else.
+ScheduleCosts even_costs(const Schedule& schedule, double forward_seconds,
+                         double input_gradient_seconds, double weight_gradient_seconds);
+
+/// When an action ran; for a receive, when what it waits for arrived. The orders count all begins
+/// and ends of compute in the order in which they happened: one that does not depend on rounding.
+struct ActionSpan {
+  double start_seconds = 0.0;
+  double end_seconds = 0.0;
+  std::uint64_t start_order = 0;
+  std::uint64_t end_order = 0;
+};
+
+/// From then on a rank holds so much.
+struct MemoryMoment {
+  double seconds = 0.0;
+  double stashes = 0.0;  ///< Of one micro-batch on one stage.
+  Bytes bytes;           ///< All that `StageCosts` names but boundaries.
+};
+
+struct RankTiming {
+  double busy_seconds = 0.0;
+  double exposed_communication_seconds = 0.0;  ///< Waiting for what was under way to it.
+  double exposed_swap_seconds = 0.0;           ///< Waiting for copies, or for room.
+  double first_start_seconds = 0.0;
+  double last_end_seconds = 0.0;
+  Bytes peak_memory;
+  double peak_stashes = 0.0;
+  Bytes host_traffic;  ///< Stashes and weights, both ways.
+  std::vector<MemoryMoment> memory;
+};
+
+struct ScheduleTiming {
+  double step_seconds = 0.0;    ///< Until the last rank is done.
+  double period_seconds = 0.0;  ///< When the next list may begin on a rank that is done.
+  double bubble = 0.0;          ///< Share of all ranks' step that is not compute.
+  std::vector<RankTiming> ranks;
+  std::vector<std::vector<ActionSpan>> spans;
+};
+
+/// Runs the lists in discrete events. A rank computes one action after the other; sends, copies and
+/// reductions start where they stand in its list, when the compute before them is over, and run
+/// beside what follows. Receives are posted ahead: a message leaves when its send is reached. Lists
+/// without any message get each output as soon as it is made, by the same links. A forward and a
+/// backward that run as one start when both can, take the sum of their times, and deliver at the
+/// end.
+///
+/// Throws PlanError for lists that stand still or make no sense, with the action at which they do,
+/// and ConfigError for costs that are negative, not finite, or not of these stages.
+ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs);
+
+}  // namespace spillway::planner

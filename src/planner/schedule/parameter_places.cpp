@@ -1,0 +1,35 @@
+#include "parameter_places.h"
+
+#include "version_count.h"
+
+namespace spillway::planner {
+
+ParameterPlaces::ParameterPlaces(const Schedule& schedule, const WeightCopies& copies,
+                                 std::span<const StageCosts> stages)
+    : is_resident(copies.size(), true), bytes(schedule.ranks.size(), 0.0) {
+  std::vector<bool> is_stepped(copies.size(), false);
+  std::vector<bool> is_moved(copies.size(), false);
+  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
+    for (const Action& action : schedule.ranks[rank]) {
+      const bool comes =
+          action.kind == ActionKind::kReceiveWeights || action.kind == ActionKind::kSwapInWeights;
+      if (action.kind == ActionKind::kStep) {
+        is_stepped[copies.at(rank, action.stage)] = true;
+      } else if (comes || action.kind == ActionKind::kSwapOutWeights) {
+        const std::uint32_t copy = copies.at(rank, action.stage);
+        if (!is_moved[copy]) is_resident[copy] = !comes;
+        is_moved[copy] = true;
+      }
+    }
+  const VersionCount versions = count_versions(schedule, copies);
+  for (std::uint32_t copy = 0; copy < copies.size(); ++copy) {
+    const StageCosts& stage = stages[copies[copy].stage];
+    const std::uint32_t held = versions.peaks[copy] - (is_resident[copy] ? 0 : 1);
+    bytes[copies[copy].rank] += static_cast<double>(stage.weights.count()) * held;
+    bytes[copies[copy].rank] += static_cast<double>(stage.gradients.count());
+    if (is_stepped[copy])
+      bytes[copies[copy].rank] += static_cast<double>(stage.optimizer_state.count());
+  }
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,135 @@
+#include "rendezvous.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "message_check.h"
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+
+Rendezvous::Rendezvous(const Schedule& schedule, const WeightCopies& copies)
+    : schedule_(schedule),
+      copies_(copies),
+      has_messages_(has_messages(schedule)),
+      next_(schedule.ranks.size(), 0),
+      made_(has_messages_ ? 0 : 2 * schedule.all_micro_batches() * schedule.stages, false),
+      work_(schedule.ranks.size()) {
+  std::iota(work_.rbegin(), work_.rend(), 0U);
+}
+
+bool Rendezvous::is_at(std::uint32_t rank, const Action& action) const {
+  return !is_over(rank) && current(rank) == action;
+}
+
+std::optional<Action> Rendezvous::source_of(const Action& action) const {
+  Action source = action;
+  source.overlaps_next = false;
+  if (action.kind == ActionKind::kForward) {
+    if (action.stage == 0) return std::nullopt;
+    --source.stage;
+    return source;
+  }
+  if (!makes_input_gradient(action.kind) || action.stage + 1 == schedule_.stages)
+    return std::nullopt;
+  ++source.stage;
+  return source;
+}
+
+bool Rendezvous::pass_compute(std::uint32_t rank, const Action& action) {
+  if (has_messages_ || !is_model_compute(action.kind)) return true;
+  const bool is_forward = action.kind == ActionKind::kForward;
+  if (const auto source = source_of(action); source && !made_[made(*source, !is_forward)])
+    return false;
+  if (!is_forward && !makes_input_gradient(action.kind)) return true;
+  made_[made(action, !is_forward)] = true;
+  if (is_forward ? action.stage + 1 < schedule_.stages : action.stage > 0) {
+    const std::uint32_t user =
+        schedule_.rank_of(action.replica, is_forward ? action.stage + 1 : action.stage - 1);
+    if (user != rank) work_.push_back(user);
+  }
+  return true;
+}
+
+bool Rendezvous::pass_reduction(const Action& action) {
+  const auto& holders = copies_.reducers(action.stage);
+  if (!std::all_of(holders.begin(), holders.end(),
+                   [&](std::uint32_t rank) { return is_at(rank, action); }))
+    return false;
+  for (const std::uint32_t rank : holders) {
+    ++next_[rank];
+    work_.push_back(rank);
+  }
+  return true;
+}
+
+/// Whether the rank goes on; where others go on with it, they are put to work.
+bool Rendezvous::pass(std::uint32_t rank, const Action& action) {
+  if (action.kind == ActionKind::kReduce) return pass_reduction(action);
+  if (is_send(action.kind) || is_receive(action.kind)) {
+    const std::uint32_t peer = *peer_of(schedule_, copies_, rank, action);
+    if (!is_at(peer, match_of(action))) return false;
+    ++next_[peer];
+    work_.push_back(peer);
+  } else if (!pass_compute(rank, action)) {
+    return false;
+  }
+  ++next_[rank];
+  return true;
+}
+
+void Rendezvous::run(std::uint32_t rank) {
+  while (!is_over(rank) && pass(rank, current(rank))) {
+  }
+}
+
+std::uint32_t Rendezvous::awaited_by(std::uint32_t rank) const {
+  const Action& action = current(rank);
+  if (is_send(action.kind) || is_receive(action.kind))
+    return *peer_of(schedule_, copies_, rank, action);
+  if (action.kind == ActionKind::kReduce) {
+    const auto& holders = copies_.reducers(action.stage);
+    return *std::find_if(holders.begin(), holders.end(),
+                         [&](std::uint32_t holder) { return !is_at(holder, action); });
+  }
+  const auto source = source_of(action);
+  SPILLWAY_ASSERT(source.has_value());
+  return schedule_.rank_of(source->replica, source->stage);
+}
+
+ScheduleFault Rendezvous::describe(std::vector<std::uint32_t> cycle) const {
+  constexpr std::size_t kMostNamed = 8;
+  std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()), cycle.end());
+  std::string reason = "deadlock: it waits for ";
+  for (std::size_t i = 1; i < std::min(cycle.size(), kMostNamed); ++i)
+    reason += message("rank {}, whose {} waits for ", cycle[i], current(cycle[i]));
+  if (cycle.size() > kMostNamed)
+    reason += message("{} more, which wait for ", cycle.size() - kMostNamed);
+  reason += message("rank {}", cycle.front());
+  return {cycle.front(), next_[cycle.front()], current(cycle.front()), reason};
+}
+
+std::optional<ScheduleFault> Rendezvous::fault() {
+  while (!work_.empty()) {
+    const std::uint32_t rank = work_.back();
+    work_.pop_back();
+    run(rank);
+  }
+  std::uint32_t rank = 0;
+  while (rank < schedule_.rank_count() && is_over(rank)) ++rank;
+  if (rank == schedule_.rank_count()) return std::nullopt;
+  std::vector<std::uint32_t> way;
+  while (std::find(way.begin(), way.end(), rank) == way.end()) {
+    way.push_back(rank);
+    const std::uint32_t awaited = awaited_by(rank);
+    if (is_over(awaited))
+      return ScheduleFault{rank, next_[rank], current(rank),
+                           message("it waits for rank {}, whose list is over", awaited)};
+    rank = awaited;
+  }
+  way.erase(way.begin(), std::find(way.begin(), way.end(), rank));
+  return describe(std::move(way));
+}
+
+}  // namespace spillway::planner

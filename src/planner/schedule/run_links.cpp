@@ -1,0 +1,51 @@
+#include "run_links.h"
+
+#include <algorithm>
+
+namespace spillway::planner {
+namespace {
+
+double seconds_for(Bytes size, const LinkCosts& link) {
+  return static_cast<double>(size.count()) / link.bytes_per_second;
+}
+
+}  // namespace
+
+RunLinks::RunLinks(const ScheduleCosts& costs, std::size_t ranks)
+    : costs_(costs), host_free_(2 * ranks, 0.0), reduce_free_(ranks, 0.0) {}
+
+double RunLinks::send(std::uint32_t from, std::uint32_t to, Bytes size, double now) {
+  double& free = channel_free_[std::uint64_t{from} << 32U | to];
+  double start = std::max(now, free);
+  double seconds = seconds_for(size, costs_.peer);
+  if (costs_.is_host_link_shared) {
+    double& out = host_free(from, /*is_out=*/true);
+    double& in = host_free(to, /*is_out=*/false);
+    start = std::max({start, out, in});
+    seconds = std::max(seconds, seconds_for(size, costs_.host));
+    out = in = start + seconds;
+  }
+  free = start + seconds;
+  return free + costs_.peer.latency_seconds;
+}
+
+RunLinks::Copy RunLinks::copy(std::uint32_t rank, bool is_out, Bytes size, double earliest) {
+  double& free = host_free(rank, is_out);
+  const double start = std::max(free, earliest);
+  free = start + seconds_for(size, costs_.host);
+  return {start, free + costs_.host.latency_seconds};
+}
+
+RunLinks::Copy RunLinks::reduce(const std::vector<std::uint32_t>& members, std::uint32_t pipelines,
+                                Bytes size, double now) {
+  double start = now;
+  for (const std::uint32_t rank : members) start = std::max(start, reduce_free_[rank]);
+  const double ring = static_cast<double>(members.size()) * pipelines;
+  const double rounds = 2.0 * (ring - 1.0);
+  const double end =
+      start + rounds * (costs_.reduce.latency_seconds + seconds_for(size, costs_.reduce) / ring);
+  for (const std::uint32_t rank : members) reduce_free_[rank] = end;
+  return {start, end};
+}
+
+}  // namespace spillway::planner

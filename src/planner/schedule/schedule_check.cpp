@@ -1,0 +1,31 @@
+#include "spillway/planner/schedule/schedule_check.h"
+
+#include "message_check.h"
+#include "rendezvous.h"
+#include "spillway/base/error.h"
+#include "weight_copies.h"
+#include "work_check.h"
+
+namespace spillway::planner {
+
+std::string to_string(const ScheduleFault& fault) {
+  return message("rank {}, action {} ({}): {}", fault.rank, fault.position, fault.action,
+                 fault.reason);
+}
+
+std::optional<ScheduleFault> first_fault(const Schedule& schedule, const ScheduleLimits& limits) {
+  check_shape(schedule);
+  const WeightCopies copies(schedule);
+  if (auto fault = work_fault(schedule, copies)) return fault;
+  if (has_messages(schedule))
+    if (auto fault = message_fault(schedule, copies)) return fault;
+  if (auto fault = order_fault(schedule, copies)) return fault;
+  if (auto fault = Rendezvous(schedule, copies).fault()) return fault;
+  return memory_fault(schedule, copies, limits);
+}
+
+void check_schedule(const Schedule& schedule, const ScheduleLimits& limits) {
+  if (const auto fault = first_fault(schedule, limits)) throw PlanError("{}", to_string(*fault));
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,100 @@
+#include "spillway/planner/schedule/schedule_drawing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr double kMostCells = 1e6;
+constexpr std::uint32_t kLetters = 26;
+
+char letter_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward: return 'F';
+    case ActionKind::kBackward: return 'B';
+    case ActionKind::kInputGradient: return 'I';
+    case ActionKind::kWeightGradient: return 'W';
+    case ActionKind::kRecompute: return 'R';
+    default: return 'S';
+  }
+}
+
+/// Which of its rank's stages, in the order of the model.
+std::uint32_t turn_of(const Schedule& schedule, const Action& action) {
+  const auto& placed = schedule.placement[action.replica];
+  const std::uint32_t rank = placed[action.stage];
+  return static_cast<std::uint32_t>(
+      std::count(placed.begin(), placed.begin() + action.stage, rank));
+}
+
+std::string label_of(const Schedule& schedule, const Action& action) {
+  std::string label(1, letter_of(action.kind));
+  if (action.kind == ActionKind::kStep) return label + std::to_string(action.stage);
+  const std::uint32_t i = action.micro_batch;
+  if (schedule.replica_count() == 1) {
+    label += std::to_string(i);
+  } else {
+    label += std::to_string(action.replica);
+    if (schedule.micro_batches > 1)
+      label += i < kLetters ? std::string(1, static_cast<char>('a' + i)) : message("/{}", i);
+  }
+  const std::uint32_t turns = (schedule.stages + schedule.rank_count() - 1) / schedule.rank_count();
+  const std::uint32_t turn = turn_of(schedule, action);
+  if (turns == 2 && turn == 1) label[0] = static_cast<char>(label[0] - 'A' + 'a');
+  if (turns > 2) label += message(".{}", turn);
+  return label;
+}
+
+}  // namespace
+
+std::string drawing(const Schedule& schedule, const ScheduleTiming& timing,
+                    double seconds_per_column) {
+  if (!(seconds_per_column > 0.0))
+    throw ConfigError("a column cannot last {} s (give more than 0)", seconds_per_column);
+  const double width = std::round(timing.step_seconds / seconds_per_column);
+  if (!(width * static_cast<double>(schedule.ranks.size()) <= kMostCells))
+    throw ConfigError("a drawing of {} columns is too wide (give more seconds per column)", width);
+  const auto columns = static_cast<std::size_t>(width);
+  std::vector<std::vector<std::string>> rows(schedule.ranks.size());
+  std::size_t letters = 1;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    rows[rank].resize(columns);
+    for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
+      const Action& action = schedule.ranks[rank][i];
+      if (!is_compute(action.kind)) continue;
+      const ActionSpan& span = timing.spans[rank][i];
+      const auto column_at = [&](double seconds) {
+        return static_cast<std::size_t>(std::llround(seconds / seconds_per_column));
+      };
+      const std::string label = label_of(schedule, action);
+      for (std::size_t at = column_at(span.start_seconds);
+           at < std::min(column_at(span.end_seconds), columns); ++at) {
+        rows[rank][at] = label;
+        letters = std::max(letters, label.size());
+      }
+    }
+  }
+  const std::size_t digits = std::to_string(rows.size() - 1).size();
+  std::string text;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    const std::string number = std::to_string(rank);
+    text.append("r").append(number).append(":").append(digits - number.size(), ' ');
+    for (const std::string& cell : rows[rank]) {
+      const std::string shown = cell.empty() ? std::string(letters, '.') : cell;
+      text.append(" ").append(shown).append(letters - shown.size(), ' ');
+    }
+    while (text.ends_with(' ')) text.pop_back();
+    text += "\n";
+  }
+  return text;
+}
+
+std::string drawing(const Schedule& schedule) {
+  return drawing(schedule, time_schedule(schedule, even_costs(schedule, 1.0, 1.0, 1.0)));
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,292 @@
+#include "schedule_run.h"
+
+#include <algorithm>
+
+#include "parameter_places.h"
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+double count_of(Bytes size) { return static_cast<double>(size.count()); }
+
+bool is_weight_copy(ActionKind kind) {
+  return kind == ActionKind::kSwapOutWeights || kind == ActionKind::kSwapInWeights;
+}
+
+}  // namespace
+
+ScheduleRun::ScheduleRun(const Schedule& schedule, const ScheduleCosts& costs)
+    : schedule_(schedule),
+      costs_(costs),
+      copies_(schedule),
+      walk_(schedule, costs.shares),
+      memory_(schedule.ranks.size()),
+      links_(costs, schedule.ranks.size()),
+      ranks_(schedule.ranks.size()),
+      parameters_(copies_.size()),
+      arrivals_(2 * walk_.cell_count()),
+      copied_until_(walk_.cell_count(), 0.0),
+      joined_(schedule.stages, 0) {
+  timing_.ranks.resize(schedule.ranks.size());
+  for (const auto& actions : schedule.ranks) {
+    timing_.spans.emplace_back(actions.size());
+    for (const Action& action : actions) has_messages_ |= action.kind == ActionKind::kSendForward;
+  }
+  const ParameterPlaces places(schedule, copies_, costs.stages);
+  for (std::uint32_t copy = 0; copy < copies_.size(); ++copy)
+    parameters_[copy].is_resident = places.is_resident[copy];
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
+    memory_.place(rank, places.bytes[rank]);
+}
+
+ScheduleTiming ScheduleRun::run() && {
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) advance(rank);
+  while (!events_.empty()) {
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.seconds;
+    timing_.step_seconds = std::max(timing_.step_seconds, now_);
+    handle(event);
+    advance(event.rank);
+  }
+  fail_where_it_stalls();
+  double busy = 0.0;
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    RankTiming& timing = timing_.ranks[rank];
+    memory_.report(rank, timing);
+    busy += timing.busy_seconds;
+    timing_.period_seconds =
+        std::max(timing_.period_seconds, timing.last_end_seconds - timing.first_start_seconds);
+  }
+  const double all = timing_.step_seconds * static_cast<double>(ranks_.size());
+  timing_.bubble = all > 0.0 ? 1.0 - busy / all : 0.0;
+  return std::move(timing_);
+}
+
+void ScheduleRun::fail_where_it_stalls() const {
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
+    if (ranks_[rank].next < schedule_.ranks[rank].size())
+      throw PlanError("rank {} waits for ever at {}", rank,
+                      schedule_.ranks[rank][ranks_[rank].next]);
+}
+
+void ScheduleRun::push(double seconds, std::uint32_t rank, std::uint32_t cause_rank,
+                       std::size_t position, Moment moment) {
+  events_.push({seconds, event_count_++, rank, cause_rank, position, moment});
+}
+
+ScheduleRun::Arrival& ScheduleRun::arrival(const Action& of, bool is_gradient) {
+  return arrivals_[2 * walk_.cell(of) + (is_gradient ? 1 : 0)];
+}
+
+/// What the stage before or behind must have sent; null where the model begins or ends.
+ScheduleRun::Arrival* ScheduleRun::input_of(const Action& action) {
+  if (action.kind == ActionKind::kForward)
+    return action.stage == 0 ? nullptr : &arrival(action, /*is_gradient=*/false);
+  if (!makes_input_gradient(action.kind) || action.stage + 1 == schedule_.stages) return nullptr;
+  return &arrival(action, /*is_gradient=*/true);
+}
+
+double ScheduleRun::seconds_of(const Action& action) const {
+  const StageCosts& stage = costs_.stages[action.stage];
+  switch (action.kind) {
+    case ActionKind::kForward: return stage.forward_seconds;
+    case ActionKind::kInputGradient: return stage.input_gradient_seconds;
+    case ActionKind::kWeightGradient: return stage.weight_gradient_seconds;
+    case ActionKind::kRecompute: return stage.recompute_seconds;
+    case ActionKind::kStep: return stage.step_seconds;
+    default: return stage.input_gradient_seconds + stage.weight_gradient_seconds;
+  }
+}
+
+double ScheduleRun::stash_bytes(const Action& action) const {
+  return count_of(costs_.stages[action.stage].stash);
+}
+
+void ScheduleRun::advance(std::uint32_t rank) {
+  Rank& state = ranks_[rank];
+  const auto& actions = schedule_.ranks[rank];
+  while (!state.is_computing && state.next < actions.size() &&
+         can_start(rank, actions[state.next])) {
+    const Action& action = actions[state.next];
+    start(rank, action);
+    ++state.next;
+  }
+}
+
+bool ScheduleRun::has_room(std::uint32_t rank, const Action& action) const {
+  if (!costs_.memory || ranks_[rank].swap_outs == 0) return true;
+  return memory_.bytes(rank) + walk_.taken_by(action) * stash_bytes(action) <=
+         count_of(*costs_.memory);
+}
+
+bool ScheduleRun::can_start(std::uint32_t rank, const Action& action) {
+  if (action.kind == ActionKind::kStep || action.kind == ActionKind::kReduce) {
+    const Parameters& copy = parameters(rank, action.stage);
+    return copy.gradients_arrived >= copy.gradients_expected &&
+           (action.kind == ActionKind::kReduce || (copy.reductions == 0 && copy.copies == 0));
+  }
+  if (action.kind == ActionKind::kSwapIn) return has_room(rank, action);
+  if (!is_compute(action.kind)) return true;
+  const Arrival* input = input_of(action);
+  if (input && input->arrived < 0.0) return false;
+  const Parameters& copy = parameters(rank, action.stage);
+  if (!copy.is_resident) throw PlanError("rank {}: {}: its weights are away", rank, action);
+  return copy.weights_arrived >= copy.weights_expected && copy.copies == 0 &&
+         copied_until_[walk_.cell(action)] <= now_ && has_room(rank, action) &&
+         (!action.overlaps_next || can_start_second(rank, action));
+}
+
+/// Two that run as one start when both can.
+bool ScheduleRun::can_start_second(std::uint32_t rank, const Action& first) {
+  const std::size_t second = ranks_[rank].next + 1;
+  if (second == schedule_.ranks[rank].size() || first.kind != ActionKind::kForward ||
+      schedule_.ranks[rank][second].kind != ActionKind::kBackward)
+    throw PlanError("rank {}: {}: the backward that runs as one with it does not follow", rank,
+                    first);
+  return can_start(rank, schedule_.ranks[rank][second]);
+}
+
+/// The action is the next one of its rank's list.
+void ScheduleRun::start(std::uint32_t rank, const Action& action) {
+  const std::size_t position = ranks_[rank].next;
+  ActionSpan& span = timing_.spans[rank][position];
+  span.start_seconds = span.end_seconds = now_;
+  span.start_order = span.end_order = order_++;
+  const StashEffect effect = walk_.apply(action);
+  if (effect.problem) throw PlanError("rank {}: {}: {}", rank, action, effect.problem);
+  const bool takes_later = action.kind == ActionKind::kSwapIn && !costs_.memory;
+  if (effect.taken != 0.0 && !takes_later)
+    memory_.change(rank, now_, effect.taken, effect.taken * stash_bytes(action));
+  switch (action.kind) {
+    case ActionKind::kSendForward:
+    case ActionKind::kSendBackward: return send_message(rank, position, action);
+    case ActionKind::kSendWeights:
+    case ActionKind::kSendGradients: return send_parameters(rank, action);
+    case ActionKind::kSwapOut:
+    case ActionKind::kSwapIn: return start_copy(rank, action);
+    case ActionKind::kSwapOutWeights:
+    case ActionKind::kSwapInWeights: return start_weight_copy(rank, action);
+    case ActionKind::kReduce: return join_reduction(rank, action);
+    case ActionKind::kReceiveForward:
+    case ActionKind::kReceiveBackward: return;  // Posted ahead; the compute waits for it.
+    case ActionKind::kReceiveGradients: ++parameters(rank, action.stage).gradients_expected; return;
+    case ActionKind::kReceiveWeights: {
+      Parameters& copy = parameters(rank, action.stage);
+      ++copy.weights_expected;
+      if (!copy.is_resident)
+        memory_.change(rank, now_, 0.0, count_of(costs_.stages[action.stage].weights));
+      copy.is_resident = true;
+      return;
+    }
+    default: return start_compute(rank, action, effect);
+  }
+}
+
+void ScheduleRun::attribute_wait(std::uint32_t rank, const Action& action) {
+  RankTiming& timing = timing_.ranks[rank];
+  double since = ranks_[rank].free_since;
+  if (action.kind == ActionKind::kStep) {
+    timing.exposed_communication_seconds += now_ - since;
+    return;
+  }
+  if (const Arrival* input = input_of(action)) {
+    timing.exposed_communication_seconds +=
+        std::max(0.0, input->arrived - std::max(since, input->sent));
+    since = std::max(since, input->arrived);
+  }
+  const bool is_copied = copies_.holders(action.stage).size() == 1 ||
+                         parameters(rank, action.stage).weights_expected == 0;
+  (is_copied ? timing.exposed_swap_seconds : timing.exposed_communication_seconds) += now_ - since;
+}
+
+void ScheduleRun::start_compute(std::uint32_t rank, const Action& action,
+                                const StashEffect& effect) {
+  Rank& state = ranks_[rank];
+  attribute_wait(rank, action);
+  const double seconds = seconds_of(action);
+  timing_.ranks[rank].busy_seconds += seconds;
+  if (!state.has_computed) timing_.ranks[rank].first_start_seconds = now_;
+  state.has_computed = true;
+  state.is_computing = true;
+  state.returned = effect.returned;
+  push(now_ + seconds, rank, rank, state.next);
+}
+
+void ScheduleRun::handle(const Event& event) {
+  const Action& action = schedule_.ranks[event.cause_rank][event.position];
+  if (event.moment == Moment::kArrival) return arrive(event, action);
+  if (event.moment == Moment::kRoom)
+    return memory_.change(event.rank, now_, 1.0, stash_bytes(action));
+  timing_.ranks[event.rank].last_end_seconds = now_;
+  timing_.spans[event.cause_rank][event.position].end_seconds = now_;
+  if (action.kind == ActionKind::kReduce)
+    --parameters(event.rank, action.stage).reductions;
+  else if (is_compute(action.kind))
+    end_compute(event.rank, event.position, action);
+  else
+    end_copy(event.rank, action);
+}
+
+void ScheduleRun::arrive(const Event& event, const Action& action) {
+  if (is_send(action.kind)) timing_.spans[event.cause_rank][event.position].end_seconds = now_;
+  if (action.kind == ActionKind::kSendWeights) {
+    ++parameters(event.rank, action.stage).weights_arrived;
+  } else if (action.kind == ActionKind::kSendGradients) {
+    ++parameters(event.rank, action.stage).gradients_arrived;
+  } else {
+    const bool is_activation =
+        action.kind == ActionKind::kForward || action.kind == ActionKind::kSendForward;
+    Action at = action;
+    is_activation ? ++at.stage : --at.stage;
+    arrival(at, !is_activation).arrived = now_;
+  }
+}
+
+void ScheduleRun::end_compute(std::uint32_t rank, std::size_t position, const Action& action) {
+  Rank& state = ranks_[rank];
+  state.is_computing = false;
+  state.free_since = now_;
+  timing_.spans[rank][position].end_order = order_++;
+  if (state.returned != 0.0)
+    memory_.change(rank, now_, -state.returned, -state.returned * stash_bytes(action));
+  if (action.kind == ActionKind::kStep) {
+    parameters(rank, action.stage).is_changed = true;
+    return;
+  }
+  // What runs as one delivers at its end.
+  if (action.overlaps_next) return;
+  if (position > 0 && schedule_.ranks[rank][position - 1].overlaps_next)
+    deliver(rank, position - 1);
+  deliver(rank, position);
+}
+
+/// The output of a compute goes to the stage that uses it.
+void ScheduleRun::deliver(std::uint32_t rank, std::size_t position) {
+  const Action& action = schedule_.ranks[rank][position];
+  const bool is_forward = action.kind == ActionKind::kForward;
+  if (!is_forward && !makes_input_gradient(action.kind)) return;
+  if (is_forward ? action.stage + 1 == schedule_.stages : action.stage == 0) return;
+  Action at = action;
+  is_forward ? ++at.stage : --at.stage;
+  Arrival& output = arrival(at, !is_forward);
+  output.sent = now_;
+  if (schedule_.rank_of(at.replica, at.stage) == rank)
+    output.arrived = now_;
+  else if (!has_messages_)
+    send_message(rank, position, action);
+}
+
+void ScheduleRun::end_copy(std::uint32_t rank, const Action& action) {
+  if (is_weight_copy(action.kind)) {
+    --parameters(rank, action.stage).copies;
+    if (action.kind == ActionKind::kSwapOutWeights)
+      memory_.change(rank, now_, 0.0, -count_of(costs_.stages[action.stage].weights));
+  } else if (action.kind == ActionKind::kSwapOut) {
+    --ranks_[rank].swap_outs;
+    memory_.change(rank, now_, -1.0, -stash_bytes(action));
+  }
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,66 @@
+#include "spillway/planner/schedule/schedule_timing.h"
+
+#include <cmath>
+
+#include "schedule_run.h"
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+void check_seconds(std::string_view what, double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0.0)
+    throw ConfigError("{} cannot be {} s (give 0 or more)", what, seconds);
+}
+
+void check_link(std::string_view what, const LinkCosts& link) {
+  check_seconds(message("the latency of {}", what), link.latency_seconds);
+  if (!(link.bytes_per_second > 0.0))
+    throw ConfigError("{} cannot carry {} bytes/s (give more than 0)", what, link.bytes_per_second);
+}
+
+void check_share(std::string_view what, double share) {
+  if (!(share >= 0.0 && share <= 1.0))
+    throw ConfigError("{} cannot be {} of the stash (give 0 to 1)", what, share);
+}
+
+void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
+  if (costs.stages.size() != schedule.stages)
+    throw ConfigError("there are costs of {} stages for the {} of the schedule",
+                      costs.stages.size(), schedule.stages);
+  for (std::size_t i = 0; i < costs.stages.size(); ++i) {
+    const StageCosts& stage = costs.stages[i];
+    check_seconds(message("forward of stage {}", i), stage.forward_seconds);
+    check_seconds(message("input gradient of stage {}", i), stage.input_gradient_seconds);
+    check_seconds(message("weight gradient of stage {}", i), stage.weight_gradient_seconds);
+    check_seconds(message("recomputation of stage {}", i), stage.recompute_seconds);
+    check_seconds(message("step of stage {}", i), stage.step_seconds);
+  }
+  check_link("the link between ranks", costs.peer);
+  check_link("the link to the host", costs.host);
+  check_link("the link for reductions", costs.reduce);
+  check_share("the kept input", costs.shares.input);
+  check_share("what is kept after the input gradient", costs.shares.after_input_gradient);
+}
+
+}  // namespace
+
+ScheduleCosts even_costs(const Schedule& schedule, double forward_seconds,
+                         double input_gradient_seconds, double weight_gradient_seconds) {
+  ScheduleCosts costs;
+  StageCosts stage;
+  stage.forward_seconds = forward_seconds;
+  stage.input_gradient_seconds = input_gradient_seconds;
+  stage.weight_gradient_seconds = weight_gradient_seconds;
+  stage.recompute_seconds = forward_seconds;
+  costs.stages.assign(schedule.stages, stage);
+  return costs;
+}
+
+ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs) {
+  check_shape(schedule);
+  check_costs(schedule, costs);
+  return ScheduleRun(schedule, costs).run();
+}
+
+}  // namespace spillway::planner

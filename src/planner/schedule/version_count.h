@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/planner/schedule/schedule.h"
+#include "weight_copies.h"
+
+namespace spillway::planner {
+
+/// How many versions of its parameters each copy holds: those that a forward has used and its
+/// backward still needs, and the newest. A step makes a version in place when nobody needs the one
+/// before any more.
+struct VersionCount {
+  std::vector<std::uint32_t> peaks;  ///< By copy.
+  /// By rank, over all its copies: what changes before each action; one entry more than it has.
+  std::vector<std::vector<std::int32_t>> changes;
+};
+
+VersionCount count_versions(const Schedule& schedule, const WeightCopies& copies);
+
+}  // namespace spillway::planner

@@ -1,0 +1,40 @@
+#include "weight_copies.h"
+
+#include "spillway/base/assert.h"
+
+namespace spillway::planner {
+namespace {
+
+std::uint64_t key_of(std::uint32_t rank, std::uint32_t stage) {
+  return std::uint64_t{rank} << 32U | stage;
+}
+
+}  // namespace
+
+WeightCopies::WeightCopies(const Schedule& schedule) : holders_(schedule.stages) {
+  for (const auto& ranks : schedule.placement)
+    for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
+      const auto id = static_cast<std::uint32_t>(copies_.size());
+      if (!index_.emplace(key_of(ranks[stage], stage), id).second) continue;
+      copies_.push_back({ranks[stage], stage});
+      holders_[stage].push_back(ranks[stage]);
+    }
+  std::vector<bool> is_stepped(copies_.size(), false);
+  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
+    for (const Action& action : schedule.ranks[rank])
+      if (action.kind == ActionKind::kStep) is_stepped[at(rank, action.stage)] = true;
+  reducers_ = holders_;
+  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
+    std::erase_if(reducers_[stage],
+                  [&](std::uint32_t rank) { return !is_stepped[at(rank, stage)]; });
+    if (reducers_[stage].empty()) reducers_[stage] = holders_[stage];
+  }
+}
+
+std::uint32_t WeightCopies::at(std::uint32_t rank, std::uint32_t stage) const {
+  const auto found = index_.find(key_of(rank, stage));
+  SPILLWAY_ASSERT(found != index_.end());
+  return found->second;
+}
+
+}  // namespace spillway::planner

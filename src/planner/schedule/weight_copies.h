@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "spillway/planner/schedule/schedule.h"
+
+namespace spillway::planner {
+
+/// The distinct copies of the parameters: one per rank and stage that are placed together, however
+/// many replicas use it.
+class WeightCopies {
+ public:
+  struct Copy {
+    std::uint32_t rank = 0;
+    std::uint32_t stage = 0;
+  };
+
+  explicit WeightCopies(const Schedule& schedule);
+
+  std::size_t size() const { return copies_.size(); }
+  const Copy& operator[](std::size_t copy) const { return copies_[copy]; }
+  /// The copy of `stage` on `rank`, which must be there.
+  std::uint32_t at(std::uint32_t rank, std::uint32_t stage) const;
+  /// Ranks with a copy of the stage, in the order of the replicas that brought them.
+  const std::vector<std::uint32_t>& holders(std::uint32_t stage) const { return holders_[stage]; }
+  /// Those of them that step the stage, and therefore reduce its gradients; all, when none does.
+  const std::vector<std::uint32_t>& reducers(std::uint32_t stage) const { return reducers_[stage]; }
+
+ private:
+  std::vector<Copy> copies_;
+  std::vector<std::vector<std::uint32_t>> holders_;
+  std::vector<std::vector<std::uint32_t>> reducers_;
+  std::unordered_map<std::uint64_t, std::uint32_t> index_;
+};
+
+}  // namespace spillway::planner

@@ -1,0 +1,96 @@
+#include <deque>
+
+#include "list_building.h"
+#include "spillway/base/assert.h"
+
+namespace spillway::planner {
+namespace {
+
+/// All ranks side by side, in ticks of one action each.
+class WeightFilling {
+ public:
+  WeightFilling(Schedule& schedule, std::uint32_t most_held)
+      : schedule_(schedule),
+        most_held_(most_held),
+        ranks_(schedule.ranks.size()),
+        done_(2 * std::size_t{schedule.stages} * schedule.micro_batches, kNotYet) {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      ranks_[rank].order = std::move(schedule.ranks[rank]);
+      schedule.ranks[rank].clear();
+    }
+  }
+
+  void run() {
+    bool is_over = false;
+    for (std::uint64_t tick = 0; !is_over; ++tick) {
+      bool has_moved = false;
+      is_over = true;
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        has_moved |= advance(rank, tick);
+        is_over &= ranks_[rank].next == ranks_[rank].order.size() && ranks_[rank].owed.empty();
+      }
+      SPILLWAY_ASSERT(has_moved);  // Else `most_held` is too small, or the order has a cycle.
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kNotYet = static_cast<std::uint64_t>(-1);
+
+  struct Rank {
+    std::vector<Action> order;
+    std::size_t next = 0;
+    std::deque<Action> owed;  // Weight gradients.
+    std::uint32_t held = 0;
+  };
+
+  std::uint64_t& done(ActionKind kind, std::uint32_t stage, std::uint32_t micro_batch) {
+    const std::size_t cell = std::size_t{stage} * schedule_.micro_batches + micro_batch;
+    return done_[2 * cell + (kind == ActionKind::kForward ? 0 : 1)];
+  }
+
+  /// Whether what it needs was done before this tick.
+  bool can_run(const Rank& rank, const Action& action, std::uint64_t tick) {
+    const std::uint32_t stage = action.stage;
+    const auto is_there = [&](ActionKind kind, std::uint32_t at) {
+      const std::uint64_t when = done(kind, at, action.micro_batch);
+      return when != kNotYet && when < tick;
+    };
+    if (action.kind == ActionKind::kForward)
+      return rank.held < most_held_ && (stage == 0 || is_there(action.kind, stage - 1));
+    return is_there(ActionKind::kForward, stage) &&
+           (stage + 1 == schedule_.stages || is_there(action.kind, stage + 1));
+  }
+
+  bool advance(std::size_t number, std::uint64_t tick) {
+    Rank& rank = ranks_[number];
+    auto& list = schedule_.ranks[number];
+    if (rank.next < rank.order.size() && can_run(rank, rank.order[rank.next], tick)) {
+      const Action action = rank.order[rank.next++];
+      list.push_back(action);
+      done(action.kind, action.stage, action.micro_batch) = tick;
+      if (action.kind == ActionKind::kForward)
+        ++rank.held;
+      else
+        rank.owed.push_back(weight_gradient(action.stage, action.micro_batch));
+      return true;
+    }
+    if (rank.owed.empty()) return false;
+    list.push_back(rank.owed.front());
+    rank.owed.pop_front();
+    --rank.held;
+    return true;
+  }
+
+  Schedule& schedule_;
+  std::uint32_t most_held_;
+  std::vector<Rank> ranks_;
+  std::vector<std::uint64_t> done_;
+};
+
+}  // namespace
+
+void fill_with_weight_gradients(Schedule& schedule, std::uint32_t most_held) {
+  WeightFilling(schedule, most_held).run();
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+
+#include "spillway/planner/schedule/schedule_check.h"
+#include "weight_copies.h"
+
+namespace spillway::planner {
+
+/// Each micro-batch forward, then backward on every stage, steps and reductions behind the
+/// gradients that they use, weights on the device when they are needed.
+std::optional<ScheduleFault> work_fault(const Schedule& schedule, const WeightCopies& copies);
+
+/// The first action that takes a rank over what it may hold.
+std::optional<ScheduleFault> memory_fault(const Schedule& schedule, const WeightCopies& copies,
+                                          const ScheduleLimits& limits);
+
+}  // namespace spillway::planner

@@ -1,0 +1,131 @@
+#include "spillway/planner/schedule/rank_factors.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "generated.h"
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+TEST(RankFactors, PipeDreamHoldsAVersionPerMicroBatchInFlight) {
+  const auto factors = rank_factors(generated("pipedream", 4, 16));
+  for (std::uint32_t stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(factors[stage].in_flight, 4 - stage);
+    EXPECT_EQ(factors[stage].weight_versions, 4 - stage);
+  }
+}
+
+TEST(RankFactors, PipeDream2BWHoldsTwoVersions) {
+  for (const std::uint32_t batch : {0U, 4U, 7U}) {
+    const std::uint32_t micro_batches = 4 * (batch == 0 ? 4 : batch);
+    const auto factors = rank_factors(generated(
+        "pipedream-2bw", {.ranks = 4, .micro_batches = micro_batches, .update_every = batch}));
+    for (std::uint32_t stage = 0; stage < 4; ++stage) {
+      EXPECT_EQ(factors[stage].in_flight, 4 - stage);
+      EXPECT_EQ(factors[stage].weight_versions, 2.0) << batch;
+    }
+  }
+}
+
+TEST(RankFactors, SynchronousSchedulesHoldOneVersion) {
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min"})
+    for (const RankFactors& factors : rank_factors(generated(name, 4, 8)))
+      EXPECT_EQ(factors.weight_versions, 1.0) << name;
+}
+
+// What is kept between the halves of a backward counts with its share.
+TEST(RankFactors, WeightGradientsThatKeepLessCountLess) {
+  const Schedule schedule = generated("zb-h2", 4, 16);
+  const StashShares half{.after_input_gradient = 0.5};
+  const auto all = rank_factors(schedule);
+  const auto less = rank_factors(schedule, half);
+  for (std::uint32_t stage = 0; stage < 4; ++stage) EXPECT_EQ(all[stage].in_flight, 7.0);
+  // Stage s begins 7 - 2s micro-batches ahead, the others of the seven wait for weight gradients.
+  EXPECT_EQ(less[0].in_flight, 7.0);
+  EXPECT_EQ(less[3].in_flight, 1.0 + 6 * 0.5);
+}
+
+// One rank in chunks of 1 / 2p of the model, where a closed form had said 4 and less.
+TEST(RankFactors, CountsTheChunksOfVHalfOnTheFirstRank) {
+  EXPECT_EQ(2 * rank_factors(generated("v-half", 4, 4))[0].in_flight, 5.0);
+  EXPECT_EQ(2 * rank_factors(generated("v-half", 4, 8))[0].in_flight, 6.0);
+}
+
+TEST(StageFactors, TellStagesOfOneRankApart) {
+  const auto factors = stage_factors(
+      generated("interleaved", {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2}));
+  ASSERT_EQ(factors.size(), 4U);
+  EXPECT_GT(factors[0].in_flight, factors[2].in_flight);
+  for (const RankFactors& each : factors) EXPECT_EQ(each.weight_versions, 1.0);
+}
+
+TEST(StageFactors, CountAllCopies) {
+  for (const RankFactors& each : stage_factors(generated("gems-mast", 4, 4))) {
+    EXPECT_EQ(each.in_flight, 2.0);
+    EXPECT_EQ(each.weight_versions, 2.0);
+  }
+}
+
+// Figures of PipeOffload (arXiv 2503.01328) for 10.5 B parameters, 38 layers of width 5120 on 8
+// GPUs under 1F1B, in GB per GPU. Stash per layer: (20 - 4 (1 - 8/heads)) s h bytes for 40 heads,
+// one sequence per micro-batch; the first and the last stage have a layer less.
+struct OfPipeOffload {
+  std::uint64_t sequence = 0;
+  double gigabytes = 0.0;
+};
+
+void expect_peaks(const Schedule& schedule, const std::vector<int>& layers_of_stages,
+                  const std::vector<OfPipeOffload>& reported) {
+  for (const OfPipeOffload& each : reported) {
+    const double layer =
+        (20.0 - 4.0 * (1.0 - 8.0 / 40.0)) * static_cast<double>(each.sequence) * 5120;
+    std::vector<Bytes> stash;
+    for (const int layers : layers_of_stages)
+      stash.emplace_back(static_cast<std::uint64_t>(layers * layer));
+    const std::vector<Bytes> peaks = stash_peaks(schedule, stash);
+    const Bytes worst = *std::max_element(peaks.begin(), peaks.end());
+    EXPECT_EQ(worst, peaks[1]);
+    const double gib = static_cast<double>(worst.count()) / (1024.0 * 1024.0 * 1024.0);
+    EXPECT_NEAR(gib, each.gigabytes, 0.05 * each.gigabytes) << each.sequence;
+  }
+}
+
+TEST(StashPeaks, AgreeWithThoseOfPipeOffload) {
+  expect_peaks(generated("1f1b", 8, 32), {4, 5, 5, 5, 5, 5, 5, 4},
+               {{4096, 12}, {8192, 24}, {16384, 48}});
+  // With a layer per stage, which the source does not say, but the figures do.
+  std::vector<int> single_layers(40, 1);
+  single_layers.front() = single_layers.back() = 0;
+  expect_peaks(generated("interleaved", {.ranks = 8, .micro_batches = 32, .stages_per_rank = 5}),
+               single_layers, {{4096, 15}, {8192, 30}});
+}
+
+// The same source: memory of the other schedules relative to 1F1B.
+TEST(StashPeaks, HaveThePublishedRatiosToOneForwardOneBackward) {
+  struct Row {
+    const char* name;
+    double ratio;
+  };
+  constexpr std::uint32_t kRanks = 64;
+  for (const Row& row : {Row{"zb-h1", 1}, Row{"zb-h2", 2}, Row{"zb-v", 1}, Row{"v-half", 0.5},
+                         Row{"v-min", 1.0 / 3}}) {
+    const Schedule schedule = generated(row.name, kRanks, 2 * kRanks);
+    double worst = 0.0;
+    for (const RankFactors& factors : rank_factors(schedule))
+      worst = std::max(worst, factors.in_flight);
+    EXPECT_NEAR(worst / kRanks, row.ratio, 0.05 * row.ratio) << row.name;
+  }
+}
+
+TEST(RankFactors, RefuseListsWithoutSense) {
+  Schedule schedule = generated("1f1b", 2, 2);
+  std::swap(schedule.ranks[1][0], schedule.ranks[1][1]);
+  EXPECT_THROW(rank_factors(schedule), PlanError);
+  EXPECT_THROW(stash_peaks(generated("1f1b", 2, 2), {}), PlanError);
+}
+
+}  // namespace
+}  // namespace spillway::planner

@@ -1,0 +1,162 @@
+#include "spillway/planner/schedule/schedule_timing.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "generated.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/planner/schedule/schedule_passes.h"
+
+namespace spillway::planner {
+namespace {
+
+Schedule listed(std::string_view csv) { return read_schedule_csv(csv, "test"); }
+
+/// One micro-batch through two ranks, 1 s forward, 2 s backward, boundaries of 100 bytes.
+ScheduleCosts pair_costs(const Schedule& schedule) {
+  ScheduleCosts costs = even_costs(schedule, 1.0, 1.0, 1.0);
+  for (StageCosts& stage : costs.stages) {
+    stage.boundary = 100_B;
+    stage.stash = 1000_B;
+    stage.weights = 500_B;
+    stage.gradients = 200_B;
+    stage.optimizer_state = 300_B;
+  }
+  return costs;
+}
+
+TEST(TimeSchedule, CountsMessagesOnTheWay) {
+  const Schedule schedule = generated("gpipe", 2, 1);
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.peer = {.latency_seconds = 0.5, .bytes_per_second = 50.0};  // 2.5 s a message.
+  const ScheduleTiming timing = time_schedule(schedule, costs);
+  EXPECT_DOUBLE_EQ(timing.step_seconds, 1 + 2.5 + 1 + 2 + 2.5 + 2);
+  EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_communication_seconds, 2.5);
+  EXPECT_DOUBLE_EQ(timing.ranks[1].exposed_communication_seconds, 2.5);
+  EXPECT_DOUBLE_EQ(timing.ranks[0].busy_seconds, 3.0);
+  EXPECT_DOUBLE_EQ(timing.bubble, 1.0 - 6.0 / (2 * 11.0));
+}
+
+TEST(TimeSchedule, TakesTheSameTimeWithMessagesWrittenDown) {
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "v-half", "chimera", "gems-mast"})
+    for (const double latency : {0.0, 0.3}) {
+      const Schedule plain = generated(name, 4, 8);
+      ScheduleCosts costs = pair_costs(plain);
+      costs.peer.latency_seconds = latency;
+      const Schedule complete = with_communication(plain, costs);
+      EXPECT_NEAR(time_schedule(plain, costs).step_seconds,
+                  time_schedule(complete, costs).step_seconds, 1e-9)
+          << name << latency;
+    }
+}
+
+// A link carries one message at a time; latency keeps nobody off.
+TEST(TimeSchedule, LetsMessagesOfAPairQueue) {
+  const Schedule schedule = generated("gpipe", 2, 3);
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.peer.bytes_per_second = 25.0;  // 4 s each, one made each second.
+  const ScheduleTiming timing = time_schedule(schedule, costs);
+  EXPECT_DOUBLE_EQ(timing.spans[1][2].start_seconds, 1 + 3 * 4);
+  costs.peer = {.latency_seconds = 4.0};
+  EXPECT_DOUBLE_EQ(time_schedule(schedule, costs).spans[1][2].start_seconds, 3 + 4);
+}
+
+TEST(TimeSchedule, HidesCopiesThatFitTheWindow) {
+  const Schedule schedule = listed("0F0,0SWAP_OUT0,0SWAP_IN0,0B0\n1F0,1B0\n");
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.host.bytes_per_second = 1000.0;  // 1 s each way, 3 s of window.
+  ScheduleTiming timing = time_schedule(schedule, costs);
+  EXPECT_DOUBLE_EQ(timing.step_seconds, 6.0);
+  EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_swap_seconds, 0.0);
+  EXPECT_EQ(timing.ranks[0].host_traffic, 2000_B);
+  costs.host.bytes_per_second = 500.0;  // 4 s for both.
+  timing = time_schedule(schedule, costs);
+  EXPECT_DOUBLE_EQ(timing.step_seconds, 7.0);
+  EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_swap_seconds, 1.0);
+}
+
+TEST(TimeSchedule, SharesTheHostLinkBetweenCopiesAndMessages) {
+  const Schedule schedule = listed("0F0,0SWAP_OUT0,0SEND_F0,0RECV_B0,0SWAP_IN0,0B0\n"
+                                   "1RECV_F0,1F0,1B0,1SEND_B0\n");
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.host.bytes_per_second = 500.0;  // 2 s for a stash, 0.2 s for a message.
+  costs.is_host_link_shared = true;
+  const ScheduleTiming shared = time_schedule(schedule, costs);
+  EXPECT_DOUBLE_EQ(shared.spans[1][1].start_seconds, 1 + 2 + 0.2);  // Behind the stash.
+  costs.is_host_link_shared = false;
+  EXPECT_DOUBLE_EQ(time_schedule(schedule, costs).spans[1][1].start_seconds, 1.0);
+}
+
+TEST(TimeSchedule, WaitsForRoom) {
+  const Schedule schedule = listed("0F0,0SWAP_OUT0,0F1,0SWAP_OUT1,0SWAP_IN0,0B0,0SWAP_IN1,0B1\n");
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.host.bytes_per_second = 250.0;  // 4 s each way.
+  ScheduleTiming timing = time_schedule(schedule, costs);
+  EXPECT_DOUBLE_EQ(timing.spans[0][2].start_seconds, 1.0);
+  EXPECT_EQ(timing.ranks[0].peak_memory, 2000_B + 500_B + 200_B);
+  costs.memory = 1700_B;  // One stash beside the parameters.
+  timing = time_schedule(schedule, costs);
+  EXPECT_DOUBLE_EQ(timing.spans[0][2].start_seconds, 5.0);
+  EXPECT_EQ(timing.ranks[0].peak_memory, 1700_B);
+  EXPECT_DOUBLE_EQ(timing.ranks[0].peak_stashes, 1.0);
+}
+
+TEST(TimeSchedule, CountsMemoryOfEverythingThatARankHolds) {
+  const Schedule schedule = generated("1f1b", 3, 6);
+  const ScheduleCosts costs = pair_costs(schedule);
+  const ScheduleTiming timing = time_schedule(schedule, costs);
+  for (std::uint64_t stage = 0; stage < 3; ++stage)
+    EXPECT_EQ(timing.ranks[stage].peak_memory, 500_B + 200_B + 300_B + (3 - stage) * 1000_B);
+  const ScheduleTiming versions = time_schedule(generated("pipedream", 3, 6), costs);
+  for (std::uint64_t stage = 0; stage < 3; ++stage)
+    EXPECT_EQ(versions.ranks[stage].peak_memory,
+              (3 - stage) * 500_B + 200_B + 300_B + (3 - stage) * 1000_B);
+}
+
+TEST(TimeSchedule, KeepsPartOfAStashForTheWeightGradient) {
+  const Schedule schedule = listed("0F0,0I0,0F1,0W0,0I1,0W1\n");
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.shares.after_input_gradient = 0.25;
+  const RankTiming rank = time_schedule(schedule, costs).ranks[0];
+  EXPECT_DOUBLE_EQ(rank.peak_stashes, 1.25);
+  EXPECT_EQ(rank.peak_memory, 1250_B + 700_B);
+}
+
+TEST(TimeSchedule, RunsReductionsBesideTheBackwardOfOtherStages) {
+  Schedule schedule = generated("1f1b", 2, 2);
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.reduce = {.latency_seconds = 0.0, .bytes_per_second = 100.0};  // 2·3/4·2 s among four.
+  schedule = with_communication(schedule, costs, CommunicationOptions{.data_parallel = 4});
+  const ScheduleTiming timing = time_schedule(schedule, costs);
+  EXPECT_DOUBLE_EQ(timing.step_seconds, 9.0 + 3.0);  // That of stage 0 is exposed.
+  EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_communication_seconds, 3.0);
+}
+
+TEST(TimeSchedule, ThrowsForListsThatStandStill) {
+  const Schedule schedule = listed("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
+  EXPECT_THROW(time_schedule(schedule, even_costs(schedule, 1, 1, 1)), PlanError);
+  const Schedule missing = listed("0F0,0SEND_F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_THROW(time_schedule(missing, even_costs(missing, 1, 1, 1)), PlanError);
+}
+
+TEST(TimeSchedule, RefusesCostsWithoutSense) {
+  const Schedule schedule = generated("1f1b", 2, 2);
+  const auto refuses = [&](auto change) {
+    ScheduleCosts costs = even_costs(schedule, 1, 1, 1);
+    change(costs);
+    EXPECT_THROW(time_schedule(schedule, costs), ConfigError);
+  };
+  refuses([](ScheduleCosts& costs) { costs.stages.pop_back(); });
+  refuses([](ScheduleCosts& costs) { costs.stages[1].forward_seconds = -1; });
+  refuses([](ScheduleCosts& costs) {
+    costs.stages[1].step_seconds = std::numeric_limits<double>::quiet_NaN();
+  });
+  refuses([](ScheduleCosts& costs) { costs.peer.bytes_per_second = 0; });
+  refuses([](ScheduleCosts& costs) { costs.host.latency_seconds = -1; });
+  refuses([](ScheduleCosts& costs) { costs.shares.input = 1.5; });
+}
+
+}  // namespace
+}  // namespace spillway::planner
