@@ -15,6 +15,7 @@ TABLE = {
     "device_cuda": {"base", "device"},
     "planner": {"base", "topology", "profile"},
     "planner_clp": {"base", "planner"},
+    "partition": {"base"},
     "schedule": {"base"},
     "memory": {"base", "device"},
     "allreduce": {"base", "device", "transport"},

@@ -1,0 +1,32 @@
+# spillway_list_files(<folder> FIRST <file> TYPE <type> FILES <variable> DECLARATIONS <variable>
+#                     NAMES <variable>)
+#
+# A named alternative is one file: strategies/swap_all.cpp defines `extern const Strategy kSwapAll`.
+# Lists the .cpp files of a folder, FIRST before the others, with the declarations and the names of
+# their constants, for a list that is made by configure_file.
+function(spillway_list_files folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FIRST;TYPE;FILES;DECLARATIONS;NAMES" "")
+  file(GLOB files RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS ${folder}/*.cpp)
+  list(REMOVE_ITEM files ${folder}/${arg_FIRST}.cpp)
+  list(SORT files)
+  list(PREPEND files ${folder}/${arg_FIRST}.cpp)
+  set(declarations "")
+  set(names "")
+  foreach(file IN LISTS files)
+    cmake_path(GET file STEM words)
+    string(REPLACE "_" ";" words "${words}")
+    set(name k)
+    foreach(word IN LISTS words)
+      string(SUBSTRING "${word}" 0 1 first)
+      string(SUBSTRING "${word}" 1 -1 rest)
+      string(TOUPPER "${first}" first)
+      string(APPEND name "${first}${rest}")
+    endforeach()
+    string(APPEND declarations "extern const ${arg_TYPE} ${name};\n")
+    list(APPEND names ${name})
+  endforeach()
+  list(JOIN names ", " names)
+  set(${arg_FILES} "${files}" PARENT_SCOPE)
+  set(${arg_DECLARATIONS} "${declarations}" PARENT_SCOPE)
+  set(${arg_NAMES} "${names}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+namespace spillway::planner {
+
+/// Values seen at points, and what they let expect elsewhere: a Gaussian process with a squared
+/// exponential kernel, its width from the mean distance of points. Each point costs O(points^2).
+class GaussianProcess {
+ public:
+  void add(std::vector<double> point, double value);
+
+  /// How much below `least` the value at `point` is expected to be, counting 0 where it is above.
+  double expected_gain(const std::vector<double>& point, double least) const;
+
+ private:
+  double kernel(const std::vector<double>& one, const std::vector<double>& other) const;
+  /// The rows of the triangular factor applied to `right`, from the first one on.
+  std::vector<double> forward(std::vector<double> right) const;
+
+  std::vector<std::vector<double>> points_;
+  std::vector<double> values_;
+  std::vector<std::vector<double>> factor_;  ///< Cholesky's, lower triangle by rows.
+  std::vector<double> weights_;              ///< `factor_` applied to the normalised values.
+  double mean_ = 0.0;
+  double deviation_ = 1.0;
+};
+
+}  // namespace spillway::planner

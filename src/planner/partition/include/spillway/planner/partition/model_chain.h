@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+
+namespace spillway::planner {
+
+using LayerIndex = std::uint32_t;
+
+/// What nobody has measured. `check` refuses it, so that no time is 0 by omission.
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+/// Another way through the backward of a layer: so much longer, and so much less kept.
+struct RecomputePoint {
+  double seconds = kNotMeasured;  ///< Added to the backward of one micro-batch.
+  Bytes stash;                    ///< Still kept of one micro-batch, from forward to backward.
+};
+
+/// One layer as measured: times and stash of one micro-batch, on a device of slowdown 1.
+struct ModelLayer {
+  std::string name;
+  double forward_seconds = kNotMeasured;
+  double backward_seconds = kNotMeasured;
+  Bytes parameters;
+  /// Weights, gradients and optimizer states per byte of parameters, one copy of the weights
+  /// included: 4 for Adam without mixed precision, 1 where nothing is trained.
+  double static_ratio = 1.0;
+  Bytes stash;  ///< Kept from forward to backward; no border tensor of others.
+  std::vector<RecomputePoint> recompute;  ///< Any number; at most one is taken.
+  Bytes working_peak;                     ///< Largest transient, which layers do not add up.
+  bool is_frozen = false;  ///< One copy of the weights, no gradient, no optimizer state.
+};
+
+/// A value that layers read that lie behind its producer: a hyperedge, counted once per cut. Bytes
+/// of one micro-batch. Its stage holds it as stash of the producer; the others receive it.
+struct BorderTensor {
+  LayerIndex producer = 0;
+  std::vector<LayerIndex> consumers;
+  Bytes bytes;
+};
+
+/// Layers that share these bytes of parameters, which each of them counts as its own, and train
+/// them alike. Layers of one stage hold them once.
+struct TiedWeights {
+  std::vector<LayerIndex> layers;
+  Bytes bytes;
+};
+
+/// Both ends included.
+struct LayerRange {
+  LayerIndex first = 0;
+  LayerIndex last = 0;
+};
+
+/// The layers of a model in the order in which they run. Of the frozen ones that lead, backward and
+/// stash do not count: no gradient goes there.
+struct ModelChain {
+  std::vector<ModelLayer> layers;
+  std::vector<BorderTensor> borders;
+  std::vector<TiedWeights> ties;
+  std::vector<LayerRange> together;  ///< No cut inside any of them.
+};
+
+/// Throws ConfigError with the layer, the value and what to do for missing, negative or infinite
+/// figures, and for borders, ties and groups that name layers that do not exist or run backwards.
+void check(const ModelChain& chain);
+
+}  // namespace spillway::planner

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "spillway/planner/partition/model_chain.h"
+
+namespace spillway::planner {
+
+inline constexpr double kNoLink = std::numeric_limits<double>::infinity();
+inline constexpr Bytes kNoLimit{std::numeric_limits<std::uint64_t>::max()};
+inline constexpr std::uint32_t kNoHost = 0xffff'ffff;
+
+/// What a schedule holds on one stage, in units of one micro-batch or one copy of the weights.
+struct StageFactors {
+  double in_flight = 1;        ///< Micro-batches whose stash is alive at once, at the peak. May be
+                               ///< fractional (split backward).
+  double weight_versions = 1;  ///< Copies of the parameters.
+};
+
+/// The device that runs one stage.
+struct StageDevice {
+  double slowdown = 1.0;  ///< Times of the layers are multiplied by this.
+  Bytes memory = kNoLimit;
+  Bytes reserved{};  ///< Of the memory, for contexts and buffers; counts in every figure.
+  /// To the swap space, in each of both directions at the same time: the slower one's.
+  double swap_seconds_per_byte = kNoLink;
+  std::uint32_t host = kNoHost;  ///< Which host's budget swaps pass besides; neighbours only.
+};
+
+/// From a stage to the next one, for each direction.
+struct StageLink {
+  double seconds_per_byte = 0.0;
+  double fixed_seconds = 0.0;  ///< Of each micro-batch.
+};
+
+/// What there is to cut, and what for.
+struct PartitionProblem {
+  ModelChain chain;
+  std::vector<StageDevice> devices;   ///< One per stage, in the order of the pipeline.
+  std::vector<StageLink> links;       ///< One fewer, or none where transfers are free.
+  std::vector<StageFactors> factors;  ///< One per stage, from the schedule; none: all 1.
+  std::vector<double> host_swap_seconds_per_byte;  ///< By host, of all its devices together.
+  /// Transfers between stages run beside the layers, and bound the step as a resource of their own.
+  /// Otherwise a stage waits for all it receives and sends.
+  bool transfers_hide = true;
+  bool transfers_use_swap_link = false;  ///< And leave so much less of it to swaps.
+};
+
+/// Throws ConfigError with what is wrong and what to do: what check(ModelChain) refuses, senseless
+/// devices, links and factors, more stages than layers. Layers too large for any device are found
+/// by `StageCosts`.
+void check(const PartitionProblem& problem);
+
+/// `chunks` stages for each device, as interleaved schedules run them: stage q is on device q mod
+/// the number of devices and gets an equal share of its memory and links, so that plans for the
+/// stages hold for the devices. `factors` is for all stages. The first stage of each further round
+/// is fed by the last device through a copy of the first link. Devices of hosts are refused.
+PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks,
+                             const std::vector<StageFactors>& factors);
+
+}  // namespace spillway::planner

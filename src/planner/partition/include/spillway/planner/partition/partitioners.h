@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "spillway/planner/partition/partition_referee.h"
+
+namespace spillway::planner {
+
+/// How sure we are that a partitioner does what its source says.
+enum class Reading : std::uint8_t {
+  kOurs,         ///< No source but this project.
+  kAsPublished,  ///< As the paper or the code says, on chains and without replication.
+  kInferred,     ///< Our reading of an outline, not confirmed by its authors or code.
+};
+
+/// A way to cut a chain. All are judged by the same referee, which chooses swaps and recomputation
+/// for the cuts of each.
+struct Partitioner {
+  using Make = Cuts (*)(const StageCosts& costs);
+
+  /// Its cuts; they may not fit. Ours and those that plan memory throw PlanError where they find
+  /// none that fit.
+  Cuts cut(const StageCosts& costs) const;
+
+  std::string_view name;
+  std::string_view summary;  ///< One line for users, at most 80 letters.
+  std::string_view source;   ///< Paper or repository; empty for ours.
+  Reading reading = Reading::kOurs;
+  Make make;
+};
+
+/// All of them, ours first, the others by name.
+std::span<const Partitioner> partitioners();
+
+/// Throws ConfigError with the nearest name.
+const Partitioner& partitioner_named(std::string_view name);
+
+/// How a table or a file calls it: "ours", "as published", "inferred".
+std::string_view to_string(Reading reading);
+
+}  // namespace spillway::planner

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "spillway/planner/partition/partition_problem.h"
+
+namespace spillway::planner {
+
+/// Units [first, end) on a stage.
+struct Segment {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+  std::uint32_t stage = 0;
+};
+
+/// How border tensors and shared links count. The two others enclose the exact figure, and grow
+/// with the segment, which the exact one need not.
+enum class Borders : std::uint8_t { kExact, kNone, kLargest };
+
+/// What a stage may do about its memory.
+enum class Relief : std::uint8_t { kNone, kRecompute, kSwapAndRecompute };
+
+/// A segment as it runs before swaps and recomputation. Seconds and bytes of one micro-batch.
+struct SegmentLoad {
+  double seconds = 0.0;         ///< Forward and backward, and transfers that do not hide.
+  double link_seconds = 0.0;    ///< What the links at its ends are busy, the longer one.
+  double fixed_bytes = 0.0;     ///< Static bytes, relayed tensors, working peak, reserved.
+  double stash_bytes = 0.0;     ///< Of its layers, and border tensors that they read.
+  double transfer_bytes = 0.0;  ///< That leave less of the swap link, in each direction.
+  double in_flight = 1.0;
+  double swap_bytes_per_second = 0.0;
+
+  double raw_bytes() const { return fixed_bytes + in_flight * stash_bytes; }
+};
+
+/// Time and memory of any segment on any stage, before and after the best swaps and recomputation:
+/// the judge of all partitioners. A **unit** is a layer, or layers that stay together; cuts lie
+/// between units. Recomputation in fractions of layers (the bound); whole ones are chosen by
+/// `partition_referee.h`. Building takes O(n log n), figures O(1), those after relief O(log n).
+///
+///     bytes(T)   = fixed + in_flight * max(0, stash - saved(T - seconds) - (T * rate - transfers))
+///     seconds(X) = the least T with bytes(T) <= X
+///
+/// where saved(t) is the most stash that t seconds of recomputation save. A swap link must also
+/// carry its transfers: T * rate >= transfers.
+class StageCosts {
+ public:
+  /// Throws what check(problem) throws, and a ConfigError for a unit that fits on no device.
+  explicit StageCosts(PartitionProblem problem);
+  ~StageCosts();
+  StageCosts(StageCosts&&) noexcept;
+  StageCosts& operator=(StageCosts&&) noexcept;
+
+  const PartitionProblem& problem() const;
+  std::uint32_t units() const;
+  std::uint32_t stages() const;
+  LayerIndex first_layer(std::uint32_t unit) const;  ///< Of `units()`: the number of layers.
+
+  SegmentLoad load(Segment segment, Borders borders = Borders::kExact) const;
+  /// What a cut before `unit` sends in each direction: every tensor once.
+  double crossing_bytes(std::uint32_t unit) const;
+  double parameter_bytes(std::uint32_t first, std::uint32_t end) const;
+  /// Forward and backward on a device of slowdown 1.
+  double layer_seconds(std::uint32_t first, std::uint32_t end) const;
+  /// All of a stage that moves with its layers at a flush: one copy of the weights and the states.
+  double static_bytes(std::uint32_t first, std::uint32_t end) const;
+  double device_bytes(std::uint32_t stage) const;  ///< Infinite where nobody limits it.
+
+  /// Least time per micro-batch within so many bytes; infinite where nothing helps.
+  double least_seconds(Segment segment, double bytes, Borders borders = Borders::kExact,
+                       Relief relief = Relief::kSwapAndRecompute) const;
+  /// The same where swaps get another rate than the stage's own: the share of a host's budget.
+  double least_seconds_at(Segment segment, double bytes, double swap_bytes_per_second) const;
+  /// Least memory at so many seconds per micro-batch; infinite where it takes longer anyway.
+  double least_bytes(Segment segment, double seconds, Borders borders = Borders::kExact,
+                     Relief relief = Relief::kSwapAndRecompute) const;
+  /// Bytes per micro-batch that the swap link must carry, transfers included, so that the segment
+  /// takes so many seconds and bytes; infinite where nothing helps.
+  double swap_need(Segment segment, double seconds, double bytes) const;
+
+  /// Stages of one host that has more than one: they share its budget. Empty without any.
+  struct SharedLink {
+    std::uint32_t first_stage = 0;
+    std::uint32_t end_stage = 0;
+    double bytes_per_second = 0.0;
+  };
+  const std::vector<SharedLink>& shared_links() const;
+  bool is_monotone() const;  ///< Borders and shared links cost nothing here.
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace spillway::planner

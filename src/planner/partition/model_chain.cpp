@@ -1,0 +1,106 @@
+#include "spillway/planner/partition/model_chain.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
+
+namespace spillway::planner {
+namespace {
+
+std::string called(const ModelChain& chain, LayerIndex layer) {
+  return message("layer {} ('{}')", layer, shown_text(chain.layers[layer].name));
+}
+
+void check_seconds(double seconds, const std::string& layer, const char* what) {
+  if (std::isnan(seconds))
+    throw ConfigError("{} has no {}; measure it, or write 0 for what takes no time", layer, what);
+  if (seconds < 0.0 || std::isinf(seconds))
+    throw ConfigError("{} has {} of {} s; measure it again, times are finite and at least 0", layer,
+                      what, seconds);
+}
+
+void check_layer(const ModelChain& chain, LayerIndex index) {
+  const ModelLayer& layer = chain.layers[index];
+  const std::string name = called(chain, index);
+  check_seconds(layer.forward_seconds, name, "forward time");
+  check_seconds(layer.backward_seconds, name, "backward time");
+  if (!(layer.static_ratio >= 1.0) || std::isinf(layer.static_ratio))
+    throw ConfigError("{} has a static ratio of {}; weights alone are 1, Adam makes it 4", name,
+                      layer.static_ratio);
+  for (const RecomputePoint& point : layer.recompute) {
+    check_seconds(point.seconds, name, "recompute time");
+    if (point.stash > layer.stash)
+      throw ConfigError(
+          "{} would keep {} when recomputed, more than its stash of {}; drop that point", name,
+          point.stash, layer.stash);
+  }
+}
+
+void check_exists(const ModelChain& chain, LayerIndex layer, const char* what, std::size_t index) {
+  if (layer < chain.layers.size()) return;
+  throw ConfigError("{} {} names layer {}, and there are {}; layers count from 0", what, index,
+                    layer, chain.layers.size());
+}
+
+void check_tie(const ModelChain& chain, std::size_t index) {
+  std::vector<LayerIndex> layers = chain.ties[index].layers;
+  if (layers.size() < 2)
+    throw ConfigError("tie {} names {} layers; it takes two to share weights, so drop it", index,
+                      layers.size());
+  for (const LayerIndex layer : layers) check_exists(chain, layer, "tie", index);
+  std::sort(layers.begin(), layers.end());
+  const ModelLayer& first = chain.layers[layers[0]];
+  for (std::size_t k = 1; k < layers.size(); ++k) {
+    if (layers[k] == layers[k - 1])
+      throw ConfigError("tie {} names layer {} twice; name each layer once", index, layers[k]);
+    const ModelLayer& other = chain.layers[layers[k]];
+    if (first.is_frozen != other.is_frozen || first.static_ratio != other.static_ratio)
+      throw ConfigError("tie {} shares weights of {} and {}, which are trained differently; give "
+                        "both the same static ratio, and freeze both or none",
+                        index, called(chain, layers[0]), called(chain, layers[k]));
+  }
+}
+
+void check_ties(const ModelChain& chain) {
+  std::vector<Bytes> tied(chain.layers.size());
+  for (std::size_t i = 0; i < chain.ties.size(); ++i) {
+    check_tie(chain, i);
+    for (const LayerIndex layer : chain.ties[i].layers) {
+      tied[layer] += chain.ties[i].bytes;
+      if (chain.layers[layer].parameters < tied[layer])
+        throw ConfigError(
+            "tie {} makes {} share {}, and its parameters are {}; correct one of them", i,
+            called(chain, layer), tied[layer], chain.layers[layer].parameters);
+    }
+  }
+}
+
+}  // namespace
+
+void check(const ModelChain& chain) {
+  if (chain.layers.empty())
+    throw ConfigError("a model without layers cannot be cut; give it one layer at least");
+  for (LayerIndex i = 0; i < chain.layers.size(); ++i) check_layer(chain, i);
+  for (std::size_t i = 0; i < chain.borders.size(); ++i) {
+    const BorderTensor& border = chain.borders[i];
+    check_exists(chain, border.producer, "border tensor", i);
+    for (const LayerIndex consumer : border.consumers) {
+      check_exists(chain, consumer, "border tensor", i);
+      if (consumer <= border.producer)
+        throw ConfigError("border tensor {} goes from layer {} back to layer {}; put the layers in "
+                          "the order in which they run",
+                          i, border.producer, consumer);
+    }
+  }
+  check_ties(chain);
+  for (std::size_t i = 0; i < chain.together.size(); ++i) {
+    check_exists(chain, chain.together[i].last, "group", i);
+    if (chain.together[i].first > chain.together[i].last)
+      throw ConfigError("group {} goes from layer {} back to layer {}; swap its ends", i,
+                        chain.together[i].first, chain.together[i].last);
+  }
+}
+
+}  // namespace spillway::planner

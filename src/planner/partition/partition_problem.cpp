@@ -1,0 +1,122 @@
+#include "spillway/planner/partition/partition_problem.h"
+
+#include <cmath>
+#include <set>
+
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+bool is_positive(double value) { return value > 0.0 && std::isfinite(value); }
+bool is_rate(double seconds_per_byte) { return seconds_per_byte > 0.0; }
+
+void check_devices(const PartitionProblem& problem) {
+  std::set<std::uint32_t> done;
+  for (std::size_t i = 0; i < problem.devices.size(); ++i) {
+    const StageDevice& device = problem.devices[i];
+    if (!is_positive(device.slowdown))
+      throw ConfigError("device {} has a slowdown of {}; 1 is the speed that was measured", i,
+                        device.slowdown);
+    if (device.reserved > device.memory)
+      throw ConfigError("device {} reserves {} of {}; reserve less, or use a larger device", i,
+                        device.reserved, device.memory);
+    if (!is_rate(device.swap_seconds_per_byte))
+      throw ConfigError("device {} swaps at {} s per byte; leave it infinite where nothing swaps",
+                        i, device.swap_seconds_per_byte);
+    if (problem.transfers_use_swap_link && device.swap_seconds_per_byte == kNoLink)
+      throw ConfigError(
+          "device {} has no swap link that transfers could use; give its rate, or let "
+          "transfers have links of their own",
+          i);
+    if (device.host == kNoHost) continue;
+    if (device.host >= problem.host_swap_seconds_per_byte.size())
+      throw ConfigError(
+          "device {} is on host {}, and {} hosts have a budget; give each one its rate", i,
+          device.host, problem.host_swap_seconds_per_byte.size());
+    const double rate = problem.host_swap_seconds_per_byte[device.host];
+    if (!is_rate(rate) || (problem.transfers_use_swap_link && rate == kNoLink))
+      throw ConfigError("host {} swaps at {} s per byte; give the rate of its link", device.host,
+                        rate);
+    const bool is_new = i == 0 || problem.devices[i - 1].host != device.host;
+    if (is_new && !done.insert(device.host).second)
+      throw ConfigError("device {} is on host {}, whose other devices lie apart in the pipeline; "
+                        "give the stages of one host to neighbours",
+                        i, device.host);
+  }
+}
+
+}  // namespace
+
+void check(const PartitionProblem& problem) {
+  check(problem.chain);
+  const std::size_t stages = problem.devices.size();
+  if (stages == 0) throw ConfigError("there are no devices to cut for; name one at least");
+  if (stages > problem.chain.layers.size())
+    throw ConfigError("there are more stages than layers: {} for {}; use fewer devices", stages,
+                      problem.chain.layers.size());
+  std::vector<char> is_inside(problem.chain.layers.size(), 0);
+  for (const LayerRange& range : problem.chain.together)
+    for (LayerIndex i = range.first; i < range.last; ++i) is_inside[i + 1] = 1;
+  std::size_t units = 0;
+  for (const char inside : is_inside) units += inside == 0;
+  if (stages > units)
+    throw ConfigError(
+        "there are more stages than groups of layers that may be cut apart: {} for {}; "
+        "use fewer devices, or smaller groups",
+        stages, units);
+  check_devices(problem);
+  if (!problem.links.empty() && problem.links.size() + 1 != stages)
+    throw ConfigError("{} stages have {} links between them; give one fewer than stages, or none",
+                      stages, problem.links.size());
+  for (std::size_t i = 0; i < problem.links.size(); ++i) {
+    const StageLink& link = problem.links[i];
+    for (const double value : {link.seconds_per_byte, link.fixed_seconds})
+      if (!(value >= 0.0) || std::isinf(value))
+        throw ConfigError("the link behind stage {} takes {} s; times are finite and at least 0", i,
+                          value);
+  }
+  if (!problem.factors.empty() && problem.factors.size() != stages)
+    throw ConfigError("{} stages have {} factors of a schedule; give one for each, or none", stages,
+                      problem.factors.size());
+  for (std::size_t i = 0; i < problem.factors.size(); ++i)
+    if (!is_positive(problem.factors[i].in_flight) ||
+        !(problem.factors[i].weight_versions >= 0.0) ||
+        std::isinf(problem.factors[i].weight_versions))
+      throw ConfigError("stage {} holds {} micro-batches and {} weight versions; a schedule holds "
+                        "more than 0 of one, and at least 0 of the other",
+                        i, problem.factors[i].in_flight, problem.factors[i].weight_versions);
+}
+
+PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks,
+                             const std::vector<StageFactors>& factors) {
+  check(problem);
+  if (chunks == 0) throw ConfigError("0 chunks per device run nothing; use 1 for no interleaving");
+  if (!problem.host_swap_seconds_per_byte.empty())
+    throw ConfigError(
+        "interleaved stages share no budget of a host; give each device a rate of its "
+        "own instead");
+  PartitionProblem all = problem;
+  all.devices.clear();
+  all.links.clear();
+  all.factors = factors;
+  for (std::uint32_t round = 0; round < chunks; ++round) {
+    if (round > 0 && !problem.links.empty()) all.links.push_back(problem.links.front());
+    for (StageDevice device : problem.devices) {
+      if (device.memory != kNoLimit) device.memory = device.memory / chunks;
+      device.reserved = device.reserved / chunks;
+      device.swap_seconds_per_byte *= chunks;
+      all.devices.push_back(device);
+    }
+    all.links.insert(all.links.end(), problem.links.begin(), problem.links.end());
+  }
+  // Each link carries what each of the chunks sends.
+  for (StageLink& link : all.links) {
+    link.seconds_per_byte *= chunks;
+    link.fixed_seconds *= chunks;
+  }
+  check(all);
+  return all;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,143 @@
+#include "spillway/planner/partition/partition_referee.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "bottleneck_search.h"
+#include "spillway/base/error.h"
+#include "whole_actions.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
+
+/// Rounded up, and at most what a count can hold.
+Bytes as_bytes(double bytes) {
+  constexpr double kMost = 1.8e19;
+  return Bytes(static_cast<std::uint64_t>(std::ceil(std::clamp(bytes, 0.0, kMost))));
+}
+
+/// The rate of each stage's swaps: its own, or of a shared link what it needs at `seconds` within
+/// `bytes`, and its part of what is left.
+std::vector<double> swap_rates(const StageCosts& costs, const Cuts& cuts, double seconds,
+                               double bytes) {
+  std::vector<double> rates;
+  for (std::uint32_t k = 0; k < costs.stages(); ++k)
+    rates.push_back(costs.load({cuts[k], cuts[k + 1], k}).swap_bytes_per_second);
+  if (!(seconds > 0.0) || seconds == kImpossible) return rates;
+  for (const StageCosts::SharedLink& link : costs.shared_links()) {
+    double used = 0.0;
+    std::vector<double> needs;
+    for (std::uint32_t k = link.first_stage; k < link.end_stage; ++k) {
+      needs.push_back(costs.swap_need({cuts[k], cuts[k + 1], k}, seconds,
+                                      std::min(bytes, costs.device_bytes(k))));
+      used += needs.back();
+    }
+    if (used == 0.0 || used == kImpossible) continue;
+    for (std::uint32_t k = link.first_stage; k < link.end_stage; ++k) {
+      const double share = link.bytes_per_second * needs[k - link.first_stage] / used;
+      const double own =
+          costs.load({cuts[k], cuts[k + 1], k}, Borders::kNone).swap_bytes_per_second;
+      rates[k] = std::min(own, share);
+    }
+  }
+  return rates;
+}
+
+StageEstimate stage_estimate(const StageCosts& costs, Segment segment, const SegmentLoad& load,
+                             WholeActions actions) {
+  StageEstimate stage;
+  stage.first_layer = costs.first_layer(segment.first);
+  stage.last_layer = costs.first_layer(segment.end) - 1;
+  stage.parameters = as_bytes(costs.parameter_bytes(segment.first, segment.end));
+  stage.raw_seconds = load.seconds;
+  stage.link_seconds = load.link_seconds;
+  stage.raw_memory = as_bytes(load.raw_bytes());
+  stage.recompute_seconds = actions.recompute_seconds;
+  stage.recomputed = std::move(actions.points);
+  return stage;
+}
+
+void add(PartitionEstimate& estimate, StageEstimate stage) {
+  estimate.seconds = std::max(estimate.seconds, stage.seconds);
+  estimate.memory = std::max(estimate.memory, stage.memory);
+  estimate.stages.push_back(std::move(stage));
+}
+
+}  // namespace
+
+void check(const StageCosts& costs, const Cuts& cuts) {
+  if (cuts.size() != costs.stages() + std::size_t{1})
+    throw PlanError(
+        "{} cuts for {} stages; give one before each stage, and one behind the last one",
+        cuts.size(), costs.stages());
+  if (cuts.front() != 0 || cuts.back() != costs.units())
+    throw PlanError("cuts go from {} to {} and leave out units; begin with 0 and end with {}",
+                    cuts.front(), cuts.back(), costs.units());
+  for (std::uint32_t k = 0; k < costs.stages(); ++k)
+    if (cuts[k] >= cuts[k + 1])
+      throw PlanError("stage {} goes from unit {} to {} and has no layer; give it one", k, cuts[k],
+                      cuts[k + 1]);
+}
+
+PartitionEstimate judge(const StageCosts& costs, const Cuts& cuts) {
+  check(costs, cuts);
+  PartitionEstimate estimate;
+  estimate.fluid_seconds = bottleneck_of(TimeGoal(costs), whole(costs), cuts);
+  const std::vector<double> rates = swap_rates(costs, cuts, estimate.fluid_seconds, kImpossible);
+  for (std::uint32_t k = 0; k < costs.stages(); ++k) {
+    const Segment segment{cuts[k], cuts[k + 1], k};
+    const double bytes = costs.device_bytes(k);
+    SegmentLoad load = costs.load(segment);
+    load.swap_bytes_per_second = rates[k];
+    const WholeActions actions = quickest_actions(costs, segment, bytes, rates[k]);
+    StageEstimate stage = stage_estimate(costs, segment, load, actions);
+    stage.seconds = seconds_with(load, actions, bytes, rates[k]);
+    double kept = load.stash_bytes - actions.saved_bytes;
+    if (stage.seconds < kImpossible && bytes < kImpossible) {
+      const double room = (bytes - load.fixed_bytes) / load.in_flight;
+      stage.swapped = as_bytes(kept - room);
+      kept = std::min(kept, room);
+    }
+    stage.memory = as_bytes(load.fixed_bytes + load.in_flight * kept);
+    add(estimate, std::move(stage));
+  }
+  estimate.fits = estimate.seconds < kImpossible;
+  if (estimate.fits && estimate.fluid_seconds > 0.0)
+    estimate.rounding_gap = estimate.seconds / estimate.fluid_seconds - 1.0;
+  return estimate;
+}
+
+PartitionEstimate judge_memory(const StageCosts& costs, const Cuts& cuts, double seconds) {
+  check(costs, cuts);
+  PartitionEstimate estimate;
+  estimate.fluid_bytes = bottleneck_of(MemoryGoal(costs, seconds), whole(costs), cuts);
+  const std::vector<double> rates = swap_rates(costs, cuts, seconds, estimate.fluid_bytes);
+  estimate.fits = estimate.fluid_bytes < kImpossible;
+  double worst = 0.0;
+  for (std::uint32_t k = 0; k < costs.stages(); ++k) {
+    const Segment segment{cuts[k], cuts[k + 1], k};
+    SegmentLoad load = costs.load(segment);
+    load.swap_bytes_per_second = rates[k];
+    const WholeActions actions = most_saving_actions(costs, segment, seconds);
+    StageEstimate stage = stage_estimate(costs, segment, load, actions);
+    stage.seconds = seconds_with(load, actions, kImpossible, rates[k]);
+    const double kept = load.stash_bytes - actions.saved_bytes;
+    const double swapped =
+        std::clamp(seconds * rates[k] - load.transfer_bytes, 0.0, std::max(0.0, kept));
+    const double bytes = load.fixed_bytes + load.in_flight * (kept - swapped);
+    stage.swapped = as_bytes(swapped);
+    stage.memory = as_bytes(bytes);
+    worst = std::max(worst, bytes);
+    estimate.fits &= bytes <= costs.device_bytes(k) && stage.seconds <= seconds;
+    add(estimate, std::move(stage));
+  }
+  estimate.fluid_seconds = estimate.seconds;
+  if (estimate.fits && estimate.fluid_bytes > 0.0)
+    estimate.rounding_gap = worst / estimate.fluid_bytes - 1.0;
+  return estimate;
+}
+
+}  // namespace spillway::planner

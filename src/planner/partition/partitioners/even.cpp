@@ -1,0 +1,19 @@
+#include "spillway/planner/partition/partitioners.h"
+
+namespace spillway::planner {
+namespace {
+
+Cuts cut_even(const StageCosts& costs) {
+  Cuts cuts;
+  for (std::uint64_t k = 0; k <= costs.stages(); ++k)
+    cuts.push_back(static_cast<std::uint32_t>(k * costs.units() / costs.stages()));
+  return cuts;
+}
+
+}  // namespace
+
+extern const Partitioner kEven{"even", "as many layers on each stage",
+                               "default of Megatron-LM, repository NVIDIA/Megatron-LM",
+                               Reading::kAsPublished, cut_even};
+
+}  // namespace spillway::planner

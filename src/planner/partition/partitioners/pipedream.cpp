@@ -1,0 +1,43 @@
+#include "bottleneck_search.h"
+#include "spillway/planner/partition/partitioners.h"
+
+namespace spillway::planner {
+namespace {
+
+/// The slower of a stage and of the transfers at its begin, activations and gradients one after the
+/// other. No memory.
+class StageOrTransfer : public SegmentGoal {
+ public:
+  explicit StageOrTransfer(const StageCosts& costs) : costs_(costs) {
+    for (std::uint32_t unit = 0; unit <= costs.units(); ++unit)
+      largest_crossing_ = std::max(largest_crossing_, costs.crossing_bytes(unit));
+  }
+
+  double cost(Segment segment, Borders borders) const override {
+    const double seconds = costs_.layer_seconds(segment.first, segment.end);
+    const auto& links = costs_.problem().links;
+    if (borders == Borders::kNone || segment.stage == 0 || links.empty()) return seconds;
+    const double bytes =
+        borders == Borders::kLargest ? largest_crossing_ : costs_.crossing_bytes(segment.first);
+    return std::max(seconds, 2.0 * bytes * links[segment.stage - 1].seconds_per_byte);
+  }
+  bool is_monotone() const override { return false; }
+
+ private:
+  const StageCosts& costs_;
+  double largest_crossing_ = 0.0;
+};
+
+/// Their dynamic program over layers and machines finds the same least bottleneck.
+Cuts cut_pipedream(const StageCosts& costs) {
+  return least_bottleneck(StageOrTransfer(costs), whole(costs))->cuts;
+}
+
+}  // namespace
+
+extern const Partitioner kPipedream{
+    "pipedream", "least of the slowest stage or transfer, without memory or replication",
+    "Harlap et al., PipeDream, SOSP 2019, arXiv 1806.03377; repository msr-fiddle/pipedream",
+    Reading::kAsPublished, cut_pipedream};
+
+}  // namespace spillway::planner

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace spillway::planner {
+
+/// Two figures that add up. What they mean is the caller's.
+struct SumPair {
+  double a = 0.0;
+  double b = 0.0;
+
+  SumPair& operator+=(const SumPair& other) { return a += other.a, b += other.b, *this; }
+};
+inline SumPair operator+(SumPair one, const SumPair& other) { return one += other; }
+inline SumPair operator-(const SumPair& one, const SumPair& other) {
+  return {one.a - other.a, one.b - other.b};
+}
+
+/// Items at positions 0..n-1, each with a rank of its own: sums over any stretch of positions in
+/// the order of ranks. A wavelet matrix with running sums: built in O(n log n), asked in O(log n),
+/// and sooner where the stretch is short.
+class RankedSums {
+ public:
+  RankedSums() = default;
+  /// `rank_of` is a permutation.
+  RankedSums(std::vector<std::uint32_t> rank_of, const std::vector<SumPair>& items);
+
+  bool is_empty() const { return levels_.empty(); }
+
+  /// Takes items of positions [first, end) by increasing rank as long as `fits(sum)` holds, which
+  /// it must do for less whenever for more, and returns the sum. `next`, when there is one more,
+  /// is the item that did not fit; `has_next` says so.
+  template <typename Fits>
+  SumPair take(std::uint32_t first, std::uint32_t end, const Fits& fits, SumPair& next,
+               bool& has_next) const {
+    SumPair sum;
+    has_next = false;
+    if (first >= end) return sum;
+    std::size_t level = 0;
+    // A single item needs no more descending, once a level has running sums of its order.
+    for (; level < levels_.size() && (level == 0 || end - first > 1); ++level) {
+      const Level& here = levels_[level];
+      const std::uint32_t low_first = here.low_before[first];
+      const std::uint32_t low_end = here.low_before[end];
+      if (low_first < low_end) {
+        const SumPair low = here.sums[low_end] - here.sums[low_first];
+        if (!fits(sum + low)) {
+          first = low_first, end = low_end;
+          continue;
+        }
+        sum += low;
+      }
+      first = here.low_count + first - low_first;
+      end = here.low_count + end - low_end;
+      if (first == end) return sum;  // All of what is left was low, and taken.
+    }
+    next = levels_[level - 1].sums[end] - levels_[level - 1].sums[first];
+    if (fits(sum + next)) return sum + next;
+    has_next = true;
+    return sum;
+  }
+
+  /// Of positions [first, end), the items of ranks below `rank`.
+  SumPair below(std::uint32_t first, std::uint32_t end, std::uint32_t rank) const;
+
+ private:
+  struct Level {
+    std::vector<std::uint32_t> low_before;  ///< By place: how many before it have a 0 in this bit.
+    std::vector<SumPair> sums;              ///< Running, in the order behind this level.
+    std::uint32_t low_count = 0;
+  };
+  std::vector<Level> levels_;  ///< From the highest bit of the rank to the lowest.
+};
+
+}  // namespace spillway::planner

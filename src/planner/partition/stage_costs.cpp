@@ -1,0 +1,235 @@
+#include "spillway/planner/partition/stage_costs.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
+#include "stage_state.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
+
+/// What recomputation and swaps have to get away per micro-batch; at most 0: nothing.
+double excess_bytes(const SegmentLoad& load, double bytes) {
+  if (bytes == kImpossible) return 0.0;
+  if (load.fixed_bytes > bytes) return kImpossible;
+  return load.stash_bytes - (bytes - load.fixed_bytes) / load.in_flight;
+}
+
+/// Before any relief: its layers, the links at its ends, and its transfers on the swap link.
+double busy_seconds(const SegmentLoad& load) {
+  double seconds = std::max(load.seconds, load.link_seconds);
+  if (load.transfer_bytes > 0.0)
+    seconds = std::max(seconds, load.transfer_bytes / load.swap_bytes_per_second);
+  return seconds;
+}
+
+/// The least time at which recomputation of items [first, end) and the link get the excess away.
+double relieved_seconds(const ItemStretch& stretch, const SegmentLoad& load, double excess,
+                        double rate) {
+  const double start = busy_seconds(load);
+  const auto seconds_with = [&](double recomputed) {
+    return std::max(start, load.seconds + recomputed * stretch.slowdown);
+  };
+  const auto away = [&](const SumPair& sum) {
+    return sum.b + seconds_with(sum.a) * rate - (rate > 0.0 ? load.transfer_bytes : 0.0);
+  };
+  if (away({}) >= excess) return start;
+  SumPair next;
+  bool has_next = false;
+  const SumPair sum = stretch.items->take(
+      stretch.first, stretch.end, [&](const SumPair& taken) { return away(taken) < excess; }, next,
+      has_next);
+  if (!has_next) {
+    const double left = excess - sum.b + (rate > 0.0 ? load.transfer_bytes : 0.0);
+    return rate > 0.0 ? std::max(start, left / rate) : kImpossible;
+  }
+  const double missing = excess - away(sum);  // Which the next item brings, or a part of it.
+  const double until = load.seconds + sum.a * stretch.slowdown;
+  if (next.a == 0.0) return std::max(start, until);
+  const double longer = next.a * stretch.slowdown;
+  // Time that passes anyway costs nothing, and is counted in `away` already.
+  const double idle = std::clamp((start - until) / longer, 0.0, 1.0);
+  if (idle * next.b >= missing) return start;
+  const double beyond = (missing - idle * next.b) / (next.b + longer * rate);
+  return std::max(start, until + (idle + beyond) * longer);
+}
+
+}  // namespace
+
+StageCosts::StageCosts(PartitionProblem problem)
+    : state_(std::make_unique<State>(std::move(problem))) {
+  // The first stage that can hold a unit is enough, and mostly the first one.
+  for (std::uint32_t unit = 0; unit < units(); ++unit) {
+    double least = kImpossible;
+    bool fits = false;
+    for (std::uint32_t stage = 0; stage < stages() && !fits; ++stage) {
+      fits =
+          least_seconds({unit, unit + 1, stage}, device_bytes(stage), Borders::kNone) < kImpossible;
+      const SegmentLoad here = load({unit, unit + 1, stage}, Borders::kNone);
+      least = std::min(least, here.raw_bytes());
+    }
+    if (fits) continue;
+    const ModelLayer& layer = state_->problem.chain.layers[first_layer(unit)];
+    throw ConfigError(
+        "layer {} ('{}'){} fits on no device, whatever is swapped and recomputed: it takes {} at "
+        "least before that; use devices with more memory, split it, or swap to a link",
+        first_layer(unit), shown_text(layer.name),
+        first_layer(unit + 1) - first_layer(unit) > 1 ? " with what stays with it" : "",
+        Bytes(static_cast<std::uint64_t>(least)));
+  }
+}
+
+StageCosts::~StageCosts() = default;
+StageCosts::StageCosts(StageCosts&&) noexcept = default;
+StageCosts& StageCosts::operator=(StageCosts&&) noexcept = default;
+
+const PartitionProblem& StageCosts::problem() const { return state_->problem; }
+std::uint32_t StageCosts::units() const {
+  return static_cast<std::uint32_t>(state_->before.size() - 1);
+}
+std::uint32_t StageCosts::stages() const {
+  return static_cast<std::uint32_t>(state_->stages.size());
+}
+LayerIndex StageCosts::first_layer(std::uint32_t unit) const { return state_->first_layer[unit]; }
+double StageCosts::crossing_bytes(std::uint32_t unit) const {
+  return state_->before[unit].crossing;
+}
+double StageCosts::parameter_bytes(std::uint32_t first, std::uint32_t end) const {
+  return state_->parameters[end] - state_->parameters[first];
+}
+double StageCosts::layer_seconds(std::uint32_t first, std::uint32_t end) const {
+  return state_->before[end].seconds - state_->before[first].seconds;
+}
+double StageCosts::device_bytes(std::uint32_t stage) const { return state_->stages[stage].memory; }
+const std::vector<StageCosts::SharedLink>& StageCosts::shared_links() const {
+  return state_->shared;
+}
+bool StageCosts::is_monotone() const {
+  const bool has_even_links = state_->problem.transfers_hide || state_->last_forward_cut == 0;
+  return has_even_links && state_->largest_crossing == 0.0 && state_->shared.empty();
+}
+
+SumPair StageCosts::State::static_pair_of(std::uint32_t first, std::uint32_t end) const {
+  SumPair bytes{before[end].fixed - before[first].fixed,
+                before[end].versioned - before[first].versioned};
+  if (!tied.is_empty())
+    bytes = bytes - tied.ending_before(tied.starting_before(first), tied.count(), end);
+  return bytes;
+}
+
+double StageCosts::static_bytes(std::uint32_t first, std::uint32_t end) const {
+  const SumPair bytes = state_->static_pair_of(first, end);
+  return bytes.a + bytes.b;
+}
+
+SegmentLoad StageCosts::load(Segment segment, Borders borders) const {
+  const State& state = *state_;
+  const auto [first, end, index] = segment;
+  const StageConstants& stage = state.stages[index];
+  const UnitSums& from = state.before[first];
+  const UnitSums& to = state.before[end];
+  SegmentLoad load;
+  load.in_flight = stage.in_flight;
+  load.swap_bytes_per_second = stage.rate[static_cast<int>(borders)];
+  load.seconds = (to.seconds - from.seconds) * stage.slowdown;
+  load.stash_bytes = to.stash - from.stash;
+  const SumPair bytes = state.static_pair_of(first, end);
+  load.fixed_bytes =
+      stage.reserved + bytes.a + stage.weight_versions * bytes.b + state.peaks.largest(first, end);
+  double into = 0.0;
+  double out = 0.0;
+  if (borders == Borders::kExact) {
+    double relayed = 0.0;
+    if (!state.long_pieces.is_empty()) {
+      const std::uint32_t started = state.long_pieces.starting_before(first);
+      relayed = state.long_pieces.total_before(started).a -
+                state.long_pieces.ending_before(0, started, end).a;
+    }
+    into = from.crossing;
+    out = to.crossing;
+    load.stash_bytes += into - relayed;
+    load.fixed_bytes += relayed;
+  } else if (borders == Borders::kLargest) {
+    into = out = state.largest_crossing;
+    load.stash_bytes += state.largest_crossing;
+    load.fixed_bytes += state.largest_relayed;
+  }
+  // Where there is no link its costs are 0.
+  const double before = stage.before.fixed_seconds + into * stage.before.seconds_per_byte;
+  const double behind = stage.behind.fixed_seconds + out * stage.behind.seconds_per_byte;
+  if (state.problem.transfers_hide) {
+    load.link_seconds = std::max(before, behind);
+  } else {
+    const auto ways = [&](std::uint32_t cut) {
+      if (borders == Borders::kExact) return state.directions(cut);
+      return borders == Borders::kNone ? 1.0 : 2.0;
+    };
+    load.seconds += before * ways(first) + behind * ways(end);
+  }
+  if (state.problem.transfers_use_swap_link) load.transfer_bytes = into + out;
+  return load;
+}
+
+double StageCosts::least_seconds(Segment segment, double bytes, Borders borders,
+                                 Relief relief) const {
+  const SegmentLoad here = load(segment, borders);
+  const double excess = excess_bytes(here, bytes);
+  if (excess <= 0.0) return busy_seconds(here);
+  if (excess == kImpossible || relief == Relief::kNone) return kImpossible;
+  const double rate = relief == Relief::kSwapAndRecompute ? here.swap_bytes_per_second : 0.0;
+  return relieved_seconds(state_->stretch(segment), here, excess, rate);
+}
+
+double StageCosts::least_seconds_at(Segment segment, double bytes,
+                                    double swap_bytes_per_second) const {
+  SegmentLoad here = load(segment);
+  here.swap_bytes_per_second = swap_bytes_per_second;
+  const double excess = excess_bytes(here, bytes);
+  if (excess <= 0.0) return busy_seconds(here);
+  if (excess == kImpossible) return kImpossible;
+  return relieved_seconds(state_->stretch(segment), here, excess, swap_bytes_per_second);
+}
+
+double StageCosts::least_bytes(Segment segment, double seconds, Borders borders,
+                               Relief relief) const {
+  const SegmentLoad here = load(segment, borders);
+  if (busy_seconds(here) > seconds) return kImpossible;
+  double stash = here.stash_bytes;
+  if (relief != Relief::kNone) stash -= state_->saved_bytes(segment, seconds - here.seconds);
+  if (relief == Relief::kSwapAndRecompute)
+    stash -= std::max(0.0, seconds * here.swap_bytes_per_second - here.transfer_bytes);
+  return here.fixed_bytes + here.in_flight * std::max(0.0, stash);
+}
+
+double StageCosts::swap_need(Segment segment, double seconds, double bytes) const {
+  SegmentLoad here = load(segment);
+  here.swap_bytes_per_second = state_->stages[segment.stage].own_rate;
+  if (busy_seconds(here) > seconds) return kImpossible;
+  const double excess = excess_bytes(here, bytes);
+  if (excess == kImpossible) return kImpossible;
+  double need = here.transfer_bytes;
+  if (excess > 0.0)
+    need += std::max(0.0, excess - state_->saved_bytes(segment, seconds - here.seconds));
+  return need > seconds * here.swap_bytes_per_second ? kImpossible : need;
+}
+
+ItemStretch StageCosts::State::stretch(Segment segment) const {
+  return {&items, before[segment.first].items, before[segment.end].items,
+          stages[segment.stage].slowdown};
+}
+
+double StageCosts::State::saved_bytes(Segment segment, double slack) const {
+  const ItemStretch here = stretch(segment);
+  const double room = slack / here.slowdown;
+  SumPair next;
+  bool has_next = false;
+  const SumPair sum = here.items->take(
+      here.first, here.end, [&](const SumPair& taken) { return taken.a <= room; }, next, has_next);
+  return has_next ? sum.b + next.b * (room - sum.a) / next.a : sum.b;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,219 @@
+#include "stage_state.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "recompute_items.h"
+
+namespace spillway::planner {
+namespace {
+
+double as_double(Bytes bytes) { return static_cast<double>(bytes.count()); }
+
+/// Bytes of parameters as static ones: those that do not depend on versions, those of each version.
+SumPair static_pair(const ModelLayer& layer, double bytes) {
+  if (layer.is_frozen) return {bytes, 0.0};
+  return {bytes * (layer.static_ratio - 1.0), bytes};
+}
+
+}  // namespace
+
+SpanSums::SpanSums(std::vector<Span> spans, std::uint32_t units) {
+  if (spans.empty()) return;
+  std::stable_sort(spans.begin(), spans.end(),
+                   [](const Span& one, const Span& other) { return one.start < other.start; });
+  const auto count = static_cast<std::uint32_t>(spans.size());
+  std::vector<std::uint32_t> by_end(count);
+  std::iota(by_end.begin(), by_end.end(), 0U);
+  std::stable_sort(by_end.begin(), by_end.end(), [&](std::uint32_t one, std::uint32_t other) {
+    return spans[one].end < spans[other].end;
+  });
+  std::vector<std::uint32_t> rank(count);
+  std::vector<SumPair> weights;
+  for (std::uint32_t i = 0; i < count; ++i) rank[by_end[i]] = i;
+  for (const Span& span : spans) {
+    weights.push_back(span.weight);
+    totals_.push_back(totals_.back() + span.weight);
+  }
+  sums_ = RankedSums(std::move(rank), weights);
+  starts_below_.resize(units + 1);
+  ends_below_.resize(units + 1);
+  for (const Span& span : spans) {
+    if (span.start < units) ++starts_below_[span.start + 1];
+    if (span.end < units) ++ends_below_[span.end + 1];
+  }
+  for (std::uint32_t unit = 0; unit < units; ++unit) {
+    starts_below_[unit + 1] += starts_below_[unit];
+    ends_below_[unit + 1] += ends_below_[unit];
+  }
+}
+
+StageCosts::State::State(PartitionProblem given) : problem(std::move(given)) {
+  check(problem);
+  make_units();
+  add_units();
+  add_borders();
+  add_ties();
+  add_stages();
+  add_shared();
+}
+
+void StageCosts::State::make_units() {
+  const auto layers = static_cast<LayerIndex>(problem.chain.layers.size());
+  std::vector<int> inside(layers + 1, 0);  // Differences: groups around the cut before a layer.
+  for (const LayerRange& range : problem.chain.together) {
+    ++inside[range.first + 1];
+    --inside[range.last + 1];
+  }
+  int depth = 0;
+  for (LayerIndex layer = 0; layer < layers; ++layer) {
+    depth += inside[layer];
+    if (depth == 0) first_layer.push_back(layer);
+    unit_of_layer_.push_back(static_cast<std::uint32_t>(first_layer.size() - 1));
+  }
+  first_layer.push_back(layers);
+}
+
+void StageCosts::State::add_units() {
+  const std::vector<ModelLayer>& layers = problem.chain.layers;
+  LayerIndex lead = 0;
+  while (lead < layers.size() && layers[lead].is_frozen) ++lead;
+  std::vector<SumPair> steps;
+  std::vector<double> peak;
+  before.emplace_back();
+  parameters.push_back(0.0);
+  for (std::size_t unit = 0; unit + 1 < first_layer.size(); ++unit) {
+    UnitSums sums = before.back();
+    parameters.push_back(parameters.back());
+    peak.push_back(0.0);
+    for (LayerIndex i = first_layer[unit]; i < first_layer[unit + 1]; ++i) {
+      const ModelLayer& layer = layers[i];
+      const SumPair bytes = static_pair(layer, as_double(layer.parameters));
+      sums.fixed += bytes.a;
+      sums.versioned += bytes.b;
+      sums.seconds += layer.forward_seconds;
+      parameters.back() += as_double(layer.parameters);
+      peak.back() = std::max(peak.back(), as_double(layer.working_peak));
+      if (i < lead) continue;
+      sums.seconds += layer.backward_seconds;
+      sums.stash += as_double(layer.stash);
+      for (const SumPair& item : recompute_items(layer)) steps.push_back(item);
+    }
+    sums.items = static_cast<std::uint32_t>(steps.size());
+    before.push_back(sums);
+    if (first_layer[unit + 1] <= lead) last_forward_cut = static_cast<std::uint32_t>(unit + 1);
+  }
+  peaks = PeakTable(std::move(peak));
+  std::vector<std::uint32_t> order(steps.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::vector<double> density;
+  for (const SumPair& step : steps) density.push_back(step.a > 0.0 ? step.b / step.a : kNoLink);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t one, std::uint32_t other) {
+    return density[one] > density[other];
+  });
+  std::vector<std::uint32_t> rank(steps.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) rank[order[i]] = i;
+  items = RankedSums(std::move(rank), steps);
+}
+
+void StageCosts::State::add_borders() {
+  const auto units = static_cast<std::uint32_t>(before.size() - 1);
+  std::vector<double> crossing(units + 2, 0.0);
+  std::vector<double> relayed(units + 2, 0.0);
+  std::vector<SpanSums::Span> pieces;
+  for (const BorderTensor& border : problem.chain.borders) {
+    const double bytes = as_double(border.bytes);
+    std::vector<std::uint32_t> readers;
+    for (const LayerIndex consumer : border.consumers) readers.push_back(unit_of(consumer));
+    std::sort(readers.begin(), readers.end());
+    std::uint32_t from = unit_of(border.producer);
+    for (const std::uint32_t reader : readers) {
+      if (reader == from) continue;
+      crossing[from + 1] += bytes;
+      crossing[reader + 1] -= bytes;
+      if (reader - from > 1) {
+        pieces.push_back({from, reader, {bytes, 0.0}});
+        relayed[from + 1] += bytes;
+        relayed[reader + 1] -= bytes;
+      }
+      from = reader;
+    }
+  }
+  double over = 0.0;
+  double passing = 0.0;
+  for (std::uint32_t unit = 0; unit <= units; ++unit) {
+    before[unit].crossing = over += crossing[unit];
+    largest_crossing = std::max(largest_crossing, over);
+    largest_relayed = std::max(largest_relayed, passing += relayed[unit]);
+  }
+  long_pieces = SpanSums(std::move(pieces), units);
+}
+
+void StageCosts::State::add_ties() {
+  const auto units = static_cast<std::uint32_t>(before.size() - 1);
+  std::vector<SpanSums::Span> pairs;
+  for (const TiedWeights& tie : problem.chain.ties) {
+    std::vector<LayerIndex> layers = tie.layers;
+    std::sort(layers.begin(), layers.end());
+    for (std::size_t i = 1; i < layers.size(); ++i) {
+      const SumPair spared = static_pair(problem.chain.layers[layers[i]], as_double(tie.bytes));
+      const std::uint32_t unit = unit_of(layers[i]);
+      if (unit_of(layers[i - 1]) != unit) {
+        pairs.push_back({unit_of(layers[i - 1]), unit, spared});
+        continue;
+      }
+      for (std::uint32_t behind = unit + 1; behind <= units; ++behind) {
+        before[behind].fixed -= spared.a;
+        before[behind].versioned -= spared.b;
+      }
+    }
+  }
+  tied = SpanSums(std::move(pairs), units);
+}
+
+void StageCosts::State::add_stages() {
+  const auto rate = [](double seconds_per_byte) {
+    return seconds_per_byte == kNoLink ? 0.0 : 1.0 / seconds_per_byte;
+  };
+  for (std::size_t i = 0; i < problem.devices.size(); ++i) {
+    const StageDevice& device = problem.devices[i];
+    StageConstants stage;
+    stage.slowdown = device.slowdown;
+    stage.reserved = as_double(device.reserved);
+    if (device.memory != kNoLimit) stage.memory = as_double(device.memory);
+    if (!problem.factors.empty()) {
+      stage.in_flight = problem.factors[i].in_flight;
+      stage.weight_versions = problem.factors[i].weight_versions;
+    }
+    stage.own_rate = rate(device.swap_seconds_per_byte);
+    std::fill(std::begin(stage.rate), std::end(stage.rate), stage.own_rate);
+    if (i > 0 && !problem.links.empty()) stage.before = problem.links[i - 1];
+    if (i < problem.links.size()) stage.behind = problem.links[i];
+    stages.push_back(stage);
+  }
+}
+
+void StageCosts::State::add_shared() {
+  const auto count = static_cast<std::uint32_t>(problem.devices.size());
+  for (std::uint32_t first = 0; first < count;) {
+    const std::uint32_t host = problem.devices[first].host;
+    std::uint32_t end = first + 1;
+    while (end < count && problem.devices[end].host == host) ++end;
+    if (host != kNoHost) {
+      const double spb = problem.host_swap_seconds_per_byte[host];
+      const double rate = spb == kNoLink ? 0.0 : 1.0 / spb;
+      for (std::uint32_t i = first; i < end; ++i) {
+        StageConstants& stage = stages[i];
+        const double equal = std::min(stage.own_rate, rate / (end - first));
+        stage.own_rate = std::min(stage.own_rate, rate);
+        stage.rate[static_cast<int>(Borders::kExact)] = equal;
+        stage.rate[static_cast<int>(Borders::kLargest)] = equal;
+        stage.rate[static_cast<int>(Borders::kNone)] = stage.own_rate;
+      }
+      if (end - first > 1) shared.push_back({first, end, rate});
+    }
+    first = end;
+  }
+}
+
+}  // namespace spillway::planner

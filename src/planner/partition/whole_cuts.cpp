@@ -1,0 +1,77 @@
+#include "whole_cuts.h"
+
+#include "greedy_cuts.h"
+#include "whole_actions.h"
+
+namespace spillway::planner {
+namespace {
+
+/// The best ways to end a stage at the cuts from `first` on.
+struct Ends {
+  std::uint32_t first = 0;
+  std::vector<double> seconds;  ///< Of the worst stage; infinite where no way is quick enough.
+  std::vector<std::uint32_t> begins;
+};
+
+Ends ends_of(const StageCosts& costs, std::uint32_t stage, const Ends& before, std::uint32_t from,
+             std::uint32_t to, double limit) {
+  const TimeGoal goal(costs);
+  Ends ends{from, {}, {}};
+  for (std::uint32_t end = from; end <= to; ++end) {
+    double best = kNever;
+    std::uint32_t best_begin = 0;
+    const auto last =
+        std::min(end, before.first + static_cast<std::uint32_t>(before.seconds.size()));
+    for (std::uint32_t begin = last; begin-- > before.first;) {
+      const double so_far = before.seconds[begin - before.first];
+      const double most = std::min(best, limit);
+      const Segment segment{begin, end, stage};
+      if (so_far < most && goal.cost(segment, Borders::kExact) < most) {
+        const double seconds = std::max(so_far, whole_seconds(costs, segment));
+        if (seconds < most) best = seconds, best_begin = begin;
+      } else if (goal.cost(segment, Borders::kNone) >= limit) {
+        break;
+      }
+    }
+    ends.seconds.push_back(best);
+    ends.begins.push_back(best_begin);
+  }
+  return ends;
+}
+
+}  // namespace
+
+double whole_seconds(const StageCosts& costs, Segment segment) {
+  const double bytes = costs.device_bytes(segment.stage);
+  const SegmentLoad load = costs.load(segment);
+  const WholeActions actions = quickest_actions(costs, segment, bytes, load.swap_bytes_per_second);
+  return seconds_with(load, actions, bytes, load.swap_bytes_per_second);
+}
+
+std::optional<Cuts> quickest_whole_cuts(const StageCosts& costs, double seconds,
+                                        std::uint64_t most_cells) {
+  if (!costs.shared_links().empty()) return std::nullopt;
+  const TimeGoal goal(costs);
+  const CutRange range = whole(costs);
+  const GreedyCuts latest = greedy_cuts(goal, range, Borders::kNone, seconds);
+  const GreedyCuts earliest = earliest_cuts(goal, range, seconds);
+  if (!latest.is_complete) return std::nullopt;
+  std::uint64_t cells = 0;
+  for (std::uint32_t k = 1; k < costs.stages(); ++k)
+    cells += latest.cuts[k] - std::min(latest.cuts[k], earliest.cuts[k]) + std::uint64_t{1};
+  if (cells > most_cells) return std::nullopt;
+  std::vector<Ends> ends{Ends{0, {0.0}, {0}}};
+  for (std::uint32_t k = 0; k < costs.stages(); ++k) {
+    const bool is_last = k + 1 == costs.stages();
+    const std::uint32_t from = is_last ? costs.units() : std::max(earliest.cuts[k + 1], k + 1);
+    const std::uint32_t to = is_last ? costs.units() : latest.cuts[k + 1];
+    ends.push_back(ends_of(costs, k, ends.back(), from, to, seconds));
+  }
+  if (ends.back().seconds.front() == kNever) return std::nullopt;
+  Cuts cuts(costs.stages() + 1, costs.units());
+  for (std::uint32_t k = costs.stages(); k-- > 0;)
+    cuts[k] = ends[k + 1].begins[cuts[k + 1] - ends[k + 1].first];
+  return cuts;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,183 @@
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "spillway/base/error.h"
+#include "spillway/planner/partition/partitioners.h"
+
+namespace spillway::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Four layers on two devices, nothing wrong with any of them.
+PartitionProblem sound() {
+  PartitionProblem problem;
+  for (int i = 0; i < 4; ++i) {
+    ModelLayer layer;
+    layer.name = "conv" + std::to_string(i);
+    layer.forward_seconds = 1.0;
+    layer.backward_seconds = 2.0;
+    layer.parameters = Bytes(10);
+    layer.static_ratio = 4.0;
+    layer.stash = Bytes(100);
+    layer.recompute = {{1.0, Bytes(0)}};
+    problem.chain.layers.push_back(layer);
+  }
+  problem.devices.resize(2);
+  problem.links.resize(1);
+  problem.factors.resize(2);
+  return problem;
+}
+
+std::string error_of(const PartitionProblem& problem) {
+  try {
+    const StageCosts costs(problem);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+struct Wrong {
+  const char* what;
+  std::function<void(PartitionProblem&)> make;
+  const char* sentence;
+};
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+const std::vector<Wrong> kWrongs{
+    {"no layers", [](auto& p) { p.chain.layers.clear(); }, "a model without layers"},
+    {"no time", [](auto& p) { p.chain.layers[1].forward_seconds = kNotMeasured; },
+     "layer 1 ('conv1') has no forward time; measure it"},
+    {"negative time", [](auto& p) { p.chain.layers[2].backward_seconds = -1; },
+     "layer 2 ('conv2') has backward time of -1 s"},
+    {"endless time", [](auto& p) { p.chain.layers[2].backward_seconds = kInfinite; }, "of inf s"},
+    {"negative recompute time", [](auto& p) { p.chain.layers[0].recompute[0].seconds = -2; },
+     "recompute time of -2 s"},
+    {"recompute point that keeps more",
+     [](auto& p) { p.chain.layers[0].recompute[0].stash = Bytes(101); }, "more than its stash"},
+    {"static ratio below weights", [](auto& p) { p.chain.layers[0].static_ratio = 0.5; },
+     "static ratio of 0.5"},
+    {"border backwards",
+     [](auto& p) {
+       p.chain.borders = {{2, {1}, Bytes(1)}};
+     },
+     "from layer 2 back to layer 1"},
+    {"border to nowhere",
+     [](auto& p) {
+       p.chain.borders = {{2, {9}, Bytes(1)}};
+     },
+     "border tensor 0 names layer 9, and there are 4"},
+    {"tie of one",
+     [](auto& p) {
+       p.chain.ties = {{{1}, Bytes(1)}};
+     },
+     "tie 0 names 1 layers"},
+    {"tie twice",
+     [](auto& p) {
+       p.chain.ties = {{{1, 1}, Bytes(1)}};
+     },
+     "names layer 1 twice"},
+    {"tie of more than there is",
+     [](auto& p) {
+       p.chain.ties = {{{1, 2}, Bytes(11)}};
+     },
+     "makes layer 1 ('conv1') share 11 B, and its parameters are 10 B"},
+    {"tie of a frozen layer",
+     [](auto& p) {
+       p.chain.ties = {{{1, 2}, Bytes(5)}};
+       p.chain.layers[2].is_frozen = true;
+     },
+     "which are trained differently"},
+    {"group backwards",
+     [](auto& p) {
+       p.chain.together = {{2, 1}};
+     },
+     "swap its ends"},
+    {"group to nowhere",
+     [](auto& p) {
+       p.chain.together = {{2, 4}};
+     },
+     "names layer 4"},
+    {"no devices", [](auto& p) { p.devices.clear(); }, "there are no devices"},
+    {"more stages than layers", [](auto& p) { p.devices.resize(5); },
+     "more stages than layers: 5 for 4"},
+    {"more stages than groups",
+     [](auto& p) {
+       p.devices.resize(3);
+       p.chain.together = {{0, 2}};
+     },
+     "more stages than groups of layers that may be cut apart: 3 for 2"},
+    {"still device", [](auto& p) { p.devices[1].slowdown = 0; }, "device 1 has a slowdown of 0"},
+    {"reserved too much",
+     [](auto& p) {
+       p.devices[0].memory = Bytes(10);
+       p.devices[0].reserved = Bytes(11);
+     },
+     "device 0 reserves 11 B of 10 B"},
+    {"free swaps", [](auto& p) { p.devices[0].swap_seconds_per_byte = 0; }, "device 0 swaps at 0"},
+    {"transfers without swap link", [](auto& p) { p.transfers_use_swap_link = true; },
+     "device 0 has no swap link"},
+    {"unknown host", [](auto& p) { p.devices[0].host = 3; }, "device 0 is on host 3"},
+    {"host in two places",
+     [](auto& p) {
+       p.devices.resize(3);
+       p.links.resize(2);
+       p.factors.resize(3);
+       p.host_swap_seconds_per_byte = {1, 1};
+       p.devices[0].host = p.devices[2].host = 0;
+       p.devices[1].host = 1;
+     },
+     "lie apart in the pipeline"},
+    {"links missing", [](auto& p) { p.links.resize(2); }, "2 stages have 2 links"},
+    {"negative link", [](auto& p) { p.links[0].fixed_seconds = -1; }, "behind stage 0 takes -1 s"},
+    {"factors missing", [](auto& p) { p.factors.resize(1); }, "2 stages have 1 factors"},
+    {"nothing in flight", [](auto& p) { p.factors[1].in_flight = 0; }, "stage 1 holds 0"},
+    {"layer too large for any device",
+     [](auto& p) { p.devices[0].memory = p.devices[1].memory = Bytes(30); },
+     "layer 0 ('conv0') fits on no device"},
+};
+
+TEST(BadInput, IsRefusedInOneSentenceThatNamesIt) {
+  EXPECT_EQ(error_of(sound()), "");
+  for (const Wrong& wrong : kWrongs) {
+    SCOPED_TRACE(wrong.what);
+    PartitionProblem problem = sound();
+    wrong.make(problem);
+    const std::string error = error_of(problem);
+    EXPECT_THAT(error, HasSubstr(wrong.sentence));
+    EXPECT_THAT(error, ::testing::Not(HasSubstr("\n")));
+    EXPECT_THAT(error, ::testing::Not(HasSubstr("{}")));
+    EXPECT_THAT(error, ::testing::ContainsRegex("[;,:]"));
+  }
+}
+
+TEST(BadInput, WhatDoesNotFitSaysHowMuchIsMissing) {
+  PartitionProblem problem = sound();
+  // Each layer fits alone, two do not.
+  problem.devices.assign(2, {.memory = Bytes(60)});
+  const StageCosts costs(problem);
+  EXPECT_FALSE(least_time_cuts(costs));
+  try {
+    partitioner_named("spillway").cut(costs);
+    FAIL() << "they do not fit";
+  } catch (const PlanError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no cuts of 4 layers for 2 stages fit"));
+    EXPECT_THAT(error.what(), HasSubstr("the fullest one takes 80 B at least"));
+  }
+}
+
+TEST(BadInput, OfInterleavingIsRefused) {
+  EXPECT_THROW(interleaved(sound(), 0, {}), ConfigError);
+  EXPECT_THROW(interleaved(sound(), 3, std::vector<StageFactors>(6)), ConfigError);  // 4 layers.
+  EXPECT_THROW(interleaved(sound(), 2, std::vector<StageFactors>(3)), ConfigError);
+  PartitionProblem shared = sound();
+  shared.host_swap_seconds_per_byte = {1.0};
+  EXPECT_THROW(interleaved(shared, 2, std::vector<StageFactors>(4)), ConfigError);
+  EXPECT_EQ(interleaved(sound(), 2, std::vector<StageFactors>(4)).devices.size(), 4U);
+}
+
+}  // namespace
+}  // namespace spillway::planner

@@ -1,0 +1,281 @@
+#include "spillway/planner/partition/cut_solvers.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "random_problems.h"
+#include "support/sanitized.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+using Cost = std::function<double(Segment)>;
+
+double worst_of(const Cuts& cuts, const Cost& cost) {
+  double worst = 0.0;
+  for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
+    worst = std::max(worst, cost({cuts[k], cuts[k + 1], k}));
+  return worst;
+}
+
+/// Of all cuts.
+double least_worst(const StageCosts& costs, const Cost& cost) {
+  double least = kInfinite;
+  for_all_cuts(costs.units(), costs.stages(),
+               [&](const Cuts& cuts) { least = std::min(least, worst_of(cuts, cost)); });
+  return least;
+}
+
+/// The dynamic program in units^2 * stages.
+double least_worst_by_table(const StageCosts& costs, const Cost& cost) {
+  const std::uint32_t units = costs.units();
+  std::vector<double> worst(units + 1, kInfinite);
+  worst[0] = 0.0;
+  for (std::uint32_t k = 0; k < costs.stages(); ++k) {
+    std::vector<double> next(units + 1, kInfinite);
+    for (std::uint32_t end = 1; end <= units; ++end)
+      for (std::uint32_t begin = 0; begin < end; ++begin)
+        if (worst[begin] < next[end])
+          next[end] = std::min(next[end], std::max(worst[begin], cost({begin, end, k})));
+    worst = std::move(next);
+  }
+  return worst[units];
+}
+
+Cost time_of(const StageCosts& costs, Relief relief = Relief::kSwapAndRecompute) {
+  return [&costs, relief](Segment segment) {
+    return costs.least_seconds(segment, costs.device_bytes(segment.stage), Borders::kExact, relief);
+  };
+}
+
+Cost memory_of(const StageCosts& costs, double seconds) {
+  return [&costs, seconds](Segment segment) {
+    const double bytes = costs.least_bytes(segment, seconds);
+    return bytes <= costs.device_bytes(segment.stage) ? bytes : kInfinite;
+  };
+}
+
+void expect_solved(const std::optional<SolvedCuts>& solved, double expected, const Cost& cost) {
+  ASSERT_EQ(solved.has_value(), expected < kInfinite);
+  if (!solved) return;
+  EXPECT_TRUE(solved->is_exact);
+  EXPECT_NEAR(solved->worst, expected, 1e-12 * expected);
+  EXPECT_EQ(worst_of(solved->cuts, cost), solved->worst);
+}
+
+/// Times at which memory is looked at: from just possible to plenty.
+std::vector<double> interesting_times(const StageCosts& costs) {
+  const double least = least_worst(costs, [&](Segment segment) {
+    const SegmentLoad load = costs.load(segment);
+    return std::max(load.seconds, load.link_seconds);
+  });
+  return {least, 1.25 * least, 2 * least + 3};
+}
+
+struct Counts {
+  std::uint64_t solved = 0;
+  std::uint64_t impossible = 0;
+};
+
+const ProblemShape kMonotone{.layers = 8, .stages = 3, .has_borders = false, .has_links = false};
+const ProblemShape kMonotoneDeep{.layers = 8, .stages = 5, .has_borders = false};
+const ProblemShape kBorders{.layers = 8, .stages = 3};
+const ProblemShape kBordersDeep{.layers = 7, .stages = 5};
+
+TEST(LeastTimeCuts, EqualsAllCutsTried) {
+  Counts counts;
+  for (const ProblemShape& shape : {kMonotone, kMonotoneDeep, kBorders, kBordersDeep}) {
+    for_random_costs(tries(700U, 100U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      const Cost cost = time_of(costs);
+      const double expected = least_worst(costs, cost);
+      expect_solved(least_time_cuts(costs), expected, cost);
+      ++(expected < kInfinite ? counts.solved : counts.impossible);
+    });
+  }
+  EXPECT_GT(counts.solved, tries(2000U, 200U));
+  EXPECT_GT(counts.impossible, tries(20U, 2U));
+}
+
+TEST(LeastTimeCuts, WithoutSwapsOrReliefEqualsAllCutsTried) {
+  for (const Relief relief : {Relief::kNone, Relief::kRecompute}) {
+    for (const ProblemShape& shape : {kMonotone, kBorders}) {
+      for_random_costs(tries(250U, 50U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+        SCOPED_TRACE(::testing::Message() << "seed " << seed);
+        const Cost cost = time_of(costs, relief);
+        expect_solved(least_time_cuts(costs, relief), least_worst(costs, cost), cost);
+      });
+    }
+  }
+}
+
+TEST(LeastMemoryCuts, EqualsAllCutsTried) {
+  Counts counts;
+  for (const ProblemShape& shape : {kMonotone, kMonotoneDeep, kBorders, kBordersDeep}) {
+    for_random_costs(tries(300U, 40U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      for (const double seconds : interesting_times(costs)) {
+        const Cost cost = memory_of(costs, seconds);
+        const double expected = least_worst(costs, cost);
+        expect_solved(least_memory_cuts(costs, seconds), expected, cost);
+        ++(expected < kInfinite ? counts.solved : counts.impossible);
+      }
+    });
+  }
+  EXPECT_GT(counts.solved, tries(2000U, 200U));
+  EXPECT_GT(counts.impossible, tries(20U, 2U));
+}
+
+TEST(LeastMemoryCuts, EqualsTheTableOnLongerChains) {
+  for (const bool has_borders : {false, true}) {
+    const ProblemShape shape{.layers = 60, .stages = 9, .has_borders = has_borders};
+    for_random_costs(tries(60U, 5U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      const Cost time = time_of(costs);
+      const double least = least_worst_by_table(costs, time);
+      expect_solved(least_time_cuts(costs), least, time);
+      const double seconds = least < kInfinite ? 1.2 * least : 200.0;
+      const Cost memory = memory_of(costs, seconds);
+      expect_solved(least_memory_cuts(costs, seconds), least_worst_by_table(costs, memory), memory);
+    });
+  }
+}
+
+/// Costs from the worst.
+std::vector<double> sorted_costs(const Cuts& cuts, const Cost& cost) {
+  std::vector<double> all;
+  for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
+    all.push_back(cost({cuts[k], cuts[k + 1], k}));
+  std::sort(all.begin(), all.end(), std::greater<>());
+  return all;
+}
+
+TEST(BalancedCuts, AreTheLeastOfAllInTheOrderOfDictionaries) {
+  for (const ProblemShape& shape : {kMonotone, kMonotoneDeep, kBorders, kBordersDeep}) {
+    for_random_costs(tries(550U, 60U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      const std::pair<Cost, std::optional<SolvedCuts>> balanced[] = {
+          {time_of(costs), balanced_time_cuts(costs)},
+          {memory_of(costs, 60.0), balanced_memory_cuts(costs, 60.0)}};
+      for (const auto& [cost, solved] : balanced) {
+        std::vector<double> least;
+        for_all_cuts(costs.units(), costs.stages(), [&](const Cuts& cuts) {
+          const std::vector<double> all = sorted_costs(cuts, cost);
+          if (all.front() < kInfinite && (least.empty() || all < least)) least = all;
+        });
+        ASSERT_EQ(solved.has_value(), !least.empty());
+        if (!solved) continue;
+        EXPECT_TRUE(solved->is_exact);
+        EXPECT_THAT(sorted_costs(solved->cuts, cost),
+                    ::testing::Pointwise(::testing::DoubleNear(1e-9), least));
+      }
+    });
+  }
+}
+
+TEST(BalancedCuts, BeyondTheTableKeepTheWorstStageAndBalanceTheRest) {
+  // 2,500 units on 40 stages: all layers differ, so that no two segments tie.
+  PartitionProblem problem;
+  for (std::uint32_t i = 0; i < 2500; ++i) {
+    ModelLayer layer;
+    layer.name = "l";
+    layer.forward_seconds = 1.0 + 0.5 * std::sin(1.7 * i) + 0.01 * std::sin(0.013 * i * i);
+    layer.backward_seconds = 0.0;
+    problem.chain.layers.push_back(layer);
+  }
+  problem.devices.resize(40);
+  const StageCosts costs(problem);
+  const auto balanced = balanced_time_cuts(costs);
+  const auto least = least_time_cuts(costs);
+  ASSERT_TRUE(balanced && least);
+  EXPECT_FALSE(balanced->is_exact);
+  EXPECT_EQ(balanced->worst, least->worst);
+  const auto before = sorted_costs(least->cuts, time_of(costs));
+  const auto after = sorted_costs(balanced->cuts, time_of(costs));
+  EXPECT_EQ(before.front(), after.front());
+  EXPECT_LT(after, before);
+}
+
+ModelLayer plain(double seconds, std::uint64_t stash) {
+  ModelLayer layer;
+  layer.name = "l";
+  layer.forward_seconds = seconds;
+  layer.backward_seconds = 0.0;
+  layer.stash = Bytes(stash);
+  return layer;
+}
+
+TEST(LeastMemoryCuts, AreRightWhereFillingFromTheLeftIsWrong) {
+  // Filled up to 60 bytes, the first stage ends before the last layer, which then receives 100
+  // more.
+  PartitionProblem problem;
+  problem.chain.layers = {plain(1, 20), plain(1, 20), plain(1, 20), plain(1, 40)};
+  problem.chain.borders = {{2, {3}, Bytes(100)}};
+  problem.devices.resize(2);
+  const auto solved = least_memory_cuts(StageCosts(problem), 100.0);
+  ASSERT_TRUE(solved);
+  EXPECT_EQ(solved->worst, 60.0);
+  EXPECT_THAT(solved->cuts, ::testing::ElementsAre(0, 2, 4));
+}
+
+TEST(LeastMemoryCuts, AnEarlyLargeLayerWaitsForAStageThatHoldsIt) {
+  // The first two stages hold five micro-batches, too many of the large layer's. Filled from the
+  // left, the first takes both small layers, and the second has nothing but the large one to take.
+  PartitionProblem problem;
+  problem.chain.layers = {plain(1, 2), plain(1, 2), plain(1, 50), plain(1, 1), plain(1, 1)};
+  problem.devices.resize(4);
+  problem.factors = {{5, 1}, {5, 1}, {1, 1}, {1, 1}};
+  const auto solved = least_memory_cuts(StageCosts(problem), 100.0);
+  ASSERT_TRUE(solved);
+  EXPECT_EQ(solved->worst, 50.0);
+  EXPECT_THAT(solved->cuts, ::testing::ElementsAre(0, 1, 2, 3, 5));
+}
+
+TEST(LeastMemoryCuts, EqualLayersUnderOneForwardOneBackwardFollowTheHarmonicNumbers) {
+  // 840 layers of one byte on 8 stages that hold 8, 7, ... 1 micro-batches: 840 / H_8, to a layer.
+  PartitionProblem problem;
+  problem.chain.layers.assign(840, plain(1, 1));
+  problem.devices.resize(8);
+  double harmonic = 0.0;
+  for (int k = 8; k > 0; --k) {
+    problem.factors.push_back({static_cast<double>(k), 1.0});
+    harmonic += 1.0 / k;
+  }
+  const auto solved = least_memory_cuts(StageCosts(problem), 1e6);
+  ASSERT_TRUE(solved);
+  EXPECT_GE(solved->worst, 840 / harmonic);
+  EXPECT_LE(solved->worst, 840 / harmonic + 8);
+}
+
+TEST(Interleaved, StagesShareTheDevicesThatRunThem) {
+  PartitionProblem problem;
+  problem.chain.layers.assign(24, plain(1, 10));
+  problem.devices.assign(3, {.memory = Bytes(1000), .swap_seconds_per_byte = 0.5});
+  problem.links.assign(2, {0.25, 1.0});
+  const std::vector<StageFactors> factors{{5, 1}, {4.5, 1}, {4, 1}, {3, 1}, {2, 1}, {1, 1}};
+  const StageCosts costs(interleaved(problem, 2, factors));
+  ASSERT_EQ(costs.stages(), 6U);
+  EXPECT_EQ(costs.device_bytes(4), 500);
+  EXPECT_EQ(costs.load({4, 8, 4}).swap_bytes_per_second, 1.0);
+  const auto solved = least_time_cuts(costs);
+  ASSERT_TRUE(solved);
+  // Each device runs stages k and k + 3, within its memory, in twice the worst stage's time.
+  for (std::uint32_t device = 0; device < 3; ++device) {
+    double bytes = 0.0;
+    double seconds = 0.0;
+    for (const std::uint32_t stage : {device, device + 3}) {
+      const Segment segment{solved->cuts[stage], solved->cuts[stage + 1], stage};
+      bytes += costs.least_bytes(segment, solved->worst);
+      seconds += costs.least_seconds(segment, costs.device_bytes(stage));
+    }
+    EXPECT_LE(bytes, 1000);
+    EXPECT_LE(seconds, 2 * solved->worst);
+  }
+  EXPECT_EQ(solved->worst, least_worst(costs, time_of(costs)));
+}
+
+}  // namespace
+}  // namespace spillway::planner

@@ -1,0 +1,246 @@
+#include "spillway/planner/partition/partitioners.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "random_problems.h"
+#include "spillway/base/error.h"
+#include "support/sanitized.h"
+
+namespace spillway::planner {
+namespace {
+
+PartitionProblem chain_of(const std::vector<double>& seconds, std::uint32_t stages) {
+  PartitionProblem problem;
+  for (const double each : seconds) {
+    ModelLayer layer;
+    layer.name = "l";
+    layer.forward_seconds = each;
+    layer.backward_seconds = 0.0;
+    layer.parameters = Bytes(static_cast<std::uint64_t>(each));
+    problem.chain.layers.push_back(layer);
+  }
+  problem.devices.resize(stages);
+  return problem;
+}
+
+Cuts cut(const PartitionProblem& problem, std::string_view name) {
+  return partitioner_named(name).cut(StageCosts(problem));
+}
+
+TEST(Partitioners, HaveNamesSummariesAndSources) {
+  EXPECT_EQ(partitioners().front().name, "spillway");
+  std::set<std::string_view> names;
+  for (const Partitioner& each : partitioners()) {
+    EXPECT_TRUE(names.insert(each.name).second) << each.name;
+    EXPECT_FALSE(each.summary.empty()) << each.name;
+    EXPECT_LE(each.summary.size(), 80U) << each.name;
+    EXPECT_EQ(each.source.empty(), each.reading == Reading::kOurs) << each.name;
+  }
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"even", "parameters", "torchgpipe", "gpipe",
+                                              "pipedream", "mcap", "capslog", "vpipe", "dawnpiper",
+                                              "piper", "obscura", "galvatron"}));
+  EXPECT_EQ(to_string(Reading::kInferred), "inferred");
+  EXPECT_THROW(partitioner_named("pipedraem"), ConfigError);
+}
+
+TEST(Partitioners, GiveCutsOfEveryProblem) {
+  for (const ProblemShape& shape :
+       {ProblemShape{.layers = 6, .stages = 3}, ProblemShape{.layers = 9, .stages = 5},
+        ProblemShape{.layers = 7, .stages = 1},
+        ProblemShape{.layers = 8, .stages = 4, .has_shared_links = true}}) {
+    for_random_costs(tries(60U, 10U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      for (const Partitioner& each : partitioners()) {
+        SCOPED_TRACE(::testing::Message() << each.name << " seed " << seed);
+        try {
+          check(costs, each.cut(costs));
+        } catch (const PlanError& error) {
+          EXPECT_THAT(error.what(), ::testing::HasSubstr("fit"));
+          EXPECT_TRUE(each.name == "spillway" || each.name == "piper");
+        }
+      }
+    });
+  }
+}
+
+TEST(Partitioners, GiveCutsOfALongChain) {
+  const StageCosts costs(without_limits(random_problem(5, {.layers = 300, .stages = 40})));
+  for (const Partitioner& each : partitioners()) {
+    SCOPED_TRACE(each.name);
+    check(costs, each.cut(costs));
+  }
+}
+
+TEST(Partitioners, NoneIsQuickerThanOurs) {
+  std::map<std::string_view, int> slower;
+  for (const ProblemShape& shape :
+       {ProblemShape{.layers = 8, .stages = 3}, ProblemShape{.layers = 30, .stages = 6},
+        ProblemShape{.layers = 12, .stages = 4, .has_borders = false, .differ = false},
+        ProblemShape{.layers = 10, .stages = 4, .has_shared_links = true}}) {
+    for_random_costs(tries(150U, 10U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      const auto bound = least_time_cuts(costs);
+      if (!bound) {
+        EXPECT_THROW(partitioner_named("spillway").cut(costs), PlanError);
+        return;
+      }
+      const PartitionEstimate ours = judge(costs, partitioner_named("spillway").cut(costs));
+      EXPECT_TRUE(ours.fits);
+      for (const Partitioner& each : partitioners()) {
+        SCOPED_TRACE(::testing::Message() << each.name << " seed " << seed);
+        try {
+          const PartitionEstimate other = judge(costs, each.cut(costs));
+          EXPECT_GE(other.fluid_seconds, bound->worst * (1 - 1e-9));
+          EXPECT_GE(other.seconds, ours.seconds * (1 - 1e-9));
+          slower[each.name] += other.seconds > ours.seconds * (1 + 1e-9);
+        } catch (const PlanError&) {
+          EXPECT_EQ(each.name, "piper");
+        }
+      }
+    });
+  }
+  for (const Partitioner& each : partitioners().subspan(1))
+    EXPECT_GT(slower[each.name], 0) << each.name;
+}
+
+TEST(Even, CountsLayers) {
+  EXPECT_THAT(cut(chain_of({9, 1, 1, 1, 1, 1, 1}, 3), "even"), ::testing::ElementsAre(0, 2, 4, 7));
+}
+
+TEST(Parameters, BalancesTheirBytes) {
+  EXPECT_THAT(cut(chain_of({6, 1, 2, 3, 3, 3}, 3), "parameters"),
+              ::testing::ElementsAre(0, 1, 4, 6));
+}
+
+TEST(Torchgpipe, LeavesNoTwoStagesFartherApartThanALayer) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const PartitionProblem problem = without_limits(
+        random_problem(seed, {.layers = 20, .stages = 5, .has_borders = false, .has_ties = false}));
+    const StageCosts costs(problem);
+    const Cuts cuts = partitioner_named("torchgpipe").cut(costs);
+    double largest = 0.0;
+    double least = 1e9;
+    double most = 0.0;
+    for (std::uint32_t unit = 0; unit < costs.units(); ++unit)
+      largest = std::max(largest, costs.layer_seconds(unit, unit + 1));
+    for (std::uint32_t k = 0; k < 5; ++k) {
+      least = std::min(least, costs.layer_seconds(cuts[k], cuts[k + 1]));
+      most = std::max(most, costs.layer_seconds(cuts[k], cuts[k + 1]));
+    }
+    EXPECT_LE(most, least + largest) << seed;
+  }
+}
+
+TEST(Gpipe, HasTheLeastVarianceOfAllCuts) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const StageCosts costs(without_limits(
+        random_problem(seed, {.layers = 9, .stages = 4, .has_borders = false, .has_ties = false})));
+    const auto squares = [&](const Cuts& cuts) {
+      double sum = 0.0;
+      for (std::uint32_t k = 0; k < 4; ++k) {
+        const double seconds = costs.layer_seconds(cuts[k], cuts[k + 1]);
+        sum += seconds * seconds;
+      }
+      return sum;
+    };
+    double least = 1e300;
+    for_all_cuts(9, 4, [&](const Cuts& cuts) { least = std::min(least, squares(cuts)); });
+    EXPECT_EQ(squares(partitioner_named("gpipe").cut(costs)), least) << seed;
+  }
+}
+
+TEST(Pipedream, AvoidsCutsOverLargeTensors) {
+  PartitionProblem problem = chain_of({3, 3, 3, 3}, 2);
+  problem.chain.borders = {{0, {1}, Bytes(1)}, {1, {2}, Bytes(100)}, {2, {3}, Bytes(2)}};
+  problem.links = {{0.1, 0.0}};
+  EXPECT_THAT(cut(problem, "pipedream"),
+              ::testing::AnyOf(::testing::ElementsAre(0, 1, 4), ::testing::ElementsAre(0, 3, 4)));
+  problem.links = {{0.01, 0.0}};
+  EXPECT_THAT(cut(problem, "pipedream"), ::testing::ElementsAre(0, 2, 4));
+}
+
+PartitionProblem memory_chain(const std::vector<std::uint64_t>& stash, std::uint32_t stages) {
+  PartitionProblem problem = chain_of(std::vector<double>(stash.size(), 1.0), stages);
+  for (std::size_t i = 0; i < stash.size(); ++i) {
+    problem.chain.layers[i].parameters = Bytes(0);
+    problem.chain.layers[i].stash = Bytes(stash[i]);
+  }
+  return problem;
+}
+
+TEST(Capslog, FillsFromTheLeftAndIsTrappedByBorders) {
+  PartitionProblem problem = memory_chain({20, 20, 20, 40}, 2);
+  EXPECT_THAT(cut(problem, "capslog"), ::testing::ElementsAre(0, 3, 4));
+  problem.chain.borders = {{2, {3}, Bytes(100)}};
+  EXPECT_THAT(cut(problem, "capslog"), ::testing::ElementsAre(0, 3, 4));
+  EXPECT_THAT(cut(problem, "mcap"), ::testing::ElementsAre(0, 2, 4));
+}
+
+TEST(Mcap, BeyondWhatCanBeEnumeratedIsNearTheEvenPeak) {
+  std::vector<std::uint64_t> stash;
+  for (std::uint64_t i = 0; i < 60; ++i) stash.push_back(20 + i * i * 7 % 31);
+  const StageCosts costs(memory_chain(stash, 8));
+  const auto peak = [&](const Cuts& cuts) {
+    double worst = 0.0;
+    for (std::uint32_t k = 0; k < 8; ++k)
+      worst = std::max(worst, costs.load({cuts[k], cuts[k + 1], 0}).raw_bytes());
+    return worst;
+  };
+  const double least = peak(partitioner_named("capslog").cut(costs));
+  const double found = peak(partitioner_named("mcap").cut(costs));
+  EXPECT_GE(found, least);
+  EXPECT_LE(found, 2 * least);
+  EXPECT_EQ(partitioner_named("mcap").cut(costs), partitioner_named("mcap").cut(costs));
+}
+
+TEST(Vpipe, TakesLayersFromStagesThatMustRecompute) {
+  // Equal layers; the first stage holds four micro-batches and has to compute half of them again.
+  PartitionProblem problem = memory_chain(std::vector<std::uint64_t>(24, 10), 4);
+  for (ModelLayer& layer : problem.chain.layers) layer.recompute = {{0.5, Bytes(0)}};
+  problem.devices.assign(4, {.memory = Bytes(120)});
+  problem.factors = {{4, 1}, {1, 1}, {1, 1}, {1, 1}};
+  const Cuts cuts = cut(problem, "vpipe");
+  EXPECT_LT(cuts[1], 6U);
+  const StageCosts costs(problem);
+  EXPECT_LT(judge(costs, cuts).fluid_seconds,
+            judge(costs, partitioner_named("even").cut(costs)).fluid_seconds);
+}
+
+TEST(Dawnpiper, CutsTwoStagesBetweenBothBalances) {
+  // Time balances at 6, memory at 3.
+  PartitionProblem problem = memory_chain({40, 40, 40, 10, 10, 10, 10, 10, 10, 10, 10, 10}, 2);
+  problem.devices.assign(2, {.memory = Bytes(130), .swap_seconds_per_byte = 0.1});
+  problem.factors = {{1, 1}, {1, 1}};
+  const Cuts cuts = cut(problem, "dawnpiper");
+  EXPECT_GE(cuts[1], 3U);
+  EXPECT_LE(cuts[1], 6U);
+  const StageCosts costs(problem);
+  EXPECT_NEAR(judge(costs, cuts).fluid_seconds, least_time_cuts(costs)->worst, 1e-9);
+}
+
+TEST(Galvatron, TrimsWhatIsFarAboveTheMean) {
+  const Cuts cuts = cut(memory_chain({10, 10, 10, 10, 10, 10, 10, 10}, 4), "galvatron");
+  EXPECT_THAT(cuts, ::testing::ElementsAre(0, 2, 4, 6, 8));
+}
+
+TEST(Obscura, MovesLayersToStagesThatNeedNoHelp) {
+  PartitionProblem problem = memory_chain(std::vector<std::uint64_t>(16, 10), 4);
+  for (ModelLayer& layer : problem.chain.layers) layer.recompute = {{0.75, Bytes(0)}};
+  problem.devices.assign(4, {.memory = Bytes(80)});
+  problem.factors = {{4, 1}, {3, 1}, {2, 1}, {1, 1}};
+  EXPECT_THAT(cut(problem, "obscura"), ::testing::Not(::testing::ElementsAre(0, 4, 8, 12, 16)));
+  problem.devices.assign(4, {.memory = Bytes(1000)});
+  EXPECT_THAT(cut(problem, "obscura"), ::testing::ElementsAre(0, 4, 8, 12, 16));
+}
+
+TEST(Piper, RefusesWhatOnlySwapsCouldSave) {
+  PartitionProblem problem = memory_chain({50, 50}, 2);
+  problem.devices.assign(2, {.memory = Bytes(20), .swap_seconds_per_byte = 0.1});
+  EXPECT_THROW(cut(problem, "piper"), PlanError);
+  EXPECT_THAT(cut(problem, "spillway"), ::testing::ElementsAre(0, 1, 2));
+}
+
+}  // namespace
+}  // namespace spillway::planner

@@ -1,0 +1,221 @@
+#include "spillway/planner/partition/stage_costs.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "random_problems.h"
+#include "slow_costs.h"
+#include "support/sanitized.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+void expect_near(double actual, double expected, const char* what) {
+  if (expected == kInfinite || actual == kInfinite) {
+    EXPECT_EQ(actual, expected) << what;
+  } else {
+    EXPECT_NEAR(actual, expected, 1e-9 * (1.0 + std::abs(expected))) << what;
+  }
+}
+
+void for_all_segments(const StageCosts& costs, const std::function<void(Segment)>& see) {
+  for (std::uint32_t stage = 0; stage < costs.stages(); ++stage)
+    for (std::uint32_t first = 0; first < costs.units(); ++first)
+      for (std::uint32_t end = first + 1; end <= costs.units(); ++end) see({first, end, stage});
+}
+
+SlowCosts slow(const StageCosts& costs, Segment segment) {
+  return SlowCosts(costs.problem(), costs.first_layer(segment.first),
+                   costs.first_layer(segment.end), segment.stage);
+}
+
+const ProblemShape kShapes[] = {
+    {.layers = 6, .stages = 3},
+    {.layers = 9, .stages = 2},
+    {.layers = 5, .stages = 4, .has_shared_links = true},
+    {.layers = 6, .stages = 3, .has_borders = false, .has_ties = false, .differ = false},
+};
+
+TEST(StageCosts, AreTheSumsOfTheirDefinitions) {
+  for (const ProblemShape& shape : kShapes) {
+    for_random_costs(tries(60U, 20U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      for_all_segments(costs, [&](Segment segment) {
+        const SegmentLoad load = costs.load(segment);
+        const SlowCosts expected = slow(costs, segment);
+        expect_near(load.seconds, expected.seconds, "seconds");
+        expect_near(load.link_seconds, expected.link_seconds, "link seconds");
+        expect_near(load.fixed_bytes, expected.fixed_bytes, "fixed bytes");
+        expect_near(load.stash_bytes, expected.stash_bytes, "stash bytes");
+        expect_near(load.transfer_bytes, expected.transfer_bytes, "transfer bytes");
+      });
+    });
+  }
+}
+
+TEST(StageCosts, KnowTheLeastMemoryAtATime) {
+  for (const ProblemShape& shape : kShapes) {
+    for_random_costs(tries(60U, 20U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      for_all_segments(costs, [&](Segment segment) {
+        const SegmentLoad load = costs.load(segment);
+        const SlowCosts expected = slow(costs, segment);
+        for (const double slack : {-0.5, 0.0, 0.5, 1.75, 4.0, 11.0, 100.0}) {
+          const double seconds = std::max(0.0, load.seconds + slack);
+          expect_near(costs.least_bytes(segment, seconds),
+                      expected.least_bytes(seconds, load.swap_bytes_per_second), "bytes");
+          if (!costs.problem().transfers_use_swap_link)
+            expect_near(costs.least_bytes(segment, seconds, Borders::kExact, Relief::kRecompute),
+                        expected.least_bytes(seconds, 0.0), "bytes without swaps");
+        }
+      });
+    });
+  }
+}
+
+TEST(StageCosts, KnowTheLeastTimeWithinMemory) {
+  for (const ProblemShape& shape : kShapes) {
+    for_random_costs(tries(12U, 3U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      for_all_segments(costs, [&](Segment segment) {
+        const SegmentLoad load = costs.load(segment);
+        const SlowCosts expected = slow(costs, segment);
+        for (const double share : {0.0, 0.2, 0.45, 0.7, 0.95, 1.0}) {
+          const double bytes =
+              load.fixed_bytes + share * load.in_flight * load.stash_bytes - (share == 0.0 ? 1 : 0);
+          expect_near(costs.least_seconds(segment, bytes),
+                      expected.least_seconds(bytes, load.swap_bytes_per_second), "seconds");
+          expect_near(costs.least_seconds_at(segment, bytes, 2.0),
+                      expected.least_seconds(bytes, 2.0), "seconds at another rate");
+        }
+      });
+    });
+  }
+}
+
+TEST(StageCosts, TimeAndMemoryAreInverse) {
+  const ProblemShape shape{.layers = 6, .stages = 3};
+  for_random_costs(tries(200U, 40U), shape, [&](const StageCosts& costs, std::uint64_t) {
+    for_all_segments(costs, [&](Segment segment) {
+      const SegmentLoad load = costs.load(segment);
+      const double bytes = load.fixed_bytes + 0.6 * load.in_flight * load.stash_bytes;
+      const double seconds = costs.least_seconds(segment, bytes);
+      if (seconds == kInfinite) return;
+      EXPECT_LE(costs.least_bytes(segment, seconds * (1 + 1e-12)), bytes * (1 + 1e-9) + 1e-9);
+      EXPECT_LE(costs.swap_need(segment, seconds * (1 + 1e-9), bytes),
+                seconds * (1 + 1e-9) * load.swap_bytes_per_second);
+    });
+  });
+}
+
+TEST(StageCosts, SwapNeedIsWhatRecomputationLeaves) {
+  const ProblemShape shape{.layers = 6, .stages = 3, .has_shared_links = true};
+  for_random_costs(tries(100U, 20U), shape, [&](const StageCosts& costs, std::uint64_t) {
+    for_all_segments(costs, [&](Segment segment) {
+      const SegmentLoad load = costs.load(segment, Borders::kExact);
+      const double own = costs.load(segment, Borders::kNone).swap_bytes_per_second;
+      const SlowCosts expected = slow(costs, segment);
+      const double bytes = load.fixed_bytes + 0.5 * load.in_flight * load.stash_bytes;
+      for (const double slack : {0.0, 2.0, 9.0}) {
+        const double seconds = std::max(expected.seconds, expected.link_seconds) + slack;
+        const double left =
+            0.5 * load.stash_bytes - expected.saved_bytes(seconds - expected.seconds);
+        const double need = std::max(0.0, left) + expected.transfer_bytes;
+        if (std::abs(need - seconds * own) < 1e-6) continue;  // Either may be right.
+        expect_near(costs.swap_need(segment, seconds, bytes),
+                    need > seconds * own ? kInfinite : need, "need");
+      }
+    });
+  });
+}
+
+TEST(StageCosts, BoundsEncloseAndGrow) {
+  for (const ProblemShape& shape : kShapes) {
+    for_random_costs(tries(60U, 20U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      for_all_segments(costs, [&](Segment segment) {
+        const double bytes = costs.device_bytes(segment.stage);
+        const auto cost = [&](Segment here, Borders borders, bool is_time) {
+          return is_time ? costs.least_seconds(here, bytes, borders)
+                         : costs.least_bytes(here, 40.0, borders);
+        };
+        for (const bool is_time : {true, false}) {
+          const double low = cost(segment, Borders::kNone, is_time);
+          const double exact = cost(segment, Borders::kExact, is_time);
+          const double high = cost(segment, Borders::kLargest, is_time);
+          EXPECT_LE(low, exact * (1 + 1e-12));
+          EXPECT_LE(exact, high * (1 + 1e-12));
+          for (Segment larger : {Segment{segment.first, segment.end + 1, segment.stage},
+                                 Segment{segment.first - 1, segment.end, segment.stage}}) {
+            if (larger.first > segment.first || larger.end > costs.units()) continue;
+            EXPECT_LE(low, cost(larger, Borders::kNone, is_time) * (1 + 1e-12));
+            EXPECT_LE(high, cost(larger, Borders::kLargest, is_time) * (1 + 1e-12));
+            if (costs.is_monotone()) {
+              EXPECT_LE(exact, cost(larger, Borders::kExact, is_time) * (1 + 1e-12));
+            }
+          }
+        }
+      });
+    });
+  }
+}
+
+ModelLayer layer(double seconds, std::uint64_t stash) {
+  ModelLayer one;
+  one.name = "l";
+  one.forward_seconds = seconds / 3;
+  one.backward_seconds = 2 * seconds / 3;
+  one.stash = Bytes(stash);
+  return one;
+}
+
+TEST(StageCosts, SwapFirstAndRecomputeWhatTheLinkLeaves) {
+  PartitionProblem problem;
+  problem.chain.layers = {layer(3, 100), layer(3, 100)};
+  for (ModelLayer& each : problem.chain.layers) each.recompute = {{1.0, Bytes(0)}};
+  problem.devices = {{.memory = Bytes(60), .swap_seconds_per_byte = 0.1}};
+  const StageCosts costs(problem);
+  // 140 bytes must go: 60 by the link in 6 s, then each second recomputes 100 and swaps 10.
+  EXPECT_NEAR(costs.least_seconds({0, 2, 0}, 60.0), 6.0 + 80.0 / 110.0, 1e-12);
+  EXPECT_NEAR(costs.least_bytes({0, 2, 0}, 6.5), 200 - 65 - 50, 1e-12);
+}
+
+TEST(StageCosts, SkippedStagesHoldOneCopyOfWhatPasses) {
+  PartitionProblem problem;
+  problem.chain.layers = {layer(1, 0), layer(1, 0), layer(1, 0)};
+  problem.chain.borders = {{0, {2}, Bytes(10)}};
+  problem.devices.resize(3);
+  problem.factors = {{3, 1}, {2, 1}, {1, 1}};
+  const StageCosts costs(problem);
+  EXPECT_EQ(costs.load({1, 2, 1}).raw_bytes(), 10);      // Received and sent on.
+  EXPECT_EQ(costs.load({2, 3, 2}).raw_bytes(), 10);      // Kept for one micro-batch in flight.
+  EXPECT_EQ(costs.load({1, 3, 1}).raw_bytes(), 2 * 10);  // Kept for two.
+  EXPECT_EQ(costs.load({0, 3, 0}).raw_bytes(), 0);
+  EXPECT_EQ(costs.crossing_bytes(1), 10);
+  EXPECT_EQ(costs.crossing_bytes(2), 10);
+  EXPECT_FALSE(costs.is_monotone());
+}
+
+TEST(StageCosts, TiedAndFrozenWeightsCountOnceWhereTheyAre) {
+  PartitionProblem problem;
+  problem.chain.layers = {layer(1, 5), layer(1, 5), layer(1, 5)};
+  for (ModelLayer& each : problem.chain.layers) {
+    each.parameters = Bytes(100);
+    each.static_ratio = 4;
+  }
+  problem.chain.layers[0].is_frozen = true;
+  problem.chain.ties = {{{1, 2}, Bytes(60)}};
+  problem.devices.resize(2);
+  problem.factors = {{2, 3}, {1, 1}};
+  const StageCosts costs(problem);
+  EXPECT_EQ(costs.load({0, 1, 0}).raw_bytes(), 100);  // Without gradient, versions or stash.
+  EXPECT_NEAR(costs.load({0, 1, 0}).seconds, 1.0 / 3, 1e-12);
+  EXPECT_EQ(costs.load({1, 2, 0}).raw_bytes(), 100 * (3 + 3) + 2 * 5);
+  EXPECT_EQ(costs.load({1, 3, 1}).raw_bytes(), (200 - 60) * 4 + 10);
+}
+
+}  // namespace
+}  // namespace spillway::planner
