@@ -1,15 +1,17 @@
-# spillway_list_files(<folder> FIRST <file> TYPE <type> FILES <variable> DECLARATIONS <variable>
+# spillway_list_files(<folder> [FIRST <file>] TYPE <type> FILES <variable> DECLARATIONS <variable>
 #                     NAMES <variable>)
 #
 # A named alternative is one file: strategies/swap_all.cpp defines `extern const Strategy kSwapAll`.
-# Lists the .cpp files of a folder, FIRST before the others, with the declarations and the names of
+# Lists the .cpp files of a folder by name, FIRST before the others, with the declarations and the names of
 # their constants, for a list that is made by configure_file.
 function(spillway_list_files folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "FIRST;TYPE;FILES;DECLARATIONS;NAMES" "")
   file(GLOB files RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS ${folder}/*.cpp)
-  list(REMOVE_ITEM files ${folder}/${arg_FIRST}.cpp)
   list(SORT files)
-  list(PREPEND files ${folder}/${arg_FIRST}.cpp)
+  if(arg_FIRST)
+    list(REMOVE_ITEM files ${folder}/${arg_FIRST}.cpp)
+    list(PREPEND files ${folder}/${arg_FIRST}.cpp)
+  endif()
   set(declarations "")
   set(names "")
   foreach(file IN LISTS files)
