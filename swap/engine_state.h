@@ -188,10 +188,6 @@ class SwapEngine::State final : public memory::FaultSink {
   std::unique_ptr<std::uint64_t, Freed> range_of_page_;
   std::vector<RangeId> free_ranges_;
 
-  struct OpenFault {
-    memory::PageIndex index;
-    TimePoint start;
-  };
   bool begin_fault_locked(memory::PageIndex index, memory::Access access, TimePoint start);
   bool note_open_fault_locked(memory::PageIndex index, TimePoint start);
   bool is_fault_unserved_locked() const;
@@ -225,11 +221,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::condition_variable drop_wanted_;
   std::deque<RangeId> wanted_drops_;  ///< Dropped ranges that somebody waits for.
   bool drops_ended_ = false;
-  struct {
-    RangeId range;
-    std::uint64_t count = 0;
-    std::string reason;
-  } drop_failure_;  ///< The latest.
+  DropFailure drop_failure_;
   bool is_movable_locked(Lock& lock, memory::PageIndex index);
   bool adopt_page_locked(Lock& lock, memory::PageIndex target, memory::PageIndex source,
                          const PinSet& within);
@@ -237,11 +229,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::uint32_t arrivals_ = 0;
   std::uint64_t refusals_ = 0;  ///< Counts pages that were to leave and that the kernel kept.
   std::string store_failure_;   ///< Why nothing more can be written; empty: it can.
-  struct {
-    memory::PageIndex page = 0;
-    std::uint64_t count = 0;  ///< Of all failed reads, this one included.
-    std::string detail;
-  } read_failure_;  ///< The latest.
+  ReadFailure read_failure_;
   bool write_turn_ = true;
   std::size_t awaited_reads_ = 0;  ///< The first of the batch that is being collected.
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "spillway/memory/address_arena.h"
@@ -82,6 +83,26 @@ struct Stray {
   memory::PageIndex page = 0;
   std::uint64_t releases = 0;
   std::uint32_t reports = 0;
+};
+
+/// An access that waits for its page.
+struct OpenFault {
+  memory::PageIndex index;
+  TimePoint start;
+};
+
+/// The latest page that could not be read, of so many.
+struct ReadFailure {
+  memory::PageIndex page = 0;
+  std::uint64_t count = 0;  ///< Of all failed reads, this one included.
+  std::string detail;
+};
+
+/// The latest dropped range that could not be brought back, of so many.
+struct DropFailure {
+  RangeId range;
+  std::uint64_t count = 0;
+  std::string reason;
 };
 
 }  // namespace spillway::swap

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <thread>
 
@@ -95,11 +96,14 @@ TEST_P(SwapEngineKeptTest, LeaveAsSoonAsTheyMay) {
   const auto swap = engine();
   const auto locked = filled(*swap, 3);
   if (!lock_in_memory(locked.address, 3)) GTEST_SKIP() << "mlock is limited here";
+  std::atomic<bool> has_ended = false;
   std::thread device([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    while (swap->statistics().room_wait == Duration::zero() && !has_ended)
+      std::this_thread::yield();
     unlock(locked, 3);
   });
   EXPECT_NO_THROW(swap->allocate(kPageSize * 2, nullptr));
+  has_ended = true;
   device.join();
 }
 
@@ -126,7 +130,7 @@ TEST_P(SwapEngineKeptTest, DoNotHideThatTheStoreTakesNoMore) {
   PinSet pins;
   const RangeUse use{clean.range, 1, false};
   swap->pin(pins, {&use, 1});
-  EXPECT_THROW(swap->allocate(kPageSize, nullptr), StoreError);
+  EXPECT_THROW(swap->allocate(kPageSize, &pins), StoreError);
   if (!lock_in_memory(clean.address, 1)) GTEST_SKIP() << "mlock is limited here";
   swap->unpin(pins);
   if (keeps_what_is_locked()) {
