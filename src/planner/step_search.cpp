@@ -10,6 +10,7 @@
 #include "plan_assembly.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/strategies.h"
+#include "spillway/planner/swap_choices.h"
 
 namespace spillway::planner {
 namespace {
@@ -33,8 +34,9 @@ constexpr std::array<double, 5> kOtherWeights{0.25, 0.5, 1.0, 2.0, 4.0};
 constexpr int kSweepRounds = 8;
 constexpr int kPruneRounds = 4;
 constexpr std::size_t kStarts = 3;
-constexpr double kClimbShare = 0.3;  // Of the effort that is left after the sweep.
-constexpr double kSlack = 0.003;     // At the begin of the disturbances; in the end none.
+constexpr std::size_t kGivenStarts = 1;  // Of the known plan and those of strategies.
+constexpr double kClimbShare = 0.3;      // Of the effort that is left after the sweep.
+constexpr double kSlack = 0.003;         // At the begin of the disturbances; in the end none.
 constexpr std::size_t kTriesPerStyle = 200;
 constexpr std::size_t kTriesPerStart = 50;
 constexpr int kPicks = 32;
@@ -80,16 +82,20 @@ StepSearch::StepSearch(const StepTape& tape, const SwapLimits& limits, const Pla
 
 StepPlan StepSearch::run() {
   offer(attempt(space_.nothing(), {limits_.target_share, ChoiceRule::kLeastCost, {}}));
+  if (!best_->swaps.plan.is_feasible) return finished();  // Replays need no less.
+  offer_known();
+  if (!is_over()) offer(best_attempt(space_.nothing(), 0));
   offer_published();
   find_evictions();
-  if (!is_over()) offer(best_attempt(space_.nothing(), 0));
+  // Early where the effort is large: who stops the search must not get a plan that swaps alone
+  // beat.
+  if (effort_.should_stop) offer_swaps_alone();
   if (!space_.empty()) {
     sweep();
     choose_start();
     prune_lists();
     prune_best();
     climb();
-    // Early, since those who stop the search must not get a plan that swaps alone beat, either.
     offer_swaps_alone();
     for (std::size_t tries = 1; !is_over(); ++tries) {
       slack_ = kSlack * effort_left();
@@ -118,6 +124,22 @@ void StepSearch::offer_swaps_alone() {
   has_swaps_alone_ = true;
 }
 
+/// A search that begins anew does not lose what the one before has found.
+void StepSearch::offer_known() {
+  if (effort_.known == nullptr) return;
+  const StepPlan& known = *effort_.known;
+  try {
+    StepPlan plan;
+    plan.replays = known.replays;
+    plan.steps = rewrite_tape(tape_, plan.replays);
+    plan.replay_seconds = replay_seconds(tape_, plan.replays);
+    plan.swaps = restore_swaps(plan.steps.tape, choices_of(known.steps.tape, known.swaps), limits_);
+    offer_published(std::move(plan));
+  } catch (const PlanError&) {
+    return;  // The step has become another one.
+  }
+}
+
 /// Others have ideas of their own: segments, blocks, what is big and stale. Ours is never slower
 /// than the best of them, and goes on from what they drop.
 void StepSearch::offer_published() {
@@ -132,7 +154,7 @@ void StepSearch::offer_published() {
       continue;  // Such a step is none for it.
     }
   }
-  if (starts_.size() > 1) starts_.resize(1);  // The others are to be our own.
+  if (starts_.size() > kGivenStarts) starts_.resize(kGivenStarts);  // Others are to be our own.
 }
 
 void StepSearch::offer_published(StepPlan plan) {

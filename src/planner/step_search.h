@@ -44,6 +44,7 @@ class StepSearch {
   /// What is at least by so much better than the best.
   bool offer(const Attempt& attempt, double worthwhile = 0.9999);
   void offer_swaps_alone();
+  void offer_known();
   void offer_published();
   void offer_published(StepPlan plan);
   void hand_out(StepPlan plan);

@@ -136,7 +136,7 @@ void PlanMaker::Planning::search(const Order& order, const planner::PlanEffort& 
 class PlanMaker::Planning::Search {
  public:
   Search(Planning& planning, const Order& order, PlanWork& work)
-      : planning_(planning), work_(work) {
+      : planning_(planning), order_(order), work_(work) {
     // A strategy by name has one plan, at its end: the user has asked for just that one.
     if (!order.is_urgent && planning.options.strategy == nullptr) calm_down();
   }
@@ -146,7 +146,8 @@ class PlanMaker::Planning::Search {
             .on_better =
                 [this](const planner::StepPlan& plan) {
                   if (work_.put(plan)) calm_down();
-                }};
+                },
+            .known = order_.known ? &*order_.known : nullptr};
   }
 
  private:
@@ -179,6 +180,7 @@ class PlanMaker::Planning::Search {
   }
 
   Planning& planning_;
+  const Order& order_;
   PlanWork& work_;
   const double start_ = used();
   double counted_ = start_;
@@ -190,7 +192,8 @@ void PlanMaker::Planning::make(const Order& order, PlanWork& work) noexcept {
     if (options.moment == PlanningMoment::kAtOnce) {
       // Not by the clock where steps wait: equal times of operators are to give equal plans.
       search(order, {.should_stop = {},
-                     .on_better = [&work](const planner::StepPlan& plan) { work.put(plan); }});
+                     .on_better = [&work](const planner::StepPlan& plan) { work.put(plan); },
+                     .known = order.known ? &*order.known : nullptr});
     } else {
       Search running(*this, order, work);
       search(order, running.effort());

@@ -54,7 +54,8 @@ class PlanMaker {
   struct Order {
     profile::StepTape tape;
     planner::SwapLimits limits;
-    bool is_urgent = true;  ///< The step has no plan so far.
+    bool is_urgent = true;                                  ///< The step has no plan so far.
+    std::optional<planner::StepPlan> known = std::nullopt;  ///< That is followed, of the same step.
   };
 
   /// How searches see time pass, and how they let it pass.

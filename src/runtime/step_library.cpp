@@ -516,7 +516,10 @@ std::unique_ptr<LearnedPlan::Draft> StepLibrary::draft_of(const LearnedPlan& pla
 bool StepLibrary::order_plan(std::size_t oldest_age, LearnedPlan& plan) {
   auto draft = draft_of(plan, oldest_age);
   if (draft == nullptr) return false;
-  draft->work = maker_.order({draft->step.tape, limits_, !plan.is_there()});
+  PlanMaker::Order order{draft->step.tape, limits_, !plan.is_there()};
+  if (plan.is_there() && has_same_lifetimes(plan.step.tape.values, draft->step.tape.values))
+    order.known = plan.plan;
+  draft->work = maker_.order(std::move(order));
   if (plan.draft != nullptr) plan.draft->work->cancel();
   plan.draft = std::move(draft);
   plan.refreshes += plan.is_there() ? 1 : 0;

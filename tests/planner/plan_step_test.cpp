@@ -273,6 +273,46 @@ TEST(PlanStep, IsNotWorseThanSwapsAloneWhenStopped) {
   }
 }
 
+PlanEffort stopped_at_once() {
+  PlanEffort effort;
+  effort.should_stop = [] { return true; };
+  return effort;
+}
+
+TEST(PlanStep, GoesOnFromAPlanThatIsKnown) {
+  std::size_t better = 0;
+  for (std::uint64_t seed = 0; seed < tries(40U, 10U); ++seed) {
+    StepTape tape = random_tape(seed, {.ops = 30, .persistent = 3});
+    for (TapeOp& op : tape.ops) op.is_replayable = true;
+    SwapLimits limits = limits_for(tape, 1.0, 1.0);
+    const std::uint32_t least = smallest_budget(tape);
+    limits.budget_pages = std::max(least, (least + live_peak(tape)) / 2);
+    const StepPlan known = plan_step(tape, limits);
+    PlanEffort effort = stopped_at_once();
+    const StepPlan hasty = plan_step(tape, limits, effort);
+    effort.known = &known;
+    const StepPlan same = plan_step(tape, limits, effort);
+    expect_holds_together(tape, same, limits);
+    EXPECT_LE(same.swaps.estimate.step_seconds, known.swaps.estimate.step_seconds) << seed;
+    better += same.swaps.estimate.step_seconds < hasty.swaps.estimate.step_seconds ? 1 : 0;
+  }
+  EXPECT_GT(better, 0U) << "no search found anything";
+}
+
+TEST(PlanStep, DoesWithoutAKnownPlanOfAnotherStep) {
+  const StepTape tape = ChainWriter(3).chain(16, kMillisecond);
+  const StepTape longer = ChainWriter(4).chain(20, kMillisecond);
+  const StepPlan known = plan_step(longer, limits_for(longer, 0.4, 1.0));
+  ASSERT_FALSE(known.replays.empty());
+  const SwapLimits limits = limits_for(tape, 0.4, 1.0);
+  PlanEffort effort = stopped_at_once();
+  const StepPlan alone = plan_step(tape, limits, effort);
+  effort.known = &known;
+  const StepPlan plan = plan_step(tape, limits, effort);
+  expect_holds_together(tape, plan, limits);
+  EXPECT_LE(plan.swaps.estimate.step_seconds, alone.swaps.estimate.step_seconds);
+}
+
 TEST(PlanStep, IsDeterministic) {
   const StepTape tape = ChainWriter(4).chain(16, kMillisecond);
   const SwapLimits limits = limits_for(tape, 0.4, 1.0);

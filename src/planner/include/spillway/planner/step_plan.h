@@ -27,6 +27,9 @@ struct PlanEffort {
   StopCheck should_stop;
   /// Called with each plan that is better than all before, the first one included.
   std::function<void(const StepPlan&)> on_better;
+  /// A plan that was made for these operators and values at other times, rates or limits, from
+  /// which the search goes on; null: none.
+  const StepPlan* known = nullptr;
 };
 
 /// Decides together what to keep, to swap and to compute again, so that the repeating step fits
