@@ -46,7 +46,7 @@ class PlanWork {
 };
 
 /// Makes plans, each on a thread of its own: a first one as fast as it can where there is none yet,
-/// better ones with a hundredth of the processors. Or at once on the caller's thread, where the
+/// better ones with a hundredth of a processor. Or at once on the caller's thread, where the
 /// clock must not matter. Whatever goes wrong becomes a failure of the work, also that no thread
 /// can be started.
 class PlanMaker {

@@ -8,13 +8,15 @@
 namespace spillway::runtime {
 
 namespace {
+// Of one processor, however many there are: the threads of an operator wait for each other, so what
+// one of them loses the whole step loses.
 constexpr double kPart = 0.01;
 // What may be saved up for: a search that goes on in small pieces would wake up for nothing else.
 constexpr Duration kMostAtOnce = std::chrono::milliseconds(20);
 }  // namespace
 
 SearchShare::SearchShare(const Clock& clock, double processors)
-    : clock_(clock), part_(kPart * processors), latest_(clock.now()), left_(kMostAtOnce) {
+    : clock_(clock), part_(kPart * std::min(processors, 1.0)), latest_(clock.now()), left_(kMostAtOnce) {
   SPILLWAY_ASSERT(processors > 0.0);
 }
 

@@ -6,13 +6,13 @@
 
 namespace spillway::runtime {
 
-/// Holds searches for better plans back, so that together they take no more than a hundredth of the
-/// processors' time. The lowest priority alone does not do that: where an operator leaves a core
+/// Holds searches for better plans back, so that together they take no more than a hundredth of one
+/// processor's time. The lowest priority alone does not do that: where an operator leaves a core
 /// idle, a search takes it, and then threads that wake up, and page tables that change, have to
 /// wait for it (benchmarks/what_does_planning_cost). Any thread.
 class SearchShare {
  public:
-  /// `processors`: how many the process may use, above 0.
+  /// `processors`: how many the process may use, above 0. Of less than one it is a hundredth of that.
   SearchShare(const Clock& clock, double processors);
 
   /// A search has used a processor for so long since its last call. Returns how long it has to

@@ -22,7 +22,7 @@ struct PlanningOptions {
   const planner::Strategy* strategy = nullptr;  ///< Null: ours, getting better while it is used.
   std::shared_ptr<const PlanFile> stored = {};  ///< Used for the step that it is for; may be null.
   std::string stored_name = {};                 ///< Its file, for messages.
-  double processors = 1.0;                      ///< Of which searches may take a hundredth.
+  double processors = 1.0;                      ///< That may be used; searches see to it.
 };
 
 }  // namespace spillway::runtime
