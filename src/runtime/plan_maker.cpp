@@ -190,7 +190,8 @@ class PlanMaker::Planning::Search {
 void PlanMaker::Planning::make(const Order& order, PlanWork& work) noexcept {
   try {
     if (options.moment == PlanningMoment::kAtOnce) {
-      // Not by the clock where steps wait: equal times of operators are to give equal plans.
+      // Not by the clock where steps wait: equal times of operators are to give equal plans, first
+      // ones and, from equal ones before, renewed ones.
       search(order, {.should_stop = {},
                      .on_better = [&work](const planner::StepPlan& plan) { work.put(plan); },
                      .known = order.known ? &*order.known : nullptr});
