@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <ostream>
 
 #include "exit_codes.h"
+#include "planning/check_command.h"
+#include "planning/cost_command.h"
+#include "planning/job_contradictions.h"
 #include "planning/job_picture.h"
 #include "planning/job_report.h"
 #include "planning/plan_report.h"
 #include "planning/progress_line.h"
 #include "setting_words.h"
 #include "spillway/base/error.h"
-#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/base/transfer_rate.h"
 #include "spillway/planner/job/measured_model.h"
-#include "spillway/planner/schedule/schedule_csv.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
@@ -29,54 +29,6 @@ using planner::JobRequest;
 using planner::Partitioner;
 
 namespace {
-
-/// An option with what was written behind it.
-struct GivenWord {
-  const char* option;
-  const std::string* text;
-};
-
-void refuse_any(const std::vector<GivenWord>& words, const char* reason) {
-  for (const GivenWord& each : words)
-    if (!each.text->empty()) throw ConfigError("{} {} {}", each.option, *each.text, reason);
-}
-
-std::vector<GivenWord> words_of_one_device(const PlanWords& words) {
-  const PlanningWords& common = words.common;
-  return {{"--budget", &common.budget},
-          {"--strategy", &common.strategy},
-          {"--effort", &common.effort},
-          {"--bound", &common.bound},
-          {"--points", &words.points},
-          {"--frontier", &words.picture},
-          {"--disk-out", &common.rates.disk_out},
-          {"--disk-in", &common.rates.disk_in}};
-}
-
-/// All that says something about a plan which is made.
-std::vector<GivenWord> words_of_job(const PlanWords& words) {
-  const JobWords& job = words.job;
-  const RateWords& rates = words.common.rates;
-  return {{"--device-memory", &job.device_memory},
-          {"--micro-batches", &job.micro_batches},
-          {"--groups", &job.groups},
-          {"--schedule", &job.schedule},
-          {"--link", &job.link},
-          {"--svg", &job.picture},
-          {"--out", &words.out},
-          {"--link-out", &rates.link_out},
-          {"--link-in", &rates.link_in},
-          {"--duplex", &rates.duplex},
-          {"--host-memory", &rates.host_memory},
-          {"--rates", &rates.rates},
-          {"--nvme", &rates.nvme}};
-}
-
-std::uint32_t ranks_in(const JobWords& words) {
-  if (words.ranks.empty())
-    throw ConfigError("--ranks is missing: on how many devices is the model to run?");
-  return count_in("--ranks", words.ranks, 1, planner::kMostRanksOfJob);
-}
 
 double rate_in(const char* option, const std::string& text) {
   double value = 0.0;
@@ -220,154 +172,7 @@ int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
   return kDone;
 }
 
-CostCuts cut_with(const Partitioner& partitioner, const planner::SegmentCosts& costs,
-                  double best_seconds, const Clock& clock) {
-  CostCuts result;
-  result.partitioner = partitioner.name;
-  result.bound_seconds = best_seconds;
-  const TimePoint begin = clock.now();
-  try {
-    const planner::Cuts cuts = partitioner.cut(costs);
-    result.search_seconds = seconds(clock.now() - begin);
-    const planner::PartitionEstimate estimate = planner::judge(costs, cuts);
-    result.stages = estimate.stages;
-    result.worst_seconds = estimate.seconds;
-    result.all_seconds = costs.layer_seconds(0, costs.units());
-  } catch (const PlanError& error) {
-    result.refusal = error.what();
-  }
-  return result;
-}
-
-int cut_costs(const PlanWords& words, std::ostream& out, const Clock& clock) {
-  const JobWords& job = words.job;
-  refuse_any(words_of_job(words), "has no place beside --costs, which is about time alone");
-  refuse_any({{"PROFILE", &words.common.profile}}, "has no place beside --costs: name one of both");
-  const std::uint32_t ranks = ranks_in(job);
-  const Partitioner& asked = job.partitioner.empty() ? planner::partitioners().front()
-                                                     : planner::partitioner_named(job.partitioner);
-  const std::string text = topology::text_of_file(job.costs);
-  planner::PartitionProblem problem;
-  try {
-    problem.chain = planner::chain_of_costs(costs_in(text, job.costs));
-    problem.devices.resize(ranks);
-    check(problem);
-  } catch (const ConfigError& error) {
-    const std::string_view sentence = error.what();
-    throw ConfigError("{}{}", sentence.starts_with(job.costs) ? "" : job.costs + ": ", sentence);
-  }
-  const planner::SegmentCosts costs(std::move(problem));
-  const auto best = planner::least_time_cuts(costs);
-  std::vector<CostCuts> cuts;
-  for (const Partitioner& each : planner::partitioners())
-    if (job.compare || each.name == asked.name)
-      cuts.push_back(cut_with(each, costs, best ? best->worst : 0.0, clock));
-  if (!job.compare && !cuts.front().refusal.empty())
-    throw PlanError("{}: {}", asked.name, cuts.front().refusal);
-  if (!words.common.json) {
-    out << cost_cuts_text(cuts);
-    return kDone;
-  }
-  auto list = ordered_json::array();
-  for (const CostCuts& each : cuts) list.push_back(cost_cuts_json(each));
-  out << json_text(job.compare ? list : list.front());
-  return kDone;
-}
-
-/// What is told of a plan that passed.
-struct CheckedPlan {
-  planner::Schedule actions;
-  std::optional<planner::JobFile> file;
-};
-
-CheckedPlan checked(const std::string& path) {
-  const std::string text =
-      topology::text_of_file(path, message("spillway plan PROFILE --ranks COUNT --out {}", path));
-  const auto first = text.find_first_not_of(" \t\r\n");
-  CheckedPlan plan;
-  if (first == std::string::npos || text[first] != '{') {
-    plan.actions = planner::read_schedule_csv(text, path);
-    if (const auto fault = planner::first_fault(plan.actions))
-      throw PlanError("{}: {}", path, to_string(*fault));
-    return plan;
-  }
-  plan.file = planner::parse_job_file(text, path);
-  plan.actions = plan.file->actions;
-  if (const auto fault = planner::job_fault(*plan.file)) throw PlanError("{}: {}", path, *fault);
-  return plan;
-}
-
-int check_plan(const PlanWords& words, std::ostream& out) {
-  const std::string& path = words.job.check;
-  refuse_any(words_of_job(words), "has no place beside --check, which looks at a plan as it is");
-  refuse_any({{"PROFILE", &words.common.profile},
-              {"--ranks", &words.job.ranks},
-              {"--partitioner", &words.job.partitioner},
-              {"--costs", &words.job.costs}},
-             "has no place beside --check, which looks at a plan as it is");
-  if (words.job.compare) throw ConfigError("--compare has no place beside --check");
-  const CheckedPlan plan = checked(path);
-  std::uint64_t actions = 0;
-  for (const auto& list : plan.actions.ranks) actions += list.size();
-  if (words.common.json) {
-    ordered_json json = {{"path", path},
-                         {"ranks", plan.actions.rank_count()},
-                         {"stages", plan.actions.stages},
-                         {"micro_batches", plan.actions.all_micro_batches()},
-                         {"actions", actions},
-                         {"knows_memory", plan.file.has_value()}};
-    if (plan.file) json["step_seconds"] = plan.file->step_seconds;
-    out << json_text(json);
-    return kDone;
-  }
-  out << message("{}: {} actions of {} ranks, {} stages and {} micro-batches: nothing is missing, "
-                 "both sides of each message are in one order, and no deadlock even if every send "
-                 "waits for its receive\n",
-                 path, actions, plan.actions.rank_count(), plan.actions.stages,
-                 plan.actions.all_micro_batches());
-  if (!plan.file)
-    out << "it says nothing of memory and time; plans that `spillway plan --out` wrote do\n";
-  else
-    out << message("{}; a step takes {}\n",
-                   plan.file->device_memory == planner::kNoLimit
-                       ? std::string("memory has no limit in it")
-                       : message("every rank stays within {}", plan.file->device_memory),
-                   seconds_text(plan.file->step_seconds));
-  return kDone;
-}
-
 }  // namespace
-
-std::vector<double> costs_in(std::string_view text, const std::string& file) {
-  std::vector<double> costs;
-  std::size_t line = 1;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  const auto is_between = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == ','; };
-  while (at != end) {
-    if (*at == '\n') {
-      ++line;
-      ++at;
-    } else if (*at == '#') {
-      at = std::find(at, end, '\n');
-    } else if (is_between(*at)) {
-      ++at;
-    } else {
-      const char* const stop =
-          std::find_if(at, end, [&](char c) { return c == '\n' || c == '#' || is_between(c); });
-      double value = 0.0;
-      const auto [parsed, status] = std::from_chars(at, stop, value);
-      if (status != std::errc() || parsed != stop)
-        throw ConfigError("{}, line {}: '{}' is no number (one cost for each layer, between blanks "
-                          "or commas)",
-                          file, line, shown_text({at, static_cast<std::size_t>(stop - at)}));
-      costs.push_back(value);
-      at = stop;
-    }
-  }
-  if (costs.empty()) throw ConfigError("{}: there is no number in it (one for each layer)", file);
-  return costs;
-}
 
 int plan_for_ranks(const PlanWords& words, std::ostream& out, const Clock& clock) {
   refuse_any(words_of_one_device(words),
