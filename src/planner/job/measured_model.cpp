@@ -1,8 +1,6 @@
 #include "spillway/planner/job/measured_model.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <string_view>
 
 #include "recompute_closure.h"

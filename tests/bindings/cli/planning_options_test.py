@@ -191,8 +191,8 @@ if __name__ == "__main__":
         self.assertEqual((groups["groups"], len(groups["stages"])), (2, 2))
         slow = json.loads(self.told("plan", *job, "--partitioner", "even", "--link", "1"))
         self.assertGreater(slow["step_seconds"], plan["step_seconds"])
-        memory = plan["peak_bytes"] * 2 // 3
-        tight = json.loads(self.told("plan", *job, "--device-memory", f"{memory}B", *LINK,
+        memory = plan["peak_bytes"] * 2 // 3 >> 10 << 10
+        tight = json.loads(self.told("plan", *job, "--device-memory", f"{memory >> 10}KiB", *LINK,
                                      "--host-memory", "1GiB"))
         self.assertLessEqual(tight["peak_bytes"], memory)
         self.assertGreater(max(stage["swapped_bytes"] for stage in tight["stages"]), 0)

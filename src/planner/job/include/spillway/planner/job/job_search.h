@@ -18,13 +18,13 @@ struct JobAttempt {
   std::string partitioner;
   std::string schedule;
   std::uint32_t groups = 1;
-  std::string refusal;  ///< Empty: it works, and the rest holds.
+  std::string refusal{};  ///< Empty: it works, and the rest holds.
   double step_seconds = 0.0;
   double bubble = 0.0;
   double exposed_communication_seconds = 0.0;
   double gap = 0.0;
   double seconds_per_micro_batch = 0.0;  ///< Of the slowest stage.
-  Bytes peak;
+  Bytes peak{};
 
   bool is_possible() const { return refusal.empty(); }
 };
