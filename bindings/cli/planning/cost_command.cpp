@@ -7,6 +7,7 @@
 
 #include "exit_codes.h"
 #include "planning/job_contradictions.h"
+#include "planning/job_json.h"
 #include "planning/job_report.h"
 #include "planning/plan_report.h"
 #include "spillway/base/error.h"

@@ -9,6 +9,7 @@
 #include "planning/check_command.h"
 #include "planning/cost_command.h"
 #include "planning/job_contradictions.h"
+#include "planning/job_json.h"
 #include "planning/job_picture.h"
 #include "planning/job_report.h"
 #include "planning/plan_report.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "planning/planning_text.h"
 #include "spillway/base/error.h"
@@ -11,7 +10,6 @@
 
 namespace spillway::cli {
 
-using nlohmann::ordered_json;
 using planner::JobAttempt;
 using planner::JobPlan;
 using planner::JobRequest;
@@ -30,13 +28,6 @@ std::string line(std::string label, const std::string& text) {
 
 std::string counted(std::uint64_t count, const char* word) {
   return message("{} {}{}", count, word, count == 1 ? "" : "s");
-}
-
-double work_of(const planner::ModelChain& chain) {
-  double seconds = 0.0;
-  for (const planner::ModelLayer& layer : chain.layers)
-    seconds += layer.forward_seconds + layer.backward_seconds;
-  return seconds;
 }
 
 std::string request_text(const JobRequest& request, const std::string& path) {
@@ -141,57 +132,30 @@ std::string tried_text(const FoundJob& job) {
   return reasons.empty() ? text : text + "Why some are none:\n" + reasons;
 }
 
-ordered_json stage_json(const FoundJob& job, std::uint32_t index) {
-  const JobPlan& plan = job.search.plan;
-  const StageEstimate& stage = plan.stages[index];
-  ordered_json recomputed = ordered_json::array();
-  for (const planner::ChosenPoint& point : stage.recomputed) recomputed.push_back(point.layer);
-  return {{"rank", plan.actions.rank_of(0, index)},
-          {"first", stage.first_layer},
-          {"last", stage.last_layer},
-          {"first_name", job.request.chain.layers[stage.first_layer].name},
-          {"last_name", job.request.chain.layers[stage.last_layer].name},
-          {"seconds", stage.seconds},
-          {"raw_seconds", stage.raw_seconds},
-          {"link_seconds", stage.link_seconds},
-          {"recompute_seconds", stage.recompute_seconds},
-          {"memory_bytes", stage.memory.count()},
-          {"raw_memory_bytes", stage.raw_memory.count()},
-          {"parameter_bytes", stage.parameters.count()},
-          {"swapped_bytes", stage.swapped.count()},
-          {"in_flight", plan.factors[index].in_flight},
-          {"weight_versions", plan.factors[index].weight_versions},
-          {"recomputed", std::move(recomputed)}};
-}
-
-ordered_json rank_json(const JobPlan& plan, std::uint32_t rank) {
-  const planner::RankTiming& timing = plan.timing.ranks[rank];
-  const double idle = plan.step_seconds - timing.busy_seconds;
-  return {{"busy_seconds", timing.busy_seconds},
-          {"bubble", plan.step_seconds > 0.0 ? idle / plan.step_seconds : 0.0},
-          {"exposed_communication_seconds", timing.exposed_communication_seconds},
-          {"peak_bytes", plan.memory[rank].peak.count()},
-          {"fixed_bytes", plan.memory[rank].fixed.count()},
-          {"host_bytes", plan.memory[rank].host.count()}};
-}
-
-ordered_json attempt_json(const JobAttempt& attempt) {
-  ordered_json json = {{"partitioner", attempt.partitioner},
-                       {"schedule", attempt.schedule},
-                       {"groups", attempt.groups},
-                       {"is_possible", attempt.is_possible()},
-                       {"refusal", attempt.refusal}};
-  if (!attempt.is_possible()) return json;
-  json["step_seconds"] = attempt.step_seconds;
-  json["seconds_per_micro_batch"] = attempt.seconds_per_micro_batch;
-  json["bubble"] = attempt.bubble;
-  json["exposed_communication_seconds"] = attempt.exposed_communication_seconds;
-  json["peak_bytes"] = attempt.peak.count();
-  json["gap"] = attempt.gap;
-  return json;
+std::string relief_text(const JobPlan& plan) {
+  std::int64_t swaps = 0;
+  std::int64_t again = 0;
+  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
+    swaps += count_of(plan, rank, planner::ActionKind::kSwapOut);
+    again += count_of(plan, rank, planner::ActionKind::kRecompute);
+  }
+  return message("{} whole stashes leave in idle windows, {} are computed again", swaps, again);
 }
 
 }  // namespace
+
+double work_of(const planner::ModelChain& chain) {
+  double seconds = 0.0;
+  for (const planner::ModelLayer& layer : chain.layers)
+    seconds += layer.forward_seconds + layer.backward_seconds;
+  return seconds;
+}
+
+std::int64_t count_of(const JobPlan& plan, std::uint32_t rank, planner::ActionKind kind) {
+  const auto& list = plan.actions.ranks[rank];
+  return std::count_if(list.begin(), list.end(),
+                       [&](const planner::Action& action) { return action.kind == kind; });
+}
 
 double CostCuts::bubble() const {
   const double whole = worst_seconds * static_cast<double>(stages.size());
@@ -221,6 +185,7 @@ std::string job_text(const FoundJob& job) {
                                percent_text(plan.timing.bubble),
                                seconds_text(plan.exposed_communication_seconds())));
   text += line("peak", message("{} on the fullest rank", plan.peak()));
+  if (plan.relief == planner::JobRelief::kWindows) text += line("relief", relief_text(plan));
   text += line("planned", message("in {}", seconds_text(job.search_seconds)));
   return text + "\n" + stages_table(job) + tried_text(job);
 }
@@ -260,72 +225,6 @@ std::string cost_cuts_text(std::span<const CostCuts> cuts) {
                     percent_text(each.gap()), seconds_text(each.search_seconds), stages});
   }
   return table_text(rows) + (reasons.empty() ? "" : "Why some are none:\n" + reasons);
-}
-
-ordered_json job_json(const FoundJob& job) {
-  const JobPlan& plan = job.search.plan;
-  const planner::Partitioner& partitioner = planner::partitioner_named(plan.partitioner);
-  ordered_json json = {{"partitioner", plan.partitioner},
-                       {"partitioner_reading", planner::to_string(partitioner.reading)},
-                       {"schedule", plan.schedule},
-                       {"ranks", plan.ranks},
-                       {"groups", plan.groups},
-                       {"micro_batches", plan.micro_batches}};
-  if (plan.device_memory != planner::kNoLimit)
-    json["device_memory_bytes"] = plan.device_memory.count();
-  json["stages"] = ordered_json::array();
-  for (std::uint32_t k = 0; k < plan.stages.size(); ++k)
-    json["stages"].push_back(stage_json(job, k));
-  json["per_rank"] = ordered_json::array();
-  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
-    json["per_rank"].push_back(rank_json(plan, rank));
-  json["step_seconds"] = plan.step_seconds;
-  json["micro_batches_per_second"] =
-      plan.step_seconds > 0.0 ? plan.micro_batches / plan.step_seconds : 0.0;
-  json["seconds_per_micro_batch"] = plan.seconds_per_micro_batch;
-  json["rounding_gap"] = plan.rounding_gap;
-  json["bubble"] = plan.timing.bubble;
-  json["exposed_communication_seconds"] = plan.exposed_communication_seconds();
-  json["peak_bytes"] = plan.peak().count();
-  json["bound"] = plan.bound_seconds;
-  json["gap"] = plan.gap();
-  json["search_seconds"] = job.search_seconds;
-  json["attempts"] = ordered_json::array();
-  for (const JobAttempt& attempt : job.search.attempts)
-    json["attempts"].push_back(attempt_json(attempt));
-  json["model"] = {{"path", job.path},
-                   {"layers", job.request.chain.layers.size()},
-                   {"micro_batch_seconds", work_of(job.request.chain)},
-                   {"update_seconds", job.request.update_seconds},
-                   {"reserved_bytes", job.request.reserved.count()}};
-  return json;
-}
-
-ordered_json compared_json(const JobRequest& request, const ComparedJob& row) {
-  ordered_json json = attempt_json(row.attempt);
-  json["bound"] = planner::job_bound(request);
-  json["search_seconds"] = row.search_seconds;
-  return json;
-}
-
-ordered_json cost_cuts_json(const CostCuts& cuts) {
-  ordered_json json = {{"partitioner", cuts.partitioner},
-                       {"is_possible", cuts.refusal.empty()},
-                       {"refusal", cuts.refusal}};
-  if (!cuts.refusal.empty()) return json;
-  json["stages"] = ordered_json::array();
-  for (const StageEstimate& stage : cuts.stages)
-    json["stages"].push_back({{"first", stage.first_layer},
-                              {"last", stage.last_layer},
-                              {"seconds", stage.seconds},
-                              {"memory_bytes", stage.memory.count()},
-                              {"raw_memory_bytes", stage.raw_memory.count()}});
-  json["step_seconds"] = cuts.worst_seconds;
-  json["bubble"] = cuts.bubble();
-  json["bound"] = cuts.bound_seconds;
-  json["gap"] = cuts.gap();
-  json["search_seconds"] = cuts.search_seconds;
-  return json;
 }
 
 }  // namespace spillway::cli

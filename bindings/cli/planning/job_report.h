@@ -1,6 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,9 +44,10 @@ std::string job_comparison_text(const planner::JobRequest& request, const std::s
                                 std::span<const ComparedJob> rows);
 std::string cost_cuts_text(std::span<const CostCuts> cuts);
 
-/// The keys that planning_output.md describes.
-nlohmann::ordered_json job_json(const FoundJob& job);
-nlohmann::ordered_json compared_json(const planner::JobRequest& request, const ComparedJob& row);
-nlohmann::ordered_json cost_cuts_json(const CostCuts& cuts);
+/// Forward and backward of a micro-batch, all layers.
+double work_of(const planner::ModelChain& chain);
+
+/// Actions of a kind in the list of a rank.
+std::int64_t count_of(const planner::JobPlan& plan, std::uint32_t rank, planner::ActionKind kind);
 
 }  // namespace spillway::cli

@@ -123,6 +123,18 @@ ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& cost
   return result;
 }
 
+double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& estimate) {
+  double share = 0.0;
+  for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
+    const StageEstimate& stage = estimate.stages[k];
+    const std::uint32_t first = unit_of(costs, stage.first_layer);
+    const Segment segment{first, unit_of(costs, stage.last_layer + 1), k};
+    const double stash = costs.load(segment).stash_bytes;
+    if (stash > 0.0) share = std::max(share, std::min(1.0, costs.crossing_bytes(first) / stash));
+  }
+  return share;
+}
+
 Bytes fixed_bytes(const ModelChain& chain, const StageEstimate& stage) {
   Bytes bytes;
   for (LayerIndex i = stage.first_layer; i <= stage.last_layer; ++i)

@@ -22,6 +22,10 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
 ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,
                              const PartitionEstimate& estimate);
 
+/// What of a stash is the input of its stage, which stays when the rest is computed again: the
+/// largest share of all stages.
+double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& estimate);
+
 /// Working peak and relayed tensors of one stage.
 Bytes fixed_bytes(const ModelChain& chain, const StageEstimate& stage);
 

@@ -115,6 +115,9 @@ class JobReader {
     if (root_.has("device_memory_bytes"))
       file_.device_memory = Bytes(root_.count("device_memory_bytes", 1, kMost53));
     for (JsonObject& stage : root_.objects("stages")) read_stage(stage);
+    file_.costs.shares.input = root_.number("kept_input_share", 0.0, 1.0);
+    if (root_.has("copies_wait_bytes"))
+      file_.costs.memory = Bytes(root_.count("copies_wait_bytes", 0, kMost53));
     JsonObject links = root_.object("links");
     for (const LinkField& each : kLinks) file_.costs.*each.field = read_link(links, each.key);
     read_actions();
@@ -221,6 +224,8 @@ std::string to_text(const JobFile& file) {
   document["micro_batches"] = file.micro_batches;
   if (file.device_memory != kNoLimit) document["device_memory_bytes"] = file.device_memory.count();
   document["stages"] = stages_json(file);
+  document["kept_input_share"] = file.costs.shares.input;
+  if (file.costs.memory) document["copies_wait_bytes"] = file.costs.memory->count();
   document["links"] = ordered_json::object();
   for (const LinkField& each : kLinks)
     document["links"][each.key] = link_json(file.costs.*each.field);

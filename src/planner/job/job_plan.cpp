@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <optional>
 
 #include "job_costs.h"
 #include "spillway/base/error.h"
@@ -10,11 +10,6 @@
 
 namespace spillway::planner {
 namespace {
-
-void check_count(const char* what, std::uint32_t count) {
-  if (count == 0 || count > kMostRanksOfJob)
-    throw ConfigError("a job needs between 1 and {} {}, not {}", kMostRanksOfJob, what, count);
-}
 
 /// In bytes as people write them: of the figures of stages, which are per micro-batch.
 Bytes times(Bytes bytes, double count) {
@@ -24,22 +19,44 @@ Bytes times(Bytes bytes, double count) {
 
 /// Working peaks come one after the other; relayed tensors and the rest of a rank's stages do too
 /// at most, so the largest of its stages counts.
-std::vector<RankMemory> memory_of(const JobRequest& request, const JobPlan& plan) {
-  std::vector<RankMemory> memory(plan.actions.rank_count());
+void find_fixed(const JobRequest& request, JobPlan& plan) {
   const Schedule& actions = plan.actions;
+  plan.memory.assign(actions.rank_count(), {});
   std::vector<Bytes> fixed;
   for (const StageEstimate& stage : plan.stages) fixed.push_back(fixed_bytes(request.chain, stage));
   for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
     for (std::uint32_t stage = 0; stage < actions.stages; ++stage) {
-      RankMemory& rank = memory[actions.rank_of(replica, stage)];
+      RankMemory& rank = plan.memory[actions.rank_of(replica, stage)];
       rank.fixed = std::max(rank.fixed, fixed[stage]);
-      rank.host += times(plan.stages[stage].swapped, plan.factors[stage].in_flight);
     }
-  for (std::uint32_t rank = 0; rank < memory.size(); ++rank) {
-    memory[rank].fixed += request.reserved;
-    memory[rank].peak = plan.timing.ranks[rank].peak_memory + memory[rank].fixed;
+  for (RankMemory& rank : plan.memory) rank.fixed += request.reserved;
+}
+
+/// The most that actions of a rank have on the host at once, counted over its list.
+Bytes swapped_by_actions(const JobPlan& plan, std::uint32_t rank) {
+  Bytes now;
+  Bytes most;
+  for (const Action& action : plan.actions.ranks[rank]) {
+    const Bytes stash = plan.costs.stages[action.stage].stash;
+    if (action.kind == ActionKind::kSwapOut) now += stash;
+    if (action.kind == ActionKind::kSwapIn) now -= stash;
+    most = std::max(most, now);
   }
-  return memory;
+  return most;
+}
+
+void find_memory(const JobRequest& request, JobPlan& plan) {
+  find_fixed(request, plan);
+  const Schedule& actions = plan.actions;
+  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
+    plan.memory[rank].peak = plan.timing.ranks[rank].peak_memory + plan.memory[rank].fixed;
+    plan.memory[rank].host = swapped_by_actions(plan, rank);
+  }
+  // What stages swap of each micro-batch is no action of the lists.
+  for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
+    for (std::uint32_t stage = 0; stage < actions.stages; ++stage)
+      plan.memory[actions.rank_of(replica, stage)].host +=
+          times(plan.stages[stage].swapped, plan.factors[stage].in_flight);
 }
 
 void require_room(const JobRequest& request, const JobPlan& plan) {
@@ -71,48 +88,81 @@ void require_fit(const JobRequest& request, const PartitionEstimate& estimate) {
       index, stage->first_layer, stage->last_layer, stage->raw_memory, request.device_memory);
 }
 
-}  // namespace
-
-void check(const JobRequest& request) {
-  check(request.chain);
-  check_count("ranks", request.ranks);
-  check_count("micro-batches", request.micro_batches);
-  if (request.groups != 0 && request.ranks % request.groups != 0)
-    throw ConfigError("{} ranks do not split into {} equal groups; name a divisor of {}",
-                      request.ranks, request.groups, request.ranks);
-  if (request.groups != 0 && request.micro_batches % request.groups != 0)
-    throw ConfigError("{} micro-batches do not split evenly over {} groups; name a multiple of {}",
-                      request.micro_batches, request.groups, request.groups);
-  if (!(request.update_seconds >= 0.0) || std::isinf(request.update_seconds))
-    throw ConfigError("the optimizer takes {} s; times are finite and at least 0",
-                      request.update_seconds);
-  if (!(request.link.bytes_per_second > 0.0))
-    throw ConfigError("the link between ranks carries {} bytes/s; give more than 0",
-                      request.link.bytes_per_second);
-  if (!(request.swap_bytes_per_second >= 0.0))
-    throw ConfigError("the link to the host carries {} bytes/s; give 0 where nothing is swapped",
-                      request.swap_bytes_per_second);
-  if (request.schedule != kAnySchedule) schedule_generator_named(request.schedule);
-  partitioner_named(request.partitioner);
+/// All that both ways of relief have in common, once cuts and their estimate are there.
+JobPlan started(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
+                const SegmentCosts& costs, const PartitionEstimate& estimate) {
+  JobPlan plan;
+  plan.partitioner = partitioner.name;
+  plan.schedule = compute.name;
+  plan.ranks = request.ranks;
+  plan.groups = request.groups;
+  plan.micro_batches = request.micro_batches;
+  plan.device_memory = request.device_memory;
+  plan.stages = estimate.stages;
+  plan.factors = costs.problem().factors;
+  plan.seconds_per_micro_batch = estimate.seconds;
+  plan.rounding_gap = estimate.rounding_gap;
+  plan.costs = schedule_costs(request, costs, estimate);
+  CommunicationOptions communication;
+  communication.data_parallel = request.groups;
+  plan.actions = with_communication(compute, plan.costs, communication);
+  return plan;
 }
 
-double job_bound(const JobRequest& request) {
-  const LayerIndex trained = first_trained(request.chain);
-  double work = 0.0;
-  double way = 0.0;
-  double largest = 0.0;
-  for (LayerIndex i = 0; i < request.chain.layers.size(); ++i) {
-    const ModelLayer& layer = request.chain.layers[i];
-    const double backward = i < trained ? 0.0 : layer.backward_seconds;
-    work += layer.forward_seconds + backward;
-    way += layer.forward_seconds + backward / 2;
-    largest = std::max(largest, layer.forward_seconds + backward);
-  }
-  const std::uint32_t most_groups =
-      request.groups != 0 ? request.groups : std::gcd(request.ranks, request.micro_batches);
-  const double all = work * request.micro_batches + request.update_seconds;
-  const double in_turn = largest * request.micro_batches / most_groups;
-  return std::max({all / request.ranks, way, in_turn});
+JobPlan finished(const JobRequest& request, JobPlan plan) {
+  plan.timing = time_schedule(plan.actions, plan.costs);
+  plan.step_seconds = plan.timing.step_seconds;
+  plan.bound_seconds = job_bound(request);
+  find_memory(request, plan);
+  require_room(request, plan);
+  return plan;
+}
+
+JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
+                          const Schedule& compute) {
+  const SegmentCosts costs(problem_for(request, compute));
+  const PartitionEstimate estimate = judge(costs, partitioner.cut(costs));
+  require_fit(request, estimate);
+  return finished(request, started(request, partitioner, compute, costs, estimate));
+}
+
+/// Cuts as if there were room, and whole stashes that leave while a rank computes something else.
+JobPlan relieved_in_windows(const JobRequest& request, const Partitioner& partitioner,
+                            const Schedule& compute) {
+  JobRequest roomy = request;
+  roomy.device_memory = kNoLimit;
+  const SegmentCosts costs(problem_for(roomy, compute));
+  const PartitionEstimate estimate = judge(costs, partitioner.cut(costs));
+  JobPlan plan = started(request, partitioner, compute, costs, estimate);
+  plan.relief = JobRelief::kWindows;
+  find_fixed(request, plan);
+  Bytes fixed;
+  for (const RankMemory& rank : plan.memory) fixed = std::max(fixed, rank.fixed);
+  if (fixed >= request.device_memory)
+    throw PlanError("a rank holds {} before its first action, and its device has {}", fixed,
+                    request.device_memory);
+  plan.costs.memory = request.device_memory - fixed;
+  plan.costs.shares.input = largest_input_share(costs, estimate);
+  plan.actions = with_memory_fitted(plan.actions, plan.costs);
+  return finished(request, std::move(plan));
+}
+
+/// The search for windows runs the referee some hundred times.
+bool may_use_windows(const JobRequest& request, const Schedule& compute) {
+  constexpr std::uint64_t kMostCells = 1024;
+  return request.swap_bytes_per_second > 0.0 && request.device_memory != kNoLimit &&
+         compute.all_micro_batches() * compute.stages <= kMostCells;
+}
+
+bool is_relieved(const JobPlan& plan) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(),
+                     [](const StageEstimate& stage) { return stage.raw_memory > stage.memory; });
+}
+
+}  // namespace
+
+std::string_view to_string(JobRelief relief) {
+  return relief == JobRelief::kStages ? "stages" : "windows";
 }
 
 Bytes JobPlan::peak() const {
@@ -138,32 +188,23 @@ JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
   lists.micro_batches = request.micro_batches / groups;
   lists.slots = (lists.ranks + 1) / 2;  // Half of what 1F1B holds at its most.
   const Schedule compute = generator.generate(lists);
+  if (!may_use_windows(asked, compute)) return relieved_by_stage(asked, partitioner, compute);
 
-  const SegmentCosts costs(problem_for(request, compute));
-  const PartitionEstimate estimate = judge(costs, partitioner.cut(costs));
-  require_fit(request, estimate);
-
-  JobPlan plan;
-  plan.partitioner = partitioner.name;
-  plan.schedule = generator.name;
-  plan.ranks = request.ranks;
-  plan.groups = groups;
-  plan.micro_batches = request.micro_batches;
-  plan.device_memory = request.device_memory;
-  plan.stages = estimate.stages;
-  plan.factors = costs.problem().factors;
-  plan.seconds_per_micro_batch = estimate.seconds;
-  plan.rounding_gap = estimate.rounding_gap;
-  plan.costs = schedule_costs(request, costs, estimate);
-  CommunicationOptions communication;
-  communication.data_parallel = groups;
-  plan.actions = with_communication(compute, plan.costs, communication);
-  plan.timing = time_schedule(plan.actions, plan.costs);
-  plan.step_seconds = plan.timing.step_seconds;
-  plan.bound_seconds = job_bound(request);
-  plan.memory = memory_of(request, plan);
-  require_room(request, plan);
-  return plan;
+  std::optional<JobPlan> by_stage;
+  std::string reason;
+  try {
+    by_stage = relieved_by_stage(asked, partitioner, compute);
+    if (!is_relieved(*by_stage)) return std::move(*by_stage);
+  } catch (const PlanError& error) {
+    reason = error.what();
+  }
+  try {
+    JobPlan by_window = relieved_in_windows(asked, partitioner, compute);
+    if (!by_stage || by_window.step_seconds < by_stage->step_seconds) return by_window;
+  } catch (const PlanError&) {
+    if (!by_stage) throw PlanError("{}", reason);
+  }
+  return std::move(*by_stage);
 }
 
 }  // namespace spillway::planner

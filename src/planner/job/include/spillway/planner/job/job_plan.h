@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "spillway/planner/job/job_request.h"
@@ -19,6 +20,15 @@ struct RankMemory {
   Bytes host;   ///< Swapped stash of all micro-batches in flight.
 };
 
+/// How a plan gets into the memory of its devices.
+enum class JobRelief : std::uint8_t {
+  kStages,   ///< Each stage swaps a part of every stash, and computes layers again.
+  kWindows,  ///< Whole stashes leave in idle windows; ranks that are still too full compute again.
+};
+
+/// "stages", "windows"
+std::string_view to_string(JobRelief relief);
+
 /// A model cut into stages, and what each rank does with them in which order.
 struct JobPlan {
   std::string partitioner;
@@ -27,6 +37,7 @@ struct JobPlan {
   std::uint32_t groups = 1;         ///< That do the same with micro-batches of their own.
   std::uint32_t micro_batches = 1;  ///< Of all groups.
   Bytes device_memory = kNoLimit;
+  JobRelief relief = JobRelief::kStages;
 
   std::vector<StageEstimate> stages;     ///< Layers, times, what is swapped and computed again.
   std::vector<StageFactors> factors;     ///< By stage, that the cuts were made for.
@@ -47,7 +58,9 @@ struct JobPlan {
 };
 
 /// The stages that a partitioner cuts for a schedule, and their step by the schedule's referee.
-/// Stages get the memory of their device in equal parts where a rank has several.
+/// Stages get the memory of their device in equal parts where a rank has several. Where stages need
+/// relief, there is a link to the host, and lists are short (1,024 passes of micro-batches through
+/// stages), both kinds of relief are tried, and the faster one counts.
 ///
 /// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, for more
 /// stages than layers and for a layer that fits on no device; PlanError where cuts or ranks do not

@@ -38,9 +38,9 @@ struct JobRequest {
 void check(const JobRequest& request);
 
 /// What no schedule and no cuts can beat on so many ranks: all work shared evenly, one micro-batch
-/// on its way through all layers and back, or the largest layer on as many groups as there can be.
-/// Memory, messages and reductions only add to it. Half of a backward is weight gradients, which
-/// are not on that way.
+/// on its way through all layers and back, or the largest layer on as many ranks as can hold it:
+/// two of each group, and as many groups as there can be. Memory, messages and reductions only add
+/// to it. Half of a backward is weight gradients, which are not on that way.
 double job_bound(const JobRequest& request);
 
 }  // namespace spillway::planner
