@@ -4,6 +4,7 @@
 
 #include "even_jobs.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/job/job_file.h"
 
 namespace spillway::planner {
 namespace {
@@ -62,6 +63,31 @@ TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
   EXPECT_GT(swapped.memory[0].host, Bytes(0));
   request.host_memory = swapped.memory[0].host - Bytes(1);
   EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("to its host"));
+}
+
+TEST(JobPlan, SwapsWholeStashesInIdleWindowsWhereThatIsFaster) {
+  JobRequest request = even_job(8, 4, 16, "gems-master");
+  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  request.swap_bytes_per_second = 40e6;
+  const JobPlan free = planned(request);
+  std::size_t windows = 0;
+  for (const std::uint64_t percent : {50U, 60U, 70U, 80U, 90U}) {
+    SCOPED_TRACE(percent);
+    request.device_memory = free.peak() * percent / 100;
+    try {
+      const JobPlan plan = planned(request);
+      EXPECT_LE(plan.peak(), request.device_memory);
+      EXPECT_GE(plan.step_seconds, free.step_seconds * (1 - 1e-9));
+      EXPECT_EQ(job_fault(parse_job_file(to_text(describe_job(plan, request.chain)), "plan")),
+                std::nullopt);
+      if (plan.relief != JobRelief::kWindows) continue;
+      ++windows;
+      EXPECT_GT(plan.memory[0].host + plan.memory[3].host, Bytes(0));
+    } catch (const PlanError&) {
+      continue;  // Too little for anything.
+    }
+  }
+  EXPECT_GT(windows, 0U);
 }
 
 TEST(JobPlan, SharesARankAmongItsStages) {
