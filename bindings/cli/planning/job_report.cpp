@@ -205,7 +205,8 @@ std::string job_comparison_text(const JobRequest& request, const std::string& pa
       reasons += message("  {} with {}: {}\n", row.attempt.schedule, row.attempt.partitioner,
                          row.attempt.refusal);
   }
-  text += "\n" + table_text(table);
+  text += '\n';
+  text += table_text(table);
   return reasons.empty() ? text : text + "\nWhy some are none:\n" + reasons;
 }
 

@@ -52,7 +52,8 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   if (all_parameters > 0.0)
     result.step_seconds = request.update_seconds * parameters / all_parameters;
   const double kept = static_cast<double>(stage.memory.count()) - load.fixed_bytes;
-  result.stash = rounded_up(kept / load.in_flight);
+  // Down: all of them together must not exceed what the partition's referee has counted.
+  result.stash = Bytes(static_cast<std::uint64_t>(std::max(0.0, kept / load.in_flight)));
   result.boundary = rounded_up(costs.crossing_bytes(segment.end));
   result.weights = stage.parameters;
   const Bytes states = rounded_up(costs.static_bytes(segment.first, segment.end) - parameters);

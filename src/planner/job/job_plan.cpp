@@ -112,7 +112,6 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
 JobPlan finished(const JobRequest& request, JobPlan plan) {
   plan.timing = time_schedule(plan.actions, plan.costs);
   plan.step_seconds = plan.timing.step_seconds;
-  plan.bound_seconds = job_bound(request);
   find_memory(request, plan);
   require_room(request, plan);
   return plan;
@@ -124,6 +123,15 @@ JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitio
   const PartitionEstimate estimate = judge(costs, partitioner.cut(costs));
   require_fit(request, estimate);
   return finished(request, started(request, partitioner, compute, costs, estimate));
+}
+
+/// Lists compute whole stages again, so every layer must be one that may run again.
+bool may_recompute_all(const ModelChain& chain) {
+  return std::all_of(chain.layers.begin(), chain.layers.end(), [](const ModelLayer& layer) {
+    return layer.stash == Bytes(0) ||
+           std::any_of(layer.recompute.begin(), layer.recompute.end(),
+                       [](const RecomputePoint& point) { return point.stash == Bytes(0); });
+  });
 }
 
 /// Cuts as if there were room, and whole stashes that leave while a rank computes something else.
@@ -143,7 +151,8 @@ JobPlan relieved_in_windows(const JobRequest& request, const Partitioner& partit
                     request.device_memory);
   plan.costs.memory = request.device_memory - fixed;
   plan.costs.shares.input = largest_input_share(costs, estimate);
-  plan.actions = with_memory_fitted(plan.actions, plan.costs);
+  plan.actions = may_recompute_all(request.chain) ? with_memory_fitted(plan.actions, plan.costs)
+                                                  : with_swapped_stashes(plan.actions, plan.costs);
   return finished(request, std::move(plan));
 }
 
@@ -157,6 +166,27 @@ bool may_use_windows(const JobRequest& request, const Schedule& compute) {
 bool is_relieved(const JobPlan& plan) {
   return std::any_of(plan.stages.begin(), plan.stages.end(),
                      [](const StageEstimate& stage) { return stage.raw_memory > stage.memory; });
+}
+
+/// With the faster of both kinds of relief, where both are open.
+JobPlan relieved(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute) {
+  if (!may_use_windows(asked, compute)) return relieved_by_stage(asked, partitioner, compute);
+
+  std::optional<JobPlan> by_stage;
+  std::string reason;
+  try {
+    by_stage = relieved_by_stage(asked, partitioner, compute);
+    if (!is_relieved(*by_stage)) return std::move(*by_stage);
+  } catch (const PlanError& error) {
+    reason = error.what();
+  }
+  try {
+    JobPlan by_window = relieved_in_windows(asked, partitioner, compute);
+    if (!by_stage || by_window.step_seconds < by_stage->step_seconds) return by_window;
+  } catch (const PlanError&) {
+    if (!by_stage) throw PlanError("{}", reason);
+  }
+  return std::move(*by_stage);
 }
 
 }  // namespace
@@ -188,23 +218,9 @@ JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
   lists.micro_batches = request.micro_batches / groups;
   lists.slots = (lists.ranks + 1) / 2;  // Half of what 1F1B holds at its most.
   const Schedule compute = generator.generate(lists);
-  if (!may_use_windows(asked, compute)) return relieved_by_stage(asked, partitioner, compute);
-
-  std::optional<JobPlan> by_stage;
-  std::string reason;
-  try {
-    by_stage = relieved_by_stage(asked, partitioner, compute);
-    if (!is_relieved(*by_stage)) return std::move(*by_stage);
-  } catch (const PlanError& error) {
-    reason = error.what();
-  }
-  try {
-    JobPlan by_window = relieved_in_windows(asked, partitioner, compute);
-    if (!by_stage || by_window.step_seconds < by_stage->step_seconds) return by_window;
-  } catch (const PlanError&) {
-    if (!by_stage) throw PlanError("{}", reason);
-  }
-  return std::move(*by_stage);
+  JobPlan plan = relieved(asked, partitioner, compute);
+  plan.bound_seconds = job_bound(request);
+  return plan;
 }
 
 }  // namespace spillway::planner
