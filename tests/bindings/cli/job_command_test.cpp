@@ -139,7 +139,7 @@ TEST_F(JobCommand, ChecksListsOfPyTorch) {
   write(check.job.check, "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");  // Rank 1 waits for 0F1.
   EXPECT_THAT(plan_refusal(check), AllOf(HasSubstr("lists.csv: rank"), HasSubstr("action")));
   write(check.job.check, "0F0,0X0\n");
-  EXPECT_THAT(plan_refusal(check), HasSubstr("lists.csv, line 1, column 5"));
+  EXPECT_THAT(plan_refusal(check), HasSubstr("lists.csv, line 1, column 6"));
 }
 
 TEST_F(JobCommand, DrawsRanksAndTheirMemory) {
