@@ -99,7 +99,8 @@ Exit codes: 0 nothing stands in the way, 1 at least one problem, 2 wrong options
 inline constexpr std::string_view kPlanDescription =
     "Tells from the profile of one training step how long the step takes under a memory budget, "
     "without the trainer and for any disk or link: what is swapped out and in, what is computed "
-    "again, the peak, and how far from the best the plan can be. With --ranks: how to cut the model "
+    "again, the peak, and how far from the best the plan can be. With --ranks: how to cut the "
+    "model "
     "for many devices, and which schedule to run. The profile comes from `spillway profile`.";
 
 inline constexpr std::string_view kPlanExamples =
