@@ -178,10 +178,6 @@ class PlanningOptions(CommandCase):
         processes = {event["pid"] for event in self.read("both.json")["traceEvents"]}
         self.assertEqual(processes, {1, 2})
 
-
-if __name__ == "__main__":
-    unittest.main()
-
     def test_many_ranks(self):
         job = ("--json", "--ranks", "4", "--micro-batches", "8", "--schedule", "1f1b")
         plan = json.loads(self.told("plan", *job, "--partitioner", "even"))
@@ -217,3 +213,7 @@ if __name__ == "__main__":
         code, output, _ = self.spillway("plan", "--costs", "costs.txt", "--ranks", "2", "--json")
         self.assertEqual(code, 0)
         self.assertEqual([stage["first"] for stage in json.loads(output)["stages"]], [0, 1])
+
+
+if __name__ == "__main__":
+    unittest.main()
