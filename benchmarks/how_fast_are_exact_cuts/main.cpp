@@ -88,15 +88,15 @@ void print(const Spread& spread) {
 
 void print_row(const Case& size) {
   PartitionProblem problem = made_up(size);
-  const StageCosts endless(problem);
+  const SegmentCosts endless(problem);
   const double seconds = 1.15 * least_time_cuts(endless)->worst;
   const double bytes = 1.02 * least_memory_cuts(endless, seconds)->worst;
   for (StageDevice& device : problem.devices)
     device.memory = Bytes(static_cast<std::uint64_t>(bytes));
-  const StageCosts capped(problem);
+  const SegmentCosts capped(problem);
   std::printf("| %u × %u | %s | %s |", size.layers, size.stages, size.has_borders ? "yes" : "no",
               size.can_swap ? "12 GB/s" : "none");
-  print(timed([&] { const StageCosts again(problem); }));
+  print(timed([&] { const SegmentCosts again(problem); }));
   print(timed([&] { least_memory_cuts(endless, seconds); }));
   print(timed([&] { least_time_cuts(capped); }));
   std::printf("\n");
@@ -105,12 +105,12 @@ void print_row(const Case& size) {
 /// All partitioners on one chain, judged on devices on which few stages fit as they are.
 void print_partitioners(const Case& size) {
   PartitionProblem problem = made_up(size);
-  const StageCosts endless(problem);
+  const SegmentCosts endless(problem);
   const double seconds = 1.3 * least_time_cuts(endless)->worst;
   const double bytes = 1.5 * least_memory_cuts(endless, seconds)->worst;
   for (StageDevice& device : problem.devices)
     device.memory = Bytes(static_cast<std::uint64_t>(bytes));
-  const StageCosts costs(problem);
+  const SegmentCosts costs(problem);
   const double bound = least_time_cuts(costs)->worst;
   std::printf(
       "\n| partitioner | search, ms | slowest stage over the bound |\n| --- | --- | --- |\n");

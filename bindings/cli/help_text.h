@@ -99,8 +99,9 @@ Exit codes: 0 nothing stands in the way, 1 at least one problem, 2 wrong options
 inline constexpr std::string_view kPlanDescription =
     "Tells from the profile of one training step how long the step takes under a memory budget, "
     "without the trainer and for any disk or link: what is swapped out and in, what is computed "
-    "again, the peak, and how far from the best the plan can be. The profile comes from `spillway "
-    "profile`.";
+    "again, the peak, and how far from the best the plan can be. With --ranks: how to cut the "
+    "model "
+    "for many devices, and which schedule to run. The profile comes from `spillway profile`.";
 
 inline constexpr std::string_view kPlanExamples =
     R"(Rates of transfers are those of --link-out and --link-in or of --rates, else of the profile, else
@@ -126,7 +127,28 @@ Examples:
   spillway plan step.profile.json --budget 4GiB --out step.plan.json
                                                           and keep the plan
 
-Exit codes: 0 planned, 2 wrong options, files or rates, or a budget that is too small.
+On many devices the profile is of one micro-batch: the step of a trainer that works on as much at
+once. A rank is a device. --ranks 8 --groups 2 are two pipelines of four ranks, each of which takes
+half of the micro-batches; then they sum their gradients.
+
+  spillway plan step.profile.json --ranks 4 --device-memory 8GiB --micro-batches 8
+                                                          the fastest schedule that fits, where to
+                                                          cut, and what each rank holds
+  spillway plan step.profile.json --ranks 4 --device-memory 2GiB --micro-batches 8 \
+                --link 12 --link-out 12 --link-in 12 --svg job.svg --out job.plan.json
+                                                          with messages and swaps over links, a
+                                                          picture of all ranks, and the plan
+  spillway plan step.profile.json --ranks 4 --micro-batches 8 --schedule 1f1b --partitioner even
+                                                          one schedule, cut like this
+  spillway plan step.profile.json --ranks 4 --micro-batches 8 --compare
+                                                          all schedules and all partitioners
+  spillway plan --costs layers.txt --ranks 4 --partitioner torchgpipe
+                                                          cut a plain list of layer times
+  spillway plan --check job.plan.json                     deadlocks, messages, memory; reads lists
+                                                          of actions of PyTorch's pipelining, too
+
+Exit codes: 0 planned, 2 wrong options, files or rates, a budget that is too small, or a plan with a
+fault.
 )";
 
 inline constexpr std::string_view kSimulateDescription =

@@ -169,7 +169,11 @@ int bench_io(const Words& words) {
 int plan(const Words& words) {
   CLI::App app(std::string(kPlanDescription), "plan");
   app.footer(std::string(kPlanExamples));
-  app.formatter(std::make_shared<HelpFormat>("spillway plan [options] PROFILE"));
+  app.formatter(std::make_shared<HelpFormat>(
+      "spillway plan [options] PROFILE\n"
+      "       spillway plan --ranks COUNT [options] PROFILE\n"
+      "       spillway plan --costs FILE --ranks COUNT [--partitioner NAME]\n"
+      "       spillway plan --check FILE"));
   PlanWords given;
   add_plan_options(app, given);
   if (!parse(app, split_frontier(words))) return kDone;

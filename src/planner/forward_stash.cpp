@@ -1,4 +1,4 @@
-#include "forward_stash.h"
+#include "spillway/planner/forward_stash.h"
 
 #include <algorithm>
 

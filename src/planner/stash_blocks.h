@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "forward_stash.h"
 #include "plan_assembly.h"
+#include "spillway/planner/forward_stash.h"
 
 namespace spillway::planner {
 

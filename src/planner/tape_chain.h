@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "forward_stash.h"
+#include "spillway/planner/forward_stash.h"
 #include "spillway/planner/recomputation.h"
 
 namespace spillway::planner {

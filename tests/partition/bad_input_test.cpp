@@ -32,7 +32,7 @@ PartitionProblem sound() {
 
 std::string error_of(const PartitionProblem& problem) {
   try {
-    const StageCosts costs(problem);
+    const SegmentCosts costs(problem);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -158,7 +158,7 @@ TEST(BadInput, WhatDoesNotFitSaysHowMuchIsMissing) {
   PartitionProblem problem = sound();
   // Each layer fits alone, two do not.
   problem.devices.assign(2, {.memory = Bytes(60)});
-  const StageCosts costs(problem);
+  const SegmentCosts costs(problem);
   EXPECT_FALSE(least_time_cuts(costs));
   try {
     partitioner_named("spillway").cut(costs);

@@ -22,7 +22,7 @@ double worst_of(const Cuts& cuts, const Cost& cost) {
 }
 
 /// Of all cuts.
-double least_worst(const StageCosts& costs, const Cost& cost) {
+double least_worst(const SegmentCosts& costs, const Cost& cost) {
   double least = kInfinite;
   for_all_cuts(costs.units(), costs.stages(),
                [&](const Cuts& cuts) { least = std::min(least, worst_of(cuts, cost)); });
@@ -30,7 +30,7 @@ double least_worst(const StageCosts& costs, const Cost& cost) {
 }
 
 /// The dynamic program in units^2 * stages.
-double least_worst_by_table(const StageCosts& costs, const Cost& cost) {
+double least_worst_by_table(const SegmentCosts& costs, const Cost& cost) {
   const std::uint32_t units = costs.units();
   std::vector<double> worst(units + 1, kInfinite);
   worst[0] = 0.0;
@@ -45,13 +45,13 @@ double least_worst_by_table(const StageCosts& costs, const Cost& cost) {
   return worst[units];
 }
 
-Cost time_of(const StageCosts& costs, Relief relief = Relief::kSwapAndRecompute) {
+Cost time_of(const SegmentCosts& costs, Relief relief = Relief::kSwapAndRecompute) {
   return [&costs, relief](Segment segment) {
     return costs.least_seconds(segment, costs.device_bytes(segment.stage), Borders::kExact, relief);
   };
 }
 
-Cost memory_of(const StageCosts& costs, double seconds) {
+Cost memory_of(const SegmentCosts& costs, double seconds) {
   return [&costs, seconds](Segment segment) {
     const double bytes = costs.least_bytes(segment, seconds);
     return bytes <= costs.device_bytes(segment.stage) ? bytes : kInfinite;
@@ -67,7 +67,7 @@ void expect_solved(const std::optional<SolvedCuts>& solved, double expected, con
 }
 
 /// Times at which memory is looked at: from just possible to plenty.
-std::vector<double> interesting_times(const StageCosts& costs) {
+std::vector<double> interesting_times(const SegmentCosts& costs) {
   const double least = least_worst(costs, [&](Segment segment) {
     const SegmentLoad load = costs.load(segment);
     return std::max(load.seconds, load.link_seconds);
@@ -88,7 +88,7 @@ const ProblemShape kBordersDeep{.layers = 7, .stages = 5};
 TEST(LeastTimeCuts, EqualsAllCutsTried) {
   Counts counts;
   for (const ProblemShape& shape : {kMonotone, kMonotoneDeep, kBorders, kBordersDeep}) {
-    for_random_costs(tries(700U, 100U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(700U, 100U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const Cost cost = time_of(costs);
       const double expected = least_worst(costs, cost);
@@ -103,7 +103,7 @@ TEST(LeastTimeCuts, EqualsAllCutsTried) {
 TEST(LeastTimeCuts, WithoutSwapsOrReliefEqualsAllCutsTried) {
   for (const Relief relief : {Relief::kNone, Relief::kRecompute}) {
     for (const ProblemShape& shape : {kMonotone, kBorders}) {
-      for_random_costs(tries(250U, 50U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+      for_random_costs(tries(250U, 50U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
         SCOPED_TRACE(::testing::Message() << "seed " << seed);
         const Cost cost = time_of(costs, relief);
         expect_solved(least_time_cuts(costs, relief), least_worst(costs, cost), cost);
@@ -115,7 +115,7 @@ TEST(LeastTimeCuts, WithoutSwapsOrReliefEqualsAllCutsTried) {
 TEST(LeastMemoryCuts, EqualsAllCutsTried) {
   Counts counts;
   for (const ProblemShape& shape : {kMonotone, kMonotoneDeep, kBorders, kBordersDeep}) {
-    for_random_costs(tries(300U, 40U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(300U, 40U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       for (const double seconds : interesting_times(costs)) {
         const Cost cost = memory_of(costs, seconds);
@@ -132,7 +132,7 @@ TEST(LeastMemoryCuts, EqualsAllCutsTried) {
 TEST(LeastMemoryCuts, EqualsTheTableOnLongerChains) {
   for (const bool has_borders : {false, true}) {
     const ProblemShape shape{.layers = 60, .stages = 9, .has_borders = has_borders};
-    for_random_costs(tries(60U, 5U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(60U, 5U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const Cost time = time_of(costs);
       const double least = least_worst_by_table(costs, time);
@@ -155,7 +155,7 @@ std::vector<double> sorted_costs(const Cuts& cuts, const Cost& cost) {
 
 TEST(BalancedCuts, AreTheLeastOfAllInTheOrderOfDictionaries) {
   for (const ProblemShape& shape : {kMonotone, kMonotoneDeep, kBorders, kBordersDeep}) {
-    for_random_costs(tries(550U, 60U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(550U, 60U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const std::pair<Cost, std::optional<SolvedCuts>> balanced[] = {
           {time_of(costs), balanced_time_cuts(costs)},
@@ -187,7 +187,7 @@ TEST(BalancedCuts, BeyondTheTableKeepTheWorstStageAndBalanceTheRest) {
     problem.chain.layers.push_back(layer);
   }
   problem.devices.resize(40);
-  const StageCosts costs(problem);
+  const SegmentCosts costs(problem);
   const auto balanced = balanced_time_cuts(costs);
   const auto least = least_time_cuts(costs);
   ASSERT_TRUE(balanced && least);
@@ -215,7 +215,7 @@ TEST(LeastMemoryCuts, AreRightWhereFillingFromTheLeftIsWrong) {
   problem.chain.layers = {plain(1, 20), plain(1, 20), plain(1, 20), plain(1, 40)};
   problem.chain.borders = {{2, {3}, Bytes(100)}};
   problem.devices.resize(2);
-  const auto solved = least_memory_cuts(StageCosts(problem), 100.0);
+  const auto solved = least_memory_cuts(SegmentCosts(problem), 100.0);
   ASSERT_TRUE(solved);
   EXPECT_EQ(solved->worst, 60.0);
   EXPECT_THAT(solved->cuts, ::testing::ElementsAre(0, 2, 4));
@@ -228,7 +228,7 @@ TEST(LeastMemoryCuts, AnEarlyLargeLayerWaitsForAStageThatHoldsIt) {
   problem.chain.layers = {plain(1, 2), plain(1, 2), plain(1, 50), plain(1, 1), plain(1, 1)};
   problem.devices.resize(4);
   problem.factors = {{5, 1}, {5, 1}, {1, 1}, {1, 1}};
-  const auto solved = least_memory_cuts(StageCosts(problem), 100.0);
+  const auto solved = least_memory_cuts(SegmentCosts(problem), 100.0);
   ASSERT_TRUE(solved);
   EXPECT_EQ(solved->worst, 50.0);
   EXPECT_THAT(solved->cuts, ::testing::ElementsAre(0, 1, 2, 3, 5));
@@ -244,7 +244,7 @@ TEST(LeastMemoryCuts, EqualLayersUnderOneForwardOneBackwardFollowTheHarmonicNumb
     problem.factors.push_back({static_cast<double>(k), 1.0});
     harmonic += 1.0 / k;
   }
-  const auto solved = least_memory_cuts(StageCosts(problem), 1e6);
+  const auto solved = least_memory_cuts(SegmentCosts(problem), 1e6);
   ASSERT_TRUE(solved);
   EXPECT_GE(solved->worst, 840 / harmonic);
   EXPECT_LE(solved->worst, 840 / harmonic + 8);
@@ -256,7 +256,7 @@ TEST(Interleaved, StagesShareTheDevicesThatRunThem) {
   problem.devices.assign(3, {.memory = Bytes(1000), .swap_seconds_per_byte = 0.5});
   problem.links.assign(2, {0.25, 1.0});
   const std::vector<StageFactors> factors{{5, 1}, {4.5, 1}, {4, 1}, {3, 1}, {2, 1}, {1, 1}};
-  const StageCosts costs(interleaved(problem, 2, factors));
+  const SegmentCosts costs(interleaved(problem, 2, factors));
   ASSERT_EQ(costs.stages(), 6U);
   EXPECT_EQ(costs.device_bytes(4), 500);
   EXPECT_EQ(costs.load({4, 8, 4}).swap_bytes_per_second, 1.0);

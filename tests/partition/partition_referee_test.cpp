@@ -21,7 +21,7 @@ struct Actions {
   double saved = 0.0;
 };
 
-std::vector<Actions> all_actions(const StageCosts& costs, Segment segment) {
+std::vector<Actions> all_actions(const SegmentCosts& costs, Segment segment) {
   const PartitionProblem& problem = costs.problem();
   std::vector<Actions> all{{}};
   bool leads = true;
@@ -39,7 +39,7 @@ std::vector<Actions> all_actions(const StageCosts& costs, Segment segment) {
 }
 
 /// The least time within so many bytes, each layer recomputed whole or not.
-double whole_seconds(const StageCosts& costs, Segment segment, double bytes) {
+double whole_seconds(const SegmentCosts& costs, Segment segment, double bytes) {
   const SegmentLoad load = costs.load(segment);
   const double rate = load.swap_bytes_per_second;
   if (load.fixed_bytes > bytes) return kInfinite;
@@ -56,7 +56,7 @@ double whole_seconds(const StageCosts& costs, Segment segment, double bytes) {
   return least;
 }
 
-double whole_bytes(const StageCosts& costs, Segment segment, double seconds) {
+double whole_bytes(const SegmentCosts& costs, Segment segment, double seconds) {
   const SegmentLoad load = costs.load(segment);
   double least = kInfinite;
   const double swapped = std::max(0.0, seconds * load.swap_bytes_per_second - load.transfer_bytes);
@@ -74,7 +74,7 @@ const ProblemShape kFewStages{.layers = 7, .stages = 2, .has_links = false};
 TEST(Judge, FindsTheQuickestWholeLayers) {
   std::uint64_t rounded = 0;
   for (const ProblemShape& shape : {kShape, kFewStages}) {
-    for_random_costs(tries(1000U, 100U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(1000U, 100U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const Cuts cuts = partitioner_named("even").cut(costs);
       const PartitionEstimate estimate = judge(costs, cuts);
@@ -103,7 +103,7 @@ TEST(Judge, FindsTheQuickestWholeLayers) {
 }
 
 TEST(Judge, TellsWhichPointsItTook) {
-  for_random_costs(tries(500U, 100U), kShape, [&](const StageCosts& costs, std::uint64_t seed) {
+  for_random_costs(tries(500U, 100U), kShape, [&](const SegmentCosts& costs, std::uint64_t seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Cuts cuts = partitioner_named("even").cut(costs);
     const PartitionEstimate estimate = judge(costs, cuts);
@@ -130,7 +130,7 @@ TEST(Judge, TellsWhichPointsItTook) {
 }
 
 TEST(JudgeMemory, FindsTheLeastMemoryOfWholeLayers) {
-  for_random_costs(tries(2000U, 100U), kShape, [&](const StageCosts& costs, std::uint64_t seed) {
+  for_random_costs(tries(2000U, 100U), kShape, [&](const SegmentCosts& costs, std::uint64_t seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Cuts cuts = partitioner_named("even").cut(costs);
     const double seconds = judge(costs, cuts).fits ? judge(costs, cuts).seconds + 2.0 : 70.0;
@@ -149,7 +149,7 @@ TEST(JudgeMemory, FindsTheLeastMemoryOfWholeLayers) {
 TEST(Judge, TheBestWholeLayersLieBetweenBoundAndPlan) {
   std::uint64_t best = 0;
   std::uint64_t compared = 0;
-  for_random_costs(tries(2000U, 100U), kShape, [&](const StageCosts& costs, std::uint64_t seed) {
+  for_random_costs(tries(2000U, 100U), kShape, [&](const SegmentCosts& costs, std::uint64_t seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const auto bound = least_time_cuts(costs);
     if (!bound) return;
@@ -173,7 +173,7 @@ TEST(Judge, TheBestWholeLayersLieBetweenBoundAndPlan) {
 
 TEST(Judge, RefusesCutsThatAreNone) {
   PartitionProblem problem = random_problem(1, {.layers = 5, .stages = 2, .has_ties = false});
-  const StageCosts costs(without_limits(problem));
+  const SegmentCosts costs(without_limits(problem));
   EXPECT_THROW(judge(costs, {0, 5}), PlanError);
   EXPECT_THROW(judge(costs, {0, 2, 4}), PlanError);
   EXPECT_THROW(judge(costs, {1, 2, 5}), PlanError);

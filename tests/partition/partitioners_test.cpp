@@ -28,7 +28,7 @@ PartitionProblem chain_of(const std::vector<double>& seconds, std::uint32_t stag
 }
 
 Cuts cut(const PartitionProblem& problem, std::string_view name) {
-  return partitioner_named(name).cut(StageCosts(problem));
+  return partitioner_named(name).cut(SegmentCosts(problem));
 }
 
 TEST(Partitioners, HaveNamesSummariesAndSources) {
@@ -52,7 +52,7 @@ TEST(Partitioners, GiveCutsOfEveryProblem) {
        {ProblemShape{.layers = 6, .stages = 3}, ProblemShape{.layers = 9, .stages = 5},
         ProblemShape{.layers = 7, .stages = 1},
         ProblemShape{.layers = 8, .stages = 4, .has_shared_links = true}}) {
-    for_random_costs(tries(60U, 10U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(60U, 10U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       for (const Partitioner& each : partitioners()) {
         SCOPED_TRACE(::testing::Message() << each.name << " seed " << seed);
         try {
@@ -67,7 +67,7 @@ TEST(Partitioners, GiveCutsOfEveryProblem) {
 }
 
 TEST(Partitioners, GiveCutsOfALongChain) {
-  const StageCosts costs(without_limits(random_problem(5, {.layers = 300, .stages = 40})));
+  const SegmentCosts costs(without_limits(random_problem(5, {.layers = 300, .stages = 40})));
   for (const Partitioner& each : partitioners()) {
     SCOPED_TRACE(each.name);
     check(costs, each.cut(costs));
@@ -80,7 +80,7 @@ TEST(Partitioners, NoneIsQuickerThanOurs) {
        {ProblemShape{.layers = 8, .stages = 3}, ProblemShape{.layers = 30, .stages = 6},
         ProblemShape{.layers = 12, .stages = 4, .has_borders = false, .differ = false},
         ProblemShape{.layers = 10, .stages = 4, .has_shared_links = true}}) {
-    for_random_costs(tries(150U, 10U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(150U, 10U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       const auto bound = least_time_cuts(costs);
       if (!bound) {
         EXPECT_THROW(partitioner_named("spillway").cut(costs), PlanError);
@@ -118,7 +118,7 @@ TEST(Torchgpipe, LeavesNoTwoStagesFartherApartThanALayer) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const PartitionProblem problem = without_limits(
         random_problem(seed, {.layers = 20, .stages = 5, .has_borders = false, .has_ties = false}));
-    const StageCosts costs(problem);
+    const SegmentCosts costs(problem);
     const Cuts cuts = partitioner_named("torchgpipe").cut(costs);
     double largest = 0.0;
     double least = 1e9;
@@ -135,7 +135,7 @@ TEST(Torchgpipe, LeavesNoTwoStagesFartherApartThanALayer) {
 
 TEST(Gpipe, HasTheLeastVarianceOfAllCuts) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const StageCosts costs(without_limits(
+    const SegmentCosts costs(without_limits(
         random_problem(seed, {.layers = 9, .stages = 4, .has_borders = false, .has_ties = false})));
     const auto squares = [&](const Cuts& cuts) {
       double sum = 0.0;
@@ -181,7 +181,7 @@ TEST(Capslog, FillsFromTheLeftAndIsTrappedByBorders) {
 TEST(Mcap, BeyondWhatCanBeEnumeratedIsNearTheEvenPeak) {
   std::vector<std::uint64_t> stash;
   for (std::uint64_t i = 0; i < 60; ++i) stash.push_back(20 + i * i * 7 % 31);
-  const StageCosts costs(memory_chain(stash, 8));
+  const SegmentCosts costs(memory_chain(stash, 8));
   const auto peak = [&](const Cuts& cuts) {
     double worst = 0.0;
     for (std::uint32_t k = 0; k < 8; ++k)
@@ -203,7 +203,7 @@ TEST(Vpipe, TakesLayersFromStagesThatMustRecompute) {
   problem.factors = {{4, 1}, {1, 1}, {1, 1}, {1, 1}};
   const Cuts cuts = cut(problem, "vpipe");
   EXPECT_LT(cuts[1], 6U);
-  const StageCosts costs(problem);
+  const SegmentCosts costs(problem);
   EXPECT_LT(judge(costs, cuts).fluid_seconds,
             judge(costs, partitioner_named("even").cut(costs)).fluid_seconds);
 }
@@ -216,7 +216,7 @@ TEST(Dawnpiper, CutsTwoStagesBetweenBothBalances) {
   const Cuts cuts = cut(problem, "dawnpiper");
   EXPECT_GE(cuts[1], 3U);
   EXPECT_LE(cuts[1], 6U);
-  const StageCosts costs(problem);
+  const SegmentCosts costs(problem);
   EXPECT_NEAR(judge(costs, cuts).fluid_seconds, least_time_cuts(costs)->worst, 1e-9);
 }
 

@@ -54,7 +54,7 @@ TEST(PublishedPlans, OfBert48AreNotQuickerThanOursAtTheirStash) {
       stash = std::max(stash,
                        (1 - plan.recomputed[k]) * plan.blocks[k] * (8.0 - static_cast<double>(k)));
     }
-    const StageCosts costs(bert48(stash));
+    const SegmentCosts costs(bert48(stash));
     const PartitionEstimate ours = judge(costs, partitioner_named("spillway").cut(costs));
     EXPECT_LE(ours.seconds, seconds);
     RecordProperty(std::string(plan.name) + "_seconds_percent",
@@ -98,7 +98,7 @@ PartitionProblem bert32(const std::string& text, std::uint32_t stages, Bytes mem
 
 /// Their knapsack of one stage: layers are recomputed in the order of bytes per second until the
 /// stage fits.
-double greedy_seconds(const StageCosts& costs, Segment segment) {
+double greedy_seconds(const SegmentCosts& costs, Segment segment) {
   SegmentLoad load = costs.load(segment);
   std::vector<std::pair<double, double>> ways;  // Seconds, bytes.
   for (LayerIndex i = costs.first_layer(segment.first); i < costs.first_layer(segment.end); ++i) {
@@ -120,7 +120,7 @@ double greedy_seconds(const StageCosts& costs, Segment segment) {
 }
 
 /// Their dynamic program for one device per stage.
-double piper_seconds(const StageCosts& costs) {
+double piper_seconds(const SegmentCosts& costs) {
   std::vector<double> worst(costs.units() + 1, std::numeric_limits<double>::infinity());
   worst[0] = 0.0;
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {
@@ -147,7 +147,7 @@ TEST(PublishedPlans, OfPiperForBert32AreNotQuickerThanOurs) {
     for (const std::uint64_t gigabytes : {6U, 8U, 12U, 20U}) {
       SCOPED_TRACE(::testing::Message() << stages << " stages, " << gigabytes << " GB");
       const PartitionProblem problem = bert32(text.str(), stages, Bytes(gigabytes * 1'000'000'000));
-      const StageCosts costs(problem);
+      const SegmentCosts costs(problem);
       const double theirs = piper_seconds(costs);
       const auto bound = least_time_cuts(costs);
       ASSERT_EQ(bound.has_value(), theirs < std::numeric_limits<double>::infinity());

@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, PublishedBottlenecks, ::testing::ValuesIn(kBo
 
 TEST_P(PublishedBottlenecks, AreReproduced) {
   const PublishedChain published(file_);
-  const StageCosts costs(merged(published, GetParam().stages));
+  const SegmentCosts costs(merged(published, GetParam().stages));
   const auto solved = least_time_cuts(costs);
   ASSERT_TRUE(solved);
   EXPECT_NEAR(solved->worst * 1e3, GetParam().milliseconds, 0.006);
@@ -95,12 +95,12 @@ TEST_P(PublishedBottlenecks, WithSkipConnectionsNobodyIsQuickerOrSmaller) {
   problem.links.assign(GetParam().stages - 1, {1.0 / 12e9, 10e-6});
   for (StageDevice& device : problem.devices) device.swap_seconds_per_byte = 1.0 / 12e9;
   // Half of what the compute-balanced cuts need on their fullest stage.
-  const StageCosts endless(problem);
+  const SegmentCosts endless(problem);
   const PartitionEstimate raw = judge(endless, least_time_cuts(endless)->cuts);
   for (const std::uint64_t percent : {100U, 60U}) {
     SCOPED_TRACE(::testing::Message() << percent << " %");
     for (StageDevice& device : problem.devices) device.memory = raw.memory * percent / 100;
-    const StageCosts costs(problem);
+    const SegmentCosts costs(problem);
     const auto least = least_time_cuts(costs);
     ASSERT_TRUE(least);
     const auto smallest = least_memory_cuts(costs, 1.1 * least->worst);

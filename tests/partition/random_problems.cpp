@@ -144,11 +144,11 @@ void for_all_cuts(std::uint32_t units, std::uint32_t stages,
 }
 
 void for_random_costs(std::uint64_t count, const ProblemShape& shape,
-                      const std::function<void(const StageCosts&, std::uint64_t)>& see) {
+                      const std::function<void(const SegmentCosts&, std::uint64_t)>& see) {
   for (std::uint64_t seed = 0; count > 0; ++seed) {
     PartitionProblem problem = random_problem(seed, shape);
     try {
-      const StageCosts costs(std::move(problem));
+      const SegmentCosts costs(std::move(problem));
       see(costs, seed);
       --count;
     } catch (const ConfigError&) {

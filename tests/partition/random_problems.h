@@ -31,6 +31,6 @@ void for_all_cuts(std::uint32_t units, std::uint32_t stages,
 /// `see` gets the costs of each of so many random problems, those of which a unit fits nowhere left
 /// out, and the seed.
 void for_random_costs(std::uint64_t count, const ProblemShape& shape,
-                      const std::function<void(const StageCosts&, std::uint64_t)>& see);
+                      const std::function<void(const SegmentCosts&, std::uint64_t)>& see);
 
 }  // namespace spillway::planner

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-double worst_of(const StageCosts& costs, const Cuts& cuts) {
+double worst_of(const SegmentCosts& costs, const Cuts& cuts) {
   double worst = 0.0;
   for (std::uint32_t k = 0; k < costs.stages(); ++k)
     worst = std::max(worst, costs.least_seconds({cuts[k], cuts[k + 1], k}, costs.device_bytes(k)));
@@ -24,7 +24,7 @@ double worst_of(const StageCosts& costs, const Cuts& cuts) {
 }
 
 /// Static bytes times borders that they pass.
-double bytes_between(const StageCosts& costs, const Cuts& one, const Cuts& other) {
+double bytes_between(const SegmentCosts& costs, const Cuts& one, const Cuts& other) {
   double bytes = 0.0;
   for (std::uint32_t k = 1; k < costs.stages(); ++k) {
     const std::uint32_t from = std::min(one[k], other[k]);
@@ -34,7 +34,7 @@ double bytes_between(const StageCosts& costs, const Cuts& one, const Cuts& other
   return bytes;
 }
 
-Cuts even(const StageCosts& costs) {
+Cuts even(const SegmentCosts& costs) {
   Cuts cuts;
   for (std::uint32_t k = 0; k <= costs.stages(); ++k)
     cuts.push_back(k * costs.units() / costs.stages());
@@ -46,7 +46,7 @@ TEST(RebalanceChoices, MoveTheFewestBytesOfAllCutsAsQuick) {
   for (const bool has_borders : {false, true}) {
     const ProblemShape shape{
         .layers = 8, .stages = 4, .has_borders = has_borders, .has_ties = false};
-    for_random_costs(tries(1000U, 60U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(1000U, 60U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const Cuts now = even(costs);
       std::vector<std::pair<double, double>> all;  // Seconds, bytes.
@@ -74,7 +74,7 @@ TEST(RebalanceChoices, MoveTheFewestBytesOfAllCutsAsQuick) {
 
 TEST(RebalanceChoices, MovesLeadFromTheOldCutsToTheNewOnes) {
   for_random_costs(tries(500U, 60U), {.layers = 9, .stages = 4, .has_ties = false},
-                   [&](const StageCosts& costs, std::uint64_t seed) {
+                   [&](const SegmentCosts& costs, std::uint64_t seed) {
                      SCOPED_TRACE(::testing::Message() << "seed " << seed);
                      const Cuts now = even(costs);
                      for (const RebalancePlan& plan :
@@ -134,7 +134,7 @@ PartitionProblem drifted() {
 }
 
 TEST(Rebalance, MovesWhenTheStepsThatAreLeftPayForIt) {
-  const StageCosts costs(drifted());
+  const SegmentCosts costs(drifted());
   const Cuts now{0, 2, 4, 6, 8};
   const RebalancePlan plan = rebalance(costs, now, {.steps_left = 100, .flush_seconds = 2.0});
   EXPECT_TRUE(plan.pays);
@@ -157,7 +157,7 @@ TEST(Rebalance, LeavesCutsThatDoNotFitAnyMoreWhateverItTakes) {
   for (ModelLayer& layer : problem.chain.layers) layer.forward_seconds = 1.0;
   problem.chain.layers[0].stash = Bytes(900);
   problem.devices.assign(4, {.memory = Bytes(1400)});
-  const StageCosts costs(problem);
+  const SegmentCosts costs(problem);
   const RebalancePlan plan = rebalance(costs, {0, 2, 4, 6, 8}, {.steps_left = 0});
   EXPECT_EQ(plan.seconds_before, kInfinite);
   EXPECT_TRUE(plan.pays);
@@ -165,7 +165,7 @@ TEST(Rebalance, LeavesCutsThatDoNotFitAnyMoreWhateverItTakes) {
 }
 
 TEST(Rebalance, RefusesSenselessOptions) {
-  const StageCosts costs(drifted());
+  const SegmentCosts costs(drifted());
   const Cuts now{0, 2, 4, 6, 8};
   EXPECT_THROW(rebalance(costs, now, {.steps_left = -1}), ConfigError);
   EXPECT_THROW(rebalance(costs, now, {.micro_batches = 0}), ConfigError);

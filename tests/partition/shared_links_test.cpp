@@ -13,7 +13,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// Whether cuts take at most so long in so many bytes, hosts added up.
-bool are_possible(const StageCosts& costs, const Cuts& cuts, double seconds, double bytes) {
+bool are_possible(const SegmentCosts& costs, const Cuts& cuts, double seconds, double bytes) {
   const PartitionProblem& problem = costs.problem();
   std::vector<double> used(problem.host_swap_seconds_per_byte.size(), 0.0);
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {
@@ -39,7 +39,7 @@ double least_that(const std::function<bool(double)>& holds) {
 }
 
 /// Of all cuts.
-double least_of(const StageCosts& costs,
+double least_of(const SegmentCosts& costs,
                 const std::function<bool(const Cuts& cuts, double at)>& holds) {
   std::vector<Cuts> all;
   for_all_cuts(costs.units(), costs.stages(), [&](const Cuts& cuts) { all.push_back(cuts); });
@@ -56,7 +56,7 @@ const ProblemShape kShapes[] = {
 TEST(SharedLinks, LeastTimeEqualsAllCutsTried) {
   std::uint64_t shared = 0;
   for (const ProblemShape& shape : kShapes) {
-    for_random_costs(tries(1000U, 80U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(1000U, 80U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const double expected = least_of(costs, [&](const Cuts& cuts, double seconds) {
         return are_possible(costs, cuts, seconds, kInfinite);
@@ -74,7 +74,7 @@ TEST(SharedLinks, LeastTimeEqualsAllCutsTried) {
 
 TEST(SharedLinks, LeastMemoryEqualsAllCutsTried) {
   for (const ProblemShape& shape : kShapes) {
-    for_random_costs(tries(1000U, 80U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(1000U, 80U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const double seconds = 20.0 + static_cast<double>(seed % 60);
       const double expected = least_of(costs, [&](const Cuts& cuts, double bytes) {
@@ -90,25 +90,26 @@ TEST(SharedLinks, LeastMemoryEqualsAllCutsTried) {
 
 TEST(SharedLinks, TheRefereeGivesEachStageWhatItNeeds) {
   std::uint64_t fluid = 0;
-  for_random_costs(tries(300U, 40U), kShapes[0], [&](const StageCosts& costs, std::uint64_t seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    const auto solved = least_time_cuts(costs);
-    if (!solved) return;
-    const PartitionEstimate estimate = judge(costs, solved->cuts);
-    EXPECT_TRUE(estimate.fits);
-    EXPECT_NEAR(estimate.fluid_seconds, solved->worst, 1e-9 * solved->worst);
-    EXPECT_GE(estimate.seconds, estimate.fluid_seconds * (1 - 1e-9));
-    std::vector<double> used(costs.problem().host_swap_seconds_per_byte.size(), 0.0);
-    for (std::uint32_t k = 0; k < costs.stages(); ++k) {
-      EXPECT_LE(estimate.stages[k].memory.count(), std::ceil(costs.device_bytes(k)));
-      used[costs.problem().devices[k].host] +=
-          static_cast<double>(estimate.stages[k].swapped.count()) - 1.0;  // Rounded up.
-    }
-    for (std::size_t host = 0; host < used.size(); ++host)
-      EXPECT_LE(used[host] * costs.problem().host_swap_seconds_per_byte[host],
-                estimate.seconds * (1 + 1e-9));
-    fluid += estimate.rounding_gap < 1e-9;
-  });
+  for_random_costs(
+      tries(300U, 40U), kShapes[0], [&](const SegmentCosts& costs, std::uint64_t seed) {
+        SCOPED_TRACE(::testing::Message() << "seed " << seed);
+        const auto solved = least_time_cuts(costs);
+        if (!solved) return;
+        const PartitionEstimate estimate = judge(costs, solved->cuts);
+        EXPECT_TRUE(estimate.fits);
+        EXPECT_NEAR(estimate.fluid_seconds, solved->worst, 1e-9 * solved->worst);
+        EXPECT_GE(estimate.seconds, estimate.fluid_seconds * (1 - 1e-9));
+        std::vector<double> used(costs.problem().host_swap_seconds_per_byte.size(), 0.0);
+        for (std::uint32_t k = 0; k < costs.stages(); ++k) {
+          EXPECT_LE(estimate.stages[k].memory.count(), std::ceil(costs.device_bytes(k)));
+          used[costs.problem().devices[k].host] +=
+              static_cast<double>(estimate.stages[k].swapped.count()) - 1.0;  // Rounded up.
+        }
+        for (std::size_t host = 0; host < used.size(); ++host)
+          EXPECT_LE(used[host] * costs.problem().host_swap_seconds_per_byte[host],
+                    estimate.seconds * (1 + 1e-9));
+        fluid += estimate.rounding_gap < 1e-9;
+      });
   EXPECT_GT(fluid, 0U);
 }
 
@@ -125,7 +126,7 @@ TEST(SharedLinks, HalfOfAHostsLinkIsNotWhatTwoUnequalStagesNeed) {
   problem.chain.layers = {large, small};
   problem.devices.assign(2, {.memory = Bytes(20), .swap_seconds_per_byte = 0.01, .host = 0});
   problem.host_swap_seconds_per_byte = {0.1};
-  const auto solved = least_time_cuts(StageCosts(problem));
+  const auto solved = least_time_cuts(SegmentCosts(problem));
   ASSERT_TRUE(solved);
   EXPECT_NEAR(solved->worst, 8.0, 1e-9);  // 80 bytes at 10 per second.
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
+#include "planning/svg_drawing.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 
@@ -29,55 +29,10 @@ constexpr std::array<const char*, 7> kColours{"#0072B2", "#D55E00", "#009E73", "
                                               "#E69F00", "#56B4E9", "#000000"};
 constexpr std::array<const char*, 3> kDashes{"", "7 4", "2 3"};
 
-template <typename... Args>
-std::string formatted(const char* pattern, Args... args) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), pattern, args...);
-  return text.data();
-}
-
-std::string number(double value) { return formatted("%.1f", value); }
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      default: result += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
-    }
-  }
-  return result;
-}
-
-/// 1, 2 or 5 times a power of ten, so that about `count` of them fill the range.
-double nice_step(double range, int count) {
-  const double rough = range / count;
-  const double power = std::pow(10.0, std::floor(std::log10(rough)));
-  for (const double factor : {1.0, 2.0, 5.0})
-    if (rough <= factor * power) return factor * power;
-  return 10.0 * power;
-}
-
-struct Unit {
-  const char* name;
-  double size;
-};
-
-Unit unit_for(Bytes largest) {
-  constexpr std::array<Unit, 4> kUnits{
-      {{"TiB", 1099511627776.0}, {"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0}}};
-  for (const Unit& unit : kUnits)
-    if (static_cast<double>(largest.count()) >= 2.0 * unit.size) return unit;
-  return kUnits.back();
-}
-
 class Drawing {
  public:
   explicit Drawing(const FrontierPicture& picture)
-      : picture_(picture), unit_(unit_for(picture.needed)) {
+      : picture_(picture), unit_(unit_for(picture.needed)), svg_(kWidth, kHeight, picture.title) {
     const auto& points = picture.bound.points;
     first_ = points.empty() ? 0.0 : in_unit(points.front().budget);
     last_ = std::max(in_unit(picture.needed), points.empty() ? 0.0 : in_unit(points.back().budget));
@@ -86,25 +41,20 @@ class Drawing {
   }
 
   std::string draw() {
-    text_ = message("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" "
-                    "height=\"{}\" font-family=\"sans-serif\" font-size=\"13\" fill=\"#222\">\n",
-                    kWidth, kHeight, kWidth, kHeight);
-    text_ += message("<title>{}</title>\n<rect width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n",
-                     escaped(picture_.title), kWidth, kHeight);
-    text_ += message("<clipPath id=\"plot\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>"
+    svg_.add(message("<clipPath id=\"plot\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>"
                      "</clipPath>\n",
-                     kLeft - 6, kTop - 6, kRight - kLeft + 12, kBottom - kTop + 12);
-    label(kLeft, 28, picture_.title, "start", "font-size=\"17\" font-weight=\"bold\"");
-    label(kLeft, 48, picture_.subtitle, "start", "fill=\"#555\"");
+                     kLeft - 6, kTop - 6, kRight - kLeft + 12, kBottom - kTop + 12));
+    svg_.label(kLeft, 28, picture_.title, "start", "font-size=\"17\" font-weight=\"bold\"");
+    svg_.label(kLeft, 48, picture_.subtitle, "start", "fill=\"#555\"");
     draw_bound();
     draw_axes();
     draw_incore();
-    text_ += "<g clip-path=\"url(#plot)\">\n";
+    svg_.add("<g clip-path=\"url(#plot)\">\n");
     // The boldest last, on top of the others.
     for (std::size_t i = picture_.curves.size(); i-- > 0;) draw_curve(i);
-    text_ += "</g>\n";
+    svg_.add("</g>\n");
     draw_legend();
-    return text_ + "</svg>\n";
+    return svg_.finish();
   }
 
  private:
@@ -146,59 +96,50 @@ class Drawing {
     return least > most_ ? "beyond the top" : "";
   }
 
-  void label(double x, double y, const std::string& text, const char* anchor,
-             const char* more = "") {
-    text_ += message("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\" {}>{}</text>\n", number(x),
-                     number(y), anchor, more, escaped(text));
-  }
-
-  void line(double x1, double y1, double x2, double y2, const char* style) {
-    text_ += message("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" {}/>\n", number(x1), number(y1),
-                     number(x2), number(y2), style);
-  }
-
   void draw_bound() {
     std::string points;
     for (const PicturePoint& point : picture_.bound.points)
-      points += number(x_of(in_unit(point.budget))) + "," + number(y_of(*point.seconds)) + " ";
+      points +=
+          svg_number(x_of(in_unit(point.budget))) + "," + svg_number(y_of(*point.seconds)) + " ";
     if (points.empty()) return;
-    text_ += message("<polygon points=\"{},{} {}{},{}\" fill=\"#e4e4e4\"/>\n",
-                     number(x_of(in_unit(picture_.bound.points.front().budget))), number(kBottom),
-                     points, number(x_of(in_unit(picture_.bound.points.back().budget))),
-                     number(kBottom));
-    text_ += message("<polyline points=\"{}\" fill=\"none\" stroke=\"#777\" "
+    svg_.add(message("<polygon points=\"{},{} {}{},{}\" fill=\"#e4e4e4\"/>\n",
+                     svg_number(x_of(in_unit(picture_.bound.points.front().budget))),
+                     svg_number(kBottom), points,
+                     svg_number(x_of(in_unit(picture_.bound.points.back().budget))),
+                     svg_number(kBottom)));
+    svg_.add(message("<polyline points=\"{}\" fill=\"none\" stroke=\"#777\" "
                      "stroke-width=\"1.5\"/>\n",
-                     points);
+                     points));
   }
 
   void draw_axes() {
     const double across = nice_step(last_ - first_, 7);
     for (double at = std::ceil(first_ / across - 1e-9) * across; at <= last_ + 1e-9; at += across) {
-      line(x_of(at), kBottom, x_of(at), kBottom + 5, "stroke=\"#222\"");
-      label(x_of(at), kBottom + 20, formatted("%.4g", at), "middle");
+      svg_.line(x_of(at), kBottom, x_of(at), kBottom + 5, "stroke=\"#222\"");
+      svg_.label(x_of(at), kBottom + 20, formatted("%.4g", at), "middle");
       const double share = at / in_unit(picture_.needed);
-      label(x_of(at), kBottom + 36, formatted("%.0f %%", 100.0 * share), "middle",
-            "fill=\"#777\" font-size=\"11\"");
+      svg_.label(x_of(at), kBottom + 36, formatted("%.0f %%", 100.0 * share), "middle",
+                 "fill=\"#777\" font-size=\"11\"");
     }
     const double unit = most_ < 1.0 ? 1e3 : 1.0;
     const double up = nice_step(most_ * unit, 7);
     for (double at = 0.0; at <= most_ * unit + 1e-9; at += up) {
       const double y = y_of(at / unit);
-      line(kLeft, y, kRight, y, "stroke=\"#000\" stroke-opacity=\"0.08\"");
-      label(kLeft - 8, y + 4, formatted("%.4g", at), "end");
+      svg_.line(kLeft, y, kRight, y, "stroke=\"#000\" stroke-opacity=\"0.08\"");
+      svg_.label(kLeft - 8, y + 4, formatted("%.4g", at), "end");
     }
-    line(kLeft, kBottom, kRight, kBottom, "stroke=\"#222\"");
-    line(kLeft, kTop, kLeft, kBottom, "stroke=\"#222\"");
-    label((kLeft + kRight) / 2, kBottom + 58,
-          message("budget ({}; below: share of what the step needs)", unit_.name), "middle");
-    label(0, 0, message("time of a step ({})", most_ < 1.0 ? "ms" : "s"), "middle",
-          message("transform=\"translate(24 {}) rotate(-90)\"", number((kTop + kBottom) / 2))
-              .c_str());
+    svg_.line(kLeft, kBottom, kRight, kBottom, "stroke=\"#222\"");
+    svg_.line(kLeft, kTop, kLeft, kBottom, "stroke=\"#222\"");
+    svg_.label((kLeft + kRight) / 2, kBottom + 58,
+               message("budget ({}; below: share of what the step needs)", unit_.name), "middle");
+    svg_.label(
+        0, 0, message("time of a step ({})", most_ < 1.0 ? "ms" : "s"), "middle",
+        message("transform=\"translate(24 {}) rotate(-90)\"", svg_number((kTop + kBottom) / 2)));
   }
 
   void draw_incore() {
     const double y = y_of(picture_.incore_seconds);
-    line(kLeft, y, kRight, y, "stroke=\"#222\" stroke-dasharray=\"1 4\" stroke-width=\"1.5\"");
+    svg_.line(kLeft, y, kRight, y, "stroke=\"#222\" stroke-dasharray=\"1 4\" stroke-width=\"1.5\"");
   }
 
   static std::string style_of(std::size_t index) {
@@ -212,7 +153,7 @@ class Drawing {
     const PictureCurve& curve = picture_.curves[index];
     std::string run;
     const auto finish = [&] {
-      if (!run.empty()) text_ += message("<polyline points=\"{}\" {}/>\n", run, style_of(index));
+      if (!run.empty()) svg_.add(message("<polyline points=\"{}\" {}/>\n", run, style_of(index)));
       run.clear();
     };
     for (const PicturePoint& point : curve.points) {
@@ -220,16 +161,16 @@ class Drawing {
         finish();
         continue;
       }
-      run += number(x_of(in_unit(point.budget))) + "," + number(y_of(*point.seconds)) + " ";
+      run += svg_number(x_of(in_unit(point.budget))) + "," + svg_number(y_of(*point.seconds)) + " ";
     }
     finish();
     for (const PicturePoint& point : curve.points) {
       if (!point.seconds) continue;
-      text_ += message("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"><title>{}: {} at {}"
+      svg_.add(message("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"><title>{}: {} at {}"
                        "</title></circle>\n",
-                       number(x_of(in_unit(point.budget))), number(y_of(*point.seconds)),
+                       svg_number(x_of(in_unit(point.budget))), svg_number(y_of(*point.seconds)),
                        index == 0 ? "4" : "2.5", kColours[index % kColours.size()],
-                       escaped(curve.name), seconds_text(*point.seconds), point.budget);
+                       escaped(curve.name), seconds_text(*point.seconds), point.budget));
     }
   }
 
@@ -239,33 +180,34 @@ class Drawing {
     for (std::size_t i = 0; i < picture_.curves.size(); ++i, y += kLegendRow) {
       const std::string& name = picture_.curves[i].name;
       if (const std::string reason = why_unseen(picture_.curves[i]); !reason.empty()) {
-        label(from + 36, y + 4, message("{}: {}", name, reason), "start", "fill=\"#777\"");
+        svg_.label(from + 36, y + 4, message("{}: {}", name, reason), "start", "fill=\"#777\"");
         continue;
       }
-      text_ += message("<polyline points=\"{},{} {},{}\" {}/>\n", number(from), number(y),
-                       number(from + 28), number(y), style_of(i));
-      label(from + 36, y + 4, name, "start");
+      svg_.add(message("<polyline points=\"{},{} {},{}\" {}/>\n", svg_number(from), svg_number(y),
+                       svg_number(from + 28), svg_number(y), style_of(i)));
+      svg_.label(from + 36, y + 4, name, "start");
     }
-    text_ += message("<rect x=\"{}\" y=\"{}\" width=\"28\" height=\"12\" fill=\"#e4e4e4\"/>\n",
-                     number(from), number(y - 6));
-    line(from, y - 6, from + 28, y - 6, "stroke=\"#777\" stroke-width=\"1.5\"");
-    label(from + 36, y + 4, "no plan is faster", "start");
+    svg_.add(message("<rect x=\"{}\" y=\"{}\" width=\"28\" height=\"12\" fill=\"#e4e4e4\"/>\n",
+                     svg_number(from), svg_number(y - 6)));
+    svg_.line(from, y - 6, from + 28, y - 6, "stroke=\"#777\" stroke-width=\"1.5\"");
+    svg_.label(from + 36, y + 4, "no plan is faster", "start");
     y += kLegendRow;
-    line(from, y, from + 28, y, "stroke=\"#222\" stroke-dasharray=\"1 4\" stroke-width=\"1.5\"");
-    label(from + 36, y + 4, "in-core", "start");
+    svg_.line(from, y, from + 28, y,
+              "stroke=\"#222\" stroke-dasharray=\"1 4\" stroke-width=\"1.5\"");
+    svg_.label(from + 36, y + 4, "in-core", "start");
     y += kLegendRow;
     if (!is_cut_) return;
-    label(from, y + 6, "Slower ones are", "start", "fill=\"#777\"");
-    label(from, y + 6 + kLegendRow, "beyond the top.", "start", "fill=\"#777\"");
+    svg_.label(from, y + 6, "Slower ones are", "start", "fill=\"#777\"");
+    svg_.label(from, y + 6 + kLegendRow, "beyond the top.", "start", "fill=\"#777\"");
   }
 
   const FrontierPicture& picture_;
-  const Unit unit_;
+  const SizeUnit unit_;
   double first_ = 0.0;
   double last_ = 1.0;
   double most_ = 1.0;
   bool is_cut_ = false;
-  std::string text_;
+  SvgDrawing svg_;
 };
 
 }  // namespace

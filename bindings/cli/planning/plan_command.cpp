@@ -8,6 +8,7 @@
 
 #include "exit_codes.h"
 #include "planning/frontier.h"
+#include "planning/job_command.h"
 #include "planning/plan_report.h"
 #include "planning/progress_line.h"
 #include "spillway/base/error.h"
@@ -194,6 +195,10 @@ JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planni
 }
 
 int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& clock) {
+  if (words.job.is_given()) return plan_for_ranks(words, out, clock);
+  if (words.common.profile.empty())
+    throw ConfigError("PROFILE is missing: the step, as `spillway profile` recorded it (see "
+                      "spillway plan --help)");
   refuse_contradictions(words);
   check_outputs(files_read(words.common), outputs_of(words));
   if (words.common.strategy != kAll) chosen_strategies(words.common.strategy);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "output_files.h"
+#include "planning/job_words.h"
 #include "planning/plan_figures.h"
 #include "planning/planning_rates.h"
 #include "spillway/base/clock.h"
@@ -28,6 +29,7 @@ struct PlanWords {
   bool frontier = false;
   std::string picture;
   std::string points;
+  JobWords job;  ///< Where any of it is given, the plan is for many ranks.
 };
 
 /// `--frontier FILE.svg` as two options: the file may be missing, and what follows may be the

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "planning/job_options.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/strategies.h"
 
@@ -59,12 +60,15 @@ void add_common_options(CLI::App& app, PlanningWords& words) {
 
 void add_plan_options(CLI::App& app, PlanWords& words) {
   add_common_options(app, words.common);
-  add_text(app, "--out", words.out, "FILE", "Store the plan, for `simulate` and `run --plan`");
+  app.get_option("PROFILE")->required(false);  // --check and --costs need none.
+  add_text(app, "--out", words.out, "FILE",
+           "Store the plan, for `simulate` and `run --plan`, or for --check");
   app.add_flag("--frontier", words.frontier,
                "Plan for budgets from the smallest possible one to all that the step needs; with "
                "a file behind it that ends in .svg or .png, draw them");
   app.add_option("--picture", words.picture)->group("");  // What stands behind --frontier.
   add_text(app, "--points", words.points, "COUNT", "Budgets of the frontier [9]");
+  add_job_options(app, words.job);
 }
 
 void add_simulate_options(CLI::App& app, SimulateWords& words) {

@@ -11,7 +11,7 @@ std::optional<SolvedCuts> solved(std::optional<BottleneckCuts> found) {
   return SolvedCuts{std::move(found->cuts), found->cost, true};
 }
 
-std::optional<SolvedCuts> balanced(const SegmentGoal& goal, const StageCosts& costs) {
+std::optional<SolvedCuts> balanced(const SegmentGoal& goal, const SegmentCosts& costs) {
   auto found = balanced_cuts(goal, whole(costs));
   if (!found) return std::nullopt;
   return SolvedCuts{std::move(found->best.cuts), found->best.cost, found->is_exact};
@@ -19,30 +19,30 @@ std::optional<SolvedCuts> balanced(const SegmentGoal& goal, const StageCosts& co
 
 }  // namespace
 
-std::optional<SolvedCuts> least_time_cuts(const StageCosts& costs, Relief relief) {
+std::optional<SolvedCuts> least_time_cuts(const SegmentCosts& costs, Relief relief) {
   return solved(least_bottleneck(TimeGoal(costs, relief), whole(costs)));
 }
 
-std::optional<SolvedCuts> least_memory_cuts(const StageCosts& costs, double seconds,
+std::optional<SolvedCuts> least_memory_cuts(const SegmentCosts& costs, double seconds,
                                             Relief relief) {
   return solved(least_bottleneck(MemoryGoal(costs, seconds, relief), whole(costs)));
 }
 
-std::optional<SolvedCuts> balanced_time_cuts(const StageCosts& costs, Relief relief) {
+std::optional<SolvedCuts> balanced_time_cuts(const SegmentCosts& costs, Relief relief) {
   return balanced(TimeGoal(costs, relief), costs);
 }
 
-std::optional<SolvedCuts> balanced_memory_cuts(const StageCosts& costs, double seconds,
+std::optional<SolvedCuts> balanced_memory_cuts(const SegmentCosts& costs, double seconds,
                                                Relief relief) {
   return balanced(MemoryGoal(costs, seconds, relief), costs);
 }
 
-void refuse_cuts(const StageCosts& costs, Relief relief) {
+void refuse_cuts(const SegmentCosts& costs, Relief relief) {
   // What the devices would have to hold: the same without their limits.
   PartitionProblem endless = costs.problem();
   for (StageDevice& device : endless.devices) device.memory = kNoLimit;
   constexpr double kLongEnough = 1e12;
-  const auto least = least_memory_cuts(StageCosts(std::move(endless)), kLongEnough, relief);
+  const auto least = least_memory_cuts(SegmentCosts(std::move(endless)), kLongEnough, relief);
   throw PlanError(
       "no cuts of {} layers for {} stages fit into their devices, whatever is {}recomputed: the "
       "fullest one takes {} at least; use more devices or more memory, fewer micro-batches in "

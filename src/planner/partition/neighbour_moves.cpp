@@ -11,21 +11,21 @@ constexpr double kDoesNotFit = 1e15;
 
 }  // namespace
 
-double relieved_score(const StageCosts& costs, Segment segment) {
+double relieved_score(const SegmentCosts& costs, Segment segment) {
   const double device = costs.device_bytes(segment.stage);
   const double seconds = costs.least_seconds(segment, device);
   if (seconds < std::numeric_limits<double>::infinity()) return seconds;
   return kDoesNotFit * (1.0 + costs.load(segment).raw_bytes() / device);
 }
 
-double worst_score(const StageCosts& costs, const Cuts& cuts) {
+double worst_score(const SegmentCosts& costs, const Cuts& cuts) {
   double worst = 0.0;
   for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
     worst = std::max(worst, relieved_score(costs, {cuts[k], cuts[k + 1], k}));
   return worst;
 }
 
-Cuts moved_by_neighbours(const StageCosts& costs, Cuts cuts,
+Cuts moved_by_neighbours(const SegmentCosts& costs, Cuts cuts,
                          const std::function<double(Segment)>& score, std::uint32_t most_moves) {
   const std::uint32_t stages = costs.stages();
   std::vector<double> scores;

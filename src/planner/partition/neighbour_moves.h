@@ -8,14 +8,14 @@ namespace spillway::planner {
 
 /// Seconds of a segment after the best swaps and recomputation; where it does not fit, more than
 /// any seconds, the more the less it fits, so that searches find their way out.
-double relieved_score(const StageCosts& costs, Segment segment);
+double relieved_score(const SegmentCosts& costs, Segment segment);
 
 /// The worst of the cuts, by `relieved_score`.
-double worst_score(const StageCosts& costs, const Cuts& cuts);
+double worst_score(const SegmentCosts& costs, const Cuts& cuts);
 
 /// Moves one unit at a time over a border of the worst stage while that makes the worse of the two
 /// stages better. `score` of a segment; at most `most_moves`.
-Cuts moved_by_neighbours(const StageCosts& costs, Cuts cuts,
+Cuts moved_by_neighbours(const SegmentCosts& costs, Cuts cuts,
                          const std::function<double(Segment)>& score, std::uint32_t most_moves);
 
 /// The nearest cuts without an empty stage.

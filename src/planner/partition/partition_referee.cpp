@@ -21,13 +21,13 @@ Bytes as_bytes(double bytes) {
 
 /// The rate of each stage's swaps: its own, or of a shared link what it needs at `seconds` within
 /// `bytes`, and its part of what is left.
-std::vector<double> swap_rates(const StageCosts& costs, const Cuts& cuts, double seconds,
+std::vector<double> swap_rates(const SegmentCosts& costs, const Cuts& cuts, double seconds,
                                double bytes) {
   std::vector<double> rates;
   for (std::uint32_t k = 0; k < costs.stages(); ++k)
     rates.push_back(costs.load({cuts[k], cuts[k + 1], k}).swap_bytes_per_second);
   if (!(seconds > 0.0) || seconds == kImpossible) return rates;
-  for (const StageCosts::SharedLink& link : costs.shared_links()) {
+  for (const SegmentCosts::SharedLink& link : costs.shared_links()) {
     double used = 0.0;
     std::vector<double> needs;
     for (std::uint32_t k = link.first_stage; k < link.end_stage; ++k) {
@@ -46,7 +46,7 @@ std::vector<double> swap_rates(const StageCosts& costs, const Cuts& cuts, double
   return rates;
 }
 
-StageEstimate stage_estimate(const StageCosts& costs, Segment segment, const SegmentLoad& load,
+StageEstimate stage_estimate(const SegmentCosts& costs, Segment segment, const SegmentLoad& load,
                              WholeActions actions) {
   StageEstimate stage;
   stage.first_layer = costs.first_layer(segment.first);
@@ -68,7 +68,7 @@ void add(PartitionEstimate& estimate, StageEstimate stage) {
 
 }  // namespace
 
-void check(const StageCosts& costs, const Cuts& cuts) {
+void check(const SegmentCosts& costs, const Cuts& cuts) {
   if (cuts.size() != costs.stages() + std::size_t{1})
     throw PlanError(
         "{} cuts for {} stages; give one before each stage, and one behind the last one",
@@ -82,7 +82,7 @@ void check(const StageCosts& costs, const Cuts& cuts) {
                       cuts[k + 1]);
 }
 
-PartitionEstimate judge(const StageCosts& costs, const Cuts& cuts) {
+PartitionEstimate judge(const SegmentCosts& costs, const Cuts& cuts) {
   check(costs, cuts);
   PartitionEstimate estimate;
   estimate.fluid_seconds = bottleneck_of(TimeGoal(costs), whole(costs), cuts);
@@ -110,7 +110,7 @@ PartitionEstimate judge(const StageCosts& costs, const Cuts& cuts) {
   return estimate;
 }
 
-PartitionEstimate judge_memory(const StageCosts& costs, const Cuts& cuts, double seconds) {
+PartitionEstimate judge_memory(const SegmentCosts& costs, const Cuts& cuts, double seconds) {
   check(costs, cuts);
   PartitionEstimate estimate;
   estimate.fluid_bytes = bottleneck_of(MemoryGoal(costs, seconds), whole(costs), cuts);

@@ -7,7 +7,7 @@
 
 namespace spillway::planner {
 
-Cuts Partitioner::cut(const StageCosts& costs) const {
+Cuts Partitioner::cut(const SegmentCosts& costs) const {
   Cuts cuts = make(costs);
   check(costs, cuts);
   return cuts;

@@ -5,7 +5,7 @@
 namespace spillway::planner {
 namespace {
 
-using SharedLink = StageCosts::SharedLink;
+using SharedLink = SegmentCosts::SharedLink;
 
 const SharedLink* link_of(const SegmentGoal& goal, std::uint32_t stage) {
   for (const SharedLink& link : goal.shared_links())

@@ -17,7 +17,7 @@ constexpr std::size_t kMostExact = 16;
 constexpr std::size_t kMostChoices = 32;
 
 /// Units between where a border is and where it goes.
-double moved_bytes(const StageCosts& costs, std::uint32_t one, std::uint32_t other) {
+double moved_bytes(const SegmentCosts& costs, std::uint32_t one, std::uint32_t other) {
   return one == other ? 0.0 : costs.static_bytes(std::min(one, other), std::max(one, other));
 }
 
@@ -25,7 +25,7 @@ double moved_bytes(const StageCosts& costs, std::uint32_t one, std::uint32_t oth
 /// add up, so a table by border and cut finds them.
 class CheapestCuts {
  public:
-  CheapestCuts(const StageCosts& costs, const Cuts& now)
+  CheapestCuts(const SegmentCosts& costs, const Cuts& now)
       : costs_(costs), now_(now), goal_(costs), range_(whole(costs)) {}
 
   std::optional<Cuts> run(double at) {
@@ -79,13 +79,13 @@ class CheapestCuts {
     return here;
   }
 
-  const StageCosts& costs_;
+  const SegmentCosts& costs_;
   const Cuts& now_;
   const TimeGoal goal_;
   const CutRange range_;
 };
 
-double exact_worst(const StageCosts& costs, const Cuts& cuts) {
+double exact_worst(const SegmentCosts& costs, const Cuts& cuts) {
   const TimeGoal goal(costs);
   double worst = 0.0;
   for (std::uint32_t k = 0; k < costs.stages(); ++k)
@@ -94,7 +94,7 @@ double exact_worst(const StageCosts& costs, const Cuts& cuts) {
 }
 
 /// One flush: each border goes as far towards its place as the layers of its two stages let it.
-Cuts after_flush(const StageCosts& costs, const Cuts& now, RebalancePlan& plan) {
+Cuts after_flush(const SegmentCosts& costs, const Cuts& now, RebalancePlan& plan) {
   const auto& links = costs.problem().links;
   Cuts next = now;
   double slowest = 0.0;
@@ -116,7 +116,7 @@ Cuts after_flush(const StageCosts& costs, const Cuts& now, RebalancePlan& plan) 
   return next;
 }
 
-RebalancePlan plan_to(const StageCosts& costs, const Cuts& now, const Cuts& cuts,
+RebalancePlan plan_to(const SegmentCosts& costs, const Cuts& now, const Cuts& cuts,
                       const RebalanceOptions& options) {
   RebalancePlan plan;
   plan.cuts = cuts;
@@ -149,7 +149,7 @@ void check_options(const RebalanceOptions& options) {
 
 }  // namespace
 
-std::vector<RebalancePlan> rebalance_choices(const StageCosts& measured, const Cuts& now,
+std::vector<RebalancePlan> rebalance_choices(const SegmentCosts& measured, const Cuts& now,
                                              const RebalanceOptions& options) {
   check_options(options);
   check(measured, now);
@@ -176,7 +176,7 @@ std::vector<RebalancePlan> rebalance_choices(const StageCosts& measured, const C
   return choices;
 }
 
-RebalancePlan rebalance(const StageCosts& measured, const Cuts& now,
+RebalancePlan rebalance(const SegmentCosts& measured, const Cuts& now,
                         const RebalanceOptions& options) {
   const std::vector<RebalancePlan> choices = rebalance_choices(measured, now, options);
   const double per_second = options.steps_left * options.micro_batches;

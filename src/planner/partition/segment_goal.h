@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "spillway/planner/partition/stage_costs.h"
+#include "spillway/planner/partition/segment_costs.h"
 
 namespace spillway::planner {
 
@@ -20,13 +20,13 @@ struct CutRange {
   std::uint32_t stages() const { return end_stage - first_stage; }
 };
 
-inline CutRange whole(const StageCosts& costs) { return {0, costs.units(), 0, costs.stages()}; }
+inline CutRange whole(const SegmentCosts& costs) { return {0, costs.units(), 0, costs.stages()}; }
 
 /// What the worst segment shall have least of. `cost` of kNone and kLargest encloses that of
 /// kExact, and does not fall when a segment grows on its stage.
 class SegmentGoal {
  public:
-  using SharedLink = StageCosts::SharedLink;
+  using SharedLink = SegmentCosts::SharedLink;
 
   virtual ~SegmentGoal() = default;
   /// Infinite where the stage cannot run the segment.
@@ -51,7 +51,7 @@ class SegmentGoal {
 /// Least time per micro-batch of a stage that stays within its device.
 class TimeGoal : public SegmentGoal {
  public:
-  explicit TimeGoal(const StageCosts& costs, Relief relief = Relief::kSwapAndRecompute)
+  explicit TimeGoal(const SegmentCosts& costs, Relief relief = Relief::kSwapAndRecompute)
       : costs_(costs), relief_(relief) {}
 
   double cost(Segment segment, Borders borders) const override {
@@ -70,14 +70,14 @@ class TimeGoal : public SegmentGoal {
   }
 
  private:
-  const StageCosts& costs_;
+  const SegmentCosts& costs_;
   const Relief relief_;
 };
 
 /// Least memory of a stage that takes at most so long per micro-batch, and stays within its device.
 class MemoryGoal : public SegmentGoal {
  public:
-  MemoryGoal(const StageCosts& costs, double seconds, Relief relief = Relief::kSwapAndRecompute)
+  MemoryGoal(const SegmentCosts& costs, double seconds, Relief relief = Relief::kSwapAndRecompute)
       : costs_(costs), seconds_(seconds), relief_(relief) {}
 
   double cost(Segment segment, Borders borders) const override {
@@ -101,7 +101,7 @@ class MemoryGoal : public SegmentGoal {
   }
 
  private:
-  const StageCosts& costs_;
+  const SegmentCosts& costs_;
   const double seconds_;
   const Relief relief_;
 };

@@ -48,7 +48,7 @@ SpanSums::SpanSums(std::vector<Span> spans, std::uint32_t units) {
   }
 }
 
-StageCosts::State::State(PartitionProblem given) : problem(std::move(given)) {
+SegmentCosts::State::State(PartitionProblem given) : problem(std::move(given)) {
   check(problem);
   make_units();
   add_units();
@@ -58,7 +58,7 @@ StageCosts::State::State(PartitionProblem given) : problem(std::move(given)) {
   add_shared();
 }
 
-void StageCosts::State::make_units() {
+void SegmentCosts::State::make_units() {
   const auto layers = static_cast<LayerIndex>(problem.chain.layers.size());
   std::vector<int> inside(layers + 1, 0);  // Differences: groups around the cut before a layer.
   for (const LayerRange& range : problem.chain.together) {
@@ -74,7 +74,7 @@ void StageCosts::State::make_units() {
   first_layer.push_back(layers);
 }
 
-void StageCosts::State::add_units() {
+void SegmentCosts::State::add_units() {
   const std::vector<ModelLayer>& layers = problem.chain.layers;
   LayerIndex lead = 0;
   while (lead < layers.size() && layers[lead].is_frozen) ++lead;
@@ -116,7 +116,7 @@ void StageCosts::State::add_units() {
   items = RankedSums(std::move(rank), steps);
 }
 
-void StageCosts::State::add_borders() {
+void SegmentCosts::State::add_borders() {
   const auto units = static_cast<std::uint32_t>(before.size() - 1);
   std::vector<double> crossing(units + 2, 0.0);
   std::vector<double> relayed(units + 2, 0.0);
@@ -149,7 +149,7 @@ void StageCosts::State::add_borders() {
   long_pieces = SpanSums(std::move(pieces), units);
 }
 
-void StageCosts::State::add_ties() {
+void SegmentCosts::State::add_ties() {
   const auto units = static_cast<std::uint32_t>(before.size() - 1);
   std::vector<SpanSums::Span> pairs;
   for (const TiedWeights& tie : problem.chain.ties) {
@@ -171,7 +171,7 @@ void StageCosts::State::add_ties() {
   tied = SpanSums(std::move(pairs), units);
 }
 
-void StageCosts::State::add_stages() {
+void SegmentCosts::State::add_stages() {
   const auto rate = [](double seconds_per_byte) {
     return seconds_per_byte == kNoLink ? 0.0 : 1.0 / seconds_per_byte;
   };
@@ -193,7 +193,7 @@ void StageCosts::State::add_stages() {
   }
 }
 
-void StageCosts::State::add_shared() {
+void SegmentCosts::State::add_shared() {
   const auto count = static_cast<std::uint32_t>(problem.devices.size());
   for (std::uint32_t first = 0; first < count;) {
     const std::uint32_t host = problem.devices[first].host;

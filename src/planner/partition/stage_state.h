@@ -4,7 +4,7 @@
 
 #include "peak_table.h"
 #include "ranked_sums.h"
-#include "spillway/planner/partition/stage_costs.h"
+#include "spillway/planner/partition/segment_costs.h"
 
 namespace spillway::planner {
 
@@ -65,7 +65,7 @@ struct ItemStretch {
   double slowdown = 1.0;
 };
 
-struct StageCosts::State {
+struct SegmentCosts::State {
   explicit State(PartitionProblem given);
 
   ItemStretch stretch(Segment segment) const;

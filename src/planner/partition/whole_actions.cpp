@@ -28,7 +28,7 @@ struct LayerChoice {
 /// All sets of points that no other one beats, layer by layer.
 class PointSets {
  public:
-  PointSets(const StageCosts& costs, Segment segment) : costs_(costs) {
+  PointSets(const SegmentCosts& costs, Segment segment) : costs_(costs) {
     const PartitionProblem& problem = costs.problem();
     const std::vector<ModelLayer>& layers = problem.chain.layers;
     LayerIndex lead = 0;
@@ -134,7 +134,7 @@ class PointSets {
     return 0;
   }
 
-  const StageCosts& costs_;
+  const SegmentCosts& costs_;
   std::vector<LayerChoice> choices_;
 };
 
@@ -163,7 +163,7 @@ double seconds_with(const SegmentLoad& load, const WholeActions& actions, double
                  swap_bytes_per_second);
 }
 
-WholeActions quickest_actions(const StageCosts& costs, Segment segment, double bytes,
+WholeActions quickest_actions(const SegmentCosts& costs, Segment segment, double bytes,
                               double swap_bytes_per_second) {
   SegmentLoad load = costs.load(segment);
   load.swap_bytes_per_second = swap_bytes_per_second;
@@ -177,7 +177,7 @@ WholeActions quickest_actions(const StageCosts& costs, Segment segment, double b
             [&](const PointSet& set, double rest) { return seconds(set, set.saved + rest); });
 }
 
-WholeActions most_saving_actions(const StageCosts& costs, Segment segment, double seconds) {
+WholeActions most_saving_actions(const SegmentCosts& costs, Segment segment, double seconds) {
   const double slack = seconds - costs.load(segment).seconds;
   const auto minus_saved = [&](const PointSet& set, double rest) {
     return set.seconds <= slack ? -(set.saved + rest) : kImpossible;

@@ -14,11 +14,11 @@ struct WholeActions {
 };
 
 /// The set with which a segment is quickest within so many bytes, when swaps get this rate.
-WholeActions quickest_actions(const StageCosts& costs, Segment segment, double bytes,
+WholeActions quickest_actions(const SegmentCosts& costs, Segment segment, double bytes,
                               double swap_bytes_per_second);
 
 /// The set that saves most in so many seconds.
-WholeActions most_saving_actions(const StageCosts& costs, Segment segment, double seconds);
+WholeActions most_saving_actions(const SegmentCosts& costs, Segment segment, double seconds);
 
 /// Time of a segment with these actions within so many bytes; infinite where swaps do not do.
 double seconds_with(const SegmentLoad& load, const WholeActions& actions, double bytes,

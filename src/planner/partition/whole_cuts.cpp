@@ -13,7 +13,7 @@ struct Ends {
   std::vector<std::uint32_t> begins;
 };
 
-Ends ends_of(const StageCosts& costs, std::uint32_t stage, const Ends& before, std::uint32_t from,
+Ends ends_of(const SegmentCosts& costs, std::uint32_t stage, const Ends& before, std::uint32_t from,
              std::uint32_t to, double limit) {
   const TimeGoal goal(costs);
   Ends ends{from, {}, {}};
@@ -41,14 +41,14 @@ Ends ends_of(const StageCosts& costs, std::uint32_t stage, const Ends& before, s
 
 }  // namespace
 
-double whole_seconds(const StageCosts& costs, Segment segment) {
+double whole_seconds(const SegmentCosts& costs, Segment segment) {
   const double bytes = costs.device_bytes(segment.stage);
   const SegmentLoad load = costs.load(segment);
   const WholeActions actions = quickest_actions(costs, segment, bytes, load.swap_bytes_per_second);
   return seconds_with(load, actions, bytes, load.swap_bytes_per_second);
 }
 
-std::optional<Cuts> quickest_whole_cuts(const StageCosts& costs, double seconds,
+std::optional<Cuts> quickest_whole_cuts(const SegmentCosts& costs, double seconds,
                                         std::uint64_t most_cells) {
   if (!costs.shared_links().empty()) return std::nullopt;
   const TimeGoal goal(costs);

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "forward_stash.h"
 #include "plan_assembly.h"
+#include "spillway/planner/forward_stash.h"
 #include "tape_chain.h"
 
 namespace spillway::planner {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "forward_stash.h"
 #include "plan_assembly.h"
+#include "spillway/planner/forward_stash.h"
 #include "stash_blocks.h"
 
 namespace spillway::planner {

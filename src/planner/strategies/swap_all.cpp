@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "forward_stash.h"
 #include "plan_assembly.h"
+#include "spillway/planner/forward_stash.h"
 
 namespace spillway::planner {
 namespace {

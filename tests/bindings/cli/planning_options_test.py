@@ -178,6 +178,42 @@ class PlanningOptions(CommandCase):
         processes = {event["pid"] for event in self.read("both.json")["traceEvents"]}
         self.assertEqual(processes, {1, 2})
 
+    def test_many_ranks(self):
+        job = ("--json", "--ranks", "4", "--micro-batches", "8", "--schedule", "1f1b")
+        plan = json.loads(self.told("plan", *job, "--partitioner", "even"))
+        self.assertEqual((plan["partitioner"], plan["schedule"]), ("even", "1f1b"))
+        self.assertEqual(len(plan["stages"]), 4)
+        groups = json.loads(self.told("plan", *job, "--groups", "2"))
+        self.assertEqual((groups["groups"], len(groups["stages"])), (2, 2))
+        slow = json.loads(self.told("plan", *job, "--partitioner", "even", "--link", "1"))
+        self.assertGreater(slow["step_seconds"], plan["step_seconds"])
+        memory = plan["peak_bytes"] * 2 // 3 >> 10 << 10
+        tight = json.loads(self.told("plan", *job, "--device-memory", f"{memory >> 10}KiB", *LINK,
+                                     "--host-memory", "1GiB"))
+        self.assertLessEqual(tight["peak_bytes"], memory)
+        self.assertGreater(max(stage["swapped_bytes"] for stage in tight["stages"]), 0)
+
+    def test_pictures_files_and_checks_of_many_ranks(self):
+        self.told("plan", "--ranks", "3", "--schedule", "gpipe", "--svg", "job.svg", "--out",
+                  "job.json")
+        self.assertTrue((self.work / "job.svg").read_text(encoding="utf-8").startswith("<svg "))
+        self.assertEqual(self.read("job.json")["format"], "spillway-job-plan")
+        code, output, errors = self.spillway("plan", "--check", "job.json")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertIn("no deadlock", output)
+        self.write("broken.csv", "0F0,0B0\n1B0,1F0\n")
+        code, _, errors = self.spillway("plan", "--check", "broken.csv")
+        self.assertEqual(code, 2)
+        self.assertRegex(errors, r"broken\.csv: rank 1, action 0 \(1B0\): .")
+
+    def test_comparisons_and_lists_of_costs(self):
+        rows = json.loads(self.told("plan", "--json", "--ranks", "3", "--compare"))
+        self.assertGreater(len(rows), 25)
+        self.write("costs.txt", "4 1 1 1 1\n")
+        code, output, _ = self.spillway("plan", "--costs", "costs.txt", "--ranks", "2", "--json")
+        self.assertEqual(code, 0)
+        self.assertEqual([stage["first"] for stage in json.loads(output)["stages"]], [0, 1])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,8 +1,6 @@
-#include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
-#include <set>
 
+#include "documented_keys.h"
 #include "planning/plan_report.h"
 #include "planning_command.h"
 #include "spillway/profile/chrome_trace.h"
@@ -12,55 +10,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
-using Keys = std::set<std::string>;
-
-/// Words that stand in a text as keys do: `needed_bytes`.
-Keys keys_in(const std::string& text) {
-  static const std::regex kKey("`([a-z_]+)`");
-  Keys keys;
-  for (std::sregex_iterator each(text.begin(), text.end(), kKey), end; each != end; ++each)
-    keys.insert((*each)[1]);
-  return keys;
-}
-
-/// What a page says of a key.
-struct KeyMeaning {
-  bool is_of_plan = false;  ///< Marked *: missing where there is no plan.
-  std::string text;
-};
-
-/// The keys in the first column of a page's tables.
-std::map<std::string, KeyMeaning> documented(const char* path) {
-  std::ifstream page(path);
-  std::map<std::string, KeyMeaning> meanings;
-  for (std::string line; std::getline(page, line);) {
-    if (!line.starts_with("| `")) continue;
-    const std::size_t middle = line.find(" | ");
-    const std::string first = line.substr(0, middle);
-    for (const std::string& key : keys_in(first)) {
-      const KeyMeaning meaning{first.ends_with(" *"), line.substr(middle + 3)};
-      EXPECT_TRUE(meanings.emplace(key, meaning).second) << key << " stands there twice";
-    }
-  }
-  EXPECT_THAT(meanings, Not(IsEmpty())) << path;
-  return meanings;
-}
-
-Keys keys_of(const json& object) {
-  Keys keys;
-  for (const auto& [key, value] : object.items()) keys.insert(key);
-  return keys;
-}
-
-/// The keys of all objects within, however deep.
-Keys keys_within(const json& value) {
-  Keys keys = value.is_object() ? keys_of(value) : Keys();
-  for (const json& each : value)
-    if (each.is_structured()) keys.merge(keys_within(each));
-  return keys;
-}
 
 class PlanningOutput : public PlanningCommand {
  protected:

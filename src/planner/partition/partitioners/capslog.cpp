@@ -7,13 +7,13 @@ namespace spillway::planner {
 namespace {
 
 /// Memory of a device with these units alone and without more: no time, no stage, no relief.
-double device_peak(const StageCosts& costs, std::uint32_t first, std::uint32_t end) {
+double device_peak(const SegmentCosts& costs, std::uint32_t first, std::uint32_t end) {
   return costs.load({first, end, 0}).raw_bytes();
 }
 
 /// Fills devices from the left up to a threshold, and leaves a unit for each one behind. Where the
 /// peak falls when a unit joins, that is not the farthest it could get.
-bool fill(const StageCosts& costs, const CutRange& range, double threshold, Cuts& cuts) {
+bool fill(const SegmentCosts& costs, const CutRange& range, double threshold, Cuts& cuts) {
   cuts.assign(1, range.first_unit);
   for (std::uint32_t k = 0; k < range.stages(); ++k) {
     const std::uint32_t first = cuts.back();
@@ -27,7 +27,7 @@ bool fill(const StageCosts& costs, const CutRange& range, double threshold, Cuts
 }
 
 /// Bisection of the threshold in whole bytes.
-Cuts bisect(const StageCosts& costs, const CutRange& range) {
+Cuts bisect(const SegmentCosts& costs, const CutRange& range) {
   Cuts best;
   std::uint64_t low = 0;
   std::uint64_t high = std::uint64_t{1} << 60;
@@ -46,7 +46,7 @@ Cuts bisect(const StageCosts& costs, const CutRange& range) {
 }
 
 /// The bottleneck stays, and both its sides are cut anew.
-Cuts cut_capslog(const StageCosts& costs) {
+Cuts cut_capslog(const SegmentCosts& costs) {
   Cuts all(costs.stages() + 1, costs.units());
   std::vector<CutRange> left{whole(costs)};
   while (!left.empty()) {
@@ -70,7 +70,7 @@ Cuts cut_capslog(const StageCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kCapslog{
+extern const Partitioner kCapslogPartitioner{
     "capslog", "least peak of memory by bisection and filling from the left, then both sides",
     "Dreuning et al., CAPSlog, PDP 2024; repository henkdr/CAPSlog", Reading::kAsPublished,
     cut_capslog};

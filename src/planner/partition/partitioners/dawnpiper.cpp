@@ -14,7 +14,7 @@ constexpr double kDoesNotFit = 1e15;
 /// stages.
 class HalvedStages {
  public:
-  explicit HalvedStages(const StageCosts& costs)
+  explicit HalvedStages(const SegmentCosts& costs)
       : costs_(costs), cuts_(costs.stages() + 1, costs.units()) {
     cuts_[0] = 0;
   }
@@ -84,15 +84,15 @@ class HalvedStages {
     halve(middle, high);
   }
 
-  const StageCosts& costs_;
+  const SegmentCosts& costs_;
   Cuts cuts_;
 };
 
-Cuts cut_dawnpiper(const StageCosts& costs) { return HalvedStages(costs).run(); }
+Cuts cut_dawnpiper(const SegmentCosts& costs) { return HalvedStages(costs).run(); }
 
 }  // namespace
 
-extern const Partitioner kDawnpiper{
+extern const Partitioner kDawnpiperPartitioner{
     "dawnpiper", "halves the stages, cuts between the balances of time and of memory",
     "Peng et al., DawnPiper, arXiv 2505.05856; our reading of its theorem, not confirmed",
     Reading::kInferred, cut_dawnpiper};

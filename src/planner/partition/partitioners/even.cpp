@@ -3,7 +3,7 @@
 namespace spillway::planner {
 namespace {
 
-Cuts cut_even(const StageCosts& costs) {
+Cuts cut_even(const SegmentCosts& costs) {
   Cuts cuts;
   for (std::uint64_t k = 0; k <= costs.stages(); ++k)
     cuts.push_back(static_cast<std::uint32_t>(k * costs.units() / costs.stages()));
@@ -12,8 +12,8 @@ Cuts cut_even(const StageCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kEven{"even", "as many layers on each stage",
-                               "default of Megatron-LM, repository NVIDIA/Megatron-LM",
-                               Reading::kAsPublished, cut_even};
+extern const Partitioner kEvenPartitioner{"even", "as many layers on each stage",
+                                          "default of Megatron-LM, repository NVIDIA/Megatron-LM",
+                                          Reading::kAsPublished, cut_even};
 
 }  // namespace spillway::planner

@@ -9,14 +9,14 @@ namespace {
 constexpr double kMostOverMean = 1.3;
 
 /// Memory of a unit under a schedule that treats all stages alike.
-double unit_bytes(const StageCosts& costs, std::uint32_t unit) {
+double unit_bytes(const SegmentCosts& costs, std::uint32_t unit) {
   return costs.load({unit, unit + 1, 0}, Borders::kNone).raw_bytes() -
          static_cast<double>(costs.problem().devices[0].reserved.count());
 }
 
 /// Fills stages up to the mean, a unit more when less than half of it is too much; then stages far
 /// above the mean give units to the next one.
-Cuts cut_galvatron(const StageCosts& costs) {
+Cuts cut_galvatron(const SegmentCosts& costs) {
   const std::uint32_t stages = costs.stages();
   std::vector<double> before{0.0};
   for (std::uint32_t unit = 0; unit < costs.units(); ++unit)
@@ -41,7 +41,7 @@ Cuts cut_galvatron(const StageCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kGalvatron{
+extern const Partitioner kGalvatronPartitioner{
     "galvatron", "fills stages with memory up to the mean, trims those above 1.3 times it",
     "Wang et al., Galvatron-BMW, arXiv 2307.02031; repository PKU-DAIR/Hetu-Galvatron",
     Reading::kInferred, cut_galvatron};

@@ -11,7 +11,7 @@ namespace {
 /// does not fall with its end, so each half of the ends looks at its part of the begins alone.
 class LeastVariance {
  public:
-  explicit LeastVariance(const StageCosts& costs) : costs_(costs) {}
+  explicit LeastVariance(const SegmentCosts& costs) : costs_(costs) {}
 
   Cuts run() {
     const std::uint32_t units = costs_.units();
@@ -46,16 +46,16 @@ class LeastVariance {
     solve(k, end + 1, to, best, high);
   }
 
-  const StageCosts& costs_;
+  const SegmentCosts& costs_;
   std::vector<double> sums_, next_;
   std::vector<std::vector<std::uint32_t>> begins_;
 };
 
-Cuts cut_gpipe(const StageCosts& costs) { return LeastVariance(costs).run(); }
+Cuts cut_gpipe(const SegmentCosts& costs) { return LeastVariance(costs).run(); }
 
 }  // namespace
 
-extern const Partitioner kGpipe{
+extern const Partitioner kGpipePartitioner{
     "gpipe", "least variance of the times of stages",
     "Huang et al., GPipe, NeurIPS 2019, arXiv 1811.06965; that its heuristic aims at the variance "
     "of costs we did not confirm",

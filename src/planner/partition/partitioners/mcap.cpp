@@ -72,7 +72,7 @@ Cuts cut_bayesian(std::uint32_t units, std::uint32_t stages, const PeakOf& peak_
   return best;
 }
 
-Cuts cut_mcap(const StageCosts& costs) {
+Cuts cut_mcap(const SegmentCosts& costs) {
   // What one device with these units has at the peak, whichever stage it is.
   const auto peak = [&](Segment segment) {
     return costs.load({segment.first, segment.end, 0}, Borders::kExact).raw_bytes();
@@ -90,7 +90,7 @@ Cuts cut_mcap(const StageCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kMcap{
+extern const Partitioner kMcapPartitioner{
     "mcap", "least peak of memory: all cuts where they are few, else Bayesian optimization",
     "Dreuning et al., mCAP, Euro-Par 2022; repository henkdr/CAPSlog", Reading::kAsPublished,
     cut_mcap};

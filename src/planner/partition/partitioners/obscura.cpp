@@ -6,14 +6,14 @@
 namespace spillway::planner {
 namespace {
 
-bool fits(const StageCosts& costs, Segment segment) {
+bool fits(const SegmentCosts& costs, Segment segment) {
   return costs.load(segment).raw_bytes() <= costs.device_bytes(segment.stage);
 }
 
 /// Equal stages first. Those over their memory are adjusted by swaps and recomputation; then one
 /// unit after the other leaves the slowest adjusted stage for the fastest that needs no adjustment
 /// and still fits, passing on through the stages between, as long as the predicted time falls.
-Cuts cut_obscura(const StageCosts& costs) {
+Cuts cut_obscura(const SegmentCosts& costs) {
   Cuts cuts = partitioner_named("even").make(costs);
   double worst = worst_score(costs, cuts);
   for (std::uint32_t move = 0; move < costs.units(); ++move) {
@@ -51,7 +51,7 @@ Cuts cut_obscura(const StageCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kObscura{
+extern const Partitioner kObscuraPartitioner{
     "obscura", "equal stages, relieved; then layers leave the slowest relieved one",
     "Obscura, USENIX ATC 2025; for layers of any kind, where the paper has equal ones",
     Reading::kInferred, cut_obscura};

@@ -20,7 +20,7 @@ struct Extremes {
 
 /// One pair of extremes per number of units and stages, the one with the least difference, which
 /// need not be the best to go on from.
-Cuts cut_by_spread(const StageCosts& costs) {
+Cuts cut_by_spread(const SegmentCosts& costs) {
   const std::uint32_t units = costs.units();
   const std::uint32_t stages = costs.stages();
   std::vector<std::vector<Extremes>> table(stages + 1, std::vector<Extremes>(units + 1));
@@ -43,7 +43,7 @@ Cuts cut_by_spread(const StageCosts& costs) {
   return cuts;
 }
 
-Cuts cut_by_parameters(const StageCosts& costs) {
+Cuts cut_by_parameters(const SegmentCosts& costs) {
   const double steps = static_cast<double>(costs.units()) * costs.units() * costs.stages();
   if (steps <= kMostTableSteps) return cut_by_spread(costs);
   // The table would take minutes; the largest stage is what it is about.
@@ -54,7 +54,7 @@ Cuts cut_by_parameters(const StageCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kParameters{
+extern const Partitioner kParametersPartitioner{
     "parameters", "least difference between the largest and the smallest in parameters",
     "partition_balanced of DeepSpeed, repository microsoft/DeepSpeed", Reading::kAsPublished,
     cut_by_parameters};

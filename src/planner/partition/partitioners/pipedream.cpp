@@ -8,7 +8,7 @@ namespace {
 /// other. No memory.
 class StageOrTransfer : public SegmentGoal {
  public:
-  explicit StageOrTransfer(const StageCosts& costs) : costs_(costs) {
+  explicit StageOrTransfer(const SegmentCosts& costs) : costs_(costs) {
     for (std::uint32_t unit = 0; unit <= costs.units(); ++unit)
       largest_crossing_ = std::max(largest_crossing_, costs.crossing_bytes(unit));
   }
@@ -24,18 +24,18 @@ class StageOrTransfer : public SegmentGoal {
   bool is_monotone() const override { return false; }
 
  private:
-  const StageCosts& costs_;
+  const SegmentCosts& costs_;
   double largest_crossing_ = 0.0;
 };
 
 /// Their dynamic program over layers and machines finds the same least bottleneck.
-Cuts cut_pipedream(const StageCosts& costs) {
+Cuts cut_pipedream(const SegmentCosts& costs) {
   return least_bottleneck(StageOrTransfer(costs), whole(costs))->cuts;
 }
 
 }  // namespace
 
-extern const Partitioner kPipedream{
+extern const Partitioner kPipedreamPartitioner{
     "pipedream", "least of the slowest stage or transfer, without memory or replication",
     "Harlap et al., PipeDream, SOSP 2019, arXiv 1806.03377; repository msr-fiddle/pipedream",
     Reading::kAsPublished, cut_pipedream};

@@ -6,7 +6,7 @@ namespace {
 
 /// The optimum of its program for a chain without replication or tensor parallelism: the least
 /// bottleneck where layers may be recomputed but not swapped.
-Cuts cut_piper(const StageCosts& costs) {
+Cuts cut_piper(const SegmentCosts& costs) {
   auto solved = least_time_cuts(costs, Relief::kRecompute);
   if (!solved) refuse_cuts(costs, Relief::kRecompute);
   return std::move(solved->cuts);
@@ -14,7 +14,7 @@ Cuts cut_piper(const StageCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kPiper{
+extern const Partitioner kPiperPartitioner{
     "piper", "least time within memory by recomputation, which knows the stage; no swaps",
     "Tarnawski et al., Piper, NeurIPS 2021; repository msr-fiddle/piper", Reading::kAsPublished,
     cut_piper};

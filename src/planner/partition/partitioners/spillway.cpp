@@ -16,7 +16,7 @@ constexpr std::uint32_t kMostMoves = 64;
 constexpr std::uint32_t kMostBalanced = 128;
 
 /// The cuts of the others, and single layers moved, judged with whole layers.
-void try_others(const StageCosts& costs, double bound, Cuts& best, double& seconds) {
+void try_others(const SegmentCosts& costs, double bound, Cuts& best, double& seconds) {
   const auto is_good = [&] { return seconds <= bound * (1.0 + 1e-9); };
   const auto consider = [&](const Cuts& cuts) {
     const double other = judge(costs, cuts).seconds;
@@ -40,7 +40,7 @@ void try_others(const StageCosts& costs, double bound, Cuts& best, double& secon
 /// The best cuts for fractions of layers, balanced. Where whole layers take longer, the best cuts
 /// for whole layers; where these are too many to look at or links are shared, the best that others
 /// and single moves find.
-Cuts cut_spillway(const StageCosts& costs) {
+Cuts cut_spillway(const SegmentCosts& costs) {
   const TimeGoal goal(costs);
   std::optional<BottleneckCuts> solved;
   if (costs.stages() > kMostBalanced) {
@@ -60,7 +60,7 @@ Cuts cut_spillway(const StageCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kSpillway{
+extern const Partitioner kSpillwayPartitioner{
     "spillway", "least time with the best swaps and recomputation, exact; then balanced", "",
     Reading::kOurs, cut_spillway};
 

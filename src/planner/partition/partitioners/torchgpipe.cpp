@@ -13,7 +13,7 @@ constexpr std::uint64_t kMostSteps = 200'000'000;
 /// one to beat while elements move, border by border, towards the smallest one next to it.
 class BlockPartition {
  public:
-  explicit BlockPartition(const StageCosts& costs) : costs_(costs), stages_(costs.stages()) {
+  explicit BlockPartition(const SegmentCosts& costs) : costs_(costs), stages_(costs.stages()) {
     for (std::uint32_t k = 0; k < stages_; ++k) cuts_.push_back(costs.units() / stages_ * k);
     cuts_.push_back(costs.units());
     for (std::uint32_t unit = 0; unit < costs.units(); ++unit)
@@ -61,19 +61,19 @@ class BlockPartition {
     return found;
   }
 
-  const StageCosts& costs_;
+  const SegmentCosts& costs_;
   const std::uint32_t stages_;
   Cuts cuts_;
   double largest_unit_ = 0.0;
 };
 
-Cuts cut_torchgpipe(const StageCosts& costs) {
+Cuts cut_torchgpipe(const SegmentCosts& costs) {
   return without_empty_stages(BlockPartition(costs).run());
 }
 
 }  // namespace
 
-extern const Partitioner kTorchgpipe{
+extern const Partitioner kTorchgpipePartitioner{
     "torchgpipe", "block partition of times: no two stages differ by more than a layer",
     "Bárány, Grinberg, Block partitions of sequences, arXiv 1308.2452; repository "
     "kakaobrain/torchgpipe (balance by time)",

@@ -8,7 +8,7 @@ namespace {
 
 /// Decomposed: balances times first; then plans swaps and recomputation of each stage by itself,
 /// and moves layers between neighbours as long as the worst of these plans gets better.
-Cuts cut_vpipe(const StageCosts& costs) {
+Cuts cut_vpipe(const SegmentCosts& costs) {
   const RawGoal seconds(
       [&](Segment segment) { return costs.layer_seconds(segment.first, segment.end); });
   return moved_by_neighbours(
@@ -18,7 +18,7 @@ Cuts cut_vpipe(const StageCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kVpipe{
+extern const Partitioner kVpipePartitioner{
     "vpipe", "balanced times; layers move to neighbours while the worst plan gets better",
     "Zhao et al., vPipe, IEEE TPDS 33(3), 2022; its search is not in repository "
     "hku-systems/vpipe",

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "spillway/planner/partition/stage_costs.h"
+#include "spillway/planner/partition/segment_costs.h"
 
 namespace spillway::planner {
 
@@ -20,13 +20,13 @@ struct SolvedCuts {
 /// The cuts with the least time per micro-batch on the slowest stage, all stages within their
 /// devices after the best swaps and recomputation. Exact, shared links to twelve digits. Nothing
 /// where no cuts fit.
-std::optional<SolvedCuts> least_time_cuts(const StageCosts& costs,
+std::optional<SolvedCuts> least_time_cuts(const SegmentCosts& costs,
                                           Relief relief = Relief::kSwapAndRecompute);
 
 /// The cuts with the least memory on the fullest stage, after the best swaps and recomputation that
 /// leave every stage within so many seconds per micro-batch. Exact like that. Nothing where no cuts
 /// keep to the time and the devices.
-std::optional<SolvedCuts> least_memory_cuts(const StageCosts& costs, double seconds,
+std::optional<SolvedCuts> least_memory_cuts(const SegmentCosts& costs, double seconds,
                                             Relief relief = Relief::kSwapAndRecompute);
 
 /// The same, with the second worst stage as little as it can be then, the third, and so on. Exact
@@ -34,13 +34,13 @@ std::optional<SolvedCuts> least_memory_cuts(const StageCosts& costs, double seco
 /// at most 20 million. Beyond, the worst stage is kept as it is and both sides are balanced anew,
 /// as CAPSlog does, which is exact where no two segments tie. Where links are shared, only the
 /// worst stage is looked at.
-std::optional<SolvedCuts> balanced_time_cuts(const StageCosts& costs,
+std::optional<SolvedCuts> balanced_time_cuts(const SegmentCosts& costs,
                                              Relief relief = Relief::kSwapAndRecompute);
-std::optional<SolvedCuts> balanced_memory_cuts(const StageCosts& costs, double seconds,
+std::optional<SolvedCuts> balanced_memory_cuts(const SegmentCosts& costs, double seconds,
                                                Relief relief = Relief::kSwapAndRecompute);
 
 /// Why nothing fits, for users: throws a PlanError with the least memory of the fullest stage that
 /// any cuts reach when time does not matter, and what to do.
-[[noreturn]] void refuse_cuts(const StageCosts& costs, Relief relief = Relief::kSwapAndRecompute);
+[[noreturn]] void refuse_cuts(const SegmentCosts& costs, Relief relief = Relief::kSwapAndRecompute);
 
 }  // namespace spillway::planner

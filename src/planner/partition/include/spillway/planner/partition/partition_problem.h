@@ -50,7 +50,7 @@ struct PartitionProblem {
 
 /// Throws ConfigError with what is wrong and what to do: what check(ModelChain) refuses, senseless
 /// devices, links and factors, more stages than layers. Layers too large for any device are found
-/// by `StageCosts`.
+/// by `SegmentCosts`.
 void check(const PartitionProblem& problem);
 
 /// `chunks` stages for each device, as interleaved schedules run them: stage q is on device q mod

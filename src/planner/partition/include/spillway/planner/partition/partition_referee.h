@@ -47,12 +47,12 @@ struct PartitionEstimate {
 /// them that no other one beats in time and bytes; beyond 2,048 such sets of a stage every other
 /// one is left out. Stages that share a link get what they need of it at `fluid_seconds`. Throws
 /// PlanError for cuts that leave a stage empty or do not cover the chain.
-PartitionEstimate judge(const StageCosts& costs, const Cuts& cuts);
+PartitionEstimate judge(const SegmentCosts& costs, const Cuts& cuts);
 
 /// The least memory of these cuts when each stage may take so many seconds per micro-batch.
-PartitionEstimate judge_memory(const StageCosts& costs, const Cuts& cuts, double seconds);
+PartitionEstimate judge_memory(const SegmentCosts& costs, const Cuts& cuts, double seconds);
 
 /// Throws PlanError with the first cut that is wrong.
-void check(const StageCosts& costs, const Cuts& cuts);
+void check(const SegmentCosts& costs, const Cuts& cuts);
 
 }  // namespace spillway::planner

@@ -17,11 +17,11 @@ enum class Reading : std::uint8_t {
 /// A way to cut a chain. All are judged by the same referee, which chooses swaps and recomputation
 /// for the cuts of each.
 struct Partitioner {
-  using Make = Cuts (*)(const StageCosts& costs);
+  using Make = Cuts (*)(const SegmentCosts& costs);
 
   /// Its cuts; they may not fit. Ours and those that plan memory throw PlanError where they find
   /// none that fit.
-  Cuts cut(const StageCosts& costs) const;
+  Cuts cut(const SegmentCosts& costs) const;
 
   std::string_view name;
   std::string_view summary;  ///< One line for users, at most 80 letters.

@@ -41,11 +41,11 @@ struct RebalancePlan {
 /// than 16 choices, some between them are left out. Shared links count in equal parts. Empty where
 /// nothing is better than the cuts as they are. Throws PlanError for cuts that are none,
 /// ConfigError for senseless options.
-std::vector<RebalancePlan> rebalance_choices(const StageCosts& measured, const Cuts& now,
+std::vector<RebalancePlan> rebalance_choices(const SegmentCosts& measured, const Cuts& now,
                                              const RebalanceOptions& options);
 
 /// The choice that gains most in the steps that are left; the cuts as they are where none pays.
-RebalancePlan rebalance(const StageCosts& measured, const Cuts& now,
+RebalancePlan rebalance(const SegmentCosts& measured, const Cuts& now,
                         const RebalanceOptions& options);
 
 }  // namespace spillway::planner

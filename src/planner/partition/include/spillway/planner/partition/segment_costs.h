@@ -44,13 +44,13 @@ struct SegmentLoad {
 ///
 /// where saved(t) is the most stash that t seconds of recomputation save. A swap link must also
 /// carry its transfers: T * rate >= transfers.
-class StageCosts {
+class SegmentCosts {
  public:
   /// Throws what check(problem) throws, and a ConfigError for a unit that fits on no device.
-  explicit StageCosts(PartitionProblem problem);
-  ~StageCosts();
-  StageCosts(StageCosts&&) noexcept;
-  StageCosts& operator=(StageCosts&&) noexcept;
+  explicit SegmentCosts(PartitionProblem problem);
+  ~SegmentCosts();
+  SegmentCosts(SegmentCosts&&) noexcept;
+  SegmentCosts& operator=(SegmentCosts&&) noexcept;
 
   const PartitionProblem& problem() const;
   std::uint32_t units() const;

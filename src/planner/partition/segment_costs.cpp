@@ -1,4 +1,4 @@
-#include "spillway/planner/partition/stage_costs.h"
+#include "spillway/planner/partition/segment_costs.h"
 
 #include <algorithm>
 #include <limits>
@@ -60,7 +60,7 @@ double relieved_seconds(const ItemStretch& stretch, const SegmentLoad& load, dou
 
 }  // namespace
 
-StageCosts::StageCosts(PartitionProblem problem)
+SegmentCosts::SegmentCosts(PartitionProblem problem)
     : state_(std::make_unique<State>(std::move(problem))) {
   // The first stage that can hold a unit is enough, and mostly the first one.
   for (std::uint32_t unit = 0; unit < units(); ++unit) {
@@ -83,37 +83,39 @@ StageCosts::StageCosts(PartitionProblem problem)
   }
 }
 
-StageCosts::~StageCosts() = default;
-StageCosts::StageCosts(StageCosts&&) noexcept = default;
-StageCosts& StageCosts::operator=(StageCosts&&) noexcept = default;
+SegmentCosts::~SegmentCosts() = default;
+SegmentCosts::SegmentCosts(SegmentCosts&&) noexcept = default;
+SegmentCosts& SegmentCosts::operator=(SegmentCosts&&) noexcept = default;
 
-const PartitionProblem& StageCosts::problem() const { return state_->problem; }
-std::uint32_t StageCosts::units() const {
+const PartitionProblem& SegmentCosts::problem() const { return state_->problem; }
+std::uint32_t SegmentCosts::units() const {
   return static_cast<std::uint32_t>(state_->before.size() - 1);
 }
-std::uint32_t StageCosts::stages() const {
+std::uint32_t SegmentCosts::stages() const {
   return static_cast<std::uint32_t>(state_->stages.size());
 }
-LayerIndex StageCosts::first_layer(std::uint32_t unit) const { return state_->first_layer[unit]; }
-double StageCosts::crossing_bytes(std::uint32_t unit) const {
+LayerIndex SegmentCosts::first_layer(std::uint32_t unit) const { return state_->first_layer[unit]; }
+double SegmentCosts::crossing_bytes(std::uint32_t unit) const {
   return state_->before[unit].crossing;
 }
-double StageCosts::parameter_bytes(std::uint32_t first, std::uint32_t end) const {
+double SegmentCosts::parameter_bytes(std::uint32_t first, std::uint32_t end) const {
   return state_->parameters[end] - state_->parameters[first];
 }
-double StageCosts::layer_seconds(std::uint32_t first, std::uint32_t end) const {
+double SegmentCosts::layer_seconds(std::uint32_t first, std::uint32_t end) const {
   return state_->before[end].seconds - state_->before[first].seconds;
 }
-double StageCosts::device_bytes(std::uint32_t stage) const { return state_->stages[stage].memory; }
-const std::vector<StageCosts::SharedLink>& StageCosts::shared_links() const {
+double SegmentCosts::device_bytes(std::uint32_t stage) const {
+  return state_->stages[stage].memory;
+}
+const std::vector<SegmentCosts::SharedLink>& SegmentCosts::shared_links() const {
   return state_->shared;
 }
-bool StageCosts::is_monotone() const {
+bool SegmentCosts::is_monotone() const {
   const bool has_even_links = state_->problem.transfers_hide || state_->last_forward_cut == 0;
   return has_even_links && state_->largest_crossing == 0.0 && state_->shared.empty();
 }
 
-SumPair StageCosts::State::static_pair_of(std::uint32_t first, std::uint32_t end) const {
+SumPair SegmentCosts::State::static_pair_of(std::uint32_t first, std::uint32_t end) const {
   SumPair bytes{before[end].fixed - before[first].fixed,
                 before[end].versioned - before[first].versioned};
   if (!tied.is_empty())
@@ -121,12 +123,12 @@ SumPair StageCosts::State::static_pair_of(std::uint32_t first, std::uint32_t end
   return bytes;
 }
 
-double StageCosts::static_bytes(std::uint32_t first, std::uint32_t end) const {
+double SegmentCosts::static_bytes(std::uint32_t first, std::uint32_t end) const {
   const SumPair bytes = state_->static_pair_of(first, end);
   return bytes.a + bytes.b;
 }
 
-SegmentLoad StageCosts::load(Segment segment, Borders borders) const {
+SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
   const State& state = *state_;
   const auto [first, end, index] = segment;
   const StageConstants& stage = state.stages[index];
@@ -174,8 +176,8 @@ SegmentLoad StageCosts::load(Segment segment, Borders borders) const {
   return load;
 }
 
-double StageCosts::least_seconds(Segment segment, double bytes, Borders borders,
-                                 Relief relief) const {
+double SegmentCosts::least_seconds(Segment segment, double bytes, Borders borders,
+                                   Relief relief) const {
   const SegmentLoad here = load(segment, borders);
   const double excess = excess_bytes(here, bytes);
   if (excess <= 0.0) return busy_seconds(here);
@@ -184,8 +186,8 @@ double StageCosts::least_seconds(Segment segment, double bytes, Borders borders,
   return relieved_seconds(state_->stretch(segment), here, excess, rate);
 }
 
-double StageCosts::least_seconds_at(Segment segment, double bytes,
-                                    double swap_bytes_per_second) const {
+double SegmentCosts::least_seconds_at(Segment segment, double bytes,
+                                      double swap_bytes_per_second) const {
   SegmentLoad here = load(segment);
   here.swap_bytes_per_second = swap_bytes_per_second;
   const double excess = excess_bytes(here, bytes);
@@ -194,8 +196,8 @@ double StageCosts::least_seconds_at(Segment segment, double bytes,
   return relieved_seconds(state_->stretch(segment), here, excess, swap_bytes_per_second);
 }
 
-double StageCosts::least_bytes(Segment segment, double seconds, Borders borders,
-                               Relief relief) const {
+double SegmentCosts::least_bytes(Segment segment, double seconds, Borders borders,
+                                 Relief relief) const {
   const SegmentLoad here = load(segment, borders);
   if (busy_seconds(here) > seconds) return kImpossible;
   double stash = here.stash_bytes;
@@ -205,7 +207,7 @@ double StageCosts::least_bytes(Segment segment, double seconds, Borders borders,
   return here.fixed_bytes + here.in_flight * std::max(0.0, stash);
 }
 
-double StageCosts::swap_need(Segment segment, double seconds, double bytes) const {
+double SegmentCosts::swap_need(Segment segment, double seconds, double bytes) const {
   SegmentLoad here = load(segment);
   here.swap_bytes_per_second = state_->stages[segment.stage].own_rate;
   if (busy_seconds(here) > seconds) return kImpossible;
@@ -217,12 +219,12 @@ double StageCosts::swap_need(Segment segment, double seconds, double bytes) cons
   return need > seconds * here.swap_bytes_per_second ? kImpossible : need;
 }
 
-ItemStretch StageCosts::State::stretch(Segment segment) const {
+ItemStretch SegmentCosts::State::stretch(Segment segment) const {
   return {&items, before[segment.first].items, before[segment.end].items,
           stages[segment.stage].slowdown};
 }
 
-double StageCosts::State::saved_bytes(Segment segment, double slack) const {
+double SegmentCosts::State::saved_bytes(Segment segment, double slack) const {
   const ItemStretch here = stretch(segment);
   const double room = slack / here.slowdown;
   SumPair next;

@@ -1,4 +1,4 @@
-#include "spillway/planner/partition/stage_costs.h"
+#include "spillway/planner/partition/segment_costs.h"
 
 #include <gmock/gmock.h>
 
@@ -21,13 +21,13 @@ void expect_near(double actual, double expected, const char* what) {
   }
 }
 
-void for_all_segments(const StageCosts& costs, const std::function<void(Segment)>& see) {
+void for_all_segments(const SegmentCosts& costs, const std::function<void(Segment)>& see) {
   for (std::uint32_t stage = 0; stage < costs.stages(); ++stage)
     for (std::uint32_t first = 0; first < costs.units(); ++first)
       for (std::uint32_t end = first + 1; end <= costs.units(); ++end) see({first, end, stage});
 }
 
-SlowCosts slow(const StageCosts& costs, Segment segment) {
+SlowCosts slow(const SegmentCosts& costs, Segment segment) {
   return SlowCosts(costs.problem(), costs.first_layer(segment.first),
                    costs.first_layer(segment.end), segment.stage);
 }
@@ -39,9 +39,9 @@ const ProblemShape kShapes[] = {
     {.layers = 6, .stages = 3, .has_borders = false, .has_ties = false, .differ = false},
 };
 
-TEST(StageCosts, AreTheSumsOfTheirDefinitions) {
+TEST(SegmentCosts, AreTheSumsOfTheirDefinitions) {
   for (const ProblemShape& shape : kShapes) {
-    for_random_costs(tries(60U, 20U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(60U, 20U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       for_all_segments(costs, [&](Segment segment) {
         const SegmentLoad load = costs.load(segment);
@@ -56,9 +56,9 @@ TEST(StageCosts, AreTheSumsOfTheirDefinitions) {
   }
 }
 
-TEST(StageCosts, KnowTheLeastMemoryAtATime) {
+TEST(SegmentCosts, KnowTheLeastMemoryAtATime) {
   for (const ProblemShape& shape : kShapes) {
-    for_random_costs(tries(60U, 20U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(60U, 20U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       for_all_segments(costs, [&](Segment segment) {
         const SegmentLoad load = costs.load(segment);
@@ -76,9 +76,9 @@ TEST(StageCosts, KnowTheLeastMemoryAtATime) {
   }
 }
 
-TEST(StageCosts, KnowTheLeastTimeWithinMemory) {
+TEST(SegmentCosts, KnowTheLeastTimeWithinMemory) {
   for (const ProblemShape& shape : kShapes) {
-    for_random_costs(tries(12U, 3U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(12U, 3U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       for_all_segments(costs, [&](Segment segment) {
         const SegmentLoad load = costs.load(segment);
@@ -96,9 +96,9 @@ TEST(StageCosts, KnowTheLeastTimeWithinMemory) {
   }
 }
 
-TEST(StageCosts, TimeAndMemoryAreInverse) {
+TEST(SegmentCosts, TimeAndMemoryAreInverse) {
   const ProblemShape shape{.layers = 6, .stages = 3};
-  for_random_costs(tries(200U, 40U), shape, [&](const StageCosts& costs, std::uint64_t) {
+  for_random_costs(tries(200U, 40U), shape, [&](const SegmentCosts& costs, std::uint64_t) {
     for_all_segments(costs, [&](Segment segment) {
       const SegmentLoad load = costs.load(segment);
       const double bytes = load.fixed_bytes + 0.6 * load.in_flight * load.stash_bytes;
@@ -111,9 +111,9 @@ TEST(StageCosts, TimeAndMemoryAreInverse) {
   });
 }
 
-TEST(StageCosts, SwapNeedIsWhatRecomputationLeaves) {
+TEST(SegmentCosts, SwapNeedIsWhatRecomputationLeaves) {
   const ProblemShape shape{.layers = 6, .stages = 3, .has_shared_links = true};
-  for_random_costs(tries(100U, 20U), shape, [&](const StageCosts& costs, std::uint64_t) {
+  for_random_costs(tries(100U, 20U), shape, [&](const SegmentCosts& costs, std::uint64_t) {
     for_all_segments(costs, [&](Segment segment) {
       const SegmentLoad load = costs.load(segment, Borders::kExact);
       const double own = costs.load(segment, Borders::kNone).swap_bytes_per_second;
@@ -132,9 +132,9 @@ TEST(StageCosts, SwapNeedIsWhatRecomputationLeaves) {
   });
 }
 
-TEST(StageCosts, BoundsEncloseAndGrow) {
+TEST(SegmentCosts, BoundsEncloseAndGrow) {
   for (const ProblemShape& shape : kShapes) {
-    for_random_costs(tries(60U, 20U), shape, [&](const StageCosts& costs, std::uint64_t seed) {
+    for_random_costs(tries(60U, 20U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       for_all_segments(costs, [&](Segment segment) {
         const double bytes = costs.device_bytes(segment.stage);
@@ -172,24 +172,24 @@ ModelLayer layer(double seconds, std::uint64_t stash) {
   return one;
 }
 
-TEST(StageCosts, SwapFirstAndRecomputeWhatTheLinkLeaves) {
+TEST(SegmentCosts, SwapFirstAndRecomputeWhatTheLinkLeaves) {
   PartitionProblem problem;
   problem.chain.layers = {layer(3, 100), layer(3, 100)};
   for (ModelLayer& each : problem.chain.layers) each.recompute = {{1.0, Bytes(0)}};
   problem.devices = {{.memory = Bytes(60), .swap_seconds_per_byte = 0.1}};
-  const StageCosts costs(problem);
+  const SegmentCosts costs(problem);
   // 140 bytes must go: 60 by the link in 6 s, then each second recomputes 100 and swaps 10.
   EXPECT_NEAR(costs.least_seconds({0, 2, 0}, 60.0), 6.0 + 80.0 / 110.0, 1e-12);
   EXPECT_NEAR(costs.least_bytes({0, 2, 0}, 6.5), 200 - 65 - 50, 1e-12);
 }
 
-TEST(StageCosts, SkippedStagesHoldOneCopyOfWhatPasses) {
+TEST(SegmentCosts, SkippedStagesHoldOneCopyOfWhatPasses) {
   PartitionProblem problem;
   problem.chain.layers = {layer(1, 0), layer(1, 0), layer(1, 0)};
   problem.chain.borders = {{0, {2}, Bytes(10)}};
   problem.devices.resize(3);
   problem.factors = {{3, 1}, {2, 1}, {1, 1}};
-  const StageCosts costs(problem);
+  const SegmentCosts costs(problem);
   EXPECT_EQ(costs.load({1, 2, 1}).raw_bytes(), 10);      // Received and sent on.
   EXPECT_EQ(costs.load({2, 3, 2}).raw_bytes(), 10);      // Kept for one micro-batch in flight.
   EXPECT_EQ(costs.load({1, 3, 1}).raw_bytes(), 2 * 10);  // Kept for two.
@@ -199,7 +199,7 @@ TEST(StageCosts, SkippedStagesHoldOneCopyOfWhatPasses) {
   EXPECT_FALSE(costs.is_monotone());
 }
 
-TEST(StageCosts, TiedAndFrozenWeightsCountOnceWhereTheyAre) {
+TEST(SegmentCosts, TiedAndFrozenWeightsCountOnceWhereTheyAre) {
   PartitionProblem problem;
   problem.chain.layers = {layer(1, 5), layer(1, 5), layer(1, 5)};
   for (ModelLayer& each : problem.chain.layers) {
@@ -210,7 +210,7 @@ TEST(StageCosts, TiedAndFrozenWeightsCountOnceWhereTheyAre) {
   problem.chain.ties = {{{1, 2}, Bytes(60)}};
   problem.devices.resize(2);
   problem.factors = {{2, 3}, {1, 1}};
-  const StageCosts costs(problem);
+  const SegmentCosts costs(problem);
   EXPECT_EQ(costs.load({0, 1, 0}).raw_bytes(), 100);  // Without gradient, versions or stash.
   EXPECT_NEAR(costs.load({0, 1, 0}).seconds, 1.0 / 3, 1e-12);
   EXPECT_EQ(costs.load({1, 2, 0}).raw_bytes(), 100 * (3 + 3) + 2 * 5);

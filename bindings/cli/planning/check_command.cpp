@@ -1,0 +1,86 @@
+#include "planning/check_command.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+
+#include "exit_codes.h"
+#include "planning/job_contradictions.h"
+#include "planning/plan_report.h"
+#include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+#include "spillway/planner/job/job_file.h"
+#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/topology/atomic_file.h"
+
+namespace spillway::cli {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+/// What is told of a plan that passed.
+struct CheckedPlan {
+  planner::Schedule actions;
+  std::optional<planner::JobFile> file;
+};
+
+CheckedPlan checked(const std::string& path) {
+  const std::string text =
+      topology::text_of_file(path, message("spillway plan PROFILE --ranks COUNT --out {}", path));
+  const auto first = text.find_first_not_of(" \t\r\n");
+  CheckedPlan plan;
+  if (first == std::string::npos || text[first] != '{') {
+    plan.actions = planner::read_schedule_csv(text, path);
+    if (const auto fault = planner::first_fault(plan.actions))
+      throw PlanError("{}: {}", path, to_string(*fault));
+    return plan;
+  }
+  plan.file = planner::parse_job_file(text, path);
+  plan.actions = plan.file->actions;
+  if (const auto fault = planner::job_fault(*plan.file)) throw PlanError("{}: {}", path, *fault);
+  return plan;
+}
+
+}  // namespace
+
+int check_plan(const PlanWords& words, std::ostream& out) {
+  const std::string& path = words.job.check;
+  refuse_any(words_of_job(words), "has no place beside --check, which looks at a plan as it is");
+  refuse_any({{"PROFILE", &words.common.profile},
+              {"--ranks", &words.job.ranks},
+              {"--partitioner", &words.job.partitioner},
+              {"--costs", &words.job.costs}},
+             "has no place beside --check, which looks at a plan as it is");
+  if (words.job.compare) throw ConfigError("--compare has no place beside --check");
+  const CheckedPlan plan = checked(path);
+  std::uint64_t actions = 0;
+  for (const auto& list : plan.actions.ranks) actions += list.size();
+  if (words.common.json) {
+    ordered_json json = {{"path", path},
+                         {"ranks", plan.actions.rank_count()},
+                         {"stages", plan.actions.stages},
+                         {"micro_batches", plan.actions.all_micro_batches()},
+                         {"actions", actions},
+                         {"knows_memory", plan.file.has_value()}};
+    if (plan.file) json["step_seconds"] = plan.file->step_seconds;
+    out << json_text(json);
+    return kDone;
+  }
+  out << message("{}: {} actions of {} ranks, {} stages and {} micro-batches: nothing is missing, "
+                 "both sides of each message are in one order, and no deadlock even if every send "
+                 "waits for its receive\n",
+                 path, actions, plan.actions.rank_count(), plan.actions.stages,
+                 plan.actions.all_micro_batches());
+  if (!plan.file)
+    out << "it says nothing of memory and time; plans that `spillway plan --out` wrote do\n";
+  else
+    out << message("{}; a step takes {}\n",
+                   plan.file->device_memory == planner::kNoLimit
+                       ? std::string("memory has no limit in it")
+                       : message("every rank stays within {}", plan.file->device_memory),
+                   seconds_text(plan.file->step_seconds));
+  return kDone;
+}
+
+}  // namespace spillway::cli

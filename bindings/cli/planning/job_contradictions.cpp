@@ -1,0 +1,51 @@
+#include "planning/job_contradictions.h"
+
+#include "setting_words.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/job/job_request.h"
+
+namespace spillway::cli {
+
+void refuse_any(const std::vector<GivenWord>& words, const char* reason) {
+  for (const GivenWord& each : words)
+    if (!each.text->empty()) throw ConfigError("{} {} {}", each.option, *each.text, reason);
+}
+
+std::vector<GivenWord> words_of_one_device(const PlanWords& words) {
+  const PlanningWords& common = words.common;
+  return {{"--budget", &common.budget},
+          {"--strategy", &common.strategy},
+          {"--effort", &common.effort},
+          {"--bound", &common.bound},
+          {"--points", &words.points},
+          {"--frontier", &words.picture},
+          {"--disk-out", &common.rates.disk_out},
+          {"--disk-in", &common.rates.disk_in}};
+}
+
+/// All that says something about a plan which is made.
+std::vector<GivenWord> words_of_job(const PlanWords& words) {
+  const JobWords& job = words.job;
+  const RateWords& rates = words.common.rates;
+  return {{"--device-memory", &job.device_memory},
+          {"--micro-batches", &job.micro_batches},
+          {"--groups", &job.groups},
+          {"--schedule", &job.schedule},
+          {"--link", &job.link},
+          {"--svg", &job.picture},
+          {"--out", &words.out},
+          {"--link-out", &rates.link_out},
+          {"--link-in", &rates.link_in},
+          {"--duplex", &rates.duplex},
+          {"--host-memory", &rates.host_memory},
+          {"--rates", &rates.rates},
+          {"--nvme", &rates.nvme}};
+}
+
+std::uint32_t ranks_in(const JobWords& words) {
+  if (words.ranks.empty())
+    throw ConfigError("--ranks is missing: on how many devices is the model to run?");
+  return count_in("--ranks", words.ranks, 1, planner::kMostRanksOfJob);
+}
+
+}  // namespace spillway::cli

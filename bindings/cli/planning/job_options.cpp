@@ -1,0 +1,67 @@
+#include "planning/job_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "spillway/base/error.h"
+#include "spillway/planner/job/job_request.h"
+#include "spillway/planner/partition/partitioners.h"
+#include "spillway/planner/schedule/generators.h"
+
+namespace spillway::cli {
+
+namespace {
+
+std::string schedule_help() {
+  std::string text = "Who computes what when:";
+  for (const planner::ScheduleGenerator& each : planner::schedule_generators())
+    text += message(" {} ({});", each.name, each.summary);
+  return text + message(" or {}, the fastest that fits and changes no results [{}]",
+                        planner::kAnySchedule, planner::kAnySchedule);
+}
+
+std::string partitioner_help() {
+  std::string text = "How to cut the model:";
+  for (const planner::Partitioner& each : planner::partitioners())
+    text += message(" {} ({});", each.name, each.summary);
+  text.back() = ' ';
+  return text + message("[{}]", planner::partitioners().front().name);
+}
+
+void add_text(CLI::App& app, const char* name, std::string& word, const char* type,
+              const std::string& meaning) {
+  app.add_option(name, word, meaning)->type_name(type);
+}
+
+}  // namespace
+
+void add_job_options(CLI::App& app, JobWords& words) {
+  add_text(app, "--ranks", words.ranks, "COUNT",
+           "Plan for so many devices: cut the model into stages, and choose a schedule");
+  add_text(app, "--device-memory", words.device_memory, "SIZE",
+           "With --ranks: memory of each device [as much as is needed]");
+  add_text(app, "--micro-batches", words.micro_batches, "COUNT",
+           "With --ranks: how many make a step, on all devices together; the profile is of one "
+           "[as many as ranks]");
+  add_text(app, "--groups", words.groups, "COUNT",
+           "With --ranks: pipelines that do the same with other micro-batches, and sum their "
+           "gradients [1; with --schedule auto the best]");
+  add_text(app, "--schedule", words.schedule, "NAME", schedule_help());
+  add_text(app, "--partitioner", words.partitioner, "NAME", partitioner_help());
+  add_text(app, "--link", words.link, "GB/s",
+           "With --ranks: rate between any two devices, each way [messages take no time]; the one "
+           "to each host, for swaps, is --link-out and --link-in [nothing is swapped], and "
+           "--host-memory is then of each rank");
+  app.add_flag("--compare", words.compare,
+               "With --ranks: all schedules, and all partitioners with the best of them, in one "
+               "table")
+      ->disable_flag_override();
+  add_text(app, "--svg", words.picture, "FILE",
+           "With --ranks: draw what each device does when, and what it holds");
+  add_text(app, "--costs", words.costs, "FILE",
+           "With --ranks: cut a list of numbers, seconds of one layer each, instead of a profile");
+  add_text(app, "--check", words.check, "FILE",
+           "Look for the first fault of a stored plan for many ranks, or of lists of actions as "
+           "PyTorch's pipelining writes them (CSV)");
+}
+
+}  // namespace spillway::cli

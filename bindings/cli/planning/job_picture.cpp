@@ -1,0 +1,196 @@
+#include "planning/job_picture.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "planning/svg_drawing.h"
+#include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+
+namespace spillway::cli {
+
+using planner::Action;
+using planner::ActionKind;
+using planner::JobPlan;
+using planner::MemoryMoment;
+
+namespace {
+
+constexpr double kWidth = 1100.0;
+constexpr double kLeft = 90.0;
+constexpr double kRight = 980.0;  // Peaks stand beyond.
+constexpr double kTop = 96.0;
+constexpr double kBars = 16.0;
+constexpr double kCurve = 30.0;
+constexpr double kRow = kBars + kCurve + 10.0;
+constexpr std::uint32_t kMostRows = 48;
+constexpr double kLeastWidth = 0.15;  // Of a bar that anyone can see.
+constexpr double kWidthOfNumber = 14.0;
+
+/// What a bar is, with colours that people with any colour vision tell apart (Okabe and Ito, 2008).
+struct BarKind {
+  const char* name;
+  const char* colour;
+};
+constexpr std::array<BarKind, 5> kBarKinds{{{"forward", "#56B4E9"},
+                                            {"backward", "#E69F00"},
+                                            {"weight gradient", "#009E73"},
+                                            {"computed again", "#CC79A7"},
+                                            {"update", "#000000"}}};
+
+const BarKind& kind_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward: return kBarKinds[0];
+    case ActionKind::kWeightGradient: return kBarKinds[2];
+    case ActionKind::kRecompute: return kBarKinds[3];
+    case ActionKind::kStep: return kBarKinds[4];
+    default: return kBarKinds[1];
+  }
+}
+
+std::vector<std::uint32_t> shown_ranks(std::uint32_t count) {
+  std::vector<std::uint32_t> ranks;
+  const std::uint32_t rows = std::min(count, kMostRows);
+  for (std::uint32_t row = 0; row < rows; ++row)
+    ranks.push_back(
+        rows < 2 ? 0 : static_cast<std::uint32_t>(std::uint64_t{row} * (count - 1) / (rows - 1)));
+  return ranks;
+}
+
+class Drawing {
+ public:
+  Drawing(const JobPlan& plan, const std::string& title)
+      : plan_(plan),
+        ranks_(shown_ranks(plan.actions.rank_count())),
+        bottom_(kTop + kRow * static_cast<double>(ranks_.size())),
+        svg_(kWidth, bottom_ + 60.0, title) {
+    svg_.label(kLeft, 28, title, "start", "font-size=\"17\" font-weight=\"bold\"");
+    svg_.label(kLeft, 48, subtitle(), "start", "fill=\"#555\"");
+    most_seconds_ = std::max(1e-12, plan.step_seconds);
+    const bool shows_limit =
+        plan.device_memory != planner::kNoLimit &&
+        plan.device_memory.count() / 4 <= std::max<std::uint64_t>(1, plan.peak().count());
+    most_bytes_ = static_cast<double>(std::max<std::uint64_t>(1, plan.peak().count()));
+    if (shows_limit) {
+      limit_ = static_cast<double>(plan.device_memory.count());
+      most_bytes_ = std::max(most_bytes_, limit_);
+    }
+  }
+
+  std::string draw() {
+    draw_legend();
+    draw_axis();
+    for (std::size_t row = 0; row < ranks_.size(); ++row) {
+      const double top = kTop + kRow * static_cast<double>(row);
+      svg_.label(kLeft - 8, top + kBars - 3, message("rank {}", ranks_[row]), "end");
+      draw_bars(ranks_[row], top);
+      draw_memory(ranks_[row], top + kBars + kCurve + 2);
+    }
+    return svg_.finish();
+  }
+
+ private:
+  std::string subtitle() const {
+    std::string text =
+        message("{} on {} x {} ranks, {} micro-batches: {} per step, {} idle", plan_.schedule,
+                plan_.groups, plan_.ranks / plan_.groups, plan_.micro_batches,
+                seconds_text(plan_.step_seconds), percent_text(plan_.timing.bubble));
+    if (plan_.device_memory != planner::kNoLimit)
+      text += message("; devices of {}", plan_.device_memory);
+    if (ranks_.size() < plan_.actions.rank_count())
+      text += message("; {} of {} ranks", ranks_.size(), plan_.actions.rank_count());
+    return text;
+  }
+
+  double x_of(double seconds) const {
+    return kLeft + std::clamp(seconds / most_seconds_, 0.0, 1.0) * (kRight - kLeft);
+  }
+
+  void draw_legend() {
+    double x = kLeft;
+    for (const BarKind& kind : kBarKinds) {
+      svg_.box(x, 62, 14, 10, message("fill=\"{}\"", kind.colour));
+      svg_.label(x + 20, 72, kind.name, "start");
+      x += 130;
+    }
+    svg_.box(x, 62, 14, 10, "fill=\"#ddd\" stroke=\"#777\"");
+    svg_.label(x + 20, 72, limit_ > 0.0 ? "memory, and its limit" : "memory", "start");
+  }
+
+  void draw_axis() {
+    const double unit = most_seconds_ < 1.0 ? 1e3 : 1.0;
+    const double step = nice_step(most_seconds_ * unit, 8);
+    for (double at = 0.0; at <= most_seconds_ * unit * (1 + 1e-9); at += step) {
+      const double x = x_of(at / unit);
+      svg_.line(x, kTop - 6, x, bottom_, "stroke=\"#000\" stroke-opacity=\"0.08\"");
+      svg_.label(x, bottom_ + 18, formatted("%.4g", at), "middle");
+    }
+    svg_.label((kLeft + kRight) / 2, bottom_ + 42,
+               message("time in the step ({})", unit > 1.0 ? "ms" : "s"), "middle");
+  }
+
+  void draw_bars(std::uint32_t rank, double top) {
+    const auto& actions = plan_.actions.ranks[rank];
+    const auto& spans = plan_.timing.spans[rank];
+    svg_.line(kLeft, top + kBars, kRight, top + kBars, "stroke=\"#bbb\" stroke-width=\"0.5\"");
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      const Action& action = actions[i];
+      const double x = x_of(spans[i].start_seconds);
+      const double width = x_of(spans[i].end_seconds) - x;
+      if (!planner::is_compute(action.kind) || width < kLeastWidth) continue;
+      const BarKind& kind = kind_of(action.kind);
+      svg_.box(x, top, width, kBars,
+               message("fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.4\"", kind.colour),
+               message("{}: {} from {}", to_string(action),
+                       seconds_text(spans[i].end_seconds - spans[i].start_seconds),
+                       seconds_text(spans[i].start_seconds)));
+      if (width >= kWidthOfNumber && action.micro_batch != planner::kNoMicroBatch)
+        svg_.label(x + width / 2, top + kBars - 4, message("{}", action.micro_batch), "middle",
+                   "font-size=\"10\" pointer-events=\"none\"");
+    }
+  }
+
+  /// Before its first change a rank holds the least of all moments: weights, gradients, states.
+  void draw_memory(std::uint32_t rank, double base) {
+    const auto& moments = plan_.timing.ranks[rank].memory;
+    const auto fixed = static_cast<double>(plan_.memory[rank].fixed.count());
+    const auto y_of = [&](double bytes) { return base - bytes / most_bytes_ * kCurve; };
+    double held = static_cast<double>(plan_.memory[rank].peak.count()) - fixed;
+    for (const MemoryMoment& moment : moments)
+      held = std::min(held, static_cast<double>(moment.bytes.count()));
+    std::string points = message("{},{} {},{}", svg_number(kLeft), svg_number(base),
+                                 svg_number(kLeft), svg_number(y_of(held + fixed)));
+    for (const MemoryMoment& moment : moments) {
+      const std::string x = svg_number(x_of(moment.seconds));
+      points += message(" {},{}", x, svg_number(y_of(held + fixed)));
+      held = static_cast<double>(moment.bytes.count());
+      points += message(" {},{}", x, svg_number(y_of(held + fixed)));
+    }
+    points += message(" {},{} {},{}", svg_number(kRight), svg_number(y_of(held + fixed)),
+                      svg_number(kRight), svg_number(base));
+    svg_.add(message(
+        "<polygon points=\"{}\" fill=\"#ddd\" stroke=\"#777\" stroke-width=\"0.6\"/>\n", points));
+    if (limit_ > 0.0)
+      svg_.line(kLeft, y_of(limit_), kRight, y_of(limit_),
+                "stroke=\"#D55E00\" stroke-dasharray=\"4 3\"");
+    svg_.label(kRight + 8, base - 4, to_string(plan_.memory[rank].peak), "start",
+               "font-size=\"11\" fill=\"#555\"");
+  }
+
+  const JobPlan& plan_;
+  const std::vector<std::uint32_t> ranks_;
+  const double bottom_;
+  SvgDrawing svg_;
+  double most_seconds_ = 1.0;
+  double most_bytes_ = 1.0;
+  double limit_ = 0.0;  ///< 0: none that can be seen.
+};
+
+}  // namespace
+
+std::string job_picture(const JobPlan& plan, const std::string& title) {
+  return Drawing(plan, title).draw();
+}
+
+}  // namespace spillway::cli

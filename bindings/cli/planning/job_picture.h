@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "spillway/planner/job/job_plan.h"
+
+namespace spillway::cli {
+
+/// A self-contained SVG of one step: for each rank what it does when, and below it what it holds,
+/// with the memory of its device. Of more than 48 ranks, some in equal distances.
+std::string job_picture(const planner::JobPlan& plan, const std::string& title);
+
+}  // namespace spillway::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+namespace spillway::cli {
+
+/// What `plan` is told about many ranks; empty words: not given.
+struct JobWords {
+  std::string ranks{};
+  std::string device_memory{};
+  std::string micro_batches{};
+  std::string groups{};
+  std::string schedule{};
+  std::string partitioner{};
+  std::string link{};     ///< GB/s between ranks.
+  std::string costs{};    ///< A file with a cost per layer, instead of a profile.
+  std::string check{};    ///< A stored plan, or lists of actions as CSV.
+  std::string picture{};  ///< Where the SVG goes.
+  bool compare = false;
+
+  /// Whether any of them was given: then the plan is for ranks, not for a budget.
+  bool is_given() const {
+    return compare || !(ranks + device_memory + micro_batches + groups + schedule + partitioner +
+                        link + costs + check + picture)
+                           .empty();
+  }
+};
+
+}  // namespace spillway::cli

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/planner/job/job_plan.h"
+#include "spillway/planner/schedule/schedule_check.h"
+
+namespace spillway::planner {
+
+/// One stage in a file: its layers by position and by name, both ends included, and what it does
+/// about its memory.
+struct JobFileStage {
+  LayerIndex first = 0;
+  LayerIndex last = 0;
+  std::string first_name;
+  std::string last_name;
+  std::vector<ChosenPoint> recomputed;  ///< Layers that backward computes again.
+  Bytes swapped;                        ///< Of each micro-batch, out and in again.
+};
+
+/// A plan for many ranks as a file keeps it: what each rank does, and what that was reckoned with.
+/// job_format.md describes the format.
+struct JobFile {
+  std::string partitioner;
+  std::uint32_t groups = 1;
+  std::uint32_t micro_batches = 1;  ///< Of all groups.
+  Bytes device_memory = kNoLimit;
+  std::vector<JobFileStage> stages;
+  Schedule actions;          ///< Of one group.
+  ScheduleCosts costs;       ///< Of the same stages.
+  std::vector<Bytes> fixed;  ///< By rank of a group: what no action moves.
+  double step_seconds = 0.0;
+  double bound_seconds = 0.0;
+};
+
+JobFile describe_job(const JobPlan& plan, const ModelChain& chain);
+
+/// The file as JSON.
+std::string to_text(const JobFile& file);
+
+/// Reads what `to_text` wrote. Throws ConfigError that begins with `name` for text that is none, of
+/// a newer format, or whose lists do not belong together. What is read need not work: see
+/// `job_fault`.
+JobFile parse_job_file(std::string_view text, const std::string& name);
+
+/// What makes a plan impossible, in one sentence, or nothing. Looks for, in this order: stages that
+/// do not follow each other; all that `first_fault` finds, with the memory of the devices; ranks
+/// that hold more than their device while the lists run; a step that takes another time than the
+/// file says, as it does when somebody changed it.
+std::optional<std::string> job_fault(const JobFile& file);
+
+}  // namespace spillway::planner

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "spillway/planner/partition/model_chain.h"
+#include "spillway/profile/step_profile.h"
+
+namespace spillway::planner {
+
+/// A model as one device measured it in one pass: its layers, and what no layer owns. The profiled
+/// step is one micro-batch.
+struct MeasuredModel {
+  ModelChain chain;
+  double update_seconds = 0.0;  ///< Of the optimizer, over all parameters.
+  Bytes reserved;               ///< On every device: what is too small to be told apart.
+};
+
+/// The forward operators of a profile as layers. A profile knows no modules, so a layer is one
+/// operator; cuts lie between operators.
+///
+/// - Operators before the turn (`forward_stash.h`) are forward, those that touch optimizer states
+///   or write parameters are the update, all others backward.
+/// - A backward operator counts for the layer whose parameters it uses, else for the one that made
+///   the latest stashed value that it uses, else for that of the operator before. What saves only
+///   its input is credited to its neighbour: one operator off.
+/// - Weights, gradients and optimizer states per byte of parameters are one ratio for the model.
+/// - A layer's stash can be computed again from what other layers keep, where the operators in
+///   between may run again and write nothing in place.
+///
+/// Throws ConfigError for a profile without forward or without backward.
+MeasuredModel measured_model(const profile::StepProfile& profile);
+
+/// A chain whose layers take so many seconds and no memory: what a plain vector of costs says.
+/// Throws ConfigError with the first one that is negative or not finite.
+ModelChain chain_of_costs(const std::vector<double>& seconds);
+
+}  // namespace spillway::planner

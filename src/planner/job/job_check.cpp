@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <cmath>
+
+#include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+#include "spillway/planner/job/job_file.h"
+
+namespace spillway::planner {
+namespace {
+
+/// Times are written with all their digits, and read back as they were.
+constexpr double kRounding = 1e-9;
+
+std::optional<std::string> stage_fault(const JobFile& file) {
+  LayerIndex next = 0;
+  for (std::size_t k = 0; k < file.stages.size(); ++k) {
+    const JobFileStage& stage = file.stages[k];
+    if (stage.first != next)
+      return message("stage {} begins with layer {}, and the one before ends so that {} comes next",
+                     k, stage.first, next);
+    if (stage.last < stage.first)
+      return message("stage {} goes from layer {} back to layer {}", k, stage.first, stage.last);
+    next = stage.last + 1;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> fault_of_lists(const JobFile& file) {
+  ScheduleLimits limits;
+  if (file.device_memory != kNoLimit) {
+    for (std::size_t rank = 0; rank < file.fixed.size(); ++rank) {
+      if (file.fixed[rank] > file.device_memory)
+        return message("rank {} holds {} before its first action, and its device has {}", rank,
+                       file.fixed[rank], file.device_memory);
+      limits.memory.push_back(file.device_memory - file.fixed[rank]);
+    }
+    limits.stages = file.costs.stages;
+    limits.shares = file.costs.shares;
+  }
+  const auto fault = first_fault(file.actions, limits);
+  if (!fault) return std::nullopt;
+  return to_string(*fault);
+}
+
+std::optional<std::string> fault_of_figures(const JobFile& file) {
+  const ScheduleTiming timing = time_schedule(file.actions, file.costs);
+  for (std::size_t rank = 0; rank < timing.ranks.size(); ++rank) {
+    const Bytes peak = timing.ranks[rank].peak_memory + file.fixed[rank];
+    if (peak > file.device_memory)
+      return message("rank {} holds {} at its peak, and its device has {}", rank, peak,
+                     file.device_memory);
+  }
+  const double difference = std::abs(timing.step_seconds - file.step_seconds);
+  if (difference > kRounding * std::max(timing.step_seconds, file.step_seconds))
+    return message("it says that a step takes {}, and its actions take {}: it was changed",
+                   seconds_text(file.step_seconds), seconds_text(timing.step_seconds));
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> job_fault(const JobFile& file) {
+  try {
+    if (auto fault = stage_fault(file)) return fault;
+    if (auto fault = fault_of_lists(file)) return fault;
+    return fault_of_figures(file);
+  } catch (const PlanError& error) {
+    return error.what();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,156 @@
+#include "job_costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "spillway/base/error.h"
+#include "spillway/planner/schedule/rank_factors.h"
+
+namespace spillway::planner {
+namespace {
+
+Bytes rounded_up(double bytes) {
+  return Bytes(static_cast<std::uint64_t>(std::ceil(std::max(0.0, bytes))));
+}
+
+std::vector<StageFactors> factors_of(const Schedule& schedule, std::uint32_t chunks) {
+  std::vector<StageFactors> factors;
+  if (chunks == 1) {
+    for (const RankFactors& each : stage_factors(schedule))
+      factors.push_back({each.in_flight, each.weight_versions});
+    return factors;
+  }
+  // Stages of one rank share its memory, so each may hold what the rank holds in the mean of them.
+  const std::vector<RankFactors> ranks = rank_factors(schedule);
+  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
+    const RankFactors& each = ranks[schedule.rank_of(0, stage)];
+    factors.push_back({each.in_flight, each.weight_versions});
+  }
+  return factors;
+}
+
+double forward_seconds(const ModelChain& chain, const StageEstimate& stage) {
+  double seconds = 0.0;
+  for (LayerIndex i = stage.first_layer; i <= stage.last_layer; ++i)
+    seconds += chain.layers[i].forward_seconds;
+  return seconds;
+}
+
+/// Of a stage: its layers, what is computed again, and waits for swaps beside them.
+StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
+                       const StageEstimate& stage, Segment segment, double all_parameters) {
+  const SegmentLoad load = costs.load(segment);
+  StageCosts result;
+  result.forward_seconds = forward_seconds(request.chain, stage);
+  const double backward = std::max(0.0, stage.raw_seconds - result.forward_seconds);
+  const double busy = std::max(stage.raw_seconds + stage.recompute_seconds, stage.link_seconds);
+  const double waits = std::max(0.0, stage.seconds - busy);
+  result.input_gradient_seconds = backward / 2 + stage.recompute_seconds + waits;
+  result.weight_gradient_seconds = backward - backward / 2;
+  result.recompute_seconds = result.forward_seconds;
+  const auto parameters = static_cast<double>(stage.parameters.count());
+  if (all_parameters > 0.0)
+    result.step_seconds = request.update_seconds * parameters / all_parameters;
+  const double kept = static_cast<double>(stage.memory.count()) - load.fixed_bytes;
+  // Down: all of them together must not exceed what the partition's referee has counted.
+  result.stash = Bytes(static_cast<std::uint64_t>(std::max(0.0, kept / load.in_flight)));
+  result.boundary = rounded_up(costs.crossing_bytes(segment.end));
+  result.weights = stage.parameters;
+  const Bytes states = rounded_up(costs.static_bytes(segment.first, segment.end) - parameters);
+  result.gradients = std::min(states, stage.parameters);
+  result.optimizer_state = states - result.gradients;
+  return result;
+}
+
+/// The unit at which a stage begins; units are layers, or layers that stay together.
+std::uint32_t unit_of(const SegmentCosts& costs, LayerIndex layer) {
+  std::uint32_t low = 0;
+  std::uint32_t high = costs.units();
+  while (low < high) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    if (costs.first_layer(middle) < layer)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
+LayerIndex first_trained(const ModelChain& chain) {
+  LayerIndex first = 0;
+  while (first < chain.layers.size() && chain.layers[first].is_frozen) ++first;
+  return first;
+}
+
+PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule) {
+  const std::uint32_t ranks = schedule.rank_count();
+  const std::uint32_t chunks = schedule.stages / ranks;
+  if (chunks * ranks != schedule.stages)
+    throw ConfigError("{} has {} stages on {} ranks; a plan needs equally many on each",
+                      schedule.name, schedule.stages, ranks);
+  PartitionProblem problem;
+  problem.chain = request.chain;
+  StageDevice device;
+  device.memory = request.device_memory;
+  device.reserved = request.reserved;
+  if (request.swap_bytes_per_second > 0.0)
+    device.swap_seconds_per_byte = 1.0 / request.swap_bytes_per_second;
+  problem.devices.assign(ranks, device);
+  problem.links.assign(ranks - 1,
+                       {1.0 / request.link.bytes_per_second, request.link.latency_seconds});
+  const std::vector<StageFactors> factors = factors_of(schedule, chunks);
+  if (chunks > 1) return interleaved(problem, chunks, factors);
+  problem.factors = factors;
+  return problem;
+}
+
+ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,
+                             const PartitionEstimate& estimate) {
+  ScheduleCosts result;
+  result.peer = result.reduce = request.link;
+  if (request.swap_bytes_per_second > 0.0)
+    result.host.bytes_per_second = request.swap_bytes_per_second;
+  double all_parameters = 0.0;
+  for (const StageEstimate& stage : estimate.stages)
+    all_parameters += static_cast<double>(stage.parameters.count());
+  for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
+    const StageEstimate& stage = estimate.stages[k];
+    const Segment segment{unit_of(costs, stage.first_layer), unit_of(costs, stage.last_layer + 1),
+                          k};
+    result.stages.push_back(stage_costs(request, costs, stage, segment, all_parameters));
+  }
+  return result;
+}
+
+double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& estimate) {
+  double share = 0.0;
+  for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
+    const StageEstimate& stage = estimate.stages[k];
+    const std::uint32_t first = unit_of(costs, stage.first_layer);
+    const Segment segment{first, unit_of(costs, stage.last_layer + 1), k};
+    const double stash = costs.load(segment).stash_bytes;
+    if (stash > 0.0) share = std::max(share, std::min(1.0, costs.crossing_bytes(first) / stash));
+  }
+  return share;
+}
+
+Bytes fixed_bytes(const ModelChain& chain, const StageEstimate& stage) {
+  Bytes bytes;
+  for (LayerIndex i = stage.first_layer; i <= stage.last_layer; ++i)
+    bytes = std::max(bytes, chain.layers[i].working_peak);
+  for (const BorderTensor& border : chain.borders) {
+    const bool passes =
+        border.producer < stage.first_layer &&
+        std::any_of(border.consumers.begin(), border.consumers.end(),
+                    [&](LayerIndex each) { return each > stage.last_layer; }) &&
+        std::none_of(border.consumers.begin(), border.consumers.end(), [&](LayerIndex each) {
+          return each >= stage.first_layer && each <= stage.last_layer;
+        });
+    if (passes) bytes += border.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <vector>
+
+#include "spillway/planner/job/job_request.h"
+#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/schedule/schedule.h"
+
+namespace spillway::planner {
+
+/// Layers that lead and are frozen have no backward and no stash.
+LayerIndex first_trained(const ModelChain& chain);
+
+/// What to cut for a schedule: a device per stage, with the stash and the copies of the weights
+/// that the lists hold. Of ranks with several stages each gets an equal share of the rank, and what
+/// the rank holds in the mean. Throws ConfigError as check(PartitionProblem).
+PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule);
+
+/// What the schedule's referee needs to know of the stages as they are cut, behind their swaps and
+/// recomputation: stash is what stays on the device, backward has the time of what is computed
+/// again and of waiting for swaps.
+ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,
+                             const PartitionEstimate& estimate);
+
+/// What of a stash is the input of its stage, which stays when the rest is computed again: the
+/// largest share of all stages.
+double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& estimate);
+
+/// Working peak and relayed tensors of one stage.
+Bytes fixed_bytes(const ModelChain& chain, const StageEstimate& stage);
+
+}  // namespace spillway::planner

@@ -1,0 +1,279 @@
+#include "spillway/planner/job/measured_model.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "recompute_closure.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/forward_stash.h"
+
+namespace spillway::planner {
+
+using profile::StepProfile;
+using profile::StorageClass;
+using profile::TapeUse;
+using profile::TapeValue;
+
+namespace {
+
+constexpr LayerIndex kNoLayer = static_cast<LayerIndex>(-1);
+
+enum class Role : std::uint8_t { kForward, kBackward, kUpdate };
+
+/// "aten::nll_loss2d" of "aten::nll_loss2d_forward" and "aten::add" of "aten::add.Tensor".
+std::string_view stem_of(std::string_view name) {
+  name = name.substr(0, name.find('.'));
+  constexpr std::string_view kForward = "_forward";
+  if (name.ends_with(kForward)) name.remove_suffix(kForward.size());
+  return name;
+}
+
+class ModelReader {
+ public:
+  explicit ModelReader(const StepProfile& profile)
+      : profile_(profile), tape_(profile.tape), forward_users_(tape_.values.size()) {}
+
+  MeasuredModel read() {
+    if (tape_.ops.empty()) throw ConfigError("the profile has no operators; record a step of it");
+    const ForwardStash stash = find_stash(tape_);
+    turn_ = stash.turn;
+    find_roles();
+    make_layers();
+    is_kept_.assign(tape_.values.size(), 0);
+    for (const StashedValue& value : stash.values) is_kept_[value.value] = 1;
+    keep_data();
+    add_parameters();
+    add_stashes();
+    add_borders();
+    add_backward();
+    add_recomputation();
+    model_.reserved = profile_.small_bytes;
+    return std::move(model_);
+  }
+
+ private:
+  StorageClass holds(ValueIndex value) const { return profile_.class_of_value[value]; }
+  Bytes bytes(ValueIndex value) const { return profile_.bytes_of_value[value]; }
+  std::string_view name_of(OpIndex op) const {
+    return profile_.kinds[profile_.kind_of_op[op]].name;
+  }
+
+  bool is_update(OpIndex op) const {
+    const auto uses = uses_of(tape_, op);
+    return std::any_of(uses.begin(), uses.end(), [&](const TapeUse& use) {
+      const StorageClass kind = holds(use.value);
+      return kind == StorageClass::kOptimizerState ||
+             (kind == StorageClass::kParameter && use.writes) ||
+             (kind == StorageClass::kGradient && op <= turn_);
+    });
+  }
+
+  void find_roles() {
+    for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
+      const Role role = is_update(op) ? Role::kUpdate
+                        : op <= turn_ ? Role::kForward
+                                      : Role::kBackward;
+      roles_.push_back(role);
+      if (role == Role::kUpdate) model_.update_seconds += seconds(tape_.ops[op].time);
+    }
+  }
+
+  void make_layers() {
+    for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
+      layer_of_op_.push_back(kNoLayer);
+      if (roles_[op] != Role::kForward) continue;
+      layer_of_op_[op] = static_cast<LayerIndex>(model_.chain.layers.size());
+      ops_.push_back(op);
+      ModelLayer layer;
+      layer.name = message("{} #{}", name_of(op), op);
+      layer.forward_seconds = seconds(tape_.ops[op].time);
+      layer.backward_seconds = 0.0;
+      model_.chain.layers.push_back(std::move(layer));
+      for (const TapeUse& use : uses_of(tape_, op))
+        forward_users_[use.value].push_back(layer_of_op_[op]);
+    }
+    if (model_.chain.layers.empty())
+      throw ConfigError("the profile has no forward operators; record a whole training step");
+  }
+
+  /// Data of the step that backward looks at again waits like what forward makes.
+  void keep_data() {
+    for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
+      if (roles_[op] != Role::kBackward) continue;
+      for (const TapeUse& use : uses_of(tape_, op))
+        if (holds(use.value) == StorageClass::kInput && !forward_users_[use.value].empty())
+          is_kept_[use.value] = 1;
+    }
+  }
+
+  /// Gradients and states that are there beside the weights, per byte of these.
+  double static_ratio() const {
+    std::vector<char> is_updated(tape_.values.size(), 0);
+    for (OpIndex op = 0; op < tape_.ops.size(); ++op)
+      if (roles_[op] == Role::kUpdate)
+        for (const TapeUse& use : uses_of(tape_, op)) is_updated[use.value] = 1;
+    double weights = 0.0;
+    double others = 0.0;
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      const bool survives = tape_.values[i].death == profile::kSurvives;
+      const auto size = static_cast<double>(bytes(i).count());
+      if (holds(i) == StorageClass::kParameter && survives) weights += size;
+      if (holds(i) == StorageClass::kOptimizerState && survives) others += size;
+      // One that was carried in and dies comes again in this step, and is counted then.
+      const bool is_here = tape_.values[i].birth != profile::kCarriedIn || survives;
+      if (holds(i) == StorageClass::kGradient && is_here && (survives || is_updated[i] != 0))
+        others += size;
+    }
+    return weights > 0.0 ? (weights + others) / weights : 1.0;
+  }
+
+  void add_parameters() {
+    const double ratio = static_ratio();
+    for (ModelLayer& layer : model_.chain.layers) layer.static_ratio = ratio;
+    std::vector<char> is_tied(model_.chain.layers.size(), 0);
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      std::vector<LayerIndex>& users = forward_users_[i];
+      if (holds(i) != StorageClass::kParameter || users.empty()) continue;
+      for (const LayerIndex user : users) model_.chain.layers[user].parameters += bytes(i);
+      if (users.size() < 2) continue;
+      model_.chain.ties.push_back({users, bytes(i)});
+      for (const LayerIndex user : users) is_tied[user] = 1;
+    }
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i)
+      if (holds(i) == StorageClass::kBuffer && !forward_users_[i].empty())
+        add_buffer(forward_users_[i].front(), bytes(i), is_tied[forward_users_[i].front()] != 0);
+  }
+
+  /// Buffers are there once, without gradient or state. Tied layers must keep their ratio.
+  void add_buffer(LayerIndex index, Bytes size, bool is_tied) {
+    ModelLayer& layer = model_.chain.layers[index];
+    if (is_tied) {
+      layer.working_peak += size;
+      return;
+    }
+    const double before = layer.static_ratio * static_cast<double>(layer.parameters.count());
+    layer.parameters += size;
+    if (layer.parameters > Bytes(0))
+      layer.static_ratio = std::max(1.0, (before + static_cast<double>(size.count())) /
+                                             static_cast<double>(layer.parameters.count()));
+  }
+
+  void add_stashes() {
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      if (is_kept_[i] == 0) continue;
+      const OpIndex birth = tape_.values[i].birth;
+      LayerIndex owner = kNoLayer;
+      if (birth != profile::kCarriedIn) owner = layer_of_op_[birth];
+      if (owner == kNoLayer && !forward_users_[i].empty()) owner = forward_users_[i].front();
+      if (owner != kNoLayer) model_.chain.layers[owner].stash += bytes(i);
+    }
+  }
+
+  void add_borders() {
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      const OpIndex birth = tape_.values[i].birth;
+      if (birth == profile::kCarriedIn || layer_of_op_[birth] == kNoLayer) continue;
+      const LayerIndex producer = layer_of_op_[birth];
+      BorderTensor border{producer, {}, bytes(i)};
+      for (const LayerIndex user : forward_users_[i])
+        if (user > producer) border.consumers.push_back(user);
+      if (!border.consumers.empty()) model_.chain.borders.push_back(std::move(border));
+    }
+  }
+
+  /// The layer that a backward operator belongs to, or none.
+  LayerIndex owner_of(OpIndex op) const {
+    LayerIndex by_parameter = kNoLayer;
+    LayerIndex by_name = kNoLayer;
+    LayerIndex by_birth = kNoLayer;
+    const auto raise = [](LayerIndex& found, LayerIndex layer) {
+      if (layer != kNoLayer && (found == kNoLayer || layer > found)) found = layer;
+    };
+    const auto look_at = [&](LayerIndex layer) {
+      if (layer == kNoLayer) return;
+      const std::string_view stem = stem_of(name_of(ops_[layer]));
+      if (name_of(op).substr(0, stem.size()) == stem) raise(by_name, layer);
+    };
+    for (const TapeUse& use : uses_of(tape_, op)) {
+      const std::vector<LayerIndex>& users = forward_users_[use.value];
+      if (holds(use.value) == StorageClass::kParameter && !users.empty())
+        raise(by_parameter, users.back());
+      if (is_kept_[use.value] == 0) continue;
+      const OpIndex birth = tape_.values[use.value].birth;
+      const LayerIndex producer = birth == profile::kCarriedIn ? kNoLayer : layer_of_op_[birth];
+      look_at(producer);
+      for (const LayerIndex user : users) look_at(user);
+      raise(by_birth, producer);
+    }
+    for (const LayerIndex found : {by_parameter, by_name, by_birth})
+      if (found != kNoLayer) return found;
+    return kNoLayer;
+  }
+
+  void add_working_peak(LayerIndex layer, OpIndex op) {
+    Bytes peak = tape_.ops[op].inside_peak_pages * profile_.page_size;
+    for (const TapeUse& use : uses_of(tape_, op))
+      if (is_kept_[use.value] == 0 && tape_.values[use.value].birth != profile::kCarriedIn)
+        peak += bytes(use.value);
+    Bytes& most = model_.chain.layers[layer].working_peak;
+    most = std::max(most, peak);
+  }
+
+  void add_backward() {
+    for (const OpIndex op : ops_) add_working_peak(layer_of_op_[op], op);
+    auto owner = static_cast<LayerIndex>(model_.chain.layers.size() - 1);
+    bool has_backward = false;
+    for (OpIndex op = turn_ + 1; op < tape_.ops.size(); ++op) {
+      if (roles_[op] != Role::kBackward) continue;
+      const LayerIndex found = owner_of(op);
+      if (found != kNoLayer) owner = found;
+      model_.chain.layers[owner].backward_seconds += seconds(tape_.ops[op].time);
+      add_working_peak(owner, op);
+      has_backward = true;
+    }
+    if (!has_backward)
+      throw ConfigError("the profile has no backward operators; record a training step");
+  }
+
+  void add_recomputation() {
+    const RecomputeClosure closure(tape_, is_kept_, turn_);
+    for (const OpIndex op : ops_) {
+      ModelLayer& layer = model_.chain.layers[layer_of_op_[op]];
+      if (layer.stash == Bytes(0)) continue;
+      if (const auto again = closure.seconds_of(op)) layer.recompute.push_back({*again, Bytes()});
+    }
+  }
+
+  const StepProfile& profile_;
+  const StepTape& tape_;
+  MeasuredModel model_;
+  OpIndex turn_ = 0;
+  std::vector<Role> roles_;
+  std::vector<LayerIndex> layer_of_op_;                 ///< By operator.
+  std::vector<OpIndex> ops_;                            ///< By layer.
+  std::vector<std::vector<LayerIndex>> forward_users_;  ///< By value, in order.
+  std::vector<char> is_kept_;                           ///< By value.
+};
+
+}  // namespace
+
+MeasuredModel measured_model(const StepProfile& profile) {
+  MeasuredModel model = ModelReader(profile).read();
+  check(model.chain);
+  return model;
+}
+
+ModelChain chain_of_costs(const std::vector<double>& seconds) {
+  ModelChain chain;
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    ModelLayer layer;
+    layer.name = message("{}", i);
+    layer.forward_seconds = seconds[i];
+    layer.backward_seconds = 0.0;
+    chain.layers.push_back(std::move(layer));
+  }
+  check(chain);
+  return chain;
+}
+
+}  // namespace spillway::planner

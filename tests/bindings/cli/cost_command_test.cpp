@@ -1,0 +1,85 @@
+#include "planning/cost_command.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "documented_keys.h"
+#include "planning_command.h"
+#include "spillway/planner/partition/partitioners.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CostCommand : public PlanningCommand {
+ protected:
+  PlanWords costs(const std::string& text, const std::string& ranks) const {
+    PlanWords words;
+    words.job.costs = in_folder("costs.txt");
+    words.job.ranks = ranks;
+    words.common.json = true;
+    write(words.job.costs, text);
+    return words;
+  }
+};
+
+TEST(CostsIn, ReadsNumbersBetweenBlanksCommasAndLines) {
+  EXPECT_THAT(costs_in("1 2.5,3e-1\r\n# all of them\n4 # the last\n", "f"),
+              ElementsAre(1.0, 2.5, 0.3, 4.0));
+  EXPECT_THROW(costs_in("", "f"), ConfigError);
+  EXPECT_THROW(costs_in("# none\n", "f"), ConfigError);
+  try {
+    costs_in("1 2\n3 four", "costs.txt");
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("costs.txt, line 2: 'four' is no number"));
+  }
+}
+
+TEST_F(CostCommand, CutsByTheNamedPartitioner) {
+  PlanWords words = costs("5 1 1 1 1 1 2", "3");
+  json cuts = json::parse(plan(words));
+  ASSERT_EQ(cuts["stages"].size(), 3U);
+  EXPECT_EQ(cuts["step_seconds"], 5.0);
+  EXPECT_EQ(cuts["bound"], 5.0);
+  EXPECT_EQ(cuts["gap"], 0.0);
+  EXPECT_EQ(cuts["stages"][0]["last"], 0);
+  EXPECT_NEAR(cuts["bubble"].get<double>(), 1.0 - 12.0 / 15.0, 1e-12);
+  Keys expected;
+  for (const auto& [key, meaning] : documented(SPILLWAY_TEST_PLANNING_OUTPUT, "Lists of costs"))
+    expected.insert(key);
+  EXPECT_EQ(keys_of(cuts), expected);
+
+  words.job.partitioner = "even";
+  cuts = json::parse(plan(words));
+  EXPECT_EQ(cuts["partitioner"], "even");
+  EXPECT_GT(cuts["step_seconds"], 5.0);
+  EXPECT_NEAR(cuts["gap"].get<double>(), cuts["step_seconds"].get<double>() / 5.0 - 1.0, 1e-12);
+
+  words.job.compare = true;
+  EXPECT_EQ(json::parse(plan(words)).size(), planner::partitioners().size());
+  words.common.json = false;
+  EXPECT_THAT(plan(words), HasSubstr("torchgpipe"));
+}
+
+TEST_F(CostCommand, RefusesWhatCannotBeCut) {
+  EXPECT_THAT(plan_refusal(costs("1 2", "3")), HasSubstr("costs.txt: there are more stages than"));
+  EXPECT_THAT(plan_refusal(costs("1 -2 3", "2")),
+              HasSubstr("layer 1 ('1') has forward time of -2"));
+  EXPECT_THAT(plan_refusal(costs("1 nan 3", "2")), HasSubstr("layer 1 ('1') has no forward time"));
+  PlanWords words = costs("1 2 3", "2");
+  words.job.schedule = "1f1b";
+  EXPECT_THAT(plan_refusal(words), HasSubstr("--schedule 1f1b has no place beside --costs"));
+  words = costs("1 2 3", "2");
+  words.common.profile = profile_;
+  EXPECT_THAT(plan_refusal(words), HasSubstr("name one of both"));
+  words = costs("1 2 3", "");
+  EXPECT_THAT(plan_refusal(words), HasSubstr("--ranks is missing"));
+}
+
+}  // namespace
+}  // namespace spillway::cli

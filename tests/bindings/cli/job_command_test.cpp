@@ -1,0 +1,185 @@
+#include "planning/job_command.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "documented_keys.h"
+#include "planning_command.h"
+#include "spillway/planner/partition/partitioners.h"
+#include "spillway/planner/schedule/generators.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The chain of six layers and a loss on three ranks.
+class JobCommand : public PlanningCommand {
+ protected:
+  PlanWords job() const {
+    PlanWords words;
+    words.common.profile = profile_;
+    words.job.ranks = "3";
+    words.job.micro_batches = "6";
+    words.job.schedule = "1f1b";
+    return words;
+  }
+
+  json told(PlanWords words) const {
+    words.common.json = true;
+    return json::parse(plan(words));
+  }
+
+  static std::string text_of(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+};
+
+TEST_F(JobCommand, HasTheDocumentedKeysAndNoOthers) {
+  PlanWords words = job();
+  words.job.device_memory = "1GiB";
+  const auto page = documented(SPILLWAY_TEST_PLANNING_OUTPUT, "Many ranks");
+  const json plan = told(words);
+  Keys expected;
+  for (const auto& [key, meaning] : page) expected.insert(key);
+  EXPECT_EQ(keys_of(plan), expected);
+  for (const char* key : {"stages", "per_rank", "attempts", "model"})
+    EXPECT_EQ(keys_within(plan[key]), keys_in(page.at(key).text)) << key;
+  words.job.device_memory.clear();
+  expected.erase("device_memory_bytes");
+  EXPECT_EQ(keys_of(told(words)), expected);
+}
+
+TEST_F(JobCommand, CutsTheProfileIntoStages) {
+  const json plan = told(job());
+  ASSERT_EQ(plan["stages"].size(), 3U);
+  EXPECT_EQ(plan["stages"][0]["first"], 0);
+  EXPECT_EQ(plan["stages"][0]["first_name"], "aten::convolution #0");
+  EXPECT_EQ(plan["stages"][2]["last"], 6);
+  EXPECT_EQ(plan["stages"][2]["last_name"], "aten::mse_loss #6");
+  EXPECT_EQ(plan["schedule"], "1f1b");
+  EXPECT_EQ(plan["groups"], 1);
+  EXPECT_GE(plan["step_seconds"], plan["bound"]);
+  EXPECT_NEAR(plan["gap"].get<double>(),
+              plan["step_seconds"].get<double>() / plan["bound"].get<double>() - 1.0, 1e-12);
+  // Three stages of 24 ms (and the loss of 1 ms): 8 slots, and the update of two layers each.
+  EXPECT_NEAR(plan["step_seconds"].get<double>(), 8 * 0.024 + 0.002, 0.009);
+}
+
+TEST_F(JobCommand, TellsTheSameInWords) {
+  PlanWords words = job();
+  words.job.device_memory = "1GiB";
+  EXPECT_THAT(plan(words),
+              AllOf(HasSubstr("3 ranks of 1.00 GiB, 6 micro-batches per step"), HasSubstr("1f1b"),
+                    HasSubstr("stage"), HasSubstr("aten::convolution #0"),
+                    HasSubstr("messages between ranks take no time")));
+  words.job.schedule = "auto";
+  EXPECT_THAT(plan(words), AllOf(HasSubstr("All schedules that were tried"),
+                                 HasSubstr("which changes results")));
+}
+
+TEST_F(JobCommand, ComparesAllSchedulesAndPartitioners) {
+  PlanWords words = job();
+  words.job.schedule.clear();
+  words.job.compare = true;
+  const json rows = told(words);
+  std::set<std::string> schedules, cutters;
+  double last = 0.0;
+  const auto page = documented(SPILLWAY_TEST_PLANNING_OUTPUT, "Comparisons");
+  for (const json& row : rows) {
+    schedules.insert(row["schedule"]);
+    cutters.insert(row["partitioner"]);
+    Keys expected;
+    for (const auto& [key, meaning] : page)
+      if (row["is_possible"] || !meaning.is_of_plan) expected.insert(key);
+    EXPECT_EQ(keys_of(row), expected);
+    if (!row["is_possible"]) continue;
+    EXPECT_GE(row["step_seconds"].get<double>(), last);
+    last = row["step_seconds"];
+  }
+  EXPECT_EQ(schedules.size(), planner::schedule_generators().size());
+  EXPECT_EQ(cutters.size(), planner::partitioners().size());
+  EXPECT_THAT(plan(words), AllOf(HasSubstr("torchgpipe"), HasSubstr("gems-mast")));
+}
+
+TEST_F(JobCommand, StoresAPlanThatPassesItsCheck) {
+  PlanWords words = job();
+  words.out = in_folder("job.json");
+  words.job.device_memory = "1GiB";
+  EXPECT_THAT(plan(words), HasSubstr("plan --check"));
+  PlanWords check;
+  check.job.check = words.out;
+  EXPECT_THAT(plan(check), AllOf(HasSubstr("no deadlock"), HasSubstr("within 1.00 GiB")));
+  const json checked = told(check);
+  Keys expected;
+  for (const auto& [key, meaning] : documented(SPILLWAY_TEST_PLANNING_OUTPUT, "Checks"))
+    expected.insert(key);
+  EXPECT_EQ(keys_of(checked), expected);
+  EXPECT_EQ(checked["ranks"], 3);
+  EXPECT_EQ(checked["step_seconds"], told(words)["step_seconds"]);
+
+  std::string text = text_of(words.out);
+  const std::size_t at = text.find("0SEND_F0,0F1");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 12, "0F1");  // Somebody takes a message out.
+  write(words.out, text);
+  EXPECT_THAT(plan_refusal(check), AllOf(HasSubstr("job.json: rank "), HasSubstr("action ")));
+}
+
+TEST_F(JobCommand, ChecksListsOfPyTorch) {
+  PlanWords check;
+  check.job.check = in_folder("lists.csv");
+  write(check.job.check, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_THAT(plan(check), HasSubstr("nothing of memory"));
+  write(check.job.check, "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");  // Rank 1 waits for 0F1.
+  EXPECT_THAT(plan_refusal(check), AllOf(HasSubstr("lists.csv: rank"), HasSubstr("action")));
+  write(check.job.check, "0F0,0X0\n");
+  EXPECT_THAT(plan_refusal(check), HasSubstr("lists.csv, line 1, column 6"));
+}
+
+TEST_F(JobCommand, DrawsRanksAndTheirMemory) {
+  PlanWords words = job();
+  words.job.picture = in_folder("job.svg");
+  words.job.device_memory = "256MiB";
+  plan(words);
+  const std::string svg = text_of(words.job.picture);
+  EXPECT_THAT(svg, AllOf(HasSubstr("<svg xmlns="), HasSubstr(">rank 0<"), HasSubstr(">rank 2<"),
+                         HasSubstr("<polygon"), HasSubstr("1F0: "), HasSubstr("memory, and its")));
+  EXPECT_THAT(svg, Not(AllOf(HasSubstr("nan"), HasSubstr("inf"))));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  EXPECT_EQ(svg.find("http", 60), std::string::npos);  // Nothing is fetched.
+}
+
+TEST_F(JobCommand, RefusesWhatHasNoPlaceOrNoSense) {
+  const auto refused = [&](const auto& change) {
+    PlanWords words = job();
+    change(words);
+    return plan_refusal(words);
+  };
+  EXPECT_THAT(refused([](PlanWords& w) { w.common.budget = "1GiB"; }),
+              HasSubstr("--budget 1GiB is about one device"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.ranks.clear(); }), HasSubstr("--ranks is missing"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.ranks = "0"; }), HasSubstr("--ranks: '0'"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.ranks = "9"; }),
+              HasSubstr("more stages than layers: 9 for 7"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.schedule = "1f1c"; }),
+              HasSubstr("unknown schedule '1f1c' (did you mean '1f1b'?)"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.schedule = "chimera"; }), HasSubstr("chimera"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.device_memory = "4MiB"; }),
+              HasSubstr("fits on no device"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.link = "fast"; }), HasSubstr("--link: 'fast'"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.common.rates.host_memory = "1GiB"; }),
+              HasSubstr("--host-memory 1GiB is for what is swapped"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.check = w.common.profile; }),
+              HasSubstr("has no place beside --check"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.common.profile.clear(); }),
+              HasSubstr("PROFILE is missing"));
+}
+
+}  // namespace
+}  // namespace spillway::cli

@@ -1,0 +1,150 @@
+#include "spillway/planner/job/job_plan.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "even_jobs.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/job/job_file.h"
+
+namespace spillway::planner {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(JobPlan, OfEqualStagesHasTheBubbleOfTheClosedForm) {
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    const JobPlan plan = planned(even_job(8, 4, 8, schedule));
+    // (p - 1) / (m + p - 1) with p = 4, m = 8; two layers of 3 s per stage.
+    EXPECT_NEAR(plan.timing.bubble, 3.0 / 11.0, 1e-12) << schedule;
+    EXPECT_NEAR(plan.step_seconds, 66.0, 1e-9) << schedule;
+    EXPECT_EQ(plan.stages.size(), 4U);
+  }
+}
+
+TEST(JobPlan, CountsTheMemoryOfEachRank) {
+  JobRequest request = even_job(8, 4, 8, "1f1b");
+  request.reserved = Bytes(kMega);
+  for (ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
+  const JobPlan plan = planned(request);
+  ASSERT_EQ(plan.memory.size(), 4U);
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    // Two layers; 4 - rank micro-batches; behind the first stage, their input of 1 MB each, too.
+    const std::uint64_t stash = 20 + (rank > 0 ? 1 : 0);
+    EXPECT_EQ(plan.memory[rank].fixed, Bytes(4 * kMega)) << rank;
+    EXPECT_EQ(plan.memory[rank].peak, Bytes((2 * 12 + (4 - rank) * stash + 4) * kMega)) << rank;
+  }
+}
+
+TEST(JobPlan, GroupsShareTheMicroBatches) {
+  JobRequest request = even_job(8, 8, 8, "1f1b");
+  request.groups = 2;
+  const JobPlan plan = planned(request);
+  EXPECT_EQ(plan.actions.rank_count(), 4U);
+  EXPECT_EQ(plan.actions.data_parallel, 2U);
+  EXPECT_NEAR(plan.step_seconds, (4 + 3) * 6.0, 1e-9);  // Reductions take no time here.
+  request.link.bytes_per_second = 1e6;
+  EXPECT_GT(planned(request).step_seconds, plan.step_seconds + 8.0);  // 8 MB of gradients.
+}
+
+TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
+  JobRequest request = even_job(8, 4, 8, "1f1b");
+  const JobPlan free = planned(request);
+  request.device_memory = Bytes(70 * kMega);  // Rank 0 would hold 104 MB.
+  const JobPlan tight = planned(request);
+  EXPECT_LE(tight.peak(), request.device_memory);
+  EXPECT_GT(tight.step_seconds, free.step_seconds);
+  EXPECT_GT(tight.stages[0].recompute_seconds, 0.0);
+  EXPECT_EQ(tight.memory[0].host, Bytes(0));
+  request.swap_bytes_per_second = 10e6;  // 20 MB per stage take 2 s of 6.
+  const JobPlan swapped = planned(request);
+  EXPECT_LE(swapped.peak(), request.device_memory);
+  EXPECT_NEAR(swapped.step_seconds, free.step_seconds, 1e-6);
+  EXPECT_GT(swapped.memory[0].host, Bytes(0));
+  request.host_memory = swapped.memory[0].host - Bytes(1);
+  EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("to its host"));
+}
+
+TEST(JobPlan, TakesTheFasterKindOfRelief) {
+  std::set<JobRelief> kinds;
+  for (const char* schedule : {"1f1b", "gpipe", "gems-mast", "chimera"})
+    for (const double rate : {1e6, 2e6, 4e6, 8e6, 16e6})
+      for (const std::uint64_t percent : {50U, 60U, 70U, 80U, 90U}) {
+        SCOPED_TRACE(message("{} at {} bytes/s, {} %", schedule, rate, percent));
+        JobRequest request = even_job(8, 4, 16, schedule);
+        for (ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
+        request.swap_bytes_per_second = rate;
+        const JobPlan free = planned(request);
+        request.device_memory = free.peak() * percent / 100;
+        JobPlan plan;
+        try {
+          plan = planned(request);
+        } catch (const PlanError&) {
+          continue;  // Too little for anything.
+        }
+        kinds.insert(plan.relief);
+        EXPECT_LE(plan.peak(), request.device_memory);
+        EXPECT_GE(plan.step_seconds, free.step_seconds * (1 - 1e-9));
+        const JobFile read = parse_job_file(to_text(describe_job(plan, request.chain)), "plan");
+        EXPECT_EQ(job_fault(read), std::nullopt);
+      }
+  EXPECT_EQ(kinds.size(), 2U);
+}
+
+TEST(JobPlan, SharesARankAmongItsStages) {
+  const JobRequest request = even_job(8, 4, 8, "interleaved");
+  const JobPlan plan = planned(request);
+  EXPECT_EQ(plan.stages.size(), 8U);
+  EXPECT_NEAR(plan.timing.bubble, 3.0 / (2 * 8 + 3), 1e-9);
+  EXPECT_LT(plan.step_seconds, planned(even_job(8, 4, 8, "1f1b")).step_seconds);
+}
+
+TEST(JobPlan, GivesTheOptimizerToTheStagesByTheirParameters) {
+  JobRequest request = even_job(8, 4, 8, "gpipe");
+  request.update_seconds = 8.0;
+  EXPECT_NEAR(planned(request).step_seconds, 66.0 + 2.0, 1e-9);
+}
+
+TEST(JobPlan, RefusesWhatCannotBe) {
+  const auto reason = [](const JobRequest& request) { return refusal([&] { planned(request); }); };
+  EXPECT_THAT(reason(even_job(3, 4, 8, "1f1b")), HasSubstr("more stages than layers: 4 for 3"));
+  EXPECT_THAT(reason(even_job(8, 4, 8, "1f2b")), HasSubstr("unknown schedule '1f2b'"));
+  EXPECT_THAT(reason(even_job(9, 3, 8, "chimera")), HasSubstr("chimera"));
+
+  JobRequest request = even_job(8, 4, 8, "1f1b");
+  request.partitioner = "evn";
+  EXPECT_THAT(reason(request), HasSubstr("unknown partitioner 'evn' (did you mean 'even'?)"));
+  request = even_job(8, 4, 8, "1f1b");
+  request.groups = 3;
+  EXPECT_THAT(reason(request), HasSubstr("4 ranks do not split into 3 equal groups"));
+  request = even_job(8, 4, 6, "1f1b");
+  request.groups = 4;
+  EXPECT_THAT(reason(request), HasSubstr("6 micro-batches do not split evenly over 4 groups"));
+  request = even_job(8, 4, 8, "1f1b");
+  request.chain.layers[5].backward_seconds = -1.0;
+  EXPECT_THAT(reason(request), AllOf(HasSubstr("layer 5 ('layer 5')"), HasSubstr("-1 s")));
+  request.chain.layers[5].backward_seconds = kNotMeasured;
+  EXPECT_THAT(reason(request), HasSubstr("layer 5 ('layer 5') has no backward time"));
+
+  request = even_job(8, 4, 8, "1f1b");
+  request.chain.layers[2].parameters = Bytes(1000 * kMega);
+  request.device_memory = Bytes(100 * kMega);
+  EXPECT_THAT(reason(request), HasSubstr("layer 2 ('layer 2') fits on no device"));
+}
+
+TEST(JobPlan, TellsWhichStageOfGivenCutsIsTooFull) {
+  JobRequest request = even_job(8, 4, 8, "1f1b");
+  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  request.chain.layers[0].parameters = Bytes(10 * kMega);
+  request.device_memory = Bytes(120 * kMega);
+  request.partitioner = "even";  // 42 MB + 4 * 20 MB on the first stage.
+  EXPECT_THAT(refusal([&] { planned(request); }),
+              AllOf(HasSubstr("stage 0, layers 0 to 1"), HasSubstr(to_string(Bytes(122 * kMega)))));
+  request.partitioner = "spillway";
+  EXPECT_LE(planned(request).peak(), request.device_memory);
+}
+
+}  // namespace
+}  // namespace spillway::planner

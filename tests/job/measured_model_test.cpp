@@ -1,0 +1,100 @@
+#include "spillway/planner/job/measured_model.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "even_jobs.h"
+#include "spillway/base/error.h"
+#include "support/chain_profile.h"
+
+namespace spillway::planner {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
+
+TEST(MeasuredModel, HasALayerForEachForwardOperator) {
+  const MeasuredModel model = measured_model(chain_profile());
+  ASSERT_EQ(model.chain.layers.size(), 7U);  // Six convolutions and the loss.
+  EXPECT_EQ(model.chain.layers[0].name, "aten::convolution #0");
+  EXPECT_EQ(model.chain.layers[6].name, "aten::mse_loss #6");
+  EXPECT_EQ(model.reserved, Bytes(100'000));
+}
+
+TEST(MeasuredModel, GivesAllTimeToALayerOrToTheUpdate) {
+  const profile::StepProfile profile = chain_profile();
+  const MeasuredModel model = measured_model(profile);
+  double all = model.update_seconds;
+  for (const ModelLayer& layer : model.chain.layers)
+    all += layer.forward_seconds + layer.backward_seconds;
+  double measured = 0.0;
+  for (const profile::TapeOp& op : profile.tape.ops) measured += seconds(op.time);
+  EXPECT_NEAR(all, measured, 1e-12);
+  EXPECT_DOUBLE_EQ(model.update_seconds, 0.006);
+  // The backward of a convolution uses the input of that one and its output; the weights tell.
+  for (LayerIndex i = 0; i < 6; ++i)
+    EXPECT_DOUBLE_EQ(model.chain.layers[i].backward_seconds, 0.008) << i;
+}
+
+TEST(MeasuredModel, CountsWeightsGradientsAndStatesOnce) {
+  const MeasuredModel model = measured_model(chain_profile());
+  for (LayerIndex i = 0; i < 6; ++i) {
+    EXPECT_EQ(model.chain.layers[i].parameters, Bytes(2 * kPage)) << i;
+    EXPECT_DOUBLE_EQ(model.chain.layers[i].static_ratio, 3.0) << i;
+  }
+}
+
+TEST(MeasuredModel, KeepsWhatBackwardUses) {
+  const MeasuredModel model = measured_model(chain_profile());
+  EXPECT_EQ(model.chain.layers[0].stash, Bytes(16 * kPage));  // Its output, and the data.
+  for (LayerIndex i = 1; i < 6; ++i) {
+    EXPECT_EQ(model.chain.layers[i].stash, Bytes(8 * kPage)) << i;
+    ASSERT_EQ(model.chain.layers[i].recompute.size(), 1U);
+    EXPECT_DOUBLE_EQ(model.chain.layers[i].recompute[0].seconds, 0.004);
+  }
+  ASSERT_EQ(model.chain.borders.size(), 6U);
+  EXPECT_EQ(model.chain.borders[2].producer, 2U);
+  EXPECT_THAT(model.chain.borders[2].consumers, ElementsAre(3U));
+  EXPECT_EQ(model.chain.borders[2].bytes, Bytes(8 * kPage));
+}
+
+TEST(MeasuredModel, TiesLayersThatUseTheSameWeights) {
+  profile::StepProfile profile = chain_profile();
+  // The fourth convolution takes the weights of the first; its own are left unused.
+  for (const profile::OpIndex op : {profile::OpIndex{3}, profile::OpIndex{9}})
+    for (std::uint32_t i = 0; i < profile.tape.ops[op].use_count; ++i) {
+      profile::TapeUse& use = profile.tape.uses[profile.tape.ops[op].first_use + i];
+      if (profile.class_of_value[use.value] == profile::StorageClass::kParameter) use.value = 1;
+    }
+  const MeasuredModel model = measured_model(profile);
+  ASSERT_EQ(model.chain.ties.size(), 1U);
+  EXPECT_THAT(model.chain.ties[0].layers, ElementsAre(0U, 3U));
+  EXPECT_EQ(model.chain.ties[0].bytes, Bytes(2 * kPage));
+}
+
+TEST(MeasuredModel, OffersNoRecomputationOfWhatMayNotRunAgain) {
+  profile::StepProfile profile = chain_profile();
+  profile.tape.ops[2].is_replayable = false;
+  const MeasuredModel model = measured_model(profile);
+  EXPECT_TRUE(model.chain.layers[2].recompute.empty());
+  EXPECT_FALSE(model.chain.layers[3].recompute.empty());  // Its input is kept.
+}
+
+TEST(MeasuredModel, RefusesProfilesThatAreNoTrainingStep) {
+  profile::StepProfile empty = chain_profile();
+  empty.tape.clear();
+  EXPECT_THROW(measured_model(empty), ConfigError);
+}
+
+TEST(ChainOfCosts, NamesTheFirstCostThatIsNone) {
+  EXPECT_EQ(chain_of_costs({1.0, 2.0}).layers[1].forward_seconds, 2.0);
+  EXPECT_THAT(refusal([] { chain_of_costs({1.0, -2.0}); }), HasSubstr("layer 1 ('1')"));
+  EXPECT_THAT(refusal([] { chain_of_costs({kNotMeasured}); }), HasSubstr("no forward time"));
+  EXPECT_THAT(refusal([] { chain_of_costs({}); }), HasSubstr("without layers"));
+}
+
+}  // namespace
+}  // namespace spillway::planner
