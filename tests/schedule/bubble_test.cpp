@@ -112,24 +112,23 @@ TEST(Bubble, OfZeroBubbleVIsGoneInTheMemoryOfOneForwardOneBackward) {
 }
 
 // 1F1B of the same stages of two chunks has 2 * 3 * (p - 1) ticks of bubble.
-TEST(Bubble, OfVHalfIsHalf) {
-  for (const std::uint32_t p : {2U, 3U, 4U, 5U, 6U, 8U, 12U, 16U})
-    for (const std::uint32_t m : {2 * p, 3 * p}) {
+TEST(Bubble, OfVHalfIsHalfToATick) {
+  for (std::uint32_t p = 2; p <= 16; ++p)
+    for (const std::uint32_t m : {p, 2 * p, 5 * p}) {
       const Schedule schedule = generated("v-half", p, m);
       const double idle = timing_of(schedule, 1.0, 1.0, 1.0).step_seconds - 6.0 * m;
-      EXPECT_LE(idle, 0.5 * 6.0 * (p - 1) + 1e-9) << p << " " << m;
-      EXPECT_GT(idle, 0.3 * 6.0 * (p - 1)) << p << " " << m;
+      EXPECT_NEAR(idle, 0.5 * 6.0 * (p - 1) - (p % 2 == 1 ? 1.0 : 0.0), 1e-9) << p << " " << m;
       EXPECT_EQ(worst_in_flight(schedule), (p + 2) / 2) << m;
     }
 }
 
-TEST(Bubble, OfVMinIsTwoThirds) {
-  for (const std::uint32_t p : {2U, 3U, 4U, 5U, 6U, 8U, 12U, 16U})
-    for (const std::uint32_t m : {2 * p, 3 * p}) {
+TEST(Bubble, OfVMinIsTwoThirdsToATick) {
+  for (std::uint32_t p = 2; p <= 16; ++p)
+    for (const std::uint32_t m : {p, 2 * p, 5 * p}) {
       const Schedule schedule = generated("v-min", p, m);
       const double idle = timing_of(schedule, 1.0, 1.0, 1.0).step_seconds - 6.0 * m;
       // Every third count of ranks needs a gap of two ticks, which costs its share.
-      EXPECT_LE(idle, 2.0 / 3.0 * 6.0 * (p - 1) + (p % 3 == 0 ? 1.0 : 0.0) + 1e-9) << p;
+      EXPECT_NEAR(idle, 2.0 / 3.0 * 6.0 * (p - 1) + (p % 3 == 0 ? 1.0 : -1.0), 1e-9) << p;
       EXPECT_EQ(worst_in_flight(schedule), (p + 4) / 3) << m;
     }
 }

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "generated.h"
 #include "spillway/base/error.h"
@@ -122,6 +124,21 @@ TEST(WithCommunication, HalvesOptimizerStatesWithASingleOwner) {
   };
   EXPECT_EQ(peak(CopyRule::kReduced), 2000_B);
   EXPECT_EQ(peak(CopyRule::kSingleOwner), 1000_B);
+}
+
+// The second copy of Chimera is in use from the begin on, before its owner could lend it.
+TEST(WithCommunication, LetsASingleOwnerLendWhereItCan) {
+  std::set<std::string_view> lent;
+  for (const ScheduleGenerator& generator : schedule_generators()) {
+    const Schedule plain = generator.generate({.ranks = 4, .micro_batches = 8});
+    try {
+      const CommunicationOptions options{.copy_rule = CopyRule::kSingleOwner};
+      EXPECT_EQ(fault_in(with_communication(plain, options)), "none") << generator.name;
+      lent.insert(generator.name);
+    } catch (const PlanError&) {
+    }
+  }
+  EXPECT_EQ(lent, (std::set<std::string_view>{"gems-mast", "gems-master"}));
 }
 
 TEST(WithCommunication, RefusesWhatCannotBe) {

@@ -108,6 +108,30 @@ TEST(Generators, RefuseWhatTheyCannotServe) {
                  "to 67108864)");
 }
 
+// The stages of a rank count where it has several, and not where the request names some for others.
+TEST(Generators, CountThePassesThatTheyMake) {
+  const auto refusal_of = [](std::string_view name, std::uint32_t stages_per_rank) {
+    try {
+      generated(name, {.ranks = 60000, .micro_batches = 60000, .stages_per_rank = stages_per_rank});
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto passes = [](std::string_view name, std::uint64_t count) {
+    return message(
+        "{}: {} passes of micro-batches through stages are too many (use up to 67108864)", name,
+        count);
+  };
+  constexpr std::uint64_t kOneStage = std::uint64_t{60000} * 60000;
+  for (const char* name : {"gpipe", "1f1b", "gems-mast"})
+    EXPECT_EQ(refusal_of(name, 2), passes(name, kOneStage));
+  for (const char* name : {"zb-v", "v-half", "v-min", "dualpipe-v"})
+    EXPECT_EQ(refusal_of(name, 1), passes(name, 2 * kOneStage));
+  for (const char* name : {"interleaved", "breadth-first"})
+    EXPECT_EQ(refusal_of(name, 3), passes(name, 3 * kOneStage));
+}
+
 TEST(Generators, KnowTheNearestName) {
   try {
     schedule_generator_named("zbh1");
@@ -118,7 +142,7 @@ TEST(Generators, KnowTheNearestName) {
 }
 
 TEST(Generators, ServeAThousandRanks) {
-  for (const char* name : {"1f1b", "zb-h1", "v-half", "gems-mast"}) {
+  for (const char* name : {"1f1b", "1f1b-capped", "zb-h1", "v-half", "gems-mast"}) {
     const Schedule schedule = generated(name, 1024, 64);
     EXPECT_FALSE(first_fault(schedule)) << name;
   }

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "generated.h"
 #include "spillway/base/error.h"
@@ -91,6 +93,32 @@ TEST(WithRecomputation, KeepsTheInputAloneInBetween) {
   EXPECT_EQ(fault_in(recomputed), "none");
   const std::vector<std::uint32_t> beyond{4};
   EXPECT_THROW(with_recomputation(plain, beyond), ConfigError);
+}
+
+TEST(WithRecomputation, LeavesAloneWhatIsComputedAgainAlready) {
+  const std::vector<std::uint32_t> some{0, 2};
+  const std::vector<std::uint32_t> all{0, 1, 2, 3};
+  const Schedule once = with_recomputation(with_communication(gems(4, 3, 2)), some);
+  EXPECT_EQ(with_recomputation(once, some).ranks, once.ranks);
+  EXPECT_EQ(fault_in(with_recomputation(once, all)), "none");
+  ScheduleCosts costs = costs_of(once, 0.5);
+  costs.memory = 2400_B;
+  EXPECT_EQ(fault_in(with_memory_fitted(once, costs)), "none");
+}
+
+// Of a pair that runs as one each belongs to another stage, so no copy is ever out of use.
+TEST(WithParkedWeights, GivesSchedulesWithoutFaultsOrRefuses) {
+  std::set<std::string_view> parked;
+  for (const ScheduleGenerator& generator : schedule_generators()) {
+    const Schedule plain = with_communication(generator.generate({.ranks = 4, .micro_batches = 8}));
+    try {
+      EXPECT_EQ(fault_in(with_parked_weights(plain)), "none") << generator.name;
+      parked.insert(generator.name);
+    } catch (const PlanError&) {
+    }
+  }
+  EXPECT_TRUE(parked.contains("gems-master"));
+  EXPECT_FALSE(parked.contains("dualpipe-v"));
 }
 
 TEST(WithParkedWeights, HoldsOneCopyWhileStashesAreManiest) {

@@ -6,6 +6,8 @@
 
 #include "generated.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/planner/schedule/schedule_passes.h"
 
 namespace spillway::planner {
 namespace {
@@ -52,6 +54,37 @@ TEST(RankFactors, WeightGradientsThatKeepLessCountLess) {
 TEST(RankFactors, CountsTheChunksOfVHalfOnTheFirstRank) {
   EXPECT_EQ(2 * rank_factors(generated("v-half", 4, 4))[0].in_flight, 5.0);
   EXPECT_EQ(2 * rank_factors(generated("v-half", 4, 8))[0].in_flight, 6.0);
+}
+
+// Weights that are on the host, or still with their owner, are not held.
+TEST(RankFactors, CountWeightsWhileTheyAreThere) {
+  const Schedule in_turn = read_schedule_csv(
+      "0F0,0SWAP_OUT_WEIGHTS,1SWAP_IN_WEIGHTS,1F0,1B0,1SWAP_OUT_WEIGHTS,0SWAP_IN_WEIGHTS,0B0\n",
+      "test");
+  EXPECT_EQ(rank_factors(in_turn)[0].weight_versions, 0.5);  // One stage of the rank's two.
+  const Schedule lent =
+      read_schedule_csv("0F0,0B0,r1:1F0,r1:1B0\n1F0,1SWAP_OUT_WEIGHTS,0RECV_WEIGHTS,r1:0F0,r1:0B0,"
+                        "0SWAP_OUT_WEIGHTS,1SWAP_IN_WEIGHTS,1B0\n",
+                        "test");
+  EXPECT_EQ(rank_factors(lent)[0].weight_versions, 2.0);
+  EXPECT_EQ(rank_factors(lent)[1].weight_versions, 1.0);
+}
+
+// The referee, to which copies take no time here, must come to the same peak.
+TEST(RankFactors, CountWeightsOfGemsAsTheRefereeDoes) {
+  const Schedule plain = gems(4, 2, 4);
+  const Schedule owned =
+      with_communication(plain, CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});
+  for (const Schedule& schedule :
+       {with_communication(plain), with_parked_weights(with_communication(plain)), owned}) {
+    ScheduleCosts costs = even_costs(schedule, 1.0, 1.0, 1.0);
+    for (StageCosts& stage : costs.stages) stage.weights = 400_B;
+    const ScheduleTiming timing = time_schedule(schedule, costs);
+    const auto factors = rank_factors(schedule);
+    for (std::size_t rank = 0; rank < 4; ++rank)
+      EXPECT_EQ(factors[rank].weight_versions * 400,
+                static_cast<double>(timing.ranks[rank].peak_memory.count()));
+  }
 }
 
 TEST(StageFactors, TellStagesOfOneRankApart) {

@@ -66,6 +66,50 @@ TEST(ScheduleCsv, ReadsWhatPyTorchWrites) {
   EXPECT_FALSE(first_fault(schedule));
 }
 
+// What ScheduleInterleaved1F1B of PyTorch 2.11 writes for two ranks with two stages each and two
+// micro-batches, in both forms of its _dump_csv.
+constexpr std::string_view kWithMessages =
+    "0UNSHARD,2UNSHARD,0F0,0SEND_F0,2RECV_F0,0F1,0SEND_F1,2RECV_F1,2F0,2SEND_F0,2F1,2SEND_F1,"
+    "2RECV_B0,2B0,2SEND_B0,2RECV_B1,2B1,2SEND_B1,2REDUCE_GRAD,2RESHARD,0RECV_B0,0B0,0RECV_B1,0B1,"
+    "0REDUCE_GRAD,0RESHARD\r\n"
+    "1UNSHARD,3UNSHARD,1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3B0,"
+    "3SEND_B0,1RECV_B0,3F1,3B1,3SEND_B1,1RECV_B1,3REDUCE_GRAD,3RESHARD,1B0,1SEND_B0,1B1,1SEND_B1,"
+    "1REDUCE_GRAD,1RESHARD\r\n";
+constexpr std::string_view kComputeOnly =
+    "0F0,0F1,2F0,2F1,,,,2B0,,2B1,,0B0,,0B1\r\n,1F0,1F1,,3F0,3B0,3F1,3B1,,1B0,,1B1\r\n";
+
+std::vector<std::vector<Action>> compute_of(const Schedule& schedule) {
+  auto lists = schedule.ranks;
+  for (auto& list : lists)
+    std::erase_if(list, [](const Action& action) { return !is_model_compute(action.kind); });
+  return lists;
+}
+
+TEST(ScheduleCsv, ReadsBothFormsOfADumpOfPyTorch) {
+  const Schedule complete = read_schedule_csv(kWithMessages, "dump.csv");
+  EXPECT_FALSE(first_fault(complete));
+  EXPECT_EQ(complete.stages, 4U);
+  EXPECT_EQ(complete.ranks[0].size() + complete.ranks[1].size(), 44U);  // Less 8 of sharding.
+  const Schedule plain = read_schedule_csv(kComputeOnly, "dump.csv");
+  EXPECT_FALSE(first_fault(plain));
+  EXPECT_EQ(compute_of(complete), plain.ranks);
+  const ScheduleRequest request{.ranks = 2, .micro_batches = 2, .stages_per_rank = 2};
+  EXPECT_EQ(compute_of(generated("interleaved", request)), plain.ranks);
+  const ScheduleCosts costs = even_costs(plain, 1.0, 1.0, 1.0);
+  EXPECT_EQ(time_schedule(complete, costs).step_seconds, time_schedule(plain, costs).step_seconds);
+}
+
+// A rank that has nothing to do is a line of empty cells.
+TEST(ScheduleCsv, KeepsRanksWithoutActions) {
+  Schedule schedule = generated("gpipe", 2, 2);
+  schedule.ranks.insert(schedule.ranks.begin(), std::vector<Action>());
+  for (std::uint32_t& rank : schedule.placement[0]) ++rank;
+  schedule.ranks.emplace_back();
+  const std::string text = to_csv(schedule);
+  EXPECT_EQ(text, ",\n0F0,0F1,0B1,0B0,0STEP\n1F0,1F1,1B1,1B0,1STEP\n,\n");
+  expect_equal(read_schedule_csv(text, "test"), schedule);
+}
+
 void expect_error(std::string_view text, std::string_view sentence) {
   try {
     read_schedule_csv(text, "plan.csv");
@@ -100,7 +144,14 @@ TEST(ScheduleCsv, SaysWhereTextIsWrong) {
   expect_error("0F0\n0F1\n",
                "plan.csv, line 2, column 1: 0F1 on rank 1, but its stage is on rank 0 already");
   expect_error("0F0,0B0\n\n1F0,1B0\n",
-               "plan.csv, line 2, column 1: a line without actions (each is a rank)");
+               "plan.csv, line 2, column 1: a line without actions (each is a rank, an idle one is "
+               "',')");
+  expect_error("0F0,0B0\n  \n",
+               "plan.csv, line 2, column 1: a line without actions (each is a rank, an idle one is "
+               "',')");
+  expect_error(",\n", "plan.csv holds no forward, like 0F0");
+  expect_error("0F0,0UNSHARD1\n",
+               "plan.csv, line 1, column 13: ',' expected behind an action, not '1'");
   expect_error("0F0,0B1\n", "plan.csv, line 1, column 5: 0B1 has no forward");
   expect_error("0F0,1B0\n1F0,0B0\n",
                "plan.csv, line 1, column 5: 1B0 on rank 0, which has no forward of its stage");

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "generated.h"
@@ -77,6 +78,24 @@ TEST(TimeSchedule, HidesCopiesThatFitTheWindow) {
   EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_swap_seconds, 1.0);
 }
 
+// Least of all in DualPipe, where a forward also waits for the gradient of the backward behind it.
+TEST(TimeSchedule, CountsNoSwapsWhereNothingIsCopied) {
+  for (const ScheduleGenerator& generator : schedule_generators())
+    for (const bool has_messages : {false, true}) {
+      Schedule schedule = generator.generate({.ranks = 4, .micro_batches = 8});
+      if (has_messages) schedule = with_communication(schedule);
+      ScheduleCosts costs = pair_costs(schedule);
+      costs.peer = {.latency_seconds = 0.5, .bytes_per_second = 1000.0};
+      const ScheduleTiming timing = time_schedule(schedule, costs);
+      double exposed = 0.0;
+      for (const RankTiming& rank : timing.ranks) {
+        EXPECT_EQ(rank.exposed_swap_seconds, 0.0) << generator.name << has_messages;
+        exposed += rank.exposed_communication_seconds;
+      }
+      EXPECT_GT(exposed, 0.0) << generator.name;
+    }
+}
+
 TEST(TimeSchedule, SharesTheHostLinkBetweenCopiesAndMessages) {
   const Schedule schedule = listed("0F0,0SWAP_OUT0,0SEND_F0,0RECV_B0,0SWAP_IN0,0B0\n"
                                    "1RECV_F0,1F0,1B0,1SEND_B0\n");
@@ -132,6 +151,78 @@ TEST(TimeSchedule, RunsReductionsBesideTheBackwardOfOtherStages) {
   const ScheduleTiming timing = time_schedule(schedule, costs);
   EXPECT_DOUBLE_EQ(timing.step_seconds, 9.0 + 3.0);  // That of stage 0 is exposed.
   EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_communication_seconds, 3.0);
+}
+
+TEST(TimeSchedule, EndsReceivesWhenTheirMessagesArrive) {
+  const Schedule schedule = listed("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.peer.latency_seconds = 0.5;
+  const auto spans = time_schedule(schedule, costs).spans;
+  EXPECT_DOUBLE_EQ(spans[1][0].start_seconds, 0.0);  // Posted at once,
+  EXPECT_DOUBLE_EQ(spans[1][0].end_seconds, 1.5);    // F0 of the other rank and the way.
+  EXPECT_DOUBLE_EQ(spans[0][1].end_seconds, 1.5);
+  EXPECT_DOUBLE_EQ(spans[0][2].start_seconds, 1.0);
+  EXPECT_DOUBLE_EQ(spans[0][2].end_seconds, 1.5 + 1 + 2 + 0.5);
+}
+
+TEST(TimeSchedule, EndsReceivesOfParametersWhenTheyArrive) {
+  const Schedule schedule =
+      with_communication(gems(2, 1, 2), CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.peer.bytes_per_second = 100.0;
+  const auto spans = time_schedule(schedule, costs).spans;
+  std::size_t receives = 0;
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    for (std::size_t i = 0; i < spans[rank].size(); ++i) {
+      const Action& action = schedule.ranks[rank][i];
+      if (action.kind != ActionKind::kReceiveWeights) continue;
+      ++receives;
+      const auto& other = schedule.ranks[1 - rank];
+      const Action send{ActionKind::kSendWeights, action.stage, kNoMicroBatch};
+      const auto at = std::find(other.begin(), other.end(), send) - other.begin();
+      const ActionSpan& sent = spans[1 - rank][static_cast<std::size_t>(at)];
+      EXPECT_GE(sent.end_seconds, sent.start_seconds + 5.0);
+      EXPECT_DOUBLE_EQ(spans[rank][i].end_seconds, sent.end_seconds);
+    }
+  EXPECT_EQ(receives, 2U);
+}
+
+// From when the last one has come, on all of its ranks.
+TEST(TimeSchedule, GivesAReductionTheSameSpanOnAllItsRanks) {
+  const Schedule schedule = with_communication(gems(4, 1, 2));
+  ScheduleCosts costs = pair_costs(schedule);
+  costs.reduce.bytes_per_second = 100.0;  // 200 bytes among two: 2 s.
+  const ScheduleTiming timing = time_schedule(schedule, costs);
+  std::vector<std::vector<ActionSpan>> by_stage(4);
+  for (std::size_t rank = 0; rank < 4; ++rank)
+    for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i)
+      if (schedule.ranks[rank][i].kind == ActionKind::kReduce)
+        by_stage[schedule.ranks[rank][i].stage].push_back(timing.spans[rank][i]);
+  for (const auto& spans : by_stage) {
+    ASSERT_EQ(spans.size(), 2U);
+    EXPECT_DOUBLE_EQ(spans[0].start_seconds, spans[1].start_seconds);
+    for (const ActionSpan& span : spans)
+      EXPECT_DOUBLE_EQ(span.end_seconds - span.start_seconds, 2.0);
+  }
+}
+
+TEST(TimeSchedule, ThrowsForReductionsAndStepsWithoutSense) {
+  const Schedule good = with_communication(gems(2, 1, 2));
+  const ScheduleCosts costs = even_costs(good, 1.0, 1.0, 1.0);
+  const Action reduce{ActionKind::kReduce, 0, kNoMicroBatch};
+  const Action step{ActionKind::kStep, 0, kNoMicroBatch};
+  // Rank 0 joins twice, which does not make up for rank 1.
+  Schedule bad = good;
+  auto& list = bad.ranks[0];
+  list.insert(std::find(list.begin(), list.end(), reduce), reduce);
+  std::erase(bad.ranks[1], reduce);
+  EXPECT_THROW(time_schedule(bad, costs), PlanError);
+  // Rank 1 joins a sum of which it has no part.
+  bad = good;
+  std::erase(bad.ranks[1], step);
+  EXPECT_THROW(time_schedule(bad, costs), PlanError);
+  const Schedule parked = listed("0F0,0B0,0SWAP_OUT_WEIGHTS,0STEP\n");
+  EXPECT_THROW(time_schedule(parked, even_costs(parked, 1.0, 1.0, 1.0)), PlanError);
 }
 
 TEST(TimeSchedule, ThrowsForListsThatStandStill) {

@@ -8,8 +8,8 @@
 namespace spillway::planner {
 
 /// As the CSV form writes them. The first nine are those of PyTorch's torch.distributed.pipelining
-/// (schedules.py), the others ours. Its reader looks at the start of a name only, so none of ours
-/// begins with one of its own: it refuses them.
+/// (schedules.py), but for its UNSHARD and RESHARD; the others are ours. Its reader looks at the
+/// start of a name only, so none of ours begins with one of its own: it refuses them.
 inline constexpr std::array<Named<ActionKind>, 19> kActionNames{{
     {"F", ActionKind::kForward},
     {"B", ActionKind::kBackward},

@@ -17,12 +17,22 @@ class OneOrder {
       : schedule_(schedule),
         copies_(schedule),
         timing_(time_schedule(schedule, costs)),
-        entries_(schedule.ranks.size()) {
+        entries_(schedule.ranks.size()),
+        uses_(copies_.size()),
+        forward_ends_(schedule.ranks.size(), 0) {
     for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
       for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
         // What runs as one belongs to one moment.
         const bool is_second = i > 0 && schedule.ranks[rank][i - 1].overlaps_next;
-        add(timing_.spans[rank][is_second ? i - 1 : i].start_order, rank, schedule.ranks[rank][i]);
+        const Action& action = schedule.ranks[rank][i];
+        const std::uint64_t start = timing_.spans[rank][is_second ? i - 1 : i].start_order;
+        add(start, rank, action);
+        if (!is_model_compute(action.kind)) continue;
+        Use& use = uses_[copies_.at(rank, action.stage)];
+        use.first_start = std::min(use.first_start, start);
+        use.last_end = timing_.spans[rank][i].end_order;
+        if (action.replica == 0 && action.kind == ActionKind::kForward)
+          forward_ends_[rank] = use.last_end;
       }
   }
 
@@ -69,12 +79,17 @@ class OneOrder {
         const std::uint32_t mirror = holders[1];
         // The owner of the mirror's own stage does the same at this moment: the one at which both
         // have done their forward of the first replica.
-        exchange(std::max(forward_end(owner), forward_end(mirror)), owner,
-                 {ActionKind::kSendWeights, stage, kNoMicroBatch});
-        const std::uint64_t lent = gradient_end(mirror, stage);
-        exchange(lent, mirror, {ActionKind::kSendGradients, stage, kNoMicroBatch});
-        add(lent, mirror, {ActionKind::kSwapOutWeights, stage, kNoMicroBatch});
-        moment = std::max(moment, lent);
+        const std::uint64_t lent = std::max(forward_ends_[owner], forward_ends_[mirror]);
+        if (uses_[copies_.at(mirror, stage)].first_start < lent)
+          throw PlanError(
+              "{}: rank {} uses stage {} before rank {}, its single owner, is through with the "
+              "forwards of replica 0 and lends it (let all copies be stepped)",
+              schedule_.name, mirror, stage, owner);
+        exchange(lent, owner, {ActionKind::kSendWeights, stage, kNoMicroBatch});
+        const std::uint64_t given_back = gradient_end(mirror, stage);
+        exchange(given_back, mirror, {ActionKind::kSendGradients, stage, kNoMicroBatch});
+        add(given_back, mirror, {ActionKind::kSwapOutWeights, stage, kNoMicroBatch});
+        moment = std::max(moment, given_back);
       }
       if (data_parallel > 1) add(moment, holders[0], {ActionKind::kReduce, stage, kNoMicroBatch});
     }
@@ -101,11 +116,16 @@ class OneOrder {
   }
 
  private:
+  static constexpr std::uint64_t kEnd = static_cast<std::uint64_t>(-1);
   struct Entry {
     std::uint64_t moment = 0;
     Action action;
   };
-  static constexpr std::uint64_t kEnd = static_cast<std::uint64_t>(-1);
+  /// When the compute of a copy begins, and when its gradients are complete.
+  struct Use {
+    std::uint64_t first_start = kEnd;
+    std::uint64_t last_end = 0;
+  };
 
   void add(std::uint64_t moment, std::uint32_t rank, const Action& action) {
     entries_[rank].push_back({moment, action});
@@ -115,33 +135,19 @@ class OneOrder {
     const auto peer = peer_of(schedule_, copies_, rank, send);
     if (!peer) return;
     add(moment, rank, send);
-    add(moment, *peer, match_of(send));
+    add(moment, *peer, match_of(schedule_, send));
   }
 
-  /// When the gradients of a copy are complete.
   std::uint64_t gradient_end(std::uint32_t rank, std::uint32_t stage) const {
-    std::uint64_t end = 0;
-    for (std::size_t i = 0; i < schedule_.ranks[rank].size(); ++i)
-      if (schedule_.ranks[rank][i].stage == stage &&
-          is_model_compute(schedule_.ranks[rank][i].kind))
-        end = timing_.spans[rank][i].end_order;
-    return end;
-  }
-
-  /// When a rank has done all its forwards of replica 0.
-  std::uint64_t forward_end(std::uint32_t rank) const {
-    std::uint64_t end = 0;
-    for (std::size_t i = 0; i < schedule_.ranks[rank].size(); ++i)
-      if (schedule_.ranks[rank][i].replica == 0 &&
-          schedule_.ranks[rank][i].kind == ActionKind::kForward)
-        end = timing_.spans[rank][i].end_order;
-    return end;
+    return uses_[copies_.at(rank, stage)].last_end;
   }
 
   const Schedule& schedule_;
   WeightCopies copies_;
   ScheduleTiming timing_;
   std::vector<std::vector<Entry>> entries_;
+  std::vector<Use> uses_;                    // By copy.
+  std::vector<std::uint64_t> forward_ends_;  // By rank, of its forwards of replica 0.
 };
 
 bool is_communication(ActionKind kind) {

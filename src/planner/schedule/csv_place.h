@@ -33,8 +33,8 @@ struct PlacedActions {
   std::vector<CsvPlace> places;
 };
 
-/// Finds out what the lists are of: stages, replicas, micro-batches, and where they are placed. An
-/// action that fits to no forward is refused at its place.
+/// Finds out what the lists of a schedule with a name are of: stages, replicas, micro-batches, and
+/// where they are placed. An action that fits to no forward is refused at its place.
 void complete_schedule(Schedule& schedule, std::vector<PlacedActions>& ranks);
 
 }  // namespace spillway::planner

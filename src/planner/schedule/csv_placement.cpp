@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "csv_place.h"
+#include "placed_stages.h"
 
 namespace spillway::planner {
 namespace {
@@ -20,7 +21,7 @@ void count_forwards(Schedule& schedule, const std::vector<PlacedActions>& ranks)
       schedule.micro_batches = std::max(schedule.micro_batches, action.micro_batch + 1);
       replicas = std::max(replicas, action.replica + 1);
     }
-  const std::string_view name = ranks.front().places.front().name;
+  const std::string_view name = schedule.name;
   if (forwards == 0) throw ConfigError("{} holds no forward, like 0F0", name);
   // None of the three counts is above 2^24.
   const std::uint64_t passes = std::uint64_t{replicas} * schedule.micro_batches;
@@ -44,14 +45,8 @@ void place_forwards(Schedule& schedule, const std::vector<PlacedActions>& ranks)
   for (std::size_t replica = 0; replica < schedule.placement.size(); ++replica)
     for (std::size_t stage = 0; stage < schedule.stages; ++stage)
       if (schedule.placement[replica][stage] == kNowhere)
-        throw ConfigError("{}: replica {} has no forward of stage {}",
-                          ranks.front().places.front().name, replica, stage);
-}
-
-bool holds(const Schedule& schedule, std::uint32_t rank, const Action& action) {
-  if (needs_micro_batch(action.kind)) return schedule.rank_of(action.replica, action.stage) == rank;
-  return std::any_of(schedule.placement.begin(), schedule.placement.end(),
-                     [&](const auto& placed) { return placed[action.stage] == rank; });
+        throw ConfigError("{}: replica {} has no forward of stage {}", schedule.name, replica,
+                          stage);
 }
 
 }  // namespace
@@ -59,6 +54,7 @@ bool holds(const Schedule& schedule, std::uint32_t rank, const Action& action) {
 void complete_schedule(Schedule& schedule, std::vector<PlacedActions>& ranks) {
   count_forwards(schedule, ranks);
   place_forwards(schedule, ranks);
+  PlacedStages placed(schedule);
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
     for (std::size_t i = 0; i < ranks[rank].actions.size(); ++i) {
       const Action& action = ranks[rank].actions[i];
@@ -66,7 +62,10 @@ void complete_schedule(Schedule& schedule, std::vector<PlacedActions>& ranks) {
           action.stage < schedule.stages && action.replica < schedule.replica_count() &&
           (action.micro_batch == kNoMicroBatch || action.micro_batch < schedule.micro_batches);
       if (!is_known) fail_at(ranks[rank].places[i], "{} has no forward", action);
-      if (!holds(schedule, rank, action))
+      const bool is_here = needs_micro_batch(action.kind)
+                               ? schedule.rank_of(action.replica, action.stage) == rank
+                               : placed.holds(rank, action.stage);
+      if (!is_here)
         fail_at(ranks[rank].places[i], "{} on rank {}, which has no forward of its stage", action,
                 rank);
     }

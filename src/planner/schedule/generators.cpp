@@ -17,16 +17,26 @@ void check_range(std::string_view generator, std::string_view what, std::uint32_
     throw ConfigError("{} needs between 1 and {} {}, not {}", generator, kMostRanks, what, count);
 }
 
+std::uint32_t stages_of_a_rank(const ScheduleGenerator& generator, const ScheduleRequest& request) {
+  switch (generator.stages_per_rank) {
+    case StagesPerRank::kOne: return 1;
+    case StagesPerRank::kTwo: return 2;
+    case StagesPerRank::kAsRequested: break;
+  }
+  return request.stages_per_rank;
+}
+
 }  // namespace
 
 Schedule ScheduleGenerator::generate(const ScheduleRequest& request) const {
   check_range(name, "ranks", request.ranks);
   check_range(name, "micro-batches", request.micro_batches);
   if (request.replicas != 0) check_range(name, "replicas", request.replicas);
-  check_range(name, "stages per rank", request.stages_per_rank);
+  if (stages_per_rank == StagesPerRank::kAsRequested)
+    check_range(name, "stages per rank", request.stages_per_rank);
   check_range(name, "slots", request.slots);
   const std::uint64_t passes =
-      std::uint64_t{request.ranks} * request.stages_per_rank * request.micro_batches;
+      std::uint64_t{request.ranks} * stages_of_a_rank(*this, request) * request.micro_batches;
   if (passes > kMostCells)
     throw ConfigError("{}: {} passes of micro-batches through stages are too many (use up to {})",
                       name, passes, kMostCells);

@@ -1,6 +1,8 @@
 #include <limits>
 #include <optional>
 
+#include "awake_ranks.h"
+#include "boundary_stages.h"
 #include "list_building.h"
 #include "spillway/base/assert.h"
 
@@ -16,17 +18,18 @@ class GreedyOrder {
         done_(2 * schedule.all_micro_batches() * schedule.stages, kNotYet),
         next_(2 * std::size_t{schedule.replica_count()} * schedule.stages, 0),
         stages_of_(schedule.ranks.size()),
-        held_(schedule.ranks.size(), 0) {
+        held_(schedule.ranks.size(), 0),
+        awake_(schedule.rank_count()) {
     for (std::uint32_t replica = 0; replica < schedule.replica_count(); ++replica)
       for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
         stages_of_[schedule.rank_of(replica, stage)].push_back({replica, stage});
   }
 
-  void run() {
+  std::uint64_t run() {
     std::uint64_t left = done_.size();
     for (std::uint64_t tick = 0; left > 0; ++tick) {
       bool has_moved = false;
-      for (std::uint32_t rank = 0; rank < schedule_.rank_count(); ++rank) {
+      for (const std::uint32_t rank : awake_.begin_tick()) {
         std::optional<Action> action = oldest_backward(rank, tick);
         if (!action && held_[rank] < most_held_[rank]) action = farthest_forward(rank, tick);
         if (!action) continue;
@@ -36,6 +39,7 @@ class GreedyOrder {
       }
       SPILLWAY_ASSERT(has_moved);
     }
+    return awake_.visits();
   }
 
  private:
@@ -90,6 +94,9 @@ class GreedyOrder {
     done(action) = tick;
     ++next(action);
     held_[rank] = is_back(action) ? held_[rank] - 1 : held_[rank] + 1;
+    awake_.wake(rank);
+    if (const auto stage = output_stage(schedule_, action))
+      awake_.wake(schedule_.rank_of(action.replica, *stage));
   }
 
   Schedule& schedule_;
@@ -98,12 +105,13 @@ class GreedyOrder {
   std::vector<std::uint32_t> next_;  // By replica, stage and direction.
   std::vector<std::vector<Pass>> stages_of_;
   std::vector<std::uint32_t> held_;
+  AwakeRanks awake_;
 };
 
 }  // namespace
 
-void order_greedily(Schedule& schedule, const std::vector<std::uint32_t>& most_held) {
-  GreedyOrder(schedule, most_held).run();
+std::uint64_t order_greedily(Schedule& schedule, const std::vector<std::uint32_t>& most_held) {
+  return GreedyOrder(schedule, most_held).run();
 }
 
 }  // namespace spillway::planner

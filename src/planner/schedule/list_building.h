@@ -46,12 +46,14 @@ void end_with_steps(Schedule& schedule);
 /// order. A rank that would have to wait computes the oldest weight gradient that it owes instead;
 /// and it does so before a forward that would take it above `most_held` stashes of micro-batches
 /// that were begun and have not seen their weight gradient. All actions count as equally long.
-/// `most_held` must suffice for the order: it is the caller's proof.
-void fill_with_weight_gradients(Schedule& schedule, std::uint32_t most_held);
+/// `most_held` must suffice for the order: it is the caller's proof. Returns how often it has
+/// looked at a rank: some times per action.
+std::uint64_t fill_with_weight_gradients(Schedule& schedule, std::uint32_t most_held);
 
 /// Fills empty lists of full backwards and forwards: a rank does the oldest backward that can run,
 /// else the forward that can run and is nearest to the end of the model, as long as it holds less
-/// than `most_held` of it. All actions count as equally long.
-void order_greedily(Schedule& schedule, const std::vector<std::uint32_t>& most_held);
+/// than `most_held` of it. All actions count as equally long. Returns how often it has looked at a
+/// rank.
+std::uint64_t order_greedily(Schedule& schedule, const std::vector<std::uint32_t>& most_held);
 
 }  // namespace spillway::planner

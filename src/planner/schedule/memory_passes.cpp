@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "spillway/base/error.h"
@@ -69,16 +70,29 @@ struct Absence {
   double seconds = 0.0;
 };
 
-/// Where the copy back must start at the latest so that it ends in time: the list starts it when
+/// Where copies back must start at the latest so that they end in time: the list starts them when
 /// the compute before is over.
-std::size_t latest_start(const std::vector<Action>& list, const std::vector<ActionSpan>& spans,
-                         std::size_t use, double seconds) {
-  const double latest = spans[use].start_seconds - seconds;
-  for (std::size_t i = use; i-- > 0;)
-    if (is_compute(list[i].kind) && !list[i].overlaps_next && spans[i].end_seconds <= latest)
-      return i + 1;
-  return 0;
-}
+class LatestStarts {
+ public:
+  LatestStarts(const std::vector<Action>& list, const std::vector<ActionSpan>& spans)
+      : spans_(spans) {
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (is_compute(list[i].kind) && !list[i].overlaps_next) computes_.push_back(i);
+  }
+
+  /// The position for a copy of so many seconds before the action at `use`.
+  std::size_t before(std::size_t use, double seconds) const {
+    const double latest = spans_[use].start_seconds - seconds;
+    const auto behind = std::partition_point(
+        computes_.begin(), computes_.end(),
+        [&](std::size_t i) { return i < use && spans_[i].end_seconds <= latest; });
+    return behind == computes_.begin() ? 0 : *std::prev(behind) + 1;
+  }
+
+ private:
+  const std::vector<ActionSpan>& spans_;
+  std::vector<std::size_t> computes_;  // Positions; they end one after the other.
+};
 
 std::vector<Absence> absences_of(const Schedule& schedule, const ScheduleCosts& costs) {
   const ScheduleTiming timing = time_schedule(schedule, costs);
@@ -93,6 +107,7 @@ std::vector<Absence> absences_of(const Schedule& schedule, const ScheduleCosts& 
   for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank) {
     const auto& list = schedule.ranks[rank];
     const auto& spans = timing.spans[rank];
+    const LatestStarts latest_starts(list, spans);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const Action& action = list[i];
       if (action.kind == ActionKind::kForward) forwards[cells.cell(action)] = i;
@@ -102,7 +117,7 @@ std::vector<Absence> absences_of(const Schedule& schedule, const ScheduleCosts& 
       const double one_way = size / costs.host.bytes_per_second + costs.host.latency_seconds;
       const double window = spans[i].start_seconds - spans[made].end_seconds;
       if (size == 0.0 || 2.0 * one_way > window) continue;
-      const std::size_t back = latest_start(list, spans, i, one_way);
+      const std::size_t back = latest_starts.before(i, one_way);
       // Without other compute while it is away, nobody uses the room.
       const bool is_useful =
           back > made + 1 &&
@@ -168,12 +183,13 @@ Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint3
                         schedule.rank_count());
     Insertions insertions;
     auto& list = recomputed.ranks[rank];
-    std::set<Action> swapped;
+    std::set<Action> relieved;  // Swapped or recomputed already.
     for (const Action& action : list)
-      if (action.kind == ActionKind::kSwapOut) swapped.insert(as(ActionKind::kForward, action));
+      if (action.kind == ActionKind::kSwapOut || action.kind == ActionKind::kRecompute)
+        relieved.insert(as(ActionKind::kForward, action));
     for (std::size_t i = 0; i < list.size(); ++i)
       if (makes_input_gradient(list[i].kind) &&
-          !swapped.contains(as(ActionKind::kForward, list[i])))
+          !relieved.contains(as(ActionKind::kForward, list[i])))
         insertions.add(before_receives(list, i), as(ActionKind::kRecompute, list[i]));
     insertions.apply(list);
   }

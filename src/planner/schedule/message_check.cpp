@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "boundary_stages.h"
 #include "spillway/base/error.h"
 #include "stash_walk.h"
 
@@ -20,6 +21,10 @@ bool is_gradient(ActionKind kind) {
 
 bool is_of_parameters(ActionKind kind) {
   return (is_send(kind) || is_receive(kind)) && !needs_micro_batch(kind);
+}
+
+std::optional<std::uint32_t> other_stage(const Schedule& schedule, const Action& action) {
+  return is_send(action.kind) ? output_stage(schedule, action) : input_stage(schedule, action);
 }
 
 /// Which messages have been sent and received, and which compute has happened, on the way through
@@ -81,8 +86,9 @@ class MessageWalk {
 
   /// Whether it uses the output of another stage of its rank, which is not made yet.
   bool lacks_neighbour(Action action, bool is_gradient) const {
-    if (is_gradient ? action.stage + 1 == schedule_.stages : action.stage == 0) return false;
-    is_gradient ? ++action.stage : --action.stage;
+    const auto neighbour = input_stage(schedule_, action);
+    if (!neighbour) return false;
+    action.stage = *neighbour;
     return !marks_[cells_.cell(action)].made[is_gradient];
   }
 
@@ -130,23 +136,18 @@ std::optional<std::uint32_t> peer_of(const Schedule& schedule, const WeightCopie
     if (holders.size() != 2) return std::nullopt;
     return holders[0] == rank ? holders[1] : holders[0];
   }
-  const bool is_behind =
-      action.kind == ActionKind::kSendForward || action.kind == ActionKind::kReceiveBackward;
-  if (is_behind ? action.stage + 1 == schedule.stages : action.stage == 0) return std::nullopt;
-  const std::uint32_t peer =
-      schedule.rank_of(action.replica, is_behind ? action.stage + 1 : action.stage - 1);
+  const auto stage = other_stage(schedule, action);
+  if (!stage) return std::nullopt;
+  const std::uint32_t peer = schedule.rank_of(action.replica, *stage);
   if (peer == rank) return std::nullopt;
   return peer;
 }
 
-Action match_of(const Action& action) {
+Action match_of(const Schedule& schedule, const Action& action) {
   Action match = action;
   match.kind = counterpart(action.kind);
   match.overlaps_next = false;
-  if (is_of_parameters(action.kind)) return match;
-  const bool is_behind =
-      action.kind == ActionKind::kSendForward || action.kind == ActionKind::kReceiveBackward;
-  is_behind ? ++match.stage : --match.stage;
+  if (!is_of_parameters(action.kind)) match.stage = *other_stage(schedule, action);
   return match;
 }
 
@@ -178,7 +179,7 @@ Fault order_fault(const Schedule& schedule, const WeightCopies& copies) {
     const std::size_t common = std::min(channel.sends.size(), channel.receives.size());
     for (std::size_t i = 0; i < common; ++i) {
       const Passed& receive = channel.receives[i];
-      const Action expected = match_of(receive.action);
+      const Action expected = match_of(schedule, receive.action);
       if (channel.sends[i].action == expected) continue;
       return ScheduleFault{receiver, receive.position, receive.action,
                            message("rank {} sends {} there", sender, channel.sends[i].action)};

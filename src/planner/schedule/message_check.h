@@ -14,8 +14,8 @@ bool has_messages(const Schedule& schedule);
 std::optional<std::uint32_t> peer_of(const Schedule& schedule, const WeightCopies& copies,
                                      std::uint32_t rank, const Action& action);
 
-/// The action that the peer must do for it.
-Action match_of(const Action& action);
+/// The action that the peer must do for it. There must be one.
+Action match_of(const Schedule& schedule, const Action& action);
 
 /// Messages that miss their other end, or stand at the wrong side of the compute they belong to.
 std::optional<ScheduleFault> message_fault(const Schedule& schedule, const WeightCopies& copies);

@@ -4,23 +4,37 @@
 
 namespace spillway::planner {
 
-ParameterPlaces::ParameterPlaces(const Schedule& schedule, const WeightCopies& copies,
-                                 std::span<const StageCosts> stages)
-    : is_resident(copies.size(), true), bytes(schedule.ranks.size(), 0.0) {
-  std::vector<bool> is_stepped(copies.size(), false);
+std::vector<bool> resident_at_start(const Schedule& schedule, const WeightCopies& copies) {
+  std::vector<bool> is_resident(copies.size(), true);
   std::vector<bool> is_moved(copies.size(), false);
   for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
     for (const Action& action : schedule.ranks[rank]) {
       const bool comes =
           action.kind == ActionKind::kReceiveWeights || action.kind == ActionKind::kSwapInWeights;
-      if (action.kind == ActionKind::kStep) {
-        is_stepped[copies.at(rank, action.stage)] = true;
-      } else if (comes || action.kind == ActionKind::kSwapOutWeights) {
-        const std::uint32_t copy = copies.at(rank, action.stage);
-        if (!is_moved[copy]) is_resident[copy] = !comes;
-        is_moved[copy] = true;
-      }
+      if (!comes && action.kind != ActionKind::kSwapOutWeights) continue;
+      const std::uint32_t copy = copies.at(rank, action.stage);
+      if (!is_moved[copy]) is_resident[copy] = !comes;
+      is_moved[copy] = true;
     }
+  return is_resident;
+}
+
+int move_weights(const Action& action, std::uint32_t copy, std::vector<bool>& is_resident) {
+  const bool was_resident = is_resident[copy];
+  if (action.kind == ActionKind::kReceiveWeights || action.kind == ActionKind::kSwapInWeights)
+    is_resident[copy] = true;
+  else if (action.kind == ActionKind::kSwapOutWeights)
+    is_resident[copy] = false;
+  return static_cast<int>(is_resident[copy]) - static_cast<int>(was_resident);
+}
+
+ParameterPlaces::ParameterPlaces(const Schedule& schedule, const WeightCopies& copies,
+                                 std::span<const StageCosts> stages)
+    : is_resident(resident_at_start(schedule, copies)), bytes(schedule.ranks.size(), 0.0) {
+  std::vector<bool> is_stepped(copies.size(), false);
+  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
+    for (const Action& action : schedule.ranks[rank])
+      if (action.kind == ActionKind::kStep) is_stepped[copies.at(rank, action.stage)] = true;
   const VersionCount versions = count_versions(schedule, copies);
   for (std::uint32_t copy = 0; copy < copies.size(); ++copy) {
     const StageCosts& stage = stages[copies[copy].stage];

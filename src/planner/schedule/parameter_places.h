@@ -8,13 +8,20 @@
 
 namespace spillway::planner {
 
+/// Which copies are on their device when the lists begin. One whose first move brings it (from the
+/// host, from its owner) is not.
+std::vector<bool> resident_at_start(const Schedule& schedule, const WeightCopies& copies);
+
+/// How many copies an action brings to the device (1), or takes off it (-1), at once where it
+/// stands.
+int move_weights(const Action& action, std::uint32_t copy, std::vector<bool>& is_resident);
+
 /// Where the parameters are when a list begins, and what a rank holds of them then.
 struct ParameterPlaces {
   ParameterPlaces(const Schedule& schedule, const WeightCopies& copies,
                   std::span<const StageCosts> stages);
 
-  /// By copy. One whose first move brings it (from the host, from its owner) is not there.
-  std::vector<bool> is_resident;
+  std::vector<bool> is_resident;  ///< By copy, as `resident_at_start`.
   /// By rank: weights in all the versions that the list needs, gradients, and optimizer states of
   /// what it steps.
   std::vector<double> bytes;

@@ -71,6 +71,10 @@ Schedule with_parked_weights(const Schedule& schedule) {
     std::map<std::uint32_t, int> stages;
     for (const Action& action : list) {
       if (is_model_compute(action.kind)) ++stages[action.stage];
+      if (action.overlaps_next)
+        throw PlanError(
+            "{}: {} runs as one with work of another stage, so neither copy can be parked",
+            schedule.name, action);
       if (moves_weights(action.kind))
         throw PlanError("{} moves weights already ({})", schedule.name, action);
     }

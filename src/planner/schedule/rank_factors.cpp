@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parameter_places.h"
 #include "spillway/base/error.h"
 #include "stash_walk.h"
 #include "version_count.h"
@@ -44,6 +45,30 @@ Peaks peaks_of(const Schedule& schedule, const StashShares& shares,
   return peaks;
 }
 
+/// The most copies that each rank holds, older versions included.
+std::vector<double> weight_peaks(const Schedule& schedule) {
+  const WeightCopies copies(schedule);
+  const VersionCount versions = count_versions(schedule, copies);
+  std::vector<bool> is_resident = resident_at_start(schedule, copies);
+  std::vector<std::int64_t> held(schedule.ranks.size(), 0);
+  for (std::uint32_t copy = 0; copy < copies.size(); ++copy)
+    if (!is_resident[copy]) --held[copies[copy].rank];
+  std::vector<double> peaks;
+  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank) {
+    const auto& actions = schedule.ranks[rank];
+    std::int64_t now = held[rank];
+    std::int64_t peak = 0;
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      const int moved = move_weights(actions[i], copies.at(rank, actions[i].stage), is_resident);
+      now += versions.changes[rank][i] + std::max(moved, 0);
+      peak = std::max(peak, now);
+      now += std::min(moved, 0);
+    }
+    peaks.push_back(static_cast<double>(peak));
+  }
+  return peaks;
+}
+
 }  // namespace
 
 std::vector<RankFactors> rank_factors(const Schedule& schedule, const StashShares& shares) {
@@ -51,17 +76,10 @@ std::vector<RankFactors> rank_factors(const Schedule& schedule, const StashShare
   const double stages_per_rank =
       static_cast<double>(schedule.stages) / static_cast<double>(schedule.ranks.size());
   const Peaks peaks = peaks_of(schedule, shares, std::vector<double>(schedule.stages, 1.0));
-  const VersionCount versions = count_versions(schedule, WeightCopies(schedule));
+  const std::vector<double> weights = weight_peaks(schedule);
   std::vector<RankFactors> factors;
-  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    std::int32_t now = 0;
-    std::int32_t peak = 0;
-    for (const std::int32_t change : versions.changes[rank]) {
-      now += change;
-      peak = std::max(peak, now);
-    }
-    factors.push_back({peaks.by_rank[rank] / stages_per_rank, peak / stages_per_rank});
-  }
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    factors.push_back({peaks.by_rank[rank] / stages_per_rank, weights[rank] / stages_per_rank});
   return factors;
 }
 

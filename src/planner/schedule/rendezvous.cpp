@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "boundary_stages.h"
 #include "message_check.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
@@ -15,7 +16,8 @@ Rendezvous::Rendezvous(const Schedule& schedule, const WeightCopies& copies)
       has_messages_(has_messages(schedule)),
       next_(schedule.ranks.size(), 0),
       made_(has_messages_ ? 0 : 2 * schedule.all_micro_batches() * schedule.stages, false),
-      work_(schedule.ranks.size()) {
+      work_(schedule.ranks.size()),
+      joined_(schedule.stages, 0) {
   std::iota(work_.rbegin(), work_.rend(), 0U);
 }
 
@@ -24,16 +26,11 @@ bool Rendezvous::is_at(std::uint32_t rank, const Action& action) const {
 }
 
 std::optional<Action> Rendezvous::source_of(const Action& action) const {
+  const auto stage = input_stage(schedule_, action);
+  if (!stage) return std::nullopt;
   Action source = action;
   source.overlaps_next = false;
-  if (action.kind == ActionKind::kForward) {
-    if (action.stage == 0) return std::nullopt;
-    --source.stage;
-    return source;
-  }
-  if (!makes_input_gradient(action.kind) || action.stage + 1 == schedule_.stages)
-    return std::nullopt;
-  ++source.stage;
+  source.stage = *stage;
   return source;
 }
 
@@ -44,20 +41,25 @@ bool Rendezvous::pass_compute(std::uint32_t rank, const Action& action) {
     return false;
   if (!is_forward && !makes_input_gradient(action.kind)) return true;
   made_[made(action, !is_forward)] = true;
-  if (is_forward ? action.stage + 1 < schedule_.stages : action.stage > 0) {
-    const std::uint32_t user =
-        schedule_.rank_of(action.replica, is_forward ? action.stage + 1 : action.stage - 1);
+  if (const auto stage = output_stage(schedule_, action)) {
+    const std::uint32_t user = schedule_.rank_of(action.replica, *stage);
     if (user != rank) work_.push_back(user);
   }
   return true;
 }
 
+// One that has come waits there, so nobody is looked at twice.
+bool Rendezvous::are_all_at(const Action& action) {
+  const auto& reducers = copies_.reducers(action.stage);
+  std::size_t& joined = joined_[action.stage];
+  while (joined < reducers.size() && is_at(reducers[joined], action)) ++joined;
+  return joined == reducers.size();
+}
+
 bool Rendezvous::pass_reduction(const Action& action) {
-  const auto& holders = copies_.reducers(action.stage);
-  if (!std::all_of(holders.begin(), holders.end(),
-                   [&](std::uint32_t rank) { return is_at(rank, action); }))
-    return false;
-  for (const std::uint32_t rank : holders) {
+  if (!are_all_at(action)) return false;
+  joined_[action.stage] = 0;
+  for (const std::uint32_t rank : copies_.reducers(action.stage)) {
     ++next_[rank];
     work_.push_back(rank);
   }
@@ -69,7 +71,7 @@ bool Rendezvous::pass(std::uint32_t rank, const Action& action) {
   if (action.kind == ActionKind::kReduce) return pass_reduction(action);
   if (is_send(action.kind) || is_receive(action.kind)) {
     const std::uint32_t peer = *peer_of(schedule_, copies_, rank, action);
-    if (!is_at(peer, match_of(action))) return false;
+    if (!is_at(peer, match_of(schedule_, action))) return false;
     ++next_[peer];
     work_.push_back(peer);
   } else if (!pass_compute(rank, action)) {
@@ -120,7 +122,9 @@ std::optional<ScheduleFault> Rendezvous::fault() {
   while (rank < schedule_.rank_count() && is_over(rank)) ++rank;
   if (rank == schedule_.rank_count()) return std::nullopt;
   std::vector<std::uint32_t> way;
-  while (std::find(way.begin(), way.end(), rank) == way.end()) {
+  std::vector<bool> is_on_way(schedule_.ranks.size(), false);
+  while (!is_on_way[rank]) {
+    is_on_way[rank] = true;
     way.push_back(rank);
     const std::uint32_t awaited = awaited_by(rank);
     if (is_over(awaited))

@@ -34,6 +34,8 @@ class Rendezvous {
   }
   /// The output that a compute needs from another stage; nothing at the ends of the model.
   std::optional<Action> source_of(const Action& action) const;
+  /// Moves on over the ranks that stand at the same reduction; whether those are all of them.
+  bool are_all_at(const Action& action);
 
   const Schedule& schedule_;
   const WeightCopies& copies_;
@@ -41,6 +43,7 @@ class Rendezvous {
   std::vector<std::size_t> next_;
   std::vector<bool> made_;           // Activations and gradients; used without messages alone.
   std::vector<std::uint32_t> work_;  // Ranks that may be able to go on.
+  std::vector<std::size_t> joined_;  // By stage: how many of its reducers, in turn, have come.
 };
 
 }  // namespace spillway::planner

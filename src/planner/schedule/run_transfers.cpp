@@ -1,6 +1,7 @@
 // What runs beside the compute: copies, messages, reductions.
 #include <algorithm>
 
+#include "boundary_stages.h"
 #include "schedule_run.h"
 #include "spillway/base/error.h"
 
@@ -46,13 +47,10 @@ void ScheduleRun::start_weight_copy(std::uint32_t rank, const Action& action) {
 }
 
 void ScheduleRun::send_message(std::uint32_t rank, std::size_t position, const Action& action) {
-  const bool is_gradient =
-      action.kind == ActionKind::kSendBackward || makes_input_gradient(action.kind);
-  if (is_gradient ? action.stage == 0 : action.stage + 1 == schedule_.stages)
-    throw PlanError("rank {}: {}: there is no stage to send to", rank, action);
-  const std::uint32_t stage = is_gradient ? action.stage - 1 : action.stage + 1;
-  const std::uint32_t to = schedule_.rank_of(action.replica, stage);
-  const Bytes size = costs_.stages[is_gradient ? stage : action.stage].boundary;
+  const auto stage = output_stage(schedule_, action);
+  if (!stage) throw PlanError("rank {}: {}: there is no stage to send to", rank, action);
+  const std::uint32_t to = schedule_.rank_of(action.replica, *stage);
+  const Bytes size = costs_.stages[std::min(*stage, action.stage)].boundary;
   push(links_.send(rank, to, size, now_), to, rank, position, Moment::kArrival);
 }
 
@@ -60,20 +58,61 @@ void ScheduleRun::send_parameters(std::uint32_t rank, const Action& action) {
   const auto& holders = copies_.holders(action.stage);
   if (holders.size() != 2)
     throw PlanError("rank {}: {}: {} ranks hold the stage, not 2", rank, action, holders.size());
+  if (action.kind == ActionKind::kSendWeights && !parameters(rank, action.stage).is_resident)
+    throw PlanError("rank {}: {}: its weights are away", rank, action);
   const std::uint32_t to = holders[0] == rank ? holders[1] : holders[0];
   const StageCosts& stage = costs_.stages[action.stage];
   const Bytes size = action.kind == ActionKind::kSendWeights ? stage.weights : stage.gradients;
   push(links_.send(rank, to, size, now_), to, rank, ranks_[rank].next, Moment::kArrival);
 }
 
+/// Posted ahead; the compute waits for what it is to get.
+void ScheduleRun::post_receive(std::size_t position, const Action& action) {
+  const bool is_gradient = action.kind == ActionKind::kReceiveBackward;
+  receives_[2 * walk_.cell(action) + (is_gradient ? 1 : 0)] = position;
+}
+
+void ScheduleRun::arrive(const Event& event, const Action& action) {
+  if (is_send(action.kind)) timing_.spans[event.cause_rank][event.position].end_seconds = now_;
+  if (action.kind == ActionKind::kSendWeights)
+    return arrive(event.rank, parameters(event.rank, action.stage).weights);
+  if (action.kind == ActionKind::kSendGradients)
+    return arrive(event.rank, parameters(event.rank, action.stage).gradients);
+  const bool is_gradient =
+      action.kind != ActionKind::kForward && action.kind != ActionKind::kSendForward;
+  Action at = action;
+  at.stage = *output_stage(schedule_, action);
+  arrival(at, is_gradient).arrived = now_;
+  if (receives_.empty()) return;
+  const std::size_t posted = receives_[2 * walk_.cell(at) + (is_gradient ? 1 : 0)];
+  if (posted != kNotPosted) timing_.spans[event.rank][posted].end_seconds = now_;
+}
+
+void ScheduleRun::arrive(std::uint32_t rank, Mail& mail) {
+  if (mail.arrived < mail.receives.size())
+    timing_.spans[rank][mail.receives[mail.arrived]].end_seconds = now_;
+  ++mail.arrived;
+}
+
 void ScheduleRun::join_reduction(std::uint32_t rank, const Action& action) {
-  const auto& holders = copies_.reducers(action.stage);
-  ++parameters(rank, action.stage).reductions;
-  if (++joined_[action.stage] < holders.size()) return;
-  joined_[action.stage] = 0;
+  Parameters& copy = parameters(rank, action.stage);
+  if (!copies_.is_reducer(copies_.at(rank, action.stage)))
+    throw PlanError("rank {}: {}: other copies of its stage are stepped, this one is not", rank,
+                    action);
+  if (copy.reductions > 0)
+    throw PlanError("rank {}: {}: its stage is being reduced already", rank, action);
+  ++copy.reductions;
+  std::vector<Join>& joined = joined_[action.stage];
+  joined.push_back({rank, ranks_[rank].next});
+  const auto& reducers = copies_.reducers(action.stage);
+  if (joined.size() < reducers.size()) return;
   const RunLinks::Copy sum =
-      links_.reduce(holders, schedule_.data_parallel, costs_.stages[action.stage].gradients, now_);
-  for (const std::uint32_t holder : holders) push(sum.end_seconds, holder, rank, ranks_[rank].next);
+      links_.reduce(reducers, schedule_.data_parallel, costs_.stages[action.stage].gradients, now_);
+  for (const Join& join : joined) {
+    timing_.spans[join.rank][join.position].start_seconds = sum.start_seconds;
+    push(sum.end_seconds, join.rank, join.rank, join.position);
+  }
+  joined.clear();
 }
 
 }  // namespace spillway::planner

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "action_names.h"
+#include "placed_stages.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
@@ -12,12 +13,8 @@ namespace {
 /// Tables over all cells (replica, stage, micro-batch) stay below some gigabytes.
 constexpr std::uint64_t kMostCells = std::uint64_t{1} << 27;
 
-bool holds(const Schedule& schedule, std::size_t rank, std::uint32_t stage) {
-  return std::any_of(schedule.placement.begin(), schedule.placement.end(),
-                     [&](const auto& ranks) { return ranks[stage] == rank; });
-}
-
-const char* fault_of(const Schedule& schedule, std::size_t rank, const Action& action) {
+const char* fault_of(const Schedule& schedule, PlacedStages& placed, std::uint32_t rank,
+                     const Action& action) {
   if (action.replica >= schedule.replica_count()) return "there is no such replica";
   if (action.stage >= schedule.stages) return "there is no such stage";
   if (action.micro_batch != kNoMicroBatch && action.micro_batch >= schedule.micro_batches)
@@ -29,7 +26,7 @@ const char* fault_of(const Schedule& schedule, std::size_t rank, const Action& a
     return "it concerns a stage and no micro-batch";
   if (needs_micro_batch(action.kind) && schedule.rank_of(action.replica, action.stage) != rank)
     return "its stage is on another rank";
-  if (!needs_micro_batch(action.kind) && !holds(schedule, rank, action.stage))
+  if (!needs_micro_batch(action.kind) && !placed.holds(rank, action.stage))
     return "its stage is on another rank";
   return nullptr;
 }
@@ -105,9 +102,10 @@ void check_shape(const Schedule& schedule) {
         throw PlanError("stage {} of replica {} is placed on rank {} of {}", stage, replica,
                         ranks[stage], schedule.rank_count());
   }
-  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+  PlacedStages placed(schedule);
+  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
     for (const Action& action : schedule.ranks[rank])
-      if (const char* fault = fault_of(schedule, rank, action))
+      if (const char* fault = fault_of(schedule, placed, rank, action))
         throw PlanError("rank {}: {}: {}", rank, action, fault);
 }
 

@@ -3,6 +3,7 @@
 #include "message_check.h"
 #include "rendezvous.h"
 #include "spillway/base/error.h"
+#include "update_check.h"
 #include "weight_copies.h"
 #include "work_check.h"
 
@@ -17,6 +18,7 @@ std::optional<ScheduleFault> first_fault(const Schedule& schedule, const Schedul
   check_shape(schedule);
   const WeightCopies copies(schedule);
   if (auto fault = work_fault(schedule, copies)) return fault;
+  if (auto fault = update_fault(schedule, copies)) return fault;
   if (has_messages(schedule))
     if (auto fault = message_fault(schedule, copies)) return fault;
   if (auto fault = order_fault(schedule, copies)) return fault;

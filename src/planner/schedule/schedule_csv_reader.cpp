@@ -109,6 +109,18 @@ Action read_action(LineReader& line) {
   return action;
 }
 
+/// "0UNSHARD", "0RESHARD": where the parameters of a stage are gathered from the ranks of its data
+/// parallel group, and given up again. PyTorch writes them into every list, and they do something
+/// only for a stage that is sharded (FSDP).
+bool take_sharding(LineReader& line) {
+  LineReader ahead = line;
+  if (ahead.take_while(is_digit).empty()) return false;
+  const std::string_view name = ahead.take_while(is_name);
+  if (name != "UNSHARD" && name != "RESHARD") return false;
+  read_number(line, "the number of a stage");
+  return line.take(name);
+}
+
 /// "0F1;3B0)OVERLAP_F_B", behind the bracket.
 void read_pair(LineReader& line, PlacedActions& into) {
   const CsvPlace first = line.place();
@@ -127,17 +139,23 @@ void read_pair(LineReader& line, PlacedActions& into) {
 
 PlacedActions read_rank(LineReader line) {
   PlacedActions list;
+  const LineReader begin = line;
+  bool has_cells = false;
   while (true) {
     line.skip_blanks();
     const CsvPlace place = line.place();
     if (line.take("("))
       read_pair(line, list);
-    else if (!line.is_at_end() && !LineReader(line).take(","))
+    else if (!line.is_at_end() && !LineReader(line).take(",") && !take_sharding(line))
       list.add(read_action(line), place);
     line.skip_blanks();
-    if (line.is_at_end()) return list;
+    if (line.is_at_end()) break;
     if (!line.take(",")) line.fail("',' expected behind an action, not {}", line.shown_rest());
+    has_cells = true;
   }
+  if (list.actions.empty() && !has_cells)
+    begin.fail("a line without actions (each is a rank, an idle one is ',')");
+  return list;
 }
 
 void read_header(LineReader line, Schedule& schedule) {
@@ -186,8 +204,6 @@ Schedule read_schedule_csv(std::string_view text, std::string_view name) {
       read_header(line, schedule);
     else
       ranks.push_back(read_rank(line));
-    if (!ranks.empty() && ranks.back().actions.empty())
-      line.fail("a line without actions (each is a rank)");
   }
   if (ranks.empty()) throw ConfigError("{} holds no actions (each line is a rank)", name);
   complete_schedule(schedule, ranks);

@@ -30,7 +30,7 @@ std::string to_csv(const Schedule& schedule) {
         text += to_string(actions[i]);
       }
     }
-    text += "\n";
+    text += actions.empty() ? ",\n" : "\n";
   }
   return text;
 }

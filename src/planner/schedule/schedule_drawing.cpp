@@ -23,15 +23,18 @@ char letter_of(ActionKind kind) {
   }
 }
 
-/// Which of its rank's stages, in the order of the model.
-std::uint32_t turn_of(const Schedule& schedule, const Action& action) {
-  const auto& placed = schedule.placement[action.replica];
-  const std::uint32_t rank = placed[action.stage];
-  return static_cast<std::uint32_t>(
-      std::count(placed.begin(), placed.begin() + action.stage, rank));
+/// Which of its rank's stages each one is, in the order of the model, by replica and stage.
+std::vector<std::vector<std::uint32_t>> turns_of(const Schedule& schedule) {
+  std::vector<std::vector<std::uint32_t>> turns;
+  for (const auto& placed : schedule.placement) {
+    std::vector<std::uint32_t> counts(schedule.ranks.size(), 0);
+    auto& of_replica = turns.emplace_back();
+    for (const std::uint32_t rank : placed) of_replica.push_back(counts[rank]++);
+  }
+  return turns;
 }
 
-std::string label_of(const Schedule& schedule, const Action& action) {
+std::string label_of(const Schedule& schedule, const Action& action, std::uint32_t turn) {
   std::string label(1, letter_of(action.kind));
   if (action.kind == ActionKind::kStep) return label + std::to_string(action.stage);
   const std::uint32_t i = action.micro_batch;
@@ -43,7 +46,6 @@ std::string label_of(const Schedule& schedule, const Action& action) {
       label += i < kLetters ? std::string(1, static_cast<char>('a' + i)) : message("/{}", i);
   }
   const std::uint32_t turns = (schedule.stages + schedule.rank_count() - 1) / schedule.rank_count();
-  const std::uint32_t turn = turn_of(schedule, action);
   if (turns == 2 && turn == 1) label[0] = static_cast<char>(label[0] - 'A' + 'a');
   if (turns > 2) label += message(".{}", turn);
   return label;
@@ -59,6 +61,7 @@ std::string drawing(const Schedule& schedule, const ScheduleTiming& timing,
   if (!(width * static_cast<double>(schedule.ranks.size()) <= kMostCells))
     throw ConfigError("a drawing of {} columns is too wide (give more seconds per column)", width);
   const auto columns = static_cast<std::size_t>(width);
+  const auto turns = turns_of(schedule);
   std::vector<std::vector<std::string>> rows(schedule.ranks.size());
   std::size_t letters = 1;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
@@ -70,7 +73,7 @@ std::string drawing(const Schedule& schedule, const ScheduleTiming& timing,
       const auto column_at = [&](double seconds) {
         return static_cast<std::size_t>(std::llround(seconds / seconds_per_column));
       };
-      const std::string label = label_of(schedule, action);
+      const std::string label = label_of(schedule, action, turns[action.replica][action.stage]);
       for (std::size_t at = column_at(span.start_seconds);
            at < std::min(column_at(span.end_seconds), columns); ++at) {
         rows[rank][at] = label;

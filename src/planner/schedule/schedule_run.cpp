@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "boundary_stages.h"
 #include "parameter_places.h"
 #include "spillway/base/error.h"
 
@@ -27,12 +28,17 @@ ScheduleRun::ScheduleRun(const Schedule& schedule, const ScheduleCosts& costs)
       parameters_(copies_.size()),
       arrivals_(2 * walk_.cell_count()),
       copied_until_(walk_.cell_count(), 0.0),
-      joined_(schedule.stages, 0) {
+      joined_(schedule.stages) {
   timing_.ranks.resize(schedule.ranks.size());
+  bool has_receives = false;
   for (const auto& actions : schedule.ranks) {
     timing_.spans.emplace_back(actions.size());
-    for (const Action& action : actions) has_messages_ |= action.kind == ActionKind::kSendForward;
+    for (const Action& action : actions) {
+      has_messages_ |= action.kind == ActionKind::kSendForward;
+      has_receives |= is_receive(action.kind);
+    }
   }
+  if (has_receives) receives_.resize(arrivals_.size(), kNotPosted);
   const ParameterPlaces places(schedule, copies_, costs.stages);
   for (std::uint32_t copy = 0; copy < copies_.size(); ++copy)
     parameters_[copy].is_resident = places.is_resident[copy];
@@ -82,10 +88,16 @@ ScheduleRun::Arrival& ScheduleRun::arrival(const Action& of, bool is_gradient) {
 
 /// What the stage before or behind must have sent; null where the model begins or ends.
 ScheduleRun::Arrival* ScheduleRun::input_of(const Action& action) {
-  if (action.kind == ActionKind::kForward)
-    return action.stage == 0 ? nullptr : &arrival(action, /*is_gradient=*/false);
-  if (!makes_input_gradient(action.kind) || action.stage + 1 == schedule_.stages) return nullptr;
-  return &arrival(action, /*is_gradient=*/true);
+  if (!input_stage(schedule_, action)) return nullptr;
+  return &arrival(action, /*is_gradient=*/action.kind != ActionKind::kForward);
+}
+
+/// Of the next action of a rank, and of the one that runs as one with it, what came last.
+const ScheduleRun::Arrival* ScheduleRun::last_input_of(std::uint32_t rank, const Action& action) {
+  const Arrival* input = input_of(action);
+  if (!action.overlaps_next) return input;
+  const Arrival* second = input_of(schedule_.ranks[rank][ranks_[rank].next + 1]);
+  return !input || (second && second->arrived > input->arrived) ? second : input;
 }
 
 double ScheduleRun::seconds_of(const Action& action) const {
@@ -124,7 +136,9 @@ bool ScheduleRun::has_room(std::uint32_t rank, const Action& action) const {
 bool ScheduleRun::can_start(std::uint32_t rank, const Action& action) {
   if (action.kind == ActionKind::kStep || action.kind == ActionKind::kReduce) {
     const Parameters& copy = parameters(rank, action.stage);
-    return copy.gradients_arrived >= copy.gradients_expected &&
+    if (action.kind == ActionKind::kStep && !copy.is_resident)
+      throw PlanError("rank {}: {}: its weights are away", rank, action);
+    return copy.gradients.is_there() &&
            (action.kind == ActionKind::kReduce || (copy.reductions == 0 && copy.copies == 0));
   }
   if (action.kind == ActionKind::kSwapIn) return has_room(rank, action);
@@ -133,9 +147,8 @@ bool ScheduleRun::can_start(std::uint32_t rank, const Action& action) {
   if (input && input->arrived < 0.0) return false;
   const Parameters& copy = parameters(rank, action.stage);
   if (!copy.is_resident) throw PlanError("rank {}: {}: its weights are away", rank, action);
-  return copy.weights_arrived >= copy.weights_expected && copy.copies == 0 &&
-         copied_until_[walk_.cell(action)] <= now_ && has_room(rank, action) &&
-         (!action.overlaps_next || can_start_second(rank, action));
+  return copy.weights.is_there() && copy.copies == 0 && copied_until_[walk_.cell(action)] <= now_ &&
+         has_room(rank, action) && (!action.overlaps_next || can_start_second(rank, action));
 }
 
 /// Two that run as one start when both can.
@@ -170,11 +183,12 @@ void ScheduleRun::start(std::uint32_t rank, const Action& action) {
     case ActionKind::kSwapInWeights: return start_weight_copy(rank, action);
     case ActionKind::kReduce: return join_reduction(rank, action);
     case ActionKind::kReceiveForward:
-    case ActionKind::kReceiveBackward: return;  // Posted ahead; the compute waits for it.
-    case ActionKind::kReceiveGradients: ++parameters(rank, action.stage).gradients_expected; return;
+    case ActionKind::kReceiveBackward: return post_receive(position, action);
+    case ActionKind::kReceiveGradients:
+      return parameters(rank, action.stage).gradients.receives.push_back(position);
     case ActionKind::kReceiveWeights: {
       Parameters& copy = parameters(rank, action.stage);
-      ++copy.weights_expected;
+      copy.weights.receives.push_back(position);
       if (!copy.is_resident)
         memory_.change(rank, now_, 0.0, count_of(costs_.stages[action.stage].weights));
       copy.is_resident = true;
@@ -191,13 +205,13 @@ void ScheduleRun::attribute_wait(std::uint32_t rank, const Action& action) {
     timing.exposed_communication_seconds += now_ - since;
     return;
   }
-  if (const Arrival* input = input_of(action)) {
+  if (const Arrival* input = last_input_of(rank, action)) {
     timing.exposed_communication_seconds +=
         std::max(0.0, input->arrived - std::max(since, input->sent));
     since = std::max(since, input->arrived);
   }
   const bool is_copied = copies_.holders(action.stage).size() == 1 ||
-                         parameters(rank, action.stage).weights_expected == 0;
+                         parameters(rank, action.stage).weights.receives.empty();
   (is_copied ? timing.exposed_swap_seconds : timing.exposed_communication_seconds) += now_ - since;
 }
 
@@ -229,21 +243,6 @@ void ScheduleRun::handle(const Event& event) {
     end_copy(event.rank, action);
 }
 
-void ScheduleRun::arrive(const Event& event, const Action& action) {
-  if (is_send(action.kind)) timing_.spans[event.cause_rank][event.position].end_seconds = now_;
-  if (action.kind == ActionKind::kSendWeights) {
-    ++parameters(event.rank, action.stage).weights_arrived;
-  } else if (action.kind == ActionKind::kSendGradients) {
-    ++parameters(event.rank, action.stage).gradients_arrived;
-  } else {
-    const bool is_activation =
-        action.kind == ActionKind::kForward || action.kind == ActionKind::kSendForward;
-    Action at = action;
-    is_activation ? ++at.stage : --at.stage;
-    arrival(at, !is_activation).arrived = now_;
-  }
-}
-
 void ScheduleRun::end_compute(std::uint32_t rank, std::size_t position, const Action& action) {
   Rank& state = ranks_[rank];
   state.is_computing = false;
@@ -266,10 +265,10 @@ void ScheduleRun::end_compute(std::uint32_t rank, std::size_t position, const Ac
 void ScheduleRun::deliver(std::uint32_t rank, std::size_t position) {
   const Action& action = schedule_.ranks[rank][position];
   const bool is_forward = action.kind == ActionKind::kForward;
-  if (!is_forward && !makes_input_gradient(action.kind)) return;
-  if (is_forward ? action.stage + 1 == schedule_.stages : action.stage == 0) return;
+  const auto stage = output_stage(schedule_, action);
+  if (!stage) return;
   Action at = action;
-  is_forward ? ++at.stage : --at.stage;
+  at.stage = *stage;
   Arrival& output = arrival(at, !is_forward);
   output.sent = now_;
   if (schedule_.rank_of(at.replica, at.stage) == rank)

@@ -28,6 +28,8 @@ class ScheduleRun {
     kArrival,  // Of its output at the next rank.
     kRoom,     // The copy into the device starts, and takes its room.
   };
+  static constexpr std::size_t kNotPosted = static_cast<std::size_t>(-1);
+
   struct Event {
     double seconds = 0.0;
     std::uint64_t number = 0;      // Of two at the same time, the one that was known first.
@@ -53,9 +55,20 @@ class ScheduleRun {
     double sent = 0.0;
     double arrived = -1.0;
   };
+  /// Messages for a copy of the parameters.
+  struct Mail {
+    bool is_there() const { return arrived >= receives.size(); }
+
+    std::vector<std::size_t> receives;  // Positions of those that have been posted.
+    std::size_t arrived = 0;
+  };
+  struct Join {
+    std::uint32_t rank = 0;
+    std::size_t position = 0;
+  };
   struct Parameters {  // A copy of them.
-    std::uint32_t weights_expected = 0, weights_arrived = 0;
-    std::uint32_t gradients_expected = 0, gradients_arrived = 0;
+    Mail weights;
+    Mail gradients;
     std::uint32_t copies = 0;      // Between device and host, under way.
     std::uint32_t reductions = 0;  // Under way.
     bool is_resident = true;
@@ -70,11 +83,13 @@ class ScheduleRun {
   void start_compute(std::uint32_t rank, const Action& action, const StashEffect& effect);
   void start_copy(std::uint32_t rank, const Action& action);
   void start_weight_copy(std::uint32_t rank, const Action& action);
+  void post_receive(std::size_t position, const Action& action);
   void send_message(std::uint32_t rank, std::size_t position, const Action& action);
   void send_parameters(std::uint32_t rank, const Action& action);
   void join_reduction(std::uint32_t rank, const Action& action);
   void handle(const Event& event);
   void arrive(const Event& event, const Action& action);
+  void arrive(std::uint32_t rank, Mail& mail);
   void end_compute(std::uint32_t rank, std::size_t position, const Action& action);
   void deliver(std::uint32_t rank, std::size_t position);
   void end_copy(std::uint32_t rank, const Action& action);
@@ -85,6 +100,7 @@ class ScheduleRun {
             Moment moment = Moment::kEnd);
   Arrival& arrival(const Action& of, bool is_gradient);
   Arrival* input_of(const Action& action);
+  const Arrival* last_input_of(std::uint32_t rank, const Action& action);
   double seconds_of(const Action& action) const;
   double stash_bytes(const Action& action) const;
   Parameters& parameters(std::uint32_t rank, std::uint32_t stage) {
@@ -100,9 +116,10 @@ class ScheduleRun {
   RunLinks links_;
   std::vector<Rank> ranks_;
   std::vector<Parameters> parameters_;
-  std::vector<Arrival> arrivals_;      // By cell, activation and gradient.
-  std::vector<double> copied_until_;   // By cell: the end of the last copy of its stash.
-  std::vector<std::uint32_t> joined_;  // By stage: how many have joined the reduction.
+  std::vector<Arrival> arrivals_;          // By cell, activation and gradient.
+  std::vector<std::size_t> receives_;      // As arrivals: where a receive was posted, in its list.
+  std::vector<double> copied_until_;       // By cell: the end of the last copy of its stash.
+  std::vector<std::vector<Join>> joined_;  // By stage: those that have come to the reduction.
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t event_count_ = 0;
   std::uint64_t order_ = 0;

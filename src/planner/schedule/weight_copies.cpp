@@ -19,15 +19,17 @@ WeightCopies::WeightCopies(const Schedule& schedule) : holders_(schedule.stages)
       copies_.push_back({ranks[stage], stage});
       holders_[stage].push_back(ranks[stage]);
     }
-  std::vector<bool> is_stepped(copies_.size(), false);
+  is_reducer_.resize(copies_.size(), false);
   for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
     for (const Action& action : schedule.ranks[rank])
-      if (action.kind == ActionKind::kStep) is_stepped[at(rank, action.stage)] = true;
+      if (action.kind == ActionKind::kStep) is_reducer_[at(rank, action.stage)] = true;
   reducers_ = holders_;
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
     std::erase_if(reducers_[stage],
-                  [&](std::uint32_t rank) { return !is_stepped[at(rank, stage)]; });
-    if (reducers_[stage].empty()) reducers_[stage] = holders_[stage];
+                  [&](std::uint32_t rank) { return !is_reducer_[at(rank, stage)]; });
+    if (!reducers_[stage].empty()) continue;
+    reducers_[stage] = holders_[stage];
+    for (const std::uint32_t rank : holders_[stage]) is_reducer_[at(rank, stage)] = true;
   }
 }
 

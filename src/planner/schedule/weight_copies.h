@@ -27,11 +27,14 @@ class WeightCopies {
   const std::vector<std::uint32_t>& holders(std::uint32_t stage) const { return holders_[stage]; }
   /// Those of them that step the stage, and therefore reduce its gradients; all, when none does.
   const std::vector<std::uint32_t>& reducers(std::uint32_t stage) const { return reducers_[stage]; }
+  /// Whether a copy is one of them.
+  bool is_reducer(std::uint32_t copy) const { return is_reducer_[copy]; }
 
  private:
   std::vector<Copy> copies_;
   std::vector<std::vector<std::uint32_t>> holders_;
   std::vector<std::vector<std::uint32_t>> reducers_;
+  std::vector<bool> is_reducer_;
   std::unordered_map<std::uint64_t, std::uint32_t> index_;
 };
 

@@ -1,5 +1,7 @@
 #include <deque>
 
+#include "awake_ranks.h"
+#include "boundary_stages.h"
 #include "list_building.h"
 #include "spillway/base/assert.h"
 
@@ -13,24 +15,28 @@ class WeightFilling {
       : schedule_(schedule),
         most_held_(most_held),
         ranks_(schedule.ranks.size()),
-        done_(2 * std::size_t{schedule.stages} * schedule.micro_batches, kNotYet) {
+        done_(2 * std::size_t{schedule.stages} * schedule.micro_batches, kNotYet),
+        awake_(schedule.rank_count()) {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       ranks_[rank].order = std::move(schedule.ranks[rank]);
       schedule.ranks[rank].clear();
+      for (const Action& action : ranks_[rank].order)
+        left_ += action.kind == ActionKind::kForward ? 1 : 2;  // With its weight gradient.
     }
   }
 
-  void run() {
-    bool is_over = false;
-    for (std::uint64_t tick = 0; !is_over; ++tick) {
+  std::uint64_t run() {
+    for (std::uint64_t tick = 0; left_ > 0; ++tick) {
       bool has_moved = false;
-      is_over = true;
-      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-        has_moved |= advance(rank, tick);
-        is_over &= ranks_[rank].next == ranks_[rank].order.size() && ranks_[rank].owed.empty();
+      for (const std::uint32_t rank : awake_.begin_tick()) {
+        if (!advance(rank, tick)) continue;
+        has_moved = true;
+        --left_;
+        awake_.wake(rank);
       }
       SPILLWAY_ASSERT(has_moved);  // Else `most_held` is too small, or the order has a cycle.
     }
+    return awake_.visits();
   }
 
  private:
@@ -61,13 +67,15 @@ class WeightFilling {
            (stage + 1 == schedule_.stages || is_there(action.kind, stage + 1));
   }
 
-  bool advance(std::size_t number, std::uint64_t tick) {
+  bool advance(std::uint32_t number, std::uint64_t tick) {
     Rank& rank = ranks_[number];
     auto& list = schedule_.ranks[number];
     if (rank.next < rank.order.size() && can_run(rank, rank.order[rank.next], tick)) {
       const Action action = rank.order[rank.next++];
       list.push_back(action);
       done(action.kind, action.stage, action.micro_batch) = tick;
+      if (const auto stage = output_stage(schedule_, action))
+        awake_.wake(schedule_.rank_of(action.replica, *stage));
       if (action.kind == ActionKind::kForward)
         ++rank.held;
       else
@@ -85,12 +93,14 @@ class WeightFilling {
   std::uint32_t most_held_;
   std::vector<Rank> ranks_;
   std::vector<std::uint64_t> done_;
+  AwakeRanks awake_;
+  std::uint64_t left_ = 0;
 };
 
 }  // namespace
 
-void fill_with_weight_gradients(Schedule& schedule, std::uint32_t most_held) {
-  WeightFilling(schedule, most_held).run();
+std::uint64_t fill_with_weight_gradients(Schedule& schedule, std::uint32_t most_held) {
+  return WeightFilling(schedule, most_held).run();
 }
 
 }  // namespace spillway::planner

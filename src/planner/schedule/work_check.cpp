@@ -1,6 +1,5 @@
 #include "work_check.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "parameter_places.h"
@@ -12,57 +11,20 @@ namespace {
 
 using Fault = std::optional<ScheduleFault>;
 
-/// Position of the last gradient of each copy in its rank's list, plus one. 0 for none, and for
-/// copies that are stepped while micro-batches are in flight.
-std::vector<std::size_t> ends_of_gradients(const Schedule& schedule, const WeightCopies& copies) {
-  std::vector<std::size_t> ends(copies.size(), 0);
-  std::vector<bool> is_flushed(copies.size(), true);
-  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
-    for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
-      const Action& action = schedule.ranks[rank][i];
-      const std::uint32_t copy = copies.at(rank, action.stage);
-      if (is_model_compute(action.kind)) ends[copy] = i + 1;
-      if (action.kind == ActionKind::kStep && action.micro_batch != kNoMicroBatch)
-        is_flushed[copy] = false;
-    }
-  for (std::size_t copy = 0; copy < copies.size(); ++copy)
-    if (!is_flushed[copy]) ends[copy] = 0;
-  return ends;
-}
-
 bool starts_pair(const std::vector<Action>& list, std::size_t i) {
   return list[i].kind == ActionKind::kForward && i + 1 < list.size() &&
          list[i + 1].kind == ActionKind::kBackward;
 }
 
-bool contains(const std::vector<std::uint32_t>& ranks, std::uint32_t rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-}
-
-bool uses_all_gradients(ActionKind kind) {
-  return kind == ActionKind::kStep || kind == ActionKind::kReduce ||
-         kind == ActionKind::kSendGradients;
-}
-
 /// Weights that leave and come back in turn, and are there when they are used.
-const char* weights_problem(const Action& action, std::vector<bool>& is_resident,
-                            std::uint32_t copy) {
-  switch (action.kind) {
-    case ActionKind::kSwapOutWeights:
-      if (!is_resident[copy]) return "its weights are away already";
-      is_resident[copy] = false;
-      return nullptr;
-    case ActionKind::kSwapInWeights:
-      if (is_resident[copy]) return "its weights are there already";
-      is_resident[copy] = true;
-      return nullptr;
-    case ActionKind::kReceiveWeights: is_resident[copy] = true; return nullptr;
-    default:
-      return (is_compute(action.kind) || action.kind == ActionKind::kSendWeights) &&
-                     !is_resident[copy]
-                 ? "its weights are away"
-                 : nullptr;
-  }
+const char* weights_problem(const Action& action, std::uint32_t copy,
+                            std::vector<bool>& is_resident) {
+  const bool uses = is_compute(action.kind) || action.kind == ActionKind::kSendWeights;
+  if (uses && !is_resident[copy]) return "its weights are away";
+  const bool moves = move_weights(action, copy, is_resident) != 0;
+  if (action.kind == ActionKind::kSwapOutWeights && !moves) return "its weights are away already";
+  if (action.kind == ActionKind::kSwapInWeights && !moves) return "its weights are there already";
+  return nullptr;
 }
 
 Fault missing_work(const Schedule& schedule, const StashWalk& walk) {
@@ -86,9 +48,7 @@ Fault missing_work(const Schedule& schedule, const StashWalk& walk) {
 
 Fault work_fault(const Schedule& schedule, const WeightCopies& copies) {
   StashWalk walk(schedule, {});
-  const std::vector<StageCosts> no_sizes(schedule.stages);
-  std::vector<bool> is_resident = ParameterPlaces(schedule, copies, no_sizes).is_resident;
-  const std::vector<std::size_t> ends = ends_of_gradients(schedule, copies);
+  std::vector<bool> is_resident = resident_at_start(schedule, copies);
   for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
     for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
       const Action& action = schedule.ranks[rank][i];
@@ -97,11 +57,7 @@ Fault work_fault(const Schedule& schedule, const WeightCopies& copies) {
       if (action.overlaps_next && !starts_pair(schedule.ranks[rank], i))
         return fault("the backward that runs as one with it does not follow");
       const std::uint32_t copy = copies.at(rank, action.stage);
-      if (const char* problem = weights_problem(action, is_resident, copy)) return fault(problem);
-      if (action.kind == ActionKind::kReduce && !contains(copies.reducers(action.stage), rank))
-        return fault("other copies of its stage are stepped, this one is not");
-      if (uses_all_gradients(action.kind) && i < ends[copy])
-        return fault("it comes before the last gradient of its stage");
+      if (const char* problem = weights_problem(action, copy, is_resident)) return fault(problem);
       if (action.kind == ActionKind::kStep && action.micro_batch != kNoMicroBatch &&
           schedule.rank_of(0, action.stage) == rank &&
           !walk.is_done({ActionKind::kForward, action.stage, action.micro_batch}))
@@ -122,6 +78,7 @@ Fault memory_fault(const Schedule& schedule, const WeightCopies& copies,
   StashWalk walk(schedule, limits.shares);
   std::vector<double> bytes(ranks, 0.0);
   if (!limits.memory.empty()) bytes = ParameterPlaces(schedule, copies, limits.stages).bytes;
+  std::vector<bool> is_resident = resident_at_start(schedule, copies);
   const double stages_per_rank = static_cast<double>(schedule.stages) / static_cast<double>(ranks);
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     double stashes = 0.0;
@@ -139,16 +96,15 @@ Fault memory_fault(const Schedule& schedule, const WeightCopies& copies,
       const Bytes limit = limits.memory[limits.memory.size() == 1 ? 0 : rank];
       const StageCosts& stage = limits.stages[action.stage];
       bytes[rank] += effect.taken * static_cast<double>(stage.stash.count());
-      if (action.kind == ActionKind::kSwapInWeights || action.kind == ActionKind::kReceiveWeights)
-        bytes[rank] += static_cast<double>(stage.weights.count());
+      const int moved = move_weights(action, copies.at(rank, action.stage), is_resident);
+      if (moved > 0) bytes[rank] += static_cast<double>(stage.weights.count());
       if (bytes[rank] > static_cast<double>(limit.count()) + 0.5)
         return ScheduleFault{
             rank, i, action,
             message("it is the first to need {}, the rank has {}",
                     Bytes(static_cast<std::uint64_t>(std::llround(bytes[rank]))), limit)};
       bytes[rank] -= effect.returned * static_cast<double>(stage.stash.count());
-      if (action.kind == ActionKind::kSwapOutWeights)
-        bytes[rank] -= static_cast<double>(stage.weights.count());
+      if (moved < 0) bytes[rank] -= static_cast<double>(stage.weights.count());
     }
   }
   return std::nullopt;

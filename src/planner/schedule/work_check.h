@@ -7,8 +7,8 @@
 
 namespace spillway::planner {
 
-/// Each micro-batch forward, then backward on every stage, steps and reductions behind the
-/// gradients that they use, weights on the device when they are needed.
+/// Each micro-batch forward, then backward on every stage, steps behind the micro-batches that they
+/// name, weights on the device when they are needed.
 std::optional<ScheduleFault> work_fault(const Schedule& schedule, const WeightCopies& copies);
 
 /// The first action that takes a rank over what it may hold.

@@ -21,6 +21,6 @@ static Schedule make_breadth_first(const ScheduleRequest& request) {
 extern const ScheduleGenerator kBreadthFirst{
     "breadth-first", "all micro-batches through one stage of a rank before its next one",
     "Lamy-Poirier, Breadth-first pipeline parallelism, MLSys 2023, arXiv 2211.05953",
-    make_breadth_first};
+    make_breadth_first, StagesPerRank::kAsRequested};
 
 }  // namespace spillway::planner

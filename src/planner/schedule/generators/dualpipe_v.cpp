@@ -100,6 +100,6 @@ extern const ScheduleGenerator kDualpipeV{
     "dualpipe-v", "two stages per rank in a V, forward and backward of two micro-batches as one",
     "DeepSeek-V3, arXiv 2412.19437, and deepseek-ai/DualPipe; steps as in PyTorch's "
     "ScheduleDualPipeV",
-    make_dualpipe_v};
+    make_dualpipe_v, StagesPerRank::kTwo};
 
 }  // namespace spillway::planner

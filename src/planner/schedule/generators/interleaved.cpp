@@ -52,6 +52,7 @@ Schedule make_interleaved(const ScheduleRequest& request) {
 
 extern const ScheduleGenerator kInterleaved{
     "interleaved", "1F1B over several stages per rank: less bubble, more messages",
-    "Narayanan et al., Megatron-LM, SC 2021, arXiv 2104.04473", make_interleaved};
+    "Narayanan et al., Megatron-LM, SC 2021, arXiv 2104.04473", make_interleaved,
+    StagesPerRank::kAsRequested};
 
 }  // namespace spillway::planner

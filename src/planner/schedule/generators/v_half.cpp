@@ -16,6 +16,6 @@ extern const ScheduleGenerator kVHalf{
     "v-half", "two stages per rank in a V: half the memory of 1F1B, half its bubble",
     "Qi et al., Pipeline parallelism with controllable memory, NeurIPS 2024, arXiv 2405.15362; "
     "offsets of sail-sg/zero-bubble-pipeline-parallelism",
-    make_v_half};
+    make_v_half, StagesPerRank::kTwo};
 
 }  // namespace spillway::planner

@@ -20,6 +20,13 @@ struct ScheduleRequest {
   std::uint32_t update_every = 0;     ///< PipeDream-2BW: micro-batches; 0: as many as ranks.
 };
 
+/// How many stages each rank has.
+enum class StagesPerRank : std::uint8_t {
+  kOne,
+  kTwo,
+  kAsRequested,  ///< `ScheduleRequest::stages_per_rank`.
+};
+
 /// A way to order the work of a pipeline. The lists hold compute and steps; messages, reductions
 /// and copies are added by passes (schedule_passes.h).
 struct ScheduleGenerator {
@@ -33,6 +40,7 @@ struct ScheduleGenerator {
   std::string_view summary;  ///< One line for users.
   std::string_view source;   ///< Paper or repository that it follows.
   Make make;
+  StagesPerRank stages_per_rank = StagesPerRank::kOne;
 };
 
 /// All of them, by name.

@@ -14,7 +14,8 @@ struct StashShares {
   double after_input_gradient = 1.0;  ///< Kept between input gradient and weight gradient.
 };
 
-/// What a rank (or a stage) holds at the worst moment of its list.
+/// What a rank (or a stage) holds, each at its own worst moment of the list. The two moments need
+/// not be the same: with weights in turn on the host, two copies are there while stashes are few.
 struct RankFactors {
   /// Stashes of micro-batches alive at once. The unit is one micro-batch through as much of the
   /// model as a rank has of it (1/ranks), or through the stage. Fractional with split backwards.
@@ -23,13 +24,13 @@ struct RankFactors {
   double weight_versions = 0.0;
 };
 
-/// Counts over the list of each rank. Copies to and from the host count as done at once where they
-/// stand in the list; `time_schedule` knows how long they take. Throws PlanError for a list that
-/// holds no valid sequence of actions.
+/// Counts over the list of each rank. Stashes and weights that come or leave count as moved at once
+/// where they stand in the list; `time_schedule` knows how long it takes. Throws PlanError for a
+/// list that holds no valid sequence of actions.
 std::vector<RankFactors> rank_factors(const Schedule& schedule, const StashShares& shares = {});
 
-/// The same by stage, over all replicas: the peak of in_flight on one rank, the weight versions of
-/// all copies together.
+/// The same by stage, over all replicas: the peak of in_flight on one rank, and the sum of what
+/// each copy holds of weight versions at its own worst moment.
 std::vector<RankFactors> stage_factors(const Schedule& schedule, const StashShares& shares = {});
 
 /// Peak of the stash in bytes by rank, by counting. `stash` is per stage, for one micro-batch.

@@ -33,6 +33,10 @@ struct ScheduleLimits {
 
 /// Looks for, in this order:
 /// - work that is missing, comes twice, or comes before what it needs on its own rank;
+/// - updates that leave something out: in lists with steps, each copy of a stage is stepped once
+///   (once per micro-batch named), or sends its gradients and receives weights; where several
+///   copies or pipelines are stepped, each sums its gradients once before. Sums may be left out
+///   where nothing between ranks is written down: no message, no reduction, one pipeline;
 /// - messages that are missing, come twice, or come before their cause or behind their use (unless
 ///   the lists have none at all: then each output counts as sent when it is there);
 /// - pairs of ranks of which one sends in another order than the other receives;

@@ -27,14 +27,15 @@ struct CommunicationOptions {
 /// anything takes, even if each end waits for the other.
 ///
 /// Throws PlanError for lists that have communication already, for steps in mid-flight where a
-/// stage has several copies, and for a single owner where no stage has exactly two.
+/// stage has several copies, and for a single owner where no stage has exactly two, or where the
+/// second copy is in use before its owner is through with its first forwards (Chimera).
 Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs,
                             const CommunicationOptions& options = {});
 /// Under equal times of all stages.
 Schedule with_communication(const Schedule& schedule, const CommunicationOptions& options = {});
 
 /// Forwards of these ranks keep their input alone; the rest is computed again before the backward,
-/// where the rank may still wait for its gradient.
+/// where the rank may still wait for its gradient. Stashes that are swapped stay so.
 Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint32_t> ranks);
 
 /// Stashes leave behind their forward and come back before their backward, where the time in
@@ -45,8 +46,8 @@ Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& cos
 /// Replicas in turn forth and back (GEMS): of a rank's two copies of parameters, the one not in use
 /// is on the host. The other one comes back beside the last backward before its turn. For lists
 /// that are complete otherwise: both copies must be there for their steps. Throws PlanError for
-/// schedules without two copies on a rank, or whose
-/// weights move already.
+/// schedules without two copies on a rank, whose weights move already, or in which two actions run
+/// as one.
 Schedule with_parked_weights(const Schedule& schedule);
 
 /// Into `costs.memory`, for GEMS or any other: stashes swapped in idle windows; that, with the

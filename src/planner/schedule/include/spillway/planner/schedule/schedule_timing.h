@@ -46,8 +46,10 @@ struct ScheduleCosts {
 ScheduleCosts even_costs(const Schedule& schedule, double forward_seconds,
                          double input_gradient_seconds, double weight_gradient_seconds);
 
-/// When an action ran; for a receive, when what it waits for arrived. The orders count all begins
-/// and ends of compute in the order in which they happened: one that does not depend on rounding.
+/// When an action ran. A receive begins where it stands in its list and ends when what it is for
+/// has arrived; a reduction has the same span on all its ranks, from when the last one has come.
+/// The orders count all begins and ends of compute in the order in which they happened: one that
+/// does not depend on rounding.
 struct ActionSpan {
   double start_seconds = 0.0;
   double end_seconds = 0.0;
