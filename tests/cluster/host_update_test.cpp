@@ -130,6 +130,7 @@ TEST(HostUpdate, LeavesStreamedWeightsOnTheHost) {
   const JobTiming timing = simulate_job(job, small_cluster(1, 1));
   EXPECT_NEAR(timing.step_seconds, 3.0 + 10.0 + 25.0 / 50.0 + 10.0, 1e-9);
   EXPECT_NEAR(timing.ranks[0].exposed_swap_seconds, 10.0, 1e-9);
+  EXPECT_NEAR(timing.ranks[0].exposed_communication_seconds, 10.5, 1e-9);
 }
 
 TEST(HostUpdate, RunsBesideGemsPipelines) {

@@ -31,6 +31,7 @@ JobRun::JobRun(const Job& job, const TaskGraph& graph, std::uint32_t ranks,
       flows_(std::move(link_rates)),
       waits_(graph.size()),
       asked_(graph.size(), 0.0),
+      causes_(graph.size(), kNoTask),
       free_since_(ranks, 0.0),
       repetition_ends_(job.repetitions, 0.0) {
   timing_.ranks.resize(ranks);
@@ -103,12 +104,18 @@ void JobRun::attribute_wait(const Task& task, TaskId cause) {
   if (task.repetition + 1U < job_.repetitions) return;
   JobRank& rank = timing_.ranks[task.rank];
   rank.busy_seconds += task.amount;
-  if (cause == kNoTask || !takes_links(graph_[cause].kind)) return;
-  const double waited = now_ - std::max(free_since_[task.rank], asked_[cause]);
-  const TaskKind kind = graph_[cause].kind;
-  const bool is_copy = kind == TaskKind::kCopyOut || kind == TaskKind::kCopyIn;
-  (is_copy ? rank.exposed_swap_seconds : rank.exposed_communication_seconds) +=
-      std::max(0.0, waited);
+  double until = now_;
+  // Weights that come from the host wait there for their update.
+  for (int i = 0; i < 2 && cause != kNoTask && takes_links(graph_[cause].kind); ++i) {
+    const TaskKind kind = graph_[cause].kind;
+    const bool is_copy = kind == TaskKind::kCopyOut || kind == TaskKind::kCopyIn;
+    const double waited = until - std::max(free_since_[task.rank], asked_[cause]);
+    (is_copy ? rank.exposed_swap_seconds : rank.exposed_communication_seconds) +=
+        std::max(0.0, waited);
+    until = asked_[cause];
+    cause = is_copy ? causes_[cause] : kNoTask;
+    if (cause != kNoTask && graph_[cause].kind != TaskKind::kReduction) return;
+  }
 }
 
 /// Its links are free; with a latency, its last byte is still on the way.
@@ -130,13 +137,16 @@ void JobRun::finish(TaskId id) {
   }
   record(id);
   graph_.visit_followers(id, /*is_queued=*/false, [&](TaskId after) {
-    if (!takes_links(task.kind)) asked_[after] = std::max(asked_[after], now_);
+    if (!takes_links(task.kind) || task.kind == TaskKind::kReduction)
+      asked_[after] = std::max(asked_[after], now_);
     release(after, id);
   });
 }
 
 void JobRun::release(TaskId id, TaskId cause) {
-  if (--waits_[id] == 0) ready_.emplace_back(id, cause);
+  if (--waits_[id] > 0) return;
+  causes_[id] = cause;
+  ready_.emplace_back(id, cause);
 }
 
 void JobRun::record(TaskId id) {

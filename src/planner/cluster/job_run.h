@@ -61,6 +61,7 @@ class JobRun {
   FairFlows flows_;
   std::vector<std::uint32_t> waits_;
   std::vector<double> asked_;       // By task: since when it is wanted, whoever is before it.
+  std::vector<TaskId> causes_;      // By task: what it has waited for to the last.
   std::vector<double> free_since_;  // By rank.
   std::vector<double> repetition_ends_;
   std::vector<std::pair<TaskId, TaskId>> ready_;  // And which one was the last before it.
