@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "spillway/base/error.h"
 #include "spillway/planner/cluster/collectives.h"
 #include "spillway/planner/cluster/fair_flows.h"
 
@@ -67,7 +68,7 @@ class Platform {
       : zone_(s4u::create_full_zone("cluster")) {
     std::vector<s4u::Link*> all;
     for (std::uint32_t link = 0; link < links.size(); ++link)
-      all.push_back(zone_->create_link("l" + std::to_string(link), links.rate(link))
+      all.push_back(zone_->create_link(spillway::message("l{}", link), links.rate(link))
                         ->set_latency(0.0)
                         ->seal());
     std::map<std::pair<std::uint32_t, std::uint32_t>, bool> known;
@@ -84,7 +85,7 @@ class Platform {
 
   s4u::Host* host(std::uint32_t device) {
     s4u::Host*& host = hosts_[device];
-    if (!host) host = zone_->create_host("h" + std::to_string(device), 1e9)->seal();
+    if (!host) host = zone_->create_host(spillway::message("h{}", device), 1e9)->seal();
     return host;
   }
 
@@ -100,7 +101,7 @@ std::vector<double> their_ends(s4u::Engine& engine, Platform& platform,
     const Transfer& each = transfers[i];
     s4u::Host* const from = platform.host(each.from);
     s4u::Host* const to = platform.host(each.to);
-    s4u::Actor::create("a" + std::to_string(i), from, [=, &ends] {
+    s4u::Actor::create(spillway::message("a{}", i), from, [=, &ends] {
       s4u::this_actor::sleep_until(each.start);
       s4u::Comm::sendto(from, to, static_cast<std::uint64_t>(each.bytes));
       ends[i] = s4u::Engine::get_clock();
@@ -153,13 +154,68 @@ Cluster read_cluster(const char* path, std::uint32_t nodes) {
   return cluster;
 }
 
+/// An all-reduce of 100 MB message by message: in each round a member sends the block that it got
+/// in the round before to the next one, in as many rings as a node has devices. Prints how long it
+/// takes, there and as the collective of the model.
+int compare_rounds(s4u::Engine& engine, const ClusterLinks& links) {
+  constexpr double kBytes = 100e6;
+  const std::uint32_t devices = links.cluster().device_count();
+  const std::uint32_t group = links.cluster().node.devices;
+  const std::uint32_t rounds = 2 * (devices - 1);
+  std::vector<std::vector<std::uint32_t>> rings(group);
+  std::vector<Transfer> pairs;
+  std::vector<Endpoint> members;
+  for (std::uint32_t ring = 0; ring < group; ++ring) {
+    for (std::uint32_t node = 0; node < devices / group; ++node)
+      for (std::uint32_t i = 0; i < group; ++i)
+        rings[ring].push_back(node * group + (ring + node * (group - 1) + i) % group);
+    for (std::uint32_t i = 0; i < devices; ++i)
+      pairs.push_back({rings[ring][i], rings[ring][(i + 1) % devices], 0.0, 0.0});
+  }
+  for (std::uint32_t i = 0; i < devices; ++i) members.push_back({i});
+  Platform platform(links, pairs);
+  const auto block = static_cast<std::uint64_t>(kBytes / devices / group);
+  for (std::uint32_t ring = 0; ring < group; ++ring)
+    for (std::uint32_t i = 0; i < devices; ++i) {
+      const std::uint32_t before = rings[ring][(i + devices - 1) % devices];
+      const double latency = links.route({before}, {rings[ring][i]}).latency_seconds;
+      s4u::Mailbox* const in = s4u::Mailbox::by_name(spillway::message("{}-{}", ring, i));
+      s4u::Mailbox* const out =
+          s4u::Mailbox::by_name(spillway::message("{}-{}", ring, (i + 1) % devices));
+      s4u::Actor::create(spillway::message("m{}-{}", ring, i), platform.host(rings[ring][i]), [=] {
+        static int token = 0;
+        int* got = nullptr;
+        s4u::CommPtr coming = in->get_async<int>(&got);
+        for (std::uint32_t round = 0; round < rounds; ++round) {
+          const s4u::CommPtr sent = out->put_async(&token, block);
+          const s4u::CommPtr here = coming;
+          here->wait();
+          if (round + 1 < rounds) coming = in->get_async<int>(&got);
+          // Latency comes behind the last byte, beside the next block.
+          s4u::this_actor::sleep_until(here->get_finish_time() + latency);
+          sent->wait();
+        }
+      });
+    }
+  engine.run();
+  const Collective ring =
+      make_collective(CollectiveKind::kAllReduce, CollectiveAlgorithm::kRing, links, members);
+  const double ours = seconds_alone(ring, links, kBytes);
+  const double theirs = s4u::Engine::get_clock();
+  std::printf("| %s | %u | message by message | %u | %.6f | %.6f | %+.2f %% | | | |\n",
+              links.cluster().name.c_str(), devices, rounds * devices * group, ours, theirs,
+              100.0 * (ours / theirs - 1.0));
+  return 0;
+}
+
 }  // namespace
 
-/// One scenario per process, since SimGrid has one engine: FILE NODES random|ring|pipelines.
+/// One scenario per process, since SimGrid has one engine: FILE NODES random|ring|pipelines|rounds.
 int main(int count, char** arguments) {
   s4u::Engine engine(&count, arguments);
   if (count != 4) {
-    std::fprintf(stderr, "usage: %s CLUSTER.json NODES random|ring|pipelines\n", arguments[0]);
+    std::fprintf(stderr, "usage: %s CLUSTER.json NODES random|ring|pipelines|rounds\n",
+                 arguments[0]);
     return 2;
   }
   // Plain max-min: no window of TCP, no share of acknowledgements, no correction of rates.
@@ -171,6 +227,7 @@ int main(int count, char** arguments) {
       read_cluster(arguments[1], static_cast<std::uint32_t>(std::stoul(arguments[2]))));
   const std::uint32_t devices = links.cluster().device_count();
   const std::string scenario = arguments[3];
+  if (scenario == "rounds") return compare_rounds(engine, links);
   const std::vector<Transfer> transfers = scenario == "ring" ? ring_transfers(devices, 100e6)
                                           : scenario == "pipelines"
                                               ? pipeline_transfers(devices)

@@ -109,6 +109,28 @@ double images_per_second(const Job& job, const JobTiming& timing) {
          timing.step_seconds;
 }
 
+/// The same batch on more and more devices: fewer images for each pipeline.
+void print_strong_scaling(const std::string& folder) {
+  constexpr std::uint32_t kImages = 1024;
+  std::printf("| 1,024 images a step | 16 devices, s | 64 | 256 | 1024 | efficiency on 1024 |\n| "
+              "--- | --- | "
+              "--- | --- | --- | --- |\n");
+  for (const char* schedule : {"gems-master", "1f1b"}) {
+    std::printf("| ResNet-1001 v2, %s |", schedule);
+    double first = 0.0;
+    double last = 0.0;
+    for (const std::uint32_t devices : {16U, 64U, 256U, 1024U}) {
+      const std::uint32_t images = kImages / (devices / 4);
+      const Job job = job_of({"", 111, schedule, images, images}, devices / 4, false);
+      last = simulate_job(job, cluster_named(folder, "abci_v100", devices / 4)).step_seconds;
+      if (first == 0.0) first = last;
+      std::printf(" %.2f |", last);
+    }
+    std::printf(" %.1f %% |\n", 100.0 * first / last / 64.0);
+  }
+  std::printf("\n");
+}
+
 }  // namespace
 
 void print_gems(const std::string& folder) {
@@ -141,6 +163,7 @@ void print_gems(const std::string& folder) {
       std::printf(" %.1f %% | %.2f %% |\n", 100.0 * bubble, 100.0 * rate / alone / 256.0);
     }
   std::printf("\n");
+  print_strong_scaling(folder);
 }
 
 }  // namespace spillway::scaling

@@ -48,6 +48,15 @@ TEST(Collectives, RingsTakeWhatTheFormulaSays) {
   }
 }
 
+// Each of the 2·7 rounds moves every block one pair further: over NVLink, or to the other node.
+TEST(Collectives, RingsMeetAllLatencies) {
+  Cluster cluster = small_cluster(2, 4);
+  cluster.node.nvlink->latency_seconds = 0.5;
+  cluster.node.nic.latency_seconds = 2.0;
+  const ClusterLinks links(cluster);
+  EXPECT_NEAR(seconds(links, kAllReduce, kRing, 8, 0.0), 14 * (6 * 0.5 + 2 * 2.0) / 8, 1e-9);
+}
+
 TEST(Collectives, TreesTakeWhatTheFormulaSays) {
   for (const std::uint32_t n : {4U, 8U, 9U, 64U, 1000U}) {
     const ClusterLinks links(flat(n));
@@ -93,6 +102,7 @@ TEST(Collectives, ChooseByTheSize) {
   EXPECT_EQ(fastest_collective(kAllReduce, links, devices(64), 1e6).algorithm, kRing);
   Cluster nodes = small_cluster(64, 4);
   nodes.node.nic.latency_seconds = 0.25;
+  nodes.node.nvlink->bytes_per_second = 1e6;
   const ClusterLinks fat(nodes);
   EXPECT_EQ(fastest_collective(kAllReduce, fat, devices(256), 1e3).algorithm, kHierarchical);
 }

@@ -113,6 +113,7 @@ TEST(HostUpdate, SplitsGradientsOverTheDevicesOfANode) {
   // nodes half of 200 at 5 (two shards pass each uplink of 10), the update of 100 parameters at 50,
   // and back.
   const double tail = 6 + 40 + 20 + 2 + 20 + 40 + 6;
+  EXPECT_EQ(simulate_job(job, cluster).peak_memory[0], 800_B);  // Weights; gradients leave.
   EXPECT_NEAR(simulate_job(job, cluster).step_seconds, 3.0 + tail, 1e-6);
 }
 

@@ -18,16 +18,21 @@ class Streams {
   void add(Endpoint from, Endpoint to) {
     const Route route = links_.route(from, to);
     for (const LinkUse& use : route.uses) uses_[use.link] += use.streams;
-    latency_ = std::max(latency_, route.latency_seconds);
+    slowest_ = std::max(slowest_, route.latency_seconds);
+    latencies_ += route.latency_seconds;
+    ++pairs_;
   }
   void add_ring(std::span<const Endpoint> members) {
     for (std::size_t i = 0; i < members.size(); ++i)
       add(members[i], members[(i + 1) % members.size()]);
   }
 
-  /// With this many rounds, one after the other.
-  CollectivePhase phase(double bytes_per_stream, double rounds) const {
-    CollectivePhase phase{bytes_per_stream, rounds * latency_, {}};
+  double slowest_pair() const { return slowest_; }
+  /// In a ring, a block meets every pair: what is late between two nodes is early within them.
+  double mean_pair() const { return pairs_ == 0.0 ? 0.0 : latencies_ / pairs_; }
+
+  CollectivePhase phase(double bytes_per_stream, double latency) const {
+    CollectivePhase phase{bytes_per_stream, latency, {}};
     for (const auto& [link, streams] : uses_) phase.uses.push_back({link, streams});
     return phase;
   }
@@ -35,7 +40,9 @@ class Streams {
  private:
   const ClusterLinks& links_;
   std::map<std::uint32_t, double> uses_;
-  double latency_ = 0.0;
+  double slowest_ = 0.0;
+  double latencies_ = 0.0;
+  double pairs_ = 0.0;
 };
 
 using Group = std::vector<Endpoint>;
@@ -120,9 +127,9 @@ std::vector<CollectivePhase> hierarchical_phases(CollectiveKind kind, const Clus
     across.add_ring(ring);
   }
   const double turns = kind == CollectiveKind::kAllReduce ? 2.0 : 1.0;
-  const CollectivePhase within = inside.phase((g - 1.0) / g, g - 1.0);
+  const CollectivePhase within = inside.phase((g - 1.0) / g, (g - 1.0) * inside.mean_pair());
   const CollectivePhase between =
-      across.phase(turns * (count - 1.0) / count / g, turns * (count - 1.0));
+      across.phase(turns * (count - 1.0) / count / g, turns * (count - 1.0) * across.mean_pair());
   std::vector<CollectivePhase> phases;
   if (group > 1 && kind != CollectiveKind::kAllGather) phases.push_back(within);
   if (nodes.size() > 1) phases.push_back(between);
@@ -142,17 +149,18 @@ std::optional<Collective> try_collective(CollectiveKind kind, CollectiveAlgorith
   switch (algorithm) {
     case CollectiveAlgorithm::kRing: {
       const std::size_t count = std::max<std::size_t>(group, 1);
-      collective.phases = {
-          rings(links, nodes, count)
-              .phase(turns * (n - 1.0) / n / static_cast<double>(count), turns * (n - 1.0))};
+      const Streams streams = rings(links, nodes, count);
+      collective.phases = {streams.phase(turns * (n - 1.0) / n / static_cast<double>(count),
+                                         turns * (n - 1.0) * streams.mean_pair())};
       break;
     }
-    case CollectiveAlgorithm::kTree:
+    case CollectiveAlgorithm::kTree: {
       if (kind != CollectiveKind::kAllReduce) return std::nullopt;
-      collective.phases = {
-          trees(links, nodes)
-              .phase(0.5, 2.0 * static_cast<double>(std::bit_width(members.size() - 1)))};
+      const Streams streams = trees(links, nodes);
+      const auto levels = static_cast<double>(std::bit_width(members.size() - 1));
+      collective.phases = {streams.phase(0.5, 2.0 * levels * streams.slowest_pair())};
       break;
+    }
     case CollectiveAlgorithm::kHierarchical:
       if (group == 0) return std::nullopt;
       collective.phases = hierarchical_phases(kind, links, nodes, group);

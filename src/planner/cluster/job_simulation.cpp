@@ -16,6 +16,8 @@ ScheduleCosts nominal_costs(const Job& job, const Cluster& cluster) {
   ScheduleCosts costs;
   costs.stages = job.stages;
   costs.shares = job.shares;
+  if (job.update == UpdatePlace::kHost)
+    for (StageCosts& stage : costs.stages) stage.gradients = stage.optimizer_state = Bytes(0);
   const ClusterNode& node = cluster.node;
   costs.peer = cluster.nodes > 1 ? node.nic : node.nvlink ? *node.nvlink : node.pcie;
   costs.host = node.pcie;

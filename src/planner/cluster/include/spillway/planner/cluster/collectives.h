@@ -28,7 +28,8 @@ struct CollectivePhase {
 
 /// What a collective puts on which links, for any size of buffer. No phases: nothing to do.
 ///
-/// n members, a latency α of a round (that of its slowest pair), a rate β of a stream, M bytes:
+/// n members, a latency α of a round (the mean of a ring's pairs, as blocks meet all of them; that
+/// of the slowest pair in trees), a rate β of a stream, M bytes:
 ///
 ///     ring                     2(n − 1)α + 2 (n − 1)/n · M/β                  all-reduce
 ///                              (n − 1)α + (n − 1)/n · M/β                     the other two

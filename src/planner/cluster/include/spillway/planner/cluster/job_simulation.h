@@ -80,8 +80,10 @@ struct JobTiming {
   std::uint32_t pipelines = 1;
   /// 1 where all pipelines provably do the same at the same time: the one stands for all.
   std::uint32_t simulated_pipelines = 1;
-  std::vector<JobRank> ranks;        ///< Of the simulated pipelines, one pipeline after the other.
-  std::vector<Bytes> peak_memory;    ///< By rank of a pipeline, as `time_schedule` counts it.
+  std::vector<JobRank> ranks;  ///< Of the simulated pipelines, one pipeline after the other.
+  /// By rank of a pipeline, as `time_schedule` counts it; where hosts update, without gradients on
+  /// their way there.
+  std::vector<Bytes> peak_memory;
   std::vector<LinkClassLoad> links;  ///< Of classes that the cluster has.
   std::vector<JobSpan> spans;
   std::uint64_t events = 0;
