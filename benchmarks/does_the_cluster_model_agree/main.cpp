@@ -184,15 +184,20 @@ int compare_rounds(s4u::Engine& engine, const ClusterLinks& links) {
           s4u::Mailbox::by_name(spillway::message("{}-{}", ring, (i + 1) % devices));
       s4u::Actor::create(spillway::message("m{}-{}", ring, i), platform.host(rings[ring][i]), [=] {
         static int token = 0;
-        int* got = nullptr;
-        s4u::CommPtr coming = in->get_async<int>(&got);
+        std::vector<int*> got(rounds);
+        std::vector<s4u::CommPtr> coming(rounds);
+        // As many as NCCL has slots in a channel.
+        constexpr std::uint32_t kAhead = 8;
+        for (std::uint32_t first = 0; first < std::min(kAhead, rounds); ++first)
+          coming[first] = in->get_async<int>(&got[first]);
         for (std::uint32_t round = 0; round < rounds; ++round) {
           const s4u::CommPtr sent = out->put_async(&token, block);
-          const s4u::CommPtr here = coming;
-          here->wait();
-          if (round + 1 < rounds) coming = in->get_async<int>(&got);
+          coming[round]->wait();
           // Latency comes behind the last byte, beside the next block.
-          s4u::this_actor::sleep_until(here->get_finish_time() + latency);
+          s4u::this_actor::sleep_until(coming[round]->get_finish_time() + latency);
+          coming[round].reset();
+          if (round + kAhead < rounds)
+            coming[round + kAhead] = in->get_async<int>(&got[round + kAhead]);
           sent->wait();
         }
       });
