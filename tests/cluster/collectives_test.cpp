@@ -57,6 +57,19 @@ TEST(Collectives, RingsMeetAllLatencies) {
   EXPECT_NEAR(seconds(links, kAllReduce, kRing, 8, 0.0), 14 * (6 * 0.5 + 2 * 2.0) / 8, 1e-9);
 }
 
+// Blocks queue before the slowest pair, and are on their way elsewhere meanwhile.
+TEST(Collectives, SlowPairsHideLatencies) {
+  Cluster cluster = small_cluster(2, 4);
+  cluster.network.nodes_per_leaf = 2;
+  cluster.node.nvlink = LinkCosts{0.5, 1e9};
+  const ClusterLinks links(cluster);
+  // A quarter of the bytes in each ring, 14 blocks of an eighth of it; rings share PCIe at 10.
+  const double slow = 14.0 / 8 * 4000.0 / 4 / 10.0;
+  EXPECT_NEAR(seconds(links, kAllReduce, kRing, 8, 4000.0), slow, 1e-3);
+  const double around = 14 * 6 * 0.5 / 8 + 2.0 / 8 * 14.0 / 8 * 40.0 / 4 / 10.0;
+  EXPECT_NEAR(seconds(links, kAllReduce, kRing, 8, 40.0), around, 1e-3);
+}
+
 TEST(Collectives, TreesTakeWhatTheFormulaSays) {
   for (const std::uint32_t n : {4U, 8U, 9U, 64U, 1000U}) {
     const ClusterLinks links(flat(n));
@@ -102,7 +115,7 @@ TEST(Collectives, ChooseByTheSize) {
   EXPECT_EQ(fastest_collective(kAllReduce, links, devices(64), 1e6).algorithm, kRing);
   Cluster nodes = small_cluster(64, 4);
   nodes.node.nic.latency_seconds = 0.25;
-  nodes.node.nvlink->bytes_per_second = 1e6;
+  nodes.node.nvlink = LinkCosts{0.25, 1e6};
   const ClusterLinks fat(nodes);
   EXPECT_EQ(fastest_collective(kAllReduce, fat, devices(256), 1e3).algorithm, kHierarchical);
 }

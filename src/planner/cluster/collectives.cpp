@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "spillway/base/error.h"
 
@@ -17,10 +18,13 @@ class Streams {
 
   void add(Endpoint from, Endpoint to) {
     const Route route = links_.route(from, to);
-    for (const LinkUse& use : route.uses) uses_[use.link] += use.streams;
+    for (const LinkUse& use : route.uses) {
+      uses_[use.link] += use.streams;
+      pair_links_.push_back(use.link);
+    }
+    pair_ends_.push_back(pair_links_.size());
     slowest_ = std::max(slowest_, route.latency_seconds);
     latencies_ += route.latency_seconds;
-    ++pairs_;
   }
   void add_ring(std::span<const Endpoint> members) {
     for (std::size_t i = 0; i < members.size(); ++i)
@@ -29,20 +33,48 @@ class Streams {
 
   double slowest_pair() const { return slowest_; }
   /// In a ring, a block meets every pair: what is late between two nodes is early within them.
-  double mean_pair() const { return pairs_ == 0.0 ? 0.0 : latencies_ / pairs_; }
+  double mean_pair() const { return latencies_ / pair_count(); }
 
-  CollectivePhase phase(double bytes_per_stream, double latency) const {
-    CollectivePhase phase{bytes_per_stream, latency, {}};
+  /// Around a ring.
+  CollectivePhase ring_phase(double bytes_per_stream, double rounds) const {
+    const auto [mean, slowest] = pair_seconds();
+    return phase(bytes_per_stream, rounds * mean_pair(), mean);
+  }
+  CollectivePhase tree_phase(double bytes_per_stream, double rounds) const {
+    const auto [mean, slowest] = pair_seconds();
+    return phase(bytes_per_stream, rounds * slowest_pair(), slowest);
+  }
+
+ private:
+  double pair_count() const {
+    return static_cast<double>(std::max<std::size_t>(pair_ends_.size(), 1));
+  }
+  /// Of a byte between the members of a pair, while all streams run: the mean, and the slowest.
+  std::pair<double, double> pair_seconds() const {
+    double sum = 0.0;
+    double slowest = 0.0;
+    std::size_t at = 0;
+    for (const std::size_t end : pair_ends_) {
+      double seconds = 0.0;
+      for (; at < end; ++at)
+        seconds = std::max(seconds, uses_.at(pair_links_[at]) / links_.rate(pair_links_[at]));
+      sum += seconds;
+      slowest = std::max(slowest, seconds);
+    }
+    return {sum / pair_count(), slowest};
+  }
+  CollectivePhase phase(double bytes_per_stream, double latency, double seconds_per_byte) const {
+    CollectivePhase phase{bytes_per_stream, latency, seconds_per_byte, {}};
     for (const auto& [link, streams] : uses_) phase.uses.push_back({link, streams});
     return phase;
   }
 
- private:
   const ClusterLinks& links_;
   std::map<std::uint32_t, double> uses_;
+  std::vector<std::uint32_t> pair_links_;  // Of each pair, one behind the other.
+  std::vector<std::size_t> pair_ends_;     // Where those of a pair end.
   double slowest_ = 0.0;
   double latencies_ = 0.0;
-  double pairs_ = 0.0;
 };
 
 using Group = std::vector<Endpoint>;
@@ -127,9 +159,9 @@ std::vector<CollectivePhase> hierarchical_phases(CollectiveKind kind, const Clus
     across.add_ring(ring);
   }
   const double turns = kind == CollectiveKind::kAllReduce ? 2.0 : 1.0;
-  const CollectivePhase within = inside.phase((g - 1.0) / g, (g - 1.0) * inside.mean_pair());
+  const CollectivePhase within = inside.ring_phase((g - 1.0) / g, g - 1.0);
   const CollectivePhase between =
-      across.phase(turns * (count - 1.0) / count / g, turns * (count - 1.0) * across.mean_pair());
+      across.ring_phase(turns * (count - 1.0) / count / g, turns * (count - 1.0));
   std::vector<CollectivePhase> phases;
   if (group > 1 && kind != CollectiveKind::kAllGather) phases.push_back(within);
   if (nodes.size() > 1) phases.push_back(between);
@@ -150,15 +182,15 @@ std::optional<Collective> try_collective(CollectiveKind kind, CollectiveAlgorith
     case CollectiveAlgorithm::kRing: {
       const std::size_t count = std::max<std::size_t>(group, 1);
       const Streams streams = rings(links, nodes, count);
-      collective.phases = {streams.phase(turns * (n - 1.0) / n / static_cast<double>(count),
-                                         turns * (n - 1.0) * streams.mean_pair())};
+      collective.phases = {streams.ring_phase(turns * (n - 1.0) / n / static_cast<double>(count),
+                                              turns * (n - 1.0))};
       break;
     }
     case CollectiveAlgorithm::kTree: {
       if (kind != CollectiveKind::kAllReduce) return std::nullopt;
       const Streams streams = trees(links, nodes);
       const auto levels = static_cast<double>(std::bit_width(members.size() - 1));
-      collective.phases = {streams.phase(0.5, 2.0 * levels * streams.slowest_pair())};
+      collective.phases = {streams.tree_phase(0.5, 2.0 * levels)};
       break;
     }
     case CollectiveAlgorithm::kHierarchical:
@@ -197,7 +229,9 @@ double seconds_alone(const Collective& collective, const ClusterLinks& links, do
     double slowest = 0.0;
     for (const LinkUse& use : phase.uses)
       slowest = std::max(slowest, use.streams / links.rate(use.link));
-    seconds += phase.latency_seconds + slowest * phase.bytes_per_stream * bytes;
+    const double of_stream = phase.bytes_per_stream * bytes;
+    seconds +=
+        std::max(slowest * of_stream, phase.latency_seconds + phase.seconds_per_byte * of_stream);
   }
   return seconds;
 }

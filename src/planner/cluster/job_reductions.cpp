@@ -62,6 +62,7 @@ JobTasks::Chain& JobTasks::chain_of(const Action& action, std::uint32_t round) {
     task.rank = rank_;
     task.flow = phase.flow;
     task.amount = phase.bytes;
+    task.least_seconds = phase.least_seconds;
     task.action = action;
     std::vector<TaskId>& tasks = found->second.tasks;
     if (!tasks.empty()) task.continues = tasks.back();
@@ -91,7 +92,8 @@ const std::vector<JobTasks::PhaseKind>& JobTasks::phases_of(std::uint32_t stage)
   for (const UpdatePhase& each : phases) {
     // Streamed weights stay on the host until the list fetches them.
     if (are_streamed_[stage] && each.lane >= kFirstLaneToDevices) continue;
-    kinds.push_back({each.lane, flows_.add_shared(each.streams), each.bytes});
+    const double least = each.streams.latency_seconds + each.streams.seconds_per_byte * each.bytes;
+    kinds.push_back({each.lane, flows_.add_shared(each.streams), each.bytes, least});
   }
   return kinds;
 }

@@ -95,6 +95,7 @@ void JobRun::start(TaskId id, TaskId cause) {
     return;
   }
   if (task.continues != kNoTask) asked_[id] = asked_[task.continues];
+  if (task.kind == TaskKind::kReduction) started_[id] = now_;
   flows_.start(route_of_(task).uses, task.amount, id, now_);
 }
 
@@ -121,7 +122,9 @@ void JobRun::attribute_wait(const Task& task, TaskId cause) {
 /// Its links are free; with a latency, its last byte is still on the way.
 void JobRun::end_flow(TaskId id) {
   graph_.visit_followers(id, /*is_queued=*/true, [&](TaskId after) { release(after, id); });
-  const double latency = route_of_(graph_[id]).latency_seconds;
+  double latency = route_of_(graph_[id]).latency_seconds;
+  if (graph_[id].kind == TaskKind::kReduction)
+    latency = started_.extract(id).mapped() + graph_[id].least_seconds - now_;
   if (latency > 0.0)
     events_.push({now_ + latency, ++event_count_, id});
   else

@@ -4,6 +4,7 @@
 #include <functional>
 #include <queue>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -60,9 +61,10 @@ class JobRun {
   RouteOf route_of_;
   FairFlows flows_;
   std::vector<std::uint32_t> waits_;
-  std::vector<double> asked_;       // By task: since when it is wanted, whoever is before it.
-  std::vector<TaskId> causes_;      // By task: what it has waited for to the last.
-  std::vector<double> free_since_;  // By rank.
+  std::vector<double> asked_;   // By task: since when it is wanted, whoever is before it.
+  std::vector<TaskId> causes_;  // By task: what it has waited for to the last.
+  std::unordered_map<TaskId, double> started_;  // Of reductions that run.
+  std::vector<double> free_since_;              // By rank.
   std::vector<double> repetition_ends_;
   std::vector<std::pair<TaskId, TaskId>> ready_;  // And which one was the last before it.
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

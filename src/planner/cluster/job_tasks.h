@@ -49,6 +49,7 @@ class JobTasks {
     std::uint32_t lane = 0;
     std::uint32_t flow = 0;
     double bytes = 0.0;  // Of each stream.
+    double least_seconds = 0.0;
   };
   struct Request {  // For a message by number, which may not have been written yet.
     TaskId task = kNoTask;

@@ -26,6 +26,7 @@ struct Task {
   std::uint32_t flow = 0;      ///< Which route; see FlowTable.
   TaskId continues = kNoTask;  ///< The phase before, of a chain that is asked for once.
   double amount = 0.0;         ///< Seconds of compute, bytes of each stream.
+  double least_seconds = 0.0;  ///< Of a reduction, however fast its links.
   Action action;
 };
 

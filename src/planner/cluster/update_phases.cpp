@@ -29,9 +29,14 @@ class SideBySide {
   void add(const CollectivePhase& phase) {
     add(Route{phase.uses, phase.latency_seconds});
     share_ = phase.bytes_per_stream;
+    seconds_per_byte_ = std::max(seconds_per_byte_, phase.seconds_per_byte);
   }
-  UpdatePhase phase(std::uint32_t lane, double bytes) const {
-    UpdatePhase phase{lane, {1.0, latency_, {}}, bytes * share_};
+  UpdatePhase phase(std::uint32_t lane, double bytes, const ClusterLinks& links) const {
+    UpdatePhase phase{lane, {1.0, latency_, seconds_per_byte_, {}}, bytes * share_};
+    if (seconds_per_byte_ == 0.0)
+      for (const auto& [link, streams] : uses_)
+        phase.streams.seconds_per_byte =
+            std::max(phase.streams.seconds_per_byte, streams / links.rate(link));
     for (const auto& [link, streams] : uses_) phase.streams.uses.push_back({link, streams});
     return phase;
   }
@@ -40,6 +45,7 @@ class SideBySide {
   std::map<std::uint32_t, double> uses_;
   double latency_ = 0.0;
   double share_ = 1.0;
+  double seconds_per_byte_ = 0.0;  // Of collectives; of copies it is that of their links.
 };
 
 /// One collective in each node, all at once. The groups are equally large.
@@ -48,7 +54,7 @@ UpdatePhase within_nodes(std::uint32_t lane, CollectiveKind kind, const ClusterL
   SideBySide all;
   for (const Group& group : groups)
     all.add(make_collective(kind, CollectiveAlgorithm::kRing, links, group).phases.front());
-  return all.phase(lane, bytes);
+  return all.phase(lane, bytes, links);
 }
 
 /// One stream between each device and its host.
@@ -60,7 +66,7 @@ UpdatePhase copies(std::uint32_t lane, bool is_out, const ClusterLinks& links,
       const Endpoint host{each.device, /*is_host=*/true};
       all.add(is_out ? links.route(each, host) : links.route(host, each));
     }
-  return all.phase(lane, bytes);
+  return all.phase(lane, bytes, links);
 }
 
 }  // namespace
@@ -108,7 +114,7 @@ std::vector<UpdatePhase> host_update_phases(const Job& job, const StageCosts& st
   // Between the members of one host nothing moves, so those phases pass no link.
   for (const CollectivePhase& each : across(CollectiveKind::kReduceScatter))
     if (!each.uses.empty()) phases.push_back({2, each, gradients * each.bytes_per_stream});
-  phases.push_back(updates.phase(3, weights / job.bytes_per_parameter / hosts));
+  phases.push_back(updates.phase(3, weights / job.bytes_per_parameter / hosts, links));
   for (const CollectivePhase& each : across(CollectiveKind::kAllGather))
     if (!each.uses.empty()) phases.push_back({4, each, weights * each.bytes_per_stream});
   phases.push_back(copies(5, /*is_out=*/false, links, groups, weights / shards));
