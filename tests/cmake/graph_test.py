@@ -17,6 +17,7 @@ TABLE = {
     "planner_clp": {"base", "planner"},
     "partition": {"base"},
     "schedule": {"base"},
+    "cluster": {"base", "schedule"},
     "memory": {"base", "device"},
     "allreduce": {"base", "device", "transport"},
     "recompute": {"base", "device", "torch"},

@@ -1,0 +1,147 @@
+#include <array>
+#include <limits>
+#include <string_view>
+
+#include "spillway/base/error.h"
+#include "spillway/base/json_reader.h"
+#include "spillway/base/named_values.h"
+#include "spillway/planner/cluster/cluster.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr int kDepth = 4;
+constexpr std::uint64_t kMostCount = 1'000'000;
+constexpr double kAny = std::numeric_limits<double>::max();
+
+constexpr std::array<Named<StragglerLaw>, 4> kLaws{{{"none", StragglerLaw::kNone},
+                                                    {"uniform", StragglerLaw::kUniform},
+                                                    {"half-normal", StragglerLaw::kHalfNormal},
+                                                    {"exponential", StragglerLaw::kExponential}}};
+constexpr std::array<Named<bool>, 2> kWirings{{{"nodes", false}, {"rails", true}}};
+constexpr std::array<Named<bool>, 2> kUnits{{{"device", false}, {"node", true}}};
+
+std::uint32_t count_in(JsonObject& json, const char* key) {
+  return static_cast<std::uint32_t>(json.count(key, 0, kMostCount));
+}
+
+/// What `check_cluster` judges: any number is read.
+double number_in(JsonObject& json, const char* key) { return json.number(key, -kAny, kAny); }
+
+double number_or(JsonObject& json, const char* key, double otherwise) {
+  return json.has(key) ? number_in(json, key) : otherwise;
+}
+
+Bytes size_in(JsonObject& json, const char* key) {
+  const std::string text = json.text(key);
+  try {
+    return parse_bytes(text);
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}: {}", json.place(key), error.what());
+  }
+}
+
+LinkCosts link_in(JsonObject& json, const char* key) {
+  JsonObject link = json.object(key);
+  const LinkCosts costs{number_in(link, "latency_seconds"), number_in(link, "bytes_per_second")};
+  link.refuse_others();
+  return costs;
+}
+
+template <typename List>
+auto named_in(JsonObject& json, const char* key, const List& list) {
+  try {
+    return value_named(json.text(key), list, "value");
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}: {}", json.place(key), error.what());
+  }
+}
+
+ClusterDevice device_in(JsonObject json) {
+  ClusterDevice device;
+  device.name = json.text("name");
+  device.memory = size_in(json, "memory");
+  device.flops_per_second = number_or(json, "flops_per_second", 0.0);
+  json.refuse_others();
+  return device;
+}
+
+ClusterNode node_in(JsonObject json) {
+  ClusterNode node;
+  node.devices = count_in(json, "devices");
+  node.devices_per_switch = count_in(json, "devices_per_switch");
+  node.pcie = link_in(json, "pcie");
+  node.uplink = link_in(json, "uplink");
+  if (json.has("nvlink")) node.nvlink = link_in(json, "nvlink");
+  if (json.has("nics")) {
+    node.nics = count_in(json, "nics");
+    node.nic = link_in(json, "nic");
+  }
+  if (json.has("host_memory")) node.host_memory = size_in(json, "host_memory");
+  node.host_update_parameters_per_second =
+      number_or(json, "host_update_parameters_per_second", 0.0);
+  if (json.has("disks")) {
+    node.disks = count_in(json, "disks");
+    node.disk_read_bytes_per_second = number_in(json, "disk_read_bytes_per_second");
+    node.disk_write_bytes_per_second = number_in(json, "disk_write_bytes_per_second");
+  }
+  json.refuse_others();
+  return node;
+}
+
+ClusterNetwork network_in(JsonObject json) {
+  ClusterNetwork network;
+  network.nodes_per_leaf = count_in(json, "nodes_per_leaf");
+  network.oversubscription = number_or(json, "oversubscription", 1.0);
+  if (json.has("wiring")) network.has_rails = named_in(json, "wiring", kWirings);
+  network.switch_latency_seconds = number_or(json, "switch_latency_seconds", 0.0);
+  json.refuse_others();
+  return network;
+}
+
+Stragglers stragglers_in(JsonObject json) {
+  Stragglers stragglers;
+  stragglers.law = named_in(json, "law", kLaws);
+  stragglers.spread = number_in(json, "spread");
+  stragglers.share = number_or(json, "share", 1.0);
+  if (json.has("unit")) stragglers.is_by_node = named_in(json, "unit", kUnits);
+  if (json.has("seed")) stragglers.seed = json.count("seed", 0, std::uint64_t{1} << 53U);
+  json.refuse_others();
+  return stragglers;
+}
+
+Failures failures_in(JsonObject json) {
+  Failures failures;
+  failures.node_mean_seconds = number_in(json, "node_mean_seconds");
+  failures.checkpoint_interval_seconds = number_in(json, "checkpoint_interval_seconds");
+  failures.checkpoint_seconds = number_in(json, "checkpoint_seconds");
+  failures.restart_seconds = number_in(json, "restart_seconds");
+  json.refuse_others();
+  return failures;
+}
+
+}  // namespace
+
+Cluster parse_cluster(std::string_view text, const std::string& name) {
+  const JsonText json(text, name, kDepth);
+  JsonObject root = json.root();
+  root.require_format("spillway cluster 1");
+  Cluster cluster;
+  cluster.name = root.text("name");
+  cluster.nodes = count_in(root, "nodes");
+  cluster.device = device_in(root.object("device"));
+  cluster.node = node_in(root.object("node"));
+  if (root.has("network")) cluster.network = network_in(root.object("network"));
+  if (root.has("stragglers")) cluster.stragglers = stragglers_in(root.object("stragglers"));
+  if (root.has("failures")) cluster.failures = failures_in(root.object("failures"));
+  if (root.has("sources")) cluster.sources = root.object("sources").all_texts();
+  root.refuse_others();
+  try {
+    check_cluster(cluster);
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}: {}", name, error.what());
+  }
+  return cluster;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,249 @@
+#include "job_tasks.h"
+
+#include <algorithm>
+
+namespace spillway::planner {
+namespace {
+
+double count_of(Bytes size) { return static_cast<double>(size.count()); }
+
+}  // namespace
+
+JobTasks::JobTasks(const Job& job, std::span<const double> slowdowns, std::uint32_t simulated,
+                   FlowTable& flows)
+    : job_(job),
+      schedule_(job.schedule),
+      slowdowns_(slowdowns),
+      flows_(flows),
+      cells_(schedule_.all_micro_batches() * schedule_.stages),
+      holders_(schedule_.stages),
+      are_streamed_(schedule_.stages, false),
+      ranks_(std::size_t{simulated} * schedule_.rank_count()),
+      arrivals_(2 * cells_ * simulated, kNoTask),
+      stash_copies_(cells_ * simulated, kNoTask),
+      phases_(schedule_.stages),
+      are_phases_known_(schedule_.stages, false) {
+  for (const auto& placed : schedule_.placement)
+    for (std::uint32_t stage = 0; stage < schedule_.stages; ++stage)
+      if (std::find(holders_[stage].begin(), holders_[stage].end(), placed[stage]) ==
+          holders_[stage].end())
+        holders_[stage].push_back(placed[stage]);
+  std::vector<std::vector<std::uint32_t>> steppers(schedule_.stages);
+  for (std::uint32_t rank = 0; rank < schedule_.rank_count(); ++rank)
+    for (const Action& action : schedule_.ranks[rank]) {
+      has_messages_ |= action.kind == ActionKind::kSendForward;
+      has_reductions_ |= action.kind == ActionKind::kReduce;
+      if (action.kind == ActionKind::kSwapInWeights) are_streamed_[action.stage] = true;
+      auto& known = steppers[action.stage];
+      if (action.kind == ActionKind::kStep && (known.empty() || known.back() != rank))
+        known.push_back(rank);
+    }
+  reducers_ = holders_;
+  for (std::uint32_t stage = 0; stage < schedule_.stages; ++stage)
+    if (!steppers[stage].empty()) reducers_[stage] = steppers[stage];
+}
+
+TaskGraph JobTasks::build() && {
+  for (repetition_ = 0; repetition_ < job_.repetitions; ++repetition_) {
+    for (rank_ = 0; rank_ < ranks_.size(); ++rank_) walk(rank_);
+    link_requests();
+    std::fill(arrivals_.begin(), arrivals_.end(), kNoTask);
+    std::fill(stash_copies_.begin(), stash_copies_.end(), kNoTask);
+  }
+  graph_.close();
+  return std::move(graph_);
+}
+
+void JobTasks::walk(std::uint32_t rank) {
+  local_ = rank % schedule_.rank_count();
+  pipeline_ = rank / schedule_.rank_count();
+  const auto& actions = schedule_.ranks[local_];
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (actions[i].overlaps_next) {
+      compute(actions[i], &actions[i + 1]);
+      ++i;
+    } else {
+      take(actions[i]);
+    }
+  }
+}
+
+void JobTasks::take(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::kSendForward: return send(action, /*is_gradient=*/false);
+    case ActionKind::kSendBackward: return send(action, /*is_gradient=*/true);
+    case ActionKind::kSendWeights:
+    case ActionKind::kSendGradients: return send_parameters(action);
+    case ActionKind::kReceiveForward:
+    case ActionKind::kReceiveBackward: return;  // Posted ahead; the compute waits for it.
+    case ActionKind::kReceiveWeights: {
+      StageOfRank& state = stage_state(action.stage);
+      ++state.weights_received;
+      state.waits_for_weights = true;
+      return;
+    }
+    case ActionKind::kReceiveGradients: {
+      StageOfRank& state = stage_state(action.stage);
+      ++state.gradients_received;
+      state.waits_for_gradients = true;
+      return;
+    }
+    case ActionKind::kSwapOut:
+    case ActionKind::kSwapIn: return copy_stash(action);
+    case ActionKind::kSwapOutWeights:
+    case ActionKind::kSwapInWeights: return copy_weights(action);
+    case ActionKind::kReduce: return reduce(action);
+    case ActionKind::kStep: return step(action);
+    default: return compute(action, nullptr);
+  }
+}
+
+JobTasks::StageOfRank& JobTasks::stage_state(std::uint32_t stage) {
+  auto& stages = ranks_[rank_].stages;
+  for (StageOfRank& each : stages)
+    if (each.stage == stage) return each;
+  stages.emplace_back().stage = stage;
+  return stages.back();
+}
+
+double JobTasks::seconds_of(const Action& action) const {
+  const StageCosts& stage = job_.stages[action.stage];
+  switch (action.kind) {
+    case ActionKind::kForward: return stage.forward_seconds;
+    case ActionKind::kInputGradient: return stage.input_gradient_seconds;
+    case ActionKind::kWeightGradient: return stage.weight_gradient_seconds;
+    case ActionKind::kRecompute: return stage.recompute_seconds;
+    case ActionKind::kStep: return stage.step_seconds;
+    default: return stage.input_gradient_seconds + stage.weight_gradient_seconds;
+  }
+}
+
+/// Behind the compute before it in the list.
+TaskId JobTasks::add(TaskKind kind, const Action& action, double amount, std::uint32_t flow) {
+  Task task;
+  task.kind = kind;
+  task.repetition = repetition_;
+  task.rank = rank_;
+  task.flow = flow;
+  task.amount = amount;
+  task.action = action;
+  const TaskId id = graph_.add(task);
+  if (ranks_[rank_].compute != kNoTask) graph_.follow(id, ranks_[rank_].compute);
+  return id;
+}
+
+void JobTasks::compute(const Action& action, const Action* second) {
+  const double slowdown = slowdowns_[flows_.device(local_, static_cast<std::uint32_t>(pipeline_))];
+  const double seconds = seconds_of(action) + (second ? seconds_of(*second) : 0.0);
+  const TaskId task = add(TaskKind::kCompute, action, seconds * slowdown);
+  need_inputs(task, action);
+  if (second) need_inputs(task, *second);
+  ranks_[rank_].compute = task;
+  if (has_messages_) return;
+  deliver(action);
+  if (second) deliver(*second);
+}
+
+void JobTasks::need_inputs(TaskId task, const Action& action) {
+  if (action.kind == ActionKind::kForward && action.stage > 0)
+    requests_.push_back({task, 2 * pipeline_cell(action)});
+  if (makes_input_gradient(action.kind) && action.stage + 1 < schedule_.stages)
+    requests_.push_back({task, 2 * pipeline_cell(action) + 1});
+  const TaskId copy = stash_copies_[pipeline_cell(action)];
+  if (copy != kNoTask) graph_.follow(task, copy);
+  need_stage(task, action.stage);
+}
+
+void JobTasks::need_stage(TaskId task, std::uint32_t stage) {
+  StageOfRank& state = stage_state(stage);
+  for (const TaskId copy : state.copies) graph_.follow(task, copy);
+  state.copies.clear();
+  if (state.update != kNoTask) graph_.follow(task, state.update);
+  state.update = kNoTask;
+  if (state.waits_for_weights)
+    parameter_requests_.push_back({task, {rank_, stage, false}, state.weights_received});
+  state.waits_for_weights = false;
+}
+
+/// In lists without messages, each output leaves as soon as it is made.
+void JobTasks::deliver(const Action& action) {
+  const bool is_forward = action.kind == ActionKind::kForward;
+  if (!is_forward && !makes_input_gradient(action.kind)) return;
+  if (is_forward ? action.stage + 1 == schedule_.stages : action.stage == 0) return;
+  const std::uint32_t to =
+      schedule_.rank_of(action.replica, is_forward ? action.stage + 1 : action.stage - 1);
+  if (to != local_) send(action, !is_forward);
+}
+
+void JobTasks::send(const Action& action, bool is_gradient) {
+  Action at = action;
+  is_gradient ? --at.stage : ++at.stage;
+  const std::uint32_t to = schedule_.rank_of(action.replica, at.stage);
+  const Bytes size = job_.stages[is_gradient ? at.stage : action.stage].boundary;
+  arrivals_[2 * pipeline_cell(at) + (is_gradient ? 1 : 0)] = send_to(to, action, size);
+}
+
+void JobTasks::send_parameters(const Action& action) {
+  const auto& holders = holders_[action.stage];
+  const std::uint32_t to = holders[0] == local_ ? holders[1] : holders[0];
+  const bool is_gradient = action.kind == ActionKind::kSendGradients;
+  const StageCosts& stage = job_.stages[action.stage];
+  const TaskId task = send_to(to, action, is_gradient ? stage.gradients : stage.weights);
+  const std::uint32_t receiver = rank_ - local_ + to;
+  parameters_[{receiver, action.stage, is_gradient}].push_back(task);
+}
+
+TaskId JobTasks::send_to(std::uint32_t to, const Action& action, Bytes size) {
+  const TaskId task = add(TaskKind::kMessage, action, count_of(size), flows_.message(local_, to));
+  auto& channels = ranks_[rank_].channels;
+  const auto channel = std::find_if(channels.begin(), channels.end(),
+                                    [&](const auto& each) { return each.first == to; });
+  if (channel == channels.end()) {
+    channels.emplace_back(to, task);
+  } else {
+    graph_.queue(task, channel->second);
+    channel->second = task;
+  }
+  return task;
+}
+
+void JobTasks::copy_stash(const Action& action) {
+  const bool is_out = action.kind == ActionKind::kSwapOut;
+  const TaskId task = add(is_out ? TaskKind::kCopyOut : TaskKind::kCopyIn, action,
+                          count_of(job_.stages[action.stage].stash),
+                          flows_.copy(local_, is_out, job_.swap_target == SwapTarget::kDisk));
+  TaskId& last = is_out ? ranks_[rank_].out : ranks_[rank_].in;
+  if (last != kNoTask) graph_.queue(task, last);
+  last = task;
+  TaskId& of_stash = stash_copies_[pipeline_cell(action)];
+  if (of_stash != kNoTask) graph_.follow(task, of_stash);
+  of_stash = task;
+}
+
+void JobTasks::copy_weights(const Action& action) {
+  const bool is_out = action.kind == ActionKind::kSwapOutWeights;
+  StageOfRank& state = stage_state(action.stage);
+  const bool is_host_ahead = job_.update == UpdatePlace::kHost && are_streamed_[action.stage];
+  if (is_out && (is_host_ahead || !state.is_changed)) return;  // The host has them already.
+  state.is_changed = false;
+  const TaskId task = add(is_out ? TaskKind::kCopyOut : TaskKind::kCopyIn, action,
+                          count_of(job_.stages[action.stage].weights),
+                          flows_.copy(local_, is_out, job_.swap_target == SwapTarget::kDisk));
+  TaskId& last = is_out ? ranks_[rank_].out : ranks_[rank_].in;
+  if (last != kNoTask) graph_.queue(task, last);
+  last = task;
+  if (!is_out && state.update != kNoTask) graph_.follow(task, state.update);
+  if (!is_out) state.update = kNoTask;
+  state.copies.push_back(task);
+}
+
+void JobTasks::link_requests() {
+  for (const Request& request : requests_)
+    if (arrivals_[request.index] != kNoTask) graph_.follow(request.task, arrivals_[request.index]);
+  requests_.clear();
+  for (const ParameterRequest& request : parameter_requests_)
+    graph_.follow(request.task, parameters_.at(request.key).at(request.count - 1));
+  parameter_requests_.clear();
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "schedule/generated.h"
+#include "spillway/planner/cluster/job_simulation.h"
+#include "spillway/planner/schedule/schedule_passes.h"
+
+namespace spillway::planner {
+
+/// Nodes of devices with NVLink 100, PCIe 10 (two devices share an uplink of 10), two cards of 20,
+/// four nodes below a leaf; bytes and seconds, no latency.
+inline Cluster small_cluster(std::uint32_t nodes, std::uint32_t devices) {
+  Cluster cluster;
+  cluster.name = "small";
+  cluster.nodes = nodes;
+  cluster.node.devices = devices;
+  cluster.node.devices_per_switch = devices % 2 == 0 ? 2 : 1;
+  cluster.node.pcie = {0.0, 10.0};
+  cluster.node.uplink = {0.0, 10.0};
+  cluster.node.nvlink = LinkCosts{0.0, 100.0};
+  cluster.node.nics = 2;
+  cluster.node.nic = {0.0, 20.0};
+  cluster.node.host_update_parameters_per_second = 50.0;
+  cluster.node.disks = 1;
+  cluster.node.disk_read_bytes_per_second = 4.0;
+  cluster.node.disk_write_bytes_per_second = 2.0;
+  cluster.network.nodes_per_leaf = 4;
+  return cluster;
+}
+
+/// Forward 1 s, backward 2 s on every stage, and some bytes of everything.
+inline Job small_job(Schedule schedule, double bytes = 0.0) {
+  Job job;
+  StageCosts stage;
+  stage.forward_seconds = stage.input_gradient_seconds = stage.weight_gradient_seconds = 1.0;
+  stage.recompute_seconds = 1.0;
+  const auto size = Bytes(static_cast<std::uint64_t>(bytes));
+  stage.boundary = stage.stash = stage.weights = stage.gradients = size;
+  job.stages.assign(schedule.stages, stage);
+  job.schedule = std::move(schedule);
+  return job;
+}
+
+/// A generated schedule with its messages and reductions.
+inline Schedule complete(const Schedule& schedule, std::uint32_t data_parallel = 1) {
+  CommunicationOptions options;
+  options.data_parallel = data_parallel;
+  return with_communication(schedule, options);
+}
+
+}  // namespace spillway::planner
