@@ -156,7 +156,8 @@ inline constexpr std::string_view kSimulateDescription =
     "predicts. With --trace, every operator, wait and transfer of the predicted step goes to a "
     "file that Perfetto and Chrome show; the lanes are compute, write-out, read-in, host copy, "
     "those "
-    "of the disks behind host memory where there are some, and resident bytes.";
+    "of the disks behind host memory where there are some, and resident bytes. With --cluster, a "
+    "plan for many ranks runs on a described machine, whose links all ranks share.";
 
 inline constexpr std::string_view kSimulateExamples =
     R"(Examples:
@@ -170,6 +171,8 @@ inline constexpr std::string_view kSimulateExamples =
   spillway simulate step.profile.json --plan step.plan.json --beside run.json --trace both.json
                                       prediction and real step, one above the other, and where
                                       they differ most
+  spillway simulate job.json --cluster bindings/clusters/dgx_h200.json --ranks 4096
+                                      a plan for many ranks (spillway plan --ranks) on a machine
 
 Exit codes: 0 simulated, 2 wrong options or files, or a plan for another step.
 )";

@@ -79,6 +79,12 @@ void add_simulate_options(CLI::App& app, SimulateWords& words) {
   add_text(app, "--beside", words.beside, "FILE",
            "The trace that `spillway run --trace` wrote: its latest step of the same operators is "
            "held against the predicted one, and joins it in the file of --trace");
+  add_text(app, "--cluster", words.cluster, "FILE",
+           "Run a plan for many ranks (`spillway plan --ranks --out`), given in place of the "
+           "profile, on this description of a machine");
+  add_text(app, "--ranks", words.ranks, "COUNT",
+           "On so many ranks of it, in as many pipelines of the plan's as that makes [as many as "
+           "the plan has]");
 }
 
 }  // namespace spillway::cli

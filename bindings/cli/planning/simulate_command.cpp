@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "exit_codes.h"
+#include "planning/cluster_command.h"
 #include "planning/plan_report.h"
 #include "planning/step_trace.h"
 #include "planning/trace_overlay.h"
@@ -133,6 +134,7 @@ std::optional<profile::StepTrace> trace_of_run(const std::string& file) {
 }  // namespace
 
 int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& clock) {
+  if (!(words.cluster + words.ranks).empty()) return simulate_on_cluster(words, out, clock);
   std::vector<NamedFile> read = files_read(words.common);
   read.push_back({"--plan", words.plan});
   read.push_back({"--beside", words.beside});

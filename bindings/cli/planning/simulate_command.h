@@ -12,6 +12,9 @@ struct SimulateWords {
   std::string plan;    ///< A stored plan; empty: it is made.
   std::string trace;   ///< Where the Chrome trace goes.
   std::string beside;  ///< The trace of a run, to be laid beside it.
+  /// A description of a machine: then the profile's place holds a stored plan for many ranks.
+  std::string cluster;
+  std::string ranks;  ///< Of that machine; empty: as many as the plan has.
 };
 
 /// Runs the event model over a plan, prints what it says and writes a trace; returns an exit code.

@@ -10,6 +10,7 @@ LAYERS = 6
 LINK = ("--link-out", "8", "--link-in", "9")
 TWO_TIERS = (*LINK, "--host-memory", "24MiB", "--disk-out", "2", "--disk-in", "3")
 COMMANDS = ("plan", "simulate")
+CLUSTER = str(pathlib.Path(__file__).parents[3] / "bindings/clusters/dgx_a100.json")
 
 
 def layer_graph():
@@ -205,6 +206,16 @@ class PlanningOptions(CommandCase):
         code, _, errors = self.spillway("plan", "--check", "broken.csv")
         self.assertEqual(code, 2)
         self.assertRegex(errors, r"broken\.csv: rank 1, action 0 \(1B0\): .")
+
+    def test_a_described_machine(self):
+        self.told("plan", "--ranks", "4", "--groups", "2", "--micro-batches", "8", "--schedule",
+                  "1f1b", "--out", "job.json")
+        code, output, errors = self.spillway("simulate", "job.json", "--cluster", CLUSTER,
+                                             "--ranks", "16", "--json")
+        self.assertEqual((code, errors), (0, ""))
+        run = json.loads(output)
+        self.assertEqual((run["ranks"], run["pipelines"]), (16, 8))
+        self.assertGreater(run["step_seconds"], run["planned_step_seconds"])
 
     def test_comparisons_and_lists_of_costs(self):
         rows = json.loads(self.told("plan", "--json", "--ranks", "3", "--compare"))
