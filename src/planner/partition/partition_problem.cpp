@@ -105,15 +105,11 @@ PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chun
     for (StageDevice device : problem.devices) {
       if (device.memory != kNoLimit) device.memory = device.memory / chunks;
       device.reserved = device.reserved / chunks;
-      device.swap_seconds_per_byte *= chunks;
+      // Links as they are: each stage has the time of one stage on them, while the device runs the
+      // others.
       all.devices.push_back(device);
     }
     all.links.insert(all.links.end(), problem.links.begin(), problem.links.end());
-  }
-  // Each link carries what each of the chunks sends.
-  for (StageLink& link : all.links) {
-    link.seconds_per_byte *= chunks;
-    link.fixed_seconds *= chunks;
   }
   check(all);
   return all;
