@@ -129,6 +129,38 @@ TEST(LeastMemoryCuts, EqualsAllCutsTried) {
   EXPECT_GT(counts.impossible, tries(20U, 2U));
 }
 
+/// The same problem with figures of many digits, whose sums are rounded.
+PartitionProblem rounded(PartitionProblem problem) {
+  for (ModelLayer& layer : problem.chain.layers) {
+    layer.forward_seconds *= 0.1234567891;
+    layer.backward_seconds *= 1.0 / 7.0;
+    for (RecomputePoint& point : layer.recompute) point.seconds *= 0.3333333333;
+  }
+  for (StageDevice& device : problem.devices) {
+    device.swap_seconds_per_byte *= 0.1;
+    device.slowdown *= 1.1;
+  }
+  for (StageLink& link : problem.links) {
+    link.seconds_per_byte *= 0.1;
+    link.fixed_seconds *= 0.1;
+  }
+  return problem;
+}
+
+TEST(LeastTimeCuts, OfRoundedFiguresCostWhatTheirSegmentsCost) {
+  for (const ProblemShape& shape : {kMonotone, kBorders, kBordersDeep}) {
+    for_random_costs(tries(300U, 40U), shape, [&](const SegmentCosts& whole, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      const SegmentCosts costs(rounded(whole.problem()));
+      const Cost cost = time_of(costs);
+      expect_solved(least_time_cuts(costs), least_worst(costs, cost), cost);
+      const auto balanced = balanced_time_cuts(costs);
+      if (!balanced) return;
+      EXPECT_EQ(worst_of(balanced->cuts, cost), balanced->worst);
+    });
+  }
+}
+
 TEST(LeastMemoryCuts, EqualsTheTableOnLongerChains) {
   for (const bool has_borders : {false, true}) {
     const ProblemShape shape{.layers = 60, .stages = 9, .has_borders = has_borders};
@@ -276,8 +308,8 @@ TEST(Interleaved, StagesShareTheDevicesThatRunThem) {
   EXPECT_EQ(solved->worst, least_worst(costs, time_of(costs)));
 }
 
-/// Two layers of one second for each device: 100 bytes of stash on a device of 40, and what leads to
-/// the next one.
+/// Two layers of one second for each device: 100 bytes of stash on a device of 40, and what leads
+/// to the next one.
 PartitionProblem swapping_pipeline(std::uint32_t devices, bool transfers_hide) {
   PartitionProblem problem;
   for (std::uint32_t i = 0; i < 2 * devices; ++i) {
@@ -302,8 +334,8 @@ TEST(Interleaved, TheSameWorkOnTheSameDeviceTakesAsLong) {
   EXPECT_NEAR(2 * least_time_cuts(halves)->worst, 2 * (80 + 8 + 8) / 80.0, 1e-12);
 
   // A message of each stage takes its time once, not once for each stage of its device.
-  const SegmentCosts waiting(interleaved(swapping_pipeline(2, false), 2,
-                                         std::vector<StageFactors>(4)));
+  const SegmentCosts waiting(
+      interleaved(swapping_pipeline(2, false), 2, std::vector<StageFactors>(4)));
   const SegmentLoad inner = waiting.load({1, 2, 1});
   EXPECT_EQ(inner.seconds, 1.0 + 2 * 2 * (8 * 0.25 + 0.5));
 }
