@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "balanced_cuts.h"
 #include "random_problems.h"
 #include "support/sanitized.h"
 
@@ -173,6 +174,31 @@ TEST(LeastMemoryCuts, EqualsTheTableOnLongerChains) {
       const Cost memory = memory_of(costs, seconds);
       expect_solved(least_memory_cuts(costs, seconds), least_worst_by_table(costs, memory), memory);
     });
+  }
+}
+
+/// Costs whose upper bound is rounded to just below them.
+class RoundedDownGoal : public SegmentGoal {
+ public:
+  double cost(Segment segment, Borders borders) const override {
+    const double exact = 0.1 * (segment.end - segment.first);
+    if (borders == Borders::kLargest) return std::nextafter(exact, 0.0);
+    return borders == Borders::kNone ? exact / 2 : exact;
+  }
+  bool is_monotone() const override { return false; }
+};
+
+TEST(LeastBottleneck, IsWhatTheSegmentsCostWhereABoundIsRounded) {
+  const RoundedDownGoal goal;
+  for (std::uint32_t units = 3; units < 40; ++units) {
+    const CutRange range{0, units, 0, 3};
+    const auto found = least_bottleneck(goal, range);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->cost, bottleneck_of(goal, range, found->cuts));
+    EXPECT_EQ(found->cost, 0.1 * ((units + 2) / 3));
+    const auto balanced = balanced_by_table(goal, range);
+    ASSERT_TRUE(balanced);
+    EXPECT_EQ(balanced->cost, found->cost);
   }
 }
 
