@@ -19,6 +19,8 @@ using namespace spillway;
 using namespace spillway::planner;
 
 constexpr int kRounds = 5;
+/// Rounds end behind so much.
+constexpr double kMostMilliseconds = 3000.0;
 constexpr double kLinkRate = 12e9;
 
 struct Case {
@@ -71,12 +73,14 @@ struct Spread {
 
 Spread timed(const std::function<void()>& work) {
   std::vector<double> all;
-  for (int round = 0; round < kRounds; ++round) {
+  double total = 0.0;
+  for (int round = 0; round < kRounds && total < kMostMilliseconds; ++round) {
     const auto begin = std::chrono::steady_clock::now();
     work();
     all.push_back(
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
             .count());
+    total += all.back();
   }
   std::sort(all.begin(), all.end());
   return {all.front(), all[all.size() / 2], all.back()};
@@ -102,18 +106,36 @@ void print_row(const Case& size) {
   std::printf("\n");
 }
 
-/// All partitioners on one chain, judged on devices on which few stages fit as they are.
-void print_partitioners(const Case& size) {
+/// Devices on which few stages fit as they are.
+SegmentCosts on_small_devices(const Case& size) {
   PartitionProblem problem = made_up(size);
   const SegmentCosts endless(problem);
   const double seconds = 1.3 * least_time_cuts(endless)->worst;
   const double bytes = 1.5 * least_memory_cuts(endless, seconds)->worst;
   for (StageDevice& device : problem.devices)
     device.memory = Bytes(static_cast<std::uint64_t>(bytes));
-  const SegmentCosts costs(problem);
+  return SegmentCosts(std::move(problem));
+}
+
+/// What whole layers take where stages are long, and nothing swaps.
+void print_long_stages(const Case& size) {
+  const SegmentCosts costs = on_small_devices(size);
+  const Cuts cuts = partitioner_named("spillway").cut(costs);
+  const PartitionEstimate estimate = judge(costs, cuts);
+  std::printf("| %u × %u |", size.layers, size.stages);
+  print(timed([&] { judge(costs, cuts); }));
+  print(timed([&] { partitioner_named("spillway").cut(costs); }));
+  std::printf(" %.3g | %+.4f %% |\n", static_cast<double>(estimate.point_sets),
+              100 * (estimate.seconds / least_time_cuts(costs)->worst - 1));
+}
+
+/// All partitioners on one chain.
+void print_partitioners(const Case& size) {
+  const SegmentCosts costs = on_small_devices(size);
   const double bound = least_time_cuts(costs)->worst;
-  std::printf(
-      "\n| partitioner | search, ms | slowest stage over the bound |\n| --- | --- | --- |\n");
+  std::printf("\n| partitioner, %u × %u | search, ms | slowest stage over the bound |\n"
+              "| --- | --- | --- |\n",
+              size.layers, size.stages);
   for (const Partitioner& each : partitioners()) {
     try {
       const Cuts cuts = each.cut(costs);
@@ -144,6 +166,11 @@ int main(int count, char** arguments) {
     for (const bool has_borders : {false, true})
       for (const bool can_swap : {true, false}) print_row({layers, stages, has_borders, can_swap});
   }
-  print_partitioners({.layers = 400, .stages = 16, .has_borders = true, .can_swap = false});
+  std::printf("\n| layers × stages | judge, ms | `spillway`, ms | sets of points | over the bound |"
+              "\n| --- | --- | --- | --- | --- |\n");
+  for (const auto& [layers, stages] : {std::pair{10'000U, 16U}, {10'000U, 4U}, {100'000U, 2U}})
+    print_long_stages({layers, stages, false, false});
+  for (const auto& [layers, stages] : {std::pair{400U, 16U}, {10'000U, 1'000U}})
+    print_partitioners({layers, stages, true, false});
   return 0;
 }

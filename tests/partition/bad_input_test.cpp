@@ -54,6 +54,8 @@ const std::vector<Wrong> kWrongs{
     {"negative time", [](auto& p) { p.chain.layers[2].backward_seconds = -1; },
      "layer 2 ('conv2') has backward time of -1 s"},
     {"endless time", [](auto& p) { p.chain.layers[2].backward_seconds = kInfinite; }, "of inf s"},
+    {"longer than any search looks", [](auto& p) { p.chain.layers[2].forward_seconds = 1e31; },
+     "forward time of 1e+31 s; measure it again, times are at least 0 and at most 1e+09 s"},
     {"negative recompute time", [](auto& p) { p.chain.layers[0].recompute[0].seconds = -2; },
      "recompute time of -2 s"},
     {"recompute point that keeps more",
@@ -118,6 +120,10 @@ const std::vector<Wrong> kWrongs{
      },
      "device 0 reserves 11 B of 10 B"},
     {"free swaps", [](auto& p) { p.devices[0].swap_seconds_per_byte = 0; }, "device 0 swaps at 0"},
+    {"swaps in no time", [](auto& p) { p.devices[0].swap_seconds_per_byte = 1e-310; },
+     "device 0 swaps at 1e-310 s per byte"},
+    {"slower than counts", [](auto& p) { p.devices[0].slowdown = 1e300; },
+     "device 0 has a slowdown of 1e+300"},
     {"transfers without swap link", [](auto& p) { p.transfers_use_swap_link = true; },
      "device 0 has no swap link"},
     {"unknown host", [](auto& p) { p.devices[0].host = 3; }, "device 0 is on host 3"},
@@ -152,6 +158,31 @@ TEST(BadInput, IsRefusedInOneSentenceThatNamesIt) {
     EXPECT_THAT(error, ::testing::Not(HasSubstr("{}")));
     EXPECT_THAT(error, ::testing::ContainsRegex("[;,:]"));
   }
+}
+
+TEST(BadInput, UpToWhatIsRefusedEveryPartitionerFindsCuts) {
+  PartitionProblem problem = sound();
+  for (ModelLayer& layer : problem.chain.layers) layer.backward_seconds = 1e9;
+  for (StageDevice& device : problem.devices) device.slowdown = 1e9;
+  const SegmentCosts costs(problem);
+  for (const Partitioner& each : partitioners()) {
+    SCOPED_TRACE(each.name);
+    EXPECT_EQ(judge(costs, each.cut(costs)).stages.size(), 2U);
+  }
+}
+
+TEST(BadInput, ManyGroupsAndTiesAreCountedAtOnce) {
+  // 20,000 overlapping groups of up to 20,000 layers, all of them one unit; as many ties inside it.
+  PartitionProblem problem = sound();
+  problem.chain.layers.resize(20'000, problem.chain.layers.front());
+  for (LayerIndex i = 0; i + 2 < 20'000; ++i) {
+    problem.chain.together.push_back({i % 5, 19'998});
+    if (i > 0) problem.chain.ties.push_back({{i - 1, i}, Bytes(1)});
+  }
+  const SegmentCosts costs(problem);
+  EXPECT_EQ(costs.units(), 2U);
+  EXPECT_EQ(costs.held_parameter_bytes(0, 1), 19'999 * 10 - 19'997);
+  EXPECT_EQ(costs.static_bytes(0, 1), 4 * (19'999 * 10 - 19'997));
 }
 
 TEST(BadInput, WhatDoesNotFitSaysHowMuchIsMissing) {

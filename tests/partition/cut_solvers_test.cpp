@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "balanced_cuts.h"
 #include "random_problems.h"
 #include "support/sanitized.h"
 
@@ -129,6 +130,38 @@ TEST(LeastMemoryCuts, EqualsAllCutsTried) {
   EXPECT_GT(counts.impossible, tries(20U, 2U));
 }
 
+/// The same problem with figures of many digits, whose sums are rounded.
+PartitionProblem rounded(PartitionProblem problem) {
+  for (ModelLayer& layer : problem.chain.layers) {
+    layer.forward_seconds *= 0.1234567891;
+    layer.backward_seconds *= 1.0 / 7.0;
+    for (RecomputePoint& point : layer.recompute) point.seconds *= 0.3333333333;
+  }
+  for (StageDevice& device : problem.devices) {
+    device.swap_seconds_per_byte *= 0.1;
+    device.slowdown *= 1.1;
+  }
+  for (StageLink& link : problem.links) {
+    link.seconds_per_byte *= 0.1;
+    link.fixed_seconds *= 0.1;
+  }
+  return problem;
+}
+
+TEST(LeastTimeCuts, OfRoundedFiguresCostWhatTheirSegmentsCost) {
+  for (const ProblemShape& shape : {kMonotone, kBorders, kBordersDeep}) {
+    for_random_costs(tries(300U, 40U), shape, [&](const SegmentCosts& whole, std::uint64_t seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      const SegmentCosts costs(rounded(whole.problem()));
+      const Cost cost = time_of(costs);
+      expect_solved(least_time_cuts(costs), least_worst(costs, cost), cost);
+      const auto balanced = balanced_time_cuts(costs);
+      if (!balanced) return;
+      EXPECT_EQ(worst_of(balanced->cuts, cost), balanced->worst);
+    });
+  }
+}
+
 TEST(LeastMemoryCuts, EqualsTheTableOnLongerChains) {
   for (const bool has_borders : {false, true}) {
     const ProblemShape shape{.layers = 60, .stages = 9, .has_borders = has_borders};
@@ -141,6 +174,31 @@ TEST(LeastMemoryCuts, EqualsTheTableOnLongerChains) {
       const Cost memory = memory_of(costs, seconds);
       expect_solved(least_memory_cuts(costs, seconds), least_worst_by_table(costs, memory), memory);
     });
+  }
+}
+
+/// Costs whose upper bound is rounded to just below them.
+class RoundedDownGoal : public SegmentGoal {
+ public:
+  double cost(Segment segment, Borders borders) const override {
+    const double exact = 0.1 * (segment.end - segment.first);
+    if (borders == Borders::kLargest) return std::nextafter(exact, 0.0);
+    return borders == Borders::kNone ? exact / 2 : exact;
+  }
+  bool is_monotone() const override { return false; }
+};
+
+TEST(LeastBottleneck, IsWhatTheSegmentsCostWhereABoundIsRounded) {
+  const RoundedDownGoal goal;
+  for (std::uint32_t units = 3; units < 40; ++units) {
+    const CutRange range{0, units, 0, 3};
+    const auto found = least_bottleneck(goal, range);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->cost, bottleneck_of(goal, range, found->cuts));
+    EXPECT_EQ(found->cost, 0.1 * ((units + 2) / 3));
+    const auto balanced = balanced_by_table(goal, range);
+    ASSERT_TRUE(balanced);
+    EXPECT_EQ(balanced->cost, found->cost);
   }
 }
 
@@ -259,7 +317,6 @@ TEST(Interleaved, StagesShareTheDevicesThatRunThem) {
   const SegmentCosts costs(interleaved(problem, 2, factors));
   ASSERT_EQ(costs.stages(), 6U);
   EXPECT_EQ(costs.device_bytes(4), 500);
-  EXPECT_EQ(costs.load({4, 8, 4}).swap_bytes_per_second, 1.0);
   const auto solved = least_time_cuts(costs);
   ASSERT_TRUE(solved);
   // Each device runs stages k and k + 3, within its memory, in twice the worst stage's time.
@@ -275,6 +332,60 @@ TEST(Interleaved, StagesShareTheDevicesThatRunThem) {
     EXPECT_LE(seconds, 2 * solved->worst);
   }
   EXPECT_EQ(solved->worst, least_worst(costs, time_of(costs)));
+}
+
+/// Two layers of one second for each device: 100 bytes of stash on a device of 40, and what leads
+/// to the next one.
+PartitionProblem swapping_pipeline(std::uint32_t devices, bool transfers_hide) {
+  PartitionProblem problem;
+  for (std::uint32_t i = 0; i < 2 * devices; ++i) {
+    problem.chain.layers.push_back(plain(1, 100));
+    if (i > 0) problem.chain.borders.push_back({i - 1, {i}, Bytes(8)});
+  }
+  problem.devices.assign(devices, {.memory = Bytes(40), .swap_seconds_per_byte = 0.0125});
+  problem.links.assign(devices - 1, {0.25, 0.5});
+  problem.transfers_hide = transfers_hide;
+  problem.transfers_use_swap_link = transfers_hide;
+  return problem;
+}
+
+TEST(Interleaved, TheSameWorkOnTheSameDeviceTakesAsLong) {
+  // One device, two layers: in the two seconds that both stages take its link carries all stash.
+  const PartitionProblem one = swapping_pipeline(1, true);
+  const double whole = least_time_cuts(SegmentCosts(one))->worst;
+  const SegmentCosts halves(interleaved(one, 2, std::vector<StageFactors>(2)));
+  EXPECT_EQ(halves.load({0, 1, 0}).swap_bytes_per_second, 80.0);
+  // What the border between both stages adds: 8 bytes kept and as many sent, over 80 per second.
+  EXPECT_NEAR(whole, 2.0, 1e-12);
+  EXPECT_NEAR(2 * least_time_cuts(halves)->worst, 2 * (80 + 8 + 8) / 80.0, 1e-12);
+
+  // A message of each stage takes its time once, not once for each stage of its device.
+  const SegmentCosts waiting(
+      interleaved(swapping_pipeline(2, false), 2, std::vector<StageFactors>(4)));
+  const SegmentLoad inner = waiting.load({1, 2, 1});
+  EXPECT_EQ(inner.seconds, 1.0 + 2 * 2 * (8 * 0.25 + 0.5));
+}
+
+TEST(Interleaved, HalvedLayersTakeHalfTheTimeOfWholeOnes) {
+  // Without borders nothing but the stages' number differs: 2 T of halves is T of whole layers.
+  for (const std::uint32_t devices : {1U, 3U}) {
+    PartitionProblem coarse;
+    PartitionProblem fine;
+    for (std::uint32_t i = 0; i < devices; ++i) {
+      coarse.chain.layers.push_back(plain(2, 200));
+      coarse.chain.layers.back().recompute = {{1.0, Bytes(0)}};
+    }
+    for (std::uint32_t i = 0; i < 2 * devices; ++i) {
+      fine.chain.layers.push_back(plain(1, 100));
+      fine.chain.layers.back().recompute = {{0.5, Bytes(0)}};
+    }
+    coarse.devices.assign(devices, {.memory = Bytes(60), .swap_seconds_per_byte = 0.025});
+    fine.devices = coarse.devices;
+    const double whole = least_time_cuts(SegmentCosts(coarse))->worst;
+    const SegmentCosts halves(interleaved(fine, 2, std::vector<StageFactors>(2 * devices)));
+    EXPECT_NEAR(2 * least_time_cuts(halves)->worst, whole, 1e-12);
+    EXPECT_GT(whole, 2.0);
+  }
 }
 
 }  // namespace

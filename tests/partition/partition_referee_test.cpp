@@ -171,6 +171,55 @@ TEST(Judge, TheBestWholeLayersLieBetweenBoundAndPlan) {
   EXPECT_EQ(best, compared);
 }
 
+TEST(JudgeMemory, InEndlessTimeNeedsNoLinkToSwapTo) {
+  PartitionProblem problem;
+  ModelLayer layer;
+  layer.name = "l";
+  layer.forward_seconds = layer.backward_seconds = 1.0;
+  layer.stash = Bytes(100);
+  layer.recompute = {{1.0, Bytes(30)}};
+  problem.chain.layers = {layer, layer};
+  problem.devices.assign(2, {.memory = Bytes(50)});
+  const SegmentCosts costs(problem);
+  const PartitionEstimate estimate = judge_memory(costs, {0, 1, 2}, kInfinite);
+  EXPECT_TRUE(estimate.fits);
+  EXPECT_EQ(estimate.memory, Bytes(30));
+  EXPECT_EQ(estimate.stages[0].swapped, Bytes());
+}
+
+TEST(Judge, WhatFitsIsNotAByteOverTheDevice) {
+  // So many micro-batches in flight that a device's share of each times their number may be more.
+  ModelLayer layer;
+  layer.name = "l";
+  layer.forward_seconds = layer.backward_seconds = 1.0;
+  layer.stash = Bytes(1'000'000);
+  for (const double in_flight : {7.0, 11.0, 13.0, 49.0}) {
+    for (std::uint64_t memory = 1; memory < 4000; ++memory) {
+      PartitionProblem problem;
+      problem.chain.layers = {layer};
+      problem.devices = {{.memory = Bytes(memory), .swap_seconds_per_byte = 0.1}};
+      problem.factors = {{in_flight, 1}};
+      const SegmentCosts costs(std::move(problem));
+      ASSERT_EQ(judge(costs, {0, 1}).memory, Bytes(memory)) << in_flight;
+    }
+  }
+}
+
+TEST(Judge, CountsTiedWeightsOfAStageOnce) {
+  PartitionProblem problem;
+  ModelLayer layer;
+  layer.name = "l";
+  layer.forward_seconds = layer.backward_seconds = 1.0;
+  layer.parameters = Bytes(100);
+  problem.chain.layers = {layer, layer, layer};
+  problem.chain.ties = {{{0, 2}, Bytes(100)}};
+  problem.devices.resize(1);
+  EXPECT_EQ(judge(SegmentCosts(problem), {0, 3}).stages[0].parameters, Bytes(200));
+  problem.devices.resize(2);
+  const PartitionEstimate apart = judge(SegmentCosts(problem), {0, 1, 3});
+  EXPECT_EQ(apart.stages[1].parameters, Bytes(200));
+}
+
 TEST(Judge, RefusesCutsThatAreNone) {
   PartitionProblem problem = random_problem(1, {.layers = 5, .stages = 2, .has_ties = false});
   const SegmentCosts costs(without_limits(problem));

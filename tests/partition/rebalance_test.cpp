@@ -44,8 +44,7 @@ Cuts even(const SegmentCosts& costs) {
 TEST(RebalanceChoices, MoveTheFewestBytesOfAllCutsAsQuick) {
   std::uint64_t compared = 0;
   for (const bool has_borders : {false, true}) {
-    const ProblemShape shape{
-        .layers = 8, .stages = 4, .has_borders = has_borders, .has_ties = false};
+    const ProblemShape shape{.layers = 8, .stages = 4, .has_borders = has_borders};
     for_random_costs(tries(1000U, 60U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const Cuts now = even(costs);

@@ -165,7 +165,7 @@ TEST(SegmentCosts, BoundsEncloseAndGrow) {
 
 ModelLayer layer(double seconds, std::uint64_t stash) {
   ModelLayer one;
-  one.name = "l";
+  one.name = std::string(1, 'l');  // g++ 12 warns of an assignment here.
   one.forward_seconds = seconds / 3;
   one.backward_seconds = 2 * seconds / 3;
   one.stash = Bytes(stash);
@@ -199,6 +199,37 @@ TEST(SegmentCosts, SkippedStagesHoldOneCopyOfWhatPasses) {
   EXPECT_FALSE(costs.is_monotone());
 }
 
+TEST(SegmentCosts, LeadingFrozenLayersKeepNothingOfWhatTheyReceive) {
+  PartitionProblem problem;
+  problem.chain.layers = {layer(1, 0), layer(1, 0), layer(1, 0), layer(1, 0)};
+  problem.chain.layers[0].is_frozen = problem.chain.layers[1].is_frozen = true;
+  problem.chain.borders = {{0, {1}, Bytes(100)}, {1, {2}, Bytes(10)}, {0, {1, 3}, Bytes(1)}};
+  problem.devices.assign(4, {.swap_seconds_per_byte = 0.1});
+  problem.factors.assign(4, {4, 1});
+  problem.transfers_use_swap_link = true;
+  const SegmentCosts costs(problem);
+  // The frozen reader has each tensor once, the trained one for every micro-batch in flight.
+  EXPECT_EQ(costs.load({1, 2, 1}).raw_bytes(), 100 + 1);
+  EXPECT_EQ(costs.load({2, 3, 2}).raw_bytes(), 4 * 10 + 1);
+  EXPECT_EQ(costs.load({1, 3, 1}).raw_bytes(), 100 + 1);  // Sends the last one on.
+  EXPECT_EQ(costs.load({1, 4, 1}).raw_bytes(), 100 + 4 * 1);
+  // Nothing returns over the first two cuts: in come 101 bytes, out go 11.
+  EXPECT_EQ(costs.load({1, 2, 1}).transfer_bytes, 101);
+  // 11 in and a gradient of 1, or 1 out: what is trained in front of it gets none.
+  EXPECT_EQ(costs.load({2, 3, 2}).transfer_bytes, 11 + 1);
+}
+
+TEST(SegmentCosts, EndlessTimeIsNoReasonToSwapWithoutALink) {
+  PartitionProblem problem;
+  problem.chain.layers.push_back(layer(1, 100));
+  problem.devices = {{.memory = Bytes(60)}};
+  problem.chain.layers[0].recompute = {{1.0, Bytes(30)}};
+  const SegmentCosts costs(problem);
+  EXPECT_EQ(costs.least_bytes({0, 1, 0}, kInfinite), 30);
+  EXPECT_EQ(costs.swap_need({0, 1, 0}, kInfinite, 60), 0);
+  EXPECT_EQ(costs.swap_need({0, 1, 0}, kInfinite, 20), kInfinite);
+}
+
 TEST(SegmentCosts, TiedAndFrozenWeightsCountOnceWhereTheyAre) {
   PartitionProblem problem;
   problem.chain.layers = {layer(1, 5), layer(1, 5), layer(1, 5)};
@@ -215,6 +246,22 @@ TEST(SegmentCosts, TiedAndFrozenWeightsCountOnceWhereTheyAre) {
   EXPECT_NEAR(costs.load({0, 1, 0}).seconds, 1.0 / 3, 1e-12);
   EXPECT_EQ(costs.load({1, 2, 0}).raw_bytes(), 100 * (3 + 3) + 2 * 5);
   EXPECT_EQ(costs.load({1, 3, 1}).raw_bytes(), (200 - 60) * 4 + 10);
+}
+
+TEST(SegmentCosts, TiedWeightsOfOneStageAreHeldOnce) {
+  PartitionProblem problem;
+  for (int i = 0; i < 4; ++i) {
+    problem.chain.layers.push_back(layer(1, 0));
+    problem.chain.layers.back().parameters = Bytes(100);
+  }
+  problem.chain.ties = {{{0, 1, 3}, Bytes(60)}};
+  problem.chain.together = {{0, 1}};
+  problem.devices.resize(2);
+  const SegmentCosts costs(problem);
+  EXPECT_EQ(costs.parameter_bytes(0, 3), 400);
+  EXPECT_EQ(costs.held_parameter_bytes(0, 3), 400 - 2 * 60);
+  EXPECT_EQ(costs.held_parameter_bytes(0, 1), 200 - 60);
+  EXPECT_EQ(costs.held_parameter_bytes(1, 3), 200);
 }
 
 }  // namespace

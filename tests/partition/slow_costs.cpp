@@ -61,17 +61,23 @@ void SlowCosts::add_borders() {
   double out = 0.0;
   for (const BorderTensor& border : problem_.chain.borders) {
     bool is_read_here = false;
+    bool is_kept_here = false;  // No gradient needs what leading frozen layers read.
     bool is_read_behind = false;
     for (const LayerIndex reader : border.consumers) {
-      is_read_here |= reader >= first_ && reader < end_;
+      const bool is_here = reader >= first_ && reader < end_;
+      is_read_here |= is_here;
+      is_kept_here |= is_here && reader >= lead_;
       is_read_behind |= reader >= end_;
     }
     if (border.producer < end_ && is_read_behind) out += number(border.bytes);
     if (border.producer >= first_ || !(is_read_here || is_read_behind)) continue;
     into += number(border.bytes);
-    (is_read_here ? stash_bytes : fixed_bytes) += number(border.bytes);
+    (is_kept_here ? stash_bytes : fixed_bytes) += number(border.bytes);
   }
-  if (problem_.transfers_use_swap_link) transfer_bytes = into + out;
+  const auto returns = [&](LayerIndex cut) { return cut == 0 || cut > lead_; };
+  if (problem_.transfers_use_swap_link)
+    transfer_bytes =
+        std::max(into + (returns(end_) ? out : 0.0), out + (returns(first_) ? into : 0.0));
   if (problem_.links.empty()) return;
   const auto busy = [&](std::uint32_t link, double bytes) {
     return problem_.links[link].fixed_seconds + bytes * problem_.links[link].seconds_per_byte;

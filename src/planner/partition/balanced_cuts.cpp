@@ -1,11 +1,7 @@
 #include "balanced_cuts.h"
 
-#include <functional>
-
 namespace spillway::planner {
 namespace {
-
-constexpr double kMostTableSteps = 2e7;
 
 /// The best way to cut units up to some one for the stages up to some one.
 struct Way {
@@ -23,6 +19,12 @@ std::vector<double> with(const std::vector<double>& costs, double more) {
 
 }  // namespace
 
+double table_steps(const CutRange& range) {
+  const double stages = range.stages();
+  const double places = range.units() - stages + 1.0;  // Of each cut.
+  return stages * (2.0 * places + std::max(0.0, stages - 2.0) * places * places / 2.0);
+}
+
 std::optional<BottleneckCuts> balanced_by_table(const SegmentGoal& goal, const CutRange& range) {
   const std::uint32_t units = range.units();
   const std::uint32_t stages = range.stages();
@@ -30,11 +32,12 @@ std::optional<BottleneckCuts> balanced_by_table(const SegmentGoal& goal, const C
   if (!worst) return std::nullopt;
   std::vector<std::vector<Way>> ways(stages + 1, std::vector<Way>(units + 1));
   for (std::uint32_t k = 0; k < stages; ++k) {
-    for (std::uint32_t end = k + 1; end + (stages - 1 - k) <= units; ++end) {
+    const bool is_last = k + 1 == stages;
+    for (std::uint32_t end = is_last ? units : k + 1; end + (stages - 1 - k) <= units; ++end) {
       Way& best = ways[k + 1][end];
-      for (std::uint32_t begin = k; begin < end; ++begin) {
+      for (std::uint32_t begin = k; begin < (k == 0 ? 1 : end); ++begin) {
         const Way& before = ways[k][begin];
-        if (k > 0 ? before.costs.empty() : begin > 0) continue;
+        if (k > 0 && before.costs.empty()) continue;
         const double cost =
             goal.cost({range.first_unit + begin, range.first_unit + end, range.first_stage + k},
                       Borders::kExact);
@@ -56,8 +59,9 @@ std::optional<BottleneckCuts> balanced_by_table(const SegmentGoal& goal, const C
   return result;
 }
 
-std::optional<BottleneckCuts> balanced_by_freezing(const SegmentGoal& goal, const CutRange& range) {
-  auto all = least_bottleneck(goal, range);
+std::optional<BottleneckCuts> balanced_by_freezing(const SegmentGoal& goal, const CutRange& range,
+                                                   const SolveRange& solve) {
+  auto all = solve(range);
   if (!all) return std::nullopt;
   std::vector<CutRange> left;
   const auto freeze = [&](const CutRange& part, const BottleneckCuts& found) {
@@ -81,7 +85,7 @@ std::optional<BottleneckCuts> balanced_by_freezing(const SegmentGoal& goal, cons
   while (!left.empty()) {
     const CutRange part = left.back();
     left.pop_back();
-    freeze(part, *least_bottleneck(goal, part));
+    freeze(part, *solve(part));
   }
   return all;
 }
@@ -97,7 +101,8 @@ std::optional<BalancedCuts> balanced_cuts(const SegmentGoal& goal, const CutRang
     found = balanced_by_table(goal, range);
     is_exact = true;
   } else {
-    found = balanced_by_freezing(goal, range);
+    found = balanced_by_freezing(
+        goal, range, [&](const CutRange& part) { return least_bottleneck(goal, part); });
   }
   if (!found) return std::nullopt;
   return BalancedCuts{std::move(*found), is_exact};

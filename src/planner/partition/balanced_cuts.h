@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "bottleneck_search.h"
@@ -14,9 +15,16 @@ struct BalancedCuts {
 /// Cuts whose costs, sorted from the worst, are the least in the order of dictionaries.
 std::optional<BalancedCuts> balanced_cuts(const SegmentGoal& goal, const CutRange& range);
 
-/// The two ways to find them: exact in units^2 * stages^2, or keeping the worst stage and balancing
-/// both its sides anew.
+/// Steps of the table up to which nobody waits.
+inline constexpr double kMostTableSteps = 2e7;
+/// At most so many steps it takes to fill the table.
+double table_steps(const CutRange& range);
+
+/// The two ways to find them: exact, for any cost at all, in `table_steps`; or keeping the worst
+/// stage and solving both its sides anew, which `solve` does for as long as it finds cuts of all.
 std::optional<BottleneckCuts> balanced_by_table(const SegmentGoal& goal, const CutRange& range);
-std::optional<BottleneckCuts> balanced_by_freezing(const SegmentGoal& goal, const CutRange& range);
+using SolveRange = std::function<std::optional<BottleneckCuts>(const CutRange&)>;
+std::optional<BottleneckCuts> balanced_by_freezing(const SegmentGoal& goal, const CutRange& range,
+                                                   const SolveRange& solve);
 
 }  // namespace spillway::planner

@@ -8,8 +8,8 @@
 namespace spillway::planner {
 namespace {
 
-/// More than any time or memory, with room to multiply.
-constexpr double kMostCost = 1e30;
+/// More than any time or memory of problems that are not refused, with room to multiply.
+constexpr double kMostCost = 1e60;
 /// Of costs under shared links, which no segment has alone.
 constexpr double kSharedPrecision = 1e-12;
 
@@ -63,8 +63,12 @@ class Bisection {
   }
 
   bool found(const std::vector<std::uint32_t>& cuts, double at) {
-    best_.cuts = cuts;
-    best_.cost = std::min(at, bottleneck_of(goal_, range_, cuts));
+    const double cost = bottleneck_of(goal_, range_, cuts);
+    // With shared links `cost` is a bisection, too, and not finer than `at`. Without, `cost` is
+    // what the segments really have, even where a bound of theirs is rounded to just below.
+    const double known = has_shared_ ? std::min(at, cost) : cost;
+    if (known > at) least_ = std::max(least_, std::nextafter(at, kNever));
+    if (known <= best_.cost) best_ = {cuts, known};
     return true;
   }
 

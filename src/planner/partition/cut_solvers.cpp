@@ -49,7 +49,7 @@ void refuse_cuts(const SegmentCosts& costs, Relief relief) {
       "flight, or a link to swap to",
       costs.problem().chain.layers.size(), costs.stages(),
       relief == Relief::kSwapAndRecompute ? "swapped and " : "",
-      least ? to_string(Bytes(static_cast<std::uint64_t>(least->worst))) : "more than there is");
+      least ? to_string(as_bytes(least->worst)) : "more than there is");
 }
 
 }  // namespace spillway::planner

@@ -9,7 +9,7 @@ namespace {
 
 /// Of the diagonal: values are rounded by whole layers.
 constexpr double kNoise = 1e-3;
-/// Kernel widths as a share of the largest distance of two points in a unit cube.
+/// Of the kernel, as a share of the largest distance of two points in a unit cube.
 constexpr double kWidth = 0.1;
 
 }  // namespace

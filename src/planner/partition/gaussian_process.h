@@ -5,7 +5,7 @@
 namespace spillway::planner {
 
 /// Values seen at points, and what they let expect elsewhere: a Gaussian process with a squared
-/// exponential kernel, its width from the mean distance of points. Each point costs O(points^2).
+/// exponential kernel, a tenth of the diagonal of a unit cube wide. Each point costs O(points^2).
 class GaussianProcess {
  public:
   void add(std::vector<double> point, double value);

@@ -13,12 +13,16 @@ std::string called(const ModelChain& chain, LayerIndex layer) {
   return message("layer {} ('{}')", layer, shown_text(chain.layers[layer].name));
 }
 
+/// Some thirty years, so that sums and products of times stay far below what searches call endless.
+constexpr double kMostSeconds = 1e9;
+constexpr double kMostRatio = 1e6;
+
 void check_seconds(double seconds, const std::string& layer, const char* what) {
   if (std::isnan(seconds))
     throw ConfigError("{} has no {}; measure it, or write 0 for what takes no time", layer, what);
-  if (seconds < 0.0 || std::isinf(seconds))
-    throw ConfigError("{} has {} of {} s; measure it again, times are finite and at least 0", layer,
-                      what, seconds);
+  if (seconds < 0.0 || seconds > kMostSeconds)
+    throw ConfigError("{} has {} of {} s; measure it again, times are at least 0 and at most {} s",
+                      layer, what, seconds, kMostSeconds);
 }
 
 void check_layer(const ModelChain& chain, LayerIndex index) {
@@ -26,7 +30,7 @@ void check_layer(const ModelChain& chain, LayerIndex index) {
   const std::string name = called(chain, index);
   check_seconds(layer.forward_seconds, name, "forward time");
   check_seconds(layer.backward_seconds, name, "backward time");
-  if (!(layer.static_ratio >= 1.0) || std::isinf(layer.static_ratio))
+  if (!(layer.static_ratio >= 1.0) || layer.static_ratio > kMostRatio)
     throw ConfigError("{} has a static ratio of {}; weights alone are 1, Adam makes it 4", name,
                       layer.static_ratio);
   for (const RecomputePoint& point : layer.recompute) {

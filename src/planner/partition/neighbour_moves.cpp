@@ -1,21 +1,19 @@
 #include "neighbour_moves.h"
 
 #include <algorithm>
-#include <limits>
+#include "plain_figures.h"
 
 namespace spillway::planner {
-namespace {
 
-/// More than any seconds.
-constexpr double kDoesNotFit = 1e15;
-
-}  // namespace
+double relieved_score(const SegmentCosts& costs, Segment segment, double device) {
+  constexpr double kDoesNotFit = 1e30;  // More than any seconds.
+  const double seconds = costs.least_seconds(segment, device);
+  if (seconds < kNever) return seconds;
+  return kDoesNotFit * (1.0 + costs.load(segment).raw_bytes() / device);
+}
 
 double relieved_score(const SegmentCosts& costs, Segment segment) {
-  const double device = costs.device_bytes(segment.stage);
-  const double seconds = costs.least_seconds(segment, device);
-  if (seconds < std::numeric_limits<double>::infinity()) return seconds;
-  return kDoesNotFit * (1.0 + costs.load(segment).raw_bytes() / device);
+  return relieved_score(costs, segment, costs.device_bytes(segment.stage));
 }
 
 double worst_score(const SegmentCosts& costs, const Cuts& cuts) {

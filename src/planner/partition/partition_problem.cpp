@@ -1,6 +1,5 @@
 #include "spillway/planner/partition/partition_problem.h"
 
-#include <cmath>
 #include <set>
 
 #include "spillway/base/error.h"
@@ -8,14 +7,22 @@
 namespace spillway::planner {
 namespace {
 
-bool is_positive(double value) { return value > 0.0 && std::isfinite(value); }
-bool is_rate(double seconds_per_byte) { return seconds_per_byte > 0.0; }
+/// Far beyond what anybody measures, so that sums and products stay finite.
+constexpr double kMostFactor = 1e9;
+constexpr double kMostSeconds = 1e9;
+constexpr double kLeastSecondsPerByte = 1e-30;
+
+bool is_factor(double value) { return value > 0.0 && value <= kMostFactor; }
+bool is_rate(double seconds_per_byte) {
+  const bool is_slow = seconds_per_byte > kMostSeconds && seconds_per_byte != kNoLink;
+  return seconds_per_byte >= kLeastSecondsPerByte && !is_slow;
+}
 
 void check_devices(const PartitionProblem& problem) {
   std::set<std::uint32_t> done;
   for (std::size_t i = 0; i < problem.devices.size(); ++i) {
     const StageDevice& device = problem.devices[i];
-    if (!is_positive(device.slowdown))
+    if (!is_factor(device.slowdown))
       throw ConfigError("device {} has a slowdown of {}; 1 is the speed that was measured", i,
                         device.slowdown);
     if (device.reserved > device.memory)
@@ -55,11 +62,16 @@ void check(const PartitionProblem& problem) {
   if (stages > problem.chain.layers.size())
     throw ConfigError("there are more stages than layers: {} for {}; use fewer devices", stages,
                       problem.chain.layers.size());
-  std::vector<char> is_inside(problem.chain.layers.size(), 0);
-  for (const LayerRange& range : problem.chain.together)
-    for (LayerIndex i = range.first; i < range.last; ++i) is_inside[i + 1] = 1;
+  // Differences of how many groups lie around the cut before a layer.
+  std::vector<std::int64_t> more_around(problem.chain.layers.size() + 1, 0);
+  for (const LayerRange& range : problem.chain.together) {
+    ++more_around[range.first + 1];
+    --more_around[range.last + 1];
+  }
   std::size_t units = 0;
-  for (const char inside : is_inside) units += inside == 0;
+  std::int64_t around = 0;
+  for (std::size_t i = 0; i < problem.chain.layers.size(); ++i)
+    units += (around += more_around[i]) == 0;
   if (stages > units)
     throw ConfigError(
         "there are more stages than groups of layers that may be cut apart: {} for {}; "
@@ -72,17 +84,17 @@ void check(const PartitionProblem& problem) {
   for (std::size_t i = 0; i < problem.links.size(); ++i) {
     const StageLink& link = problem.links[i];
     for (const double value : {link.seconds_per_byte, link.fixed_seconds})
-      if (!(value >= 0.0) || std::isinf(value))
-        throw ConfigError("the link behind stage {} takes {} s; times are finite and at least 0", i,
-                          value);
+      if (!(value >= 0.0) || value > kMostSeconds)
+        throw ConfigError(
+            "the link behind stage {} takes {} s; times are at least 0 and at most {} s", i, value,
+            kMostSeconds);
   }
   if (!problem.factors.empty() && problem.factors.size() != stages)
     throw ConfigError("{} stages have {} factors of a schedule; give one for each, or none", stages,
                       problem.factors.size());
   for (std::size_t i = 0; i < problem.factors.size(); ++i)
-    if (!is_positive(problem.factors[i].in_flight) ||
-        !(problem.factors[i].weight_versions >= 0.0) ||
-        std::isinf(problem.factors[i].weight_versions))
+    if (!is_factor(problem.factors[i].in_flight) || !(problem.factors[i].weight_versions >= 0.0) ||
+        problem.factors[i].weight_versions > kMostFactor)
       throw ConfigError("stage {} holds {} micro-batches and {} weight versions; a schedule holds "
                         "more than 0 of one, and at least 0 of the other",
                         i, problem.factors[i].in_flight, problem.factors[i].weight_versions);
@@ -105,15 +117,11 @@ PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chun
     for (StageDevice device : problem.devices) {
       if (device.memory != kNoLimit) device.memory = device.memory / chunks;
       device.reserved = device.reserved / chunks;
-      device.swap_seconds_per_byte *= chunks;
+      // Links as they are: each stage has the time of one stage on them, while the device runs the
+      // others.
       all.devices.push_back(device);
     }
     all.links.insert(all.links.end(), problem.links.begin(), problem.links.end());
-  }
-  // Each link carries what each of the chunks sends.
-  for (StageLink& link : all.links) {
-    link.seconds_per_byte *= chunks;
-    link.fixed_seconds *= chunks;
   }
   check(all);
   return all;

@@ -1,8 +1,6 @@
 #include "spillway/planner/partition/partition_referee.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "bottleneck_search.h"
 #include "spillway/base/error.h"
@@ -11,14 +9,6 @@
 namespace spillway::planner {
 namespace {
 
-constexpr double kImpossible = std::numeric_limits<double>::infinity();
-
-/// Rounded up, and at most what a count can hold.
-Bytes as_bytes(double bytes) {
-  constexpr double kMost = 1.8e19;
-  return Bytes(static_cast<std::uint64_t>(std::ceil(std::clamp(bytes, 0.0, kMost))));
-}
-
 /// The rate of each stage's swaps: its own, or of a shared link what it needs at `seconds` within
 /// `bytes`, and its part of what is left.
 std::vector<double> swap_rates(const SegmentCosts& costs, const Cuts& cuts, double seconds,
@@ -26,7 +16,7 @@ std::vector<double> swap_rates(const SegmentCosts& costs, const Cuts& cuts, doub
   std::vector<double> rates;
   for (std::uint32_t k = 0; k < costs.stages(); ++k)
     rates.push_back(costs.load({cuts[k], cuts[k + 1], k}).swap_bytes_per_second);
-  if (!(seconds > 0.0) || seconds == kImpossible) return rates;
+  if (!(seconds > 0.0) || seconds == kNever) return rates;
   for (const SegmentCosts::SharedLink& link : costs.shared_links()) {
     double used = 0.0;
     std::vector<double> needs;
@@ -35,7 +25,7 @@ std::vector<double> swap_rates(const SegmentCosts& costs, const Cuts& cuts, doub
                                       std::min(bytes, costs.device_bytes(k))));
       used += needs.back();
     }
-    if (used == 0.0 || used == kImpossible) continue;
+    if (used == 0.0 || used == kNever) continue;
     for (std::uint32_t k = link.first_stage; k < link.end_stage; ++k) {
       const double share = link.bytes_per_second * needs[k - link.first_stage] / used;
       const double own =
@@ -51,7 +41,7 @@ StageEstimate stage_estimate(const SegmentCosts& costs, Segment segment, const S
   StageEstimate stage;
   stage.first_layer = costs.first_layer(segment.first);
   stage.last_layer = costs.first_layer(segment.end) - 1;
-  stage.parameters = as_bytes(costs.parameter_bytes(segment.first, segment.end));
+  stage.parameters = as_bytes(costs.held_parameter_bytes(segment.first, segment.end));
   stage.raw_seconds = load.seconds;
   stage.link_seconds = load.link_seconds;
   stage.raw_memory = as_bytes(load.raw_bytes());
@@ -86,25 +76,27 @@ PartitionEstimate judge(const SegmentCosts& costs, const Cuts& cuts) {
   check(costs, cuts);
   PartitionEstimate estimate;
   estimate.fluid_seconds = bottleneck_of(TimeGoal(costs), whole(costs), cuts);
-  const std::vector<double> rates = swap_rates(costs, cuts, estimate.fluid_seconds, kImpossible);
+  const std::vector<double> rates = swap_rates(costs, cuts, estimate.fluid_seconds, kNever);
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {
     const Segment segment{cuts[k], cuts[k + 1], k};
     const double bytes = costs.device_bytes(k);
     SegmentLoad load = costs.load(segment);
     load.swap_bytes_per_second = rates[k];
     const WholeActions actions = quickest_actions(costs, segment, bytes, rates[k]);
+    estimate.point_sets += actions.sets;
     StageEstimate stage = stage_estimate(costs, segment, load, actions);
     stage.seconds = seconds_with(load, actions, bytes, rates[k]);
-    double kept = load.stash_bytes - actions.saved_bytes;
-    if (stage.seconds < kImpossible && bytes < kImpossible) {
-      const double room = (bytes - load.fixed_bytes) / load.in_flight;
-      stage.swapped = as_bytes(kept - room);
-      kept = std::min(kept, room);
+    const double kept = load.stash_bytes - actions.saved_bytes;
+    double memory = load.fixed_bytes + load.in_flight * kept;
+    if (stage.seconds < kNever && bytes < kNever) {
+      stage.swapped = as_bytes(kept - (bytes - load.fixed_bytes) / load.in_flight);
+      // What is swapped brings it down to the device, to the byte: not by way of a quotient.
+      memory = std::min(memory, bytes);
     }
-    stage.memory = as_bytes(load.fixed_bytes + load.in_flight * kept);
+    stage.memory = as_bytes(memory);
     add(estimate, std::move(stage));
   }
-  estimate.fits = estimate.seconds < kImpossible;
+  estimate.fits = estimate.seconds < kNever;
   if (estimate.fits && estimate.fluid_seconds > 0.0)
     estimate.rounding_gap = estimate.seconds / estimate.fluid_seconds - 1.0;
   return estimate;
@@ -115,18 +107,19 @@ PartitionEstimate judge_memory(const SegmentCosts& costs, const Cuts& cuts, doub
   PartitionEstimate estimate;
   estimate.fluid_bytes = bottleneck_of(MemoryGoal(costs, seconds), whole(costs), cuts);
   const std::vector<double> rates = swap_rates(costs, cuts, seconds, estimate.fluid_bytes);
-  estimate.fits = estimate.fluid_bytes < kImpossible;
+  estimate.fits = estimate.fluid_bytes < kNever;
   double worst = 0.0;
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {
     const Segment segment{cuts[k], cuts[k + 1], k};
     SegmentLoad load = costs.load(segment);
     load.swap_bytes_per_second = rates[k];
     const WholeActions actions = most_saving_actions(costs, segment, seconds);
+    estimate.point_sets += actions.sets;
     StageEstimate stage = stage_estimate(costs, segment, load, actions);
-    stage.seconds = seconds_with(load, actions, kImpossible, rates[k]);
+    stage.seconds = seconds_with(load, actions, kNever, rates[k]);
     const double kept = load.stash_bytes - actions.saved_bytes;
-    const double swapped =
-        std::clamp(seconds * rates[k] - load.transfer_bytes, 0.0, std::max(0.0, kept));
+    const double swapped = std::clamp(carried_bytes(seconds, rates[k]) - load.transfer_bytes, 0.0,
+                                      std::max(0.0, kept));
     const double bytes = load.fixed_bytes + load.in_flight * (kept - swapped);
     stage.swapped = as_bytes(swapped);
     stage.memory = as_bytes(bytes);

@@ -6,7 +6,9 @@
 
 namespace spillway::planner {
 
-/// Any cost that does not fall when a segment grows, as published partitioners count it.
+/// A cost as published partitioners count it. `least_bottleneck` finds the least for those that do
+/// not fall when a segment grows, and cuts that may be worse for others; `balanced_by_table`, which
+/// looks at every segment that costs no more than these, finds the least for any.
 template <typename CostOf>
 class RawGoal : public SegmentGoal {
  public:

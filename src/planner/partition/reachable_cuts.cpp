@@ -1,5 +1,7 @@
 #include "reachable_cuts.h"
 
+#include <algorithm>
+
 #include "greedy_cuts.h"
 
 namespace spillway::planner {
@@ -8,9 +10,10 @@ namespace {
 using SharedLink = SegmentCosts::SharedLink;
 
 const SharedLink* link_of(const SegmentGoal& goal, std::uint32_t stage) {
-  for (const SharedLink& link : goal.shared_links())
-    if (link.first_stage <= stage && stage < link.end_stage) return &link;
-  return nullptr;
+  const std::vector<SharedLink>& links = goal.shared_links();
+  const auto behind = std::partition_point(
+      links.begin(), links.end(), [&](const SharedLink& link) { return link.end_stage <= stage; });
+  return behind != links.end() && behind->first_stage <= stage ? &*behind : nullptr;
 }
 
 class Search {

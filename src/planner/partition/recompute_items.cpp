@@ -4,6 +4,12 @@
 
 namespace spillway::planner {
 
+LayerIndex leading_frozen_layers(const ModelChain& chain) {
+  LayerIndex lead = 0;
+  while (lead < chain.layers.size() && chain.layers[lead].is_frozen) ++lead;
+  return lead;
+}
+
 std::vector<SumPair> useful_points(const ModelLayer& layer) {
   const auto stash = static_cast<double>(layer.stash.count());
   std::vector<SumPair> all{{0.0, 0.0}};
@@ -18,9 +24,9 @@ std::vector<SumPair> useful_points(const ModelLayer& layer) {
   return useful;
 }
 
-std::vector<SumPair> recompute_items(const ModelLayer& layer) {
+std::vector<SumPair> hull_of(const std::vector<SumPair>& useful) {
   std::vector<SumPair> hull{{0.0, 0.0}};
-  for (const SumPair& point : useful_points(layer)) {
+  for (const SumPair& point : useful) {
     if (point.b <= 0.0) continue;
     const auto is_below_line = [&] {
       const SumPair& before = hull[hull.size() - 2];
@@ -31,6 +37,11 @@ std::vector<SumPair> recompute_items(const ModelLayer& layer) {
     while (hull.size() > 1 && is_below_line()) hull.pop_back();
     hull.push_back(point);
   }
+  return hull;
+}
+
+std::vector<SumPair> recompute_items(const ModelLayer& layer) {
+  const std::vector<SumPair> hull = hull_of(useful_points(layer));
   std::vector<SumPair> items;
   for (std::size_t i = 1; i < hull.size(); ++i) items.push_back(hull[i] - hull[i - 1]);
   return items;

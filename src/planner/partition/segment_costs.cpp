@@ -1,8 +1,8 @@
 #include "spillway/planner/partition/segment_costs.h"
 
 #include <algorithm>
-#include <limits>
 
+#include "plain_figures.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "stage_state.h"
@@ -10,27 +10,10 @@
 namespace spillway::planner {
 namespace {
 
-constexpr double kImpossible = std::numeric_limits<double>::infinity();
-
-/// What recomputation and swaps have to get away per micro-batch; at most 0: nothing.
-double excess_bytes(const SegmentLoad& load, double bytes) {
-  if (bytes == kImpossible) return 0.0;
-  if (load.fixed_bytes > bytes) return kImpossible;
-  return load.stash_bytes - (bytes - load.fixed_bytes) / load.in_flight;
-}
-
-/// Before any relief: its layers, the links at its ends, and its transfers on the swap link.
-double busy_seconds(const SegmentLoad& load) {
-  double seconds = std::max(load.seconds, load.link_seconds);
-  if (load.transfer_bytes > 0.0)
-    seconds = std::max(seconds, load.transfer_bytes / load.swap_bytes_per_second);
-  return seconds;
-}
-
 /// The least time at which recomputation of items [first, end) and the link get the excess away.
 double relieved_seconds(const ItemStretch& stretch, const SegmentLoad& load, double excess,
                         double rate) {
-  const double start = busy_seconds(load);
+  const double start = load.busy_seconds();
   const auto seconds_with = [&](double recomputed) {
     return std::max(start, load.seconds + recomputed * stretch.slowdown);
   };
@@ -45,7 +28,7 @@ double relieved_seconds(const ItemStretch& stretch, const SegmentLoad& load, dou
       has_next);
   if (!has_next) {
     const double left = excess - sum.b + (rate > 0.0 ? load.transfer_bytes : 0.0);
-    return rate > 0.0 ? std::max(start, left / rate) : kImpossible;
+    return rate > 0.0 ? std::max(start, left / rate) : kNever;
   }
   const double missing = excess - away(sum);  // Which the next item brings, or a part of it.
   const double until = load.seconds + sum.a * stretch.slowdown;
@@ -60,15 +43,25 @@ double relieved_seconds(const ItemStretch& stretch, const SegmentLoad& load, dou
 
 }  // namespace
 
+double SegmentLoad::excess_bytes(double bytes) const {
+  if (bytes == kNever) return 0.0;
+  if (fixed_bytes > bytes) return kNever;
+  return stash_bytes - (bytes - fixed_bytes) / in_flight;
+}
+
+double SegmentLoad::busy_seconds() const {
+  const double before = std::max(seconds, link_seconds);
+  return transfer_bytes > 0.0 ? std::max(before, transfer_bytes / swap_bytes_per_second) : before;
+}
+
 SegmentCosts::SegmentCosts(PartitionProblem problem)
     : state_(std::make_unique<State>(std::move(problem))) {
   // The first stage that can hold a unit is enough, and mostly the first one.
   for (std::uint32_t unit = 0; unit < units(); ++unit) {
-    double least = kImpossible;
+    double least = kNever;
     bool fits = false;
     for (std::uint32_t stage = 0; stage < stages() && !fits; ++stage) {
-      fits =
-          least_seconds({unit, unit + 1, stage}, device_bytes(stage), Borders::kNone) < kImpossible;
+      fits = least_seconds({unit, unit + 1, stage}, device_bytes(stage), Borders::kNone) < kNever;
       const SegmentLoad here = load({unit, unit + 1, stage}, Borders::kNone);
       least = std::min(least, here.raw_bytes());
     }
@@ -79,7 +72,7 @@ SegmentCosts::SegmentCosts(PartitionProblem problem)
         "least before that; use devices with more memory, split it, or swap to a link",
         first_layer(unit), shown_text(layer.name),
         first_layer(unit + 1) - first_layer(unit) > 1 ? " with what stays with it" : "",
-        Bytes(static_cast<std::uint64_t>(least)));
+        as_bytes(least));
   }
 }
 
@@ -100,6 +93,12 @@ double SegmentCosts::crossing_bytes(std::uint32_t unit) const {
 }
 double SegmentCosts::parameter_bytes(std::uint32_t first, std::uint32_t end) const {
   return state_->parameters[end] - state_->parameters[first];
+}
+double SegmentCosts::held_parameter_bytes(std::uint32_t first, std::uint32_t end) const {
+  const SpanSums& tied = state_->tied_parameters;
+  const double all = parameter_bytes(first, end);
+  if (tied.is_empty()) return all;
+  return all - tied.ending_before(tied.starting_before(first), tied.count(), end).a;
 }
 double SegmentCosts::layer_seconds(std::uint32_t first, std::uint32_t end) const {
   return state_->before[end].seconds - state_->before[first].seconds;
@@ -151,6 +150,7 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
       relayed = state.long_pieces.total_before(started).a -
                 state.long_pieces.ending_before(0, started, end).a;
     }
+    relayed += from.untrained;
     into = from.crossing;
     out = to.crossing;
     load.stash_bytes += into - relayed;
@@ -172,16 +172,22 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
     };
     load.seconds += before * ways(first) + behind * ways(end);
   }
-  if (state.problem.transfers_use_swap_link) load.transfer_bytes = into + out;
+  if (state.problem.transfers_use_swap_link) {
+    // Each direction of the link carries values of one end and gradients of the other one.
+    const bool returns_into = borders == Borders::kLargest || state.directions(first) > 1.0;
+    const bool returns_out = borders == Borders::kLargest || state.directions(end) > 1.0;
+    load.transfer_bytes =
+        std::max(into + (returns_out ? out : 0.0), out + (returns_into ? into : 0.0));
+  }
   return load;
 }
 
 double SegmentCosts::least_seconds(Segment segment, double bytes, Borders borders,
                                    Relief relief) const {
   const SegmentLoad here = load(segment, borders);
-  const double excess = excess_bytes(here, bytes);
-  if (excess <= 0.0) return busy_seconds(here);
-  if (excess == kImpossible || relief == Relief::kNone) return kImpossible;
+  const double excess = here.excess_bytes(bytes);
+  if (excess <= 0.0) return here.busy_seconds();
+  if (excess == kNever || relief == Relief::kNone) return kNever;
   const double rate = relief == Relief::kSwapAndRecompute ? here.swap_bytes_per_second : 0.0;
   return relieved_seconds(state_->stretch(segment), here, excess, rate);
 }
@@ -190,33 +196,34 @@ double SegmentCosts::least_seconds_at(Segment segment, double bytes,
                                       double swap_bytes_per_second) const {
   SegmentLoad here = load(segment);
   here.swap_bytes_per_second = swap_bytes_per_second;
-  const double excess = excess_bytes(here, bytes);
-  if (excess <= 0.0) return busy_seconds(here);
-  if (excess == kImpossible) return kImpossible;
+  const double excess = here.excess_bytes(bytes);
+  if (excess <= 0.0) return here.busy_seconds();
+  if (excess == kNever) return kNever;
   return relieved_seconds(state_->stretch(segment), here, excess, swap_bytes_per_second);
 }
 
 double SegmentCosts::least_bytes(Segment segment, double seconds, Borders borders,
                                  Relief relief) const {
   const SegmentLoad here = load(segment, borders);
-  if (busy_seconds(here) > seconds) return kImpossible;
+  if (here.busy_seconds() > seconds) return kNever;
   double stash = here.stash_bytes;
   if (relief != Relief::kNone) stash -= state_->saved_bytes(segment, seconds - here.seconds);
   if (relief == Relief::kSwapAndRecompute)
-    stash -= std::max(0.0, seconds * here.swap_bytes_per_second - here.transfer_bytes);
+    stash -=
+        std::max(0.0, carried_bytes(seconds, here.swap_bytes_per_second) - here.transfer_bytes);
   return here.fixed_bytes + here.in_flight * std::max(0.0, stash);
 }
 
 double SegmentCosts::swap_need(Segment segment, double seconds, double bytes) const {
   SegmentLoad here = load(segment);
   here.swap_bytes_per_second = state_->stages[segment.stage].own_rate;
-  if (busy_seconds(here) > seconds) return kImpossible;
-  const double excess = excess_bytes(here, bytes);
-  if (excess == kImpossible) return kImpossible;
+  if (here.busy_seconds() > seconds) return kNever;
+  const double excess = here.excess_bytes(bytes);
+  if (excess == kNever) return kNever;
   double need = here.transfer_bytes;
   if (excess > 0.0)
     need += std::max(0.0, excess - state_->saved_bytes(segment, seconds - here.seconds));
-  return need > seconds * here.swap_bytes_per_second ? kImpossible : need;
+  return need > carried_bytes(seconds, here.swap_bytes_per_second) ? kNever : need;
 }
 
 ItemStretch SegmentCosts::State::stretch(Segment segment) const {

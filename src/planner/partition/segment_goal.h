@@ -1,13 +1,11 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
 
+#include "plain_figures.h"
 #include "spillway/planner/partition/segment_costs.h"
 
 namespace spillway::planner {
-
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Units and stages that are cut anew, both ends [first, end).
 struct CutRange {
@@ -66,7 +64,7 @@ class TimeGoal : public SegmentGoal {
                                                 : SegmentGoal::shared_links();
   }
   double budget(const SharedLink& link, double at) const override {
-    return at * link.bytes_per_second;
+    return carried_bytes(at, link.bytes_per_second);
   }
 
  private:
@@ -97,7 +95,7 @@ class MemoryGoal : public SegmentGoal {
                                                 : SegmentGoal::shared_links();
   }
   double budget(const SharedLink& link, double /*at*/) const override {
-    return seconds_ * link.bytes_per_second;
+    return carried_bytes(seconds_, link.bytes_per_second);
   }
 
  private:

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "plain_figures.h"
 #include "recompute_items.h"
 
 namespace spillway::planner {
 namespace {
-
-double as_double(Bytes bytes) { return static_cast<double>(bytes.count()); }
 
 /// Bytes of parameters as static ones: those that do not depend on versions, those of each version.
 SumPair static_pair(const ModelLayer& layer, double bytes) {
@@ -76,8 +75,7 @@ void SegmentCosts::State::make_units() {
 
 void SegmentCosts::State::add_units() {
   const std::vector<ModelLayer>& layers = problem.chain.layers;
-  LayerIndex lead = 0;
-  while (lead < layers.size() && layers[lead].is_frozen) ++lead;
+  lead_ = leading_frozen_layers(problem.chain);
   std::vector<SumPair> steps;
   std::vector<double> peak;
   before.emplace_back();
@@ -94,16 +92,20 @@ void SegmentCosts::State::add_units() {
       sums.seconds += layer.forward_seconds;
       parameters.back() += as_double(layer.parameters);
       peak.back() = std::max(peak.back(), as_double(layer.working_peak));
-      if (i < lead) continue;
+      if (i < lead_) continue;
       sums.seconds += layer.backward_seconds;
       sums.stash += as_double(layer.stash);
       for (const SumPair& item : recompute_items(layer)) steps.push_back(item);
     }
     sums.items = static_cast<std::uint32_t>(steps.size());
     before.push_back(sums);
-    if (first_layer[unit + 1] <= lead) last_forward_cut = static_cast<std::uint32_t>(unit + 1);
+    if (first_layer[unit + 1] <= lead_) last_forward_cut = static_cast<std::uint32_t>(unit + 1);
   }
   peaks = PeakTable(std::move(peak));
+  add_items(steps);
+}
+
+void SegmentCosts::State::add_items(const std::vector<SumPair>& steps) {
   std::vector<std::uint32_t> order(steps.size());
   std::iota(order.begin(), order.end(), 0U);
   std::vector<double> density;
@@ -120,17 +122,27 @@ void SegmentCosts::State::add_borders() {
   const auto units = static_cast<std::uint32_t>(before.size() - 1);
   std::vector<double> crossing(units + 2, 0.0);
   std::vector<double> relayed(units + 2, 0.0);
+  std::vector<double> untrained(units + 2, 0.0);
   std::vector<SpanSums::Span> pieces;
   for (const BorderTensor& border : problem.chain.borders) {
     const double bytes = as_double(border.bytes);
-    std::vector<std::uint32_t> readers;
-    for (const LayerIndex consumer : border.consumers) readers.push_back(unit_of(consumer));
-    std::sort(readers.begin(), readers.end());
-    std::uint32_t from = unit_of(border.producer);
-    for (const std::uint32_t reader : readers) {
-      if (reader == from) continue;
-      crossing[from + 1] += bytes;
-      crossing[reader + 1] -= bytes;
+    const std::uint32_t producer = unit_of(border.producer);
+    std::uint32_t last = producer;
+    // Leading frozen layers read it and need it no more: no gradient goes there.
+    std::vector<std::uint32_t> keepers;
+    for (const LayerIndex consumer : border.consumers) {
+      last = std::max(last, unit_of(consumer));
+      if (consumer >= lead_) keepers.push_back(unit_of(consumer));
+    }
+    crossing[producer + 1] += bytes;
+    crossing[last + 1] -= bytes;
+    if (keepers.empty()) {
+      untrained[producer + 1] += bytes;
+      untrained[last + 1] -= bytes;
+    }
+    std::sort(keepers.begin(), keepers.end());
+    std::uint32_t from = producer;
+    for (const std::uint32_t reader : keepers) {
       if (reader - from > 1) {
         pieces.push_back({from, reader, {bytes, 0.0}});
         relayed[from + 1] += bytes;
@@ -141,10 +153,13 @@ void SegmentCosts::State::add_borders() {
   }
   double over = 0.0;
   double passing = 0.0;
+  double unkept = 0.0;
   for (std::uint32_t unit = 0; unit <= units; ++unit) {
     before[unit].crossing = over += crossing[unit];
+    before[unit].untrained = unkept += untrained[unit];
+    passing += relayed[unit];
     largest_crossing = std::max(largest_crossing, over);
-    largest_relayed = std::max(largest_relayed, passing += relayed[unit]);
+    largest_relayed = std::max(largest_relayed, passing + unkept);
   }
   long_pieces = SpanSums(std::move(pieces), units);
 }
@@ -152,23 +167,31 @@ void SegmentCosts::State::add_borders() {
 void SegmentCosts::State::add_ties() {
   const auto units = static_cast<std::uint32_t>(before.size() - 1);
   std::vector<SpanSums::Span> pairs;
+  std::vector<SpanSums::Span> parameter_pairs;
+  std::vector<SumPair> spared_inside(units + 1);  // By unit: what its own layers share.
   for (const TiedWeights& tie : problem.chain.ties) {
     std::vector<LayerIndex> layers = tie.layers;
     std::sort(layers.begin(), layers.end());
     for (std::size_t i = 1; i < layers.size(); ++i) {
       const SumPair spared = static_pair(problem.chain.layers[layers[i]], as_double(tie.bytes));
       const std::uint32_t unit = unit_of(layers[i]);
-      if (unit_of(layers[i - 1]) != unit) {
-        pairs.push_back({unit_of(layers[i - 1]), unit, spared});
-        continue;
-      }
-      for (std::uint32_t behind = unit + 1; behind <= units; ++behind) {
-        before[behind].fixed -= spared.a;
-        before[behind].versioned -= spared.b;
+      const std::uint32_t other = unit_of(layers[i - 1]);
+      parameter_pairs.push_back({other, unit, {as_double(tie.bytes), 0.0}});
+      if (other != unit) {
+        pairs.push_back({other, unit, spared});
+      } else {
+        spared_inside[unit + 1] += spared;
       }
     }
   }
+  SumPair spared;
+  for (std::uint32_t unit = 0; unit <= units; ++unit) {
+    spared += spared_inside[unit];
+    before[unit].fixed -= spared.a;
+    before[unit].versioned -= spared.b;
+  }
   tied = SpanSums(std::move(pairs), units);
+  tied_parameters = SpanSums(std::move(parameter_pairs), units);
 }
 
 void SegmentCosts::State::add_stages() {

@@ -15,6 +15,7 @@ struct UnitSums {
   double versioned = 0.0;  ///< Static bytes per version of the weights.
   double stash = 0.0;
   double crossing = 0.0;    ///< Not a sum: bytes over the cut here.
+  double untrained = 0.0;   ///< Not a sum: those of them that only leading frozen layers read.
   std::uint32_t items = 0;  ///< Recompute items.
 };
 
@@ -86,8 +87,10 @@ struct SegmentCosts::State {
   std::vector<SharedLink> shared;
   PeakTable peaks;
   RankedSums items;
-  SpanSums long_pieces;  ///< Of border tensors, from one reader to the next, over two cuts or more.
-  SpanSums tied;         ///< Neighbouring pairs; what the second does not need besides the first.
+  /// Of border tensors, from one reader that keeps them to the next, over two cuts or more.
+  SpanSums long_pieces;
+  SpanSums tied;  ///< Neighbouring pairs; what the second does not need besides the first.
+  SpanSums tied_parameters;  ///< The same, of the parameters alone.
   double largest_crossing = 0.0;
   double largest_relayed = 0.0;
   std::uint32_t last_forward_cut = 0;  ///< Unit up to which all layers before it lead frozen.
@@ -95,6 +98,7 @@ struct SegmentCosts::State {
  private:
   void make_units();
   void add_units();
+  void add_items(const std::vector<SumPair>& steps);
   void add_borders();
   void add_ties();
   void add_stages();
@@ -102,6 +106,7 @@ struct SegmentCosts::State {
   std::uint32_t unit_of(LayerIndex layer) const { return unit_of_layer_[layer]; }
 
   std::vector<std::uint32_t> unit_of_layer_;
+  LayerIndex lead_ = 0;  ///< Layers that lead frozen.
 };
 
 }  // namespace spillway::planner

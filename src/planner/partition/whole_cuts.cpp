@@ -1,10 +1,13 @@
 #include "whole_cuts.h"
 
+#include "bottleneck_search.h"
 #include "greedy_cuts.h"
-#include "whole_actions.h"
 
 namespace spillway::planner {
 namespace {
+
+/// What looking at one segment costs, in sets of points.
+constexpr std::uint64_t kSetsPerSegment = 10;
 
 /// The best ways to end a stage at the cuts from `first` on.
 struct Ends {
@@ -14,7 +17,7 @@ struct Ends {
 };
 
 Ends ends_of(const SegmentCosts& costs, std::uint32_t stage, const Ends& before, std::uint32_t from,
-             std::uint32_t to, double limit) {
+             std::uint32_t to, double limit, Effort& effort) {
   const TimeGoal goal(costs);
   Ends ends{from, {}, {}};
   for (std::uint32_t end = from; end <= to; ++end) {
@@ -22,12 +25,13 @@ Ends ends_of(const SegmentCosts& costs, std::uint32_t stage, const Ends& before,
     std::uint32_t best_begin = 0;
     const auto last =
         std::min(end, before.first + static_cast<std::uint32_t>(before.seconds.size()));
-    for (std::uint32_t begin = last; begin-- > before.first;) {
+    for (std::uint32_t begin = last; begin-- > before.first && !effort.is_spent();) {
+      effort.spend(kSetsPerSegment);
       const double so_far = before.seconds[begin - before.first];
       const double most = std::min(best, limit);
       const Segment segment{begin, end, stage};
       if (so_far < most && goal.cost(segment, Borders::kExact) < most) {
-        const double seconds = std::max(so_far, whole_seconds(costs, segment));
+        const double seconds = std::max(so_far, whole_seconds(costs, segment, most, effort));
         if (seconds < most) best = seconds, best_begin = begin;
       } else if (goal.cost(segment, Borders::kNone) >= limit) {
         break;
@@ -41,15 +45,33 @@ Ends ends_of(const SegmentCosts& costs, std::uint32_t stage, const Ends& before,
 
 }  // namespace
 
-double whole_seconds(const SegmentCosts& costs, Segment segment) {
+double whole_seconds(const SegmentCosts& costs, Segment segment, double below, Effort& effort) {
+  if (effort.is_spent()) return kNever;
   const double bytes = costs.device_bytes(segment.stage);
   const SegmentLoad load = costs.load(segment);
-  const WholeActions actions = quickest_actions(costs, segment, bytes, load.swap_bytes_per_second);
-  return seconds_with(load, actions, bytes, load.swap_bytes_per_second);
+  const double rate = load.swap_bytes_per_second;
+  const WholeActions actions = quickest_actions(costs, segment, bytes, rate, below);
+  effort.spend(kSetsPerSegment + actions.sets);
+  const double seconds = seconds_with(load, actions, bytes, rate);
+  return seconds < below ? seconds : kNever;
 }
 
-std::optional<Cuts> quickest_whole_cuts(const SegmentCosts& costs, double seconds,
-                                        std::uint64_t most_cells) {
+double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, Effort& effort) {
+  effort.spend(kSetsPerSegment * costs.stages());
+  if (effort.is_spent() || bottleneck_of(TimeGoal(costs), whole(costs), cuts) >= below)
+    return kNever;
+  if (!costs.shared_links().empty()) {
+    const PartitionEstimate estimate = judge(costs, cuts);
+    effort.spend(estimate.point_sets);
+    return estimate.seconds < below ? estimate.seconds : kNever;
+  }
+  double worst = 0.0;
+  for (std::uint32_t k = 0; k < costs.stages() && worst < kNever; ++k)
+    worst = std::max(worst, whole_seconds(costs, Segment{cuts[k], cuts[k + 1], k}, below, effort));
+  return worst;
+}
+
+std::optional<Cuts> quickest_whole_cuts(const SegmentCosts& costs, double seconds, Effort& effort) {
   if (!costs.shared_links().empty()) return std::nullopt;
   const TimeGoal goal(costs);
   const CutRange range = whole(costs);
@@ -59,13 +81,14 @@ std::optional<Cuts> quickest_whole_cuts(const SegmentCosts& costs, double second
   std::uint64_t cells = 0;
   for (std::uint32_t k = 1; k < costs.stages(); ++k)
     cells += latest.cuts[k] - std::min(latest.cuts[k], earliest.cuts[k]) + std::uint64_t{1};
-  if (cells > most_cells) return std::nullopt;
+  if (cells * kSetsPerSegment > effort.left) return std::nullopt;
   std::vector<Ends> ends{Ends{0, {0.0}, {0}}};
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {
     const bool is_last = k + 1 == costs.stages();
     const std::uint32_t from = is_last ? costs.units() : std::max(earliest.cuts[k + 1], k + 1);
     const std::uint32_t to = is_last ? costs.units() : latest.cuts[k + 1];
-    ends.push_back(ends_of(costs, k, ends.back(), from, to, seconds));
+    ends.push_back(ends_of(costs, k, ends.back(), from, to, seconds, effort));
+    if (effort.is_spent()) return std::nullopt;
   }
   if (ends.back().seconds.front() == kNever) return std::nullopt;
   Cuts cuts(costs.stages() + 1, costs.units());

@@ -1,13 +1,10 @@
 #include <algorithm>
-#include <limits>
 
+#include "neighbour_moves.h"
 #include "spillway/planner/partition/partitioners.h"
 
 namespace spillway::planner {
 namespace {
-
-/// More than any seconds.
-constexpr double kDoesNotFit = 1e15;
 
 /// Halves the stages, looks for the cut between the one that balances times and the one that
 /// balances memory, and goes on in both halves. A half counts as one device: the mean of its
@@ -40,12 +37,9 @@ class HalvedStages {
       const Segment segment{first, end, stage};
       const SegmentLoad load = costs_.load(segment);
       const double device = count * costs_.device_bytes(stage);
-      const double seconds = costs_.least_seconds(segment, device);
-      const bool fits = seconds < std::numeric_limits<double>::infinity();
       mean.seconds += load.seconds / count / count;
       mean.bytes += load.raw_bytes() / count / count;
-      mean.cost +=
-          (fits ? seconds : kDoesNotFit * (1.0 + load.raw_bytes() / device)) / count / count;
+      mean.cost += relieved_score(costs_, segment, device) / count / count;
     }
     return mean;
   }

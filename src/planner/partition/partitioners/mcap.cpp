@@ -4,6 +4,7 @@
 
 #include "balanced_cuts.h"
 #include "gaussian_process.h"
+#include "predicted_peaks.h"
 #include "raw_goal.h"
 #include "spillway/planner/partition/partitioners.h"
 
@@ -13,25 +14,27 @@ namespace {
 constexpr double kMostEnumerated = 2e5;
 constexpr int kFirstPoints = 30;
 constexpr int kIterations = 100;
-constexpr int kCandidates = 200;
+constexpr std::uint32_t kMostCandidates = 200;
+/// Coordinates of all candidates of an iteration, so that thousands of stages do not take minutes.
+constexpr std::uint32_t kMostCoordinates = 200'000;
 constexpr std::uint64_t kSeed = 20220822;
 
 /// Ways to cut units into stages, or more than `kMostEnumerated`.
 double ways_to_cut(std::uint32_t units, std::uint32_t stages) {
+  const std::uint32_t chosen = std::min(stages - 1, units - stages);
   double ways = 1.0;
-  for (std::uint32_t k = 1; k < stages && ways <= kMostEnumerated * units; ++k)
+  for (std::uint32_t k = 1; k <= chosen && ways <= kMostEnumerated; ++k)
     ways *= static_cast<double>(units - k) / k;
   return ways;
 }
 
-/// Each coordinate is the share of the units that are left which a stage takes.
+/// Each coordinate is a stage's share of the units that are left, without one for each behind.
 Cuts cuts_at(const std::vector<double>& point, std::uint32_t units) {
   const auto stages = static_cast<std::uint32_t>(point.size() + 1);
   Cuts cuts{0};
   for (std::uint32_t k = 0; k + 1 < stages; ++k) {
-    const std::uint32_t left = units - cuts.back();
-    const std::uint32_t most = left - (stages - 1 - k);
-    const auto taken = static_cast<std::uint32_t>(std::lround(point[k] * left));
+    const std::uint32_t most = units - cuts.back() - (stages - 1 - k);
+    const auto taken = static_cast<std::uint32_t>(std::nearbyint(point[k] * most));
     cuts.push_back(cuts.back() + std::clamp(taken, 1U, most));
   }
   cuts.push_back(units);
@@ -43,14 +46,13 @@ Cuts cuts_at(const std::vector<double>& point, std::uint32_t units) {
 template <typename PeakOf>
 Cuts cut_bayesian(std::uint32_t units, std::uint32_t stages, const PeakOf& peak_of) {
   std::mt19937_64 random(kSeed);
-  std::uniform_real_distribution<double> share(0.0, 1.0);
   const auto any_point = [&] {
-    std::vector<double> point;
-    // Around an even cut of what is left, since others are hopeless for many stages.
+    std::vector<double> point;  // Whole per cents from 1 to 100.
     for (std::uint32_t k = 0; k + 1 < stages; ++k)
-      point.push_back(std::min(1.0, 2.0 * share(random) / (stages - k)));
+      point.push_back(static_cast<double>(1 + random() % 100) / 100.0);
     return point;
   };
+  const std::uint32_t candidates = std::clamp(kMostCoordinates / stages, 1U, kMostCandidates);
   GaussianProcess process;
   Cuts best;
   double least = kNever;
@@ -58,7 +60,7 @@ Cuts cut_bayesian(std::uint32_t units, std::uint32_t stages, const PeakOf& peak_
     std::vector<double> point = any_point();
     if (i >= kFirstPoints) {
       double most = process.expected_gain(point, least);
-      for (int c = 1; c < kCandidates; ++c) {
+      for (std::uint32_t c = 1; c < candidates; ++c) {
         std::vector<double> other = any_point();
         const double gain = process.expected_gain(other, least);
         if (gain > most) most = gain, point = std::move(other);
@@ -73,14 +75,17 @@ Cuts cut_bayesian(std::uint32_t units, std::uint32_t stages, const PeakOf& peak_
 }
 
 Cuts cut_mcap(const SegmentCosts& costs) {
-  // What one device with these units has at the peak, whichever stage it is.
-  const auto peak = [&](Segment segment) {
-    return costs.load({segment.first, segment.end, 0}, Borders::kExact).raw_bytes();
-  };
+  const std::uint32_t stages = costs.stages();
+  // Their profiling runs have windows of so many units, where there are more than two devices.
+  const std::uint32_t window =
+      stages > 2 ? (std::max(2U, costs.units()) - 2) / (stages - 2) + 1 : 1;
+  const PredictedPeaks peaks(costs, window);
+  const auto peak = [&](Segment segment) { return peaks.of(segment.first, segment.end); };
   // The table finds what looking at all cuts would, ties broken by the next worst device.
-  if (ways_to_cut(costs.units(), costs.stages()) <= kMostEnumerated)
+  if (ways_to_cut(costs.units(), stages) <= kMostEnumerated &&
+      table_steps(whole(costs)) <= kMostTableSteps)
     return balanced_by_table(RawGoal(peak), whole(costs))->cuts;
-  return cut_bayesian(costs.units(), costs.stages(), [&](const Cuts& cuts) {
+  return cut_bayesian(costs.units(), stages, [&](const Cuts& cuts) {
     double worst = 0.0;
     for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
       worst = std::max(worst, peak({cuts[k], cuts[k + 1], k}));
@@ -92,7 +97,8 @@ Cuts cut_mcap(const SegmentCosts& costs) {
 
 extern const Partitioner kMcapPartitioner{
     "mcap", "least peak of memory: all cuts where they are few, else Bayesian optimization",
-    "Dreuning et al., mCAP, Euro-Par 2022; repository henkdr/CAPSlog", Reading::kAsPublished,
-    cut_mcap};
+    "Dreuning et al., mCAP, Euro-Par 2022; repository henkdr/CAPSlog, whose scikit-optimize draws "
+    "other numbers and chooses its next point by more than the expected gain",
+    Reading::kInferred, cut_mcap};
 
 }  // namespace spillway::planner

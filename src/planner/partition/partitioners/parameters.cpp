@@ -7,7 +7,7 @@
 namespace spillway::planner {
 namespace {
 
-constexpr double kMostTableSteps = 2e7;
+constexpr double kMostSpreadSteps = 2e7;
 
 /// The largest and the smallest stage of one way to cut the units so far, and where its last stage
 /// begins.
@@ -45,8 +45,8 @@ Cuts cut_by_spread(const SegmentCosts& costs) {
 
 Cuts cut_by_parameters(const SegmentCosts& costs) {
   const double steps = static_cast<double>(costs.units()) * costs.units() * costs.stages();
-  if (steps <= kMostTableSteps) return cut_by_spread(costs);
-  // The table would take minutes; the largest stage is what it is about.
+  if (steps <= kMostSpreadSteps) return cut_by_spread(costs);
+  // The table would take minutes; the largest stage alone was what DeepSpeed looked at before.
   const RawGoal goal(
       [&](Segment segment) { return costs.parameter_bytes(segment.first, segment.end); });
   return least_bottleneck(goal, whole(costs))->cuts;
@@ -55,8 +55,10 @@ Cuts cut_by_parameters(const SegmentCosts& costs) {
 }  // namespace
 
 extern const Partitioner kParametersPartitioner{
-    "parameters", "least difference between the largest and the smallest in parameters",
-    "partition_balanced of DeepSpeed, repository microsoft/DeepSpeed", Reading::kAsPublished,
-    cut_by_parameters};
+    "parameters",
+    "least difference of largest and smallest in parameters; of long ones the largest",
+    "partition_balanced of DeepSpeed, repository microsoft/DeepSpeed; beyond 20 million steps its "
+    "earlier criterion, the largest alone",
+    Reading::kAsPublished, cut_by_parameters};
 
 }  // namespace spillway::planner

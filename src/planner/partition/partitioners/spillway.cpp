@@ -7,39 +7,65 @@
 namespace spillway::planner {
 namespace {
 
-/// Cuts at which the optimum for whole layers is looked for: a second or so at most.
-constexpr std::uint64_t kMostCells = 5'000;
+/// Sets of points, and ten for each segment, that the search for whole layers looks at besides
+/// judging its first cuts. Some 40 ns each on the machine of the benchmark.
+constexpr std::uint64_t kMostEffort = 20'000'000;
 /// Units times stages up to which the cuts of others are tried.
 constexpr std::uint64_t kMostTried = 200'000;
 constexpr std::uint32_t kMostMoves = 64;
 /// Stages up to which the others are balanced, too, once the worst one is as good as can be.
 constexpr std::uint32_t kMostBalanced = 128;
 
-/// The cuts of the others, and single layers moved, judged with whole layers.
-void try_others(const SegmentCosts& costs, double bound, Cuts& best, double& seconds) {
-  const auto is_good = [&] { return seconds <= bound * (1.0 + 1e-9); };
-  const auto consider = [&](const Cuts& cuts) {
-    const double other = judge(costs, cuts).seconds;
-    if (other < seconds) seconds = other, best = cuts;
-  };
-  for (const Partitioner& other : partitioners().subspan(1)) {
-    if (is_good()) return;
-    try {
-      consider(other.make(costs));
-    } catch (const PlanError&) {
-      // It finds none that fit; ours do.
+/// The best cuts so far, judged with whole layers, and what may still be spent on better ones.
+class WholeLayers {
+ public:
+  WholeLayers(const SegmentCosts& costs, Cuts first)
+      : costs_(costs), best_(std::move(first)), seconds_(judge(costs, best_).seconds) {}
+
+  double seconds() const { return seconds_; }
+  Cuts& best() { return best_; }
+
+  void consider(const Cuts& cuts) {
+    if (whole_seconds(costs_, cuts, seconds_, effort_) >= seconds_) return;
+    const PartitionEstimate estimate = judge(costs_, cuts);
+    effort_.spend(estimate.point_sets);
+    if (estimate.seconds < seconds_) seconds_ = estimate.seconds, best_ = cuts;
+  }
+
+  void try_others(double good_enough) {
+    for (const Partitioner& other : partitioners().subspan(1)) {
+      if (seconds_ <= good_enough || effort_.is_spent()) return;
+      try {
+        consider(other.make(costs_));
+      } catch (const PlanError&) {
+        // It finds none that fit; ours do.
+      }
     }
   }
-  const auto score = [&](Segment segment) {
-    const double whole = whole_seconds(costs, segment);
-    return whole < kNever ? whole : relieved_score(costs, segment);
-  };
-  if (!is_good()) consider(moved_by_neighbours(costs, best, score, kMostMoves));
-}
 
-/// The best cuts for fractions of layers, balanced. Where whole layers take longer, the best cuts
-/// for whole layers; where these are too many to look at or links are shared, the best that others
-/// and single moves find.
+  void try_moves() {
+    const auto score = [&](Segment segment) {
+      const double whole = whole_seconds(costs_, segment, kNever, effort_);
+      if (effort_.is_spent()) return kNever;  // Nothing gets better any more, so moves end.
+      return whole < kNever ? whole : relieved_score(costs_, segment);
+    };
+    consider(moved_by_neighbours(costs_, best_, score, kMostMoves));
+  }
+
+  void try_all() {
+    if (const auto quicker = quickest_whole_cuts(costs_, seconds_, effort_)) consider(*quicker);
+  }
+
+ private:
+  const SegmentCosts& costs_;
+  Cuts best_;
+  double seconds_ = 0.0;
+  Effort effort_{kMostEffort};
+};
+
+/// The best cuts for fractions of layers, balanced. Where whole layers take longer: the better ones
+/// of other partitioners, if the problem is small, of single moves, and of a dynamic program for
+/// whole layers, as far as the effort goes.
 Cuts cut_spillway(const SegmentCosts& costs) {
   const TimeGoal goal(costs);
   std::optional<BottleneckCuts> solved;
@@ -49,13 +75,13 @@ Cuts cut_spillway(const SegmentCosts& costs) {
     solved = std::move(balanced->best);
   }
   if (!solved) refuse_cuts(costs);
-  Cuts best = solved->cuts;
-  double seconds = judge(costs, best).seconds;
-  if (seconds <= solved->cost * (1.0 + 1e-9)) return best;
+  WholeLayers whole_layers(costs, std::move(solved->cuts));
+  const double good_enough = solved->cost * (1.0 + 1e-9);
   const bool is_small = std::uint64_t{costs.units()} * costs.stages() <= kMostTried;
-  if (is_small) try_others(costs, solved->cost, best, seconds);
-  if (auto quicker = quickest_whole_cuts(costs, seconds, kMostCells)) return std::move(*quicker);
-  return best;
+  if (is_small) whole_layers.try_others(good_enough);
+  if (whole_layers.seconds() > good_enough) whole_layers.try_moves();
+  if (whole_layers.seconds() > good_enough) whole_layers.try_all();
+  return std::move(whole_layers.best());
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <vector>
 
 #include "neighbour_moves.h"
+#include "plain_figures.h"
 #include "spillway/planner/partition/partitioners.h"
 
 namespace spillway::planner {
@@ -9,62 +11,74 @@ namespace {
 /// Of all moves and stages together, far more than chains of some thousand layers take.
 constexpr std::uint64_t kMostSteps = 200'000'000;
 
-/// Blocks of a sequence whose sizes differ by no more than one element: the largest block stays the
-/// one to beat while elements move, border by border, towards the smallest one next to it.
+/// Blocks of a sequence, normalised to 0 for its least element and 1 for its largest, whose sizes
+/// differ by at most 1: the largest block stays the one to beat while elements move, border by
+/// border, towards the smallest one. Of equal blocks the last is the largest and the first the
+/// smallest.
 class BlockPartition {
  public:
-  explicit BlockPartition(const SegmentCosts& costs) : costs_(costs), stages_(costs.stages()) {
-    for (std::uint32_t k = 0; k < stages_; ++k) cuts_.push_back(costs.units() / stages_ * k);
-    cuts_.push_back(costs.units());
-    for (std::uint32_t unit = 0; unit < costs.units(); ++unit)
-      largest_unit_ = std::max(largest_unit_, costs.layer_seconds(unit, unit + 1));
+  explicit BlockPartition(const SegmentCosts& costs) : units_(costs.units()) {
+    const std::uint32_t stages = costs.stages();
+    for (std::uint32_t k = 0; k < stages; ++k) cuts_.push_back(units_ / stages * k);
+    cuts_.push_back(units_);
+    double least = kNever;
+    double most = 0.0;
+    for (std::uint32_t unit = 0; unit < units_; ++unit) {
+      const double seconds = costs.layer_seconds(unit, unit + 1);
+      least = std::min(least, seconds);
+      most = std::max(most, seconds);
+    }
+    for (std::uint32_t unit = 0; unit < units_; ++unit) {
+      const double above = costs.layer_seconds(unit, unit + 1) - least;
+      before_.push_back(before_.back() + (most > least ? above / (most - least) : 0.0));
+    }
   }
 
   Cuts run() {
     std::uint32_t worst = largest();
-    for (std::uint64_t step = 0; step < kMostSteps; step += stages_) {
-      const std::uint32_t least = smallest_near(worst);
-      if (size(worst) <= size(least) + largest_unit_) break;
+    double most = size(worst);
+    for (std::uint64_t step = 0; step < kMostSteps; step += cuts_.size()) {
+      const std::uint32_t least = smallest();
+      if (most <= size(least) + 1.0) break;
       // The block beside the smallest one, on the way to the largest, gives it an element.
       const std::uint32_t giver = worst < least ? least - 1 : least + 1;
-      if (cuts_[giver] == cuts_[giver + 1]) break;
       if (worst < least) {
         --cuts_[least];
       } else {
         ++cuts_[giver];
       }
-      if (giver == worst) worst = largest();
+      if (giver == worst) {
+        worst = largest();
+        most = size(worst);
+      }
     }
     return cuts_;
   }
 
  private:
+  /// An empty block beside one of elements of size 0 may be passed over by its neighbour.
   double size(std::uint32_t block) const {
-    return costs_.layer_seconds(cuts_[block], cuts_[block + 1]);
+    const std::uint32_t end = std::min(cuts_[block + 1], units_);
+    return cuts_[block] < end ? before_[end] - before_[cuts_[block]] : 0.0;
   }
 
   std::uint32_t largest() const {
     std::uint32_t found = 0;
-    for (std::uint32_t k = 1; k < stages_; ++k)
-      if (size(k) > size(found)) found = k;
+    for (std::uint32_t k = 1; k + 1 < cuts_.size(); ++k)
+      if (size(k) >= size(found)) found = k;
     return found;
   }
 
-  std::uint32_t smallest_near(std::uint32_t worst) const {
-    const auto distance = [&](std::uint32_t k) { return k > worst ? k - worst : worst - k; };
-    std::uint32_t found = worst;
-    for (std::uint32_t k = 0; k < stages_; ++k) {
-      const double one = size(k);
-      const double other = size(found);
-      if (one < other || (one == other && distance(k) < distance(found))) found = k;
-    }
+  std::uint32_t smallest() const {
+    std::uint32_t found = 0;
+    for (std::uint32_t k = 1; k + 1 < cuts_.size(); ++k)
+      if (size(k) < size(found)) found = k;
     return found;
   }
 
-  const SegmentCosts& costs_;
-  const std::uint32_t stages_;
+  const std::uint32_t units_;
   Cuts cuts_;
-  double largest_unit_ = 0.0;
+  std::vector<double> before_{0.0};  ///< Sizes of the elements before, normalised.
 };
 
 Cuts cut_torchgpipe(const SegmentCosts& costs) {
@@ -74,7 +88,7 @@ Cuts cut_torchgpipe(const SegmentCosts& costs) {
 }  // namespace
 
 extern const Partitioner kTorchgpipePartitioner{
-    "torchgpipe", "block partition of times: no two stages differ by more than a layer",
+    "torchgpipe", "block partition of times, normalised: no two stages differ by more than 1",
     "Bárány, Grinberg, Block partitions of sequences, arXiv 1308.2452; repository "
     "kakaobrain/torchgpipe (balance by time)",
     Reading::kAsPublished, cut_torchgpipe};

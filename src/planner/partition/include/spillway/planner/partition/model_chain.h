@@ -36,7 +36,9 @@ struct ModelLayer {
 };
 
 /// A value that layers read that lie behind its producer: a hyperedge, counted once per cut. Bytes
-/// of one micro-batch. Its stage holds it as stash of the producer; the others receive it.
+/// of one micro-batch. Its stage holds it as stash of the producer. Others receive it, and keep it
+/// as long as their own stash where a layer reads it that does not lead frozen; else they have it
+/// once, to read or to send on.
 struct BorderTensor {
   LayerIndex producer = 0;
   std::vector<LayerIndex> consumers;

@@ -54,9 +54,11 @@ struct PartitionProblem {
 void check(const PartitionProblem& problem);
 
 /// `chunks` stages for each device, as interleaved schedules run them: stage q is on device q mod
-/// the number of devices and gets an equal share of its memory and links, so that plans for the
-/// stages hold for the devices. `factors` is for all stages. The first stage of each further round
-/// is fed by the last device through a copy of the first link. Devices of hosts are refused.
+/// the number of devices and gets an equal share of its memory. Times stay those of one stage: a
+/// device takes `chunks` times as long per micro-batch, and its links carry as much as `chunks`
+/// stages need in that, so that plans for the stages hold for the devices. `factors` is for all
+/// stages. The first stage of each further round is fed by the last device through a copy of the
+/// first link. Devices of hosts are refused.
 PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks,
                              const std::vector<StageFactors>& factors);
 

@@ -13,7 +13,8 @@ struct RebalanceOptions {
 };
 
 /// Layers that go from a stage to a neighbour, with one copy of their weights, their gradients and
-/// optimizer states. Nothing else is alive at a flush.
+/// optimizer states. Nothing else is alive at a flush. Tied weights count once of the layers that
+/// move together, even where the other stage has them already.
 struct LayerMove {
   std::uint32_t flush = 0;  ///< From 0: layers that pass several stages move once per flush.
   LayerIndex first_layer = 0;
@@ -37,9 +38,9 @@ struct RebalancePlan {
 };
 
 /// What moving layers between neighbours can reach, from the cheapest on: each choice moves the
-/// fewest bytes of all that reach its time or a better one. Exact in bytes; where there are more
-/// than 16 choices, some between them are left out. Shared links count in equal parts. Empty where
-/// nothing is better than the cuts as they are. Throws PlanError for cuts that are none,
+/// fewest bytes of all that reach its time or a better one. Exact in such bytes; where there are
+/// more than 16 choices, some between them are left out. Shared links count in equal parts. Empty
+/// where nothing is better than the cuts as they are. Throws PlanError for cuts that are none,
 /// ConfigError for senseless options.
 std::vector<RebalancePlan> rebalance_choices(const SegmentCosts& measured, const Cuts& now,
                                              const RebalanceOptions& options);

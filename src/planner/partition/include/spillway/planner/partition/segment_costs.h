@@ -26,12 +26,17 @@ struct SegmentLoad {
   double seconds = 0.0;         ///< Forward and backward, and transfers that do not hide.
   double link_seconds = 0.0;    ///< What the links at its ends are busy, the longer one.
   double fixed_bytes = 0.0;     ///< Static bytes, relayed tensors, working peak, reserved.
-  double stash_bytes = 0.0;     ///< Of its layers, and border tensors that they read.
+  double stash_bytes = 0.0;     ///< Of its layers, and border tensors that they keep.
   double transfer_bytes = 0.0;  ///< That leave less of the swap link, in each direction.
   double in_flight = 1.0;
   double swap_bytes_per_second = 0.0;
 
   double raw_bytes() const { return fixed_bytes + in_flight * stash_bytes; }
+  /// What relief has to get away per micro-batch to come down to so many bytes: at most 0 where
+  /// that is nothing, infinite where it cannot.
+  double excess_bytes(double bytes) const;
+  /// Before any relief: its layers, the links at its ends, and its transfers on the swap link.
+  double busy_seconds() const;
 };
 
 /// Time and memory of any segment on any stage, before and after the best swaps and recomputation:
@@ -61,6 +66,8 @@ class SegmentCosts {
   /// What a cut before `unit` sends in each direction: every tensor once.
   double crossing_bytes(std::uint32_t unit) const;
   double parameter_bytes(std::uint32_t first, std::uint32_t end) const;
+  /// The same, with tied weights of these units once.
+  double held_parameter_bytes(std::uint32_t first, std::uint32_t end) const;
   /// Forward and backward on a device of slowdown 1.
   double layer_seconds(std::uint32_t first, std::uint32_t end) const;
   /// All of a stage that moves with its layers at a flush: one copy of the weights and the states.

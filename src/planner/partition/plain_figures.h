@@ -1,0 +1,27 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "spillway/base/bytes.h"
+
+namespace spillway::planner {
+
+/// What is impossible costs that much.
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+inline double as_double(Bytes bytes) { return static_cast<double>(bytes.count()); }
+
+/// Rounded up, and at most what a count can hold.
+inline Bytes as_bytes(double bytes) {
+  constexpr double kMost = 1.8e19;
+  return Bytes(static_cast<std::uint64_t>(std::ceil(std::clamp(bytes, 0.0, kMost))));
+}
+
+/// What a link carries in so much time, which may be endless: nothing where there is no link.
+inline double carried_bytes(double seconds, double bytes_per_second) {
+  return bytes_per_second > 0.0 ? seconds * bytes_per_second : 0.0;
+}
+
+}  // namespace spillway::planner
