@@ -128,8 +128,7 @@ std::string links_text(const JobTiming& timing) {
   std::vector<std::vector<std::string>> rows{{"links", "count", "load", "busiest"}};
   for (const planner::LinkClassLoad& load : timing.links)
     rows.push_back({std::string(to_string(load.kind)), message("{}", load.links),
-                    message("{:.1f} %", 100.0 * load.mean),
-                    message("{:.1f} %", 100.0 * load.busiest)});
+                    percent_text(load.mean), percent_text(load.busiest)});
   return table_text(rows);
 }
 
@@ -144,17 +143,17 @@ std::string text_of(const ClusterRun& run) {
                   cluster.node.devices, cluster.device.name);
   text += message("time      {} per step; the plan says {} by its own links\n",
                   seconds_text(timing.step_seconds), seconds_text(run.file.step_seconds));
-  text += message("idle      {:.1f} % of all ranks' time; a rank waits for {} of messages and "
+  text += message("idle      {} of all ranks' time; a rank waits for {} of messages and "
                   "sums, and {} of swaps, at most\n",
-                  100.0 * timing.bubble,
+                  percent_text(timing.bubble),
                   seconds_text(run.longest(&planner::JobRank::exposed_communication_seconds)),
                   seconds_text(run.longest(&planner::JobRank::exposed_swap_seconds)));
   text += message("peak      {} of {} on the fullest rank\n", run.peak(), cluster.device.memory);
   const double useful = planner::useful_share(cluster.failures, cluster.nodes);
   if (useful < 1.0)
     text +=
-        message("failures  leave {:.1f} % of the time, with checkpoints every {} (best: {})\n",
-                100.0 * useful, seconds_text(cluster.failures.checkpoint_interval_seconds),
+        message("failures  leave {} of the time, with checkpoints every {} (best: {})\n",
+                percent_text(useful), seconds_text(cluster.failures.checkpoint_interval_seconds),
                 seconds_text(planner::best_checkpoint_interval(cluster.failures, cluster.nodes)));
   text += message("simulated {} in {}, {} events\n",
                   timing.simulated_pipelines == run.pipelines
@@ -194,13 +193,16 @@ int simulate_on_cluster(const SimulateWords& words, std::ostream& out, const Clo
   refuse_others(words);
   check_outputs({{"PLAN", words.common.profile}, {"--cluster", words.cluster}},
                 {{"--trace", words.trace}});
-  ClusterRun run{.plan_path = words.common.profile, .file = plan_in(words.common.profile)};
+  ClusterRun run;
+  run.plan_path = words.common.profile;
+  run.file = plan_in(words.common.profile);
   run.cluster = planner::parse_cluster(topology::text_of_file(words.cluster), words.cluster);
   run.pipelines = pipelines_for(words, run.file);
-  planner::Job job{.schedule = run.file.actions,
-                   .stages = run.file.costs.stages,
-                   .shares = run.file.costs.shares,
-                   .traced_ranks = words.trace.empty() ? 0 : std::min(kTracedRanks, run.ranks())};
+  planner::Job job;
+  job.schedule = run.file.actions;
+  job.stages = run.file.costs.stages;
+  job.shares = run.file.costs.shares;
+  job.traced_ranks = words.trace.empty() ? 0 : kTracedRanks;
   job.schedule.data_parallel = run.pipelines;
   const TimePoint begin = clock.now();
   run.timing = planner::simulate_job(job, run.cluster);
@@ -216,7 +218,7 @@ int simulate_on_cluster(const SimulateWords& words, std::ostream& out, const Clo
   if (!words.trace.empty())
     out << message("\ntrace of {} ranks written to {}; open it in https://ui.perfetto.dev or "
                    "chrome://tracing\n",
-                   std::min(kTracedRanks, run.ranks()), words.trace);
+                   std::min<std::size_t>(kTracedRanks, run.timing.ranks.size()), words.trace);
   return kDone;
 }
 
