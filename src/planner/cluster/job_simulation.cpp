@@ -96,10 +96,19 @@ std::vector<std::uint32_t> place_ranks(const Cluster& cluster, std::uint32_t pip
   return devices;
 }
 
+/// Hosts update, where the weights may be then, and keep the states of the optimizer.
+static Schedule without_steps(Schedule schedule) {
+  for (auto& list : schedule.ranks)
+    std::erase_if(list, [](const Action& action) { return action.kind == ActionKind::kStep; });
+  return schedule;
+}
+
 JobTiming simulate_job(const Job& job, const Cluster& cluster) {
   check_job(job);
   const ClusterLinks links(cluster);
-  const ScheduleTiming nominal = time_schedule(job.schedule, nominal_costs(job, cluster));
+  const ScheduleTiming nominal =
+      time_schedule(job.update == UpdatePlace::kHost ? without_steps(job.schedule) : job.schedule,
+                    nominal_costs(job, cluster));
   const std::uint32_t pipelines = job.schedule.data_parallel;
   const std::uint32_t ranks = job.schedule.rank_count();
   const std::vector<std::uint32_t> devices = place_ranks(cluster, pipelines, ranks, job.order);
