@@ -16,7 +16,10 @@ constexpr Duration kMostAtOnce = std::chrono::milliseconds(20);
 }  // namespace
 
 SearchShare::SearchShare(const Clock& clock, double processors)
-    : clock_(clock), part_(kPart * std::min(processors, 1.0)), latest_(clock.now()), left_(kMostAtOnce) {
+    : clock_(clock),
+      part_(kPart * std::min(processors, 1.0)),
+      latest_(clock.now()),
+      left_(kMostAtOnce) {
   SPILLWAY_ASSERT(processors > 0.0);
 }
 

@@ -12,7 +12,8 @@ namespace spillway::runtime {
 /// wait for it (benchmarks/what_does_planning_cost). Any thread.
 class SearchShare {
  public:
-  /// `processors`: how many the process may use, above 0. Of less than one it is a hundredth of that.
+  /// `processors`: how many the process may use, above 0. Of less than one it is a hundredth of
+  /// that.
   SearchShare(const Clock& clock, double processors);
 
   /// A search has used a processor for so long since its last call. Returns how long it has to

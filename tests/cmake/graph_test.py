@@ -18,6 +18,7 @@ TABLE = {
     "partition": {"base"},
     "schedule": {"base"},
     "cluster": {"base", "schedule"},
+    "job": {"base", "planner", "partition", "profile", "schedule"},
     "memory": {"base", "device"},
     "allreduce": {"base", "device", "transport"},
     "recompute": {"base", "device", "torch"},
