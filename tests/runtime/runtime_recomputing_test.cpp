@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,6 +21,7 @@
 #include "spillway/runtime/runtime.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "support/best_mapper.h"
+#include "support/forwarding_store.h"
 
 namespace spillway::runtime {
 namespace {
@@ -31,11 +35,16 @@ constexpr std::size_t kTightPages = 15;  // Room for five storages, where eight 
 
 std::uint64_t& word(void* memory) { return *static_cast<std::uint64_t*>(memory); }
 
-std::unique_ptr<Runtime> make_runtime(
-    const Clock& clock, const planner::Strategy& strategy = planner::strategy_named("dtr")) {
+std::unique_ptr<swap::SpillStore> make_store() {
   swap::SpillStoreOptions store;
   store.kind = swap::StoreKind::kRam;
   store.ram_capacity = kPageSize * 256;
+  return swap::make_spill_store(store).store;
+}
+
+std::unique_ptr<Runtime> make_runtime(
+    const Clock& clock, const planner::Strategy& strategy = planner::strategy_named("dtr"),
+    std::unique_ptr<swap::SpillStore> store = make_store()) {
   swap::SwapEngineOptions engine;
   engine.budget = kPageSize * kTightPages;
   engine.arena_size = 8_GiB;
@@ -45,7 +54,7 @@ std::unique_ptr<Runtime> make_runtime(
   return std::make_unique<Runtime>(
       options,
       std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
-                                         swap::make_spill_store(store).store, clock),
+                                         std::move(store), clock),
       clock);
 }
 
@@ -231,6 +240,62 @@ TEST_F(RuntimeWithDrops, NamesTheOperatorWhoseResultFindsNoRoom) {
                                         "30.0 MiB \\(allow more with --budget, .*\\)"));
   }
   chain.overflows = false;
+  chain.backward();
+  EXPECT_EQ(chain.sum(), 7u * 21u);
+}
+
+/// Takes nothing more while it is told to be full.
+class FillableStore final : public swap::ForwardingStore {
+ public:
+  FillableStore(std::unique_ptr<swap::SpillStore> child, const std::atomic<bool>& is_full)
+      : ForwardingStore(std::move(child)), is_full_(is_full) {}
+
+ private:
+  std::optional<swap::ExtentId> do_reserve_extent() override {
+    return is_full_.load() ? std::nullopt : child_->reserve_extent();
+  }
+
+  const std::atomic<bool>& is_full_;
+};
+
+/// A page of its own that has left memory: the store has room again when it ends.
+void* page_in_store(Runtime& runtime) {
+  void* const memory = runtime.allocate(kPageBytes);
+  word(memory) = 1;
+  const Bytes before = runtime.engine().statistics().spilled;
+  runtime.engine().write_out(runtime.find(memory).range, 1);
+  while (runtime.engine().statistics().spilled == before) std::this_thread::yield();
+  return memory;
+}
+
+/// A fork brings back what is dropped, though nobody may need it: it was told as the trainer's end.
+TEST(RuntimeRecomputing, GoesOnWhereASecondRunFailsThatNobodyAskedFor) {
+  const SteadyClock clock;
+  std::atomic<bool> is_full = false;
+  const auto runtime = make_runtime(clock, planner::strategy_named("dtr"),
+                                    std::make_unique<FillableStore>(make_store(), is_full));
+  Chain chain(*runtime);
+  chain.train(6);
+  void* const spare = page_in_store(*runtime);
+  chain.forward();
+  ASSERT_GT(chain.dropped(), 0u);
+  is_full = true;
+  // It wants the room of storages that could only leave by a write.
+  chain.while_it_runs_again = [&] {
+    runtime->deallocate(runtime->allocate((kTightPages - kPages) * kPageBytes));
+  };
+  ::testing::internal::CaptureStderr();
+  runtime->before_fork();
+  runtime->after_fork_in_parent();
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, ::testing::HasSubstr("cannot come back before a fork: the spill store takes "
+                                         "no more pages. The process goes on"));
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
+  EXPECT_GT(chain.dropped(), 0u);
+  chain.while_it_runs_again = nullptr;
+  is_full = false;
+  runtime->deallocate(spare);
   chain.backward();
   EXPECT_EQ(chain.sum(), 7u * 21u);
 }
