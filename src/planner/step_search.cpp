@@ -15,8 +15,6 @@
 namespace spillway::planner {
 namespace {
 
-// A set of drops must be better by this much to be preferred to one that was tried before it.
-constexpr double kWorthwhile = 0.9999;
 // Simulated operators, as multiples of `refinement_ops`: where nobody stops the search, and where
 // somebody may.
 constexpr std::size_t kEffort = 4;

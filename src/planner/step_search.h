@@ -41,8 +41,9 @@ class StepSearch {
   Attempt rewritten(std::vector<Fate> fates) const;
   Attempt attempt(std::vector<Fate> fates, const SwapStyle& style);
   Attempt best_attempt(std::vector<Fate> fates, std::size_t refinement_ops);
-  /// What is at least by so much better than the best.
-  bool offer(const Attempt& attempt, double worthwhile = 0.9999);
+  /// A set of drops must be better by this much to be preferred to one that was tried before it.
+  static constexpr double kWorthwhile = 0.9999;
+  bool offer(const Attempt& attempt, double worthwhile = kWorthwhile);
   void offer_swaps_alone();
   void offer_known();
   void offer_published();

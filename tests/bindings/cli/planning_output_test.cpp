@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 
-#include "documented_keys.h"
 #include "planning/plan_report.h"
 #include "planning_command.h"
 #include "spillway/profile/chrome_trace.h"
+#include "support/documented_keys.h"
 
 namespace spillway::cli {
 namespace {
