@@ -142,7 +142,9 @@ int record_profile(runtime::NamedTexts given, const std::string& out, const std:
   if (!steps.empty())
     given.emplace_back("profile-steps", std::to_string(count_in("--steps", steps, 2)));
   if (!kind.empty())
-    given.emplace_back("profile-kind", std::to_string(count_in("--kind", kind, 1, runtime::ProfileRecording::kMostKinds)));
+    given.emplace_back(
+        "profile-kind",
+        std::to_string(count_in("--kind", kind, 1, runtime::ProfileRecording::kMostKinds)));
   return run_program(given, program, &watch_for_profile);
 }
 
