@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -244,58 +245,57 @@ TEST_F(RuntimeWithDrops, NamesTheOperatorWhoseResultFindsNoRoom) {
   EXPECT_EQ(chain.sum(), 7u * 21u);
 }
 
-/// Takes nothing more while it is told to be full.
-class FillableStore final : public swap::ForwardingStore {
+/// What it holds does not come back while it is told to be broken.
+class BreakableStore final : public swap::ForwardingStore {
  public:
-  FillableStore(std::unique_ptr<swap::SpillStore> child, const std::atomic<bool>& is_full)
-      : ForwardingStore(std::move(child)), is_full_(is_full) {}
+  BreakableStore(std::unique_ptr<swap::SpillStore> child, const std::atomic<bool>& is_broken)
+      : ForwardingStore(std::move(child)), is_broken_(is_broken) {}
 
  private:
-  std::optional<swap::ExtentId> do_reserve_extent() override {
-    return is_full_.load() ? std::nullopt : child_->reserve_extent();
+  void do_reap(std::vector<swap::TransferResult>& results,
+               std::chrono::milliseconds timeout) override {
+    child_->reap(results, timeout);
+    for (swap::TransferResult& result : results)
+      if (is_broken_.load() && result.transfer.direction == swap::Direction::kRead)
+        result.error = EIO, result.detail = "a fault on purpose";
   }
 
-  const std::atomic<bool>& is_full_;
+  const std::atomic<bool>& is_broken_;
 };
 
-/// A page of its own that has left memory: the store has room again when it ends.
-void* page_in_store(Runtime& runtime) {
-  void* const memory = runtime.allocate(kPageBytes);
-  word(memory) = 1;
-  const Bytes before = runtime.engine().statistics().spilled;
-  runtime.engine().write_out(runtime.find(memory).range, 1);
-  while (runtime.engine().statistics().spilled == before) std::this_thread::yield();
-  return memory;
+void push_out(Runtime& runtime, void* memory) {
+  const auto left = [&] {
+    const swap::SwapStatistics now = runtime.engine().statistics();
+    return now.spilled + now.left_clean;
+  };
+  const Bytes before = left();
+  runtime.engine().write_out(runtime.find(memory).range, kPages);
+  while (left() < before + kPageSize * kPages) std::this_thread::yield();
 }
 
 /// A fork brings back what is dropped, though nobody may need it: it was told as the trainer's end.
 TEST(RuntimeRecomputing, GoesOnWhereASecondRunFailsThatNobodyAskedFor) {
   const SteadyClock clock;
-  std::atomic<bool> is_full = false;
+  std::atomic<bool> is_broken = false;
   const auto runtime = make_runtime(clock, planner::strategy_named("dtr"),
-                                    std::make_unique<FillableStore>(make_store(), is_full));
+                                    std::make_unique<BreakableStore>(make_store(), is_broken));
   Chain chain(*runtime);
   chain.train(6);
-  void* const spare = page_in_store(*runtime);
   chain.forward();
   ASSERT_GT(chain.dropped(), 0u);
-  is_full = true;
-  // It wants the room of storages that could only leave by a write.
-  chain.while_it_runs_again = [&] {
-    runtime->deallocate(runtime->allocate((kTightPages - kPages) * kPageBytes));
-  };
+  ASSERT_GT(word(chain.ingredient()), 0u) << "it is in memory, and none from before the step";
+  push_out(*runtime, chain.ingredient());
+  is_broken = true;
   ::testing::internal::CaptureStderr();
   runtime->before_fork();
   runtime->after_fork_in_parent();
   const std::string told = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(told, ::testing::HasSubstr("cannot come back before a fork: the spill store takes "
-                                         "no more pages. The process goes on"));
+  EXPECT_THAT(told, ::testing::HasSubstr("cannot come back before a fork: a fault on purpose. The "
+                                         "process goes on"));
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
   EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
   EXPECT_GT(chain.dropped(), 0u);
-  chain.while_it_runs_again = nullptr;
-  is_full = false;
-  runtime->deallocate(spare);
+  is_broken = false;
   chain.backward();
   EXPECT_EQ(chain.sum(), 7u * 21u);
 }
