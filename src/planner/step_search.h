@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -37,6 +38,13 @@ class StepSearch {
     Attempt attempt;
     DropPressure pressure;
   };
+
+  // All ways of swapping that are tried for one set of drops.
+  static constexpr std::size_t kSwapTries = 30;
+  // What a plan of another strategy counts, in plans of ours.
+  static constexpr std::size_t kPublishedTries = 2;
+  // Steps of so few operators get every moment of every swap of the best attempts tried.
+  static constexpr std::size_t kTinyOps = 16;
 
   Attempt rewritten(std::vector<Fate> fates) const;
   Attempt attempt(std::vector<Fate> fates, const SwapStyle& style);
