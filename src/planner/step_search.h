@@ -39,6 +39,8 @@ class StepSearch {
     DropPressure pressure;
   };
 
+  // A set of drops must be better by this much to be preferred to one that was tried before it.
+  static constexpr double kWorthwhile = 0.9999;
   // All ways of swapping that are tried for one set of drops.
   static constexpr std::size_t kSwapTries = 30;
   // What a plan of another strategy counts, in plans of ours.
@@ -49,8 +51,7 @@ class StepSearch {
   Attempt rewritten(std::vector<Fate> fates) const;
   Attempt attempt(std::vector<Fate> fates, const SwapStyle& style);
   Attempt best_attempt(std::vector<Fate> fates, std::size_t refinement_ops);
-  /// A set of drops must be better by this much to be preferred to one that was tried before it.
-  static constexpr double kWorthwhile = 0.9999;
+  /// What is at least by so much better than the best.
   bool offer(const Attempt& attempt, double worthwhile = kWorthwhile);
   void offer_swaps_alone();
   void offer_known();
