@@ -1,5 +1,6 @@
 // Plans as JSON: plan_format.md tells the format.
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <map>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "spillway/base/log.h"
 #include "spillway/base/median.h"

@@ -1,7 +1,6 @@
 // Where steps begin and end, what they took, and what is told of their plans.
 
 #include <algorithm>
-#include <utility>
 
 #include "spillway/base/log.h"
 #include "spillway/runtime/profile_recording.h"

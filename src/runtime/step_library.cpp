@@ -3,7 +3,6 @@
 #include "step_library.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace spillway::runtime {
 
