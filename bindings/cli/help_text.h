@@ -100,8 +100,7 @@ inline constexpr std::string_view kPlanDescription =
     "Tells from the profile of one training step how long the step takes under a memory budget, "
     "without the trainer and for any disk or link: what is swapped out and in, what is computed "
     "again, the peak, and how far from the best the plan can be. With --ranks: how to cut the "
-    "model "
-    "for many devices, and which schedule to run. The profile comes from `spillway profile`.";
+    "model for many devices, and which schedule to run. The profile comes from `spillway profile`.";
 
 inline constexpr std::string_view kPlanExamples =
     R"(Rates of transfers are those of --link-out and --link-in or of --rates, else of the profile, else
@@ -155,9 +154,8 @@ inline constexpr std::string_view kSimulateDescription =
     "Runs the event model over a stored plan, or over one made for --budget, and tells what it "
     "predicts. With --trace, every operator, wait and transfer of the predicted step goes to a "
     "file that Perfetto and Chrome show; the lanes are compute, write-out, read-in, host copy, "
-    "those "
-    "of the disks behind host memory where there are some, and resident bytes. With --cluster, a "
-    "plan for many ranks runs on a described machine, whose links all ranks share.";
+    "those of the disks behind host memory where there are some, and resident bytes. With "
+    "--cluster, a plan for many ranks runs on a described machine, whose links all ranks share.";
 
 inline constexpr std::string_view kSimulateExamples =
     R"(Examples:

@@ -13,6 +13,7 @@
 #include "spillway/base/log.h"
 #include "spillway/base/named_values.h"
 #include "spillway/profile/trace_import.h"
+#include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/profile_summary.h"
 #include "spillway/topology/atomic_file.h"
 #include "watched_program.h"
@@ -60,8 +61,6 @@ const TraceImport& import_named(const std::string& name) {
   }
   throw ConfigError("--import: unknown format '{}'{}", name, hint_for(name, names));
 }
-
-constexpr std::uint32_t kMostKinds = 8;  // As many as a recording keeps.
 
 /// What an importer says names file and place; this adds what to do.
 profile::StepProfile imported(const TraceImport& import, const std::string& file,
@@ -143,7 +142,9 @@ int record_profile(runtime::NamedTexts given, const std::string& out, const std:
   if (!steps.empty())
     given.emplace_back("profile-steps", std::to_string(count_in("--steps", steps, 2)));
   if (!kind.empty())
-    given.emplace_back("profile-kind", std::to_string(count_in("--kind", kind, 1, kMostKinds)));
+    given.emplace_back(
+        "profile-kind",
+        std::to_string(count_in("--kind", kind, 1, runtime::ProfileRecording::kMostKinds)));
   return run_program(given, program, &watch_for_profile);
 }
 

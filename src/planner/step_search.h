@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -38,11 +39,20 @@ class StepSearch {
     DropPressure pressure;
   };
 
+  // A set of drops must be better by this much to be preferred to one that was tried before it.
+  static constexpr double kWorthwhile = 0.9999;
+  // All ways of swapping that are tried for one set of drops.
+  static constexpr std::size_t kSwapTries = 30;
+  // What a plan of another strategy counts, in plans of ours.
+  static constexpr std::size_t kPublishedTries = 2;
+  // Steps of so few operators get every moment of every swap of the best attempts tried.
+  static constexpr std::size_t kTinyOps = 16;
+
   Attempt rewritten(std::vector<Fate> fates) const;
   Attempt attempt(std::vector<Fate> fates, const SwapStyle& style);
   Attempt best_attempt(std::vector<Fate> fates, std::size_t refinement_ops);
   /// What is at least by so much better than the best.
-  bool offer(const Attempt& attempt, double worthwhile = 0.9999);
+  bool offer(const Attempt& attempt, double worthwhile = kWorthwhile);
   void offer_swaps_alone();
   void offer_known();
   void offer_published();

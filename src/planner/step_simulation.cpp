@@ -431,7 +431,7 @@ class Simulation {
           reads.queue.pop_front();
           continue;
         }
-        if (pages > 0 && room >= pages + reserve_ + claimed)
+        if (pages > 0 && room >= std::uint64_t{reserve_} + claimed + pages)
           start_reading(reads, value, pages, false);
         return;
       }

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "learned_plan.h"
 #include "spillway/runtime/step_learner.h"
-#include "step_library.h"
 
 namespace spillway::runtime {
 

@@ -32,7 +32,7 @@ Duration quartile_range(std::vector<Duration>& values) {
 ProfileRecording::Shape& ProfileRecording::shape_of(std::uint64_t identity, std::size_t ops) {
   for (const auto& shape : shapes_)
     if (shape->identity == identity && shape->ops == ops) return *shape;
-  if (shapes_.size() >= kMostShapes) {
+  if (shapes_.size() >= kMostKinds) {
     // Never the most frequent one: of equally frequent ones that is the latest.
     shapes_.erase(
         std::min_element(shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) {

@@ -316,8 +316,10 @@ void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpTe
                        OpTraits traits) {
   const bool is_named = engine_->is_under_pressure() || options_.planning.stored != nullptr;
   const OpText* const named = is_named ? &text : nullptr;
-  op.learns = guide_->begin_op(&op, op.signature, uses, traits.is_replayable, named, op.wish);
-  if (op.learns && records()) options_.recording->note_op(guide_->signature(), text);
+  const auto signature =
+      guide_->begin_op(&op, op.signature, uses, traits.is_replayable, named, op.wish);
+  op.learns = signature.has_value();
+  if (signature && records()) options_.recording->note_op(*signature, text);
 }
 
 void Runtime::note_class(RangeId range, profile::StorageClass holds) {

@@ -8,6 +8,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 #include "spillway/memory/frame_mapper.h"
+#include "spillway/runtime/profile_recording.h"
 
 namespace spillway::runtime {
 namespace {
@@ -213,7 +214,7 @@ constexpr std::array<SettingField, 27> kFields{{
   {{"profile-kind", "COUNT", "1",
     "Which kind of step the profile is of, where a trainer has several (other shapes, or a validation "
     "behind some steps, which belongs to them): 1 is the one that comes most often, 2 the next."},
-   [](Settings& s, Text t) { s.profile_kind = parse_count(t, 1, 8); }},
+   [](Settings& s, Text t) { s.profile_kind = parse_count(t, 1, ProfileRecording::kMostKinds); }},
   {{"rates", "FILE", "~/.config/spillway/disks.json",
     "Disk rates that spillway bench-io has measured. A file named here must be there.", false,
     true},

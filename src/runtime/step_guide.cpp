@@ -38,11 +38,12 @@ bool StepGuide::translate_locked(std::span<const RangeUse> uses) {
                      [](const RangeUse& use) { return StoragePieces::is_whole(use.range); });
 }
 
-bool StepGuide::begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses,
-                         bool is_replayable, const OpText* text, Wish& wish) {
+std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t signature,
+                                                 std::span<const RangeUse> uses, bool is_replayable,
+                                                 const OpText* text, Wish& wish) {
   Thread nobody = nullptr;
   thread_.compare_exchange_strong(nobody, thread);
-  if (!trains(thread)) return false;
+  if (!trains(thread)) return std::nullopt;
   std::lock_guard lock(learner_mutex_);
   if (is_boundary_.exchange(false)) learner_.step_boundary();
   tell_freed_locked();
@@ -53,7 +54,7 @@ bool StepGuide::begin_op(Thread thread, std::uint64_t signature, std::span<const
   steps_.store(learner_.steps(), std::memory_order_relaxed);
   if (text != nullptr) learner_.name_op(*text);
   apply_advice_locked(&wish);
-  return true;
+  return learner_.signature();
 }
 
 void StepGuide::end_op(Thread thread, Wish& wish) {
@@ -116,11 +117,6 @@ void StepGuide::note_class(Thread thread, RangeId range, profile::StorageClass h
   std::lock_guard lock(learner_mutex_);
   tell_freed_locked();
   learner_.note_class(StoragePieces::whole(range), holds);
-}
-
-std::uint64_t StepGuide::signature() const {
-  std::lock_guard lock(learner_mutex_);
-  return learner_.signature();
 }
 
 void StepGuide::freed(RangeId range) {

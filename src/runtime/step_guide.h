@@ -33,10 +33,12 @@ class StepGuide {
     std::vector<RangeId> drops;                 ///< Storages to drop, after the operator.
   };
 
-  /// Returns false for operators of other threads; they are not learned, and need no `end_op`.
-  /// `text`: see `StepLearner::name_op`; null where nobody needs the name.
-  bool begin_op(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses,
-                bool is_replayable, const OpText* text, Wish& wish);
+  /// The operator's signature as it stands on the tape; none for those of other threads, which are
+  /// not learned and need no `end_op`. `text`: see `StepLearner::name_op`; null where nobody needs
+  /// the name.
+  std::optional<std::uint64_t> begin_op(Thread thread, std::uint64_t signature,
+                                        std::span<const RangeUse> uses, bool is_replayable,
+                                        const OpText* text, Wish& wish);
   void end_op(Thread thread, Wish& wish);
 
   /// What the plan runs again now, for the thread that was told so. The learner may go on meanwhile
@@ -59,9 +61,6 @@ class StepGuide {
 
   /// What a storage is known to hold, for the recording.
   void note_class(Thread thread, RangeId range, profile::StorageClass holds);
-
-  /// Of the latest operator, as it stands on the tape.
-  std::uint64_t signature() const;
 
   /// Before the engine may give the range to somebody else.
   void freed(RangeId range);

@@ -16,6 +16,9 @@
 #include "tiny_steps.h"
 
 namespace spillway::planner {
+
+extern const Strategy kMine;  // The one that the README shows.
+
 namespace {
 
 SwapLimits limits_for(std::uint32_t budget_pages) {
@@ -193,6 +196,16 @@ TEST(Strategies, RefuseAnUnknownNameWithTheNearest) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("did you mean 'checkpoint-sqrt'"));
   }
+}
+
+TEST(Strategies, CanBeAddedAsTheReadmeSays) {
+  const StepTape tape = even_chain(12);
+  const SwapLimits limits = limits_for(smallest_budget(tape) + 2);
+  const StepPlan plan = kMine.plan(tape, limits);
+  expect_sound(kMine, tape, plan, limits);
+  const StepEstimate paged = strategy_named("belady").plan(tape, limits).swaps.estimate;
+  EXPECT_GT(paged.read_pages, 0U);
+  EXPECT_EQ(plan.swaps.estimate.step_seconds, paged.step_seconds);
 }
 
 TEST(CheckpointSqrt, HoldsAboutTwoRootsOfTheLayers) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spillway/base/error.h"
+#include "support/documented_keys.h"
 #include "support/temporary_directory.h"
 
 namespace spillway::runtime {
@@ -27,6 +28,20 @@ TEST(RunStatistics, HaveTheKeysThatScriptsReadWithTheirTypes) {
   EXPECT_TRUE(json.at("directories").is_array());
   EXPECT_TRUE(json.at("rank").is_null());
   EXPECT_TRUE(json.at("given_plan").is_null());
+}
+
+TEST(RunStatistics, HaveTheDocumentedKeysAndNoOthers) {
+  RunStatistics statistics;
+  statistics.given_plan.emplace();
+  statistics.stalls.emplace_back();
+  statistics.value_stalls.emplace_back();
+  const auto json = nlohmann::json::parse(to_json(statistics));
+  const auto page = documented(SPILLWAY_TEST_STATISTICS);
+  Keys keys;
+  for (const auto& [key, meaning] : page) keys.insert(key);
+  EXPECT_EQ(keys_of(json), keys);
+  for (const char* key : {"given_plan", "stalls", "value_stalls"})
+    EXPECT_EQ(keys_within(json.at(key)), keys_in(page.at(key).text)) << key;
 }
 
 TEST(RunStatistics, ComeOutWithTheirValues) {

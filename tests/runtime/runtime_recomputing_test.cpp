@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,6 +22,7 @@
 #include "spillway/runtime/runtime.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "support/best_mapper.h"
+#include "support/forwarding_store.h"
 
 namespace spillway::runtime {
 namespace {
@@ -31,11 +36,16 @@ constexpr std::size_t kTightPages = 15;  // Room for five storages, where eight 
 
 std::uint64_t& word(void* memory) { return *static_cast<std::uint64_t*>(memory); }
 
-std::unique_ptr<Runtime> make_runtime(
-    const Clock& clock, const planner::Strategy& strategy = planner::strategy_named("dtr")) {
+std::unique_ptr<swap::SpillStore> make_store() {
   swap::SpillStoreOptions store;
   store.kind = swap::StoreKind::kRam;
   store.ram_capacity = kPageSize * 256;
+  return swap::make_spill_store(store).store;
+}
+
+std::unique_ptr<Runtime> make_runtime(
+    const Clock& clock, const planner::Strategy& strategy = planner::strategy_named("dtr"),
+    std::unique_ptr<swap::SpillStore> store = make_store()) {
   swap::SwapEngineOptions engine;
   engine.budget = kPageSize * kTightPages;
   engine.arena_size = 8_GiB;
@@ -45,7 +55,7 @@ std::unique_ptr<Runtime> make_runtime(
   return std::make_unique<Runtime>(
       options,
       std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
-                                         swap::make_spill_store(store).store, clock),
+                                         std::move(store), clock),
       clock);
 }
 
@@ -231,6 +241,61 @@ TEST_F(RuntimeWithDrops, NamesTheOperatorWhoseResultFindsNoRoom) {
                                         "30.0 MiB \\(allow more with --budget, .*\\)"));
   }
   chain.overflows = false;
+  chain.backward();
+  EXPECT_EQ(chain.sum(), 7u * 21u);
+}
+
+/// What it holds does not come back while it is told to be broken.
+class BreakableStore final : public swap::ForwardingStore {
+ public:
+  BreakableStore(std::unique_ptr<swap::SpillStore> child, const std::atomic<bool>& is_broken)
+      : ForwardingStore(std::move(child)), is_broken_(is_broken) {}
+
+ private:
+  void do_reap(std::vector<swap::TransferResult>& results,
+               std::chrono::milliseconds timeout) override {
+    child_->reap(results, timeout);
+    for (swap::TransferResult& result : results)
+      if (is_broken_.load() && result.transfer.direction == swap::Direction::kRead)
+        result.error = EIO, result.detail = "a fault on purpose";
+  }
+
+  const std::atomic<bool>& is_broken_;
+};
+
+void push_out(Runtime& runtime, void* memory) {
+  const auto left = [&] {
+    const swap::SwapStatistics now = runtime.engine().statistics();
+    return now.spilled + now.left_clean;
+  };
+  const Bytes before = left();
+  runtime.engine().write_out(runtime.find(memory).range, kPages);
+  while (left() < before + kPageSize * kPages) std::this_thread::yield();
+}
+
+/// A fork brings back what is dropped, though nobody may need it: it was told as the trainer's end.
+TEST(RuntimeRecomputing, GoesOnWhereASecondRunFailsThatNobodyAskedFor) {
+  const SteadyClock clock;
+  std::atomic<bool> is_broken = false;
+  const auto runtime = make_runtime(clock, planner::strategy_named("dtr"),
+                                    std::make_unique<BreakableStore>(make_store(), is_broken));
+  Chain chain(*runtime);
+  chain.train(6);
+  chain.forward();
+  ASSERT_GT(chain.dropped(), 0u);
+  ASSERT_GT(word(chain.ingredient()), 0u) << "it is in memory, and none from before the step";
+  push_out(*runtime, chain.ingredient());
+  is_broken = true;
+  ::testing::internal::CaptureStderr();
+  runtime->before_fork();
+  runtime->after_fork_in_parent();
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, ::testing::HasSubstr("cannot come back before a fork: a fault on purpose. The "
+                                         "process goes on"));
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
+  EXPECT_GT(chain.dropped(), 0u);
+  is_broken = false;
   chain.backward();
   EXPECT_EQ(chain.sum(), 7u * 21u);
 }

@@ -134,6 +134,17 @@ def names_say_what_is_inside(tree):
                 yield f"{tree.name(path)}: '{part}' is a drawer; name what is inside"
 
 
+def files_are_text(tree):
+    """What was built or downloaded has no place among the sources."""
+    for path in tree.files:
+        name = tree.name(path)
+        if path.suffix == ".gz" and name.startswith("benchmarks/"):
+            continue  # Recorded data.
+        with path.open("rb") as file:
+            if b"\0" in file.read(4096):
+                yield f"{name}: is no text; keep it elsewhere"
+
+
 def top_level_is_fixed(tree):
     for folder in tree.folders:
         if folder not in TOP_LEVEL and folder != "build":
@@ -238,7 +249,7 @@ def products_do_not_link_tests(tree):
 
 RULES = [
     lines_are_short, functions_are_short, headers_are_short, headers_are_guarded,
-    names_say_what_is_inside, top_level_is_fixed, includes_stay_at_home, planning_is_pure,
+    names_say_what_is_inside, files_are_text, top_level_is_fixed, includes_stay_at_home, planning_is_pure,
     cuda_sources_stay_at_home,
     public_headers_show_no_third_party, public_headers_match_their_folder, torch_is_linked_at_home,
     todos_have_a_text, folders_have_a_readme, tests_do_not_sleep, products_do_not_link_tests,

@@ -36,6 +36,9 @@ class Repository(unittest.TestCase):
     def test_names_say_what_is_inside(self):
         self.hold(tidy.names_say_what_is_inside)
 
+    def test_files_are_text(self):
+        self.hold(tidy.files_are_text)
+
     def test_top_level_is_fixed(self):
         self.hold(tidy.top_level_is_fixed)
 
@@ -115,6 +118,11 @@ class Rules(unittest.TestCase):
         self.check(tidy.names_say_what_is_inside,
                    {"src/commonality.h": "", "src/utility_curve.cpp": ""},
                    {"src/common/a.h": "", "src/string_utils.cpp": "", "swap/misc.h": ""})
+
+    def test_files_are_text(self):
+        self.check(tidy.files_are_text,
+                   {"README.md": "text", "benchmarks/asked/recorded.json.gz": "\0"},
+                   {"some-1.0.whl": "PK\0\0", "src/a.gz": "\0", "tests/picture.png": "\0"})
 
     def test_top_level_is_fixed(self):
         self.check(tidy.top_level_is_fixed,

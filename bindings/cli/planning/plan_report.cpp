@@ -56,6 +56,13 @@ std::string time_text(const PlanningStep& step, const PlanFigures& figures) {
   return parts.empty() ? text : text + "; " + parts;
 }
 
+/// What the bound grants: so much of what has to come back is computed instead.
+std::string granted_text(const planner::StepBound& bound) {
+  if (bound.recomputed_share <= 0.0) return {};
+  return message(", where {} of what comes back is computed again in {}",
+                 percent_text(bound.recomputed_share), seconds_text(bound.recompute_seconds));
+}
+
 std::string limit_text(const PlanningStep& step, const planner::StepBound& bound) {
   switch (bound.kind) {
     case planner::BoundKind::kCompute: return "its operators take that long";
@@ -65,11 +72,12 @@ std::string limit_text(const PlanningStep& step, const planner::StepBound& bound
                      bound.read_pages * step.profile.page_size,
                      bound.is_of_far_tier ? ", to and from the disks" : "");
     case planner::BoundKind::kWindow:
-      return message("most is lost from operator {}, {}, to {}", bound.from,
-                     step.profile.kinds[step.profile.kind_of_op[bound.from]].name, bound.to);
+      return message("most is lost from operator {}, {}, to {}{}", bound.from,
+                     step.profile.kinds[step.profile.kind_of_op[bound.from]].name, bound.to,
+                     granted_text(bound));
     case planner::BoundKind::kFluid: break;
   }
-  return "from a linear program over the step";
+  return "from a linear program over the step" + granted_text(bound);
 }
 
 std::string bound_text(const PlanningStep& step, const PlanFigures& figures) {
@@ -218,6 +226,7 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
     json["step_seconds"] = figures.step_seconds;
     json["bound_seconds"] = figures.bound_seconds;
     json["bound_kind"] = planner::name_of(figures.bound.kind);
+    json["bound_recomputed_share"] = figures.bound.recomputed_share;
     json["gap"] = figures.gap();
     json["peak_bytes"] = figures.peak.count();
     json["swapped_bytes"] = (figures.written + figures.read).count();

@@ -27,8 +27,7 @@ void add_common_options(CLI::App& app, PlanningWords& words) {
       ->required();
   add_text(app, "--budget", words.budget, "SIZE|PERCENT%",
            "Memory for tensors; a percentage is a share of what the step needs (in `run` one of "
-           "what can "
-           "be used; the output says what to give there)");
+           "what can be used; the output says what to give there)");
   add_text(app, "--strategy", words.strategy, "NAME", strategy_help());
   add_text(app, "--rates", words.rates.rates, "FILE",
            "Rates of disks, as `spillway bench-io` measured them, on this machine or another one");

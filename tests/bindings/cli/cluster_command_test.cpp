@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "documented_keys.h"
 #include "planning_command.h"
+#include "support/documented_keys.h"
 
 namespace spillway::cli {
 namespace {

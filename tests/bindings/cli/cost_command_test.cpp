@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "documented_keys.h"
 #include "planning_command.h"
 #include "spillway/planner/partition/partitioners.h"
+#include "support/documented_keys.h"
 
 namespace spillway::cli {
 namespace {

@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 
-#include "documented_keys.h"
 #include "planning/plan_report.h"
 #include "planning_command.h"
 #include "spillway/profile/chrome_trace.h"
+#include "support/documented_keys.h"
 
 namespace spillway::cli {
 namespace {
@@ -86,6 +86,19 @@ TEST_F(PlanningOutput, HasTheDocumentedKeysInsideToo) {
     ++compared;
   }
   EXPECT_EQ(compared, 6U);
+}
+
+TEST_F(PlanningOutput, TellsWhatTheBoundComputesAgain) {
+  const PlanningStep step = to_step(chain_profile(), "chain");
+  PlanFigures figures;
+  figures.bound.kind = planner::BoundKind::kFluid;
+  EXPECT_THAT(plan_text(step, {}, figures), HasSubstr("(from a linear program over the step);"));
+  figures.bound.recomputed_share = 0.25;
+  figures.bound.recompute_seconds = 0.012;
+  EXPECT_THAT(plan_text(step, {}, figures),
+              HasSubstr("linear program over the step, where 25.0 % of what comes back is "
+                        "computed again in 12.0 ms);"));
+  EXPECT_EQ(figures_json(step, {}, figures).at("bound_recomputed_share"), 0.25);
 }
 
 TEST_F(PlanningOutput, TellsOfRepetitionsThatGoOnToDiffer) {

@@ -22,6 +22,8 @@ namespace spillway::runtime {
 /// for the profile.
 class ProfileRecording {
  public:
+  static constexpr std::uint32_t kMostKinds = 8;  ///< Of step that are kept.
+
   struct Options {
     std::uint32_t steps = 0;  ///< Repetitions after which it is complete; 0: never.
     /// Which kind of step is wanted, by how often it came: 1 is the most frequent one.
@@ -52,7 +54,6 @@ class ProfileRecording {
   std::string kinds_text() const;
 
  private:
-  static constexpr std::size_t kMostShapes = 8;
   static constexpr std::size_t kMostTimes = 32;  ///< Repetitions whose times are kept.
 
   struct Shape {

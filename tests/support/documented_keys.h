@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-namespace spillway::cli {
+namespace spillway {
 
 using Keys = std::set<std::string>;
 
@@ -63,4 +63,4 @@ inline Keys keys_within(const nlohmann::json& value) {
   return keys;
 }
 
-}  // namespace spillway::cli
+}  // namespace spillway

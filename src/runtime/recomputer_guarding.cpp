@@ -1,0 +1,152 @@
+// What is done before ingredients change or end: by operators, by hand, at a fork, with the step.
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "recomputer_lives.h"
+#include "spillway/base/error.h"
+
+namespace spillway::runtime {
+
+void Recomputer::restore_dependents(Life& ingredient) {
+  std::vector<Life*> dependents;
+  for_each_dependent(ingredient, ingredient.version, ingredient.version,
+                     [&](Life& life) { dependents.push_back(&life); });
+  std::exception_ptr failure;
+  for (Life* const life : dependents) {
+    if (!life->is_dropped) continue;  // It has come back with another one.
+    try {
+      restore_unplanned(*life);
+    } catch (...) {
+      if (failure == nullptr) failure = std::current_exception();  // The others may still come.
+    }
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+void Recomputer::note_write(Life& life, bool is_recorded) {
+  if (!dropped_.empty()) restore_dependents(life);
+  if (!is_recorded) ++life.version;  // The gap in its writers tells that it cannot be computed.
+}
+
+void Recomputer::before_op(std::span<const RangeUse> uses, bool is_recorded) {
+  const std::lock_guard lock(mutex_);
+  for (const RangeUse& use : uses) {
+    Life* const life = live(use.range);
+    if (life == nullptr) continue;
+    if (life->is_dropped) restore_unplanned(*life);  // May bring others back, too.
+    if (use.writes) note_write(*life, is_recorded);
+  }
+}
+
+void Recomputer::note_unrecorded_writes(std::span<const RangeId> written) {
+  const std::lock_guard lock(mutex_);
+  for (const RangeId range : written) {
+    if (Life* const life = live(range)) ++life->version;
+  }
+}
+
+bool Recomputer::may_end(RangeId range) noexcept {
+  const std::lock_guard lock(mutex_);
+  Life* const life = live(range);
+  if (life == nullptr || life->key != key_of(range)) return true;
+  if (life->is_dropped) {
+    life->is_dropped = false;
+    std::erase(dropped_, life);
+  } else if (!dropped_.empty() && is_needed(*life)) {
+    life->is_freed = true;
+    postponed_.push_back(life);
+    return false;
+  }
+  life->is_alive = false;
+  live_.erase(range);
+  return true;
+}
+
+std::vector<RangeId> Recomputer::take_ended() {
+  const std::lock_guard lock(mutex_);
+  while (!postponed_.empty()) {
+    Life* const life = postponed_.back();
+    restore_dependents(*life);  // Where it throws, none that is done is done again later.
+    life->is_alive = false;
+    live_.erase(life->range);
+    ended_.push_back(life->range);
+    postponed_.pop_back();
+  }
+  return std::exchange(ended_, {});
+}
+
+void Recomputer::restore_all() {
+  const std::lock_guard lock(mutex_);
+  while (!dropped_.empty()) restore_unplanned(*dropped_.back());
+}
+
+std::string Recomputer::begin_fork(bool may_replay) {
+  const std::lock_guard lock(mutex_);
+  ++forks_;
+  std::string failure;
+  // From the last one back, as others come back with it; each by itself, since one may fail.
+  for (std::size_t i = dropped_.size(); may_replay && i > 0; i = std::min(i - 1, dropped_.size())) {
+    try {
+      restore_unplanned(*dropped_[i - 1]);
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+  }
+  if (dropped_.empty()) return {};
+  return message("{} that had to be computed again cannot come back before a fork: {}",
+                 dropped_.size() == 1 ? "a tensor" : message("{} tensors", dropped_.size()),
+                 may_replay ? failure : "the thread that forks runs an operator");
+}
+
+void Recomputer::end_fork() {
+  const std::lock_guard lock(mutex_);
+  --forks_;
+}
+
+void Recomputer::end_step() {
+  const std::lock_guard lock(mutex_);
+  restore_all();
+  for (; !postponed_.empty(); postponed_.pop_back()) ended_.push_back(postponed_.back()->range);
+  placed_.clear();
+  records_.clear();
+  live_.clear();
+  lives_.clear();
+  active_.store(!ended_.empty(), std::memory_order_relaxed);
+}
+
+/// Somebody waits to write to a storage past the operators: that is like an operator which nobody
+/// has recorded. It cannot be refused, so what does not come back now is lost.
+void Recomputer::allow_write(RangeId range) {
+  if (Life* const life = live(range)) {
+    try {
+      note_write(*life, false);
+    } catch (const std::exception& error) {
+      life->failure = message(" ({})", error.what());
+      ++life->version;
+    }
+  }
+  engine_.unguard(range);
+}
+
+/// Storages that are touched by whoever knows nothing of drops and records.
+void Recomputer::serve_wanted() {
+  ::pthread_setname_np(::pthread_self(), "spillway-again");
+  while (true) {
+    const RangeId wanted = engine_.wait_for_wanted();
+    if (!wanted.is_some()) return;
+    const std::lock_guard lock(mutex_);
+    Life* const life = live(wanted);
+    try {
+      if (life != nullptr && life->is_dropped) restore_unplanned(*life);
+      if (engine_.is_write_awaited(wanted)) allow_write(wanted);
+    } catch (const std::exception& error) {
+      engine_.give_up(wanted, error.what());
+    }
+  }
+}
+
+}  // namespace spillway::runtime
