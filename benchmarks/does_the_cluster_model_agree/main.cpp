@@ -1,5 +1,6 @@
 // Do flows take as long in the cluster model as in SimGrid's? Prints the table of the README.
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -145,8 +146,9 @@ std::vector<Transfer> pipeline_transfers(std::uint32_t devices) {
   return transfers;
 }
 
-Cluster read_cluster(const char* path, std::uint32_t nodes) {
+Cluster read_cluster(const std::string& path, std::uint32_t nodes) {
   std::ifstream file(path);
+  if (!file) throw spillway::IoError("{} cannot be read (bindings/clusters has some)", path);
   std::ostringstream text;
   text << file.rdbuf();
   Cluster cluster = parse_cluster(text.str(), path);
@@ -157,7 +159,7 @@ Cluster read_cluster(const char* path, std::uint32_t nodes) {
 /// An all-reduce of 100 MB message by message: in each round a member sends the block that it got
 /// in the round before to the next one, in as many rings as a node has devices. Prints how long it
 /// takes, there and as the collective of the model.
-int compare_rounds(s4u::Engine& engine, const ClusterLinks& links) {
+void compare_rounds(s4u::Engine& engine, const ClusterLinks& links) {
   constexpr double kBytes = 100e6;
   const std::uint32_t devices = links.cluster().device_count();
   const std::uint32_t group = links.cluster().node.devices;
@@ -207,36 +209,39 @@ int compare_rounds(s4u::Engine& engine, const ClusterLinks& links) {
       make_collective(CollectiveKind::kAllReduce, CollectiveAlgorithm::kRing, links, members);
   const double ours = seconds_alone(ring, links, kBytes);
   const double theirs = s4u::Engine::get_clock();
-  std::printf("| %s | %u | message by message | %u | %.6f | %.6f | %+.2f %% | | | |\n",
-              links.cluster().name.c_str(), devices, rounds * devices * group, ours, theirs,
-              100.0 * (ours / theirs - 1.0));
-  return 0;
+  std::printf("| %s | %u | %u | %.6f | %.6f | %+.2f %% |\n", links.cluster().name.c_str(), devices,
+              rounds * devices * group, ours, theirs, 100.0 * (ours / theirs - 1.0));
 }
 
-}  // namespace
+std::vector<Transfer> transfers_named(const std::string& scenario, std::uint32_t devices) {
+  if (scenario == "random") return random_transfers(devices, 4 * devices);
+  if (scenario == "ring") return ring_transfers(devices, 100e6);
+  if (scenario == "pipelines") return pipeline_transfers(devices);
+  throw spillway::ConfigError("there is no scenario '{}' (give random, ring, pipelines or rounds)",
+                              scenario);
+}
 
-/// One scenario per process, since SimGrid has one engine: FILE NODES random|ring|pipelines|rounds.
-int main(int count, char** arguments) {
-  s4u::Engine engine(&count, arguments);
-  if (count != 4) {
-    std::fprintf(stderr, "usage: %s CLUSTER.json NODES random|ring|pipelines|rounds\n",
-                 arguments[0]);
-    return 2;
-  }
+std::uint32_t count_of_nodes(const std::string& text) {
+  constexpr std::uint32_t kMostNodes = 4096;
+  std::uint32_t nodes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, nodes);
+  if (status != std::errc() || stop != end || nodes < 2 || nodes > kMostNodes)
+    throw spillway::ConfigError("'{}' is no number of nodes from 2 to {}", text, kMostNodes);
+  return nodes;
+}
+
+void compare(s4u::Engine& engine, const std::string& path, const std::string& nodes,
+             const std::string& scenario) {
   // Plain max-min: no window of TCP, no share of acknowledgements, no correction of rates.
   engine.set_config("network/model:CM02");
   engine.set_config("network/TCP-gamma:0");
   engine.set_config("network/crosstraffic:0");
   engine.set_config("network/weight-S:0");
-  const ClusterLinks links(
-      read_cluster(arguments[1], static_cast<std::uint32_t>(std::stoul(arguments[2]))));
+  const ClusterLinks links(read_cluster(path, count_of_nodes(nodes)));
   const std::uint32_t devices = links.cluster().device_count();
-  const std::string scenario = arguments[3];
   if (scenario == "rounds") return compare_rounds(engine, links);
-  const std::vector<Transfer> transfers = scenario == "ring" ? ring_transfers(devices, 100e6)
-                                          : scenario == "pipelines"
-                                              ? pipeline_transfers(devices)
-                                              : random_transfers(devices, 4 * devices);
+  const std::vector<Transfer> transfers = transfers_named(scenario, devices);
   Platform platform(links, transfers);
   const double begin = wall_seconds();
   const std::vector<double> ours = our_ends(links, transfers);
@@ -255,5 +260,23 @@ int main(int count, char** arguments) {
               *std::max_element(ours.begin(), ours.end()),
               *std::max_element(theirs.begin(), theirs.end()), worst,
               sum / static_cast<double>(transfers.size()), middle - begin, end - middle);
+}
+
+}  // namespace
+
+/// One scenario per process, since SimGrid has one engine: FILE NODES random|ring|pipelines|rounds.
+int main(int count, char** arguments) {
+  s4u::Engine engine(&count, arguments);
+  if (count != 4) {
+    std::fprintf(stderr, "usage: %s CLUSTER.json NODES random|ring|pipelines|rounds\n",
+                 arguments[0]);
+    return 2;
+  }
+  try {
+    compare(engine, arguments[1], arguments[2], arguments[3]);
+  } catch (const spillway::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
   return 0;
 }

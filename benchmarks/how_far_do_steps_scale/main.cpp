@@ -1,4 +1,4 @@
-// How far do steps scale, on machines that nobody has here? Prints the tables of the README.
+// How far do steps scale, on machines that nobody has here? Prints a table of the README.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -23,21 +23,40 @@ planner::Cluster cluster_named(const std::string& folder, const std::string& nam
 
 }  // namespace spillway::scaling
 
+namespace {
+
+struct Part {
+  std::string_view name;
+  void (*print)(const std::string& folder);
+};
+constexpr Part kParts[] = {{"gems", spillway::scaling::print_gems},
+                           {"strong", spillway::scaling::print_strong},
+                           {"slides", spillway::scaling::print_slides},
+                           {"out-of-core", spillway::scaling::print_out_of_core},
+                           {"simulator", spillway::scaling::print_simulator},
+                           {"curves", spillway::scaling::print_curves}};
+
+int usage(const char* program) {
+  std::fprintf(stderr, "usage: %s bindings/clusters PART (", program);
+  for (const Part& part : kParts)
+    std::fprintf(stderr, " %.*s", static_cast<int>(part.name.size()), part.name.data());
+  std::fprintf(stderr, " )\n");
+  return 2;
+}
+
+}  // namespace
+
 int main(int count, char** arguments) {
-  if (count < 2) {
-    std::fprintf(stderr, "usage: %s bindings/clusters [gems|out-of-core|simulator]\n",
-                 arguments[0]);
-    return 2;
+  if (count != 3) return usage(arguments[0]);
+  for (const Part& part : kParts) {
+    if (part.name != arguments[2]) continue;
+    try {
+      part.print(arguments[1]);
+      return 0;
+    } catch (const spillway::Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return 1;
+    }
   }
-  const std::string folder = arguments[1];
-  const std::string_view only = count > 2 ? arguments[2] : "";
-  try {
-    if (only.empty() || only == "gems") spillway::scaling::print_gems(folder);
-    if (only.empty() || only == "out-of-core") spillway::scaling::print_out_of_core(folder);
-    if (only.empty() || only == "simulator") spillway::scaling::print_simulator(folder);
-  } catch (const spillway::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return usage(arguments[0]);
 }

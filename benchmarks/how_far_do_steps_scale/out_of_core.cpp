@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "scaling.h"
+#include "streamed_step.h"
 
 namespace spillway::scaling {
 namespace {
@@ -14,30 +15,20 @@ constexpr double kVocabulary = 51200.0;
 constexpr double kSequence = 1024.0;
 constexpr double kHalf = 2.0;  // Bytes of weights, gradients and activations.
 
-/// A row of the table: model-parallel GPUs, their seconds for 8 samples on V100s.
-struct Model {
-  const char* name;
-  double hidden;
-  std::uint32_t layers;
-  double parameters;
-  std::uint32_t model_parallel;
-  double seconds_of_8;
-  double flops;  // Of one V100, reached.
-};
-constexpr Model kModels[] = {{"1B", 1920, 24, 1.16e9, 1, 1.121, 71.9e12},
-                             {"2B", 2304, 30, 2.03e9, 2, 1.093, 64.2e12},
-                             {"4B", 3072, 36, 4.24e9, 4, 1.238, 58.5e12},
-                             {"8B", 4096, 42, 8.67e9, 8, 1.407, 52.2e12}};
+constexpr StreamedModel kModels[] = {{"1B", 1920, 24, 1.16e9, 1, 1.121},
+                                     {"2B", 2304, 30, 2.03e9, 2, 1.093},
+                                     {"4B", 3072, 36, 4.24e9, 4, 1.238},
+                                     {"8B", 4096, 42, 8.67e9, 8, 1.407}};
 
 /// FLOP of a layer forward for one sample: 24·s·h² of products and 4·s²·h of attention
 /// (Narayanan et al., SC 2021).
-double layer_flop(const Model& model) {
+double layer_flop(const StreamedModel& model) {
   return 24.0 * kSequence * model.hidden * model.hidden +
          4.0 * kSequence * kSequence * model.hidden;
 }
 
 /// A stage for each layer, and one for embedding and head; backwards compute their layer again.
-std::vector<StageCosts> stages_of(const Model& model, double samples, double flops) {
+std::vector<StageCosts> stages_of(const StreamedModel& model, double samples, double flops) {
   std::vector<StageCosts> stages;
   const double rest = kVocabulary * model.hidden + kSequence * model.hidden;
   for (std::uint32_t i = 0; i <= model.layers; ++i) {
@@ -89,22 +80,30 @@ Schedule streamed_list(std::uint32_t stages, std::uint32_t ahead, std::uint32_t 
 
 }  // namespace
 
+std::span<const StreamedModel> streamed_models() { return kModels; }
+
+JobTiming streamed_step(const std::string& folder, const StreamedModel& model, double samples,
+                        std::uint32_t gpus) {
+  const Cluster cluster = cluster_named(folder, "abci_v100", gpus / 4);
+  Job job;
+  // Of one GPU that needs no others: the table's for 1B.
+  job.stages = stages_of(model, samples, cluster.device.flops_per_second);
+  job.schedule = streamed_list(static_cast<std::uint32_t>(job.stages.size()), 4, gpus);
+  job.update = UpdatePlace::kHost;
+  job.bytes_per_parameter = kHalf;
+  job.repetitions = 3;
+  return simulate_job(job, cluster);
+}
+
 void print_out_of_core(const std::string& folder) {
   std::printf(
       "| model | samples per GPU | GPUs | step, s | exposed copies | exposed exchange | samples/s "
       "per GPU | Megatron's on V100 | peak of layers, GB |\n| --- | --- | --- | --- | --- | --- | "
       "--- | --- | --- |\n");
-  for (const Model& model : kModels)
+  for (const StreamedModel& model : kModels)
     for (const double samples : {2.0, 8.0, 16.0})
-      for (const std::uint32_t gpus : {256U, 1024U, 2048U}) {
-        Job job;
-        // The rate of one GPU that needs no others: that of the first row.
-        job.stages = stages_of(model, samples, kModels[0].flops);
-        job.schedule = streamed_list(static_cast<std::uint32_t>(job.stages.size()), 4, gpus);
-        job.update = UpdatePlace::kHost;
-        job.bytes_per_parameter = kHalf;
-        job.repetitions = 3;
-        const JobTiming timing = simulate_job(job, cluster_named(folder, "abci_v100", gpus / 4));
+      for (const std::uint32_t gpus : {256U, 2048U}) {
+        const JobTiming timing = streamed_step(folder, model, samples, gpus);
         std::printf("| %s | %.0f | %u | %.2f | %.0f %% | %.0f %% | %.2f | %.2f | %.1f |\n",
                     model.name, samples, gpus, timing.step_seconds,
                     100.0 * timing.ranks[0].exposed_swap_seconds / timing.step_seconds,
@@ -112,7 +111,6 @@ void print_out_of_core(const std::string& folder) {
                     samples / timing.step_seconds, 8.0 / model.seconds_of_8 / model.model_parallel,
                     1e-9 * static_cast<double>(timing.peak_memory[0].count()));
       }
-  std::printf("\n");
 }
 
 }  // namespace spillway::scaling

@@ -11,8 +11,11 @@ namespace spillway::scaling {
 planner::Cluster cluster_named(const std::string& folder, const std::string& name,
                                std::uint32_t nodes);
 
-// The tables of the README, one function each.
+// The tables of the README, one function each, and the points of its pictures.
 void print_gems(const std::string& folder);
+void print_strong(const std::string& folder);
+void print_slides(const std::string& folder);
+void print_curves(const std::string& folder);
 void print_out_of_core(const std::string& folder);
 void print_simulator(const std::string& folder);
 

@@ -235,9 +235,17 @@ int guarded(const Words& words) {
   return kWrongUsage;
 }
 
+/// What was printed has to arrive: an empty file is no result.
+int finished(int code) {
+  if (std::cout.flush()) return code;
+  log_error("cannot write to standard output (free some room where it goes, or send it elsewhere)");
+  return code == kDone ? kWrongUsage : code;
+}
+
 }  // namespace
 }  // namespace spillway::cli
 
 int main(int count, char** words) {
-  return spillway::cli::guarded(std::vector<std::string>(words + 1, words + count));
+  return spillway::cli::finished(
+      spillway::cli::guarded(std::vector<std::string>(words + 1, words + count)));
 }

@@ -25,6 +25,16 @@ using Words = std::vector<std::string>;
 
 constexpr std::array<std::string_view, 3> kOwnOptions{"--out", "--steps", "--kind"};
 
+// Of `--import` alone.
+constexpr std::array<std::string_view, 2> kImportOptions{"--tensor-parallel", "--micro-batches"};
+
+void refuse_import_options(const Words& options) {
+  for (const std::string& word : options)
+    for (const std::string_view option : kImportOptions)
+      if (word == option || word.rfind(std::string(option) + "=", 0) == 0)
+        throw ConfigError("{} is for --import, and a program is to run (leave it out)", option);
+}
+
 bool is_own_option(const std::string& word) {
   return std::find(kOwnOptions.begin(), kOwnOptions.end(), word) != kOwnOptions.end();
 }
@@ -115,6 +125,7 @@ ProfileArguments split_profile_arguments(const std::vector<std::string>& words) 
     RunArguments split = split_run_arguments(rest);
     const auto own = std::find_if(split.options.begin(), split.options.end(), is_own_option);
     if (own == split.options.end()) {
+      refuse_import_options(split.options);
       result.options.insert(result.options.end(), split.options.begin(), split.options.end());
       result.program = std::move(split.program);
       return result;

@@ -59,6 +59,16 @@ std::uint32_t count_in(const char* option, const std::string& text, std::uint32_
   return value;
 }
 
+double number_in(const char* option, const std::string& text, double least, double most) {
+  double value = 0.0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  if (status != std::errc() || stop != end || !(value >= least && value <= most))
+    throw ConfigError("{}: '{}' is not a number from {} to {}", option, shown_text(text), least,
+                      most);
+  return value;
+}
+
 Bytes size_in(const char* option, const std::string& text) {
   try {
     return parse_bytes(text);

@@ -26,6 +26,9 @@ std::vector<std::string> listed_words(std::string_view list);
 std::uint32_t count_in(const char* option, const std::string& text, std::uint32_t least = 1,
                        std::uint32_t most = kMostCount);
 
+/// A number within limits. Throws ConfigError with option, text and limits.
+double number_in(const char* option, const std::string& text, double least, double most);
+
 /// A size with its unit. Throws ConfigError with option and text.
 Bytes size_in(const char* option, const std::string& text);
 

@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 
 namespace spillway {
 namespace {
@@ -69,23 +70,24 @@ Bytes parse_bytes(std::string_view text) {
   const auto [end, status] =
       std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), value);
   if (status != std::errc() || !std::isfinite(value) || value < 0.0)
-    throw ConfigError("not a size: '{}' (write a number with a unit, for example 4GiB)", text);
+    throw ConfigError("not a size: '{}' (write a number with a unit, for example 4GiB)",
+                      shown_text(text));
   const auto unit_name =
       without_spaces(trimmed.substr(static_cast<std::size_t>(end - trimmed.data())));
   if (unit_name.empty() && value == 0.0)
-    throw ConfigError("size without a unit: '{}' (write for example 4GiB)", text);
+    throw ConfigError("size without a unit: '{}' (write for example 4GiB)", shown_text(text));
   if (unit_name.empty())
-    throw ConfigError("size without a unit: '{}' (write for example {}MiB or {}GiB)", text, trimmed,
-                      trimmed);
+    throw ConfigError("size without a unit: '{}' (write for example {}MiB or {}GiB)",
+                      shown_text(text), shown_text(trimmed), shown_text(trimmed));
   for (const Unit& unit : kUnits) {
     if (!equal_ignoring_case(unit.name, unit_name)) continue;
     const double count = value * unit.factor;
-    if (count >= 9.2e18) throw ConfigError("size too large: '{}'", text);
+    if (count >= 9.2e18) throw ConfigError("size too large: '{}'", shown_text(text));
     return Bytes(static_cast<std::uint64_t>(std::llround(count)));
   }
   throw ConfigError("unknown unit '{}' in '{}' (known: B KiB MiB GiB TiB KB MB GB TB, and K M G T "
                     "for KiB to TiB)",
-                    unit_name, text);
+                    shown_text(unit_name), shown_text(text));
 }
 
 std::string gb_per_s(double bytes_per_second) {

@@ -54,10 +54,22 @@ class PiperReader {
       throw ConfigError("{}: the graph is cyclic: the node {} ({}) depends on itself",
                         root_.place("edges"), ids_[*order.cyclic],
                         shown_text(layers_[*order.cyclic].name));
+    require_one_graph(graph);
     return graph.sorted(std::move(layers_), order);
   }
 
  private:
+  /// Data that nobody reads does no harm; layers that nothing ties together are no model.
+  void require_one_graph(const LayerGraph& graph) const {
+    std::vector<bool> counts;
+    for (const Layer& layer : layers_)
+      counts.push_back(layer.plain.seconds > 0.0 || layer.plain.parameters > 0.0);
+    if (const auto apart = graph.apart(counts))
+      throw ConfigError("{}: the graph is disconnected: no edges tie the node {} ({}) to the first "
+                        "layer (add the edges that are missing, or import each part alone)",
+                        root_.place("edges"), ids_[*apart], shown_text(layers_[*apart].name));
+  }
+
   void read_layer(JsonObject& node) {
     Layer layer;
     const std::uint64_t id = node.count("id", 0, kMostId);

@@ -1,5 +1,6 @@
 #include "layer_graph.h"
 
+#include <algorithm>
 #include <functional>
 #include <queue>
 
@@ -44,6 +45,31 @@ LayerGraph::Order LayerGraph::order() const {
   }
   found.cyclic = layer;
   return found;
+}
+
+std::optional<std::size_t> LayerGraph::apart(const std::vector<bool>& counts) const {
+  const auto first = std::find(counts.begin(), counts.end(), true);
+  if (first == counts.end()) return std::nullopt;
+  std::vector<std::vector<std::size_t>> neighbours(inputs_.size());
+  for (const auto& [from, to] : edges_) {
+    neighbours[from].push_back(to);
+    neighbours[to].push_back(from);
+  }
+  std::vector<std::size_t> waiting{static_cast<std::size_t>(first - counts.begin())};
+  std::vector<bool> is_tied(inputs_.size(), false);
+  is_tied[waiting.front()] = true;
+  while (!waiting.empty()) {
+    const std::size_t layer = waiting.back();
+    waiting.pop_back();
+    for (const std::size_t next : neighbours[layer]) {
+      if (is_tied[next]) continue;
+      is_tied[next] = true;
+      waiting.push_back(next);
+    }
+  }
+  for (std::size_t layer = 0; layer < counts.size(); ++layer)
+    if (counts[layer] && !is_tied[layer]) return layer;
+  return std::nullopt;
 }
 
 }  // namespace spillway::profile

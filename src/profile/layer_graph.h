@@ -25,6 +25,10 @@ class LayerGraph {
   /// Each layer behind its inputs, otherwise the smallest number first.
   Order order() const;
 
+  /// Of the layers that count, one that no edges tie to the first of them, whatever their direction
+  /// and whatever lies between; nothing where there is none.
+  std::optional<std::size_t> apart(const std::vector<bool>& counts) const;
+
   /// The layers in this order, their `inputs` by place in it and in the order of the edges.
   template <typename Layer>
   std::vector<Layer> sorted(std::vector<Layer> layers, const Order& order) const {

@@ -156,7 +156,22 @@ class GraphReader {
       throw ConfigError("{}: the graph is cyclic: {} depends on itself",
                         lines_.where(layers_[*order.cyclic].line),
                         shown_text(layers_[*order.cyclic].id));
+    require_one_graph(graph);
     layers_ = graph.sorted(std::move(layers_), order);
+  }
+
+  /// Data that nobody reads does no harm; layers that nothing ties together are no model.
+  void require_one_graph(const LayerGraph& graph) const {
+    std::vector<bool> counts;
+    for (const PipedreamLayer& layer : layers_) counts.push_back(layer.kind.rfind("Input", 0) != 0);
+    const auto apart = graph.apart(counts);
+    if (!apart) return;
+    const auto first = std::find(counts.begin(), counts.end(), true) - counts.begin();
+    throw ConfigError("{}: the graph is disconnected: no edges lead from {} to {} (add the edges "
+                      "that are missing, or import each part alone)",
+                      lines_.where(layers_[*apart].line),
+                      shown_text(layers_[static_cast<std::size_t>(first)].id),
+                      shown_text(layers_[*apart].id));
   }
 
   std::size_t layer_named(const std::string& id, const Edge& edge) const {

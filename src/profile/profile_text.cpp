@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "spillway-profile";
 constexpr std::uint64_t kVersion = 1;
-constexpr std::uint64_t kMinor = 2;
+constexpr std::uint64_t kMinor = 3;
 
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
@@ -86,6 +86,11 @@ ordered_json needs_json(const ProgramNeeds& needs) {
           {"early", needs.is_early ? 1 : 0}};
 }
 
+ordered_json dependences_json(const std::vector<HiddenDependence>& dependences) {
+  return {{"before", column(dependences, [](const HiddenDependence& each) { return each.before; })},
+          {"after", column(dependences, [](const HiddenDependence& each) { return each.after; })}};
+}
+
 ordered_json json_of(const StepProfile& profile) {
   const ProfileOrigin& origin = profile.origin;
   ordered_json json;
@@ -109,6 +114,8 @@ ordered_json json_of(const StepProfile& profile) {
       {"value", column(profile.tape.uses, [](const TapeUse& use) { return use.value; })},
       {"writes", column(profile.tape.uses, [](const TapeUse& use) { return use.writes ? 1 : 0; })}};
   json["values"] = values_json(profile);
+  if (profile.hidden_dependences)
+    json["dependences"] = dependences_json(*profile.hidden_dependences);
   return json;
 }
 
@@ -131,6 +138,7 @@ class ProfileReader {
     read_ops(root.object("ops"));
     read_classes(root);
     read_values(root.object("values"));
+    if (root.has("dependences")) read_dependences(root.object("dependences"));
     close(root);
     return std::move(profile_);
   }
@@ -254,6 +262,15 @@ class ProfileReader {
       profile_.bytes_of_value.emplace_back(bytes[i]);
       profile_.class_of_value.push_back(classes_[classes[i]]);
     }
+    close(json);
+  }
+
+  void read_dependences(JsonObject json) {
+    const auto before = json.counts<OpIndex>("before", JsonObject::kAnySize, 0, kMost32 - 1);
+    const auto after = json.counts<OpIndex>("after", before.size(), 0, kMost32 - 1);
+    profile_.hidden_dependences.emplace();
+    for (std::size_t i = 0; i < before.size(); ++i)
+      profile_.hidden_dependences->push_back({before[i], after[i]});
     close(json);
   }
 

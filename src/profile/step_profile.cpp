@@ -81,6 +81,14 @@ void check_ops(const StepProfile& profile) {
     throw PlanError("the operators have {} uses of {}", next_use, tape.uses.size());
 }
 
+void check_dependences(const StepProfile& profile) {
+  if (!profile.hidden_dependences) return;
+  for (const HiddenDependence& each : *profile.hidden_dependences)
+    if (each.before >= each.after || each.after >= profile.tape.ops.size())
+      throw PlanError("operator {} of {} waits for operator {}, which is no earlier one",
+                      each.after, profile.tape.ops.size(), each.before);
+}
+
 }  // namespace
 
 void check(const StepProfile& profile) {
@@ -89,6 +97,7 @@ void check(const StepProfile& profile) {
   check(profile.tape);
   check_pages(profile);
   check_ops(profile);
+  check_dependences(profile);
   const std::string problem = profile.rates ? problem_with(*profile.rates) : "";
   if (!problem.empty()) throw PlanError("the rates of the profile: {}", problem);
 }

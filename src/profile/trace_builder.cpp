@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "spillway/base/error.h"
@@ -189,6 +190,37 @@ void TraceBuilder::add_op(const Op& op, StepProfile& profile) {
   added.inside_peak_pages = static_cast<std::uint32_t>(std::min<std::uint64_t>(inside, kNoValue));
 }
 
+/// Through values without pages. Operators that are left out belong to the one before.
+std::vector<HiddenDependence> TraceBuilder::hidden_dependences(std::uint64_t page) const {
+  struct Trail {
+    OpIndex writer = kCarriedIn;
+    std::vector<OpIndex> readers;  ///< Since then.
+  };
+  std::vector<Trail> trails(values_.size());
+  std::set<std::pair<OpIndex, OpIndex>> found;
+  const auto add = [&](OpIndex before, OpIndex after) {
+    if (before != kCarriedIn && before < after) found.emplace(before, after);
+  };
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const OpIndex here = op_numbers_[i];
+    for (const TapeUse& use : ops_[i].uses) {
+      if (is_paged(use.value, page)) continue;
+      Trail& trail = trails[use.value];
+      add(trail.writer, here);
+      if (!use.writes) {
+        trail.readers.push_back(here);
+        continue;
+      }
+      for (const OpIndex reader : trail.readers) add(reader, here);
+      trail = {here, {}};
+    }
+    for (const Value value : ops_[i].births) trails[value].writer = here;
+  }
+  std::vector<HiddenDependence> dependences;
+  for (const auto& [before, after] : found) dependences.push_back({before, after});
+  return dependences;
+}
+
 StepProfile TraceBuilder::finish(ProfileOrigin origin) {
   end_with_last_uses();
   StepProfile profile;
@@ -204,6 +236,7 @@ StepProfile TraceBuilder::finish(ProfileOrigin origin) {
     if (is_kept(op, page)) ++kept;
     op_numbers_.push_back(kept > 0 ? kept - 1 : 0);
   }
+  profile.hidden_dependences = hidden_dependences(page);
   std::map<std::pair<std::string, std::string>, std::uint32_t> kinds;
   Duration before{0};
   for (Op& op : ops_) {

@@ -84,6 +84,7 @@ class TraceBuilder {
   bool is_kept(const Op& op, std::uint64_t page) const;
   ValueIndex number(Value value, StepProfile& profile);
   void add_op(const Op& op, StepProfile& profile);
+  std::vector<HiddenDependence> hidden_dependences(std::uint64_t page) const;
 
   std::vector<Op> ops_;
   std::vector<Entry> values_;

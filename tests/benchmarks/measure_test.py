@@ -166,6 +166,33 @@ class DoesItReachWhatKarmaClaims(unittest.TestCase):
         self.assertEqual(refusal_in("[spillway] error: cannot read x: No such file (name another)\n"), "")
 
 
+class HowGoodAreThePartitions(unittest.TestCase):
+    def setUp(self):
+        self.module = script("how_good_are_the_partitions")
+
+    def cell(self, **seconds):
+        """One of 4 stages of 1 GB."""
+        return {"workload": "net", "stages": 4, "swaps": False, "memory_bytes": 1e9, "seconds": seconds,
+                "bytes": {"spillway": 5.0}}
+
+    def test_tells_of_cells_where_ours_is_not_best(self):
+        text = self.module.lost_cells([self.cell(spillway=2.0, even=2.0), self.cell(spillway=2.1, even=2.0)])
+        self.assertIn("1 of 2 cells in time at equal memory, 2 of 2 in memory", text)
+        self.assertIn("| net, 4 stages, no swaps, 1 GB | time | `even` | 5.0000 % |", text)
+
+    def test_compares_the_largest_models_by_parameters(self):
+        def row(name, relief, own, size):
+            return {"partitioner": name, "relief": relief, "own": own, "any_time": size, "in_time": 0}
+
+        largest = self.module.largest_models
+        sizes = largest.Sizes({"parameter_bytes_of_one": 4e9, "parameter_bytes_of_each_more": 8e9, "devices": {
+            "4": [row("spillway", "swap and recompute", True, 8), row("even", "none", True, 2),
+                  row("even", "swap and recompute", False, 0)]}}, False)
+        self.assertEqual((sizes.of(4, "spillway"), sizes.of(4, "even")), (15, 3))
+        self.assertEqual(largest.ratio_text({"net": sizes}, "even", None, "any_time"), "5.00 [5.00–5.00]")
+        self.assertEqual(largest.ratio_text({"net": sizes}, "even", "swap and recompute", "any_time"), "–, 1 × nothing")
+
+
 class SideBySide(unittest.TestCase):
     # Runs ahead of its reader until the pipe is full, as a trainer does that is stopped late.
     COUNTING = ("import itertools\n"

@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
 #include "small_clusters.h"
 #include "spillway/base/error.h"
 #include "support/damaged_text.h"
+#include "support/sanitized.h"
 
 namespace spillway::planner {
 namespace {
@@ -56,37 +58,103 @@ TEST(ClusterFiles, RefuseWhatTheyCannotMean) {
               ::testing::StartsWith("my.json: cluster abci-v100: 1088 nodes have no network card"));
   EXPECT_THAT(fault_of(replaced(good, "\"nics\"", "\"cards\"")), ::testing::HasSubstr("cards"));
   EXPECT_THAT(fault_of(replaced(good, "16160MiB", "16160")), ::testing::HasSubstr("memory"));
+  EXPECT_THAT(
+      fault_of(replaced(good, "\"flops_per_second\": 71.9e12", "\"speed_over_profile\": -2")),
+      ::testing::HasSubstr("-2 times as fast as the profile's"));
+  EXPECT_THAT(fault_of(replaced(good, "abci-v100", std::string(81, 'x'))),
+              ::testing::HasSubstr("my.json: name: 'xxx"));
+  EXPECT_THAT(fault_of(replaced(good, "16160MiB", std::string(1000, '7'))),
+              ::testing::HasSubstr("..."));
   EXPECT_THAT(fault_of(replaced(good, "150e9", "\"fast\"")), ::testing::HasSubstr("node.nvlink"));
   EXPECT_THAT(fault_of(replaced(good, "\"nodes_per_leaf\": 34",
                                 "\"nodes_per_leaf\": 34, \"wiring\": \"rail\"")),
               ::testing::HasSubstr("'rails'"));
 }
 
-TEST(ClusterFiles, AreReadOrRefusedHoweverDamaged) {
-  const std::string good = text_of("dgx_a100.json");
-  std::uint32_t read = 0;
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
-    const std::string text = DamagedText(seed)(good);
-    try {
-      const Cluster cluster = parse_cluster(text, "my.json");
-      if (cluster.device_count() < 10'000) {
-        EXPECT_GT(ClusterLinks(cluster).size(), 0U);
-      }
-      ++read;
-    } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), ::testing::StartsWith("my.json")) << seed;
-    }
+std::string with_stragglers_and_failures() {
+  return replaced(
+      text_of("abci_v100.json"), "\"nodes\": 1088,",
+      R"("nodes": 3, "stragglers": {"law": "exponential", "spread": 0.1, "unit": "node"},
+         "failures": {"node_mean_seconds": 1e7, "checkpoint_interval_seconds": 600,
+                      "checkpoint_seconds": 20, "restart_seconds": 300},)");
+}
+
+/// It is refused in one sentence that names the file, or what is read of it makes sense. Whether it
+/// was read.
+bool is_read_or_refused(const std::string& text) {
+  try {
+    const Cluster cluster = parse_cluster(text, "my.json");
+    const double share = useful_share(cluster.failures, cluster.nodes);
+    EXPECT_TRUE(share >= 0.0 && share <= 1.0 + 1e-9) << share << "\n" << text;
+    const double interval = best_checkpoint_interval(cluster.failures, cluster.nodes);
+    EXPECT_TRUE(interval >= 0.0 && interval < 1e15) << interval << "\n" << text;
+    if (cluster.device_count() > 10'000) return true;
+    const ClusterLinks links(cluster);
+    EXPECT_GT(links.size(), 0U);
+    for (std::uint32_t link = 0; link < links.size(); ++link)
+      EXPECT_TRUE(links.rate(link) > 0.0 && links.rate(link) < 1e35) << text;
+    for (const double slowdown : device_slowdowns(cluster))
+      EXPECT_TRUE(slowdown >= 1.0 && slowdown < 1e15) << text;
+    // A figure that no machine has must not make endless times.
+    if (cluster.device_count() < 2) return true;
+    const Job job = small_job(complete(generated("1f1b", 1, 2), 2), 1e6);
+    const double seconds = simulate_job(job, cluster).step_seconds;
+    EXPECT_TRUE(std::isfinite(seconds) && seconds >= 6.0) << seconds << "\n" << text;
+    return true;
+  } catch (const ConfigError& error) {
+    const std::string sentence = error.what();
+    EXPECT_THAT(sentence, ::testing::StartsWith("my.json")) << text;
+    EXPECT_EQ(sentence.find('\n'), std::string::npos) << text;
+    EXPECT_LE(sentence.size(), 400U) << sentence.substr(0, 160);
+    return false;
   }
-  EXPECT_GT(read, 0U);
+}
+
+TEST(ClusterFiles, AreReadOrRefusedHoweverDamaged) {
+  const std::string texts[] = {text_of("dgx_a100.json"), with_stragglers_and_failures()};
+  std::uint32_t read = 0;
+  const auto rounds = tries<std::uint64_t>(20000, 2000);
+  for (std::uint64_t seed = 0; seed < rounds; ++seed)
+    read += is_read_or_refused(DamagedText(seed)(texts[seed % 2])) ? 1 : 0;
+  EXPECT_GT(read, rounds / 100);
+}
+
+TEST(ClusterFiles, AreReadOrRefusedWithExtremeNumbers) {
+  std::uint32_t read = 0;
+  for (const std::string& text : {text_of("dgx_a100.json"), with_stragglers_and_failures()})
+    for_each_extreme(
+        text, [&](const std::string& changed) { read += is_read_or_refused(changed) ? 1 : 0; });
+  EXPECT_GT(read, 100U);
+}
+
+TEST(ClusterFiles, MayNameMeasuredMessagesInsteadOfALink) {
+  const std::string text = replaced(
+      text_of("abci_v100.json"), R"("nic": {"latency_seconds": 14e-6, "bytes_per_second": 12.5e9})",
+      R"("nic": {"samples": "nic.csv"})");
+  const auto read = [](const std::string& file) {
+    EXPECT_EQ(file, "nic.csv");
+    return std::string("bytes,seconds\n1e6,101e-6\n1e8,10001e-6\n");
+  };
+  const Cluster cluster = parse_cluster(text, "my.json", read);
+  EXPECT_NEAR(cluster.node.nic.latency_seconds, 1e-6, 1e-10);
+  EXPECT_NEAR(cluster.node.nic.bytes_per_second, 1e10, 1.0);
+  EXPECT_THAT(fault_of(text), ::testing::StartsWith("my.json: node.nic.samples: "));
+  const auto fault = [&](const char* samples) -> std::string {
+    try {
+      parse_cluster(text, "my.json", [&](const std::string&) { return std::string(samples); });
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no fault";
+  };
+  EXPECT_THAT(fault("1e6,fast\n"),
+              ::testing::StartsWith("my.json: node.nic.samples: nic.csv, line 1: '1e6,fast'"));
+  EXPECT_THAT(fault("1e6,1\n"), ::testing::HasSubstr("node.nic.samples: messages of one size"));
+  EXPECT_THAT(fault("1,1\n2,3\n"), ::testing::HasSubstr("a network card cannot carry 0."));
 }
 
 TEST(ClusterFiles, MayHaveStragglersAndFailures) {
-  const std::string text =
-      replaced(text_of("abci_v100.json"), "\"nodes\": 1088,",
-               R"("nodes": 3, "stragglers": {"law": "exponential", "spread": 0.1, "unit": "node"},
-         "failures": {"node_mean_seconds": 1e7, "checkpoint_interval_seconds": 600,
-                      "checkpoint_seconds": 20, "restart_seconds": 300},)");
-  const Cluster cluster = parse_cluster(text, "my.json");
+  const Cluster cluster = parse_cluster(with_stragglers_and_failures(), "my.json");
   EXPECT_EQ(cluster.stragglers.law, StragglerLaw::kExponential);
   EXPECT_TRUE(cluster.stragglers.is_by_node);
   EXPECT_DOUBLE_EQ(cluster.failures.checkpoint_interval_seconds, 600.0);

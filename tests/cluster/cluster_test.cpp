@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -41,14 +42,34 @@ TEST(CheckCluster, RefusesNodesThatNothingConnects) {
 
 TEST(CheckCluster, RefusesLinksThatCarryNothing) {
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.nvlink->bytes_per_second = 0.0; }),
-            "cluster small: the NVLink of a device cannot carry 0 bytes/s (give more than 0)");
+            "cluster small: the NVLink of a device cannot carry 0 bytes/s (give 1 to 1e+18)");
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.uplink.bytes_per_second = -3.0; }),
-            "cluster small: the uplink of a PCIe switch cannot carry -3 bytes/s (give more than "
-            "0)");
+            "cluster small: the uplink of a PCIe switch cannot carry -3 bytes/s (give 1 to "
+            "1e+18)");
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.disk_write_bytes_per_second = 0.0; }),
-            "cluster small: writing to a disk cannot carry 0 bytes/s (give more than 0)");
+            "cluster small: writing to a disk cannot carry 0 bytes/s (give 1 to 1e+18)");
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.nic.latency_seconds = -1.0; }),
-            "cluster small: the latency of a network card cannot be -1 s (give 0 or more)");
+            "cluster small: the latency of a network card cannot be -1 s (give 0 to "
+            "1e+12)");
+}
+
+// Such figures made sums of times infinite, and a job that ends was said to stand still.
+TEST(CheckCluster, RefusesFiguresThatNoMachineHas) {
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.pcie.bytes_per_second = 1e-305; }),
+            "cluster small: the PCIe link of a device cannot carry 1e-305 bytes/s (give 1 to "
+            "1e+18)");
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.nic.latency_seconds = 1e300; }),
+            "cluster small: the latency of a network card cannot be 1e+300 s (give 0 to 1e+12)");
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.disks = 4'000'000'000; }),
+            "cluster small: a node cannot have 4000000000 disks (give 0 to 1024)");
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.nodes = 1, cluster.node.devices = 65536; }),
+            "cluster small: a node cannot have 65536 devices (give 1 to 1024, and more nodes)");
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.stragglers.spread = 1e10; }),
+            "cluster small: stragglers cannot be slower by 1e+10 (give 0 to 1000)");
+  EXPECT_EQ(fault_of([](Cluster& cluster) {
+              cluster.failures = {.node_mean_seconds = 1e-310, .checkpoint_interval_seconds = 60.0};
+            }),
+            "cluster small: the time between failures cannot be 1e-310 s (give 0, or 1 to 1e+12)");
 }
 
 TEST(CheckCluster, RefusesCountsThatFitNothing) {
@@ -57,7 +78,7 @@ TEST(CheckCluster, RefusesCountsThatFitNothing) {
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.nodes = 0; }),
             "cluster small: it has no node (give 1)");
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.network.oversubscription = 0.5; }),
-            "cluster small: an oversubscription of 0.5 is none (give 1 or more)");
+            "cluster small: an oversubscription of 0.5 is none (give 1 to 1000)");
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.failures.node_mean_seconds = 9.0; }),
             "cluster small: nodes fail each 9 s, and no checkpoint is taken (give "
             "checkpoint_interval_seconds)");
@@ -94,21 +115,23 @@ TEST(DeviceSlowdowns, CanBeOfWholeNodesAndOfFew) {
   EXPECT_NEAR(slow, 100, 35);
 }
 
-/// Work, checkpoints and failures one after the other, as they come.
+/// Work, checkpoints, failures and restarts one after the other, as they come.
 double simulated_share(const Failures& failures, std::uint32_t nodes) {
   std::mt19937_64 random(3);
   const double mean = failures.node_mean_seconds / nodes;
   const double segment = failures.checkpoint_interval_seconds + failures.checkpoint_seconds;
   double seconds = 0.0;
+  const auto fails_within = [&](double span) {
+    const double uniform = (static_cast<double>(random() >> 12U) + 0.5) * 0x1p-52;
+    const double failure = -mean * std::log(uniform);
+    seconds += std::min(failure, span);
+    return failure < span;
+  };
   constexpr int kSegments = 100'000;
   for (int i = 0; i < kSegments; ++i)
-    while (true) {
-      const double uniform = (static_cast<double>(random() >> 12U) + 0.5) * 0x1p-52;
-      const double failure = -mean * std::log(uniform);
-      if (failure >= segment) break;
-      seconds += failure + failures.restart_seconds;
-    }
-  seconds += kSegments * segment;
+    while (fails_within(segment))
+      while (fails_within(failures.restart_seconds)) {
+      }
   return kSegments * failures.checkpoint_interval_seconds / seconds;
 }
 
@@ -120,6 +143,12 @@ TEST(UsefulShare, IsWhatASimulationFinds) {
   for (const std::uint32_t nodes : {1U, 100U, 1000U})
     EXPECT_NEAR(useful_share(failures, nodes), simulated_share(failures, nodes), 0.01) << nodes;
   EXPECT_LT(useful_share(failures, 1000), 0.7);
+  // Restarts that fail themselves: with e^{λR} = 1.82 of them for each failure, not 1 + λR = 1.6.
+  Failures slow = failures;
+  slow.restart_seconds = 600.0;
+  EXPECT_NEAR(useful_share(slow, 1000), simulated_share(slow, 1000), 0.01);
+  slow.restart_seconds = 1e9;
+  EXPECT_DOUBLE_EQ(useful_share(slow, 1000), 0.0);
   EXPECT_DOUBLE_EQ(useful_share({}, 1000), 1.0);
 }
 

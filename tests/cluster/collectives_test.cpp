@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <random>
 
 #include "small_clusters.h"
 #include "spillway/base/error.h"
@@ -128,25 +127,13 @@ TEST(Collectives, RefuseWhatDoesNotExist) {
   EXPECT_NE(fastest_collective(kAllReduce, links, devices(7), 1e6).algorithm, kHierarchical);
 }
 
-TEST(FittedLink, FindsWhatMadeTheSamples) {
-  std::mt19937_64 random(2);
-  std::vector<TransferSample> samples;
-  for (double bytes = 1e3; bytes < 1e9; bytes *= 4) {
-    const double noise = 1.0 + 0.02 * (static_cast<double>(random() % 1000) / 500.0 - 1.0);
-    samples.push_back({bytes, (14e-6 + bytes / 12.5e9) * noise});
-  }
-  const LinkCosts link = fitted_link(samples);
-  EXPECT_NEAR(link.latency_seconds, 14e-6, 0.5e-6);
-  EXPECT_NEAR(link.bytes_per_second, 12.5e9, 0.3e9);
-}
-
-TEST(FittedLink, RefusesSamplesThatSayNothing) {
-  const auto fit = [](std::vector<TransferSample> samples) { return fitted_link(samples); };
-  EXPECT_THROW(fit({}), ConfigError);
-  EXPECT_THROW(fit({{100.0, 1.0}, {100.0, 2.0}}), ConfigError);
-  EXPECT_THROW(fit({{100.0, 2.0}, {100000.0, 1.0}}), ConfigError);
-  EXPECT_THROW(fit({{100.0, 0.0}, {200.0, 1.0}}), ConfigError);
-  EXPECT_DOUBLE_EQ(fit({{100.0, 1.0}, {300.0, 5.0}}).latency_seconds, 0.0);
+// As many rings as members of a node would be a million routes here, and a thousand times that for
+// a node of 65,536 devices.
+TEST(Collectives, HaveSixtyFourRingsAtMost) {
+  const ClusterLinks links(small_cluster(1, 1024));
+  const Collective ring = make_collective(kAllReduce, kRing, links, devices(1024));
+  for (const LinkUse& use : ring.phases[0].uses) EXPECT_EQ(use.streams, 64.0);
+  EXPECT_NEAR(seconds_alone(ring, links, 1000.0), 2 * 1023.0 / 1024 * 1000.0 / 100.0, 1e-9);
 }
 
 }  // namespace

@@ -12,22 +12,6 @@
 namespace spillway::planner {
 namespace {
 
-/// Links that only delay, so that the schedule's own referee, which shares nothing, must agree.
-Cluster delaying_cluster(std::uint32_t devices, double peer_latency) {
-  Cluster cluster = small_cluster(1, devices);
-  cluster.node.devices_per_switch = 1;
-  cluster.node.nvlink = LinkCosts{peer_latency, 1e15};
-  return cluster;
-}
-
-ScheduleCosts costs_like(const Job& job, const Cluster& cluster) {
-  ScheduleCosts costs;
-  costs.stages = job.stages;
-  costs.peer = costs.reduce = *cluster.node.nvlink;
-  costs.host = cluster.node.pcie;
-  return costs;
-}
-
 TEST(SimulateJob, AgreesWithTheScheduleWhereNothingIsShared) {
   const Cluster cluster = delaying_cluster(4, 0.3);
   for (const ScheduleGenerator& generator : schedule_generators()) {

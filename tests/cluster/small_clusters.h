@@ -42,6 +42,24 @@ inline Job small_job(Schedule schedule, double bytes = 0.0) {
   return job;
 }
 
+/// Links that only delay, so that the schedule's own referee, which shares nothing, must agree.
+inline Cluster delaying_cluster(std::uint32_t devices, double peer_latency) {
+  Cluster cluster = small_cluster(1, devices);
+  cluster.node.devices_per_switch = 1;
+  cluster.node.nvlink = LinkCosts{peer_latency, 1e15};
+  return cluster;
+}
+
+/// What that referee is told of it, with a limit of memory where the job has one.
+inline ScheduleCosts costs_like(const Job& job, const Cluster& cluster) {
+  ScheduleCosts costs;
+  costs.stages = job.stages;
+  costs.memory = job.memory;
+  costs.peer = costs.reduce = *cluster.node.nvlink;
+  costs.host = cluster.node.pcie;
+  return costs;
+}
+
 /// A generated schedule with its messages and reductions.
 inline Schedule complete(const Schedule& schedule, std::uint32_t data_parallel = 1) {
   CommunicationOptions options;

@@ -19,6 +19,7 @@ TABLE = {
     "schedule": {"base"},
     "cluster": {"base", "schedule"},
     "job": {"base", "planner", "partition", "profile", "schedule"},
+    "machine": {"base", "cluster", "job"},
     "memory": {"base", "device"},
     "allreduce": {"base", "device", "transport"},
     "recompute": {"base", "device", "torch"},

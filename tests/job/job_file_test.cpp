@@ -2,16 +2,17 @@
 
 #include <gmock/gmock.h>
 
-#include <random>
-
 #include "even_jobs.h"
 #include "spillway/base/error.h"
+#include "support/damaged_text.h"
+#include "support/sanitized.h"
 
 namespace spillway::planner {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Optional;
+using ::testing::StartsWith;
 
 JobRequest small_job(std::string_view schedule) {
   JobRequest request = even_job(8, 4, 4, schedule);
@@ -112,30 +113,108 @@ TEST(JobFile, RefusesWhatIsNoPlan) {
               HasSubstr("stages[0].forward_seconds"));
 }
 
+// A limit whose name was misspelt was none.
+TEST(JobFile, RefusesKeysThatItDoesNotKnow) {
+  const std::string text = to_text(small_file());
+  const auto reason = [&](const std::string& behind) {
+    std::string changed = text;
+    const std::size_t object = changed.find('{', changed.find(behind));
+    changed.insert(object + 1, "\"frist\":1,");
+    return refusal([&] { parse_job_file(changed, "job.json"); });
+  };
+  EXPECT_THAT(reason("{"), HasSubstr("job.json: \"frist\" is no key of this format"));
+  EXPECT_THAT(reason("\"stages\""), HasSubstr("stages[0].\"frist\" is no key"));
+  EXPECT_THAT(reason("\"links\""), HasSubstr("links.\"frist\" is no key"));
+  EXPECT_THAT(reason("\"host_link\""), HasSubstr("links.host_link.\"frist\" is no key"));
+  EXPECT_THAT(reason("\"figures\""), HasSubstr("figures.\"frist\" is no key"));
+  std::string misspelt = text;
+  misspelt.replace(misspelt.find("device_memory_bytes"), 19, "device_memory_byte");
+  EXPECT_THAT(refusal([&] { parse_job_file(misspelt, "job.json"); }),
+              HasSubstr("\"device_memory_byte\" is no key"));
+}
+
+TEST(JobFault, CountsWhatHostsHold) {
+  JobRequest request = small_job("1f1b");
+  request.device_memory = Bytes(70 * kMega);
+  request.swap_bytes_per_second = 1e9;
+  request.variant.relief = JobRelief::kStages;
+  const JobPlan free = planned(request);
+  ASSERT_GT(free.memory[0].host, Bytes(0));
+  request.host_memory = free.memory[0].host;
+  const JobPlan plan = planned(request);
+  JobFile file = parse_job_file(to_text(describe_job(plan, request.chain)), "plan");
+  EXPECT_EQ(file.host_memory, request.host_memory);
+  EXPECT_EQ(job_fault(file), std::nullopt);
+  file.host_memory = request.host_memory - Bytes(1);
+  EXPECT_THAT(job_fault(file), Optional(HasSubstr("rank 0 has")));
+  EXPECT_THAT(job_fault(file), Optional(HasSubstr("on its host")));
+}
+
 TEST(JobFile, IsNeverReadInPart) {
   const std::string text = to_text(small_file());
   for (std::size_t size = 0; size + 2 < text.size(); size += 7)
     EXPECT_THROW(parse_job_file(text.substr(0, size), "cut"), ConfigError) << size;
 }
 
-TEST(JobFile, SurvivesAnyChangeOfItsLetters) {
-  const std::string text = to_text(small_file());
-  std::mt19937 random(20261123);
-  constexpr std::string_view kLetters = "0123456789-.,:[]{}\"FBSRe_ \n";
-  std::size_t refused = 0;
-  for (int round = 0; round < 2000; ++round) {
-    std::string changed = text;
-    for (int i = 0; i < 1 + round % 3; ++i)
-      changed[random() % changed.size()] = kLetters[random() % kLetters.size()];
-    try {
-      refused += job_fault(parse_job_file(changed, "changed")).has_value() ? 1 : 0;
-    } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("changed"));
-      EXPECT_EQ(std::string_view(error.what()).find('\n'), std::string_view::npos);
-      ++refused;
-    }
+/// Whatever happens to a file: it is refused in one sentence that names it; or it is read, can be
+/// judged, written and read again. Whether it was read.
+bool is_read_or_refused(const std::string& text) {
+  std::string sentence;
+  bool is_read = false;
+  try {
+    const JobFile file = parse_job_file(text, "changed");
+    is_read = true;
+    sentence = job_fault(file).value_or("");
+    const std::string written = to_text(file);
+    EXPECT_EQ(to_text(parse_job_file(written, "again")), written);
+  } catch (const ConfigError& error) {
+    sentence = error.what();
+    EXPECT_THAT(sentence, StartsWith("changed"));
   }
-  EXPECT_GT(refused, 1000U);
+  EXPECT_EQ(sentence.find('\n'), std::string::npos) << sentence;
+  EXPECT_LE(sentence.size(), 500U) << sentence;
+  return is_read;
+}
+
+/// Of plans that have all that a file can have.
+std::vector<std::string> texts_of_plans() {
+  std::vector<std::string> texts;
+  for (const char* schedule : {"1f1b", "chimera", "gems-mast", "pipeoffload"}) {
+    JobRequest request = even_job(4, 2, 4, schedule);
+    request.link = {1e-3, 1e8};
+    request.swap_bytes_per_second = 2e7;
+    request.device_memory = planned(request).peak() * 9 / 10;
+    texts.push_back(to_text(describe_job(planned(request), request.chain)));
+  }
+  return texts;
+}
+
+TEST(JobFile, SurvivesDamage) {
+  const std::vector<std::string> texts = texts_of_plans();
+  std::size_t read = 0;
+  const auto rounds = tries<std::uint64_t>(12000, 1200);
+  for (std::uint64_t seed = 0; seed < rounds; ++seed) {
+    SCOPED_TRACE(seed);
+    read += is_read_or_refused(DamagedText(seed)(texts[seed % texts.size()])) ? 1 : 0;
+  }
+  EXPECT_GT(read, rounds / 100);
+  EXPECT_LT(read, rounds / 2);
+}
+
+TEST(JobFile, SurvivesExtremeNumbers) {
+  std::size_t read = 0;
+  for (const std::string& text : texts_of_plans())
+    for_each_extreme(text, [&](const std::string& changed) {
+      SCOPED_TRACE(changed);
+      read += is_read_or_refused(changed) ? 1 : 0;
+    });
+  EXPECT_GT(read, 100U);
+}
+
+TEST(JobFault, FindsAStepThatNeverEnds) {
+  JobFile file = small_file();
+  file.costs.peer.bytes_per_second = 1e-320;
+  EXPECT_THAT(job_fault(file), Optional(HasSubstr("never ends")));
 }
 
 }  // namespace

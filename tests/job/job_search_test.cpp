@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <random>
+#include <set>
 
 #include "even_jobs.h"
 #include "spillway/base/error.h"
@@ -10,7 +12,9 @@
 namespace spillway::planner {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 JobRequest uneven_job() {
   JobRequest request = even_job(12, 4, 8);
@@ -69,6 +73,122 @@ TEST(JobSearch, FindsNothingBelowTheBound) {
   EXPECT_GT(compared, 100U);
 }
 
+/// Layers of any size, some of which lead frozen, with or without relief and room.
+JobRequest any_job(std::uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto among = [&](std::uint32_t least, std::uint32_t most) {
+    return least + static_cast<std::uint32_t>(random() % (most - least + 1));
+  };
+  const std::uint32_t layers = among(3, 10);
+  JobRequest request = even_job(layers, among(1, 4), 0);
+  request.batch = among(1, 8);
+  if (among(0, 1) == 0) request.micro_batches = request.batch;
+  for (ModelLayer& layer : request.chain.layers) {
+    layer.forward_seconds = 0.1 * among(1, 20);
+    layer.backward_seconds = 0.1 * among(1, 40);
+    layer.stash = Bytes(among(0, 20) * kMega);
+  }
+  for (std::uint32_t i = 0, end = among(0, 2); i < end; ++i)
+    request.chain.layers[i].is_frozen = true;
+  if (among(0, 1) == 0) request.link = {0.1 * among(0, 3), 1e5 * among(1, 100)};
+  if (among(0, 1) == 0) request.swap_bytes_per_second = 1e6 * among(1, 20);
+  if (among(0, 1) == 0) request.device_memory = Bytes(among(60, 200) * kMega);
+  request.update_seconds = 0.1 * among(0, 5);
+  return request;
+}
+
+TEST(JobBound, IsBelowAllThatAnyScheduleReaches) {
+  std::size_t compared = 0;
+  std::size_t searched = 0;
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    const JobRequest request = any_job(seed);
+    const double bound = job_bound(request);
+    JobSearch search;
+    try {
+      search = search_job(request);
+    } catch (const Error&) {
+      continue;  // Too little memory.
+    }
+    ++searched;
+    for (const JobAttempt& attempt : search.attempts) {
+      if (!attempt.is_possible()) continue;
+      EXPECT_GE(attempt.step_seconds, bound * (1 - 1e-9))
+          << "seed " << seed << ", " << attempt.schedule << ":" << attempt.variant << " in "
+          << attempt.micro_batches;
+      ++compared;
+    }
+    EXPECT_EQ(search.plan.bound_seconds, bound) << seed;
+  }
+  EXPECT_GT(searched, 20U);
+  EXPECT_GT(compared, 400U);
+}
+
+TEST(JobBound, IsTheLargestOfWorkWayAndTurns) {
+  JobRequest request = even_job(4, 4, 8);
+  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 3.0 * 8 / 4);  // Work on four ranks.
+  request.micro_batches = 1;
+  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 2.0);  // One on its way, without weight gradients.
+  request.micro_batches = 8;
+  request.groups = 1;
+  request.chain.layers[2].forward_seconds = 10.0;  // 12 s, on two ranks at most.
+  EXPECT_DOUBLE_EQ(job_bound(request), 12.0 * 4);
+  request.update_seconds = 400.0;
+  EXPECT_DOUBLE_EQ(job_bound(request), ((3 * 3.0 + 12.0) * 8 + 400.0) / 4);
+}
+
+TEST(WithMicroBatches, ScalesTimesAndSizesOfOne) {
+  JobRequest request = even_job(2, 2, 8);
+  request.batch = 8;
+  const JobRequest merged = with_micro_batches(request, 2);
+  EXPECT_EQ(merged.micro_batches, 2U);
+  const ModelLayer& layer = merged.chain.layers[0];
+  EXPECT_DOUBLE_EQ(layer.forward_seconds, 4.0);
+  EXPECT_DOUBLE_EQ(layer.backward_seconds, 8.0);
+  EXPECT_EQ(layer.stash, Bytes(40 * kMega));
+  EXPECT_DOUBLE_EQ(layer.recompute[0].seconds, 2.0);
+  EXPECT_EQ(layer.parameters, Bytes(4 * kMega));
+  EXPECT_EQ(merged.chain.borders[0].bytes, Bytes(4 * kMega));
+  EXPECT_GE(job_bound(merged), job_bound(request));
+}
+
+TEST(JobSearch, ChoosesMicroBatchesWhereTheyAreOpen) {
+  JobRequest request = even_job(8, 4, 0);
+  request.batch = 8;
+  request.groups = 1;
+  const JobSearch open = search_job(request);
+  EXPECT_EQ(open.plan.batch, 8U);
+  std::set<std::uint32_t> tried;
+  for (const JobAttempt& each : open.attempts) tried.insert(each.micro_batches);
+  EXPECT_THAT(tried, ::testing::IsSupersetOf({8U, 4U}));
+  for (const std::uint32_t count : {8U, 4U, 2U}) {
+    request.micro_batches = count;
+    EXPECT_LE(open.plan.step_seconds, search_job(request).plan.step_seconds * (1 + 1e-9)) << count;
+  }
+  request = even_job(8, 4, 4, "1f1b");
+  request.batch = 8;
+  EXPECT_NEAR(planned(request).step_seconds, (4 + 3) * 12.0, 1e-9);  // Two profiled ones in each.
+}
+
+// Half of the slots that 1F1B has was all that it ever looked at.
+TEST(JobSearch, TakesAsManySlotsAsHaveRoom) {
+  JobRequest request = even_job(8, 8, 16);
+  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  request.groups = 1;
+  request.device_memory = Bytes(70 * kMega);  // 12 MB and five stashes of 11, not six.
+  const JobSearch search = search_job(request);
+  std::set<std::string> possible;
+  for (const JobAttempt& each : search.attempts)
+    if (each.schedule == "1f1b-capped" && each.is_possible()) possible.insert(each.variant);
+  EXPECT_THAT(possible, ::testing::Contains("slots=5"));
+  EXPECT_THAT(possible, ::testing::Not(::testing::Contains("slots=6")));
+  for (std::uint32_t slots = 1; slots < 6; ++slots) {
+    JobRequest named = request;
+    named.schedule = "1f1b-capped";
+    named.variant.slots = slots;
+    EXPECT_LE(search.plan.step_seconds, planned(named).step_seconds * (1 + 1e-9)) << slots;
+  }
+}
+
 TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
   JobRequest request = even_job(8, 4, 8);
   const JobSearch search = search_job(request);
@@ -77,6 +197,14 @@ TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
       [](const JobAttempt& each) { return each.schedule == "pipedream" && each.groups == 1; });
   ASSERT_NE(tried, search.attempts.end());
   EXPECT_THAT(tried->refusal, HasSubstr("changes results"));
+  // Before it is planned: whether its versions of the weights fit does not matter.
+  JobRequest tight = request;
+  tight.device_memory = Bytes(56 * kMega);
+  for (const JobAttempt& each : search_job(tight).attempts) {
+    if (each.schedule == "pipedream") {
+      EXPECT_THAT(each.refusal, HasSubstr("changes results"));
+    }
+  }
   request.schedule = "pipedream";
   EXPECT_EQ(planned(request).schedule, "pipedream");
 }
@@ -90,12 +218,56 @@ TEST(JobSearch, TakesGroupsWhereTheWholeModelFits) {
   EXPECT_LT(search_job(request).plan.groups, 4U);
 }
 
-TEST(JobSearch, SaysWhyNothingWorks) {
+// Equal lists, or as fast and small ones with more to do.
+TEST(JobSearch, PrefersThePlainestOfEquals) {
+  EXPECT_EQ(search_job(even_job(8, 1, 4)).plan.schedule, "1f1b");
+  JobRequest request = even_job(8, 4, 4);
+  request.groups = 4;  // A rank each, with a micro-batch.
+  EXPECT_EQ(search_job(request).plan.schedule, "1f1b");
+}
+
+JobRequest job_without_relief() {
   JobRequest request = even_job(8, 4, 8);
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
-  request.device_memory = Bytes(28 * kMega);
+  return request;
+}
+
+TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
+  JobRequest request = job_without_relief();
+  for (const std::uint64_t megabytes : {10U, 28U, 40U}) {  // The first holds no layer.
+    request.device_memory = Bytes(megabytes * kMega);
+    JobPlan best;
+    bool has_best = false;
+    JobAttempt nearest;
+    const JobTrials trials = try_choices(request, [&](const JobChoice& choice) {
+      return try_choice(request, partitioner_named("spillway"), choice, best, has_best);
+    });
+    for (const JobAttempt& attempt : trials.attempts) {
+      ASSERT_FALSE(attempt.is_possible()) << attempt.schedule;
+      const bool is_nearer = nearest.missing == Bytes() || attempt.missing < nearest.missing;
+      if (attempt.missing > Bytes() && is_nearer) nearest = attempt;
+    }
+    ASSERT_GT(nearest.missing, Bytes());
+    const Bytes needed = request.device_memory + nearest.missing;
+    EXPECT_THAT(refusal([&] { search_job(request); }),
+                StartsWith(message("nothing works on 4 ranks with 8 micro-batches; nearest is {} "
+                                   "on pipelines of {} ranks, whose rank {} lacks {} of {} (use "
+                                   "devices of ",
+                                   nearest.schedule, 4 / nearest.groups, nearest.fullest_rank,
+                                   nearest.missing, needed)));
+    request.device_memory = needed;  // Enough here, where no stage may choose.
+    EXPECT_LE(search_job(request).plan.peak(), needed);
+    request.device_memory = needed - Bytes(1);
+    EXPECT_THAT(refusal([&] { search_job(request); }), HasSubstr(" lacks 1 B of "));
+  }
+}
+
+TEST(JobSearch, TellsTheCommonestReasonWhereNoMemoryHelps) {
+  JobRequest request = even_job(3, 4, 8);
+  request.groups = 1;
   EXPECT_THAT(refusal([&] { search_job(request); }),
-              HasSubstr("nothing works on 4 ranks with 8 micro-batches"));
+              AllOf(HasSubstr("nothing works on 4 ranks with 8 micro-batches"),
+                    HasSubstr("more stages than layers: ")));
 }
 
 }  // namespace

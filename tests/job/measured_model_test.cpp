@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <numeric>
+#include <set>
 
 #include "even_jobs.h"
 #include "spillway/base/error.h"
@@ -13,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
 
@@ -83,10 +85,71 @@ TEST(MeasuredModel, OffersNoRecomputationOfWhatMayNotRunAgain) {
   EXPECT_FALSE(model.chain.layers[3].recompute.empty());  // Its input is kept.
 }
 
+std::set<std::pair<LayerIndex, LayerIndex>> waits(const ModelChain& chain) {
+  std::set<std::pair<LayerIndex, LayerIndex>> pairs;
+  for (const LayerDependence& each : chain.dependences) pairs.emplace(each.before, each.after);
+  return pairs;
+}
+
+TEST(MeasuredModel, KeepsTheOrderOfAProfileThatDoesNotKnowAllDependences) {
+  profile::StepProfile profile = chain_profile();
+  EXPECT_FALSE(measured_model(profile).chain.may_reorder);
+  // Whoever frees it finds a guess.
+  EXPECT_THAT(waits(measured_model(profile).chain), IsEmpty());
+  profile.tape.ops[1].is_replayable = false;
+  profile.tape.ops[4].is_replayable = false;
+  EXPECT_THAT(waits(measured_model(profile).chain), ElementsAre(std::pair{1U, 4U}));
+}
+
+TEST(MeasuredModel, LetsAllWaitForAnOperatorThatSeemsToMakeNothing) {
+  profile::StepProfile profile = chain_profile();
+  for (profile::TapeValue& value : profile.tape.values)
+    if (value.birth == 2) value.birth = profile::kCarriedIn;
+  EXPECT_THAT(
+      waits(measured_model(profile).chain),
+      ElementsAre(std::pair{2U, 3U}, std::pair{2U, 4U}, std::pair{2U, 5U}, std::pair{2U, 6U}));
+}
+
+TEST(MeasuredModel, KnowsWhatAnImportedProfileSaysOfSmallTensors) {
+  profile::StepProfile profile = chain_profile();
+  // The second one is of backward.
+  profile.hidden_dependences = std::vector<profile::HiddenDependence>{{0, 3}, {2, 9}};
+  const MeasuredModel model = measured_model(profile);
+  EXPECT_TRUE(model.chain.may_reorder);
+  EXPECT_THAT(waits(model.chain), ElementsAre(std::pair{0U, 3U}));
+}
+
+TEST(MeasuredModel, WritesWaitForReadersAndReadersForWrites) {
+  profile::StepProfile profile = chain_profile();
+  // The fourth convolution overwrites the output of the second one, which the third has read; the
+  // fifth reads that besides.
+  profile::ValueIndex output = 0;
+  for (profile::ValueIndex i = 0; i < profile.tape.values.size(); ++i)
+    if (profile.tape.values[i].birth == 1) output = i;
+  for (const auto& [op, writes] : {std::pair{3U, true}, std::pair{4U, false}}) {
+    profile.tape.uses[profile.tape.ops[op].first_use + 1] = {output, writes};
+  }
+  profile.hidden_dependences.emplace();
+  const MeasuredModel model = measured_model(profile);
+  EXPECT_THAT(waits(model.chain), ElementsAre(std::pair{2U, 3U}, std::pair{3U, 4U}));
+}
+
 TEST(MeasuredModel, RefusesProfilesThatAreNoTrainingStep) {
   profile::StepProfile empty = chain_profile();
   empty.tape.clear();
   EXPECT_THROW(measured_model(empty), ConfigError);
+  const auto with_states_for = [](profile::StorageClass kind) {
+    profile::StepProfile profile = chain_profile();
+    for (profile::StorageClass& each : profile.class_of_value)
+      if (each == kind || kind == profile::StorageClass::kOptimizerState)
+        each = profile::StorageClass::kOptimizerState;
+    return refusal([&] { measured_model(profile); });
+  };
+  // What touches states of the optimizer is the update: all of it, or all behind the turn.
+  EXPECT_THAT(with_states_for(profile::StorageClass::kOptimizerState),
+              HasSubstr("no forward operators"));
+  EXPECT_THAT(with_states_for(profile::StorageClass::kGradient),
+              HasSubstr("no backward operators"));
 }
 
 TEST(ChainOfCosts, NamesTheFirstCostThatIsNone) {

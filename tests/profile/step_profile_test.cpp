@@ -64,6 +64,14 @@ void expect_equal(const StepProfile& a, const StepProfile& b) {
     EXPECT_EQ(a.program_needs->op.arguments, b.program_needs->op.arguments);
     EXPECT_EQ(a.program_needs->is_early, b.program_needs->is_early);
   }
+  ASSERT_EQ(a.hidden_dependences.has_value(), b.hidden_dependences.has_value());
+  if (a.hidden_dependences) {
+    ASSERT_EQ(a.hidden_dependences->size(), b.hidden_dependences->size());
+    for (std::size_t i = 0; i < a.hidden_dependences->size(); ++i) {
+      EXPECT_EQ((*a.hidden_dependences)[i].before, (*b.hidden_dependences)[i].before);
+      EXPECT_EQ((*a.hidden_dependences)[i].after, (*b.hidden_dependences)[i].after);
+    }
+  }
   ASSERT_EQ(a.rates.has_value(), b.rates.has_value());
   if (!a.rates) return;
   EXPECT_EQ(a.rates->write_bytes_per_second, b.rates->write_bytes_per_second);
@@ -110,13 +118,24 @@ TEST(StepProfile, ComesBackWithoutRates) {
   expect_equal(parse_profile(to_text(profile), "step.json"), profile);
 }
 
+// As recorded ones and files of minor version 2 are.
+TEST(StepProfile, ComesBackWithoutHiddenDependences) {
+  StepProfile profile = small_profile();
+  profile.hidden_dependences->clear();  // Known to be none.
+  expect_equal(parse_profile(to_text(profile), "step.json"), profile);
+  profile.hidden_dependences.reset();
+  const std::string text = to_text(profile);
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("dependences")));
+  expect_equal(parse_profile(with(text, R"("minor": 3)", R"("minor": 2)"), "step.json"), profile);
+}
+
 // As files of minor version 0 are.
 TEST(StepProfile, ComesBackWithoutTheNeedsOfTheProgram) {
   StepProfile profile = small_profile();
   profile.program_needs.reset();
   const std::string text = to_text(profile);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("program_needs")));
-  expect_equal(parse_profile(with(text, R"("minor": 2)", R"("minor": 0)"), "step.json"), profile);
+  expect_equal(parse_profile(with(text, R"("minor": 3)", R"("minor": 0)"), "step.json"), profile);
 }
 
 TEST(StepProfile, WritesNamesThatAreNoUtf8) {
@@ -197,7 +216,7 @@ TEST(ParseProfile, TakesAnOlderOneWithoutACommand) {
 TEST(ParseProfile, IgnoresUnknownKeysOfANewerMinorVersionOnly) {
   const std::string text = with(to_text(small_profile()), R"("kinds": {)", R"("kinds": {"x": 1, )");
   expect_refused(text, "kinds.\"x\" is no key of this format");
-  expect_equal(parse_profile(with(text, R"("minor": 2)", R"("minor": 3)"), "step.json"),
+  expect_equal(parse_profile(with(text, R"("minor": 3)", R"("minor": 4)"), "step.json"),
                small_profile());
 }
 
@@ -240,6 +259,8 @@ TEST(ParseProfile, NamesThePlaceOfAWrongValue) {
   expect_refused(with(text, R"("bytes": [8192,1)", R"("bytes": [8192,9223372036854775807)"),
                  "values.bytes[1] is 9223372036854775807, more than can be planned for");
   expect_refused(with(text, R"("page_bytes": 4096)", R"("page_bytes": 0)"), "page_bytes is 0");
+  expect_refused(with(text, R"("before": [0,0])", R"("before": [0])"),
+                 "dependences.after has 2 entries instead of 1");
   expect_refused(with(text, R"("duplex_share": 0.3)", R"("duplex_share": 1.3)"),
                  "step.json: rates.duplex_share is 1.33333, not from 0.001 to 1");
 }
@@ -277,6 +298,16 @@ TEST(CheckProfile, NamesTheContradiction) {
                        "more than can be planned for");
   expect_contradiction([](auto& p) { p.rates->read_bytes_per_second = 0.0; },
                        "read_bytes_per_second is 0 bytes/s, not from 0.0001 to 1000 GB/s");
+  expect_contradiction(
+      [](auto& p) {
+        p.hidden_dependences->push_back({1, 3});
+      },
+      "operator 3 of 3 waits for operator 1, which is no earlier one");
+  expect_contradiction(
+      [](auto& p) {
+        p.hidden_dependences->push_back({2, 1});
+      },
+      "operator 1 of 3 waits for operator 2");
   expect_contradiction([](auto& p) { p.rates->duplex_share = 0.0; },
                        "duplex_share is 0, not from 0.001 to 1");
 }

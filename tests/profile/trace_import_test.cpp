@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "profile_sums.h"
 #include "small_profile.h"
@@ -176,12 +177,40 @@ TEST(ImportPipedream, PicksOneOfSeveralOutputs) {
             "LSTM() > v0 > v1; Tanh(v1) > v2; Tanh backward(v2) > v3; LSTM backward(v3 v0 v1)");
 }
 
+// A gate: what a tensor is multiplied by is computed from it, and too small to be a value.
+TEST(ImportPipedream, KeepsWhatOperatorsWaitForThroughSmallTensors) {
+  const auto node = [](int number, const char* kind, const char* bytes) {
+    return message("node{} -- {} -- forward_compute_time=1, backward_compute_time=1, "
+                   "activation_size={}, parameter_size=0\n",
+                   number, kind, bytes);
+  };
+  const std::string graph = node(1, "Conv2d", "6291456") + node(2, "AvgPool2d", "64") +
+                            node(3, "Sigmoid", "64") + node(4, "Conv2d", "6291456") +
+                            node(5, "Mul", "6291456") +
+                            "\tnode1 -- node2\n\tnode2 -- node3\n\tnode1 -- node4\n"
+                            "\tnode4 -- node5\n\tnode3 -- node5\n";
+  const StepProfile profile = kPipedream(graph);
+  // The sigmoid has no pages and belongs to the pool.
+  EXPECT_THAT(drawing(profile), StartsWith("Conv2d() > v0; AvgPool2d(v0); Conv2d(v0) > v1; "
+                                           "Mul(v1) > v2; Mul backward"));
+  ASSERT_TRUE(profile.hidden_dependences);
+  std::set<std::pair<OpIndex, OpIndex>> forward;
+  for (const HiddenDependence& each : *profile.hidden_dependences)
+    if (each.after <= 3) forward.emplace(each.before, each.after);
+  EXPECT_THAT(forward, ElementsAre(std::pair{1U, 3U}));
+  EXPECT_TRUE(kDtr(kDtrLog).hidden_dependences);
+  EXPECT_TRUE(kPiper(kPiperLayers).hidden_dependences);
+}
+
 TEST(ImportPipedream, NamesTheLineOfWhatIsWrong) {
   const std::string graph = kPipedreamGraph;
   expect_refused(kPipedream, "", "file: the graph holds no layer that runs");
   expect_refused(kPipedream, "{\"a\": 1}", "file:1: a node should read");
   expect_refused(kPipedream, graph + "\tnode10 -- node3\n", "the graph is cyclic: node");
   expect_refused(kPipedream, graph + "\tnode2 -- node2\n", "file:3: the graph is cyclic: node2");
+  expect_refused(kPipedream, with(graph, "\tnode5 -- node6\n", ""),
+                 "file:7: the graph is disconnected: no edges lead from node2 to node6");
+  EXPECT_NO_THROW(kPipedream(with(graph, "\tnode1 -- node2\n", "")));  // Data that nobody reads.
   expect_refused(kPipedream, graph + "\tnode2 -- node99\n",
                  "file:15: there is no node called node99");
   expect_refused(kPipedream, graph + "\tnode2 -- node3\n",
@@ -246,6 +275,9 @@ TEST(ImportPiper, NamesThePlaceOfWhatIsWrong) {
   expect_refused(kPiper,
                  with(text, R"("sourceId": 1, "destId": 2)", R"("sourceId": 2, "destId": 2)"),
                  "the graph is cyclic: the node 2 (Layer) depends on itself");
+  const std::size_t second = text.find(",\n {\"sourceId\": 7, \"destId\": 2");
+  expect_refused(kPiper, text.substr(0, second) + "]}",
+                 "file: edges: the graph is disconnected: no edges tie the node 2 (Layer)");
   expect_refused(kPiper, with(text, R"("memoryUsageA": 20971520.0)", R"("memoryUsageA": 0.0)"),
                  "the layer takes time, but its memoryUsageA is 0");
   expect_refused(kPiper,

@@ -65,9 +65,10 @@ TEST(Generators, AreCompleteAndDescribed) {
     EXPECT_FALSE(generator.source.empty()) << generator.name;
   }
   EXPECT_EQ(names, (std::set<std::string_view>{
-                       "gpipe", "1f1b", "1f1b-capped", "interleaved", "breadth-first", "pipedream",
-                       "pipedream-2bw", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "chimera",
-                       "dualpipe-v", "gems-basic", "gems-mast", "gems-master"}));
+                       "gpipe",     "1f1b",          "1f1b-capped", "interleaved", "breadth-first",
+                       "pipedream", "pipedream-2bw", "zb-h1",       "zb-h2",       "zb-v",
+                       "v-half",    "v-min",         "chimera",     "dualpipe-v",  "gems-basic",
+                       "gems-mast", "gems-master",   "gis",         "gis-h",       "pipeoffload"}));
 }
 
 void expect_refusal(std::string_view name, const ScheduleRequest& request,
@@ -128,7 +129,7 @@ TEST(Generators, CountThePassesThatTheyMake) {
     EXPECT_EQ(refusal_of(name, 2), passes(name, kOneStage));
   for (const char* name : {"zb-v", "v-half", "v-min", "dualpipe-v"})
     EXPECT_EQ(refusal_of(name, 1), passes(name, 2 * kOneStage));
-  for (const char* name : {"interleaved", "breadth-first"})
+  for (const char* name : {"interleaved", "breadth-first", "gis-h", "pipeoffload"})
     EXPECT_EQ(refusal_of(name, 3), passes(name, 3 * kOneStage));
 }
 

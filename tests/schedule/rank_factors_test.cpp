@@ -102,41 +102,7 @@ TEST(StageFactors, CountAllCopies) {
   }
 }
 
-// Figures of PipeOffload (arXiv 2503.01328) for 10.5 B parameters, 38 layers of width 5120 on 8
-// GPUs under 1F1B, in GB per GPU. Stash per layer: (20 - 4 (1 - 8/heads)) s h bytes for 40 heads,
-// one sequence per micro-batch; the first and the last stage have a layer less.
-struct OfPipeOffload {
-  std::uint64_t sequence = 0;
-  double gigabytes = 0.0;
-};
-
-void expect_peaks(const Schedule& schedule, const std::vector<int>& layers_of_stages,
-                  const std::vector<OfPipeOffload>& reported) {
-  for (const OfPipeOffload& each : reported) {
-    const double layer =
-        (20.0 - 4.0 * (1.0 - 8.0 / 40.0)) * static_cast<double>(each.sequence) * 5120;
-    std::vector<Bytes> stash;
-    for (const int layers : layers_of_stages)
-      stash.emplace_back(static_cast<std::uint64_t>(layers * layer));
-    const std::vector<Bytes> peaks = stash_peaks(schedule, stash);
-    const Bytes worst = *std::max_element(peaks.begin(), peaks.end());
-    EXPECT_EQ(worst, peaks[1]);
-    const double gib = static_cast<double>(worst.count()) / (1024.0 * 1024.0 * 1024.0);
-    EXPECT_NEAR(gib, each.gigabytes, 0.05 * each.gigabytes) << each.sequence;
-  }
-}
-
-TEST(StashPeaks, AgreeWithThoseOfPipeOffload) {
-  expect_peaks(generated("1f1b", 8, 32), {4, 5, 5, 5, 5, 5, 5, 4},
-               {{4096, 12}, {8192, 24}, {16384, 48}});
-  // With a layer per stage, which the source does not say, but the figures do.
-  std::vector<int> single_layers(40, 1);
-  single_layers.front() = single_layers.back() = 0;
-  expect_peaks(generated("interleaved", {.ranks = 8, .micro_batches = 32, .stages_per_rank = 5}),
-               single_layers, {{4096, 15}, {8192, 30}});
-}
-
-// The same source: memory of the other schedules relative to 1F1B.
+// PipeOffload (arXiv 2503.01328): memory of other schedules relative to 1F1B.
 TEST(StashPeaks, HaveThePublishedRatiosToOneForwardOneBackward) {
   struct Row {
     const char* name;

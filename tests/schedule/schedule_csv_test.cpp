@@ -169,31 +169,48 @@ TEST(ScheduleCsv, SaysWhereTextIsWrong) {
                "'#spillway-schedule 2'");
 }
 
-// Whatever happens to a file: it is read, or refused in one line; and what is read can be checked,
-// written and read again.
-TEST(ScheduleCsv, SurvivesDamage) {
+/// Whatever happens to a file: it is read, or refused in one line; and what is read can be checked,
+/// written and read again. Whether it was read.
+bool is_read_or_refused(const std::string& text) {
+  try {
+    const Schedule schedule = read_schedule_csv(text, "damaged");
+    first_fault(schedule);
+    expect_equal(read_schedule_csv(to_csv(schedule), "again"), schedule);
+    return true;
+  } catch (const ConfigError& error) {
+    const std::string_view sentence = error.what();
+    EXPECT_EQ(sentence.find('\n'), std::string_view::npos) << text;
+    EXPECT_THAT(std::string(sentence), ::testing::StartsWith("damaged")) << text;
+    EXPECT_LE(sentence.size(), 400U) << text;
+    return false;
+  }
+}
+
+std::vector<std::string> texts_of_schedules(std::uint32_t ranks) {
   std::vector<std::string> texts;
   for (const char* name : {"1f1b", "zb-v", "chimera", "gems-master", "pipedream-2bw", "dualpipe-v"})
-    texts.push_back(to_csv(
-        with_communication(generated(name, 4, 8), CommunicationOptions{.data_parallel = 1})));
+    texts.push_back(to_csv(with_communication(generated(name, ranks, 2 * ranks),
+                                              CommunicationOptions{.data_parallel = 1})));
   texts.push_back("#spillway-schedule 1,weights=newest,data_parallel=4\n" + texts.front());
+  return texts;
+}
+
+TEST(ScheduleCsv, SurvivesDamage) {
+  const std::vector<std::string> texts = texts_of_schedules(4);
   std::size_t read = 0;
   for (std::uint64_t seed = 0; seed < tries<std::uint64_t>(20000, 2000); ++seed) {
     DamagedText damage(seed);
-    const std::string text = damage(texts[seed % texts.size()]);
-    try {
-      const Schedule schedule = read_schedule_csv(text, "damaged");
-      ++read;
-      first_fault(schedule);
-      expect_equal(read_schedule_csv(to_csv(schedule), "again"), schedule);
-    } catch (const ConfigError& error) {
-      const std::string_view sentence = error.what();
-      EXPECT_EQ(sentence.find('\n'), std::string_view::npos) << seed;
-      EXPECT_THAT(std::string(sentence), ::testing::StartsWith("damaged")) << seed;
-      EXPECT_LE(sentence.size(), 400U) << seed;
-    }
+    read += is_read_or_refused(damage(texts[seed % texts.size()])) ? 1 : 0;
   }
   EXPECT_GT(read, tries<std::size_t>(400, 40));
+}
+
+TEST(ScheduleCsv, SurvivesExtremeNumbers) {
+  std::size_t read = 0;
+  for (const std::string& text : texts_of_schedules(2))
+    for_each_extreme(
+        text, [&](const std::string& changed) { read += is_read_or_refused(changed) ? 1 : 0; });
+  EXPECT_GT(read, 100U);
 }
 
 }  // namespace

@@ -121,6 +121,14 @@ TEST(Drawing, NamesTheStagesOfARankWithThree) {
             "r0: F0.0 F0.1 F0.2 B0.2 B0.1 B0.0\n");
 }
 
+TEST(MicroBatchLabel, TellsReplicasApart) {
+  const Action action{ActionKind::kForward, 0, 3, 1};
+  EXPECT_EQ(micro_batch_label(generated("1f1b", 2, 4), {ActionKind::kForward, 0, 3}), "3");
+  EXPECT_EQ(micro_batch_label(generated("chimera", 2, 8), action), "1d");
+  EXPECT_EQ(micro_batch_label(gems(2, 1, 4), {ActionKind::kForward, 0, 0, 3}), "3");
+  EXPECT_EQ(micro_batch_label(gems(2, 30, 2), {ActionKind::kForward, 0, 27, 1}), "1/27");
+}
+
 TEST(Drawing, RefusesPicturesThatNobodyCanSee) {
   const Schedule schedule = generated("gpipe", 2, 2);
   const ScheduleTiming timing = time_schedule(schedule, even_costs(schedule, 1.0, 1.0, 1.0));

@@ -40,6 +40,25 @@ TEST(TimeSchedule, CountsMessagesOnTheWay) {
   EXPECT_DOUBLE_EQ(timing.bubble, 1.0 - 6.0 / (2 * 11.0));
 }
 
+// A pass that waits for swaps of its stage keeps its rank, which computes nothing meanwhile.
+TEST(TimeSchedule, CountsWaitsOfStagesAsSwapsAndNotAsCompute) {
+  for (const char* name : {"gpipe", "zb-h1"}) {
+    const Schedule schedule = generated(name, 2, 2);
+    ScheduleCosts costs = even_costs(schedule, 1.0, 1.0, 1.0);
+    const double before = time_schedule(schedule, costs).step_seconds;
+    costs.stages[1].forward_swap_wait_seconds = 0.25;
+    costs.stages[1].backward_swap_wait_seconds = 0.5;
+    const ScheduleTiming timing = time_schedule(schedule, costs);
+    EXPECT_DOUBLE_EQ(timing.step_seconds, before + 2 * 0.75) << name;
+    EXPECT_DOUBLE_EQ(timing.ranks[1].busy_seconds, 2 * 3.0) << name;
+    EXPECT_DOUBLE_EQ(timing.ranks[1].exposed_swap_seconds, 2 * 0.75) << name;
+    EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_swap_seconds, 0.0) << name;
+    EXPECT_DOUBLE_EQ(timing.bubble, 1.0 - 12.0 / (2 * timing.step_seconds)) << name;
+    costs.stages[1].forward_swap_wait_seconds = -1.0;
+    EXPECT_THROW(time_schedule(schedule, costs), ConfigError) << name;
+  }
+}
+
 TEST(TimeSchedule, TakesTheSameTimeWithMessagesWrittenDown) {
   for (const char* name : {"gpipe", "1f1b", "zb-h1", "v-half", "chimera", "gems-mast"})
     for (const double latency : {0.0, 0.3}) {

@@ -4,8 +4,28 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <string_view>
 
 namespace spillway {
+
+/// Visits a text as often as it has numbers, times ten: each number alone becomes one at an end of
+/// what counts, sizes and times may be, or just beyond.
+template <typename Visit>
+void for_each_extreme(const std::string& text, Visit visit) {
+  static constexpr std::string_view kDigits = "0123456789";
+  static constexpr std::string_view kExtremes[] = {
+      "0",          "1",          "-1",    "16777215",         "4294967295",
+      "4294967296", "1000000000", "1e300", "9007199254740992", "0.000000000000000000000000000001"};
+  for (std::size_t begin = text.find_first_of(kDigits); begin != std::string::npos;) {
+    const std::size_t end = text.find_first_not_of("0123456789.eE+-", begin);
+    const std::size_t length = std::min(end, text.size()) - begin;
+    for (const std::string_view extreme : kExtremes) {
+      std::string changed = text;
+      visit(changed.replace(begin, length, extreme));
+    }
+    begin = text.find_first_of(kDigits, begin + length);
+  }
+}
 
 /// Damages text as files get damaged, and as people edit them. Equal seeds, equal damage.
 class DamagedText {

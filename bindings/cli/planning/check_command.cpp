@@ -7,11 +7,10 @@
 #include "exit_codes.h"
 #include "planning/job_contradictions.h"
 #include "planning/plan_report.h"
+#include "planning/stored_job.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
-#include "spillway/planner/job/job_file.h"
 #include "spillway/planner/schedule/schedule_csv.h"
-#include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
 
@@ -26,8 +25,7 @@ struct CheckedPlan {
 };
 
 CheckedPlan checked(const std::string& path) {
-  const std::string text =
-      topology::text_of_file(path, message("spillway plan PROFILE --ranks COUNT --out {}", path));
+  const std::string text = stored_job_text(path);
   const auto first = text.find_first_not_of(" \t\r\n");
   CheckedPlan plan;
   if (first == std::string::npos || text[first] != '{') {
@@ -36,9 +34,8 @@ CheckedPlan checked(const std::string& path) {
       throw PlanError("{}: {}", path, to_string(*fault));
     return plan;
   }
-  plan.file = planner::parse_job_file(text, path);
+  plan.file = stored_job(text, path);
   plan.actions = plan.file->actions;
-  if (const auto fault = planner::job_fault(*plan.file)) throw PlanError("{}: {}", path, *fault);
   return plan;
 }
 

@@ -6,9 +6,12 @@
 
 #include "exit_codes.h"
 #include "output_files.h"
+#include "planning/cluster_file.h"
 #include "planning/job_contradictions.h"
+#include "planning/machine_report.h"
+#include "planning/machine_words.h"
 #include "planning/plan_report.h"
-#include "planning/planning_text.h"
+#include "planning/stored_job.h"
 #include "setting_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -29,12 +32,18 @@ namespace {
 
 // A trace of more cannot be looked at, and takes gigabytes.
 constexpr std::uint32_t kTracedRanks = 64;
+constexpr std::uint32_t kStepsWithHosts = 3;
+constexpr double kLeastSpeedup = 1e-3;
+constexpr double kMostSpeedup = 1e3;
+constexpr double kMostStraggling = 1e3;
 
 struct ClusterRun {
   std::string plan_path;
   JobFile file;
   Cluster cluster;
+  planner::Job job;
   std::uint32_t pipelines = 1;
+  double speedup = 1.0;
   JobTiming timing;
   double simulation_seconds = 0.0;
 
@@ -42,7 +51,6 @@ struct ClusterRun {
     return pipelines * static_cast<std::uint32_t>(file.actions.ranks.size());
   }
   Bytes peak() const;
-  double longest(double planner::JobRank::*wait) const;
 };
 
 Bytes ClusterRun::peak() const {
@@ -50,20 +58,6 @@ Bytes ClusterRun::peak() const {
   for (std::size_t rank = 0; rank < file.fixed.size(); ++rank)
     most = std::max(most, timing.peak_memory[rank] + file.fixed[rank]);
   return most;
-}
-
-double ClusterRun::longest(double planner::JobRank::*wait) const {
-  double most = 0.0;
-  for (const planner::JobRank& rank : timing.ranks) most = std::max(most, rank.*wait);
-  return most;
-}
-
-JobFile plan_in(const std::string& path) {
-  const std::string text =
-      topology::text_of_file(path, message("spillway plan PROFILE --ranks COUNT --out {}", path));
-  JobFile file = planner::parse_job_file(text, path);
-  if (const auto fault = planner::job_fault(file)) throw PlanError("{}: {}", path, *fault);
-  return file;
 }
 
 bool has_reductions(const planner::Schedule& actions) {
@@ -89,47 +83,66 @@ std::uint32_t pipelines_for(const SimulateWords& words, const JobFile& file) {
   return pipelines;
 }
 
+/// A description without a host's memory leaves that open.
 void check_room(const ClusterRun& run) {
-  if (run.peak() <= run.cluster.device.memory) return;
-  throw PlanError("{} holds {} on its fullest rank, and {} of {} has {} (spillway plan PROFILE "
-                  "--ranks COUNT --device-memory {} makes one that fits)",
-                  run.plan_path, run.peak(), run.cluster.device.name, run.cluster.name,
-                  run.cluster.device.memory, as_option(run.cluster.device.memory));
+  const Cluster& cluster = run.cluster;
+  if (run.peak() > cluster.device.memory)
+    throw PlanError("{} holds {} on its fullest rank, and {} of {} has {} (spillway plan PROFILE "
+                    "--ranks COUNT --device-memory {} makes one that fits)",
+                    run.plan_path, run.peak(), cluster.device.name, cluster.name,
+                    cluster.device.memory, as_option(cluster.device.memory));
+  const Bytes host = cluster.node.host_memory;
+  if (host > Bytes(0) && run.timing.host_memory > host)
+    throw PlanError("{} swaps {} to the host of a node, and those of {} have {} (spillway plan "
+                    "PROFILE --ranks COUNT --host-memory {} makes one whose ranks swap less)",
+                    run.plan_path, run.timing.host_memory, cluster.name, host,
+                    as_option(host / cluster.node.devices));
+}
+
+/// What a stage waits for its swaps is not in it: here they are copies on links.
+planner::StageCosts sped_up(planner::StageCosts stage, double factor) {
+  for (double planner::StageCosts::*field :
+       {&planner::StageCosts::forward_seconds, &planner::StageCosts::input_gradient_seconds,
+        &planner::StageCosts::weight_gradient_seconds, &planner::StageCosts::recompute_seconds,
+        &planner::StageCosts::step_seconds})
+    stage.*field /= factor;
+  stage.forward_swap_wait_seconds = stage.backward_swap_wait_seconds = 0.0;
+  return stage;
 }
 
 ordered_json json_of(const ClusterRun& run) {
   const JobTiming& timing = run.timing;
-  ordered_json json = {
-      {"path", run.plan_path},
-      {"cluster", run.cluster.name},
-      {"ranks", run.ranks()},
-      {"pipelines", run.pipelines},
-      {"simulated_pipelines", timing.simulated_pipelines},
-      {"step_seconds", timing.step_seconds},
-      {"planned_step_seconds", run.file.step_seconds},
-      {"bubble", timing.bubble},
-      {"exposed_communication_seconds",
-       run.longest(&planner::JobRank::exposed_communication_seconds)},
-      {"exposed_swap_seconds", run.longest(&planner::JobRank::exposed_swap_seconds)},
-      {"peak_bytes", run.peak().count()},
-      {"useful_share", planner::useful_share(run.cluster.failures, run.cluster.nodes)},
-      {"links", ordered_json::array()},
-      {"events", timing.events},
-      {"simulation_seconds", run.simulation_seconds}};
-  for (const planner::LinkClassLoad& load : timing.links)
-    json["links"].push_back({{"class", to_string(load.kind)},
-                             {"count", load.links},
-                             {"mean_load", load.mean},
-                             {"busiest_load", load.busiest}});
-  return json;
+  return {{"path", run.plan_path},
+          {"cluster", run.cluster.name},
+          {"nodes", timing.nodes},
+          {"ranks", run.ranks()},
+          {"pipelines", run.pipelines},
+          {"placement", name_in(kPlacements, run.job.order)},
+          {"update", name_in(kUpdatePlaces, run.job.update)},
+          {"swaps_to", name_in(kSwapTargets, run.job.swap_target)},
+          {"simulated_pipelines", timing.simulated_pipelines},
+          {"speedup", run.speedup},
+          {"step_seconds", timing.step_seconds},
+          {"planned_step_seconds", run.file.step_seconds},
+          {"bubble", timing.bubble},
+          {"exposed_communication_seconds",
+           longest_wait(timing, &planner::JobRank::exposed_communication_seconds)},
+          {"exposed_swap_seconds", longest_wait(timing, &planner::JobRank::exposed_swap_seconds)},
+          {"peak_bytes", run.peak().count()},
+          {"host_bytes", timing.host_memory.count()},
+          {"useful_share", planner::useful_share(run.cluster.failures, timing.nodes)},
+          {"links", link_loads_json(timing)},
+          {"events", timing.events},
+          {"simulation_seconds", run.simulation_seconds}};
 }
 
-std::string links_text(const JobTiming& timing) {
-  std::vector<std::vector<std::string>> rows{{"links", "count", "load", "busiest"}};
-  for (const planner::LinkClassLoad& load : timing.links)
-    rows.push_back({std::string(to_string(load.kind)), message("{}", load.links),
-                    percent_text(load.mean), percent_text(load.busiest)});
-  return table_text(rows);
+std::string order_text(planner::PlacementOrder order) {
+  switch (order) {
+    case planner::PlacementOrder::kPipelineFirst: return "pipelines on neighbouring devices";
+    case planner::PlacementOrder::kFolded: return "pipelines on neighbouring devices, folded";
+    case planner::PlacementOrder::kDataParallelFirst: break;
+  }
+  return "equal ranks of all pipelines on neighbouring devices";
 }
 
 std::string text_of(const ClusterRun& run) {
@@ -139,28 +152,66 @@ std::string text_of(const ClusterRun& run) {
       message("plan      {}: {} of {} ranks\n", run.plan_path,
               run.pipelines == 1 ? "one pipeline" : message("{} pipelines", run.pipelines),
               run.file.actions.ranks.size());
-  text += message("cluster   {}: {} nodes of {} {}\n", cluster.name, cluster.nodes,
-                  cluster.node.devices, cluster.device.name);
+  text += message("cluster   {}: {} nodes of {} {}, {} of them with ranks; {}\n", cluster.name,
+                  cluster.nodes, cluster.node.devices, cluster.device.name, timing.nodes,
+                  order_text(run.job.order));
+  text += run.speedup == 1.0
+              ? std::string("compute   takes as long as in the plan, whatever the device "
+                            "(--speedup FACTOR for a faster one)\n")
+              : message("compute   is {} times as fast as in the plan\n", run.speedup);
+  if (run.job.update == planner::UpdatePlace::kHost)
+    text +=
+        "updates   on the hosts, which keep the states of the optimizer; the next step's forward "
+        "of a stage waits for its own weights\n";
   text += message("time      {} per step; the plan says {} by its own links\n",
                   seconds_text(timing.step_seconds), seconds_text(run.file.step_seconds));
-  text += message("idle      {} of all ranks' time; a rank waits for {} of messages and "
-                  "sums, and {} of swaps, at most\n",
-                  percent_text(timing.bubble),
-                  seconds_text(run.longest(&planner::JobRank::exposed_communication_seconds)),
-                  seconds_text(run.longest(&planner::JobRank::exposed_swap_seconds)));
+  text +=
+      message("idle      {} of all ranks' time; a rank waits for {} of messages and "
+              "sums, and {} of swaps, at most\n",
+              percent_text(timing.bubble),
+              seconds_text(longest_wait(timing, &planner::JobRank::exposed_communication_seconds)),
+              seconds_text(longest_wait(timing, &planner::JobRank::exposed_swap_seconds)));
   text += message("peak      {} of {} on the fullest rank\n", run.peak(), cluster.device.memory);
-  const double useful = planner::useful_share(cluster.failures, cluster.nodes);
-  if (useful < 1.0)
+  if (timing.host_memory > Bytes(0))
     text +=
-        message("failures  leave {} of the time, with checkpoints every {} (best: {})\n",
-                percent_text(useful), seconds_text(cluster.failures.checkpoint_interval_seconds),
-                seconds_text(planner::best_checkpoint_interval(cluster.failures, cluster.nodes)));
+        message("hosts     hold {} of what ranks swap or hosts update, {}, on the fullest node\n",
+                timing.host_memory,
+                cluster.node.host_memory > Bytes(0)
+                    ? message("of {}", cluster.node.host_memory)
+                    : std::string("of memory that the description leaves out"));
+  text += failures_text(cluster, timing.nodes);
   text += message("simulated {} in {}, {} events\n",
                   timing.simulated_pipelines == run.pipelines
                       ? std::string("every rank")
                       : std::string("one pipeline, as all do the same at the same time"),
                   seconds_text(run.simulation_seconds), timing.events);
-  return text + '\n' + links_text(timing);
+  return text + '\n' + link_loads_text(timing);
+}
+
+/// How much slower than nominal devices are, in place of what the description says.
+void straggle(const SimulateWords& words, Cluster& cluster) {
+  if (words.stragglers.empty()) return;
+  cluster.stragglers = {};
+  cluster.stragglers.law = planner::StragglerLaw::kHalfNormal;
+  cluster.stragglers.spread = number_in("--stragglers", words.stragglers, 0.0, kMostStraggling);
+}
+
+planner::Job job_for(const SimulateWords& words, const ClusterRun& run) {
+  planner::Job job;
+  job.schedule = run.file.actions;
+  job.schedule.data_parallel = run.pipelines;
+  for (const planner::StageCosts& stage : run.file.costs.stages)
+    job.stages.push_back(sped_up(stage, run.speedup));
+  for (const planner::JobFileStage& stage : run.file.stages) job.swapped.push_back(stage.swapped);
+  job.shares = run.file.costs.shares;
+  job.memory = run.file.costs.memory;
+  job.order = choice_in("--placement", words.placement, kPlacements);
+  job.update = choice_in("--update", words.update, kUpdatePlaces);
+  job.swap_target = choice_in("--swap-to", words.swap_to, kSwapTargets);
+  // What an update on the hosts costs, shows in the steps behind it.
+  if (job.update == planner::UpdatePlace::kHost) job.repetitions = kStepsWithHosts;
+  job.traced_ranks = words.trace.empty() ? 0 : kTracedRanks;
+  return job;
 }
 
 void refuse_others(const SimulateWords& words) {
@@ -183,29 +234,34 @@ void refuse_others(const SimulateWords& words) {
              "rates");
 }
 
+std::vector<GivenWord> words_of_machine(const SimulateWords& words) {
+  return {{"--ranks", &words.ranks},         {"--speedup", &words.speedup},
+          {"--placement", &words.placement}, {"--update", &words.update},
+          {"--swap-to", &words.swap_to},     {"--stragglers", &words.stragglers}};
+}
+
 }  // namespace
 
 int simulate_on_cluster(const SimulateWords& words, std::ostream& out, const Clock& clock) {
   if (words.cluster.empty())
-    throw ConfigError("--ranks {} is for a plan of many ranks on a machine: name that with "
-                      "--cluster FILE (bindings/clusters has some)",
-                      words.ranks);
+    refuse_any(words_of_machine(words),
+               "is for a plan of many ranks on a machine: name that with --cluster FILE, or by the "
+               "name of one that came with the command");
   refuse_others(words);
-  check_outputs({{"PLAN", words.common.profile}, {"--cluster", words.cluster}},
+  const std::string cluster_file = cluster_path("--cluster", words.cluster);
+  check_outputs({{"PLAN", words.common.profile}, {"--cluster", cluster_file}},
                 {{"--trace", words.trace}});
   ClusterRun run;
   run.plan_path = words.common.profile;
-  run.file = plan_in(words.common.profile);
-  run.cluster = planner::parse_cluster(topology::text_of_file(words.cluster), words.cluster);
+  run.file = stored_job(stored_job_text(run.plan_path), run.plan_path);
+  run.cluster = read_cluster(cluster_file);
+  straggle(words, run.cluster);
   run.pipelines = pipelines_for(words, run.file);
-  planner::Job job;
-  job.schedule = run.file.actions;
-  job.stages = run.file.costs.stages;
-  job.shares = run.file.costs.shares;
-  job.traced_ranks = words.trace.empty() ? 0 : kTracedRanks;
-  job.schedule.data_parallel = run.pipelines;
+  if (!words.speedup.empty())
+    run.speedup = number_in("--speedup", words.speedup, kLeastSpeedup, kMostSpeedup);
+  run.job = job_for(words, run);
   const TimePoint begin = clock.now();
-  run.timing = planner::simulate_job(job, run.cluster);
+  run.timing = planner::simulate_job(run.job, run.cluster);
   run.simulation_seconds = seconds(clock.now() - begin);
   check_room(run);
   if (!words.trace.empty())

@@ -1,15 +1,17 @@
 #include "planning/job_command.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 
 #include "exit_codes.h"
 #include "planning/check_command.h"
+#include "planning/cluster_file.h"
 #include "planning/cost_command.h"
 #include "planning/job_contradictions.h"
 #include "planning/job_json.h"
+#include "planning/job_machine.h"
 #include "planning/job_picture.h"
 #include "planning/job_report.h"
 #include "planning/plan_report.h"
@@ -17,13 +19,14 @@
 #include "setting_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/base/transfer_rate.h"
 #include "spillway/planner/job/measured_model.h"
+#include "spillway/planner/machine/machine_share.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
 
 using nlohmann::ordered_json;
+using planner::Cluster;
 using planner::JobAttempt;
 using planner::JobChoice;
 using planner::JobRequest;
@@ -31,44 +34,74 @@ using planner::Partitioner;
 
 namespace {
 
-double rate_in(const char* option, const std::string& text) {
-  double value = 0.0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc() || stop != end)
-    throw ConfigError("{}: '{}' is no number (GB/s)", option, shown_text(text));
-  if (const std::string problem = rate_problem(option, value * 1e9); !problem.empty())
-    throw ConfigError("{}", problem);
-  return value * 1e9;
+/// Ranks of a host, which share the disks that are named. A described machine says it itself.
+std::uint32_t sharers_of_disks(const PlanWords& words, std::uint32_t ranks) {
+  const RateWords& rates = words.common.rates;
+  const std::string& text = words.job.ranks_per_host;
+  if (!words.job.topology.empty()) {
+    refuse_any({{"--ranks-per-host", &text}},
+               "has no place beside --topology, which says how many devices a node has");
+    return 1;
+  }
+  const bool has_disks = !(rates.rates + rates.nvme + rates.disk_out + rates.disk_in).empty();
+  if (!has_disks && !text.empty())
+    throw ConfigError("--ranks-per-host {} is about disks, and none are named (add --rates or "
+                      "--nvme)",
+                      text);
+  if (!has_disks || ranks == 1) return 1;
+  if (text.empty())
+    throw ConfigError("--{} is about the disks of one host, and {} ranks may share them (say with "
+                      "--ranks-per-host how many do)",
+                      !rates.rates.empty()  ? "rates " + rates.rates
+                      : !rates.nvme.empty() ? "nvme " + rates.nvme
+                                            : "disk-out " + rates.disk_out,
+                      ranks);
+  return count_in("--ranks-per-host", text, 1, ranks);
 }
 
-/// The slower direction of the link to the host while both are busy; 0 where none is named.
-double swap_rate(const RateWords& words, const profile::StepProfile& profile) {
-  RateWords link = words;
-  link.host_memory.clear();
-  if ((link.link_out + link.link_in + link.duplex + link.rates + link.nvme).empty()) return 0.0;
-  const profile::TransferRates rates = choose_rates(link, profile).rates;
-  return std::min(rates.write_bytes_per_second, rates.read_bytes_per_second) * rates.duplex_share;
+/// Schedule, batch and micro-batches, as far as they are said.
+void set_schedule(const JobWords& job, JobRequest& request) {
+  if (!job.schedule.empty() && job.schedule != planner::kAnySchedule) {
+    const planner::NamedSchedule named = planner::schedule_in(job.schedule);
+    request.schedule = named.generator->name;
+    request.variant = named.variant;
+  }
+  request.batch = request.ranks;
+  if (!job.batch.empty())
+    request.batch = count_in("--batch", job.batch, 1, planner::kMostRanksOfJob);
+  request.micro_batches = request.schedule == planner::kAnySchedule ? 0 : request.batch;
+  if (job.micro_batches.empty()) return;
+  request.micro_batches =
+      count_in("--micro-batches", job.micro_batches, 1, planner::kMostRanksOfJob);
+  if (job.batch.empty()) request.batch = request.micro_batches;
 }
 
+/// Whether branches may run in another order than the profile has them.
+bool may_reorder(const std::string& word, bool is_known) {
+  if (word.empty() || word == "auto") return is_known;
+  if (word == "any") return true;
+  if (word != "recorded")
+    throw ConfigError("--order: '{}' is neither auto nor recorded nor any", shown_text(word));
+  return false;
+}
+
+/// What is asked for, without a machine.
 JobRequest request_of(const PlanWords& words, const profile::StepProfile& profile) {
   const JobWords& job = words.job;
   JobRequest request;
   request.ranks = ranks_in(job);
-  request.micro_batches = request.ranks;
-  if (!job.micro_batches.empty())
-    request.micro_batches =
-        count_in("--micro-batches", job.micro_batches, 1, planner::kMostRanksOfJob);
+  set_schedule(job, request);
   if (!job.groups.empty())
     request.groups = count_in("--groups", job.groups, 1, planner::kMostRanksOfJob);
-  if (!job.schedule.empty()) request.schedule = job.schedule;
   if (!job.partitioner.empty()) request.partitioner = job.partitioner;
   if (!job.device_memory.empty())
     request.device_memory = size_in("--device-memory", job.device_memory);
-  if (!job.link.empty()) request.link.bytes_per_second = rate_in("--link", job.link);
+  if (!job.link.empty()) request.link.bytes_per_second = rate_in(job.link, "--link");
   const RateWords& rates = words.common.rates;
-  request.swap_bytes_per_second = swap_rate(rates, profile);
-  if (!rates.host_memory.empty()) {
+  const std::uint32_t sharers = sharers_of_disks(words, request.ranks);
+  if (job.topology.empty())
+    request.swap_bytes_per_second = swap_rates(rates, sharers, profile).host;
+  if (job.topology.empty() && !rates.host_memory.empty()) {
     if (request.swap_bytes_per_second == 0.0)
       throw ConfigError("--host-memory {} is for what is swapped, and no link to the host is named "
                         "(add --link-out and --link-in)",
@@ -77,57 +110,72 @@ JobRequest request_of(const PlanWords& words, const profile::StepProfile& profil
   }
   planner::MeasuredModel model = planner::measured_model(profile);
   request.chain = std::move(model.chain);
+  request.chain.may_reorder = may_reorder(job.order, request.chain.may_reorder);
   request.update_seconds = model.update_seconds;
   request.reserved = model.reserved;
   check(request);
   return request;
 }
 
+/// As `try_choice`, by the links that the machine leaves each rank.
+JobAttempt try_on(const Cluster& cluster, const JobRequest& request, const Partitioner& partitioner,
+                  const JobChoice& choice, planner::JobPlan& best, bool& has_best) {
+  planner::MachineAttempt made = planner::try_choice_on(request, cluster, partitioner, choice);
+  const bool is_better =
+      made.attempt.is_possible() && (!has_best || made.attempt.step_seconds < best.step_seconds);
+  if (is_better) best = std::move(made.plan);
+  has_best = has_best || is_better;
+  return made.attempt;
+}
+
 /// Every schedule with the partitioner that is asked for, then every partitioner with the best of
 /// these.
-std::vector<ComparedJob> compare(const JobRequest& request, const Clock& clock) {
+std::vector<ComparedJob> compare(const JobRequest& request, const std::optional<Cluster>& cluster,
+                                 const Clock& clock) {
   std::vector<ComparedJob> rows;
   planner::JobPlan best;
   bool has_best = false;
   ProgressLine progress;
   const auto attempt = [&](const Partitioner& partitioner, const JobChoice& choice) {
-    progress.show(message("{} with cuts by {}", choice.generator->name, partitioner.name));
+    progress.show(message("{} with cuts by {}",
+                          planner::schedule_text(choice.generator->name, choice.variant),
+                          partitioner.name));
     const TimePoint begin = clock.now();
-    JobAttempt tried = planner::try_choice(request, partitioner, choice, best, has_best);
+    JobAttempt tried = cluster ? try_on(*cluster, request, partitioner, choice, best, has_best)
+                               : planner::try_choice(request, partitioner, choice, best, has_best);
     return ComparedJob{std::move(tried), seconds(clock.now() - begin)};
   };
   const Partitioner& asked = planner::partitioner_named(request.partitioner);
-  for (const JobChoice& choice : planner::job_choices(request)) {
-    ComparedJob row = attempt(asked, choice);
-    const auto same = std::find_if(rows.begin(), rows.end(), [&](const ComparedJob& other) {
-      return other.attempt.schedule == row.attempt.schedule;
-    });
-    if (same == rows.end())
-      rows.push_back(std::move(row));
-    else if (row.attempt.is_possible() && (!same->attempt.is_possible() ||
-                                           row.attempt.step_seconds < same->attempt.step_seconds))
-      *same = std::move(row);
-  }
+  // The times of the machine's devices, for the bound.
+  const JobRequest open = cluster
+                              ? planner::request_on(request, *cluster, std::max(1U, request.groups),
+                                                    planner::SwapTarget::kHost)
+                              : request;
+  planner::try_choices(open, [&](const JobChoice& choice) {
+    rows.push_back(attempt(asked, choice));
+    return rows.back().attempt;
+  });
+  rows = fastest_of_each(rows);
   if (has_best) {
-    const JobChoice choice{&planner::schedule_generator_named(best.schedule), best.groups};
+    const JobChoice choice = planner::choice_of(best);
     for (const Partitioner& each : planner::partitioners())
       if (each.name != asked.name) rows.push_back(attempt(each, choice));
   }
   progress.clear();
-  std::stable_sort(rows.begin(), rows.end(), [](const ComparedJob& a, const ComparedJob& b) {
-    if (a.attempt.is_possible() != b.attempt.is_possible()) return a.attempt.is_possible();
-    return a.attempt.is_possible() && a.attempt.step_seconds < b.attempt.step_seconds;
-  });
+  sort_fastest_first(rows);
   return rows;
 }
 
-int compare_jobs(const PlanWords& words, const JobRequest& request, std::ostream& out,
-                 const Clock& clock) {
+int compare_jobs(const PlanWords& words, JobRequest request, const std::optional<Cluster>& cluster,
+                 std::ostream& out, const Clock& clock) {
   refuse_any({{"--out", &words.out}, {"--svg", &words.job.picture}},
              "is for one plan, and --compare makes many");
-  const std::vector<ComparedJob> rows = compare(request, clock);
+  const std::vector<ComparedJob> rows = compare(request, cluster, clock);
+  if (cluster)
+    request = planner::request_on(request, *cluster, std::max(1U, request.groups),
+                                  planner::SwapTarget::kHost);
   if (!words.common.json) {
-    out << job_comparison_text(request, words.common.profile, rows);
+    out << job_comparison_text(request, words.common.profile, rows, cluster ? cluster->name : "");
     return kDone;
   }
   auto list = ordered_json::array();
@@ -136,23 +184,58 @@ int compare_jobs(const PlanWords& words, const JobRequest& request, std::ostream
   return kDone;
 }
 
+/// On the machine, where one is named. What the hosts have no room for goes to disks, where some
+/// are named.
+void search(const PlanWords& words, const profile::StepProfile& profile,
+            const std::optional<Cluster>& cluster, FoundJob& job) {
+  if (cluster) {
+    planner::MachineSearch found = planner::search_job_on(job.request, *cluster);
+    job.search = std::move(found.search);
+    job.request = std::move(found.request);
+    job.swap_target = found.swap_target;
+    job.ranks_per_host = cluster->node.devices;
+    if (cluster->node.host_memory > Bytes(0)) job.host_memory = cluster->node.host_memory;
+    job.machine = FoundMachine{cluster_path("--topology", words.job.topology), *cluster,
+                               std::move(found.timing), std::move(found.runs)};
+    return;
+  }
+  job.host_memory = job.request.host_memory;
+  try {
+    job.search = planner::search_job(job.request);
+  } catch (const PlanError&) {
+    const std::uint32_t sharers = sharers_of_disks(words, job.request.ranks);
+    const double disk = swap_rates(words.common.rates, sharers, profile).disk;
+    if (disk == 0.0) throw;
+    job.request.swap_bytes_per_second = disk;
+    job.request.host_memory = planner::kNoLimit;
+    job.swap_target = planner::SwapTarget::kDisk;
+    job.search = planner::search_job(job.request);
+  }
+}
+
 int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
   const std::string& path = words.common.profile;
   if (path.empty())
     throw ConfigError("PROFILE is missing: the step of one micro-batch, as `spillway profile` "
                       "recorded it (see spillway plan --help)");
   ranks_in(words.job);
-  check_outputs(files_read(words.common), {{"--out", words.out}, {"--svg", words.job.picture}});
+  std::vector<NamedFile> read = files_read(words.common);
+  if (!words.job.topology.empty())
+    read.push_back({"--topology", cluster_path("--topology", words.job.topology)});
+  check_outputs(read, {{"--out", words.out}, {"--svg", words.job.picture}});
   FoundJob job;
   job.path = path;
-  job.request = request_of(words, load_step(path).profile);
-  if (words.job.compare) return compare_jobs(words, job.request, out, clock);
+  const profile::StepProfile profile = load_step(path).profile;
+  job.request = request_of(words, profile);
+  std::optional<Cluster> cluster;
+  if (!words.job.topology.empty()) cluster = machine_for(words, profile);
+  if (words.job.compare) return compare_jobs(words, job.request, cluster, out, clock);
   const TimePoint begin = clock.now();
   {
     ProgressLine progress;
     progress.show(message("planning {} layers on {} ranks", job.request.chain.layers.size(),
                           job.request.ranks));
-    job.search = planner::search_job(job.request);
+    search(words, profile, cluster, job);
     progress.clear();
   }
   job.search_seconds = seconds(clock.now() - begin);

@@ -13,14 +13,9 @@ void refuse_any(const std::vector<GivenWord>& words, const char* reason) {
 
 std::vector<GivenWord> words_of_one_device(const PlanWords& words) {
   const PlanningWords& common = words.common;
-  return {{"--budget", &common.budget},
-          {"--strategy", &common.strategy},
-          {"--effort", &common.effort},
-          {"--bound", &common.bound},
-          {"--points", &words.points},
-          {"--frontier", &words.picture},
-          {"--disk-out", &common.rates.disk_out},
-          {"--disk-in", &common.rates.disk_in}};
+  return {{"--budget", &common.budget}, {"--strategy", &common.strategy},
+          {"--effort", &common.effort}, {"--bound", &common.bound},
+          {"--points", &words.points},  {"--frontier", &words.picture}};
 }
 
 /// All that says something about a plan which is made.
@@ -29,9 +24,13 @@ std::vector<GivenWord> words_of_job(const PlanWords& words) {
   const RateWords& rates = words.common.rates;
   return {{"--device-memory", &job.device_memory},
           {"--micro-batches", &job.micro_batches},
+          {"--batch", &job.batch},
           {"--groups", &job.groups},
           {"--schedule", &job.schedule},
+          {"--order", &job.order},
           {"--link", &job.link},
+          {"--topology", &job.topology},
+          {"--ranks-per-host", &job.ranks_per_host},
           {"--svg", &job.picture},
           {"--out", &words.out},
           {"--link-out", &rates.link_out},
@@ -39,7 +38,9 @@ std::vector<GivenWord> words_of_job(const PlanWords& words) {
           {"--duplex", &rates.duplex},
           {"--host-memory", &rates.host_memory},
           {"--rates", &rates.rates},
-          {"--nvme", &rates.nvme}};
+          {"--nvme", &rates.nvme},
+          {"--disk-out", &rates.disk_out},
+          {"--disk-in", &rates.disk_in}};
 }
 
 std::uint32_t ranks_in(const JobWords& words) {

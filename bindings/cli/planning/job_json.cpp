@@ -1,6 +1,10 @@
 #include "planning/job_json.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "planning/machine_words.h"
+#include "spillway/planner/machine/host_memory.h"
 
 namespace spillway::cli {
 
@@ -12,22 +16,41 @@ using planner::StageEstimate;
 
 namespace {
 
+/// By class, in bytes.
+ordered_json classes_json(const planner::StageBytes& bytes) {
+  return {{"weights", bytes.weights.count()},     {"gradients", bytes.gradients.count()},
+          {"optimizer", bytes.optimizer.count()}, {"stash", bytes.stash.count()},
+          {"working", bytes.working.count()},     {"relayed", bytes.relayed.count()},
+          {"reserved", bytes.reserved.count()}};
+}
+
 ordered_json stage_json(const FoundJob& job, std::uint32_t index) {
   const JobPlan& plan = job.search.plan;
   const StageEstimate& stage = plan.stages[index];
+  const planner::LayerOrder& order = plan.order.layers;
   ordered_json recomputed = ordered_json::array();
   for (const planner::ChosenPoint& point : stage.recomputed) recomputed.push_back(point.layer);
+  ordered_json ranges = ordered_json::array();
+  for (const planner::LayerRange& range :
+       planner::layers_at(order, stage.first_layer, stage.last_layer))
+    ranges.push_back({range.first, range.last});
+  const auto name_at = [&](planner::LayerIndex place) {
+    return job.request.chain.layers[planner::layer_at(order, place)].name;
+  };
   return {{"rank", plan.actions.rank_of(0, index)},
           {"first", stage.first_layer},
           {"last", stage.last_layer},
-          {"first_name", job.request.chain.layers[stage.first_layer].name},
-          {"last_name", job.request.chain.layers[stage.last_layer].name},
+          {"first_name", name_at(stage.first_layer)},
+          {"last_name", name_at(stage.last_layer)},
+          {"ranges", std::move(ranges)},
           {"seconds", stage.seconds},
           {"raw_seconds", stage.raw_seconds},
           {"link_seconds", stage.link_seconds},
           {"recompute_seconds", stage.recompute_seconds},
           {"memory_bytes", stage.memory.count()},
           {"raw_memory_bytes", stage.raw_memory.count()},
+          {"before", classes_json(plan.before[index])},
+          {"after", classes_json(plan.after[index])},
           {"parameter_bytes", stage.parameters.count()},
           {"swapped_bytes", stage.swapped.count()},
           {"in_flight", plan.factors[index].in_flight},
@@ -41,6 +64,7 @@ ordered_json rank_json(const JobPlan& plan, std::uint32_t rank) {
   return {{"busy_seconds", timing.busy_seconds},
           {"bubble", plan.step_seconds > 0.0 ? idle / plan.step_seconds : 0.0},
           {"exposed_communication_seconds", timing.exposed_communication_seconds},
+          {"exposed_swap_seconds", timing.exposed_swap_seconds},
           {"peak_bytes", plan.memory[rank].peak.count()},
           {"fixed_bytes", plan.memory[rank].fixed.count()},
           {"host_bytes", plan.memory[rank].host.count()},
@@ -48,10 +72,25 @@ ordered_json rank_json(const JobPlan& plan, std::uint32_t rank) {
           {"recompute_actions", count_of(plan, rank, planner::ActionKind::kRecompute)}};
 }
 
+ordered_json hosts_json(const FoundJob& job) {
+  ordered_json json = {
+      {"ranks_per_host", job.ranks_per_host},
+      {"memory_bytes", nullptr},
+      {"swaps_to", name_in(kSwapTargets, job.swap_target)},
+      {"peak_bytes", planner::fullest_host(job.search.plan, job.ranks_per_host).count()},
+      {"per_host_bytes", ordered_json::array()}};
+  if (job.host_memory != planner::kNoLimit) json["memory_bytes"] = job.host_memory.count();
+  for (const Bytes held : planner::host_peaks(job.search.plan, job.ranks_per_host))
+    json["per_host_bytes"].push_back(held.count());
+  return json;
+}
+
 ordered_json attempt_json(const JobAttempt& attempt) {
   ordered_json json = {{"partitioner", attempt.partitioner},
                        {"schedule", attempt.schedule},
+                       {"variant", attempt.variant},
                        {"groups", attempt.groups},
+                       {"micro_batches", attempt.micro_batches},
                        {"is_possible", attempt.is_possible()},
                        {"refusal", attempt.refusal}};
   if (!attempt.is_possible()) return json;
@@ -61,7 +100,26 @@ ordered_json attempt_json(const JobAttempt& attempt) {
   json["exposed_communication_seconds"] = attempt.exposed_communication_seconds;
   json["peak_bytes"] = attempt.peak.count();
   json["gap"] = attempt.gap;
+  json["is_relieved"] = attempt.is_relieved;
+  json["not_tried"] = attempt.not_tried;
   return json;
+}
+
+/// Nothing is told of orders that were not looked at, and JSON has no infinity.
+ordered_json order_json(const FoundJob& job) {
+  const planner::OrderChoice& order = job.search.plan.order;
+  const bool is_open = job.request.chain.may_reorder;
+  const auto known = [&](double seconds) {
+    return is_open && std::isfinite(seconds) ? ordered_json(seconds) : ordered_json();
+  };
+  return {{"name", order.name},
+          {"is_open", is_open},
+          {"is_exact", order.is_exact},
+          {"loss", known(order.loss())},
+          {"seconds", known(order.seconds)},
+          {"recorded_seconds", known(order.recorded_seconds)},
+          {"bound_seconds", known(order.bound_seconds)},
+          {"downsets", order.downsets}};
 }
 
 }  // namespace
@@ -72,18 +130,24 @@ ordered_json job_json(const FoundJob& job) {
   ordered_json json = {{"partitioner", plan.partitioner},
                        {"partitioner_reading", planner::to_string(partitioner.reading)},
                        {"schedule", plan.schedule},
+                       {"variant", to_string(plan.variant)},
                        {"ranks", plan.ranks},
                        {"groups", plan.groups},
-                       {"micro_batches", plan.micro_batches}};
+                       {"micro_batches", plan.micro_batches},
+                       {"batch", plan.batch}};
   if (plan.device_memory != planner::kNoLimit)
     json["device_memory_bytes"] = plan.device_memory.count();
   json["relief"] = planner::to_string(plan.relief);
+  json["not_tried"] = plan.not_tried;
+  json["order"] = order_json(job);
   json["stages"] = ordered_json::array();
   for (std::uint32_t k = 0; k < plan.stages.size(); ++k)
     json["stages"].push_back(stage_json(job, k));
   json["per_rank"] = ordered_json::array();
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
     json["per_rank"].push_back(rank_json(plan, rank));
+  json["hosts"] = hosts_json(job);
+  if (job.machine) json["machine"] = machine_json(*job.machine);
   json["step_seconds"] = plan.step_seconds;
   json["micro_batches_per_second"] =
       plan.step_seconds > 0.0 ? plan.micro_batches / plan.step_seconds : 0.0;
@@ -91,6 +155,7 @@ ordered_json job_json(const FoundJob& job) {
   json["rounding_gap"] = plan.rounding_gap;
   json["bubble"] = plan.timing.bubble;
   json["exposed_communication_seconds"] = plan.exposed_communication_seconds();
+  json["exposed_swap_seconds"] = plan.exposed_swap_seconds();
   json["peak_bytes"] = plan.peak().count();
   json["bound"] = plan.bound_seconds;
   json["gap"] = plan.gap();
@@ -98,6 +163,8 @@ ordered_json job_json(const FoundJob& job) {
   json["attempts"] = ordered_json::array();
   for (const JobAttempt& attempt : job.search.attempts)
     json["attempts"].push_back(attempt_json(attempt));
+  json["hopeless"] = job.search.hopeless;
+  json["left_out"] = job.search.left_out;
   json["model"] = {{"path", job.path},
                    {"layers", job.request.chain.layers.size()},
                    {"micro_batch_seconds", work_of(job.request.chain)},

@@ -15,8 +15,12 @@ std::string schedule_help() {
   std::string text = "Who computes what when:";
   for (const planner::ScheduleGenerator& each : planner::schedule_generators())
     text += message(" {} ({});", each.name, each.summary);
-  return text + message(" or {}, the fastest that fits and changes no results [{}]",
-                        planner::kAnySchedule, planner::kAnySchedule);
+  return text +
+         message(" or {}, the fastest that fits and changes no results [{}]. What a schedule "
+                 "leaves open stands behind it: 1f1b-capped:slots=3, interleaved:chunks=4, "
+                 "gems-master:replicas=4; gems-mast:parked or :single-owner for its second "
+                 "copy of the weights; :stages or :windows for how it gets into memory",
+                 planner::kAnySchedule, planner::kAnySchedule);
 }
 
 std::string partitioner_help() {
@@ -41,16 +45,30 @@ void add_job_options(CLI::App& app, JobWords& words) {
            "With --ranks: memory of each device [as much as is needed]");
   add_text(app, "--micro-batches", words.micro_batches, "COUNT",
            "With --ranks: how many make a step, on all devices together; the profile is of one "
-           "[as many as ranks]");
+           "[as many as --batch; with --schedule auto the best that divide it]");
+  add_text(
+      app, "--batch", words.batch, "COUNT",
+      "With --ranks: the work of a step, in micro-batches as profiled; fewer micro-batches are "
+      "taken to be so many times as long and large [as many as --micro-batches, or as ranks]");
   add_text(app, "--groups", words.groups, "COUNT",
            "With --ranks: pipelines that do the same with other micro-batches, and sum their "
            "gradients [1; with --schedule auto the best]");
   add_text(app, "--schedule", words.schedule, "NAME", schedule_help());
   add_text(app, "--partitioner", words.partitioner, "NAME", partitioner_help());
+  add_text(app, "--order", words.order, "NAME",
+           "With --ranks: in which order the branches of a model go to the stages: recorded; any "
+           "that the tensors of the profile allow; or auto, any where the profile knows all that "
+           "operators wait for, as imported ones do [auto]");
   add_text(app, "--link", words.link, "GB/s",
            "With --ranks: rate between any two devices, each way [messages take no time]; the one "
            "to each host, for swaps, is --link-out and --link-in [nothing is swapped], and "
            "--host-memory is then of each rank");
+  add_text(app, "--topology", words.topology, "FILE|NAME",
+           "With --ranks: plan for this description of a machine, or for the one of that name that "
+           "came with the command: its memory, links and disks. Other options leave less of them "
+           "to the job; --host-memory is then of each node");
+  add_text(app, "--ranks-per-host", words.ranks_per_host, "COUNT",
+           "With --ranks, and disks (--rates, --nvme): neighbouring ranks that share them");
   app.add_flag("--compare", words.compare,
                "With --ranks: all schedules, and all partitioners with the best of them, in one "
                "table")

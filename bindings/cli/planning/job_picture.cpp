@@ -4,9 +4,11 @@
 #include <array>
 #include <vector>
 
+#include "planning/step_curve.h"
 #include "planning/svg_drawing.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/planner/schedule/schedule_drawing.h"
 
 namespace spillway::cli {
 
@@ -26,7 +28,9 @@ constexpr double kCurve = 30.0;
 constexpr double kRow = kBars + kCurve + 10.0;
 constexpr std::uint32_t kMostRows = 48;
 constexpr double kLeastWidth = 0.15;  // Of a bar that anyone can see.
-constexpr double kWidthOfNumber = 14.0;
+constexpr double kLeastWidthOfLabel = 14.0;
+constexpr double kWidthOfLetter = 6.0;
+constexpr const char* kPale = " fill-opacity=\"0.5\"";
 
 /// What a bar is, with colours that people with any colour vision tell apart (Okabe and Ito, 2008).
 struct BarKind {
@@ -38,6 +42,10 @@ constexpr std::array<BarKind, 5> kBarKinds{{{"forward", "#56B4E9"},
                                             {"weight gradient", "#009E73"},
                                             {"computed again", "#CC79A7"},
                                             {"update", "#000000"}}};
+
+/// Replicas in turn, so that those that meet on a rank differ: Chimera's two, GEMS's one after the
+/// other.
+bool is_pale(const Action& action) { return action.replica % 2 == 1; }
 
 const BarKind& kind_of(ActionKind kind) {
   switch (kind) {
@@ -116,6 +124,16 @@ class Drawing {
     }
     svg_.box(x, 62, 14, 10, "fill=\"#ddd\" stroke=\"#777\"");
     svg_.label(x + 20, 72, limit_ > 0.0 ? "memory, and its limit" : "memory", "start");
+    if (plan_.actions.replica_count() > 1) draw_replica_legend();
+  }
+
+  void draw_replica_legend() {
+    svg_.box(kLeft, 77, 14, 10, message("fill=\"{}\"{}", kBarKinds[0].colour, kPale));
+    svg_.label(kLeft + 20, 86,
+               plan_.actions.micro_batches > 1
+                   ? "pale: odd replicas of the model; 1b is micro-batch b of replica 1"
+                   : "pale: odd replicas of the model; numbers are those of replicas",
+               "start");
   }
 
   void draw_axis() {
@@ -141,12 +159,16 @@ class Drawing {
       if (!planner::is_compute(action.kind) || width < kLeastWidth) continue;
       const BarKind& kind = kind_of(action.kind);
       svg_.box(x, top, width, kBars,
-               message("fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.4\"", kind.colour),
+               message("fill=\"{}\"{} stroke=\"#fff\" stroke-width=\"0.4\"", kind.colour,
+                       is_pale(action) ? kPale : ""),
                message("{}: {} from {}", to_string(action),
                        seconds_text(spans[i].end_seconds - spans[i].start_seconds),
                        seconds_text(spans[i].start_seconds)));
-      if (width >= kWidthOfNumber && action.micro_batch != planner::kNoMicroBatch)
-        svg_.label(x + width / 2, top + kBars - 4, message("{}", action.micro_batch), "middle",
+      if (action.micro_batch == planner::kNoMicroBatch) continue;
+      const std::string label = planner::micro_batch_label(plan_.actions, action);
+      const double letters = kWidthOfLetter * static_cast<double>(label.size());
+      if (width >= std::max(kLeastWidthOfLabel, letters))
+        svg_.label(x + width / 2, top + kBars - 4, label, "middle",
                    "font-size=\"10\" pointer-events=\"none\"");
     }
   }
@@ -159,18 +181,13 @@ class Drawing {
     double held = static_cast<double>(plan_.memory[rank].peak.count()) - fixed;
     for (const MemoryMoment& moment : moments)
       held = std::min(held, static_cast<double>(moment.bytes.count()));
-    std::string points = message("{},{} {},{}", svg_number(kLeft), svg_number(base),
-                                 svg_number(kLeft), svg_number(y_of(held + fixed)));
-    for (const MemoryMoment& moment : moments) {
-      const std::string x = svg_number(x_of(moment.seconds));
-      points += message(" {},{}", x, svg_number(y_of(held + fixed)));
-      held = static_cast<double>(moment.bytes.count());
-      points += message(" {},{}", x, svg_number(y_of(held + fixed)));
-    }
-    points += message(" {},{} {},{}", svg_number(kRight), svg_number(y_of(held + fixed)),
-                      svg_number(kRight), svg_number(base));
-    svg_.add(message(
-        "<polygon points=\"{}\" fill=\"#ddd\" stroke=\"#777\" stroke-width=\"0.6\"/>\n", points));
+    StepCurve curve(kLeft, y_of(held + fixed));
+    for (const MemoryMoment& moment : moments)
+      curve.step_to(x_of(moment.seconds), y_of(static_cast<double>(moment.bytes.count()) + fixed));
+    svg_.add(message("<polygon points=\"{},{}{} {},{}\" fill=\"#ddd\" stroke=\"#777\" "
+                     "stroke-width=\"0.6\"/>\n",
+                     svg_number(kLeft), svg_number(base), curve.finish(kRight), svg_number(kRight),
+                     svg_number(base)));
     if (limit_ > 0.0)
       svg_.line(kLeft, y_of(limit_), kRight, y_of(limit_),
                 "stroke=\"#D55E00\" stroke-dasharray=\"4 3\"");

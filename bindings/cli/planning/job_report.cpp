@@ -7,6 +7,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/planner/machine/host_memory.h"
 
 namespace spillway::cli {
 
@@ -30,7 +31,47 @@ std::string counted(std::uint64_t count, const char* word) {
   return message("{} {}{}", count, word, count == 1 ? "" : "s");
 }
 
-std::string request_text(const JobRequest& request, const std::string& path) {
+std::string links_text(const JobRequest& request, const std::string& machine) {
+  const bool is_free = std::isinf(request.link.bytes_per_second);
+  const std::string peer = is_free
+                               ? "messages between ranks take no time" +
+                                     std::string(machine.empty() ? " (--link names a rate)" : "")
+                               : gb_per_s(request.link.bytes_per_second) + " between ranks";
+  const std::string host =
+      request.swap_bytes_per_second > 0.0
+          ? gb_per_s(request.swap_bytes_per_second) + " to each host, either way"
+          : std::string("nothing is swapped (--link-out and --link-in name a link to the host)");
+  return machine.empty() ? message("{}; {}", peer, host)
+                         : message("{}; {}: what {} leaves a rank", peer, host, machine);
+}
+
+std::string micro_batches_text(std::uint32_t count) {
+  return count == 1 ? std::string("1 micro-batch") : message("{} micro-batches", count);
+}
+
+std::string work_text(const JobRequest& request) {
+  if (request.micro_batches == 0)
+    return message("the work of {}", micro_batches_text(batch_of(request)));
+  const std::string text = micro_batches_text(request.micro_batches);
+  const std::uint32_t share = batch_of(request) / request.micro_batches;
+  return share == 1 ? text : message("{} of {} profiled ones each", text, share);
+}
+
+/// What is assumed of micro-batches that nobody measured; nothing where there are none.
+std::string batch_text(const JobPlan& plan, const JobRequest& request) {
+  const std::uint32_t share = plan.batch / plan.micro_batches;
+  const std::string larger = "k profiled ones in one are taken to last k times as long and to hold "
+                             "k times as much";
+  if (share > 1)
+    return line("batch", message("in {}, each of {} profiled ones; {}",
+                                 micro_batches_text(plan.micro_batches), share, larger));
+  if (request.micro_batches != 0) return {};
+  return line("batch", message("in {} as profiled; {}, and smaller ones were not looked at",
+                               micro_batches_text(plan.micro_batches), larger));
+}
+
+std::string request_text(const JobRequest& request, const std::string& path,
+                         const std::string& links) {
   std::string text = line("model", message("{}, {}, {} for a micro-batch", path,
                                            counted(request.chain.layers.size(), "layer"),
                                            seconds_text(work_of(request.chain))));
@@ -38,20 +79,54 @@ std::string request_text(const JobRequest& request, const std::string& path) {
                               request.device_memory == planner::kNoLimit
                                   ? std::string(" of any size (--device-memory limits it)")
                                   : message(" of {}", request.device_memory),
-                              request.micro_batches == 1
-                                  ? std::string("1 micro-batch")
-                                  : message("{} micro-batches", request.micro_batches)));
-  const bool is_free = std::isinf(request.link.bytes_per_second);
-  text += line("links",
-               message("{}; {}",
-                       is_free ? std::string("messages between ranks take no time (--link names a "
-                                             "rate)")
-                               : gb_per_s(request.link.bytes_per_second) + " between ranks",
-                       request.swap_bytes_per_second > 0.0
-                           ? gb_per_s(request.swap_bytes_per_second) + " to each host, either way"
-                           : std::string("nothing is swapped (--link-out and --link-in name a link "
-                                         "to the host)")));
-  return text;
+                              work_text(request)));
+  return text + line("links", links);
+}
+
+/// What hosts hold; nothing where nothing is swapped.
+std::string hosts_text(const FoundJob& job) {
+  const Bytes held = planner::fullest_host(job.search.plan, job.ranks_per_host);
+  if (held == Bytes(0)) return {};
+  const std::string whose = job.ranks_per_host == 1
+                                ? std::string("every rank on a host of its own")
+                                : message("{} neighbouring ranks on each", job.ranks_per_host);
+  if (job.swap_target == planner::SwapTarget::kDisk)
+    return line("hosts", message("{} go on to the disks of the fullest one, as {}; {}", held,
+                                 job.host_memory == planner::kNoLimit
+                                     ? std::string("its memory has no room for them")
+                                     : message("its {} have no room for them", job.host_memory),
+                                 whose));
+  return line("hosts",
+              message("{}{} on the fullest one, what its ranks have swapped at their most; "
+                      "{}",
+                      held,
+                      job.host_memory == planner::kNoLimit ? std::string()
+                                                           : message(" of {}", job.host_memory),
+                      whose));
+}
+
+/// Which order the branches have, and what it loses.
+std::string order_text(const FoundJob& job) {
+  const planner::OrderChoice& order = job.search.plan.order;
+  if (!job.request.chain.may_reorder) return "of the layers as recorded";
+  std::string text = message("of the layers {}", order.layers.empty() ? "as recorded" : order.name);
+  if (!order.layers.empty() && std::isinf(order.recorded_seconds))
+    text += ", as nothing fits when they stand as recorded";
+  else if (!order.layers.empty())
+    text += message(", whose slowest stage is {} quicker than as recorded",
+                    percent_text(1.0 - order.seconds / order.recorded_seconds));
+  if (order.is_exact) return text + "; no order is quicker";
+  return text + message("; at most {} behind the best order", percent_text(order.loss()));
+}
+
+/// "0-11" or, where branches were put apart, "0-7 12-15 20-21".
+std::string layers_text(const planner::LayerOrder& order, const StageEstimate& stage) {
+  constexpr std::size_t kRangesShown = 3;
+  const auto ranges = planner::layers_at(order, stage.first_layer, stage.last_layer);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(ranges.size(), kRangesShown); ++i)
+    text += message("{}{}-{}", i == 0 ? "" : " ", ranges[i].first, ranges[i].last);
+  return ranges.size() > kRangesShown ? text + " ..." : text;
 }
 
 std::string stages_table(const FoundJob& job) {
@@ -62,10 +137,12 @@ std::string stages_table(const FoundJob& job) {
     const StageEstimate& stage = plan.stages[k];
     rows.push_back(
         {message("{}", k), message("{}", plan.actions.rank_of(0, static_cast<std::uint32_t>(k))),
-         message("{}-{}", stage.first_layer, stage.last_layer), seconds_text(stage.seconds),
+         layers_text(plan.order.layers, stage), seconds_text(stage.seconds),
          seconds_text(stage.recompute_seconds), to_string(stage.swapped), to_string(stage.memory),
          to_string(stage.raw_memory), to_string(stage.parameters),
-         shown_text(job.request.chain.layers[stage.first_layer].name, kMostLettersOfName)});
+         shown_text(
+             job.request.chain.layers[planner::layer_at(plan.order.layers, stage.first_layer)].name,
+             kMostLettersOfName)});
   }
   std::string text = table_text(rows);
   if (plan.stages.size() > kStagesShown)
@@ -73,63 +150,70 @@ std::string stages_table(const FoundJob& job) {
   return text;
 }
 
+/// By class, the stash before and after swaps and recomputation.
+std::string classes_table(const JobPlan& plan) {
+  std::vector<std::vector<std::string>> rows{{"stage", "weights", "gradients", "optimizer",
+                                              "stash before", "after", "working", "relayed",
+                                              "reserved"}};
+  for (std::size_t k = 0; k < std::min(plan.stages.size(), kStagesShown); ++k) {
+    const planner::StageBytes& before = plan.before[k];
+    rows.push_back({message("{}", k), to_string(before.weights), to_string(before.gradients),
+                    to_string(before.optimizer), to_string(before.stash),
+                    to_string(plan.after[k].stash), to_string(before.working),
+                    to_string(before.relayed), to_string(before.reserved)});
+  }
+  return "\nWhat they hold at their fullest:\n" + table_text(rows);
+}
+
 std::vector<std::string> titles() {
-  return {"schedule", "partitioner", "groups", "step", "bubble", "waits", "gap", "peak"};
+  return {"schedule", "partitioner", "groups", "micro-batches", "step",
+          "bubble",   "waits",       "gap",    "peak"};
 }
 
 std::vector<std::string> row_of(const JobAttempt& attempt) {
-  if (!attempt.is_possible())
-    return {attempt.schedule,
-            attempt.partitioner,
-            message("{}", attempt.groups),
-            "-",
-            "-",
-            "-",
-            "-",
-            "-"};
-  return {attempt.schedule,
-          attempt.partitioner,
-          message("{}", attempt.groups),
-          seconds_text(attempt.step_seconds),
-          percent_text(attempt.bubble),
-          seconds_text(attempt.exposed_communication_seconds),
-          percent_text(attempt.gap),
-          to_string(attempt.peak)};
-}
-
-/// Of each schedule the fastest of its numbers of groups, or the first refusal.
-std::vector<JobAttempt> best_of_each(const std::vector<JobAttempt>& attempts) {
-  std::vector<JobAttempt> best;
-  for (const JobAttempt& each : attempts) {
-    const auto found = std::find_if(best.begin(), best.end(), [&](const JobAttempt& other) {
-      return other.schedule == each.schedule;
-    });
-    if (found == best.end())
-      best.push_back(each);
-    else if (each.is_possible() &&
-             (!found->is_possible() || each.step_seconds < found->step_seconds))
-      *found = each;
+  std::vector<std::string> row{
+      attempt.variant.empty() ? attempt.schedule
+                              : message("{}:{}", attempt.schedule, attempt.variant),
+      attempt.partitioner, message("{}", attempt.groups), message("{}", attempt.micro_batches)};
+  if (!attempt.is_possible()) {
+    row.resize(titles().size(), "-");
+    return row;
   }
-  return best;
+  row.push_back(seconds_text(attempt.step_seconds));
+  row.push_back(percent_text(attempt.bubble));
+  row.push_back(seconds_text(attempt.exposed_communication_seconds));
+  row.push_back(percent_text(attempt.gap));
+  row.push_back(to_string(attempt.peak));
+  return row;
 }
 
 std::string tried_text(const FoundJob& job) {
   if (job.search.attempts.size() < 2) return {};
-  std::vector<JobAttempt> best = best_of_each(job.search.attempts);
-  std::stable_sort(best.begin(), best.end(), [](const JobAttempt& a, const JobAttempt& b) {
-    if (a.is_possible() != b.is_possible()) return a.is_possible();
-    return a.is_possible() && a.step_seconds < b.step_seconds;
-  });
+  std::vector<ComparedJob> all;
+  for (const JobAttempt& each : job.search.attempts) all.push_back({each});
   std::vector<std::vector<std::string>> rows{titles()};
   std::string reasons;
-  for (const JobAttempt& each : best) {
-    rows.push_back(row_of(each));
-    if (!each.is_possible()) reasons += message("  {}: {}\n", each.schedule, each.refusal);
+  for (const ComparedJob& each : fastest_of_each(all)) {
+    rows.push_back(row_of(each.attempt));
+    if (!each.attempt.is_possible())
+      reasons += message("  {}: {}\n", each.attempt.schedule, each.attempt.refusal);
   }
   std::string text = message("\nAll schedules that were tried, each on its best number of groups:\n"
                              "{}",
                              table_text(rows));
   return reasons.empty() ? text : text + "Why some are none:\n" + reasons;
+}
+
+/// What the search did, so that nobody takes it for more.
+std::string search_text(const FoundJob& job) {
+  std::string text = message("in {}", seconds_text(job.search_seconds));
+  if (job.search.attempts.size() < 2) return text;
+  text += message(": {} plans", job.search.attempts.size());
+  if (job.search.hopeless > 0) text += message("; {} more cannot be faster", job.search.hopeless);
+  if (job.search.left_out > 0)
+    text += message("; {} more would take too long to try (name one with --schedule)",
+                    job.search.left_out);
+  return text;
 }
 
 std::string relief_text(const JobPlan& plan) {
@@ -166,33 +250,72 @@ double CostCuts::gap() const {
   return bound_seconds > 0.0 ? std::max(0.0, worst_seconds / bound_seconds - 1.0) : 0.0;
 }
 
+void sort_fastest_first(std::vector<ComparedJob>& rows) {
+  std::stable_sort(rows.begin(), rows.end(), [](const ComparedJob& a, const ComparedJob& b) {
+    if (a.attempt.is_possible() != b.attempt.is_possible()) return a.attempt.is_possible();
+    return a.attempt.is_possible() && a.attempt.step_seconds < b.attempt.step_seconds;
+  });
+}
+
+std::vector<ComparedJob> fastest_of_each(const std::vector<ComparedJob>& rows) {
+  std::vector<ComparedJob> fastest;
+  for (const ComparedJob& row : rows) {
+    const auto same = std::find_if(fastest.begin(), fastest.end(), [&](const ComparedJob& other) {
+      return other.attempt.schedule == row.attempt.schedule;
+    });
+    if (same == fastest.end())
+      fastest.push_back(row);
+    else if (row.attempt.is_possible() && (!same->attempt.is_possible() ||
+                                           row.attempt.step_seconds < same->attempt.step_seconds))
+      *same = row;
+  }
+  sort_fastest_first(fastest);
+  return fastest;
+}
+
 std::string job_text(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
   const planner::Partitioner& partitioner = planner::partitioner_named(plan.partitioner);
   const planner::ScheduleGenerator& generator = planner::schedule_generator_named(plan.schedule);
-  std::string text = request_text(job.request, job.path);
-  text += line("schedule", message("{} ({}) on {} of {}", plan.schedule, generator.summary,
-                                   counted(plan.groups, "pipeline"),
-                                   counted(plan.ranks / plan.groups, "rank")));
+  const std::string machine = job.machine ? job.machine->cluster.name : "";
+  std::string text = request_text(job.request, job.path, links_text(job.request, machine));
+  text += line("schedule",
+               message("{} ({}) on {} of {}", planner::schedule_text(plan.schedule, plan.variant),
+                       generator.summary, counted(plan.groups, "pipeline"),
+                       counted(plan.ranks / plan.groups, "rank")));
+  text += batch_text(plan, job.request);
   text += line("cuts", message("{} ({}; {})", plan.partitioner, partitioner.summary,
                                to_string(partitioner.reading)));
+  text += line("order", order_text(job));
   text += line(
       "time", message("{} per step, {} per micro-batch on the slowest stage",
                       seconds_text(plan.step_seconds), seconds_text(plan.seconds_per_micro_batch)));
   text += line("bound", message("{}: nothing is faster on so many ranks; this is {} above it",
                                 seconds_text(plan.bound_seconds), percent_text(plan.gap())));
-  text += line("idle", message("{} of all ranks' time; {} at most wait for messages",
+  text += line("idle", message("{} of all ranks' time; a rank waits for {} of messages and {} of "
+                               "swaps at most",
                                percent_text(plan.timing.bubble),
-                               seconds_text(plan.exposed_communication_seconds())));
+                               seconds_text(plan.exposed_communication_seconds()),
+                               seconds_text(plan.exposed_swap_seconds())));
   text += line("peak", message("{} on the fullest rank", plan.peak()));
+  text += hosts_text(job);
+  if (job.machine) text += machine_text(*job.machine);
   if (plan.relief == planner::JobRelief::kWindows) text += line("relief", relief_text(plan));
-  text += line("planned", message("in {}", seconds_text(job.search_seconds)));
-  return text + "\n" + stages_table(job) + tried_text(job);
+  if (!plan.not_tried.empty()) text += line("relief", plan.not_tried);
+  text += line("planned", search_text(job));
+  text += '\n';
+  text += stages_table(job);
+  text += classes_table(plan);
+  if (job.machine) text += machine_tables(*job.machine);
+  return text + tried_text(job);
 }
 
 std::string job_comparison_text(const JobRequest& request, const std::string& path,
-                                std::span<const ComparedJob> rows) {
-  std::string text = request_text(request, path);
+                                std::span<const ComparedJob> rows, const std::string& machine) {
+  std::string text = request_text(
+      request, path,
+      machine.empty() ? links_text(request, machine)
+                      : message("those that {} leaves a rank, for each number of groups", machine));
   text += line("bound", message("{}: nothing is faster on so many ranks",
                                 seconds_text(planner::job_bound(request))));
   std::vector<std::vector<std::string>> table{titles()};

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "planning/machine_report.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/job_search.h"
 
@@ -15,6 +17,10 @@ struct FoundJob {
   planner::JobRequest request;
   planner::JobSearch search;
   double search_seconds = 0.0;
+  planner::SwapTarget swap_target = planner::SwapTarget::kHost;
+  std::uint32_t ranks_per_host = 1;
+  Bytes host_memory = planner::kNoLimit;  ///< Of each host.
+  std::optional<FoundMachine> machine;
 };
 
 /// One row of a comparison.
@@ -37,11 +43,18 @@ struct CostCuts {
   double gap() const;
 };
 
+/// The fastest row of each schedule, or its first refusal; in the order of `sort_fastest_first`.
+std::vector<ComparedJob> fastest_of_each(const std::vector<ComparedJob>& rows);
+
+/// Those that are refused last.
+void sort_fastest_first(std::vector<ComparedJob>& rows);
+
 /// What a user needs to decide, as lines and a table of the stages.
 std::string job_text(const FoundJob& job);
-/// All rows as a table, fastest first, and why some are none.
+/// All rows as a table, fastest first, and why some are none. `machine`: whose links they count on;
+/// empty without one.
 std::string job_comparison_text(const planner::JobRequest& request, const std::string& path,
-                                std::span<const ComparedJob> rows);
+                                std::span<const ComparedJob> rows, const std::string& machine);
 std::string cost_cuts_text(std::span<const CostCuts> cuts);
 
 /// Forward and backward of a micro-batch, all layers.

@@ -9,20 +9,25 @@ struct JobWords {
   std::string ranks{};
   std::string device_memory{};
   std::string micro_batches{};
+  std::string batch{};  ///< Work of a step, in micro-batches as profiled.
   std::string groups{};
   std::string schedule{};
   std::string partitioner{};
-  std::string link{};     ///< GB/s between ranks.
-  std::string costs{};    ///< A file with a cost per layer, instead of a profile.
-  std::string check{};    ///< A stored plan, or lists of actions as CSV.
-  std::string picture{};  ///< Where the SVG goes.
+  std::string order{};           ///< Of the layers: auto, recorded or any.
+  std::string link{};            ///< GB/s between ranks.
+  std::string topology{};        ///< A description of a machine, or the name of one.
+  std::string ranks_per_host{};  ///< That share its disks.
+  std::string costs{};           ///< A file with a cost per layer, instead of a profile.
+  std::string check{};           ///< A stored plan, or lists of actions as CSV.
+  std::string picture{};         ///< Where the SVG goes.
   bool compare = false;
 
   /// Whether any of them was given: then the plan is for ranks, not for a budget.
   bool is_given() const {
-    return compare || !(ranks + device_memory + micro_batches + groups + schedule + partitioner +
-                        link + costs + check + picture)
-                           .empty();
+    return compare ||
+           !(ranks + device_memory + micro_batches + batch + groups + schedule + partitioner +
+             order + link + topology + ranks_per_host + costs + check + picture)
+                .empty();
   }
 };
 

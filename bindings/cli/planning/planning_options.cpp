@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "planning/job_options.h"
+#include "planning/machine_words.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/strategies.h"
 
@@ -78,12 +79,27 @@ void add_simulate_options(CLI::App& app, SimulateWords& words) {
   add_text(app, "--beside", words.beside, "FILE",
            "The trace that `spillway run --trace` wrote: its latest step of the same operators is "
            "held against the predicted one, and joins it in the file of --trace");
-  add_text(app, "--cluster", words.cluster, "FILE",
+  add_text(app, "--cluster", words.cluster, "FILE|NAME",
            "Run a plan for many ranks (`spillway plan --ranks --out`), given in place of the "
-           "profile, on this description of a machine");
+           "profile, on this description of a machine, or on the one of that name that came with "
+           "the command");
   add_text(app, "--ranks", words.ranks, "COUNT",
            "On so many ranks of it, in as many pipelines of the plan's as that makes [as many as "
            "the plan has]");
+  add_text(app, "--speedup", words.speedup, "FACTOR",
+           "With --cluster: its devices compute so many times as fast as those that the plan was "
+           "made for; a description does not say [1]");
+  add_text(app, "--placement", words.placement, alternatives(kPlacements).c_str(),
+           "With --cluster: whole pipelines on neighbouring devices, in order or with the two ends "
+           "beside each other, or equal ranks of all pipelines [pipeline]");
+  add_text(app, "--update", words.update, alternatives(kUpdatePlaces).c_str(),
+           "With --cluster: where parameters are updated; on hosts, gradients go there and weights "
+           "come back beside the compute of other stages [devices]");
+  add_text(app, "--swap-to", words.swap_to, alternatives(kSwapTargets).c_str(),
+           "With --cluster: where stashes go that leave in idle windows [hosts]");
+  add_text(app, "--stragglers", words.stragglers, "SHARE",
+           "With --cluster: make each device slower by this share times |z|, z normal [what the "
+           "description says]");
 }
 
 }  // namespace spillway::cli

@@ -32,13 +32,6 @@ double number_in(const std::string& text, const char* option, const char* unit) 
   return value;
 }
 
-double rate_in(const std::string& text, const char* option) {
-  const double rate = 1e9 * number_in(text, option, " of GB/s");
-  const std::string problem = rate_problem(option, rate);
-  if (!problem.empty()) throw ConfigError("{}", problem);
-  return rate;
-}
-
 double duplex_in(const std::string& text) {
   const double share = number_in(text, "--duplex", "");
   if (!(share >= profile::kLeastDuplexShare && share <= 1.0))
@@ -230,6 +223,13 @@ ChosenRates rates_of_profile(const TransferRates& rates) {
 }
 
 }  // namespace
+
+double rate_in(const std::string& text, const char* option) {
+  const double rate = 1e9 * number_in(text, option, " of GB/s");
+  const std::string problem = rate_problem(option, rate);
+  if (!problem.empty()) throw ConfigError("{}", problem);
+  return rate;
+}
 
 ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& profile) {
   refuse_half_tiers(words);

@@ -41,6 +41,9 @@ struct ChosenRates {
 /// value, and for a directory that was not measured; IoError for a file that is not there.
 ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& profile);
 
+/// A rate in GB/s as bytes per second. Throws ConfigError with option and text.
+double rate_in(const std::string& text, const char* option);
+
 /// The disks as the planner sees them; none without host memory.
 std::optional<planner::FarTier> far_tier(const ChosenRates& rates, Bytes page_size);
 

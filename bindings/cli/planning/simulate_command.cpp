@@ -134,7 +134,7 @@ std::optional<profile::StepTrace> trace_of_run(const std::string& file) {
 }  // namespace
 
 int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& clock) {
-  if (!(words.cluster + words.ranks).empty()) return simulate_on_cluster(words, out, clock);
+  if (words.has_machine()) return simulate_on_cluster(words, out, clock);
   std::vector<NamedFile> read = files_read(words.common);
   read.push_back({"--plan", words.plan});
   read.push_back({"--beside", words.beside});

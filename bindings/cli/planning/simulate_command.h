@@ -14,7 +14,17 @@ struct SimulateWords {
   std::string beside;  ///< The trace of a run, to be laid beside it.
   /// A description of a machine: then the profile's place holds a stored plan for many ranks.
   std::string cluster;
-  std::string ranks;  ///< Of that machine; empty: as many as the plan has.
+  std::string ranks;    ///< Of that machine; empty: as many as the plan has.
+  std::string speedup;  ///< Of its devices over those of the plan; empty: none.
+  std::string placement{};
+  std::string update{};
+  std::string swap_to{};
+  std::string stragglers{};  ///< Of the time of a device.
+
+  /// Whether any word is about a machine.
+  bool has_machine() const {
+    return !(cluster + ranks + speedup + placement + update + swap_to + stragglers).empty();
+  }
 };
 
 /// Runs the event model over a plan, prints what it says and writes a trace; returns an exit code.

@@ -9,18 +9,33 @@ namespace spillway::planner {
 namespace {
 
 constexpr std::uint64_t kMostDevices = 1'000'000;
+constexpr std::uint32_t kMostDevicesOfNode = 1024;
+constexpr std::uint32_t kMostDisks = 1024;
+// Whatever a job carries over such links, every time is a number that can be written and added.
+constexpr double kLeastRate = 1.0;
+constexpr double kMostRate = 1e18;
+constexpr double kMostSeconds = 1e12;
+constexpr double kMostSpread = 1e3;
+constexpr double kMostOversubscription = 1e3;
 
 void check_rate(const Cluster& cluster, std::string_view what, double rate,
                 std::string_view unit = "bytes/s") {
-  if (!(rate > 0.0) || !std::isfinite(rate))
-    throw ConfigError("cluster {}: {} cannot carry {} {} (give more than 0)", cluster.name, what,
-                      rate, unit);
+  if (!(rate >= kLeastRate && rate <= kMostRate))
+    throw ConfigError("cluster {}: {} cannot carry {} {} (give {} to {})", cluster.name, what, rate,
+                      unit, kLeastRate, kMostRate);
 }
 
 void check_seconds(const Cluster& cluster, std::string_view what, double seconds) {
-  if (!(seconds >= 0.0) || !std::isfinite(seconds))
-    throw ConfigError("cluster {}: {} cannot be {} s (give 0 or more)", cluster.name, what,
-                      seconds);
+  if (!(seconds >= 0.0 && seconds <= kMostSeconds))
+    throw ConfigError("cluster {}: {} cannot be {} s (give 0 to {})", cluster.name, what, seconds,
+                      kMostSeconds);
+}
+
+/// Nothing, or a time that is not lost beside the others of its kind.
+void check_none_or(const Cluster& cluster, std::string_view what, double seconds, double least) {
+  if (seconds != 0.0 && !(seconds >= least && seconds <= kMostSeconds))
+    throw ConfigError("cluster {}: {} cannot be {} s (give 0, or {} to {})", cluster.name, what,
+                      seconds, least, kMostSeconds);
 }
 
 void check_link(const Cluster& cluster, std::string_view what, const LinkCosts& link) {
@@ -33,6 +48,9 @@ void check_node(const Cluster& cluster) {
   if (cluster.nodes == 0) throw ConfigError("cluster {}: it has no node (give 1)", cluster.name);
   if (node.devices == 0)
     throw ConfigError("cluster {}: a node has no device (give 1)", cluster.name);
+  if (node.devices > kMostDevicesOfNode)
+    throw ConfigError("cluster {}: a node cannot have {} devices (give 1 to {}, and more nodes)",
+                      cluster.name, node.devices, kMostDevicesOfNode);
   if (std::uint64_t{cluster.nodes} * node.devices > kMostDevices)
     throw ConfigError("cluster {}: {} nodes of {} devices are more than {} devices (give fewer)",
                       cluster.name, cluster.nodes, node.devices, kMostDevices);
@@ -40,6 +58,8 @@ void check_node(const Cluster& cluster) {
     throw ConfigError("cluster {}: {} of the {} devices of a node cannot share a PCIe switch (give "
                       "1 to {})",
                       cluster.name, node.devices_per_switch, node.devices, node.devices);
+  if (cluster.device.flops_per_second != 0.0)
+    check_rate(cluster, "a device", cluster.device.flops_per_second, "operations/s");
   check_link(cluster, "the PCIe link of a device", node.pcie);
   check_link(cluster, "the uplink of a PCIe switch", node.uplink);
   if (node.nvlink) check_link(cluster, "the NVLink of a device", *node.nvlink);
@@ -47,6 +67,9 @@ void check_node(const Cluster& cluster) {
     check_rate(cluster, "the optimizer of a host", node.host_update_parameters_per_second,
                "parameters/s");
   if (node.disks == 0) return;
+  if (node.disks > kMostDisks)
+    throw ConfigError("cluster {}: a node cannot have {} disks (give 0 to {})", cluster.name,
+                      node.disks, kMostDisks);
   check_rate(cluster, "reading from a disk", node.disk_read_bytes_per_second);
   check_rate(cluster, "writing to a disk", node.disk_write_bytes_per_second);
 }
@@ -66,10 +89,10 @@ void check_network(const Cluster& cluster) {
   if (cluster.network.nodes_per_leaf == 0)
     throw ConfigError("cluster {}: a leaf switch connects no node (give nodes_per_leaf 1 or more)",
                       cluster.name);
-  if (!(cluster.network.oversubscription >= 1.0) ||
-      !std::isfinite(cluster.network.oversubscription))
-    throw ConfigError("cluster {}: an oversubscription of {} is none (give 1 or more)",
-                      cluster.name, cluster.network.oversubscription);
+  if (!(cluster.network.oversubscription >= 1.0 &&
+        cluster.network.oversubscription <= kMostOversubscription))
+    throw ConfigError("cluster {}: an oversubscription of {} is none (give 1 to {})", cluster.name,
+                      cluster.network.oversubscription, kMostOversubscription);
 }
 
 /// Numbers of SplitMix64 (Steele et al., OOPSLA 2014): the standard library's distributions differ
@@ -108,19 +131,25 @@ double drawn(StragglerLaw law, Draws& draws) {
 }  // namespace
 
 void check_cluster(const Cluster& cluster) {
+  const double speed = cluster.device.speed_over_profile;
+  if (!(speed >= 0.0) || !std::isfinite(speed))
+    throw ConfigError("cluster {}: its devices cannot be {} times as fast as the profile's (give "
+                      "speed_over_profile above 0, or leave it out)",
+                      cluster.name, speed);
   check_node(cluster);
   check_network(cluster);
   const Stragglers& stragglers = cluster.stragglers;
-  if (!(stragglers.spread >= 0.0) || !std::isfinite(stragglers.spread))
-    throw ConfigError("cluster {}: stragglers cannot be slower by {} (give 0 or more)",
-                      cluster.name, stragglers.spread);
+  if (!(stragglers.spread >= 0.0 && stragglers.spread <= kMostSpread))
+    throw ConfigError("cluster {}: stragglers cannot be slower by {} (give 0 to {})", cluster.name,
+                      stragglers.spread, kMostSpread);
   if (!(stragglers.share >= 0.0 && stragglers.share <= 1.0))
     throw ConfigError("cluster {}: stragglers cannot be {} of the devices (give 0 to 1)",
                       cluster.name, stragglers.share);
   const Failures& failures = cluster.failures;
-  check_seconds(cluster, "the time between failures", failures.node_mean_seconds);
-  check_seconds(cluster, "the time between checkpoints", failures.checkpoint_interval_seconds);
-  check_seconds(cluster, "a checkpoint", failures.checkpoint_seconds);
+  check_none_or(cluster, "the time between failures", failures.node_mean_seconds, 1.0);
+  check_none_or(cluster, "the time between checkpoints", failures.checkpoint_interval_seconds,
+                1e-3);
+  check_none_or(cluster, "a checkpoint", failures.checkpoint_seconds, 1e-3);
   check_seconds(cluster, "a restart", failures.restart_seconds);
   if (failures.node_mean_seconds > 0.0 && failures.checkpoint_interval_seconds == 0.0)
     throw ConfigError("cluster {}: nodes fail each {} s, and no checkpoint is taken (give "
@@ -148,8 +177,8 @@ double useful_share(const Failures& failures, std::uint32_t nodes) {
   if (work == 0.0) return 1.0;
   const double segment = work + failures.checkpoint_seconds;
   if (failures.node_mean_seconds == 0.0) return work / segment;
-  const double rate = nodes / failures.node_mean_seconds;
-  return work / ((1.0 / rate + failures.restart_seconds) * std::expm1(rate * segment));
+  const double mean = failures.node_mean_seconds / nodes;
+  return work / (mean * std::exp(failures.restart_seconds / mean) * std::expm1(segment / mean));
 }
 
 double best_checkpoint_interval(const Failures& failures, std::uint32_t nodes) {
@@ -159,8 +188,8 @@ double best_checkpoint_interval(const Failures& failures, std::uint32_t nodes) {
   // two sides is convex and positive at 1, so Newton's steps come down to the solution.
   double x = 1.0;
   for (int i = 0; i < 100; ++i) {
-    const double kept = std::exp(-x - failures.checkpoint_seconds / mean);
-    x -= (x - 1.0 + kept) / (1.0 - kept);
+    const double lost = -std::expm1(-x - failures.checkpoint_seconds / mean);
+    x -= (x - lost) / lost;
   }
   return x * mean;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
@@ -5,7 +6,9 @@
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
 #include "spillway/base/named_values.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/planner/cluster/cluster.h"
+#include "spillway/planner/cluster/transfer_samples.h"
 
 namespace spillway::planner {
 namespace {
@@ -32,6 +35,17 @@ double number_or(JsonObject& json, const char* key, double otherwise) {
   return json.has(key) ? number_in(json, key) : otherwise;
 }
 
+/// What is told in errors and reports, in a line.
+std::string name_in(JsonObject& json, const char* key) {
+  constexpr std::size_t kMostLetters = 80;
+  const std::string name = json.text(key);
+  const bool is_long = name.empty() || name.size() > kMostLetters;
+  if (is_long || std::any_of(name.begin(), name.end(), [](char c) { return c >= 0 && c < ' '; }))
+    throw ConfigError("{}: '{}' is no name (give 1 to {} letters in a line)", json.place(key),
+                      shown_text(name), kMostLetters);
+  return name;
+}
+
 Bytes size_in(JsonObject& json, const char* key) {
   const std::string text = json.text(key);
   try {
@@ -41,9 +55,25 @@ Bytes size_in(JsonObject& json, const char* key) {
   }
 }
 
-LinkCosts link_in(JsonObject& json, const char* key) {
+/// From messages that somebody has measured.
+LinkCosts fitted_in(JsonObject& link, const ReadNamed& read) {
+  const std::string file = link.text("samples");
+  if (!read)
+    throw ConfigError("{}: files of measured messages cannot be read here (give latency_seconds "
+                      "and bytes_per_second)",
+                      link.place("samples"));
+  try {
+    return fitted_link(parse_samples(read(file), file));
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}: {}", link.place("samples"), error.what());
+  }
+}
+
+LinkCosts link_in(JsonObject& json, const char* key, const ReadNamed& read) {
   JsonObject link = json.object(key);
-  const LinkCosts costs{number_in(link, "latency_seconds"), number_in(link, "bytes_per_second")};
+  const LinkCosts costs = link.has("samples") ? fitted_in(link, read)
+                                              : LinkCosts{number_in(link, "latency_seconds"),
+                                                          number_in(link, "bytes_per_second")};
   link.refuse_others();
   return costs;
 }
@@ -51,7 +81,7 @@ LinkCosts link_in(JsonObject& json, const char* key) {
 template <typename List>
 auto named_in(JsonObject& json, const char* key, const List& list) {
   try {
-    return value_named(json.text(key), list, "value");
+    return value_named(shown_text(json.text(key)), list, "value");
   } catch (const ConfigError& error) {
     throw ConfigError("{}: {}", json.place(key), error.what());
   }
@@ -59,23 +89,24 @@ auto named_in(JsonObject& json, const char* key, const List& list) {
 
 ClusterDevice device_in(JsonObject json) {
   ClusterDevice device;
-  device.name = json.text("name");
+  device.name = name_in(json, "name");
   device.memory = size_in(json, "memory");
   device.flops_per_second = number_or(json, "flops_per_second", 0.0);
+  device.speed_over_profile = number_or(json, "speed_over_profile", 0.0);
   json.refuse_others();
   return device;
 }
 
-ClusterNode node_in(JsonObject json) {
+ClusterNode node_in(JsonObject json, const ReadNamed& read) {
   ClusterNode node;
   node.devices = count_in(json, "devices");
   node.devices_per_switch = count_in(json, "devices_per_switch");
-  node.pcie = link_in(json, "pcie");
-  node.uplink = link_in(json, "uplink");
-  if (json.has("nvlink")) node.nvlink = link_in(json, "nvlink");
+  node.pcie = link_in(json, "pcie", read);
+  node.uplink = link_in(json, "uplink", read);
+  if (json.has("nvlink")) node.nvlink = link_in(json, "nvlink", read);
   if (json.has("nics")) {
     node.nics = count_in(json, "nics");
-    node.nic = link_in(json, "nic");
+    node.nic = link_in(json, "nic", read);
   }
   if (json.has("host_memory")) node.host_memory = size_in(json, "host_memory");
   node.host_update_parameters_per_second =
@@ -122,15 +153,15 @@ Failures failures_in(JsonObject json) {
 
 }  // namespace
 
-Cluster parse_cluster(std::string_view text, const std::string& name) {
+Cluster parse_cluster(std::string_view text, const std::string& name, const ReadNamed& read) {
   const JsonText json(text, name, kDepth);
   JsonObject root = json.root();
   root.require_format("spillway cluster 1");
   Cluster cluster;
-  cluster.name = root.text("name");
+  cluster.name = name_in(root, "name");
   cluster.nodes = count_in(root, "nodes");
   cluster.device = device_in(root.object("device"));
-  cluster.node = node_in(root.object("node"));
+  cluster.node = node_in(root.object("node"), read);
   if (root.has("network")) cluster.network = network_in(root.object("network"));
   if (root.has("stragglers")) cluster.stragglers = stragglers_in(root.object("stragglers"));
   if (root.has("failures")) cluster.failures = failures_in(root.object("failures"));

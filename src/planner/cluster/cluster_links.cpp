@@ -77,6 +77,24 @@ std::uint32_t ClusterLinks::leaf_of(std::uint32_t nic) const {
   return cluster_.network.has_rails ? group * nics + nic % nics : group;
 }
 
+NodeRange ClusterLinks::nodes_behind(std::uint32_t link) const {
+  const ClusterNode& node = cluster_.node;
+  const auto of_one = [](std::uint32_t index) { return NodeRange{index, index + 1}; };
+  switch (kind(link)) {
+    case LinkClass::kNvlink: return of_one(node_of((link - nvlinks_) / 2));
+    case LinkClass::kPcie: return of_one(node_of((link - pcie_) / 2));
+    case LinkClass::kUplink: return of_one((link - uplinks_) / 2 / cluster_.switches_per_node());
+    case LinkClass::kNic: return of_one((link - nics_) / 2 / node.nics);
+    case LinkClass::kDisk: return of_one((link - disks_) / 2);
+    case LinkClass::kHostUpdate: return of_one(link - updates_);
+    case LinkClass::kSpine: break;
+  }
+  const ClusterNetwork& network = cluster_.network;
+  const std::uint32_t group = (link - spine_) / 2 / (network.has_rails ? node.nics : 1);
+  const std::uint32_t first = group * network.nodes_per_leaf;
+  return {first, std::min(first + network.nodes_per_leaf, cluster_.nodes)};
+}
+
 void ClusterLinks::pass(Route& route, std::uint32_t link, double latency) const {
   route.latency_seconds += latency;
   for (LinkUse& use : route.uses)

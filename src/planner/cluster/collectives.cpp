@@ -99,6 +99,10 @@ std::size_t members_per_node(const std::vector<Group>& nodes) {
   return nodes.front().size();
 }
 
+/// More of them than a node has cards gain nothing, and nodes may have a thousand members; NCCL
+/// has a limit like that, too.
+constexpr std::size_t kMostRings = 64;
+
 /// Rings of all members. Each enters a node at another member, so that all network cards are used,
 /// and at the number at which it left the node before, which keeps it on one rail.
 Streams rings(const ClusterLinks& links, const std::vector<Group>& nodes, std::size_t count) {
@@ -180,7 +184,7 @@ std::optional<Collective> try_collective(CollectiveKind kind, CollectiveAlgorith
   const double turns = kind == CollectiveKind::kAllReduce ? 2.0 : 1.0;
   switch (algorithm) {
     case CollectiveAlgorithm::kRing: {
-      const std::size_t count = std::max<std::size_t>(group, 1);
+      const std::size_t count = std::clamp<std::size_t>(group, 1, kMostRings);
       const Streams streams = rings(links, nodes, count);
       collective.phases = {streams.ring_phase(turns * (n - 1.0) / n / static_cast<double>(count),
                                               turns * (n - 1.0))};
@@ -247,34 +251,6 @@ Collective fastest_collective(CollectiveKind kind, const ClusterLinks& links,
       best = std::move(next);
   }
   return std::move(*best);  // A ring exists always.
-}
-
-LinkCosts fitted_link(std::span<const TransferSample> samples) {
-  // Relative errors: each sample weighs 1/seconds², else the largest message decides alone.
-  double weights = 0.0, x = 0.0, y = 0.0, xx = 0.0, xy = 0.0;
-  for (const TransferSample& each : samples) {
-    if (!(each.seconds > 0.0) || !(each.bytes >= 0.0))
-      throw ConfigError("a message of {} bytes cannot take {} s (measure again)", each.bytes,
-                        each.seconds);
-    const double weight = 1.0 / (each.seconds * each.seconds);
-    weights += weight;
-    x += weight * each.bytes;
-    y += weight * each.seconds;
-    xx += weight * each.bytes * each.bytes;
-    xy += weight * each.bytes * each.seconds;
-  }
-  const double spread = weights * xx - x * x;
-  if (!(spread > 1e-12 * weights * xx))
-    throw ConfigError("messages of one size do not tell latency from rate (measure two sizes)");
-  double slope = (weights * xy - x * y) / spread;
-  double latency = (y - slope * x) / weights;
-  if (latency < 0.0) {
-    latency = 0.0;
-    slope = xy / xx;
-  }
-  if (!(slope > 0.0))
-    throw ConfigError("larger messages took less time than small ones (measure again)");
-  return {latency, 1.0 / slope};
 }
 
 }  // namespace spillway::planner

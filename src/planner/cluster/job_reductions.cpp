@@ -19,7 +19,7 @@ void JobTasks::step(const Action& action) {
   if (is_on_host && has_reductions_) return;  // The update followed the reduction.
   const double slowdown = slowdowns_[flows_.device(local_, static_cast<std::uint32_t>(pipeline_))];
   const TaskId task = add(is_on_host ? TaskKind::kGate : TaskKind::kCompute, action,
-                          is_on_host ? 0.0 : seconds_of(action) * slowdown);
+                          is_on_host ? 0.0 : job_.stages[action.stage].step_seconds * slowdown);
   StageOfRank& state = stage_state(action.stage);
   if (state.waits_for_gradients)
     parameter_requests_.push_back({task, {rank_, action.stage, true}, state.gradients_received});
@@ -76,7 +76,7 @@ JobTasks::Chain& JobTasks::chain_of(const Action& action, std::uint32_t round) {
 std::vector<std::uint32_t> JobTasks::member_devices(std::uint32_t stage) const {
   std::vector<std::uint32_t> devices;
   for (std::uint32_t pipeline = 0; pipeline < flows_.pipelines(); ++pipeline)
-    for (const std::uint32_t rank : reducers_[stage])
+    for (const std::uint32_t rank : copies_.reducers(stage))
       devices.push_back(flows_.device(rank, pipeline));
   return devices;
 }

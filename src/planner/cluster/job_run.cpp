@@ -9,7 +9,9 @@
 namespace spillway::planner {
 namespace {
 
-bool takes_links(TaskKind kind) { return kind != TaskKind::kGate && kind != TaskKind::kCompute; }
+bool takes_links(TaskKind kind) {
+  return kind != TaskKind::kGate && kind != TaskKind::kJoin && kind != TaskKind::kCompute;
+}
 
 JobSpan::Lane lane_of(TaskKind kind) {
   switch (kind) {
@@ -24,7 +26,7 @@ JobSpan::Lane lane_of(TaskKind kind) {
 }  // namespace
 
 JobRun::JobRun(const Job& job, const TaskGraph& graph, std::uint32_t ranks,
-               std::vector<double> link_rates, RouteOf route_of)
+               std::vector<double> link_rates, RouteOf route_of, const std::vector<double>& held)
     : job_(job),
       graph_(graph),
       route_of_(std::move(route_of)),
@@ -35,6 +37,10 @@ JobRun::JobRun(const Job& job, const TaskGraph& graph, std::uint32_t ranks,
       free_since_(ranks, 0.0),
       repetition_ends_(job.repetitions, 0.0) {
   timing_.ranks.resize(ranks);
+  for (const double bytes : held) {
+    Room& room = rooms_.emplace_back();
+    room.held = room.most = bytes;
+  }
   for (TaskId id = 0; id < graph.size(); ++id) {
     waits_[id] = graph.waits(id);
     if (waits_[id] == 0) ready_.emplace_back(id, kNoTask);
@@ -74,6 +80,9 @@ void JobRun::fail_where_it_stalls() const {
     if (waits_[id] > 0)
       throw PlanError("rank {} waits for ever at {} (check the order of reductions and messages)",
                       graph_[id].rank, graph_[id].action);
+  throw PlanError("after {} s nothing goes on, and {} of {} actions are over (check the rates of "
+                  "links)",
+                  now_, finished_, graph_.size());
 }
 
 void JobRun::start_ready() {
@@ -85,13 +94,64 @@ void JobRun::start_ready() {
   ready_.clear();
 }
 
+/// Whether a task has its room now, which it then takes; else it waits. As in `time_schedule`, a
+/// limit holds nobody off where nothing leaves.
+bool JobRun::has_room(TaskId id, TaskId cause) {
+  const RoomUse* const use = graph_.room_use(id);
+  if (rooms_.empty() || !use) return true;
+  Room& room = rooms_[graph_[id].rank];
+  if (use->waits && room.leaving > 0 &&
+      room.held + use->taken > static_cast<double>(job_.memory->count())) {
+    room.waiting = id;
+    room.cause = cause;
+    room.waiting_since = std::min(room.waiting_since, now_);
+    return false;
+  }
+  room.held += use->taken;
+  room.most = std::max(room.most, room.held);
+  if (use->begins_leaving) ++room.leaving;
+  return true;
+}
+
+void JobRun::give_room(TaskId id) {
+  const RoomUse* const use = graph_.room_use(id);
+  if (rooms_.empty() || !use) return;
+  Room& room = rooms_[graph_[id].rank];
+  room.held += use->returned;
+  if (use->ends_leaving) --room.leaving;
+  if (room.waiting == kNoTask) return;
+  ready_.emplace_back(room.waiting, room.cause);
+  room.waiting = kNoTask;
+}
+
+/// Since when a task that starts now has waited for room, which the rank did with it; else now.
+double JobRun::end_wait_for_room(TaskId id) {
+  const RoomUse* const use = graph_.room_use(id);
+  if (rooms_.empty() || !use || !use->waits) return now_;
+  const Task& task = graph_[id];
+  const double since = std::min(now_, std::exchange(rooms_[task.rank].waiting_since, kNever));
+  if (task.repetition + 1U == job_.repetitions)
+    timing_.ranks[task.rank].exposed_swap_seconds += now_ - since;
+  return since;
+}
+
 void JobRun::start(TaskId id, TaskId cause) {
   const Task& task = graph_[id];
+  if (!has_room(id, cause)) return;
+  const double until = end_wait_for_room(id);
   if (task.kind == TaskKind::kGate) return finish(id);
+  if (task.kind == TaskKind::kJoin) {
+    attribute_wait(task, cause, until);
+    return finish(id);
+  }
   ++event_count_;
   if (task.kind == TaskKind::kCompute) {
-    attribute_wait(task, cause);
+    attribute_wait(task, cause, until);
     events_.push({now_ + task.amount, event_count_, id});
+    graph_.visit_followers(id, Moment::kStart, [&](TaskId after) {
+      asked_[after] = now_;
+      release(after, id);
+    });
     return;
   }
   if (task.continues != kNoTask) asked_[id] = asked_[task.continues];
@@ -101,11 +161,10 @@ void JobRun::start(TaskId id, TaskId cause) {
 
 /// What came last is what the rank has waited for: since it was asked for, or since the rank has
 /// had nothing else to do. Before that, somebody else computed: a bubble.
-void JobRun::attribute_wait(const Task& task, TaskId cause) {
+void JobRun::attribute_wait(const Task& task, TaskId cause, double until) {
   if (task.repetition + 1U < job_.repetitions) return;
   JobRank& rank = timing_.ranks[task.rank];
   rank.busy_seconds += task.amount;
-  double until = now_;
   // Weights that come from the host wait there for their update.
   for (int i = 0; i < 2 && cause != kNoTask && takes_links(graph_[cause].kind); ++i) {
     const TaskKind kind = graph_[cause].kind;
@@ -121,7 +180,7 @@ void JobRun::attribute_wait(const Task& task, TaskId cause) {
 
 /// Its links are free; with a latency, its last byte is still on the way.
 void JobRun::end_flow(TaskId id) {
-  graph_.visit_followers(id, /*is_queued=*/true, [&](TaskId after) { release(after, id); });
+  graph_.visit_followers(id, Moment::kFree, [&](TaskId after) { release(after, id); });
   double latency = route_of_(graph_[id]).latency_seconds;
   if (graph_[id].kind == TaskKind::kReduction)
     latency = started_.extract(id).mapped() + graph_[id].least_seconds - now_;
@@ -134,12 +193,13 @@ void JobRun::end_flow(TaskId id) {
 void JobRun::finish(TaskId id) {
   ++finished_;
   const Task& task = graph_[id];
-  if (task.kind == TaskKind::kCompute) {
+  give_room(id);
+  if (task.kind == TaskKind::kCompute || task.kind == TaskKind::kJoin) {
     free_since_[task.rank] = now_;
     repetition_ends_[task.repetition] = now_;
   }
   record(id);
-  graph_.visit_followers(id, /*is_queued=*/false, [&](TaskId after) {
+  graph_.visit_followers(id, Moment::kEnd, [&](TaskId after) {
     if (!takes_links(task.kind) || task.kind == TaskKind::kReduction)
       asked_[after] = std::max(asked_[after], now_);
     release(after, id);
@@ -154,7 +214,8 @@ void JobRun::release(TaskId id, TaskId cause) {
 
 void JobRun::record(TaskId id) {
   const Task& task = graph_[id];
-  if (task.kind == TaskKind::kGate || task.rank >= job_.traced_ranks) return;
+  const bool is_point = task.kind == TaskKind::kGate || task.kind == TaskKind::kJoin;
+  if (is_point || task.rank >= job_.traced_ranks) return;
   const double start = task.kind == TaskKind::kCompute ? now_ - task.amount : asked_[id];
   timing_.spans.push_back(
       {task.rank, lane_of(task.kind), task.action, task.repetition, start, now_});

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "flow_table.h"
+#include "host_bytes.h"
 #include "job_run.h"
 #include "job_tasks.h"
+#include "link_loads.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
@@ -16,6 +19,7 @@ ScheduleCosts nominal_costs(const Job& job, const Cluster& cluster) {
   ScheduleCosts costs;
   costs.stages = job.stages;
   costs.shares = job.shares;
+  costs.memory = job.memory;
   if (job.update == UpdatePlace::kHost)
     for (StageCosts& stage : costs.stages) stage.gradients = stage.optimizer_state = Bytes(0);
   const ClusterNode& node = cluster.node;
@@ -34,25 +38,30 @@ void check_job(const Job& job) {
                       job.repetitions);
   if (!(job.bytes_per_parameter > 0.0) || !std::isfinite(job.bytes_per_parameter))
     throw ConfigError("a parameter cannot have {} bytes (give 2 or 4)", job.bytes_per_parameter);
+  if (!job.swapped.empty() && job.swapped.size() != job.stages.size())
+    throw ConfigError("parts of {} stages are swapped, and the job has {} (name each of them)",
+                      job.swapped.size(), job.stages.size());
 }
 
-std::vector<LinkClassLoad> loads_of(const ClusterLinks& links, double seconds,
-                                    const std::vector<double>& carried) {
-  std::vector<LinkClassLoad> loads(kLinkClasses);
-  std::vector<double> capacity(kLinkClasses, 0.0);
-  for (std::uint32_t link = 0; link < links.size(); ++link) {
-    LinkClassLoad& load = loads[static_cast<std::size_t>(links.kind(link))];
-    load.kind = links.kind(link);
-    ++load.links;
-    load.carried += carried[link];
-    const double most = links.rate(link) * seconds;
-    capacity[static_cast<std::size_t>(load.kind)] += most;
-    if (most > 0.0) load.busiest = std::max(load.busiest, carried[link] / most);
-  }
-  for (std::size_t kind = 0; kind < loads.size(); ++kind)
-    if (capacity[kind] > 0.0) loads[kind].mean = loads[kind].carried / capacity[kind];
-  std::erase_if(loads, [](const LinkClassLoad& load) { return load.links == 0; });
-  return loads;
+/// The tasks of so many actions, and what they wait for, take some 4 GiB.
+void check_size(const Job& job, std::uint32_t pipelines) {
+  constexpr double kMostActions = 5e7;
+  double actions = 0.0;
+  for (const auto& list : job.schedule.ranks) actions += static_cast<double>(list.size());
+  actions *= static_cast<double>(pipelines) * job.repetitions;
+  if (actions > kMostActions)
+    throw ConfigError("{} pipelines, {} times each, have {} actions to be simulated, more than {} "
+                      "(use fewer micro-batches, ranks or repetitions; without stragglers one "
+                      "pipeline may stand for all)",
+                      pipelines, job.repetitions, actions, kMostActions);
+}
+
+/// In the order of their numbers, each once.
+std::vector<std::uint32_t> nodes_of(const ClusterLinks& links,
+                                    std::span<const std::uint32_t> devices) {
+  std::set<std::uint32_t> nodes;
+  for (const std::uint32_t device : devices) nodes.insert(links.node_of(device));
+  return {nodes.begin(), nodes.end()};
 }
 
 /// Of the links of a colour, one carries what each of them does.
@@ -103,43 +112,93 @@ static Schedule without_steps(Schedule schedule) {
   return schedule;
 }
 
+/// What the lists do to memory, where that has a limit.
+static MemoryEffects limited_effects(const Job& job, const Schedule& lists,
+                                     const ScheduleCosts& costs) {
+  if (!job.memory) return {};
+  MemoryEffects effects = memory_effects(lists, costs);
+  for (std::size_t rank = 0; rank < effects.actions.size() && job.repetitions > 1; ++rank) {
+    double kept = 0.0;
+    for (const MemoryEffect& each : effects.actions[rank]) kept += each.at_start + each.at_end;
+    if (std::abs(kept) > 1.0)
+      throw ConfigError("rank {} ends with {} bytes more than it begins with, so under a limit of "
+                        "memory its list runs once, not {} times",
+                        rank, kept, job.repetitions);
+  }
+  return effects;
+}
+
+/// By rank of all simulated pipelines.
+static std::vector<double> held_at_begin(const MemoryEffects& effects, std::uint32_t pipelines) {
+  std::vector<double> held;
+  for (std::uint32_t i = 0; i < pipelines; ++i)
+    held.insert(held.end(), effects.at_begin.begin(), effects.at_begin.end());
+  return held;
+}
+
+static std::vector<Bytes> peaks_of(const Job& job, const ScheduleTiming& nominal, const JobRun& run,
+                                   std::uint32_t pipelines) {
+  std::vector<Bytes> peaks;
+  const auto ranks = static_cast<std::uint32_t>(nominal.ranks.size());
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    if (!job.memory) {
+      peaks.push_back(nominal.ranks[rank].peak_memory);
+      continue;
+    }
+    double most = 0.0;
+    for (std::uint32_t i = 0; i < pipelines; ++i)
+      most = std::max(most, run.most_held(i * ranks + rank));
+    peaks.emplace_back(static_cast<std::uint64_t>(std::llround(std::max(0.0, most))));
+  }
+  return peaks;
+}
+
 JobTiming simulate_job(const Job& job, const Cluster& cluster) {
+  std::uint32_t simulated = 1;
   check_job(job);
+  check_size(job, simulated);
   const ClusterLinks links(cluster);
-  const ScheduleTiming nominal =
-      time_schedule(job.update == UpdatePlace::kHost ? without_steps(job.schedule) : job.schedule,
-                    nominal_costs(job, cluster));
+  const Schedule lists =
+      job.update == UpdatePlace::kHost ? without_steps(job.schedule) : job.schedule;
+  const ScheduleCosts costs = nominal_costs(job, cluster);
+  const ScheduleTiming nominal = time_schedule(lists, costs);
+  const MemoryEffects effects = limited_effects(job, lists, costs);
   const std::uint32_t pipelines = job.schedule.data_parallel;
   const std::uint32_t ranks = job.schedule.rank_count();
   const std::vector<std::uint32_t> devices = place_ranks(cluster, pipelines, ranks, job.order);
   const std::vector<double> slowdowns = device_slowdowns(cluster);
 
-  std::uint32_t simulated = 1;
   FlowTable flows(links, devices, pipelines);
-  TaskGraph graph = JobTasks(job, slowdowns, simulated, flows).build();
+  TaskGraph graph = JobTasks(job, slowdowns, simulated, effects, flows).build();
   LinkColours colours = colours_of(flows);
   const bool is_one_enough =
       !job.simulates_all_pipelines && colours.are_alike && are_equally_fast(slowdowns, flows);
   if (!is_one_enough && pipelines > 1) {
     simulated = pipelines;
-    graph = JobTasks(job, slowdowns, simulated, flows).build();
+    check_size(job, simulated);
+    graph = JobTasks(job, slowdowns, simulated, effects, flows).build();
   }
   const bool is_by_colour = simulated < pipelines || pipelines == 1;
   const auto route_of = [&](const Task& task) {
     const Route& route = flows.route(task.flow, task.rank / ranks);
     return TaskRoute{is_by_colour ? colours.routes[task.flow] : route.uses, route.latency_seconds};
   };
-  JobRun run(job, graph, simulated * ranks, is_by_colour ? colours.rates : links.rates(), route_of);
+  const std::vector<double> held = held_at_begin(effects, simulated);
+  JobRun run(job, graph, simulated * ranks, is_by_colour ? colours.rates : links.rates(), route_of,
+             held);
   JobTiming timing = run.run();
   timing.pipelines = pipelines;
   timing.simulated_pipelines = simulated;
-  for (const RankTiming& rank : nominal.ranks) timing.peak_memory.push_back(rank.peak_memory);
+  timing.peak_memory = peaks_of(job, nominal, run, simulated);
   std::vector<double> carried(links.size(), 0.0);
   if (is_by_colour)
     carried = spread_over_links(colours, links, run);
   else
     for (std::uint32_t link = 0; link < links.size(); ++link) carried[link] = run.carried(link);
-  timing.links = loads_of(links, run.end_seconds(), carried);
+  const std::vector<std::uint32_t> nodes = nodes_of(links, devices);
+  timing.nodes = static_cast<std::uint32_t>(nodes.size());
+  timing.host_memory = fullest_host(job, links, devices);
+  timing.links = loads_of(links, nodes, run.end_seconds(), carried);
   return timing;
 }
 

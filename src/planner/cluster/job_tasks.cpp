@@ -3,44 +3,29 @@
 #include <algorithm>
 
 namespace spillway::planner {
-namespace {
-
-double count_of(Bytes size) { return static_cast<double>(size.count()); }
-
-}  // namespace
 
 JobTasks::JobTasks(const Job& job, std::span<const double> slowdowns, std::uint32_t simulated,
-                   FlowTable& flows)
+                   const MemoryEffects& effects, FlowTable& flows)
     : job_(job),
       schedule_(job.schedule),
       slowdowns_(slowdowns),
+      effects_(effects),
       flows_(flows),
       cells_(schedule_.all_micro_batches() * schedule_.stages),
-      holders_(schedule_.stages),
+      copies_(schedule_),
       are_streamed_(schedule_.stages, false),
       ranks_(std::size_t{simulated} * schedule_.rank_count()),
       arrivals_(2 * cells_ * simulated, kNoTask),
       stash_copies_(cells_ * simulated, kNoTask),
+      parts_out_(job.swapped.empty() ? 0 : stash_copies_.size(), kNoTask),
       phases_(schedule_.stages),
       are_phases_known_(schedule_.stages, false) {
-  for (const auto& placed : schedule_.placement)
-    for (std::uint32_t stage = 0; stage < schedule_.stages; ++stage)
-      if (std::find(holders_[stage].begin(), holders_[stage].end(), placed[stage]) ==
-          holders_[stage].end())
-        holders_[stage].push_back(placed[stage]);
-  std::vector<std::vector<std::uint32_t>> steppers(schedule_.stages);
-  for (std::uint32_t rank = 0; rank < schedule_.rank_count(); ++rank)
-    for (const Action& action : schedule_.ranks[rank]) {
+  for (const auto& list : schedule_.ranks)
+    for (const Action& action : list) {
       has_messages_ |= action.kind == ActionKind::kSendForward;
       has_reductions_ |= action.kind == ActionKind::kReduce;
       if (action.kind == ActionKind::kSwapInWeights) are_streamed_[action.stage] = true;
-      auto& known = steppers[action.stage];
-      if (action.kind == ActionKind::kStep && (known.empty() || known.back() != rank))
-        known.push_back(rank);
     }
-  reducers_ = holders_;
-  for (std::uint32_t stage = 0; stage < schedule_.stages; ++stage)
-    if (!steppers[stage].empty()) reducers_[stage] = steppers[stage];
 }
 
 TaskGraph JobTasks::build() && {
@@ -57,15 +42,37 @@ TaskGraph JobTasks::build() && {
 void JobTasks::walk(std::uint32_t rank) {
   local_ = rank % schedule_.rank_count();
   pipeline_ = rank / schedule_.rank_count();
+  ranks_[rank].backward_end = kNoTask;
+  next_effect_ = 0;
   const auto& actions = schedule_.ranks[local_];
   for (std::size_t i = 0; i < actions.size(); ++i) {
+    effect_ = next_effect(actions[i]);
     if (actions[i].overlaps_next) {
+      const MemoryEffect second = next_effect(actions[i + 1]);
+      effect_.at_start += second.at_start;
+      effect_.at_end += second.at_end;
       compute(actions[i], &actions[i + 1]);
       ++i;
     } else {
       take(actions[i]);
     }
   }
+}
+
+MemoryEffect JobTasks::next_effect(const Action& action) {
+  const bool is_elsewhere = job_.update == UpdatePlace::kHost && action.kind == ActionKind::kStep;
+  if (effects_.actions.empty() || is_elsewhere) return {};
+  return effects_.actions[local_][next_effect_++];
+}
+
+/// Under a limit, where the list comes to something that takes memory or starts to leave: what
+/// follows it in the list waits until that has its room.
+void JobTasks::pass_gate(const Action& action) {
+  if (effects_.actions.empty()) return;
+  const TaskId gate = add(TaskKind::kGate, action, 0.0);
+  const bool leaves = action.kind == ActionKind::kSwapOut;
+  graph_.use_room(gate, {effect_.at_start, 0.0, effect_.waits_for_room, leaves, false});
+  ranks_[rank_].compute = gate;
 }
 
 void JobTasks::take(const Action& action) {
@@ -80,7 +87,7 @@ void JobTasks::take(const Action& action) {
       StageOfRank& state = stage_state(action.stage);
       ++state.weights_received;
       state.waits_for_weights = true;
-      return;
+      return pass_gate(action);
     }
     case ActionKind::kReceiveGradients: {
       StageOfRank& state = stage_state(action.stage);
@@ -106,20 +113,8 @@ JobTasks::StageOfRank& JobTasks::stage_state(std::uint32_t stage) {
   return stages.back();
 }
 
-double JobTasks::seconds_of(const Action& action) const {
-  const StageCosts& stage = job_.stages[action.stage];
-  switch (action.kind) {
-    case ActionKind::kForward: return stage.forward_seconds;
-    case ActionKind::kInputGradient: return stage.input_gradient_seconds;
-    case ActionKind::kWeightGradient: return stage.weight_gradient_seconds;
-    case ActionKind::kRecompute: return stage.recompute_seconds;
-    case ActionKind::kStep: return stage.step_seconds;
-    default: return stage.input_gradient_seconds + stage.weight_gradient_seconds;
-  }
-}
-
-/// Behind the compute before it in the list.
-TaskId JobTasks::add(TaskKind kind, const Action& action, double amount, std::uint32_t flow) {
+Task JobTasks::task_of(TaskKind kind, const Action& action, double amount,
+                       std::uint32_t flow) const {
   Task task;
   task.kind = kind;
   task.repetition = repetition_;
@@ -127,18 +122,29 @@ TaskId JobTasks::add(TaskKind kind, const Action& action, double amount, std::ui
   task.flow = flow;
   task.amount = amount;
   task.action = action;
-  const TaskId id = graph_.add(task);
+  return task;
+}
+
+/// Behind the compute before it in the list.
+TaskId JobTasks::add(TaskKind kind, const Action& action, double amount, std::uint32_t flow) {
+  const TaskId id = graph_.add(task_of(kind, action, amount, flow));
   if (ranks_[rank_].compute != kNoTask) graph_.follow(id, ranks_[rank_].compute);
   return id;
 }
 
 void JobTasks::compute(const Action& action, const Action* second) {
   const double slowdown = slowdowns_[flows_.device(local_, static_cast<std::uint32_t>(pipeline_))];
-  const double seconds = seconds_of(action) + (second ? seconds_of(*second) : 0.0);
+  const double seconds = seconds_of(job_.stages[action.stage], action.kind) +
+                         (second ? seconds_of(job_.stages[second->stage], second->kind) : 0.0);
+  const TaskId before = ranks_[rank_].compute;
   const TaskId task = add(TaskKind::kCompute, action, seconds * slowdown);
+  if (!effects_.actions.empty())
+    graph_.use_room(task, {effect_.at_start, effect_.at_end, effect_.waits_for_room});
   need_inputs(task, action);
   if (second) need_inputs(task, *second);
   ranks_[rank_].compute = task;
+  swap_part(task, action, before);
+  if (second) swap_part(task, *second, before);
   if (has_messages_) return;
   deliver(action);
   if (second) deliver(*second);
@@ -184,7 +190,7 @@ void JobTasks::send(const Action& action, bool is_gradient) {
 }
 
 void JobTasks::send_parameters(const Action& action) {
-  const auto& holders = holders_[action.stage];
+  const auto& holders = copies_.holders(action.stage);
   const std::uint32_t to = holders[0] == local_ ? holders[1] : holders[0];
   const bool is_gradient = action.kind == ActionKind::kSendGradients;
   const StageCosts& stage = job_.stages[action.stage];
@@ -209,9 +215,12 @@ TaskId JobTasks::send_to(std::uint32_t to, const Action& action, Bytes size) {
 
 void JobTasks::copy_stash(const Action& action) {
   const bool is_out = action.kind == ActionKind::kSwapOut;
+  pass_gate(action);
   const TaskId task = add(is_out ? TaskKind::kCopyOut : TaskKind::kCopyIn, action,
                           count_of(job_.stages[action.stage].stash),
                           flows_.copy(local_, is_out, job_.swap_target == SwapTarget::kDisk));
+  if (is_out && !effects_.actions.empty())
+    graph_.use_room(task, {0.0, effect_.at_end, false, false, true});
   TaskId& last = is_out ? ranks_[rank_].out : ranks_[rank_].in;
   if (last != kNoTask) graph_.queue(task, last);
   last = task;
@@ -224,11 +233,13 @@ void JobTasks::copy_weights(const Action& action) {
   const bool is_out = action.kind == ActionKind::kSwapOutWeights;
   StageOfRank& state = stage_state(action.stage);
   const bool is_host_ahead = job_.update == UpdatePlace::kHost && are_streamed_[action.stage];
+  pass_gate(action);
   if (is_out && (is_host_ahead || !state.is_changed)) return;  // The host has them already.
   state.is_changed = false;
   const TaskId task = add(is_out ? TaskKind::kCopyOut : TaskKind::kCopyIn, action,
                           count_of(job_.stages[action.stage].weights),
                           flows_.copy(local_, is_out, job_.swap_target == SwapTarget::kDisk));
+  if (is_out && !effects_.actions.empty()) graph_.use_room(task, {0.0, effect_.at_end});
   TaskId& last = is_out ? ranks_[rank_].out : ranks_[rank_].in;
   if (last != kNoTask) graph_.queue(task, last);
   last = task;

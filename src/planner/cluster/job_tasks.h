@@ -9,6 +9,8 @@
 
 #include "flow_table.h"
 #include "spillway/planner/cluster/job_simulation.h"
+#include "spillway/planner/schedule/memory_effects.h"
+#include "spillway/planner/schedule/weight_copies.h"
 #include "task_graph.h"
 
 namespace spillway::planner {
@@ -18,9 +20,10 @@ namespace spillway::planner {
 /// is reduced with.
 class JobTasks {
  public:
-  /// The first `simulated` pipelines; reductions are of all. All must outlive it.
+  /// The first `simulated` pipelines; reductions are of all. `effects` are of the lists, without
+  /// steps where hosts update; of no list where memory has no limit. All must outlive it.
   JobTasks(const Job& job, std::span<const double> slowdowns, std::uint32_t simulated,
-           FlowTable& flows);
+           const MemoryEffects& effects, FlowTable& flows);
 
   TaskGraph build() &&;
 
@@ -38,6 +41,8 @@ class JobTasks {
   struct Rank {
     TaskId compute = kNoTask;  // The last one, which what follows in the list waits for.
     TaskId out = kNoTask, in = kNoTask;
+    TaskId part_out = kNoTask;      // Of the forward before: the next one waits for its room.
+    TaskId backward_end = kNoTask;  // Of the one before of which a part was swapped.
     std::vector<std::pair<std::uint32_t, TaskId>> channels;  // By receiver, the last message.
     std::vector<TaskId> lanes;                               // Of reductions, the last one in each.
     std::vector<StageOfRank> stages;
@@ -65,6 +70,9 @@ class JobTasks {
 
   void walk(std::uint32_t rank);
   void take(const Action& action);
+  Task task_of(TaskKind kind, const Action& action, double amount, std::uint32_t flow = 0) const;
+  MemoryEffect next_effect(const Action& action);
+  void pass_gate(const Action& action);
   TaskId add(TaskKind kind, const Action& action, double amount, std::uint32_t flow = 0);
   void compute(const Action& action, const Action* second);
   void need_inputs(TaskId task, const Action& action);
@@ -73,6 +81,8 @@ class JobTasks {
   void send(const Action& action, bool is_gradient);
   void send_parameters(const Action& action);
   TaskId send_to(std::uint32_t to, const Action& action, Bytes size);
+  void swap_part(TaskId task, const Action& action, TaskId before);
+  TaskId copy_part(const Action& action, Bytes size, bool is_out);
   void copy_stash(const Action& action);
   void copy_weights(const Action& action);
   void reduce(const Action& action);
@@ -92,21 +102,22 @@ class JobTasks {
     return pipeline_ * cells_ + cell(action);
   }
   StageOfRank& stage_state(std::uint32_t stage);
-  double seconds_of(const Action& action) const;
 
   const Job& job_;
   const Schedule& schedule_;
   std::span<const double> slowdowns_;
+  const MemoryEffects& effects_;
   FlowTable& flows_;
   std::uint64_t cells_ = 0;
+  const WeightCopies copies_;
   bool has_messages_ = false, has_reductions_ = false;
-  std::vector<std::vector<std::uint32_t>> holders_, reducers_;  // By stage.
   std::vector<bool> are_streamed_;  // By stage: its weights come and go.
 
   TaskGraph graph_;
   std::vector<Rank> ranks_;
   std::vector<TaskId> arrivals_;      // By pipeline and cell, activation and gradient.
   std::vector<TaskId> stash_copies_;  // By pipeline and cell, the last one.
+  std::vector<TaskId> parts_out_;     // The same of parts on their way out; empty without any.
   std::vector<Request> requests_;
   std::vector<ParameterRequest> parameter_requests_;
   std::map<ParameterKey, std::vector<TaskId>> parameters_;
@@ -118,6 +129,8 @@ class JobTasks {
   std::uint32_t rank_ = 0, local_ = 0;
   std::uint64_t pipeline_ = 0;
   std::uint16_t repetition_ = 0;
+  std::size_t next_effect_ = 0;
+  MemoryEffect effect_;  // Of the action, or of two that run as one.
 };
 
 }  // namespace spillway::planner

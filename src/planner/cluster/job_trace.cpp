@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <string>
 
 #include "spillway/planner/cluster/job_simulation.h"
@@ -11,16 +12,22 @@ namespace {
 constexpr std::array<const char*, 5> kLanes{"compute", "messages", "to the host", "from the host",
                                             "reductions"};
 
+/// Three digits behind the point, however many before it.
+std::string microseconds(double seconds) {
+  constexpr std::size_t kLongest = std::numeric_limits<double>::max_exponent10 + 8;
+  std::array<char, kLongest> digits{};
+  std::snprintf(digits.data(), digits.size(), "%.3f", 1e6 * seconds);
+  return digits.data();
+}
+
 /// Microseconds, as the format wants them. Names are of digits and plain letters: nothing to
 /// escape.
 void append_span(std::string& text, const JobSpan& span) {
-  std::array<char, 200> line{};
-  std::snprintf(line.data(), line.size(),
-                R"({"ph":"X","pid":%u,"tid":%d,"ts":%.3f,"dur":%.3f,"name":"%s"},)"
-                "\n",
-                span.rank, static_cast<int>(span.lane), 1e6 * span.start_seconds,
-                1e6 * (span.end_seconds - span.start_seconds), to_string(span.action).c_str());
-  text += line.data();
+  text += R"({"ph":"X","pid":)";
+  text += std::to_string(span.rank) + ",\"tid\":" + std::to_string(static_cast<int>(span.lane)) +
+          ",\"ts\":" + microseconds(span.start_seconds) +
+          ",\"dur\":" + microseconds(span.end_seconds - span.start_seconds) + ",\"name\":\"" +
+          to_string(span.action) + "\"},\n";
 }
 
 }  // namespace

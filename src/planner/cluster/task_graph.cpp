@@ -5,11 +5,16 @@
 namespace spillway::planner {
 
 TaskId TaskGraph::add(const Task& task) {
-  if (tasks_.size() >= kQueued - 1)
+  if (tasks_.size() >= kMostTasks)
     throw ConfigError("the job has more than {} actions (use fewer repetitions or micro-batches)",
-                      kQueued - 1);
+                      kMostTasks);
   tasks_.push_back(task);
   return static_cast<TaskId>(tasks_.size() - 1);
+}
+
+void TaskGraph::use_room(TaskId task, const RoomUse& use) {
+  if (room_uses_.size() <= task) room_uses_.resize(task + 1);
+  room_uses_[task] = use;
 }
 
 void TaskGraph::close() {
@@ -23,7 +28,8 @@ void TaskGraph::close() {
   followers_.resize(edges_.size());
   std::vector<std::uint64_t> next(first_.begin(), first_.end() - 1);
   for (const Edge& edge : edges_)
-    followers_[next[edge.before]++] = edge.after | (edge.is_queued ? kQueued : 0);
+    followers_[next[edge.before]++] = edge.after | static_cast<std::uint32_t>(edge.moment)
+                                                       << kTaskBits;
   edges_ = {};
 }
 

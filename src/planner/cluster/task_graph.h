@@ -12,6 +12,7 @@ inline constexpr TaskId kNoTask = static_cast<TaskId>(-1);
 
 enum class TaskKind : std::uint8_t {
   kGate,  ///< Takes no time: a point in a list.
+  kJoin,  ///< The same, but the rank may have waited for it: where a backward is over for others.
   kCompute,
   kMessage,
   kCopyOut,
@@ -30,15 +31,32 @@ struct Task {
   Action action;
 };
 
+/// What a task waits for of another one.
+enum class Moment : std::uint8_t {
+  kEnd,    ///< Of flows, when the last byte has arrived.
+  kFree,   ///< When it has left its link free: latency keeps nobody off.
+  kStart,  ///< Of compute.
+};
+
+/// What a task does to the memory of its rank, where that is limited.
+struct RoomUse {
+  double taken = 0.0;           ///< When it starts; bytes.
+  double returned = 0.0;        ///< When it has ended.
+  bool waits = false;           ///< For room, while stashes leave.
+  bool begins_leaving = false;  ///< A stash is on its way out from the start of this task on,
+  bool ends_leaving = false;    ///< or until its end.
+};
+
 /// What runs, and what must be over before: a rank's compute in its order, and messages, copies
 /// and reductions beside it. Ready tasks start at once.
 class TaskGraph {
  public:
   TaskId add(const Task& task);
-  /// `after` starts when `before` has ended; for flows, when the last byte has arrived.
-  void follow(TaskId after, TaskId before) { edges_.push_back({before, after, false}); }
-  /// `after` starts when `before` has left its link free: latency keeps nobody off.
-  void queue(TaskId after, TaskId before) { edges_.push_back({before, after, true}); }
+  void follow(TaskId after, TaskId before) { edges_.push_back({before, after, Moment::kEnd}); }
+  void queue(TaskId after, TaskId before) { edges_.push_back({before, after, Moment::kFree}); }
+  void accompany(TaskId after, TaskId before) { edges_.push_back({before, after, Moment::kStart}); }
+
+  void use_room(TaskId task, const RoomUse& use);
 
   /// To be called once, when all is there.
   void close();
@@ -46,23 +64,30 @@ class TaskGraph {
   std::uint32_t size() const { return static_cast<std::uint32_t>(tasks_.size()); }
   const Task& operator[](TaskId task) const { return tasks_[task]; }
   std::uint32_t waits(TaskId task) const { return waits_[task]; }
+  /// Null for one that changes nothing.
+  const RoomUse* room_use(TaskId task) const {
+    return task < room_uses_.size() ? &room_uses_[task] : nullptr;
+  }
 
   template <typename Visit>
-  void visit_followers(TaskId task, bool is_queued, const Visit& visit) const {
+  void visit_followers(TaskId task, Moment moment, const Visit& visit) const {
     for (std::uint64_t i = first_[task]; i < first_[task + 1]; ++i)
-      if (is_queued == ((followers_[i] & kQueued) != 0)) visit(followers_[i] & ~kQueued);
+      if (followers_[i] >> kTaskBits == static_cast<std::uint32_t>(moment))
+        visit(followers_[i] & (kMostTasks - 1));
   }
 
  private:
-  static constexpr std::uint32_t kQueued = std::uint32_t{1} << 31U;
+  static constexpr std::uint32_t kTaskBits = 30;  // The moment is above them.
+  static constexpr std::uint32_t kMostTasks = std::uint32_t{1} << kTaskBits;
   struct Edge {
     TaskId before = 0;
     TaskId after = 0;
-    bool is_queued = false;
+    Moment moment = Moment::kEnd;
   };
 
   std::vector<Task> tasks_;
   std::vector<Edge> edges_;
+  std::vector<RoomUse> room_uses_;    // By task; empty where memory has no limit.
   std::vector<std::uint64_t> first_;  // Of a task's followers.
   std::vector<std::uint32_t> followers_;
   std::vector<std::uint32_t> waits_;

@@ -6,8 +6,6 @@
 namespace spillway::planner {
 namespace {
 
-double count_of(Bytes size) { return static_cast<double>(size.count()); }
-
 using Group = std::vector<Endpoint>;
 
 /// Devices by their node.

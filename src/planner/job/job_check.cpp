@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "job_memory.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/job/job_file.h"
@@ -10,6 +11,21 @@ namespace {
 
 /// Times are written with all their digits, and read back as they were.
 constexpr double kRounding = 1e-9;
+
+std::optional<std::string> order_fault(const LayerOrder& order, std::size_t layers) {
+  if (order.empty()) return std::nullopt;
+  if (order.size() != layers)
+    return message("its order has {} layers, and its stages {}", order.size(), layers);
+  std::vector<char> is_there(layers, 0);
+  for (std::size_t place = 0; place < layers; ++place) {
+    const LayerIndex layer = order[place];
+    if (layer >= layers)
+      return message("place {} of its order names layer {} of {}", place, layer, layers);
+    if (is_there[layer] != 0) return message("its order names layer {} twice", layer);
+    is_there[layer] = 1;
+  }
+  return std::nullopt;
+}
 
 std::optional<std::string> stage_fault(const JobFile& file) {
   LayerIndex next = 0;
@@ -22,7 +38,7 @@ std::optional<std::string> stage_fault(const JobFile& file) {
       return message("stage {} goes from layer {} back to layer {}", k, stage.first, stage.last);
     next = stage.last + 1;
   }
-  return std::nullopt;
+  return order_fault(file.order, next);
 }
 
 std::optional<std::string> fault_of_lists(const JobFile& file) {
@@ -42,6 +58,17 @@ std::optional<std::string> fault_of_lists(const JobFile& file) {
   return to_string(*fault);
 }
 
+std::optional<std::string> fault_of_hosts(const JobFile& file) {
+  std::vector<Bytes> swapped;
+  for (const JobFileStage& stage : file.stages) swapped.push_back(stage.swapped);
+  const std::vector<Bytes> held = host_bytes(file.actions, file.costs, swapped);
+  for (std::size_t rank = 0; rank < held.size(); ++rank)
+    if (held[rank] > file.host_memory)
+      return message("rank {} has {} on its host at its most, and that has {} for it", rank,
+                     held[rank], file.host_memory);
+  return std::nullopt;
+}
+
 std::optional<std::string> fault_of_figures(const JobFile& file) {
   const ScheduleTiming timing = time_schedule(file.actions, file.costs);
   for (std::size_t rank = 0; rank < timing.ranks.size(); ++rank) {
@@ -50,6 +77,9 @@ std::optional<std::string> fault_of_figures(const JobFile& file) {
       return message("rank {} holds {} at its peak, and its device has {}", rank, peak,
                      file.device_memory);
   }
+  if (!std::isfinite(timing.step_seconds))
+    return "its step never ends: some link carries next to nothing";
+  if (auto fault = fault_of_hosts(file)) return fault;
   const double difference = std::abs(timing.step_seconds - file.step_seconds);
   if (difference > kRounding * std::max(timing.step_seconds, file.step_seconds))
     return message("it says that a step takes {}, and its actions take {}: it was changed",

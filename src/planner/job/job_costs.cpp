@@ -4,29 +4,13 @@
 #include <cmath>
 
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/rank_factors.h"
+#include "swap_waits.h"
 
 namespace spillway::planner {
 namespace {
 
 Bytes rounded_up(double bytes) {
   return Bytes(static_cast<std::uint64_t>(std::ceil(std::max(0.0, bytes))));
-}
-
-std::vector<StageFactors> factors_of(const Schedule& schedule, std::uint32_t chunks) {
-  std::vector<StageFactors> factors;
-  if (chunks == 1) {
-    for (const RankFactors& each : stage_factors(schedule))
-      factors.push_back({each.in_flight, each.weight_versions});
-    return factors;
-  }
-  // Stages of one rank share its memory, so each may hold what the rank holds in the mean of them.
-  const std::vector<RankFactors> ranks = rank_factors(schedule);
-  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
-    const RankFactors& each = ranks[schedule.rank_of(0, stage)];
-    factors.push_back({each.in_flight, each.weight_versions});
-  }
-  return factors;
 }
 
 double forward_seconds(const ModelChain& chain, const StageEstimate& stage) {
@@ -36,16 +20,14 @@ double forward_seconds(const ModelChain& chain, const StageEstimate& stage) {
   return seconds;
 }
 
-/// Of a stage: its layers, what is computed again, and waits for swaps beside them.
+/// Of a stage: its layers, and what is computed again.
 StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
                        const StageEstimate& stage, Segment segment, double all_parameters) {
   const SegmentLoad load = costs.load(segment);
   StageCosts result;
   result.forward_seconds = forward_seconds(request.chain, stage);
   const double backward = std::max(0.0, stage.raw_seconds - result.forward_seconds);
-  const double busy = std::max(stage.raw_seconds + stage.recompute_seconds, stage.link_seconds);
-  const double waits = std::max(0.0, stage.seconds - busy);
-  result.input_gradient_seconds = backward / 2 + stage.recompute_seconds + waits;
+  result.input_gradient_seconds = backward / 2 + stage.recompute_seconds;
   result.weight_gradient_seconds = backward - backward / 2;
   result.recompute_seconds = result.forward_seconds;
   const auto parameters = static_cast<double>(stage.parameters.count());
@@ -78,6 +60,26 @@ std::uint32_t unit_of(const SegmentCosts& costs, LayerIndex layer) {
 
 }  // namespace
 
+Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::uint32_t index) {
+  return {unit_of(costs, stage.first_layer), unit_of(costs, stage.last_layer + 1), index};
+}
+
+std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares) {
+  std::vector<StageFactors> factors;
+  if (schedule.stages == schedule.rank_count()) {
+    for (const RankFactors& each : stage_factors(schedule, shares))
+      factors.push_back({each.in_flight, each.weight_versions});
+    return factors;
+  }
+  // Stages of one rank share its memory, so each may hold what the rank holds in the mean of them.
+  const std::vector<RankFactors> ranks = rank_factors(schedule, shares);
+  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
+    const RankFactors& each = ranks[schedule.rank_of(0, stage)];
+    factors.push_back({each.in_flight, each.weight_versions});
+  }
+  return factors;
+}
+
 LayerIndex first_trained(const ModelChain& chain) {
   LayerIndex first = 0;
   while (first < chain.layers.size() && chain.layers[first].is_frozen) ++first;
@@ -100,26 +102,38 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   problem.devices.assign(ranks, device);
   problem.links.assign(ranks - 1,
                        {1.0 / request.link.bytes_per_second, request.link.latency_seconds});
-  const std::vector<StageFactors> factors = factors_of(schedule, chunks);
-  if (chunks > 1) return interleaved(problem, chunks, factors);
-  problem.factors = factors;
+  std::vector<StageFactors> factors = held_factors(schedule);
+  // One of two is on the host while stashes are many; both are there for the steps alone.
+  if (request.variant.second_copy == SecondCopy::kParked)
+    for (StageFactors& each : factors) each.weight_versions /= 2.0;
+  if (chunks > 1)
+    problem = interleaved(problem, chunks, factors);
+  else
+    problem.factors = factors;
+  // One direction after the other leaves half of the time for each.
+  const std::vector<bool> is_one_way = swaps_one_way(schedule);
+  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
+    if (is_one_way[stage]) problem.devices[stage].swap_seconds_per_byte *= 2.0;
   return problem;
 }
 
-ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,
-                             const PartitionEstimate& estimate) {
+ScheduleCosts schedule_costs(const JobRequest& request, const Schedule& schedule,
+                             const SegmentCosts& costs, const PartitionEstimate& estimate) {
   ScheduleCosts result;
-  result.peer = result.reduce = request.link;
+  result.peer = request.link;
+  result.reduce = request.reduce_link.value_or(request.link);
   if (request.swap_bytes_per_second > 0.0)
     result.host.bytes_per_second = request.swap_bytes_per_second;
+  const std::vector<bool> is_one_way = swaps_one_way(schedule);
   double all_parameters = 0.0;
   for (const StageEstimate& stage : estimate.stages)
     all_parameters += static_cast<double>(stage.parameters.count());
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const StageEstimate& stage = estimate.stages[k];
-    const Segment segment{unit_of(costs, stage.first_layer), unit_of(costs, stage.last_layer + 1),
-                          k};
+    const Segment segment = segment_of(costs, stage, k);
     result.stages.push_back(stage_costs(request, costs, stage, segment, all_parameters));
+    set_swap_waits(result.stages.back(), stage.swapped, request.swap_bytes_per_second,
+                   is_one_way[k]);
   }
   return result;
 }
@@ -128,18 +142,23 @@ double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& e
   double share = 0.0;
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const StageEstimate& stage = estimate.stages[k];
-    const std::uint32_t first = unit_of(costs, stage.first_layer);
-    const Segment segment{first, unit_of(costs, stage.last_layer + 1), k};
+    const Segment segment = segment_of(costs, stage, k);
     const double stash = costs.load(segment).stash_bytes;
-    if (stash > 0.0) share = std::max(share, std::min(1.0, costs.crossing_bytes(first) / stash));
+    const double input = costs.crossing_bytes(segment.first);
+    if (stash > 0.0) share = std::max(share, std::min(1.0, input / stash));
   }
   return share;
 }
 
-Bytes fixed_bytes(const ModelChain& chain, const StageEstimate& stage) {
-  Bytes bytes;
+Bytes largest_working_peak(const ModelChain& chain, const StageEstimate& stage) {
+  Bytes largest;
   for (LayerIndex i = stage.first_layer; i <= stage.last_layer; ++i)
-    bytes = std::max(bytes, chain.layers[i].working_peak);
+    largest = std::max(largest, chain.layers[i].working_peak);
+  return largest;
+}
+
+Bytes fixed_bytes(const ModelChain& chain, const StageEstimate& stage) {
+  Bytes bytes = largest_working_peak(chain, stage);
   for (const BorderTensor& border : chain.borders) {
     const bool passes =
         border.producer < stage.first_layer &&

@@ -4,12 +4,19 @@
 
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/schedule/rank_factors.h"
 #include "spillway/planner/schedule/schedule.h"
 
 namespace spillway::planner {
 
 /// Layers that lead and are frozen have no backward and no stash.
 LayerIndex first_trained(const ModelChain& chain);
+
+/// The units of a stage.
+Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::uint32_t index);
+
+/// What stages hold of stashes and copies of the weights, counted over the lists.
+std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares = {});
 
 /// What to cut for a schedule: a device per stage, with the stash and the copies of the weights
 /// that the lists hold. Of ranks with several stages each gets an equal share of the rank, and what
@@ -18,13 +25,15 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
 
 /// What the schedule's referee needs to know of the stages as they are cut, behind their swaps and
 /// recomputation: stash is what stays on the device, backward has the time of what is computed
-/// again and of waiting for swaps.
-ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,
-                             const PartitionEstimate& estimate);
+/// again, and waits for swaps stand apart.
+ScheduleCosts schedule_costs(const JobRequest& request, const Schedule& schedule,
+                             const SegmentCosts& costs, const PartitionEstimate& estimate);
 
 /// What of a stash is the input of its stage, which stays when the rest is computed again: the
 /// largest share of all stages.
 double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& estimate);
+
+Bytes largest_working_peak(const ModelChain& chain, const StageEstimate& stage);
 
 /// Working peak and relayed tensors of one stage.
 Bytes fixed_bytes(const ModelChain& chain, const StageEstimate& stage);

@@ -30,12 +30,14 @@ struct TimeField {
   const char* key;
   double StageCosts::*field;
 };
-constexpr std::array<TimeField, 5> kTimes{
+constexpr std::array<TimeField, 7> kTimes{
     {{"forward_seconds", &StageCosts::forward_seconds},
      {"input_gradient_seconds", &StageCosts::input_gradient_seconds},
      {"weight_gradient_seconds", &StageCosts::weight_gradient_seconds},
      {"recompute_seconds", &StageCosts::recompute_seconds},
-     {"update_seconds", &StageCosts::step_seconds}}};
+     {"update_seconds", &StageCosts::step_seconds},
+     {"forward_swap_wait_seconds", &StageCosts::forward_swap_wait_seconds},
+     {"backward_swap_wait_seconds", &StageCosts::backward_swap_wait_seconds}}};
 
 struct SizeField {
   const char* key;
@@ -114,16 +116,23 @@ class JobReader {
         static_cast<std::uint32_t>(root_.count("micro_batches", 1, kMostRanksOfJob));
     if (root_.has("device_memory_bytes"))
       file_.device_memory = Bytes(root_.count("device_memory_bytes", 1, kMost53));
+    if (root_.has("host_memory_bytes"))
+      file_.host_memory = Bytes(root_.count("host_memory_bytes", 0, kMost53));
+    if (root_.has("order"))
+      file_.order = root_.counts<LayerIndex>("order", JsonObject::kAnySize, 0, kMost32);
     for (JsonObject& stage : root_.objects("stages")) read_stage(stage);
     file_.costs.shares.input = root_.number("kept_input_share", 0.0, 1.0);
     if (root_.has("copies_wait_bytes"))
       file_.costs.memory = Bytes(root_.count("copies_wait_bytes", 0, kMost53));
     JsonObject links = root_.object("links");
     for (const LinkField& each : kLinks) file_.costs.*each.field = read_link(links, each.key);
+    links.refuse_others();
     read_actions();
     JsonObject figures = root_.object("figures");
     file_.step_seconds = figures.number("step_seconds", 0.0, kMostSeconds);
     file_.bound_seconds = figures.number("bound_seconds", 0.0, kMostSeconds);
+    figures.refuse_others();
+    root_.refuse_others();  // A limit whose name was misspelt would be none.
     return std::move(file_);
   }
 
@@ -152,6 +161,7 @@ class JobReader {
       costs.*each.field = stage.number(each.key, 0.0, kMostSeconds);
     for (const SizeField& each : kSizes)
       costs.*each.field = Bytes(stage.count(each.key, 0, kMost53));
+    stage.refuse_others();
   }
 
   static LinkCosts read_link(JsonObject& links, const char* key) {
@@ -160,6 +170,7 @@ class JobReader {
     link.latency_seconds = object.number("latency_seconds", 0.0, kMostSeconds);
     const double rate = object.number("bytes_per_second", 0.0, kMostRate);
     if (rate > 0.0) link.bytes_per_second = rate;
+    object.refuse_others();
     return link;
   }
 
@@ -202,11 +213,16 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   file.groups = plan.groups;
   file.micro_batches = plan.micro_batches;
   file.device_memory = plan.device_memory;
+  file.host_memory = plan.host_memory;
+  file.order = plan.order.layers;
+  const auto name_at = [&](LayerIndex place) {
+    return chain.layers[layer_at(plan.order.layers, place)].name;
+  };
   for (const StageEstimate& stage : plan.stages)
-    file.stages.push_back({stage.first_layer, stage.last_layer,
-                           chain.layers[stage.first_layer].name,
-                           chain.layers[stage.last_layer].name, stage.recomputed, stage.swapped});
+    file.stages.push_back({stage.first_layer, stage.last_layer, name_at(stage.first_layer),
+                           name_at(stage.last_layer), stage.recomputed, stage.swapped});
   file.actions = plan.actions;
+  file.actions.name = schedule_text(plan.schedule, plan.variant);
   file.costs = plan.costs;
   for (const RankMemory& rank : plan.memory) file.fixed.push_back(rank.fixed);
   file.step_seconds = plan.step_seconds;
@@ -223,6 +239,8 @@ std::string to_text(const JobFile& file) {
   document["groups"] = file.groups;
   document["micro_batches"] = file.micro_batches;
   if (file.device_memory != kNoLimit) document["device_memory_bytes"] = file.device_memory.count();
+  if (file.host_memory != kNoLimit) document["host_memory_bytes"] = file.host_memory.count();
+  if (!file.order.empty()) document["order"] = file.order;
   document["stages"] = stages_json(file);
   document["kept_input_share"] = file.costs.shares.input;
   if (file.costs.memory) document["copies_wait_bytes"] = file.costs.memory->count();

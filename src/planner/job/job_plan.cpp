@@ -2,20 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <optional>
 
 #include "job_costs.h"
+#include "job_memory.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
+#include "tight_cuts.h"
 
 namespace spillway::planner {
 namespace {
-
-/// In bytes as people write them: of the figures of stages, which are per micro-batch.
-Bytes times(Bytes bytes, double count) {
-  return Bytes(
-      static_cast<std::uint64_t>(std::ceil(static_cast<double>(bytes.count()) * count - 1e-6)));
-}
 
 /// Working peaks come one after the other; relayed tensors and the rest of a rank's stages do too
 /// at most, so the largest of its stages counts.
@@ -32,44 +29,35 @@ void find_fixed(const JobRequest& request, JobPlan& plan) {
   for (RankMemory& rank : plan.memory) rank.fixed += request.reserved;
 }
 
-/// The most that actions of a rank have on the host at once, counted over its list.
-Bytes swapped_by_actions(const JobPlan& plan, std::uint32_t rank) {
-  Bytes now;
-  Bytes most;
-  for (const Action& action : plan.actions.ranks[rank]) {
-    const Bytes stash = plan.costs.stages[action.stage].stash;
-    if (action.kind == ActionKind::kSwapOut) now += stash;
-    if (action.kind == ActionKind::kSwapIn) now -= stash;
-    most = std::max(most, now);
-  }
-  return most;
-}
-
 void find_memory(const JobRequest& request, JobPlan& plan) {
   find_fixed(request, plan);
-  const Schedule& actions = plan.actions;
+  std::vector<Bytes> swapped;
+  for (const StageEstimate& stage : plan.stages) swapped.push_back(stage.swapped);
+  const std::vector<Bytes> host = host_bytes(plan.actions, plan.costs, swapped);
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
     plan.memory[rank].peak = plan.timing.ranks[rank].peak_memory + plan.memory[rank].fixed;
-    plan.memory[rank].host = swapped_by_actions(plan, rank);
+    plan.memory[rank].host = host[rank];
   }
-  // What stages swap of each micro-batch is no action of the lists.
-  for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
-    for (std::uint32_t stage = 0; stage < actions.stages; ++stage)
-      plan.memory[actions.rank_of(replica, stage)].host +=
-          times(plan.stages[stage].swapped, plan.factors[stage].in_flight);
+  plan.after = bytes_after(plan);
+}
+
+std::uint32_t fullest_rank(const JobPlan& plan) {
+  const auto fullest =
+      std::max_element(plan.memory.begin(), plan.memory.end(),
+                       [](const RankMemory& a, const RankMemory& b) { return a.peak < b.peak; });
+  return static_cast<std::uint32_t>(fullest - plan.memory.begin());
 }
 
 void require_room(const JobRequest& request, const JobPlan& plan) {
-  std::uint32_t fullest = 0;
+  const std::uint32_t fullest = fullest_rank(plan);
+  if (plan.peak() > request.device_memory)
+    throw NoRoomError(message("rank {} would hold {} at its peak and has {} (use more ranks or "
+                              "more memory, fewer micro-batches, or a link to swap to)",
+                              fullest, plan.peak(), request.device_memory),
+                      fullest, plan.peak());
   std::uint32_t swapping = 0;
-  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
-    if (plan.memory[rank].peak > plan.memory[fullest].peak) fullest = rank;
+  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
     if (plan.memory[rank].host > plan.memory[swapping].host) swapping = rank;
-  }
-  if (plan.memory[fullest].peak > request.device_memory)
-    throw PlanError("rank {} would hold {} at its peak and has {} (use more ranks or more memory, "
-                    "fewer micro-batches, or a link to swap to)",
-                    fullest, plan.memory[fullest].peak, request.device_memory);
   if (plan.memory[swapping].host > request.host_memory)
     throw PlanError("rank {} would swap {} to its host, which has {} for it (give more host "
                     "memory, or more ranks)",
@@ -98,31 +86,58 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.groups = request.groups;
   plan.micro_batches = request.micro_batches;
   plan.device_memory = request.device_memory;
+  plan.host_memory = request.host_memory;
   plan.stages = estimate.stages;
   plan.factors = costs.problem().factors;
   plan.seconds_per_micro_batch = estimate.seconds;
   plan.rounding_gap = estimate.rounding_gap;
-  plan.costs = schedule_costs(request, costs, estimate);
+  plan.before = bytes_before(costs, estimate);
+  plan.costs = schedule_costs(request, compute, costs, estimate);
   CommunicationOptions communication;
   communication.data_parallel = request.groups;
+  const SecondCopy second_copy = request.variant.second_copy;
+  if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
   plan.actions = with_communication(compute, plan.costs, communication);
+  if (second_copy == SecondCopy::kParked) plan.actions = with_parked_weights(plan.actions);
+  return plan;
+}
+
+JobPlan timed(const JobRequest& request, JobPlan plan) {
+  plan.timing = time_schedule(plan.actions, plan.costs);
+  plan.step_seconds = plan.timing.step_seconds;
+  find_memory(request, plan);
   return plan;
 }
 
 JobPlan finished(const JobRequest& request, JobPlan plan) {
-  plan.timing = time_schedule(plan.actions, plan.costs);
-  plan.step_seconds = plan.timing.step_seconds;
-  find_memory(request, plan);
+  plan = timed(request, std::move(plan));
   require_room(request, plan);
   return plan;
 }
 
+CutModel cut_to_fit(const JobRequest& request, const Partitioner& partitioner,
+                    const Schedule& compute) {
+  std::optional<Cuts> cuts;
+  try {
+    SegmentCosts costs(problem_for(request, compute));
+    cuts = partitioner.cut(costs);
+    PartitionEstimate estimate = judge(costs, *cuts);
+    require_fit(request, estimate);
+    return {std::move(costs), std::move(estimate)};
+  } catch (const Error& error) {
+    if (request.device_memory == kNoLimit) throw;
+    const CutModel tight = tight_cuts(request, compute, cuts);
+    const JobPlan nearest =
+        timed(request, started(request, partitioner, compute, tight.costs, tight.estimate));
+    if (nearest.peak() <= request.device_memory) throw;  // Something else is in the way.
+    throw NoRoomError(error.what(), fullest_rank(nearest), nearest.peak());
+  }
+}
+
 JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
                           const Schedule& compute) {
-  const SegmentCosts costs(problem_for(request, compute));
-  const PartitionEstimate estimate = judge(costs, partitioner.cut(costs));
-  require_fit(request, estimate);
-  return finished(request, started(request, partitioner, compute, costs, estimate));
+  const CutModel model = cut_to_fit(request, partitioner, compute);
+  return finished(request, started(request, partitioner, compute, model.costs, model.estimate));
 }
 
 /// Lists compute whole stages again, so every layer must be one that may run again.
@@ -132,6 +147,35 @@ bool may_recompute_all(const ModelChain& chain) {
            std::any_of(layer.recompute.begin(), layer.recompute.end(),
                        [](const RecomputePoint& point) { return point.stash == Bytes(0); });
   });
+}
+
+/// Passes of micro-batches through stages: what a run of the referee takes, but for messages.
+std::uint64_t passes_of(const Schedule& compute) {
+  return compute.all_micro_batches() * compute.stages;
+}
+
+/// Runs of the referee for windows, so that the search for longer lists takes no longer.
+std::size_t window_runs(const Schedule& compute) {
+  constexpr std::uint64_t kMostRuns = 200;
+  constexpr std::uint64_t kMostPassesOfAllRuns = 1024 * kMostRuns;
+  return std::clamp<std::uint64_t>(kMostPassesOfAllRuns / passes_of(compute), 1, kMostRuns);
+}
+
+/// Whether there is anything to leave for, and any reason to.
+bool has_windows(const JobRequest& request) {
+  return request.swap_bytes_per_second > 0.0 && request.device_memory != kNoLimit;
+}
+
+/// Why whole stashes are not tried to leave in idle windows; empty: they are.
+std::string problem_of_windows(const JobRequest& request, const Schedule& compute) {
+  constexpr std::uint64_t kMostPasses = 1U << 14U;
+  if (!has_windows(request))
+    return "windows are for devices with a limit and a link to the host (name both, or let stages "
+           "relieve themselves)";
+  if (passes_of(compute) <= kMostPasses) return {};
+  return message("swaps in idle windows were not tried: {} passes of micro-batches through stages "
+                 "are more than {}",
+                 passes_of(compute), kMostPasses);
 }
 
 /// Cuts as if there were room, and whole stashes that leave while a rank computes something else.
@@ -151,54 +195,115 @@ JobPlan relieved_in_windows(const JobRequest& request, const Partitioner& partit
                     request.device_memory);
   plan.costs.memory = request.device_memory - fixed;
   plan.costs.shares.input = largest_input_share(costs, estimate);
-  plan.actions = may_recompute_all(request.chain) ? with_memory_fitted(plan.actions, plan.costs)
-                                                  : with_swapped_stashes(plan.actions, plan.costs);
+  const std::size_t runs = window_runs(compute);
+  plan.actions = may_recompute_all(request.chain)
+                     ? with_memory_fitted(plan.actions, plan.costs, runs)
+                     : with_swapped_stashes(plan.actions, plan.costs, runs);
   return finished(request, std::move(plan));
 }
 
-/// The search for windows runs the referee some hundred times.
-bool may_use_windows(const JobRequest& request, const Schedule& compute) {
-  constexpr std::uint64_t kMostCells = 1024;
-  return request.swap_bytes_per_second > 0.0 && request.device_memory != kNoLimit &&
-         compute.all_micro_batches() * compute.stages <= kMostCells;
-}
-
-bool is_relieved(const JobPlan& plan) {
-  return std::any_of(plan.stages.begin(), plan.stages.end(),
-                     [](const StageEstimate& stage) { return stage.raw_memory > stage.memory; });
+[[noreturn]] void refuse_without_windows(const std::exception_ptr& reason,
+                                         const std::string& no_windows) {
+  try {
+    std::rethrow_exception(reason);
+  } catch (const NoRoomError& error) {
+    throw NoRoomError(message("{}; {}", error.what(), no_windows), error.rank(), error.needed());
+  } catch (const PlanError& error) {
+    throw PlanError("{}; {}", error.what(), no_windows);
+  }
 }
 
 /// With the faster of both kinds of relief, where both are open.
 JobPlan relieved(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute) {
-  if (!may_use_windows(asked, compute)) return relieved_by_stage(asked, partitioner, compute);
+  const std::string no_windows = problem_of_windows(asked, compute);
+  if (asked.variant.relief == JobRelief::kWindows) {
+    if (!no_windows.empty()) throw PlanError("{}", no_windows);
+    return relieved_in_windows(asked, partitioner, compute);
+  }
+  if (asked.variant.relief == JobRelief::kStages || !has_windows(asked))
+    return relieved_by_stage(asked, partitioner, compute);
 
   std::optional<JobPlan> by_stage;
-  std::string reason;
+  std::exception_ptr reason;
+  Bytes needed = kNoLimit;
   try {
     by_stage = relieved_by_stage(asked, partitioner, compute);
-    if (!is_relieved(*by_stage)) return std::move(*by_stage);
-  } catch (const PlanError& error) {
-    reason = error.what();
+    if (!by_stage->is_relieved()) return std::move(*by_stage);
+  } catch (const NoRoomError& error) {
+    reason = std::current_exception();
+    needed = error.needed();
+  } catch (const PlanError&) {
+    reason = std::current_exception();
+  }
+  if (!no_windows.empty()) {
+    if (!by_stage) refuse_without_windows(reason, no_windows);
+    by_stage->not_tried = no_windows;
+    return std::move(*by_stage);
   }
   try {
     JobPlan by_window = relieved_in_windows(asked, partitioner, compute);
     if (!by_stage || by_window.step_seconds < by_stage->step_seconds) return by_window;
+  } catch (const NoRoomError& error) {
+    if (!by_stage && error.needed() < needed) throw;  // The nearer one.
   } catch (const PlanError&) {
-    if (!by_stage) throw PlanError("{}", reason);
+    // The first reason is told.
   }
+  if (!by_stage) std::rethrow_exception(reason);
   return std::move(*by_stage);
 }
 
-}  // namespace
-
-std::string_view to_string(JobRelief relief) {
-  return relief == JobRelief::kStages ? "stages" : "windows";
+/// The best order for the stages of this schedule within the devices; if nothing fits, as if there
+/// were room.
+OrderChoice order_for(const JobRequest& asked, const Schedule& compute) {
+  OrderChoice order = choose_order(problem_for(asked, compute), asked.order_effort);
+  if (order.seconds < kNoLink || asked.device_memory == kNoLimit) return order;
+  JobRequest roomy = asked;
+  roomy.device_memory = kNoLimit;
+  return choose_order(problem_for(roomy, compute), asked.order_effort);
 }
+
+/// The faster one of the best order and the recorded one: an order is chosen for its slowest stage,
+/// a step is more than that.
+JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute) {
+  if (!asked.chain.may_reorder) return relieved(asked, partitioner, compute);
+  OrderChoice order = order_for(asked, compute);
+  std::optional<JobPlan> plan;
+  if (!order.layers.empty()) {
+    JobRequest moved = asked;
+    moved.chain = reordered(asked.chain, order.layers);
+    try {
+      plan = relieved(moved, partitioner, compute);
+      plan->order = order;
+    } catch (const PlanError&) {
+      // Not in this order, by this partitioner; the recorded one may do.
+    }
+    order.name = OrderChoice{}.name;
+    order.layers.clear();
+    order.seconds = order.recorded_seconds;
+    order.is_exact = false;
+  }
+  try {
+    JobPlan recorded = relieved(asked, partitioner, compute);
+    recorded.order = std::move(order);
+    if (!plan || recorded.step_seconds <= plan->step_seconds) return recorded;
+  } catch (const PlanError&) {
+    if (!plan) throw;
+  }
+  return std::move(*plan);
+}
+
+}  // namespace
 
 Bytes JobPlan::peak() const {
   Bytes most;
   for (const RankMemory& rank : memory) most = std::max(most, rank.peak);
   return most;
+}
+
+bool JobPlan::is_relieved() const {
+  return relief == JobRelief::kWindows ||
+         std::any_of(stages.begin(), stages.end(),
+                     [](const StageEstimate& stage) { return stage.raw_memory > stage.memory; });
 }
 
 double JobPlan::exposed_communication_seconds() const {
@@ -208,17 +313,55 @@ double JobPlan::exposed_communication_seconds() const {
   return most;
 }
 
-JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
-                      const ScheduleGenerator& generator, std::uint32_t groups) {
+double JobPlan::exposed_swap_seconds() const {
+  double most = 0.0;
+  for (const RankTiming& rank : timing.ranks) most = std::max(most, rank.exposed_swap_seconds);
+  return most;
+}
+
+bool changes_results(const Schedule& schedule) {
+  if (schedule.weight_rule != WeightRule::kNewest) return true;
+  for (const auto& actions : schedule.ranks)
+    for (const Action& action : actions)
+      if (action.kind == ActionKind::kStep && action.micro_batch != kNoMicroBatch) return true;
+  return false;
+}
+
+JobChoice choice_of(const JobPlan& plan) {
+  return {&schedule_generator_named(plan.schedule), plan.groups, plan.variant, plan.micro_batches};
+}
+
+JobRequest request_for(const JobRequest& request, const JobChoice& choice) {
   JobRequest asked = request;
-  asked.groups = groups;
+  asked.groups = choice.groups;
+  asked.variant = choice.variant;
+  if (choice.micro_batches != 0) asked.micro_batches = choice.micro_batches;
   check(asked);
-  ScheduleRequest lists;
-  lists.ranks = request.ranks / groups;
-  lists.micro_batches = request.micro_batches / groups;
-  lists.slots = (lists.ranks + 1) / 2;  // Half of what 1F1B holds at its most.
+  const std::uint32_t micro_batches = most_micro_batches(asked);
+  return with_micro_batches(std::move(asked), micro_batches);
+}
+
+JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
+                      const JobChoice& choice) {
+  const JobRequest asked = request_for(request, choice);
+  const ScheduleGenerator& generator = *choice.generator;
+  const ScheduleRequest lists = lists_for(generator, choice.variant, asked.ranks / asked.groups,
+                                          asked.micro_batches / asked.groups);
+  // Before lists are made, which may be long.
+  const std::uint64_t stages = generator.stage_count(lists);
+  if (stages > asked.chain.layers.size())
+    throw ConfigError("there are more stages than layers: {} for {}; use fewer devices", stages,
+                      asked.chain.layers.size());
   const Schedule compute = generator.generate(lists);
-  JobPlan plan = relieved(asked, partitioner, compute);
+  if (request.schedule == kAnySchedule && changes_results(compute))
+    throw PlanError("it updates weights while micro-batches are in flight, which changes results "
+                    "(name it with --schedule to have it)");
+  if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_bytes_per_second == 0.0)
+    throw PlanError("weights are parked on the host, and there is no link to it (name one, or keep "
+                    "both copies)");
+  JobPlan plan = ordered(asked, partitioner, compute);
+  plan.variant = as_made(generator, choice.variant, compute);
+  plan.batch = batch_of(request);
   plan.bound_seconds = job_bound(request);
   return plan;
 }

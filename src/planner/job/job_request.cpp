@@ -22,27 +22,69 @@ void check_count(const char* what, std::uint32_t count) {
 void check(const JobRequest& request) {
   check(request.chain);
   check_count("ranks", request.ranks);
-  check_count("micro-batches", request.micro_batches);
+  check_count("micro-batches", batch_of(request));
+  if (request.micro_batches == 0 && request.schedule != kAnySchedule)
+    throw ConfigError("{} has no number of micro-batches; say how many, or leave the schedule to "
+                      "the chooser, too",
+                      request.schedule);
+  if (request.micro_batches != 0 && batch_of(request) % request.micro_batches != 0)
+    throw ConfigError("a batch of {} does not split into {} equal micro-batches; name a divisor "
+                      "of {}",
+                      batch_of(request), request.micro_batches, batch_of(request));
   if (request.groups != 0 && request.ranks % request.groups != 0)
     throw ConfigError("{} ranks do not split into {} equal groups; name a divisor of {}",
                       request.ranks, request.groups, request.ranks);
-  if (request.groups != 0 && request.micro_batches % request.groups != 0)
+  const std::uint32_t micro_batches = most_micro_batches(request);
+  if (request.groups != 0 && micro_batches % request.groups != 0)
     throw ConfigError("{} micro-batches do not split evenly over {} groups; name a multiple of {}",
-                      request.micro_batches, request.groups, request.groups);
+                      micro_batches, request.groups, request.groups);
   if (!(request.update_seconds >= 0.0) || std::isinf(request.update_seconds))
     throw ConfigError("the optimizer takes {} s; times are finite and at least 0",
                       request.update_seconds);
   if (!(request.link.bytes_per_second > 0.0))
     throw ConfigError("the link between ranks carries {} bytes/s; give more than 0",
                       request.link.bytes_per_second);
+  if (request.reduce_link && !(request.reduce_link->bytes_per_second > 0.0))
+    throw ConfigError("the link for sums of gradients carries {} bytes/s; give more than 0",
+                      request.reduce_link->bytes_per_second);
   if (!(request.swap_bytes_per_second >= 0.0))
     throw ConfigError("the link to the host carries {} bytes/s; give 0 where nothing is swapped",
                       request.swap_bytes_per_second);
-  if (request.schedule != kAnySchedule) schedule_generator_named(request.schedule);
+  if (request.schedule != kAnySchedule)
+    check(schedule_generator_named(request.schedule), request.variant);
   partitioner_named(request.partitioner);
 }
 
-double job_bound(const JobRequest& request) {
+std::uint32_t batch_of(const JobRequest& request) {
+  return request.batch != 0 ? request.batch : request.micro_batches;
+}
+
+std::uint32_t most_micro_batches(const JobRequest& request) {
+  return request.micro_batches != 0 ? request.micro_batches : batch_of(request);
+}
+
+JobRequest with_micro_batches(JobRequest request, std::uint32_t micro_batches) {
+  const std::uint32_t share = batch_of(request) / micro_batches;
+  request.micro_batches = request.batch = micro_batches;
+  if (share == 1) return request;
+  for (ModelLayer& layer : request.chain.layers) {
+    layer.forward_seconds *= share;
+    layer.backward_seconds *= share;
+    layer.stash = layer.stash * share;
+    layer.working_peak = layer.working_peak * share;
+    for (RecomputePoint& point : layer.recompute) {
+      point.seconds *= share;
+      point.stash = point.stash * share;
+    }
+  }
+  for (BorderTensor& border : request.chain.borders) border.bytes = border.bytes * share;
+  return request;
+}
+
+double job_bound(const JobRequest& asked) {
+  // The smallest micro-batches there are: the way through all layers grows with them, and a layer's
+  // work is never shared more evenly over its ranks by larger ones.
+  const JobRequest request = with_micro_batches(asked, most_micro_batches(asked));
   const LayerIndex trained = first_trained(request.chain);
   double work = 0.0;
   double way = 0.0;

@@ -1,6 +1,8 @@
 #include "spillway/planner/job/job_search.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "spillway/base/error.h"
 
@@ -10,27 +12,71 @@ namespace {
 /// Sums in another order differ in the last bits.
 constexpr double kSame = 1.0 - 1e-9;
 
+/// What a plan asks of those who run it.
+std::array<std::uint64_t, 4> work_to_do(const JobPlan& plan) {
+  std::uint64_t actions = 0;
+  for (const auto& list : plan.actions.ranks) actions += list.size();
+  return {plan.groups, plan.actions.replica_count(), plan.actions.stages, actions};
+}
+
 bool is_better(const JobPlan& plan, const JobPlan& best) {
   if (plan.step_seconds < best.step_seconds * kSame) return true;
-  return plan.step_seconds * kSame <= best.step_seconds && plan.peak() < best.peak();
+  if (plan.step_seconds * kSame > best.step_seconds) return false;
+  if (plan.peak() != best.peak()) return plan.peak() < best.peak();
+  return work_to_do(plan) < work_to_do(best);
 }
 
 JobAttempt figures_of(const JobPlan& plan) {
-  JobAttempt attempt{plan.partitioner, plan.schedule, plan.groups};
+  JobAttempt attempt{plan.partitioner, plan.schedule, plan.groups, to_string(plan.variant),
+                     plan.micro_batches};
   attempt.step_seconds = plan.step_seconds;
   attempt.bubble = plan.timing.bubble;
   attempt.exposed_communication_seconds = plan.exposed_communication_seconds();
   attempt.gap = plan.gap();
   attempt.seconds_per_micro_batch = plan.seconds_per_micro_batch;
   attempt.peak = plan.peak();
+  attempt.is_relieved = plan.is_relieved();
+  attempt.not_tried = plan.not_tried;
   return attempt;
 }
 
-/// The reason that most of all choices share, and how often; the first one of equals.
+/// Devices with which a choice works, if a little more than it lacks is enough.
+std::optional<Bytes> enough_memory(const JobRequest& request, const JobAttempt& attempt) {
+  const Partitioner& partitioner = partitioner_named(attempt.partitioner);
+  JobRequest larger = request;
+  for (const std::uint64_t percent : {100U, 101U, 105U, 120U, 150U}) {
+    larger.device_memory = (request.device_memory + attempt.missing) * percent / 100;
+    try {
+      make_job_plan(larger, partitioner, attempt.choice);
+      return larger.device_memory;
+    } catch (const Error&) {
+      continue;  // Whole layers, or the order of the lists, need more than counted.
+    }
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse_nearest(const JobRequest& request, const JobAttempt& nearest) {
+  const auto enough = enough_memory(request, nearest);
+  const std::string link =
+      request.swap_bytes_per_second > 0.0 ? "" : ", or name a link to the host to swap to";
+  throw PlanError(
+      "nothing works on {} ranks with {} micro-batches; nearest is {} on pipelines of {} ranks, "
+      "whose rank {} lacks {} of {} (use {}, or more ranks{})",
+      request.ranks, nearest.micro_batches, nearest.schedule, request.ranks / nearest.groups,
+      nearest.fullest_rank, nearest.missing, request.device_memory + nearest.missing,
+      enough ? message("devices of {}", *enough) : std::string("devices with more memory"), link);
+}
+
+/// The one that lacks least memory, else the reason that most of all choices share, and how often;
+/// the first one of equals.
 [[noreturn]] void refuse(const JobRequest& request, const std::vector<JobAttempt>& attempts) {
+  const JobAttempt* nearest = nullptr;
   const JobAttempt* told = nullptr;
   std::ptrdiff_t most = 0;
   for (const JobAttempt& each : attempts) {
+    const bool lacks_memory = each.missing > Bytes(0);
+    if (lacks_memory && (!nearest || each.missing < nearest->missing)) nearest = &each;
     const auto equals =
         std::count_if(attempts.begin(), attempts.end(),
                       [&](const JobAttempt& other) { return other.refusal == each.refusal; });
@@ -38,60 +84,52 @@ JobAttempt figures_of(const JobPlan& plan) {
     most = equals;
     told = &each;
   }
+  if (nearest) refuse_nearest(request, *nearest);
   throw PlanError(
       "nothing works on {} ranks with {} micro-batches; {} on pipelines of {} ranks: {}",
-      request.ranks, request.micro_batches, told->schedule, request.ranks / told->groups,
+      request.ranks, most_micro_batches(request), told->schedule, request.ranks / told->groups,
       told->refusal);
+}
+
+/// The order of the best plan, with more effort: true for a better one, else what it loses at most.
+bool look_at_order_again(const JobRequest& request, const Partitioner& partitioner,
+                         const JobChoice& choice, JobPlan& plan) {
+  if (!request.chain.may_reorder || plan.order.is_exact) return false;
+  JobRequest thorough = request;
+  thorough.order_effort = kThoroughOrder;
+  JobPlan again = make_job_plan(thorough, partitioner, choice);
+  if (again.step_seconds <= plan.step_seconds / kSame) {
+    const bool is_quicker = again.step_seconds < plan.step_seconds * kSame;
+    plan = std::move(again);
+    return is_quicker;
+  }
+  // Its stages are quicker, and the step is not: messages and waits are no matter of the order.
+  plan.order.bound_seconds = again.order.bound_seconds;
+  plan.order.downsets = again.order.downsets;
+  return false;
 }
 
 }  // namespace
 
-bool changes_results(const Schedule& schedule) {
-  if (schedule.weight_rule != WeightRule::kNewest) return true;
-  for (const auto& actions : schedule.ranks)
-    for (const Action& action : actions)
-      if (action.kind == ActionKind::kStep && action.micro_batch != kNoMicroBatch) return true;
-  return false;
-}
-
-std::vector<JobChoice> job_choices(const JobRequest& request) {
-  check(request);
-  const bool is_open = request.schedule == kAnySchedule;
-  std::vector<std::uint32_t> groups;
-  if (request.groups != 0)
-    groups = {request.groups};
-  else if (!is_open)
-    groups = {1};
-  else
-    for (std::uint32_t count = 1; count <= std::min(request.ranks, request.micro_batches); ++count)
-      if (request.ranks % count == 0 && request.micro_batches % count == 0) groups.push_back(count);
-  std::vector<JobChoice> choices;
-  for (const std::uint32_t count : groups) {
-    if (!is_open) {
-      choices.push_back({&schedule_generator_named(request.schedule), count});
-      continue;
-    }
-    for (const ScheduleGenerator& generator : schedule_generators())
-      choices.push_back({&generator, count});
-  }
-  return choices;
-}
-
 JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, JobPlan& best, bool& has_best) {
-  JobAttempt attempt{std::string(partitioner.name), std::string(choice.generator->name),
-                     choice.groups};
+  JobAttempt attempt{std::string(partitioner.name),
+                     std::string(choice.generator->name),
+                     choice.groups,
+                     to_string(choice.variant),
+                     choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request),
+                     choice};
   try {
-    JobPlan plan = make_job_plan(request, partitioner, *choice.generator, choice.groups);
+    JobPlan plan = make_job_plan(request, partitioner, choice);
     attempt = figures_of(plan);
-    if (request.schedule == kAnySchedule && changes_results(plan.actions)) {
-      attempt.refusal = "it updates weights while micro-batches are in flight, which changes "
-                        "results (name it with --schedule to have it)";
-      return attempt;
-    }
+    attempt.choice = choice;
     if (has_best && !is_better(plan, best)) return attempt;
     best = std::move(plan);
     has_best = true;
+  } catch (const NoRoomError& error) {
+    attempt.refusal = error.what();
+    attempt.missing = error.needed() - request.device_memory;
+    attempt.fullest_rank = error.rank();
   } catch (const ConfigError& error) {
     attempt.refusal = error.what();
   } catch (const PlanError& error) {
@@ -105,14 +143,18 @@ JobSearch search_job(const JobRequest& request) {
   const Partitioner& partitioner = partitioner_named(request.partitioner);
   JobSearch search;
   if (choices.size() == 1) {
-    search.plan = make_job_plan(request, partitioner, *choices[0].generator, choices[0].groups);
+    search.plan = make_job_plan(request, partitioner, choices[0]);
+    look_at_order_again(request, partitioner, choices[0], search.plan);
     search.attempts.push_back(figures_of(search.plan));
     return search;
   }
   bool has_plan = false;
-  for (const JobChoice& choice : choices)
-    search.attempts.push_back(try_choice(request, partitioner, choice, search.plan, has_plan));
+  static_cast<JobTrials&>(search) = try_choices(request, [&](const JobChoice& choice) {
+    return try_choice(request, partitioner, choice, search.plan, has_plan);
+  });
   if (!has_plan) refuse(request, search.attempts);
+  if (look_at_order_again(request, partitioner, choice_of(search.plan), search.plan))
+    search.attempts.push_back(figures_of(search.plan));
   return search;
 }
 

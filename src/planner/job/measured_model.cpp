@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "layer_dependences.h"
 #include "recompute_closure.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/forward_stash.h"
@@ -15,8 +16,6 @@ using profile::TapeUse;
 using profile::TapeValue;
 
 namespace {
-
-constexpr LayerIndex kNoLayer = static_cast<LayerIndex>(-1);
 
 enum class Role : std::uint8_t { kForward, kBackward, kUpdate };
 
@@ -47,6 +46,8 @@ class ModelReader {
     add_borders();
     add_backward();
     add_recomputation();
+    model_.chain.dependences = layer_dependences(profile_, layer_of_op_);
+    model_.chain.may_reorder = profile_.hidden_dependences.has_value();
     model_.reserved = profile_.small_bytes;
     return std::move(model_);
   }

@@ -98,6 +98,15 @@ void check(const ModelChain& chain) {
                           i, border.producer, consumer);
     }
   }
+  for (std::size_t i = 0; i < chain.dependences.size(); ++i) {
+    const LayerDependence& each = chain.dependences[i];
+    check_exists(chain, each.before, "dependence", i);
+    check_exists(chain, each.after, "dependence", i);
+    if (each.after <= each.before)
+      throw ConfigError("dependence {} makes layer {} wait for layer {}; put the layers in the "
+                        "order in which they run",
+                        i, each.after, each.before);
+  }
   check_ties(chain);
   for (std::size_t i = 0; i < chain.together.size(); ++i) {
     check_exists(chain, chain.together[i].last, "group", i);

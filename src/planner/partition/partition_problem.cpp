@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "chain_units.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
@@ -62,16 +63,7 @@ void check(const PartitionProblem& problem) {
   if (stages > problem.chain.layers.size())
     throw ConfigError("there are more stages than layers: {} for {}; use fewer devices", stages,
                       problem.chain.layers.size());
-  // Differences of how many groups lie around the cut before a layer.
-  std::vector<std::int64_t> more_around(problem.chain.layers.size() + 1, 0);
-  for (const LayerRange& range : problem.chain.together) {
-    ++more_around[range.first + 1];
-    --more_around[range.last + 1];
-  }
-  std::size_t units = 0;
-  std::int64_t around = 0;
-  for (std::size_t i = 0; i < problem.chain.layers.size(); ++i)
-    units += (around += more_around[i]) == 0;
+  const std::size_t units = first_layers_of_units(problem.chain).size() - 1;
   if (stages > units)
     throw ConfigError(
         "there are more stages than groups of layers that may be cut apart: {} for {}; "

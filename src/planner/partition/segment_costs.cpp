@@ -5,43 +5,9 @@
 #include "plain_figures.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
-#include "stage_state.h"
+#include "stage_relief.h"
 
 namespace spillway::planner {
-namespace {
-
-/// The least time at which recomputation of items [first, end) and the link get the excess away.
-double relieved_seconds(const ItemStretch& stretch, const SegmentLoad& load, double excess,
-                        double rate) {
-  const double start = load.busy_seconds();
-  const auto seconds_with = [&](double recomputed) {
-    return std::max(start, load.seconds + recomputed * stretch.slowdown);
-  };
-  const auto away = [&](const SumPair& sum) {
-    return sum.b + seconds_with(sum.a) * rate - (rate > 0.0 ? load.transfer_bytes : 0.0);
-  };
-  if (away({}) >= excess) return start;
-  SumPair next;
-  bool has_next = false;
-  const SumPair sum = stretch.items->take(
-      stretch.first, stretch.end, [&](const SumPair& taken) { return away(taken) < excess; }, next,
-      has_next);
-  if (!has_next) {
-    const double left = excess - sum.b + (rate > 0.0 ? load.transfer_bytes : 0.0);
-    return rate > 0.0 ? std::max(start, left / rate) : kNever;
-  }
-  const double missing = excess - away(sum);  // Which the next item brings, or a part of it.
-  const double until = load.seconds + sum.a * stretch.slowdown;
-  if (next.a == 0.0) return std::max(start, until);
-  const double longer = next.a * stretch.slowdown;
-  // Time that passes anyway costs nothing, and is counted in `away` already.
-  const double idle = std::clamp((start - until) / longer, 0.0, 1.0);
-  if (idle * next.b >= missing) return start;
-  const double beyond = (missing - idle * next.b) / (next.b + longer * rate);
-  return std::max(start, until + (idle + beyond) * longer);
-}
-
-}  // namespace
 
 double SegmentLoad::excess_bytes(double bytes) const {
   if (bytes == kNever) return 0.0;
@@ -160,25 +126,11 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
     load.stash_bytes += state.largest_crossing;
     load.fixed_bytes += state.largest_relayed;
   }
-  // Where there is no link its costs are 0.
-  const double before = stage.before.fixed_seconds + into * stage.before.seconds_per_byte;
-  const double behind = stage.behind.fixed_seconds + out * stage.behind.seconds_per_byte;
-  if (state.problem.transfers_hide) {
-    load.link_seconds = std::max(before, behind);
-  } else {
-    const auto ways = [&](std::uint32_t cut) {
-      if (borders == Borders::kExact) return state.directions(cut);
-      return borders == Borders::kNone ? 1.0 : 2.0;
-    };
-    load.seconds += before * ways(first) + behind * ways(end);
-  }
-  if (state.problem.transfers_use_swap_link) {
-    // Each direction of the link carries values of one end and gradients of the other one.
-    const bool returns_into = borders == Borders::kLargest || state.directions(first) > 1.0;
-    const bool returns_out = borders == Borders::kLargest || state.directions(end) > 1.0;
-    load.transfer_bytes =
-        std::max(into + (returns_out ? out : 0.0), out + (returns_into ? into : 0.0));
-  }
+  const auto ways = [&](std::uint32_t cut) {
+    if (borders == Borders::kExact) return state.directions(cut);
+    return borders == Borders::kNone ? 1.0 : 2.0;
+  };
+  add_transfers(load, stage, {into, out, ways(first), ways(end)}, state.problem);
   return load;
 }
 

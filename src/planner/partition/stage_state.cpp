@@ -3,19 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "chain_units.h"
 #include "plain_figures.h"
 #include "recompute_items.h"
 
 namespace spillway::planner {
-namespace {
-
-/// Bytes of parameters as static ones: those that do not depend on versions, those of each version.
-SumPair static_pair(const ModelLayer& layer, double bytes) {
-  if (layer.is_frozen) return {bytes, 0.0};
-  return {bytes * (layer.static_ratio - 1.0), bytes};
-}
-
-}  // namespace
 
 SpanSums::SpanSums(std::vector<Span> spans, std::uint32_t units) {
   if (spans.empty()) return;
@@ -53,24 +45,14 @@ SegmentCosts::State::State(PartitionProblem given) : problem(std::move(given)) {
   add_units();
   add_borders();
   add_ties();
-  add_stages();
+  stages = stage_constants(problem);
   add_shared();
 }
 
 void SegmentCosts::State::make_units() {
-  const auto layers = static_cast<LayerIndex>(problem.chain.layers.size());
-  std::vector<int> inside(layers + 1, 0);  // Differences: groups around the cut before a layer.
-  for (const LayerRange& range : problem.chain.together) {
-    ++inside[range.first + 1];
-    --inside[range.last + 1];
-  }
-  int depth = 0;
-  for (LayerIndex layer = 0; layer < layers; ++layer) {
-    depth += inside[layer];
-    if (depth == 0) first_layer.push_back(layer);
-    unit_of_layer_.push_back(static_cast<std::uint32_t>(first_layer.size() - 1));
-  }
-  first_layer.push_back(layers);
+  first_layer = first_layers_of_units(problem.chain);
+  for (std::uint32_t unit = 0; unit + 1 < first_layer.size(); ++unit)
+    unit_of_layer_.resize(first_layer[unit + 1], unit);
 }
 
 void SegmentCosts::State::add_units() {
@@ -194,10 +176,11 @@ void SegmentCosts::State::add_ties() {
   tied_parameters = SpanSums(std::move(parameter_pairs), units);
 }
 
-void SegmentCosts::State::add_stages() {
+std::vector<StageConstants> stage_constants(const PartitionProblem& problem) {
   const auto rate = [](double seconds_per_byte) {
     return seconds_per_byte == kNoLink ? 0.0 : 1.0 / seconds_per_byte;
   };
+  std::vector<StageConstants> stages;
   for (std::size_t i = 0; i < problem.devices.size(); ++i) {
     const StageDevice& device = problem.devices[i];
     StageConstants stage;
@@ -214,6 +197,7 @@ void SegmentCosts::State::add_stages() {
     if (i < problem.links.size()) stage.behind = problem.links[i];
     stages.push_back(stage);
   }
+  return stages;
 }
 
 void SegmentCosts::State::add_shared() {

@@ -31,6 +31,9 @@ struct StageConstants {
   StageLink before, behind;  ///< Free where there is none.
 };
 
+/// Of each stage by itself: what its device and the links at its ends say.
+std::vector<StageConstants> stage_constants(const PartitionProblem& problem);
+
 /// Points (start, end) with weights: what starts before some cut and ends before another one.
 class SpanSums {
  public:
@@ -64,6 +67,11 @@ struct ItemStretch {
   std::uint32_t first = 0;
   std::uint32_t end = 0;
   double slowdown = 1.0;
+
+  template <typename Fits>
+  SumPair take(const Fits& fits, SumPair& next, bool& has_next) const {
+    return items->take(first, end, fits, next, has_next);
+  }
 };
 
 struct SegmentCosts::State {
@@ -101,7 +109,6 @@ struct SegmentCosts::State {
   void add_items(const std::vector<SumPair>& steps);
   void add_borders();
   void add_ties();
-  void add_stages();
   void add_shared();
   std::uint32_t unit_of(LayerIndex layer) const { return unit_of_layer_[layer]; }
 

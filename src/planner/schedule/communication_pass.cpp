@@ -3,7 +3,7 @@
 #include "message_check.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
-#include "weight_copies.h"
+#include "spillway/planner/schedule/weight_copies.h"
 
 namespace spillway::planner {
 namespace {

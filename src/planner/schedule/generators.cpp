@@ -28,6 +28,10 @@ std::uint32_t stages_of_a_rank(const ScheduleGenerator& generator, const Schedul
 
 }  // namespace
 
+std::uint64_t ScheduleGenerator::stage_count(const ScheduleRequest& request) const {
+  return std::uint64_t{request.ranks} * stages_of_a_rank(*this, request);
+}
+
 Schedule ScheduleGenerator::generate(const ScheduleRequest& request) const {
   check_range(name, "ranks", request.ranks);
   check_range(name, "micro-batches", request.micro_batches);
@@ -35,8 +39,7 @@ Schedule ScheduleGenerator::generate(const ScheduleRequest& request) const {
   if (stages_per_rank == StagesPerRank::kAsRequested)
     check_range(name, "stages per rank", request.stages_per_rank);
   check_range(name, "slots", request.slots);
-  const std::uint64_t passes =
-      std::uint64_t{request.ranks} * stages_of_a_rank(*this, request) * request.micro_batches;
+  const std::uint64_t passes = stage_count(request) * request.micro_batches;
   if (passes > kMostCells)
     throw ConfigError("{}: {} passes of micro-batches through stages are too many (use up to {})",
                       name, passes, kMostCells);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "weight_copies.h"
+#include "spillway/planner/schedule/weight_copies.h"
 
 namespace spillway::planner {
 

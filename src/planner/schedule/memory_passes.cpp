@@ -1,64 +1,13 @@
 #include <algorithm>
-#include <iterator>
 #include <set>
 
+#include "list_edits.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "stash_walk.h"
 
 namespace spillway::planner {
 namespace {
-
-/// Actions that come into a list, each before the one at a position; of one position in the order
-/// in which they were added.
-class Insertions {
- public:
-  void add(std::size_t before, const Action& action) { entries_.push_back({before, action}); }
-
-  void apply(std::vector<Action>& list) {
-    std::stable_sort(entries_.begin(), entries_.end(),
-                     [](const Entry& a, const Entry& b) { return a.before < b.before; });
-    std::vector<Action> longer;
-    longer.reserve(list.size() + entries_.size());
-    auto entry = entries_.begin();
-    for (std::size_t i = 0; i <= list.size(); ++i) {
-      for (; entry != entries_.end() && entry->before == i; ++entry)
-        longer.push_back(entry->action);
-      if (i < list.size()) longer.push_back(list[i]);
-    }
-    list = std::move(longer);
-  }
-
- private:
-  struct Entry {
-    std::size_t before = 0;
-    Action action;
-  };
-
-  std::vector<Entry> entries_;
-};
-
-Action as(ActionKind kind, Action action) {
-  action.kind = kind;
-  action.overlaps_next = false;
-  return action;
-}
-
-/// The position before the receives that stand right before `i`, or before what runs as one with
-/// it.
-std::size_t before_receives(const std::vector<Action>& list, std::size_t i) {
-  if (i > 0 && list[i - 1].overlaps_next) --i;
-  while (i > 0 && is_receive(list[i - 1].kind)) --i;
-  return i;
-}
-
-/// The position behind the sends of what the action at `i` has made.
-std::size_t behind_sends(const std::vector<Action>& list, std::size_t i) {
-  if (list[i].overlaps_next) ++i;
-  do ++i;
-  while (i < list.size() && is_send(list[i].kind));
-  return i;
-}
 
 /// A stash that might leave for a while.
 struct Absence {
@@ -68,30 +17,6 @@ struct Absence {
   std::size_t use = 0;  // Of the backward.
   Action action;        // Any of its micro-batch.
   double seconds = 0.0;
-};
-
-/// Where copies back must start at the latest so that they end in time: the list starts them when
-/// the compute before is over.
-class LatestStarts {
- public:
-  LatestStarts(const std::vector<Action>& list, const std::vector<ActionSpan>& spans)
-      : spans_(spans) {
-    for (std::size_t i = 0; i < list.size(); ++i)
-      if (is_compute(list[i].kind) && !list[i].overlaps_next) computes_.push_back(i);
-  }
-
-  /// The position for a copy of so many seconds before the action at `use`.
-  std::size_t before(std::size_t use, double seconds) const {
-    const double latest = spans_[use].start_seconds - seconds;
-    const auto behind = std::partition_point(
-        computes_.begin(), computes_.end(),
-        [&](std::size_t i) { return i < use && spans_[i].end_seconds <= latest; });
-    return behind == computes_.begin() ? 0 : *std::prev(behind) + 1;
-  }
-
- private:
-  const std::vector<ActionSpan>& spans_;
-  std::vector<std::size_t> computes_;  // Positions; they end one after the other.
 };
 
 std::vector<Absence> absences_of(const Schedule& schedule, const ScheduleCosts& costs) {
@@ -117,7 +42,7 @@ std::vector<Absence> absences_of(const Schedule& schedule, const ScheduleCosts& 
       const double one_way = size / costs.host.bytes_per_second + costs.host.latency_seconds;
       const double window = spans[i].start_seconds - spans[made].end_seconds;
       if (size == 0.0 || 2.0 * one_way > window) continue;
-      const std::size_t back = latest_starts.before(i, one_way);
+      const std::size_t back = latest_starts.before(i, spans[i].start_seconds - one_way);
       // Without other compute while it is away, nobody uses the room.
       const bool is_useful =
           back > made + 1 &&
@@ -196,9 +121,9 @@ Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint3
   return recomputed;
 }
 
-Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& costs) {
+Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& costs,
+                              std::size_t most_runs) {
   constexpr double kRounding = 1.0 + 1e-9;
-  constexpr std::size_t kMostRuns = 200;  // Of the referee; bounds the time of the search.
   ScheduleCosts unlimited = costs;
   unlimited.memory.reset();
   const std::vector<Absence> all = absences_of(schedule, unlimited);
@@ -206,7 +131,7 @@ Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& cos
   // Whole groups first; a group that takes time is tried in halves, and dropped when it is one.
   std::vector<Absence> kept;
   std::vector<std::span<const Absence>> groups{all};
-  for (std::size_t runs = 0; runs < kMostRuns && !groups.empty(); ++runs) {
+  for (std::size_t runs = 0; runs < most_runs && !groups.empty(); ++runs) {
     const std::span<const Absence> group = groups.back();
     groups.pop_back();
     std::vector<Absence> more = kept;
@@ -221,9 +146,10 @@ Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& cos
   return with_absences(schedule, kept);
 }
 
-Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs) {
+Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs,
+                            std::size_t most_runs) {
   if (!costs.memory) throw ConfigError("there is no memory limit to fit into (set one)");
-  const Schedule swapped = with_swapped_stashes(schedule, costs);
+  const Schedule swapped = with_swapped_stashes(schedule, costs, most_runs);
   // Ranks whose copies do not make room in time compute again instead of waiting for it.
   ScheduleCosts unlimited = costs;
   unlimited.memory.reset();
@@ -251,6 +177,11 @@ Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs
   consider(mixed);
   const Schedule recomputed = with_recomputation(schedule, fit_of(schedule, costs).full_ranks);
   consider(recomputed);
+  const std::uint32_t stages_per_rank = (schedule.stages - 1) / schedule.rank_count() + 1;
+  const Schedule offloaded = with_offloaded_stages(schedule, costs, stages_per_rank);
+  consider(offloaded);
+  const Schedule half = with_offloaded_stages(schedule, costs, (stages_per_rank + 1) / 2);
+  if (stages_per_rank > 1) consider(half);
   return *best;
 }
 

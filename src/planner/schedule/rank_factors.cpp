@@ -5,9 +5,9 @@
 
 #include "parameter_places.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/schedule/weight_copies.h"
 #include "stash_walk.h"
 #include "version_count.h"
-#include "weight_copies.h"
 
 namespace spillway::planner {
 namespace {

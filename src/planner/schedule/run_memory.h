@@ -50,7 +50,8 @@ class RunMemory {
   };
 
   static Bytes rounded(double bytes) {
-    return Bytes(static_cast<std::uint64_t>(std::llround(std::max(0.0, bytes))));
+    constexpr double kMost = 9e18;  // Beyond, nothing fits anyway, and rounding is undefined.
+    return Bytes(static_cast<std::uint64_t>(std::llround(std::clamp(bytes, 0.0, kMost))));
   }
 
   std::vector<Held> ranks_;

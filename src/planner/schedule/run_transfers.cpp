@@ -6,11 +6,6 @@
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
-namespace {
-
-double count_of(Bytes size) { return static_cast<double>(size.count()); }
-
-}  // namespace
 
 void ScheduleRun::start_copy(std::uint32_t rank, const Action& action) {
   const bool is_out = action.kind == ActionKind::kSwapOut;

@@ -3,8 +3,8 @@
 #include "message_check.h"
 #include "rendezvous.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/schedule/weight_copies.h"
 #include "update_check.h"
-#include "weight_copies.h"
 #include "work_check.h"
 
 namespace spillway::planner {

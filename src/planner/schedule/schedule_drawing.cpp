@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "spillway/base/error.h"
+#include "stage_turns.h"
 
 namespace spillway::planner {
 namespace {
@@ -23,28 +24,10 @@ char letter_of(ActionKind kind) {
   }
 }
 
-/// Which of its rank's stages each one is, in the order of the model, by replica and stage.
-std::vector<std::vector<std::uint32_t>> turns_of(const Schedule& schedule) {
-  std::vector<std::vector<std::uint32_t>> turns;
-  for (const auto& placed : schedule.placement) {
-    std::vector<std::uint32_t> counts(schedule.ranks.size(), 0);
-    auto& of_replica = turns.emplace_back();
-    for (const std::uint32_t rank : placed) of_replica.push_back(counts[rank]++);
-  }
-  return turns;
-}
-
 std::string label_of(const Schedule& schedule, const Action& action, std::uint32_t turn) {
   std::string label(1, letter_of(action.kind));
   if (action.kind == ActionKind::kStep) return label + std::to_string(action.stage);
-  const std::uint32_t i = action.micro_batch;
-  if (schedule.replica_count() == 1) {
-    label += std::to_string(i);
-  } else {
-    label += std::to_string(action.replica);
-    if (schedule.micro_batches > 1)
-      label += i < kLetters ? std::string(1, static_cast<char>('a' + i)) : message("/{}", i);
-  }
+  label += micro_batch_label(schedule, action);
   const std::uint32_t turns = (schedule.stages + schedule.rank_count() - 1) / schedule.rank_count();
   if (turns == 2 && turn == 1) label[0] = static_cast<char>(label[0] - 'A' + 'a');
   if (turns > 2) label += message(".{}", turn);
@@ -52,6 +35,14 @@ std::string label_of(const Schedule& schedule, const Action& action, std::uint32
 }
 
 }  // namespace
+
+std::string micro_batch_label(const Schedule& schedule, const Action& action) {
+  const std::uint32_t i = action.micro_batch;
+  if (schedule.replica_count() == 1) return std::to_string(i);
+  const std::string replica = std::to_string(action.replica);
+  if (schedule.micro_batches == 1) return replica;
+  return replica + (i < kLetters ? std::string(1, static_cast<char>('a' + i)) : message("/{}", i));
+}
 
 std::string drawing(const Schedule& schedule, const ScheduleTiming& timing,
                     double seconds_per_column) {

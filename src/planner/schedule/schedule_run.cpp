@@ -9,8 +9,6 @@
 namespace spillway::planner {
 namespace {
 
-double count_of(Bytes size) { return static_cast<double>(size.count()); }
-
 bool is_weight_copy(ActionKind kind) {
   return kind == ActionKind::kSwapOutWeights || kind == ActionKind::kSwapInWeights;
 }
@@ -100,16 +98,10 @@ const ScheduleRun::Arrival* ScheduleRun::last_input_of(std::uint32_t rank, const
   return !input || (second && second->arrived > input->arrived) ? second : input;
 }
 
-double ScheduleRun::seconds_of(const Action& action) const {
+double ScheduleRun::swap_wait_of(const Action& action) const {
   const StageCosts& stage = costs_.stages[action.stage];
-  switch (action.kind) {
-    case ActionKind::kForward: return stage.forward_seconds;
-    case ActionKind::kInputGradient: return stage.input_gradient_seconds;
-    case ActionKind::kWeightGradient: return stage.weight_gradient_seconds;
-    case ActionKind::kRecompute: return stage.recompute_seconds;
-    case ActionKind::kStep: return stage.step_seconds;
-    default: return stage.input_gradient_seconds + stage.weight_gradient_seconds;
-  }
+  if (action.kind == ActionKind::kForward) return stage.forward_swap_wait_seconds;
+  return makes_input_gradient(action.kind) ? stage.backward_swap_wait_seconds : 0.0;
 }
 
 double ScheduleRun::stash_bytes(const Action& action) const {
@@ -219,13 +211,15 @@ void ScheduleRun::start_compute(std::uint32_t rank, const Action& action,
                                 const StashEffect& effect) {
   Rank& state = ranks_[rank];
   attribute_wait(rank, action);
-  const double seconds = seconds_of(action);
+  const double seconds = seconds_of(costs_.stages[action.stage], action.kind);
+  const double wait = swap_wait_of(action);
   timing_.ranks[rank].busy_seconds += seconds;
+  timing_.ranks[rank].exposed_swap_seconds += wait;
   if (!state.has_computed) timing_.ranks[rank].first_start_seconds = now_;
   state.has_computed = true;
   state.is_computing = true;
   state.returned = effect.returned;
-  push(now_ + seconds, rank, rank, state.next);
+  push(now_ + seconds + wait, rank, rank, state.next);
 }
 
 void ScheduleRun::handle(const Event& event) {

@@ -8,8 +8,8 @@
 #include "run_links.h"
 #include "run_memory.h"
 #include "spillway/planner/schedule/schedule_timing.h"
+#include "spillway/planner/schedule/weight_copies.h"
 #include "stash_walk.h"
-#include "weight_copies.h"
 
 namespace spillway::planner {
 
@@ -101,7 +101,7 @@ class ScheduleRun {
   Arrival& arrival(const Action& of, bool is_gradient);
   Arrival* input_of(const Action& action);
   const Arrival* last_input_of(std::uint32_t rank, const Action& action);
-  double seconds_of(const Action& action) const;
+  double swap_wait_of(const Action& action) const;
   double stash_bytes(const Action& action) const;
   Parameters& parameters(std::uint32_t rank, std::uint32_t stage) {
     return parameters_[copies_.at(rank, stage)];

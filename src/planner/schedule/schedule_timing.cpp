@@ -35,6 +35,10 @@ void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
     check_seconds(message("weight gradient of stage {}", i), stage.weight_gradient_seconds);
     check_seconds(message("recomputation of stage {}", i), stage.recompute_seconds);
     check_seconds(message("step of stage {}", i), stage.step_seconds);
+    check_seconds(message("a forward's wait for swaps of stage {}", i),
+                  stage.forward_swap_wait_seconds);
+    check_seconds(message("a backward's wait for swaps of stage {}", i),
+                  stage.backward_swap_wait_seconds);
   }
   check_link("the link between ranks", costs.peer);
   check_link("the link to the host", costs.host);
@@ -44,6 +48,17 @@ void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
 }
 
 }  // namespace
+
+double seconds_of(const StageCosts& stage, ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward: return stage.forward_seconds;
+    case ActionKind::kInputGradient: return stage.input_gradient_seconds;
+    case ActionKind::kWeightGradient: return stage.weight_gradient_seconds;
+    case ActionKind::kRecompute: return stage.recompute_seconds;
+    case ActionKind::kStep: return stage.step_seconds;
+    default: return stage.input_gradient_seconds + stage.weight_gradient_seconds;
+  }
+}
 
 ScheduleCosts even_costs(const Schedule& schedule, double forward_seconds,
                          double input_gradient_seconds, double weight_gradient_seconds) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "spillway/planner/schedule/schedule.h"
-#include "weight_copies.h"
+#include "spillway/planner/schedule/weight_copies.h"
 
 namespace spillway::planner {
 

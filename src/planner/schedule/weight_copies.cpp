@@ -1,4 +1,4 @@
-#include "weight_copies.h"
+#include "spillway/planner/schedule/weight_copies.h"
 
 #include "spillway/base/assert.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "spillway/planner/schedule/schedule_check.h"
-#include "weight_copies.h"
+#include "spillway/planner/schedule/weight_copies.h"
 
 namespace spillway::planner {
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "planning_command.h"
@@ -47,16 +48,35 @@ class ClusterCommand : public PlanningCommand {
     return json::parse(simulate(words));
   }
 
-  /// The description with one text in place of another one.
-  std::string edited_cluster(const std::string& from, const std::string& to) const {
-    std::ifstream file(SPILLWAY_TEST_CLUSTERS "/abci_v100.json");
+  /// A file with one text in place of another one, wherever that stands.
+  std::string edited(const std::string& original, const std::string& from, const std::string& to,
+                     const std::string& name) const {
+    std::ifstream file(original);
     std::string text{std::istreambuf_iterator<char>(file), {}};
-    const std::size_t at = text.find(from);
+    std::size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
-    if (at != std::string::npos) text.replace(at, from.size(), to);
-    const std::string path = in_folder("edited.json");
-    write(path, text);
-    return path;
+    for (; at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+    write(in_folder(name), text);
+    return in_folder(name);
+  }
+
+  std::string edited_cluster(const std::string& from, const std::string& to) const {
+    return edited(SPILLWAY_TEST_CLUSTERS "/abci_v100.json", from, to, "edited.json");
+  }
+
+  /// The plan, with stages that swap 300 MB of each micro-batch.
+  SimulateWords swapping() const {
+    SimulateWords words = on_cluster();
+    words.common.profile =
+        edited(job_, "\"swapped_bytes\":0", "\"swapped_bytes\":300000000", "swapping.json");
+    return words;
+  }
+
+  static double load_of(const json& run, const std::string& kind) {
+    for (const json& links : run["links"])
+      if (links["class"] == kind) return links["mean_load"].get<double>();
+    return -1.0;
   }
 
   const std::string job_ = in_folder("job.json");
@@ -113,14 +133,128 @@ TEST_F(ClusterCommand, TracesNoMoreRanksThanCanBeLookedAt) {
   EXPECT_THAT(simulate(words), AllOf(HasSubstr("every rank"), HasSubstr("trace of 64 ranks")));
 }
 
-TEST_F(ClusterCommand, TellsWhatFailuresLeave) {
+// Failures were those of all 1,088 nodes, whatever the job.
+TEST_F(ClusterCommand, TellsWhatFailuresOfItsNodesLeave) {
   SimulateWords words = on_cluster();
   words.cluster = edited_cluster(R"("network": {)",
-                                 R"("failures": {"node_mean_seconds": 3e6,
+                                 R"("failures": {"node_mean_seconds": 3e4,
       "checkpoint_interval_seconds": 600, "checkpoint_seconds": 30, "restart_seconds": 60},
     "network": {)");
-  EXPECT_LT(told(words)["useful_share"], 0.95);
-  EXPECT_THAT(simulate(words), HasSubstr("of the time, with checkpoints every"));
+  const auto share = [](double nodes) {
+    const double mean = 3e4 / nodes;
+    return 600.0 / (mean * std::exp(60.0 / mean) * std::expm1(630.0 / mean));
+  };
+  const json few = told(words);
+  EXPECT_EQ(few["nodes"], 1);
+  EXPECT_NEAR(few["useful_share"].get<double>(), share(1.0), 1e-12);
+  words.ranks = "400";
+  const json many = told(words);
+  EXPECT_EQ(many["nodes"], 100);
+  EXPECT_NEAR(many["useful_share"].get<double>(), share(100.0), 1e-12);
+  EXPECT_THAT(simulate(words), AllOf(HasSubstr("100 of them with ranks"),
+                                     HasSubstr("of the time, with checkpoints every")));
+}
+
+// Stages that swap had waits in their times and loaded no link, so sharing one cost nothing.
+TEST_F(ClusterCommand, LoadsLinksWithWhatStagesSwap) {
+  const SimulateWords words = swapping();
+  const json shared = told(words);
+  EXPECT_GT(load_of(shared, "PCIe"), 0.1);
+  EXPECT_EQ(load_of(told(on_cluster()), "PCIe"), 0.0);
+  EXPECT_GT(shared["exposed_swap_seconds"].get<double>(), 0.0);
+  EXPECT_GT(shared["step_seconds"], told(on_cluster())["step_seconds"]);
+  SimulateWords apart = words;
+  apart.cluster = edited_cluster(R"("devices_per_switch": 2)", R"("devices_per_switch": 1)");
+  EXPECT_GT(shared["step_seconds"].get<double>(), 1.1 * told(apart)["step_seconds"].get<double>());
+}
+
+TEST_F(ClusterCommand, CountsWhatHostsHold) {
+  SimulateWords words = swapping();
+  // Two pipelines on a node, of ranks with two micro-batches in flight and with one.
+  EXPECT_EQ(told(words)["host_bytes"], 2 * (2 + 1) * 300'000'000ULL);
+  EXPECT_THAT(simulate(words), HasSubstr("of 376 GiB, on the fullest node"));
+  words.cluster = edited_cluster("\"376GiB\"", "\"1GiB\"");
+  EXPECT_THAT(simulate_refusal(words),
+              AllOf(HasSubstr("1.68 GiB to the host of a node"), HasSubstr("have 1.00 GiB"),
+                    HasSubstr("--host-memory 256MiB")));
+}
+
+// Times were those of the profile on any device, and nothing said so.
+TEST_F(ClusterCommand, ComputesAsFastAsItIsTold) {
+  EXPECT_THAT(simulate(on_cluster()), HasSubstr("as long as in the plan, whatever the device"));
+  SimulateWords words = on_cluster();
+  words.speedup = "4";
+  const json fast = told(words);
+  EXPECT_EQ(fast["speedup"], 4.0);
+  const double plain = told(on_cluster())["step_seconds"];
+  EXPECT_LT(fast["step_seconds"].get<double>(), 0.3 * plain);
+  EXPECT_GT(fast["step_seconds"].get<double>(), 0.25 * plain) << "links are as fast as before";
+  EXPECT_THAT(simulate(words), HasSubstr("4 times as fast as in the plan"));
+}
+
+TEST_F(ClusterCommand, FitsLinksToMessagesThatWereMeasured) {
+  SimulateWords words = on_cluster("64");
+  words.cluster = edited_cluster(R"({"latency_seconds": 14e-6, "bytes_per_second": 12.5e9})",
+                                 R"({"samples": "nic.csv"})");
+  EXPECT_THAT(simulate_refusal(words), HasSubstr(in_folder("nic.csv")));
+  write(in_folder("nic.csv"), "bytes,seconds\n0,14e-6\n125000000,10014e-6\n");
+  EXPECT_NEAR(told(words)["step_seconds"].get<double>(),
+              told(on_cluster("64"))["step_seconds"].get<double>(), 1e-9);
+}
+
+TEST_F(ClusterCommand, FindsADescriptionByName) {
+  SimulateWords words = on_cluster();
+  words.cluster = "dgx_a100";
+  EXPECT_EQ(told(words)["cluster"], "dgx-a100");
+}
+
+TEST_F(ClusterCommand, PlacesRanksAsTold) {
+  SimulateWords words = on_cluster("64");
+  const json plain = told(words);
+  EXPECT_EQ(plain["placement"], "pipeline");
+  words.placement = "data-parallel";
+  const json beside = told(words);
+  EXPECT_EQ(beside["placement"], "data-parallel");
+  // 32 pipelines of two: sums within nodes, messages between them.
+  EXPECT_NE(beside["step_seconds"], plain["step_seconds"]);
+  EXPECT_THAT(simulate(words), HasSubstr("equal ranks of all pipelines on neighbouring devices"));
+}
+
+TEST_F(ClusterCommand, UpdatesOnHosts) {
+  SimulateWords words = on_cluster("64");
+  const json on_devices = told(words);
+  words.update = "hosts";
+  const json on_hosts = told(words);
+  EXPECT_EQ(on_hosts["update"], "hosts");
+  const auto has_host_links = [](const json& run) {
+    for (const json& load : run["links"])
+      if (load["class"] == "host optimizer") return load["mean_load"] > 0.0;
+    return false;
+  };
+  EXPECT_TRUE(has_host_links(on_hosts));
+  EXPECT_FALSE(has_host_links(on_devices));
+  EXPECT_LT(on_hosts["peak_bytes"], on_devices["peak_bytes"]) << "states are on the hosts";
+  EXPECT_THAT(simulate(words), HasSubstr("updates   on the hosts"));
+  words.cluster = edited_cluster("\"host_update_parameters_per_second\": 6.4e9,", "");
+  EXPECT_THAT(simulate_refusal(words), HasSubstr("give host_update_parameters_per_second"));
+}
+
+TEST_F(ClusterCommand, MakesDevicesStraggle) {
+  SimulateWords words = on_cluster("64");
+  const double even = told(words)["step_seconds"];
+  words.stragglers = "0";
+  EXPECT_EQ(told(words)["step_seconds"].get<double>(), even);
+  words.stragglers = "0.05";
+  const json slow = told(words);
+  EXPECT_GT(slow["step_seconds"].get<double>(), 1.02 * even);
+  EXPECT_EQ(slow["simulated_pipelines"], 32);
+}
+
+TEST_F(ClusterCommand, SwapsToHostsOrDisks) {
+  SimulateWords words = on_cluster();
+  EXPECT_EQ(told(words)["swaps_to"], "hosts");
+  words.swap_to = "disks";
+  EXPECT_EQ(told(words)["swaps_to"], "disks");
 }
 
 TEST_F(ClusterCommand, RefusesWhatDoesNotFitTogether) {
@@ -130,7 +264,22 @@ TEST_F(ClusterCommand, RefusesWhatDoesNotFitTogether) {
     return simulate_refusal(words);
   };
   EXPECT_THAT(refused([](SimulateWords& w) { w.cluster.clear(), w.ranks = "8"; }),
-              HasSubstr("name that with --cluster FILE"));
+              AllOf(HasSubstr("--ranks 8"), HasSubstr("name that with --cluster FILE")));
+  EXPECT_THAT(refused([](SimulateWords& w) { w.cluster.clear(), w.speedup = "8"; }),
+              AllOf(HasSubstr("--speedup 8"), HasSubstr("name that with --cluster FILE")));
+  EXPECT_THAT(refused([](SimulateWords& w) { w.speedup = "0"; }),
+              HasSubstr("--speedup: '0' is not a number from 0.001 to 1000"));
+  EXPECT_THAT(refused([](SimulateWords& w) { w.cluster.clear(), w.update = "hosts"; }),
+              HasSubstr("--update hosts is for a plan of many ranks on a machine"));
+  EXPECT_THAT(refused([](SimulateWords& w) { w.placement = "line"; }),
+              HasSubstr("--placement: unknown value 'line'"));
+  EXPECT_THAT(refused([](SimulateWords& w) { w.update = "cloud"; }), HasSubstr("--update"));
+  EXPECT_THAT(refused([](SimulateWords& w) { w.swap_to = "tape"; }), HasSubstr("--swap-to"));
+  for (const char* share : {"many", "-1", "nan", "5%"})
+    EXPECT_THAT(refused([&](SimulateWords& w) { w.stragglers = share; }),
+                HasSubstr("--stragglers: '" + std::string(share) + "' is not a number from 0"));
+  EXPECT_THAT(refused([](SimulateWords& w) { w.cluster = "dgx_h300"; }),
+              HasSubstr("--cluster dgx_h300 is no file"));
   EXPECT_THAT(refused([](SimulateWords& w) { w.ranks = "7"; }),
               HasSubstr("--ranks 7 is no multiple of the 2 ranks of a pipeline"));
   EXPECT_THAT(refused([](SimulateWords& w) { w.ranks = "many"; }), HasSubstr("--ranks: 'many'"));

@@ -13,7 +13,7 @@ WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
 
 
 class CommandCase(unittest.TestCase):
-    """Each case has its own installation: the command, the preload library and a fake core."""
+    """Each case has its own installation: command, preload library, a fake core, descriptions of machines."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -24,6 +24,7 @@ class CommandCase(unittest.TestCase):
         self.command = self.root / "bin/spillway"
         shutil.copy(COMMAND, self.command)
         shutil.copytree(WORLD / "lib", self.root / "lib")
+        shutil.copytree(COMMAND.parents[1] / "share", self.root / "share")
         self.preload = self.root / "lib/libspillway_preload.so"
 
     def environment(self, variables):

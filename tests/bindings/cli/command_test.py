@@ -30,6 +30,15 @@ class Help(CommandCase):
             for line in output.splitlines():
                 self.assertLessEqual(len(line), 100, line)
 
+    def test_that_finds_no_room_is_an_error(self):
+        with open("/dev/full", "wb") as full:
+            outcome = subprocess.run([str(self.command), "plan", "--help"], stdout=full,
+                                     stderr=subprocess.PIPE, env=self.environment({}), text=True,
+                                     timeout=120, check=False)
+        self.assertEqual(outcome.returncode, 2)
+        self.assertEqual(outcome.stderr, "[spillway] error: cannot write to standard output (free some "
+                         "room where it goes, or send it elsewhere)\n")
+
     def test_of_plan_names_every_strategy(self):
         _, output, _ = self.spillway("plan", "--help")
         self.assertRegex(output, r"--strategy NAME\n\s+How to plan: spillway \(")
@@ -194,6 +203,13 @@ class Refusing(CommandCase):
         self.assertIn("zero", self.refused("run", "--budget", "0GiB", "--", "true"))
         self.assertIn("too small", self.refused("run", "--budget", "1MiB", "--", "true"))
         self.assertIn("percentage", self.refused("run", "--budget", "120%", "--", "true"))
+
+    def test_options_of_imports_beside_a_program(self):
+        for words in (("--micro-batches", "3"), ("--tensor-parallel=2",)):
+            option = words[0].split("=")[0]
+            self.assertEqual(self.refused("profile", "--out", "x.json", *words, "--", "true"),
+                             f"[spillway] error: {option} is for --import, and a program is to run "
+                             "(leave it out)\n")
 
     def test_an_option_without_its_value(self):
         budget = "--budget needs a SIZE, PERCENT% or auto\n"

@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "planning_command.h"
 #include "spillway/planner/partition/partitioners.h"
+#include "support/damaged_text.h"
 #include "support/documented_keys.h"
+#include "support/sanitized.h"
 
 namespace spillway::cli {
 namespace {
@@ -79,6 +82,38 @@ TEST_F(CostCommand, RefusesWhatCannotBeCut) {
   EXPECT_THAT(plan_refusal(words), HasSubstr("name one of both"));
   words = costs("1 2 3", "");
   EXPECT_THAT(plan_refusal(words), HasSubstr("--ranks is missing"));
+}
+
+/// It is refused in one sentence that names the file, or cut by every partitioner that can.
+bool is_cut_or_refused(const std::string& text, const std::function<std::string()>& cut) {
+  try {
+    for (const json& each : json::parse(cut()))
+      if (each["is_possible"]) {
+        EXPECT_GE(each["step_seconds"].get<double>(), each["bound"].get<double>() * (1 - 1e-9));
+        EXPECT_LT(each["step_seconds"].get<double>(), 1e15) << text;
+      }
+    return true;
+  } catch (const Error& error) {
+    const std::string sentence = error.what();
+    EXPECT_THAT(sentence, HasSubstr("costs.txt")) << text;
+    EXPECT_EQ(sentence.find('\n'), std::string::npos) << text;
+    EXPECT_LE(sentence.size(), 400U) << text;
+    return false;
+  }
+}
+
+TEST_F(CostCommand, SurvivesDamageAndExtremeNumbers) {
+  const std::string good = "1 2.5,3e-1\r\n# all of them\n4 # the last\n2\n7 1 1 0.25\n";
+  std::size_t cut = 0;
+  const auto visit = [&](const std::string& text) {
+    PlanWords words = costs(text, "3");
+    words.job.compare = true;
+    cut += is_cut_or_refused(text, [&] { return plan(words); }) ? 1 : 0;
+  };
+  for (std::uint64_t seed = 0; seed < tries<std::uint64_t>(1500, 200); ++seed)
+    visit(DamagedText(seed)(good));
+  for_each_extreme(good, visit);
+  EXPECT_GT(cut, 100U);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "planning_command.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
+#include "spillway/profile/trace_import.h"
+#include "support/branched_graph.h"
 #include "support/documented_keys.h"
 
 namespace spillway::cli {
@@ -14,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -47,8 +50,9 @@ TEST_F(JobCommand, HasTheDocumentedKeysAndNoOthers) {
   const json plan = told(words);
   Keys expected;
   for (const auto& [key, meaning] : page) expected.insert(key);
+  expected.erase("machine");
   EXPECT_EQ(keys_of(plan), expected);
-  for (const char* key : {"stages", "per_rank", "attempts", "model"})
+  for (const char* key : {"order", "stages", "per_rank", "hosts", "attempts", "model"})
     EXPECT_EQ(keys_within(plan[key]), keys_in(page.at(key).text)) << key;
   words.job.device_memory.clear();
   expected.erase("device_memory_bytes");
@@ -81,6 +85,51 @@ TEST_F(JobCommand, TellsTheSameInWords) {
   words.job.schedule = "auto";
   EXPECT_THAT(plan(words), AllOf(HasSubstr("All schedules that were tried"),
                                  HasSubstr("which changes results")));
+}
+
+TEST_F(JobCommand, PutsBranchesIntoAnotherOrderWhereTheProfileKnowsWhatWaits) {
+  PlanWords words = job();
+  words.job.ranks = "2";
+  // Branches of 12, 18 and 6 ms: 24 ms beside 12 as recorded.
+  words.common.profile = in_folder("branches.json");
+  profile::StepProfile branches = profile::import_pipedream(branched_graph({4, 6, 2}), "branches");
+  write(words.common.profile, profile::to_text(branches));
+  json plan = told(words);
+  EXPECT_EQ(plan["order"]["is_open"], true);
+  EXPECT_EQ(plan["order"]["is_exact"], true);
+  EXPECT_EQ(plan["order"]["loss"], 0.0);
+  EXPECT_NEAR(plan["order"]["recorded_seconds"].get<double>(), 0.024, 0.0005);
+  EXPECT_NEAR(plan["order"]["seconds"].get<double>(), 0.018, 0.0005);
+  // Each layer as recorded is in one stage.
+  std::multiset<int> layers;
+  for (const json& stage : plan["stages"])
+    for (const json& range : stage["ranges"])
+      for (int layer = range[0]; layer <= range[1]; ++layer) layers.insert(layer);
+  EXPECT_THAT(layers, ::testing::ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(this->plan(words), AllOf(HasSubstr("24.6 % quicker than as recorded"),
+                                       HasSubstr("no order is quicker")));
+
+  words.out = in_folder("branches.plan.json");
+  this->plan(words);
+  PlanWords check;
+  check.job.check = words.out;
+  EXPECT_THAT(this->plan(check), HasSubstr("no deadlock"));
+  words.out.clear();
+
+  words.job.order = "recorded";
+  plan = told(words);
+  EXPECT_EQ(plan["order"]["is_open"], false);
+  EXPECT_TRUE(plan["order"]["loss"].is_null());
+  EXPECT_EQ(plan["stages"][1]["ranges"].size(), 1U);
+  // A recorded profile does not know; its tensors may be trusted.
+  branches.hidden_dependences.reset();
+  write(words.common.profile, profile::to_text(branches));
+  words.job.order = "auto";
+  EXPECT_EQ(told(words)["order"]["is_open"], false);
+  words.job.order = "any";
+  EXPECT_NEAR(told(words)["order"]["seconds"].get<double>(), 0.018, 0.0005);
+  words.job.order = "best";
+  EXPECT_THAT(plan_refusal(words), HasSubstr("--order: 'best' is neither auto nor"));
 }
 
 TEST_F(JobCommand, ComparesAllSchedulesAndPartitioners) {
@@ -131,6 +180,24 @@ TEST_F(JobCommand, StoresAPlanThatPassesItsCheck) {
   EXPECT_THAT(plan_refusal(check), AllOf(HasSubstr("job.json: rank "), HasSubstr("action ")));
 }
 
+TEST_F(JobCommand, TellsWhatTheSearchTriedAndWhatItAssumes) {
+  PlanWords words = job();
+  words.job.schedule.clear();
+  words.job.micro_batches.clear();
+  words.job.batch = "12";
+  const json plan = told(words);
+  EXPECT_EQ(plan["batch"], 12);
+  EXPECT_EQ(12 % plan["micro_batches"].get<int>(), 0);
+  std::set<std::string> variants;
+  for (const json& each : plan["attempts"]) variants.insert(each["variant"]);
+  EXPECT_THAT(variants, testing::IsSupersetOf({"slots=2", "single-owner", "replicas=12"}));
+  EXPECT_THAT(this->plan(words), AllOf(HasSubstr("the work of 12 micro-batches"),
+                                       HasSubstr("k times as long"), HasSubstr(" plans")));
+  words.job.schedule = "1f1b-capped:slots=1,stages";
+  EXPECT_THAT(this->plan(words), HasSubstr("1f1b-capped:slots=1,stages ("));
+  EXPECT_EQ(told(words)["variant"], "slots=1,stages");
+}
+
 TEST_F(JobCommand, ChecksListsOfPyTorch) {
   PlanWords check;
   check.job.check = in_folder("lists.csv");
@@ -150,9 +217,28 @@ TEST_F(JobCommand, DrawsRanksAndTheirMemory) {
   const std::string svg = text_of(words.job.picture);
   EXPECT_THAT(svg, AllOf(HasSubstr("<svg xmlns="), HasSubstr(">rank 0<"), HasSubstr(">rank 2<"),
                          HasSubstr("<polygon"), HasSubstr("1F0: "), HasSubstr("memory, and its")));
-  EXPECT_THAT(svg, Not(AllOf(HasSubstr("nan"), HasSubstr("inf"))));
+  EXPECT_THAT(svg, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(svg.find("http", 60), std::string::npos);  // Nothing is fetched.
+}
+
+// Two replicas count their micro-batches each from the first.
+TEST_F(JobCommand, DrawsReplicasSoThatTheyDiffer) {
+  PlanWords words = job();
+  words.job.picture = in_folder("job.svg");
+  plan(words);
+  EXPECT_THAT(text_of(words.job.picture),
+              Not(AnyOf(HasSubstr("replica"), HasSubstr("fill-opacity"))));
+  words.job.ranks = "2";
+  words.job.micro_batches = "4";
+  words.job.schedule = "chimera";
+  plan(words);
+  const std::string svg = text_of(words.job.picture);
+  EXPECT_THAT(svg, AllOf(HasSubstr("pale: odd replicas"), HasSubstr("1b is micro-batch b of"),
+                         HasSubstr(">0a<"), HasSubstr(">1b<"), HasSubstr("fill-opacity")));
+  words.job.schedule = "gems-master";
+  plan(words);
+  EXPECT_THAT(text_of(words.job.picture), HasSubstr("numbers are those of replicas"));
 }
 
 TEST_F(JobCommand, RefusesWhatHasNoPlaceOrNoSense) {
@@ -172,6 +258,15 @@ TEST_F(JobCommand, RefusesWhatHasNoPlaceOrNoSense) {
   EXPECT_THAT(refused([](PlanWords& w) { w.job.schedule = "chimera"; }), HasSubstr("chimera"));
   EXPECT_THAT(refused([](PlanWords& w) { w.job.device_memory = "4MiB"; }),
               HasSubstr("fits on no device"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.schedule = "1f1b:slots=2"; }),
+              HasSubstr("1f1b has no slots to choose"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.batch = "8"; }),
+              HasSubstr("a batch of 8 does not split into 6 equal micro-batches"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.ranks_per_host = "2"; }),
+              HasSubstr("--ranks-per-host 2 is about disks"));
+  EXPECT_THAT(
+      refused([](PlanWords& w) { w.common.rates.rates = "disks.json"; }),
+      HasSubstr("--rates disks.json is about the disks of one host, and 3 ranks may share"));
   EXPECT_THAT(refused([](PlanWords& w) { w.job.link = "fast"; }), HasSubstr("--link: 'fast'"));
   EXPECT_THAT(refused([](PlanWords& w) { w.common.rates.host_memory = "1GiB"; }),
               HasSubstr("--host-memory 1GiB is for what is swapped"));

@@ -188,11 +188,21 @@ class PlanningOptions(CommandCase):
         self.assertEqual((groups["groups"], len(groups["stages"])), (2, 2))
         slow = json.loads(self.told("plan", *job, "--partitioner", "even", "--link", "1"))
         self.assertGreater(slow["step_seconds"], plan["step_seconds"])
+        recorded = json.loads(self.told("plan", *job, "--order", "recorded"))
+        self.assertEqual((recorded["order"]["name"], recorded["order"]["is_open"]), ("recorded", False))
         memory = plan["peak_bytes"] * 2 // 3 >> 10 << 10
         tight = json.loads(self.told("plan", *job, "--device-memory", f"{memory >> 10}KiB", *LINK,
                                      "--host-memory", "1GiB"))
         self.assertLessEqual(tight["peak_bytes"], memory)
         self.assertGreater(max(stage["swapped_bytes"] for stage in tight["stages"]), 0)
+        merged = json.loads(self.told("plan", *job, "--batch", "16"))
+        self.assertEqual((merged["batch"], merged["micro_batches"]), (16, 8))
+        disks = ("--rates", self.disks(), "--nvme", "/second")
+        rates = []
+        for sharers in ("1", "2"):
+            self.told("plan", *job, *disks, "--ranks-per-host", sharers, "--out", "disks.plan")
+            rates.append(self.read("disks.plan")["links"]["host_link"]["bytes_per_second"])
+        self.assertEqual(rates[0], 2 * rates[1])
 
     def test_pictures_files_and_checks_of_many_ranks(self):
         self.told("plan", "--ranks", "3", "--schedule", "gpipe", "--svg", "job.svg", "--out",
@@ -216,6 +226,28 @@ class PlanningOptions(CommandCase):
         run = json.loads(output)
         self.assertEqual((run["ranks"], run["pipelines"]), (16, 8))
         self.assertGreater(run["step_seconds"], run["planned_step_seconds"])
+        code, output, errors = self.spillway("simulate", "job.json", "--cluster", CLUSTER,
+                                             "--speedup", "2", "--json")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertLess(json.loads(output)["step_seconds"], run["step_seconds"])
+        code, output, errors = self.spillway(
+            "simulate", "job.json", "--cluster", "dgx_a100", "--placement", "folded", "--update", "hosts",
+            "--swap-to", "disks", "--stragglers", "0.1", "--speedup", "2", "--json")
+        self.assertEqual((code, errors), (0, ""))
+        run = json.loads(output)
+        self.assertEqual([run[key] for key in ("cluster", "placement", "update", "swaps_to")],
+                         ["dgx-a100", "folded", "hosts", "disks"])
+
+    def test_plans_for_a_described_machine(self):
+        job = ("--json", "--ranks", "4", "--micro-batches", "8", "--schedule", "1f1b")
+        plan = json.loads(self.told("plan", *job, "--topology", "dgx_a100"))
+        self.assertEqual(plan["device_memory_bytes"], 40 * 10**9)
+        self.assertEqual(plan["machine"]["cluster"], "dgx-a100")
+        self.assertGreater(plan["machine"]["step_seconds"], 0.0)
+        memory = f"{plan['peak_bytes'] * 2 // 3 >> 10}KiB"
+        disks = json.loads(self.told("plan", *job, "--topology", CLUSTER, "--device-memory", memory,
+                                     "--host-memory", "1MiB", "--rates", self.disks(), "--nvme", "/first"))
+        self.assertEqual(disks["hosts"]["swaps_to"], "disks")
 
     def test_comparisons_and_lists_of_costs(self):
         rows = json.loads(self.told("plan", "--json", "--ranks", "3", "--compare"))

@@ -41,6 +41,12 @@ struct ProgramNeeds {
   bool is_early = false;  ///< It ran before the first step had ended.
 };
 
+/// An operator waits for an earlier one through something that is too small to be a value.
+struct HiddenDependence {
+  OpIndex before = 0;
+  OpIndex after = 0;
+};
+
 /// One repeating step with names, classes and measured times: what planning needs to know of a
 /// trainer, in a file that other tools read too. profile_format.md describes the format.
 struct StepProfile {
@@ -55,6 +61,9 @@ struct StepProfile {
   std::vector<Bytes> bytes_of_value;          ///< Per value, before rounding to pages.
   std::optional<TransferRates> rates;         ///< Of the machine and disk it was recorded on.
   std::optional<ProgramNeeds> program_needs;  ///< Unknown for imported and older ones.
+  /// All of them, so that uses and these tell everything that an operator waits for. Unknown for
+  /// recorded and older ones: nobody watches what is small.
+  std::optional<std::vector<HiddenDependence>> hidden_dependences;
 };
 
 /// Throws PlanError with the first contradiction, also of the tape.

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,8 @@ struct ClusterDevice {
   std::string name;
   Bytes memory;
   double flops_per_second = 0.0;  ///< What large products reach, not the peak; 0: unknown.
+  /// How many times as fast as the device that the profiles were recorded on; 0: unknown.
+  double speed_over_profile = 0.0;
 };
 
 /// All nodes are built alike. Links carry their rate each way at the same time.
@@ -84,24 +88,30 @@ struct Cluster {
   std::vector<std::pair<std::string, std::string>> sources;  ///< Of figures, by what they are.
 };
 
-/// Throws ConfigError for a cluster whose parts cannot reach each other or carry nothing: one
-/// sentence with the value and one that works.
+/// Throws ConfigError for a cluster whose parts cannot reach each other or carry nothing, and for
+/// figures that no machine has, like rates beyond 1 to 10^18 or times beyond 10^12 s: one sentence
+/// with the value and ones that work.
 void check_cluster(const Cluster& cluster);
 
 /// 1 or more for each device; the same on every machine for the same seed.
 std::vector<double> device_slowdowns(const Cluster& cluster);
 
 /// Share of the time on `nodes` nodes that is work which a failure does not take back, with a
-/// checkpoint each interval (Daly 2006: the expected time of a segment of work τ and checkpoint c
-/// under failures at rate λ with restart R is (1/λ + R)(e^{λ(τ + c)} − 1)). 1 without failures and
-/// checkpoints.
+/// checkpoint each interval (Daly 2006, equation 20: a segment of work τ and checkpoint c under
+/// failures at rate λ takes e^{λR}(e^{λ(τ + c)} − 1)/λ on average; restarts R fail, too). 1 without
+/// failures and checkpoints.
 double useful_share(const Failures& failures, std::uint32_t nodes);
 
 /// The interval that maximizes `useful_share`; 0 where nothing fails or a checkpoint is free.
 double best_checkpoint_interval(const Failures& failures, std::uint32_t nodes);
 
-/// Reads a description as bindings/clusters has them. Throws ConfigError that begins with `name`
-/// for text that is no such description, and what `check_cluster` throws.
-Cluster parse_cluster(std::string_view text, const std::string& name);
+/// Gives the text of a file that a description names.
+using ReadNamed = std::function<std::string(const std::string& file)>;
+
+/// Reads a description as bindings/clusters has them; `read` brings the files of measured messages
+/// that links may name instead of figures. Throws ConfigError that begins with `name` for text that
+/// is no such description, and what `check_cluster`, `parse_samples`, `fitted_link` and `read`
+/// throw.
+Cluster parse_cluster(std::string_view text, const std::string& name, const ReadNamed& read = {});
 
 }  // namespace spillway::planner

@@ -41,6 +41,12 @@ struct Route {
   double latency_seconds = 0.0;
 };
 
+/// Nodes from the first one to before the last.
+struct NodeRange {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+
 /// The links of a cluster by number, and which ones a transfer passes.
 ///
 ///     device ── NVLink ── device                      same node
@@ -62,6 +68,9 @@ class ClusterLinks {
   const std::vector<double>& rates() const { return rates_; }
 
   std::uint32_t node_of(std::uint32_t device) const { return device / cluster_.node.devices; }
+
+  /// The nodes that a link is for: its own one, or those below its leaf switch.
+  NodeRange nodes_behind(std::uint32_t link) const;
 
   /// Empty between a host and itself. Both must exist.
   Route route(Endpoint from, Endpoint to) const;

@@ -12,7 +12,7 @@ namespace spillway::planner {
 enum class CollectiveKind : std::uint8_t { kAllReduce, kReduceScatter, kAllGather };
 
 enum class CollectiveAlgorithm : std::uint8_t {
-  kRing,          ///< As many rings as members per node, each through another network card.
+  kRing,          ///< As many rings as members per node, 64 at most, each by another card.
   kTree,          ///< Two binary trees, each of half the data; all-reduce only.
   kHierarchical,  ///< Within the nodes, then rings of the members of one number, then within again.
 };
@@ -59,16 +59,5 @@ double seconds_alone(const Collective& collective, const ClusterLinks& links, do
 /// The one that takes least for this size on idle links, of those that exist.
 Collective fastest_collective(CollectiveKind kind, const ClusterLinks& links,
                               std::span<const Endpoint> members, double bytes);
-
-/// One measured message.
-struct TransferSample {
-  double bytes = 0.0;
-  double seconds = 0.0;
-};
-
-/// Latency and rate, by least squares of the relative errors of latency + bytes/rate; a latency
-/// below 0 becomes 0. Throws ConfigError for fewer than two sizes, or samples that say that more
-/// bytes take less time.
-LinkCosts fitted_link(std::span<const TransferSample> samples);
 
 }  // namespace spillway::planner

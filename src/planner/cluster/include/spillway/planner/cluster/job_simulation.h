@@ -34,11 +34,17 @@ enum class SwapTarget : std::uint8_t { kHost, kDisk };
 struct Job {
   Schedule schedule;               ///< Of one pipeline.
   std::vector<StageCosts> stages;  ///< On a device of nominal speed.
+  /// By stage: what leaves of each stash beside its forward and comes back beside its backward.
+  /// Room for it is not counted. Empty: nothing does.
+  std::vector<Bytes> swapped{};
   StashShares shares;
   PlacementOrder order = PlacementOrder::kPipelineFirst;
   UpdatePlace update = UpdatePlace::kDevice;
   double bytes_per_parameter = 4.0;  ///< Of the weights: what a host's optimizer counts.
   SwapTarget swap_target = SwapTarget::kHost;
+  /// Of each device, as `ScheduleCosts::memory`: who needs room waits for stashes under way that
+  /// would make some. Without: nobody waits.
+  std::optional<Bytes> memory{};
   std::optional<CollectiveAlgorithm> algorithm{};  ///< Empty: the fastest for each size.
   /// Lists in a row. From two on, the result is of the last one, which the ones before have brought
   /// into step.
@@ -53,7 +59,7 @@ struct JobRank {
   double exposed_swap_seconds = 0.0;           ///< Waiting for copies between device and host.
 };
 
-/// Links of one class, of all nodes.
+/// Links of one class, of the nodes that the job is on; of the spine those of their leaf switches.
 struct LinkClassLoad {
   LinkClass kind = LinkClass::kPcie;
   std::uint32_t links = 0;
@@ -80,9 +86,13 @@ struct JobTiming {
   std::uint32_t pipelines = 1;
   /// 1 where all pipelines provably do the same at the same time: the one stands for all.
   std::uint32_t simulated_pipelines = 1;
+  std::uint32_t nodes = 1;  ///< That the job is on.
+  /// Of the fullest host: what its devices have swapped, each at its worst moment; where hosts
+  /// update, gradients, weights and states of the optimizer.
+  Bytes host_memory;
   std::vector<JobRank> ranks;  ///< Of the simulated pipelines, one pipeline after the other.
-  /// By rank of a pipeline, as `time_schedule` counts it; where hosts update, without gradients on
-  /// their way there.
+  /// By rank of a pipeline: with a limit of memory what it has held at its most, else as
+  /// `time_schedule` counts it; where hosts update, without gradients on their way there.
   std::vector<Bytes> peak_memory;
   std::vector<LinkClassLoad> links;  ///< Of classes that the cluster has.
   std::vector<JobSpan> spans;
@@ -97,10 +107,11 @@ std::vector<std::uint32_t> place_ranks(const Cluster& cluster, std::uint32_t pip
 /// Runs a job in discrete events. Lists mean what they mean to `time_schedule`; but messages,
 /// copies and reductions are flows that share links fairly. Messages between two ranks, copies of a
 /// rank in one direction, and reductions of a rank go one after the other, as NCCL and copy engines
-/// do. Room that a swap-in waits for is not modelled.
+/// do.
 ///
 /// Throws what `time_schedule` throws for lists that make no sense, ConfigError for a cluster that
-/// is too small, or lacks what the job needs.
+/// is too small, or lacks what the job needs, and for repetitions of lists that do not give back
+/// what they take, where memory is limited.
 JobTiming simulate_job(const Job& job, const Cluster& cluster);
 
 /// The spans as JSON in Chrome's trace event format: a process per rank, a lane per `Lane`.

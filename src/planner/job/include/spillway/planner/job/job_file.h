@@ -10,8 +10,8 @@
 
 namespace spillway::planner {
 
-/// One stage in a file: its layers by position and by name, both ends included, and what it does
-/// about its memory.
+/// One stage in a file: its layers by place in the order and by name, both ends included, and what
+/// it does about its memory.
 struct JobFileStage {
   LayerIndex first = 0;
   LayerIndex last = 0;
@@ -28,6 +28,8 @@ struct JobFile {
   std::uint32_t groups = 1;
   std::uint32_t micro_batches = 1;  ///< Of all groups.
   Bytes device_memory = kNoLimit;
+  Bytes host_memory = kNoLimit;  ///< Of each rank, for what it swaps.
+  LayerOrder order;  ///< That the stages count places of; empty: layers as the model has them.
   std::vector<JobFileStage> stages;
   Schedule actions;          ///< Of one group.
   ScheduleCosts costs;       ///< Of the same stages.
@@ -42,14 +44,15 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain);
 std::string to_text(const JobFile& file);
 
 /// Reads what `to_text` wrote. Throws ConfigError that begins with `name` for text that is none, of
-/// a newer format, or whose lists do not belong together. What is read need not work: see
-/// `job_fault`.
+/// a newer format, with a key that the format does not have, or whose lists do not belong together.
+/// What is read need not work: see `job_fault`.
 JobFile parse_job_file(std::string_view text, const std::string& name);
 
 /// What makes a plan impossible, in one sentence, or nothing. Looks for, in this order: stages that
-/// do not follow each other; all that `first_fault` finds, with the memory of the devices; ranks
-/// that hold more than their device while the lists run; a step that takes another time than the
-/// file says, as it does when somebody changed it.
+/// do not follow each other, or an order that is none; all that `first_fault` finds, with the
+/// memory of the devices; ranks that hold more than their device while the lists run, or more on
+/// their host than it has for them; a step that takes another time than the file says, as it does
+/// when somebody changed it.
 std::optional<std::string> job_fault(const JobFile& file);
 
 }  // namespace spillway::planner

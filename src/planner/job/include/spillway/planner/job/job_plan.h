@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "spillway/base/error.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/partition/partition_referee.h"
 #include "spillway/planner/partition/partitioners.h"
@@ -17,31 +18,45 @@ namespace spillway::planner {
 struct RankMemory {
   Bytes peak;   ///< By the schedule's referee, with `fixed`.
   Bytes fixed;  ///< What no action moves: working peak, relayed tensors, reserved bytes.
-  Bytes host;   ///< Swapped stash of all micro-batches in flight.
+  Bytes host;   ///< Swapped stash of all micro-batches in flight, and parked weights.
 };
 
-/// How a plan gets into the memory of its devices.
-enum class JobRelief : std::uint8_t {
-  kStages,   ///< Each stage swaps a part of every stash, and computes layers again.
-  kWindows,  ///< Whole stashes leave in idle windows; ranks that are still too full compute again.
-};
+/// What a stage holds at its fullest, by class. Where ranks have several stages, or stages several
+/// copies, it is what the cuts were made for.
+struct StageBytes {
+  Bytes weights;  ///< All versions and copies.
+  Bytes gradients;
+  Bytes optimizer;
+  Bytes stash;     ///< Of all micro-batches in flight.
+  Bytes working;   ///< The largest transient of a layer.
+  Bytes relayed;   ///< Tensors on their way to other stages, or for frozen layers alone.
+  Bytes reserved;  ///< Of the device, for what no layer owns.
 
-/// "stages", "windows"
-std::string_view to_string(JobRelief relief);
+  Bytes all() const {
+    return weights + gradients + optimizer + stash + working + relayed + reserved;
+  }
+};
 
 /// A model cut into stages, and what each rank does with them in which order.
 struct JobPlan {
   std::string partitioner;
   std::string schedule;
   std::uint32_t ranks = 1;          ///< Of all groups.
+  JobVariant variant;               ///< What the schedule leaves open, as it was made.
   std::uint32_t groups = 1;         ///< That do the same with micro-batches of their own.
   std::uint32_t micro_batches = 1;  ///< Of all groups.
+  std::uint32_t batch = 1;          ///< The same in micro-batches as the request's chain has them.
   Bytes device_memory = kNoLimit;
+  Bytes host_memory = kNoLimit;  ///< Of each rank.
   JobRelief relief = JobRelief::kStages;
+  std::string not_tried;  ///< Which kind of relief was left out, and why; mostly empty.
 
-  std::vector<StageEstimate> stages;     ///< Layers, times, what is swapped and computed again.
-  std::vector<StageFactors> factors;     ///< By stage, that the cuts were made for.
-  double seconds_per_micro_batch = 0.0;  ///< Of the slowest stage.
+  /// Of the layers. Stages and what they compute again count places in it.
+  OrderChoice order;
+  std::vector<StageEstimate> stages;      ///< Layers, times, what is swapped and computed again.
+  std::vector<StageFactors> factors;      ///< By stage, that the cuts were made for.
+  std::vector<StageBytes> before, after;  ///< By stage: swaps and recomputation of its stash.
+  double seconds_per_micro_batch = 0.0;   ///< Of the slowest stage.
   double rounding_gap = 0.0;  ///< What recomputing whole layers costs there, over fractions.
 
   Schedule actions;  ///< Of one group, with messages.
@@ -54,18 +69,58 @@ struct JobPlan {
 
   double gap() const { return bound_seconds > 0.0 ? step_seconds / bound_seconds - 1.0 : 0.0; }
   Bytes peak() const;
+  /// Whether stashes are swapped or computed again, however it was decided.
+  bool is_relieved() const;
   double exposed_communication_seconds() const;  ///< Of the rank that waits most.
+  double exposed_swap_seconds() const;           ///< The same for swaps, stages' own included.
+};
+
+/// A schedule on so many groups.
+struct JobChoice {
+  const ScheduleGenerator* generator = nullptr;
+  std::uint32_t groups = 1;
+  JobVariant variant{};
+  std::uint32_t micro_batches = 0;  ///< 0: as many as the request says, or as its batch has.
+};
+
+/// The choice that a plan came of.
+JobChoice choice_of(const JobPlan& plan);
+
+/// The request as it is for one choice, which leaves nothing open: the chain of its micro-batches.
+JobRequest request_for(const JobRequest& request, const JobChoice& choice);
+
+/// Ranks that do not fit: the fullest one, and what it needs as planned; where there are no cuts
+/// that fit, under those that hold least.
+class NoRoomError : public PlanError {
+ public:
+  NoRoomError(const std::string& sentence, std::uint32_t rank, Bytes needed)
+      : PlanError("{}", sentence), rank_(rank), needed_(needed) {}
+
+  std::uint32_t rank() const { return rank_; }
+  Bytes needed() const { return needed_; }
+
+ private:
+  std::uint32_t rank_;
+  Bytes needed_;
 };
 
 /// The stages that a partitioner cuts for a schedule, and their step by the schedule's referee.
+/// Where the chain may be reordered, all partitioners cut it in the order that `choose_order` finds
+/// for these stages, and as it stands; the faster one counts.
 /// Stages get the memory of their device in equal parts where a rank has several. Where stages need
-/// relief, there is a link to the host, and lists are short (1,024 passes of micro-batches through
-/// stages), both kinds of relief are tried, and the faster one counts.
+/// relief and there is a link to the host, both kinds of relief are tried, and the faster one
+/// counts; the search for windows is shorter for longer lists, and left out beyond 16,384 passes of
+/// micro-batches through stages, which the plan then says.
 ///
-/// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, for more
-/// stages than layers and for a layer that fits on no device; PlanError where cuts or ranks do not
-/// fit, with the fullest one.
+/// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, and for
+/// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where
+/// hosts have too little memory for what is swapped, for parked weights without a link to the host,
+/// and, where the request's schedule is the chooser's, for one that changes results.
 JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
-                      const ScheduleGenerator& generator, std::uint32_t groups);
+                      const JobChoice& choice);
+
+/// Whether some update happens while micro-batches are in flight, which makes other results than
+/// training without a pipeline. The chooser leaves such schedules to those who name them.
+bool changes_results(const Schedule& schedule);
 
 }  // namespace spillway::planner

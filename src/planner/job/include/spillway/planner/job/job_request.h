@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "spillway/planner/job/job_variant.h"
+#include "spillway/planner/partition/layer_order.h"
 #include "spillway/planner/partition/partition_problem.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
@@ -15,32 +18,51 @@ inline constexpr std::uint32_t kMostRanksOfJob = 1U << 16U;
 
 /// A model that is to be trained on many equal devices.
 struct JobRequest {
-  ModelChain chain;             ///< Times and sizes of one micro-batch.
+  ModelChain chain;             ///< Times and sizes of one micro-batch. Plans may reorder it.
   double update_seconds = 0.0;  ///< Of the optimizer, over all parameters.
   Bytes reserved;               ///< On each device, beside all that the chain says.
   std::uint32_t ranks = 1;
-  std::uint32_t micro_batches = 1;  ///< Of a step, of all groups together.
+  std::uint32_t micro_batches = 1;  ///< Of a step, of all groups together; 0: the chooser's.
+  /// How much work a step is, in micro-batches as the chain has them. 0: `micro_batches`. Fewer
+  /// micro-batches than that are so much larger: see `with_micro_batches`.
+  std::uint32_t batch = 0;
   /// Data parallel pipelines of ranks / groups ranks each, which share the micro-batches. 0: with
   /// the chooser any number, else 1.
   std::uint32_t groups = 0;
   std::string schedule{kAnySchedule};
+  JobVariant variant{};  ///< Of the schedule that is named.
   std::string partitioner = "spillway";
+  OrderEffort order_effort;  ///< Of each plan, where branches may run in another order.
   Bytes device_memory = kNoLimit;
-  LinkCosts
-      link;  ///< From each rank to each other one, and of each rank when gradients are summed.
+  LinkCosts link;                          ///< From each rank to each other one.
+  std::optional<LinkCosts> reduce_link{};  ///< Of each rank when gradients are summed; else `link`.
   /// Of each rank's link to its host, in each direction at the same time; 0: nothing is swapped.
   double swap_bytes_per_second = 0.0;
   Bytes host_memory = kNoLimit;  ///< Of each rank, for what is swapped.
 };
 
 /// Throws ConfigError for what no job can be: no ranks, groups that do not divide ranks and
-/// micro-batches, unknown names, rates that are none, and what check(ModelChain) refuses.
+/// micro-batches, micro-batches that do not divide the batch, or are open for a schedule that is
+/// named, unknown names, rates that are none, and what check(ModelChain) refuses.
 void check(const JobRequest& request);
+
+/// The work of a step in micro-batches as the chain has them.
+std::uint32_t batch_of(const JobRequest& request);
+
+/// Those that are asked for, or, where they are open, as many as the batch has.
+std::uint32_t most_micro_batches(const JobRequest& request);
+
+/// The same step in so many micro-batches, which divide the batch: the chain's is of one of them,
+/// k times as large. It is taken to last k times as long, to keep k times as much, and to send k
+/// times as much. Large ones are often a little quicker than that; of smaller ones than the chain's
+/// nobody knows the times.
+JobRequest with_micro_batches(JobRequest request, std::uint32_t micro_batches);
 
 /// What no schedule and no cuts can beat on so many ranks: all work shared evenly, one micro-batch
 /// on its way through all layers and back, or the largest layer on as many ranks as can hold it:
 /// two of each group, and as many groups as there can be. Memory, messages and reductions only add
-/// to it. Half of a backward is weight gradients, which are not on that way.
+/// to it. Half of a backward is weight gradients, which are not on that way. Where micro-batches
+/// are open, it holds for any number of them.
 double job_bound(const JobRequest& request);
 
 }  // namespace spillway::planner

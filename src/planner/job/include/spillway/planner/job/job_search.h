@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -7,48 +8,76 @@
 
 namespace spillway::planner {
 
-/// A schedule on so many groups.
-struct JobChoice {
-  const ScheduleGenerator* generator = nullptr;
-  std::uint32_t groups = 1;
-};
-
 /// One choice with its figures, or the reason why it is none.
 struct JobAttempt {
   std::string partitioner;
   std::string schedule;
   std::uint32_t groups = 1;
-  std::string refusal{};  ///< Empty: it works, and the rest holds.
+  std::string variant{};            ///< What the schedule leaves open, as `to_string` says it.
+  std::uint32_t micro_batches = 1;  ///< Of all groups.
+  JobChoice choice{};               ///< What was tried.
+  std::string refusal{};            ///< Empty: it works, and the figures below hold.
+  /// Where it is refused for want of memory: what the fullest rank lacks under the cuts that hold
+  /// least, or as planned.
+  Bytes missing{};
+  std::uint32_t fullest_rank = 0;
   double step_seconds = 0.0;
   double bubble = 0.0;
   double exposed_communication_seconds = 0.0;
   double gap = 0.0;
   double seconds_per_micro_batch = 0.0;  ///< Of the slowest stage.
   Bytes peak{};
+  bool is_relieved = false;  ///< Stashes are swapped or computed again.
+  std::string not_tried{};   ///< As of `JobPlan`.
 
   bool is_possible() const { return refusal.empty(); }
 };
 
-struct JobSearch {
+/// What was tried of all choices, and what was not.
+struct JobTrials {
+  std::vector<JobAttempt> attempts;  ///< In the order in which they were made.
+  std::uint32_t hopeless = 0;        ///< Left out: by their bound they cannot be faster.
+  std::uint32_t left_out = 0;        ///< Left out: the search would take too long with them.
+};
+
+/// The same with the plan that came of it.
+struct JobSearch : JobTrials {
   JobPlan plan;
-  std::vector<JobAttempt> attempts;  ///< All, in the order in which they were made.
 };
 
 /// What a request leaves open: the schedule that it names, or all of them, by name; each on the
-/// groups that it names, or on all numbers that divide ranks and micro-batches.
+/// groups that it names, or on all numbers that divide ranks and micro-batches. As many
+/// micro-batches as the batch has where their number is open, and variants as they are usual.
 std::vector<JobChoice> job_choices(const JobRequest& request);
 
-/// Whether some update happens while micro-batches are in flight, which makes other results than
-/// training without a pipeline. The chooser leaves such schedules to those who name them.
-bool changes_results(const Schedule& schedule);
-
-/// Tries one choice. Where it works and is faster than `best`, or as fast in less memory, it takes
-/// its place.
+/// Tries one choice. Where it works and is faster than `best`, or as fast in less memory, or as
+/// fast and small with less to do, it takes its place. Less to do: fewer groups, replicas, stages
+/// per rank, actions of all ranks, in this order; of equals the one that was tried first stays.
 JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, JobPlan& best, bool& has_best);
 
-/// The fastest plan of all choices that fits; the first one of equals. Throws what the only choice
-/// throws, or a PlanError with the reason of the first where none of several works.
+/// Makes one choice; of its attempt the schedule, whether it is possible, and its figures count.
+using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
+
+/// Tries all of `job_choices`, and, where the schedule is the chooser's, then variants and fewer
+/// micro-batches of them that may be faster, in the order of how fast their groups were:
+///
+/// - slots of 1f1b-capped, and replicas of GEMS: the most for which the devices have room without
+///   relief, which is the fastest, found by halving; what is tried on the way counts, too;
+/// - stages per rank of interleaved and breadth-first: twice as many as long as it helps;
+/// - a single owner for GEMS; parked weights for all that have two stages on a rank, where these
+///   needed relief, or did not fit;
+/// - the three next smaller numbers of micro-batches that divide the batch, each schedule as it was
+///   fastest, where their number is open.
+///
+/// At most 128 of these, with four million passes of micro-batches through stages in all.
+JobTrials try_choices(const JobRequest& request, const TryChoice& attempt);
+
+/// The fastest plan of all choices that fits; of equals as `try_choice`. Throws what the only
+/// choice throws. Where none of several works, a PlanError with the one that lacks least memory,
+/// where and how much, and devices with which it works if these are found; or with the commonest
+/// reason. The order of layers of the best one is looked at again, as thoroughly as
+/// `kThoroughOrder`.
 JobSearch search_job(const JobRequest& request);
 
 }  // namespace spillway::planner

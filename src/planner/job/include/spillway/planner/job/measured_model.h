@@ -20,10 +20,15 @@ struct MeasuredModel {
 ///
 /// - Operators before the turn (`forward_stash.h`) are forward, those that touch optimizer states
 ///   or write parameters are the update, all others backward.
-/// - A backward operator counts for the layer whose parameters it uses, else for the one that made
-///   the latest stashed value that it uses, else for that of the operator before. What saves only
-///   its input is credited to its neighbour: one operator off.
+/// - A backward operator counts for the layer whose parameters it uses, else for the latest one of
+///   its name (`convolution` of `convolution_backward`) that makes or reads a stashed value which
+///   it uses, else for the one that made the latest such value, else for that of the operator
+///   before. What saves only its input, and has another name, is credited to its neighbour: one
+///   operator off.
 /// - Weights, gradients and optimizer states per byte of parameters are one ratio for the model.
+/// - Layers wait for those whose values they read or overwrite, and for what the profile says of
+///   smaller ones (`hidden_dependences`). Where it does not, as recorded ones, the order is fixed
+///   (`may_reorder`); the chain's dependences then are a guess on the safe side for who frees it.
 /// - A layer's stash can be computed again from what other layers keep, where the operators in
 ///   between may run again and write nothing in place.
 ///

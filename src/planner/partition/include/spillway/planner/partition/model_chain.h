@@ -58,6 +58,13 @@ struct LayerRange {
   LayerIndex last = 0;
 };
 
+/// A layer that waits for another one although it reads no border tensor of it: it overwrites what
+/// that one reads, or reads something too small to count.
+struct LayerDependence {
+  LayerIndex before = 0;
+  LayerIndex after = 0;
+};
+
 /// The layers of a model in the order in which they run. Of the frozen ones that lead, backward and
 /// stash do not count: no gradient goes there.
 struct ModelChain {
@@ -65,10 +72,15 @@ struct ModelChain {
   std::vector<BorderTensor> borders;
   std::vector<TiedWeights> ties;
   std::vector<LayerRange> together;  ///< No cut inside any of them.
+  /// Borders and dependences tell all that a layer waits for, so that branches may also run in
+  /// another order (layer_order.h). Else this order is the only one.
+  bool may_reorder = false;
+  std::vector<LayerDependence> dependences;
 };
 
 /// Throws ConfigError with the layer, the value and what to do for missing, negative or infinite
-/// figures, and for borders, ties and groups that name layers that do not exist or run backwards.
+/// figures, and for borders, dependences, ties and groups that name layers that do not exist or run
+/// backwards.
 void check(const ModelChain& chain);
 
 }  // namespace spillway::planner

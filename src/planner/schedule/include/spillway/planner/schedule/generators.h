@@ -36,6 +36,9 @@ struct ScheduleGenerator {
   /// can.
   Schedule generate(const ScheduleRequest& request) const;
 
+  /// Of all ranks of such lists together.
+  std::uint64_t stage_count(const ScheduleRequest& request) const;
+
   std::string_view name;
   std::string_view summary;  ///< One line for users.
   std::string_view source;   ///< Paper or repository that it follows.
@@ -43,7 +46,7 @@ struct ScheduleGenerator {
   StagesPerRank stages_per_rank = StagesPerRank::kOne;
 };
 
-/// All of them, by name.
+/// All of them: 1f1b, which of equals is the plainest, then by the names of their files.
 std::span<const ScheduleGenerator> schedule_generators();
 
 /// Throws ConfigError with the nearest name.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -34,14 +35,27 @@ Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs
 /// Under equal times of all stages.
 Schedule with_communication(const Schedule& schedule, const CommunicationOptions& options = {});
 
+/// Runs of the referee in a search for windows, which bound its time.
+inline constexpr std::size_t kMostWindowRuns = 200;
+
 /// Forwards of these ranks keep their input alone; the rest is computed again before the backward,
 /// where the rank may still wait for its gradient. Stashes that are swapped stay so.
 Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint32_t> ranks);
 
 /// Stashes leave behind their forward and come back before their backward, where the time in
 /// between holds both copies and other compute of the rank: the longest-lived ones first, and only
-/// such as do not make the step longer under `costs`. Runs the referee up to 200 times.
-Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& costs);
+/// such as do not make the step longer under `costs`. Runs the referee up to `most_runs` times.
+Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& costs,
+                              std::size_t most_runs = kMostWindowRuns);
+
+/// Stashes of the first so many stages of each rank, in the order of the model, leave behind their
+/// forward and come back as late as the link allows, and a backward ahead of their own: what
+/// PipeOffload (arXiv 2503.01328) calls half (v/2 of v stages, rounded up) and full offload. First
+/// stages are away longest. What would have to come back before it is away stays. Copies count with
+/// the times that the lists have without them; nothing is measured, so what has more to move than
+/// the link carries is made longer.
+Schedule with_offloaded_stages(const Schedule& schedule, const ScheduleCosts& costs,
+                               std::uint32_t stages_per_rank);
 
 /// Replicas in turn forth and back (GEMS): of a rank's two copies of parameters, the one not in use
 /// is on the host. The other one comes back beside the last backward before its turn. For lists
@@ -52,8 +66,10 @@ Schedule with_parked_weights(const Schedule& schedule);
 
 /// Into `costs.memory`, for GEMS or any other: stashes swapped in idle windows; that, with the
 /// ranks that still hold more computing the rest again; with the ranks whose copies are too slow
-/// computing all of theirs again; or recomputation alone. What fits, and is the fastest, or else
-/// what comes nearest. Throws ConfigError without a limit.
-Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs);
+/// computing all of theirs again; recomputation alone; or half or all of each rank's stages
+/// offloaded. What fits, and is the fastest, or else what comes nearest. Throws ConfigError without
+/// a limit.
+Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs,
+                            std::size_t most_runs = kMostWindowRuns);
 
 }  // namespace spillway::planner

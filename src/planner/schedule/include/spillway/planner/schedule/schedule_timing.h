@@ -18,12 +18,22 @@ struct StageCosts {
   double weight_gradient_seconds = 0.0;
   double recompute_seconds = 0.0;
   double step_seconds = 0.0;
+  /// On top of a forward, and of a backward or input gradient: the rank waits for swaps of the
+  /// stage that are no actions of the lists.
+  double forward_swap_wait_seconds = 0.0;
+  double backward_swap_wait_seconds = 0.0;
   Bytes stash;     ///< Kept by a forward for its backward.
   Bytes boundary;  ///< Output activation, and as large the gradient that comes back for it.
   Bytes weights;   ///< One version of the parameters.
   Bytes gradients;
   Bytes optimizer_state;  ///< Where the stage is stepped.
 };
+
+/// Of an action, on its stage, without waits.
+double seconds_of(const StageCosts& stage, ActionKind kind);
+
+/// A size as rates divide it.
+inline double count_of(Bytes size) { return static_cast<double>(size.count()); }
 
 struct LinkCosts {
   double latency_seconds = 0.0;  ///< On top of each transfer, without keeping the link busy.
@@ -67,7 +77,7 @@ struct MemoryMoment {
 struct RankTiming {
   double busy_seconds = 0.0;
   double exposed_communication_seconds = 0.0;  ///< Waiting for what was under way to it.
-  double exposed_swap_seconds = 0.0;           ///< Waiting for copies, or for room.
+  double exposed_swap_seconds = 0.0;           ///< Waiting for copies, for room, and as stages say.
   double first_start_seconds = 0.0;
   double last_end_seconds = 0.0;
   Bytes peak_memory;

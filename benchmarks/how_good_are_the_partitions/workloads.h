@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "spillway/planner/partition/cut_solvers.h"
+#include "spillway/profile/step_profile.h"
+
+namespace spillway::quality {
+
+/// What is cut: a published model, as a chain of layers.
+struct Workload {
+  planner::ModelChain chain;
+  bool has_links = false;  ///< Stages send each other tensors, over links of their own.
+  bool can_swap = true;    ///< Its times and bytes are of a real device.
+};
+
+/// Micro-batches whose stash a stage holds, of K stages and as many micro-batches at least.
+enum class Flight {
+  kOneForwardOneBackward,  ///< Stage s holds K - s.
+  kAllForward,             ///< All forwards first, of K micro-batches: each stage holds them all.
+  kNoFlush,  ///< As the first one, with a copy of the weights for each micro-batch in flight.
+};
+
+/// Devices that a workload is cut for.
+struct Setting {
+  std::uint32_t stages = 1;
+  Bytes memory = planner::kNoLimit;
+  planner::Relief relief = planner::Relief::kSwapAndRecompute;
+  Flight flight = Flight::kOneForwardOneBackward;
+};
+
+/// One-forward-one-backward with at least as many micro-batches as stages; swaps and stages' links
+/// at 12 GB/s in each direction. Without recomputation the layers have no points.
+planner::PartitionProblem problem_of(const Workload& workload, const Setting& setting);
+
+/// `pipedream FILE`, `piper FILE` or `vpipe`. Throws ConfigError for another source and for files
+/// that are none of these.
+Workload workload_from(std::string_view source, const std::string& file);
+
+/// Forward operators of an imported graph as layers, with Adam. A layer keeps, from forward to
+/// backward, what it makes and backward reads; it is made again by the layer, and by those that
+/// write it in place. The working peak is the gradients that a backward operator reads and makes,
+/// and the layer's own stash, which is there again when it was recomputed.
+planner::ModelChain imported_chain(const profile::StepProfile& profile);
+
+/// Layers of Piper's costs (repository msr-fiddle/piper), plain and with all of it recomputed.
+planner::ModelChain piper_chain(std::string_view text, const std::string& name);
+
+/// 97 blocks of BERT with 48 layers as vPipe's plans count them: forward 1 s, backward 2 s, 1,000
+/// bytes of stash, no weights.
+planner::ModelChain vpipe_chain();
+
+/// The chain with these layers so many times in a row. Of the tensors from before them they may
+/// read one, and of theirs one may be read behind them: it takes the place of the former from the
+/// second time on. Throws ConfigError for others.
+planner::ModelChain repeated(const planner::ModelChain& chain, planner::LayerRange layers,
+                             std::uint32_t times);
+
+/// Without all layers of this name but the last one; chains with tensors between layers stay whole.
+planner::ModelChain shortened(planner::ModelChain chain, std::string_view name);
+
+/// Micro-batches of so many times the size: times, stashes, working peaks and tensors grow as much.
+planner::ModelChain with_batch(planner::ModelChain chain, double factor);
+
+}  // namespace spillway::quality

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "spillway/planner/cluster/job_simulation.h"
+#include "spillway/planner/machine/machine_search.h"
+
+namespace spillway::cli {
+
+/// The machine that a plan was made for, and what the plan does there.
+struct FoundMachine {
+  std::string path;  ///< Of its description.
+  planner::Cluster cluster;
+  planner::JobTiming timing;
+  std::vector<planner::MachineRun> runs;  ///< Fastest first; the first is the plan.
+};
+
+/// What a plan takes on its machine, as lines.
+std::string machine_text(const FoundMachine& machine);
+/// All that ran on it as a table, and the load of its links.
+std::string machine_tables(const FoundMachine& machine);
+nlohmann::ordered_json machine_json(const FoundMachine& machine);
+
+/// Of the rank that waits longest.
+double longest_wait(const planner::JobTiming& timing, double planner::JobRank::*wait);
+/// Share of the time that failures of so many nodes leave; empty where the description has none.
+std::string failures_text(const planner::Cluster& cluster, std::uint32_t nodes);
+std::string link_loads_text(const planner::JobTiming& timing);
+nlohmann::ordered_json link_loads_json(const planner::JobTiming& timing);
+
+}  // namespace spillway::cli

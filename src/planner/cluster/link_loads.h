@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spillway/planner/cluster/job_simulation.h"
+
+namespace spillway::planner {
+
+/// Of the links of these nodes, which are sorted, by class. `carried` is by link.
+std::vector<LinkClassLoad> loads_of(const ClusterLinks& links, std::span<const std::uint32_t> nodes,
+                                    double seconds, std::span<const double> carried);
+
+}  // namespace spillway::planner

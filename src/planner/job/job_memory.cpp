@@ -1,0 +1,86 @@
+#include "job_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "job_costs.h"
+
+namespace spillway::planner {
+namespace {
+
+/// The most that actions of a rank have on the host at once, counted over its list.
+Bytes swapped_by_actions(const Schedule& actions, const ScheduleCosts& costs, std::uint32_t rank) {
+  Bytes now;
+  Bytes most;
+  for (const Action& action : actions.ranks[rank]) {
+    const Bytes stash = costs.stages[action.stage].stash;
+    if (action.kind == ActionKind::kSwapOut) now += stash;
+    if (action.kind == ActionKind::kSwapIn) now -= stash;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+/// Weights that come in again are on the host all the time; those that leave for good are not.
+Bytes parked_weights(const Schedule& actions, const ScheduleCosts& costs, std::uint32_t rank) {
+  std::set<std::uint32_t> stages;
+  for (const Action& action : actions.ranks[rank])
+    if (action.kind == ActionKind::kSwapInWeights) stages.insert(action.stage);
+  Bytes parked;
+  for (const std::uint32_t stage : stages) parked += costs.stages[stage].weights;
+  return parked;
+}
+
+Bytes whole(double bytes) {
+  return Bytes(static_cast<std::uint64_t>(std::llround(std::max(0.0, bytes))));
+}
+
+}  // namespace
+
+std::vector<Bytes> host_bytes(const Schedule& actions, const ScheduleCosts& costs,
+                              const std::vector<Bytes>& swapped) {
+  // A part is back before its input gradient, and is not needed behind it.
+  StashShares shares;
+  shares.after_input_gradient = 0.0;
+  std::vector<Bytes> held(actions.rank_count());
+  if (std::any_of(swapped.begin(), swapped.end(), [](Bytes part) { return part > Bytes(0); }))
+    held = stash_peaks(actions, swapped, shares);
+  for (std::uint32_t rank = 0; rank < actions.rank_count(); ++rank)
+    held[rank] += swapped_by_actions(actions, costs, rank) + parked_weights(actions, costs, rank);
+  return held;
+}
+
+std::vector<StageBytes> bytes_before(const SegmentCosts& costs, const PartitionEstimate& estimate) {
+  std::vector<StageBytes> all;
+  for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
+    const StageEstimate& stage = estimate.stages[k];
+    const Segment segment = segment_of(costs, stage, k);
+    const SegmentLoad load = costs.load(segment);
+    const double without_relayed = costs.load(segment, Borders::kNone).fixed_bytes;
+    const Bytes states = whole(costs.static_bytes(segment.first, segment.end) -
+                               static_cast<double>(stage.parameters.count()));
+    StageBytes bytes;
+    bytes.gradients = std::min(states, stage.parameters);
+    bytes.optimizer = states - bytes.gradients;
+    bytes.stash = whole(load.in_flight * load.stash_bytes);
+    bytes.working = largest_working_peak(costs.problem().chain, stage);
+    bytes.relayed = whole(load.fixed_bytes - without_relayed);
+    bytes.reserved = costs.problem().devices[k].reserved;
+    const Bytes others = bytes.gradients + bytes.optimizer + bytes.working + bytes.reserved;
+    bytes.weights = whole(without_relayed - static_cast<double>(others.count()));
+    all.push_back(bytes);
+  }
+  return all;
+}
+
+std::vector<StageBytes> bytes_after(const JobPlan& plan) {
+  std::vector<StageBytes> all = plan.before;
+  const std::vector<StageFactors> factors = held_factors(plan.actions, plan.costs.shares);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    all[k].stash =
+        whole(factors[k].in_flight * static_cast<double>(plan.costs.stages[k].stash.count()));
+  return all;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,171 @@
+#include "spillway/planner/job/job_variant.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <vector>
+
+#include "spillway/base/error.h"
+#include "spillway/base/named_values.h"
+#include "spillway/base/shown_text.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr std::uint32_t kMostOfAnything = 1U << 16U;
+constexpr std::uint32_t kChunks = 2;
+
+bool has_chunks(const ScheduleGenerator& generator) {
+  return generator.stages_per_rank == StagesPerRank::kAsRequested;
+}
+bool has_slots(const ScheduleGenerator& generator) { return generator.name == "1f1b-capped"; }
+bool has_replicas(const ScheduleGenerator& generator) {
+  return generator.name == "gems-basic" || generator.name == "gems-master";
+}
+
+struct CountWord {
+  std::string_view name;
+  std::uint32_t JobVariant::*field;
+  bool (*is_open)(const ScheduleGenerator& generator);
+  std::string_view schedules;  ///< Those that leave it open, for people.
+};
+constexpr std::array<CountWord, 3> kCounts{
+    {{"chunks", &JobVariant::chunks, has_chunks, "interleaved and breadth-first"},
+     {"slots", &JobVariant::slots, has_slots, "1f1b-capped"},
+     {"replicas", &JobVariant::replicas, has_replicas, "gems-basic and gems-master"}}};
+
+constexpr std::array<Named<SecondCopy>, 2> kSecondCopies{
+    {{"parked", SecondCopy::kParked}, {"single-owner", SecondCopy::kSingleOwner}}};
+constexpr std::array<Named<JobRelief>, 2> kReliefs{
+    {{"stages", JobRelief::kStages}, {"windows", JobRelief::kWindows}}};
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t comma = text.find(','); comma != std::string_view::npos;
+       comma = text.find(',')) {
+    words.push_back(text.substr(0, comma));
+    text.remove_prefix(comma + 1);
+  }
+  words.push_back(text);
+  return words;
+}
+
+/// Reads what stands behind the name of a schedule.
+class VariantReader {
+ public:
+  explicit VariantReader(std::string_view text) : text_(text) {}
+
+  JobVariant read(std::string_view options) {
+    for (const std::string_view word : words_of(options)) read_word(word);
+    return variant_;
+  }
+
+ private:
+  template <typename... Args>
+  [[noreturn]] void refuse(std::string_view pattern, const Args&... args) const {
+    throw ConfigError("schedule '{}': {}", shown_text(text_), message(pattern, args...));
+  }
+
+  void read_word(std::string_view word) {
+    const std::size_t sign = word.find('=');
+    if (sign != std::string_view::npos)
+      return read_count(word.substr(0, sign), word.substr(sign + 1));
+    for (const auto& each : kSecondCopies)
+      if (each.name == word) return set_second_copy(each.value);
+    for (const auto& each : kReliefs)
+      if (each.name == word) return set_relief(each.value);
+    refuse("it has no option '{}' (options are chunks=, slots=, replicas=, parked, single-owner, "
+           "stages, windows)",
+           shown_text(word));
+  }
+
+  void read_count(std::string_view name, std::string_view digits) {
+    const auto known = std::find_if(kCounts.begin(), kCounts.end(),
+                                    [&](const CountWord& each) { return each.name == name; });
+    if (known == kCounts.end())
+      refuse("it has no option '{}=' (options with a number are chunks=, slots= and replicas=)",
+             shown_text(name));
+    std::uint32_t count = 0;
+    const char* const end = digits.data() + digits.size();
+    const auto [stop, status] = std::from_chars(digits.data(), end, count);
+    if (status != std::errc() || stop != end || count == 0 || count > kMostOfAnything)
+      refuse("{} is a number from 1 to {}, not '{}'", name, kMostOfAnything, shown_text(digits));
+    std::uint32_t& field = variant_.*known->field;
+    if (field != 0) refuse("{} is there twice (leave one out)", name);
+    field = count;
+  }
+
+  void set_second_copy(SecondCopy value) {
+    if (variant_.second_copy != SecondCopy::kStepped)
+      refuse("parked and single-owner are two ways to hold weights (leave one out)");
+    variant_.second_copy = value;
+  }
+
+  void set_relief(JobRelief value) {
+    if (variant_.relief)
+      refuse("stages and windows are two ways to get into memory (leave both out for the faster "
+             "one)");
+    variant_.relief = value;
+  }
+
+  std::string_view text_;
+  JobVariant variant_;
+};
+
+}  // namespace
+
+std::string_view to_string(JobRelief relief) { return name_in(kReliefs, relief); }
+
+std::string to_string(const JobVariant& variant) {
+  std::string text;
+  const auto add = [&](std::string_view word) { (text += text.empty() ? "" : ",") += word; };
+  for (const CountWord& each : kCounts)
+    if (variant.*each.field != 0) add(message("{}={}", each.name, variant.*each.field));
+  if (variant.second_copy != SecondCopy::kStepped) add(name_in(kSecondCopies, variant.second_copy));
+  if (variant.relief) add(to_string(*variant.relief));
+  return text;
+}
+
+NamedSchedule schedule_in(std::string_view text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  NamedSchedule named;
+  named.generator = &schedule_generator_named(text.substr(0, colon));
+  if (colon < text.size()) named.variant = VariantReader(text).read(text.substr(colon + 1));
+  check(*named.generator, named.variant);
+  return named;
+}
+
+std::string schedule_text(std::string_view schedule, const JobVariant& variant) {
+  const std::string options = to_string(variant);
+  return options.empty() ? std::string(schedule) : message("{}:{}", schedule, options);
+}
+
+void check(const ScheduleGenerator& generator, const JobVariant& variant) {
+  for (const CountWord& each : kCounts)
+    if (variant.*each.field != 0 && !each.is_open(generator))
+      throw ConfigError("{} has no {} to choose, unlike {} (leave {}={} out)", generator.name,
+                        each.name, each.schedules, each.name, variant.*each.field);
+}
+
+ScheduleRequest lists_for(const ScheduleGenerator& generator, const JobVariant& variant,
+                          std::uint32_t ranks, std::uint32_t micro_batches) {
+  check(generator, variant);
+  ScheduleRequest lists;
+  lists.ranks = ranks;
+  lists.micro_batches = micro_batches;
+  lists.stages_per_rank = variant.chunks != 0 ? variant.chunks : kChunks;
+  lists.slots = variant.slots != 0 ? variant.slots : (ranks + 1) / 2;
+  lists.replicas = variant.replicas;
+  return lists;
+}
+
+JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant,
+                   const Schedule& compute) {
+  JobVariant made = variant;
+  if (has_chunks(generator)) made.chunks = compute.stages / compute.rank_count();
+  if (has_slots(generator) && made.slots == 0) made.slots = (compute.rank_count() + 1) / 2;
+  if (has_replicas(generator)) made.replicas = compute.replica_count();
+  return made;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,49 @@
+#include "swap_waits.h"
+
+#include <algorithm>
+
+namespace spillway::planner {
+namespace {
+
+bool turns_back_with_stashes(const std::vector<Action>& list) {
+  std::int64_t held = 0;
+  bool is_behind_backward = false;
+  for (const Action& action : list) {
+    if (action.kind == ActionKind::kForward) {
+      if (is_behind_backward && held > 0) return true;
+      is_behind_backward = false;
+      ++held;
+    } else if (makes_input_gradient(action.kind)) {
+      is_behind_backward = true;
+      --held;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<bool> swaps_one_way(const Schedule& compute) {
+  std::vector<bool> by_stage(compute.stages, false);
+  std::vector<bool> by_rank;
+  for (const auto& list : compute.ranks) by_rank.push_back(!turns_back_with_stashes(list));
+  for (std::uint32_t replica = 0; replica < compute.replica_count(); ++replica)
+    for (std::uint32_t stage = 0; stage < compute.stages; ++stage)
+      if (by_rank[compute.rank_of(replica, stage)]) by_stage[stage] = true;
+  return by_stage;
+}
+
+void set_swap_waits(StageCosts& stage, Bytes swapped, double bytes_per_second, bool is_one_way) {
+  stage.forward_swap_wait_seconds = stage.backward_swap_wait_seconds = 0.0;
+  if (swapped == Bytes(0)) return;
+  const double copy = static_cast<double>(swapped.count()) / bytes_per_second;
+  const double backward = stage.input_gradient_seconds + stage.weight_gradient_seconds;
+  if (is_one_way) {
+    stage.forward_swap_wait_seconds = std::max(0.0, copy - stage.forward_seconds);
+    stage.backward_swap_wait_seconds = std::max(0.0, copy - backward);
+  } else {
+    stage.backward_swap_wait_seconds = std::max(0.0, copy - stage.forward_seconds - backward);
+  }
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+
+#include "spillway/planner/job/job_request.h"
+#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/schedule/schedule.h"
+
+namespace spillway::planner {
+
+/// A model cut into stages, with what each does about its memory.
+struct CutModel {
+  SegmentCosts costs;
+  PartitionEstimate estimate;
+};
+
+/// These cuts, or else those with the least memory on the fullest stage, when stages swap and
+/// recompute all they can however long it takes, and devices have no end. Throws as problem_for and
+/// SegmentCosts where something else than memory is in the way.
+CutModel tight_cuts(const JobRequest& request, const Schedule& schedule,
+                    const std::optional<Cuts>& cuts);
+
+}  // namespace spillway::planner

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spillway/planner/cluster/job_simulation.h"
+#include "spillway/planner/job/job_search.h"
+
+namespace spillway::planner {
+
+/// A plan that was run on the machine.
+struct MachineRun {
+  std::string schedule;
+  std::uint32_t groups = 1;
+  SwapTarget swap_target = SwapTarget::kHost;
+  double planned_step_seconds = 0.0;  ///< With links of its own for every rank.
+  double step_seconds = 0.0;          ///< With the machine's, which they share.
+  std::string variant{};              ///< Of the schedule.
+};
+
+struct MachineSearch {
+  JobSearch search;    ///< The plan, and all that was tried by the links of `share_of`.
+  JobRequest request;  ///< What the plan was made for: that of `request_on`.
+  SwapTarget swap_target = SwapTarget::kHost;  ///< Of the plan.
+  JobTiming timing;                            ///< Of the plan on the machine.
+  std::vector<MachineRun> runs;  ///< Fastest on the machine first; the first is the plan.
+};
+
+/// The lists of a plan as a job for `simulate_job`, on neighbouring devices. Waits for what stages
+/// swap of every micro-batch are left out: there it is copies on links.
+Job job_of(const JobPlan& plan, SwapTarget swap_target);
+
+/// One choice on a machine. Swaps go to the hosts; where one of these would be too full, all of
+/// them go to the disks of the nodes. The plan is only there where the attempt is possible.
+struct MachineAttempt {
+  JobAttempt attempt;
+  JobPlan plan;
+  SwapTarget swap_target = SwapTarget::kHost;
+};
+MachineAttempt try_choice_on(const JobRequest& request, const Cluster& cluster,
+                             const Partitioner& partitioner, const JobChoice& choice);
+
+/// The fastest plan on a machine: all choices by what the machine gives each rank, then the four
+/// fastest of them in a simulation in which ranks share its links. `request` has the profile's
+/// times; its links count for nothing, its `device_memory` where that is less than the machine's.
+///
+/// Throws ConfigError for a cluster with fewer devices than ranks, and what `search_job` throws.
+MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster);
+
+}  // namespace spillway::planner

@@ -1,0 +1,151 @@
+#include "spillway/planner/machine/machine_search.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "spillway/base/error.h"
+#include "spillway/planner/machine/host_memory.h"
+#include "spillway/planner/machine/machine_share.h"
+
+namespace spillway::planner {
+namespace {
+
+/// So many of the fastest are simulated.
+constexpr std::size_t kSimulated = 4;
+/// Sums in another order differ in the last bits.
+constexpr double kSame = 1.0 - 1e-9;
+
+bool is_before(const MachineAttempt& a, const MachineAttempt& b) {
+  if (a.attempt.step_seconds < b.attempt.step_seconds * kSame) return true;
+  return a.attempt.step_seconds * kSame <= b.attempt.step_seconds &&
+         a.attempt.peak < b.attempt.peak;
+}
+
+/// What the hosts have no room for, or nothing.
+std::string host_fault(const JobPlan& plan, const Cluster& cluster) {
+  const Bytes limit = cluster.node.host_memory;
+  if (limit == Bytes(0)) return {};  // The description does not say.
+  const std::vector<Bytes> peaks = host_peaks(plan, cluster.node.devices);
+  const auto fullest = std::max_element(peaks.begin(), peaks.end());
+  if (*fullest <= limit) return {};
+  return message("the ranks of host {} would swap {} to it, and it has {} (use more ranks or more "
+                 "memory, or give the nodes disks)",
+                 fullest - peaks.begin(), *fullest, limit);
+}
+
+/// Requests on a machine, each made once: for every schedule they are the same.
+class Requests {
+ public:
+  Requests(const JobRequest& request, const Cluster& cluster)
+      : request_(request), cluster_(cluster) {}
+
+  const JobRequest& on(std::uint32_t groups, SwapTarget target) {
+    const auto found = made_.find({groups, target});
+    if (found != made_.end()) return found->second;
+    return made_[{groups, target}] = request_on(request_, cluster_, groups, target);
+  }
+
+ private:
+  const JobRequest& request_;
+  const Cluster& cluster_;
+  std::map<std::pair<std::uint32_t, SwapTarget>, JobRequest> made_;
+};
+
+MachineAttempt attempt_on(Requests& requests, const Cluster& cluster,
+                          const Partitioner& partitioner, const JobChoice& choice) {
+  const auto attempt_with = [&](SwapTarget target) {
+    MachineAttempt made;
+    made.swap_target = target;
+    bool has_plan = false;
+    made.attempt =
+        try_choice(requests.on(choice.groups, target), partitioner, choice, made.plan, has_plan);
+    return made;
+  };
+  MachineAttempt made = attempt_with(SwapTarget::kHost);
+  if (!made.attempt.is_possible()) return made;
+  const std::string fault = host_fault(made.plan, cluster);
+  if (fault.empty()) return made;
+  if (cluster.node.disks > 0) return attempt_with(SwapTarget::kDisk);
+  made.attempt.refusal = fault;
+  return made;
+}
+
+/// Why nothing works: as `search_job` says it, or what is the matter with the first choice.
+[[noreturn]] void refuse(Requests& requests, const Cluster& cluster, std::uint32_t groups,
+                         const JobAttempt& first) {
+  search_job(requests.on(groups, SwapTarget::kHost));
+  if (cluster.node.disks > 0) search_job(requests.on(groups, SwapTarget::kDisk));
+  throw PlanError("{}", first.refusal);
+}
+
+MachineRun run_of(const MachineAttempt& made, const JobTiming& timing) {
+  return {made.attempt.schedule,  made.attempt.groups, made.swap_target,
+          made.plan.step_seconds, timing.step_seconds, made.attempt.variant};
+}
+
+/// Runs the candidates, and takes the fastest one.
+void choose(Requests& requests, const Cluster& cluster,
+            const std::vector<MachineAttempt>& candidates, MachineSearch& found) {
+  const MachineAttempt* best = nullptr;
+  for (const MachineAttempt& each : candidates) {
+    JobTiming timing = simulate_job(job_of(each.plan, each.swap_target), cluster);
+    found.runs.push_back(run_of(each, timing));
+    if (best && timing.step_seconds >= found.timing.step_seconds) continue;
+    best = &each;
+    found.timing = std::move(timing);
+  }
+  std::stable_sort(
+      found.runs.begin(), found.runs.end(),
+      [](const MachineRun& a, const MachineRun& b) { return a.step_seconds < b.step_seconds; });
+  found.swap_target = best->swap_target;
+  found.request = requests.on(best->plan.groups, best->swap_target);
+  found.search.plan = best->plan;
+}
+
+}  // namespace
+
+Job job_of(const JobPlan& plan, SwapTarget swap_target) {
+  Job job;
+  job.schedule = plan.actions;
+  job.schedule.data_parallel = plan.groups;
+  job.stages = plan.costs.stages;
+  for (StageCosts& stage : job.stages)
+    stage.forward_swap_wait_seconds = stage.backward_swap_wait_seconds = 0.0;
+  for (const StageEstimate& stage : plan.stages) job.swapped.push_back(stage.swapped);
+  job.shares = plan.costs.shares;
+  job.memory = plan.costs.memory;
+  job.swap_target = swap_target;
+  return job;
+}
+
+MachineAttempt try_choice_on(const JobRequest& request, const Cluster& cluster,
+                             const Partitioner& partitioner, const JobChoice& choice) {
+  Requests requests(request, cluster);
+  return attempt_on(requests, cluster, partitioner, choice);
+}
+
+MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster) {
+  check_cluster(cluster);
+  const Partitioner& partitioner = partitioner_named(request.partitioner);
+  Requests requests(request, cluster);
+  MachineSearch found;
+  std::vector<MachineAttempt> best;  // The fastest first.
+  const auto attempt = [&](const JobChoice& choice) {
+    MachineAttempt made = attempt_on(requests, cluster, partitioner, choice);
+    JobAttempt told = made.attempt;
+    if (!told.is_possible()) return told;
+    best.insert(std::upper_bound(best.begin(), best.end(), made, is_before), std::move(made));
+    if (best.size() > kSimulated) best.pop_back();
+    return told;
+  };
+  // The times of the machine's devices, for the bound.
+  const std::uint32_t groups = std::max(1U, request.groups);
+  static_cast<JobTrials&>(found.search) =
+      try_choices(requests.on(groups, SwapTarget::kHost), attempt);
+  if (best.empty()) refuse(requests, cluster, groups, found.search.attempts.front());
+  choose(requests, cluster, best, found);
+  return found;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,122 @@
+#include "spillway/planner/machine/machine_share.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+#include <vector>
+
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+/// Of gradients of a stage: large enough that latencies count little.
+constexpr double kTypicalBytes = 100e6;
+
+/// What a transfer finds on idle links.
+LinkCosts alone(const ClusterLinks& links, std::uint32_t from, std::uint32_t to) {
+  const Route route = links.route({from}, {to});
+  LinkCosts costs{route.latency_seconds};
+  for (const LinkUse& use : route.uses)
+    costs.bytes_per_second = std::min(costs.bytes_per_second, links.rate(use.link) / use.streams);
+  return costs;
+}
+
+/// Neighbouring stages, and the two ends, which interleaved stages pass, too.
+LinkCosts slowest_peer(const ClusterLinks& links, std::uint32_t ranks, std::uint32_t pipeline) {
+  LinkCosts slowest;
+  if (pipeline < 2) return slowest;
+  // Beyond that, devices lie as they did before.
+  const Cluster& cluster = links.cluster();
+  const std::uint64_t period =
+      std::lcm(std::uint64_t{pipeline},
+               std::uint64_t{cluster.node.devices} * std::max(1U, cluster.network.nodes_per_leaf));
+  const auto last = static_cast<std::uint32_t>(std::min<std::uint64_t>(ranks, period));
+  for (std::uint32_t device = 0; device < last; ++device) {
+    const std::uint32_t first = device / pipeline * pipeline;
+    const LinkCosts pair = alone(links, device, first + (device - first + 1) % pipeline);
+    slowest.latency_seconds = std::max(slowest.latency_seconds, pair.latency_seconds);
+    slowest.bytes_per_second = std::min(slowest.bytes_per_second, pair.bytes_per_second);
+  }
+  return slowest;
+}
+
+/// A link for which the ring's formula, 2(n − 1)α + 2(n − 1)/n · M/β, says what the sums of all
+/// stages take together.
+LinkCosts reduction_link(const ClusterLinks& links, std::uint32_t pipeline, std::uint32_t groups) {
+  std::unordered_map<std::uint32_t, double> seconds_of_link;  // Per byte of every stage.
+  double latency = 0.0;
+  double slowest = 0.0;
+  for (std::uint32_t rank = 0; rank < pipeline; ++rank) {
+    std::vector<Endpoint> members;
+    for (std::uint32_t group = 0; group < groups; ++group)
+      members.push_back({group * pipeline + rank});
+    const Collective sum =
+        fastest_collective(CollectiveKind::kAllReduce, links, members, kTypicalBytes);
+    const double fixed = seconds_alone(sum, links, 0.0);
+    latency = std::max(latency, fixed);
+    slowest = std::max(slowest, (seconds_alone(sum, links, kTypicalBytes) - fixed) / kTypicalBytes);
+    for (const CollectivePhase& phase : sum.phases)
+      for (const LinkUse& use : phase.uses)
+        slowest = std::max(slowest, seconds_of_link[use.link] +=
+                                    use.streams * phase.bytes_per_stream / links.rate(use.link));
+  }
+  const double rounds = 2.0 * (groups - 1.0);
+  return {latency / rounds, rounds / (groups * slowest)};
+}
+
+double swap_rate(const Cluster& cluster, std::uint32_t ranks, SwapTarget target) {
+  const ClusterNode& node = cluster.node;
+  const std::uint32_t sharing = std::min(ranks, node.devices_per_switch);
+  const double to_host =
+      std::min(node.pcie.bytes_per_second, node.uplink.bytes_per_second / sharing);
+  if (target == SwapTarget::kHost) return to_host;
+  if (node.disks == 0)
+    throw ConfigError("cluster {}: its nodes have no disk to swap to (give disks, or swap to the "
+                      "host)",
+                      cluster.name);
+  const double disks =
+      node.disks * std::min(node.disk_read_bytes_per_second, node.disk_write_bytes_per_second);
+  return std::min(to_host, disks / std::min(ranks, node.devices));
+}
+
+void divide_times(JobRequest& request, double speed) {
+  for (ModelLayer& layer : request.chain.layers) {
+    layer.forward_seconds /= speed;
+    layer.backward_seconds /= speed;
+    for (RecomputePoint& point : layer.recompute) point.seconds /= speed;
+  }
+  request.update_seconds /= speed;
+}
+
+}  // namespace
+
+MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t groups,
+                      SwapTarget swap_target) {
+  if (ranks > cluster.device_count())
+    throw ConfigError("{} ranks are more than the {} devices of cluster {} (use fewer ranks, or a "
+                      "larger cluster)",
+                      ranks, cluster.device_count(), cluster.name);
+  const ClusterLinks links(cluster);
+  const std::uint32_t pipeline = ranks / groups;
+  MachineShare share;
+  share.peer = slowest_peer(links, ranks, pipeline);
+  share.reduce = groups > 1 ? reduction_link(links, pipeline, groups) : share.peer;
+  share.swap_bytes_per_second = swap_rate(cluster, ranks, swap_target);
+  return share;
+}
+
+JobRequest request_on(const JobRequest& request, const Cluster& cluster, std::uint32_t groups,
+                      SwapTarget swap_target) {
+  const MachineShare share = share_of(cluster, request.ranks, groups, swap_target);
+  JobRequest on = request;
+  on.link = share.peer;
+  on.reduce_link = share.reduce;
+  on.swap_bytes_per_second = share.swap_bytes_per_second;
+  on.device_memory = std::min(request.device_memory, cluster.device.memory);
+  on.host_memory = kNoLimit;
+  if (cluster.device.speed_over_profile > 0.0) divide_times(on, cluster.device.speed_over_profile);
+  return on;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,201 @@
+#include "planning/job_machine.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "planning_command.h"
+#include "support/documented_keys.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// The chain of six layers and a loss on a node of V100s.
+class JobMachine : public PlanningCommand {
+ protected:
+  PlanWords job() const {
+    PlanWords words;
+    words.common.profile = profile_;
+    words.job.ranks = "4";
+    words.job.micro_batches = "8";
+    words.job.schedule = "1f1b";
+    words.job.topology = SPILLWAY_TEST_CLUSTERS "/abci_v100.json";
+    return words;
+  }
+
+  json told(PlanWords words) const {
+    words.common.json = true;
+    return json::parse(plan(words));
+  }
+
+  /// With too little memory for all stashes.
+  PlanWords tight_job() const {
+    PlanWords words = job();
+    const auto peak = told(words)["peak_bytes"].get<std::uint64_t>();
+    words.job.device_memory = std::to_string(peak * 2 / 3 >> 10) + "KiB";
+    return words;
+  }
+
+  /// The description with one text in place of another one.
+  std::string edited_cluster(const std::string& from, const std::string& to) const {
+    std::ifstream file(SPILLWAY_TEST_CLUSTERS "/abci_v100.json");
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    if (at != std::string::npos) text.replace(at, from.size(), to);
+    const std::string path = in_folder("edited.json");
+    write(path, text);
+    return path;
+  }
+};
+
+TEST_F(JobMachine, HasTheDocumentedKeysAndNoOthers) {
+  const auto page = documented(SPILLWAY_TEST_PLANNING_OUTPUT, "Many ranks");
+  const json plan = told(job());
+  Keys expected;
+  for (const auto& [key, meaning] : page) expected.insert(key);
+  EXPECT_EQ(keys_of(plan), expected);
+  for (const char* key : {"hosts", "machine"})
+    EXPECT_EQ(keys_within(plan[key]), keys_in(page.at(key).text)) << key;
+}
+
+TEST_F(JobMachine, TakesWhatTheDescriptionSays) {
+  PlanWords words = job();
+  const json plan = told(words);
+  EXPECT_EQ(plan["device_memory_bytes"], (16160_MiB).count());
+  EXPECT_EQ(plan["hosts"]["ranks_per_host"], 4);
+  EXPECT_EQ(plan["hosts"]["memory_bytes"], (376_GiB).count());
+  EXPECT_EQ(plan["machine"]["cluster"], "abci-v100");
+  EXPECT_EQ(plan["machine"]["nodes"], 1);
+  EXPECT_EQ(plan["machine"]["speed_over_profile"], nullptr);
+  words.job.topology.clear();
+  EXPECT_GT(plan["step_seconds"], told(words)["step_seconds"]) << "messages take time there";
+  // A pipeline in a node shares nothing but the ends of its messages.
+  EXPECT_NEAR(plan["machine"]["step_seconds"].get<double>(), plan["step_seconds"].get<double>(),
+              0.01 * plan["step_seconds"].get<double>());
+  EXPECT_THAT(this->plan(job()),
+              AllOf(HasSubstr("150.00 GB/s between ranks"), HasSubstr("6.00 GB/s to each host"),
+                    HasSubstr("abci-v100: 1 of its 1088 nodes of 4 Tesla V100"),
+                    HasSubstr("does not say how fast its devices are"), HasSubstr("NVLink")));
+}
+
+TEST_F(JobMachine, DividesTimesByTheSpeedThatTheDescriptionNames) {
+  PlanWords words = job();
+  const double slow = told(words)["step_seconds"];
+  words.job.topology =
+      edited_cluster("\"flops_per_second\": 71.9e12", "\"speed_over_profile\": 10");
+  const json plan = told(words);
+  EXPECT_NEAR(plan["step_seconds"].get<double>(), slow / 10, 0.05 * slow / 10);
+  EXPECT_EQ(plan["machine"]["speed_over_profile"], 10.0);
+  EXPECT_THAT(this->plan(words), HasSubstr("on devices 10 times as fast"));
+}
+
+TEST_F(JobMachine, ChoosesWhatIsFastestThere) {
+  PlanWords words = job();
+  words.job.schedule = "auto";
+  const json plan = told(words);
+  const json& runs = plan["machine"]["runs"];
+  ASSERT_EQ(runs.size(), 4U);
+  EXPECT_EQ(runs[0]["schedule"], plan["schedule"]);
+  EXPECT_EQ(runs[0]["groups"], plan["groups"]);
+  EXPECT_EQ(runs[0]["step_seconds"], plan["machine"]["step_seconds"]);
+  for (std::size_t i = 1; i < runs.size(); ++i)
+    EXPECT_LE(runs[i - 1]["step_seconds"], runs[i]["step_seconds"]);
+  EXPECT_THAT(this->plan(words), HasSubstr("The fastest by links of their own, on the machine"));
+}
+
+TEST_F(JobMachine, ComparesByItsLinks) {
+  PlanWords words = job();
+  words.job.compare = true;
+  const json with = told(words);
+  words.job.topology.clear();
+  const json without = told(words);
+  EXPECT_EQ(with.size(), without.size());
+  EXPECT_GT(with[0]["step_seconds"], without[0]["step_seconds"]);
+  words = job();
+  words.job.compare = true;
+  EXPECT_THAT(plan(words), HasSubstr("those that abci-v100 leaves a rank"));
+}
+
+TEST_F(JobMachine, HoldsHostsAgainstTheirMemory) {
+  PlanWords words = tight_job();
+  const json roomy = told(words);
+  EXPECT_EQ(roomy["hosts"]["swaps_to"], "hosts");
+  EXPECT_GT(roomy["hosts"]["peak_bytes"], 0);
+  ASSERT_EQ(roomy["hosts"]["per_host_bytes"].size(), 1U);
+  EXPECT_EQ(roomy["hosts"]["per_host_bytes"][0], roomy["hosts"]["peak_bytes"]);
+  std::uint64_t sum = 0;
+  for (const json& rank : roomy["per_rank"]) sum += rank["host_bytes"].get<std::uint64_t>();
+  EXPECT_EQ(roomy["hosts"]["peak_bytes"], sum) << "all ranks are on one node";
+  EXPECT_THAT(plan(words), AllOf(HasSubstr(" of 376 GiB on the fullest one"),
+                                 HasSubstr("4 neighbouring ranks on each")));
+  words.common.rates.host_memory = "1MiB";
+  EXPECT_EQ(told(words)["hosts"]["swaps_to"], "disks");
+  words.job.topology = edited_cluster("\"disks\": 1,", "\"disks\": 0,");
+  EXPECT_THAT(plan_refusal(words), HasSubstr("the ranks of host 0 would swap"));
+}
+
+TEST_F(JobMachine, GoesOnToDisksWithoutADescription) {
+  PlanWords words = tight_job();
+  words.job.topology.clear();
+  RateWords& rates = words.common.rates;
+  rates.link_out = "8", rates.link_in = "9", rates.host_memory = "1GiB";
+  const json roomy = told(words);
+  EXPECT_EQ(roomy["hosts"]["swaps_to"], "hosts");
+  EXPECT_EQ(roomy["hosts"]["ranks_per_host"], 1);
+  EXPECT_EQ(roomy["hosts"]["memory_bytes"], (1_GiB).count());
+  EXPECT_THAT(plan(words), HasSubstr("every rank on a host of its own"));
+  rates.host_memory = "2MiB";
+  EXPECT_THAT(plan_refusal(words), HasSubstr("which has 2.00 MiB for it"));
+  rates.disk_out = "2", rates.disk_in = "3";
+  words.job.ranks_per_host = "1";
+  const json tight = told(words);
+  EXPECT_EQ(tight["hosts"]["swaps_to"], "disks");
+  EXPECT_GE(tight["step_seconds"], roomy["step_seconds"]);
+}
+
+TEST_F(JobMachine, RefusesWhatTheMachineDoesNotHave) {
+  const auto refused = [&](const auto& change) {
+    PlanWords words = job();
+    change(words);
+    return plan_refusal(words);
+  };
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.link = "10"; }),
+              HasSubstr("--link 10 has no place beside --topology"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.common.rates.disk_out = "2"; }),
+              HasSubstr("--disk-out 2 has no place beside --topology"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.device_memory = "80GB"; }),
+              HasSubstr("--device-memory 80GB is more than a Tesla V100-SXM2-16GB of abci-v100 "
+                        "has: 15.8 GiB"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.common.rates.host_memory = "1TiB"; }),
+              HasSubstr("--host-memory 1TiB is more than a node of abci-v100 has: 376 GiB"));
+  EXPECT_THAT(
+      refused([](PlanWords& w) { w.common.rates.link_out = "100", w.common.rates.link_in = "50"; }),
+      HasSubstr("--link-out 100 and --link-in 50 are more than a device of abci-v100"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.ranks = "8192"; }),
+              HasSubstr("8192 ranks are more than the 4352 devices of cluster abci-v100"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.topology = "abci"; }),
+              HasSubstr("--topology abci is no file"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.job.topology = w.common.profile; }),
+              HasSubstr("chain.profile.json"));
+  EXPECT_THAT(refused([](PlanWords& w) { w.out = w.job.topology; }), HasSubstr("--topology"));
+  EXPECT_THAT(
+      refused([&](PlanWords& w) { w.job.topology = edited_cluster("\"nics\": 2", "\"nics\": 0"); }),
+      HasSubstr("no network card that connects them"));
+}
+
+TEST_F(JobMachine, SlowsItsLinksAndDisksDown) {
+  PlanWords words = tight_job();
+  const json fast = told(words);
+  words.common.rates.link_out = words.common.rates.link_in = "0.5";
+  const json slow = told(words);
+  EXPECT_GT(slow["step_seconds"], fast["step_seconds"]);
+  EXPECT_THAT(plan(words), HasSubstr("0.50 GB/s to each host"));
+}
+
+}  // namespace
+}  // namespace spillway::cli

@@ -1,0 +1,220 @@
+// How plans get into the memory of their devices, and what that costs.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "even_jobs.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/job/job_file.h"
+
+namespace spillway::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Nothing can be computed again, so that stages have to swap.
+JobRequest swapping_job(std::uint32_t layers, std::uint32_t ranks, std::uint32_t micro_batches,
+                        std::string_view schedule) {
+  JobRequest request = even_job(layers, ranks, micro_batches, schedule);
+  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  request.variant.relief = JobRelief::kStages;
+  return request;
+}
+
+std::size_t count_of(const JobPlan& plan, ActionKind kind) {
+  std::size_t count = 0;
+  for (const auto& list : plan.actions.ranks)
+    for (const Action& action : list) count += action.kind == kind ? 1U : 0U;
+  return count;
+}
+
+// Waits were reckoned from the slower of compute and messages, and added to compute alone.
+TEST(JobRelief, WaitsForSwapsAsLongAsTheyTakeWhereMessagesAreSlowToo) {
+  JobRequest request = swapping_job(4, 2, 16, "1f1b");
+  request.link.bytes_per_second = 1e5;        // 10 s a message, beside 6 s of compute.
+  request.device_memory = Bytes(46 * kMega);  // 24 MB + 2 * 11 of 20 MB.
+  request.swap_bytes_per_second = 9 * kMega / 16.0;
+  const JobPlan plan = planned(request);
+  EXPECT_EQ(plan.stages[0].swapped, Bytes(9 * kMega));
+  EXPECT_NEAR(plan.costs.stages[0].backward_swap_wait_seconds, 16.0 - 6.0, 1e-9);
+  EXPECT_DOUBLE_EQ(plan.costs.stages[0].forward_swap_wait_seconds, 0.0);
+  EXPECT_GE(plan.step_seconds, 16 * 16.0);
+}
+
+// Copies hid behind both directions of compute where one direction runs at a time.
+TEST(JobRelief, HidesSwapsBehindOneDirectionWhereListsRunOneAtATime) {
+  JobRequest request = swapping_job(4, 2, 4, "gpipe");
+  request.device_memory = Bytes(64 * kMega);  // 24 MB + 4 * 10 of 20 MB, or of 21 behind a border.
+  request.swap_bytes_per_second = 2.5e6;
+  const JobPlan plan = planned(request);
+  EXPECT_EQ(plan.stages[0].swapped, Bytes(10 * kMega));
+  EXPECT_NEAR(plan.costs.stages[0].forward_swap_wait_seconds, 4.0 - 2.0, 1e-9);
+  EXPECT_NEAR(plan.costs.stages[0].backward_swap_wait_seconds, 0.0, 1e-9);
+  EXPECT_NEAR(plan.costs.stages[1].forward_swap_wait_seconds, 4.4 - 2.0, 1e-9);
+  EXPECT_NEAR(plan.costs.stages[1].backward_swap_wait_seconds, 4.4 - 4.0, 1e-9);
+  EXPECT_NEAR(plan.timing.ranks[1].exposed_swap_seconds, 4 * 2.8, 1e-6);
+  EXPECT_DOUBLE_EQ(plan.timing.ranks[1].busy_seconds, 4 * 6.0);
+}
+
+// What stages swap was counted once per replica, though replicas run in turn.
+TEST(JobRelief, CountsWhatHostsHoldOfReplicasInTurn) {
+  JobRequest request = swapping_job(8, 4, 16, "gems-master");
+  for (ModelLayer& layer : request.chain.layers) layer.static_ratio = 1.0;
+  request.device_memory = Bytes(31 * kMega);  // Two copies of 8 MB, and 15 of 20 or 21.
+  request.swap_bytes_per_second = 1e9;
+  const JobPlan plan = planned(request);
+  EXPECT_EQ(plan.actions.replica_count(), 16U);
+  EXPECT_EQ(plan.stages[0].swapped, Bytes(5 * kMega));
+  for (std::uint32_t rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(plan.memory[rank].host, Bytes(6 * kMega)) << rank;
+}
+
+TEST(JobRelief, TakesTheFasterKind) {
+  std::set<JobRelief> kinds;
+  for (const char* schedule : {"1f1b", "gpipe", "gems-mast", "chimera"})
+    for (const double rate : {1e6, 4e6, 16e6})
+      for (const std::uint64_t percent : {50U, 70U, 90U}) {
+        SCOPED_TRACE(message("{} at {} bytes/s, {} %", schedule, rate, percent));
+        JobRequest request = even_job(8, 4, 16, schedule);
+        for (ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
+        request.swap_bytes_per_second = rate;
+        const JobPlan free = planned(request);
+        request.device_memory = free.peak() * percent / 100;
+        const auto seconds_by = [&](JobRelief relief) {
+          JobRequest one = request;
+          one.variant.relief = relief;
+          try {
+            const JobPlan plan = planned(one);
+            EXPECT_EQ(plan.relief, relief);
+            return plan.step_seconds;
+          } catch (const PlanError&) {
+            return std::numeric_limits<double>::infinity();  // Too little for it.
+          }
+        };
+        const double fastest =
+            std::min(seconds_by(JobRelief::kStages), seconds_by(JobRelief::kWindows));
+        JobPlan plan;
+        try {
+          plan = planned(request);
+        } catch (const PlanError&) {
+          EXPECT_TRUE(std::isinf(fastest));
+          continue;
+        }
+        kinds.insert(plan.relief);
+        EXPECT_DOUBLE_EQ(plan.step_seconds, fastest);
+        EXPECT_LE(plan.peak(), request.device_memory);
+        EXPECT_GE(plan.step_seconds, free.step_seconds * (1 - 1e-9));
+        const JobFile read = parse_job_file(to_text(describe_job(plan, request.chain)), "plan");
+        EXPECT_EQ(job_fault(read), std::nullopt);
+      }
+  EXPECT_EQ(kinds.size(), 2U);
+}
+
+// Beyond 1,024 passes windows were left out, and nobody heard of it.
+TEST(JobRelief, LooksForWindowsInLongListsAndSaysWhereItDoesNot) {
+  JobRequest request = even_job(8, 8, 256, "gpipe");
+  request.swap_bytes_per_second = 1e9;
+  request.device_memory = planned(request).peak() / 2;
+  request.variant.relief = JobRelief::kWindows;
+  const JobPlan by_window = planned(request);
+  EXPECT_EQ(by_window.relief, JobRelief::kWindows);
+  EXPECT_LE(by_window.peak(), request.device_memory);
+
+  request = even_job(8, 8, 4096, "1f1b");
+  request.swap_bytes_per_second = 1e9;
+  request.device_memory = Bytes(70 * kMega);  // Rank 0 would hold 92 MB.
+  EXPECT_THAT(planned(request).not_tried, HasSubstr("not tried: 32768 passes"));
+  request.variant.relief = JobRelief::kWindows;
+  EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("not tried: 32768 passes"));
+  request.variant.relief.reset();
+  request.micro_batches = 16;
+  EXPECT_EQ(planned(request).not_tried, "");
+}
+
+TEST(JobRelief, NamesBytesByClass) {
+  JobRequest request = even_job(8, 4, 8, "1f1b");
+  request.reserved = Bytes(kMega);
+  for (ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
+  request.chain.borders.push_back({0, {7}, Bytes(2 * kMega)});  // Relayed by stages 1 and 2.
+  request.device_memory = Bytes(70 * kMega);
+  request.partitioner = "even";
+  request.variant.relief = JobRelief::kStages;
+  const JobPlan plan = planned(request);
+  bool is_relieved = false;
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const StageBytes& before = plan.before[k];
+    EXPECT_EQ(before.weights, plan.stages[k].parameters) << k;
+    EXPECT_EQ(before.gradients, plan.stages[k].parameters) << k;
+    EXPECT_EQ(before.optimizer, plan.stages[k].parameters) << k;
+    EXPECT_EQ(before.working, Bytes(3 * kMega)) << k;
+    EXPECT_EQ(before.relayed, Bytes(k == 1 || k == 2 ? 2 * kMega : 0)) << k;
+    EXPECT_EQ(before.reserved, Bytes(kMega)) << k;
+    EXPECT_EQ(before.all(), plan.stages[k].raw_memory) << k;
+    // Stashes are rounded down to bytes, of each micro-batch.
+    EXPECT_LE(plan.after[k].all(), plan.stages[k].memory) << k;
+    EXPECT_GE(plan.after[k].all() + Bytes(8), plan.stages[k].memory) << k;
+    EXPECT_EQ(plan.after[k].weights, before.weights) << k;
+    is_relieved = is_relieved || plan.after[k].stash < before.stash;
+  }
+  EXPECT_TRUE(is_relieved);
+}
+
+TEST(SecondCopy, IsParkedOnTheHost) {
+  JobRequest request = even_job(8, 4, 8, "gems-mast");
+  request.swap_bytes_per_second = 1e9;
+  const JobPlan kept = planned(request);
+  request.variant.second_copy = SecondCopy::kParked;
+  const JobPlan parked = planned(request);
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    // One of two copies of two layers, while stashes are at their most.
+    EXPECT_EQ(parked.memory[rank].peak + Bytes(8 * kMega), kept.memory[rank].peak) << rank;
+    EXPECT_EQ(parked.memory[rank].host, Bytes(16 * kMega)) << rank;
+  }
+  const JobFile read = parse_job_file(to_text(describe_job(parked, request.chain)), "plan");
+  EXPECT_EQ(job_fault(read), std::nullopt);
+  EXPECT_EQ(read.actions.name, "gems-mast:parked");
+  request.swap_bytes_per_second = 0.0;
+  EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("there is no link to it"));
+  request.swap_bytes_per_second = 1e9;
+  request.schedule = "1f1b";
+  EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("no rank has two copies"));
+}
+
+TEST(SecondCopy, HasOneOwner) {
+  JobRequest request = even_job(8, 4, 8, "gems-mast");
+  const JobPlan both = planned(request);
+  request.variant.second_copy = SecondCopy::kSingleOwner;
+  const JobPlan one = planned(request);
+  EXPECT_EQ(count_of(both, ActionKind::kStep), 8U);
+  EXPECT_EQ(count_of(one, ActionKind::kStep), 4U);
+  EXPECT_LT(one.peak(), both.peak());  // States of half as many copies.
+  const JobFile read = parse_job_file(to_text(describe_job(one, request.chain)), "plan");
+  EXPECT_EQ(job_fault(read), std::nullopt);
+}
+
+TEST(SecondCopy, IsTriedByTheChooserWhereMemoryIsInTheWay) {
+  JobRequest request = even_job(4, 4, 8);
+  for (ModelLayer& layer : request.chain.layers) {
+    layer.recompute.clear();
+    layer.stash = Bytes(40 * kMega);
+  }
+  request.swap_bytes_per_second = 1e9;
+  request.groups = 1;
+  JobRequest named = request;
+  named.schedule = "gems-mast";
+  named.variant.second_copy = SecondCopy::kParked;
+  request.device_memory = planned(named).peak();
+  const JobSearch search = search_job(request);
+  const auto tried =
+      std::find_if(search.attempts.begin(), search.attempts.end(), [](const JobAttempt& each) {
+        return each.schedule == "gems-mast" && each.variant == "parked";
+      });
+  ASSERT_NE(tried, search.attempts.end());
+  EXPECT_TRUE(tried->is_possible()) << tried->refusal;
+  EXPECT_LE(search.plan.step_seconds, tried->step_seconds * (1 + 1e-9));
+}
+
+}  // namespace
+}  // namespace spillway::planner

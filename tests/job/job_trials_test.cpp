@@ -1,0 +1,140 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+
+#include "even_jobs.h"
+
+namespace spillway::planner {
+namespace {
+
+JobAttempt attempt_of(const JobChoice& choice, double seconds) {
+  JobAttempt attempt{"spillway", std::string(choice.generator->name), choice.groups,
+                     to_string(choice.variant), choice.micro_batches};
+  attempt.step_seconds = seconds;
+  return attempt;
+}
+
+std::vector<std::string> variants_of(const JobTrials& trials, std::string_view schedule) {
+  std::vector<std::string> variants;
+  for (const JobAttempt& each : trials.attempts)
+    if (each.schedule == schedule) variants.push_back(each.variant);
+  return variants;
+}
+
+/// On 16 ranks; nothing comes near the bound.
+JobRequest wide_job() {
+  JobRequest request = even_job(64, 16, 16);
+  request.groups = 1;
+  return request;
+}
+
+TEST(TryChoices, FindsTheMostSlotsForWhichThereIsRoom) {
+  for (std::uint32_t room = 1; room < 16; ++room) {
+    const JobTrials trials = try_choices(wide_job(), [&](const JobChoice& choice) {
+      JobAttempt attempt = attempt_of(choice, 1e6);
+      if (choice.variant.slots > room) attempt.refusal = "it is too large";
+      return attempt;
+    });
+    const auto tried = variants_of(trials, "1f1b-capped");
+    EXPECT_THAT(tried, ::testing::Contains("slots=" + std::to_string(room)));
+    EXPECT_LE(tried.size(), 1U + 5U) << room;  // The usual one, the most, and four halvings.
+  }
+}
+
+TEST(TryChoices, GoesOnBelowWhatNeedsRelief) {
+  const JobTrials trials = try_choices(wide_job(), [](const JobChoice& choice) {
+    JobAttempt attempt = attempt_of(choice, 1e6);
+    attempt.is_relieved = choice.variant.slots > 3;
+    return attempt;
+  });
+  const auto tried = variants_of(trials, "1f1b-capped");
+  EXPECT_THAT(tried, ::testing::IsSupersetOf({"slots=15", "slots=3"}));
+}
+
+TEST(TryChoices, TakesMoreStagesPerRankAsLongAsItHelps) {
+  JobRequest request = even_job(128, 16, 16);
+  request.groups = 1;
+  const auto tried_with = [&](std::uint32_t best_chunks) {
+    const JobTrials trials = try_choices(request, [&](const JobChoice& choice) {
+      const std::uint32_t chunks = std::max(2U, choice.variant.chunks);
+      return attempt_of(choice, chunks <= best_chunks ? 1e6 / chunks : 1e6);
+    });
+    return variants_of(trials, "interleaved");
+  };
+  EXPECT_THAT(tried_with(2), ::testing::ElementsAre("", "chunks=4"));
+  EXPECT_THAT(tried_with(4), ::testing::ElementsAre("", "chunks=4", "chunks=8"));
+  // 128 layers on 16 ranks do not give more than eight.
+  EXPECT_THAT(tried_with(16), ::testing::ElementsAre("", "chunks=4", "chunks=8"));
+}
+
+TEST(TryChoices, TriesSecondCopiesWhereTheyApply) {
+  JobRequest request = wide_job();
+  const auto tried = [&] {
+    return try_choices(request, [](const JobChoice& choice) { return attempt_of(choice, 1e6); });
+  };
+  EXPECT_THAT(variants_of(tried(), "gems-mast"), ::testing::ElementsAre("", "single-owner"));
+  EXPECT_THAT(variants_of(tried(), "gems-master"),
+              ::testing::IsSupersetOf({"replicas=4", "replicas=4,single-owner"}));
+  EXPECT_THAT(variants_of(tried(), "zb-v"), ::testing::ElementsAre(""));
+  request.device_memory = Bytes(kMega);
+  request.swap_bytes_per_second = 1e9;
+  EXPECT_THAT(variants_of(tried(), "gems-mast"),
+              ::testing::ElementsAre("", "single-owner", "parked"));
+  EXPECT_THAT(variants_of(tried(), "zb-v"), ::testing::ElementsAre(""));  // It has room.
+  const JobTrials full = try_choices(request, [](const JobChoice& choice) {
+    JobAttempt attempt = attempt_of(choice, 1e6);
+    attempt.is_relieved = true;
+    return attempt;
+  });
+  EXPECT_THAT(variants_of(full, "zb-v"), ::testing::ElementsAre("", "parked"));
+}
+
+TEST(TryChoices, TriesFewerMicroBatchesOnlyWhereTheyAreOpen) {
+  const auto counts_of = [](const JobRequest& request) {
+    std::map<std::uint32_t, int> counts;
+    for (const JobAttempt& each : try_choices(request, [](const JobChoice& choice) {
+                                    return attempt_of(choice, 1e6);
+                                  }).attempts)
+      ++counts[each.micro_batches];
+    return counts;
+  };
+  JobRequest request = even_job(64, 16, 0);
+  request.groups = 1;
+  request.batch = 48;
+  EXPECT_THAT(counts_of(request), ::testing::SizeIs(4));  // 48 (as 0), 24, 16 and 12.
+  EXPECT_EQ(counts_of(request).count(16), 1U);
+  request.micro_batches = 48;
+  EXPECT_THAT(counts_of(request), ::testing::SizeIs(1));
+}
+
+TEST(TryChoices, LeavesOutWhatCannotBeFaster) {
+  const JobRequest request = wide_job();
+  const double bound = job_bound(request);
+  std::size_t tried = 0;
+  const JobTrials trials = try_choices(request, [&](const JobChoice& choice) {
+    ++tried;
+    return attempt_of(choice, bound);
+  });
+  EXPECT_EQ(tried, job_choices(request).size());
+  EXPECT_EQ(trials.attempts.size(), tried);
+  EXPECT_GT(trials.hopeless, 0U);
+  EXPECT_EQ(trials.left_out, 0U);
+}
+
+TEST(TryChoices, EndsHoweverMuchIsOpen) {
+  JobRequest request = even_job(256, 128, 0);
+  request.batch = 2520;
+  request.device_memory = Bytes(kMega);
+  request.swap_bytes_per_second = 1e9;
+  const JobTrials trials = try_choices(request, [](const JobChoice& choice) {
+    JobAttempt attempt = attempt_of(choice, 1e9);
+    attempt.is_relieved = true;
+    return attempt;
+  });
+  EXPECT_LE(trials.attempts.size(), job_choices(request).size() + 128);
+  EXPECT_GT(trials.left_out, 0U);
+}
+
+}  // namespace
+}  // namespace spillway::planner

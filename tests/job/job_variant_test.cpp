@@ -1,0 +1,59 @@
+#include "spillway/planner/job/job_variant.h"
+
+#include <gmock/gmock.h>
+
+#include "even_jobs.h"
+
+namespace spillway::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ScheduleIn, ReadsWhatItsTextSays) {
+  for (const char* text :
+       {"1f1b", "1f1b-capped:slots=3", "interleaved:chunks=4,windows", "breadth-first:chunks=1",
+        "gems-basic:replicas=2", "gems-master:replicas=4,parked,stages", "gems-mast:single-owner",
+        "chimera:parked", "gpipe:windows"}) {
+    const NamedSchedule named = schedule_in(text);
+    EXPECT_EQ(schedule_text(named.generator->name, named.variant), text);
+  }
+  const NamedSchedule named = schedule_in("gems-master:windows,parked,replicas=4");
+  EXPECT_EQ(named.variant.replicas, 4U);
+  EXPECT_EQ(named.variant.second_copy, SecondCopy::kParked);
+  EXPECT_EQ(named.variant.relief, JobRelief::kWindows);
+}
+
+TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
+  const auto reason = [](std::string_view text) { return refusal([&] { schedule_in(text); }); };
+  EXPECT_THAT(reason("1f1c"), HasSubstr("unknown schedule '1f1c' (did you mean '1f1b'?)"));
+  EXPECT_THAT(reason("1f1b:slots=3"), HasSubstr("1f1b has no slots to choose, unlike 1f1b-capped"));
+  EXPECT_THAT(reason("gems-mast:replicas=4"), HasSubstr("gems-mast has no replicas"));
+  EXPECT_THAT(reason("zb-v:chunks=3"), HasSubstr("zb-v has no chunks"));
+  EXPECT_THAT(reason("1f1b-capped:slots=0"), HasSubstr("slots is a number from 1 to"));
+  EXPECT_THAT(reason("1f1b-capped:slots=3x"), HasSubstr("not '3x'"));
+  EXPECT_THAT(reason("1f1b-capped:slots="), HasSubstr("not ''"));
+  EXPECT_THAT(reason("1f1b-capped:slots=3,slots=4"), HasSubstr("slots is there twice"));
+  EXPECT_THAT(reason("1f1b-capped:slot=3"), HasSubstr("no option 'slot='"));
+  EXPECT_THAT(reason("gpipe:fast"), HasSubstr("no option 'fast'"));
+  EXPECT_THAT(reason("gpipe:windows,"), HasSubstr("no option ''"));
+  EXPECT_THAT(reason("gpipe:"), HasSubstr("no option ''"));
+  EXPECT_THAT(reason("gems-mast:parked,single-owner"), HasSubstr("two ways to hold weights"));
+  EXPECT_THAT(reason("gpipe:stages,windows"), HasSubstr("two ways to get into memory"));
+}
+
+TEST(ListsFor, TakesWhatIsSaidAndFillsInTheRest) {
+  const ScheduleGenerator& capped = schedule_generator_named("1f1b-capped");
+  EXPECT_EQ(lists_for(capped, {}, 8, 16).slots, 4U);
+  JobVariant variant;
+  variant.slots = 7;
+  EXPECT_EQ(lists_for(capped, variant, 8, 16).slots, 7U);
+  const ScheduleGenerator& master = schedule_generator_named("gems-master");
+  const Schedule lists = master.generate(lists_for(master, {}, 4, 8));
+  EXPECT_EQ(to_string(as_made(master, {}, lists)), "replicas=8");
+  const ScheduleGenerator& chunks = schedule_generator_named("interleaved");
+  EXPECT_EQ(to_string(as_made(chunks, {}, chunks.generate(lists_for(chunks, {}, 4, 8)))),
+            "chunks=2");
+}
+
+}  // namespace
+}  // namespace spillway::planner

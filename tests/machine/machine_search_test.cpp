@@ -1,0 +1,110 @@
+#include "spillway/planner/machine/machine_search.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "million_byte_cluster.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/machine/host_memory.h"
+#include "spillway/planner/machine/machine_share.h"
+
+namespace spillway::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SearchJobOn, TakesTheFastestOfTheFastestFour) {
+  const Cluster cluster = million_byte_cluster(2, 4);
+  const JobRequest request = even_job(16, 8, 16);
+  const MachineSearch found = search_job_on(request, cluster);
+  EXPECT_GE(found.search.attempts.size(), job_choices(request).size());  // And variants.
+  ASSERT_EQ(found.runs.size(), 4U);
+  EXPECT_TRUE(
+      std::is_sorted(found.runs.begin(), found.runs.end(),
+                     [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; }));
+  EXPECT_EQ(found.runs[0].schedule, found.search.plan.schedule);
+  EXPECT_EQ(found.runs[0].groups, found.search.plan.groups);
+  EXPECT_DOUBLE_EQ(found.runs[0].step_seconds, found.timing.step_seconds);
+  EXPECT_DOUBLE_EQ(
+      found.timing.step_seconds,
+      simulate_job(job_of(found.search.plan, found.swap_target), cluster).step_seconds);
+  // No plan that is not simulated has a shorter step by its own links.
+  for (const JobAttempt& attempt : found.search.attempts) {
+    if (!attempt.is_possible()) continue;
+    const auto simulated =
+        std::count_if(found.runs.begin(), found.runs.end(), [&](const MachineRun& run) {
+          return run.planned_step_seconds <= attempt.step_seconds * (1 + 1e-9);
+        });
+    const bool is_one = std::any_of(found.runs.begin(), found.runs.end(), [&](const auto& run) {
+      return run.schedule == attempt.schedule && run.groups == attempt.groups;
+    });
+    EXPECT_TRUE(is_one || simulated == 4) << attempt.schedule << ' ' << attempt.groups;
+  }
+}
+
+// Within nodes messages are fast, between them they are not: pipelines do not leave their node.
+TEST(SearchJobOn, KeepsPipelinesInTheirNodes) {
+  Cluster cluster = million_byte_cluster(4, 2);
+  cluster.node.nic.bytes_per_second = 0.2e6;  // A border takes 5 s, as long as a stage.
+  const MachineSearch slow = search_job_on(even_job(8, 8, 16, "1f1b"), cluster);
+  EXPECT_EQ(slow.search.plan.groups, 1U) << "what was named stays";
+  JobRequest request = even_job(8, 8, 16);
+  for (ModelLayer& layer : request.chain.layers) layer.parameters = Bytes(4);
+  EXPECT_GE(search_job_on(request, cluster).search.plan.groups, 4U);
+}
+
+TEST(SearchJobOn, IsAsFastAsItsDevices) {
+  Cluster cluster = million_byte_cluster(1, 1);
+  const JobRequest request = even_job(4, 1, 2, "gpipe");
+  EXPECT_NEAR(search_job_on(request, cluster).timing.step_seconds, 24.0, 1e-9);
+  cluster.device.speed_over_profile = 3.0;
+  const MachineSearch found = search_job_on(request, cluster);
+  EXPECT_NEAR(found.timing.step_seconds, 8.0, 1e-9);
+  EXPECT_NEAR(found.search.plan.bound_seconds, 8.0, 1e-9);
+}
+
+/// A pipeline in one node whose first stages have room for some of their stashes only.
+JobRequest swapping_job() {
+  JobRequest request = even_job(8, 4, 8, "1f1b");
+  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  request.device_memory = Bytes(80 * kMega);
+  return request;
+}
+
+TEST(SearchJobOn, GoesOnToDisksWhereAHostIsTooFull) {
+  Cluster cluster = million_byte_cluster(1, 4);
+  const MachineSearch roomy = search_job_on(swapping_job(), cluster);
+  EXPECT_EQ(roomy.swap_target, SwapTarget::kHost);
+  const Bytes held = fullest_host(roomy.search.plan, 4);
+  EXPECT_GT(held, 0_B);
+  cluster.node.host_memory = held;
+  EXPECT_EQ(search_job_on(swapping_job(), cluster).swap_target, SwapTarget::kHost);
+  cluster.node.host_memory = held - 1_B;
+  const MachineSearch tight = search_job_on(swapping_job(), cluster);
+  EXPECT_EQ(tight.swap_target, SwapTarget::kDisk);
+  EXPECT_GT(tight.search.plan.step_seconds, roomy.search.plan.step_seconds);
+  EXPECT_DOUBLE_EQ(tight.request.swap_bytes_per_second, 2e6 / 4);
+  cluster.node.disks = 0;
+  EXPECT_THAT(refusal([&] { search_job_on(swapping_job(), cluster); }),
+              HasSubstr("the ranks of host 0 would swap"));
+}
+
+TEST(SearchJobOn, RefusesWhatNoMachineOrPlanCanBe) {
+  const Cluster cluster = million_byte_cluster(1, 4);
+  EXPECT_THAT(refusal([&] { search_job_on(even_job(8, 8, 8), cluster); }),
+              HasSubstr("8 ranks are more than the 4 devices"));
+  EXPECT_THAT(refusal([&] { search_job_on(even_job(3, 4, 8, "1f1b"), cluster); }),
+              HasSubstr("more stages than layers"));
+  Cluster small = cluster;
+  small.device.memory = Bytes(2 * kMega);
+  EXPECT_THAT(refusal([&] { search_job_on(even_job(8, 4, 8), small); }),
+              HasSubstr("nothing works on 4 ranks"));
+  Cluster cut = million_byte_cluster(2, 4);
+  cut.node.nics = 0;
+  EXPECT_THAT(refusal([&] { search_job_on(even_job(8, 8, 8), cut); }),
+              HasSubstr("no network card that connects them"));
+}
+
+}  // namespace
+}  // namespace spillway::planner
