@@ -17,6 +17,9 @@ namespace {
 // Small blocks are granted to the heap in steps, so that most of them are accounted without a lock.
 constexpr std::uint64_t kSmallStep = kPageBytes;
 constexpr std::uint64_t kSmallSlack = 8 * kSmallStep;
+// What small blocks leave to storages: an access may span two pages, and without a frame the thread
+// that touches one would wait for ever.
+constexpr std::size_t kLeastFrames = 2;
 
 thread_local Duration waited_here{0};
 
@@ -370,6 +373,7 @@ void SwapEngine::State::account_small(Bytes size, PinSet* within) {
   std::vector<memory::SlotId> frames;
   try {
     while (small_bytes_.load() > small_granted_.load()) {
+      if (pool_->limit() <= kLeastFrames) refuse_locked(kLeastFrames + 1, within);
       if (pool_->existing_frames() >= pool_->limit()) {
         // The frame is taken and destroyed at once: its bytes now belong to the heap.
         frames.clear();

@@ -619,6 +619,16 @@ TEST_P(SwapEngineTest, TakesSmallBlocksOutOfTheBudget) {
   swap->release_small(kPageSize);
 }
 
+TEST_P(SwapEngineTest, SmallBlocksLeaveTheFramesThatAnAccessNeeds) {
+  auto swap = engine(4);
+  std::byte* large = swap->allocate(kPageSize * 4, nullptr).address;
+  for (std::size_t page = 0; page < 4; ++page) word(large, page) = 40 + page;
+  swap->account_small(kPageSize * 2, nullptr);
+  EXPECT_THROW(swap->account_small(Bytes(1), nullptr), NoRoomError);
+  for (std::size_t page = 0; page < 4; ++page) EXPECT_EQ(word(large, page), 40 + page);
+  swap->release_small(kPageSize * 2);
+}
+
 /// What one thread of the random test holds: its memory, and the words that must be in it.
 using Model = std::map<std::byte*, std::vector<std::uint64_t>>;
 
