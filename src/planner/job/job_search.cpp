@@ -9,9 +9,6 @@
 namespace spillway::planner {
 namespace {
 
-/// Sums in another order differ in the last bits.
-constexpr double kSame = 1.0 - 1e-9;
-
 /// What a plan asks of those who run it.
 std::array<std::uint64_t, 4> work_to_do(const JobPlan& plan) {
   std::uint64_t actions = 0;
@@ -20,8 +17,8 @@ std::array<std::uint64_t, 4> work_to_do(const JobPlan& plan) {
 }
 
 bool is_better(const JobPlan& plan, const JobPlan& best) {
-  if (plan.step_seconds < best.step_seconds * kSame) return true;
-  if (plan.step_seconds * kSame > best.step_seconds) return false;
+  if (is_faster(plan.step_seconds, best.step_seconds)) return true;
+  if (is_faster(best.step_seconds, plan.step_seconds)) return false;
   if (plan.peak() != best.peak()) return plan.peak() < best.peak();
   return work_to_do(plan) < work_to_do(best);
 }
@@ -98,8 +95,8 @@ bool look_at_order_again(const JobRequest& request, const Partitioner& partition
   JobRequest thorough = request;
   thorough.order_effort = kThoroughOrder;
   JobPlan again = make_job_plan(thorough, partitioner, choice);
-  if (again.step_seconds <= plan.step_seconds / kSame) {
-    const bool is_quicker = again.step_seconds < plan.step_seconds * kSame;
+  if (!is_faster(plan.step_seconds, again.step_seconds)) {
+    const bool is_quicker = is_faster(again.step_seconds, plan.step_seconds);
     plan = std::move(again);
     return is_quicker;
   }

@@ -13,8 +13,6 @@ constexpr std::uint32_t kMostVariants = 128;
 constexpr std::uint64_t kMostPasses = std::uint64_t{1} << 22U;
 constexpr std::size_t kFewerMicroBatches = 3;
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-/// Sums in another order differ in the last bits.
-constexpr double kSame = 1.0 - 1e-9;
 
 /// From the largest one down.
 std::vector<std::uint32_t> divisors_of(std::uint32_t number) {
@@ -74,7 +72,7 @@ class Trials {
   std::optional<JobAttempt> try_variant(const JobChoice& choice) {
     if (const JobAttempt* made = known(choice)) return *made;
     const JobRequest asked = request_for(request_, choice);
-    if (job_bound(asked) >= best_seconds_ * kSame) {
+    if (!is_faster(job_bound(asked), best_seconds_)) {
       ++trials_.hopeless;
       return std::nullopt;
     }

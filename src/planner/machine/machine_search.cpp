@@ -13,12 +13,10 @@ namespace {
 
 /// So many of the fastest are simulated.
 constexpr std::size_t kSimulated = 4;
-/// Sums in another order differ in the last bits.
-constexpr double kSame = 1.0 - 1e-9;
 
 bool is_before(const MachineAttempt& a, const MachineAttempt& b) {
-  if (a.attempt.step_seconds < b.attempt.step_seconds * kSame) return true;
-  return a.attempt.step_seconds * kSame <= b.attempt.step_seconds &&
+  if (is_faster(a.attempt.step_seconds, b.attempt.step_seconds)) return true;
+  return !is_faster(b.attempt.step_seconds, a.attempt.step_seconds) &&
          a.attempt.peak < b.attempt.peak;
 }
 

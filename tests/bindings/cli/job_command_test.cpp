@@ -32,11 +32,6 @@ class JobCommand : public PlanningCommand {
     return words;
   }
 
-  json told(PlanWords words) const {
-    words.common.json = true;
-    return json::parse(plan(words));
-  }
-
   static std::string text_of(const std::string& path) {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};

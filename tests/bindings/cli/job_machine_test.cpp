@@ -27,11 +27,6 @@ class JobMachine : public PlanningCommand {
     return words;
   }
 
-  json told(PlanWords words) const {
-    words.common.json = true;
-    return json::parse(plan(words));
-  }
-
   /// With too little memory for all stashes.
   PlanWords tight_job() const {
     PlanWords words = job();

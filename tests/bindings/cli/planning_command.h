@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
@@ -46,6 +47,11 @@ class PlanningCommand : public ::testing::Test {
     std::ostringstream out;
     EXPECT_EQ(plan_from_profile(words, out, clock_), 0);
     return out.str();
+  }
+
+  nlohmann::json told(PlanWords words) const {
+    words.common.json = true;
+    return nlohmann::json::parse(plan(words));
   }
 
   std::string simulate(const SimulateWords& words) const {
