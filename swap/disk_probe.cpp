@@ -135,18 +135,20 @@ MeasuredRate summary(std::vector<double> rates) {
 
 void check(const DiskProbeOptions& options, std::size_t deepest) {
   if (options.file_size < Bytes(kExtentBytes))
-    throw ConfigError("a measurement needs a file of at least {}: {}", Bytes(kExtentBytes),
+    throw ConfigError("a measurement needs a file of {} or more, not of {}", Bytes(kExtentBytes),
                       options.file_size);
   if (options.repetitions == 0) throw ConfigError("a measurement needs at least one repetition");
   for (const Bytes block : options.block_sizes) {
     const bool is_possible =
         block > Bytes() && block <= Bytes(kExtentBytes) && block.count() % kTransferAlignment == 0;
     if (!is_possible)
-      throw ConfigError("block size must be a multiple of 4 KiB and at most 2 MiB: {}", block);
+      throw ConfigError("a block of {} cannot be measured: give a multiple of 4 KiB, 2 MiB at most",
+                        block);
   }
   for (const std::size_t depth : options.queue_depths) {
     if (depth < 1 || depth > deepest)
-      throw ConfigError("queue depth must be between 1 and {}: {}", deepest, depth);
+      throw ConfigError("{} transfers in flight cannot be measured: give from 1 to {}", depth,
+                        deepest);
   }
 }
 

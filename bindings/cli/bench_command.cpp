@@ -12,6 +12,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/transfer_rates.h"
 #include "spillway/topology/directory.h"
 
@@ -48,10 +49,14 @@ swap::MeasuredRate both(const swap::DiskRates& rates) {
   return {written + read, written_min + read_min, written_max + read_max};
 }
 
-topology::Directory usable_directory(const std::string& path) {
+topology::Directory usable_directory(const std::string& path, Bytes file_size) {
   topology::Directory facts = topology::inspect_directory(path);
   const std::string reason = topology::reason_against(facts);
   if (!reason.empty()) throw ConfigError("directory {} {}", path, reason);
+  if (facts.free && *facts.free < file_size)
+    throw ConfigError("directory {} has {} free, less than the file of {} to measure with (name a "
+                      "smaller one with --file-size, or free some room)",
+                      path, *facts.free, file_size);
   if (facts.is_ram_disk)
     log_warning("{} is a RAM disk ({}): these are rates of memory", path, *facts.filesystem);
   return facts;
@@ -145,8 +150,10 @@ std::string costs_text(const topology::DiskRate& rate) {
 }
 
 int measure_disk(const BenchOptions& options) {
-  check_outputs({}, {{"--rates", options.rates_path}}, MissingFolder::kMade);
-  const topology::Directory facts = usable_directory(options.directory);
+  const bool is_default = options.rates_path == topology::default_disk_rates_path();
+  check_outputs({}, {{"--rates", options.rates_path}},
+                is_default ? MissingFolder::kMade : MissingFolder::kRefused);
+  const topology::Directory facts = usable_directory(options.directory, options.probe.file_size);
   // Read before measuring: a broken file must not cost the user minutes.
   topology::DiskRates rates;
   if (!options.rates_path.empty()) rates = topology::DiskRates::load_if_there(options.rates_path);
@@ -166,13 +173,16 @@ int measure_disk(const BenchOptions& options) {
   rate.checksum_bytes_per_second = checksums;
   std::cout << costs_text(rate);
   rates.record(std::move(rate));
-  if (!options.rates_path.empty()) {
-    rates.save(options.rates_path);
-    const bool is_default = options.rates_path == topology::default_disk_rates_path();
-    std::cout << "recorded in " << options.rates_path
-              << (is_default ? ", where later runs find it for their plans\n"
-                             : message(", for runs with --rates {}\n", options.rates_path));
+  if (options.rates_path.empty()) {
+    std::cout << "not recorded: neither XDG_CONFIG_HOME nor HOME names a place for it (name a file "
+                 "with --rates)\n";
+    return kDone;
   }
+  rates.save(options.rates_path);
+  std::cout << "recorded in " << options.rates_path
+            << (is_default
+                    ? ", where later runs find it for their plans\n"
+                    : message(", for runs with --rates {}\n", shell_word(options.rates_path)));
   return kDone;
 }
 

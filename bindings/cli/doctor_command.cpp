@@ -11,6 +11,7 @@
 #include "installation.h"
 #include "program_file.h"
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/runtime/budget.h"
 
 namespace spillway::cli {
@@ -104,7 +105,7 @@ std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget
   const std::string of_any = message(kNoRates, "DIR");
   for (const runtime::ResolvedDirectory& directory : resolved.directories) {
     if (about_rates.mend == of_any && !directory.facts.is_ram_disk)
-      about_rates.mend = message(kNoRates, directory.facts.path);
+      about_rates.mend = message(kNoRates, shell_word(directory.facts.path));
     std::optional<swap::DiskProbe> probe;
     std::string failure;
     if (options.measures_disks && !directory.facts.is_ram_disk) {

@@ -58,8 +58,9 @@ void refuse_unwritable(const NamedFile& output, MissingFolder folders) {
   while (folders == MissingFolder::kMade && !fs::exists(folder, error) && folder.has_parent_path())
     folder = folder.parent_path();
   if (const std::string reason = why_not_in(folder); !reason.empty())
-    throw ConfigError("cannot write {} {}: folder {}: {} (make it, or name a file elsewhere)",
-                      output.word, output.path, folder.string(), reason);
+    throw ConfigError("cannot write {} {}: folder {}: {} ({}name a file elsewhere)", output.word,
+                      output.path, folder.string(), reason,
+                      fs::exists(folder, error) ? "" : "make it, or ");
 }
 
 }  // namespace

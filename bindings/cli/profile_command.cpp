@@ -12,6 +12,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/named_values.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/trace_import.h"
 #include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/profile_summary.h"
@@ -148,7 +149,7 @@ int record_profile(runtime::NamedTexts given, const std::string& out, const std:
                       "step.profile.json -- program arguments...)");
   if (program.empty())
     throw ConfigError("no program to profile (spillway profile --out {} -- program arguments...)",
-                      out);
+                      shell_word(out));
   given.emplace_back("profile-out", out);
   if (!steps.empty())
     given.emplace_back("profile-steps", std::to_string(count_in("--steps", steps, 2)));

@@ -84,6 +84,12 @@ void check_options(const CLI::App& app, const std::vector<std::string>& words) {
     const bool has_value = equals < word.size();
     if (!takes_value && has_value && option->get_disable_flag_override())
       throw ConfigError("{} takes no value", name);
+    // CLI11 would count --quiet=3 as three times.
+    if (const runtime::SettingInfo* setting = setting_behind(name);
+        !takes_value && has_value && setting != nullptr) {
+      runtime::Settings settings;
+      runtime::assign_setting(settings, setting->key, word.substr(equals + 1), name);
+    }
     if (takes_value && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw &&
         std::find(seen.begin(), seen.end(), option) != seen.end())
       throw ConfigError("{} is given twice", name);

@@ -21,6 +21,21 @@ std::string shortened(std::string_view text, std::size_t most_bytes) {
   return std::string(text.substr(0, end)) + "…";
 }
 
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(word);
+  std::string text = "'";
+  for (const char letter : word) {
+    if (letter == '\'')
+      text += "'\\''";
+    else
+      text += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
+  }
+  return text + "'";
+}
+
 std::string with_next_step(std::string_view sentence, std::string_view step) {
   std::string text(sentence);
   return text.ends_with(')') ? text : text + " (" + std::string(step) + ")";

@@ -27,20 +27,6 @@ std::string python_program(const std::vector<std::string>& words) {
   return {};
 }
 
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%^";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char letter : word) {
-    if (letter == '\'')
-      text += "'\\''";
-    else
-      text += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;  // Stays one line.
-  }
-  return text + "'";
-}
-
 }  // namespace
 
 void set_program(ProfileOrigin& origin, const std::vector<std::string>& words) {
@@ -50,7 +36,7 @@ void set_program(ProfileOrigin& origin, const std::vector<std::string>& words) {
   origin.command.clear();
   for (const std::string& word : words) {
     if (!origin.command.empty()) origin.command += ' ';
-    origin.command += quoted(word);
+    origin.command += shell_word(word);
   }
   origin.command = shortened(origin.command, kMostBytesOfCommand);
 }

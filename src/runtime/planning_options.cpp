@@ -1,4 +1,5 @@
 #include "spillway/runtime/planning_options.h"
+#include "spillway/base/shown_text.h"
 
 #include <string>
 
@@ -23,7 +24,8 @@ PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budge
     throw ConfigError("--strategy {} has no place beside --plan: a stored plan has its own",
                       settings.strategy);
   const std::string text = topology::text_of_file(
-      settings.plan, message("spillway plan PROFILE --budget SIZE --out {}", settings.plan));
+      settings.plan,
+      message("spillway plan PROFILE --budget SIZE --out {}", shell_word(settings.plan)));
   options.stored = std::make_shared<PlanFile>(parse_plan_file(text, settings.plan));
   options.stored_name = settings.plan;
   if (options.stored->far)

@@ -1,4 +1,5 @@
 #include "spillway/runtime/spill_directories.h"
+#include "spillway/base/shown_text.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -230,7 +231,8 @@ ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes bu
       result.warnings.push_back(message(
           "{} has no rates for writing and reading in {}: plans start from guesses (measure "
           "them with: spillway bench-io --rates {} {})",
-          settings.rates, directory.facts.path, settings.rates, directory.facts.path));
+          settings.rates, directory.facts.path, shell_word(settings.rates),
+          shell_word(directory.facts.path)));
   }
   if (room < budget) {
     result.shortage = message("only {} can be spilled (to {}{}), less than the budget of {}: "

@@ -96,9 +96,10 @@ std::string planned(const RunStatistics& s) {
 }
 
 // What became of the plan that the run was given.
-std::string given(const RunStatistics::GivenPlan& plan) {
+std::string given(const RunStatistics::GivenPlan& plan, std::uint64_t steps) {
   if (plan.steps > 0)
-    return message("{} was followed in {} of {} steps", plan.file, plan.steps, plan.all_steps);
+    return message("{} was followed in {} of {} steps{}", plan.file, plan.steps, plan.all_steps,
+                   steps > plan.all_steps ? " that another one came after" : "");
   if (!plan.misfit.empty())
     return message("{}; it was followed in none of {} steps", plan.misfit, plan.all_steps);
   if (plan.all_steps == 0) return message("{} was not followed: no step has ended", plan.file);
@@ -172,7 +173,9 @@ std::string advice(const RunStatistics& s) {
   if (s.refusal.cause != RefusalCause::kNone) return remedy(s.refusal.cause);
   if (s.needed == Bytes(0)) return "nothing; no tensor was made";
   if (s.needed <= s.budget && s.spilled == Bytes(0))
-    return "nothing; everything fitted, and this trainer does not depend on Spillway here";
+    return s.steps == 0 ? "nothing; everything fitted until the end, and no step was seen"
+                        : "nothing; everything fitted, and this trainer does not depend on "
+                          "Spillway here";
   if (is_held_up && !s.prefetch) return "leave --prefetch on: tensors came in on demand only";
   if (is_held_up && share_of_run(s, s.disk_busy_seconds) > kBusyShare)
     return "the disk was the limit: allow more memory, or add a disk (--nvme DIR1,DIR2)";
@@ -228,7 +231,7 @@ std::string summary(const RunStatistics& s) {
       screen.line("", stalled(s.value_stalls[i]));
   }
   if (s.step_shapes > 0 || !s.prefetch || !s.left_out.empty()) screen.line("learned", learned(s));
-  if (s.given_plan) screen.line("plan", given(*s.given_plan));
+  if (s.given_plan) screen.line("plan", given(*s.given_plan, s.steps));
   if (const std::string rates = other_rates(s); !rates.empty()) screen.line("", rates);
   // A plan that was given is not made of the first steps.
   const bool is_given = s.given_plan && s.given_plan->steps > 0 && s.followed_step_seconds > 0.0;

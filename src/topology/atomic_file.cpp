@@ -30,8 +30,10 @@ int write_all(int file, std::string_view text) {
 }
 
 [[noreturn]] void refuse_to_write(const std::string& path, int error) {
-  throw IoError("cannot write {}: {} (name a file where this user may write)", path,
-                std::strerror(error));
+  const bool is_full = error == ENOSPC || error == EDQUOT;
+  throw IoError("cannot write {}: {} ({})", path, std::strerror(error),
+                is_full ? "free some room there, or name a file elsewhere"
+                        : "name a file where this user may write");
 }
 
 }  // namespace

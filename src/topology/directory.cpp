@@ -122,12 +122,13 @@ Directory inspect_directory(const std::string& path, const Roots& roots) {
 }
 
 std::string reason_against(const Directory& directory) {
-  if (!directory.error.empty()) return "cannot be used: " + directory.error;
+  if (!directory.error.empty()) return "cannot be used: " + directory.error + " (name another)";
   if (!directory.exists) return "does not exist (make it, or name another)";
-  if (!directory.is_directory) return "is not a directory";
-  if (directory.is_read_only) return "is mounted read-only";
-  if (!directory.is_writable) return "is not writable for this user";
-  if (directory.total == Bytes(0)) return "is on a file system that holds no files of users";
+  if (!directory.is_directory) return "is not a directory (name one)";
+  if (directory.is_read_only) return "is mounted read-only (name one that can be written to)";
+  if (!directory.is_writable) return "is not writable for this user (name one that is)";
+  if (directory.total == Bytes(0))
+    return "is on a file system that holds no files of users (name one on a disk)";
   return {};
 }
 

@@ -170,7 +170,7 @@ DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
     // `bench-io` reads the file before it measures, so that it keeps what it holds of other disks.
     throw ConfigError("not a usable file of disk rates: {} (remove it and measure again with: "
                       "spillway bench-io --rates {} DIR, or name another with --rates FILE)",
-                      problem.what(), path);
+                      problem.what(), shell_word(path));
   }
   return rates;
 }

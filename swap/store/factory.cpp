@@ -40,8 +40,8 @@ struct Opening {
 
 void check(const SpillStoreOptions& options) {
   if (options.queue_depth < 1 || options.queue_depth > kDeepestQueue)
-    throw ConfigError("queue depth must be between 1 and {}: {}", kDeepestQueue,
-                      options.queue_depth);
+    throw ConfigError("a queue of {} transfers is not possible: give from 1 to {}",
+                      options.queue_depth, kDeepestQueue);
   const bool is_ram = options.kind == StoreKind::kRam;
   if (is_ram && options.ram_capacity < Bytes(kExtentBytes))
     throw ConfigError("a store in RAM needs a capacity of at least {}: {}", Bytes(kExtentBytes),

@@ -20,6 +20,15 @@ TEST(ShownText, ShowsNoBytesThatEndALineOrAreNoLetters) {
   EXPECT_EQ(shown_text("a\nb\x1b[31m\xff"), "a?b?[31m?");
 }
 
+TEST(ShellWord, QuotesWhatAShellWouldTakeApart) {
+  EXPECT_EQ(shell_word("runs/net-1.json"), "runs/net-1.json");
+  EXPECT_EQ(shell_word("my net.json"), "'my net.json'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word("$(rm x)"), "'$(rm x)'");
+  EXPECT_EQ(shell_word("two\nlines"), "'two lines'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
 TEST(Shortened, KeepsWhatFits) {
   EXPECT_EQ(shortened("", 0), "");
   EXPECT_EQ(shortened("abc", 3), "abc");

@@ -64,6 +64,24 @@ TEST_P(OursAndExhaustive, AreWithinOnePercent) {
   EXPECT_EQ(steps, kStepsPerShard);
 }
 
+/// Steps of which nothing can be computed again: `exhaustive` tries swaps alone.
+TEST(OffloadOnly, IsTheBestOfAllSwapsOnTinySteps) {
+  std::uint32_t steps = 0;
+  for (std::uint64_t seed = 0; seed < tries(60U, 6U); ++seed) {
+    const StepTape tape = tiny_step(seed, 0);
+    for (std::uint32_t budget = std::max(1U, smallest_budget(tape)); budget < live_peak(tape);
+         ++budget) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
+      const SwapLimits limits = tiny_limits(budget, seed);
+      const StepPlan all = strategy_named("exhaustive").plan(tape, limits);
+      const StepPlan ours = strategy_named("offload-only").plan(tape, limits);
+      EXPECT_LE(ours.swaps.estimate.step_seconds, all.swaps.estimate.step_seconds * (1.0 + 1e-9));
+      ++steps;
+    }
+  }
+  EXPECT_GT(steps, tries(60U, 6U));
+}
+
 INSTANTIATE_TEST_SUITE_P(Shards, OursAndExhaustive, ::testing::Range(std::uint64_t{0}, kShards));
 
 }  // namespace

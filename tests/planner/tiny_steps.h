@@ -8,14 +8,14 @@
 namespace spillway::planner {
 
 /// A random step of 6 to 9 operators. Values of one page, since then nothing can leave in part.
-inline StepTape tiny_step(std::uint64_t seed) {
+inline StepTape tiny_step(std::uint64_t seed, std::uint32_t replayable_percent = 80) {
   return random_tape(seed, {.ops = static_cast<std::uint32_t>(6 + seed % 4),
                             .persistent = static_cast<std::uint32_t>(seed % 3),
                             .births_percent = 70,
                             .max_pages = 1,
                             .max_uses = 2,
                             .has_carried = false,
-                            .replayable_percent = 80});
+                            .replayable_percent = replayable_percent});
 }
 
 /// A disk that is not much quicker than its operators, so that everything matters.

@@ -127,7 +127,9 @@ TEST(Summary, SaysWhenNothingHadToMove) {
   s.needed = 1_GiB;
   s.spilled = s.fetched = 0_B;
   EXPECT_THAT(summary(s), HasSubstr("nothing had to leave memory"));
-  EXPECT_THAT(summary(s), HasSubstr("everything fitted"));
+  EXPECT_THAT(summary(s), HasSubstr("everything fitted, and this trainer does not depend"));
+  s.steps = 0;
+  EXPECT_THAT(summary(s), HasSubstr("everything fitted until the end, and no step was seen"));
 }
 
 TEST(Summary, TellsNothingOfWearWhenNoDiskWasWritten) {
@@ -212,6 +214,9 @@ RunStatistics run_with_given_plan() {
 TEST(Summary, TellsForHowManyStepsAGivenPlanWasFollowed) {
   const std::string text = summary(run_with_given_plan());
   EXPECT_THAT(text, HasSubstr("] plan     net.plan was followed in 4 of 5 steps\n"));
+  RunStatistics longer = run_with_given_plan();
+  longer.steps = 6;
+  EXPECT_THAT(summary(longer), HasSubstr("in 4 of 5 steps that another one came after\n"));
   EXPECT_THAT(text, HasSubstr("planned  3.75 s per step by dtr (3.50 s when the plan was made), "
                               "measured 3.90 s (+4.0 %)"));
   EXPECT_THAT(text, Not(HasSubstr("it was made for")));

@@ -158,22 +158,24 @@ TEST(ReasonAgainst, NamesTheFirstThingThatIsInTheWay) {
   EXPECT_THAT(reason_against({}), testing::HasSubstr("does not exist"));
   Directory directory = usable();
   directory.total = 0_B;
-  EXPECT_EQ(reason_against(directory), "is on a file system that holds no files of users");
+  EXPECT_EQ(reason_against(directory),
+            "is on a file system that holds no files of users (name one on a disk)");
   directory.is_writable = false;
-  EXPECT_EQ(reason_against(directory), "is not writable for this user");
+  EXPECT_EQ(reason_against(directory), "is not writable for this user (name one that is)");
   directory.is_read_only = true;
-  EXPECT_EQ(reason_against(directory), "is mounted read-only");
+  EXPECT_EQ(reason_against(directory), "is mounted read-only (name one that can be written to)");
   directory.is_directory = false;
-  EXPECT_EQ(reason_against(directory), "is not a directory");
+  EXPECT_EQ(reason_against(directory), "is not a directory (name one)");
   directory.error = "Permission denied";
-  EXPECT_EQ(reason_against(directory), "cannot be used: Permission denied");
+  EXPECT_EQ(reason_against(directory), "cannot be used: Permission denied (name another)");
 }
 
 TEST(ReasonAgainst, IsEmptyForATemporaryFolder) {
   FakeTree tree;
   EXPECT_EQ(reason_against(inspect_directory(tree.root())), "");
   tree.write("/plain", "text");
-  EXPECT_EQ(reason_against(inspect_directory(tree.root() + "/plain")), "is not a directory");
+  EXPECT_EQ(reason_against(inspect_directory(tree.root() + "/plain")),
+            "is not a directory (name one)");
   EXPECT_THAT(
       reason_against(inspect_directory(tree.root() + "/plain/below")),
       testing::AnyOf(testing::HasSubstr("does not exist"), testing::HasSubstr("Not a directory")));

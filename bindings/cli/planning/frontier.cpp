@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <string_view>
 
 #include "child_output.h"
 #include "planning/frontier_picture.h"
@@ -124,6 +126,20 @@ Frontier plan_frontier(
   return frontier;
 }
 
+namespace {
+
+/// Why a row has dashes: for each strategy the first reason.
+std::string refusals_text(const std::vector<PlanFigures>& plans) {
+  std::string text;
+  std::set<std::string_view> told;
+  for (const PlanFigures& plan : plans)
+    if (!plan.is_possible() && told.insert(plan.strategy).second)
+      text += message("{} has no plan for {}: {}\n", plan.strategy, plan.budget, plan.refusal);
+  return text.empty() ? text : "\n" + text;
+}
+
+}  // namespace
+
 std::string frontier_text(const PlanningStep& step, const ChosenRates& rates,
                           const Frontier& frontier) {
   std::vector<std::vector<std::string>> rows{
@@ -143,7 +159,7 @@ std::string frontier_text(const PlanningStep& step, const ChosenRates& rates,
     }
     rows.push_back(std::move(row));
   }
-  return step_text(step, rates) + "\n" + table_text(rows);
+  return step_text(step, rates) + "\n" + table_text(rows) + refusals_text(frontier.plans);
 }
 
 void check_picture_path(const std::string& path) {

@@ -251,7 +251,7 @@ int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
   out << job_text(job);
   if (!words.out.empty())
     out << "\nplan stored in " << words.out << "; check it with: spillway plan --check "
-        << words.out << '\n';
+        << shell_word(words.out) << '\n';
   if (!words.job.picture.empty()) out << "\ndrawn in " << words.job.picture << '\n';
   return kDone;
 }
@@ -259,6 +259,7 @@ int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
 }  // namespace
 
 int plan_for_ranks(const PlanWords& words, std::ostream& out, const Clock& clock) {
+  if (words.job.check.empty()) ranks_in(words.job);
   refuse_any(words_of_one_device(words),
              "is about one device; plans for many have --ranks, --device-memory and --schedule");
   if (words.frontier)

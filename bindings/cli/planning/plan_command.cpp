@@ -13,6 +13,7 @@
 #include "planning/progress_line.h"
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/planner/strategies.h"
 #include "spillway/runtime/plan_file.h"
 #include "spillway/topology/atomic_file.h"
@@ -50,19 +51,26 @@ void refuse_contradictions(const PlanWords& words) {
     throw ConfigError("write --frontier {} for a picture", words.picture);
   if (words.frontier) {
     if (!common.budget.empty())
-      throw ConfigError("--frontier plans for all budgets, so --budget {} has no place beside it",
-                        common.budget);
+      throw ConfigError(
+          "--frontier plans for all budgets, so --budget {} has no place beside it (leave "
+          "one out)",
+          common.budget);
     if (!words.out.empty())
-      throw ConfigError("--out {} stores one plan, and --frontier makes many", words.out);
+      throw ConfigError(
+          "--out {} stores one plan, and --frontier makes many (name a --budget instead)",
+          words.out);
     if (!words.picture.empty()) check_picture_path(words.picture);
     return;
   }
   if (!words.points.empty())
-    throw ConfigError("--points {} belongs to --frontier, which is missing", words.points);
+    throw ConfigError(
+        "--points {} belongs to --frontier, which is missing (add it, or leave both out)",
+        words.points);
   if (common.budget.empty())
     throw ConfigError("--budget is missing: name one (4GiB, 50%), or ask for all with --frontier");
   if (common.strategy == kAll && !words.out.empty())
-    throw ConfigError("--out {} stores one plan, and --strategy all makes many", words.out);
+    throw ConfigError("--out {} stores one plan, and --strategy all makes many (name one strategy)",
+                      words.out);
 }
 
 std::vector<NamedFile> outputs_of(const PlanWords& words) {
@@ -225,7 +233,8 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
   out << plan_text(step, rates, judged.figures);
   if (!words.out.empty())
     out << "plan stored in " << words.out << "; look at the step with: spillway simulate "
-        << words.common.profile << " --plan " << words.out << " --trace step.json\n";
+        << shell_word(words.common.profile) << " --plan " << shell_word(words.out)
+        << " --trace step.json\n";
   return kDone;
 }
 

@@ -11,12 +11,15 @@ namespace spillway::cli {
 
 namespace {
 
-std::string strategy_help() {
+std::string strategies_help() {
   std::string text = "How to plan:";
   for (const planner::Strategy& strategy : planner::strategies())
     text += message(" {} ({});", strategy.name, strategy.summary);
-  return text + message(" or all, to compare them [{}]", planner::strategies().front().name);
+  text.back() = ' ';
+  return text;
 }
+
+std::string default_strategy() { return message("[{}]", planner::strategies().front().name); }
 
 void add_text(CLI::App& app, const char* name, std::string& word, const char* type,
               const std::string& meaning) {
@@ -29,7 +32,7 @@ void add_common_options(CLI::App& app, PlanningWords& words) {
   add_text(app, "--budget", words.budget, "SIZE|PERCENT%",
            "Memory for tensors; a percentage is a share of what the step needs (in `run` one of "
            "what can be used; the output says what to give there)");
-  add_text(app, "--strategy", words.strategy, "NAME", strategy_help());
+  add_text(app, "--strategy", words.strategy, "NAME", strategies_help() + default_strategy());
   add_text(app, "--rates", words.rates.rates, "FILE",
            "Rates of disks, as `spillway bench-io` measured them, on this machine or another one");
   add_text(app, "--nvme", words.rates.nvme, "DIR,...",
@@ -61,6 +64,8 @@ void add_common_options(CLI::App& app, PlanningWords& words) {
 void add_plan_options(CLI::App& app, PlanWords& words) {
   add_common_options(app, words.common);
   app.get_option("PROFILE")->required(false);  // --check and --costs need none.
+  app.get_option("--strategy")
+      ->description(strategies_help() + "or all, to compare them " + default_strategy());
   add_text(app, "--out", words.out, "FILE",
            "Store the plan, for `simulate` and `run --plan`, or for --check");
   app.add_flag("--frontier", words.frontier,

@@ -88,7 +88,7 @@ const topology::DiskRate& rate_of(const topology::DiskRates& disks, const std::s
     if (const auto* rate = disks.find(here.path, here.mount_point.value_or(""))) return *rate;
   throw ConfigError("{} has no rates of {} (measured there:{}; measure it with: spillway bench-io "
                     "{})",
-                    file, directory, known_directories(disks), directory);
+                    file, directory, known_directories(disks), shell_word(directory));
 }
 
 ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& profile) {
@@ -102,7 +102,7 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
   } else if (disks.all().empty()) {
     throw ConfigError("{} has the rates of no directory (measure one with: spillway bench-io "
                       "--rates {} DIR)",
-                      file, file);
+                      file, shell_word(file));
   } else {
     throw ConfigError("{} has the rates of {} directories: say which with --nvme DIR (measured "
                       "there:{})",
@@ -125,7 +125,8 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
   if (!write || !read)
     throw ConfigError("{} lacks the rate for {} of{} (measure again with: spillway bench-io "
                       "--rates {} DIR)",
-                      file, write ? "reading" : "writing", source.substr(file.size() + 1), file);
+                      file, write ? "reading" : "writing", source.substr(file.size() + 1),
+                      shell_word(file));
   ChosenRates chosen{profile.rates.value_or(TransferRates{}), source};
   // The share is the disk's, the other costs were seen where the profile was recorded.
   chosen.rates.duplex_share = TransferRates{}.duplex_share;
@@ -226,8 +227,9 @@ ChosenRates rates_of_profile(const TransferRates& rates) {
 
 double rate_in(const std::string& text, const char* option) {
   const double rate = 1e9 * number_in(text, option, " of GB/s");
-  const std::string problem = rate_problem(option, rate);
-  if (!problem.empty()) throw ConfigError("{}", problem);
+  if (!(rate >= kLeastTransferRate && rate <= kMostTransferRate))
+    throw ConfigError("{}: {} GB/s is no rate of a link or a disk (give from {} to {})", option,
+                      shown_text(text), kLeastTransferRate / 1e9, kMostTransferRate / 1e9);
   return rate;
 }
 

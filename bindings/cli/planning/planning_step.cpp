@@ -30,8 +30,8 @@ bool is_set_outside(const PlanningStep& step) {
 
 PlanningStep load_step(const std::string& path) {
   try {
-    const std::string text =
-        topology::text_of_file(path, message("spillway profile --out {} -- PROGRAM", path));
+    const std::string text = topology::text_of_file(
+        path, message("spillway profile --out {} -- PROGRAM", shell_word(path)));
     return to_step(profile::parse_profile(text, path), path);
   } catch (const std::bad_alloc&) {
     throw IoError("cannot read {}: memory ran out (give the command more)", path);
@@ -57,7 +57,9 @@ Bytes in_memory(const PlanningStep& step, std::uint64_t pages) {
 
 std::string as_option(Bytes size) {
   constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
-  return message("{}MiB", (size.count() + kMebibyte - 1) / kMebibyte);
+  const std::uint64_t mebibytes = (size.count() + kMebibyte - 1) / kMebibyte;
+  if (mebibytes > 0 && mebibytes % 1024 == 0) return message("{}GiB", mebibytes / 1024);
+  return message("{}MiB", mebibytes);
 }
 
 Bytes budget_in(const PlanningStep& step, std::string_view text) {

@@ -13,6 +13,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/runtime/plan_file.h"
 #include "spillway/topology/atomic_file.h"
 
@@ -45,7 +46,7 @@ std::string text_of_other_small(const runtime::PlanFile& file, const std::string
       here > planned ? message("the step may take up to {} more than the budget of {}",
                                here - planned, file.budget)
                      : message("{} of the budget of {} stay unused", planned - here, file.budget),
-      step.path, as_option(file.budget), name);
+      shell_word(step.path), as_option(file.budget), shell_word(name));
 }
 
 Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
@@ -58,8 +59,8 @@ Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
                         *text, reason);
   }
   const std::string text = topology::text_of_file(
-      words.plan,
-      message("spillway plan {} --budget SIZE --out {}", words.common.profile, words.plan));
+      words.plan, message("spillway plan {} --budget SIZE --out {}",
+                          shell_word(words.common.profile), shell_word(words.plan)));
   const auto file = runtime::parse_plan_file(text, words.plan);
   Simulated simulated;
   simulated.rates = {file.rates, "of the plan"};
@@ -119,7 +120,7 @@ profile::StepTrace predicted_trace(const PlanningStep& step, const Simulated& si
 std::optional<profile::StepTrace> trace_of_run(const std::string& file) {
   if (file.empty()) return std::nullopt;
   const std::string text =
-      topology::text_of_file(file, message("spillway run --trace {} -- PROGRAM", file));
+      topology::text_of_file(file, message("spillway run --trace {} -- PROGRAM", shell_word(file)));
   profile::StepTrace trace = profile::parse_chrome_trace(text, file);
   if (trace.source != profile::TraceSource::kRun)
     throw ConfigError("--beside {} is {}, not the trace of a run (spillway run --trace FILE -- "

@@ -1,20 +1,15 @@
-#include <algorithm>
 #include <map>
 
-#include "moment_search.h"
 #include "plan_assembly.h"
 #include "replay_walk.h"
 #include "spillway/base/error.h"
+#include "swaps_of_all.h"
 
 namespace spillway::planner {
 namespace {
 
 // Sets of drops times sets of swaps that may be judged. A step of ten operators has some hundreds.
 constexpr std::size_t kMostChoices = 20'000;
-// As many of the best sets get every moment of every swap tried, one swap after the other.
-constexpr std::size_t kFinalists = 800;
-// And as many of the best of these the moments of all pairs of swaps.
-constexpr std::size_t kPairFinalists = 64;
 
 [[noreturn]] void refuse(std::string_view what, std::size_t count) {
   throw PlanError(
@@ -63,41 +58,8 @@ std::vector<std::vector<Replay>> possible_replays(const StepTape& tape) {
   return all_of_them;
 }
 
-struct Finalist {
-  std::size_t assembly = 0;
-  SwapPlan plan;
-};
-
-void keep_best(std::vector<Finalist>& finalists, std::size_t most) {
-  std::stable_sort(finalists.begin(), finalists.end(), [](const Finalist& a, const Finalist& b) {
-    return is_better(a.plan.estimate, b.plan.estimate);
-  });
-  if (finalists.size() > most) finalists.resize(most);
-}
-
-/// Swaps whole intervals: all subsets that leave no operator too much.
-void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits& limits,
-               const StopCheck& should_stop, std::vector<Finalist>& finalists) {
-  const auto& intervals = assembly.touches().intervals;
-  const std::int64_t need = std::max(limits.budget_pages, smallest_budget(assembly.steps().tape));
-  for (std::size_t choice = 0; choice < std::size_t{1} << intervals.size(); ++choice) {
-    if (is_told(should_stop)) return;
-    std::vector<std::uint32_t> pages(intervals.size(), 0);
-    for (std::size_t i = 0; i < intervals.size(); ++i)
-      if (choice >> i & 1U) pages[i] = intervals[i].pages;
-    LevelTree levels = assembly.levels_without(pages);
-    if (levels.max(0, levels.op_count()) > need) continue;
-    // Two starts: where only three swaps together are quicker at other moments, one may lead there.
-    for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate})
-      finalists.push_back({index, with_best_style(assembly, pages, moment)});
-    if (finalists.size() >= 2 * kFinalists) keep_best(finalists, kFinalists);
-  }
-}
-
-/// Keeps, swaps or computes again, for every stretch between two uses, in every combination, then
-/// the best moments for the best of them, by the event model: of each swap and of each pair of
-/// swaps, but not of all swaps at once. When told to stop, the best
-/// of what was tried by then.
+/// Keeps, swaps or computes again, for every stretch between two uses, in every combination. When
+/// told to stop, the best of what was tried by then.
 StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
                          const StopCheck& should_stop) {
   std::vector<PlanAssembly> assemblies;
@@ -109,41 +71,8 @@ StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
     choices += std::size_t{1} << stretches;
     if (choices > kMostChoices) refuse("choices or more", choices);
   }
-  std::vector<Finalist> finalists;
-  for (std::size_t i = 0; i < assemblies.size(); ++i)
-    judge_all(assemblies[i], i, limits, should_stop, finalists);
-  std::size_t best = 0;
-  SwapPlan best_plan = assemblies[0].paged();
-  best_plan.estimate = assemblies[0].estimate(best_plan);
-  const auto consider = [&](std::size_t index, SwapPlan plan) {
-    if (!is_better(plan.estimate, best_plan.estimate)) return;
-    best = index;
-    best_plan = std::move(plan);
-  };
-  for (std::size_t i = 0; i < assemblies.size(); ++i) {
-    SwapPlan paged = assemblies[i].paged();
-    paged.estimate = assemblies[i].estimate(paged);
-    consider(i, std::move(paged));
-  }
-  keep_best(finalists, kFinalists);
-  for (Finalist& each : finalists) {
-    if (is_told(should_stop)) break;
-    each.plan = with_best_moments(assemblies[each.assembly], std::move(each.plan));
-  }
-  keep_best(finalists, kFinalists);
-  finalists.erase(std::unique(finalists.begin(), finalists.end(),
-                              [](const Finalist& a, const Finalist& b) {
-                                return a.assembly == b.assembly && has_same_moments(a.plan, b.plan);
-                              }),
-                  finalists.end());
-  keep_best(finalists, kPairFinalists);
-  for (Finalist& each : finalists) {
-    if (!is_told(should_stop))
-      each.plan =
-          with_best_moments(assemblies[each.assembly], std::move(each.plan), MomentEffort::kPairs);
-    consider(each.assembly, std::move(each.plan));
-  }
-  return std::move(assemblies[best]).finish(std::move(best_plan));
+  SwapsOfAll best = best_of_all_swaps(assemblies, limits, should_stop);
+  return std::move(assemblies[best.assembly]).finish(std::move(best.plan));
 }
 
 }  // namespace

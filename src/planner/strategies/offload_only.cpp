@@ -1,18 +1,29 @@
 #include "plan_assembly.h"
+#include "swaps_of_all.h"
 
 namespace spillway::planner {
 namespace {
 
+// A thousand sets: some milliseconds.
+constexpr std::size_t kFewIntervals = 10;
+
 StepPlan make_offload_only(const StepTape& tape, const SwapLimits& limits,
                            const StopCheck& should_stop) {
-  return plan_with_replays(tape, {}, limits, should_stop);
+  StepPlan plan = plan_with_replays(tape, {}, limits, should_stop);
+  PlanAssembly assembly(tape, {}, limits);
+  if (assembly.touches().intervals.size() > kFewIntervals) return plan;
+  SwapsOfAll best = best_of_all_swaps({&assembly, 1}, limits, should_stop);
+  if (!is_better(best.plan.estimate, plan.swaps.estimate)) return plan;
+  return std::move(assembly).finish(std::move(best.plan));
 }
 
 }  // namespace
 
-// The problem is strongly NP-hard (Beaumont, Eyraud-Dubois, Shilova, Euro-Par 2020): no claim that
-// this is the optimum, which tests come near to on tiny steps.
-extern const Strategy kOffloadOnly{"offload-only", "our swaps, nothing is recomputed", "",
-                                   make_offload_only, /*is_start=*/false};
+// The problem is strongly NP-hard (Beaumont, Eyraud-Dubois, Shilova, Euro-Par 2020): the best of
+// all sets of whole swaps for steps with few stretches between uses, near to it for others.
+extern const Strategy kOffloadOnly{"offload-only",
+                                   "our swaps, nothing is recomputed; the best of all whole swaps "
+                                   "for small steps",
+                                   "", make_offload_only, /*is_start=*/false};
 
 }  // namespace spillway::planner

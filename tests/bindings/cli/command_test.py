@@ -179,6 +179,9 @@ class Refusing(CommandCase):
         self.assertIn("did you mean '--quiet'?", self.refused("run", "--queit", "--", "true"))
         self.assertIn("did you mean '--json'?", self.refused("doctor", "--jsn"))
 
+    def test_counts_behind_switches(self):
+        self.assertIn("--quiet: unknown value '3'", self.refused("run", "--quiet=3", "--", "true"))
+
     def test_unknown_commands_with_the_nearest(self):
         self.assertIn("unknown command 'rnu' (did you mean 'run'?)", self.refused("rnu"))
 
@@ -518,7 +521,9 @@ class OutputFiles(CommandCase):
     def test_of_a_measurement_is_a_file_that_can_be_written(self):
         self.assertIn("it is a folder", self.refused("bench-io", ".", "--rates", "."))
         blocker = self.write("blocker", "")
-        self.assertIn("is no folder", self.refused("bench-io", ".", "--rates", blocker / "x/y"))
+        self.assertIn("is no folder", self.refused("bench-io", ".", "--rates", blocker / "x"))
+        self.assertIn("does not exist", self.refused("bench-io", ".", "--rates", "none/x.json"))
+        self.assertFalse((self.root / "work/none").exists())
 
 
 class PlanningWords(CommandCase):
@@ -673,6 +678,16 @@ class BenchIo(CommandCase):
         self.spillway("bench-io", *self.QUICK, "--rates", path, self.root / "work")
         self.assertTrue(path.exists())
         self.assertFalse((self.root / "config").exists())
+
+    def test_says_that_it_has_no_place_for_the_rates(self):
+        code, output, _ = self.spillway("bench-io", *self.QUICK, self.root / "work", HOME="",
+                                        XDG_CONFIG_HOME="")
+        self.assertEqual(code, 0)
+        self.assertIn("not recorded: neither XDG_CONFIG_HOME nor HOME", output)
+
+    def test_names_a_file_size_that_a_directory_has_room_for(self):
+        self.assertIn("(name a smaller one with --file-size",
+                      self.refused("bench-io", "--file-size", "1000TiB", self.root / "work"))
 
     def test_is_read_by_the_doctor(self):
         self.spillway("bench-io", *self.QUICK, self.root / "work")

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "planning/frontier.h"
 #include "planning/frontier_picture.h"
 #include "planning_command.h"
 
@@ -207,6 +208,19 @@ TEST_F(FrontierCommand, LeavesNoTemporaryFileThatItCouldNotWrite) {
   EXPECT_THAT(said, HasSubstr("cannot write " + temporary.path()));
   EXPECT_THAT(temporary.entries(), IsEmpty());
   ASSERT_EQ(::unsetenv("TMPDIR"), 0);
+}
+
+TEST(FrontierText, SaysOnceWhyAStrategyHasNoPlan) {
+  const PlanningStep step = to_step(chain_profile(), "chain.json");
+  PlanFigures plan;
+  plan.strategy = "exhaustive";
+  plan.budget = 1_GiB;
+  plan.refusal = "too many choices";
+  PlanFigures larger = plan;
+  larger.budget = 2_GiB;
+  const std::string text = frontier_text(step, choose_rates({}, step.profile), {1, {plan, larger}});
+  EXPECT_THAT(text, HasSubstr("\nexhaustive has no plan for 1.00 GiB: too many choices\n"));
+  EXPECT_EQ(text.find("too many", text.find("too many") + 1), std::string::npos);
 }
 
 TEST(SplitFrontier, TakesAPictureFromBehindTheOptionButNotTheProfile) {

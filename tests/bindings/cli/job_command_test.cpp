@@ -245,6 +245,11 @@ TEST_F(JobCommand, RefusesWhatHasNoPlaceOrNoSense) {
   EXPECT_THAT(refused([](PlanWords& w) { w.common.budget = "1GiB"; }),
               HasSubstr("--budget 1GiB is about one device"));
   EXPECT_THAT(refused([](PlanWords& w) { w.job.ranks.clear(); }), HasSubstr("--ranks is missing"));
+  EXPECT_THAT(refused([](PlanWords& w) {
+                w.common.budget = "1GiB";
+                w.job = {.picture = "x.svg"};
+              }),
+              HasSubstr("--ranks is missing beside --svg x.svg"));
   EXPECT_THAT(refused([](PlanWords& w) { w.job.ranks = "0"; }), HasSubstr("--ranks: '0'"));
   EXPECT_THAT(refused([](PlanWords& w) { w.job.ranks = "9"; }),
               HasSubstr("more stages than layers: 9 for 7"));

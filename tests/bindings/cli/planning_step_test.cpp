@@ -106,6 +106,9 @@ TEST(BudgetIn, RefusesWhatIsNoBudget) {
 TEST(AsOption, RoundsUp) {
   EXPECT_EQ(as_option(Bytes(1 << 20)), "1MiB");
   EXPECT_EQ(as_option(Bytes((1 << 20) + 1)), "2MiB");
+  EXPECT_EQ(as_option(10_GiB), "10GiB");
+  EXPECT_EQ(as_option(10_GiB - Bytes(1)), "10GiB");
+  EXPECT_EQ(as_option(10_GiB + Bytes(1)), "10241MiB");
 }
 
 TEST(LoadStep, ReadsAProfile) {

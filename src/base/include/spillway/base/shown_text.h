@@ -14,6 +14,9 @@ std::string shown_text(std::string_view text, std::size_t most_letters = 40);
 /// UTF-8 stay whole.
 std::string shortened(std::string_view text, std::size_t most_bytes);
 
+/// A word as a shell has to be given it: in single quotes where that is needed, on one line.
+std::string shell_word(std::string_view word);
+
 /// The sentence of an error with " (STEP)" behind it, unless it ends with a next step of its own.
 std::string with_next_step(std::string_view sentence, std::string_view step);
 
