@@ -252,7 +252,7 @@ class Refusing(CommandCase):
                                  capture_output=True, check=False, timeout=120)
         self.assertEqual((outcome.returncode, outcome.stdout), (2, ""))
         self.assertRegex(outcome.stderr, rf"\A\[spillway\] error: spill directory {locked} is not "
-                                         r"writable for this user\n\Z")
+                                         r"writable for this user \(name one that is\)\n\Z")
 
     def test_a_statistics_file_in_a_missing_folder(self):
         self.assertIn("does not exist (make it",
