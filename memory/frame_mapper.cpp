@@ -30,7 +30,10 @@ class ProbeSink final : public FaultSink {
   explicit ProbeSink(FrameMapper& mapper) : mapper_(mapper) {}
 
   void begin_fault(std::byte* /*address*/, Access access) override { serve(access); }
-  void serve_fault(std::byte* /*address*/, Access access) override { serve(access); }
+  TrapEnd serve_fault(std::byte* /*address*/, Access access, const sigset_t& /*blocked*/) override {
+    serve(access);
+    return TrapEnd::kServed;
+  }
 
   /// Waits until the fault that let the caller continue has been served to its end.
   int served(Access access) {

@@ -86,7 +86,8 @@ class SwapEngine::State final : public memory::FaultSink {
   // faults.cpp
   void begin_fault(std::byte* address, memory::Access access) override;
   void begin_fault(std::byte* address, memory::Access access, std::uint32_t strays);
-  void serve_fault(std::byte* address, memory::Access access) override;
+  memory::TrapEnd serve_fault(std::byte* address, memory::Access access,
+                              const sigset_t& blocked) override;
 
   // forks.cpp
   void begin_fork_locked();
@@ -191,6 +192,7 @@ class SwapEngine::State final : public memory::FaultSink {
   bool begin_fault_locked(memory::PageIndex index, memory::Access access, TimePoint start);
   bool note_open_fault_locked(memory::PageIndex index, TimePoint start);
   bool is_fault_unserved_locked() const;
+  std::string why_no_frame_locked() const;
   std::string lost_fault_locked();
   std::string fault_failure_;  ///< Why a page that the program touches cannot come.
   std::optional<TimePoint> unserved_since_;

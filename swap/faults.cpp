@@ -6,12 +6,14 @@
 
 #include "end_by_signal.h"
 #include "engine_state.h"
+#include "spillway/base/waiting_signal.h"
 
 namespace spillway::swap {
 
 using memory::Access;
 using memory::kPageBytes;
 using memory::PageIndex;
+using memory::TrapEnd;
 
 namespace {
 
@@ -29,11 +31,17 @@ bool waits_for_guard(const Page& page, const Range& range, Access access) {
 
 }  // namespace
 
-/// Whether a thread sleeps on a page that no frame will come free for.
+/// Whether a thread sleeps on a page that no frame is coming free for.
 bool SwapEngine::State::is_fault_unserved_locked() const {
   return !fault_reads_.empty() && pool_->available_frames() == 0 &&
-         leaving_ + reading_ + writing_ == 0 &&
-         (!store_failure_.empty() || kept_pages_locked() > 0);
+         leaving_ + reading_ + writing_ == 0;
+}
+
+std::string SwapEngine::State::why_no_frame_locked() const {
+  if (!store_failure_.empty()) return store_failure_;
+  if (kept_pages_locked() > 0) return kept_text_locked();
+  return message("the program's direct I/O uses all of the budget of {} (allow more with --budget)",
+                 options_.budget);
 }
 
 /// Why a thread that touches memory waits for nothing; empty: it does not. It cannot be told of an
@@ -47,8 +55,7 @@ std::string SwapEngine::State::lost_fault_locked() {
   if (!fault_failure_.empty()) return fault_failure_;
   if (!unserved_since_) return {};
   const TimePoint now = clock_.now();
-  if (now - *unserved_since_ > options_.fault_patience)
-    return store_failure_.empty() ? kept_text_locked() : store_failure_;
+  if (now - *unserved_since_ > options_.fault_patience) return why_no_frame_locked();
   if (now >= next_attempt_) {
     next_attempt_ = now + kAttemptPause;
     forget_refusals_locked();
@@ -106,11 +113,12 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
     want_locked(page.range);
     return note_open_fault_locked(index, start);
   }
+  bool is_news = true;
   switch (page.state) {
     case PageState::kOut: page.state = PageState::kReadQueued; [[fallthrough]];
     case PageState::kReadQueued:
       page.open_on_arrival = true;
-      open_faults_.push_back({index, start});
+      is_news = note_open_fault_locked(index, start);
       std::erase(demand_reads_, index);  // It stands in one queue only, now in the faster one.
       if (std::find(fault_reads_.begin(), fault_reads_.end(), index) == fault_reads_.end())
         fault_reads_.push_back(index);
@@ -119,7 +127,7 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
       break;
     case PageState::kReading:
       page.open_on_arrival = true;
-      open_faults_.push_back({index, start});
+      is_news = note_open_fault_locked(index, start);
       break;
     case PageState::kResident:
     case PageState::kWriteQueued:
@@ -136,7 +144,7 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
       counts_.fault_wait += clock_.now() - start;
       break;
   }
-  return true;
+  return is_news;
 }
 
 /// The page has come, or is gone for good: nobody waits for it any more.
@@ -150,10 +158,10 @@ void SwapEngine::State::end_faults_locked(PageIndex index) {
   });
 }
 
-void SwapEngine::State::serve_fault(std::byte* address, Access access) {
+TrapEnd SwapEngine::State::serve_fault(std::byte* address, Access access, const sigset_t& blocked) {
   if (off_.load(std::memory_order_relaxed)) {
     fill_in_child(address);
-    return;
+    return TrapEnd::kServed;
   }
   begin_fault(address, access, kStrayTraps);
   Lock lock(mutex_);
@@ -164,10 +172,13 @@ void SwapEngine::State::serve_fault(std::byte* address, Access access) {
     ++waiters_;
     changed_.wait_for(lock, std::chrono::milliseconds(20));
     --waiters_;
+    // The page stays asked for, and whoever takes the signal may never come back for it.
+    if (is_signal_waiting(blocked)) return TrapEnd::kInterrupted;
     // It has come and left again, or nobody has computed it yet: still the same trap.
     if ((page.state == PageState::kOut || is_guarded()) && find(address).range.is_some())
       begin_fault_locked(index, access, clock_.now());
   }
+  return TrapEnd::kServed;
 }
 
 }  // namespace spillway::swap

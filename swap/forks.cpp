@@ -6,6 +6,7 @@
 // children share the page cache. Else (memory, checksums) it is sealed and filled when touched.
 
 #include <signal.h>
+#include <ucontext.h>
 
 #include <cerrno>
 
@@ -50,7 +51,8 @@ void handle_in_child(int number, siginfo_t* info, void* context) {
   } else if (number == SIGBUS) {
     end_by_signal(SIGBUS, kCannotRead, EIO);
   } else {
-    child.engine->serve_fault(address, memory::Access::kRead);
+    const sigset_t& blocked = static_cast<const ucontext_t*>(context)->uc_sigmask;
+    child.engine->serve_fault(address, memory::Access::kRead, blocked);
   }
   errno = error;
 }

@@ -57,7 +57,10 @@ class Pages final : public FaultSink {
       bring_in(index, access);
     }
   }
-  void serve_fault(std::byte* address, Access access) override { begin_fault(address, access); }
+  TrapEnd serve_fault(std::byte* address, Access access, const sigset_t&) override {
+    begin_fault(address, access);
+    return TrapEnd::kServed;
+  }
 
  private:
   std::byte* slot(std::size_t index) { return regions_.pool + index * kPageBytes; }
@@ -145,7 +148,7 @@ void forbid_all(benchmark::State& state, MapperKind kind) {
 class NoFaults final : public FaultSink {
  public:
   void begin_fault(std::byte*, Access) override { std::abort(); }
-  void serve_fault(std::byte*, Access) override { std::abort(); }
+  TrapEnd serve_fault(std::byte*, Access, const sigset_t&) override { std::abort(); }
 };
 
 void make(benchmark::State& state, MapperKind kind) {

@@ -109,6 +109,9 @@ bool is_endless(const std::byte* address, const Watch& watch) {
   return trap.count.fetch_add(1, std::memory_order_relaxed) >= kFutileTraps;
 }
 
+/// A trap that gave way to a signal says nothing about the page.
+void forgive_trap() { last_trap_of_this_thread().count.store(0, std::memory_order_relaxed); }
+
 void report_endless(const std::byte* address, Access access) {
   char text[256];
   const int length = std::snprintf(
@@ -147,12 +150,14 @@ void handle_fault(int signal_number, siginfo_t* info, void* context) {
     FaultSink* sink = watch.sink.load(std::memory_order_acquire);
     if (info->si_code <= 0 || sink == nullptr) continue;
     if (address < watch.begin || address >= watch.end) continue;
-    const Access access = access_of(*static_cast<const ucontext_t*>(context));
+    const auto& trapped = *static_cast<const ucontext_t*>(context);
+    const Access access = access_of(trapped);
     if (is_endless(address, watch)) {
       report_endless(address, access);
       break;
     }
-    sink->serve_fault(address, access);
+    if (sink->serve_fault(address, access, trapped.uc_sigmask) == TrapEnd::kInterrupted)
+      forgive_trap();
     errno = error;
     return;
   }
@@ -176,7 +181,7 @@ void install(int signal_number) {
   ours.sa_sigaction = handle_fault;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
   // A handler of the trainer that touched a tensor in the middle of a served fault would wait for
-  // the lock that this very thread may hold.
+  // the lock that this very thread may hold. A trap that has to wait is left for it instead.
   sigfillset(&ours.sa_mask);
   sigaction(signal_number, &ours, nullptr);
 }

@@ -114,6 +114,10 @@ const json& list_in(const json& tree, const JsonObject& object, const std::strin
   return value;
 }
 
+[[noreturn]] void refuse_controls(const std::string& text, const std::string& place) {
+  throw ConfigError("{} is '{}', with control characters in it", place, shown_text(text));
+}
+
 std::uint64_t from_hexadecimal(const std::string& text, const std::string& place) {
   std::uint64_t value = 0;
   const char* const end = text.data() + text.size();
@@ -175,6 +179,12 @@ std::vector<JsonObject> JsonObject::objects(const std::string& key) {
 }
 
 std::string JsonObject::text(const std::string& key) {
+  std::string value = any_text(key);
+  if (has_control_characters(value)) refuse_controls(value, place(key));
+  return value;
+}
+
+std::string JsonObject::any_text(const std::string& key) {
   asked_.push_back(key);
   const json& value = member(tree_at(value_), *this, key);
   if (!value.is_string()) throw ConfigError("{} is {} instead of text", place(key), shown(value));
@@ -233,6 +243,8 @@ std::vector<std::string> JsonObject::texts(const std::string& key, std::size_t s
     if (!each.is_string())
       throw ConfigError("{}[{}] is {} instead of text", place(key), values.size(), shown(each));
     values.push_back(each.get<std::string>());
+    if (has_control_characters(values.back()))
+      refuse_controls(values.back(), message("{}[{}]", place(key), values.size() - 1));
   }
   return values;
 }
@@ -246,8 +258,10 @@ std::vector<std::uint64_t> JsonObject::hexadecimals(const std::string& key, std:
 
 std::vector<std::pair<std::string, std::string>> JsonObject::all_texts() {
   std::vector<std::pair<std::string, std::string>> all;
-  for (const auto& [key, value] : tree_at(value_).items())
+  for (const auto& [key, value] : tree_at(value_).items()) {
+    if (has_control_characters(key)) refuse_controls(key, place(key));
     all.emplace_back(key, value.is_number() ? value.dump() : text(key));
+  }
   return all;
 }
 

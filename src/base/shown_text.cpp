@@ -1,6 +1,18 @@
 #include "spillway/base/shown_text.h"
 
 namespace spillway {
+namespace {
+
+/// How many bytes from `at` are a control character; 0: none.
+std::size_t control_bytes(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t index) {
+    return index < text.size() ? static_cast<unsigned char>(text[index]) : 0xFFU;
+  };
+  if (byte(at) < 0x20U || byte(at) == 0x7FU) return 1;
+  return byte(at) == 0xC2U && byte(at + 1) >= 0x80U && byte(at + 1) <= 0x9FU ? 2 : 0;
+}
+
+}  // namespace
 
 std::string shown_text(std::string_view text, std::size_t most_letters) {
   std::string shown(text.substr(0, most_letters));
@@ -34,6 +46,23 @@ std::string shell_word(std::string_view word) {
       text += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
   }
   return text + "'";
+}
+
+bool has_control_characters(std::string_view text) {
+  for (std::size_t at = 0; at < text.size(); ++at)
+    if (control_bytes(text, at) > 0) return true;
+  return false;
+}
+
+std::string without_control_characters(std::string_view text) {
+  std::string plain;
+  plain.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = control_bytes(text, at);
+    plain += bytes > 0 ? '?' : text[at];
+    at += bytes > 0 ? bytes : 1;
+  }
+  return plain;
 }
 
 std::string with_next_step(std::string_view sentence, std::string_view step) {

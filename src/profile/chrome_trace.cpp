@@ -5,13 +5,16 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "spillway/base/shown_text.h"
 #include "trace_sources.h"
 
 namespace spillway::profile {
 namespace {
 
+/// As the reader takes it, whatever the program is called.
 std::string json_text(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json(without_control_characters(text))
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 /// Without a leading zero, which JSON does not know.

@@ -79,10 +79,13 @@ ordered_json rates_json(const TransferRates& rates) {
   return json;
 }
 
+/// As the reader takes it, whatever the program is called.
+std::string plain(const std::string& text) { return without_control_characters(text); }
+
 ordered_json needs_json(const ProgramNeeds& needs) {
   return {{"budget_bytes", needs.budget.count()},
-          {"operator", needs.op.name},
-          {"arguments", needs.op.arguments},
+          {"operator", plain(needs.op.name)},
+          {"arguments", plain(needs.op.arguments)},
           {"early", needs.is_early ? 1 : 0}};
 }
 
@@ -97,9 +100,12 @@ ordered_json json_of(const StepProfile& profile) {
   json["format"] = kFormat;
   json["version"] = kVersion;
   json["minor"] = kMinor;
-  json["origin"] = {{"source", origin.source},     {"program", origin.program},
-                    {"command", origin.command},   {"libtorch", origin.libtorch},
-                    {"spillway", origin.spillway}, {"threads", origin.threads},
+  json["origin"] = {{"source", origin.source},
+                    {"program", plain(origin.program)},
+                    {"command", plain(origin.command)},
+                    {"libtorch", origin.libtorch},
+                    {"spillway", origin.spillway},
+                    {"threads", origin.threads},
                     {"steps", origin.steps}};
   json["page_bytes"] = profile.page_size.count();
   json["small_bytes"] = profile.small_bytes.count();
@@ -107,8 +113,9 @@ ordered_json json_of(const StepProfile& profile) {
   if (profile.rates) json["rates"] = rates_json(*profile.rates);
   json["classes"] = column(kClasses, [](const auto& each) { return each.name; });
   json["kinds"] = {
-      {"name", column(profile.kinds, [](const OpKind& kind) { return kind.name; })},
-      {"arguments", column(profile.kinds, [](const OpKind& kind) { return kind.arguments; })}};
+      {"name", column(profile.kinds, [](const OpKind& kind) { return plain(kind.name); })},
+      {"arguments",
+       column(profile.kinds, [](const OpKind& kind) { return plain(kind.arguments); })}};
   json["ops"] = ops_json(profile);
   json["uses"] = {
       {"value", column(profile.tape.uses, [](const TapeUse& use) { return use.value; })},

@@ -8,10 +8,17 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 
+#include "alarm.h"
 #include "spillway/base/default_signal.h"
 #include "spillway/base/signals_blocked.h"
 
@@ -20,9 +27,14 @@ namespace {
 
 constexpr std::array kEndingSignals{SIGHUP, SIGINT, SIGTERM};
 
+constexpr std::int64_t kSecondNs = 1'000'000'000;
+
 // In place of a signal: an exception that nobody catches.
 constexpr int kUncaught = -1;
 constexpr std::int64_t kUncaughtPatienceSeconds = 5;
+
+// How often is looked for a signal that nobody can take.
+constexpr std::int64_t kLookEveryNs = 250'000'000;
 
 struct Watch {
   pid_t owner = 0;
@@ -32,6 +44,7 @@ struct Watch {
   std::atomic<int> signal{0};
   std::atomic<std::int64_t> since_ns{0};
   std::int64_t copies_within_ns = 0;
+  Duration words_within{};
   std::function<void()> last_words;
 };
 
@@ -41,7 +54,7 @@ std::atomic<Watch*> watch{nullptr};
 std::int64_t now_ns() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  return std::int64_t{now.tv_sec} * kSecondNs + now.tv_nsec;
 }
 
 void on_ending_signal(int signal) {
@@ -65,6 +78,7 @@ void on_uncaught_exception() {
   Watch& here = *watch.load();
   int none = 0;
   if (::getpid() == here.owner && here.signal.compare_exchange_strong(none, kUncaught)) {
+    here.since_ns.store(now_ns());  // A signal after that ends what the handlers below may hold up.
     ::sem_post(&here.asked);
     timespec until{};
     ::clock_gettime(CLOCK_MONOTONIC, &until);
@@ -75,15 +89,72 @@ void on_uncaught_exception() {
   here.earlier();
 }
 
+bool has_handler(int signal, void (*handler)(int)) noexcept {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 &&
+         action.sa_handler == handler;
+}
+
+/// Whether some thread of the process does not block the signal.
+bool is_open_to(int signal) {
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator task("/proc/self/task", error); !error && task != end;
+       task.increment(error)) {
+    std::ifstream status(task->path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      unsigned long blocked = 0;
+      const bool is_mask = std::sscanf(line.c_str(), "SigBlk: %lx", &blocked) == 1;
+      if (is_mask && (blocked >> (signal - 1) & 1U) == 0) return true;
+    }
+  }
+  return false;
+}
+
+/// Takes a signal in place of the thread that should: in a system call that waits for memory which
+/// a userfaultfd serves, the kernel lets it take none that has a handler or leaves a core.
+void take_stranded_signal() {
+  sigset_t waiting;
+  ::sigemptyset(&waiting);
+  ::sigpending(&waiting);
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGQUIT}) {
+    if (::sigismember(&waiting, signal) != 1) continue;
+    if (has_handler(signal, &on_ending_signal)) {
+      if (is_open_to(signal)) on_ending_signal(signal);
+    } else if (has_handler(signal, SIG_DFL)) {
+      if (is_open_to(signal)) raise_default(signal);
+    }
+  }
+}
+
+void wait_until_asked(Watch& here) {
+  while (true) {
+    timespec until{};
+    ::clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += kLookEveryNs;
+    until.tv_sec += until.tv_nsec / kSecondNs;
+    until.tv_nsec %= kSecondNs;
+    if (::sem_clockwait(&here.asked, CLOCK_MONOTONIC, &until) == 0) return;
+    if (errno == ETIMEDOUT) take_stranded_signal();
+  }
+}
+
 void answer(Watch& here) {
-  while (::sem_wait(&here.asked) != 0) {
+  wait_until_asked(here);
+  const int signal = here.signal.load();
+  if (signal == kUncaught) {
+    here.last_words();
+    ::sem_post(&here.answered);
+    return;
+  }
+  std::optional<Alarm> limit;
+  try {
+    limit.emplace(here.words_within, [signal] { raise_default(signal); });
+  } catch (const std::system_error&) {
+    // No thread: then the words take as long as they take.
   }
   here.last_words();
-  if (here.signal.load() == kUncaught) {
-    ::sem_post(&here.answered);
-  } else {
-    raise_default(here.signal.load());
-  }
+  raise_default(signal);
 }
 
 void start_answering_thread(Watch& here) {
@@ -93,21 +164,17 @@ void start_answering_thread(Watch& here) {
   thread.detach();
 }
 
-bool has_handler(int signal, void (*handler)(int)) noexcept {
-  struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 &&
-         action.sa_handler == handler;
-}
-
 }  // namespace
 
-void watch_endings(std::function<void()> last_words, Duration copies_within) {
+void watch_endings(std::function<void()> last_words, Duration copies_within,
+                   Duration words_within) {
   auto* here = new Watch;
   here->owner = ::getpid();
   ::sem_init(&here->asked, 0, 0);
   ::sem_init(&here->answered, 0, 0);
   here->last_words = std::move(last_words);
   here->copies_within_ns = copies_within.count();
+  here->words_within = words_within;
   watch.store(here);
   start_answering_thread(*here);
   struct sigaction action {};

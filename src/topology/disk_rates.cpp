@@ -104,8 +104,9 @@ double sample_rate_in(JsonObject& json, const char* key) {
   return json.has(key) && number_in(json, key) == 0.0 ? 0.0 : rate_in(json, key);
 }
 
+// A path may be anything.
 std::string text_in(JsonObject& json, const char* key) {
-  return json.has(key) ? json.text(key) : std::string();
+  return json.has(key) ? json.any_text(key) : std::string();
 }
 
 DiskSample sample_from(JsonObject& json) {
@@ -121,7 +122,7 @@ DiskSample sample_from(JsonObject& json) {
 
 DiskRate rate_from(JsonObject& json) {
   DiskRate rate;
-  rate.directory = json.text("directory");
+  rate.directory = json.any_text("directory");
   rate.device = text_in(json, "device");
   rate.mount_point = text_in(json, "mount_point");
   rate.measured_at = text_in(json, "measured_at");

@@ -61,6 +61,17 @@ TEST(JsonReader, NamesFileAndPlace) {
   EXPECT_EQ(refusal("[1]"), "a.json: the text is a list instead of an object");
 }
 
+TEST(JsonReader, RefusesTextThatATerminalWouldObey) {
+  const std::string text = R"({"a": "x\u001b[2J", "list": ["x", "\u009b1m"], "in": {"\u0007": 1}})";
+  EXPECT_EQ(refusal(text, [](auto root) { root.text("a"); }),
+            "a.json: a is 'x?[2J', with control characters in it");
+  EXPECT_EQ(refusal(text, [](auto root) { root.texts("list", 2); }),
+            "a.json: list[1] is '??1m', with control characters in it");
+  EXPECT_EQ(refusal(text, [](auto root) { root.object("in").all_texts(); }),
+            "a.json: in.? is '?', with control characters in it");
+  EXPECT_EQ(refusal(text, [](auto root) { root.any_text("a"); }), "accepted");
+}
+
 TEST(JsonReader, RefusesNumbersThatDoNotFit) {
   const auto whole = [](const char* number) {
     return refusal(std::string(R"({"n": [)") + number + "]}", [](auto root) {

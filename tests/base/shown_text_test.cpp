@@ -29,6 +29,21 @@ TEST(ShellWord, QuotesWhatAShellWouldTakeApart) {
   EXPECT_EQ(shell_word(""), "''");
 }
 
+TEST(ControlCharacters, AreThoseOfAsciiAndOfUtf8) {
+  for (const std::string text : {"a\x1b[31m", "\n", "\t", "\x7f", "a\xC2\x9bz", "\xC2\x80"})
+    EXPECT_TRUE(has_control_characters(text)) << shown_text(text);
+  EXPECT_TRUE(has_control_characters(std::string(1, '\0')));
+  for (const std::string text : {"", "aten::add", "…", "ä", "\xC2\xA0", "中", "\xC2"})
+    EXPECT_FALSE(has_control_characters(text)) << shown_text(text);
+}
+
+TEST(ControlCharacters, BecomeQuestionMarks) {
+  EXPECT_EQ(without_control_characters("a\x1b[1mb\n\xC2\x9b"
+                                       "c…"),
+            "a?[1mb??c…");
+  EXPECT_EQ(without_control_characters(""), "");
+}
+
 TEST(Shortened, KeepsWhatFits) {
   EXPECT_EQ(shortened("", 0), "");
   EXPECT_EQ(shortened("abc", 3), "abc");

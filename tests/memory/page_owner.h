@@ -47,7 +47,10 @@ class PageOwner final : public FaultSink {
   void ask_before_serving(std::function<bool(Fault)> question);
 
   void begin_fault(std::byte* address, Access access) override { serve(address, access); }
-  void serve_fault(std::byte* address, Access access) override { serve(address, access); }
+  TrapEnd serve_fault(std::byte* address, Access access, const sigset_t& /*blocked*/) override {
+    serve(address, access);
+    return TrapEnd::kServed;
+  }
 
  private:
   enum class State { kOut, kOpen, kClosed };

@@ -112,6 +112,17 @@ TEST(StepProfile, ComesBackFromTextExactly) {
   EXPECT_EQ(to_text(again), text);
 }
 
+TEST(StepProfile, HoldsNothingThatATerminalWouldObey) {
+  StepProfile profile = small_profile();
+  expect_refused(with(to_text(profile), R"("program": ")", R"("program": "\u001b[2J)"),
+                 "origin.program is '?[2J");
+  profile.kinds[0].name = "my::op\x1b[2J";
+  profile.origin.program = "train\n.py";
+  const StepProfile again = parse_profile(to_text(profile), "step.json");
+  EXPECT_EQ(again.kinds[0].name, "my::op?[2J");
+  EXPECT_EQ(again.origin.program, "train?.py");
+}
+
 TEST(StepProfile, ComesBackWithoutRates) {
   StepProfile profile = small_profile();
   profile.rates.reset();

@@ -99,6 +99,14 @@ TEST(EndingSignals, SentAgainLaterEndTheProcessAtOnce) {
   require_death_by(SIGINT, ended);
 }
 
+TEST(EndingSignals, EndTheProcessWhenTheLastWordsDoNotCome) {
+  const Ended ended = run_in_child([](int) {
+    watch_endings([] { ::pause(); }, std::chrono::hours(1), std::chrono::milliseconds(1));
+    ::raise(SIGTERM);
+  });
+  require_death_by(SIGTERM, ended);
+}
+
 TEST(EndingSignals, ThatTheProgramHandlesStayItsOwn) {
   const Ended ended = run_in_child([](int file) {
     ::signal(SIGTERM, &ignore_in_vain);

@@ -817,6 +817,27 @@ TEST_P(SwapEngineTest, AnAccessThatFindsNoRoomEndsTheProcessWithTheStoresReason)
               "No space left in RAM");
 }
 
+/// Touches a spilled page while a device may be using all frames.
+void touch_what_the_kernel_leaves_no_room_for(memory::MapperKind kind) {
+  SwapEngineOptions options;
+  options.budget = kPageSize * 4;
+  options.arena_size = 1_GiB;
+  options.fault_patience = std::chrono::milliseconds(1);
+  const SteadyClock clock;
+  SwapEngine swap(options, memory::make_frame_mapper(kind), ram_store(64), clock);
+  std::byte* const spilled = swap.allocate(kPageSize, nullptr).address;
+  const RangeUse used = swap.find(swap.allocate(kPageSize * 4, nullptr).address);
+  PinSet held(Hold::kKernel);
+  swap.pin(held, {&used, 1});
+  std::_Exit(word(spilled, 0) == 7 ? 5 : 6);
+}
+
+TEST_P(SwapEngineTest, AnAccessThatTheKernelLeavesNoRoomForEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(touch_what_the_kernel_leaves_no_room_for(GetParam()), testing::KilledBySignal(SIGBUS),
+              "direct I/O uses all of the budget of 8.00 MiB");
+}
+
 void touch_what_was_freed(memory::MapperKind kind) {
   SwapEngineOptions options;
   options.budget = kPageSize * 4;

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
@@ -39,8 +38,7 @@ double number_or(JsonObject& json, const char* key, double otherwise) {
 std::string name_in(JsonObject& json, const char* key) {
   constexpr std::size_t kMostLetters = 80;
   const std::string name = json.text(key);
-  const bool is_long = name.empty() || name.size() > kMostLetters;
-  if (is_long || std::any_of(name.begin(), name.end(), [](char c) { return c >= 0 && c < ' '; }))
+  if (name.empty() || name.size() > kMostLetters)
     throw ConfigError("{}: '{}' is no name (give 1 to {} letters in a line)", json.place(key),
                       shown_text(name), kMostLetters);
   return name;

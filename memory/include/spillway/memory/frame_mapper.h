@@ -1,5 +1,7 @@
 #pragma once
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +23,12 @@ inline constexpr std::size_t kPageBytes = std::size_t{2} << 20;
 
 enum class Access { kRead, kWrite };
 
+/// How a trap was left.
+enum class TrapEnd {
+  kServed,
+  kInterrupted,  ///< A signal is to be taken first; then the access traps again.
+};
+
 /// What a mapper tells when memory is touched that it has to serve. Implemented by the owner of the
 /// residency states. Both calls come without any lock held by the mapper.
 class FaultSink {
@@ -34,9 +42,12 @@ class FaultSink {
   /// answer.
   virtual void begin_fault(std::byte* address, Access access) = 0;
 
-  /// The same for any address in a page, but returns only when the access may be tried again.
-  /// Called on the faulting thread inside a signal handler, with whatever locks the trainer holds.
-  virtual void serve_fault(std::byte* address, Access access) = 0;
+  /// The same for any address in a page, but returns only when the access may be tried again, or
+  /// when a signal waits that the thread does not block (`is_signal_waiting` beyond `blocked`).
+  /// That is taken at the access, as if it came just before: it ends the process, or a handler of
+  /// the program runs. Called on the faulting thread inside a signal handler that blocks all
+  /// signals, with whatever locks the trainer holds.
+  virtual TrapEnd serve_fault(std::byte* address, Access access, const sigset_t& blocked) = 0;
 };
 
 enum class MoveResult {

@@ -47,8 +47,8 @@ struct SwapEngineOptions {
   /// When nothing has moved for so long, whoever waits for room takes what running operators hold:
   /// one of them may be waiting for the very thread that waits.
   Duration patience = std::chrono::seconds(10);
-  /// When the store has taken nothing for so long while a thread waits for a page that it touches
-  /// and operators hold all frames, the process ends: that thread cannot be told of an error.
+  /// When nothing could leave for so long for a page that a thread touches, as no store takes more
+  /// or the kernel uses all frames, the process ends: that thread cannot be told of an error.
   Duration fault_patience = std::chrono::seconds(60);
   std::vector<TransferObserver*> observers;  ///< Outlive the engine.
 };
@@ -64,10 +64,10 @@ struct SwapStatistics {
   Bytes fetched;             ///< Read from the store.
   Bytes left_clean;          ///< Left without a write, because the store had the bytes.
   Bytes dropped;             ///< Left without a copy, to be computed again.
-  std::uint64_t faults = 0;  ///< Accesses that bypassed the operators and were served.
+  std::uint64_t faults = 0;  ///< Accesses that bypassed the operators; waits for a page count once.
   Duration fetch_wait{0};    ///< Operators waiting for their inputs.
   Duration room_wait{0};     ///< Operators waiting for room for their outputs.
-  Duration fault_wait{0};    ///< Faults, from their report until the access was allowed.
+  Duration fault_wait{0};    ///< Faults, from their first report until the access was allowed.
   std::uint64_t cancelled_writes = 0;
   StoreReport store;
 };

@@ -23,7 +23,9 @@ class JsonObject {
   JsonObject object(const std::string& key);
   /// All objects of a list.
   std::vector<JsonObject> objects(const std::string& key);
+  /// Text that a terminal may be shown: control characters are refused, here and in lists.
   std::string text(const std::string& key);
+  std::string any_text(const std::string& key);  ///< With these, as paths may have them.
   std::uint64_t count(const std::string& key, std::uint64_t least, std::uint64_t most);
   /// NaN and infinity are no JSON.
   double number(const std::string& key, double least, double most);

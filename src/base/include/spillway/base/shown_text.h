@@ -17,6 +17,13 @@ std::string shortened(std::string_view text, std::size_t most_bytes);
 /// A word as a shell has to be given it: in single quotes where that is needed, on one line.
 std::string shell_word(std::string_view word);
 
+/// Whether there is something in it that a terminal obeys instead of showing it: a character below
+/// the blank, U+007F to U+009F.
+bool has_control_characters(std::string_view text);
+
+/// The same text with question marks in place of these.
+std::string without_control_characters(std::string_view text);
+
 /// The sentence of an error with " (STEP)" behind it, unless it ends with a next step of its own.
 std::string with_next_step(std::string_view sentence, std::string_view step);
 

@@ -11,11 +11,16 @@ namespace spillway::runtime {
 /// would have before. A signal that the program handles or ignores stays the program's, also when
 /// it decides so later. Another signal, `copies_within` or more after the first, ends the process
 /// at once: what comes sooner is a copy, as `timeout`, shells and job systems signal the process
-/// and its group. An exception that nobody catches has `last_words` called too, for some seconds at
-/// most, since the thread that threw may hold what they need. `last_words` must not throw. Call
-/// once per process; throws std::system_error.
+/// and its group. So does the end of `words_within`. An exception that nobody catches has
+/// `last_words` called too, for some seconds at most, since the thread that threw may hold what
+/// they need. `last_words` must not throw. Call once per process; throws std::system_error.
+///
+/// These signals, and SIGQUIT with its default, also end a process whose threads cannot take them:
+/// in a system call that waits for memory which a userfaultfd serves, the kernel holds back what
+/// has a handler or leaves a core. Unless all threads of the program block them.
 void watch_endings(std::function<void()> last_words,
-                   Duration copies_within = std::chrono::seconds(1));
+                   Duration copies_within = std::chrono::seconds(1),
+                   Duration words_within = std::chrono::seconds(30));
 
 /// Gives the signals back their default in a forked child, which has no thread that would answer.
 /// Its uncaught exceptions go past the last words without that.
