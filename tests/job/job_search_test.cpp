@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -236,12 +237,12 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
   JobRequest request = job_without_relief();
   for (const std::uint64_t megabytes : {10U, 28U, 40U}) {  // The first holds no layer.
     request.device_memory = Bytes(megabytes * kMega);
-    JobPlan best;
-    bool has_best = false;
+    std::optional<JobPlan> best;
     JobAttempt nearest;
     const JobTrials trials = try_choices(request, [&](const JobChoice& choice) {
-      return try_choice(request, partitioner_named("spillway"), choice, best, has_best);
+      return try_choice(request, partitioner_named("spillway"), choice, best);
     });
+    EXPECT_FALSE(best);
     for (const JobAttempt& attempt : trials.attempts) {
       ASSERT_FALSE(attempt.is_possible()) << attempt.schedule;
       const bool is_nearer = nearest.missing == Bytes() || attempt.missing < nearest.missing;

@@ -119,12 +119,10 @@ JobRequest request_of(const PlanWords& words, const profile::StepProfile& profil
 
 /// As `try_choice`, by the links that the machine leaves each rank.
 JobAttempt try_on(const Cluster& cluster, const JobRequest& request, const Partitioner& partitioner,
-                  const JobChoice& choice, planner::JobPlan& best, bool& has_best) {
+                  const JobChoice& choice, std::optional<planner::JobPlan>& best) {
   planner::MachineAttempt made = planner::try_choice_on(request, cluster, partitioner, choice);
-  const bool is_better =
-      made.attempt.is_possible() && (!has_best || made.attempt.step_seconds < best.step_seconds);
-  if (is_better) best = std::move(made.plan);
-  has_best = has_best || is_better;
+  if (made.attempt.is_possible() && (!best || made.attempt.step_seconds < best->step_seconds))
+    best = std::move(made.plan);
   return made.attempt;
 }
 
@@ -133,16 +131,15 @@ JobAttempt try_on(const Cluster& cluster, const JobRequest& request, const Parti
 std::vector<ComparedJob> compare(const JobRequest& request, const std::optional<Cluster>& cluster,
                                  const Clock& clock) {
   std::vector<ComparedJob> rows;
-  planner::JobPlan best;
-  bool has_best = false;
+  std::optional<planner::JobPlan> best;
   ProgressLine progress;
   const auto attempt = [&](const Partitioner& partitioner, const JobChoice& choice) {
     progress.show(message("{} with cuts by {}",
                           planner::schedule_text(choice.generator->name, choice.variant),
                           partitioner.name));
     const TimePoint begin = clock.now();
-    JobAttempt tried = cluster ? try_on(*cluster, request, partitioner, choice, best, has_best)
-                               : planner::try_choice(request, partitioner, choice, best, has_best);
+    JobAttempt tried = cluster ? try_on(*cluster, request, partitioner, choice, best)
+                               : planner::try_choice(request, partitioner, choice, best);
     return ComparedJob{std::move(tried), seconds(clock.now() - begin)};
   };
   const Partitioner& asked = planner::partitioner_named(request.partitioner);
@@ -156,8 +153,8 @@ std::vector<ComparedJob> compare(const JobRequest& request, const std::optional<
     return rows.back().attempt;
   });
   rows = fastest_of_each(rows);
-  if (has_best) {
-    const JobChoice choice = planner::choice_of(best);
+  if (best) {
+    const JobChoice choice = planner::choice_of(*best);
     for (const Partitioner& each : planner::partitioners())
       if (each.name != asked.name) rows.push_back(attempt(each, choice));
   }

@@ -109,7 +109,7 @@ bool look_at_order_again(const JobRequest& request, const Partitioner& partition
 }  // namespace
 
 JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
-                      const JobChoice& choice, JobPlan& best, bool& has_best) {
+                      const JobChoice& choice, std::optional<JobPlan>& best) {
   JobAttempt attempt{std::string(partitioner.name),
                      std::string(choice.generator->name),
                      choice.groups,
@@ -120,9 +120,7 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
     JobPlan plan = make_job_plan(request, partitioner, choice);
     attempt = figures_of(plan);
     attempt.choice = choice;
-    if (has_best && !is_better(plan, best)) return attempt;
-    best = std::move(plan);
-    has_best = true;
+    if (!best || is_better(plan, *best)) best = std::move(plan);
   } catch (const NoRoomError& error) {
     attempt.refusal = error.what();
     attempt.missing = error.needed() - request.device_memory;
@@ -145,11 +143,12 @@ JobSearch search_job(const JobRequest& request) {
     search.attempts.push_back(figures_of(search.plan));
     return search;
   }
-  bool has_plan = false;
+  std::optional<JobPlan> best;
   static_cast<JobTrials&>(search) = try_choices(request, [&](const JobChoice& choice) {
-    return try_choice(request, partitioner, choice, search.plan, has_plan);
+    return try_choice(request, partitioner, choice, best);
   });
-  if (!has_plan) refuse(request, search.attempts);
+  if (!best) refuse(request, search.attempts);
+  search.plan = std::move(*best);
   if (look_at_order_again(request, partitioner, choice_of(search.plan), search.plan))
     search.attempts.push_back(figures_of(search.plan));
   return search;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "spillway/base/error.h"
@@ -55,9 +56,9 @@ MachineAttempt attempt_on(Requests& requests, const Cluster& cluster,
   const auto attempt_with = [&](SwapTarget target) {
     MachineAttempt made;
     made.swap_target = target;
-    bool has_plan = false;
-    made.attempt =
-        try_choice(requests.on(choice.groups, target), partitioner, choice, made.plan, has_plan);
+    std::optional<JobPlan> plan;
+    made.attempt = try_choice(requests.on(choice.groups, target), partitioner, choice, plan);
+    if (plan) made.plan = std::move(*plan);
     return made;
   };
   MachineAttempt made = attempt_with(SwapTarget::kHost);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,11 +51,12 @@ struct JobSearch : JobTrials {
 /// micro-batches as the batch has where their number is open, and variants as they are usual.
 std::vector<JobChoice> job_choices(const JobRequest& request);
 
-/// Tries one choice. Where it works and is faster than `best`, or as fast in less memory, or as
-/// fast and small with less to do, it takes its place. Less to do: fewer groups, replicas, stages
-/// per rank, actions of all ranks, in this order; of equals the one that was tried first stays.
+/// Tries one choice. Where it works and there is no `best`, or it is faster, or as fast in less
+/// memory, or as fast and small with less to do, it takes its place. Less to do: fewer groups,
+/// replicas, stages per rank, actions of all ranks, in this order; of equals the one that was tried
+/// first stays.
 JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
-                      const JobChoice& choice, JobPlan& best, bool& has_best);
+                      const JobChoice& choice, std::optional<JobPlan>& best);
 
 /// Makes one choice; of its attempt the schedule, whether it is possible, and its figures count.
 using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
