@@ -9,6 +9,7 @@
 #include "planning/check_command.h"
 #include "planning/cluster_file.h"
 #include "planning/cost_command.h"
+#include "planning/job_comparison.h"
 #include "planning/job_contradictions.h"
 #include "planning/job_json.h"
 #include "planning/job_machine.h"
@@ -27,10 +28,7 @@ namespace spillway::cli {
 
 using nlohmann::ordered_json;
 using planner::Cluster;
-using planner::JobAttempt;
-using planner::JobChoice;
 using planner::JobRequest;
-using planner::Partitioner;
 
 namespace {
 
@@ -117,57 +115,11 @@ JobRequest request_of(const PlanWords& words, const profile::StepProfile& profil
   return request;
 }
 
-/// As `try_choice`, by the links that the machine leaves each rank.
-JobAttempt try_on(const Cluster& cluster, const JobRequest& request, const Partitioner& partitioner,
-                  const JobChoice& choice, std::optional<planner::JobPlan>& best) {
-  planner::MachineAttempt made = planner::try_choice_on(request, cluster, partitioner, choice);
-  if (made.attempt.is_possible() && (!best || made.attempt.step_seconds < best->step_seconds))
-    best = std::move(made.plan);
-  return made.attempt;
-}
-
-/// Every schedule with the partitioner that is asked for, then every partitioner with the best of
-/// these.
-std::vector<ComparedJob> compare(const JobRequest& request, const std::optional<Cluster>& cluster,
-                                 const Clock& clock) {
-  std::vector<ComparedJob> rows;
-  std::optional<planner::JobPlan> best;
-  ProgressLine progress;
-  const auto attempt = [&](const Partitioner& partitioner, const JobChoice& choice) {
-    progress.show(message("{} with cuts by {}",
-                          planner::schedule_text(choice.generator->name, choice.variant),
-                          partitioner.name));
-    const TimePoint begin = clock.now();
-    JobAttempt tried = cluster ? try_on(*cluster, request, partitioner, choice, best)
-                               : planner::try_choice(request, partitioner, choice, best);
-    return ComparedJob{std::move(tried), seconds(clock.now() - begin)};
-  };
-  const Partitioner& asked = planner::partitioner_named(request.partitioner);
-  // The times of the machine's devices, for the bound.
-  const JobRequest open = cluster
-                              ? planner::request_on(request, *cluster, std::max(1U, request.groups),
-                                                    planner::SwapTarget::kHost)
-                              : request;
-  planner::try_choices(open, [&](const JobChoice& choice) {
-    rows.push_back(attempt(asked, choice));
-    return rows.back().attempt;
-  });
-  rows = fastest_of_each(rows);
-  if (best) {
-    const JobChoice choice = planner::choice_of(*best);
-    for (const Partitioner& each : planner::partitioners())
-      if (each.name != asked.name) rows.push_back(attempt(each, choice));
-  }
-  progress.clear();
-  sort_fastest_first(rows);
-  return rows;
-}
-
 int compare_jobs(const PlanWords& words, JobRequest request, const std::optional<Cluster>& cluster,
                  std::ostream& out, const Clock& clock) {
   refuse_any({{"--out", &words.out}, {"--svg", &words.job.picture}},
              "is for one plan, and --compare makes many");
-  const std::vector<ComparedJob> rows = compare(request, cluster, clock);
+  const std::vector<ComparedJob> rows = compared_jobs(request, cluster, clock);
   if (cluster)
     request = planner::request_on(request, *cluster, std::max(1U, request.groups),
                                   planner::SwapTarget::kHost);

@@ -175,6 +175,9 @@ ordered_json job_json(const FoundJob& job) {
 
 ordered_json compared_json(const JobRequest& request, const ComparedJob& row) {
   ordered_json json = attempt_json(row.attempt);
+  if (row.on_machine)
+    json["machine"] = {{"step_seconds", row.on_machine->step_seconds},
+                       {"swaps_to", name_in(kSwapTargets, row.on_machine->swap_target)}};
   json["bound"] = planner::job_bound(request);
   json["search_seconds"] = row.search_seconds;
   return json;

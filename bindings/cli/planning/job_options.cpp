@@ -71,7 +71,7 @@ void add_job_options(CLI::App& app, JobWords& words) {
            "With --ranks, and disks (--rates, --nvme): neighbouring ranks that share them");
   app.add_flag("--compare", words.compare,
                "With --ranks: all schedules, and all partitioners with the best of them, in one "
-               "table")
+               "table; with --topology each as it runs on the machine")
       ->disable_flag_override();
   add_text(app, "--svg", words.picture, "FILE",
            "With --ranks: draw what each device does when, and what it holds");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planning/machine_words.h"
 #include "planning/planning_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr std::size_t kLabel = 10;
 constexpr std::size_t kStagesShown = 64;
 constexpr std::size_t kMostLettersOfName = 44;
+constexpr std::ptrdiff_t kColumnsUpToStep = 5;  // Of `titles`.
 
 std::string line(std::string label, const std::string& text) {
   label.resize(kLabel, ' ');
@@ -187,6 +189,21 @@ std::vector<std::string> row_of(const JobAttempt& attempt) {
   return row;
 }
 
+/// Behind the step by links of its own, and at the end.
+void add_machine_columns(const std::string& step, const std::string& target,
+                         std::vector<std::string>& row) {
+  row.insert(row.begin() + kColumnsUpToStep, step);
+  row.push_back(target);
+}
+
+void add_machine_step(const std::optional<MachineStep>& made, std::vector<std::string>& row) {
+  if (made)
+    add_machine_columns(seconds_text(made->step_seconds),
+                        std::string(name_in(kSwapTargets, made->swap_target)), row);
+  else
+    add_machine_columns("-", "-", row);
+}
+
 std::string tried_text(const FoundJob& job) {
   if (job.search.attempts.size() < 2) return {};
   std::vector<ComparedJob> all;
@@ -253,7 +270,7 @@ double CostCuts::gap() const {
 void sort_fastest_first(std::vector<ComparedJob>& rows) {
   std::stable_sort(rows.begin(), rows.end(), [](const ComparedJob& a, const ComparedJob& b) {
     if (a.attempt.is_possible() != b.attempt.is_possible()) return a.attempt.is_possible();
-    return a.attempt.is_possible() && a.attempt.step_seconds < b.attempt.step_seconds;
+    return a.attempt.is_possible() && a.step_seconds() < b.step_seconds();
   });
 }
 
@@ -315,14 +332,18 @@ std::string job_comparison_text(const JobRequest& request, const std::string& pa
   std::string text = request_text(
       request, path,
       machine.empty() ? links_text(request, machine)
-                      : message("those that {} leaves a rank, for each number of groups", machine));
+                      : message("step: those that {} leaves a rank, for each number of groups; "
+                                "shared: on the machine, where ranks share them",
+                                machine));
   text += line("bound", message("{}: nothing is faster on so many ranks",
                                 seconds_text(planner::job_bound(request))));
   std::vector<std::vector<std::string>> table{titles()};
+  if (!machine.empty()) add_machine_columns("shared", "swaps to", table.front());
   table.front().push_back("planned");
   std::string reasons;
   for (const ComparedJob& row : rows) {
     table.push_back(row_of(row.attempt));
+    if (!machine.empty()) add_machine_step(row.on_machine, table.back());
     table.back().push_back(seconds_text(row.search_seconds));
     if (!row.attempt.is_possible())
       reasons += message("  {} with {}: {}\n", row.attempt.schedule, row.attempt.partitioner,

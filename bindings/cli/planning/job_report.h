@@ -23,10 +23,22 @@ struct FoundJob {
   std::optional<FoundMachine> machine;
 };
 
+/// What a plan takes on a machine whose links its ranks share.
+struct MachineStep {
+  double step_seconds = 0.0;
+  planner::SwapTarget swap_target = planner::SwapTarget::kHost;
+};
+
 /// One row of a comparison.
 struct ComparedJob {
   planner::JobAttempt attempt;
   double search_seconds = 0.0;
+  std::optional<MachineStep> on_machine{};  ///< Of a plan that was run there.
+
+  /// What rows are put in order by.
+  double step_seconds() const {
+    return on_machine ? on_machine->step_seconds : attempt.step_seconds;
+  }
 };
 
 /// Cuts of a list of costs.
@@ -51,7 +63,7 @@ void sort_fastest_first(std::vector<ComparedJob>& rows);
 
 /// What a user needs to decide, as lines and a table of the stages.
 std::string job_text(const FoundJob& job);
-/// All rows as a table, fastest first, and why some are none. `machine`: whose links they count on;
+/// All rows as a table, fastest first, and why some are none. `machine`: on which they were run;
 /// empty without one.
 std::string job_comparison_text(const planner::JobRequest& request, const std::string& path,
                                 std::span<const ComparedJob> rows, const std::string& machine);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "planning_command.h"
 #include "support/documented_keys.h"
@@ -103,17 +105,47 @@ TEST_F(JobMachine, ChoosesWhatIsFastestThere) {
   EXPECT_THAT(this->plan(words), HasSubstr("The fastest by links of their own, on the machine"));
 }
 
-TEST_F(JobMachine, ComparesByItsLinks) {
+TEST_F(JobMachine, ComparesOnTheMachine) {
   PlanWords words = job();
+  words.job.groups = "2";
+  words.job.ranks = "8";  // Two nodes, whose cards the sums of all stages share.
+  const json plan = told(words);
   words.job.compare = true;
   const json with = told(words);
+  double last = 0.0;
+  for (const json& row : with) {
+    ASSERT_EQ(row["is_possible"], true) << row["refusal"];
+    EXPECT_EQ(keys_of(row["machine"]),
+              keys_in(documented(SPILLWAY_TEST_PLANNING_OUTPUT, "Comparisons")["machine"].text));
+    EXPECT_GE(row["machine"]["step_seconds"].get<double>(), last);
+    last = row["machine"]["step_seconds"];
+    if (row["partitioner"] != "spillway") continue;
+    EXPECT_EQ(row["machine"]["step_seconds"], plan["machine"]["step_seconds"]);
+    EXPECT_EQ(row["step_seconds"], plan["step_seconds"]);
+  }
+  EXPECT_THAT(this->plan(words),
+              AllOf(HasSubstr("those that abci-v100 leaves a rank"), HasSubstr("swaps to")));
   words.job.topology.clear();
   const json without = told(words);
   EXPECT_EQ(with.size(), without.size());
+  EXPECT_FALSE(without[0].contains("machine"));
   EXPECT_GT(with[0]["step_seconds"], without[0]["step_seconds"]);
-  words = job();
+}
+
+TEST_F(JobMachine, ComparesPartitionersWithTheScheduleThatIsFastestThere) {
+  PlanWords words = job();
+  words.job.schedule.clear();
   words.job.compare = true;
-  EXPECT_THAT(plan(words), HasSubstr("those that abci-v100 leaves a rank"));
+  const json rows = told(words);
+  std::set<std::string> schedules;
+  for (const json& row : rows)
+    if (row["partitioner"] != "spillway") schedules.insert(row["schedule"]);
+  ASSERT_EQ(schedules.size(), 1U);
+  for (const json& row : rows) {
+    if (row["partitioner"] != "spillway" || !row["is_possible"]) continue;
+    EXPECT_EQ(row["schedule"], *schedules.begin()) << "the fastest schedule is the first row";
+    break;
+  }
 }
 
 TEST_F(JobMachine, HoldsHostsAgainstTheirMemory) {
