@@ -1,22 +1,18 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "small_clusters.h"
 #include "spillway/base/error.h"
 #include "support/damaged_text.h"
+#include "support/file_text.h"
 #include "support/sanitized.h"
 
 namespace spillway::planner {
 namespace {
 
 std::string text_of(const std::string& name) {
-  std::ifstream file(std::string(SPILLWAY_TEST_CLUSTERS) + "/" + name);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return file_text(std::string(SPILLWAY_TEST_CLUSTERS) + "/" + name);
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {

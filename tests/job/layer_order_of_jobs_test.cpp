@@ -1,12 +1,11 @@
 #include <gmock/gmock.h>
 
-#include <fstream>
-
 #include "even_jobs.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/measured_model.h"
 #include "spillway/profile/trace_import.h"
 #include "support/branched_graph.h"
+#include "support/file_text.h"
 #include "support/published_chain.h"
 
 namespace spillway::planner {
@@ -110,10 +109,8 @@ TEST_P(PublishedOrders, LoseNothingAgainstAllOrders) {
   if (path.empty())
     GTEST_SKIP() << "set SPILLWAY_REFERENCE_DATA to the folder that holds pipedream/"
                  << GetParam().network << ".graph.txt";
-  std::ifstream in(path);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
   PartitionProblem problem;
-  problem.chain = measured_model(profile::import_pipedream(text, path)).chain;
+  problem.chain = measured_model(profile::import_pipedream(file_text(path), path)).chain;
   ASSERT_TRUE(problem.chain.may_reorder);
   const std::uint32_t stages = GetParam().stages;
   problem.devices.resize(stages);

@@ -1,14 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 
 #include "layer_chains.h"
 #include "spillway/planner/step_plan.h"
 #include "spillway/profile/trace_import.h"
+#include "support/file_text.h"
 
 namespace spillway::planner {
 namespace {
@@ -69,9 +68,7 @@ TEST_P(SmallestBudgetOfTraces, IsExact) {
   const char* const folder = std::getenv("SPILLWAY_REFERENCE_DATA");
   if (folder == nullptr || *folder == '\0')
     GTEST_SKIP() << "SPILLWAY_REFERENCE_DATA does not name the folder with the published traces";
-  std::ifstream in(std::string(folder) + "/" + GetParam().file, std::ios::binary);
-  ASSERT_TRUE(in.is_open()) << GetParam().file;
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string text = file_text(std::string(folder) + "/" + GetParam().file);
   const profile::StepProfile step = GetParam().import(text, GetParam().file);
   expect_exact(step.tape, step.page_size);
 }

@@ -2,12 +2,11 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "profile_sums.h"
 #include "spillway/profile/trace_import.h"
+#include "support/file_text.h"
 
 namespace spillway::profile {
 namespace {
@@ -22,12 +21,7 @@ class ReferenceTraces : public ::testing::Test {
     folder_ = folder;
   }
 
-  std::string text_of(const std::string& file) const {
-    const std::filesystem::path path = folder_ / file;
-    std::ifstream in(path, std::ios::binary);
-    EXPECT_TRUE(in.is_open()) << path;
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string text_of(const std::string& file) const { return file_text(folder_ / file); }
 
   StepProfile dtr(const std::string& file) const {
     return import_dtr(text_of("dtr/" + file), file);

@@ -51,8 +51,7 @@ class ClusterCommand : public PlanningCommand {
   /// A file with one text in place of another one, wherever that stands.
   std::string edited(const std::string& original, const std::string& from, const std::string& to,
                      const std::string& name) const {
-    std::ifstream file(original);
-    std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::string text = file_text(original);
     std::size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     for (; at != std::string::npos; at = text.find(from, at + to.size()))
@@ -117,8 +116,7 @@ TEST_F(ClusterCommand, WritesATraceOfTheRanksThatStandForAll) {
   SimulateWords words = on_cluster("256");
   words.trace = in_folder("trace.json");
   EXPECT_THAT(simulate(words), HasSubstr("trace of 2 ranks"));
-  std::ifstream file(words.trace);
-  const json trace = json::parse(file);
+  const json trace = json::parse(file_text(words.trace));
   std::set<int> ranks;
   for (const json& event : trace["traceEvents"])
     if (event["ph"] == "X") ranks.insert(event["pid"].get<int>());

@@ -97,8 +97,7 @@ TEST_F(FrontierCommand, DrawsASelfContainedPicture) {
   PlanWords asked = frontier("4");
   asked.picture = in_folder("chain.svg");
   EXPECT_THAT(plan(asked), HasSubstr("drawn in " + asked.picture));
-  std::ifstream file(asked.picture);
-  const std::string svg{std::istreambuf_iterator<char>(file), {}};
+  const std::string svg = file_text(asked.picture);
   expect_well_formed(svg);
   for (const char* part : {"<svg xmlns=", "time of a step (", "budget (", "<polygon", "spillway",
                            "no plan is faster", "in-core", "train: time of a step"})
@@ -166,9 +165,7 @@ TEST_F(FrontierCommand, HasThePngMadeByAConverter) {
   PlanWords asked = frontier("3");
   asked.picture = in_folder("chain.PNG");
   plan(asked);
-  std::ifstream file(asked.picture);
-  const std::string made{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_THAT(made, HasSubstr("<svg xmlns="));
+  EXPECT_THAT(file_text(asked.picture), HasSubstr("<svg xmlns="));
   write(converter, "#!/bin/sh\necho broken; exit 3\n");
   EXPECT_THAT(plan_refusal(asked), HasSubstr("rsvg-convert ended with exit code 3: broken"));
 }

@@ -31,11 +31,6 @@ class JobCommand : public PlanningCommand {
     words.job.schedule = "1f1b";
     return words;
   }
-
-  static std::string text_of(const std::string& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
 };
 
 TEST_F(JobCommand, HasTheDocumentedKeysAndNoOthers) {
@@ -168,7 +163,7 @@ TEST_F(JobCommand, StoresAPlanThatPassesItsCheck) {
   EXPECT_EQ(checked["ranks"], 3);
   EXPECT_EQ(checked["step_seconds"], told(words)["step_seconds"]);
 
-  std::string text = text_of(words.out);
+  std::string text = file_text(words.out);
   const std::size_t at = text.find("0SEND_F0,0F1");
   ASSERT_NE(at, std::string::npos);
   text.replace(at, 12, "0F1");  // Somebody takes a message out.
@@ -210,7 +205,7 @@ TEST_F(JobCommand, DrawsRanksAndTheirMemory) {
   words.job.picture = in_folder("job.svg");
   words.job.device_memory = "256MiB";
   plan(words);
-  const std::string svg = text_of(words.job.picture);
+  const std::string svg = file_text(words.job.picture);
   EXPECT_THAT(svg, AllOf(HasSubstr("<svg xmlns="), HasSubstr(">rank 0<"), HasSubstr(">rank 2<"),
                          HasSubstr("<polygon"), HasSubstr("1F0: "), HasSubstr("memory, and its")));
   EXPECT_THAT(svg, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
@@ -223,18 +218,18 @@ TEST_F(JobCommand, DrawsReplicasSoThatTheyDiffer) {
   PlanWords words = job();
   words.job.picture = in_folder("job.svg");
   plan(words);
-  EXPECT_THAT(text_of(words.job.picture),
+  EXPECT_THAT(file_text(words.job.picture),
               Not(AnyOf(HasSubstr("replica"), HasSubstr("fill-opacity"))));
   words.job.ranks = "2";
   words.job.micro_batches = "4";
   words.job.schedule = "chimera";
   plan(words);
-  const std::string svg = text_of(words.job.picture);
+  const std::string svg = file_text(words.job.picture);
   EXPECT_THAT(svg, AllOf(HasSubstr("pale: odd replicas"), HasSubstr("1b is micro-batch b of"),
                          HasSubstr(">0a<"), HasSubstr(">1b<"), HasSubstr("fill-opacity")));
   words.job.schedule = "gems-master";
   plan(words);
-  EXPECT_THAT(text_of(words.job.picture), HasSubstr("numbers are those of replicas"));
+  EXPECT_THAT(file_text(words.job.picture), HasSubstr("numbers are those of replicas"));
 }
 
 TEST_F(JobCommand, RefusesWhatHasNoPlaceOrNoSense) {

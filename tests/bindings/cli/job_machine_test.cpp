@@ -39,8 +39,7 @@ class JobMachine : public PlanningCommand {
 
   /// The description with one text in place of another one.
   std::string edited_cluster(const std::string& from, const std::string& to) const {
-    std::ifstream file(SPILLWAY_TEST_CLUSTERS "/abci_v100.json");
-    std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::string text = file_text(SPILLWAY_TEST_CLUSTERS "/abci_v100.json");
     const std::size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     if (at != std::string::npos) text.replace(at, from.size(), to);

@@ -11,6 +11,7 @@
 #include "planning/simulate_command.h"
 #include "spillway/base/error.h"
 #include "support/chain_profile.h"
+#include "support/file_text.h"
 #include "support/manual_clock.h"
 #include "support/temporary_directory.h"
 

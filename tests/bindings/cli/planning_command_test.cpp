@@ -140,9 +140,8 @@ TEST_F(PlanningCommand, PlansForTwoTiersAndTellsBytesOfEach) {
   }
   EXPECT_EQ(simulated.erase("model_seconds"), 1U);
   EXPECT_EQ(simulated, planned);
-  std::ifstream trace(again.trace);
   std::set<std::string> lanes;
-  const json document = json::parse(trace);
+  const json document = json::parse(file_text(again.trace));
   for (const json& event : document.at("traceEvents"))
     if (event.at("name") == "thread_name") lanes.insert(event.at("args").at("name"));
   EXPECT_EQ(lanes.size(), 6U);
@@ -172,8 +171,7 @@ TEST_F(PlanningCommand, SimulatesWhatItPlansItself) {
   asked.trace = in_folder("step.json");
   const std::string text = simulate(asked);
   EXPECT_THAT(text, HasSubstr("trace written to " + asked.trace));
-  std::ifstream trace(asked.trace);
-  EXPECT_GT(json::parse(trace).at("traceEvents").size(), 30U);
+  EXPECT_GT(json::parse(file_text(asked.trace)).at("traceEvents").size(), 30U);
 }
 
 TEST_F(PlanningCommand, RefusesAPlanForAnotherStep) {

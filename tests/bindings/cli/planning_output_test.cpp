@@ -31,9 +31,7 @@ class PlanningOutput : public PlanningCommand {
   std::string run_like(SimulateWords asked) const {
     asked.trace = in_folder("prediction.json");
     simulate(asked);
-    std::ifstream file(asked.trace);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    profile::StepTrace trace = profile::parse_chrome_trace(text, asked.trace);
+    profile::StepTrace trace = profile::parse_chrome_trace(file_text(asked.trace), asked.trace);
     trace.source = profile::TraceSource::kRun;
     trace.process = 2;
     trace.marks = {{0.0, "step 1"}, {trace.marks.back().at_seconds, "end"}};
