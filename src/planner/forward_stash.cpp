@@ -40,13 +40,15 @@ OpIndex find_turn(const StepTape& tape, const std::vector<OpIndex>& last_use) {
   return turn;
 }
 
-}  // namespace
-
-ForwardStash find_stash(const StepTape& tape) {
+std::vector<OpIndex> last_uses(const StepTape& tape) {
   std::vector<OpIndex> last_use(tape.values.size(), kCarriedIn);
   for (OpIndex op = 0; op < tape.ops.size(); ++op)
     for (const TapeUse& use : uses_of(tape, op)) last_use[use.value] = op;
-  ForwardStash stash{find_turn(tape, last_use), {}};
+  return last_use;
+}
+
+ForwardStash stash_at(const StepTape& tape, OpIndex turn, const std::vector<OpIndex>& last_use) {
+  ForwardStash stash{turn, {}};
   constexpr auto kNone = static_cast<std::size_t>(-1);
   std::vector<std::size_t> place(tape.values.size(), kNone);
   for (ValueIndex i = 0; i < tape.values.size(); ++i) {
@@ -71,6 +73,17 @@ ForwardStash find_stash(const StepTape& tape) {
   std::stable_sort(stash.values.begin(), stash.values.end(),
                    [](const StashedValue& a, const StashedValue& b) { return a.birth < b.birth; });
   return stash;
+}
+
+}  // namespace
+
+ForwardStash find_stash(const StepTape& tape) {
+  const std::vector<OpIndex> last_use = last_uses(tape);
+  return stash_at(tape, find_turn(tape, last_use), last_use);
+}
+
+ForwardStash find_stash(const StepTape& tape, OpIndex turn) {
+  return stash_at(tape, turn, last_uses(tape));
 }
 
 }  // namespace spillway::planner

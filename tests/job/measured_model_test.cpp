@@ -7,6 +7,7 @@
 
 #include "even_jobs.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/forward_stash.h"
 #include "support/chain_profile.h"
 
 namespace spillway::planner {
@@ -85,6 +86,69 @@ TEST(MeasuredModel, OffersNoRecomputationOfWhatMayNotRunAgain) {
   EXPECT_FALSE(model.chain.layers[3].recompute.empty());  // Its input is kept.
 }
 
+/// The value that an operator made.
+profile::ValueIndex made_by(const profile::StepProfile& profile, profile::OpIndex op) {
+  for (profile::ValueIndex i = 0; i < profile.tape.values.size(); ++i)
+    if (profile.tape.values[i].birth == op) return i;
+  return profile::kNoValue;
+}
+
+double again(const MeasuredModel& model, LayerIndex layer) {
+  const std::vector<RecomputePoint>& points = model.chain.layers[layer].recompute;
+  return points.size() == 1 ? points[0].seconds : -1.0;
+}
+
+TEST(MeasuredModel, WritesInPlaceAgainWhereItRecomputes) {
+  profile::StepProfile profile = chain_profile();
+  // The fourth convolution overwrites its input, which backward then uses as it is.
+  profile.tape.uses[profile.tape.ops[3].first_use].writes = true;
+  const MeasuredModel model = measured_model(profile);
+  EXPECT_DOUBLE_EQ(again(model, 1), 0.004);
+  EXPECT_DOUBLE_EQ(again(model, 2), 0.008);  // It, and what has overwritten it.
+  EXPECT_DOUBLE_EQ(again(model, 3), 0.008);  // Its input as it was.
+  EXPECT_DOUBLE_EQ(again(model, 4), 0.004);
+}
+
+TEST(MeasuredModel, MakesInputsAnewThatHaveChangedSince) {
+  profile::StepProfile profile = chain_profile();
+  // The fifth convolution overwrites what the fourth one has read.
+  profile.tape.uses[profile.tape.ops[4].first_use + 1] = {made_by(profile, 2), true};
+  const MeasuredModel model = measured_model(profile);
+  EXPECT_DOUBLE_EQ(again(model, 3), 0.008);
+  // The fifth one reads what the fourth one made, which is kept.
+  EXPECT_DOUBLE_EQ(again(model, 2), 0.008);
+}
+
+TEST(MeasuredModel, RunsNothingAgainThatChangesWhatWasThereBefore) {
+  profile::StepProfile profile = chain_profile();
+  profile::TapeUse& use = profile.tape.uses[profile.tape.ops[2].first_use + 1];
+  use.writes = true;
+  profile.class_of_value[use.value] = profile::StorageClass::kBuffer;  // Say, running means.
+  const MeasuredModel model = measured_model(profile);
+  EXPECT_TRUE(model.chain.layers[2].recompute.empty());
+  EXPECT_DOUBLE_EQ(again(model, 3), 0.004);
+}
+
+TEST(MeasuredModel, KeepsDataWhereItRecomputes) {
+  const MeasuredModel model = measured_model(chain_profile());
+  EXPECT_DOUBLE_EQ(again(model, 0), 0.004);
+  EXPECT_EQ(model.chain.layers[0].recompute[0].stash, Bytes(8 * kPage));
+  EXPECT_EQ(model.chain.layers[1].recompute[0].stash, Bytes());
+}
+
+TEST(MeasuredModel, TakesTheTurnFromNamesThatTellIt) {
+  profile::StepProfile profile = chain_profile();
+  profile.kinds[0].name = "Conv";
+  profile.kinds[1].name = "Loss";
+  profile.kinds[2].name = "Conv backward";
+  // A first gradient that sizes take for something that forward leaves.
+  const profile::ValueIndex gradient = made_by(profile, 7) + 1;
+  profile.tape.values[gradient].pages = 1000;
+  profile.bytes_of_value[gradient] = 1000 * profile.page_size;
+  ASSERT_EQ(find_stash(profile.tape).turn, 7U);
+  EXPECT_EQ(measured_model(profile).chain.layers.size(), 7U);
+}
+
 std::set<std::pair<LayerIndex, LayerIndex>> waits(const ModelChain& chain) {
   std::set<std::pair<LayerIndex, LayerIndex>> pairs;
   for (const LayerDependence& each : chain.dependences) pairs.emplace(each.before, each.after);
@@ -123,9 +187,7 @@ TEST(MeasuredModel, WritesWaitForReadersAndReadersForWrites) {
   profile::StepProfile profile = chain_profile();
   // The fourth convolution overwrites the output of the second one, which the third has read; the
   // fifth reads that besides.
-  profile::ValueIndex output = 0;
-  for (profile::ValueIndex i = 0; i < profile.tape.values.size(); ++i)
-    if (profile.tape.values[i].birth == 1) output = i;
+  const profile::ValueIndex output = made_by(profile, 1);
   for (const auto& [op, writes] : {std::pair{3U, true}, std::pair{4U, false}}) {
     profile.tape.uses[profile.tape.ops[op].first_use + 1] = {output, writes};
   }

@@ -1,6 +1,7 @@
 #include "spillway/planner/job/measured_model.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include "layer_dependences.h"
@@ -34,7 +35,8 @@ class ModelReader {
 
   MeasuredModel read() {
     if (tape_.ops.empty()) throw ConfigError("the profile has no operators; record a step of it");
-    const ForwardStash stash = find_stash(tape_);
+    const std::optional<OpIndex> named = named_turn();
+    const ForwardStash stash = named ? find_stash(tape_, *named) : find_stash(tape_);
     turn_ = stash.turn;
     find_roles();
     make_layers();
@@ -57,6 +59,13 @@ class ModelReader {
   Bytes bytes(ValueIndex value) const { return profile_.bytes_of_value[value]; }
   std::string_view name_of(OpIndex op) const {
     return profile_.kinds[profile_.kind_of_op[op]].name;
+  }
+
+  /// The last operator of forward in imported graphs, which call all that follows so.
+  std::optional<OpIndex> named_turn() const {
+    for (OpIndex op = 1; op < tape_.ops.size(); ++op)
+      if (name_of(op).ends_with(" backward")) return op - 1;
+    return std::nullopt;
   }
 
   bool is_update(OpIndex op) const {
@@ -160,13 +169,16 @@ class ModelReader {
   }
 
   void add_stashes() {
+    data_of_.resize(model_.chain.layers.size());
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       if (is_kept_[i] == 0) continue;
       const OpIndex birth = tape_.values[i].birth;
       LayerIndex owner = kNoLayer;
       if (birth != profile::kCarriedIn) owner = layer_of_op_[birth];
       if (owner == kNoLayer && !forward_users_[i].empty()) owner = forward_users_[i].front();
-      if (owner != kNoLayer) model_.chain.layers[owner].stash += bytes(i);
+      if (owner == kNoLayer) continue;
+      model_.chain.layers[owner].stash += bytes(i);
+      if (birth == profile::kCarriedIn) data_of_[owner] += bytes(i);
     }
   }
 
@@ -240,8 +252,9 @@ class ModelReader {
     const RecomputeClosure closure(tape_, is_kept_, turn_);
     for (const OpIndex op : ops_) {
       ModelLayer& layer = model_.chain.layers[layer_of_op_[op]];
-      if (layer.stash == Bytes(0)) continue;
-      if (const auto again = closure.seconds_of(op)) layer.recompute.push_back({*again, Bytes()});
+      const Bytes data = data_of_[layer_of_op_[op]];
+      if (layer.stash == data) continue;
+      if (const auto again = closure.seconds_of(op)) layer.recompute.push_back({*again, data});
     }
   }
 
@@ -254,6 +267,7 @@ class ModelReader {
   std::vector<OpIndex> ops_;                            ///< By layer.
   std::vector<std::vector<LayerIndex>> forward_users_;  ///< By value, in order.
   std::vector<char> is_kept_;                           ///< By value.
+  std::vector<Bytes> data_of_;  ///< By layer: of its stash what no operator makes.
 };
 
 }  // namespace

@@ -7,23 +7,29 @@
 
 namespace spillway::planner {
 
-/// What computing the outputs of forward operators again takes.
+/// What it takes to compute again what a forward operator made, as forward left it.
 class RecomputeClosure {
  public:
   /// `is_kept`: by value, whether it waits for backward anyway. Keeps references.
   RecomputeClosure(const profile::StepTape& tape, const std::vector<char>& is_kept,
                    profile::OpIndex turn);
 
-  /// The time of the operator and of all before it whose outputs nobody keeps; nothing where one of
-  /// them may not run again, something was written in place, an input is gone, or more than 64
-  /// operators would run.
+  /// The time of the operator, of those that write what it made and is kept in place, and of all
+  /// that these read and nobody keeps as they read it. Nothing where one of them may not run again
+  /// or writes what was there before the step, an input is gone, or more than 64 operators would
+  /// run.
   std::optional<double> seconds_of(profile::OpIndex op) const;
 
  private:
+  /// Whether a value is there as `reader` read it, while `op` runs again.
+  bool is_there(const profile::TapeUse& use, profile::OpIndex reader, profile::OpIndex op) const;
+
   const profile::StepTape& tape_;
   const std::vector<char>& is_kept_;
   profile::OpIndex turn_;
-  std::vector<char> is_written_;  ///< By value, in place, within forward.
+  /// By value: forward operators that write it in place, in order.
+  std::vector<std::vector<profile::OpIndex>> writers_;
+  std::vector<std::vector<profile::ValueIndex>> kept_of_;  ///< By the operator that makes it.
 };
 
 }  // namespace spillway::planner

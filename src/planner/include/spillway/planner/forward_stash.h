@@ -25,7 +25,7 @@ struct StashedValue {
 /// operator behind which most pages of values wait that are born and die within the step. Values
 /// that are used last by an operator that writes carried-in ones (gradients, which wait for the
 /// optimizer) do not count. Where the first gradient is larger than all that the last layer leaves,
-/// this is an operator too late.
+/// this is an operator too late, or a few.
 struct ForwardStash {
   OpIndex turn = 0;                  ///< The last operator of forward.
   std::vector<StashedValue> values;  ///< By birth.
@@ -33,5 +33,8 @@ struct ForwardStash {
 
 /// The tape is consistent and has an operator.
 ForwardStash find_stash(const StepTape& tape);
+
+/// The same where it is known which operator of the tape is the last one of forward.
+ForwardStash find_stash(const StepTape& tape, OpIndex turn);
 
 }  // namespace spillway::planner

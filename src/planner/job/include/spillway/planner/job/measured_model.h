@@ -18,8 +18,9 @@ struct MeasuredModel {
 /// The forward operators of a profile as layers. A profile knows no modules, so a layer is one
 /// operator; cuts lie between operators.
 ///
-/// - Operators before the turn (`forward_stash.h`) are forward, those that touch optimizer states
-///   or write parameters are the update, all others backward.
+/// - Operators before the turn are forward: before the first one that is called "... backward", as
+///   in imported graphs, else as `forward_stash.h` finds it. Those that touch optimizer states or
+///   write parameters are the update, all others backward.
 /// - A backward operator counts for the layer whose parameters it uses, else for the latest one of
 ///   its name (`convolution` of `convolution_backward`) that makes or reads a stashed value which
 ///   it uses, else for the one that made the latest such value, else for that of the operator
@@ -29,8 +30,9 @@ struct MeasuredModel {
 /// - Layers wait for those whose values they read or overwrite, and for what the profile says of
 ///   smaller ones (`hidden_dependences`). Where it does not, as recorded ones, the order is fixed
 ///   (`may_reorder`); the chain's dependences then are a guess on the safe side for who frees it.
-/// - A layer's stash can be computed again from what other layers keep, where the operators in
-///   between may run again and write nothing in place.
+/// - What a layer makes and keeps can be computed again from what other layers keep, with all that
+///   writes it in place, where these operators and those in between may run again and write nothing
+///   that was there before the step. Data that a layer keeps stays.
 ///
 /// Throws ConfigError for a profile without forward or without backward.
 MeasuredModel measured_model(const profile::StepProfile& profile);
