@@ -46,6 +46,18 @@ TEST(JobFile, ComesBackAsItWasForEverySchedule) {
   EXPECT_GT(compared, 12U);
 }
 
+TEST(JobFile, KeepsWhatSumsShare) {
+  JobRequest request = small_job("1f1b");
+  request.groups = 2;
+  request.shared_sums = {2, 1e6};
+  JobFile read = parse_job_file(to_text(describe_job(planned(request), request.chain)), "plan");
+  EXPECT_EQ(read.costs.shared_sums.ranks, 2U);
+  EXPECT_EQ(read.costs.shared_sums.bytes_per_second, 1e6);
+  EXPECT_EQ(job_fault(read), std::nullopt);
+  read.costs.shared_sums = {};
+  EXPECT_NE(job_fault(read), std::nullopt) << "the step takes less then";
+}
+
 TEST(JobFile, KeepsWhatStagesDoAboutTheirMemory) {
   JobRequest request = small_job("1f1b");
   request.device_memory = Bytes(70 * kMega);

@@ -54,6 +54,21 @@ TEST(SearchJobOn, KeepsPipelinesInTheirNodes) {
   EXPECT_GE(search_job_on(request, cluster).search.plan.groups, 4U);
 }
 
+// Stages come to their sums one after the other, so that these meet on the cards in part only.
+TEST(SearchJobOn, PlansSumsAsTheyHappen) {
+  Cluster cluster = million_byte_cluster(4, 4);
+  cluster.node.nic = cluster.node.pcie;
+  for (const std::uint32_t groups : {2U, 4U, 8U})
+    for (const std::uint64_t megabytes : {4U, 16U, 64U}) {
+      JobRequest request = even_job(16, 16, 32, "1f1b");
+      request.groups = groups;
+      for (ModelLayer& layer : request.chain.layers) layer.parameters = Bytes(megabytes * kMega);
+      const MachineRun run = search_job_on(request, cluster).runs.at(0);
+      EXPECT_NEAR(run.planned_step_seconds, run.step_seconds, 0.03 * run.step_seconds)
+          << groups << " groups, " << megabytes << " MB";
+    }
+}
+
 TEST(SearchJobOn, IsAsFastAsItsDevices) {
   Cluster cluster = million_byte_cluster(1, 1);
   const JobRequest request = even_job(4, 1, 2, "gpipe");

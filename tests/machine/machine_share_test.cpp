@@ -61,7 +61,7 @@ TEST(ShareOf, SumsAsFastAsTheFastestCollective) {
 }
 
 // Four stages on a node: their sums pass the same two cards, each of which is as fast as a device.
-TEST(ShareOf, SumsOfAllStagesShareTheCards) {
+TEST(ShareOf, SumsOfANodeShareItsCards) {
   Cluster cluster = million_byte_cluster(4, 4);
   cluster.node.nic = cluster.node.pcie;
   std::vector<Endpoint> members;
@@ -69,8 +69,24 @@ TEST(ShareOf, SumsOfAllStagesShareTheCards) {
   const ClusterLinks links(cluster);
   const double alone = seconds_alone(
       fastest_collective(CollectiveKind::kAllReduce, links, members, 100e6), links, 100e6);
-  const LinkCosts link = share_of(cluster, 16, 4, kHost).reduce;
-  EXPECT_NEAR(ring_seconds(link, 4, 100e6), 2.0 * alone, 1e-6 * alone);
+  const MachineShare share = share_of(cluster, 16, 4, kHost);
+  EXPECT_NEAR(ring_seconds(share.reduce, 4, 100e6), alone, 1e-6 * alone);
+  EXPECT_EQ(share.shared_sums.ranks, 2U);
+  const LinkCosts shared{0.0, share.shared_sums.bytes_per_second};
+  EXPECT_NEAR(2.0 * ring_seconds(shared, 4, 100e6), 2.0 * alone, 1e-6 * alone);
+}
+
+TEST(ShareOf, SumsShareWhatIsFullest) {
+  Cluster cluster = million_byte_cluster(4, 4);
+  const auto sharing = [&](std::uint32_t ranks, std::uint32_t groups) {
+    return share_of(cluster, ranks, groups, kHost).shared_sums.ranks;
+  };
+  cluster.node.nic = cluster.node.pcie;
+  EXPECT_EQ(sharing(16, 2), 2U) << "four nodes, two of a pipeline";
+  cluster.node.nics = 1;
+  EXPECT_EQ(sharing(16, 4), 4U);
+  EXPECT_EQ(sharing(16, 2), 4U);
+  EXPECT_EQ(sharing(12, 4), 3U) << "the second pipeline begins in the middle of a node";
 }
 
 TEST(ShareOf, RefusesMoreRanksThanDevices) {

@@ -172,6 +172,26 @@ TEST(TimeSchedule, RunsReductionsBesideTheBackwardOfOtherStages) {
   EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_communication_seconds, 3.0);
 }
 
+// Backwards end at 7 and 9 s: the sum of the last stage has passed what both share when the other
+// one comes to it, or keeps it waiting.
+TEST(TimeSchedule, LetsSumsPassWhatTheyShareOneAfterTheOther) {
+  Schedule schedule = generated("1f1b", 2, 2);
+  ScheduleCosts costs = pair_costs(schedule);
+  schedule = with_communication(schedule, costs, CommunicationOptions{.data_parallel = 4});
+  const auto step_with = [&](std::uint32_t ranks, double seconds) {
+    const double bytes = 2.0 * 3 / 4 * static_cast<double>(costs.stages[0].gradients.count());
+    costs.shared_sums = {ranks, bytes / seconds};
+    return time_schedule(schedule, costs).step_seconds;
+  };
+  EXPECT_DOUBLE_EQ(step_with(2, 1.0), 9.0 + 1.0);
+  EXPECT_DOUBLE_EQ(step_with(2, 2.0), 9.0 + 2.0);
+  EXPECT_DOUBLE_EQ(step_with(2, 5.0), 7.0 + 5.0 + 5.0);
+  EXPECT_DOUBLE_EQ(step_with(1, 5.0), 9.0 + 5.0);
+  costs.reduce = {.latency_seconds = 0.5, .bytes_per_second = 100.0};  // 3 s, and 6 · 0.5 s.
+  EXPECT_DOUBLE_EQ(step_with(2, 1.0), 9.0 + 3.0 + 3.0);
+  EXPECT_DOUBLE_EQ(step_with(2, 5.0), 7.0 + 5.0 + 5.0 + 3.0);
+}
+
 TEST(TimeSchedule, EndsReceivesWhenTheirMessagesArrive) {
   const Schedule schedule = listed("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
   ScheduleCosts costs = pair_costs(schedule);
@@ -266,6 +286,8 @@ TEST(TimeSchedule, RefusesCostsWithoutSense) {
   refuses([](ScheduleCosts& costs) { costs.peer.bytes_per_second = 0; });
   refuses([](ScheduleCosts& costs) { costs.host.latency_seconds = -1; });
   refuses([](ScheduleCosts& costs) { costs.shares.input = 1.5; });
+  refuses([](ScheduleCosts& costs) { costs.shared_sums.ranks = 0; });
+  refuses([](ScheduleCosts& costs) { costs.shared_sums.bytes_per_second = -1; });
 }
 
 }  // namespace

@@ -122,6 +122,7 @@ ScheduleCosts schedule_costs(const JobRequest& request, const Schedule& schedule
   ScheduleCosts result;
   result.peer = request.link;
   result.reduce = request.reduce_link.value_or(request.link);
+  result.shared_sums = request.shared_sums;
   if (request.swap_bytes_per_second > 0.0)
     result.host.bytes_per_second = request.swap_bytes_per_second;
   const std::vector<bool> is_one_way = swaps_one_way(schedule);

@@ -126,6 +126,7 @@ class JobReader {
       file_.costs.memory = Bytes(root_.count("copies_wait_bytes", 0, kMost53));
     JsonObject links = root_.object("links");
     for (const LinkField& each : kLinks) file_.costs.*each.field = read_link(links, each.key);
+    if (links.has("shared_sums")) file_.costs.shared_sums = read_shared_sums(links);
     links.refuse_others();
     read_actions();
     JsonObject figures = root_.object("figures");
@@ -172,6 +173,16 @@ class JobReader {
     if (rate > 0.0) link.bytes_per_second = rate;
     object.refuse_others();
     return link;
+  }
+
+  static SharedSums read_shared_sums(JsonObject& links) {
+    JsonObject object = links.object("shared_sums");
+    SharedSums shared;
+    shared.ranks = static_cast<std::uint32_t>(object.count("ranks", 1, kMostRanksOfJob));
+    const double rate = object.number("bytes_per_second", 0.0, kMostRate);
+    if (rate > 0.0) shared.bytes_per_second = rate;
+    object.refuse_others();
+    return shared;
   }
 
   void read_actions() {
@@ -244,6 +255,9 @@ std::string to_text(const JobFile& file) {
   document["links"] = ordered_json::object();
   for (const LinkField& each : kLinks)
     document["links"][each.key] = link_json(file.costs.*each.field);
+  if (const SharedSums& shared = file.costs.shared_sums; !std::isinf(shared.bytes_per_second))
+    document["links"]["shared_sums"] = {{"ranks", shared.ranks},
+                                        {"bytes_per_second", shared.bytes_per_second}};
   document["fixed_bytes"] = ordered_json::array();
   for (const Bytes each : file.fixed) document["fixed_bytes"].push_back(each.count());
   document["actions"] = lines_of(to_csv(file.actions));

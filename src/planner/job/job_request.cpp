@@ -47,6 +47,9 @@ void check(const JobRequest& request) {
   if (request.reduce_link && !(request.reduce_link->bytes_per_second > 0.0))
     throw ConfigError("the link for sums of gradients carries {} bytes/s; give more than 0",
                       request.reduce_link->bytes_per_second);
+  if (request.shared_sums.ranks == 0 || !(request.shared_sums.bytes_per_second > 0.0))
+    throw ConfigError("the link that sums of {} ranks share carries {} bytes/s; give more than 0",
+                      request.shared_sums.ranks, request.shared_sums.bytes_per_second);
   if (!(request.swap_bytes_per_second >= 0.0))
     throw ConfigError("the link to the host carries {} bytes/s; give 0 where nothing is swapped",
                       request.swap_bytes_per_second);

@@ -41,12 +41,34 @@ LinkCosts slowest_peer(const ClusterLinks& links, std::uint32_t ranks, std::uint
   return slowest;
 }
 
-/// A link for which the ring's formula, 2(n − 1)α + 2(n − 1)/n · M/β, says what the sums of all
-/// stages take together.
-LinkCosts reduction_link(const ClusterLinks& links, std::uint32_t pipeline, std::uint32_t groups) {
-  std::unordered_map<std::uint32_t, double> seconds_of_link;  // Per byte of every stage.
+/// What the sums of all stages put on a link.
+struct SumLoad {
+  double seconds = 0.0;  ///< Per byte of every stage.
+  std::uint32_t first_rank = 0;
+  std::uint32_t last_rank = 0;
+  std::uint32_t ranks = 0;  ///< Of a pipeline, whose sums pass it.
+
+  void add(std::uint32_t rank, double more) {
+    seconds += more;
+    if (ranks == 0) first_rank = rank;
+    if (ranks == 0 || last_rank != rank) ++ranks;
+    last_rank = rank;
+  }
+
+  /// Whether every so many ranks, from the first one on, can have such a link.
+  bool is_of_a_block() const {
+    return last_rank - first_rank + 1 == ranks && first_rank % ranks == 0;
+  }
+};
+
+/// Links for which the ring's formula, 2(n − 1)α + 2(n − 1)/n · M/β, says what the sum of a stage
+/// takes alone, and how long the fullest link is busy with the sums of those that share it.
+void set_sum_links(const ClusterLinks& links, std::uint32_t pipeline, std::uint32_t groups,
+                   MachineShare& share) {
+  std::unordered_map<std::uint32_t, SumLoad> loads;
   double latency = 0.0;
   double slowest = 0.0;
+  SumLoad fullest;
   for (std::uint32_t rank = 0; rank < pipeline; ++rank) {
     std::vector<Endpoint> members;
     for (std::uint32_t group = 0; group < groups; ++group)
@@ -57,12 +79,16 @@ LinkCosts reduction_link(const ClusterLinks& links, std::uint32_t pipeline, std:
     latency = std::max(latency, fixed);
     slowest = std::max(slowest, (seconds_alone(sum, links, kTypicalBytes) - fixed) / kTypicalBytes);
     for (const CollectivePhase& phase : sum.phases)
-      for (const LinkUse& use : phase.uses)
-        slowest = std::max(slowest, seconds_of_link[use.link] +=
-                                    use.streams * phase.bytes_per_stream / links.rate(use.link));
+      for (const LinkUse& use : phase.uses) {
+        SumLoad& load = loads[use.link];
+        load.add(rank, use.streams * phase.bytes_per_stream / links.rate(use.link));
+        if (load.seconds > fullest.seconds) fullest = load;
+      }
   }
   const double rounds = 2.0 * (groups - 1.0);
-  return {latency / rounds, rounds / (groups * slowest)};
+  share.reduce = {latency / rounds, rounds / (groups * slowest)};
+  const std::uint32_t sharing = fullest.is_of_a_block() ? fullest.ranks : pipeline;
+  share.shared_sums = {sharing, sharing * rounds / (groups * fullest.seconds)};
 }
 
 double swap_rate(const Cluster& cluster, std::uint32_t ranks, SwapTarget target) {
@@ -101,7 +127,8 @@ MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t
   const std::uint32_t pipeline = ranks / groups;
   MachineShare share;
   share.peer = slowest_peer(links, ranks, pipeline);
-  share.reduce = groups > 1 ? reduction_link(links, pipeline, groups) : share.peer;
+  share.reduce = share.peer;
+  if (groups > 1) set_sum_links(links, pipeline, groups, share);
   share.swap_bytes_per_second = swap_rate(cluster, ranks, swap_target);
   return share;
 }
@@ -112,6 +139,7 @@ JobRequest request_on(const JobRequest& request, const Cluster& cluster, std::ui
   JobRequest on = request;
   on.link = share.peer;
   on.reduce_link = share.reduce;
+  on.shared_sums = share.shared_sums;
   on.swap_bytes_per_second = share.swap_bytes_per_second;
   on.device_memory = std::min(request.device_memory, cluster.device.memory);
   on.host_memory = kNoLimit;

@@ -43,6 +43,9 @@ void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
   check_link("the link between ranks", costs.peer);
   check_link("the link to the host", costs.host);
   check_link("the link for reductions", costs.reduce);
+  if (costs.shared_sums.ranks == 0 || !(costs.shared_sums.bytes_per_second > 0.0))
+    throw ConfigError("a link cannot carry {} bytes/s of the sums of {} ranks (give more than 0)",
+                      costs.shared_sums.bytes_per_second, costs.shared_sums.ranks);
   check_share("the kept input", costs.shares.input);
   check_share("what is kept after the input gradient", costs.shares.after_input_gradient);
 }

@@ -36,6 +36,7 @@ struct JobRequest {
   Bytes device_memory = kNoLimit;
   LinkCosts link;                          ///< From each rank to each other one.
   std::optional<LinkCosts> reduce_link{};  ///< Of each rank when gradients are summed; else `link`.
+  SharedSums shared_sums{};                ///< What these sums share besides.
   /// Of each rank's link to its host, in each direction at the same time; 0: nothing is swapped.
   double swap_bytes_per_second = 0.0;
   Bytes host_memory = kNoLimit;  ///< Of each rank, for what is swapped.

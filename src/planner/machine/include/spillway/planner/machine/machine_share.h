@@ -7,11 +7,12 @@
 
 namespace spillway::planner {
 
-/// What a machine gives each rank of a job, as a planner reckons with it: every rank a link of its
-/// own, which carries what is left when all ranks use what they share.
+/// What a machine gives each rank of a job, as a planner reckons with it: every rank links of its
+/// own, and what sums share, as stages come to theirs one after the other.
 struct MachineShare {
-  LinkCosts peer;    ///< The slowest way from a rank to the next one of its pipeline, alone.
-  LinkCosts reduce;  ///< Of a rank in the ring that sums its gradients, while all ranks sum.
+  LinkCosts peer;          ///< The slowest way from a rank to the next one of its pipeline, alone.
+  LinkCosts reduce;        ///< Of a rank in the ring that sums its gradients, alone.
+  SharedSums shared_sums;  ///< The link that is fullest while all ranks sum.
   double swap_bytes_per_second = 0.0;  ///< To its host or disks and back, while all ranks swap.
 };
 

@@ -40,6 +40,15 @@ struct LinkCosts {
   double bytes_per_second = std::numeric_limits<double>::infinity();
 };
 
+/// A link that the sums of neighbouring ranks pass, as a card of their node: the first `ranks`
+/// of a pipeline share one, then the next ones. Sums that are under way at the same time pass it
+/// one after the other, which takes as long in all as when they share it evenly.
+struct SharedSums {
+  std::uint32_t ranks = 1;
+  /// Of a sum that has it alone, as a rate of its ring.
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+};
+
 /// What a schedule runs on.
 struct ScheduleCosts {
   std::vector<StageCosts> stages;
@@ -48,6 +57,7 @@ struct ScheduleCosts {
   LinkCosts host;                    ///< Each way of a rank's link to its host, one copy at a time.
   bool is_host_link_shared = false;  ///< Messages pass the host links of both ranks, too.
   LinkCosts reduce;                  ///< Of each rank in a ring, latency once per message of it.
+  SharedSums shared_sums;            ///< What rings share besides.
   /// A forward, recomputation or swap-in waits for swap-outs under way that would make room.
   std::optional<Bytes> memory;
 };
