@@ -252,7 +252,7 @@ ordered_json largest_batches(const Workload& workload, bool is_quick) {
   family.flight = Flight::kNoFlush;
   family.of_size = [&workload](std::uint32_t size) {
     Workload grown = workload;
-    grown.chain = with_batch(workload.chain, size / kBatchSteps);
+    grown.chain = scaled(workload.chain, size / kBatchSteps);
     return grown;
   };
   family.parameter_bytes_of_one = parameter_bytes(workload.chain);

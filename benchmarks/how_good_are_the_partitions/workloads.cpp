@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "piper_chain.h"
 #include "spillway/base/error.h"
 #include "spillway/profile/trace_import.h"
 

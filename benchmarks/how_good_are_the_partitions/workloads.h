@@ -44,9 +44,6 @@ Workload workload_from(std::string_view source, const std::string& file);
 /// and the layer's own stash, which is there again when it was recomputed.
 planner::ModelChain imported_chain(const profile::StepProfile& profile);
 
-/// Layers of Piper's costs (repository msr-fiddle/piper), plain and with all of it recomputed.
-planner::ModelChain piper_chain(std::string_view text, const std::string& name);
-
 /// 97 blocks of BERT with 48 layers as vPipe's plans count them: forward 1 s, backward 2 s, 1,000
 /// bytes of stash, no weights.
 planner::ModelChain vpipe_chain();
@@ -59,8 +56,5 @@ planner::ModelChain repeated(const planner::ModelChain& chain, planner::LayerRan
 
 /// Without all layers of this name but the last one; chains with tensors between layers stay whole.
 planner::ModelChain shortened(planner::ModelChain chain, std::string_view name);
-
-/// Micro-batches of so many times the size: times, stashes, working peaks and tensors grow as much.
-planner::ModelChain with_batch(planner::ModelChain chain, double factor);
 
 }  // namespace spillway::quality

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
+#include <filesystem>
 #include <limits>
-#include <sstream>
 
+#include "piper_chain.h"
 #include "piper_program.h"
-#include "spillway/base/error.h"
-#include "spillway/base/json_reader.h"
 #include "spillway/planner/partition/partitioners.h"
+#include "support/file_text.h"
 
 namespace spillway::planner {
 namespace {
@@ -66,31 +65,10 @@ TEST(PublishedPlans, OfBert48AreNotQuickerThanOursAtTheirStash) {
   }
 }
 
-/// BERT with 32 layers on one A100 per stage, from the repository msr-fiddle/piper: per layer, time
-/// and memory a * (micro-batches in flight) + b, plain and recomputed.
-PartitionProblem bert32(const std::string& text, std::uint32_t stages, Bytes memory) {
+/// BERT with 32 layers on one A100 per stage.
+PartitionProblem bert32(const ModelChain& chain, std::uint32_t stages, Bytes memory) {
   PartitionProblem problem;
-  const JsonText json(text, "bert32a100.json", JsonText::kAnyFormat);
-  for (JsonObject node : json.root().objects("nodes")) {
-    std::vector<JsonObject> ways = node.object("TMPCs").objects("1");
-    const auto figure = [&](std::size_t way, const char* key) {
-      return ways[way].number(key, 0.0, 1e15);
-    };
-    const auto bytes = [&](std::size_t way, const char* key) {
-      return Bytes(static_cast<std::uint64_t>(figure(way, key)));
-    };
-    ModelLayer layer;
-    layer.name = node.text("name");
-    layer.forward_seconds = figure(0, "timePerSample") / 3;
-    layer.backward_seconds = figure(0, "timePerSample") - layer.forward_seconds;
-    layer.parameters = bytes(0, "memoryUsageB");
-    layer.stash = bytes(0, "memoryUsageA");
-    layer.recompute = {
-        {figure(1, "timePerSample") - figure(0, "timePerSample"), bytes(1, "memoryUsageA")}};
-    // What they add to b is what one layer needs while it is recomputed.
-    layer.working_peak = bytes(1, "memoryUsageB") - bytes(0, "memoryUsageB");
-    problem.chain.layers.push_back(layer);
-  }
+  problem.chain = chain;
   problem.devices.assign(stages, {.memory = memory});
   for (std::uint32_t k = 0; k < stages; ++k)
     problem.factors.push_back({static_cast<double>(stages - k), 1.0});
@@ -99,16 +77,15 @@ PartitionProblem bert32(const std::string& text, std::uint32_t stages, Bytes mem
 
 TEST(PublishedPlans, OfPiperForBert32AreNotQuickerThanOurs) {
   const char* folder = std::getenv("SPILLWAY_REFERENCE_DATA");
-  std::ifstream in(std::string(folder != nullptr ? folder : "") + "/piper/bert32a100.json");
-  if (folder == nullptr || !in)
+  const std::string file = std::string(folder != nullptr ? folder : "") + "/piper/bert32a100.json";
+  if (folder == nullptr || !std::filesystem::exists(file))
     GTEST_SKIP() << "set SPILLWAY_REFERENCE_DATA to the folder that holds piper/bert32a100.json";
-  std::ostringstream text;
-  text << in.rdbuf();
+  const ModelChain chain = quality::piper_chain(file_text(file), file);
   std::uint32_t quicker = 0;
   for (const std::uint32_t stages : {4U, 8U, 16U}) {
     for (const std::uint64_t gigabytes : {6U, 8U, 12U, 20U}) {
       SCOPED_TRACE(::testing::Message() << stages << " stages, " << gigabytes << " GB");
-      const PartitionProblem problem = bert32(text.str(), stages, Bytes(gigabytes * 1'000'000'000));
+      const PartitionProblem problem = bert32(chain, stages, Bytes(gigabytes * 1'000'000'000));
       const SegmentCosts costs(problem);
       const double theirs = piper_seconds(costs);
       const auto bound = least_time_cuts(costs);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "job_costs.h"
 #include "spillway/base/error.h"
@@ -69,18 +70,7 @@ std::uint32_t most_micro_batches(const JobRequest& request) {
 JobRequest with_micro_batches(JobRequest request, std::uint32_t micro_batches) {
   const std::uint32_t share = batch_of(request) / micro_batches;
   request.micro_batches = request.batch = micro_batches;
-  if (share == 1) return request;
-  for (ModelLayer& layer : request.chain.layers) {
-    layer.forward_seconds *= share;
-    layer.backward_seconds *= share;
-    layer.stash = layer.stash * share;
-    layer.working_peak = layer.working_peak * share;
-    for (RecomputePoint& point : layer.recompute) {
-      point.seconds *= share;
-      point.stash = point.stash * share;
-    }
-  }
-  for (BorderTensor& border : request.chain.borders) border.bytes = border.bytes * share;
+  if (share > 1) request.chain = scaled(std::move(request.chain), share);
   return request;
 }
 

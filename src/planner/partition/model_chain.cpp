@@ -81,6 +81,13 @@ void check_ties(const ModelChain& chain) {
   }
 }
 
+/// To the nearest byte, and far below what sums could overflow.
+Bytes scaled(Bytes bytes, double factor) {
+  constexpr double kMostBytes = 0x1p62;
+  const double exact = static_cast<double>(bytes.count()) * factor;
+  return Bytes(static_cast<std::uint64_t>(std::min(exact + 0.5, kMostBytes)));
+}
+
 }  // namespace
 
 void check(const ModelChain& chain) {
@@ -114,6 +121,21 @@ void check(const ModelChain& chain) {
       throw ConfigError("group {} goes from layer {} back to layer {}; swap its ends", i,
                         chain.together[i].first, chain.together[i].last);
   }
+}
+
+ModelChain scaled(ModelChain chain, double factor) {
+  for (ModelLayer& layer : chain.layers) {
+    layer.forward_seconds *= factor;
+    layer.backward_seconds *= factor;
+    layer.stash = scaled(layer.stash, factor);
+    layer.working_peak = scaled(layer.working_peak, factor);
+    for (RecomputePoint& point : layer.recompute) {
+      point.seconds *= factor;
+      point.stash = scaled(point.stash, factor);
+    }
+  }
+  for (BorderTensor& border : chain.borders) border.bytes = scaled(border.bytes, factor);
+  return chain;
 }
 
 }  // namespace spillway::planner

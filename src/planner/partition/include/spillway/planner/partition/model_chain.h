@@ -83,4 +83,8 @@ struct ModelChain {
 /// backwards.
 void check(const ModelChain& chain);
 
+/// The chain of micro-batches that are so many times as large, above 0: its times, stashes, working
+/// peaks and tensors are as many times as large, parameters stay.
+ModelChain scaled(ModelChain chain, double factor);
+
 }  // namespace spillway::planner
