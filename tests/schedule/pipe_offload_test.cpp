@@ -167,6 +167,9 @@ constexpr double kBytesPerWidth = 20.0 - 4.0 * (1.0 - 8.0 / 40.0);
 
 double layer_bytes(double sequence) { return kBytesPerWidth * sequence * kWidth; }
 
+/// Between two stages, in half precision.
+double message_bytes(double sequence) { return 2.0 * sequence * kWidth; }
+
 /// One layer; its operations are those behind the paper's formula 1, attention's backward in the
 /// input gradient.
 StageCosts layer_costs(double sequence) {
@@ -203,9 +206,12 @@ struct Measured {
   double step_seconds = 0.0;
 };
 
-/// The stashes of the fullest GPU, and room to run the backward of one layer: what it computes
-/// again and its gradients are reckoned to be as large as its stash. That is our reading; the paper
-/// names no such figure.
+/// What the fullest GPU holds: its stashes; room to run the backward of one layer, as what it
+/// computes again and its gradients are reckoned to be as large as its stash; and a message that
+/// has come ahead or is still leaving. The latter two are our reading: the paper names no such
+/// figures. Stashes alone are whole layers, and where they are fewest, 4 for PO-F at 32768 tokens,
+/// rounding does not explain the 14 that is printed: with one layer more it would be 13.1, with the
+/// message it is 13.4.
 Measured measured(const Column& column, double sequence) {
   const std::uint32_t stages = kGpus * column.stages_per_rank;
   const Schedule plain = generated(
@@ -229,7 +235,7 @@ Measured measured(const Column& column, double sequence) {
   result.step_seconds = timing.step_seconds;
   for (const RankTiming& rank : timing.ranks)
     result.gib = std::max(result.gib, static_cast<double>(rank.peak_memory.count()) / kGib);
-  result.gib += static_cast<double>(layer.stash.count()) / kGib;
+  result.gib += (static_cast<double>(layer.stash.count()) + message_bytes(sequence)) / kGib;
   return result;
 }
 
@@ -259,7 +265,7 @@ TEST(PipeOffload, MemoryOfTenBillionParametersIsWithinFivePercent) {
     for (std::size_t i = 0; i < std::size(kColumns); ++i)
       if (row.gigabytes[i] > 0.0) {
         const double gib = measured(kColumns[i], row.sequence).gib;
-        EXPECT_LE(miss(gib, row.gigabytes[i]), 0.05)
+        EXPECT_NEAR(gib, row.gigabytes[i], 0.05 * row.gigabytes[i])
             << kColumns[i].name << " " << row.sequence << ": " << gib;
       }
 }
@@ -284,7 +290,11 @@ TEST(PipeOffload, OffloadsAllStagesWhereTheLinkIsFastEnough) {
 }
 
 // Utilization against that of the fastest of a row. The paper itself excepts PO-F at 16384 tokens,
-// where its link had nothing to spare (k = 1.0).
+// where its link had nothing to spare (k = 1.0). The rest of the difference has one sign: theirs is
+// never above ours but for rounding. Theirs is measured: with messages, which take no time here,
+// with kernels that copies beside them slow down (PO-H at 8192 tokens: 61 for 65.0), and with what
+// stages do at their begin, which 1F1B (59 for 62.6) hides less of than interleaved lists do. The
+// paper gives no times of these.
 TEST(PipeOffload, UtilizationIsWithinSixPercentOfTheFastest) {
   for (const Row& row : kRows) {
     const double* const fastest = std::max_element(row.utilization, std::end(row.utilization));
@@ -295,6 +305,7 @@ TEST(PipeOffload, UtilizationIsWithinSixPercentOfTheFastest) {
       const double predicted = *fastest * step / measured(kColumns[i], row.sequence).step_seconds;
       EXPECT_LE(miss(predicted, row.utilization[i]), 0.06)
           << kColumns[i].name << " " << row.sequence << ": " << predicted;
+      EXPECT_GE(predicted, row.utilization[i] - 0.5) << kColumns[i].name << " " << row.sequence;
     }
   }
 }
