@@ -34,8 +34,9 @@ void SlowCosts::add_layers() {
   const auto& layers = problem_.chain.layers;
   const StageFactors factors = problem_.factors.empty() ? StageFactors{} : problem_.factors[stage_];
   const auto static_bytes = [&](LayerIndex i, double parameters) {
-    if (layers[i].is_frozen) return parameters;
-    return parameters * (layers[i].static_ratio - 1.0) + factors.weight_versions * parameters;
+    if (layers[i].is_frozen) return factors.state_copies * parameters;
+    const double states = parameters * (layers[i].static_ratio - 1.0);
+    return factors.state_copies * states + factors.weight_versions * parameters;
   };
   double peak = 0.0;
   for (LayerIndex i = first_; i < end_; ++i) {

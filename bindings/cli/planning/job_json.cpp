@@ -55,6 +55,7 @@ ordered_json stage_json(const FoundJob& job, std::uint32_t index) {
           {"swapped_bytes", stage.swapped.count()},
           {"in_flight", plan.factors[index].in_flight},
           {"weight_versions", plan.factors[index].weight_versions},
+          {"state_copies", plan.factors[index].state_copies},
           {"recomputed", std::move(recomputed)}};
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "spillway/base/error.h"
+#include "spillway/planner/schedule/weight_copies.h"
 #include "swap_waits.h"
 
 namespace spillway::planner {
@@ -44,6 +45,34 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   return result;
 }
 
+/// Of two copies with a single owner: both have weights and gradients, one has optimizer states.
+/// The mean of all layers.
+double owned_once(const ModelChain& chain) {
+  double gradients = 0.0;
+  double states = 0.0;
+  for (const ModelLayer& layer : chain.layers) {
+    if (layer.is_frozen) continue;
+    const auto parameters = static_cast<double>(layer.parameters.count());
+    gradients += parameters * std::min(1.0, layer.static_ratio - 1.0);
+    states += parameters * (layer.static_ratio - 1.0);
+  }
+  return states > 0.0 ? (states + gradients) / states : 1.0;
+}
+
+/// What the choice for second copies makes of them, by the stages that have one. They come back
+/// from the host for the steps alone, when stashes are few.
+void apply_second_copy(const JobRequest& request, std::uint32_t chunks,
+                       std::vector<StageFactors>& factors) {
+  const double owned = owned_once(request.chain);
+  for (StageFactors& each : factors) {
+    const bool has_two = each.state_copies > 1.0;
+    if (request.variant.second_copy == SecondCopy::kParked && (has_two || chunks > 1))
+      each.weight_versions /= 2.0;
+    if (request.variant.second_copy == SecondCopy::kSingleOwner && has_two)
+      each.state_copies = owned;
+  }
+}
+
 /// The unit at which a stage begins; units are layers, or layers that stay together.
 std::uint32_t unit_of(const SegmentCosts& costs, LayerIndex layer) {
   std::uint32_t low = 0;
@@ -65,17 +94,23 @@ Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::u
 }
 
 std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares) {
+  const WeightCopies copies(schedule);
   std::vector<StageFactors> factors;
   if (schedule.stages == schedule.rank_count()) {
-    for (const RankFactors& each : stage_factors(schedule, shares))
-      factors.push_back({each.in_flight, each.weight_versions});
+    const std::vector<RankFactors> stages = stage_factors(schedule, shares);
+    for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
+      factors.push_back({stages[stage].in_flight, stages[stage].weight_versions,
+                         static_cast<double>(copies.holders(stage).size())});
     return factors;
   }
+  std::vector<double> states(schedule.rank_count(), 0.0);
+  const double share = static_cast<double>(schedule.rank_count()) / schedule.stages;
+  for (std::uint32_t copy = 0; copy < copies.size(); ++copy) states[copies[copy].rank] += share;
   // Stages of one rank share its memory, so each may hold what the rank holds in the mean of them.
   const std::vector<RankFactors> ranks = rank_factors(schedule, shares);
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
-    const RankFactors& each = ranks[schedule.rank_of(0, stage)];
-    factors.push_back({each.in_flight, each.weight_versions});
+    const std::uint32_t rank = schedule.rank_of(0, stage);
+    factors.push_back({ranks[rank].in_flight, ranks[rank].weight_versions, states[rank]});
   }
   return factors;
 }
@@ -103,9 +138,7 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   problem.links.assign(ranks - 1,
                        {1.0 / request.link.bytes_per_second, request.link.latency_seconds});
   std::vector<StageFactors> factors = held_factors(schedule);
-  // One of two is on the host while stashes are many; both are there for the steps alone.
-  if (request.variant.second_copy == SecondCopy::kParked)
-    for (StageFactors& each : factors) each.weight_versions /= 2.0;
+  apply_second_copy(request, chunks, factors);
   if (chunks > 1)
     problem = interleaved(problem, chunks, factors);
   else

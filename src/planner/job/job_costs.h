@@ -15,7 +15,7 @@ LayerIndex first_trained(const ModelChain& chain);
 /// The units of a stage.
 Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::uint32_t index);
 
-/// What stages hold of stashes and copies of the weights, counted over the lists.
+/// What stages hold of stashes and copies of weights and states, counted over the lists.
 std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares = {});
 
 /// What to cut for a schedule: a device per stage, with the stash and the copies of the weights

@@ -55,14 +55,19 @@ std::vector<StageBytes> bytes_before(const SegmentCosts& costs, const PartitionE
   std::vector<StageBytes> all;
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const StageEstimate& stage = estimate.stages[k];
+    const StageFactors& factors = costs.problem().factors[k];
     const Segment segment = segment_of(costs, stage, k);
     const SegmentLoad load = costs.load(segment);
     const double without_relayed = costs.load(segment, Borders::kNone).fixed_bytes;
     const Bytes states = whole(costs.static_bytes(segment.first, segment.end) -
                                static_cast<double>(stage.parameters.count()));
     StageBytes bytes;
-    bytes.gradients = std::min(states, stage.parameters);
-    bytes.optimizer = states - bytes.gradients;
+    const double all_states = factors.state_copies * count_of(states);
+    // Whoever has a copy has its gradients, also where one owner has the states.
+    const double gradients =
+        std::ceil(factors.state_copies) * count_of(std::min(states, stage.parameters));
+    bytes.gradients = whole(std::min(gradients, all_states));
+    bytes.optimizer = whole(all_states) - bytes.gradients;
     bytes.stash = whole(load.in_flight * load.stash_bytes);
     bytes.working = largest_working_peak(costs.problem().chain, stage);
     bytes.relayed = whole(load.fixed_bytes - without_relayed);

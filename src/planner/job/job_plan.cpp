@@ -1,144 +1,17 @@
 #include "spillway/planner/job/job_plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <optional>
 
+#include "job_assembly.h"
 #include "job_costs.h"
-#include "job_memory.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
-#include "tight_cuts.h"
+#include "stage_rooms.h"
 
 namespace spillway::planner {
 namespace {
-
-/// Working peaks come one after the other; relayed tensors and the rest of a rank's stages do too
-/// at most, so the largest of its stages counts.
-void find_fixed(const JobRequest& request, JobPlan& plan) {
-  const Schedule& actions = plan.actions;
-  plan.memory.assign(actions.rank_count(), {});
-  std::vector<Bytes> fixed;
-  for (const StageEstimate& stage : plan.stages) fixed.push_back(fixed_bytes(request.chain, stage));
-  for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
-    for (std::uint32_t stage = 0; stage < actions.stages; ++stage) {
-      RankMemory& rank = plan.memory[actions.rank_of(replica, stage)];
-      rank.fixed = std::max(rank.fixed, fixed[stage]);
-    }
-  for (RankMemory& rank : plan.memory) rank.fixed += request.reserved;
-}
-
-void find_memory(const JobRequest& request, JobPlan& plan) {
-  find_fixed(request, plan);
-  std::vector<Bytes> swapped;
-  for (const StageEstimate& stage : plan.stages) swapped.push_back(stage.swapped);
-  const std::vector<Bytes> host = host_bytes(plan.actions, plan.costs, swapped);
-  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
-    plan.memory[rank].peak = plan.timing.ranks[rank].peak_memory + plan.memory[rank].fixed;
-    plan.memory[rank].host = host[rank];
-  }
-  plan.after = bytes_after(plan);
-}
-
-std::uint32_t fullest_rank(const JobPlan& plan) {
-  const auto fullest =
-      std::max_element(plan.memory.begin(), plan.memory.end(),
-                       [](const RankMemory& a, const RankMemory& b) { return a.peak < b.peak; });
-  return static_cast<std::uint32_t>(fullest - plan.memory.begin());
-}
-
-void require_room(const JobRequest& request, const JobPlan& plan) {
-  const std::uint32_t fullest = fullest_rank(plan);
-  if (plan.peak() > request.device_memory)
-    throw NoRoomError(message("rank {} would hold {} at its peak and has {} (use more ranks or "
-                              "more memory, fewer micro-batches, or a link to swap to)",
-                              fullest, plan.peak(), request.device_memory),
-                      fullest, plan.peak());
-  std::uint32_t swapping = 0;
-  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
-    if (plan.memory[rank].host > plan.memory[swapping].host) swapping = rank;
-  if (plan.memory[swapping].host > request.host_memory)
-    throw PlanError("rank {} would swap {} to its host, which has {} for it (give more host "
-                    "memory, or more ranks)",
-                    swapping, plan.memory[swapping].host, request.host_memory);
-}
-
-void require_fit(const JobRequest& request, const PartitionEstimate& estimate) {
-  if (estimate.fits) return;
-  const auto is_too_full = [](const StageEstimate& stage) { return std::isinf(stage.seconds); };
-  const auto stage = std::find_if(estimate.stages.begin(), estimate.stages.end(), is_too_full);
-  const auto index = stage - estimate.stages.begin();
-  throw PlanError(
-      "stage {}, layers {} to {}, takes {} before swaps and recomputation, which cannot "
-      "bring it below {} (let the partitioner 'spillway' cut, or use more ranks or "
-      "more memory)",
-      index, stage->first_layer, stage->last_layer, stage->raw_memory, request.device_memory);
-}
-
-/// All that both ways of relief have in common, once cuts and their estimate are there.
-JobPlan started(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
-                const SegmentCosts& costs, const PartitionEstimate& estimate) {
-  JobPlan plan;
-  plan.partitioner = partitioner.name;
-  plan.schedule = compute.name;
-  plan.ranks = request.ranks;
-  plan.groups = request.groups;
-  plan.micro_batches = request.micro_batches;
-  plan.device_memory = request.device_memory;
-  plan.host_memory = request.host_memory;
-  plan.stages = estimate.stages;
-  plan.factors = costs.problem().factors;
-  plan.seconds_per_micro_batch = estimate.seconds;
-  plan.rounding_gap = estimate.rounding_gap;
-  plan.before = bytes_before(costs, estimate);
-  plan.costs = schedule_costs(request, compute, costs, estimate);
-  CommunicationOptions communication;
-  communication.data_parallel = request.groups;
-  const SecondCopy second_copy = request.variant.second_copy;
-  if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
-  plan.actions = with_communication(compute, plan.costs, communication);
-  if (second_copy == SecondCopy::kParked) plan.actions = with_parked_weights(plan.actions);
-  return plan;
-}
-
-JobPlan timed(const JobRequest& request, JobPlan plan) {
-  plan.timing = time_schedule(plan.actions, plan.costs);
-  plan.step_seconds = plan.timing.step_seconds;
-  find_memory(request, plan);
-  return plan;
-}
-
-JobPlan finished(const JobRequest& request, JobPlan plan) {
-  plan = timed(request, std::move(plan));
-  require_room(request, plan);
-  return plan;
-}
-
-CutModel cut_to_fit(const JobRequest& request, const Partitioner& partitioner,
-                    const Schedule& compute) {
-  std::optional<Cuts> cuts;
-  try {
-    SegmentCosts costs(problem_for(request, compute));
-    cuts = partitioner.cut(costs);
-    PartitionEstimate estimate = judge(costs, *cuts);
-    require_fit(request, estimate);
-    return {std::move(costs), std::move(estimate)};
-  } catch (const Error& error) {
-    if (request.device_memory == kNoLimit) throw;
-    const CutModel tight = tight_cuts(request, compute, cuts);
-    const JobPlan nearest =
-        timed(request, started(request, partitioner, compute, tight.costs, tight.estimate));
-    if (nearest.peak() <= request.device_memory) throw;  // Something else is in the way.
-    throw NoRoomError(error.what(), fullest_rank(nearest), nearest.peak());
-  }
-}
-
-JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                          const Schedule& compute) {
-  const CutModel model = cut_to_fit(request, partitioner, compute);
-  return finished(request, started(request, partitioner, compute, model.costs, model.estimate));
-}
 
 /// Lists compute whole stages again, so every layer must be one that may run again.
 bool may_recompute_all(const ModelChain& chain) {

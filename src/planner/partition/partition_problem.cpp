@@ -14,6 +14,7 @@ constexpr double kMostSeconds = 1e9;
 constexpr double kLeastSecondsPerByte = 1e-30;
 
 bool is_factor(double value) { return value > 0.0 && value <= kMostFactor; }
+bool is_count(double value) { return value >= 0.0 && value <= kMostFactor; }
 bool is_rate(double seconds_per_byte) {
   const bool is_slow = seconds_per_byte > kMostSeconds && seconds_per_byte != kNoLink;
   return seconds_per_byte >= kLeastSecondsPerByte && !is_slow;
@@ -84,12 +85,14 @@ void check(const PartitionProblem& problem) {
   if (!problem.factors.empty() && problem.factors.size() != stages)
     throw ConfigError("{} stages have {} factors of a schedule; give one for each, or none", stages,
                       problem.factors.size());
-  for (std::size_t i = 0; i < problem.factors.size(); ++i)
-    if (!is_factor(problem.factors[i].in_flight) || !(problem.factors[i].weight_versions >= 0.0) ||
-        problem.factors[i].weight_versions > kMostFactor)
-      throw ConfigError("stage {} holds {} micro-batches and {} weight versions; a schedule holds "
-                        "more than 0 of one, and at least 0 of the other",
-                        i, problem.factors[i].in_flight, problem.factors[i].weight_versions);
+  for (std::size_t i = 0; i < problem.factors.size(); ++i) {
+    const StageFactors& factors = problem.factors[i];
+    if (!is_factor(factors.in_flight) || !is_count(factors.weight_versions) ||
+        !is_count(factors.state_copies))
+      throw ConfigError("stage {} holds {} micro-batches, {} weight versions and {} copies of the "
+                        "states; a schedule holds more than 0 of one, and at least 0 of the others",
+                        i, factors.in_flight, factors.weight_versions, factors.state_copies);
+  }
 }
 
 PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks,

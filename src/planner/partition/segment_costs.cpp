@@ -105,8 +105,8 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
   load.seconds = (to.seconds - from.seconds) * stage.slowdown;
   load.stash_bytes = to.stash - from.stash;
   const SumPair bytes = state.static_pair_of(first, end);
-  load.fixed_bytes =
-      stage.reserved + bytes.a + stage.weight_versions * bytes.b + state.peaks.largest(first, end);
+  load.fixed_bytes = stage.reserved + stage.state_copies * bytes.a +
+                     stage.weight_versions * bytes.b + state.peaks.largest(first, end);
   double into = 0.0;
   double out = 0.0;
   if (borders == Borders::kExact) {

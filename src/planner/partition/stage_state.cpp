@@ -190,6 +190,7 @@ std::vector<StageConstants> stage_constants(const PartitionProblem& problem) {
     if (!problem.factors.empty()) {
       stage.in_flight = problem.factors[i].in_flight;
       stage.weight_versions = problem.factors[i].weight_versions;
+      stage.state_copies = problem.factors[i].state_copies;
     }
     stage.own_rate = rate(device.swap_seconds_per_byte);
     std::fill(std::begin(stage.rate), std::end(stage.rate), stage.own_rate);

@@ -11,7 +11,7 @@ namespace spillway::planner {
 /// What units before a cut add up to. One struct, since all are asked for together.
 struct UnitSums {
   double seconds = 0.0;
-  double fixed = 0.0;      ///< Static bytes that do not depend on the versions.
+  double fixed = 0.0;      ///< Static bytes that do not depend on the versions, of one copy.
   double versioned = 0.0;  ///< Static bytes per version of the weights.
   double stash = 0.0;
   double crossing = 0.0;    ///< Not a sum: bytes over the cut here.
@@ -24,6 +24,7 @@ struct StageConstants {
   double slowdown = 1.0;
   double in_flight = 1.0;
   double weight_versions = 1.0;
+  double state_copies = 1.0;
   double reserved = 0.0;
   double memory = kNoLink;
   double own_rate = 0.0;  ///< Of its swap link, alone.

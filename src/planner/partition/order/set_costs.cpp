@@ -39,7 +39,7 @@ void SetCosts::add_memory(SegmentLoad& load, std::uint32_t small, std::uint32_t 
   const double kept = kept_bytes(small, between);
   const double relayed = sets_.crossing_bytes(small) - kept;
   load.stash_bytes = to.stash - from.stash + kept;
-  load.fixed_bytes = stage.reserved + (to.fixed - from.fixed - twice.a) +
+  load.fixed_bytes = stage.reserved + stage.state_copies * (to.fixed - from.fixed - twice.a) +
                      stage.weight_versions * (to.versioned - from.versioned - twice.b) +
                      units_.working_peak(between) + relayed;
 }

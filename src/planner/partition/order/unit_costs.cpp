@@ -96,6 +96,7 @@ double UnitCosts::bound_seconds() const {
   SegmentLoad all;
   all.in_flight = kNever;
   double versions = kNever;
+  double copies = kNever;
   for (const StageConstants& stage : stages_) {
     fastest = std::min(fastest, stage.slowdown);
     speed += 1.0 / stage.slowdown;
@@ -103,6 +104,7 @@ double UnitCosts::bound_seconds() const {
     memory += stage.memory - stage.reserved;
     all.in_flight = std::min(all.in_flight, stage.in_flight);
     versions = std::min(versions, stage.weight_versions);
+    copies = std::min(copies, stage.state_copies);
   }
   UnitLoad sum;
   double largest = 0.0;
@@ -115,7 +117,7 @@ double UnitCosts::bound_seconds() const {
   const SumPair twice = spared(units);
   all.seconds = sum.seconds;
   all.stash_bytes = sum.stash;
-  all.fixed_bytes = (sum.fixed - twice.a) + versions * (sum.versioned - twice.b);
+  all.fixed_bytes = copies * (sum.fixed - twice.a) + versions * (sum.versioned - twice.b);
   // One device that has the time and memory of all: after T seconds, T * speed have passed on it.
   const double excess = all.excess_bytes(memory);
   if (excess == kNever) return kNever;

@@ -21,13 +21,13 @@ struct RankMemory {
   Bytes host;   ///< Swapped stash of all micro-batches in flight, and parked weights.
 };
 
-/// What a stage holds at its fullest, by class. Where ranks have several stages, or stages several
-/// copies, it is what the cuts were made for.
+/// What a stage holds at its fullest, by class, in all copies together. Where ranks have several
+/// stages, it is what the cuts were made for.
 struct StageBytes {
-  Bytes weights;  ///< All versions and copies.
-  Bytes gradients;
+  Bytes weights;    ///< All versions and copies.
+  Bytes gradients;  ///< Of all copies, like the states.
   Bytes optimizer;
-  Bytes stash;     ///< Of all micro-batches in flight.
+  Bytes stash;     ///< Of one copy, of all micro-batches in flight.
   Bytes working;   ///< The largest transient of a layer.
   Bytes relayed;   ///< Tensors on their way to other stages, or for frozen layers alone.
   Bytes reserved;  ///< Of the device, for what no layer owns.

@@ -16,7 +16,8 @@ inline constexpr std::uint32_t kNoHost = 0xffff'ffff;
 struct StageFactors {
   double in_flight = 1;        ///< Micro-batches whose stash is alive at once, at the peak. May be
                                ///< fractional (split backward).
-  double weight_versions = 1;  ///< Copies of the parameters.
+  double weight_versions = 1;  ///< Copies of the parameters, of all replicas together.
+  double state_copies = 1;     ///< Of gradients, optimizer states and frozen parameters.
 };
 
 /// The device that runs one stage.

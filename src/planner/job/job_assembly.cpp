@@ -1,0 +1,104 @@
+#include "job_assembly.h"
+
+#include <algorithm>
+
+#include "job_costs.h"
+#include "job_memory.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/schedule/schedule_passes.h"
+
+namespace spillway::planner {
+namespace {
+
+void find_memory(const JobRequest& request, JobPlan& plan) {
+  find_fixed(request, plan);
+  std::vector<Bytes> swapped;
+  for (const StageEstimate& stage : plan.stages) swapped.push_back(stage.swapped);
+  const std::vector<Bytes> host = host_bytes(plan.actions, plan.costs, swapped);
+  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
+    plan.memory[rank].peak = plan.timing.ranks[rank].peak_memory + plan.memory[rank].fixed;
+    plan.memory[rank].host = host[rank];
+  }
+  plan.after = bytes_after(plan);
+}
+
+}  // namespace
+
+void find_fixed(const JobRequest& request, JobPlan& plan) {
+  const Schedule& actions = plan.actions;
+  plan.memory.assign(actions.rank_count(), {});
+  std::vector<Bytes> fixed;
+  for (const StageEstimate& stage : plan.stages) fixed.push_back(fixed_bytes(request.chain, stage));
+  for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
+    for (std::uint32_t stage = 0; stage < actions.stages; ++stage) {
+      RankMemory& rank = plan.memory[actions.rank_of(replica, stage)];
+      rank.fixed = std::max(rank.fixed, fixed[stage]);
+    }
+  for (RankMemory& rank : plan.memory) rank.fixed += request.reserved;
+}
+
+std::uint32_t fullest_rank(const JobPlan& plan) {
+  const auto fullest =
+      std::max_element(plan.memory.begin(), plan.memory.end(),
+                       [](const RankMemory& a, const RankMemory& b) { return a.peak < b.peak; });
+  return static_cast<std::uint32_t>(fullest - plan.memory.begin());
+}
+
+void require_room(const JobRequest& request, const JobPlan& plan) {
+  const std::uint32_t fullest = fullest_rank(plan);
+  if (plan.peak() > request.device_memory)
+    throw NoRoomError(
+        message("rank {} would hold {} at its peak and has {} (use more ranks or more memory{})",
+                fullest, plan.peak(), request.device_memory,
+                request.swap_bytes_per_second > 0.0
+                    ? ", or fewer micro-batches"
+                    : ", fewer micro-batches, or a link to swap to"),
+        fullest, plan.peak());
+  std::uint32_t swapping = 0;
+  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
+    if (plan.memory[rank].host > plan.memory[swapping].host) swapping = rank;
+  if (plan.memory[swapping].host > request.host_memory)
+    throw PlanError("rank {} would swap {} to its host, which has {} for it (give more host "
+                    "memory, or more ranks)",
+                    swapping, plan.memory[swapping].host, request.host_memory);
+}
+
+JobPlan started(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
+                const SegmentCosts& costs, const PartitionEstimate& estimate) {
+  JobPlan plan;
+  plan.partitioner = partitioner.name;
+  plan.schedule = compute.name;
+  plan.ranks = request.ranks;
+  plan.groups = request.groups;
+  plan.micro_batches = request.micro_batches;
+  plan.device_memory = request.device_memory;
+  plan.host_memory = request.host_memory;
+  plan.stages = estimate.stages;
+  plan.factors = costs.problem().factors;
+  plan.seconds_per_micro_batch = estimate.seconds;
+  plan.rounding_gap = estimate.rounding_gap;
+  plan.before = bytes_before(costs, estimate);
+  plan.costs = schedule_costs(request, compute, costs, estimate);
+  CommunicationOptions communication;
+  communication.data_parallel = request.groups;
+  const SecondCopy second_copy = request.variant.second_copy;
+  if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
+  plan.actions = with_communication(compute, plan.costs, communication);
+  if (second_copy == SecondCopy::kParked) plan.actions = with_parked_weights(plan.actions);
+  return plan;
+}
+
+JobPlan timed(const JobRequest& request, JobPlan plan) {
+  plan.timing = time_schedule(plan.actions, plan.costs);
+  plan.step_seconds = plan.timing.step_seconds;
+  find_memory(request, plan);
+  return plan;
+}
+
+JobPlan finished(const JobRequest& request, JobPlan plan) {
+  plan = timed(request, std::move(plan));
+  require_room(request, plan);
+  return plan;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "spillway/planner/job/job_plan.h"
+#include "spillway/planner/schedule/schedule.h"
+
+namespace spillway::planner {
+
+/// A plan whose stages swap parts of their stashes and compute layers again until ranks fit.
+///
+/// Partitions know stages, and devices limit ranks. Where a rank has several of them, or the copy
+/// of another one (GEMS, Chimera), what each may hold is found by trying: less where a rank has
+/// come out too full, and where no cuts fit, what ranks leave free under those that hold least.
+/// Throws NoRoomError where those do not fit either, and as `make_job_plan`.
+JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
+                          const Schedule& compute);
+
+}  // namespace spillway::planner
