@@ -13,6 +13,7 @@
 namespace spillway::planner {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// Nothing can be computed again, so that stages have to swap.
@@ -128,6 +129,58 @@ TEST(JobRelief, NamesTheBytesOfAllCopies) {
     EXPECT_EQ(owned.before[k].gradients, 2 * owned.stages[k].parameters) << k;
     EXPECT_EQ(owned.before[k].optimizer, 2 * owned.stages[k].parameters) << k;
   }
+}
+
+// Each stage of a rank got its share of the memory, and the whole of the largest working peak.
+TEST(JobRelief, CountsWorkingPeaksOnceOnRanksOfSeveralStages) {
+  for (const char* schedule : {"zb-v", "v-min", "interleaved", "interleaved:chunks=4"}) {
+    const NamedSchedule named = schedule_in(schedule);
+    JobRequest request = swapping_job(16, 4, 8, named.generator->name);
+    request.variant.chunks = named.variant.chunks;
+    request.chain.layers[1].working_peak = Bytes(200 * kMega);
+    request.swap_bytes_per_second = 1e9;
+    const JobPlan free = planned(request);
+    const Bytes beside = free.peak() - Bytes(200 * kMega);
+    for (const std::uint64_t percent : {70U, 80U, 90U}) {
+      SCOPED_TRACE(message("{} at {} %", schedule, percent));
+      request.device_memory = Bytes(200 * kMega) + beside * percent / 100;
+      const JobPlan plan = planned(request);
+      EXPECT_LE(plan.peak(), request.device_memory);
+      EXPECT_TRUE(plan.is_relieved());
+      EXPECT_LE(plan.step_seconds, free.step_seconds * 1.25);
+    }
+  }
+}
+
+// A layer of more than half a device was refused where the rank's other stage left it room.
+TEST(JobRelief, GivesAStageWhatTheOthersOfItsRankLeave) {
+  JobRequest request = swapping_job(8, 4, 8, "zb-v");
+  request.chain.layers[1].parameters = Bytes(50 * kMega);
+  request.swap_bytes_per_second = 1e9;
+  request.device_memory = Bytes(190 * kMega);  // 150 + 12 on the rank of layer 1.
+  EXPECT_GT(planned(even_job(8, 4, 8, "zb-v")).peak(), Bytes(60 * kMega));
+  const JobPlan plan = planned(request);
+  EXPECT_TRUE(plan.is_relieved());
+  EXPECT_LE(plan.peak(), request.device_memory);
+  EXPECT_GT(plan.stages[1].memory, request.device_memory / 2);
+
+  request.device_memory = Bytes(160 * kMega);
+  EXPECT_THAT(refusal([&] { planned(request); }),
+              AllOf(HasSubstr("layer 1 ('layer 1') fits on no device"),
+                    HasSubstr(message("a stage may hold {}", Bytes(80 * kMega)))));
+}
+
+// The search for an order refused layers before windows were tried.
+TEST(JobRelief, LooksForWindowsWhereNoOrderFitsTheStages) {
+  JobRequest request = even_job(8, 4, 8, "zb-v");
+  request.chain.may_reorder = true;
+  request.chain.layers[1].parameters = Bytes(50 * kMega);
+  for (ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
+  request.swap_bytes_per_second = 1e9;
+  request.device_memory = planned(request).peak() * 95 / 100;
+  request.variant.relief = JobRelief::kWindows;
+  EXPECT_LT(request.device_memory, Bytes(300 * kMega));  // Half of it has no room for 150 MB.
+  EXPECT_LE(planned(request).peak(), request.device_memory);
 }
 
 TEST(JobRelief, TakesTheFasterKind) {

@@ -144,6 +144,9 @@ const std::vector<Wrong> kWrongs{
     {"layer too large for any device",
      [](auto& p) { p.devices[0].memory = p.devices[1].memory = Bytes(30); },
      "layer 0 ('conv0') fits on no device"},
+    {"layer too large for all that is there",
+     [](auto& p) { p.devices[0].memory = p.devices[1].memory = Bytes(30); },
+     "and a stage may hold 30 B"},
 };
 
 TEST(BadInput, IsRefusedInOneSentenceThatNamesIt) {

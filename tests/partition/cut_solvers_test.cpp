@@ -334,6 +334,19 @@ TEST(Interleaved, StagesShareTheDevicesThatRunThem) {
   EXPECT_EQ(solved->worst, least_worst(costs, time_of(costs)));
 }
 
+TEST(Interleaved, CountsReservedBytesAndTheLargestWorkingPeakOnceForADevice) {
+  PartitionProblem problem;
+  problem.chain.layers.assign(4, plain(1, 10));
+  problem.chain.layers[2].working_peak = Bytes(300);
+  problem.devices.assign(2, {.memory = Bytes(1000), .reserved = Bytes(100)});
+  const SegmentCosts costs(interleaved(problem, 2, std::vector<StageFactors>(4)));
+  for (std::uint32_t stage = 0; stage < 4; ++stage) {
+    const SegmentLoad load = costs.load({stage, stage + 1, stage});
+    EXPECT_EQ(load.fixed_bytes, 400) << stage;
+    EXPECT_EQ(costs.device_bytes(stage) - load.fixed_bytes, 300) << stage;
+  }
+}
+
 /// Two layers of one second for each device: 100 bytes of stash on a device of 40, and what leads
 /// to the next one.
 PartitionProblem swapping_pipeline(std::uint32_t devices, bool transfers_hide) {

@@ -77,7 +77,7 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.factors = costs.problem().factors;
   plan.seconds_per_micro_batch = estimate.seconds;
   plan.rounding_gap = estimate.rounding_gap;
-  plan.before = bytes_before(costs, estimate);
+  plan.before = bytes_before(request, costs, estimate);
   plan.costs = schedule_costs(request, compute, costs, estimate);
   CommunicationOptions communication;
   communication.data_parallel = request.groups;

@@ -51,7 +51,8 @@ std::vector<Bytes> host_bytes(const Schedule& actions, const ScheduleCosts& cost
   return held;
 }
 
-std::vector<StageBytes> bytes_before(const SegmentCosts& costs, const PartitionEstimate& estimate) {
+std::vector<StageBytes> bytes_before(const JobRequest& request, const SegmentCosts& costs,
+                                     const PartitionEstimate& estimate) {
   std::vector<StageBytes> all;
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const StageEstimate& stage = estimate.stages[k];
@@ -69,11 +70,13 @@ std::vector<StageBytes> bytes_before(const SegmentCosts& costs, const PartitionE
     bytes.gradients = whole(std::min(gradients, all_states));
     bytes.optimizer = whole(all_states) - bytes.gradients;
     bytes.stash = whole(load.in_flight * load.stash_bytes);
-    bytes.working = largest_working_peak(costs.problem().chain, stage);
+    bytes.working = largest_working_peak(request.chain, stage);
     bytes.relayed = whole(load.fixed_bytes - without_relayed);
-    bytes.reserved = costs.problem().devices[k].reserved;
-    const Bytes others = bytes.gradients + bytes.optimizer + bytes.working + bytes.reserved;
-    bytes.weights = whole(without_relayed - static_cast<double>(others.count()));
+    bytes.reserved = request.reserved;
+    // As the cuts have them, which see the largest working peak of a rank with each of its stages.
+    const Bytes others = bytes.gradients + bytes.optimizer + costs.problem().devices[k].reserved +
+                         largest_working_peak(costs.problem().chain, stage);
+    bytes.weights = whole(without_relayed - count_of(others));
     all.push_back(bytes);
   }
   return all;

@@ -105,7 +105,7 @@ JobPlan relieved(const JobRequest& asked, const Partitioner& partitioner, const 
   } catch (const NoRoomError& error) {
     reason = std::current_exception();
     needed = error.needed();
-  } catch (const PlanError&) {
+  } catch (const Error&) {
     reason = std::current_exception();
   }
   if (!no_windows.empty()) {
@@ -118,7 +118,7 @@ JobPlan relieved(const JobRequest& asked, const Partitioner& partitioner, const 
     if (!by_stage || by_window.step_seconds < by_stage->step_seconds) return by_window;
   } catch (const NoRoomError& error) {
     if (!by_stage && error.needed() < needed) throw;  // The nearer one.
-  } catch (const PlanError&) {
+  } catch (const Error&) {
     // The first reason is told.
   }
   if (!by_stage) std::rethrow_exception(reason);
@@ -126,10 +126,14 @@ JobPlan relieved(const JobRequest& asked, const Partitioner& partitioner, const 
 }
 
 /// The best order for the stages of this schedule within the devices; if nothing fits, as if there
-/// were room.
+/// were room: windows may make it.
 OrderChoice order_for(const JobRequest& asked, const Schedule& compute) {
-  OrderChoice order = choose_order(problem_for(asked, compute), asked.order_effort);
-  if (order.seconds < kNoLink || asked.device_memory == kNoLimit) return order;
+  try {
+    OrderChoice order = choose_order(problem_for(asked, compute), asked.order_effort);
+    if (order.seconds < kNoLink || asked.device_memory == kNoLimit) return order;
+  } catch (const Error&) {
+    if (asked.device_memory == kNoLimit) throw;
+  }
   JobRequest roomy = asked;
   roomy.device_memory = kNoLimit;
   return choose_order(problem_for(roomy, compute), asked.order_effort);
@@ -147,7 +151,7 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
     try {
       plan = relieved(moved, partitioner, compute);
       plan->order = order;
-    } catch (const PlanError&) {
+    } catch (const Error&) {
       // Not in this order, by this partitioner; the recorded one may do.
     }
     order.name = OrderChoice{}.name;
@@ -159,7 +163,7 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
     JobPlan recorded = relieved(asked, partitioner, compute);
     recorded.order = std::move(order);
     if (!plan || recorded.step_seconds <= plan->step_seconds) return recorded;
-  } catch (const PlanError&) {
+  } catch (const Error&) {
     if (!plan) throw;
   }
   return std::move(*plan);

@@ -17,16 +17,17 @@ namespace {
 /// In which room is taken away. Two do where a rank has two stages.
 constexpr std::size_t kMostSteps = 4;
 
-void require_fit(const JobRequest& request, const PartitionEstimate& estimate) {
+void require_fit(const SegmentCosts& costs, const PartitionEstimate& estimate) {
   if (estimate.fits) return;
   const auto is_too_full = [](const StageEstimate& stage) { return std::isinf(stage.seconds); };
   const auto stage = std::find_if(estimate.stages.begin(), estimate.stages.end(), is_too_full);
-  const auto index = stage - estimate.stages.begin();
+  const auto index = static_cast<std::uint32_t>(stage - estimate.stages.begin());
   throw PlanError(
       "stage {}, layers {} to {}, takes {} before swaps and recomputation, which cannot "
       "bring it below {} (let the partitioner 'spillway' cut, or use more ranks or "
       "more memory)",
-      index, stage->first_layer, stage->last_layer, stage->raw_memory, request.device_memory);
+      index, stage->first_layer, stage->last_layer, stage->raw_memory,
+      costs.problem().devices[index].memory);
 }
 
 std::vector<std::set<std::uint32_t>> stages_of_ranks(const Schedule& schedule) {
@@ -115,7 +116,7 @@ class StageRooms {
  private:
   JobPlan judged(const SegmentCosts& costs, const Cuts& cuts) const {
     const PartitionEstimate estimate = judge(costs, cuts);
-    require_fit(request_, estimate);
+    require_fit(costs, estimate);
     return timed(request_, started(request_, partitioner_, compute_, costs, estimate));
   }
 

@@ -1,6 +1,8 @@
 #include "spillway/planner/partition/partition_problem.h"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "chain_units.h"
 #include "spillway/base/error.h"
@@ -104,14 +106,19 @@ PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chun
         "interleaved stages share no budget of a host; give each device a rate of its "
         "own instead");
   PartitionProblem all = problem;
+  Bytes peak;
+  for (ModelLayer& layer : all.chain.layers)
+    peak = std::max(peak, std::exchange(layer.working_peak, Bytes(0)));
   all.devices.clear();
   all.links.clear();
   all.factors = factors;
   for (std::uint32_t round = 0; round < chunks; ++round) {
     if (round > 0 && !problem.links.empty()) all.links.push_back(problem.links.front());
     for (StageDevice device : problem.devices) {
-      if (device.memory != kNoLimit) device.memory = device.memory / chunks;
-      device.reserved = device.reserved / chunks;
+      device.reserved += peak;
+      if (device.memory != kNoLimit)
+        device.memory =
+            device.reserved + (device.memory - std::min(device.memory, device.reserved)) / chunks;
       // Links as they are: each stage has the time of one stage on them, while the device runs the
       // others.
       all.devices.push_back(device);

@@ -25,20 +25,23 @@ SegmentCosts::SegmentCosts(PartitionProblem problem)
   // The first stage that can hold a unit is enough, and mostly the first one.
   for (std::uint32_t unit = 0; unit < units(); ++unit) {
     double least = kNever;
+    double most = 0.0;
     bool fits = false;
     for (std::uint32_t stage = 0; stage < stages() && !fits; ++stage) {
       fits = least_seconds({unit, unit + 1, stage}, device_bytes(stage), Borders::kNone) < kNever;
       const SegmentLoad here = load({unit, unit + 1, stage}, Borders::kNone);
       least = std::min(least, here.raw_bytes());
+      most = std::max(most, device_bytes(stage));
     }
     if (fits) continue;
     const ModelLayer& layer = state_->problem.chain.layers[first_layer(unit)];
     throw ConfigError(
         "layer {} ('{}'){} fits on no device, whatever is swapped and recomputed: it takes {} at "
-        "least before that; use devices with more memory, split it, or swap to a link",
+        "least before that, and a stage may hold {}; use devices with more memory, split it, or "
+        "swap to a link",
         first_layer(unit), shown_text(layer.name),
         first_layer(unit + 1) - first_layer(unit) > 1 ? " with what stays with it" : "",
-        as_bytes(least));
+        as_bytes(least), as_bytes(most));
   }
 }
 

@@ -28,9 +28,9 @@ struct StageBytes {
   Bytes gradients;  ///< Of all copies, like the states.
   Bytes optimizer;
   Bytes stash;     ///< Of one copy, of all micro-batches in flight.
-  Bytes working;   ///< The largest transient of a layer.
+  Bytes working;   ///< The largest transient of a layer. Stages of a rank share theirs.
   Bytes relayed;   ///< Tensors on their way to other stages, or for frozen layers alone.
-  Bytes reserved;  ///< Of the device, for what no layer owns.
+  Bytes reserved;  ///< Of the device, for what no layer owns; once for all stages of a rank.
 
   Bytes all() const {
     return weights + gradients + optimizer + stash + working + relayed + reserved;
@@ -110,7 +110,8 @@ class NoRoomError : public PlanError {
 /// The stages that a partitioner cuts for a schedule, and their step by the schedule's referee.
 /// Where the chain may be reordered, all partitioners cut it in the order that `choose_order` finds
 /// for these stages, and as it stands; the faster one counts.
-/// Stages get the memory of their device in equal parts where a rank has several. Where stages need
+/// Stages get the memory of their device in equal parts where a rank has several, behind reserved
+/// bytes and the largest working peak, or what others leave where equal parts do not do. Where stages need
 /// relief and there is a link to the host, both kinds of relief are tried, and the faster one
 /// counts; the search for windows is shorter for longer lists, and left out beyond 16,384 passes of
 /// micro-batches through stages, which the plan then says.

@@ -55,7 +55,9 @@ struct PartitionProblem {
 void check(const PartitionProblem& problem);
 
 /// `chunks` stages for each device, as interleaved schedules run them: stage q is on device q mod
-/// the number of devices and gets an equal share of its memory. Times stay those of one stage: a
+/// the number of devices and gets an equal share of its memory. Reserved bytes and the largest
+/// working peak are there once, whatever runs: they come before the shares, and count as reserved
+/// with each stage, whose layers have no working peaks then. Times stay those of one stage: a
 /// device takes `chunks` times as long per micro-batch, and its links carry as much as `chunks`
 /// stages need in that, so that plans for the stages hold for the devices. `factors` is for all
 /// stages. The first stage of each further round is fed by the last device through a copy of the
