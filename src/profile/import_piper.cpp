@@ -259,7 +259,10 @@ class ChainReplay {
         builder_.needs_inside(scaled(outputs_[input]));
       }
     }
-    if (state.parameter_gradients != kNone) builder_.use(state.parameter_gradients, true);
+    if (state.parameter_gradients == kNone) return;
+    // As trainers do it. Else all that backward reads would seem to wait for an optimizer.
+    builder_.begin_op(layer.name + " accumulate", "", Duration(0));
+    builder_.use(state.parameter_gradients, true);
   }
 
   std::vector<Layer> layers_;

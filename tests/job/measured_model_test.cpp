@@ -8,7 +8,9 @@
 #include "even_jobs.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/forward_stash.h"
+#include "spillway/profile/trace_import.h"
 #include "support/chain_profile.h"
+#include "support/piper_layers.h"
 
 namespace spillway::planner {
 namespace {
@@ -25,6 +27,22 @@ TEST(MeasuredModel, HasALayerForEachForwardOperator) {
   EXPECT_EQ(model.chain.layers[0].name, "aten::convolution #0");
   EXPECT_EQ(model.chain.layers[6].name, "aten::mse_loss #6");
   EXPECT_EQ(model.reserved, Bytes(100'000));
+}
+
+// Each backward wrote the gradient of its parameters in place, and forward seemed to keep nothing.
+TEST(MeasuredModel, EndsForwardOfPiperGraphsWithTheirLastLayer) {
+  const profile::StepProfile profile = profile::import_piper(three_piper_layers(), "file");
+  const ForwardStash stash = find_stash(profile.tape);
+  EXPECT_EQ(stash.turn, 2U);
+  EXPECT_EQ(stash.values.size(), 5U);  // Two outputs, and what each layer keeps inside.
+  const ModelChain chain = measured_model(profile).chain;
+  ASSERT_EQ(chain.layers.size(), 3U);
+  for (const ModelLayer& layer : chain.layers) {
+    EXPECT_NEAR(layer.forward_seconds, 0.1, 1e-9) << layer.name;
+    EXPECT_NEAR(layer.backward_seconds, 0.15, 1e-9) << layer.name;
+    EXPECT_EQ(layer.parameters, 8_MiB) << layer.name;
+    EXPECT_DOUBLE_EQ(layer.static_ratio, 2.0) << layer.name;
+  }
 }
 
 TEST(MeasuredModel, GivesAllTimeToALayerOrToTheUpdate) {

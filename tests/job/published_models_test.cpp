@@ -1,6 +1,9 @@
-// Models of the profiles that PipeDream published.
+// Models of the profiles that PipeDream and Piper published.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
+#include "spillway/planner/forward_stash.h"
 #include "spillway/planner/job/measured_model.h"
 #include "spillway/profile/trace_import.h"
 #include "support/file_text.h"
@@ -85,6 +88,21 @@ TEST(PublishedVgg, RunsConvolutionsAgainWithTheReluThatOverwritesThem) {
                 chain.layers[i].forward_seconds + chain.layers[i + 1].forward_seconds, 1e-12);
   }
   EXPECT_EQ(convolutions, 13U);
+}
+
+TEST(PublishedBert, HasAllItsLayers) {
+  const char* const folder = std::getenv("SPILLWAY_REFERENCE_DATA");
+  if (folder == nullptr || *folder == '\0')
+    GTEST_SKIP() << "set SPILLWAY_REFERENCE_DATA to the folder that holds piper/bert32a100.json";
+  const std::string file = std::string(folder) + "/piper/bert32a100.json";
+  const profile::StepProfile profile = profile::import_piper(file_text(file), file);
+  EXPECT_EQ(find_stash(profile.tape).turn, 32U);  // The last of 34 takes no time and keeps nothing.
+  const ModelChain chain = measured_model(profile).chain;
+  EXPECT_THAT(chain.layers, SizeIs(34));
+  double seconds = 0.0;
+  for (const ModelLayer& layer : chain.layers)
+    seconds += layer.forward_seconds + layer.backward_seconds;
+  EXPECT_NEAR(seconds, 0.972864, 1e-6);  // All of timePerSample.
 }
 
 }  // namespace
