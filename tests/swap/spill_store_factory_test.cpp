@@ -73,7 +73,8 @@ TEST(MakeSpillStore, RefusesOptionsThatContradictEachOther) {
   EXPECT_THAT(refusal_of<ConfigError>([&] { make_spill_store(ram); }), HasSubstr("/scratch"));
   SpillStoreOptions deep = on({{"/scratch", Bytes()}});
   deep.queue_depth = 0;
-  EXPECT_THAT(refusal_of<ConfigError>([&] { make_spill_store(deep); }), HasSubstr("queue depth"));
+  EXPECT_THAT(refusal_of<ConfigError>([&] { make_spill_store(deep); }),
+              HasSubstr("a queue of 0 transfers"));
 }
 
 TEST(MakeSpillStore, LeavesABadDirectoryOutWithAWarning) {
