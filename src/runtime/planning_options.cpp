@@ -1,9 +1,9 @@
 #include "spillway/runtime/planning_options.h"
-#include "spillway/base/shown_text.h"
 
 #include <string>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/runtime/settings.h"
 #include "spillway/topology/atomic_file.h"
 

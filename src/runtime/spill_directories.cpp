@@ -1,5 +1,4 @@
 #include "spillway/runtime/spill_directories.h"
-#include "spillway/base/shown_text.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -7,6 +6,7 @@
 #include <set>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/memory/frame_mapper.h"
 
 namespace spillway::runtime {

@@ -31,16 +31,7 @@ void have_written(HeldPage& page) {
   EXPECT_EQ(::write(ends[1], page.held(), 8), 8);
 }
 
-class EndingsInWaitsDeathTest : public swap::MapperTest {
- protected:
-  void SetUp() override {
-#ifdef __SANITIZE_THREAD__
-    GTEST_SKIP() << "ThreadSanitizer delivers signals when it sees fit";
-#endif
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    MapperTest::SetUp();
-  }
-};
+class EndingsInWaitsDeathTest : public swap::SignalsUnderMapperTest {};
 
 TEST_P(EndingsInWaitsDeathTest, HaveTheLastWordsSaidWhileAnAccessWaits) {
   for (const int signal : {SIGHUP, SIGINT, SIGTERM})

@@ -32,4 +32,16 @@ class MapperTest : public testing::TestWithParam<memory::MapperKind> {
   }
 };
 
+/// Cases that send real signals, under one mapper each.
+class SignalsUnderMapperTest : public MapperTest {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "ThreadSanitizer delivers signals when it sees fit";
+#endif
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    MapperTest::SetUp();
+  }
+};
+
 }  // namespace spillway::swap

@@ -34,16 +34,7 @@ bool is_handled(int times) {
   return handled >= times;
 }
 
-class SwapEngineSignals : public MapperTest {
- protected:
-  void SetUp() override {
-#ifdef __SANITIZE_THREAD__
-    GTEST_SKIP() << "ThreadSanitizer delivers signals when it sees fit";
-#endif
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    MapperTest::SetUp();
-  }
-};
+class SwapEngineSignals : public SignalsUnderMapperTest {};
 
 using SwapEngineSignalsDeathTest = SwapEngineSignals;
 

@@ -63,6 +63,16 @@ FrontierPicture picture_of(const PlanningStep& step, const ChosenRates& rates,
   return picture;
 }
 
+/// Why a row has dashes: for each strategy the first reason.
+std::string refusals_text(const std::vector<PlanFigures>& plans) {
+  std::string text;
+  std::set<std::string_view> told;
+  for (const PlanFigures& plan : plans)
+    if (!plan.is_possible() && told.insert(plan.strategy).second)
+      text += message("{} has no plan for {}: {}\n", plan.strategy, plan.budget, plan.refusal);
+  return text.empty() ? text : "\n" + text;
+}
+
 /// A file of its own below the folder for temporary ones, gone at the end.
 class TemporarySvg {
  public:
@@ -125,20 +135,6 @@ Frontier plan_frontier(
   }
   return frontier;
 }
-
-namespace {
-
-/// Why a row has dashes: for each strategy the first reason.
-std::string refusals_text(const std::vector<PlanFigures>& plans) {
-  std::string text;
-  std::set<std::string_view> told;
-  for (const PlanFigures& plan : plans)
-    if (!plan.is_possible() && told.insert(plan.strategy).second)
-      text += message("{} has no plan for {}: {}\n", plan.strategy, plan.budget, plan.refusal);
-  return text.empty() ? text : "\n" + text;
-}
-
-}  // namespace
 
 std::string frontier_text(const PlanningStep& step, const ChosenRates& rates,
                           const Frontier& frontier) {

@@ -227,7 +227,7 @@ ChosenRates rates_of_profile(const TransferRates& rates) {
 
 double rate_in(const std::string& text, const char* option) {
   const double rate = 1e9 * number_in(text, option, " of GB/s");
-  if (!(rate >= kLeastTransferRate && rate <= kMostTransferRate))
+  if (!is_transfer_rate(rate))
     throw ConfigError("{}: {} GB/s is no rate of a link or a disk (give from {} to {})", option,
                       shown_text(text), kLeastTransferRate / 1e9, kMostTransferRate / 1e9);
   return rate;

@@ -128,6 +128,11 @@ class StageRooms {
   std::size_t steps_ = 0;
 };
 
+JobPlan roomy(const JobRequest& request, JobPlan plan) {
+  require_room(request, plan);
+  return plan;
+}
+
 }  // namespace
 
 JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
@@ -147,20 +152,17 @@ JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitio
         throw NoRoomError(error.what(), fullest_rank(tight.plan), tight.plan.peak());
       require_room(request, tight.plan);
       if (was_tight && !cuts) throw;  // This partitioner does not find them.
-      if (was_tight) return finished(request, rooms.within(tight));
+      if (was_tight) return roomy(request, rooms.within(tight));
       was_tight = true;
       rooms.give_back(tight.plan);
       continue;
     }
-    if (plan->peak() <= request.device_memory) {
-      require_room(request, *plan);
-      return std::move(*plan);
-    }
+    if (plan->peak() <= request.device_memory) return roomy(request, std::move(*plan));
     rooms.take_away(*plan);
   }
   const TightPlan tight = rooms.tightest(cuts);
   require_room(request, tight.plan);
-  return finished(request, rooms.within(tight));
+  return roomy(request, rooms.within(tight));
 }
 
 }  // namespace spillway::planner

@@ -1,5 +1,6 @@
 #include "plan_assembly.h"
 #include "swaps_of_all.h"
+#include "touch_intervals.h"
 
 namespace spillway::planner {
 namespace {
@@ -10,8 +11,8 @@ constexpr std::size_t kFewIntervals = 10;
 StepPlan make_offload_only(const StepTape& tape, const SwapLimits& limits,
                            const StopCheck& should_stop) {
   StepPlan plan = plan_with_replays(tape, {}, limits, should_stop);
+  if (find_intervals(tape).intervals.size() > kFewIntervals) return plan;
   PlanAssembly assembly(tape, {}, limits);
-  if (assembly.touches().intervals.size() > kFewIntervals) return plan;
   SwapsOfAll best = best_of_all_swaps({&assembly, 1}, limits, should_stop);
   if (!is_better(best.plan.estimate, plan.swaps.estimate)) return plan;
   return std::move(assembly).finish(std::move(best.plan));

@@ -113,8 +113,8 @@ class NoRoomError : public PlanError {
 /// Stages get the memory of their device in equal parts where a rank has several, behind reserved
 /// bytes and the largest working peak, or what others leave where equal parts do not do. Where
 /// stages need relief and there is a link to the host, both kinds of relief are tried, and the
-/// faster one counts; the search for windows is shorter for longer lists, and left out beyond 16,384 passes of
-/// micro-batches through stages, which the plan then says.
+/// faster one counts; the search for windows is shorter for longer lists, and left out beyond
+/// 16,384 passes of micro-batches through stages, which the plan then says.
 ///
 /// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, and for
 /// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where
