@@ -1,61 +1,17 @@
 """The lines of bindings/examples/planning.md, as a new user would type them."""
 import json
-import os
-import pathlib
 import re
-import shutil
-import subprocess
-import tempfile
 import unittest
 import xml.dom.minidom
 
-from clean_environment import clean_environment
+from page_lines import PageLines, lines_of
 
-PAGE = pathlib.Path(os.environ["SPILLWAY_TEST_PAGE"])
-PROGRAMS = os.environ["SPILLWAY_TEST_PROGRAMS"]
-WORK = os.environ["SPILLWAY_TEST_WORK"]
-# What the trainers read, and the packages that have it.
-DATA = {"brain_unet": ("/usr/share/mricron/templates/ch2.nii.gz", "mricron-data"),
-        "photo_net": ("/usr/share/backgrounds", "lomiri-wallpapers-16.04"),
-        "text_gpt": ("/usr/share/common-licenses", "base-files")}
-# The traces that the last section imports: see tests/README.md.
 TRACES = ("dtr/unet-b6.log", "pipedream/vgg16.graph.txt", "piper/bert32a100.json")
 
 
-def lines_of(section):
-    """The lines of its block of shell."""
-    text = PAGE.read_text(encoding="utf-8")
-    block = re.search(rf"^## {section}\n.*?^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return block.group(1).replace("\\\n", "").splitlines()
-
-
-class ExampleLines(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(dir=WORK)
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def run_line(self, line):
-        """(standard output, error output)"""
-        environment = clean_environment(PATH=f"{PROGRAMS}:{os.environ['PATH']}",
-                                        HOME=str(self.folder), XDG_CONFIG_HOME=str(self.folder),
-                                        OMP_WAIT_POLICY="passive")
-        run = subprocess.run(["bash", "-c", line], cwd=self.folder, env=environment, text=True,
-                             timeout=300, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        self.assertEqual(run.returncode, 0, f"{line}\n{run.stderr}")
-        return run.stdout, run.stderr
-
-    def json_of(self, name):
-        return json.loads((self.folder / name).read_text(encoding="utf-8"))
-
-    def check_profile(self, name, output):
-        self.assertIn(f"{name}.profile.json", "".join(output))
-        self.assertEqual(self.json_of(f"{name}.profile.json")["format"], "spillway-profile")
-
+class ExampleLines(PageLines):
     def check_example(self, trainer, name):
-        data, package = DATA[trainer]
-        if not pathlib.Path(data).exists():
-            self.skipTest(f"{data} is missing (Debian package {package})")
+        self.require_data_of(trainer)
         (profile, plan, compare, link, frontier, store, follow, strategy,
          simulate) = lines_of(trainer)
         self.check_profile(name, self.run_line(profile))
@@ -86,11 +42,7 @@ class ExampleLines(unittest.TestCase):
         self.check_example("text_gpt", "gpt")
 
     def test_of_published_traces(self):
-        data = os.environ.get("SPILLWAY_REFERENCE_DATA", "")
-        if not data:
-            self.skipTest("SPILLWAY_REFERENCE_DATA does not name the folder with the published traces")
-        for trace in TRACES:
-            shutil.copy(pathlib.Path(data) / trace, self.folder)
+        self.copy_traces(TRACES)
         (*imports, bench, measured, by_name, two_tiers) = lines_of("Traces of others.*?")
         for line, name in zip(imports, ("dtr", "pipedream", "piper")):
             self.check_profile(name, self.run_line(line))
