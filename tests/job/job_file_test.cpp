@@ -108,6 +108,10 @@ TEST(JobFault, FindsFiguresThatDoNotBelongToTheActions) {
   file = small_file();
   file.stages[2].first = 5;
   EXPECT_THAT(job_fault(file), Optional(HasSubstr("stage 2 begins with layer 5")));
+  file = small_file();
+  file.model.layers = 9;
+  EXPECT_THAT(job_fault(file), Optional(HasSubstr("stages end before layer 8, and its model has "
+                                                  "9 layers")));
 }
 
 TEST(JobFile, RefusesWhatIsNoPlan) {
@@ -123,6 +127,47 @@ TEST(JobFile, RefusesWhatIsNoPlan) {
   EXPECT_THAT(reason(text, "\"first\":0", "\"first\":-1"), HasSubstr("stages[0].first"));
   EXPECT_THAT(reason(text, "\"forward_seconds\":2.0", "\"forward_seconds\":-2.0"),
               HasSubstr("stages[0].forward_seconds"));
+}
+
+// All of it was read, and nobody wondered.
+TEST(JobFile, RefusesWhatContradictsItself) {
+  const auto reason = [](const auto& change) {
+    JobFile file = small_file();
+    change(file);
+    return refusal([&] { parse_job_file(to_text(file), "job.json"); });
+  };
+  EXPECT_THAT(reason([](JobFile& f) {
+                f.stages[1].recomputed = {{2, 0}, {2, 0}};
+              }),
+              HasSubstr("job.json: stages[1].recomputed names layer 2 twice"));
+  EXPECT_THAT(reason([](JobFile& f) {
+                f.stages[1].recomputed = {{3, 0}, {2, 0}};
+              }),
+              HasSubstr("stages[1].recomputed names layer 2 behind layer 3"));
+  EXPECT_THAT(reason([](JobFile& f) { f.stages[3].last = 4'000'000'000U; }),
+              HasSubstr("stages[3].last is 4000000000 instead of a whole number from 0 to 7"));
+  EXPECT_THAT(reason([](JobFile& f) { f.model.layers = 0; }), HasSubstr("job.json: layers is 0"));
+  EXPECT_THAT(reason([](JobFile& f) { f.order = {1, 0}; }), HasSubstr("order has 2 entries"));
+  EXPECT_THAT(reason([](JobFile& f) { f.bound_seconds = 1.01 * f.step_seconds; }),
+              HasSubstr("job.json: its figures say that a step takes"));
+  EXPECT_EQ(reason([](JobFile& f) { f.bound_seconds = f.step_seconds; }), "accepted");
+  EXPECT_THAT(reason([](JobFile& f) { f.actions.name = "1f1c"; }),
+              HasSubstr("job.json: schedule: unknown schedule '1f1c'"));
+  EXPECT_THAT(reason([](JobFile& f) { f.actions.name = "1f1b:chunks=2"; }),
+              HasSubstr("job.json: schedule: 1f1b has no chunks"));
+  EXPECT_THAT(reason([](JobFile& f) { f.partitioner = "spilway"; }),
+              HasSubstr("job.json: partitioner: unknown partitioner 'spilway'"));
+}
+
+TEST(JobFile, RefusesStagesThatSwapMoreThanTheyKeep) {
+  JobFile file = small_file();
+  // Two layers of 10 MB each.
+  EXPECT_EQ(file.stages[0].whole_stash, Bytes(20 * kMega));
+  file.stages[0].swapped = file.stages[0].whole_stash;
+  EXPECT_EQ(parse_job_file(to_text(file), "job.json").stages[0].swapped, Bytes(20 * kMega));
+  file.stages[0].swapped += Bytes(1);
+  EXPECT_THAT(refusal([&] { parse_job_file(to_text(file), "job.json"); }),
+              HasSubstr("job.json: stages[0].swapped_bytes is"));
 }
 
 // A limit whose name was misspelt was none.

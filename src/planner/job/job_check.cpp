@@ -38,6 +38,9 @@ std::optional<std::string> stage_fault(const JobFile& file) {
       return message("stage {} goes from layer {} back to layer {}", k, stage.first, stage.last);
     next = stage.last + 1;
   }
+  if (next != file.model.layers)
+    return message("its stages end before layer {}, and its model has {} layers", next,
+                   file.model.layers);
   return order_fault(file.order, next);
 }
 

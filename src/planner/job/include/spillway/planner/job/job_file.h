@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spillway/planner/job/job_plan.h"
+#include "spillway/planner/job/model_identity.h"
 #include "spillway/planner/schedule/schedule_check.h"
 
 namespace spillway::planner {
@@ -17,14 +18,16 @@ struct JobFileStage {
   LayerIndex last = 0;
   std::string first_name;
   std::string last_name;
-  std::vector<ChosenPoint> recomputed;  ///< Layers that backward computes again.
+  std::vector<ChosenPoint> recomputed;  ///< Layers that backward computes again, as they run.
   Bytes swapped;                        ///< Of each micro-batch, out and in again.
+  Bytes whole_stash;  ///< Of each micro-batch, before anything is swapped or computed again.
 };
 
 /// A plan for many ranks as a file keeps it: what each rank does, and what that was reckoned with.
 /// job_format.md describes the format.
 struct JobFile {
   std::string partitioner;
+  ModelIdentity model;  ///< Whose layers these are.
   std::uint32_t groups = 1;
   std::uint32_t micro_batches = 1;  ///< Of all groups.
   Bytes device_memory = kNoLimit;
@@ -44,15 +47,16 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain);
 std::string to_text(const JobFile& file);
 
 /// Reads what `to_text` wrote. Throws ConfigError that begins with `name` for text that is none, of
-/// a newer format, with a key that the format does not have, or whose lists do not belong together.
-/// What is read need not work: see `job_fault`.
+/// a newer format, with a key that the format does not have, with a partitioner or schedule that
+/// nobody has, or whose lists and figures do not belong together. What is read need not work: see
+/// `job_fault`.
 JobFile parse_job_file(std::string_view text, const std::string& name);
 
 /// What makes a plan impossible, in one sentence, or nothing. Looks for, in this order: stages that
-/// do not follow each other, or an order that is none; all that `first_fault` finds, with the
-/// memory of the devices; ranks that hold more than their device while the lists run, or more on
-/// their host than it has for them; a step that takes another time than the file says, as it does
-/// when somebody changed it.
+/// do not follow each other, or leave layers out, or an order that is none; all that `first_fault`
+/// finds, with the memory of the devices; ranks that hold more than their device while the lists
+/// run, or more on their host than it has for them; a step that takes another time than the file
+/// says, as it does when somebody changed it.
 std::optional<std::string> job_fault(const JobFile& file);
 
 }  // namespace spillway::planner

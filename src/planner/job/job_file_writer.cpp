@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "job_file_keys.h"
+#include "spillway/base/json_reader.h"
+#include "spillway/base/json_writer.h"
+#include "spillway/planner/job/job_file.h"
+#include "spillway/planner/schedule/schedule_csv.h"
+
+namespace spillway::planner {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// JSON has no infinity: 0 stands for a link that takes no time for bytes.
+ordered_json link_json(const LinkCosts& link) {
+  const bool is_free = std::isinf(link.bytes_per_second);
+  return {{"latency_seconds", link.latency_seconds},
+          {"bytes_per_second", is_free ? 0.0 : link.bytes_per_second}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+ordered_json stages_json(const JobFile& file) {
+  ordered_json stages = ordered_json::array();
+  for (std::size_t k = 0; k < file.stages.size(); ++k) {
+    ordered_json stage = {{"first", file.stages[k].first},
+                          {"last", file.stages[k].last},
+                          {"first_name", file.stages[k].first_name},
+                          {"last_name", file.stages[k].last_name},
+                          {"recomputed", ordered_json::array()},
+                          {"recompute_points", ordered_json::array()},
+                          {"swapped_bytes", file.stages[k].swapped.count()},
+                          {"whole_stash_bytes", file.stages[k].whole_stash.count()}};
+    for (const ChosenPoint& point : file.stages[k].recomputed) {
+      stage["recomputed"].push_back(point.layer);
+      stage["recompute_points"].push_back(point.point);
+    }
+    for (const TimeField& each : kTimes) stage[each.key] = file.costs.stages[k].*each.field;
+    for (const SizeField& each : kSizes)
+      stage[each.key] = (file.costs.stages[k].*each.field).count();
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
+std::vector<ChosenPoint> in_order(std::vector<ChosenPoint> points) {
+  std::sort(points.begin(), points.end(),
+            [](const ChosenPoint& a, const ChosenPoint& b) { return a.layer < b.layer; });
+  return points;
+}
+
+/// What one micro-batch keeps of a stage, of which the plan knows what all of them in flight keep.
+Bytes whole_stash(const JobPlan& plan, std::size_t stage) {
+  const double in_flight = plan.factors[stage].in_flight;
+  const auto all = static_cast<double>(plan.before[stage].stash.count());
+  const Bytes one(in_flight > 0.0 ? static_cast<std::uint64_t>(std::ceil(all / in_flight)) : 0);
+  return std::max(one, plan.stages[stage].swapped);  // Sums in another order.
+}
+
+}  // namespace
+
+JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
+  JobFile file;
+  file.partitioner = plan.partitioner;
+  file.model = identity_of(chain);
+  file.groups = plan.groups;
+  file.micro_batches = plan.micro_batches;
+  file.device_memory = plan.device_memory;
+  file.host_memory = plan.host_memory;
+  file.order = plan.order.layers;
+  const auto name_at = [&](LayerIndex place) {
+    return chain.layers[layer_at(plan.order.layers, place)].name;
+  };
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const StageEstimate& stage = plan.stages[k];
+    file.stages.push_back({stage.first_layer, stage.last_layer, name_at(stage.first_layer),
+                           name_at(stage.last_layer), in_order(stage.recomputed), stage.swapped,
+                           whole_stash(plan, k)});
+  }
+  file.actions = plan.actions;
+  file.actions.name = schedule_text(plan.schedule, plan.variant);
+  file.costs = plan.costs;
+  for (const RankMemory& rank : plan.memory) file.fixed.push_back(rank.fixed);
+  file.step_seconds = plan.step_seconds;
+  file.bound_seconds = plan.bound_seconds;
+  return file;
+}
+
+std::string to_text(const JobFile& file) {
+  ordered_json document;
+  document["format"] = kJobFileFormat;
+  document["version"] = kJobFileVersion;
+  document["partitioner"] = file.partitioner;
+  document["schedule"] = file.actions.name;
+  document["layers"] = file.model.layers;
+  document["layer_name_hash"] = hexadecimal_text(file.model.name_hash);
+  document["groups"] = file.groups;
+  document["micro_batches"] = file.micro_batches;
+  if (file.device_memory != kNoLimit) document["device_memory_bytes"] = file.device_memory.count();
+  if (file.host_memory != kNoLimit) document["host_memory_bytes"] = file.host_memory.count();
+  if (!file.order.empty()) document["order"] = file.order;
+  document["stages"] = stages_json(file);
+  document["kept_input_share"] = file.costs.shares.input;
+  if (file.costs.memory) document["copies_wait_bytes"] = file.costs.memory->count();
+  document["links"] = ordered_json::object();
+  for (const LinkField& each : kLinks)
+    document["links"][each.key] = link_json(file.costs.*each.field);
+  if (const SharedSums& shared = file.costs.shared_sums; !std::isinf(shared.bytes_per_second))
+    document["links"]["shared_sums"] = {{"ranks", shared.ranks},
+                                        {"bytes_per_second", shared.bytes_per_second}};
+  document["fixed_bytes"] = ordered_json::array();
+  for (const Bytes each : file.fixed) document["fixed_bytes"].push_back(each.count());
+  document["actions"] = lines_of(to_csv(file.actions));
+  document["figures"] = {{"step_seconds", file.step_seconds},
+                         {"bound_seconds", file.bound_seconds}};
+  return json_by_lines(document);
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,57 @@
+#include "spillway/planner/job/model_identity.h"
+
+#include <gmock/gmock.h>
+
+#include <initializer_list>
+
+#include "even_jobs.h"
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+ModelChain named(std::initializer_list<const char*> names) {
+  ModelChain chain = even_chain(static_cast<std::uint32_t>(names.size()));
+  std::size_t layer = 0;
+  for (const char* name : names) chain.layers[layer++].name = name;
+  return chain;
+}
+
+TEST(ModelIdentity, IsTheSameOnEveryMachine) {
+  const ModelIdentity identity = identity_of(named({"conv", "relu #1"}));
+  EXPECT_EQ(identity.layers, 2U);
+  EXPECT_EQ(identity.name_hash, 0x3d14f8b33bb56621ULL);  // Reckoned apart from this code.
+}
+
+TEST(ModelIdentity, IsOfNamesAndNotOfFigures) {
+  const ModelIdentity identity = identity_of(named({"a", "bc"}));
+  ModelChain slower = named({"a", "bc"});
+  slower.layers[1].forward_seconds *= 2.0;
+  slower.layers[1].stash = Bytes(1);
+  EXPECT_EQ(identity_of(slower), identity);
+  EXPECT_NE(identity_of(named({"bc", "a"})), identity);
+  EXPECT_NE(identity_of(named({"ab", "c"})), identity);
+  EXPECT_NE(identity_of(named({"a", "bd"})), identity);
+  EXPECT_NE(identity_of(named({"a", "bc", "d"})), identity);
+}
+
+TEST(RequireSameModel, TellsBothModelsApart) {
+  const ModelChain chain = named({"conv", "relu #1"});
+  const ModelIdentity planned = identity_of(chain);
+  require_same_model(planned, "job.json", chain, "net.profile.json");
+  const auto call = [&] {
+    require_same_model(planned, "job.json", named({"conv"}), "net.profile.json");
+  };
+  EXPECT_THROW(call(), PlanError);
+  EXPECT_THAT(refusal(call),
+              AllOf(StartsWith("job.json: this plan is of another model: 2 layers, whose names "
+                               "have the hash 3d14f8b33bb56621, and net.profile.json has 1 with "),
+                    HasSubstr("spillway plan net.profile.json --ranks COUNT --out job.json")));
+}
+
+}  // namespace
+}  // namespace spillway::planner
