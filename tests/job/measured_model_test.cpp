@@ -147,6 +147,18 @@ TEST(MeasuredModel, RunsNothingAgainThatChangesWhatWasThereBefore) {
   EXPECT_DOUBLE_EQ(again(model, 3), 0.004);
 }
 
+// The data of a step, kept for the next one, was shown as weights of the first layer.
+TEST(MeasuredModel, TellsBuffersFromParameters) {
+  profile::StepProfile profile = chain_profile();
+  const profile::ValueIndex weights = profile.tape.uses[profile.tape.ops[2].first_use + 1].value;
+  const ModelLayer before = measured_model(profile).chain.layers[2];
+  EXPECT_EQ(before.buffers, Bytes());
+  profile.class_of_value[weights] = profile::StorageClass::kBuffer;
+  const ModelLayer after = measured_model(profile).chain.layers[2];
+  EXPECT_EQ(after.buffers, profile.bytes_of_value[weights]);
+  EXPECT_EQ(after.parameters + after.buffers, before.parameters);
+}
+
 TEST(MeasuredModel, KeepsDataWhereItRecomputes) {
   const MeasuredModel model = measured_model(chain_profile());
   EXPECT_DOUBLE_EQ(again(model, 0), 0.004);

@@ -25,6 +25,7 @@ ModelLayer random_layer(Dice& dice, std::uint32_t index, const ProblemShape& sha
   layer.forward_seconds = dice.below(8);
   layer.backward_seconds = dice.below(12);
   layer.parameters = Bytes(dice.below(10));
+  layer.buffers = Bytes(layer.parameters.count() % 3);
   layer.static_ratio = 1 + dice.below(4);
   layer.stash = Bytes(dice.below(24));
   layer.working_peak = Bytes(dice.hits(40) ? dice.below(16) : 0);

@@ -43,6 +43,7 @@ void SlowCosts::add_layers() {
     const double backward = i < lead_ ? 0.0 : layers[i].backward_seconds;
     seconds += (layers[i].forward_seconds + backward) * problem_.devices[stage_].slowdown;
     fixed_bytes += static_bytes(i, number(layers[i].parameters));
+    fixed_bytes += number(layers[i].buffers);
     if (i >= lead_) stash_bytes += number(layers[i].stash);
     peak = std::max(peak, number(layers[i].working_peak));
   }

@@ -19,9 +19,9 @@ namespace {
 /// By class, in bytes.
 ordered_json classes_json(const planner::StageBytes& bytes) {
   return {{"weights", bytes.weights.count()},     {"gradients", bytes.gradients.count()},
-          {"optimizer", bytes.optimizer.count()}, {"stash", bytes.stash.count()},
-          {"working", bytes.working.count()},     {"relayed", bytes.relayed.count()},
-          {"reserved", bytes.reserved.count()}};
+          {"optimizer", bytes.optimizer.count()}, {"buffers", bytes.buffers.count()},
+          {"stash", bytes.stash.count()},         {"working", bytes.working.count()},
+          {"relayed", bytes.relayed.count()},     {"reserved", bytes.reserved.count()}};
 }
 
 ordered_json stage_json(const FoundJob& job, std::uint32_t index) {

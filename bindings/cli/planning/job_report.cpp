@@ -155,12 +155,12 @@ std::string stages_table(const FoundJob& job) {
 /// By class, the stash before and after swaps and recomputation.
 std::string classes_table(const JobPlan& plan) {
   std::vector<std::vector<std::string>> rows{{"stage", "weights", "gradients", "optimizer",
-                                              "stash before", "after", "working", "relayed",
-                                              "reserved"}};
+                                              "buffers", "stash before", "after", "working",
+                                              "relayed", "reserved"}};
   for (std::size_t k = 0; k < std::min(plan.stages.size(), kStagesShown); ++k) {
     const planner::StageBytes& before = plan.before[k];
     rows.push_back({message("{}", k), to_string(before.weights), to_string(before.gradients),
-                    to_string(before.optimizer), to_string(before.stash),
+                    to_string(before.optimizer), to_string(before.buffers), to_string(before.stash),
                     to_string(plan.after[k].stash), to_string(before.working),
                     to_string(before.relayed), to_string(before.reserved)});
   }

@@ -6,6 +6,7 @@
 #include "job_memory.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
+#include "spillway/planner/schedule/weight_copies.h"
 
 namespace spillway::planner {
 namespace {
@@ -29,11 +30,14 @@ void find_fixed(const JobRequest& request, JobPlan& plan) {
   plan.memory.assign(actions.rank_count(), {});
   std::vector<Bytes> fixed;
   for (const StageEstimate& stage : plan.stages) fixed.push_back(fixed_bytes(request.chain, stage));
+  const WeightCopies copies(actions);
   for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
     for (std::uint32_t stage = 0; stage < actions.stages; ++stage) {
       RankMemory& rank = plan.memory[actions.rank_of(replica, stage)];
       rank.fixed = std::max(rank.fixed, fixed[stage]);
     }
+  for (std::uint32_t copy = 0; copy < copies.size(); ++copy)
+    plan.memory[copies[copy].rank].fixed += plan.before[copies[copy].stage].buffers;
   for (RankMemory& rank : plan.memory) rank.fixed += request.reserved;
 }
 

@@ -39,7 +39,8 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   result.stash = Bytes(static_cast<std::uint64_t>(std::max(0.0, kept / load.in_flight)));
   result.boundary = rounded_up(costs.crossing_bytes(segment.end));
   result.weights = stage.parameters;
-  const Bytes states = rounded_up(costs.static_bytes(segment.first, segment.end) - parameters);
+  const Bytes states = rounded_up(costs.static_bytes(segment.first, segment.end) - parameters -
+                                  costs.buffer_bytes(segment.first, segment.end));
   result.gradients = std::min(states, stage.parameters);
   result.optimizer_state = states - result.gradients;
   return result;

@@ -60,8 +60,9 @@ std::vector<StageBytes> bytes_before(const JobRequest& request, const SegmentCos
     const Segment segment = segment_of(costs, stage, k);
     const SegmentLoad load = costs.load(segment);
     const double without_relayed = costs.load(segment, Borders::kNone).fixed_bytes;
-    const Bytes states = whole(costs.static_bytes(segment.first, segment.end) -
-                               static_cast<double>(stage.parameters.count()));
+    const double buffers = costs.buffer_bytes(segment.first, segment.end);
+    const Bytes states = whole(costs.static_bytes(segment.first, segment.end) - buffers -
+                               count_of(stage.parameters));
     StageBytes bytes;
     const double all_states = factors.state_copies * count_of(states);
     // Whoever has a copy has its gradients, also where one owner has the states.
@@ -73,8 +74,10 @@ std::vector<StageBytes> bytes_before(const JobRequest& request, const SegmentCos
     bytes.working = largest_working_peak(request.chain, stage);
     bytes.relayed = whole(load.fixed_bytes - without_relayed);
     bytes.reserved = request.reserved;
+    bytes.buffers = whole(buffers);
     // As the cuts have them, which see the largest working peak of a rank with each of its stages.
-    const Bytes others = bytes.gradients + bytes.optimizer + costs.problem().devices[k].reserved +
+    const Bytes others = bytes.gradients + bytes.optimizer + bytes.buffers +
+                         costs.problem().devices[k].reserved +
                          largest_working_peak(costs.problem().chain, stage);
     bytes.weights = whole(without_relayed - count_of(others));
     all.push_back(bytes);

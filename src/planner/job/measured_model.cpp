@@ -140,32 +140,15 @@ class ModelReader {
   void add_parameters() {
     const double ratio = static_ratio();
     for (ModelLayer& layer : model_.chain.layers) layer.static_ratio = ratio;
-    std::vector<char> is_tied(model_.chain.layers.size(), 0);
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       std::vector<LayerIndex>& users = forward_users_[i];
       if (holds(i) != StorageClass::kParameter || users.empty()) continue;
       for (const LayerIndex user : users) model_.chain.layers[user].parameters += bytes(i);
-      if (users.size() < 2) continue;
-      model_.chain.ties.push_back({users, bytes(i)});
-      for (const LayerIndex user : users) is_tied[user] = 1;
+      if (users.size() > 1) model_.chain.ties.push_back({users, bytes(i)});
     }
     for (ValueIndex i = 0; i < tape_.values.size(); ++i)
       if (holds(i) == StorageClass::kBuffer && !forward_users_[i].empty())
-        add_buffer(forward_users_[i].front(), bytes(i), is_tied[forward_users_[i].front()] != 0);
-  }
-
-  /// Buffers are there once, without gradient or state. Tied layers must keep their ratio.
-  void add_buffer(LayerIndex index, Bytes size, bool is_tied) {
-    ModelLayer& layer = model_.chain.layers[index];
-    if (is_tied) {
-      layer.working_peak += size;
-      return;
-    }
-    const double before = layer.static_ratio * static_cast<double>(layer.parameters.count());
-    layer.parameters += size;
-    if (layer.parameters > Bytes(0))
-      layer.static_ratio = std::max(1.0, (before + static_cast<double>(size.count())) /
-                                             static_cast<double>(layer.parameters.count()));
+        model_.chain.layers[forward_users_[i].front()].buffers += bytes(i);
   }
 
   void add_stashes() {

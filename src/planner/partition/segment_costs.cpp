@@ -69,6 +69,10 @@ double SegmentCosts::held_parameter_bytes(std::uint32_t first, std::uint32_t end
   if (tied.is_empty()) return all;
   return all - tied.ending_before(tied.starting_before(first), tied.count(), end).a;
 }
+double SegmentCosts::buffer_bytes(std::uint32_t first, std::uint32_t end) const {
+  const std::vector<double>& buffers = state_->buffers;
+  return buffers.empty() ? 0.0 : buffers[end] - buffers[first];
+}
 double SegmentCosts::layer_seconds(std::uint32_t first, std::uint32_t end) const {
   return state_->before[end].seconds - state_->before[first].seconds;
 }
@@ -93,7 +97,7 @@ SumPair SegmentCosts::State::static_pair_of(std::uint32_t first, std::uint32_t e
 
 double SegmentCosts::static_bytes(std::uint32_t first, std::uint32_t end) const {
   const SumPair bytes = state_->static_pair_of(first, end);
-  return bytes.a + bytes.b;
+  return bytes.a + bytes.b + buffer_bytes(first, end);
 }
 
 SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
@@ -109,7 +113,8 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
   load.stash_bytes = to.stash - from.stash;
   const SumPair bytes = state.static_pair_of(first, end);
   load.fixed_bytes = stage.reserved + stage.state_copies * bytes.a +
-                     stage.weight_versions * bytes.b + state.peaks.largest(first, end);
+                     stage.weight_versions * bytes.b + buffer_bytes(first, end) +
+                     state.peaks.largest(first, end);
   double into = 0.0;
   double out = 0.0;
   if (borders == Borders::kExact) {

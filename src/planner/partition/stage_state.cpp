@@ -62,9 +62,14 @@ void SegmentCosts::State::add_units() {
   std::vector<double> peak;
   before.emplace_back();
   parameters.push_back(0.0);
+  const bool has_buffers = std::any_of(layers.begin(), layers.end(), [](const ModelLayer& layer) {
+    return layer.buffers > Bytes(0);
+  });
+  if (has_buffers) buffers.push_back(0.0);
   for (std::size_t unit = 0; unit + 1 < first_layer.size(); ++unit) {
     UnitSums sums = before.back();
     parameters.push_back(parameters.back());
+    if (has_buffers) buffers.push_back(buffers.back());
     peak.push_back(0.0);
     for (LayerIndex i = first_layer[unit]; i < first_layer[unit + 1]; ++i) {
       const ModelLayer& layer = layers[i];
@@ -73,6 +78,7 @@ void SegmentCosts::State::add_units() {
       sums.versioned += bytes.b;
       sums.seconds += layer.forward_seconds;
       parameters.back() += as_double(layer.parameters);
+      if (has_buffers) buffers.back() += as_double(layer.buffers);
       peak.back() = std::max(peak.back(), as_double(layer.working_peak));
       if (i < lead_) continue;
       sums.seconds += layer.backward_seconds;

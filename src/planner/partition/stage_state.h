@@ -92,6 +92,7 @@ struct SegmentCosts::State {
   std::vector<LayerIndex> first_layer;  ///< By unit, and behind the last one.
   std::vector<UnitSums> before;         ///< By unit, and behind the last one.
   std::vector<double> parameters;       ///< Running.
+  std::vector<double> buffers;          ///< Running; empty where no layer has any.
   std::vector<StageConstants> stages;
   std::vector<SharedLink> shared;
   PeakTable peaks;

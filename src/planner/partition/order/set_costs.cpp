@@ -41,7 +41,7 @@ void SetCosts::add_memory(SegmentLoad& load, std::uint32_t small, std::uint32_t 
   load.stash_bytes = to.stash - from.stash + kept;
   load.fixed_bytes = stage.reserved + stage.state_copies * (to.fixed - from.fixed - twice.a) +
                      stage.weight_versions * (to.versioned - from.versioned - twice.b) +
-                     units_.working_peak(between) + relayed;
+                     to.buffers - from.buffers + units_.working_peak(between) + relayed;
 }
 
 double SetCosts::least_seconds(std::uint32_t small, std::uint32_t large,

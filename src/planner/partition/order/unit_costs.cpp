@@ -23,6 +23,7 @@ void UnitCosts::add_units() {
       const SumPair bytes = static_pair(layers[i], as_double(layers[i].parameters));
       unit.load.fixed += bytes.a;
       unit.load.versioned += bytes.b;
+      unit.load.buffers += as_double(layers[i].buffers);
       unit.load.seconds += layers[i].forward_seconds;
       unit.peak = std::max(unit.peak, as_double(layers[i].working_peak));
       if (i < graph_.lead) continue;
@@ -117,7 +118,8 @@ double UnitCosts::bound_seconds() const {
   const SumPair twice = spared(units);
   all.seconds = sum.seconds;
   all.stash_bytes = sum.stash;
-  all.fixed_bytes = copies * (sum.fixed - twice.a) + versions * (sum.versioned - twice.b);
+  all.fixed_bytes =
+      copies * (sum.fixed - twice.a) + versions * (sum.versioned - twice.b) + sum.buffers;
   // One device that has the time and memory of all: after T seconds, T * speed have passed on it.
   const double excess = all.excess_bytes(memory);
   if (excess == kNever) return kNever;

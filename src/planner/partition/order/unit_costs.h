@@ -12,12 +12,14 @@ struct UnitLoad {
   double seconds = 0.0;    ///< Forward and backward, on a device of slowdown 1.
   double fixed = 0.0;      ///< Static bytes that do not depend on the versions.
   double versioned = 0.0;  ///< Of each version of the weights.
+  double buffers = 0.0;    ///< That nobody has twice.
   double stash = 0.0;
 
   UnitLoad& operator+=(const UnitLoad& other) {
     seconds += other.seconds;
     fixed += other.fixed;
     versioned += other.versioned;
+    buffers += other.buffers;
     stash += other.stash;
     return *this;
   }

@@ -17,7 +17,7 @@ namespace spillway::planner {
 /// What one rank holds at its fullest moment.
 struct RankMemory {
   Bytes peak;   ///< By the schedule's referee, with `fixed`.
-  Bytes fixed;  ///< What no action moves: working peak, relayed tensors, reserved bytes.
+  Bytes fixed;  ///< What no action moves: working peak, relayed tensors, buffers, reserved bytes.
   Bytes host;   ///< Swapped stash of all micro-batches in flight, and parked weights.
 };
 
@@ -27,13 +27,14 @@ struct StageBytes {
   Bytes weights;    ///< All versions and copies.
   Bytes gradients;  ///< Of all copies, like the states.
   Bytes optimizer;
+  Bytes buffers;   ///< Of one copy: what layers have beside that, and do not train.
   Bytes stash;     ///< Of one copy, of all micro-batches in flight.
   Bytes working;   ///< The largest transient of a layer. Stages of a rank share theirs.
   Bytes relayed;   ///< Tensors on their way to other stages, or for frozen layers alone.
   Bytes reserved;  ///< Of the device, for what no layer owns; once for all stages of a rank.
 
   Bytes all() const {
-    return weights + gradients + optimizer + stash + working + relayed + reserved;
+    return weights + gradients + optimizer + buffers + stash + working + relayed + reserved;
   }
 };
 

@@ -27,6 +27,8 @@ struct MeasuredModel {
 ///   before. What saves only its input, and has another name, is credited to its neighbour: one
 ///   operator off.
 /// - Weights, gradients and optimizer states per byte of parameters are one ratio for the model.
+///   Buffers, among them data that lives on behind the step, are no parameters: they belong to the
+///   first layer that reads them.
 /// - Layers wait for those whose values they read or overwrite, and for what the profile says of
 ///   smaller ones (`hidden_dependences`). Where it does not, as recorded ones, the order is fixed
 ///   (`may_reorder`); the chain's dependences then are a guess on the safe side for who frees it.

@@ -29,7 +29,8 @@ struct ModelLayer {
   /// Weights, gradients and optimizer states per byte of parameters, one copy of the weights
   /// included: 4 for Adam without mixed precision, 1 where nothing is trained.
   double static_ratio = 1.0;
-  Bytes stash;  ///< Kept from forward to backward; no border tensor of others.
+  Bytes buffers;  ///< There once, whatever is in flight, and not trained: running means, data.
+  Bytes stash;    ///< Kept from forward to backward; no border tensor of others.
   std::vector<RecomputePoint> recompute;  ///< Any number; at most one is taken.
   Bytes working_peak;                     ///< Largest transient, which layers do not add up.
   bool is_frozen = false;  ///< One copy of the weights, no gradient, no optimizer state.
@@ -84,7 +85,7 @@ struct ModelChain {
 void check(const ModelChain& chain);
 
 /// The chain of micro-batches that are so many times as large, above 0: its times, stashes, working
-/// peaks and tensors are as many times as large, parameters stay.
+/// peaks and tensors are as many times as large; parameters and buffers stay.
 ModelChain scaled(ModelChain chain, double factor);
 
 }  // namespace spillway::planner

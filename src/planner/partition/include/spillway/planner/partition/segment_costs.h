@@ -68,9 +68,10 @@ class SegmentCosts {
   double parameter_bytes(std::uint32_t first, std::uint32_t end) const;
   /// The same, with tied weights of these units once.
   double held_parameter_bytes(std::uint32_t first, std::uint32_t end) const;
+  double buffer_bytes(std::uint32_t first, std::uint32_t end) const;
   /// Forward and backward on a device of slowdown 1.
   double layer_seconds(std::uint32_t first, std::uint32_t end) const;
-  /// All of a stage that moves with its layers at a flush: one copy of the weights and the states.
+  /// All of a stage that moves with its layers at a flush: weights, states and buffers, each once.
   double static_bytes(std::uint32_t first, std::uint32_t end) const;
   double device_bytes(std::uint32_t stage) const;  ///< Infinite where nobody limits it.
 
