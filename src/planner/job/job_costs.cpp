@@ -116,12 +116,6 @@ std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShar
   return factors;
 }
 
-LayerIndex first_trained(const ModelChain& chain) {
-  LayerIndex first = 0;
-  while (first < chain.layers.size() && chain.layers[first].is_frozen) ++first;
-  return first;
-}
-
 PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule) {
   const std::uint32_t ranks = schedule.rank_count();
   const std::uint32_t chunks = schedule.stages / ranks;

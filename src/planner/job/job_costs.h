@@ -9,9 +9,6 @@
 
 namespace spillway::planner {
 
-/// Layers that lead and are frozen have no backward and no stash.
-LayerIndex first_trained(const ModelChain& chain);
-
 /// The units of a stage.
 Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::uint32_t index);
 

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "job_costs.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
@@ -78,7 +77,7 @@ double job_bound(const JobRequest& asked) {
   // The smallest micro-batches there are: the way through all layers grows with them, and a layer's
   // work is never shared more evenly over its ranks by larger ones.
   const JobRequest request = with_micro_batches(asked, most_micro_batches(asked));
-  const LayerIndex trained = first_trained(request.chain);
+  const LayerIndex trained = leading_frozen_layers(request.chain);
   double work = 0.0;
   double way = 0.0;
   double largest = 0.0;

@@ -123,6 +123,12 @@ void check(const ModelChain& chain) {
   }
 }
 
+LayerIndex leading_frozen_layers(const ModelChain& chain) {
+  const auto trained = std::find_if(chain.layers.begin(), chain.layers.end(),
+                                    [](const ModelLayer& layer) { return !layer.is_frozen; });
+  return static_cast<LayerIndex>(trained - chain.layers.begin());
+}
+
 ModelChain scaled(ModelChain chain, double factor) {
   for (ModelLayer& layer : chain.layers) {
     layer.forward_seconds *= factor;

@@ -4,12 +4,6 @@
 
 namespace spillway::planner {
 
-LayerIndex leading_frozen_layers(const ModelChain& chain) {
-  LayerIndex lead = 0;
-  while (lead < chain.layers.size() && chain.layers[lead].is_frozen) ++lead;
-  return lead;
-}
-
 std::vector<SumPair> useful_points(const ModelLayer& layer) {
   const auto stash = static_cast<double>(layer.stash.count());
   std::vector<SumPair> all{{0.0, 0.0}};

@@ -7,9 +7,6 @@
 
 namespace spillway::planner {
 
-/// Of these neither backward nor stash counts, and none is recomputed.
-LayerIndex leading_frozen_layers(const ModelChain& chain);
-
 /// Steps from the layer as it is to its points on the lower convex hull of (seconds, stash), most
 /// bytes per second first: `a` are seconds, `b` the bytes saved. Fractions of them are the best
 /// that fractions of points can do.

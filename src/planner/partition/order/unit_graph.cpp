@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "chain_units.h"
-#include "recompute_items.h"
 
 namespace spillway::planner {
 namespace {

@@ -84,6 +84,9 @@ struct ModelChain {
 /// backwards.
 void check(const ModelChain& chain);
 
+/// How many frozen layers lead. Of these neither backward nor stash counts, and none is recomputed.
+LayerIndex leading_frozen_layers(const ModelChain& chain);
+
 /// The chain of micro-batches that are so many times as large, above 0: its times, stashes, working
 /// peaks and tensors are as many times as large; parameters and buffers stay.
 ModelChain scaled(ModelChain chain, double factor);
