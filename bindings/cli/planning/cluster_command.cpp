@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <utility>
 
 #include "exit_codes.h"
 #include "output_files.h"
@@ -99,15 +100,12 @@ void check_room(const ClusterRun& run) {
                     as_option(host / cluster.node.devices));
 }
 
-/// What a stage waits for its swaps is not in it: here they are copies on links.
-planner::StageCosts sped_up(planner::StageCosts stage, double factor) {
+void speed_up(planner::StageCosts& stage, double factor) {
   for (double planner::StageCosts::*field :
        {&planner::StageCosts::forward_seconds, &planner::StageCosts::input_gradient_seconds,
         &planner::StageCosts::weight_gradient_seconds, &planner::StageCosts::recompute_seconds,
         &planner::StageCosts::step_seconds})
     stage.*field /= factor;
-  stage.forward_swap_wait_seconds = stage.backward_swap_wait_seconds = 0.0;
-  return stage;
 }
 
 ordered_json json_of(const ClusterRun& run) {
@@ -197,14 +195,11 @@ void straggle(const SimulateWords& words, Cluster& cluster) {
 }
 
 planner::Job job_for(const SimulateWords& words, const ClusterRun& run) {
-  planner::Job job;
-  job.schedule = run.file.actions;
-  job.schedule.data_parallel = run.pipelines;
-  for (const planner::StageCosts& stage : run.file.costs.stages)
-    job.stages.push_back(sped_up(stage, run.speedup));
-  for (const planner::JobFileStage& stage : run.file.stages) job.swapped.push_back(stage.swapped);
-  job.shares = run.file.costs.shares;
-  job.memory = run.file.costs.memory;
+  std::vector<Bytes> swapped;
+  for (const planner::JobFileStage& stage : run.file.stages) swapped.push_back(stage.swapped);
+  planner::Job job =
+      planner::make_job(run.file.actions, run.file.costs, std::move(swapped), run.pipelines);
+  for (planner::StageCosts& stage : job.stages) speed_up(stage, run.speedup);
   job.order = choice_in("--placement", words.placement, kPlacements);
   job.update = choice_in("--update", words.update, kUpdatePlaces);
   job.swap_target = choice_in("--swap-to", words.swap_to, kSwapTargets);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "flow_table.h"
 #include "host_bytes.h"
@@ -83,6 +84,20 @@ bool are_equally_fast(std::span<const double> slowdowns, const FlowTable& flows)
 }
 
 }  // namespace
+
+Job make_job(Schedule actions, const ScheduleCosts& costs, std::vector<Bytes> swapped,
+             std::uint32_t pipelines) {
+  Job job;
+  job.schedule = std::move(actions);
+  job.schedule.data_parallel = pipelines;
+  job.stages = costs.stages;
+  for (StageCosts& stage : job.stages)
+    stage.forward_swap_wait_seconds = stage.backward_swap_wait_seconds = 0.0;
+  job.swapped = std::move(swapped);
+  job.shares = costs.shares;
+  job.memory = costs.memory;
+  return job;
+}
 
 std::vector<std::uint32_t> place_ranks(const Cluster& cluster, std::uint32_t pipelines,
                                        std::uint32_t ranks, PlacementOrder order) {

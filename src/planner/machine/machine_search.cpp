@@ -105,15 +105,9 @@ void choose(Requests& requests, const Cluster& cluster,
 }  // namespace
 
 Job job_of(const JobPlan& plan, SwapTarget swap_target) {
-  Job job;
-  job.schedule = plan.actions;
-  job.schedule.data_parallel = plan.groups;
-  job.stages = plan.costs.stages;
-  for (StageCosts& stage : job.stages)
-    stage.forward_swap_wait_seconds = stage.backward_swap_wait_seconds = 0.0;
-  for (const StageEstimate& stage : plan.stages) job.swapped.push_back(stage.swapped);
-  job.shares = plan.costs.shares;
-  job.memory = plan.costs.memory;
+  std::vector<Bytes> swapped;
+  for (const StageEstimate& stage : plan.stages) swapped.push_back(stage.swapped);
+  Job job = make_job(plan.actions, plan.costs, std::move(swapped), plan.groups);
   job.swap_target = swap_target;
   return job;
 }

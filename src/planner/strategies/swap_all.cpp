@@ -38,6 +38,6 @@ StepPlan make_swap_all(const StepTape& tape, const SwapLimits& limits,
 
 extern const Strategy kSwapAll{
     "swap-all", "all activations leave after forward and return one need ahead",
-    "after vDNN: Rhu et al., MICRO 2016, arXiv 1602.08124", make_swap_all};
+    "vDNN: Rhu et al., MICRO 2016, arXiv 1602.08124", make_swap_all};
 
 }  // namespace spillway::planner

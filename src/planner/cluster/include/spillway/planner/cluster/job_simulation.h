@@ -99,6 +99,11 @@ struct JobTiming {
   std::uint64_t events = 0;
 };
 
+/// The lists of one pipeline as a job of so many, with what they were planned with: memory, shares,
+/// and what stages swap. What stages wait for these swaps is left out: here it is copies on links.
+Job make_job(Schedule actions, const ScheduleCosts& costs, std::vector<Bytes> swapped,
+             std::uint32_t pipelines);
+
 /// Devices by rank: rank r of pipeline k is number k · ranks + r. Throws ConfigError for a cluster
 /// with fewer devices.
 std::vector<std::uint32_t> place_ranks(const Cluster& cluster, std::uint32_t pipelines,

@@ -26,8 +26,7 @@ struct MachineSearch {
   std::vector<MachineRun> runs;  ///< Fastest on the machine first; the first is the plan.
 };
 
-/// The lists of a plan as a job for `simulate_job`, on neighbouring devices. Waits for what stages
-/// swap of every micro-batch are left out: there it is copies on links.
+/// `make_job` of a plan, on neighbouring devices.
 Job job_of(const JobPlan& plan, SwapTarget swap_target);
 
 /// One choice on a machine. Swaps go to the hosts; where one of these would be too full, all of
