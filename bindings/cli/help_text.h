@@ -143,8 +143,11 @@ half of the micro-batches; then they sum their gradients.
                                                           all schedules and all partitioners
   spillway plan --costs layers.txt --ranks 4 --partitioner torchgpipe
                                                           cut a plain list of layer times
-  spillway plan --check job.plan.json                     deadlocks, messages, memory; reads lists
-                                                          of actions of PyTorch's pipelining, too
+  spillway plan step.profile.json --ranks 4 --micro-batches 8 --out lists.csv
+                                                          the actions of each rank, as PyTorch's
+                                                          pipelining reads and writes them
+  spillway plan --check job.plan.json                     deadlocks, messages, memory; reads such
+                                                          lists, too
 
 Exit codes: 0 planned, 2 wrong options, files or rates, a budget that is too small, or a plan with a
 fault.
@@ -154,8 +157,9 @@ inline constexpr std::string_view kSimulateDescription =
     "Runs the event model over a stored plan, or over one made for --budget, and tells what it "
     "predicts. With --trace, every operator, wait and transfer of the predicted step goes to a "
     "file that Perfetto and Chrome show; the lanes are compute, write-out, read-in, host copy, "
-    "those of the disks behind host memory where there are some, and resident bytes. With "
-    "--cluster, a plan for many ranks runs on a described machine, whose links all ranks share.";
+    "those of the disks behind host memory where there are some, and resident bytes. A plan for "
+    "many ranks runs on a described machine, whose links all ranks share: on that of --cluster, "
+    "else on the one that it was made for.";
 
 inline constexpr std::string_view kSimulateExamples =
     R"(Examples:
@@ -171,6 +175,8 @@ inline constexpr std::string_view kSimulateExamples =
                                       they differ most
   spillway simulate job.json --cluster bindings/clusters/dgx_h200.json --ranks 4096
                                       a plan for many ranks (spillway plan --ranks) on a machine
+  spillway simulate job.json --ranks 4096
+                                      one made with --topology, on its own machine
 
 Exit codes: 0 simulated, 2 wrong options or files, or a plan for another step.
 )";

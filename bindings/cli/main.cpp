@@ -185,7 +185,7 @@ int simulate(const Words& words) {
   app.footer(std::string(kSimulateExamples));
   app.formatter(
       std::make_shared<HelpFormat>("spillway simulate [options] PROFILE\n"
-                                   "       spillway simulate --cluster FILE|NAME [options] PLAN"));
+                                   "       spillway simulate [--cluster FILE|NAME] [options] PLAN"));
   SimulateWords given;
   add_simulate_options(app, given);
   if (!parse(app, words)) return kDone;

@@ -75,11 +75,43 @@ std::string with_stragglers_and_failures() {
                       "checkpoint_seconds": 20, "restart_seconds": 300},)");
 }
 
+TEST(ClusterFiles, AreWrittenAsTheyWereRead) {
+  const Cluster read =
+      parse_cluster(replaced(with_stragglers_and_failures(), "\"flops_per_second\": 71.9e12",
+                             "\"flops_per_second\": 71.9e12, \"speed_over_profile\": 2.5"),
+                    "my.json");
+  const std::string text = to_text(read);
+  const Cluster again = parse_cluster(text, "again.json");
+  EXPECT_EQ(to_text(again), text);
+  EXPECT_EQ(again.name, "abci-v100");
+  EXPECT_EQ(again.nodes, 3U);
+  EXPECT_EQ(again.device.memory, 16160_MiB);
+  EXPECT_EQ(again.device.flops_per_second, 71.9e12);
+  EXPECT_EQ(again.device.speed_over_profile, 2.5);
+  EXPECT_EQ(again.node.devices, 4U);
+  EXPECT_EQ(again.node.devices_per_switch, 2U);
+  EXPECT_EQ(again.node.uplink.bytes_per_second, 12e9);
+  EXPECT_EQ(again.node.nvlink->latency_seconds, 3.4e-6);
+  EXPECT_EQ(again.node.nics, 2U);
+  EXPECT_EQ(again.node.nic.bytes_per_second, 12.5e9);
+  EXPECT_EQ(again.node.host_memory, read.node.host_memory);
+  EXPECT_EQ(again.node.host_update_parameters_per_second, 6.4e9);
+  EXPECT_EQ(again.node.disk_write_bytes_per_second, 1.05e9);
+  EXPECT_EQ(again.network.nodes_per_leaf, 34U);
+  EXPECT_EQ(again.network.oversubscription, 3.0);
+  EXPECT_EQ(device_slowdowns(again), device_slowdowns(read));
+  EXPECT_EQ(useful_share(again.failures, 3), useful_share(read.failures, 3));
+  EXPECT_EQ(again.sources.size(), read.sources.size());
+  const Cluster rails = parse_cluster(text_of("dgx_a100.json"), "dgx_a100.json");
+  EXPECT_TRUE(parse_cluster(to_text(rails), "again.json").network.has_rails);
+}
+
 /// It is refused in one sentence that names the file, or what is read of it makes sense. Whether it
 /// was read.
 bool is_read_or_refused(const std::string& text) {
   try {
     const Cluster cluster = parse_cluster(text, "my.json");
+    EXPECT_EQ(to_text(parse_cluster(to_text(cluster), "again")), to_text(cluster)) << text;
     const double share = useful_share(cluster.failures, cluster.nodes);
     EXPECT_TRUE(share >= 0.0 && share <= 1.0 + 1e-9) << share << "\n" << text;
     const double interval = best_checkpoint_interval(cluster.failures, cluster.nodes);

@@ -58,6 +58,17 @@ TEST(JobFile, KeepsWhatSumsShare) {
   EXPECT_NE(job_fault(read), std::nullopt) << "the step takes less then";
 }
 
+TEST(JobFile, KeepsTheMachine) {
+  JobFile file = small_file();
+  EXPECT_EQ(parse_job_file(to_text(file), "plan").cluster, "");
+  file.cluster = R"({"name": "ours", "node": {"devices": 4, "nic": {"latency_seconds": 1e-6}}})";
+  const std::string text = to_text(file);
+  const JobFile read = parse_job_file(text, "plan");
+  EXPECT_EQ(read.cluster,
+            R"({"name":"ours","node":{"devices":4,"nic":{"latency_seconds":1e-06}}})");
+  EXPECT_EQ(to_text(read), text);
+}
+
 TEST(JobFile, KeepsWhatStagesDoAboutTheirMemory) {
   JobRequest request = small_job("1f1b");
   request.device_memory = Bytes(70 * kMega);

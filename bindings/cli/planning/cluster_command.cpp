@@ -225,31 +225,33 @@ void refuse_others(const SimulateWords& words) {
               {"--host-memory", &rates.host_memory},
               {"--disk-out", &rates.disk_out},
               {"--disk-in", &rates.disk_in}},
-             "has no place beside --cluster: the file given first is the plan, the cluster has the "
-             "rates");
+             "has no place beside a plan for many ranks: that is the file given first, and the "
+             "machine (--cluster) has the rates");
 }
 
-std::vector<GivenWord> words_of_machine(const SimulateWords& words) {
-  return {{"--ranks", &words.ranks},         {"--speedup", &words.speedup},
-          {"--placement", &words.placement}, {"--update", &words.update},
-          {"--swap-to", &words.swap_to},     {"--stragglers", &words.stragglers}};
+/// The machine that is named, else the one that the plan was made for.
+Cluster machine_for_run(const SimulateWords& words, const JobFile& file,
+                        const std::string& cluster_file) {
+  if (!cluster_file.empty()) return read_cluster(cluster_file);
+  if (auto cluster = machine_of(file, words.common.profile)) return *cluster;
+  throw ConfigError("{} was not made for a machine, so it takes one to run it on (name it with "
+                    "--cluster FILE, or by the name of one that came with the command; plans that "
+                    "spillway plan --topology makes bring theirs along)",
+                    words.common.profile);
 }
 
 }  // namespace
 
 int simulate_on_cluster(const SimulateWords& words, std::ostream& out, const Clock& clock) {
-  if (words.cluster.empty())
-    refuse_any(words_of_machine(words),
-               "is for a plan of many ranks on a machine: name that with --cluster FILE, or by the "
-               "name of one that came with the command");
   refuse_others(words);
-  const std::string cluster_file = cluster_path("--cluster", words.cluster);
+  const std::string cluster_file =
+      words.cluster.empty() ? std::string() : cluster_path("--cluster", words.cluster);
   check_outputs({{"PLAN", words.common.profile}, {"--cluster", cluster_file}},
                 {{"--trace", words.trace}});
   ClusterRun run;
   run.plan_path = words.common.profile;
   run.file = stored_job(stored_job_text(run.plan_path), run.plan_path);
-  run.cluster = read_cluster(cluster_file);
+  run.cluster = machine_for_run(words, run.file, cluster_file);
   straggle(words, run.cluster);
   run.pipelines = pipelines_for(words, run.file);
   if (!words.speedup.empty())

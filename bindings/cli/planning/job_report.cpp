@@ -307,8 +307,10 @@ std::string job_text(const FoundJob& job) {
   text += line(
       "time", message("{} per step, {} per micro-batch on the slowest stage",
                       seconds_text(plan.step_seconds), seconds_text(plan.seconds_per_micro_batch)));
-  text += line("bound", message("{}: nothing is faster on so many ranks; this is {} above it",
-                                seconds_text(plan.bound_seconds), percent_text(plan.gap())));
+  text += line("bound", message("{}: nothing is faster on so many ranks; this is {} above it; "
+                                "integrality gap {}: layers computed again whole, not in part",
+                                seconds_text(plan.bound_seconds), percent_text(plan.gap()),
+                                percent_text(plan.rounding_gap)));
   text += line("idle", message("{} of all ranks' time; a rank waits for {} of messages and {} of "
                                "swaps at most",
                                percent_text(plan.timing.bubble),

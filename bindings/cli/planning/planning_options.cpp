@@ -67,7 +67,8 @@ void add_plan_options(CLI::App& app, PlanWords& words) {
   app.get_option("--strategy")
       ->description(strategies_help() + "or all, to compare them " + default_strategy());
   add_text(app, "--out", words.out, "FILE",
-           "Store the plan, for `simulate` and `run --plan`, or for --check");
+           "Store the plan, for `simulate` and `run --plan`, or for --check; with --ranks, a file "
+           "that ends in .csv gets the actions alone, as PyTorch's pipelining writes them");
   app.add_flag("--frontier", words.frontier,
                "Plan for budgets from the smallest possible one to all that the step needs; with "
                "a file behind it that ends in .svg or .png, draw them");
@@ -87,23 +88,28 @@ void add_simulate_options(CLI::App& app, SimulateWords& words) {
   add_text(app, "--cluster", words.cluster, "FILE|NAME",
            "Run a plan for many ranks (`spillway plan --ranks --out`), given in place of the "
            "profile, on this description of a machine, or on the one of that name that came with "
-           "the command");
+           "the command [the machine of --topology that the plan was made for]");
   add_text(app, "--ranks", words.ranks, "COUNT",
-           "On so many ranks of it, in as many pipelines of the plan's as that makes [as many as "
+           "With a plan for many ranks: on so many of the machine, in as many pipelines of the "
+           "plan's as that makes [as many as "
            "the plan has]");
   add_text(app, "--speedup", words.speedup, "FACTOR",
-           "With --cluster: its devices compute so many times as fast as those that the plan was "
+           "With a plan for many ranks: devices compute so many times as fast as those that the "
+           "plan was "
            "made for; a description does not say [1]");
   add_text(app, "--placement", words.placement, alternatives(kPlacements).c_str(),
-           "With --cluster: whole pipelines on neighbouring devices, in order or with the two ends "
+           "With a plan for many ranks: whole pipelines on neighbouring devices, in order or with "
+           "the two ends "
            "beside each other, or equal ranks of all pipelines [pipeline]");
   add_text(app, "--update", words.update, alternatives(kUpdatePlaces).c_str(),
-           "With --cluster: where parameters are updated; on hosts, gradients go there and weights "
+           "With a plan for many ranks: where parameters are updated; on hosts, gradients go there "
+           "and weights "
            "come back beside the compute of other stages [devices]");
   add_text(app, "--swap-to", words.swap_to, alternatives(kSwapTargets).c_str(),
-           "With --cluster: where stashes go that leave in idle windows [hosts]");
+           "With a plan for many ranks: where stashes go that leave in idle windows [hosts]");
   add_text(app, "--stragglers", words.stragglers, "SHARE",
-           "With --cluster: make each device slower by this share times |z|, z normal [what the "
+           "With a plan for many ranks: make each device slower by this share times |z|, z normal "
+           "[what the "
            "description says]");
 }
 

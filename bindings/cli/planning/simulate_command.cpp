@@ -9,6 +9,7 @@
 #include "planning/cluster_command.h"
 #include "planning/plan_report.h"
 #include "planning/step_trace.h"
+#include "planning/stored_job.h"
 #include "planning/trace_overlay.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -135,7 +136,8 @@ std::optional<profile::StepTrace> trace_of_run(const std::string& file) {
 }  // namespace
 
 int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& clock) {
-  if (words.has_machine()) return simulate_on_cluster(words, out, clock);
+  if (words.has_machine() || is_stored_job(words.common.profile))
+    return simulate_on_cluster(words, out, clock);
   std::vector<NamedFile> read = files_read(words.common);
   read.push_back({"--plan", words.plan});
   read.push_back({"--beside", words.beside});

@@ -12,7 +12,8 @@ struct SimulateWords {
   std::string plan;    ///< A stored plan; empty: it is made.
   std::string trace;   ///< Where the Chrome trace goes.
   std::string beside;  ///< The trace of a run, to be laid beside it.
-  /// A description of a machine: then the profile's place holds a stored plan for many ranks.
+  /// A description of a machine, for a stored plan for many ranks in the profile's place; empty:
+  /// the one that the plan was made for.
   std::string cluster;
   std::string ranks;    ///< Of that machine; empty: as many as the plan has.
   std::string speedup;  ///< Of its devices over those of the plan; empty: none.

@@ -1,5 +1,9 @@
 #include "planning/stored_job.h"
 
+#include <array>
+#include <fstream>
+#include <string_view>
+
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/topology/atomic_file.h"
@@ -14,7 +18,21 @@ std::string stored_job_text(const std::string& path) {
 planner::JobFile stored_job(const std::string& text, const std::string& path) {
   planner::JobFile file = planner::parse_job_file(text, path);
   if (const auto fault = planner::job_fault(file)) throw PlanError("{}: {}", path, *fault);
+  machine_of(file, path);
   return file;
+}
+
+bool is_stored_job(const std::string& path) {
+  std::array<char, 256> begin{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), begin.size());
+  const std::string_view text(begin.data(), static_cast<std::size_t>(file.gcount()));
+  return text.find("\"spillway-job-plan\"") != std::string_view::npos;
+}
+
+std::optional<planner::Cluster> machine_of(const planner::JobFile& file, const std::string& path) {
+  if (file.cluster.empty()) return std::nullopt;
+  return planner::parse_cluster(file.cluster, path + ", cluster");
 }
 
 }  // namespace spillway::cli

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "spillway/planner/cluster/cluster.h"
 #include "spillway/planner/job/job_file.h"
 
 namespace spillway::cli {
@@ -9,7 +11,16 @@ namespace spillway::cli {
 /// The text of a plan for many ranks. Throws IoError that tells how to make one.
 std::string stored_job_text(const std::string& path);
 
-/// A plan that works. Throws what `parse_job_file` throws, PlanError for what `job_fault` finds.
+/// A plan that works. Throws what `parse_job_file` and `machine_of` throw, PlanError for what
+/// `job_fault` finds.
 planner::JobFile stored_job(const std::string& text, const std::string& path);
+
+/// Whether there is a plan for many ranks in this file, by its first lines; not in one that cannot
+/// be read.
+bool is_stored_job(const std::string& path);
+
+/// The machine that a plan was made for, where it was made for one. Throws what `parse_cluster`
+/// throws.
+std::optional<planner::Cluster> machine_of(const planner::JobFile& file, const std::string& path);
 
 }  // namespace spillway::cli

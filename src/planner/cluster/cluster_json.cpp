@@ -1,10 +1,9 @@
-#include <array>
 #include <limits>
 #include <string_view>
 
+#include "cluster_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
-#include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/cluster/cluster.h"
 #include "spillway/planner/cluster/transfer_samples.h"
@@ -15,13 +14,6 @@ namespace {
 constexpr int kDepth = 4;
 constexpr std::uint64_t kMostCount = 1'000'000;
 constexpr double kAny = std::numeric_limits<double>::max();
-
-constexpr std::array<Named<StragglerLaw>, 4> kLaws{{{"none", StragglerLaw::kNone},
-                                                    {"uniform", StragglerLaw::kUniform},
-                                                    {"half-normal", StragglerLaw::kHalfNormal},
-                                                    {"exponential", StragglerLaw::kExponential}}};
-constexpr std::array<Named<bool>, 2> kWirings{{{"nodes", false}, {"rails", true}}};
-constexpr std::array<Named<bool>, 2> kUnits{{{"device", false}, {"node", true}}};
 
 std::uint32_t count_in(JsonObject& json, const char* key) {
   return static_cast<std::uint32_t>(json.count(key, 0, kMostCount));
@@ -154,7 +146,7 @@ Failures failures_in(JsonObject json) {
 Cluster parse_cluster(std::string_view text, const std::string& name, const ReadNamed& read) {
   const JsonText json(text, name, kDepth);
   JsonObject root = json.root();
-  root.require_format("spillway cluster 1");
+  root.require_format(kClusterFormat);
   Cluster cluster;
   cluster.name = name_in(root, "name");
   cluster.nodes = count_in(root, "nodes");

@@ -55,6 +55,7 @@ class JobReader {
     links.refuse_others();
     read_actions();
     read_figures();
+    if (root_.has("cluster")) file_.cluster = root_.object("cluster").compact_without({});
     root_.refuse_others();  // A limit whose name was misspelt would be none.
     return std::move(file_);
   }

@@ -124,6 +124,9 @@ std::string to_text(const JobFile& file) {
   document["actions"] = lines_of(to_csv(file.actions));
   document["figures"] = {{"step_seconds", file.step_seconds},
                          {"bound_seconds", file.bound_seconds}};
+  // Keys as a reader leaves them, so that a file which is read and written stays as it is.
+  if (!file.cluster.empty())
+    document["cluster"] = ordered_json(nlohmann::json::parse(file.cluster));
   return json_by_lines(document);
 }
 

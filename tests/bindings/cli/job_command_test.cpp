@@ -189,15 +189,18 @@ TEST_F(JobCommand, TellsWhatTheSearchTriedAndWhatItAssumes) {
   EXPECT_EQ(told(words)["variant"], "slots=1,stages");
 }
 
-TEST_F(JobCommand, ChecksListsOfPyTorch) {
-  PlanWords check;
-  check.job.check = in_folder("lists.csv");
-  write(check.job.check, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-  EXPECT_THAT(plan(check), HasSubstr("nothing of memory"));
-  write(check.job.check, "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");  // Rank 1 waits for 0F1.
-  EXPECT_THAT(plan_refusal(check), AllOf(HasSubstr("lists.csv: rank"), HasSubstr("action")));
-  write(check.job.check, "0F0,0X0\n");
-  EXPECT_THAT(plan_refusal(check), HasSubstr("lists.csv, line 1, column 6"));
+TEST_F(JobCommand, TellsWhatWholeLayersCost) {
+  PlanWords words = job();
+  EXPECT_THAT(plan(words), HasSubstr("integrality gap 0.0 %"));
+  words.job.schedule = "1f1b:stages";
+  words.job.device_memory =
+      std::to_string(told(words)["peak_bytes"].get<std::uint64_t>() * 4 / 5 >> 10) + "KiB";
+  const json tight = told(words);
+  char gap[64];
+  std::snprintf(gap, sizeof gap, "integrality gap %.1f %%",
+                100.0 * tight["rounding_gap"].get<double>());
+  EXPECT_GT(tight["rounding_gap"].get<double>(), 0.001);
+  EXPECT_THAT(plan(words), HasSubstr(gap));
 }
 
 TEST_F(JobCommand, DrawsRanksAndTheirMemory) {

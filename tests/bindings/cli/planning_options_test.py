@@ -212,6 +212,10 @@ class PlanningOptions(CommandCase):
         code, output, errors = self.spillway("plan", "--check", "job.json")
         self.assertEqual((code, errors), (0, ""))
         self.assertIn("no deadlock", output)
+        self.told("plan", "--ranks", "3", "--schedule", "gpipe", "--out", "lists.csv")
+        code, output, errors = self.spillway("plan", "--check", "lists.csv")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertIn("no deadlock", output)
         self.write("broken.csv", "0F0,0B0\n1B0,1F0\n")
         code, _, errors = self.spillway("plan", "--check", "broken.csv")
         self.assertEqual(code, 2)
@@ -248,6 +252,10 @@ class PlanningOptions(CommandCase):
         disks = json.loads(self.told("plan", *job, "--topology", CLUSTER, "--device-memory", memory,
                                      "--host-memory", "1MiB", "--rates", self.disks(), "--nvme", "/first"))
         self.assertEqual(disks["hosts"]["swaps_to"], "disks")
+        self.told("plan", *job, "--groups", "2", "--topology", "dgx_a100", "--out", "own.json")
+        code, output, errors = self.spillway("simulate", "own.json", "--ranks", "1024", "--json")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertEqual((json.loads(output)["cluster"], json.loads(output)["ranks"]), ("dgx-a100", 1024))
 
     def test_comparisons_and_lists_of_costs(self):
         rows = json.loads(self.told("plan", "--json", "--ranks", "3", "--compare"))

@@ -114,4 +114,8 @@ using ReadNamed = std::function<std::string(const std::string& file)>;
 /// throw.
 Cluster parse_cluster(std::string_view text, const std::string& name, const ReadNamed& read = {});
 
+/// A description that `parse_cluster` reads as the same machine, and that names no other file:
+/// links that were fitted to messages have the figures.
+std::string to_text(const Cluster& cluster);
+
 }  // namespace spillway::planner

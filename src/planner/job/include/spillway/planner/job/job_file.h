@@ -39,6 +39,9 @@ struct JobFile {
   std::vector<Bytes> fixed;  ///< By rank of a group: what no action moves.
   double step_seconds = 0.0;
   double bound_seconds = 0.0;
+  /// The machine that the plan was made for, a description as JSON: see `to_text(Cluster)`. Empty:
+  /// none. Whoever runs the plan there reads it; here it is any object.
+  std::string cluster;
 };
 
 JobFile describe_job(const JobPlan& plan, const ModelChain& chain);

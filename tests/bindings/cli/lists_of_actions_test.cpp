@@ -1,0 +1,55 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "planning_command.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ListsOfActions : public PlanningCommand {};
+
+TEST_F(ListsOfActions, AreCheckedAsPyTorchWritesThem) {
+  PlanWords check;
+  check.job.check = in_folder("lists.csv");
+  write(check.job.check, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_THAT(plan(check), HasSubstr("nothing of memory"));
+  write(check.job.check, "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");  // Rank 1 waits for 0F1.
+  EXPECT_THAT(plan_refusal(check), AllOf(HasSubstr("lists.csv: rank"), HasSubstr("action")));
+  write(check.job.check, "0F0,0X0\n");
+  EXPECT_THAT(plan_refusal(check), HasSubstr("lists.csv, line 1, column 6"));
+}
+
+TEST_F(ListsOfActions, AreWrittenAsPyTorchReadsThem) {
+  PlanWords words;
+  words.common.profile = profile_;
+  words.job.ranks = "3";
+  words.job.micro_batches = "6";
+  words.job.schedule = "1f1b";
+  words.out = in_folder("lists.csv");
+  EXPECT_THAT(plan(words), HasSubstr("actions stored in " + words.out));
+  const std::string lists = file_text(words.out);
+  EXPECT_THAT(lists, ::testing::StartsWith("0F0,0SEND_F0,0F1"));
+  PlanWords check;
+  check.job.check = words.out;
+  const json of_lists = told(check);
+  EXPECT_EQ(of_lists["knows_memory"], false);
+  // The same as in the plan's own file.
+  words.out = check.job.check = in_folder("job.json");
+  plan(words);
+  const json of_plan = told(check);
+  EXPECT_EQ(of_plan["knows_memory"], true);
+  for (const char* key : {"ranks", "stages", "micro_batches", "actions"})
+    EXPECT_EQ(of_lists[key], of_plan[key]) << key;
+  std::string lines;
+  const json file = json::parse(file_text(words.out));
+  for (const json& line : file["actions"]) lines += line.get<std::string>() + "\n";
+  EXPECT_EQ(lines, lists);
+}
+
+}  // namespace
+}  // namespace spillway::cli
