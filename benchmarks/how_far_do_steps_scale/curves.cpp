@@ -4,6 +4,7 @@
 
 #include "resnet_job.h"
 #include "scaling.h"
+#include "stragglers.h"
 #include "streamed_step.h"
 
 namespace spillway::scaling {
@@ -16,12 +17,13 @@ constexpr std::pair<const char*, std::uint32_t> kModels[] = {{"ResNet-110 v2", 1
 constexpr std::pair<const char*, std::uint32_t> kSchedules[] = {
     {"gems-mast", 2}, {"gems-master", 8}, {"1f1b", 8}};
 
+/// With stragglers, the median of what they may be.
 double rate_on(const std::string& folder, const ResnetSetting& setting, std::uint32_t devices,
                double spread) {
-  Cluster cluster = cluster_named(folder, "abci_v100", devices / 4);
+  const Cluster cluster = cluster_named(folder, "abci_v100", devices / 4);
   const ResnetJob made = resnet_job(setting, cluster, devices / 4, /*reduces_at_end=*/true);
-  if (spread > 0.0) cluster.stragglers = {StragglerLaw::kHalfNormal, spread, 1.0, false, 1};
-  return images_per_second(made.job, simulate_job(made.job, cluster));
+  return spread > 0.0 ? straggling_rates(made.job, cluster, spread).median
+                      : images_per_second(made.job, simulate_job(made.job, cluster));
 }
 
 /// Beside one node without stragglers: what they cost counts, too.

@@ -42,6 +42,13 @@ Job job_of(const Setting& setting) {
   return job;
 }
 
+/// Of all pipelines, also where one stands for them.
+unsigned long long actions_of(const Job& job) {
+  unsigned long long actions = 0;
+  for (const auto& list : job.schedule.ranks) actions += list.size();
+  return actions * job.schedule.data_parallel;
+}
+
 constexpr auto kPipelineFirst = PlacementOrder::kPipelineFirst;
 constexpr auto kDataParallelFirst = PlacementOrder::kDataParallelFirst;
 
@@ -60,8 +67,8 @@ constexpr Setting kSettings[] = {
 void print_simulator(const std::string& folder) {
   std::printf(
       "| cluster | pipelines × ranks | micro-batches | placement | stragglers | simulated | step, "
-      "s | bubble | actions | wall, s | memory so far, GiB |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+      "s | bubble | actions of all ranks | events | wall, s | memory so far, GiB |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const Setting& setting : kSettings) {
     Cluster cluster = cluster_named(folder, setting.cluster, 512);
     if (cluster.device_count() < 4096) cluster.nodes = 1024;
@@ -74,11 +81,11 @@ void print_simulator(const std::string& folder) {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     std::printf(
-        "| %s | %u × %u | %u | %s | %.0f %% | %u | %.4f | %.1f %% | %.2fM | %.1f | %.2f |\n",
+        "| %s | %u × %u | %u | %s | %.0f %% | %u | %.4f | %.1f %% | %llu | %llu | %.1f | %.2f |\n",
         setting.cluster, setting.pipelines, setting.ranks, setting.micro_batches,
         setting.order == kPipelineFirst ? "pipeline" : "data parallel", 100.0 * setting.straggling,
-        timing.simulated_pipelines, timing.step_seconds, 100.0 * timing.bubble,
-        1e-6 * static_cast<double>(timing.events), wall,
+        timing.simulated_pipelines, timing.step_seconds, 100.0 * timing.bubble, actions_of(job),
+        static_cast<unsigned long long>(timing.events), wall,
         static_cast<double>(usage.ru_maxrss) / (1 << 20));
     std::fflush(stdout);
   }

@@ -7,6 +7,7 @@
 #include "resnet_job.h"
 #include "scaling.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/job/job_plan.h"
 #include "spillway/planner/schedule/generators.h"
 
 namespace spillway::scaling {
@@ -40,13 +41,6 @@ double rate_on(const std::string& folder, const Fitted& fit, std::uint32_t devic
   return images_per_second(made.job, simulate_job(made.job, cluster));
 }
 
-bool changes_results(const Schedule& schedule) {
-  for (const auto& list : schedule.ranks)
-    for (const Action& action : list)
-      if (action.kind == ActionKind::kStep && action.micro_batch != kNoMicroBatch) return true;
-  return schedule.weight_rule != WeightRule::kNewest;
-}
-
 /// Of all other schedules that fit and change no results, the fastest ones.
 std::vector<Fitted> fastest_others(const std::string& folder, std::uint32_t images,
                                    std::size_t count) {
@@ -62,7 +56,7 @@ std::vector<Fitted> fastest_others(const std::string& folder, std::uint32_t imag
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const Fitted& a, const Fitted& b) { return a.rate > b.rate; });
-  all.resize(std::min(all.size(), count), all.front());
+  if (all.size() > count) all.erase(all.begin() + static_cast<std::ptrdiff_t>(count), all.end());
   return all;
 }
 
