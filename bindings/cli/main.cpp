@@ -183,9 +183,9 @@ int plan(const Words& words) {
 int simulate(const Words& words) {
   CLI::App app(std::string(kSimulateDescription), "simulate");
   app.footer(std::string(kSimulateExamples));
-  app.formatter(
-      std::make_shared<HelpFormat>("spillway simulate [options] PROFILE\n"
-                                   "       spillway simulate [--cluster FILE|NAME] [options] PLAN"));
+  app.formatter(std::make_shared<HelpFormat>(
+      "spillway simulate [options] PROFILE\n"
+      "       spillway simulate [--cluster FILE|NAME] [options] PLAN"));
   SimulateWords given;
   add_simulate_options(app, given);
   if (!parse(app, words)) return kDone;

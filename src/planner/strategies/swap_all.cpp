@@ -36,8 +36,8 @@ StepPlan make_swap_all(const StepTape& tape, const SwapLimits& limits,
 
 }  // namespace
 
-extern const Strategy kSwapAll{
-    "swap-all", "all activations leave after forward and return one need ahead",
-    "vDNN: Rhu et al., MICRO 2016, arXiv 1602.08124", make_swap_all};
+extern const Strategy kSwapAll{"swap-all",
+                               "all activations leave after forward and return one need ahead",
+                               "vDNN: Rhu et al., MICRO 2016, arXiv 1602.08124", make_swap_all};
 
 }  // namespace spillway::planner
