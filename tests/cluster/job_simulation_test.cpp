@@ -29,6 +29,22 @@ TEST(SimulateJob, AgreesWithTheScheduleWhereNothingIsShared) {
   }
 }
 
+// Of one replica: sums that begin together wait for each other in the schedule's referee alone.
+TEST(SimulateJob, AgreesWithTheScheduleWhereStagesThatLeadGetNoGradient) {
+  const Cluster cluster = delaying_cluster(4, 0.3);
+  for (const ScheduleGenerator& generator : schedule_generators()) {
+    SCOPED_TRACE(generator.name);
+    Schedule plain = generated(generator.name, 4, 8);
+    if (plain.replica_count() > 1) continue;
+    plain.untrained_stages = plain.stages / 2;
+    for (const Schedule& schedule : {plain, complete(plain)}) {
+      const Job job = small_job(schedule, 100.0);
+      const ScheduleTiming expected = time_schedule(schedule, costs_like(job, cluster));
+      EXPECT_NEAR(simulate_job(job, cluster).step_seconds, expected.step_seconds, 1e-6);
+    }
+  }
+}
+
 TEST(SimulateJob, AgreesWithTheScheduleOnCopiesAndMemoryPasses) {
   const Cluster cluster = delaying_cluster(4, 0.1);
   for (const char* name : {"gpipe", "1f1b", "gems-master"}) {

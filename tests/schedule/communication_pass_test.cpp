@@ -34,7 +34,8 @@ TEST(WithCommunication, NeverDeadlocksUnderAnyCosts) {
   };
   for (const ScheduleGenerator& generator : schedule_generators())
     for (int i = 0; i < 20; ++i) {
-      const Schedule plain = generator.generate({.ranks = 4, .micro_batches = 8});
+      Schedule plain = generator.generate({.ranks = 4, .micro_batches = 8});
+      plain.untrained_stages = static_cast<std::uint32_t>(i % 5 < 4 ? 0 : 1 + i / 5);
       ScheduleCosts costs = even_costs(plain, 0.0, 0.0, 0.0);
       for (StageCosts& stage : costs.stages) {
         stage.forward_seconds = i % 4 == 0 ? 0.0 : random();
@@ -57,6 +58,26 @@ TEST(WithCommunication, SendsEachBoundaryOnceEachWay) {
   EXPECT_EQ(count_of(with_communication(generated("zb-v", 4, 6)), ActionKind::kSendForward),
             6U * 6U);
   EXPECT_THROW(with_communication(schedule), PlanError);
+}
+
+TEST(WithCommunication, SendsNoGradientToStagesThatAreNotTrained) {
+  Schedule plain = generated("1f1b", 4, 6);
+  plain.untrained_stages = 2;
+  const Schedule schedule = with_communication(plain);
+  EXPECT_EQ(count_of(schedule, ActionKind::kSendForward), 3U * 6U);
+  EXPECT_EQ(count_of(schedule, ActionKind::kSendBackward), 6U);
+  EXPECT_EQ(count_of(schedule, ActionKind::kReceiveBackward), 6U);
+  EXPECT_EQ(fault_in(schedule), "none");
+  for (const Action& action : schedule.ranks[1])
+    EXPECT_NE(action.kind, ActionKind::kReceiveBackward) << action;
+  // The first two ranks wait for nobody behind them, with messages and without.
+  for (const Schedule& each : {schedule, plain}) {
+    ScheduleCosts costs = even_costs(each, 1.0, 1.0, 0.0);
+    costs.stages[0].input_gradient_seconds = costs.stages[1].input_gradient_seconds = 0.0;
+    const ScheduleTiming timing = time_schedule(each, costs);
+    EXPECT_DOUBLE_EQ(timing.ranks[0].last_end_seconds, 6.0);
+    EXPECT_DOUBLE_EQ(timing.ranks[1].last_end_seconds, 7.0);
+  }
 }
 
 TEST(WithCommunication, ReducesWhatHasSeveralCopies) {

@@ -19,6 +19,7 @@ void expect_equal(const Schedule& a, const Schedule& b) {
   EXPECT_EQ(a.ranks, b.ranks);
   EXPECT_EQ(a.weight_rule, b.weight_rule);
   EXPECT_EQ(a.data_parallel, b.data_parallel);
+  EXPECT_EQ(a.untrained_stages, b.untrained_stages);
 }
 
 TEST(ScheduleCsv, IsThatOfPyTorch) {
@@ -33,8 +34,10 @@ TEST(ScheduleCsv, SaysWhatPyTorchCannot) {
                   "1F0,1B0,r1:0F0,r1:0B0,1STEP,0STEP\n");
   Schedule schedule = generated("pipedream-2bw", 2, 4);
   schedule.data_parallel = 8;
+  schedule.untrained_stages = 2;
   EXPECT_THAT(to_csv(schedule),
-              ::testing::StartsWith("#spillway-schedule 1,weights=previous,data_parallel=8\n"));
+              ::testing::StartsWith(
+                  "#spillway-schedule 1,weights=previous,data_parallel=8,untrained_stages=2\n"));
   EXPECT_THAT(to_csv(generated("dualpipe-v", 1, 2)), ::testing::HasSubstr(";"));
 }
 
@@ -163,7 +166,9 @@ TEST(ScheduleCsv, SaysWhereTextIsWrong) {
                "plan.csv, line 1, column 1: an action of a whole stage belongs to no replica");
   expect_error("#spillway-schedule 1,wights=newest\n0F0\n",
                "plan.csv, line 1, column 22: unknown setting 'wights=newest' (known: weights "
-               "data_parallel)");
+               "data_parallel untrained_stages)");
+  expect_error("#spillway-schedule 1,untrained_stages=2\n0F0\n",
+               "plan.csv: 2 of 1 stages are not trained (count those that lead the trained ones)");
   expect_error("#spillway-schedule 2\n0F0\n",
                "plan.csv, line 1, column 1: '#spillway-schedule 1' expected, not "
                "'#spillway-schedule 2'");
@@ -191,7 +196,8 @@ std::vector<std::string> texts_of_schedules(std::uint32_t ranks) {
   for (const char* name : {"1f1b", "zb-v", "chimera", "gems-master", "pipedream-2bw", "dualpipe-v"})
     texts.push_back(to_csv(with_communication(generated(name, ranks, 2 * ranks),
                                               CommunicationOptions{.data_parallel = 1})));
-  texts.push_back("#spillway-schedule 1,weights=newest,data_parallel=4\n" + texts.front());
+  texts.push_back("#spillway-schedule 1,weights=newest,data_parallel=4,untrained_stages=1\n" +
+                  texts.front());
   return texts;
 }
 

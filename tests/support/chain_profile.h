@@ -8,6 +8,7 @@ namespace spillway {
 
 struct ChainShape {
   std::uint32_t layers = 6;
+  std::uint32_t frozen = 0;  ///< Of them, the first ones: no gradient, no update.
   std::uint32_t activation_pages = 8;
   std::uint32_t parameter_pages = 2;
   Duration forward{4'000'000};
@@ -34,19 +35,23 @@ class ChainProfile {
     const ValueIndex input = add_value(shape_.activation_pages, StorageClass::kInput);
     std::vector<ValueIndex> parameters, states, activations{input}, gradients;
     for (std::uint32_t i = 0; i < layers; ++i) {
-      parameters.push_back(add_value(shape_.parameter_pages, StorageClass::kParameter));
-      states.push_back(add_value(shape_.parameter_pages, StorageClass::kOptimizerState));
+      const bool is_frozen = i < shape_.frozen;
+      parameters.push_back(add_value(shape_.parameter_pages,
+                                     is_frozen ? StorageClass::kBuffer : StorageClass::kParameter));
+      if (!is_frozen)
+        states.push_back(add_value(shape_.parameter_pages, StorageClass::kOptimizerState));
     }
     for (std::uint32_t i = 0; i < layers; ++i) {
       add_op(0, shape_.forward, shape_.activation_pages, true);
       use(activations.back(), false);
       use(parameters[i], false);
+      if (i > 0 && i < shape_.frozen) die(activations.back());
       activations.push_back(bear(shape_.activation_pages, StorageClass::kActivation));
     }
     add_op(1, shape_.optimizer, shape_.activation_pages, true);
     use(activations.back(), false);
     ValueIndex flowing = bear(shape_.activation_pages, StorageClass::kGradient);
-    for (std::uint32_t i = layers; i-- > 0;) {
+    for (std::uint32_t i = layers; i-- > shape_.frozen;) {
       add_op(2, shape_.backward, shape_.activation_pages + shape_.parameter_pages, false);
       for (const ValueIndex value : {flowing, activations[i], activations[i + 1], parameters[i]})
         use(value, false);
@@ -56,10 +61,11 @@ class ChainProfile {
       flowing = bear(shape_.activation_pages, StorageClass::kGradient);
     }
     die(flowing);
-    for (std::uint32_t i = 0; i < layers; ++i) {
+    if (shape_.frozen > 0) die(activations[shape_.frozen]);
+    for (std::uint32_t i = shape_.frozen; i < layers; ++i) {
       add_op(3, shape_.optimizer, 0, false);
       use(parameters[i], true);
-      use(states[i], true);
+      use(states[i - shape_.frozen], true);
       use(gradients[layers - 1 - i], false);
       die(gradients[layers - 1 - i]);
     }

@@ -153,7 +153,8 @@ void JobTasks::compute(const Action& action, const Action* second) {
 void JobTasks::need_inputs(TaskId task, const Action& action) {
   if (action.kind == ActionKind::kForward && action.stage > 0)
     requests_.push_back({task, 2 * pipeline_cell(action)});
-  if (makes_input_gradient(action.kind) && action.stage + 1 < schedule_.stages)
+  if (makes_input_gradient(action.kind) && action.stage >= schedule_.untrained_stages &&
+      action.stage + 1 < schedule_.stages)
     requests_.push_back({task, 2 * pipeline_cell(action) + 1});
   const TaskId copy = stash_copies_[pipeline_cell(action)];
   if (copy != kNoTask) graph_.follow(task, copy);
@@ -175,7 +176,9 @@ void JobTasks::need_stage(TaskId task, std::uint32_t stage) {
 void JobTasks::deliver(const Action& action) {
   const bool is_forward = action.kind == ActionKind::kForward;
   if (!is_forward && !makes_input_gradient(action.kind)) return;
-  if (is_forward ? action.stage + 1 == schedule_.stages : action.stage == 0) return;
+  if (is_forward ? action.stage + 1 == schedule_.stages
+                 : action.stage <= schedule_.untrained_stages)
+    return;
   const std::uint32_t to =
       schedule_.rank_of(action.replica, is_forward ? action.stage + 1 : action.stage - 1);
   if (to != local_) send(action, !is_forward);

@@ -28,16 +28,17 @@ void find_memory(const JobRequest& request, JobPlan& plan) {
 void find_fixed(const JobRequest& request, JobPlan& plan) {
   const Schedule& actions = plan.actions;
   plan.memory.assign(actions.rank_count(), {});
-  std::vector<Bytes> fixed;
-  for (const StageEstimate& stage : plan.stages) fixed.push_back(fixed_bytes(request.chain, stage));
   const WeightCopies copies(actions);
   for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
     for (std::uint32_t stage = 0; stage < actions.stages; ++stage) {
       RankMemory& rank = plan.memory[actions.rank_of(replica, stage)];
-      rank.fixed = std::max(rank.fixed, fixed[stage]);
+      rank.fixed = std::max(rank.fixed, plan.before[stage].working + plan.before[stage].relayed);
     }
-  for (std::uint32_t copy = 0; copy < copies.size(); ++copy)
-    plan.memory[copies[copy].rank].fixed += plan.before[copies[copy].stage].buffers;
+  for (std::uint32_t copy = 0; copy < copies.size(); ++copy) {
+    const std::uint32_t stage = copies[copy].stage;
+    const Bytes frozen = plan.stages[stage].parameters - plan.costs.stages[stage].weights;
+    plan.memory[copies[copy].rank].fixed += plan.before[stage].buffers + frozen;
+  }
   for (RankMemory& rank : plan.memory) rank.fixed += request.reserved;
 }
 
@@ -87,7 +88,11 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   communication.data_parallel = request.groups;
   const SecondCopy second_copy = request.variant.second_copy;
   if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
-  plan.actions = with_communication(compute, plan.costs, communication);
+  Schedule lists = compute;
+  const LayerIndex trained = leading_frozen_layers(request.chain);
+  for (const StageEstimate& stage : plan.stages)
+    if (stage.last_layer < trained) ++lists.untrained_stages;
+  plan.actions = with_communication(lists, plan.costs, communication);
   if (second_copy == SecondCopy::kParked) plan.actions = with_parked_weights(plan.actions);
   return plan;
 }

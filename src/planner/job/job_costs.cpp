@@ -21,9 +21,9 @@ double forward_seconds(const ModelChain& chain, const StageEstimate& stage) {
   return seconds;
 }
 
-/// Of a stage: its layers, and what is computed again.
+/// Of a stage: its layers, and what is computed again. `all_trained` are bytes of parameters.
 StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
-                       const StageEstimate& stage, Segment segment, double all_parameters) {
+                       const StageEstimate& stage, Segment segment, double all_trained) {
   const SegmentLoad load = costs.load(segment);
   StageCosts result;
   result.forward_seconds = forward_seconds(request.chain, stage);
@@ -31,17 +31,17 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   result.input_gradient_seconds = backward / 2 + stage.recompute_seconds;
   result.weight_gradient_seconds = backward - backward / 2;
   result.recompute_seconds = result.forward_seconds;
-  const auto parameters = static_cast<double>(stage.parameters.count());
-  if (all_parameters > 0.0)
-    result.step_seconds = request.update_seconds * parameters / all_parameters;
+  const double trained = costs.trained_bytes(segment.first, segment.end);
+  if (all_trained > 0.0) result.step_seconds = request.update_seconds * trained / all_trained;
   const double kept = static_cast<double>(stage.memory.count()) - load.fixed_bytes;
   // Down: all of them together must not exceed what the partition's referee has counted.
   result.stash = Bytes(static_cast<std::uint64_t>(std::max(0.0, kept / load.in_flight)));
   result.boundary = rounded_up(costs.crossing_bytes(segment.end));
-  result.weights = stage.parameters;
-  const Bytes states = rounded_up(costs.static_bytes(segment.first, segment.end) - parameters -
-                                  costs.buffer_bytes(segment.first, segment.end));
-  result.gradients = std::min(states, stage.parameters);
+  result.weights = rounded_up(trained);
+  const Bytes states =
+      rounded_up(costs.static_bytes(segment.first, segment.end) - count_of(stage.parameters) -
+                 costs.buffer_bytes(segment.first, segment.end));
+  result.gradients = std::min(states, result.weights);
   result.optimizer_state = states - result.gradients;
   return result;
 }
@@ -154,13 +154,15 @@ ScheduleCosts schedule_costs(const JobRequest& request, const Schedule& schedule
   if (request.swap_bytes_per_second > 0.0)
     result.host.bytes_per_second = request.swap_bytes_per_second;
   const std::vector<bool> is_one_way = swaps_one_way(schedule);
-  double all_parameters = 0.0;
-  for (const StageEstimate& stage : estimate.stages)
-    all_parameters += static_cast<double>(stage.parameters.count());
+  double all_trained = 0.0;
+  for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
+    const Segment segment = segment_of(costs, estimate.stages[k], k);
+    all_trained += costs.trained_bytes(segment.first, segment.end);
+  }
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const StageEstimate& stage = estimate.stages[k];
     const Segment segment = segment_of(costs, stage, k);
-    result.stages.push_back(stage_costs(request, costs, stage, segment, all_parameters));
+    result.stages.push_back(stage_costs(request, costs, stage, segment, all_trained));
     set_swap_waits(result.stages.back(), stage.swapped, request.swap_bytes_per_second,
                    is_one_way[k]);
   }
@@ -184,21 +186,6 @@ Bytes largest_working_peak(const ModelChain& chain, const StageEstimate& stage) 
   for (LayerIndex i = stage.first_layer; i <= stage.last_layer; ++i)
     largest = std::max(largest, chain.layers[i].working_peak);
   return largest;
-}
-
-Bytes fixed_bytes(const ModelChain& chain, const StageEstimate& stage) {
-  Bytes bytes = largest_working_peak(chain, stage);
-  for (const BorderTensor& border : chain.borders) {
-    const bool passes =
-        border.producer < stage.first_layer &&
-        std::any_of(border.consumers.begin(), border.consumers.end(),
-                    [&](LayerIndex each) { return each > stage.last_layer; }) &&
-        std::none_of(border.consumers.begin(), border.consumers.end(), [&](LayerIndex each) {
-          return each >= stage.first_layer && each <= stage.last_layer;
-        });
-    if (passes) bytes += border.bytes;
-  }
-  return bytes;
 }
 
 }  // namespace spillway::planner

@@ -32,7 +32,4 @@ double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& e
 
 Bytes largest_working_peak(const ModelChain& chain, const StageEstimate& stage);
 
-/// Working peak and relayed tensors of one stage.
-Bytes fixed_bytes(const ModelChain& chain, const StageEstimate& stage);
-
 }  // namespace spillway::planner

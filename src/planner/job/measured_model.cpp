@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "frozen_stem.h"
 #include "layer_dependences.h"
 #include "recompute_closure.h"
 #include "spillway/base/error.h"
@@ -47,6 +48,7 @@ class ModelReader {
     add_stashes();
     add_borders();
     add_backward();
+    freeze_stem();
     add_recomputation();
     model_.chain.dependences = layer_dependences(profile_, layer_of_op_);
     model_.chain.may_reorder = profile_.hidden_dependences.has_value();
@@ -229,6 +231,15 @@ class ModelReader {
     }
     if (!has_backward)
       throw ConfigError("the profile has no backward operators; record a training step");
+  }
+
+  void freeze_stem() {
+    const LayerIndex stem = frozen_stem(profile_, layer_of_op_, turn_);
+    for (LayerIndex i = 0; i < stem; ++i) {
+      ModelLayer& layer = model_.chain.layers[i];
+      if (layer.backward_seconds > 0.0 || layer.stash > Bytes(0)) return;
+      layer.is_frozen = true;
+    }
   }
 
   void add_recomputation() {

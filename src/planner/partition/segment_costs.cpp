@@ -69,6 +69,9 @@ double SegmentCosts::held_parameter_bytes(std::uint32_t first, std::uint32_t end
   if (tied.is_empty()) return all;
   return all - tied.ending_before(tied.starting_before(first), tied.count(), end).a;
 }
+double SegmentCosts::trained_bytes(std::uint32_t first, std::uint32_t end) const {
+  return state_->static_pair_of(first, end).b;
+}
 double SegmentCosts::buffer_bytes(std::uint32_t first, std::uint32_t end) const {
   const std::vector<double>& buffers = state_->buffers;
   return buffers.empty() ? 0.0 : buffers[end] - buffers[first];

@@ -71,6 +71,10 @@ void complete_schedule(Schedule& schedule, std::vector<PlacedActions>& ranks) {
     }
     schedule.ranks.push_back(std::move(ranks[rank].actions));
   }
+  if (schedule.untrained_stages > schedule.stages)
+    throw ConfigError(
+        "{}: {} of {} stages are not trained (count those that lead the trained ones)",
+        schedule.name, schedule.untrained_stages, schedule.stages);
   check_shape(schedule);
 }
 

@@ -90,6 +90,8 @@ void check_shape(const Schedule& schedule) {
       schedule.ranks.empty())
     throw PlanError("a schedule needs ranks, stages, micro-batches and a placement");
   if (schedule.data_parallel == 0) throw PlanError("a schedule is of one pipeline at least, not 0");
+  if (schedule.untrained_stages > schedule.stages)
+    throw PlanError("{} of {} stages are not trained", schedule.untrained_stages, schedule.stages);
   if (schedule.all_micro_batches() > kMostCells / schedule.stages)
     throw PlanError("a schedule of {} stages and {} micro-batches is too large (use fewer)",
                     schedule.stages, schedule.all_micro_batches());

@@ -163,14 +163,17 @@ void read_header(LineReader line, Schedule& schedule) {
   while (line.take(",")) {
     const LineReader before = line;
     const std::string_view key = line.take_while(is_key);
-    if (key != "weights" && key != "data_parallel")
-      before.fail("unknown setting {} (known: weights data_parallel)", before.shown_rest());
+    if (key != "weights" && key != "data_parallel" && key != "untrained_stages")
+      before.fail("unknown setting {} (known: weights data_parallel untrained_stages)",
+                  before.shown_rest());
     if (!line.take("=")) line.fail("'=' expected, not {}", line.shown_rest());
     if (key == "weights") {
       const bool is_previous = line.take("previous");
       if (!is_previous && !line.take("newest"))
         line.fail("weights are newest or previous, not {}", line.shown_rest());
       schedule.weight_rule = is_previous ? WeightRule::kPrevious : WeightRule::kNewest;
+    } else if (key == "untrained_stages") {
+      schedule.untrained_stages = read_number(line, "the number of stages");
     } else {
       schedule.data_parallel = read_number(line, "the number of pipelines");
       if (schedule.data_parallel == 0) before.fail("there must be a pipeline at least");

@@ -12,6 +12,8 @@ std::string header_of(const Schedule& schedule) {
   std::string header;
   if (schedule.weight_rule == WeightRule::kPrevious) header += ",weights=previous";
   if (schedule.data_parallel != 1) header += message(",data_parallel={}", schedule.data_parallel);
+  if (schedule.untrained_stages != 0)
+    header += message(",untrained_stages={}", schedule.untrained_stages);
   return header.empty() ? header : message("#spillway-schedule 1{}\n", header);
 }
 

@@ -17,7 +17,8 @@ namespace spillway::planner {
 /// What one rank holds at its fullest moment.
 struct RankMemory {
   Bytes peak;   ///< By the schedule's referee, with `fixed`.
-  Bytes fixed;  ///< What no action moves: working peak, relayed tensors, buffers, reserved bytes.
+  Bytes fixed;  ///< What no action moves: working peak, relayed tensors, buffers, frozen
+                ///< parameters, reserved bytes.
   Bytes host;   ///< Swapped stash of all micro-batches in flight, and parked weights.
 };
 

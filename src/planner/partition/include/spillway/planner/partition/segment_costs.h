@@ -68,6 +68,8 @@ class SegmentCosts {
   double parameter_bytes(std::uint32_t first, std::uint32_t end) const;
   /// The same, with tied weights of these units once.
   double held_parameter_bytes(std::uint32_t first, std::uint32_t end) const;
+  /// Those of them that are trained.
+  double trained_bytes(std::uint32_t first, std::uint32_t end) const;
   double buffer_bytes(std::uint32_t first, std::uint32_t end) const;
   /// Forward and backward on a device of slowdown 1.
   double layer_seconds(std::uint32_t first, std::uint32_t end) const;

@@ -90,6 +90,8 @@ struct Schedule {
   std::vector<std::vector<Action>> ranks;             ///< What each rank does, in order.
   WeightRule weight_rule = WeightRule::kNewest;
   std::uint32_t data_parallel = 1;  ///< Pipelines like this one that share each reduction.
+  /// That lead and train nothing. No gradient goes to them: their backward waits for nobody.
+  std::uint32_t untrained_stages = 0;
 };
 
 /// Throws PlanError for a schedule in which an index points outside, with the action at fault. All

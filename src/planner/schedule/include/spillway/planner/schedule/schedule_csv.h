@@ -17,8 +17,8 @@ namespace spillway::planner {
 /// - "r1:2F0" is of replica 1; without that prefix, of replica 0;
 /// - STEP, SWAP_OUT, SWAP_IN, RECOMPUTE, SEND_WEIGHTS, RECV_WEIGHTS, SEND_GRADIENTS,
 ///   RECV_GRADIENTS, SWAP_OUT_WEIGHTS, SWAP_IN_WEIGHTS are further actions;
-/// - a first line "#spillway-schedule 1,weights=previous,data_parallel=4" says what is not as
-///   usual: weights=newest, data_parallel=1.
+/// - a first line "#spillway-schedule 1,weights=previous,data_parallel=4,untrained_stages=1" says
+///   what is not as usual: weights=newest, data_parallel=1, untrained_stages=0.
 ///
 /// The rank of a stage is the one with its forwards, so placements are not written.
 std::string to_csv(const Schedule& schedule);
