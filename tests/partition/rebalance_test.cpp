@@ -163,6 +163,42 @@ TEST(Rebalance, LeavesCutsThatDoNotFitAnyMoreWhateverItTakes) {
   EXPECT_TRUE(judge(costs, plan.cuts).fits);
 }
 
+/// A layer that no cuts divide is the slowest stage whatever moves, and swaps leave every time
+/// open: no segment is ruled out by its time.
+TEST(RebalanceChoices, ComeSoonForLongChainsThatDoNotFitAnyMore) {
+  constexpr std::uint32_t kLayers = tries(20'000U, 2'000U);
+  constexpr std::uint32_t kStages = tries(300U, 50U);
+  PartitionProblem problem;
+  for (std::uint32_t i = 0; i < kLayers; ++i) {
+    ModelLayer layer;
+    layer.name = "l";
+    layer.forward_seconds = i == 0 ? 1e6 : 1e-3;
+    layer.backward_seconds = 0.0;
+    layer.parameters = Bytes(100 + i % 7);
+    layer.stash = Bytes(10);
+    layer.recompute = {{1e-4, Bytes(5)}};
+    problem.chain.layers.push_back(layer);
+  }
+  StageDevice device;
+  device.memory = Bytes(60ULL * kLayers);
+  device.swap_seconds_per_byte = 1e-3;
+  problem.devices.assign(kStages, device);
+  const SegmentCosts costs(problem);
+  // Nearly all layers are on the last stage, which has room for six of ten.
+  Cuts now;
+  for (std::uint32_t k = 0; k < kStages; ++k) now.push_back(k);
+  now.push_back(kLayers);
+  const auto choices = rebalance_choices(costs, now, {});
+  ASSERT_EQ(choices.size(), 1U);
+  EXPECT_EQ(choices[0].seconds_before, kInfinite);
+  EXPECT_EQ(choices[0].seconds_after, 1e6);
+  EXPECT_TRUE(judge(costs, choices[0].cuts).fits);
+  // The last border alone moves, and no farther than it must.
+  const std::uint32_t border = choices[0].cuts[kStages - 1];
+  EXPECT_EQ(choices[0].cuts[kStages - 2], kStages - 2);
+  EXPECT_GT(costs.load({border - 1, kLayers, kStages - 1}).fixed_bytes, 60.0 * kLayers);
+}
+
 TEST(Rebalance, RefusesSenselessOptions) {
   const SegmentCosts costs(drifted());
   const Cuts now{0, 2, 4, 6, 8};

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "bottleneck_search.h"
-#include "greedy_cuts.h"
+#include "cheapest_cuts.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/partition/partition_referee.h"
 
@@ -15,75 +15,6 @@ namespace {
 
 constexpr std::size_t kMostExact = 16;
 constexpr std::size_t kMostChoices = 32;
-
-/// Units between where a border is and where it goes.
-double moved_bytes(const SegmentCosts& costs, std::uint32_t one, std::uint32_t other) {
-  return one == other ? 0.0 : costs.static_bytes(std::min(one, other), std::max(one, other));
-}
-
-/// The cuts that move the fewest bytes among those with no stage above `at`: bytes over each border
-/// add up, so a table by border and cut finds them.
-class CheapestCuts {
- public:
-  CheapestCuts(const SegmentCosts& costs, const Cuts& now)
-      : costs_(costs), now_(now), goal_(costs), range_(whole(costs)) {}
-
-  std::optional<Cuts> run(double at) {
-    const GreedyCuts latest = greedy_cuts(goal_, range_, Borders::kNone, at);
-    if (!latest.is_complete) return std::nullopt;
-    const GreedyCuts earliest = earliest_cuts(goal_, range_, at);
-    std::vector<Column> columns(1, Column{0, {0.0}, {0}});
-    for (std::uint32_t k = 0; k < range_.stages(); ++k) {
-      const std::uint32_t left = range_.stages() - 1 - k;
-      std::uint32_t from = std::max(earliest.cuts[k + 1], k + 1);
-      if (left == 0) from = range_.end_unit;
-      columns.push_back(column(columns.back(), k, from,
-                               std::min(latest.cuts[k + 1], range_.end_unit - left), at));
-    }
-    if (columns.back().bytes.empty() || columns.back().bytes[0] == kNever) return std::nullopt;
-    Cuts cuts(range_.stages() + 1, range_.end_unit);
-    for (std::uint32_t k = range_.stages(); k-- > 0;)
-      cuts[k] = columns[k + 1].begins[cuts[k + 1] - columns[k + 1].first];
-    return cuts;
-  }
-
- private:
-  /// By cut behind a stage, from `first` on.
-  struct Column {
-    std::uint32_t first = 0;
-    std::vector<double> bytes;  ///< Moved over borders up to here; infinite where none lead here.
-    std::vector<std::uint32_t> begins;  ///< Of the stage.
-  };
-
-  Column column(const Column& before, std::uint32_t k, std::uint32_t from, std::uint32_t to,
-                double at) const {
-    Column here{from, {}, {}};
-    for (std::uint32_t end = from; end <= to; ++end) {
-      double least = kNever;
-      std::uint32_t best = 0;
-      const auto last =
-          std::min(end, before.first + static_cast<std::uint32_t>(before.bytes.size()));
-      for (std::uint32_t begin = last; begin-- > before.first;) {
-        const double bytes = before.bytes[begin - before.first];
-        if (bytes >= least) continue;
-        if (goal_.cost({begin, end, k}, Borders::kExact) <= at) {
-          least = bytes;
-          best = begin;
-        } else if (goal_.cost({begin, end, k}, Borders::kNone) > at) {
-          break;
-        }
-      }
-      here.bytes.push_back(least + moved_bytes(costs_, now_[k + 1], end));
-      here.begins.push_back(best);
-    }
-    return here;
-  }
-
-  const SegmentCosts& costs_;
-  const Cuts& now_;
-  const TimeGoal goal_;
-  const CutRange range_;
-};
 
 double exact_worst(const SegmentCosts& costs, const Cuts& cuts) {
   const TimeGoal goal(costs);
