@@ -17,6 +17,7 @@
 #include "planning/job_report.h"
 #include "planning/plan_report.h"
 #include "planning/progress_line.h"
+#include "planning/rebalance_command.h"
 #include "setting_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
@@ -222,11 +223,15 @@ int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
 }  // namespace
 
 int plan_for_ranks(const PlanWords& words, std::ostream& out, const Clock& clock) {
-  if (words.job.check.empty()) ranks_in(words.job);
+  if (words.job.rebalance.empty())
+    refuse_any({{"--steps-left", &words.job.steps_left}},
+               "belongs to --rebalance, which is missing (add it, or leave both out)");
+  if (words.job.check.empty() && words.job.rebalance.empty()) ranks_in(words.job);
   refuse_any(words_of_one_device(words),
              "is about one device; plans for many have --ranks, --device-memory and --schedule");
   if (words.frontier)
     throw ConfigError("--frontier is about one device; compare schedules with --compare");
+  if (!words.job.rebalance.empty()) return rebalance_plan(words, out, clock);
   if (!words.job.check.empty()) return check_plan(words, out);
   if (!words.job.costs.empty()) return cut_costs(words, out, clock);
   return plan_model(words, out, clock);

@@ -77,6 +77,16 @@ void add_job_options(CLI::App& app, JobWords& words) {
            "With --ranks: draw what each device does when, and what it holds");
   add_text(app, "--costs", words.costs, "FILE",
            "With --ranks: cut a list of numbers, seconds of one layer each, instead of a profile");
+  add_text(
+      app, "--rebalance", words.rebalance, "FILE",
+      "Take up the plan for many ranks that a job runs by (--out stored it) with a PROFILE that "
+      "was recorded since: which layers to move to neighbouring ranks, at which end of a step, "
+      "and after how many steps that pays. Ranks, schedule, memory and links are the plan's; "
+      "--out stores the plan to go on with");
+  add_text(
+      app, "--steps-left", words.steps_left, "COUNT",
+      "With --rebalance: move what pays within so many steps, nothing if nothing does [move to "
+      "the quickest step, whenever that pays]");
   add_text(app, "--check", words.check, "FILE",
            "Look for the first fault of a stored plan for many ranks, or of lists of actions as "
            "PyTorch's pipelining writes them (CSV)");

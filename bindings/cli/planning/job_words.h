@@ -19,15 +19,17 @@ struct JobWords {
   std::string ranks_per_host{};  ///< That share its disks.
   std::string costs{};           ///< A file with a cost per layer, instead of a profile.
   std::string check{};           ///< A stored plan, or lists of actions as CSV.
+  std::string rebalance{};       ///< The stored plan of a job that runs.
+  std::string steps_left{};      ///< Of that job.
   std::string picture{};         ///< Where the SVG goes.
   bool compare = false;
 
   /// Whether any of them was given: then the plan is for ranks, not for a budget.
   bool is_given() const {
-    return compare ||
-           !(ranks + device_memory + micro_batches + batch + groups + schedule + partitioner +
-             order + link + topology + ranks_per_host + costs + check + picture)
-                .empty();
+    return compare || !(ranks + device_memory + micro_batches + batch + groups + schedule +
+                        partitioner + order + link + topology + ranks_per_host + costs + check +
+                        rebalance + steps_left + picture)
+                           .empty();
   }
 };
 

@@ -94,6 +94,22 @@ Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::u
   return {unit_of(costs, stage.first_layer), unit_of(costs, stage.last_layer + 1), index};
 }
 
+Cuts cuts_for(const JobRequest& request, const Partitioner& partitioner,
+              const SegmentCosts& costs) {
+  if (request.stages.begins.empty()) return partitioner.cut(costs);
+  Cuts cuts;
+  for (const LayerIndex first : request.stages.begins) {
+    cuts.push_back(unit_of(costs, first));
+    if (costs.first_layer(cuts.back()) != first)
+      throw ConfigError("stage {} begins with layer {}, which stays together with the one before "
+                        "it (plan anew)",
+                        cuts.size() - 1, first);
+  }
+  cuts.push_back(costs.units());
+  check(costs, cuts);
+  return cuts;
+}
+
 std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares) {
   const WeightCopies copies(schedule);
   std::vector<StageFactors> factors;

@@ -39,6 +39,12 @@ class JobReader {
     file_.groups = static_cast<std::uint32_t>(root_.count("groups", 1, kMostRanksOfJob));
     file_.micro_batches =
         static_cast<std::uint32_t>(root_.count("micro_batches", 1, kMostRanksOfJob));
+    file_.batch = file_.micro_batches;
+    if (root_.has("batch"))
+      file_.batch = static_cast<std::uint32_t>(root_.count("batch", 1, kMostRanksOfJob));
+    if (file_.batch % file_.micro_batches != 0)
+      refuse("a batch of {} is not shared evenly by {} micro-batches", file_.batch,
+             file_.micro_batches);
     if (root_.has("device_memory_bytes"))
       file_.device_memory = Bytes(root_.count("device_memory_bytes", 1, kMost53));
     if (root_.has("host_memory_bytes"))

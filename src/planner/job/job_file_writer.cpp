@@ -76,6 +76,7 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   file.model = identity_of(chain);
   file.groups = plan.groups;
   file.micro_batches = plan.micro_batches;
+  file.batch = plan.batch;
   file.device_memory = plan.device_memory;
   file.host_memory = plan.host_memory;
   file.order = plan.order.layers;
@@ -107,6 +108,7 @@ std::string to_text(const JobFile& file) {
   document["layer_name_hash"] = hexadecimal_text(file.model.name_hash);
   document["groups"] = file.groups;
   document["micro_batches"] = file.micro_batches;
+  if (file.batch != file.micro_batches) document["batch"] = file.batch;
   if (file.device_memory != kNoLimit) document["device_memory_bytes"] = file.device_memory.count();
   if (file.host_memory != kNoLimit) document["host_memory_bytes"] = file.host_memory.count();
   if (!file.order.empty()) document["order"] = file.order;

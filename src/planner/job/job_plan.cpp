@@ -57,7 +57,7 @@ JobPlan relieved_in_windows(const JobRequest& request, const Partitioner& partit
   JobRequest roomy = request;
   roomy.device_memory = kNoLimit;
   const SegmentCosts costs(problem_for(roomy, compute));
-  const PartitionEstimate estimate = judge(costs, partitioner.cut(costs));
+  const PartitionEstimate estimate = judge(costs, cuts_for(roomy, partitioner, costs));
   JobPlan plan = started(request, partitioner, compute, costs, estimate);
   plan.relief = JobRelief::kWindows;
   find_fixed(request, plan);
@@ -139,9 +139,20 @@ OrderChoice order_for(const JobRequest& asked, const Schedule& compute) {
   return choose_order(problem_for(roomy, compute), asked.order_effort);
 }
 
+/// In the order that goes with stages which are there already.
+JobPlan as_given(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute) {
+  JobRequest moved = asked;
+  moved.chain = reordered(asked.chain, asked.stages.order);
+  JobPlan plan = relieved(moved, partitioner, compute);
+  plan.order.layers = asked.stages.order;
+  if (!plan.order.layers.empty()) plan.order.name = "given";
+  return plan;
+}
+
 /// The faster one of the best order and the recorded one: an order is chosen for its slowest stage,
 /// a step is more than that.
 JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute) {
+  if (!asked.stages.begins.empty()) return as_given(asked, partitioner, compute);
   if (!asked.chain.may_reorder) return relieved(asked, partitioner, compute);
   OrderChoice order = order_for(asked, compute);
   std::optional<JobPlan> plan;

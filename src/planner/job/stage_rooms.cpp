@@ -57,7 +57,7 @@ class StageRooms {
   JobPlan cut(std::optional<Cuts>& cuts) const {
     cuts.reset();
     const SegmentCosts costs(problem_);
-    cuts = partitioner_.cut(costs);
+    cuts = cuts_for(request_, partitioner_, costs);
     return judged(costs, *cuts);
   }
 

@@ -221,6 +221,21 @@ class PlanningOptions(CommandCase):
         self.assertEqual(code, 2)
         self.assertRegex(errors, r"broken\.csv: rank 1, action 0 \(1B0\): .")
 
+    def test_a_plan_on_a_newer_profile(self):
+        self.told("plan", "--ranks", "3", "--schedule", "1f1b", "--out", "job.json")
+        slow = layer_graph().replace("node2 -- Conv2d(8, 8) -- forward_compute_time=4.0",
+                                     "node2 -- Conv2d(8, 8) -- forward_compute_time=14.0")
+        self.write("slow.txt", slow)
+        self.spillway("profile", "--import", "pipedream", "slow.txt", "--out", "slow.json")
+        words = ("slow.json", "--rebalance", "job.json", "--link", "1", "--json")
+        for steps, pays in (("1000000", True), ("1", False)):
+            code, output, errors = self.spillway("plan", *words, "--steps-left", steps)
+            self.assertEqual((code, errors), (0, ""))
+            self.assertEqual(json.loads(output)["pays"], pays)
+        code, output, errors = self.spillway("plan", "slow.json", "--rebalance", "job.json")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertIn("from rank", output)
+
     def test_a_described_machine(self):
         self.told("plan", "--ranks", "4", "--groups", "2", "--micro-batches", "8", "--schedule",
                   "1f1b", "--out", "job.json")

@@ -30,6 +30,7 @@ struct JobFile {
   ModelIdentity model;  ///< Whose layers these are.
   std::uint32_t groups = 1;
   std::uint32_t micro_batches = 1;  ///< Of all groups.
+  std::uint32_t batch = 1;          ///< The same in micro-batches as they were profiled.
   Bytes device_memory = kNoLimit;
   Bytes host_memory = kNoLimit;  ///< Of each rank, for what it swaps.
   LayerOrder order;  ///< That the stages count places of; empty: layers as the model has them.

@@ -110,7 +110,8 @@ class NoRoomError : public PlanError {
 };
 
 /// The stages that a partitioner cuts for a schedule, and their step by the schedule's referee.
-/// Where the chain may be reordered, all partitioners cut it in the order that `choose_order` finds
+/// Stages that the request gives are not cut anew. Where the chain may be reordered, all
+/// partitioners cut it in the order that `choose_order` finds
 /// for these stages, and as it stands; the faster one counts.
 /// Stages get the memory of their device in equal parts where a rank has several, behind reserved
 /// bytes and the largest working peak, or what others leave where equal parts do not do. Where

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "spillway/planner/job/job_variant.h"
 #include "spillway/planner/partition/layer_order.h"
@@ -15,6 +16,12 @@ namespace spillway::planner {
 /// The chooser: every schedule, and every number of groups where none is named.
 inline constexpr std::string_view kAnySchedule = "auto";
 inline constexpr std::uint32_t kMostRanksOfJob = 1U << 16U;
+
+/// Stages that are there already.
+struct GivenStages {
+  LayerOrder order;                ///< Of the layers; empty: as the chain has them.
+  std::vector<LayerIndex> begins;  ///< The first layer of each stage, by place in that order.
+};
 
 /// A model that is to be trained on many equal devices.
 struct JobRequest {
@@ -32,6 +39,7 @@ struct JobRequest {
   std::string schedule{kAnySchedule};
   JobVariant variant{};  ///< Of the schedule that is named.
   std::string partitioner = "spillway";
+  GivenStages stages{};      ///< Without any, the partitioner cuts.
   OrderEffort order_effort;  ///< Of each plan, where branches may run in another order.
   Bytes device_memory = kNoLimit;
   LinkCosts link;                          ///< From each rank to each other one.

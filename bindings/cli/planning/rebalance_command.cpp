@@ -1,0 +1,184 @@
+#include "planning/rebalance_command.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+
+#include "exit_codes.h"
+#include "planning/job_contradictions.h"
+#include "planning/job_machine.h"
+#include "planning/plan_report.h"
+#include "planning/progress_line.h"
+#include "planning/rebalance_report.h"
+#include "planning/stored_job.h"
+#include "setting_words.h"
+#include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
+#include "spillway/planner/job/measured_model.h"
+#include "spillway/topology/atomic_file.h"
+
+namespace spillway::cli {
+
+using planner::JobRequest;
+
+namespace {
+
+constexpr std::uint32_t kMostStepsLeft = 1'000'000'000;
+
+/// What makes a plan of its own, or is about links that the stored plan has.
+void refuse_contradictions(const PlanWords& words) {
+  const JobWords& job = words.job;
+  const RateWords& rates = words.common.rates;
+  refuse_any({{"--check", &job.check},
+              {"--costs", &job.costs},
+              {"--partitioner", &job.partitioner},
+              {"--order", &job.order},
+              {"--svg", &job.picture},
+              {"--topology", &job.topology},
+              {"--ranks-per-host", &job.ranks_per_host},
+              {"--rates", &rates.rates},
+              {"--nvme", &rates.nvme},
+              {"--disk-out", &rates.disk_out},
+              {"--disk-in", &rates.disk_in}},
+             "has no place beside --rebalance, which goes on with a stored plan and its links");
+  if (job.compare) throw ConfigError("--compare has no place beside --rebalance");
+}
+
+/// Words about what the plan holds, which may be repeated but say nothing else.
+class HeldWords {
+ public:
+  HeldWords(const PlanWords& words, const JobRequest& stored)
+      : words_(words), path_(words.job.rebalance), stored_(stored) {}
+
+  void require_counts() const {
+    const JobWords& job = words_.job;
+    require_count("--ranks", job.ranks, stored_.ranks);
+    require_count("--micro-batches", job.micro_batches, stored_.micro_batches);
+    require_count("--batch", job.batch, stored_.batch);
+    require_count("--groups", job.groups, stored_.groups);
+  }
+
+  void require_schedule() const {
+    const std::string& text = words_.job.schedule;
+    if (text.empty()) return;
+    const std::string held = planner::schedule_text(stored_.schedule, stored_.variant);
+    const planner::NamedSchedule named =
+        text == planner::kAnySchedule ? planner::NamedSchedule{} : planner::schedule_in(text);
+    const bool is_same =
+        named.generator != nullptr && named.generator->name == stored_.schedule &&
+        (named.variant == planner::JobVariant{} || named.variant == stored_.variant);
+    require(is_same, "--schedule", text, held);
+  }
+
+  /// A limit that the plan has not may be said now.
+  void limit(const char* option, const std::string& text, Bytes& held) const {
+    if (text.empty()) return;
+    const Bytes size = size_in(option, text);
+    require(held == planner::kNoLimit || held == size, option, text, to_string(held));
+    held = size;
+  }
+
+  /// So may a link. `is_known`: the plan has one.
+  void link(const char* option, const std::string& text, double rate, bool is_known,
+            double& held) const {
+    constexpr double kRounding = 1e-9;
+    require(!is_known || std::abs(rate - held) <= kRounding * held, option, text, gb_per_s(held));
+    held = rate;
+  }
+
+ private:
+  void require_count(const char* option, const std::string& text, std::uint32_t held) const {
+    if (text.empty()) return;
+    require(count_in(option, text, 1, planner::kMostRanksOfJob) == held, option, text,
+            message("{}", held));
+  }
+
+  void require(bool is_same, const char* option, const std::string& text,
+               const std::string& held) const {
+    if (!is_same)
+      throw ConfigError("{} {} contradicts {}, which has {} (leave it out, or plan anew without "
+                        "--rebalance)",
+                        option, shown_text(text), path_, held);
+  }
+
+  const PlanWords& words_;
+  const std::string& path_;
+  const JobRequest& stored_;
+};
+
+void hold_to_words(const PlanWords& words, const profile::StepProfile& profile,
+                   JobRequest& request) {
+  const RateWords& rates = words.common.rates;
+  const HeldWords held(words, request);
+  held.require_counts();
+  held.require_schedule();
+  held.limit("--device-memory", words.job.device_memory, request.device_memory);
+  if (!words.job.link.empty())
+    held.link("--link", words.job.link, rate_in(words.job.link, "--link"),
+              !std::isinf(request.link.bytes_per_second), request.link.bytes_per_second);
+  RateWords host;
+  host.link_out = rates.link_out;
+  host.link_in = rates.link_in;
+  host.duplex = rates.duplex;
+  if (!(host.link_out + host.link_in + host.duplex).empty())
+    held.link("--link-out", host.link_out, swap_rates(host, 1, profile).host,
+              request.swap_bytes_per_second > 0.0, request.swap_bytes_per_second);
+  if (!rates.host_memory.empty() && request.swap_bytes_per_second == 0.0)
+    throw ConfigError(
+        "--host-memory {} is for what is swapped, and {} has no link to the host (add "
+        "--link-out and --link-in)",
+        rates.host_memory, words.job.rebalance);
+  held.limit("--host-memory", rates.host_memory, request.host_memory);
+}
+
+}  // namespace
+
+int rebalance_plan(const PlanWords& words, std::ostream& out, const Clock& clock) {
+  const std::string& path = words.job.rebalance;
+  refuse_contradictions(words);
+  if (words.common.profile.empty())
+    throw ConfigError("PROFILE is missing: the step of one micro-batch as it runs now, recorded "
+                      "since {} was made (see spillway plan --help)",
+                      path);
+  std::optional<double> steps_left;
+  if (!words.job.steps_left.empty())
+    steps_left = count_in("--steps-left", words.job.steps_left, 1, kMostStepsLeft);
+  std::vector<NamedFile> read = files_read(words.common);
+  read.push_back({"--rebalance", path});
+  check_outputs(read, {{"--out", words.out}});
+
+  const planner::JobFile stored = stored_job(stored_job_text(path), path);
+  const profile::StepProfile profile = load_step(words.common.profile).profile;
+  RebalanceReport report;
+  report.profile = words.common.profile;
+  report.path = path;
+  report.steps_left = steps_left;
+  report.stored = stored;
+  report.request = planner::request_of(stored, path, planner::measured_model(profile),
+                                       words.common.profile);
+  hold_to_words(words, profile, report.request);
+  const TimePoint begin = clock.now();
+  {
+    ProgressLine progress;
+    progress.show(message("re-balancing {} layers on {} ranks", report.request.chain.layers.size(),
+                          report.request.ranks));
+    report.job = planner::rebalance_job(report.request, steps_left);
+    progress.clear();
+  }
+  report.search_seconds = seconds(clock.now() - begin);
+  if (!words.out.empty())
+    topology::write_file_at_once(
+        words.out, planner::to_text(planner::describe_job(report.job.plan, report.request.chain)));
+  if (words.common.json) {
+    out << json_text(rebalance_json(report));
+    return kDone;
+  }
+  out << rebalance_text(report);
+  if (!words.out.empty())
+    out << "\nplan stored in " << words.out << "; check it with: spillway plan --check "
+        << shell_word(words.out) << '\n';
+  return kDone;
+}
+
+}  // namespace spillway::cli

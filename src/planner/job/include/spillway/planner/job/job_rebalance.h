@@ -1,0 +1,75 @@
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/planner/job/job_file.h"
+#include "spillway/planner/job/measured_model.h"
+
+namespace spillway::planner {
+
+/// Layers that go from a rank to a neighbour at a flush, the end of a step: one copy of their
+/// weights, gradients and optimizer states. Of schedules with two copies of a stage both go.
+struct RankMove {
+  std::uint32_t flush = 0;     ///< From 0: layers that pass several stages move once per flush.
+  LayerIndex first_layer = 0;  ///< Places in the order of the pipeline, both ends included.
+  LayerIndex last_layer = 0;
+  std::uint32_t from_stage = 0;
+  std::uint32_t to_stage = 0;
+  std::uint32_t from_rank = 0;  ///< Of a pipeline; the same as `to_rank` where one has both stages.
+  std::uint32_t to_rank = 0;
+  Bytes bytes;           ///< That a message carries: none within a rank.
+  double seconds = 0.0;  ///< Of that message alone.
+};
+
+/// Other stages for the same ranks, and what it takes to get there.
+struct RebalanceChoice {
+  std::vector<LayerIndex> begins;  ///< First layer of each stage.
+  std::vector<RankMove> moves;     ///< Of one pipeline; all groups do the same at the same time.
+  std::uint32_t flushes = 0;
+  Bytes bytes;                ///< Of one pipeline.
+  double move_seconds = 0.0;  ///< A rank sends one message at a time, and receives one.
+  double step_seconds = 0.0;  ///< By the schedule's referee.
+
+  /// The fewest steps behind which the moves have paid against steps of that length (infinite: they
+  /// are not possible any more, so at once); nothing where they never do.
+  std::optional<double> pays_after(double step_before) const;
+};
+
+/// A stored job on the costs of a new profile.
+struct RebalancedJob {
+  /// The stages as they are; nothing where the ranks have no room for them any more.
+  std::optional<JobPlan> before;
+  std::string refusal;  ///< Why.
+  /// What moving layers between neighbours reaches, from the fewest bytes on. Those that cannot be
+  /// run, or are no quicker than one before them, are left out.
+  std::vector<RebalanceChoice> choices;
+  /// Of `choices`: the quickest, or where steps are left to count the one that gains most in them.
+  /// Nothing where none pays: the stages stay.
+  std::optional<std::size_t> chosen;
+  JobPlan plan;  ///< How the job goes on.
+
+  double step_before() const {
+    return before ? before->step_seconds : std::numeric_limits<double>::infinity();
+  }
+};
+
+/// The job of a stored plan with a model that was measured anew: its ranks, schedule,
+/// micro-batches, memory, links, order of the layers and stages. `name` and `profile` are the files
+/// of both. Throws PlanError for a model of other layers (`require_same_model`), ConfigError for
+/// lists that the schedule does not make.
+JobRequest request_of(const JobFile& file, const std::string& name, MeasuredModel model,
+                      const std::string& profile);
+
+/// On-line re-balancing, after vPipe (IEEE TPDS 33(3), 2022): layers move between neighbouring
+/// stages, which swap and compute again what is best for them then; the schedule stays. `request`
+/// is one of `request_of`, whose links and memory may have been said anew. Without `steps_left` the
+/// quickest step counts. Deterministic and pure; some thirty plans at most.
+///
+/// Throws PlanError with the reason where neither the stages as they are nor any choice fits, and
+/// what `make_job_plan` throws for other causes than room.
+RebalancedJob rebalance_job(const JobRequest& request, std::optional<double> steps_left);
+
+}  // namespace spillway::planner

@@ -1,0 +1,284 @@
+#include "planning/rebalance_command.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "planning_command.h"
+#include "spillway/profile/trace_import.h"
+#include "support/branched_graph.h"
+#include "support/documented_keys.h"
+
+namespace spillway::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Twelve layers and a loss, four of them on each of three ranks, and a profile in which those of
+/// the first rank became slower.
+class RebalanceCommand : public PlanningCommand {
+ protected:
+  static constexpr std::uint32_t kLayers = 12;
+  static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t kLayerBytes = 3 * 2000 * kPage;  // Weights, gradient, one state.
+
+  RebalanceCommand() {
+    write(profile_, profile::to_text(small_layers()));
+    write(drifted_, profile::to_text(slower(4, 1.5)));
+    PlanWords words;
+    words.common.profile = profile_;
+    words.job.ranks = "3";
+    words.job.micro_batches = "6";
+    words.job.schedule = "1f1b";
+    words.job.link = "0.1";
+    words.job.device_memory = "1GiB";
+    words.out = stored_;
+    plan(words);
+  }
+
+  static profile::StepProfile small_layers(std::uint32_t layers = kLayers) {
+    return chain_profile({.layers = layers, .activation_pages = 1, .parameter_pages = 2000});
+  }
+
+  /// Forward and backward of the first layers take so many times as long.
+  static profile::StepProfile slower(std::uint32_t layers, double factor) {
+    profile::StepProfile profile = small_layers();
+    const auto stretch = [&](std::size_t op) {
+      Duration& time = profile.tape.ops[op].time;
+      time = Duration(std::llround(static_cast<double>(time.count()) * factor));
+    };
+    for (std::uint32_t i = 0; i < layers; ++i) {
+      stretch(i);
+      stretch(kLayers + 1 + kLayers - 1 - i);  // Behind the loss, from the last layer back.
+    }
+    return profile;
+  }
+
+  PlanWords rebalance() const {
+    PlanWords words;
+    words.common.profile = drifted_;
+    words.job.rebalance = stored_;
+    return words;
+  }
+
+  const std::string drifted_ = in_folder("drifted.profile.json");
+  const std::string stored_ = in_folder("job.plan.json");
+};
+
+TEST_F(RebalanceCommand, MovesTheExpectedLayers) {
+  const json told_now = told(rebalance());
+  // 18 ms for each of four layers, 12 ms for the others, and the loss of 1 ms: 72, 48 and 49 ms
+  // become 54, 18 + 3 * 12 = 54 and 5 * 12 + 1 = 61 ms.
+  ASSERT_EQ(told_now["moves"].size(), 2U);
+  const json& first = told_now["moves"][0];
+  EXPECT_EQ(first["first"], 3);
+  EXPECT_EQ(first["last"], 3);
+  EXPECT_EQ(first["first_name"], "aten::convolution #3");
+  EXPECT_EQ(first["from_rank"], 0);
+  EXPECT_EQ(first["to_rank"], 1);
+  EXPECT_EQ(first["flush"], 0);
+  EXPECT_EQ(first["bytes"], kLayerBytes);
+  EXPECT_NEAR(first["seconds"].get<double>(), static_cast<double>(kLayerBytes) / 1e8, 1e-9);
+  const json& second = told_now["moves"][1];
+  EXPECT_EQ(second["first"], 7);
+  EXPECT_EQ(second["last"], 7);
+  EXPECT_EQ(second["from_rank"], 1);
+  EXPECT_EQ(second["to_rank"], 2);
+  EXPECT_EQ(told_now["moved_bytes"], 2 * kLayerBytes);
+  EXPECT_EQ(told_now["flushes"], 1);
+  // Both links at the same time.
+  EXPECT_EQ(told_now["move_seconds"], first["seconds"]);
+  EXPECT_NEAR(told_now["stages"][0]["seconds_before"].get<double>(), 0.072, 1e-4);
+  EXPECT_NEAR(told_now["stages"][2]["seconds"].get<double>(), 0.061, 1e-4);
+  EXPECT_EQ(told_now["stages"][2]["first_before"], 8);
+
+  const double before = told_now["step_seconds_before"];
+  const double after = told_now["step_seconds"];
+  EXPECT_LT(after, before);
+  EXPECT_GT(before, told_now["planned_step_seconds"].get<double>());
+  const double steps = told_now["pays_after_steps"];
+  const double cost = told_now["move_seconds"];
+  EXPECT_GT(steps * (before - after), cost);
+  EXPECT_LE((steps - 1) * (before - after), cost);
+}
+
+TEST_F(RebalanceCommand, StaysWhereTheStepsThatAreLeftDoNotPay) {
+  PlanWords words = rebalance();
+  const json endless = told(words);
+  EXPECT_TRUE(endless["steps_left"].is_null());
+  EXPECT_TRUE(endless["gained_seconds"].is_null());
+  const int steps = endless["pays_after_steps"];
+  ASSERT_GT(steps, 1);
+  words.job.steps_left = "100";
+  const json paid = told(words);
+  EXPECT_EQ(paid["steps_left"], 100);
+  EXPECT_EQ(paid["moves"], endless["moves"]);
+  EXPECT_NEAR(
+      paid["gained_seconds"].get<double>(),
+      100 * (paid["step_seconds_before"].get<double>() - paid["step_seconds"].get<double>()) -
+          paid["move_seconds"].get<double>(),
+      1e-9);
+  words.job.steps_left = "1";
+  const json stays = told(words);
+  EXPECT_FALSE(stays["pays"]);
+  EXPECT_TRUE(stays["moves"].empty());
+  EXPECT_EQ(stays["moved_bytes"], 0);
+  EXPECT_EQ(stays["step_seconds"], stays["step_seconds_before"]);
+  EXPECT_TRUE(stays["pays_after_steps"].is_null());
+  EXPECT_FALSE(stays["choices"].empty());
+  EXPECT_THAT(plan(words), AllOf(HasSubstr("moves     nothing: what pays soonest does after "),
+                                 HasSubstr("and 1 step is left"), HasSubstr("All choices")));
+}
+
+TEST_F(RebalanceCommand, TellsTheSameInWords) {
+  PlanWords words = rebalance();
+  words.job.steps_left = "1000";
+  const std::string text = plan(words);
+  EXPECT_THAT(text, AllOf(HasSubstr("1f1b on 1 pipeline of 3 ranks, 6 micro-batches per step"),
+                          HasSubstr("now as it is cut"), HasSubstr("46.9 MiB in 2 messages"),
+                          HasSubstr("at the end of 1 step"), HasSubstr("pays      after "),
+                          HasSubstr("in 1000 steps"), HasSubstr("aten::convolution #7")));
+  words.common.profile = profile_;
+  EXPECT_THAT(plan(words), AllOf(HasSubstr("nothing: no move of layers to a neighbour"),
+                                 Not(HasSubstr("Moves:"))));
+}
+
+TEST_F(RebalanceCommand, HasTheDocumentedKeysAndNoOthers) {
+  PlanWords words = rebalance();
+  words.job.steps_left = "100";
+  const json plan = told(words);
+  const auto page = documented(SPILLWAY_TEST_PLANNING_OUTPUT, "Re-balanced plans");
+  Keys expected;
+  for (const auto& [key, meaning] : page) expected.insert(key);
+  EXPECT_EQ(keys_of(plan), expected);
+  for (const char* key : {"moves", "stages", "choices", "model"})
+    EXPECT_EQ(keys_within(plan[key]), keys_in(page.at(key).text)) << key;
+}
+
+TEST_F(RebalanceCommand, StoresAPlanThatPassesItsCheckAndNeedsNoMoreMoves) {
+  PlanWords words = rebalance();
+  words.out = in_folder("next.plan.json");
+  EXPECT_THAT(plan(words), HasSubstr("plan --check"));
+  PlanWords check;
+  check.job.check = words.out;
+  EXPECT_THAT(plan(check), AllOf(HasSubstr("no deadlock"), HasSubstr("within 1.00 GiB")));
+  EXPECT_EQ(told(check)["step_seconds"], told(rebalance())["step_seconds"]);
+
+  PlanWords again = rebalance();
+  again.job.rebalance = words.out;
+  const json settled = told(again);
+  EXPECT_FALSE(settled["pays"]);
+  EXPECT_TRUE(settled["choices"].empty());
+  EXPECT_EQ(settled["step_seconds"], settled["planned_step_seconds"]);
+}
+
+TEST_F(RebalanceCommand, KeepsTheOrderOfBranches) {
+  const auto branches = [&](const std::vector<double>& lengths, const std::string& name) {
+    write(in_folder(name),
+          profile::to_text(profile::import_pipedream(branched_graph(lengths), name)));
+    return in_folder(name);
+  };
+  PlanWords words;
+  words.common.profile = branches({4, 6, 2}, "branches.json");
+  words.job.ranks = "2";
+  words.job.micro_batches = "4";
+  words.job.schedule = "1f1b";
+  words.out = in_folder("branches.plan.json");
+  ASSERT_NE(told(words)["order"]["name"], "recorded");
+  PlanWords later;
+  later.common.profile = branches({4, 6, 9}, "later.json");
+  later.job.rebalance = words.out;
+  later.out = in_folder("later.plan.json");
+  told(later);
+  EXPECT_EQ(json::parse(file_text(later.out))["order"], json::parse(file_text(words.out))["order"]);
+}
+
+TEST_F(RebalanceCommand, RefusesWordsThatContradictThePlan) {
+  const auto refused = [&](auto&& change) {
+    PlanWords words = rebalance();
+    change(words);
+    return plan_refusal(words);
+  };
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.ranks = "4"; }),
+              AllOf(HasSubstr("--ranks 4 contradicts "), HasSubstr("job.plan.json, which has 3")));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.micro_batches = "12"; }),
+              HasSubstr("--micro-batches 12 contradicts "));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.groups = "3"; }),
+              HasSubstr("--groups 3 contradicts "));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.batch = "7"; }),
+              HasSubstr("--batch 7 contradicts "));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.schedule = "gpipe"; }),
+              HasSubstr("--schedule gpipe contradicts "));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.schedule = "auto"; }),
+              HasSubstr("--schedule auto contradicts "));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.device_memory = "2GiB"; }),
+              HasSubstr("--device-memory 2GiB contradicts "));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.link = "12"; }),
+              AllOf(HasSubstr("--link 12 contradicts "), HasSubstr("0.10 GB/s")));
+  EXPECT_THAT(refused([](PlanWords& words) { words.common.rates.host_memory = "1GiB"; }),
+              HasSubstr("has no link to the host"));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.partitioner = "even"; }),
+              HasSubstr("--partitioner even has no place beside --rebalance"));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.topology = "dgx_a100"; }),
+              HasSubstr("--topology dgx_a100 has no place beside --rebalance"));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.compare = true; }),
+              HasSubstr("--compare has no place"));
+  EXPECT_THAT(refused([](PlanWords& words) { words.common.budget = "1GiB"; }),
+              HasSubstr("--budget 1GiB is about one device"));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.steps_left = "0"; }),
+              HasSubstr("--steps-left"));
+  // The same words again are none, and neither is what the plan does not hold.
+  PlanWords same = rebalance();
+  same.job.ranks = "3";
+  same.job.micro_batches = "6";
+  same.job.schedule = "1f1b";
+  same.job.device_memory = "1GiB";
+  same.job.link = "0.1";
+  same.common.rates.link_out = same.common.rates.link_in = "8";
+  same.common.rates.host_memory = "1GiB";
+  EXPECT_EQ(told(same)["moves"], told(rebalance())["moves"]);
+}
+
+TEST_F(RebalanceCommand, RefusesFilesThatDoNotBelongTogether) {
+  PlanWords words = rebalance();
+  words.common.profile.clear();
+  EXPECT_THAT(plan_refusal(words), HasSubstr("PROFILE is missing"));
+  words.job.rebalance.clear();
+  words.job.steps_left = "7";
+  EXPECT_THAT(plan_refusal(words), HasSubstr("--steps-left 7 belongs to --rebalance"));
+
+  words = rebalance();
+  write(drifted_, profile::to_text(small_layers(11)));
+  EXPECT_THAT(plan_refusal(words),
+              AllOf(HasSubstr("job.plan.json: this plan is of another model: 13 layers"),
+                    HasSubstr("drifted.profile.json has 12")));
+  profile::StepProfile renamed = small_layers();
+  renamed.kinds[0].name = "aten::linear";
+  write(drifted_, profile::to_text(renamed));
+  EXPECT_THAT(plan_refusal(words), HasSubstr("this plan is of another model"));
+  words.job.rebalance = drifted_;
+  EXPECT_NE(plan_refusal(words), "accepted");
+  words = rebalance();
+  words.out = stored_;
+  EXPECT_THAT(plan_refusal(words), HasSubstr("--out"));
+}
+
+TEST_F(RebalanceCommand, SaysWhyNothingFitsAnyMore) {
+  // Weights of twice the size: no rank of three has room for its third of them.
+  std::string text = file_text(stored_);
+  const std::string limit = "\"device_memory_bytes\": 1073741824";
+  const std::size_t at = text.find(limit);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, limit.size(), "\"device_memory_bytes\": 110000000");
+  write(stored_, text);
+  write(drifted_, profile::to_text(chain_profile(
+                      {.layers = kLayers, .activation_pages = 1, .parameter_pages = 4000})));
+  EXPECT_THAT(plan_refusal(rebalance()), HasSubstr("fit"));
+}
+
+}  // namespace
+}  // namespace spillway::cli
