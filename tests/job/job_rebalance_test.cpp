@@ -131,8 +131,8 @@ TEST(JobRebalance, StaysWhereTheStepsThatAreLeftDoNotPay) {
 
 TEST(JobRebalance, MovesBothCopiesOfStagesThatHaveTwo) {
   const JobRequest asked = job_of("gems-mast", 16);
-  const RebalancedJob job =
-      rebalance_job(request_of(stored(asked), "job", drifted(asked, 0, 3, 1.5), "new"), std::nullopt);
+  const RebalancedJob job = rebalance_job(
+      request_of(stored(asked), "job", drifted(asked, 0, 3, 1.5), "new"), std::nullopt);
   ASSERT_TRUE(job.chosen);
   const RebalanceChoice& choice = job.choices[*job.chosen];
   ASSERT_EQ(choice.moves.size() % 2, 0U);
@@ -152,8 +152,8 @@ TEST(JobRebalance, MovesWithinARankAreFree) {
   JobRequest asked = job_of("zb-v", 16, 16);
   asked.device_memory = kNoLimit;
   for (LayerIndex i = 0; i < 6; ++i) asked.chain.layers[i].parameters = Bytes(400 * kMega);
-  const RebalancedJob job =
-      rebalance_job(request_of(stored(asked), "job", drifted(asked, 6, 7, 2.0), "new"), std::nullopt);
+  const RebalancedJob job = rebalance_job(
+      request_of(stored(asked), "job", drifted(asked, 6, 7, 2.0), "new"), std::nullopt);
   std::size_t free = 0;
   for (const RebalanceChoice& choice : job.choices)
     for (const RankMove& move : choice.moves) {
@@ -187,9 +187,9 @@ TEST(JobRebalance, MakesStagesFitAgain) {
 TEST(JobRebalance, RefusesOtherModelsAndOtherLists) {
   const JobRequest asked = job_of("1f1b");
   const JobFile file = stored(asked);
-  EXPECT_THAT(refusal([&] { request_of(file, "job", model_of(job_of("1f1b", 9)), "new"); }),
-              AllOf(HasSubstr("job: this plan is of another model: 8 layers"),
-                    HasSubstr("new has 9")));
+  EXPECT_THAT(
+      refusal([&] { request_of(file, "job", model_of(job_of("1f1b", 9)), "new"); }),
+      AllOf(HasSubstr("job: this plan is of another model: 8 layers"), HasSubstr("new has 9")));
   MeasuredModel model = model_of(asked);
   model.chain.layers[3].name = "other";
   EXPECT_THAT(refusal([&] { request_of(file, "job", model, "new"); }),

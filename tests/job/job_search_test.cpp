@@ -50,6 +50,63 @@ TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
   EXPECT_GT(compared, 10U);
 }
 
+// Choices that cannot win are given up early, and windows are not tried for them.
+TEST(JobSearch, LosesNothingByGivingUpEarly) {
+  std::size_t hopeless = 0;
+  std::size_t relieved = 0;
+  for (std::uint32_t seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    JobRequest request = uneven_job();
+    for (ModelLayer& layer : request.chain.layers) {
+      layer.forward_seconds = 0.1 * (1.0 + random() % 20);
+      layer.stash = Bytes((1 + random() % 20) * kMega);
+    }
+    request.swap_bytes_per_second = 1e6 * (2.0 + random() % 20);
+    request.device_memory = Bytes((70 + random() % 80) * kMega);
+    JobSearch search;
+    try {
+      search = search_job(request);
+    } catch (const PlanError&) {
+      continue;
+    }
+    hopeless += search.hopeless;
+    relieved += search.plan.is_relieved() ? 1 : 0;
+    std::optional<JobPlan> best;
+    PlanMemo memo;
+    const Partitioner& partitioner = partitioner_named("spillway");
+    for (const JobChoice& choice : job_choices(request)) {
+      const JobAttempt alone = try_choice(request, partitioner, choice, best);
+      EXPECT_FALSE(alone.is_hopeless);
+      // What others have found is what it finds itself.
+      std::optional<JobPlan> with_memo;
+      EXPECT_EQ(try_choice(request, partitioner, choice, memo, with_memo).step_seconds,
+                alone.step_seconds);
+    }
+    EXPECT_LE(search.plan.step_seconds, best->step_seconds * (1 + 1e-9)) << seed;
+  }
+  EXPECT_GT(hopeless, 100U);
+  EXPECT_GT(relieved, 10U);
+}
+
+TEST(JobSearch, GivesUpWhatCannotBeFaster) {
+  JobRequest request = uneven_job();
+  request.device_memory = Bytes(100 * kMega);
+  request.swap_bytes_per_second = 5e6;
+  JobChoice choice{&schedule_generator_named("1f1b"), 1};
+  std::optional<JobPlan> plan;
+  const Partitioner& partitioner = partitioner_named("spillway");
+  const JobAttempt open = try_choice(request, partitioner, choice, plan);
+  ASSERT_TRUE(open.is_possible() && open.is_relieved);
+  choice.seconds_to_beat = open.step_seconds * 2;
+  EXPECT_EQ(try_choice(request, partitioner, choice, plan).step_seconds, open.step_seconds);
+  JobRequest roomy = request;
+  roomy.device_memory = kNoLimit;
+  choice.seconds_to_beat = try_choice(roomy, partitioner, choice, plan).step_seconds / 2;
+  const JobAttempt given_up = try_choice(request, partitioner, choice, plan);
+  EXPECT_TRUE(given_up.is_hopeless);
+  EXPECT_THAT(given_up.refusal, HasSubstr("as if there were room for all"));
+}
+
 TEST(JobSearch, IsTheSameEachTime) {
   const JobSearch first = search_job(uneven_job());
   const JobSearch second = search_job(uneven_job());

@@ -155,8 +155,8 @@ int rebalance_plan(const PlanWords& words, std::ostream& out, const Clock& clock
   report.path = path;
   report.steps_left = steps_left;
   report.stored = stored;
-  report.request = planner::request_of(stored, path, planner::measured_model(profile),
-                                       words.common.profile);
+  report.request =
+      planner::request_of(stored, path, planner::measured_model(profile), words.common.profile);
   hold_to_words(words, profile, report.request);
   const TimePoint begin = clock.now();
   {

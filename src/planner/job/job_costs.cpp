@@ -94,9 +94,9 @@ Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::u
   return {unit_of(costs, stage.first_layer), unit_of(costs, stage.last_layer + 1), index};
 }
 
-Cuts cuts_for(const JobRequest& request, const Partitioner& partitioner,
-              const SegmentCosts& costs) {
-  if (request.stages.begins.empty()) return partitioner.cut(costs);
+Cuts cuts_for(const JobRequest& request, const Partitioner& partitioner, const SegmentCosts& costs,
+              CutMemo& memo) {
+  if (request.stages.begins.empty()) return memo.cuts(partitioner, costs);
   Cuts cuts;
   for (const LayerIndex first : request.stages.begins) {
     cuts.push_back(unit_of(costs, first));

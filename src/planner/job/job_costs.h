@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "spillway/planner/job/job_request.h"
+#include "spillway/planner/job/plan_memo.h"
 #include "spillway/planner/partition/partition_referee.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/rank_factors.h"
@@ -16,7 +17,8 @@ Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::u
 /// The cuts of the request's stages, or else of the partitioner. Throws ConfigError for a stage
 /// that begins between layers which stay together, PlanError for stages that are none, and what the
 /// partitioner throws.
-Cuts cuts_for(const JobRequest& request, const Partitioner& partitioner, const SegmentCosts& costs);
+Cuts cuts_for(const JobRequest& request, const Partitioner& partitioner, const SegmentCosts& costs,
+              CutMemo& memo);
 
 /// What stages hold of stashes and copies of weights and states, counted over the lists.
 std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares = {});

@@ -94,7 +94,8 @@ class Replanning {
     asked.chain = reordered(asked.chain, asked.stages.order);
     if (has_room) asked.device_memory = kNoLimit;
     const SegmentCosts costs(problem_for(asked, compute_));
-    const Cuts now = cuts_for(asked, partitioner_named(asked.partitioner), costs);
+    CutMemo memo;
+    const Cuts now = cuts_for(asked, partitioner_named(asked.partitioner), costs, memo);
     std::vector<RebalanceChoice> choices;
     for (const RebalancePlan& plan : rebalance_choices(costs, now, {}))
       choices.push_back(choice_of(plan, costs, compute_, asked.link));

@@ -1,41 +1,13 @@
 #include "spillway/planner/job/job_search.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
+#include <utility>
 
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
 namespace {
-
-/// What a plan asks of those who run it.
-std::array<std::uint64_t, 4> work_to_do(const JobPlan& plan) {
-  std::uint64_t actions = 0;
-  for (const auto& list : plan.actions.ranks) actions += list.size();
-  return {plan.groups, plan.actions.replica_count(), plan.actions.stages, actions};
-}
-
-bool is_better(const JobPlan& plan, const JobPlan& best) {
-  if (is_faster(plan.step_seconds, best.step_seconds)) return true;
-  if (is_faster(best.step_seconds, plan.step_seconds)) return false;
-  if (plan.peak() != best.peak()) return plan.peak() < best.peak();
-  return work_to_do(plan) < work_to_do(best);
-}
-
-JobAttempt figures_of(const JobPlan& plan) {
-  JobAttempt attempt{plan.partitioner, plan.schedule, plan.groups, to_string(plan.variant),
-                     plan.micro_batches};
-  attempt.step_seconds = plan.step_seconds;
-  attempt.bubble = plan.timing.bubble;
-  attempt.exposed_communication_seconds = plan.exposed_communication_seconds();
-  attempt.gap = plan.gap();
-  attempt.seconds_per_micro_batch = plan.seconds_per_micro_batch;
-  attempt.peak = plan.peak();
-  attempt.is_relieved = plan.is_relieved();
-  attempt.not_tried = plan.not_tried;
-  return attempt;
-}
 
 /// Devices with which a choice works, if a little more than it lacks is enough.
 std::optional<Bytes> enough_memory(const JobRequest& request, const JobAttempt& attempt) {
@@ -88,28 +60,72 @@ std::optional<Bytes> enough_memory(const JobRequest& request, const JobAttempt& 
       told->refusal);
 }
 
-/// The order of the best plan, with more effort: true for a better one, else what it loses at most.
-bool look_at_order_again(const JobRequest& request, const Partitioner& partitioner,
-                         const JobChoice& choice, JobPlan& plan) {
-  if (!request.chain.may_reorder || plan.order.is_exact) return false;
-  JobRequest thorough = request;
-  thorough.order_effort = kThoroughOrder;
-  JobPlan again = make_job_plan(thorough, partitioner, choice);
-  if (!is_faster(plan.step_seconds, again.step_seconds)) {
-    const bool is_quicker = is_faster(again.step_seconds, plan.step_seconds);
-    plan = std::move(again);
+/// True for a better plan, else what the order of this one loses at most.
+bool look_at_order_again(const JobRequest& request, const Partitioner& partitioner, JobPlan& plan) {
+  std::optional<JobPlan> again = with_thorough_order(request, partitioner, plan);
+  if (!again) return false;
+  if (!is_faster(plan.step_seconds, again->step_seconds)) {
+    const bool is_quicker = is_faster(again->step_seconds, plan.step_seconds);
+    plan = std::move(*again);
     return is_quicker;
   }
   // Its stages are quicker, and the step is not: messages and waits are no matter of the order.
-  plan.order.bound_seconds = again.order.bound_seconds;
-  plan.order.downsets = again.order.downsets;
+  plan.order.bound_seconds = again->order.bound_seconds;
+  plan.order.downsets = again->order.downsets;
   return false;
 }
 
 }  // namespace
 
+JobAttempt figures_of(const JobPlan& plan) {
+  JobAttempt attempt{plan.partitioner, plan.schedule, plan.groups, to_string(plan.variant),
+                     plan.micro_batches};
+  attempt.choice = choice_of(plan);
+  attempt.step_seconds = plan.step_seconds;
+  attempt.bubble = plan.timing.bubble;
+  attempt.exposed_communication_seconds = plan.exposed_communication_seconds();
+  attempt.gap = plan.gap();
+  attempt.seconds_per_micro_batch = plan.seconds_per_micro_batch;
+  attempt.peak = plan.peak();
+  attempt.is_relieved = plan.is_relieved();
+  attempt.not_tried = plan.not_tried;
+  std::uint64_t actions = 0;
+  for (const auto& list : plan.actions.ranks) actions += list.size();
+  attempt.work = {plan.groups, plan.actions.replica_count(), plan.actions.stages, actions};
+  return attempt;
+}
+
+bool is_better(const JobAttempt& attempt, const JobAttempt& other) {
+  if (!attempt.is_possible() || !other.is_possible())
+    return attempt.is_possible() && !other.is_possible();
+  if (is_faster(attempt.step_seconds, other.step_seconds)) return true;
+  if (is_faster(other.step_seconds, attempt.step_seconds)) return false;
+  if (attempt.peak != other.peak) return attempt.peak < other.peak;
+  return attempt.work < other.work;
+}
+
+std::vector<std::size_t> best_of_each(std::span<const JobAttempt> attempts) {
+  std::vector<std::size_t> best;
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    const auto same = std::find_if(best.begin(), best.end(), [&](std::size_t other) {
+      return attempts[other].schedule == attempts[i].schedule;
+    });
+    if (same == best.end())
+      best.push_back(i);
+    else if (is_better(attempts[i], attempts[*same]))
+      *same = i;
+  }
+  return best;
+}
+
 JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, std::optional<JobPlan>& best) {
+  PlanMemo memo;
+  return try_choice(request, partitioner, choice, memo, best);
+}
+
+JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
+                      const JobChoice& choice, PlanMemo& memo, std::optional<JobPlan>& best) {
   JobAttempt attempt{std::string(partitioner.name),
                      std::string(choice.generator->name),
                      choice.groups,
@@ -117,10 +133,13 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
                      choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request),
                      choice};
   try {
-    JobPlan plan = make_job_plan(request, partitioner, choice);
+    JobPlan plan = make_job_plan(request, partitioner, choice, memo);
     attempt = figures_of(plan);
     attempt.choice = choice;
-    if (!best || is_better(plan, *best)) best = std::move(plan);
+    if (!best || is_better(attempt, figures_of(*best))) best = std::move(plan);
+  } catch (const TooSlowError& error) {
+    attempt.refusal = error.what();
+    attempt.is_hopeless = true;
   } catch (const NoRoomError& error) {
     attempt.refusal = error.what();
     attempt.missing = error.needed() - request.device_memory;
@@ -133,23 +152,33 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
   return attempt;
 }
 
-JobSearch search_job(const JobRequest& request) {
+std::optional<JobPlan> with_thorough_order(const JobRequest& request,
+                                           const Partitioner& partitioner, const JobPlan& plan) {
+  if (!request.chain.may_reorder || plan.order.is_exact) return std::nullopt;
+  JobRequest thorough = request;
+  thorough.order_effort = kThoroughOrder;
+  return make_job_plan(thorough, partitioner, choice_of(plan));
+}
+
+JobSearch search_job(const JobRequest& request, const ShowChoice& show) {
   const std::vector<JobChoice> choices = job_choices(request);
   const Partitioner& partitioner = partitioner_named(request.partitioner);
   JobSearch search;
   if (choices.size() == 1) {
     search.plan = make_job_plan(request, partitioner, choices[0]);
-    look_at_order_again(request, partitioner, choices[0], search.plan);
+    look_at_order_again(request, partitioner, search.plan);
     search.attempts.push_back(figures_of(search.plan));
     return search;
   }
   std::optional<JobPlan> best;
+  PlanMemo memo;
   static_cast<JobTrials&>(search) = try_choices(request, [&](const JobChoice& choice) {
-    return try_choice(request, partitioner, choice, best);
+    if (show) show(choice);
+    return try_choice(request, partitioner, choice, memo, best);
   });
   if (!best) refuse(request, search.attempts);
   search.plan = std::move(*best);
-  if (look_at_order_again(request, partitioner, choice_of(search.plan), search.plan))
+  if (look_at_order_again(request, partitioner, search.plan))
     search.attempts.push_back(figures_of(search.plan));
   return search;
 }

@@ -28,7 +28,15 @@ class Trials {
       : request_(request), attempt_(attempt) {}
 
   JobTrials run() {
-    for (const JobChoice& choice : job_choices(request_)) attempt(choice);
+    // Short pipelines are planned soonest, and often the fastest.
+    std::vector<JobChoice> choices = job_choices(request_);
+    std::stable_sort(choices.begin(), choices.end(),
+                     [](const JobChoice& a, const JobChoice& b) { return a.groups > b.groups; });
+    for (JobChoice& choice : choices) {
+      choice.seconds_to_beat = best_seconds_of(*choice.generator);
+      if (choice.seconds_to_beat < kNoTime) choice.windows_to_beat = best_seconds_;
+      attempt(choice);
+    }
     if (request_.schedule == kAnySchedule) {
       for (const std::uint32_t groups : groups_by_time()) try_variants(groups);
       if (request_.micro_batches == 0) try_fewer_micro_batches();
@@ -37,12 +45,25 @@ class Trials {
   }
 
  private:
-  const JobAttempt& attempt(const JobChoice& choice) {
-    trials_.attempts.push_back(attempt_(choice));
-    choices_.push_back(choice);
-    const JobAttempt& made = trials_.attempts.back();
+  /// Nothing where it was found not to be fast enough.
+  std::optional<JobAttempt> attempt(const JobChoice& choice) {
+    JobAttempt made = attempt_(choice);
+    if (made.is_hopeless) {
+      ++trials_.hopeless;
+      return std::nullopt;
+    }
     if (made.is_possible()) best_seconds_ = std::min(best_seconds_, made.step_seconds);
+    trials_.attempts.push_back(made);
+    choices_.push_back(choice);
     return made;
+  }
+
+  double best_seconds_of(const ScheduleGenerator& generator) const {
+    double best = kNoTime;
+    for (std::size_t i = 0; i < choices_.size(); ++i)
+      if (choices_[i].generator == &generator && trials_.attempts[i].is_possible())
+        best = std::min(best, seconds_of(i));
+    return best;
   }
 
   /// The attempt as it was made before, or nothing.
@@ -83,7 +104,9 @@ class Trials {
     }
     ++variants_;
     passes_ += passes;
-    return attempt(choice);
+    JobChoice tried = choice;
+    tried.seconds_to_beat = tried.windows_to_beat = best_seconds_;
+    return attempt(tried);
   }
 
   /// Of values in the order of the memory that they take, the last one that needs no relief; what
@@ -180,17 +203,8 @@ class Trials {
 
   /// Of each schedule the choice that was fastest; the fastest schedule first.
   std::vector<JobChoice> fastest_of_each() const {
-    std::vector<std::size_t> best;
-    for (std::size_t i = 0; i < choices_.size(); ++i) {
-      if (!trials_.attempts[i].is_possible()) continue;
-      const auto same = std::find_if(best.begin(), best.end(), [&](std::size_t other) {
-        return choices_[other].generator == choices_[i].generator;
-      });
-      if (same == best.end())
-        best.push_back(i);
-      else if (seconds_of(i) < seconds_of(*same))
-        *same = i;
-    }
+    std::vector<std::size_t> best = best_of_each(trials_.attempts);
+    std::erase_if(best, [&](std::size_t each) { return !trials_.attempts[each].is_possible(); });
     std::stable_sort(best.begin(), best.end(),
                      [&](std::size_t a, std::size_t b) { return seconds_of(a) < seconds_of(b); });
     std::vector<JobChoice> choices;
@@ -211,8 +225,7 @@ class Trials {
       else
         same->first = std::min(same->first, seconds);
     }
-    std::stable_sort(best.begin(), best.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(best.begin(), best.end());  // Of equals the fewest.
     std::vector<std::uint32_t> groups;
     for (const auto& each : best) groups.push_back(each.second);
     return groups;

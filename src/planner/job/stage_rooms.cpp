@@ -46,10 +46,12 @@ struct TightPlan {
 /// What the stages of one plan may hold, as it changes from trial to trial.
 class StageRooms {
  public:
-  StageRooms(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute)
+  StageRooms(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
+             CutMemo& memo)
       : request_(request),
         partitioner_(partitioner),
         compute_(compute),
+        memo_(memo),
         problem_(problem_for(request, compute)),
         by_rank_(stages_of_ranks(compute)) {}
 
@@ -57,7 +59,7 @@ class StageRooms {
   JobPlan cut(std::optional<Cuts>& cuts) const {
     cuts.reset();
     const SegmentCosts costs(problem_);
-    cuts = cuts_for(request_, partitioner_, costs);
+    cuts = cuts_for(request_, partitioner_, costs, memo_);
     return judged(costs, *cuts);
   }
 
@@ -123,6 +125,7 @@ class StageRooms {
   const JobRequest& request_;
   const Partitioner& partitioner_;
   const Schedule& compute_;
+  CutMemo& memo_;
   PartitionProblem problem_;
   std::vector<std::set<std::uint32_t>> by_rank_;
   std::size_t steps_ = 0;
@@ -136,8 +139,8 @@ JobPlan roomy(const JobRequest& request, JobPlan plan) {
 }  // namespace
 
 JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                          const Schedule& compute) {
-  StageRooms rooms(request, partitioner, compute);
+                          const Schedule& compute, CutMemo& memo) {
+  StageRooms rooms(request, partitioner, compute, memo);
   std::optional<Cuts> cuts;
   bool is_first = true;
   bool was_tight = false;

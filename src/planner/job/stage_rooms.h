@@ -1,6 +1,7 @@
 #pragma once
 
 #include "spillway/planner/job/job_plan.h"
+#include "spillway/planner/job/plan_memo.h"
 #include "spillway/planner/schedule/schedule.h"
 
 namespace spillway::planner {
@@ -12,6 +13,6 @@ namespace spillway::planner {
 /// come out too full, and where no cuts fit, what ranks leave free under those that hold least.
 /// Throws NoRoomError where those do not fit either, and as `make_job_plan`.
 JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                          const Schedule& compute);
+                          const Schedule& compute, CutMemo& memo);
 
 }  // namespace spillway::planner

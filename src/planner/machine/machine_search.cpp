@@ -15,12 +15,6 @@ namespace {
 /// So many of the fastest are simulated.
 constexpr std::size_t kSimulated = 4;
 
-bool is_before(const MachineAttempt& a, const MachineAttempt& b) {
-  if (is_faster(a.attempt.step_seconds, b.attempt.step_seconds)) return true;
-  return !is_faster(b.attempt.step_seconds, a.attempt.step_seconds) &&
-         a.attempt.peak < b.attempt.peak;
-}
-
 /// What the hosts have no room for, or nothing.
 std::string host_fault(const JobPlan& plan, const Cluster& cluster) {
   const Bytes limit = cluster.node.host_memory;
@@ -33,7 +27,8 @@ std::string host_fault(const JobPlan& plan, const Cluster& cluster) {
                  fullest - peaks.begin(), *fullest, limit);
 }
 
-/// Requests on a machine, each made once: for every schedule they are the same.
+/// Requests on a machine, each made once: for every schedule they are the same. With what was found
+/// for them.
 class Requests {
  public:
   Requests(const JobRequest& request, const Cluster& cluster)
@@ -45,9 +40,12 @@ class Requests {
     return made_[{groups, target}] = request_on(request_, cluster_, groups, target);
   }
 
+  PlanMemo& memo() { return memo_; }
+
  private:
   const JobRequest& request_;
   const Cluster& cluster_;
+  PlanMemo memo_;
   std::map<std::pair<std::uint32_t, SwapTarget>, JobRequest> made_;
 };
 
@@ -57,7 +55,8 @@ MachineAttempt attempt_on(Requests& requests, const Cluster& cluster,
     MachineAttempt made;
     made.swap_target = target;
     std::optional<JobPlan> plan;
-    made.attempt = try_choice(requests.on(choice.groups, target), partitioner, choice, plan);
+    made.attempt =
+        try_choice(requests.on(choice.groups, target), partitioner, choice, requests.memo(), plan);
     if (plan) made.plan = std::move(*plan);
     return made;
   };
@@ -102,6 +101,36 @@ void choose(Requests& requests, const Cluster& cluster,
   found.search.plan = best->plan;
 }
 
+/// The order of the plan once more: it may be better on the machine, too, and is better known.
+void look_at_order_again(const Cluster& cluster, const Partitioner& partitioner,
+                         MachineSearch& found) {
+  JobPlan& plan = found.search.plan;
+  MachineAttempt again;
+  if (auto made = with_thorough_order(found.request, partitioner, plan))
+    again.plan = std::move(*made);
+  else
+    return;
+  again.swap_target = found.swap_target;
+  again.attempt = figures_of(again.plan);
+  JobTiming timing = simulate_job(job_of(again.plan, again.swap_target), cluster);
+  const bool has_room =
+      found.swap_target == SwapTarget::kDisk || host_fault(again.plan, cluster).empty();
+  if (!has_room || is_faster(found.timing.step_seconds, timing.step_seconds)) {
+    plan.order.bound_seconds = again.plan.order.bound_seconds;
+    plan.order.downsets = again.plan.order.downsets;
+    return;
+  }
+  const MachineRun run = run_of(again, timing);
+  if (is_faster(timing.step_seconds, found.timing.step_seconds)) {
+    found.search.attempts.push_back(again.attempt);
+    found.runs.insert(found.runs.begin(), run);
+  } else {
+    found.runs.front() = run;
+  }
+  plan = std::move(again.plan);
+  found.timing = std::move(timing);
+}
+
 }  // namespace
 
 Job job_of(const JobPlan& plan, SwapTarget swap_target) {
@@ -118,17 +147,22 @@ MachineAttempt try_choice_on(const JobRequest& request, const Cluster& cluster,
   return attempt_on(requests, cluster, partitioner, choice);
 }
 
-MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster) {
+MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster,
+                            const ShowChoice& show) {
   check_cluster(cluster);
   const Partitioner& partitioner = partitioner_named(request.partitioner);
   Requests requests(request, cluster);
   MachineSearch found;
   std::vector<MachineAttempt> best;  // The fastest first.
   const auto attempt = [&](const JobChoice& choice) {
+    if (show) show(choice);
     MachineAttempt made = attempt_on(requests, cluster, partitioner, choice);
     JobAttempt told = made.attempt;
     if (!told.is_possible()) return told;
-    best.insert(std::upper_bound(best.begin(), best.end(), made, is_before), std::move(made));
+    const auto behind = std::find_if(best.begin(), best.end(), [&](const MachineAttempt& other) {
+      return is_better(made.attempt, other.attempt);
+    });
+    best.insert(behind, std::move(made));
     if (best.size() > kSimulated) best.pop_back();
     return told;
   };
@@ -138,6 +172,7 @@ MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster) {
       try_choices(requests.on(groups, SwapTarget::kHost), attempt);
   if (best.empty()) refuse(requests, cluster, groups, found.search.attempts.front());
   choose(requests, cluster, best, found);
+  look_at_order_again(cluster, partitioner, found);
   return found;
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <span>
 #include <vector>
 
 namespace spillway::planner {
@@ -10,11 +13,21 @@ class GaussianProcess {
  public:
   void add(std::vector<double> point, double value);
 
-  /// How much below `least` the value at `point` is expected to be, counting 0 where it is above.
-  double expected_gain(const std::vector<double>& point, double least) const;
+  /// How much below `least` the value at each point is expected to be, counting 0 where it is
+  /// above.
+  std::vector<double> expected_gains(std::span<const std::vector<double>> points,
+                                     double least) const;
 
  private:
+  /// Points that are looked at together, so that the machine works on several figures at once.
+  static constexpr std::size_t kTogether = 8;
+  using Figures = std::array<double, kTogether>;  ///< One of each point.
+
   double kernel(const std::vector<double>& one, const std::vector<double>& other) const;
+  /// Of a point that was seen and each of others, which are given by coordinates.
+  Figures kernels(const std::vector<double>& seen, const std::vector<Figures>& others) const;
+  void add_gains(std::span<const std::vector<double>> points, double least,
+                 std::vector<double>& gains) const;
   /// The rows of the triangular factor applied to `right`, from the first one on.
   std::vector<double> forward(std::vector<double> right) const;
 

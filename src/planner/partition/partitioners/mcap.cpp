@@ -59,12 +59,11 @@ Cuts cut_bayesian(std::uint32_t units, std::uint32_t stages, const PeakOf& peak_
   for (int i = 0; i < kFirstPoints + kIterations; ++i) {
     std::vector<double> point = any_point();
     if (i >= kFirstPoints) {
-      double most = process.expected_gain(point, least);
-      for (std::uint32_t c = 1; c < candidates; ++c) {
-        std::vector<double> other = any_point();
-        const double gain = process.expected_gain(other, least);
-        if (gain > most) most = gain, point = std::move(other);
-      }
+      std::vector<std::vector<double>> others{std::move(point)};
+      while (others.size() < candidates) others.push_back(any_point());
+      const std::vector<double> gains = process.expected_gains(others, least);
+      const auto most = std::max_element(gains.begin(), gains.end());
+      point = std::move(others[static_cast<std::size_t>(most - gains.begin())]);
     }
     Cuts cuts = cuts_at(point, units);
     const double peak = peak_of(cuts);

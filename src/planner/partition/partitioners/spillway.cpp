@@ -12,9 +12,16 @@ namespace {
 constexpr std::uint64_t kMostEffort = 20'000'000;
 /// Units times stages up to which the cuts of others are tried.
 constexpr std::uint64_t kMostTried = 200'000;
+/// The same for one that draws its cuts at random: a tenth of a second for some that are never
+/// near.
+constexpr std::uint64_t kMostDrawn = 2'000;
 constexpr std::uint32_t kMostMoves = 64;
 /// Stages up to which the others are balanced, too, once the worst one is as good as can be.
 constexpr std::uint32_t kMostBalanced = 128;
+
+std::uint64_t size_of(const SegmentCosts& costs) {
+  return std::uint64_t{costs.units()} * costs.stages();
+}
 
 /// The best cuts so far, judged with whole layers, and what may still be spent on better ones.
 class WholeLayers {
@@ -35,6 +42,7 @@ class WholeLayers {
   void try_others(double good_enough) {
     for (const Partitioner& other : partitioners().subspan(1)) {
       if (seconds_ <= good_enough || effort_.is_spent()) return;
+      if (other.name == "mcap" && size_of(costs_) > kMostDrawn) continue;
       try {
         consider(other.make(costs_));
       } catch (const PlanError&) {
@@ -77,8 +85,7 @@ Cuts cut_spillway(const SegmentCosts& costs) {
   if (!solved) refuse_cuts(costs);
   WholeLayers whole_layers(costs, std::move(solved->cuts));
   const double good_enough = solved->cost * (1.0 + 1e-9);
-  const bool is_small = std::uint64_t{costs.units()} * costs.stages() <= kMostTried;
-  if (is_small) whole_layers.try_others(good_enough);
+  if (size_of(costs) <= kMostTried) whole_layers.try_others(good_enough);
   if (whole_layers.seconds() > good_enough) whole_layers.try_moves();
   if (whole_layers.seconds() > good_enough) whole_layers.try_all();
   return std::move(whole_layers.best());

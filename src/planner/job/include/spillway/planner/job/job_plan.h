@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_request.h"
+#include "spillway/planner/job/plan_memo.h"
 #include "spillway/planner/partition/partition_referee.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
@@ -86,6 +88,10 @@ struct JobChoice {
   std::uint32_t groups = 1;
   JobVariant variant{};
   std::uint32_t micro_batches = 0;  ///< 0: as many as the request says, or as its batch has.
+  /// Plans that cannot be faster than that are given up.
+  double seconds_to_beat = std::numeric_limits<double>::infinity();
+  /// Windows are tried for plans that are faster than that without relief.
+  double windows_to_beat = std::numeric_limits<double>::infinity();
 };
 
 /// The choice that a plan came of.
@@ -109,6 +115,12 @@ class NoRoomError : public PlanError {
   Bytes needed_;
 };
 
+/// A choice that cannot be faster than its `seconds_to_beat`.
+class TooSlowError : public PlanError {
+ public:
+  using PlanError::PlanError;
+};
+
 /// The stages that a partitioner cuts for a schedule, and their step by the schedule's referee.
 /// Stages that the request gives are not cut anew. Where the chain may be reordered, all
 /// partitioners cut it in the order that `choose_order` finds
@@ -122,9 +134,16 @@ class NoRoomError : public PlanError {
 /// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, and for
 /// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where
 /// hosts have too little memory for what is swapped, for parked weights without a link to the host,
-/// and, where the request's schedule is the chooser's, for one that changes results.
+/// and, where the request's schedule is the chooser's, for one that changes results; TooSlowError
+/// where relief is needed, and the step is no faster than `choice.seconds_to_beat` by what its
+/// slowest stage takes, or, with a fourth of it to spare, by what it would take without relief.
+/// Windows are only tried where it would be faster than both figures without any relief.
 JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice);
+
+/// The same, as one of many: `memo` has what earlier ones found.
+JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
+                      const JobChoice& choice, PlanMemo& memo);
 
 /// Whether some update happens while micro-batches are in flight, which makes other results than
 /// training without a pipeline. The chooser leaves such schedules to those who name them.

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,14 +33,28 @@ struct JobAttempt {
   Bytes peak{};
   bool is_relieved = false;  ///< Stashes are swapped or computed again.
   std::string not_tried{};   ///< As of `JobPlan`.
+  /// To do for those who run it: groups, replicas, stages, actions of all ranks.
+  std::array<std::uint64_t, 4> work{};
+  bool is_hopeless = false;  ///< Refused with TooSlowError.
 
   bool is_possible() const { return refusal.empty(); }
 };
 
+/// The figures of a plan; its choice says all that was left open.
+JobAttempt figures_of(const JobPlan& plan);
+
+/// Whether it works and the other one does not, or it is faster, or as fast in less memory, or as
+/// fast and small with less to do: fewer groups, replicas, stages, actions, in this order.
+bool is_better(const JobAttempt& attempt, const JobAttempt& other);
+
+/// Of each schedule, in the order of their first attempts, the index of the best attempt, of equals
+/// the first; or of the first one, where none works.
+std::vector<std::size_t> best_of_each(std::span<const JobAttempt> attempts);
+
 /// What was tried of all choices, and what was not.
 struct JobTrials {
   std::vector<JobAttempt> attempts;  ///< In the order in which they were made.
-  std::uint32_t hopeless = 0;        ///< Left out: by their bound they cannot be faster.
+  std::uint32_t hopeless = 0;        ///< Left out or given up: they cannot be faster.
   std::uint32_t left_out = 0;        ///< Left out: the search would take too long with them.
 };
 
@@ -51,18 +68,21 @@ struct JobSearch : JobTrials {
 /// micro-batches as the batch has where their number is open, and variants as they are usual.
 std::vector<JobChoice> job_choices(const JobRequest& request);
 
-/// Tries one choice. Where it works and there is no `best`, or it is faster, or as fast in less
-/// memory, or as fast and small with less to do, it takes its place. Less to do: fewer groups,
-/// replicas, stages per rank, actions of all ranks, in this order; of equals the one that was tried
-/// first stays.
+/// Tries one choice. Where it works and there is no `best`, or it is better, it takes its place.
 JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, std::optional<JobPlan>& best);
+/// The same, as one of many.
+JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
+                      const JobChoice& choice, PlanMemo& memo, std::optional<JobPlan>& best);
 
-/// Makes one choice; of its attempt the schedule, whether it is possible, and its figures count.
+/// Makes one choice; of its attempt the schedule, whether it is possible or hopeless, and its
+/// figures count.
 using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
 
-/// Tries all of `job_choices`, and, where the schedule is the chooser's, then variants and fewer
-/// micro-batches of them that may be faster, in the order of how fast their groups were:
+/// Tries all of `job_choices`, the shortest pipelines first, each with the seconds of its
+/// schedule's best attempt to beat, so that the best one of every schedule is found; and, where the
+/// schedule is the chooser's, then variants and fewer micro-batches of them that may be faster, in
+/// the order of how fast their groups were:
 ///
 /// - slots of 1f1b-capped, and replicas of GEMS: the most for which the devices have room without
 ///   relief, which is the fastest, found by halving; what is tried on the way counts, too;
@@ -72,14 +92,23 @@ using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
 /// - the three next smaller numbers of micro-batches that divide the batch, each schedule as it was
 ///   fastest, where their number is open.
 ///
-/// At most 128 of these, with four million passes of micro-batches through stages in all.
+/// All of these have the best attempt of all to beat. At most 128 of them, with four million passes
+/// of micro-batches through stages in all.
 JobTrials try_choices(const JobRequest& request, const TryChoice& attempt);
+
+/// Is told of a choice.
+using ShowChoice = std::function<void(const JobChoice& choice)>;
 
 /// The fastest plan of all choices that fits; of equals as `try_choice`. Throws what the only
 /// choice throws. Where none of several works, a PlanError with the one that lacks least memory,
 /// where and how much, and devices with which it works if these are found; or with the commonest
 /// reason. The order of layers of the best one is looked at again, as thoroughly as
-/// `kThoroughOrder`.
-JobSearch search_job(const JobRequest& request);
+/// `kThoroughOrder`. `show` is told each choice before it is tried.
+JobSearch search_job(const JobRequest& request, const ShowChoice& show = {});
+
+/// A plan made again, with the order of its branches looked at as thoroughly as `kThoroughOrder`;
+/// nothing where it is known that no order is better.
+std::optional<JobPlan> with_thorough_order(const JobRequest& request,
+                                           const Partitioner& partitioner, const JobPlan& plan);
 
 }  // namespace spillway::planner

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "spillway/planner/partition/layer_order.h"
+#include "spillway/planner/partition/partitioners.h"
+
+namespace spillway::planner {
+
+/// Orders of branches and cuts of one chain, found once. They depend on stages, and what these
+/// hold, alone, which many schedules and variants have in common.
+class CutMemo {
+ public:
+  /// As `choose_order`.
+  const OrderChoice& order(const PartitionProblem& problem, const OrderEffort& effort);
+  /// As the partitioner cuts.
+  const Cuts& cuts(const Partitioner& partitioner, const SegmentCosts& costs);
+
+ private:
+  using Figures = std::vector<double>;  ///< Of a problem, but for its chain.
+
+  std::map<std::pair<std::uint64_t, Figures>, OrderChoice> orders_;  ///< By steps of effort.
+  std::map<std::pair<const Partitioner*, Figures>, Cuts> cuts_;
+};
+
+/// What the plans of one search have in common, with a chain for each number of micro-batches and
+/// each order of the layers. For requests of one model and batch, on devices of one speed. Not for
+/// several threads at once.
+class PlanMemo {
+ public:
+  CutMemo& of(std::uint32_t micro_batches, const LayerOrder& order) {
+    return chains_[{micro_batches, order}];
+  }
+
+ private:
+  std::map<std::pair<std::uint32_t, LayerOrder>, CutMemo> chains_;
+};
+
+}  // namespace spillway::planner

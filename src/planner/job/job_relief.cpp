@@ -1,0 +1,215 @@
+#include "job_relief.h"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "job_assembly.h"
+#include "job_costs.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/schedule/schedule_passes.h"
+#include "stage_rooms.h"
+
+namespace spillway::planner {
+namespace {
+
+/// How much faster a step may become by other cuts than those that are made as if there were room:
+/// these are for the slowest stage, and a step is more than that. Seen: a fifth.
+constexpr double kMostGainOfCuts = 1.25;
+
+/// Lists compute whole stages again, so every layer must be one that may run again.
+bool may_recompute_all(const ModelChain& chain) {
+  return std::all_of(chain.layers.begin(), chain.layers.end(), [](const ModelLayer& layer) {
+    return layer.stash == Bytes(0) ||
+           std::any_of(layer.recompute.begin(), layer.recompute.end(),
+                       [](const RecomputePoint& point) { return point.stash == Bytes(0); });
+  });
+}
+
+/// Passes of micro-batches through stages: what a run of the referee takes, but for messages.
+std::uint64_t passes_of(const Schedule& compute) {
+  return compute.all_micro_batches() * compute.stages;
+}
+
+/// Runs of the referee for windows, so that the search for longer lists takes no longer.
+std::size_t window_runs(const Schedule& compute) {
+  constexpr std::uint64_t kMostRuns = 200;
+  constexpr std::uint64_t kMostPassesOfAllRuns = 1024 * kMostRuns;
+  return std::clamp<std::uint64_t>(kMostPassesOfAllRuns / passes_of(compute), 1, kMostRuns);
+}
+
+/// Whether there is anything to leave for, and any reason to.
+bool has_windows(const JobRequest& request) {
+  return request.swap_bytes_per_second > 0.0 && request.device_memory != kNoLimit;
+}
+
+/// Why whole stashes are not tried to leave in idle windows; empty: they are.
+std::string problem_of_windows(const JobRequest& request, const Schedule& compute) {
+  constexpr std::uint64_t kMostPasses = 1U << 14U;
+  if (!has_windows(request))
+    return "windows are for devices with a limit and a link to the host (name both, or let stages "
+           "relieve themselves)";
+  if (passes_of(compute) <= kMostPasses) return {};
+  return message("swaps in idle windows were not tried: {} passes of micro-batches through stages "
+                 "are more than {}",
+                 passes_of(compute), kMostPasses);
+}
+
+[[noreturn]] void refuse_without_windows(const std::exception_ptr& reason,
+                                         const std::string& no_windows) {
+  try {
+    std::rethrow_exception(reason);
+  } catch (const NoRoomError& error) {
+    throw NoRoomError(message("{}; {}", error.what(), no_windows), error.rank(), error.needed());
+  } catch (const PlanError& error) {
+    throw PlanError("{}; {}", error.what(), no_windows);
+  }
+}
+
+class ReliefSearch {
+ public:
+  ReliefSearch(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
+               const SecondsToBeat& to_beat, CutMemo& memo)
+      : request_(request),
+        partitioner_(partitioner),
+        compute_(compute),
+        to_beat_(to_beat),
+        memo_(memo),
+        no_windows_(problem_of_windows(request, compute)) {}
+
+  JobPlan find() {
+    if (request_.variant.relief == JobRelief::kWindows) {
+      if (!no_windows_.empty()) throw PlanError("{}", no_windows_);
+      return in_windows();
+    }
+    if (request_.device_memory == kNoLimit) return by_stage();
+    const bool may_have_windows = request_.variant.relief != JobRelief::kStages;
+    require_hope(may_have_windows);
+    if (!may_have_windows || !has_windows(request_)) return by_stage();
+    return by_the_faster_one();
+  }
+
+ private:
+  /// With what it takes when devices have no end.
+  struct Roomy {
+    JobPlan plan;
+    double input_share = 0.0;
+  };
+
+  JobPlan by_stage() { return relieved_by_stage(request_, partitioner_, compute_, memo_); }
+
+  /// Made when it is first asked for.
+  const Roomy& roomy() {
+    if (roomy_) return *roomy_;
+    JobRequest endless = request_;
+    endless.device_memory = kNoLimit;
+    const SegmentCosts costs(problem_for(endless, compute_));
+    const PartitionEstimate estimate = judge(costs, cuts_for(request_, partitioner_, costs, memo_));
+    roomy_ = Roomy{timed(request_, started(request_, partitioner_, compute_, costs, estimate)),
+                   largest_input_share(costs, estimate)};
+    return *roomy_;
+  }
+
+  /// What the slowest stage takes for all micro-batches under any cuts that fit, where a rank has
+  /// one stage; 0 where nobody knows.
+  double least_seconds() {
+    if (compute_.stages != compute_.rank_count() || compute_.replica_count() > 1) return 0.0;
+    const SegmentCosts costs(problem_for(request_, compute_));
+    const auto solved = least_time_cuts(costs);
+    return solved ? solved->worst * static_cast<double>(compute_.all_micro_batches()) : 0.0;
+  }
+
+  /// Throws TooSlowError where no kind of relief can be fast enough.
+  void require_hope(bool may_have_windows) {
+    if (to_beat_.all == SecondsToBeat().all) return;
+    double without = 0.0;
+    double least = 0.0;
+    try {
+      without = roomy().plan.step_seconds;
+      least = least_seconds();
+    } catch (const Error&) {
+      return;  // Whatever is wrong is told elsewhere.
+    }
+    if (may_have_windows && no_windows_.empty() && is_faster(without, windows_to_beat())) return;
+    if (is_faster(std::max(least, without / kMostGainOfCuts), to_beat_.all)) return;
+    throw TooSlowError("it takes {} s as if there were room for all, and more with relief; another "
+                       "choice takes {} s",
+                       without, to_beat_.all);
+  }
+
+  /// Cuts as if there were room, and whole stashes that leave while a rank computes something else.
+  JobPlan in_windows() {
+    JobPlan plan = roomy().plan;
+    plan.relief = JobRelief::kWindows;
+    Bytes fixed;
+    for (const RankMemory& rank : plan.memory) fixed = std::max(fixed, rank.fixed);
+    if (fixed >= request_.device_memory)
+      throw PlanError("a rank holds {} before its first action, and its device has {}", fixed,
+                      request_.device_memory);
+    plan.costs.memory = request_.device_memory - fixed;
+    plan.costs.shares.input = roomy().input_share;
+    const std::size_t runs = window_runs(compute_);
+    plan.actions = may_recompute_all(request_.chain)
+                       ? with_memory_fitted(plan.actions, plan.costs, runs)
+                       : with_swapped_stashes(plan.actions, plan.costs, runs);
+    return finished(request_, std::move(plan));
+  }
+
+  double windows_to_beat() const { return std::min(to_beat_.all, to_beat_.windows); }
+
+  /// Whether windows may be faster: they only add to what their cuts take without relief.
+  bool can_windows_win(const std::optional<JobPlan>& by_stage) {
+    const double known = by_stage ? by_stage->step_seconds : windows_to_beat();
+    return roomy().plan.step_seconds < std::min(known, windows_to_beat());
+  }
+
+  JobPlan by_the_faster_one() {
+    std::optional<JobPlan> stages;
+    std::exception_ptr reason;
+    Bytes needed = kNoLimit;
+    try {
+      stages = by_stage();
+      if (!stages->is_relieved()) return std::move(*stages);
+    } catch (const NoRoomError& error) {
+      reason = std::current_exception();
+      needed = error.needed();
+    } catch (const Error&) {
+      reason = std::current_exception();
+    }
+    if (!no_windows_.empty()) {
+      if (!stages) refuse_without_windows(reason, no_windows_);
+      stages->not_tried = no_windows_;
+      return std::move(*stages);
+    }
+    try {
+      if (can_windows_win(stages)) {
+        JobPlan windows = in_windows();
+        if (!stages || windows.step_seconds < stages->step_seconds) return windows;
+      }
+    } catch (const NoRoomError& error) {
+      if (!stages && error.needed() < needed) throw;  // The nearer one.
+    } catch (const Error&) {
+      // The first reason is told.
+    }
+    if (!stages) std::rethrow_exception(reason);
+    return std::move(*stages);
+  }
+
+  const JobRequest& request_;
+  const Partitioner& partitioner_;
+  const Schedule& compute_;
+  const SecondsToBeat to_beat_;
+  CutMemo& memo_;
+  const std::string no_windows_;
+  std::optional<Roomy> roomy_;
+};
+
+}  // namespace
+
+JobPlan relieved(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
+                 const SecondsToBeat& to_beat, CutMemo& memo) {
+  return ReliefSearch(asked, partitioner, compute, to_beat, memo).find();
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,54 @@
+#include "spillway/planner/job/plan_memo.h"
+
+#include <algorithm>
+
+namespace spillway::planner {
+namespace {
+
+/// What a stage holds is no matter where devices have no end.
+bool is_endless(const PartitionProblem& problem) {
+  return std::all_of(problem.devices.begin(), problem.devices.end(),
+                     [](const StageDevice& device) { return device.memory == kNoLimit; });
+}
+
+std::vector<double> figures_of(const PartitionProblem& problem, bool with_what_stages_hold) {
+  std::vector<double> figures{static_cast<double>(problem.devices.size()),
+                              problem.transfers_hide ? 1.0 : 0.0,
+                              problem.transfers_use_swap_link ? 1.0 : 0.0};
+  for (const StageDevice& device : problem.devices) {
+    figures.push_back(device.slowdown);
+    figures.push_back(static_cast<double>(device.memory.count()));
+    if (with_what_stages_hold)
+      figures.insert(figures.end(),
+                     {static_cast<double>(device.reserved.count()), device.swap_seconds_per_byte,
+                      static_cast<double>(device.host)});
+  }
+  for (const StageLink& link : problem.links)
+    figures.insert(figures.end(), {link.seconds_per_byte, link.fixed_seconds});
+  if (!with_what_stages_hold) return figures;
+  for (const StageFactors& each : problem.factors)
+    figures.insert(figures.end(), {each.in_flight, each.weight_versions, each.state_copies});
+  figures.insert(figures.end(), problem.host_swap_seconds_per_byte.begin(),
+                 problem.host_swap_seconds_per_byte.end());
+  return figures;
+}
+
+}  // namespace
+
+const OrderChoice& CutMemo::order(const PartitionProblem& problem, const OrderEffort& effort) {
+  std::pair key{effort.steps, figures_of(problem, !is_endless(problem))};
+  const auto known = orders_.find(key);
+  if (known != orders_.end()) return known->second;
+  return orders_.emplace(std::move(key), choose_order(problem, effort)).first->second;
+}
+
+const Cuts& CutMemo::cuts(const Partitioner& partitioner, const SegmentCosts& costs) {
+  // Others look at what is held wherever they cut.
+  const bool is_time_alone = partitioner.reading == Reading::kOurs && is_endless(costs.problem());
+  std::pair key{&partitioner, figures_of(costs.problem(), !is_time_alone)};
+  const auto known = cuts_.find(key);
+  if (known != cuts_.end()) return known->second;
+  return cuts_.emplace(std::move(key), partitioner.cut(costs)).first->second;
+}
+
+}  // namespace spillway::planner
