@@ -6,9 +6,9 @@
 #include <ostream>
 
 #include "exit_codes.h"
+#include "planning/cost_report.h"
 #include "planning/job_contradictions.h"
 #include "planning/job_json.h"
-#include "planning/job_report.h"
 #include "planning/plan_report.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"

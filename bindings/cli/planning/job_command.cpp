@@ -8,6 +8,7 @@
 #include "exit_codes.h"
 #include "planning/check_command.h"
 #include "planning/cluster_file.h"
+#include "planning/comparison_report.h"
 #include "planning/cost_command.h"
 #include "planning/job_comparison.h"
 #include "planning/job_contradictions.h"
@@ -121,17 +122,15 @@ int compare_jobs(const PlanWords& words, JobRequest request, const std::optional
                  std::ostream& out, const Clock& clock) {
   refuse_any({{"--out", &words.out}, {"--svg", &words.job.picture}},
              "is for one plan, and --compare makes many");
-  const std::vector<ComparedJob> rows = compared_jobs(request, cluster, clock);
+  const JobComparison compared = compared_jobs(request, cluster, clock);
+  // One bound for all rows, whatever groups they have.
   if (cluster)
-    request = planner::request_on(request, *cluster, std::max(1U, request.groups),
-                                  planner::SwapTarget::kHost);
-  if (!words.common.json) {
-    out << job_comparison_text(request, words.common.profile, rows, cluster ? cluster->name : "");
-    return kDone;
-  }
-  auto list = ordered_json::array();
-  for (const ComparedJob& row : rows) list.push_back(compared_json(request, row));
-  out << json_text(list);
+    request = planner::request_on(request, *cluster, compared.groups, planner::SwapTarget::kHost);
+  if (words.common.json)
+    out << json_text(compared_json(request, compared));
+  else
+    out << job_comparison_text(request, words.common.profile, compared,
+                               cluster ? cluster->name : "");
   return kDone;
 }
 
@@ -139,8 +138,15 @@ int compare_jobs(const PlanWords& words, JobRequest request, const std::optional
 /// are named.
 void search(const PlanWords& words, const profile::StepProfile& profile,
             const std::optional<Cluster>& cluster, FoundJob& job) {
+  ProgressLine progress;
+  const planner::ShowChoice show = [&](const planner::JobChoice& choice) {
+    progress.show(message("planning {} layers on {} ranks: {} on pipelines of {}",
+                          job.request.chain.layers.size(), job.request.ranks,
+                          planner::schedule_text(choice.generator->name, choice.variant),
+                          job.request.ranks / choice.groups));
+  };
   if (cluster) {
-    planner::MachineSearch found = planner::search_job_on(job.request, *cluster);
+    planner::MachineSearch found = planner::search_job_on(job.request, *cluster, show);
     job.search = std::move(found.search);
     job.request = std::move(found.request);
     job.swap_target = found.swap_target;
@@ -152,7 +158,7 @@ void search(const PlanWords& words, const profile::StepProfile& profile,
   }
   job.host_memory = job.request.host_memory;
   try {
-    job.search = planner::search_job(job.request);
+    job.search = planner::search_job(job.request, show);
   } catch (const PlanError&) {
     const std::uint32_t sharers = sharers_of_disks(words, job.request.ranks);
     const double disk = swap_rates(words.common.rates, sharers, profile).disk;
@@ -160,7 +166,7 @@ void search(const PlanWords& words, const profile::StepProfile& profile,
     job.request.swap_bytes_per_second = disk;
     job.request.host_memory = planner::kNoLimit;
     job.swap_target = planner::SwapTarget::kDisk;
-    job.search = planner::search_job(job.request);
+    job.search = planner::search_job(job.request, show);
   }
 }
 
@@ -199,13 +205,7 @@ int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
   if (!words.job.topology.empty()) cluster = machine_for(words, profile);
   if (words.job.compare) return compare_jobs(words, job.request, cluster, out, clock);
   const TimePoint begin = clock.now();
-  {
-    ProgressLine progress;
-    progress.show(message("planning {} layers on {} ranks", job.request.chain.layers.size(),
-                          job.request.ranks));
-    search(words, profile, cluster, job);
-    progress.clear();
-  }
+  search(words, profile, cluster, job);
   job.search_seconds = seconds(clock.now() - begin);
   if (!words.out.empty()) topology::write_file_at_once(words.out, text_to_store(job, words.out));
   if (!words.job.picture.empty())

@@ -1,7 +1,7 @@
 #include "planning/job_comparison.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -13,6 +13,7 @@
 namespace spillway::cli {
 
 using planner::Cluster;
+using planner::JobAttempt;
 using planner::JobChoice;
 using planner::JobPlan;
 using planner::JobRequest;
@@ -21,82 +22,153 @@ using planner::Partitioner;
 
 namespace {
 
+bool is_shown_before(const ComparedJob& a, const ComparedJob& b) {
+  if (a.attempt.is_possible() != b.attempt.is_possible()) return a.attempt.is_possible();
+  return a.attempt.is_possible() && a.step_seconds() < b.step_seconds();
+}
+
+/// What was tried, without what was to beat then.
+JobChoice again(const JobAttempt& attempt) {
+  const JobChoice& choice = attempt.choice;
+  return {choice.generator, attempt.groups, choice.variant, choice.micro_batches};
+}
+
+/// Whether each rank has one stage, and each stage one rank.
+bool has_plain_stages(const JobAttempt& attempt, std::uint32_t ranks) {
+  const auto [groups, replicas, stages, actions] = attempt.work;
+  return replicas == 1 && stages * groups == ranks;
+}
+
 class Comparison {
  public:
-  Comparison(const JobRequest& request, const std::optional<Cluster>& machine, const Clock& clock)
-      : request_(request), machine_(machine), clock_(clock) {}
+  Comparison(JobRequest request, const std::optional<Cluster>& machine, const Clock& clock)
+      : request_(std::move(request)), machine_(machine), clock_(clock) {}
 
-  std::vector<ComparedJob> run() {
-    const Partitioner& asked = planner::partitioner_named(request_.partitioner);
-    std::vector<ComparedJob> rows = schedules(asked);
-    if (best_) {
-      const JobChoice choice = planner::choice_of(*best_);
-      for (const Partitioner& each : planner::partitioners()) {
-        if (each.name == asked.name) continue;
-        MachineAttempt made;
-        rows.push_back(planned(each, choice, made));
-        run_on_machine(made, rows.back());
-      }
+  JobComparison run() {
+    const JobRequest asked = request_;
+    const Partitioner& partitioner = planner::partitioner_named(asked.partitioner);
+    std::set<std::uint32_t> groups;  // As few as possible.
+    for (const JobChoice& choice : planner::job_choices(asked)) groups.insert(choice.groups);
+    JobComparison compared;
+    for (const std::uint32_t count : groups) {
+      compared.groups = request_.groups = count;
+      compared.rows = schedules(partitioner);
+      if (compared.rows.front().attempt.is_possible()) break;
     }
+    for (const JobChoice& choice : choices_of_partitioners(compared.rows))
+      for (const Partitioner& each : planner::partitioners())
+        if (each.name != partitioner.name) compared.rows.push_back(made(each, choice).row);
+    std::stable_sort(compared.rows.begin(), compared.rows.end(), is_shown_before);
+    if (groups.size() > 1) compared.best = best_of_any_groups(asked);
     progress_.clear();
-    sort_fastest_first(rows);
-    return rows;
+    return compared;
   }
 
  private:
-  /// Each as it is fastest, and the fastest of all as `best_`.
-  std::vector<ComparedJob> schedules(const Partitioner& asked) {
-    std::vector<ComparedJob> rows;
-    std::map<std::string, MachineAttempt> fastest;  // By schedule.
+  struct Made {
+    ComparedJob row;
+    MachineAttempt on_machine{};  ///< With a machine alone.
+  };
+
+  /// Each as it is best.
+  std::vector<ComparedJob> schedules(const Partitioner& partitioner) {
+    std::vector<Made> best;
     planner::try_choices(with_times_of_machine(), [&](const JobChoice& choice) {
-      MachineAttempt made;
-      rows.push_back(planned(asked, choice, made));
-      if (machine_ && made.attempt.is_possible()) keep_faster(fastest, std::move(made));
-      return rows.back().attempt;
+      Made tried = planned(partitioner, choice);
+      const JobAttempt attempt = tried.row.attempt;
+      if (!attempt.is_hopeless) keep_better(best, std::move(tried));
+      return attempt;
     });
-    rows = fastest_of_each(rows);
-    if (!machine_) return rows;
-    for (ComparedJob& row : rows)
-      if (row.attempt.is_possible()) run_on_machine(fastest.at(row.attempt.schedule), row);
-    sort_fastest_first(rows);
-    if (!rows.empty() && rows.front().attempt.is_possible())
-      best_ = std::move(fastest.at(rows.front().attempt.schedule).plan);
+    std::vector<ComparedJob> rows;
+    for (Made& each : best) {
+      run_on_machine(each);
+      rows.push_back(std::move(each.row));
+    }
+    std::stable_sort(rows.begin(), rows.end(), is_shown_before);
     return rows;
   }
 
-  /// By links of its own for each rank. With a machine `made` is the plan, else `best_` may be.
-  ComparedJob planned(const Partitioner& partitioner, const JobChoice& choice,
-                      MachineAttempt& made) {
+  /// Of each schedule the better one, as `planner::best_of_each` has it.
+  static void keep_better(std::vector<Made>& best, Made tried) {
+    const auto known = std::find_if(best.begin(), best.end(), [&](const Made& other) {
+      return other.row.attempt.schedule == tried.row.attempt.schedule;
+    });
+    if (known == best.end())
+      best.push_back(std::move(tried));
+    else if (planner::is_better(tried.row.attempt, known->row.attempt))
+      *known = std::move(tried);
+  }
+
+  /// The fastest, and the fastest with plain stages, if that is another one.
+  std::vector<JobChoice> choices_of_partitioners(const std::vector<ComparedJob>& rows) const {
+    std::vector<JobChoice> choices;
+    for (const ComparedJob& row : rows) {
+      if (!row.attempt.is_possible()) break;
+      const bool is_plain = has_plain_stages(row.attempt, request_.ranks);
+      if (choices.empty() || is_plain) choices.push_back(again(row.attempt));
+      if (is_plain) break;
+    }
+    return choices;
+  }
+
+  Made made(const Partitioner& partitioner, const JobChoice& choice) {
+    Made tried = planned(partitioner, choice);
+    run_on_machine(tried);
+    return tried;
+  }
+
+  /// By links of its own for each rank.
+  Made planned(const Partitioner& partitioner, const JobChoice& choice) {
     progress_.show(message("{} with cuts by {}",
                            planner::schedule_text(choice.generator->name, choice.variant),
                            partitioner.name));
     const TimePoint begin = clock_.now();
-    if (machine_)
-      made = planner::try_choice_on(request_, *machine_, partitioner, choice);
-    else
-      made.attempt = planner::try_choice(request_, partitioner, choice, best_);
-    return {made.attempt, seconds(clock_.now() - begin)};
+    Made tried;
+    if (machine_) {
+      tried.on_machine = planner::try_choice_on(request_, *machine_, partitioner, choice);
+      tried.row.attempt = tried.on_machine.attempt;
+    } else {
+      std::optional<JobPlan> plan;
+      tried.row.attempt = planner::try_choice(request_, partitioner, choice, plan);
+    }
+    tried.row.search_seconds = seconds(clock_.now() - begin);
+    return tried;
   }
 
-  void run_on_machine(const MachineAttempt& made, ComparedJob& row) {
+  void run_on_machine(Made& tried) {
+    ComparedJob& row = tried.row;
     if (!machine_ || !row.attempt.is_possible()) return;
     progress_.show(message("{} with cuts by {} on {}", row.attempt.schedule,
                            row.attempt.partitioner, machine_->name));
     const TimePoint begin = clock_.now();
+    const MachineAttempt& plan = tried.on_machine;
     const planner::JobTiming timing =
-        planner::simulate_job(planner::job_of(made.plan, made.swap_target), *machine_);
+        planner::simulate_job(planner::job_of(plan.plan, plan.swap_target), *machine_);
     row.search_seconds += seconds(clock_.now() - begin);
-    row.on_machine = MachineStep{timing.step_seconds, made.swap_target};
+    row.on_machine = MachineStep{timing.step_seconds, plan.swap_target};
   }
 
-  /// The one that `fastest_of_each` takes.
-  static void keep_faster(std::map<std::string, MachineAttempt>& fastest, MachineAttempt made) {
-    const std::string schedule = made.attempt.schedule;
-    const auto known = fastest.find(schedule);
-    if (known == fastest.end())
-      fastest.emplace(schedule, std::move(made));
-    else if (made.attempt.step_seconds < known->second.attempt.step_seconds)
-      known->second = std::move(made);
+  std::optional<ComparedJob> best_of_any_groups(const JobRequest& asked) {
+    const TimePoint begin = clock_.now();
+    const planner::ShowChoice show = [&](const JobChoice& choice) {
+      progress_.show(message("{} in {} groups",
+                             planner::schedule_text(choice.generator->name, choice.variant),
+                             choice.groups));
+    };
+    ComparedJob best;
+    try {
+      if (machine_) {
+        const planner::MachineSearch found = planner::search_job_on(asked, *machine_, show);
+        best.attempt = planner::figures_of(found.search.plan);
+        best.on_machine = MachineStep{found.timing.step_seconds, found.swap_target};
+      } else {
+        best.attempt = planner::figures_of(planner::search_job(asked, show).plan);
+      }
+    } catch (const PlanError&) {
+      return std::nullopt;  // The rows say why.
+    }
+    best.search_seconds = seconds(clock_.now() - begin);
+    return best;
   }
 
   /// For the bound.
@@ -106,17 +178,16 @@ class Comparison {
                                planner::SwapTarget::kHost);
   }
 
-  const JobRequest& request_;
+  JobRequest request_;  ///< With the groups that are being compared.
   const std::optional<Cluster>& machine_;
   const Clock& clock_;
   ProgressLine progress_;
-  std::optional<JobPlan> best_;
 };
 
 }  // namespace
 
-std::vector<ComparedJob> compared_jobs(const JobRequest& request,
-                                       const std::optional<Cluster>& machine, const Clock& clock) {
+JobComparison compared_jobs(const JobRequest& request, const std::optional<Cluster>& machine,
+                            const Clock& clock) {
   return Comparison(request, machine, clock).run();
 }
 

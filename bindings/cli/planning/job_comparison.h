@@ -1,22 +1,49 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "planning/job_report.h"
 #include "spillway/base/clock.h"
 #include "spillway/planner/cluster/cluster.h"
+#include "spillway/planner/cluster/job_simulation.h"
+#include "spillway/planner/job/job_search.h"
 
 namespace spillway::cli {
 
-/// Every schedule with the partitioner that is asked for, on its best number of groups, then every
-/// partitioner with the fastest of these; fastest first. With a machine, groups are chosen by the
-/// links that it leaves each rank, and the rows run there: what its ranks share says which is
-/// fastest. Shows what it does on the terminal.
+/// What a plan takes on a machine whose links its ranks share.
+struct MachineStep {
+  double step_seconds = 0.0;
+  planner::SwapTarget swap_target = planner::SwapTarget::kHost;
+};
+
+/// One row of a comparison.
+struct ComparedJob {
+  planner::JobAttempt attempt;
+  double search_seconds = 0.0;
+  std::optional<MachineStep> on_machine{};  ///< Of a plan that was run there.
+
+  /// What rows are put in order by.
+  double step_seconds() const {
+    return on_machine ? on_machine->step_seconds : attempt.step_seconds;
+  }
+};
+
+struct JobComparison {
+  std::uint32_t groups = 1;           ///< Of all rows.
+  std::vector<ComparedJob> rows;      ///< Fastest first, those that are refused last.
+  std::optional<ComparedJob> best{};  ///< Of any number of groups, where none is named.
+};
+
+/// On one pipeline over all ranks, or on the groups that are named: every schedule with the
+/// partitioner that is asked for, as it is best, then every partitioner with the fastest of these,
+/// and with the fastest that has one stage and one copy on each rank. Where one pipeline works with
+/// no schedule, on as few groups as do. With a machine plans are made by the links that it leaves
+/// each rank, and the rows run there: what its ranks share says which is fastest. Shows what it
+/// does on the terminal.
 ///
 /// Throws ConfigError for a machine with fewer devices than ranks, and what `try_choices` throws.
-std::vector<ComparedJob> compared_jobs(const planner::JobRequest& request,
-                                       const std::optional<planner::Cluster>& machine,
-                                       const Clock& clock);
+JobComparison compared_jobs(const planner::JobRequest& request,
+                            const std::optional<planner::Cluster>& machine, const Clock& clock);
 
 }  // namespace spillway::cli

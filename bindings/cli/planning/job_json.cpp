@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planning/machine_words.h"
+#include "planning/request_text.h"
 #include "spillway/planner/machine/host_memory.h"
 
 namespace spillway::cli {
@@ -174,14 +175,23 @@ ordered_json job_json(const FoundJob& job) {
   return json;
 }
 
-ordered_json compared_json(const JobRequest& request, const ComparedJob& row) {
-  ordered_json json = attempt_json(row.attempt);
-  if (row.on_machine)
-    json["machine"] = {{"step_seconds", row.on_machine->step_seconds},
-                       {"swaps_to", name_in(kSwapTargets, row.on_machine->swap_target)}};
-  json["bound"] = planner::job_bound(request);
-  json["search_seconds"] = row.search_seconds;
-  return json;
+ordered_json compared_json(const JobRequest& request, const JobComparison& compared) {
+  auto list = ordered_json::array();
+  const auto add = [&](const ComparedJob& row, bool has_any_groups) {
+    JobRequest asked = request;
+    if (!has_any_groups) asked.groups = compared.groups;
+    ordered_json json = attempt_json(row.attempt);
+    if (row.on_machine)
+      json["machine"] = {{"step_seconds", row.on_machine->step_seconds},
+                         {"swaps_to", name_in(kSwapTargets, row.on_machine->swap_target)}};
+    json["bound"] = planner::job_bound(asked);
+    json["has_any_groups"] = has_any_groups;
+    json["search_seconds"] = row.search_seconds;
+    list.push_back(std::move(json));
+  };
+  for (const ComparedJob& row : compared.rows) add(row, false);
+  if (compared.best) add(*compared.best, true);
+  return list;
 }
 
 ordered_json cost_cuts_json(const CostCuts& cuts) {

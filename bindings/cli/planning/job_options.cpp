@@ -70,8 +70,9 @@ void add_job_options(CLI::App& app, JobWords& words) {
   add_text(app, "--ranks-per-host", words.ranks_per_host, "COUNT",
            "With --ranks, and disks (--rates, --nvme): neighbouring ranks that share them");
   app.add_flag("--compare", words.compare,
-               "With --ranks: all schedules, and all partitioners with the best of them, in one "
-               "table; with --topology each as it runs on the machine")
+               "With --ranks: all schedules on one pipeline, or on --groups of them, and all "
+               "partitioners with the best of them, in one table; with --topology each as it runs "
+               "on the machine")
       ->disable_flag_override();
   add_text(app, "--svg", words.picture, "FILE",
            "With --ranks: draw what each device does when, and what it holds");

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planning/machine_words.h"
+#include "planning/comparison_report.h"
 #include "planning/planning_text.h"
+#include "planning/request_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
@@ -12,52 +13,14 @@
 
 namespace spillway::cli {
 
-using planner::JobAttempt;
 using planner::JobPlan;
 using planner::JobRequest;
 using planner::StageEstimate;
 
 namespace {
 
-constexpr std::size_t kLabel = 10;
 constexpr std::size_t kStagesShown = 64;
 constexpr std::size_t kMostLettersOfName = 44;
-constexpr std::ptrdiff_t kColumnsUpToStep = 5;  // Of `titles`.
-
-std::string line(std::string label, const std::string& text) {
-  label.resize(kLabel, ' ');
-  return label + text + "\n";
-}
-
-std::string counted(std::uint64_t count, const char* word) {
-  return message("{} {}{}", count, word, count == 1 ? "" : "s");
-}
-
-std::string links_text(const JobRequest& request, const std::string& machine) {
-  const bool is_free = std::isinf(request.link.bytes_per_second);
-  const std::string peer = is_free
-                               ? "messages between ranks take no time" +
-                                     std::string(machine.empty() ? " (--link names a rate)" : "")
-                               : gb_per_s(request.link.bytes_per_second) + " between ranks";
-  const std::string host =
-      request.swap_bytes_per_second > 0.0
-          ? gb_per_s(request.swap_bytes_per_second) + " to each host, either way"
-          : std::string("nothing is swapped (--link-out and --link-in name a link to the host)");
-  return machine.empty() ? message("{}; {}", peer, host)
-                         : message("{}; {}: what {} leaves a rank", peer, host, machine);
-}
-
-std::string micro_batches_text(std::uint32_t count) {
-  return count == 1 ? std::string("1 micro-batch") : message("{} micro-batches", count);
-}
-
-std::string work_text(const JobRequest& request) {
-  if (request.micro_batches == 0)
-    return message("the work of {}", micro_batches_text(batch_of(request)));
-  const std::string text = micro_batches_text(request.micro_batches);
-  const std::uint32_t share = batch_of(request) / request.micro_batches;
-  return share == 1 ? text : message("{} of {} profiled ones each", text, share);
-}
 
 /// What is assumed of micro-batches that nobody measured; nothing where there are none.
 std::string batch_text(const JobPlan& plan, const JobRequest& request) {
@@ -70,19 +33,6 @@ std::string batch_text(const JobPlan& plan, const JobRequest& request) {
   if (request.micro_batches != 0) return {};
   return line("batch", message("in {} as profiled; {}, and smaller ones were not looked at",
                                micro_batches_text(plan.micro_batches), larger));
-}
-
-std::string request_text(const JobRequest& request, const std::string& path,
-                         const std::string& links) {
-  std::string text = line("model", message("{}, {}, {} for a micro-batch", path,
-                                           counted(request.chain.layers.size(), "layer"),
-                                           seconds_text(work_of(request.chain))));
-  text += line("job", message("{}{}, {} per step", counted(request.ranks, "rank"),
-                              request.device_memory == planner::kNoLimit
-                                  ? std::string(" of any size (--device-memory limits it)")
-                                  : message(" of {}", request.device_memory),
-                              work_text(request)));
-  return text + line("links", links);
 }
 
 /// What hosts hold; nothing where nothing is swapped.
@@ -167,60 +117,6 @@ std::string classes_table(const JobPlan& plan) {
   return "\nWhat they hold at their fullest:\n" + table_text(rows);
 }
 
-std::vector<std::string> titles() {
-  return {"schedule", "partitioner", "groups", "micro-batches", "step",
-          "bubble",   "waits",       "gap",    "peak"};
-}
-
-std::vector<std::string> row_of(const JobAttempt& attempt) {
-  std::vector<std::string> row{
-      attempt.variant.empty() ? attempt.schedule
-                              : message("{}:{}", attempt.schedule, attempt.variant),
-      attempt.partitioner, message("{}", attempt.groups), message("{}", attempt.micro_batches)};
-  if (!attempt.is_possible()) {
-    row.resize(titles().size(), "-");
-    return row;
-  }
-  row.push_back(seconds_text(attempt.step_seconds));
-  row.push_back(percent_text(attempt.bubble));
-  row.push_back(seconds_text(attempt.exposed_communication_seconds));
-  row.push_back(percent_text(attempt.gap));
-  row.push_back(to_string(attempt.peak));
-  return row;
-}
-
-/// Behind the step by links of its own, and at the end.
-void add_machine_columns(const std::string& step, const std::string& target,
-                         std::vector<std::string>& row) {
-  row.insert(row.begin() + kColumnsUpToStep, step);
-  row.push_back(target);
-}
-
-void add_machine_step(const std::optional<MachineStep>& made, std::vector<std::string>& row) {
-  if (made)
-    add_machine_columns(seconds_text(made->step_seconds),
-                        std::string(name_in(kSwapTargets, made->swap_target)), row);
-  else
-    add_machine_columns("-", "-", row);
-}
-
-std::string tried_text(const FoundJob& job) {
-  if (job.search.attempts.size() < 2) return {};
-  std::vector<ComparedJob> all;
-  for (const JobAttempt& each : job.search.attempts) all.push_back({each});
-  std::vector<std::vector<std::string>> rows{titles()};
-  std::string reasons;
-  for (const ComparedJob& each : fastest_of_each(all)) {
-    rows.push_back(row_of(each.attempt));
-    if (!each.attempt.is_possible())
-      reasons += message("  {}: {}\n", each.attempt.schedule, each.attempt.refusal);
-  }
-  std::string text = message("\nAll schedules that were tried, each on its best number of groups:\n"
-                             "{}",
-                             table_text(rows));
-  return reasons.empty() ? text : text + "Why some are none:\n" + reasons;
-}
-
 /// What the search did, so that nobody takes it for more.
 std::string search_text(const FoundJob& job) {
   std::string text = message("in {}", seconds_text(job.search_seconds));
@@ -245,49 +141,10 @@ std::string relief_text(const JobPlan& plan) {
 
 }  // namespace
 
-double work_of(const planner::ModelChain& chain) {
-  double seconds = 0.0;
-  for (const planner::ModelLayer& layer : chain.layers)
-    seconds += layer.forward_seconds + layer.backward_seconds;
-  return seconds;
-}
-
 std::int64_t count_of(const JobPlan& plan, std::uint32_t rank, planner::ActionKind kind) {
   const auto& list = plan.actions.ranks[rank];
   return std::count_if(list.begin(), list.end(),
                        [&](const planner::Action& action) { return action.kind == kind; });
-}
-
-double CostCuts::bubble() const {
-  const double whole = worst_seconds * static_cast<double>(stages.size());
-  return whole > 0.0 ? std::max(0.0, 1.0 - all_seconds / whole) : 0.0;
-}
-
-double CostCuts::gap() const {
-  return bound_seconds > 0.0 ? std::max(0.0, worst_seconds / bound_seconds - 1.0) : 0.0;
-}
-
-void sort_fastest_first(std::vector<ComparedJob>& rows) {
-  std::stable_sort(rows.begin(), rows.end(), [](const ComparedJob& a, const ComparedJob& b) {
-    if (a.attempt.is_possible() != b.attempt.is_possible()) return a.attempt.is_possible();
-    return a.attempt.is_possible() && a.step_seconds() < b.step_seconds();
-  });
-}
-
-std::vector<ComparedJob> fastest_of_each(const std::vector<ComparedJob>& rows) {
-  std::vector<ComparedJob> fastest;
-  for (const ComparedJob& row : rows) {
-    const auto same = std::find_if(fastest.begin(), fastest.end(), [&](const ComparedJob& other) {
-      return other.attempt.schedule == row.attempt.schedule;
-    });
-    if (same == fastest.end())
-      fastest.push_back(row);
-    else if (row.attempt.is_possible() && (!same->attempt.is_possible() ||
-                                           row.attempt.step_seconds < same->attempt.step_seconds))
-      *same = row;
-  }
-  sort_fastest_first(fastest);
-  return fastest;
 }
 
 std::string job_text(const FoundJob& job) {
@@ -326,52 +183,7 @@ std::string job_text(const FoundJob& job) {
   text += stages_table(job);
   text += classes_table(plan);
   if (job.machine) text += machine_tables(*job.machine);
-  return text + tried_text(job);
-}
-
-std::string job_comparison_text(const JobRequest& request, const std::string& path,
-                                std::span<const ComparedJob> rows, const std::string& machine) {
-  std::string text = request_text(
-      request, path,
-      machine.empty() ? links_text(request, machine)
-                      : message("step: those that {} leaves a rank, for each number of groups; "
-                                "shared: on the machine, where ranks share them",
-                                machine));
-  text += line("bound", message("{}: nothing is faster on so many ranks",
-                                seconds_text(planner::job_bound(request))));
-  std::vector<std::vector<std::string>> table{titles()};
-  if (!machine.empty()) add_machine_columns("shared", "swaps to", table.front());
-  table.front().push_back("planned");
-  std::string reasons;
-  for (const ComparedJob& row : rows) {
-    table.push_back(row_of(row.attempt));
-    if (!machine.empty()) add_machine_step(row.on_machine, table.back());
-    table.back().push_back(seconds_text(row.search_seconds));
-    if (!row.attempt.is_possible())
-      reasons += message("  {} with {}: {}\n", row.attempt.schedule, row.attempt.partitioner,
-                         row.attempt.refusal);
-  }
-  text += '\n';
-  text += table_text(table);
-  return reasons.empty() ? text : text + "\nWhy some are none:\n" + reasons;
-}
-
-std::string cost_cuts_text(std::span<const CostCuts> cuts) {
-  std::vector<std::vector<std::string>> rows{
-      {"partitioner", "slowest stage", "idle", "above the best", "planned", "stages"}};
-  std::string reasons;
-  for (const CostCuts& each : cuts) {
-    if (!each.refusal.empty()) {
-      reasons += message("  {}: {}\n", each.partitioner, each.refusal);
-      continue;
-    }
-    std::string stages;
-    for (const StageEstimate& stage : each.stages)
-      stages += message("{}{}-{}", stages.empty() ? "" : " ", stage.first_layer, stage.last_layer);
-    rows.push_back({each.partitioner, seconds_text(each.worst_seconds), percent_text(each.bubble()),
-                    percent_text(each.gap()), seconds_text(each.search_seconds), stages});
-  }
-  return table_text(rows) + (reasons.empty() ? "" : "Why some are none:\n" + reasons);
+  return text + attempts_text(job.search.attempts);
 }
 
 }  // namespace spillway::cli

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "planning_command.h"
 #include "spillway/planner/partition/partitioners.h"
@@ -30,6 +32,12 @@ class JobCommand : public PlanningCommand {
     words.job.micro_batches = "6";
     words.job.schedule = "1f1b";
     return words;
+  }
+
+  json told_chosen() const {
+    PlanWords words = job();
+    words.job.schedule.clear();
+    return told(words);
   }
 };
 
@@ -126,25 +134,68 @@ TEST_F(JobCommand, ComparesAllSchedulesAndPartitioners) {
   PlanWords words = job();
   words.job.schedule.clear();
   words.job.compare = true;
-  const json rows = told(words);
-  std::set<std::string> schedules, cutters;
-  double last = 0.0;
+  json rows = told(words);
   const auto page = documented(SPILLWAY_TEST_PLANNING_OUTPUT, "Comparisons");
   for (const json& row : rows) {
-    schedules.insert(row["schedule"]);
-    cutters.insert(row["partitioner"]);
     Keys expected;
     for (const auto& [key, meaning] : page)
       if (row["is_possible"] || !meaning.is_of_plan) expected.insert(key);
     expected.erase("machine");
     EXPECT_EQ(keys_of(row), expected);
+  }
+  // The last one is what the chooser takes.
+  const json best = rows.back();
+  rows.erase(rows.size() - 1);
+  EXPECT_EQ(best["has_any_groups"], true);
+  EXPECT_EQ(best["groups"], told_chosen()["groups"]);
+  EXPECT_EQ(best["step_seconds"], told_chosen()["step_seconds"]);
+  std::set<std::string> schedules, cutters;
+  double last = 0.0;
+  for (const json& row : rows) {
+    schedules.insert(row["schedule"]);
+    cutters.insert(row["partitioner"]);
+    EXPECT_EQ(row["groups"], 1);
+    EXPECT_EQ(row["has_any_groups"], false);
     if (!row["is_possible"]) continue;
     EXPECT_GE(row["step_seconds"].get<double>(), last);
     last = row["step_seconds"];
   }
   EXPECT_EQ(schedules.size(), planner::schedule_generators().size());
   EXPECT_EQ(cutters.size(), planner::partitioners().size());
-  EXPECT_THAT(plan(words), AllOf(HasSubstr("torchgpipe"), HasSubstr("gems-mast")));
+  EXPECT_THAT(plan(words),
+              AllOf(HasSubstr("torchgpipe"), HasSubstr("gems-mast"),
+                    HasSubstr("one pipeline over all 3 ranks; the last row is the best with any")));
+  words.job.groups = "3";
+  EXPECT_THAT(plan(words), AllOf(HasSubstr("3 groups of 1 rank\n"), Not(HasSubstr("last row"))));
+}
+
+/// Steps by partitioner, of the fastest schedule with one stage on each rank.
+std::map<std::string, double> steps_by_partitioner(const json& rows) {
+  std::map<std::string, double> steps;
+  const std::set<std::string> several{"interleaved", "breadth-first", "gis",
+                                      "gis-h",       "zb-v",          "v-half",
+                                      "v-min",       "pipeoffload",   "dualpipe-v"};
+  for (const json& row : rows)
+    if (row["is_possible"] && !row["has_any_groups"] && several.count(row["schedule"]) == 0)
+      steps.emplace(row["partitioner"], row["step_seconds"]);
+  return steps;
+}
+
+// Where the model fits on each device, groups of one rank would leave nothing to compare.
+TEST_F(JobCommand, ComparesCutsThatDiffer) {
+  PlanWords words = job();
+  words.common.profile = in_folder("uneven.json");
+  // Equal parameters, and a first layer that takes as long as the five others.
+  profile::StepProfile uneven = chain_profile();
+  uneven.tape.ops[0].time *= 5;
+  uneven.tape.ops[12].time *= 5;  // Its backward.
+  write(words.common.profile, profile::to_text(uneven));
+  words.job.schedule.clear();
+  words.job.compare = true;
+  const auto steps = steps_by_partitioner(told(words));
+  ASSERT_EQ(steps.size(), planner::partitioners().size());
+  for (const auto& [name, seconds] : steps) EXPECT_GE(seconds, steps.at("spillway")) << name;
+  EXPECT_GT(steps.at("parameters"), 1.05 * steps.at("spillway"));
 }
 
 TEST_F(JobCommand, StoresAPlanThatPassesItsCheck) {

@@ -139,12 +139,15 @@ TEST_F(JobMachine, ComparesPartitionersWithTheScheduleThatIsFastestThere) {
   std::set<std::string> schedules;
   for (const json& row : rows)
     if (row["partitioner"] != "spillway") schedules.insert(row["schedule"]);
-  ASSERT_EQ(schedules.size(), 1U);
+  // The fastest, and the fastest with a stage on each rank, which may be the same.
+  EXPECT_THAT(schedules.size(), ::testing::AnyOf(1U, 2U));
   for (const json& row : rows) {
     if (row["partitioner"] != "spillway" || !row["is_possible"]) continue;
-    EXPECT_EQ(row["schedule"], *schedules.begin()) << "the fastest schedule is the first row";
+    EXPECT_EQ(schedules.count(row["schedule"]), 1U) << "the fastest schedule is the first row";
     break;
   }
+  EXPECT_EQ(rows.back()["has_any_groups"], true);
+  EXPECT_TRUE(rows.back().contains("machine"));
 }
 
 TEST_F(JobMachine, HoldsHostsAgainstTheirMemory) {
