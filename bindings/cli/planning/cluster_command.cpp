@@ -94,9 +94,10 @@ void check_room(const ClusterRun& run) {
                     cluster.device.memory, as_option(cluster.device.memory));
   const Bytes host = cluster.node.host_memory;
   if (host > Bytes(0) && run.timing.host_memory > host)
-    throw PlanError("{} swaps {} to the host of a node, and those of {} have {} (spillway plan "
+    throw PlanError("{} swaps {} to the host of a node, and those of {} have {} ({}spillway plan "
                     "PROFILE --ranks COUNT --host-memory {} makes one whose ranks swap less)",
                     run.plan_path, run.timing.host_memory, cluster.name, host,
+                    cluster.node.disks > 0 ? "--swap-to disks uses its disks, or " : "",
                     as_option(host / cluster.node.devices));
 }
 

@@ -172,7 +172,9 @@ TEST_F(ClusterCommand, CountsWhatHostsHold) {
   words.cluster = edited_cluster("\"376GiB\"", "\"1GiB\"");
   EXPECT_THAT(simulate_refusal(words),
               AllOf(HasSubstr("1.68 GiB to the host of a node"), HasSubstr("have 1.00 GiB"),
-                    HasSubstr("--host-memory 256MiB")));
+                    HasSubstr("--swap-to disks"), HasSubstr("--host-memory 256MiB")));
+  words.swap_to = "disks";
+  EXPECT_EQ(told(words)["host_bytes"], 0);
 }
 
 // Times were those of the profile on any device, and nothing said so.
