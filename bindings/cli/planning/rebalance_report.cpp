@@ -7,6 +7,7 @@
 
 #include "planning/job_report.h"
 #include "planning/planning_text.h"
+#include "planning/request_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
@@ -21,18 +22,10 @@ using planner::RebalanceChoice;
 
 namespace {
 
-constexpr std::size_t kLabel = 10;
 constexpr std::size_t kRowsShown = 64;
 constexpr std::size_t kMostLettersOfName = 44;
 
-std::string line(std::string label, const std::string& text) {
-  label.resize(kLabel, ' ');
-  return label + text + "\n";
-}
-
-std::string counted(double count, const char* word) {
-  return message("{} {}{}", static_cast<std::uint64_t>(count), word, count == 1.0 ? "" : "s");
-}
+std::string steps_text(double count) { return counted(static_cast<std::uint64_t>(count), "step"); }
 
 const std::string& name_at(const RebalanceReport& report, LayerIndex place) {
   return report.request.chain.layers[planner::layer_at(report.stored.order, place)].name;
@@ -65,10 +58,10 @@ std::string pays_text(const RebalanceReport& report, const RebalanceChoice& choi
   const auto steps = choice.pays_after(report.job.step_before());
   if (!steps) return "never";
   const double gain = report.job.step_before() - choice.step_seconds;
-  std::string text = message("after {}", counted(*steps, "step"));
+  std::string text = message("after {}", steps_text(*steps));
   if (!report.steps_left) return text + " (--steps-left names how many are left)";
   return text + message("; {} in {}", seconds_text(*report.steps_left * gain - choice.move_seconds),
-                        counted(*report.steps_left, "step"));
+                        steps_text(*report.steps_left));
 }
 
 /// Why the stages stay.
@@ -78,14 +71,13 @@ std::string stay_text(const RebalanceReport& report) {
   double soonest = report.job.choices.front().pays_after(report.job.step_before()).value_or(0.0);
   for (const RebalanceChoice& each : report.job.choices)
     soonest = std::min(soonest, each.pays_after(report.job.step_before()).value_or(soonest));
-  return message(
-      "nothing: what pays soonest does after {}, and {} left", counted(soonest, "step"),
-      counted(*report.steps_left, "step") + (*report.steps_left == 1.0 ? " is" : " are"));
+  return message("nothing: what pays soonest does after {}, and {} left", steps_text(soonest),
+                 steps_text(*report.steps_left) + (*report.steps_left == 1.0 ? " is" : " are"));
 }
 
 std::string whole_text(const RebalanceReport& report, const RebalanceChoice& choice) {
   std::string text = message("{} in {} at the end of {}, {} in all", to_string(choice.bytes),
-                             counted(static_cast<double>(choice.moves.size()), "message"),
+                             counted(choice.moves.size(), "message"),
                              counted(choice.flushes, "step"), seconds_text(choice.move_seconds));
   if (report.request.groups > 1)
     text += message("; each of {} pipelines does the same", report.request.groups);
@@ -134,7 +126,7 @@ std::string choices_table(const RebalanceReport& report) {
   for (const RebalanceChoice& each : report.job.choices)
     rows.push_back({seconds_text(each.step_seconds), to_string(each.bytes),
                     seconds_text(each.move_seconds),
-                    counted(each.pays_after(report.job.step_before()).value_or(0.0), "step")});
+                    steps_text(each.pays_after(report.job.step_before()).value_or(0.0))});
   return "\nAll choices, each with the fewest bytes for its slowest stage:\n" + table_text(rows);
 }
 
@@ -186,10 +178,9 @@ ordered_json stages_json(const RebalanceReport& report) {
 std::string rebalance_text(const RebalanceReport& report) {
   const planner::JobRequest& request = report.request;
   const RebalanceChoice* const choice = report.chosen();
-  std::string text =
-      line("model", message("{}, {}, {} for a micro-batch", report.profile,
-                            counted(static_cast<double>(request.chain.layers.size()), "layer"),
-                            seconds_text(work_of(request.chain))));
+  std::string text = line("model", message("{}, {}, {} for a micro-batch", report.profile,
+                                           counted(request.chain.layers.size(), "layer"),
+                                           seconds_text(work_of(request.chain))));
   text += line("plan", message("{}: {} on {} of {}, {} per step", report.path,
                                planner::schedule_text(request.schedule, request.variant),
                                counted(request.groups, "pipeline"),
