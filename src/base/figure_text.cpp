@@ -14,6 +14,12 @@ std::string formatted(const char* pattern, Args... args) {
   return text.data();
 }
 
+/// Behind the point, for three significant ones where there are so many.
+int digits_of(double value) {
+  const double size = std::abs(value);
+  return size == 0.0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+}
+
 // What rounds to nothing has no sign.
 double hundredfold(double share) { return std::abs(share) < 0.0005 ? 0.0 : 100.0 * share; }
 
@@ -30,9 +36,11 @@ std::string seconds_text(double seconds) {
     value *= 1e3;
     unit = "ms";
   }
-  const double size = std::abs(value);
-  const int digits = size == 0.0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
-  return formatted("%.*f %s", digits, value, unit);
+  return formatted("%.*f %s", digits_of(value), value, unit);
+}
+
+std::string rate_text(double per_second) {
+  return formatted("%.*f per second", digits_of(per_second), per_second);
 }
 
 std::string percent_text(double share) { return formatted("%.1f %%", hundredfold(share)); }

@@ -25,6 +25,14 @@ TEST(SecondsText, RoundsIntoTheNextUnit) {
   EXPECT_EQ(seconds_text(99.96), "100 s");
 }
 
+TEST(RateText, HasThreeDigitsOrAllBeforeThePoint) {
+  EXPECT_EQ(rate_text(0.0), "0 per second");
+  EXPECT_EQ(rate_text(0.123), "0.12 per second");
+  EXPECT_EQ(rate_text(6.897), "6.90 per second");
+  EXPECT_EQ(rate_text(31.23), "31.2 per second");
+  EXPECT_EQ(rate_text(7682.4), "7682 per second");
+}
+
 TEST(PercentText, HasOneDigitAndNoSignForNothing) {
   EXPECT_EQ(percent_text(0.0412), "4.1 %");
   EXPECT_EQ(percent_text(-1e-9), "0.0 %");

@@ -151,8 +151,7 @@ ordered_json job_json(const FoundJob& job) {
   json["hosts"] = hosts_json(job);
   if (job.machine) json["machine"] = machine_json(*job.machine);
   json["step_seconds"] = plan.step_seconds;
-  json["micro_batches_per_second"] =
-      plan.step_seconds > 0.0 ? plan.micro_batches / plan.step_seconds : 0.0;
+  json["micro_batches_per_second"] = plan.micro_batches_per_second();
   json["seconds_per_micro_batch"] = plan.seconds_per_micro_batch;
   json["rounding_gap"] = plan.rounding_gap;
   json["bubble"] = plan.timing.bubble;

@@ -153,21 +153,26 @@ std::string job_text(const FoundJob& job) {
   const planner::ScheduleGenerator& generator = planner::schedule_generator_named(plan.schedule);
   const std::string machine = job.machine ? job.machine->cluster.name : "";
   std::string text = request_text(job.request, job.path, links_text(job.request, machine));
+  const bool is_whole = plan.groups > 1 && plan.ranks == plan.groups;
   text += line("schedule",
-               message("{} ({}) on {} of {}", planner::schedule_text(plan.schedule, plan.variant),
+               message("{} ({}) on {} of {}{}", planner::schedule_text(plan.schedule, plan.variant),
                        generator.summary, counted(plan.groups, "pipeline"),
-                       counted(plan.ranks / plan.groups, "rank")));
+                       counted(plan.ranks / plan.groups, "rank"),
+                       is_whole ? ": each has the whole model (data parallel)" : ""));
   text += batch_text(plan, job.request);
   text += line("cuts", message("{} ({}; {})", plan.partitioner, partitioner.summary,
                                to_string(partitioner.reading)));
   text += line("order", order_text(job));
-  text += line(
-      "time", message("{} per step, {} per micro-batch on the slowest stage",
-                      seconds_text(plan.step_seconds), seconds_text(plan.seconds_per_micro_batch)));
+  text += line("time",
+               message("{} per step, {} per micro-batch on the slowest stage; "
+                       "micro-batches: {}",
+                       seconds_text(plan.step_seconds), seconds_text(plan.seconds_per_micro_batch),
+                       rate_text(plan.micro_batches_per_second())));
   text += line("bound", message("{}: nothing is faster on so many ranks; this is {} above it; "
-                                "integrality gap {}: layers computed again whole, not in part",
+                                "integrality gap {}{}",
                                 seconds_text(plan.bound_seconds), percent_text(plan.gap()),
-                                percent_text(plan.rounding_gap)));
+                                percent_text(plan.rounding_gap),
+                                plan.rounding_gap > 0.0 ? ", as layers run again whole" : ""));
   text += line("idle", message("{} of all ranks' time; a rank waits for {} of messages and {} of "
                                "swaps at most",
                                percent_text(plan.timing.bubble),

@@ -86,6 +86,10 @@ bool JobPlan::is_relieved() const {
                      [](const StageEstimate& stage) { return stage.raw_memory > stage.memory; });
 }
 
+double JobPlan::micro_batches_per_second() const {
+  return step_seconds > 0.0 ? micro_batches / step_seconds : 0.0;
+}
+
 double JobPlan::exposed_communication_seconds() const {
   double most = 0.0;
   for (const RankTiming& rank : timing.ranks)

@@ -79,7 +79,11 @@ TEST_F(JobCommand, TellsTheSameInWords) {
   EXPECT_THAT(plan(words),
               AllOf(HasSubstr("3 ranks of 1.00 GiB, 6 micro-batches per step"), HasSubstr("1f1b"),
                     HasSubstr("stage"), HasSubstr("aten::convolution #0"),
-                    HasSubstr("messages between ranks take no time")));
+                    HasSubstr("messages between ranks take no time"),
+                    HasSubstr("; micro-batches: 3"), Not(HasSubstr("data parallel"))));
+  words.job.groups = "3";
+  EXPECT_THAT(plan(words), HasSubstr("3 pipelines of 1 rank: each has the whole model"));
+  words.job.groups.clear();
   words.job.schedule = "auto";
   EXPECT_THAT(plan(words), AllOf(HasSubstr("All schedules that were tried"),
                                  HasSubstr("which changes results")));

@@ -7,6 +7,9 @@ namespace spillway {
 /// Three significant digits: "2.81 s", "31.2 ms", "470 µs", "0 s".
 std::string seconds_text(double seconds);
 
+/// "31.2 per second"; whole numbers from a hundred on.
+std::string rate_text(double per_second);
+
 /// "4.1 %"
 std::string percent_text(double share);
 

@@ -75,6 +75,7 @@ struct JobPlan {
   Bytes peak() const;
   /// Whether stashes are swapped or computed again, however it was decided.
   bool is_relieved() const;
+  double micro_batches_per_second() const;  ///< Of all groups; 0 for a step that takes no time.
   double exposed_communication_seconds() const;  ///< Of the rank that waits most.
   double exposed_swap_seconds() const;           ///< The same for swaps, stages' own included.
 };
