@@ -148,6 +148,11 @@ half of the micro-batches; then they sum their gradients.
                                                           pipelining reads and writes them
   spillway plan --check job.plan.json                     deadlocks, messages, memory; reads such
                                                           lists, too
+  spillway plan later.profile.json --rebalance job.plan.json --steps-left 5000 --out next.plan.json
+                                                          the step was recorded again and takes
+                                                          other times: layers to move to
+                                                          neighbouring ranks, if that pays in 5000
+                                                          steps, and the plan to go on with
 
 Exit codes: 0 planned, 2 wrong options, files or rates, a budget that is too small, or a plan with a
 fault.

@@ -19,12 +19,12 @@
 #include "planning/plan_report.h"
 #include "planning/progress_line.h"
 #include "planning/rebalance_command.h"
+#include "planning/stored_job.h"
 #include "setting_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/job/measured_model.h"
 #include "spillway/planner/machine/machine_share.h"
-#include "spillway/planner/schedule/schedule_csv.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
@@ -170,23 +170,6 @@ void search(const PlanWords& words, const profile::StepProfile& profile,
   }
 }
 
-bool is_list_of_actions(const std::string& path) { return path.ends_with(".csv"); }
-
-/// The plan with all that it was reckoned with, or, in a file that ends so, its actions alone.
-std::string text_to_store(const FoundJob& job, const std::string& path) {
-  const planner::JobPlan& plan = job.search.plan;
-  if (is_list_of_actions(path)) return planner::to_csv(plan.actions);
-  planner::JobFile file = planner::describe_job(plan, job.request.chain);
-  if (job.machine) file.cluster = planner::to_text(job.machine->cluster);
-  return planner::to_text(file);
-}
-
-std::string stored_text(const std::string& path) {
-  return message("\n{} stored in {}; check {} with: spillway plan --check {}\n",
-                 is_list_of_actions(path) ? "actions" : "plan", path,
-                 is_list_of_actions(path) ? "them" : "it", shell_word(path));
-}
-
 int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
   const std::string& path = words.common.profile;
   if (path.empty())
@@ -207,7 +190,9 @@ int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
   const TimePoint begin = clock.now();
   search(words, profile, cluster, job);
   job.search_seconds = seconds(clock.now() - begin);
-  if (!words.out.empty()) topology::write_file_at_once(words.out, text_to_store(job, words.out));
+  if (!words.out.empty())
+    store_job(job.search.plan, job.request.chain,
+              job.machine ? planner::to_text(job.machine->cluster) : "", words.out);
   if (!words.job.picture.empty())
     topology::write_file_at_once(words.job.picture, job_picture(job.search.plan, path));
   if (words.common.json) {

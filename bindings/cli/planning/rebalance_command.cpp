@@ -16,7 +16,6 @@
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/job/measured_model.h"
-#include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
 
@@ -168,16 +167,13 @@ int rebalance_plan(const PlanWords& words, std::ostream& out, const Clock& clock
   }
   report.search_seconds = seconds(clock.now() - begin);
   if (!words.out.empty())
-    topology::write_file_at_once(
-        words.out, planner::to_text(planner::describe_job(report.job.plan, report.request.chain)));
+    store_job(report.job.plan, report.request.chain, stored.cluster, words.out);
   if (words.common.json) {
     out << json_text(rebalance_json(report));
     return kDone;
   }
   out << rebalance_text(report);
-  if (!words.out.empty())
-    out << "\nplan stored in " << words.out << "; check it with: spillway plan --check "
-        << shell_word(words.out) << '\n';
+  if (!words.out.empty()) out << stored_text(words.out);
   return kDone;
 }
 

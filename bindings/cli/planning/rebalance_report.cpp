@@ -76,8 +76,10 @@ std::string stay_text(const RebalanceReport& report) {
 }
 
 std::string whole_text(const RebalanceReport& report, const RebalanceChoice& choice) {
+  const auto messages = std::count_if(choice.moves.begin(), choice.moves.end(),
+                                      [](const RankMove& each) { return each.bytes > Bytes(0); });
   std::string text = message("{} in {} at the end of {}, {} in all", to_string(choice.bytes),
-                             counted(choice.moves.size(), "message"),
+                             counted(static_cast<std::size_t>(messages), "message"),
                              counted(choice.flushes, "step"), seconds_text(choice.move_seconds));
   if (report.request.groups > 1)
     text += message("; each of {} pipelines does the same", report.request.groups);

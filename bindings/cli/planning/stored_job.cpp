@@ -6,9 +6,16 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/planner/schedule/schedule_csv.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
+
+namespace {
+
+bool is_list_of_actions(const std::string& path) { return path.ends_with(".csv"); }
+
+}  // namespace
 
 std::string stored_job_text(const std::string& path) {
   return topology::text_of_file(
@@ -33,6 +40,21 @@ bool is_stored_job(const std::string& path) {
 std::optional<planner::Cluster> machine_of(const planner::JobFile& file, const std::string& path) {
   if (file.cluster.empty()) return std::nullopt;
   return planner::parse_cluster(file.cluster, path + ", cluster");
+}
+
+void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
+               const std::string& cluster, const std::string& path) {
+  if (is_list_of_actions(path))
+    return topology::write_file_at_once(path, planner::to_csv(plan.actions));
+  planner::JobFile file = planner::describe_job(plan, chain);
+  file.cluster = cluster;
+  topology::write_file_at_once(path, planner::to_text(file));
+}
+
+std::string stored_text(const std::string& path) {
+  return message("\n{} stored in {}; check {} with: spillway plan --check {}\n",
+                 is_list_of_actions(path) ? "actions" : "plan", path,
+                 is_list_of_actions(path) ? "them" : "it", shell_word(path));
 }
 
 }  // namespace spillway::cli

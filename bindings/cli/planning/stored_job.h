@@ -23,4 +23,12 @@ bool is_stored_job(const std::string& path);
 /// throws.
 std::optional<planner::Cluster> machine_of(const planner::JobFile& file, const std::string& path);
 
+/// Writes a plan with all that it was reckoned with, and the machine it is for (empty: none), or,
+/// into a file that ends with .csv, its actions alone. Throws IoError.
+void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
+               const std::string& cluster, const std::string& path);
+
+/// What users are told then.
+std::string stored_text(const std::string& path);
+
 }  // namespace spillway::cli

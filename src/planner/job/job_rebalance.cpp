@@ -145,7 +145,8 @@ std::optional<std::size_t> best_of(const RebalancedJob& job, std::optional<doubl
 std::optional<double> RebalanceChoice::pays_after(double step_before) const {
   if (std::isinf(step_before)) return 0.0;
   if (!is_faster(step_seconds, step_before)) return std::nullopt;
-  return std::floor(move_seconds / (step_before - step_seconds)) + 1.0;
+  constexpr double kMostSteps = 9e15;  // Still exact, and as good as never.
+  return std::min(std::floor(move_seconds / (step_before - step_seconds)) + 1.0, kMostSteps);
 }
 
 JobRequest request_of(const JobFile& file, const std::string& name, MeasuredModel model,

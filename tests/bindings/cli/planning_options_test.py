@@ -222,16 +222,19 @@ class PlanningOptions(CommandCase):
         self.assertRegex(errors, r"broken\.csv: rank 1, action 0 \(1B0\): .")
 
     def test_a_plan_on_a_newer_profile(self):
-        self.told("plan", "--ranks", "3", "--schedule", "1f1b", "--out", "job.json")
+        self.told("plan", "--ranks", "3", "--micro-batches", "12", "--schedule", "1f1b", "--out", "job.json")
         slow = layer_graph().replace("node2 -- Conv2d(8, 8) -- forward_compute_time=4.0",
-                                     "node2 -- Conv2d(8, 8) -- forward_compute_time=14.0")
+                                     "node2 -- Conv2d(8, 8) -- forward_compute_time=34.0")
         self.write("slow.txt", slow)
         self.spillway("profile", "--import", "pipedream", "slow.txt", "--out", "slow.json")
-        words = ("slow.json", "--rebalance", "job.json", "--link", "1", "--json")
-        for steps, pays in (("1000000", True), ("1", False)):
-            code, output, errors = self.spillway("plan", *words, "--steps-left", steps)
-            self.assertEqual((code, errors), (0, ""))
-            self.assertEqual(json.loads(output)["pays"], pays)
+        code, output, errors = self.spillway("plan", "slow.json", "--rebalance", "job.json", "--link", "8",
+                                             "--steps-left", "1000", "--out", "next.json", "--json")
+        self.assertEqual((code, errors), (0, ""))
+        told = json.loads(output)
+        self.assertEqual((told["steps_left"], told["pays"]), (1000, True))
+        self.assertEqual([(move["first"], move["from_rank"], move["to_rank"]) for move in told["moves"]],
+                         [(1, 0, 1)])
+        self.assertEqual(self.read("next.json")["figures"]["step_seconds"], told["step_seconds"])
         code, output, errors = self.spillway("plan", "slow.json", "--rebalance", "job.json")
         self.assertEqual((code, errors), (0, ""))
         self.assertIn("from rank", output)

@@ -48,6 +48,18 @@ class JobLines(PageLines):
     def test_of_text_gpt(self):
         self.check_example("text_gpt", "gpt")
 
+    def test_of_times_that_changed(self):
+        self.require_data_of("brain_unet")
+        first, plan, later, rebalance, check = lines_of("When times have changed")
+        self.check_profile("first", self.run_line(first))
+        self.check_step(self.run_line(plan)[0])
+        self.check_profile("later", self.run_line(later))
+        output = self.run_line(rebalance)[0]
+        self.assertRegex(output, r"(?m)^step .* when it was planned, .* now as it is cut")
+        self.assertRegex(output, r"(?m)^moves +(nothing: |\d.* in \d+ messages? at the end of )")
+        self.assertEqual(self.json_of("later.job.json")["layers"], self.json_of("first.job.json")["layers"])
+        self.assertIn("no deadlock", self.run_line(check)[0])
+
     def test_of_published_profiles(self):
         self.copy_traces(TRACES)
         (vgg, gnmt, bert, swapped, compare, stages, both_ways, parked, machine,

@@ -11,7 +11,8 @@
 namespace spillway::planner {
 
 /// Layers that go from a rank to a neighbour at a flush, the end of a step: one copy of their
-/// weights, gradients and optimizer states. Of schedules with two copies of a stage both go.
+/// weights, gradients, optimizer states and buffers. Of schedules with two copies of a stage both
+/// go.
 struct RankMove {
   std::uint32_t flush = 0;     ///< From 0: layers that pass several stages move once per flush.
   LayerIndex first_layer = 0;  ///< Places in the order of the pipeline, both ends included.
