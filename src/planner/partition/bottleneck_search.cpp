@@ -34,9 +34,9 @@ class Bisection {
  private:
   bool probe(double at) {
     if (goal_.is_monotone()) return probe_monotone(at);
-    // A filling that holds when every border is the largest one holds anyway.
-    const GreedyCuts safe = greedy_cuts(goal_, range_, Borders::kLargest, at);
-    if (safe.is_complete && !safe.has_empty) return found(safe.cuts, at);
+    // Where borders cost, filling may miss cuts, but those that it finds hold.
+    const GreedyCuts filled = greedy_cuts(goal_, range_, Borders::kExact, at);
+    if (filled.is_complete && !filled.has_empty) return found(filled.cuts, at);
     return probe_reachable(at);
   }
 

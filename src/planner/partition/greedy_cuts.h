@@ -21,8 +21,8 @@ struct CutWindows {
 
 /// Gives each stage in turn as many units as cost at most `at`, leaving one for each stage behind.
 /// Exact for costs that do not fall when a segment grows: whoever cuts farther left only leaves
-/// more to the rest. Probes by doubling steps around the stage before's length, and inside
-/// `windows`.
+/// more to the rest. Of other costs complete cuts hold, and nothing else follows. Probes by
+/// doubling steps around the stage before's length, and inside `windows`.
 GreedyCuts greedy_cuts(const SegmentGoal& goal, const CutRange& range, Borders borders, double at,
                        const CutWindows* windows = nullptr);
 

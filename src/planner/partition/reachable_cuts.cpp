@@ -9,6 +9,9 @@ namespace {
 
 using SharedLink = SegmentCosts::SharedLink;
 
+/// Of the limit: what upper bounds may take where the exact cost shall be within it, rounded.
+constexpr double kSurely = 1.0 - 1e-9;
+
 const SharedLink* link_of(const SegmentGoal& goal, std::uint32_t stage) {
   const std::vector<SharedLink>& links = goal.shared_links();
   const auto behind = std::partition_point(
@@ -30,6 +33,7 @@ class Search {
     }
     const GreedyCuts earliest = earliest_cuts(goal_, range_, at_);
     next_cost_ = std::min(latest.next_cost, earliest.next_cost);
+    sure_units_ = range_.units() / range_.stages();
     reached_.resize(range_.stages() + 1);
     reached_[0].first = range_.first_unit;
     reached_[0].add(0.0);
@@ -58,14 +62,43 @@ class Search {
                            k + 1 == range_.stages();
     ReachedCuts& next = reached_[k + 1];
     next.first = from;
+    std::uint32_t sure_end = from;  // Cuts before it are reached, whatever their borders.
     for (std::uint32_t end = from; end <= to; ++end) {
-      if (known_.is_reached(k + 1, end)) {
+      if (link == nullptr && end >= sure_end) sure_end = surely_reached(k, end, to);
+      if (end < sure_end || known_.is_reached(k + 1, end)) {
         next.add(0.0);
         continue;
       }
       const double used = known_.is_beyond(k + 1, end) ? kNever : least_used(k, end, budget);
       next.add(used == kNever ? kNever : ends_link ? 0.0 : used);
+      if (used == kNever && is_behind_all(k, end)) {
+        while (++end <= to) next.add(kNever);
+      }
     }
+  }
+
+  /// Whether stage k, even from the last of its beginnings, comes neither to this cut nor beyond.
+  bool is_behind_all(std::uint32_t k, std::uint32_t end) {
+    const std::uint32_t last = reached_[k].last();
+    if (last >= end) return false;
+    const double bound = goal_.cost({last, end, range_.first_stage + k}, Borders::kNone);
+    if (bound <= at_) return false;
+    next_cost_ = std::min(next_cost_, bound);
+    return true;
+  }
+
+  /// Behind the cuts from `end` on that stage k reaches from its latest beginning even if every
+  /// border were the largest one: one look for many cuts.
+  std::uint32_t surely_reached(std::uint32_t k, std::uint32_t end, std::uint32_t to) {
+    const std::uint32_t begin = reached_[k].last_before(end);
+    if (sure_units_ == 0 || begin == ReachedCuts::kNone || begin + sure_units_ <= end) return end;
+    const std::uint32_t last = std::min(begin + sure_units_, to);
+    if (goal_.cost({begin, last, range_.first_stage + k}, Borders::kLargest) > at_ * kSurely) {
+      sure_units_ /= 2;
+      return end;
+    }
+    ++sure_units_;
+    return last + 1;
   }
 
   /// The least that the stages of the link use up to stage k, which ends there.
@@ -135,6 +168,7 @@ class Search {
   const double at_;
   const KnownCuts& known_;
   double next_cost_ = kNever;
+  std::uint32_t sure_units_ = 0;      ///< So long a stage may surely be; tried and adapted.
   std::vector<ReachedCuts> reached_;  ///< By cut before each stage, and behind the last one.
 };
 

@@ -17,6 +17,8 @@ struct ReachedCuts {
     latest.push_back(used < kNever ? place : latest.empty() ? kNone : latest.back());
   }
   bool is_empty() const { return latest.empty() || latest.back() == kNone; }
+  /// The last one of all; there is one.
+  std::uint32_t last() const { return first + latest.back(); }
   /// The last one before `cut`, or kNone.
   std::uint32_t last_before(std::uint32_t cut) const {
     if (cut <= first || latest.empty()) return kNone;
