@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
 """How long does planning take? Steps of 1,000 to 100,000 operators of a made-up deep net."""
-import dataclasses
 import json
 import pathlib
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import profiles, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+from measure import commands, profiles, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
 from measure.profiles import ACTIVATION, GRADIENT, PARAMETER, STATE  # noqa: E402  pylint: disable=wrong-import-position
 
 PAGE = 2 << 20
@@ -20,9 +18,6 @@ NO_SEARCH, UNCUT = 0.001, 1_000  # Seconds.
 # A swap of this net needs more than the link gives; a planner has to choose.
 LINK = ["--link-out", "12", "--link-in", "12"]
 BUDGET = "50%"
-TIME_LIMIT_SECONDS = 240
-MEMORY_LIMIT_BYTES = 6 << 30
-OUT_OF_MEMORY = "bad_alloc"
 ONE_ROUND_FROM = 30_000  # Operators; commands take many seconds.
 
 
@@ -88,40 +83,6 @@ class DeepNet:
                                            ops, self.uses, column, page_bytes=PAGE))
 
 
-# Started between this script and a command: a child counts its parent's memory from before exec as its own,
-# and this script with matplotlib has more than most commands.
-BETWEEN = """
-import json, resource, subprocess, sys
-try:
-    memory = int(sys.argv[2])
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    done = subprocess.run(sys.argv[3:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=float(sys.argv[1]), check=False)
-    status, output = done.returncode, done.stdout
-except subprocess.TimeoutExpired:
-    status, output = None, ""
-usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(json.dumps({"status": status, "output": output, "memory_bytes": usage.ru_maxrss * 1024,
-                  "processor_seconds": usage.ru_utime + usage.ru_stime}))
-"""
-
-
-@dataclasses.dataclass
-class Child:
-    """What a command took: processor time, because others may run beside it, and memory of its own."""
-
-    status: int  # None: it was ended at the time limit
-    output: str
-    memory_bytes: int
-    processor_seconds: float
-
-    @staticmethod
-    def run(command):
-        words = [sys.executable, "-I", "-S", "-c", BETWEEN, TIME_LIMIT_SECONDS, MEMORY_LIMIT_BYTES, *command]
-        done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, text=True, check=True)
-        return Child(**json.loads(done.stdout))
-
-
 class PlanningTime(report.Benchmark):
     """Runs `spillway plan` and `spillway simulate` on files that it writes."""
 
@@ -134,7 +95,7 @@ class PlanningTime(report.Benchmark):
 
     def extent(self, results):
         return (f"Rounds: {results['rounds']}, from {ONE_ROUND_FROM:,} operators on 1; median [lowest–highest]. No "
-                f"command may take more than {TIME_LIMIT_SECONDS} s of wall time or {MEMORY_LIMIT_BYTES >> 30} GiB.")
+                f"command may take more than {commands.LIMITS}.")
 
     def measure(self, options):
         spillway = self.program(options, "spillway")
@@ -159,18 +120,16 @@ class PlanningTime(report.Benchmark):
                 if record["runs"].get(name, {}).get("over") or name in ("simulate", "model") and not plan.exists():
                     continue
                 self.add_run(record["runs"].setdefault(name, {"processor": [], "planning": [], "memory": []}),
-                             Child.run(command), f"{name}, {operators} operators")
+                             commands.Child.run(command), f"{name}, {operators} operators")
         return record
 
     @staticmethod
     def add_run(run, child, what):
-        if child.status is None or OUT_OF_MEMORY in child.output:
-            run["over"] = (f"more than {TIME_LIMIT_SECONDS} s" if child.status is None
-                           else f"more than {MEMORY_LIMIT_BYTES >> 30} GiB")
-            print(f"{what}: {run['over']}", file=sys.stderr, flush=True)
+        over = child.over(what)
+        if over:
+            run["over"] = over
+            print(f"{what}: {over}", file=sys.stderr, flush=True)
             return
-        if child.status != 0:
-            raise training.Failure(f"{what}: exit status {child.status}\n{child.output}")
         plan = json.loads(child.output)
         run["processor"].append(child.processor_seconds)
         run["planning"].append(plan["planning_seconds"])
