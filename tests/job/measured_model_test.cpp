@@ -68,6 +68,20 @@ TEST(MeasuredModel, CountsWeightsGradientsAndStatesOnce) {
   }
 }
 
+// The quotient touches neither states nor parameters, and was taken for backward of the last layer.
+TEST(MeasuredModel, GivesTheUpdateWhatItLeavesBetweenItsOperators) {
+  const MeasuredModel plain = measured_model(chain_profile());
+  const MeasuredModel adam = measured_model(chain_profile({.is_adam = true}));
+  EXPECT_NEAR(adam.update_seconds, 3 * plain.update_seconds, 1e-12);
+  for (LayerIndex i = 0; i < 7; ++i) {
+    const ModelLayer& layer = adam.chain.layers[i];
+    EXPECT_EQ(layer.working_peak, plain.chain.layers[i].working_peak) << i;
+    EXPECT_EQ(plain.chain.layers[i].update_peak, Bytes()) << i;
+    // The root and the quotient of it; the loss has no parameters.
+    EXPECT_EQ(layer.update_peak, Bytes(i < 6 ? 4 * kPage : 0)) << i;
+  }
+}
+
 TEST(MeasuredModel, KeepsWhatBackwardUses) {
   const MeasuredModel model = measured_model(chain_profile());
   EXPECT_EQ(model.chain.layers[0].stash, Bytes(16 * kPage));  // Its output, and the data.

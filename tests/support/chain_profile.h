@@ -11,6 +11,7 @@ struct ChainShape {
   std::uint32_t frozen = 0;  ///< Of them, the first ones: no gradient, no update.
   std::uint32_t activation_pages = 8;
   std::uint32_t parameter_pages = 2;
+  bool is_adam = false;  ///< The update makes a root of the state, and a quotient of that.
   Duration forward{4'000'000};
   Duration backward{8'000'000};
   Duration optimizer{1'000'000};
@@ -26,7 +27,9 @@ class ChainProfile {
     profile_.kinds = {{"aten::convolution", "float[1, 8, 64, 64], float[8, 8, 3, 3]"},
                       {"aten::mse_loss", "float[1, 8, 64, 64]"},
                       {"aten::convolution_backward", "float[1, 8, 64, 64]"},
-                      {"aten::addcmul_", "float[8, 8, 3, 3]"}};
+                      {"aten::addcmul_", "float[8, 8, 3, 3]"},
+                      {"aten::sqrt", "float[8, 8, 3, 3]"},
+                      {"aten::div", "float[8, 8, 3, 3]"}};
   }
 
   profile::StepProfile write() {
@@ -62,10 +65,17 @@ class ChainProfile {
     }
     die(flowing);
     if (shape_.frozen > 0) die(activations[shape_.frozen]);
+    ValueIndex quotient = profile::kNoValue;
     for (std::uint32_t i = shape_.frozen; i < layers; ++i) {
+      const ValueIndex state = states[i - shape_.frozen];
+      if (shape_.is_adam) quotient = add_quotient(state);
       add_op(3, shape_.optimizer, 0, false);
       use(parameters[i], true);
-      use(states[i - shape_.frozen], true);
+      use(state, true);
+      if (shape_.is_adam) {
+        use(quotient, false);
+        die(quotient);
+      }
       use(gradients[layers - 1 - i], false);
       die(gradients[layers - 1 - i]);
     }
@@ -81,6 +91,16 @@ class ChainProfile {
     profile_.class_of_value.push_back(storage_class);
     profile_.bytes_of_value.push_back(pages * profile_.page_size);
     return index;
+  }
+
+  ValueIndex add_quotient(ValueIndex state) {
+    add_op(4, shape_.optimizer, shape_.parameter_pages, false);
+    use(state, false);
+    const ValueIndex root = bear(shape_.parameter_pages, profile::StorageClass::kUnknown);
+    add_op(5, shape_.optimizer, shape_.parameter_pages, false);
+    use(root, false);
+    die(root);
+    return bear(shape_.parameter_pages, profile::StorageClass::kUnknown);
   }
 
   void add_op(std::uint32_t kind, Duration time, std::uint32_t inside_peak, bool is_replayable) {

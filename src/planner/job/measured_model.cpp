@@ -6,9 +6,10 @@
 
 #include "frozen_stem.h"
 #include "layer_dependences.h"
+#include "operator_roles.h"
 #include "recompute_closure.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/forward_stash.h"
+#include "update_transients.h"
 
 namespace spillway::planner {
 
@@ -18,8 +19,6 @@ using profile::TapeUse;
 using profile::TapeValue;
 
 namespace {
-
-enum class Role : std::uint8_t { kForward, kBackward, kUpdate };
 
 /// "aten::nll_loss2d" of "aten::nll_loss2d_forward" and "aten::add" of "aten::add.Tensor".
 std::string_view stem_of(std::string_view name) {
@@ -36,13 +35,11 @@ class ModelReader {
 
   MeasuredModel read() {
     if (tape_.ops.empty()) throw ConfigError("the profile has no operators; record a step of it");
-    const std::optional<OpIndex> named = named_turn();
-    const ForwardStash stash = named ? find_stash(tape_, *named) : find_stash(tape_);
-    turn_ = stash.turn;
-    find_roles();
+    roles_ = operator_roles(profile_);
+    turn_ = roles_.stash.turn;
     make_layers();
     is_kept_.assign(tape_.values.size(), 0);
-    for (const StashedValue& value : stash.values) is_kept_[value.value] = 1;
+    for (const StashedValue& value : roles_.stash.values) is_kept_[value.value] = 1;
     keep_data();
     add_parameters();
     add_stashes();
@@ -50,6 +47,7 @@ class ModelReader {
     add_backward();
     freeze_stem();
     add_recomputation();
+    add_update_peaks();
     model_.chain.dependences = layer_dependences(profile_, layer_of_op_);
     model_.chain.may_reorder = profile_.hidden_dependences.has_value();
     model_.reserved = profile_.small_bytes;
@@ -63,37 +61,11 @@ class ModelReader {
     return profile_.kinds[profile_.kind_of_op[op]].name;
   }
 
-  /// The last operator of forward in imported graphs, which call all that follows so.
-  std::optional<OpIndex> named_turn() const {
-    for (OpIndex op = 1; op < tape_.ops.size(); ++op)
-      if (name_of(op).ends_with(" backward")) return op - 1;
-    return std::nullopt;
-  }
-
-  bool is_update(OpIndex op) const {
-    const auto uses = uses_of(tape_, op);
-    return std::any_of(uses.begin(), uses.end(), [&](const TapeUse& use) {
-      const StorageClass kind = holds(use.value);
-      return kind == StorageClass::kOptimizerState ||
-             (kind == StorageClass::kParameter && use.writes) ||
-             (kind == StorageClass::kGradient && op <= turn_);
-    });
-  }
-
-  void find_roles() {
-    for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
-      const Role role = is_update(op) ? Role::kUpdate
-                        : op <= turn_ ? Role::kForward
-                                      : Role::kBackward;
-      roles_.push_back(role);
-      if (role == Role::kUpdate) model_.update_seconds += seconds(tape_.ops[op].time);
-    }
-  }
-
   void make_layers() {
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
       layer_of_op_.push_back(kNoLayer);
-      if (roles_[op] != Role::kForward) continue;
+      if (roles_.is(op, Role::kUpdate)) model_.update_seconds += seconds(tape_.ops[op].time);
+      if (!roles_.is(op, Role::kForward)) continue;
       layer_of_op_[op] = static_cast<LayerIndex>(model_.chain.layers.size());
       ops_.push_back(op);
       ModelLayer layer;
@@ -111,7 +83,7 @@ class ModelReader {
   /// Data of the step that backward looks at again waits like what forward makes.
   void keep_data() {
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
-      if (roles_[op] != Role::kBackward) continue;
+      if (!roles_.is(op, Role::kBackward)) continue;
       for (const TapeUse& use : uses_of(tape_, op))
         if (holds(use.value) == StorageClass::kInput && !forward_users_[use.value].empty())
           is_kept_[use.value] = 1;
@@ -122,7 +94,7 @@ class ModelReader {
   double static_ratio() const {
     std::vector<char> is_updated(tape_.values.size(), 0);
     for (OpIndex op = 0; op < tape_.ops.size(); ++op)
-      if (roles_[op] == Role::kUpdate)
+      if (roles_.is(op, Role::kUpdate))
         for (const TapeUse& use : uses_of(tape_, op)) is_updated[use.value] = 1;
     double weights = 0.0;
     double others = 0.0;
@@ -222,7 +194,7 @@ class ModelReader {
     auto owner = static_cast<LayerIndex>(model_.chain.layers.size() - 1);
     bool has_backward = false;
     for (OpIndex op = turn_ + 1; op < tape_.ops.size(); ++op) {
-      if (roles_[op] != Role::kBackward) continue;
+      if (!roles_.is(op, Role::kBackward)) continue;
       const LayerIndex found = owner_of(op);
       if (found != kNoLayer) owner = found;
       model_.chain.layers[owner].backward_seconds += seconds(tape_.ops[op].time);
@@ -252,11 +224,24 @@ class ModelReader {
     }
   }
 
+  void add_update_peaks() {
+    std::vector<LayerIndex> layer_of_value;
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      const std::vector<LayerIndex>& users = forward_users_[i];
+      const bool is_trained = holds(i) == StorageClass::kParameter && !users.empty();
+      layer_of_value.push_back(is_trained ? users.front() : kNoLayer);
+    }
+    std::vector<ModelLayer>& layers = model_.chain.layers;
+    const std::vector<Bytes> peaks =
+        update_transients(profile_, roles_, layer_of_value, layers.size());
+    for (LayerIndex i = 0; i < layers.size(); ++i) layers[i].update_peak = peaks[i];
+  }
+
   const StepProfile& profile_;
   const StepTape& tape_;
   MeasuredModel model_;
+  OperatorRoles roles_;
   OpIndex turn_ = 0;
-  std::vector<Role> roles_;
   std::vector<LayerIndex> layer_of_op_;                 ///< By operator.
   std::vector<OpIndex> ops_;                            ///< By layer.
   std::vector<std::vector<LayerIndex>> forward_users_;  ///< By value, in order.

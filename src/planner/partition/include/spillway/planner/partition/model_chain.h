@@ -33,6 +33,7 @@ struct ModelLayer {
   Bytes stash;    ///< Kept from forward to backward; no border tensor of others.
   std::vector<RecomputePoint> recompute;  ///< Any number; at most one is taken.
   Bytes working_peak;                     ///< Largest transient, which layers do not add up.
+  Bytes update_peak;       ///< The same of the optimizer on its parameters, when no stash is left.
   bool is_frozen = false;  ///< One copy of the weights, no gradient, no optimizer state.
 };
 

@@ -1,0 +1,56 @@
+#include "operator_roles.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace spillway::planner {
+
+using profile::OpIndex;
+using profile::StepProfile;
+using profile::StorageClass;
+using profile::TapeUse;
+using profile::TapeValue;
+
+namespace {
+
+/// The last operator of forward in imported graphs, which call all that follows so.
+std::optional<OpIndex> named_turn(const StepProfile& profile) {
+  for (OpIndex op = 1; op < profile.tape.ops.size(); ++op)
+    if (profile.kinds[profile.kind_of_op[op]].name.ends_with(" backward")) return op - 1;
+  return std::nullopt;
+}
+
+/// Square roots of moments, and what is made of them.
+bool is_left_by_update(const TapeValue& value, const std::vector<Role>& of_op) {
+  return value.birth < of_op.size() && of_op[value.birth] == Role::kUpdate &&
+         value.death != profile::kSurvives;
+}
+
+/// `of_op` has the roles of all operators before.
+bool is_update(const StepProfile& profile, OpIndex op, OpIndex turn,
+               const std::vector<Role>& of_op) {
+  const auto uses = uses_of(profile.tape, op);
+  return std::any_of(uses.begin(), uses.end(), [&](const TapeUse& use) {
+    const StorageClass kind = profile.class_of_value[use.value];
+    return kind == StorageClass::kOptimizerState ||
+           (kind == StorageClass::kParameter && use.writes) ||
+           (kind == StorageClass::kGradient && op <= turn) ||
+           is_left_by_update(profile.tape.values[use.value], of_op);
+  });
+}
+
+}  // namespace
+
+OperatorRoles operator_roles(const StepProfile& profile) {
+  const std::optional<OpIndex> named = named_turn(profile);
+  OperatorRoles roles;
+  roles.stash = named ? find_stash(profile.tape, *named) : find_stash(profile.tape);
+  const OpIndex turn = roles.stash.turn;
+  for (OpIndex op = 0; op < profile.tape.ops.size(); ++op)
+    roles.of_op.push_back(is_update(profile, op, turn, roles.of_op) ? Role::kUpdate
+                          : op <= turn                              ? Role::kForward
+                                                                    : Role::kBackward);
+  return roles;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/planner/forward_stash.h"
+#include "spillway/profile/step_profile.h"
+
+namespace spillway::planner {
+
+enum class Role : std::uint8_t { kForward, kBackward, kUpdate };
+
+/// What the operators of a step do.
+struct OperatorRoles {
+  ForwardStash stash;       ///< With the last operator of forward.
+  std::vector<Role> of_op;  ///< By operator.
+
+  bool is(profile::OpIndex op, Role role) const { return of_op[op] == role; }
+};
+
+/// Imported graphs call their backward operators so; elsewhere forward ends where most waits. The
+/// update is what touches states of the optimizer, writes parameters, or works on what such
+/// operators leave.
+OperatorRoles operator_roles(const profile::StepProfile& profile);
+
+}  // namespace spillway::planner
