@@ -9,6 +9,7 @@
 
 #include "even_jobs.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/job/job_bound.h"
 
 namespace spillway::planner {
 namespace {
@@ -114,84 +115,6 @@ TEST(JobSearch, IsTheSameEachTime) {
   EXPECT_EQ(first.plan.groups, second.plan.groups);
   EXPECT_EQ(first.plan.step_seconds, second.plan.step_seconds);
   EXPECT_EQ(first.plan.actions.ranks, second.plan.actions.ranks);
-}
-
-TEST(JobSearch, FindsNothingBelowTheBound) {
-  JobRequest request = uneven_job();
-  const double bound = job_bound(request);
-  std::size_t compared = 0;
-  for (const Partitioner& partitioner : partitioners()) {
-    request.partitioner = partitioner.name;
-    for (const JobAttempt& attempt : search_job(request).attempts) {
-      if (!attempt.is_possible()) continue;
-      EXPECT_GE(attempt.step_seconds, bound * (1 - 1e-9)) << attempt.schedule;
-      ++compared;
-    }
-  }
-  EXPECT_GT(compared, 100U);
-}
-
-/// Layers of any size, some of which lead frozen, with or without relief and room.
-JobRequest any_job(std::uint32_t seed) {
-  std::mt19937 random(seed);
-  const auto among = [&](std::uint32_t least, std::uint32_t most) {
-    return least + static_cast<std::uint32_t>(random() % (most - least + 1));
-  };
-  const std::uint32_t layers = among(3, 10);
-  JobRequest request = even_job(layers, among(1, 4), 0);
-  request.batch = among(1, 8);
-  if (among(0, 1) == 0) request.micro_batches = request.batch;
-  for (ModelLayer& layer : request.chain.layers) {
-    layer.forward_seconds = 0.1 * among(1, 20);
-    layer.backward_seconds = 0.1 * among(1, 40);
-    layer.stash = Bytes(among(0, 20) * kMega);
-  }
-  for (std::uint32_t i = 0, end = among(0, 2); i < end; ++i)
-    request.chain.layers[i].is_frozen = true;
-  if (among(0, 1) == 0) request.link = {0.1 * among(0, 3), 1e5 * among(1, 100)};
-  if (among(0, 1) == 0) request.swap_bytes_per_second = 1e6 * among(1, 20);
-  if (among(0, 1) == 0) request.device_memory = Bytes(among(60, 200) * kMega);
-  request.update_seconds = 0.1 * among(0, 5);
-  return request;
-}
-
-TEST(JobBound, IsBelowAllThatAnyScheduleReaches) {
-  std::size_t compared = 0;
-  std::size_t searched = 0;
-  for (std::uint32_t seed = 0; seed < 40; ++seed) {
-    const JobRequest request = any_job(seed);
-    const double bound = job_bound(request);
-    JobSearch search;
-    try {
-      search = search_job(request);
-    } catch (const Error&) {
-      continue;  // Too little memory.
-    }
-    ++searched;
-    for (const JobAttempt& attempt : search.attempts) {
-      if (!attempt.is_possible()) continue;
-      EXPECT_GE(attempt.step_seconds, bound * (1 - 1e-9))
-          << "seed " << seed << ", " << attempt.schedule << ":" << attempt.variant << " in "
-          << attempt.micro_batches;
-      ++compared;
-    }
-    EXPECT_EQ(search.plan.bound_seconds, bound) << seed;
-  }
-  EXPECT_GT(searched, 20U);
-  EXPECT_GT(compared, 400U);
-}
-
-TEST(JobBound, IsTheLargestOfWorkWayAndTurns) {
-  JobRequest request = even_job(4, 4, 8);
-  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 3.0 * 8 / 4);  // Work on four ranks.
-  request.micro_batches = 1;
-  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 2.0);  // One on its way, without weight gradients.
-  request.micro_batches = 8;
-  request.groups = 1;
-  request.chain.layers[2].forward_seconds = 10.0;  // 12 s, on two ranks at most.
-  EXPECT_DOUBLE_EQ(job_bound(request), 12.0 * 4);
-  request.update_seconds = 400.0;
-  EXPECT_DOUBLE_EQ(job_bound(request), ((3 * 3.0 + 12.0) * 8 + 400.0) / 4);
 }
 
 TEST(WithMicroBatches, ScalesTimesAndSizesOfOne) {

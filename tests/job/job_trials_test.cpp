@@ -4,6 +4,7 @@
 #include <map>
 
 #include "even_jobs.h"
+#include "spillway/planner/job/job_bound.h"
 
 namespace spillway::planner {
 namespace {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "even_jobs.h"
+#include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/measured_model.h"
 #include "spillway/profile/trace_import.h"

@@ -7,6 +7,7 @@
 #include "planning/request_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/planner/job/job_bound.h"
 
 namespace spillway::cli {
 

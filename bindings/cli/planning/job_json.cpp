@@ -5,6 +5,7 @@
 
 #include "planning/machine_words.h"
 #include "planning/request_text.h"
+#include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/machine/host_memory.h"
 
 namespace spillway::cli {

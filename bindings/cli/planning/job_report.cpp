@@ -168,11 +168,14 @@ std::string job_text(const FoundJob& job) {
                        "micro-batches: {}",
                        seconds_text(plan.step_seconds), seconds_text(plan.seconds_per_micro_batch),
                        rate_text(plan.micro_batches_per_second())));
-  text += line("bound", message("{}: nothing is faster on so many ranks; this is {} above it; "
-                                "integrality gap {}{}",
-                                seconds_text(plan.bound_seconds), percent_text(plan.gap()),
-                                percent_text(plan.rounding_gap),
-                                plan.rounding_gap > 0.0 ? ", as layers run again whole" : ""));
+  const bool is_named = job.request.schedule != planner::kAnySchedule;
+  text +=
+      line("bound", message("{}: nothing is faster {}; this is {} above it; integrality gap "
+                            "{}{}",
+                            seconds_text(plan.bound_seconds),
+                            is_named ? "with this schedule on such pipelines" : "on so many ranks",
+                            percent_text(plan.gap()), percent_text(plan.rounding_gap),
+                            plan.rounding_gap > 0.0 ? ", as layers run again whole" : ""));
   text += line("idle", message("{} of all ranks' time; a rank waits for {} of messages and {} of "
                                "swaps at most",
                                percent_text(plan.timing.bubble),

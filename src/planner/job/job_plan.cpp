@@ -6,6 +6,7 @@
 #include "job_costs.h"
 #include "job_relief.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/job/job_bound.h"
 
 namespace spillway::planner {
 namespace {

@@ -1,8 +1,6 @@
 #include "spillway/planner/job/job_request.h"
 
-#include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "spillway/base/error.h"
@@ -71,29 +69,6 @@ JobRequest with_micro_batches(JobRequest request, std::uint32_t micro_batches) {
   request.micro_batches = request.batch = micro_batches;
   if (share > 1) request.chain = scaled(std::move(request.chain), share);
   return request;
-}
-
-double job_bound(const JobRequest& asked) {
-  // The smallest micro-batches there are: the way through all layers grows with them, and a layer's
-  // work is never shared more evenly over its ranks by larger ones.
-  const JobRequest request = with_micro_batches(asked, most_micro_batches(asked));
-  const LayerIndex trained = leading_frozen_layers(request.chain);
-  double work = 0.0;
-  double way = 0.0;
-  double largest = 0.0;
-  for (LayerIndex i = 0; i < request.chain.layers.size(); ++i) {
-    const ModelLayer& layer = request.chain.layers[i];
-    const double backward = i < trained ? 0.0 : layer.backward_seconds;
-    work += layer.forward_seconds + backward;
-    way += layer.forward_seconds + backward / 2;
-    largest = std::max(largest, layer.forward_seconds + backward);
-  }
-  const std::uint32_t most_groups =
-      request.groups != 0 ? request.groups : std::gcd(request.ranks, request.micro_batches);
-  const double all = work * request.micro_batches + request.update_seconds;
-  const std::uint32_t copies = std::min(request.ranks, 2 * most_groups);
-  const double in_turn = largest * ((request.micro_batches + copies - 1) / copies);
-  return std::max({all / request.ranks, way, in_turn});
 }
 
 }  // namespace spillway::planner

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/job/job_search.h"
 
 namespace spillway::planner {

@@ -67,11 +67,4 @@ std::uint32_t most_micro_batches(const JobRequest& request);
 /// nobody knows the times.
 JobRequest with_micro_batches(JobRequest request, std::uint32_t micro_batches);
 
-/// What no schedule and no cuts can beat on so many ranks: all work shared evenly, one micro-batch
-/// on its way through all layers and back, or the largest layer on as many ranks as can hold it:
-/// two of each group, and as many groups as there can be. Memory, messages and reductions only add
-/// to it. Half of a backward is weight gradients, which are not on that way. Where micro-batches
-/// are open, it holds for any number of them.
-double job_bound(const JobRequest& request);
-
 }  // namespace spillway::planner

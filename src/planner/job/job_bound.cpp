@@ -1,0 +1,201 @@
+#include "spillway/planner/job/job_bound.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string_view>
+
+#include "chain_times.h"
+
+namespace spillway::planner {
+namespace {
+
+enum class Turns : std::uint8_t {
+  kNone,   ///< Forwards and backwards of a pass over the model overlap.
+  kApart,  ///< Each pass has all its forwards first, and ends before the next one begins.
+  kMeet,   ///< The next pass begins on the rank where the one before ends.
+};
+
+/// What lists of a schedule have in common, whatever their counts.
+struct ListHabits {
+  std::string_view name;
+  std::uint32_t copies = 1;  ///< Ranks of one pipeline that can share the work of a layer.
+  bool is_whole = true;      ///< No backward is split, so gradients are sent at its end.
+  Turns turns = Turns::kNone;
+};
+
+/// Of any schedule that is not in the table.
+constexpr ListHabits kAnyHabits{"", 2, false};
+
+constexpr std::array kHabits{
+    ListHabits{"1f1b"},
+    ListHabits{"1f1b-capped"},
+    ListHabits{"breadth-first"},
+    ListHabits{"chimera", 2},
+    ListHabits{"dualpipe-v", 1, false},
+    ListHabits{"gems-basic", 1, true, Turns::kApart},
+    ListHabits{"gems-mast", 2, true, Turns::kMeet},
+    ListHabits{"gems-master", 2, true, Turns::kMeet},
+    ListHabits{"gis", 1, false},
+    ListHabits{"gis-h", 1, false},
+    ListHabits{"gpipe", 1, true, Turns::kApart},
+    ListHabits{"interleaved"},
+    ListHabits{"pipedream"},
+    ListHabits{"pipedream-2bw"},
+    ListHabits{"pipeoffload", 1, false},
+    ListHabits{"v-half", 1, false},
+    ListHabits{"v-min", 1, false},
+    ListHabits{"zb-h1", 1, false},
+    ListHabits{"zb-h2", 1, false},
+    ListHabits{"zb-v", 1, false},
+};
+
+const ListHabits& habits_of(std::string_view schedule) {
+  const auto known = std::find_if(kHabits.begin(), kHabits.end(),
+                                  [&](const ListHabits& each) { return each.name == schedule; });
+  return known != kHabits.end() ? *known : kAnyHabits;
+}
+
+/// One pipeline of `ranks`, with its micro-batches.
+struct Pipeline {
+  std::uint32_t ranks = 1;
+  std::uint32_t micro_batches = 1;
+};
+
+/// Of all work, of one micro-batch on its way, and of each layer on the rank that has most of its
+/// micro-batches: nothing comes to it before the layers in front have run once, and gradients have
+/// a way to go when it is done.
+double bound_of_layers(const ChainTimes& chain, const ListHabits& habits,
+                       const Pipeline& pipeline) {
+  const std::uint32_t copies = std::min(pipeline.ranks, habits.copies);
+  const double turns = (pipeline.micro_batches + copies - 1) / copies;
+  double bound = (chain.all().work() * pipeline.micro_batches + chain.update_seconds()) /
+                 static_cast<double>(pipeline.ranks);
+  const auto back = [&](const LayerTimes& times) {
+    return habits.is_whole ? times.backward() : times.input;
+  };
+  bound = std::max(bound, chain.all().forward + back(chain.all()) +
+                              (habits.is_whole ? 0.0 : chain.last_weight_gradient()));
+  for (LayerIndex i = 0; i < chain.size(); ++i) {
+    const LayerTimes& layer = chain[i];
+    const LayerTimes& before = chain.before(i);
+    const double until_gradients = turns * (layer.forward + back(layer)) + back(before);
+    bound = std::max(bound, before.forward + std::max(turns * layer.work(), until_gradients));
+  }
+  return bound;
+}
+
+/// One stage on each rank, which all micro-batches pass: stage k is not done before m times its own
+/// time, and once that of the stages before it. So with T to the end, what is left behind it is at
+/// least (1 - 1/m) of what was left behind the one before; all is done by the last one.
+double bound_of_slopes(const ChainTimes& chain, const Pipeline& pipeline) {
+  const double left = std::pow(1.0 - 1.0 / pipeline.micro_batches, pipeline.ranks);
+  return chain.all().work() / (1.0 - left);
+}
+
+/// The same for the layers as they are: whether stages that are as long as such a step lets them be
+/// reach the end. `is_whole`: a stage waits for forwards and leaves time for backwards before it.
+bool reaches_end(const ChainTimes& chain, bool is_whole, const Pipeline& pipeline, double step) {
+  LayerTimes before;
+  LayerIndex next = 0;
+  for (std::uint32_t stage = 0; stage < pipeline.ranks && next < chain.size(); ++stage) {
+    const double waits = is_whole ? before.work() : before.forward;
+    double own = 0.0;
+    while (next < chain.size() &&
+           waits + pipeline.micro_batches * (own + chain[next].work()) <= step) {
+      own += chain[next].work();
+      before += chain[next++];
+    }
+  }
+  return next == chain.size();
+}
+
+double bound_of_stages(const ChainTimes& chain, bool is_whole, const Pipeline& pipeline) {
+  double low = 0.0;
+  double high = chain.all().work() * pipeline.micro_batches * (1.0 + 1e-9);
+  for (int halvings = 0; halvings < 40; ++halvings) {
+    const double middle = (low + high) / 2;
+    (reaches_end(chain, is_whole, pipeline, middle) ? high : low) = middle;
+  }
+  return low;
+}
+
+/// One micro-batch on its way, and the others on the slowest stage.
+double phase(double all, double slowest, double micro_batches) {
+  return all + (micro_batches - 1.0) * slowest;
+}
+
+/// All forwards of a pass, then all its backwards. The next pass comes to a stage behind the one
+/// before; where stages are frozen, only to those that are trained.
+double bound_of_turns(const ChainTimes& chain, Turns turns, std::uint32_t passes,
+                      const Pipeline& pipeline) {
+  const double ranks = pipeline.ranks;
+  double forward = chain.all().forward / ranks;
+  double trained_forward = chain.trained().forward / ranks;
+  double backward = chain.all().backward() / ranks;
+  double last_forward = chain.all().forward;
+  const bool has_frozen = chain.trained().forward < chain.all().forward;
+  for (LayerIndex i = 0; i < chain.size(); ++i) {
+    forward = std::max(forward, chain[i].forward);
+    backward = std::max(backward, chain[i].backward());
+    if (chain.is_trained(i)) trained_forward = std::max(trained_forward, chain[i].forward);
+    if (has_frozen || chain.may_be_last(i)) last_forward = std::min(last_forward, chain[i].forward);
+  }
+  const double own = pipeline.micro_batches / passes;
+  const double first = phase(chain.all().forward, forward, own);
+  const double backwards = passes * phase(chain.all().backward(), backward, own);
+  const double next = turns == Turns::kApart ? phase(chain.trained().forward, trained_forward, own)
+                                             : own * last_forward;
+  return first + backwards + (passes - 1.0) * next;
+}
+
+}  // namespace
+
+double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
+  const JobRequest asked = request_for(request, choice);
+  const ListHabits& habits = habits_of(choice.generator->name);
+  const Pipeline pipeline{asked.ranks / asked.groups, asked.micro_batches / asked.groups};
+  const ScheduleRequest lists =
+      lists_for(*choice.generator, choice.variant, pipeline.ranks, pipeline.micro_batches);
+  const ChainTimes chain(asked.chain, asked.update_seconds);
+  double bound = bound_of_layers(chain, habits, pipeline);
+  if (habits.turns != Turns::kNone) {
+    std::uint32_t passes = lists.replicas;
+    if (choice.generator->name == "gpipe") passes = 1;
+    if (choice.generator->name == "gems-mast") passes = 2;
+    if (passes == 0) passes = choice.generator->name == "gems-basic" ? 1 : pipeline.micro_batches;
+    passes = std::min(passes, pipeline.micro_batches);
+    bound = std::max(bound, bound_of_turns(chain, habits.turns, passes, pipeline));
+  }
+  const bool is_plain =
+      habits.copies == 1 && choice.generator->stages_per_rank == StagesPerRank::kOne;
+  if (is_plain && habits.is_whole) bound = std::max(bound, bound_of_slopes(chain, pipeline));
+  if (is_plain && !chain.may_reorder())
+    bound = std::max(bound, bound_of_stages(chain, habits.is_whole, pipeline));
+  // On the first rank that trains, each micro-batch is in flight until it has come back.
+  if (choice.generator->name == "1f1b-capped")
+    bound = std::max(bound, chain.trained().work() * pipeline.micro_batches / lists.slots);
+  return bound;
+}
+
+double job_bound(const JobRequest& request) {
+  if (request.schedule != kAnySchedule)
+    return pipeline_bound(request, {&schedule_generator_named(request.schedule),
+                                    std::max(1U, request.groups), request.variant});
+  // The smallest micro-batches there are: the way through layers grows with them, and work is never
+  // shared more evenly over ranks by larger ones.
+  const JobRequest asked = with_micro_batches(request, most_micro_batches(request));
+  const ChainTimes chain(asked.chain, asked.update_seconds);
+  const std::uint32_t most = std::gcd(asked.ranks, asked.micro_batches);
+  double bound = std::numeric_limits<double>::infinity();
+  for (std::uint32_t groups = 1; groups <= most; ++groups) {
+    if (request.groups != 0 ? groups != request.groups : most % groups != 0) continue;
+    const Pipeline pipeline{asked.ranks / groups, asked.micro_batches / groups};
+    bound = std::min(bound, bound_of_layers(chain, kAnyHabits, pipeline));
+  }
+  return bound;
+}
+
+}  // namespace spillway::planner

@@ -1,0 +1,121 @@
+#include "spillway/planner/job/job_bound.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <set>
+
+#include "random_jobs.h"
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+constexpr double kDown = 1 - 1e-9;
+constexpr std::uint32_t kSeeds = 150;
+
+/// A schedule with or without more than its usual variant.
+JobVariant any_variant(const ScheduleGenerator& generator, Draw& draw) {
+  JobVariant variant;
+  if (draw.one_in(2)) return variant;
+  if (generator.stages_per_rank == StagesPerRank::kAsRequested) variant.chunks = draw.among(1, 3);
+  if (generator.name == "1f1b-capped") variant.slots = draw.among(1, 4);
+  if (generator.name == "gems-basic" || generator.name == "gems-master")
+    variant.replicas = draw.among(1, 4);
+  if (draw.one_in(3)) variant.second_copy = SecondCopy::kSingleOwner;
+  if (draw.one_in(6)) variant.second_copy = SecondCopy::kParked;
+  return variant;
+}
+
+TEST(PipelineBound, IsBelowAllThatTheScheduleReaches) {
+  std::map<std::string_view, int> compared;
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    Draw draw(seed);
+    JobRequest request = random_job(seed);
+    request.micro_batches = request.batch;
+    const double any = job_bound(request);
+    for (const ScheduleGenerator& generator : schedule_generators()) {
+      JobRequest named = request;
+      named.schedule = generator.name;
+      JobChoice choice{&generator, draw.one_in(3) ? draw.among(1, 4) : 1,
+                       any_variant(generator, draw)};
+      named.variant = choice.variant;
+      const Partitioner& partitioner =
+          draw.one_in(2) ? partitioners()[draw.among(0, partitioners().size() - 1)]
+                         : partitioner_named("spillway");
+      std::optional<JobPlan> plan;
+      const JobAttempt made = try_choice(named, partitioner, choice, plan);
+      if (!made.is_possible()) continue;
+      ++compared[generator.name];
+      EXPECT_GE(made.step_seconds, any * kDown) << seed << " " << generator.name;
+      EXPECT_GE(made.step_seconds, pipeline_bound(named, choice) * kDown)
+          << seed << " " << schedule_text(generator.name, choice.variant) << " in " << choice.groups
+          << " groups with cuts by " << partitioner.name;
+      EXPECT_GE(pipeline_bound(named, choice), any * kDown) << seed << " " << generator.name;
+    }
+  }
+  for (const ScheduleGenerator& generator : schedule_generators())
+    EXPECT_GT(compared[generator.name], 5) << generator.name;
+}
+
+// Of equal layers, without messages, these schedules take just that long, or nearly.
+TEST(PipelineBound, IsNearWhatEvenPipelinesTake) {
+  const auto gap = [](std::string_view schedule, std::uint32_t micro_batches) {
+    const JobRequest request = even_job(4, 4, micro_batches, schedule);
+    return planned(request).step_seconds / job_bound(request) - 1.0;
+  };
+  for (const std::string_view exact : {"gpipe", "gems-basic", "gems-mast", "gems-master"}) {
+    EXPECT_NEAR(gap(exact, 4), 0.0, 1e-9) << exact;
+    EXPECT_NEAR(gap(exact, 8), 0.0, 1e-9) << exact;
+  }
+  EXPECT_LT(gap("1f1b", 8), 0.2);  // And 0.375 by its work alone.
+  EXPECT_LT(gap("1f1b", 64), 0.03);
+}
+
+TEST(JobBound, IsTheLargestOfWorkWayAndTurns) {
+  JobRequest request = even_job(4, 4, 8);
+  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 3.0 * 8 / 4);  // Work on four ranks.
+  request.micro_batches = 1;
+  // One on its way: weight gradients of the first layer alone.
+  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 2.0 + 1.0);
+  request.micro_batches = 8;
+  request.groups = 1;
+  // 12 s, on two ranks at most, behind two forwards.
+  request.chain.layers[2].forward_seconds = 10.0;
+  EXPECT_DOUBLE_EQ(job_bound(request), 2 * 1.0 + 12.0 * 4);
+  request.update_seconds = 400.0;
+  EXPECT_DOUBLE_EQ(job_bound(request), ((3 * 3.0 + 12.0) * 8 + 400.0) / 4);
+}
+
+// Frozen layers with parameters have no optimizer, and in front of others no backward, whichever
+// order puts them there.
+TEST(JobBound, LeavesOutWhatFrozenLayersDoNotDo) {
+  JobRequest request = even_job(4, 1, 2);
+  request.update_seconds = 5.0;
+  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 3.0 * 2 + 5.0);
+  request.chain.layers[1].is_frozen = true;
+  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 3.0 * 2 + 5.0);
+  request.chain.may_reorder = true;
+  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 3.0 * 2 - 2 * 2.0 + 5.0);
+  for (ModelLayer& layer : request.chain.layers) layer.is_frozen = true;
+  EXPECT_DOUBLE_EQ(job_bound(request), 4 * 1.0 * 2);
+  EXPECT_DOUBLE_EQ(search_job(request).plan.step_seconds, 4 * 1.0 * 2);
+}
+
+TEST(JobBound, HoldsForEachNumberOfMicroBatches) {
+  std::size_t compared = 0;
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    JobRequest request = random_job(seed);
+    const double open = job_bound(request);
+    for (std::uint32_t count = 1; count <= request.batch; ++count) {
+      request.micro_batches = count;
+      if (request.batch % count != 0) continue;
+      EXPECT_LE(open * kDown, job_bound(request)) << seed << " in " << count;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, kSeeds);
+}
+
+}  // namespace
+}  // namespace spillway::planner
