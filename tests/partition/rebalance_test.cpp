@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "random_problems.h"
 #include "spillway/base/error.h"
@@ -52,15 +51,16 @@ TEST(RebalanceChoices, MoveTheFewestBytesOfAllCutsAsQuick) {
       for_all_cuts(costs.units(), costs.stages(), [&](const Cuts& cuts) {
         all.emplace_back(worst_of(costs, cuts), bytes_between(costs, now, cuts));
       });
-      const auto choices = rebalance_choices(costs, now, {.steps_left = 10});
+      const auto choices = rebalance_choices(costs, now);
       double before = worst_of(costs, now);
-      for (const RebalancePlan& choice : choices) {
-        EXPECT_LT(choice.seconds_after, before);
+      for (const NearCuts& choice : choices) {
+        EXPECT_LT(choice.seconds, before);
+        EXPECT_EQ(choice.seconds, worst_of(costs, choice.cuts));
         double fewest = kInfinite;
         for (const auto& [seconds, bytes] : all)
           if (seconds < before) fewest = std::min(fewest, bytes);
         EXPECT_NEAR(bytes_between(costs, now, choice.cuts), fewest, 1e-9);
-        before = choice.seconds_after;
+        before = choice.seconds;
         ++compared;
       }
       // The last one is the best there is, unless some were left out.
@@ -69,51 +69,6 @@ TEST(RebalanceChoices, MoveTheFewestBytesOfAllCutsAsQuick) {
     });
   }
   EXPECT_GT(compared, tries(2000U, 100U));
-}
-
-TEST(RebalanceChoices, MovesLeadFromTheOldCutsToTheNewOnes) {
-  for_random_costs(tries(500U, 60U), {.layers = 9, .stages = 4, .has_ties = false},
-                   [&](const SegmentCosts& costs, std::uint64_t seed) {
-                     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-                     const Cuts now = even(costs);
-                     for (const RebalancePlan& plan :
-                          rebalance_choices(costs, now, {.steps_left = 10, .flush_seconds = 0.5})) {
-                       std::vector<std::uint32_t> stage_of(costs.units());
-                       for (std::uint32_t k = 0; k < costs.stages(); ++k)
-                         std::fill(stage_of.begin() + now[k], stage_of.begin() + now[k + 1], k);
-                       Bytes bytes;
-                       std::map<std::uint32_t, double> slowest;
-                       std::vector<std::pair<LayerIndex, std::uint32_t>> arrivals;
-                       std::uint32_t flush = 0;
-                       const auto arrive = [&] {
-                         for (const auto& [layer, stage] : arrivals) stage_of[layer] = stage;
-                         arrivals.clear();
-                       };
-                       for (const LayerMove& move : plan.moves) {
-                         if (move.flush != flush) arrive();
-                         flush = move.flush;
-                         EXPECT_EQ(std::max(move.from_stage, move.to_stage),
-                                   std::min(move.from_stage, move.to_stage) + 1);
-                         for (LayerIndex layer = move.first_layer; layer <= move.last_layer;
-                              ++layer) {
-                           EXPECT_EQ(stage_of[layer], move.from_stage);
-                           arrivals.emplace_back(layer, move.to_stage);
-                         }
-                         bytes += move.bytes;
-                         slowest[flush] = std::max(slowest[flush], move.seconds);
-                       }
-                       arrive();
-                       for (std::uint32_t k = 0; k < costs.stages(); ++k)
-                         for (std::uint32_t unit = plan.cuts[k]; unit < plan.cuts[k + 1]; ++unit)
-                           EXPECT_EQ(stage_of[unit], k);
-                       EXPECT_EQ(bytes, plan.bytes);
-                       EXPECT_EQ(plan.flushes, flush + 1);
-                       double seconds = 0.5 * plan.flushes;
-                       for (const auto& [each, time] : slowest) seconds += time;
-                       EXPECT_NEAR(plan.move_seconds, seconds, 1e-9);
-                       EXPECT_EQ(plan.pays, plan.gained_seconds > plan.move_seconds);
-                     }
-                   });
 }
 
 PartitionProblem drifted() {
@@ -132,35 +87,23 @@ PartitionProblem drifted() {
   return problem;
 }
 
-TEST(Rebalance, MovesWhenTheStepsThatAreLeftPayForIt) {
+TEST(RebalanceChoices, MoveOneLayerOverEachBorderOfASlowStage) {
   const SegmentCosts costs(drifted());
-  const Cuts now{0, 2, 4, 6, 8};
-  const RebalancePlan plan = rebalance(costs, now, {.steps_left = 100, .flush_seconds = 2.0});
-  EXPECT_TRUE(plan.pays);
-  EXPECT_EQ(plan.seconds_before, 4.0);
-  EXPECT_EQ(plan.seconds_after, 3.0);
-  EXPECT_THAT(plan.cuts, ::testing::ElementsAre(0, 1, 3, 6, 8));
-  EXPECT_EQ(plan.bytes, Bytes(2 * 400));
-  EXPECT_EQ(plan.flushes, 1U);
-  EXPECT_NEAR(plan.move_seconds, 2.0 + 1.0 + 4.0, 1e-12);  // Both links at the same time.
-  EXPECT_NEAR(plan.gained_seconds, 100.0, 1e-9);
-
-  const RebalancePlan stay = rebalance(costs, now, {.steps_left = 6, .flush_seconds = 2.0});
-  EXPECT_FALSE(stay.pays);
-  EXPECT_THAT(stay.cuts, ::testing::ElementsAreArray(now));
-  EXPECT_TRUE(stay.moves.empty());
+  const auto choices = rebalance_choices(costs, {0, 2, 4, 6, 8});
+  ASSERT_EQ(choices.size(), 1U);
+  EXPECT_EQ(choices[0].seconds, 3.0);
+  EXPECT_THAT(choices[0].cuts, ::testing::ElementsAre(0, 1, 3, 6, 8));
 }
 
-TEST(Rebalance, LeavesCutsThatDoNotFitAnyMoreWhateverItTakes) {
+TEST(RebalanceChoices, LeaveCutsThatDoNotFitAnyMore) {
   PartitionProblem problem = drifted();
   for (ModelLayer& layer : problem.chain.layers) layer.forward_seconds = 1.0;
   problem.chain.layers[0].stash = Bytes(900);
   problem.devices.assign(4, {.memory = Bytes(1400)});
   const SegmentCosts costs(problem);
-  const RebalancePlan plan = rebalance(costs, {0, 2, 4, 6, 8}, {.steps_left = 0});
-  EXPECT_EQ(plan.seconds_before, kInfinite);
-  EXPECT_TRUE(plan.pays);
-  EXPECT_TRUE(judge(costs, plan.cuts).fits);
+  const auto choices = rebalance_choices(costs, {0, 2, 4, 6, 8});
+  ASSERT_FALSE(choices.empty());
+  for (const NearCuts& choice : choices) EXPECT_TRUE(judge(costs, choice.cuts).fits);
 }
 
 /// A layer that no cuts divide is the slowest stage whatever moves, and swaps leave every time
@@ -188,10 +131,10 @@ TEST(RebalanceChoices, ComeSoonForLongChainsThatDoNotFitAnyMore) {
   Cuts now;
   for (std::uint32_t k = 0; k < kStages; ++k) now.push_back(k);
   now.push_back(kLayers);
-  const auto choices = rebalance_choices(costs, now, {});
+  const auto choices = rebalance_choices(costs, now);
   ASSERT_EQ(choices.size(), 1U);
-  EXPECT_EQ(choices[0].seconds_before, kInfinite);
-  EXPECT_EQ(choices[0].seconds_after, 1e6);
+  EXPECT_EQ(worst_of(costs, now), kInfinite);
+  EXPECT_EQ(choices[0].seconds, 1e6);
   EXPECT_TRUE(judge(costs, choices[0].cuts).fits);
   // The last border alone moves, and no farther than it must.
   const std::uint32_t border = choices[0].cuts[kStages - 1];
@@ -199,13 +142,9 @@ TEST(RebalanceChoices, ComeSoonForLongChainsThatDoNotFitAnyMore) {
   EXPECT_GT(costs.load({border - 1, kLayers, kStages - 1}).fixed_bytes, 60.0 * kLayers);
 }
 
-TEST(Rebalance, RefusesSenselessOptions) {
+TEST(RebalanceChoices, RefuseCutsThatAreNone) {
   const SegmentCosts costs(drifted());
-  const Cuts now{0, 2, 4, 6, 8};
-  EXPECT_THROW(rebalance(costs, now, {.steps_left = -1}), ConfigError);
-  EXPECT_THROW(rebalance(costs, now, {.micro_batches = 0}), ConfigError);
-  EXPECT_THROW(rebalance(costs, now, {.flush_seconds = kInfinite}), ConfigError);
-  EXPECT_THROW(rebalance(costs, {0, 2, 4, 8}, {}), PlanError);
+  EXPECT_THROW(rebalance_choices(costs, {0, 2, 4, 8}), PlanError);
 }
 
 }  // namespace

@@ -81,8 +81,9 @@ void add_job_options(CLI::App& app, JobWords& words) {
   add_text(
       app, "--rebalance", words.rebalance, "FILE",
       "Take up the plan for many ranks that a job runs by (--out stored it) with a PROFILE that "
-      "was recorded since: which layers to move to neighbouring ranks, at which end of a step, "
-      "and after how many steps that pays. Ranks, schedule, memory and links are the plan's; "
+      "was recorded since: which layers to move to neighbouring ranks at the end of a step, in "
+      "which rounds, and after how many steps that pays. Ranks, schedule, memory and links are the "
+      "plan's; "
       "--out stores the plan to go on with");
   add_text(
       app, "--steps-left", words.steps_left, "COUNT",

@@ -40,34 +40,42 @@ std::string names_text(const RebalanceReport& report, const RankMove& move) {
   return first + " to " + shown_text(name_at(report, move.last_layer), kMostLettersOfName);
 }
 
-std::string step_text(const RebalanceReport& report) {
-  const std::string planned =
-      message("{} when it was planned", seconds_text(report.stored.step_seconds));
-  const double after = report.job.plan.step_seconds;
-  if (!report.job.before)
-    return message("{}; as cut it does not run any more: {}; {} re-balanced", planned,
-                   report.job.refusal, seconds_text(after));
+/// "pays after 3 steps, and gains 1.20 s in 100 steps"
+std::string pays_text(const RebalanceReport& report, const RebalanceChoice& choice) {
+  if (!report.job.before) return "pays at once: without it nothing runs";
   const double before = report.job.step_before();
-  if (!report.chosen()) return message("{}, {} now as it is cut", planned, seconds_text(before));
-  return message("{}, {} now as it is cut, {} re-balanced ({})", planned, seconds_text(before),
-                 seconds_text(after), signed_percent_text(after / before - 1.0));
+  std::string text = message("pays after {}", steps_text(choice.pays_after(before).value_or(0.0)));
+  if (!report.steps_left) return text + " (--steps-left names how many are left)";
+  const double gained = *report.steps_left * (before - choice.step_seconds) - choice.move_seconds;
+  return text +
+         message(", and gains {} in {}", seconds_text(gained), steps_text(*report.steps_left));
 }
 
-std::string pays_text(const RebalanceReport& report, const RebalanceChoice& choice) {
-  if (!report.job.before) return "at once: without it nothing runs";
-  const auto steps = choice.pays_after(report.job.step_before());
-  if (!steps) return "never";
-  const double gain = report.job.step_before() - choice.step_seconds;
-  std::string text = message("after {}", steps_text(*steps));
-  if (!report.steps_left) return text + " (--steps-left names how many are left)";
-  return text + message("; {} in {}", seconds_text(*report.steps_left * gain - choice.move_seconds),
-                        steps_text(*report.steps_left));
+/// What a step took and takes, and what it costs to get there.
+std::string times_text(const RebalanceReport& report) {
+  std::string text =
+      message("a step took {} when it was planned", seconds_text(report.stored.step_seconds));
+  const RebalanceChoice* const choice = report.chosen();
+  const double before = report.job.step_before();
+  if (report.job.before)
+    text += message(", takes {} now as it is cut", seconds_text(before));
+  else
+    text += message("; as it is cut it does not run any more: {}", report.job.refusal);
+  if (!choice) return text + ", and stays so";
+  text += message(", {} re-balanced", seconds_text(choice->step_seconds));
+  if (report.job.before)
+    text += message(" ({})", signed_percent_text(choice->step_seconds / before - 1.0));
+  return text + message("; the flush takes {}, which {}", seconds_text(choice->move_seconds),
+                        pays_text(report, *choice));
 }
 
 /// Why the stages stay.
 std::string stay_text(const RebalanceReport& report) {
-  if (report.job.choices.empty())
-    return "nothing: no move of layers to a neighbour makes the step quicker";
+  if (report.job.choices.empty() && report.job.without_room > 0)
+    return message(
+        "nothing: ranks have no room for layers on the way to what would be quicker ({})",
+        counted(report.job.without_room, "choice"));
+  if (report.job.choices.empty()) return "nothing: no move of layers makes the step quicker";
   double soonest = report.job.choices.front().pays_after(report.job.step_before()).value_or(0.0);
   for (const RebalanceChoice& each : report.job.choices)
     soonest = std::min(soonest, each.pays_after(report.job.step_before()).value_or(soonest));
@@ -78,9 +86,9 @@ std::string stay_text(const RebalanceReport& report) {
 std::string whole_text(const RebalanceReport& report, const RebalanceChoice& choice) {
   const auto messages = std::count_if(choice.moves.begin(), choice.moves.end(),
                                       [](const RankMove& each) { return each.bytes > Bytes(0); });
-  std::string text = message("{} in {} at the end of {}, {} in all", to_string(choice.bytes),
+  std::string text = message("{} in {}, {} at the end of a step", to_string(choice.bytes),
                              counted(static_cast<std::size_t>(messages), "message"),
-                             counted(choice.flushes, "step"), seconds_text(choice.move_seconds));
+                             counted(choice.rounds, "round"));
   if (report.request.groups > 1)
     text += message("; each of {} pipelines does the same", report.request.groups);
   if (std::isinf(report.request.link.bytes_per_second))
@@ -90,10 +98,10 @@ std::string whole_text(const RebalanceReport& report, const RebalanceChoice& cho
 
 std::string moves_table(const RebalanceReport& report, const RebalanceChoice& choice) {
   std::vector<std::vector<std::string>> rows{
-      {"flush", "from rank", "to rank", "layers", "bytes", "time", "which are"}};
+      {"round", "from rank", "to rank", "layers", "bytes", "time", "which are"}};
   for (std::size_t i = 0; i < std::min(choice.moves.size(), kRowsShown); ++i) {
     const RankMove& move = choice.moves[i];
-    rows.push_back({message("{}", move.flush), message("{}", move.from_rank),
+    rows.push_back({message("{}", move.round), message("{}", move.from_rank),
                     message("{}", move.to_rank), range_text(move.first_layer, move.last_layer),
                     to_string(move.bytes), seconds_text(move.seconds), names_text(report, move)});
   }
@@ -124,12 +132,12 @@ std::string stages_table(const RebalanceReport& report) {
 
 std::string choices_table(const RebalanceReport& report) {
   if (report.job.choices.size() < (report.chosen() ? 2U : 1U)) return {};
-  std::vector<std::vector<std::string>> rows{{"step", "moves", "time of moves", "pays after"}};
+  std::vector<std::vector<std::string>> rows{{"step", "moves", "rounds", "flush", "pays after"}};
   for (const RebalanceChoice& each : report.job.choices)
     rows.push_back({seconds_text(each.step_seconds), to_string(each.bytes),
-                    seconds_text(each.move_seconds),
+                    message("{}", each.rounds), seconds_text(each.move_seconds),
                     steps_text(each.pays_after(report.job.step_before()).value_or(0.0))});
-  return "\nAll choices, each with the fewest bytes for its slowest stage:\n" + table_text(rows);
+  return "\nAll choices:\n" + table_text(rows);
 }
 
 ordered_json known(double seconds) {
@@ -144,7 +152,7 @@ ordered_json steps_json(const RebalanceReport& report, const RebalanceChoice& ch
 ordered_json moves_json(const RebalanceReport& report, const RebalanceChoice& choice) {
   ordered_json moves = ordered_json::array();
   for (const RankMove& move : choice.moves)
-    moves.push_back({{"flush", move.flush},
+    moves.push_back({{"round", move.round},
                      {"first", move.first_layer},
                      {"last", move.last_layer},
                      {"first_name", name_at(report, move.first_layer)},
@@ -190,9 +198,8 @@ std::string rebalance_text(const RebalanceReport& report) {
                                request.micro_batches == 1
                                    ? std::string("1 micro-batch")
                                    : message("{} micro-batches", request.micro_batches)));
-  text += line("step", step_text(report));
+  text += line("times", times_text(report));
   text += line("moves", choice ? whole_text(report, *choice) : stay_text(report));
-  if (choice) text += line("pays", pays_text(report, *choice));
   text += line("peak", message("{} on the fullest rank", report.job.plan.peak()));
   text += line("planned", message("in {}", seconds_text(report.search_seconds)));
   if (choice) text += moves_table(report, *choice);
@@ -228,7 +235,7 @@ ordered_json rebalance_json(const RebalanceReport& report) {
                                : ordered_json();
   json["moved_bytes"] = choice ? choice->bytes.count() : 0;
   json["move_seconds"] = choice ? choice->move_seconds : 0.0;
-  json["flushes"] = choice ? choice->flushes : 0;
+  json["rounds"] = choice ? choice->rounds : 0;
   json["moves"] = choice ? moves_json(report, *choice) : ordered_json::array();
   json["stages"] = stages_json(report);
   json["choices"] = ordered_json::array();
@@ -236,8 +243,9 @@ ordered_json rebalance_json(const RebalanceReport& report) {
     json["choices"].push_back({{"step_seconds", each.step_seconds},
                                {"moved_bytes", each.bytes.count()},
                                {"move_seconds", each.move_seconds},
-                               {"flushes", each.flushes},
+                               {"rounds", each.rounds},
                                {"pays_after_steps", steps_json(report, each)}});
+  json["choices_without_room"] = report.job.without_room;
   json["search_seconds"] = report.search_seconds;
   json["model"] = {{"path", report.profile},
                    {"layers", request.chain.layers.size()},

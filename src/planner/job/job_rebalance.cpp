@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
+#include <tuple>
 #include <utility>
 
 #include "job_costs.h"
+#include "move_rounds.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/model_identity.h"
 #include "spillway/planner/partition/rebalance.h"
@@ -21,85 +21,63 @@ Schedule compute_of(const JobRequest& request) {
                                       request.micro_batches / request.groups));
 }
 
-/// The distinct ways in which copies of the stages lie on ranks.
-std::set<std::vector<std::uint32_t>> placements_of(const Schedule& schedule) {
-  return {schedule.placement.begin(), schedule.placement.end()};
-}
+using Begins = std::vector<LayerIndex>;  // Of stages.
 
-/// The moves of one copy of the model after those of others, all messages of a flush at the same
-/// time.
-void add_moves(const RebalancePlan& plan, const std::vector<std::uint32_t>& rank_of,
-               const LinkCosts& link, RebalanceChoice& choice) {
-  for (const LayerMove& move : plan.moves) {
-    RankMove made;
-    made.flush = move.flush;
-    made.first_layer = move.first_layer;
-    made.last_layer = move.last_layer;
-    made.from_stage = move.from_stage;
-    made.to_stage = move.to_stage;
-    made.from_rank = rank_of[move.from_stage];
-    made.to_rank = rank_of[move.to_stage];
-    if (made.from_rank != made.to_rank) made.bytes = move.bytes;
-    if (made.bytes > Bytes(0))
-      made.seconds = link.latency_seconds + count_of(made.bytes) / link.bytes_per_second;
-    choice.bytes += made.bytes;
-    choice.moves.push_back(made);
-  }
-}
-
-/// Of all flushes: the rank whose link is busy longest, in the worse direction.
-double move_seconds(const std::vector<RankMove>& moves) {
-  std::map<std::uint32_t, double> of_flush;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, double> sent, received;
-  for (const RankMove& move : moves) {
-    double& slowest = of_flush[move.flush];
-    slowest = std::max({slowest, sent[{move.flush, move.from_rank}] += move.seconds,
-                        received[{move.flush, move.to_rank}] += move.seconds});
-  }
-  double seconds = 0.0;
-  for (const auto& [flush, slowest] : of_flush) seconds += slowest;
-  return seconds;
-}
-
-RebalanceChoice choice_of(const RebalancePlan& plan, const SegmentCosts& costs,
-                          const Schedule& compute, const LinkCosts& link) {
-  RebalanceChoice choice;
+Begins begins_of(const SegmentCosts& costs, const Cuts& cuts) {
+  Begins begins;
   for (std::uint32_t stage = 0; stage < costs.stages(); ++stage)
-    choice.begins.push_back(costs.first_layer(plan.cuts[stage]));
-  for (const std::vector<std::uint32_t>& ranks : placements_of(compute))
-    add_moves(plan, ranks, link, choice);
-  std::stable_sort(choice.moves.begin(), choice.moves.end(),
-                   [](const RankMove& a, const RankMove& b) { return a.flush < b.flush; });
-  choice.flushes = plan.flushes;
-  choice.move_seconds = move_seconds(choice.moves);
-  return choice;
+    begins.push_back(costs.first_layer(cuts[stage]));
+  return begins;
 }
 
 /// Plans for stages that are there.
 class Replanning {
  public:
   explicit Replanning(const JobRequest& request)
-      : request_(request), compute_(compute_of(request)) {}
-
-  JobPlan with(const std::vector<LayerIndex>& begins) const {
-    JobRequest asked = request_;
-    asked.stages.begins = begins;
-    return make_job_plan(asked, partitioner_named(asked.partitioner), choice());
+      : request_(request),
+        compute_(compute_of(request)),
+        partitioner_(partitioner_named(request.partitioner)),
+        asked_(request_for(request, choice())) {
+    asked_.chain = reordered(asked_.chain, asked_.stages.order);
   }
 
-  /// Where layers may go, from the fewest bytes on, without their steps. `has_room`: as if devices
-  /// had no end, since windows make room behind the cuts.
-  std::vector<RebalanceChoice> choices(bool has_room) const {
-    JobRequest asked = request_for(request_, choice());
+  JobPlan with(const Begins& begins) const {
+    JobRequest asked = request_;
+    asked.stages.begins = begins;
+    return make_job_plan(asked, partitioner_, choice());
+  }
+
+  /// Where stages may begin, from the fewest bytes on. `has_room`: as if devices had no end, since
+  /// windows make room behind the cuts.
+  std::vector<Begins> near(bool has_room) const {
+    const SegmentCosts costs(problem(has_room));
+    std::vector<Begins> all;
+    for (const NearCuts& near : rebalance_choices(costs, cuts(costs, request_.stages.begins)))
+      all.push_back(begins_of(costs, near.cuts));
+    return all;
+  }
+
+  /// Where they begin in a plan made anew with the same order of layers. Throws as make_job_plan.
+  Begins fresh() const {
+    JobRequest asked = request_;
     asked.chain = reordered(asked.chain, asked.stages.order);
-    if (has_room) asked.device_memory = kNoLimit;
-    const SegmentCosts costs(problem_for(asked, compute_));
-    CutMemo memo;
-    const Cuts now = cuts_for(asked, partitioner_named(asked.partitioner), costs, memo);
-    std::vector<RebalanceChoice> choices;
-    for (const RebalancePlan& plan : rebalance_choices(costs, now, {}))
-      choices.push_back(choice_of(plan, costs, compute_, asked.link));
-    return choices;
+    asked.chain.may_reorder = false;
+    asked.stages = {};
+    Begins begins;
+    for (const StageEstimate& stage : make_job_plan(asked, partitioner_, choice()).stages)
+      begins.push_back(stage.first_layer);
+    return begins;
+  }
+
+  /// Nothing where ranks have no room for layers on their way.
+  std::optional<RebalanceChoice> moves_to(const Begins& begins, const JobPlan& plan) const {
+    const SegmentCosts costs(problem(/*has_room=*/true));
+    auto choice = move_rounds(asked_, costs, plan.actions, cuts(costs, request_.stages.begins),
+                              cuts(costs, begins));
+    if (!choice) return std::nullopt;
+    choice->begins = begins;
+    choice->step_seconds = plan.step_seconds;
+    return choice;
   }
 
  private:
@@ -108,18 +86,67 @@ class Replanning {
             request_.micro_batches};
   }
 
+  PartitionProblem problem(bool has_room) const {
+    JobRequest asked = asked_;
+    if (has_room) asked.device_memory = kNoLimit;
+    return problem_for(asked, compute_);
+  }
+
+  Cuts cuts(const SegmentCosts& costs, const Begins& begins) const {
+    JobRequest asked;
+    asked.stages.begins = begins;
+    CutMemo memo;
+    return cuts_for(asked, partitioner_, costs, memo);
+  }
+
   const JobRequest& request_;
   const Schedule compute_;
+  const Partitioner& partitioner_;
+  JobRequest asked_;  // In the order of the stages.
 };
 
-/// Nothing where stages as they are get into room that equal shares of a rank are too small for.
-std::vector<RebalanceChoice> choices_of(const Replanning& replanning, const RebalancedJob& job) {
+/// Where stages might begin instead, each once.
+std::vector<Begins> places_of(const Replanning& replanning, const RebalancedJob& job) {
+  std::vector<Begins> places;
   try {
-    return replanning.choices(job.before && job.before->relief == JobRelief::kWindows);
+    places = replanning.near(job.before && job.before->relief == JobRelief::kWindows);
   } catch (const Error&) {
+    // Stages as they are may get into room that equal shares of a rank are too small for.
     if (!job.before) throw;
-    return {};
   }
+  try {
+    Begins fresh = replanning.fresh();
+    if (std::find(places.begin(), places.end(), fresh) == places.end())
+      places.push_back(std::move(fresh));
+  } catch (const Error&) {
+    // None by this partitioner; others may do.
+  }
+  return places;
+}
+
+/// A choice, and the plan that it leads to.
+struct Candidate {
+  RebalanceChoice choice;
+  JobPlan plan;
+};
+
+/// From the fewest bytes on, without those that another one makes superfluous.
+std::vector<Candidate> worthwhile(std::vector<Candidate> all) {
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    const auto key = [](const RebalanceChoice& each) {
+      return std::tuple(each.bytes, each.move_seconds, each.step_seconds);
+    };
+    return key(a.choice) < key(b.choice);
+  });
+  std::vector<Candidate> kept;
+  for (Candidate& each : all) {
+    const bool is_superfluous = std::any_of(kept.begin(), kept.end(), [&](const Candidate& other) {
+      return other.choice.move_seconds <= each.choice.move_seconds &&
+             !is_faster(each.choice.step_seconds, other.choice.step_seconds);
+    });
+    if (!is_superfluous) kept.push_back(std::move(each));
+  }
+  return kept;
 }
 
 /// The choice to go on with, of those that pay.
@@ -195,26 +222,31 @@ RebalancedJob rebalance_job(const JobRequest& request, std::optional<double> ste
   } catch (const PlanError& error) {
     job.refusal = error.what();
   }
-  std::vector<JobPlan> plans;
-  for (RebalanceChoice& choice : choices_of(replanning, job)) {
+  std::vector<Candidate> candidates;
+  for (const Begins& begins : places_of(replanning, job)) {
     try {
-      JobPlan plan = replanning.with(choice.begins);
-      choice.step_seconds = plan.step_seconds;
-      const double quickest = plans.empty() ? job.step_before() : plans.back().step_seconds;
-      if (!is_faster(plan.step_seconds, quickest)) continue;
-      plans.push_back(std::move(plan));
-      job.choices.push_back(std::move(choice));
+      JobPlan plan = replanning.with(begins);
+      if (!is_faster(plan.step_seconds, job.step_before())) continue;
+      if (auto choice = replanning.moves_to(begins, plan))
+        candidates.push_back({std::move(*choice), std::move(plan)});
+      else
+        ++job.without_room;
     } catch (const PlanError&) {
       // Ranks hold more than their stages say, or whole layers do not fit; the next one may do.
     }
   }
+  candidates = worthwhile(std::move(candidates));
+  for (const Candidate& each : candidates) job.choices.push_back(each.choice);
   job.chosen = best_of(job, steps_left);
   if (job.chosen)
-    job.plan = std::move(plans[*job.chosen]);
+    job.plan = std::move(candidates[*job.chosen].plan);
   else if (job.before)
     job.plan = *job.before;
   else
-    throw PlanError("no moves between neighbours make the stages fit again: {}", job.refusal);
+    throw PlanError(
+        "no moves between neighbours make the stages fit again{}: {}",
+        job.without_room > 0 ? ", since ranks have no room for layers on their way" : "",
+        job.refusal);
   return job;
 }
 

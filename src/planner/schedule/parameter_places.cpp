@@ -4,21 +4,6 @@
 
 namespace spillway::planner {
 
-std::vector<bool> resident_at_start(const Schedule& schedule, const WeightCopies& copies) {
-  std::vector<bool> is_resident(copies.size(), true);
-  std::vector<bool> is_moved(copies.size(), false);
-  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
-    for (const Action& action : schedule.ranks[rank]) {
-      const bool comes =
-          action.kind == ActionKind::kReceiveWeights || action.kind == ActionKind::kSwapInWeights;
-      if (!comes && action.kind != ActionKind::kSwapOutWeights) continue;
-      const std::uint32_t copy = copies.at(rank, action.stage);
-      if (!is_moved[copy]) is_resident[copy] = !comes;
-      is_moved[copy] = true;
-    }
-  return is_resident;
-}
-
 int move_weights(const Action& action, std::uint32_t copy, std::vector<bool>& is_resident) {
   const bool was_resident = is_resident[copy];
   if (action.kind == ActionKind::kReceiveWeights || action.kind == ActionKind::kSwapInWeights)

@@ -8,10 +8,6 @@
 
 namespace spillway::planner {
 
-/// Which copies are on their device when the lists begin. One whose first move brings it (from the
-/// host, from its owner) is not.
-std::vector<bool> resident_at_start(const Schedule& schedule, const WeightCopies& copies);
-
 /// How many copies an action brings to the device (1), or takes off it (-1), at once where it
 /// stands.
 int move_weights(const Action& action, std::uint32_t copy, std::vector<bool>& is_resident);

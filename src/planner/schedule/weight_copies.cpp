@@ -39,4 +39,19 @@ std::uint32_t WeightCopies::at(std::uint32_t rank, std::uint32_t stage) const {
   return found->second;
 }
 
+std::vector<bool> resident_at_start(const Schedule& schedule, const WeightCopies& copies) {
+  std::vector<bool> is_resident(copies.size(), true);
+  std::vector<bool> is_moved(copies.size(), false);
+  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
+    for (const Action& action : schedule.ranks[rank]) {
+      const bool comes =
+          action.kind == ActionKind::kReceiveWeights || action.kind == ActionKind::kSwapInWeights;
+      if (!comes && action.kind != ActionKind::kSwapOutWeights) continue;
+      const std::uint32_t copy = copies.at(rank, action.stage);
+      if (!is_moved[copy]) is_resident[copy] = !comes;
+      is_moved[copy] = true;
+    }
+  return is_resident;
+}
+
 }  // namespace spillway::planner

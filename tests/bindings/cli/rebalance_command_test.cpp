@@ -85,7 +85,7 @@ TEST_F(RebalanceCommand, MovesTheExpectedLayers) {
   EXPECT_EQ(first["first_name"], "aten::convolution #3");
   EXPECT_EQ(first["from_rank"], 0);
   EXPECT_EQ(first["to_rank"], 1);
-  EXPECT_EQ(first["flush"], 0);
+  EXPECT_EQ(first["round"], 0);
   EXPECT_EQ(first["bytes"], kLayerBytes);
   EXPECT_NEAR(first["seconds"].get<double>(), static_cast<double>(kLayerBytes) / 1e9, 1e-9);
   const json& second = told_now["moves"][1];
@@ -94,7 +94,7 @@ TEST_F(RebalanceCommand, MovesTheExpectedLayers) {
   EXPECT_EQ(second["from_rank"], 1);
   EXPECT_EQ(second["to_rank"], 2);
   EXPECT_EQ(told_now["moved_bytes"], 2 * kLayerBytes);
-  EXPECT_EQ(told_now["flushes"], 1);
+  EXPECT_EQ(told_now["rounds"], 1);
   // Both links at the same time.
   EXPECT_EQ(told_now["move_seconds"], first["seconds"]);
   EXPECT_NEAR(told_now["stages"][0]["seconds_before"].get<double>(), 0.072, 1e-4);
@@ -145,11 +145,14 @@ TEST_F(RebalanceCommand, TellsTheSameInWords) {
   const std::string text = plan(words);
   EXPECT_THAT(text, AllOf(HasSubstr("1f1b on 1 pipeline of 3 ranks, 6 micro-batches per step"),
                           HasSubstr("now as it is cut"), HasSubstr("240 MiB in 2 messages"),
-                          HasSubstr("at the end of 1 step"), HasSubstr("pays      after "),
-                          HasSubstr("in 1000 steps"), HasSubstr("aten::convolution #7")));
+                          HasSubstr("in 2 messages, 1 round at the end of a step"),
+                          HasSubstr(" re-balanced (-"), HasSubstr("; the flush takes "),
+                          HasSubstr(", which pays after "), HasSubstr(" in 1000 steps"),
+                          HasSubstr("aten::convolution #7")));
   words.common.profile = profile_;
-  EXPECT_THAT(plan(words), AllOf(HasSubstr("nothing: no move of layers to a neighbour"),
-                                 Not(HasSubstr("Moves:"))));
+  EXPECT_THAT(plan(words),
+              AllOf(HasSubstr("nothing: no move of layers makes"),
+                    HasSubstr("now as it is cut, and stays so"), Not(HasSubstr("Moves:"))));
 }
 
 TEST_F(RebalanceCommand, HasTheDocumentedKeysAndNoOthers) {

@@ -55,8 +55,8 @@ class JobLines(PageLines):
         self.check_step(self.run_line(plan)[0])
         self.check_profile("later", self.run_line(later))
         output = self.run_line(rebalance)[0]
-        self.assertRegex(output, r"(?m)^step .* when it was planned, .* now as it is cut")
-        self.assertRegex(output, r"(?m)^moves +(nothing: |\d.* in \d+ messages? at the end of )")
+        self.assertRegex(output, r"(?m)^times +a step took .* when it was planned, takes .* now as it is cut")
+        self.assertRegex(output, r"(?m)^moves +(nothing: |\d.* in \d+ messages?, \d+ rounds? at the end of )")
         self.assertEqual(self.json_of("later.job.json")["layers"], self.json_of("first.job.json")["layers"])
         self.assertIn("no deadlock", self.run_line(check)[0])
 

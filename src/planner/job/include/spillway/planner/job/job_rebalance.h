@@ -10,11 +10,11 @@
 
 namespace spillway::planner {
 
-/// Layers that go from a rank to a neighbour at a flush, the end of a step: one copy of their
-/// weights, gradients, optimizer states and buffers. Of schedules with two copies of a stage both
-/// go.
+/// Layers that go from a rank to a neighbour in one round of a flush: one copy of their weights,
+/// gradients, optimizer states and buffers. Of schedules with two copies of a stage both go; a rank
+/// that has the layers already, in its copy of the other stage, gets no message.
 struct RankMove {
-  std::uint32_t flush = 0;     ///< From 0: layers that pass several stages move once per flush.
+  std::uint32_t round = 0;     ///< From 0: layers that pass several stages are handed on.
   LayerIndex first_layer = 0;  ///< Places in the order of the pipeline, both ends included.
   LayerIndex last_layer = 0;
   std::uint32_t from_stage = 0;
@@ -25,13 +25,16 @@ struct RankMove {
   double seconds = 0.0;  ///< Of that message alone.
 };
 
-/// Other stages for the same ranks, and what it takes to get there.
+/// Other stages for the same ranks, and what it takes to get there: one flush, the end of a step,
+/// with rounds of messages between neighbours and no step between them.
 struct RebalanceChoice {
   std::vector<LayerIndex> begins;  ///< First layer of each stage.
   std::vector<RankMove> moves;     ///< Of one pipeline; all groups do the same at the same time.
-  std::uint32_t flushes = 0;
-  Bytes bytes;                ///< Of one pipeline.
-  double move_seconds = 0.0;  ///< A rank sends one message at a time, and receives one.
+  std::uint32_t rounds = 0;
+  Bytes bytes;  ///< Of one pipeline.
+  /// Each round lasts as long as its busiest link, as the schedule's referee has links: one message
+  /// at a time from a rank to another one, both directions and all pairs at once.
+  double move_seconds = 0.0;
   double step_seconds = 0.0;  ///< By the schedule's referee.
 
   /// The fewest steps behind which the moves have paid against steps of that length (infinite: they
@@ -44,9 +47,12 @@ struct RebalancedJob {
   /// The stages as they are; nothing where the ranks have no room for them any more.
   std::optional<JobPlan> before;
   std::string refusal;  ///< Why.
-  /// What moving layers between neighbours reaches, from the fewest bytes on. Those that cannot be
-  /// run, or are no quicker than one before them, are left out.
+  /// What moving layers between neighbours reaches, from the fewest bytes on, the cuts of a fresh
+  /// plan among them. Those that cannot be run are left out, and those than which another one is no
+  /// slower, with no more bytes and no longer a flush.
   std::vector<RebalanceChoice> choices;
+  /// Quicker ones that ranks have no room for while layers are on their way.
+  std::size_t without_room = 0;
   /// Of `choices`: the quickest, or where steps are left to count the one that gains most in them.
   /// Nothing where none pays: the stages stay.
   std::optional<std::size_t> chosen;
@@ -65,9 +71,10 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
                       const std::string& profile);
 
 /// On-line re-balancing, after vPipe (IEEE TPDS 33(3), 2022): layers move between neighbouring
-/// stages, which swap and compute again what is best for them then; the schedule stays. `request`
-/// is one of `request_of`, whose links and memory may have been said anew. Without `steps_left` the
-/// quickest step counts. Deterministic and pure; some thirty plans at most.
+/// stages, which swap and compute again what is best for them then; the schedule stays: see
+/// rebalance.md. `request` is one of `request_of`, whose links and memory may have been said anew.
+/// Without `steps_left` the quickest step counts. Deterministic and pure; some thirty plans at
+/// most.
 ///
 /// Throws PlanError with the reason where neither the stages as they are nor any choice fits, and
 /// what `make_job_plan` throws for other causes than room.
