@@ -51,6 +51,7 @@ Job random_job(const char* name, std::mt19937_64& random) {
     stage.stash = Bytes(3 + random() % 20);
     stage.weights = stage.gradients = Bytes(random() % 40);
     stage.optimizer_state = Bytes(random() % 40);
+    stage.update_peak = Bytes(random() % 60);
   }
   job.schedule = with_random_swaps(job.schedule, random);
   return job;

@@ -35,6 +35,20 @@ TEST(JobPlan, CountsTheMemoryOfEachRank) {
   }
 }
 
+// Plans for a model whose optimizer states dominate promised less than the update took.
+TEST(JobPlan, CountsTransientsOfTheUpdateWhereTheyAreMore) {
+  JobRequest request = even_job(8, 4, 1, "1f1b");
+  for (ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
+  const JobPlan plan = planned(request);
+  const Bytes stash(20 * kMega);
+  EXPECT_EQ(plan.memory[0].peak, Bytes((2 * 12 + 3) * kMega) + stash);
+  request.chain.layers[1].update_peak = stash;  // Less than that and the working peak.
+  EXPECT_EQ(planned(request).memory[0].peak, plan.memory[0].peak);
+  request.chain.layers[1].update_peak = stash + Bytes(5 * kMega);
+  EXPECT_EQ(planned(request).memory[0].peak, plan.memory[0].peak + Bytes(2 * kMega));
+  EXPECT_EQ(planned(request).memory[1].peak, plan.memory[1].peak);
+}
+
 TEST(JobPlan, GroupsShareTheMicroBatches) {
   JobRequest request = even_job(8, 8, 8, "1f1b");
   request.groups = 2;

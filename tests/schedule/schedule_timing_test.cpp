@@ -40,6 +40,20 @@ TEST(TimeSchedule, CountsMessagesOnTheWay) {
   EXPECT_DOUBLE_EQ(timing.bubble, 1.0 - 6.0 / (2 * 11.0));
 }
 
+TEST(TimeSchedule, GivesStepsTheirTransientsWhileTheyRun) {
+  Schedule schedule =
+      with_communication(generated("gpipe", 2, 1), pair_costs(generated("gpipe", 2, 1)));
+  ScheduleCosts costs = pair_costs(schedule);
+  const std::vector<RankTiming> without = time_schedule(schedule, costs).ranks;
+  EXPECT_EQ(without[0].peak_memory, 2000_B);  // The stash, and what stays.
+  costs.stages[0].update_peak = 1000_B;       // The stash is gone when they come.
+  costs.stages[1].update_peak = 1100_B;
+  const std::vector<RankTiming> with = time_schedule(schedule, costs).ranks;
+  EXPECT_EQ(with[0].peak_memory, 2000_B);
+  EXPECT_EQ(with[1].peak_memory, 2100_B);
+  EXPECT_EQ(with[1].memory.back().bytes, without[1].memory.back().bytes);
+}
+
 // A pass that waits for swaps of its stage keeps its rank, which computes nothing meanwhile.
 TEST(TimeSchedule, CountsWaitsOfStagesAsSwapsAndNotAsCompute) {
   for (const char* name : {"gpipe", "zb-h1"}) {

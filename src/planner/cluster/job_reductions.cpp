@@ -20,6 +20,7 @@ void JobTasks::step(const Action& action) {
   const double slowdown = slowdowns_[flows_.device(local_, static_cast<std::uint32_t>(pipeline_))];
   const TaskId task = add(is_on_host ? TaskKind::kGate : TaskKind::kCompute, action,
                           is_on_host ? 0.0 : job_.stages[action.stage].step_seconds * slowdown);
+  if (!effects_.actions.empty()) graph_.use_room(task, {effect_.at_start, effect_.at_end});
   StageOfRank& state = stage_state(action.stage);
   if (state.waits_for_gradients)
     parameter_requests_.push_back({task, {rank_, action.stage, true}, state.gradients_received});

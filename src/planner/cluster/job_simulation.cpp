@@ -22,7 +22,8 @@ ScheduleCosts nominal_costs(const Job& job, const Cluster& cluster) {
   costs.shares = job.shares;
   costs.memory = job.memory;
   if (job.update == UpdatePlace::kHost)
-    for (StageCosts& stage : costs.stages) stage.gradients = stage.optimizer_state = Bytes(0);
+    for (StageCosts& stage : costs.stages)
+      stage.gradients = stage.optimizer_state = stage.update_peak = Bytes(0);
   const ClusterNode& node = cluster.node;
   costs.peer = cluster.nodes > 1 ? node.nic : node.nvlink ? *node.nvlink : node.pcie;
   costs.host = node.pcie;

@@ -43,6 +43,10 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
                  costs.buffer_bytes(segment.first, segment.end));
   result.gradients = std::min(states, result.weights);
   result.optimizer_state = states - result.gradients;
+  // What the plan keeps free for transients of layers is there for those of the update.
+  result.update_peak = largest_of(request.chain, stage, &ModelLayer::update_peak);
+  result.update_peak -=
+      std::min(result.update_peak, largest_of(request.chain, stage, &ModelLayer::working_peak));
   return result;
 }
 
@@ -197,10 +201,10 @@ double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& e
   return share;
 }
 
-Bytes largest_working_peak(const ModelChain& chain, const StageEstimate& stage) {
+Bytes largest_of(const ModelChain& chain, const StageEstimate& stage, Bytes ModelLayer::*figure) {
   Bytes largest;
   for (LayerIndex i = stage.first_layer; i <= stage.last_layer; ++i)
-    largest = std::max(largest, chain.layers[i].working_peak);
+    largest = std::max(largest, chain.layers[i].*figure);
   return largest;
 }
 

@@ -38,6 +38,7 @@ ScheduleCosts schedule_costs(const JobRequest& request, const Schedule& schedule
 /// largest share of all stages.
 double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& estimate);
 
-Bytes largest_working_peak(const ModelChain& chain, const StageEstimate& stage);
+/// Of the stage's layers: `&ModelLayer::working_peak`, say.
+Bytes largest_of(const ModelChain& chain, const StageEstimate& stage, Bytes ModelLayer::*figure);
 
 }  // namespace spillway::planner

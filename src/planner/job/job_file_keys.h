@@ -28,12 +28,12 @@ struct SizeField {
   const char* key;
   Bytes StageCosts::*field;
 };
-inline constexpr std::array<SizeField, 5> kSizes{
-    {{"stash_bytes", &StageCosts::stash},
-     {"boundary_bytes", &StageCosts::boundary},
-     {"weight_bytes", &StageCosts::weights},
-     {"gradient_bytes", &StageCosts::gradients},
-     {"optimizer_bytes", &StageCosts::optimizer_state}}};
+inline constexpr std::array<SizeField, 6> kSizes{{{"stash_bytes", &StageCosts::stash},
+                                                  {"boundary_bytes", &StageCosts::boundary},
+                                                  {"weight_bytes", &StageCosts::weights},
+                                                  {"gradient_bytes", &StageCosts::gradients},
+                                                  {"optimizer_bytes", &StageCosts::optimizer_state},
+                                                  {"update_peak_bytes", &StageCosts::update_peak}}};
 
 struct LinkField {
   const char* key;

@@ -72,14 +72,14 @@ std::vector<StageBytes> bytes_before(const JobRequest& request, const SegmentCos
     bytes.gradients = whole(std::min(gradients, all_states));
     bytes.optimizer = whole(all_states) - bytes.gradients;
     bytes.stash = whole(load.in_flight * load.stash_bytes);
-    bytes.working = largest_working_peak(request.chain, stage);
+    bytes.working = largest_of(request.chain, stage, &ModelLayer::working_peak);
     bytes.relayed = whole(load.fixed_bytes - without_relayed);
     bytes.reserved = request.reserved;
     bytes.buffers = whole(buffers);
     // As the cuts have them, which see the largest working peak of a rank with each of its stages.
     const Bytes others = bytes.gradients + bytes.optimizer + bytes.buffers +
                          costs.problem().devices[k].reserved +
-                         largest_working_peak(costs.problem().chain, stage);
+                         largest_of(costs.problem().chain, stage, &ModelLayer::working_peak);
     bytes.weights = whole(without_relayed - count_of(others));
     all.push_back(bytes);
   }

@@ -15,10 +15,14 @@ class WeightWalk {
   WeightWalk(const WeightCopies& copies, const ParameterPlaces& places)
       : copies_(copies), is_resident_(places.is_resident), is_changed_(copies.size(), false) {}
 
-  MemoryEffect apply(std::uint32_t rank, const Action& action, double bytes) {
+  MemoryEffect apply(std::uint32_t rank, const Action& action, const StageCosts& stage) {
     const std::uint32_t copy = copies_.at(rank, action.stage);
+    const double bytes = count_of(stage.weights);
+    const double transients = count_of(stage.update_peak);
     switch (action.kind) {
-      case ActionKind::kStep: is_changed_[copy] = true; return {};
+      case ActionKind::kStep:
+        is_changed_[copy] = true;
+        return {.at_start = transients, .at_end = -transients};
       case ActionKind::kReceiveWeights: {
         const double taken = is_resident_[copy] ? 0.0 : bytes;
         is_resident_[copy] = true;
@@ -67,7 +71,7 @@ MemoryEffects memory_effects(const Schedule& schedule, const ScheduleCosts& cost
     for (const Action& action : schedule.ranks[rank]) {
       const StageCosts& stage = costs.stages[action.stage];
       if (concerns_weights(action.kind)) {
-        of_rank.push_back(weights.apply(rank, action, count_of(stage.weights)));
+        of_rank.push_back(weights.apply(rank, action, stage));
         continue;
       }
       const StashEffect stash = stashes.apply(action);

@@ -219,6 +219,8 @@ void ScheduleRun::start_compute(std::uint32_t rank, const Action& action,
   state.has_computed = true;
   state.is_computing = true;
   state.returned = effect.returned;
+  if (action.kind == ActionKind::kStep)
+    memory_.change(rank, now_, 0.0, count_of(costs_.stages[action.stage].update_peak));
   push(now_ + seconds + wait, rank, rank, state.next);
 }
 
@@ -245,6 +247,7 @@ void ScheduleRun::end_compute(std::uint32_t rank, std::size_t position, const Ac
   if (state.returned != 0.0)
     memory_.change(rank, now_, -state.returned, -state.returned * stash_bytes(action));
   if (action.kind == ActionKind::kStep) {
+    memory_.change(rank, now_, 0.0, -count_of(costs_.stages[action.stage].update_peak));
     parameters(rank, action.stage).is_changed = true;
     return;
   }

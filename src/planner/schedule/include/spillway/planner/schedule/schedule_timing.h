@@ -27,6 +27,7 @@ struct StageCosts {
   Bytes weights;   ///< One version of the parameters.
   Bytes gradients;
   Bytes optimizer_state;  ///< Where the stage is stepped.
+  Bytes update_peak;      ///< Taken by a step while it runs.
 };
 
 /// Of an action, on its stage, without waits.
