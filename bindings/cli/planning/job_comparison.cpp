@@ -76,7 +76,7 @@ class Comparison {
     planner::try_choices(with_times_of_machine(), [&](const JobChoice& choice) {
       Made tried = planned(partitioner, choice);
       const JobAttempt attempt = tried.row.attempt;
-      if (!attempt.is_hopeless) keep_better(best, std::move(tried));
+      if (!attempt.is_given_up()) keep_better(best, std::move(tried));
       return attempt;
     });
     std::vector<ComparedJob> rows;

@@ -16,7 +16,8 @@ std::string schedule_help() {
   for (const planner::ScheduleGenerator& each : planner::schedule_generators())
     text += message(" {} ({});", each.name, each.summary);
   return text +
-         message(" or {}, the fastest that fits and changes no results [{}]. What a schedule "
+         message(" or {}, the fastest that fits and changes no results [{}]. A name alone is "
+                 "its usual variant, on one pipeline unless --groups says more. What a schedule "
                  "leaves open stands behind it: 1f1b-capped:slots=3, interleaved:chunks=4, "
                  "gems-master:replicas=4; gems-mast:parked or :single-owner for its second "
                  "copy of the weights; :stages or :windows for how it gets into memory",

@@ -124,8 +124,7 @@ std::string search_text(const FoundJob& job) {
   text += message(": {} plans", job.search.attempts.size());
   if (job.search.hopeless > 0) text += message("; {} more cannot be faster", job.search.hopeless);
   if (job.search.left_out > 0)
-    text += message("; {} more would take too long to try (name one with --schedule)",
-                    job.search.left_out);
+    text += message("; {} more were not looked at (name one with --schedule)", job.search.left_out);
   return text;
 }
 

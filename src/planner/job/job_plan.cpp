@@ -53,8 +53,8 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
       plan = relieved(moved, partitioner, compute, to_beat,
                       memo.of(asked.micro_batches, order.layers));
       plan->order = order;
-      to_beat.all = std::min(to_beat.all, plan->step_seconds);
-      to_beat.windows = std::min(to_beat.windows, plan->step_seconds);
+      for (double* each : {&to_beat.all, &to_beat.put_off, &to_beat.windows})
+        *each = std::min(*each, plan->step_seconds);
     } catch (const Error&) {
       // Not in this order, by this partitioner; the recorded one may do.
     }
@@ -150,8 +150,7 @@ JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
   if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_bytes_per_second == 0.0)
     throw PlanError("weights are parked on the host, and there is no link to it (name one, or keep "
                     "both copies)");
-  JobPlan plan =
-      ordered(asked, partitioner, compute, {choice.seconds_to_beat, choice.windows_to_beat}, memo);
+  JobPlan plan = ordered(asked, partitioner, compute, choice.to_beat, memo);
   plan.variant = as_made(generator, choice.variant, compute);
   plan.batch = batch_of(request);
   plan.bound_seconds = job_bound(request);

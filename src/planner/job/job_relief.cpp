@@ -120,9 +120,10 @@ class ReliefSearch {
     return solved ? solved->worst * static_cast<double>(compute_.all_micro_batches()) : 0.0;
   }
 
-  /// Throws TooSlowError where no kind of relief can be fast enough.
+  /// Throws TooSlowError where no kind of relief can be fast enough, PutOffError where none is
+  /// likely to be.
   void require_hope(bool may_have_windows) {
-    if (to_beat_.all == SecondsToBeat().all) return;
+    if (to_beat_.all == kNoTime && to_beat_.put_off == kNoTime) return;
     double without = 0.0;
     double least = 0.0;
     try {
@@ -132,10 +133,15 @@ class ReliefSearch {
       return;  // Whatever is wrong is told elsewhere.
     }
     if (may_have_windows && no_windows_.empty() && is_faster(without, windows_to_beat())) return;
-    if (is_faster(std::max(least, without / kMostGainOfCuts), to_beat_.all)) return;
-    throw TooSlowError("it takes {} s as if there were room for all, and more with relief; another "
-                       "choice takes {} s",
-                       without, to_beat_.all);
+    if (!is_faster(least, to_beat_.all))
+      throw TooSlowError("its slowest stage takes {} s for all micro-batches; another choice takes "
+                         "{} s",
+                         least, to_beat_.all);
+    if (is_faster(without / kMostGainOfCuts, to_beat_.put_off)) return;
+    throw PutOffError(message("it takes {} s as if there were room for all, and more with relief; "
+                              "another choice takes {} s",
+                              without, to_beat_.put_off),
+                      without);
   }
 
   /// Cuts as if there were room, and whole stashes that leave while a rank computes something else.

@@ -1,18 +1,10 @@
 #pragma once
 
-#include <limits>
-
 #include "spillway/planner/job/job_plan.h"
 #include "spillway/planner/job/plan_memo.h"
 #include "spillway/planner/schedule/schedule.h"
 
 namespace spillway::planner {
-
-/// What plans are not worth the while for, unless they may be faster; see `JobChoice`.
-struct SecondsToBeat {
-  double all = std::numeric_limits<double>::infinity();
-  double windows = std::numeric_limits<double>::infinity();
-};
 
 /// The plan for these lists of compute, with the layers as the request has them: as cut, or with
 /// the faster of both kinds of relief, where both are open. `memo` is of this chain. Throws as

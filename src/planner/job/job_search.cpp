@@ -140,6 +140,10 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
   } catch (const TooSlowError& error) {
     attempt.refusal = error.what();
     attempt.is_hopeless = true;
+  } catch (const PutOffError& error) {
+    attempt.refusal = error.what();
+    attempt.is_put_off = true;
+    attempt.step_seconds = error.seconds();
   } catch (const NoRoomError& error) {
     attempt.refusal = error.what();
     attempt.missing = error.needed() - request.device_memory;

@@ -83,16 +83,22 @@ struct JobPlan {
 /// Whether a step is faster than another: sums in another order differ in the last bits.
 inline bool is_faster(double seconds, double than) { return seconds < than * (1.0 - 1e-9); }
 
+inline constexpr double kNoTime = std::numeric_limits<double>::infinity();
+
+/// What a plan is not worth the while for, unless it may be faster.
+struct SecondsToBeat {
+  double all = kNoTime;      ///< Given up where it is proven that no plan of the choice is.
+  double put_off = kNoTime;  ///< Put off where it is not likely that one is.
+  double windows = kNoTime;  ///< Windows are tried for plans that are faster without any relief.
+};
+
 /// A schedule on so many groups.
 struct JobChoice {
   const ScheduleGenerator* generator = nullptr;
   std::uint32_t groups = 1;
   JobVariant variant{};
   std::uint32_t micro_batches = 0;  ///< 0: as many as the request says, or as its batch has.
-  /// Plans that cannot be faster than that are given up.
-  double seconds_to_beat = std::numeric_limits<double>::infinity();
-  /// Windows are tried for plans that are faster than that without relief.
-  double windows_to_beat = std::numeric_limits<double>::infinity();
+  SecondsToBeat to_beat{};
 };
 
 /// The choice that a plan came of.
@@ -116,10 +122,23 @@ class NoRoomError : public PlanError {
   Bytes needed_;
 };
 
-/// A choice that cannot be faster than its `seconds_to_beat`.
+/// A choice that cannot be faster than its `to_beat`.
 class TooSlowError : public PlanError {
  public:
   using PlanError::PlanError;
+};
+
+/// A choice that is not likely to be faster, and was not looked at.
+class PutOffError : public PlanError {
+ public:
+  PutOffError(const std::string& sentence, double seconds)
+      : PlanError("{}", sentence), seconds_(seconds) {}
+
+  /// Of a step as if there were room.
+  double seconds() const { return seconds_; }
+
+ private:
+  double seconds_;
 };
 
 /// The stages that a partitioner cuts for a schedule, and their step by the schedule's referee.
@@ -136,9 +155,10 @@ class TooSlowError : public PlanError {
 /// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where
 /// hosts have too little memory for what is swapped, for parked weights without a link to the host,
 /// and, where the request's schedule is the chooser's, for one that changes results; TooSlowError
-/// where relief is needed, and the step is no faster than `choice.seconds_to_beat` by what its
-/// slowest stage takes, or, with a fourth of it to spare, by what it would take without relief.
-/// Windows are only tried where it would be faster than both figures without any relief.
+/// where relief is needed, and the step is no faster than `choice.to_beat` by what the slowest
+/// stage of the best cuts takes; PutOffError where it is not likely to be by what it would take
+/// without relief, with a fourth of it to spare. Windows are only tried where it would be faster
+/// without any relief.
 JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice);
 

@@ -25,7 +25,7 @@ struct JobAttempt {
   /// least, or as planned.
   Bytes missing{};
   std::uint32_t fullest_rank = 0;
-  double step_seconds = 0.0;
+  double step_seconds = 0.0;  ///< Where it is put off, as if there were room for all.
   double bubble = 0.0;
   double exposed_communication_seconds = 0.0;
   double gap = 0.0;
@@ -36,8 +36,10 @@ struct JobAttempt {
   /// To do for those who run it: groups, replicas, stages, actions of all ranks.
   std::array<std::uint64_t, 4> work{};
   bool is_hopeless = false;  ///< Refused with TooSlowError.
+  bool is_put_off = false;   ///< Refused with PutOffError.
 
   bool is_possible() const { return refusal.empty(); }
+  bool is_given_up() const { return is_hopeless || is_put_off; }
 };
 
 /// The figures of a plan; its choice says all that was left open.
@@ -55,7 +57,7 @@ std::vector<std::size_t> best_of_each(std::span<const JobAttempt> attempts);
 struct JobTrials {
   std::vector<JobAttempt> attempts;  ///< In the order in which they were made.
   std::uint32_t hopeless = 0;        ///< Left out or given up: they cannot be faster.
-  std::uint32_t left_out = 0;        ///< Left out: the search would take too long with them.
+  std::uint32_t left_out = 0;        ///< Were not looked at: it would take too long with them.
 };
 
 /// The same with the plan that came of it.
@@ -93,7 +95,8 @@ using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
 ///   fastest, where their number is open.
 ///
 /// All of these have the best attempt of all to beat. At most 128 of them, with four million passes
-/// of micro-batches through stages in all.
+/// of micro-batches through stages in all. What was put off on the way comes at the end, the 40
+/// likeliest in full, unless it cannot be faster by its `pipeline_bound`.
 JobTrials try_choices(const JobRequest& request, const TryChoice& attempt);
 
 /// Is told of a choice.

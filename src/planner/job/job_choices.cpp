@@ -1,0 +1,40 @@
+#include "job_choices.h"
+
+#include <algorithm>
+
+#include "spillway/planner/job/job_search.h"
+
+namespace spillway::planner {
+
+std::vector<std::uint32_t> divisors_of(std::uint32_t number) {
+  std::vector<std::uint32_t> divisors;
+  for (std::uint32_t each = number; each > 0; --each)
+    if (number % each == 0) divisors.push_back(each);
+  return divisors;
+}
+
+std::vector<JobChoice> job_choices(const JobRequest& request) {
+  check(request);
+  const bool is_open = request.schedule == kAnySchedule;
+  const std::uint32_t micro_batches = most_micro_batches(request);
+  std::vector<std::uint32_t> groups;
+  if (request.groups != 0)
+    groups = {request.groups};
+  else if (!is_open)
+    groups = {1};
+  else
+    for (std::uint32_t count = 1; count <= std::min(request.ranks, micro_batches); ++count)
+      if (request.ranks % count == 0 && micro_batches % count == 0) groups.push_back(count);
+  std::vector<JobChoice> choices;
+  for (const std::uint32_t count : groups) {
+    if (!is_open) {
+      choices.push_back({&schedule_generator_named(request.schedule), count, request.variant});
+      continue;
+    }
+    for (const ScheduleGenerator& generator : schedule_generators())
+      choices.push_back({&generator, count});
+  }
+  return choices;
+}
+
+}  // namespace spillway::planner
