@@ -80,9 +80,9 @@ TEST(FrozenLayers, HoldOnRanksWhatCutsHaveCounted) {
       }
       EXPECT_EQ(plan.memory[k].fixed, fixed + peak) << k;
       EXPECT_EQ(plan.memory[k].peak, stage.raw_memory) << k;
-      EXPECT_EQ(plan.before[k].all(), stage.raw_memory) << k;
+      EXPECT_EQ(plan.bytes_before[k].all(), stage.raw_memory) << k;
       if (stage.last_layer < lead) ++untrained;
-      if (stage.last_layer < lead && plan.before[k].relayed > Bytes()) ++only_read;
+      if (stage.last_layer < lead && plan.bytes_before[k].relayed > Bytes()) ++only_read;
     }
   }
   EXPECT_GT(untrained, 100U);
@@ -135,9 +135,9 @@ TEST(FrozenLayers, AddNothingToReductions) {
   EXPECT_EQ(plan.costs.stages[1].weights, Bytes(4 * kMega));
   EXPECT_EQ(plan.costs.stages[1].gradients, Bytes(4 * kMega));
   EXPECT_EQ(plan.costs.stages[1].optimizer_state, Bytes(8 * kMega));
-  EXPECT_EQ(plan.before[1].weights, Bytes(8 * kMega));
-  EXPECT_EQ(plan.before[1].gradients, Bytes(4 * kMega));
-  EXPECT_EQ(plan.before[1].optimizer, Bytes(8 * kMega));
+  EXPECT_EQ(plan.bytes_before[1].weights, Bytes(8 * kMega));
+  EXPECT_EQ(plan.bytes_before[1].gradients, Bytes(4 * kMega));
+  EXPECT_EQ(plan.bytes_before[1].optimizer, Bytes(8 * kMega));
   EXPECT_EQ(plan.actions.untrained_stages, 0U);
 }
 

@@ -115,19 +115,19 @@ TEST(JobRelief, NamesTheBytesOfAllCopies) {
     double held = 0.0;
     for (const double bytes : memory_effects(plan.actions, plan.costs).at_begin) held += bytes;
     Bytes named;
-    for (const StageBytes& stage : plan.before)
+    for (const HeldBytes& stage : plan.bytes_before)
       named += stage.weights + stage.gradients + stage.optimizer;
     EXPECT_EQ(static_cast<double>(named.count()), held) << schedule;
   }
   const JobPlan parked = planned(uneven_job("gems-mast:parked"));
   const JobPlan owned = planned(uneven_job("gems-mast:single-owner"));
   for (std::size_t k = 0; k < 4; ++k) {
-    EXPECT_EQ(parked.before[k].weights, parked.stages[k].parameters) << k;
-    EXPECT_EQ(parked.before[k].gradients, 2 * parked.stages[k].parameters) << k;
-    EXPECT_EQ(parked.before[k].optimizer, 4 * parked.stages[k].parameters) << k;
-    EXPECT_EQ(owned.before[k].weights, 2 * owned.stages[k].parameters) << k;
-    EXPECT_EQ(owned.before[k].gradients, 2 * owned.stages[k].parameters) << k;
-    EXPECT_EQ(owned.before[k].optimizer, 2 * owned.stages[k].parameters) << k;
+    EXPECT_EQ(parked.bytes_before[k].weights, parked.stages[k].parameters) << k;
+    EXPECT_EQ(parked.bytes_before[k].gradients, 2 * parked.stages[k].parameters) << k;
+    EXPECT_EQ(parked.bytes_before[k].optimizer, 4 * parked.stages[k].parameters) << k;
+    EXPECT_EQ(owned.bytes_before[k].weights, 2 * owned.stages[k].parameters) << k;
+    EXPECT_EQ(owned.bytes_before[k].gradients, 2 * owned.stages[k].parameters) << k;
+    EXPECT_EQ(owned.bytes_before[k].optimizer, 2 * owned.stages[k].parameters) << k;
   }
 }
 
@@ -256,7 +256,7 @@ TEST(JobRelief, NamesBytesByClass) {
   const JobPlan plan = planned(request);
   bool is_relieved = false;
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const StageBytes& before = plan.before[k];
+    const HeldBytes& before = plan.bytes_before[k];
     EXPECT_EQ(before.weights, plan.stages[k].parameters) << k;
     EXPECT_EQ(before.gradients, plan.stages[k].parameters) << k;
     EXPECT_EQ(before.optimizer, plan.stages[k].parameters) << k;
@@ -265,10 +265,10 @@ TEST(JobRelief, NamesBytesByClass) {
     EXPECT_EQ(before.reserved, Bytes(kMega)) << k;
     EXPECT_EQ(before.all(), plan.stages[k].raw_memory) << k;
     // Stashes are rounded down to bytes, of each micro-batch.
-    EXPECT_LE(plan.after[k].all(), plan.stages[k].memory) << k;
-    EXPECT_GE(plan.after[k].all() + Bytes(8), plan.stages[k].memory) << k;
-    EXPECT_EQ(plan.after[k].weights, before.weights) << k;
-    is_relieved = is_relieved || plan.after[k].stash < before.stash;
+    EXPECT_LE(plan.bytes_after[k].all(), plan.stages[k].memory) << k;
+    EXPECT_GE(plan.bytes_after[k].all() + Bytes(8), plan.stages[k].memory) << k;
+    EXPECT_EQ(plan.bytes_after[k].weights, before.weights) << k;
+    is_relieved = is_relieved || plan.bytes_after[k].stash < before.stash;
   }
   EXPECT_TRUE(is_relieved);
 }

@@ -33,11 +33,11 @@ TEST(LayerBuffers, AreThereWithEachCopyAndMoveNowhere) {
     for (std::uint32_t stage = 0; stage <= last; ++stage) {
       SCOPED_TRACE(message("{}, stage {}", schedule, stage));
       const Bytes buffers(stage == 0 ? 30 * kMega : stage == last ? 2 * kMega : 0);
-      EXPECT_EQ(plan.before[stage].buffers, buffers);
-      EXPECT_EQ(plan.after[stage].buffers, buffers);
-      EXPECT_EQ(plan.before[stage].all(), without.before[stage].all() + buffers);
-      EXPECT_EQ(plan.before[stage].weights, without.before[stage].weights);
-      EXPECT_EQ(plan.before[stage].gradients, without.before[stage].gradients);
+      EXPECT_EQ(plan.bytes_before[stage].buffers, buffers);
+      EXPECT_EQ(plan.bytes_after[stage].buffers, buffers);
+      EXPECT_EQ(plan.bytes_before[stage].all(), without.bytes_before[stage].all() + buffers);
+      EXPECT_EQ(plan.bytes_before[stage].weights, without.bytes_before[stage].weights);
+      EXPECT_EQ(plan.bytes_before[stage].gradients, without.bytes_before[stage].gradients);
       EXPECT_EQ(plan.costs.stages[stage].weights, without.costs.stages[stage].weights);
       EXPECT_EQ(plan.costs.stages[stage].gradients, without.costs.stages[stage].gradients);
       EXPECT_EQ(plan.costs.stages[stage].optimizer_state,
@@ -52,7 +52,7 @@ TEST(LayerBuffers, AreThereWithEachCopyAndMoveNowhere) {
       for (std::uint32_t replica = 0; replica < plan.actions.replica_count(); ++replica)
         for (const std::uint32_t stage : {0U, last})
           if (plan.actions.rank_of(replica, stage) == rank && stages.insert(stage).second)
-            held += plan.before[stage].buffers;
+            held += plan.bytes_before[stage].buffers;
       EXPECT_EQ(plan.memory[rank].fixed, held);
       EXPECT_EQ(plan.memory[rank].peak, without.memory[rank].peak + held);
       EXPECT_EQ(plan.memory[rank].host, without.memory[rank].host);
@@ -95,14 +95,14 @@ TEST(LayerBuffers, OfAProfileAreNoSecondSetOfWeights) {
   request.partitioner = "parameters";
   const JobPlan plan = planned(request);
   ASSERT_EQ(plan.stages[0].last_layer, 2U);  // Three of six convolutions.
-  EXPECT_EQ(plan.before[0].buffers, data);
-  EXPECT_EQ(plan.before[0].weights, 2 * 3 * weights);
+  EXPECT_EQ(plan.bytes_before[0].buffers, data);
+  EXPECT_EQ(plan.bytes_before[0].weights, 2 * 3 * weights);
   EXPECT_EQ(plan.costs.stages[0].weights, 3 * weights);
   EXPECT_EQ(plan.costs.stages[0].gradients, 3 * weights);
   EXPECT_DOUBLE_EQ(plan.costs.stages[0].step_seconds, model.update_seconds / 2);
   for (const RankMemory& rank : plan.memory)
-    EXPECT_EQ(rank.fixed,
-              model.reserved + data + std::max(plan.before[0].working, plan.before[1].working));
+    EXPECT_EQ(rank.fixed, model.reserved + data +
+                              std::max(plan.bytes_before[0].working, plan.bytes_before[1].working));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ using planner::StageEstimate;
 namespace {
 
 /// By class, in bytes.
-ordered_json classes_json(const planner::StageBytes& bytes) {
+ordered_json classes_json(const planner::HeldBytes& bytes) {
   return {{"weights", bytes.weights.count()},     {"gradients", bytes.gradients.count()},
           {"optimizer", bytes.optimizer.count()}, {"buffers", bytes.buffers.count()},
           {"stash", bytes.stash.count()},         {"working", bytes.working.count()},
@@ -51,8 +51,8 @@ ordered_json stage_json(const FoundJob& job, std::uint32_t index) {
           {"recompute_seconds", stage.recompute_seconds},
           {"memory_bytes", stage.memory.count()},
           {"raw_memory_bytes", stage.raw_memory.count()},
-          {"before", classes_json(plan.before[index])},
-          {"after", classes_json(plan.after[index])},
+          {"before", classes_json(plan.bytes_before[index])},
+          {"after", classes_json(plan.bytes_after[index])},
           {"parameter_bytes", stage.parameters.count()},
           {"swapped_bytes", stage.swapped.count()},
           {"in_flight", plan.factors[index].in_flight},
@@ -69,6 +69,7 @@ ordered_json rank_json(const JobPlan& plan, std::uint32_t rank) {
           {"exposed_communication_seconds", timing.exposed_communication_seconds},
           {"exposed_swap_seconds", timing.exposed_swap_seconds},
           {"peak_bytes", plan.memory[rank].peak.count()},
+          {"held", classes_json(plan.memory[rank].held)},
           {"fixed_bytes", plan.memory[rank].fixed.count()},
           {"host_bytes", plan.memory[rank].host.count()},
           {"swap_actions", count_of(plan, rank, planner::ActionKind::kSwapOut)},

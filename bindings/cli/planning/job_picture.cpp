@@ -173,15 +173,11 @@ class Drawing {
     }
   }
 
-  /// Before its first change a rank holds the least of all moments: weights, gradients, states.
   void draw_memory(std::uint32_t rank, double base) {
     const auto& moments = plan_.timing.ranks[rank].memory;
     const auto fixed = static_cast<double>(plan_.memory[rank].fixed.count());
     const auto y_of = [&](double bytes) { return base - bytes / most_bytes_ * kCurve; };
-    double held = static_cast<double>(plan_.memory[rank].peak.count()) - fixed;
-    for (const MemoryMoment& moment : moments)
-      held = std::min(held, static_cast<double>(moment.bytes.count()));
-    StepCurve curve(kLeft, y_of(held + fixed));
+    StepCurve curve(kLeft, y_of(static_cast<double>(moments.front().bytes.count()) + fixed));
     for (const MemoryMoment& moment : moments)
       curve.step_to(x_of(moment.seconds), y_of(static_cast<double>(moment.bytes.count()) + fixed));
     svg_.add(message("<polygon points=\"{},{}{} {},{}\" fill=\"#ddd\" stroke=\"#777\" "

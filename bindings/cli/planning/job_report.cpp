@@ -19,7 +19,7 @@ using planner::StageEstimate;
 
 namespace {
 
-constexpr std::size_t kStagesShown = 64;
+constexpr std::size_t kRowsShown = 64;
 constexpr std::size_t kMostLettersOfName = 44;
 
 /// What is assumed of micro-batches that nobody measured; nothing where there are none.
@@ -81,11 +81,16 @@ std::string layers_text(const planner::LayerOrder& order, const StageEstimate& s
   return ranges.size() > kRangesShown ? text + " ..." : text;
 }
 
+std::string rows_left_out(std::size_t rows) {
+  if (rows <= kRowsShown) return {};
+  return message("and {} more; --json tells all\n", rows - kRowsShown);
+}
+
 std::string stages_table(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
   std::vector<std::vector<std::string>> rows{{"stage", "rank", "layers", "time", "again", "swapped",
                                               "held", "before", "parameters", "begins with"}};
-  for (std::size_t k = 0; k < std::min(plan.stages.size(), kStagesShown); ++k) {
+  for (std::size_t k = 0; k < std::min(plan.stages.size(), kRowsShown); ++k) {
     const StageEstimate& stage = plan.stages[k];
     rows.push_back(
         {message("{}", k), message("{}", plan.actions.rank_of(0, static_cast<std::uint32_t>(k))),
@@ -96,25 +101,24 @@ std::string stages_table(const FoundJob& job) {
              job.request.chain.layers[planner::layer_at(plan.order.layers, stage.first_layer)].name,
              kMostLettersOfName)});
   }
-  std::string text = table_text(rows);
-  if (plan.stages.size() > kStagesShown)
-    text += message("and {} more; --json tells all\n", plan.stages.size() - kStagesShown);
-  return text;
+  return table_text(rows) + rows_left_out(plan.stages.size());
 }
 
-/// By class, the stash before and after swaps and recomputation.
+/// By class; a row sums up to its peak.
 std::string classes_table(const JobPlan& plan) {
-  std::vector<std::vector<std::string>> rows{{"stage", "weights", "gradients", "optimizer",
-                                              "buffers", "stash before", "after", "working",
-                                              "relayed", "reserved"}};
-  for (std::size_t k = 0; k < std::min(plan.stages.size(), kStagesShown); ++k) {
-    const planner::StageBytes& before = plan.before[k];
-    rows.push_back({message("{}", k), to_string(before.weights), to_string(before.gradients),
-                    to_string(before.optimizer), to_string(before.buffers), to_string(before.stash),
-                    to_string(plan.after[k].stash), to_string(before.working),
-                    to_string(before.relayed), to_string(before.reserved)});
+  std::vector<std::vector<std::string>> rows{{"rank", "weights", "gradients", "optimizer",
+                                              "buffers", "stash", "working", "relayed", "reserved",
+                                              "peak"}};
+  const std::size_t shown = std::min(plan.memory.size(), kRowsShown);
+  for (std::size_t rank = 0; rank < shown; ++rank) {
+    const planner::HeldBytes& held = plan.memory[rank].held;
+    rows.push_back({message("{}", rank), to_string(held.weights), to_string(held.gradients),
+                    to_string(held.optimizer), to_string(held.buffers), to_string(held.stash),
+                    to_string(held.working), to_string(held.relayed), to_string(held.reserved),
+                    to_string(plan.memory[rank].peak)});
   }
-  return "\nWhat they hold at their fullest:\n" + table_text(rows);
+  return "\nWhat ranks hold at the moment of their peak:\n" + table_text(rows) +
+         rows_left_out(plan.memory.size());
 }
 
 /// What the search did, so that nobody takes it for more.

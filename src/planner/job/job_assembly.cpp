@@ -11,6 +11,42 @@
 namespace spillway::planner {
 namespace {
 
+/// What no action moves, on each rank. Working peaks come one after the other; relayed tensors and
+/// the rest of a rank's stages do too at most, so the largest of its stages counts.
+/// Buffers and frozen parameters of all its stages are there, beside each copy of a stage once.
+void find_fixed(const JobRequest& request, JobPlan& plan) {
+  const Schedule& actions = plan.actions;
+  plan.memory.assign(actions.rank_count(), {});
+  const WeightCopies copies(actions);
+  for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
+    for (std::uint32_t stage = 0; stage < actions.stages; ++stage) {
+      HeldBytes& held = plan.memory[actions.rank_of(replica, stage)].held;
+      const HeldBytes& of_stage = plan.bytes_before[stage];
+      if (of_stage.working + of_stage.relayed <= held.working + held.relayed) continue;
+      held.working = of_stage.working;
+      held.relayed = of_stage.relayed;
+    }
+  for (std::uint32_t copy = 0; copy < copies.size(); ++copy) {
+    const std::uint32_t stage = copies[copy].stage;
+    HeldBytes& held = plan.memory[copies[copy].rank].held;
+    held.weights += plan.stages[stage].parameters - plan.costs.stages[stage].weights;
+    held.buffers += plan.bytes_before[stage].buffers;
+  }
+  for (RankMemory& rank : plan.memory) {
+    rank.held.reserved = request.reserved;
+    rank.fixed = rank.held.all();
+  }
+}
+
+/// What actions move, and what goes with it, as it is at the peak of a rank.
+void add_moved(const RankTiming& timing, HeldBytes& held) {
+  held.weights += timing.peak_weights;
+  held.gradients = timing.gradients;
+  held.optimizer = timing.optimizer_states;
+  held.stash =
+      timing.peak_memory - timing.peak_weights - timing.gradients - timing.optimizer_states;
+}
+
 void find_memory(const JobRequest& request, JobPlan& plan) {
   find_fixed(request, plan);
   std::vector<Bytes> swapped;
@@ -18,29 +54,13 @@ void find_memory(const JobRequest& request, JobPlan& plan) {
   const std::vector<Bytes> host = host_bytes(plan.actions, plan.costs, swapped);
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
     plan.memory[rank].peak = plan.timing.ranks[rank].peak_memory + plan.memory[rank].fixed;
+    add_moved(plan.timing.ranks[rank], plan.memory[rank].held);
     plan.memory[rank].host = host[rank];
   }
-  plan.after = bytes_after(plan);
+  plan.bytes_after = bytes_after(plan);
 }
 
 }  // namespace
-
-void find_fixed(const JobRequest& request, JobPlan& plan) {
-  const Schedule& actions = plan.actions;
-  plan.memory.assign(actions.rank_count(), {});
-  const WeightCopies copies(actions);
-  for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
-    for (std::uint32_t stage = 0; stage < actions.stages; ++stage) {
-      RankMemory& rank = plan.memory[actions.rank_of(replica, stage)];
-      rank.fixed = std::max(rank.fixed, plan.before[stage].working + plan.before[stage].relayed);
-    }
-  for (std::uint32_t copy = 0; copy < copies.size(); ++copy) {
-    const std::uint32_t stage = copies[copy].stage;
-    const Bytes frozen = plan.stages[stage].parameters - plan.costs.stages[stage].weights;
-    plan.memory[copies[copy].rank].fixed += plan.before[stage].buffers + frozen;
-  }
-  for (RankMemory& rank : plan.memory) rank.fixed += request.reserved;
-}
 
 std::uint32_t fullest_rank(const JobPlan& plan) {
   const auto fullest =
@@ -82,7 +102,7 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.factors = costs.problem().factors;
   plan.seconds_per_micro_batch = estimate.seconds;
   plan.rounding_gap = estimate.rounding_gap;
-  plan.before = bytes_before(request, costs, estimate);
+  plan.bytes_before = bytes_before(request, costs, estimate);
   plan.costs = schedule_costs(request, compute, costs, estimate);
   CommunicationOptions communication;
   communication.data_parallel = request.groups;

@@ -17,11 +17,6 @@ JobPlan timed(const JobRequest& request, JobPlan plan);
 /// The same; throws as `require_room`.
 JobPlan finished(const JobRequest& request, JobPlan plan);
 
-/// What no action moves, on each rank. Working peaks come one after the other; relayed tensors and
-/// the rest of a rank's stages do too at most, so the largest of its stages counts.
-/// Buffers and frozen parameters of all its stages are there, beside each copy of a stage once.
-void find_fixed(const JobRequest& request, JobPlan& plan);
-
 std::uint32_t fullest_rank(const JobPlan& plan);
 
 /// Throws NoRoomError for a rank, and PlanError for a host, that would hold more than there is.

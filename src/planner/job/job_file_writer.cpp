@@ -63,7 +63,7 @@ std::vector<ChosenPoint> in_order(std::vector<ChosenPoint> points) {
 /// What one micro-batch keeps of a stage, of which the plan knows what all of them in flight keep.
 Bytes whole_stash(const JobPlan& plan, std::size_t stage) {
   const double in_flight = plan.factors[stage].in_flight;
-  const auto all = static_cast<double>(plan.before[stage].stash.count());
+  const auto all = static_cast<double>(plan.bytes_before[stage].stash.count());
   const Bytes one(in_flight > 0.0 ? static_cast<std::uint64_t>(std::ceil(all / in_flight)) : 0);
   return std::max(one, plan.stages[stage].swapped);  // Sums in another order.
 }

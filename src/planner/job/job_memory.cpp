@@ -51,9 +51,9 @@ std::vector<Bytes> host_bytes(const Schedule& actions, const ScheduleCosts& cost
   return held;
 }
 
-std::vector<StageBytes> bytes_before(const JobRequest& request, const SegmentCosts& costs,
-                                     const PartitionEstimate& estimate) {
-  std::vector<StageBytes> all;
+std::vector<HeldBytes> bytes_before(const JobRequest& request, const SegmentCosts& costs,
+                                    const PartitionEstimate& estimate) {
+  std::vector<HeldBytes> all;
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const StageEstimate& stage = estimate.stages[k];
     const StageFactors& factors = costs.problem().factors[k];
@@ -63,7 +63,7 @@ std::vector<StageBytes> bytes_before(const JobRequest& request, const SegmentCos
     const double buffers = costs.buffer_bytes(segment.first, segment.end);
     const Bytes states = whole(costs.static_bytes(segment.first, segment.end) - buffers -
                                count_of(stage.parameters));
-    StageBytes bytes;
+    HeldBytes bytes;
     const double all_states = factors.state_copies * count_of(states);
     // Whoever has a copy has its gradients, also where one owner has the states.
     const double gradients =
@@ -86,8 +86,8 @@ std::vector<StageBytes> bytes_before(const JobRequest& request, const SegmentCos
   return all;
 }
 
-std::vector<StageBytes> bytes_after(const JobPlan& plan) {
-  std::vector<StageBytes> all = plan.before;
+std::vector<HeldBytes> bytes_after(const JobPlan& plan) {
+  std::vector<HeldBytes> all = plan.bytes_before;
   const std::vector<StageFactors> factors = held_factors(plan.actions, plan.costs.shares);
   for (std::size_t k = 0; k < all.size(); ++k)
     all[k].stash =

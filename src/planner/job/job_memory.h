@@ -13,10 +13,10 @@ std::vector<Bytes> host_bytes(const Schedule& actions, const ScheduleCosts& cost
                               const std::vector<Bytes>& swapped);
 
 /// What stages hold before swaps and recomputation of stashes, as the cuts count it.
-std::vector<StageBytes> bytes_before(const JobRequest& request, const SegmentCosts& costs,
-                                     const PartitionEstimate& estimate);
+std::vector<HeldBytes> bytes_before(const JobRequest& request, const SegmentCosts& costs,
+                                    const PartitionEstimate& estimate);
 
 /// The same with what plan.actions hold of plan.costs' stashes.
-std::vector<StageBytes> bytes_after(const JobPlan& plan);
+std::vector<HeldBytes> bytes_after(const JobPlan& plan);
 
 }  // namespace spillway::planner

@@ -15,18 +15,36 @@ class RunMemory {
  public:
   explicit RunMemory(std::size_t ranks) : ranks_(ranks) {}
 
-  /// Held from the begin on.
-  void place(std::uint32_t rank, double bytes) { ranks_[rank].bytes += bytes; }
+  /// What a rank holds from the begin on.
+  struct Placed {
+    double bytes = 0.0;
+    double gradients = 0.0;  ///< Of these. The rest is weights.
+    double optimizer_states = 0.0;
+  };
 
+  /// Once for each rank, before anything changes.
+  void place(std::uint32_t rank, const Placed& placed) {
+    Held& held = ranks_[rank];
+    held.placed = placed;
+    held.bytes = held.peak_bytes = placed.bytes;
+    held.weights = held.peak_weights = placed.bytes - placed.gradients - placed.optimizer_states;
+    held.curve.push_back({0.0, 0.0, rounded(held.bytes)});
+  }
+
+  /// Bytes without any stash are those of weights.
   void change(std::uint32_t rank, double seconds, double stashes, double bytes) {
     Held& held = ranks_[rank];
     held.stashes += stashes;
     held.bytes += bytes;
     held.peak_stashes = std::max(held.peak_stashes, held.stashes);
-    held.peak_bytes = std::max(held.peak_bytes, held.bytes);
+    if (stashes == 0.0) held.weights += bytes;
+    if (held.bytes > held.peak_bytes) {
+      held.peak_bytes = held.bytes;
+      held.peak_weights = held.weights;
+    }
     if (stashes == 0.0 && bytes == 0.0) return;
     const MemoryMoment moment{seconds, held.stashes, rounded(held.bytes)};
-    if (!held.curve.empty() && held.curve.back().seconds == seconds)
+    if (held.curve.back().seconds == seconds)
       held.curve.back() = moment;
     else
       held.curve.push_back(moment);
@@ -35,17 +53,24 @@ class RunMemory {
   double bytes(std::uint32_t rank) const { return ranks_[rank].bytes; }
 
   void report(std::uint32_t rank, RankTiming& timing) {
-    timing.peak_memory = rounded(std::max(ranks_[rank].peak_bytes, ranks_[rank].bytes));
-    timing.peak_stashes = ranks_[rank].peak_stashes;
-    timing.memory = std::move(ranks_[rank].curve);
+    Held& held = ranks_[rank];
+    timing.peak_memory = rounded(held.peak_bytes);
+    timing.peak_weights = rounded(held.peak_weights);
+    timing.gradients = rounded(held.placed.gradients);
+    timing.optimizer_states = rounded(held.placed.optimizer_states);
+    timing.peak_stashes = held.peak_stashes;
+    timing.memory = std::move(held.curve);
   }
 
  private:
   struct Held {
+    Placed placed;
     double stashes = 0.0;
     double bytes = 0.0;
+    double weights = 0.0;
     double peak_stashes = 0.0;
     double peak_bytes = 0.0;
+    double peak_weights = 0.0;
     std::vector<MemoryMoment> curve;
   };
 

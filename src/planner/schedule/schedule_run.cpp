@@ -41,7 +41,8 @@ ScheduleRun::ScheduleRun(const Schedule& schedule, const ScheduleCosts& costs)
   for (std::uint32_t copy = 0; copy < copies_.size(); ++copy)
     parameters_[copy].is_resident = places.is_resident[copy];
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
-    memory_.place(rank, places.bytes[rank]);
+    memory_.place(rank,
+                  {places.bytes[rank], places.gradients[rank], places.optimizer_states[rank]});
 }
 
 ScheduleTiming ScheduleRun::run() && {

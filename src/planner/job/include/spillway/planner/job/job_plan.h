@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "spillway/base/error.h"
+#include "spillway/planner/job/held_bytes.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/job/plan_memo.h"
 #include "spillway/planner/partition/partition_referee.h"
@@ -18,27 +19,11 @@ namespace spillway::planner {
 
 /// What one rank holds at its fullest moment.
 struct RankMemory {
-  Bytes peak;   ///< By the schedule's referee, with `fixed`.
-  Bytes fixed;  ///< What no action moves: working peak, relayed tensors, buffers, frozen
-                ///< parameters, reserved bytes.
-  Bytes host;   ///< Swapped stash of all micro-batches in flight, and parked weights.
-};
-
-/// What a stage holds at its fullest, by class, in all copies together. Where ranks have several
-/// stages, it is what the cuts were made for.
-struct StageBytes {
-  Bytes weights;    ///< All versions and copies.
-  Bytes gradients;  ///< Of all copies, like the states.
-  Bytes optimizer;
-  Bytes buffers;   ///< Of one copy: what layers have beside that, and do not train.
-  Bytes stash;     ///< Of one copy, of all micro-batches in flight.
-  Bytes working;   ///< The largest transient of a layer. Stages of a rank share theirs.
-  Bytes relayed;   ///< Tensors on their way to other stages, or for frozen layers alone.
-  Bytes reserved;  ///< Of the device, for what no layer owns; once for all stages of a rank.
-
-  Bytes all() const {
-    return weights + gradients + optimizer + buffers + stash + working + relayed + reserved;
-  }
+  Bytes peak;      ///< By the schedule's referee, with `fixed`.
+  HeldBytes held;  ///< The same by class, all of them at the moment of the peak.
+  Bytes fixed;     ///< What no action moves: working peak, relayed tensors, buffers, frozen
+                   ///< parameters, reserved bytes.
+  Bytes host;      ///< Swapped stash of all micro-batches in flight, and parked weights.
 };
 
 /// A model cut into stages, and what each rank does with them in which order.
@@ -57,10 +42,13 @@ struct JobPlan {
 
   /// Of the layers. Stages and what they compute again count places in it.
   OrderChoice order;
-  std::vector<StageEstimate> stages;      ///< Layers, times, what is swapped and computed again.
-  std::vector<StageFactors> factors;      ///< By stage, that the cuts were made for.
-  std::vector<StageBytes> before, after;  ///< By stage: swaps and recomputation of its stash.
-  double seconds_per_micro_batch = 0.0;   ///< Of the slowest stage.
+  std::vector<StageEstimate> stages;  ///< Layers, times, what is swapped and computed again.
+  std::vector<StageFactors> factors;  ///< By stage, that the cuts were made for.
+  /// By stage, before and after swaps and recomputation of its stash: in all copies together, but
+  /// buffers and stash of one. Each class at its most, which need not be at the same moment. Where
+  /// ranks have several stages, it is what the cuts were made for.
+  std::vector<HeldBytes> bytes_before, bytes_after;
+  double seconds_per_micro_batch = 0.0;  ///< Of the slowest stage.
   double rounding_gap = 0.0;  ///< What recomputing whole layers costs there, over fractions.
 
   Schedule actions;  ///< Of one group, with messages.

@@ -92,9 +92,12 @@ struct RankTiming {
   double first_start_seconds = 0.0;
   double last_end_seconds = 0.0;
   Bytes peak_memory;
+  Bytes peak_weights;  ///< Of `peak_memory`, at that moment: versions of parameters.
+  Bytes gradients;     ///< These two are there all the time; the rest of the peak is stashes.
+  Bytes optimizer_states;
   double peak_stashes = 0.0;
-  Bytes host_traffic;  ///< Stashes and weights, both ways.
-  std::vector<MemoryMoment> memory;
+  Bytes host_traffic;                ///< Stashes and weights, both ways.
+  std::vector<MemoryMoment> memory;  ///< From the begin on.
 };
 
 struct ScheduleTiming {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "spillway/base/bytes.h"
+
+namespace spillway::planner {
+
+/// What a rank or a stage holds, by class.
+struct HeldBytes {
+  Bytes weights;    ///< All versions and copies.
+  Bytes gradients;  ///< Of all copies, like the states.
+  Bytes optimizer;
+  Bytes buffers;   ///< What layers have beside that, and do not train.
+  Bytes stash;     ///< Of all micro-batches in flight.
+  Bytes working;   ///< The largest transient of a layer. Stages of a rank share theirs.
+  Bytes relayed;   ///< Tensors on their way to other stages, or for frozen layers alone.
+  Bytes reserved;  ///< Of the device, for what no layer owns; once for all stages of a rank.
+
+  Bytes all() const {
+    return weights + gradients + optimizer + buffers + stash + working + relayed + reserved;
+  }
+};
+
+}  // namespace spillway::planner
