@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/runtime/budget.h"
 #include "spillway/swap/swap_engine.h"
 
@@ -25,9 +26,8 @@ Finding unknown(std::string subject) {
 Finding judge_processors(const topology::Processors& processors) {
   if (!processors.cores && !processors.threads) return unknown("cores");
   std::string value =
-      message("{} cores, {} threads, {} NUMA node{}",
-              processors.cores.value_or(*processors.threads), processors.threads.value_or(0),
-              processors.numa_nodes.size(), processors.numa_nodes.size() == 1 ? "" : "s");
+      message("{} cores, {} threads, {}", processors.cores.value_or(*processors.threads),
+              processors.threads.value_or(0), counted(processors.numa_nodes.size(), "NUMA node"));
   if (processors.model) value += ", " + *processors.model;
   if (processors.bound && processors.bound < processors.threads)
     value += message(", bound to {} of the threads", *processors.bound);

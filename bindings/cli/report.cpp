@@ -4,6 +4,7 @@
 
 #include "findings.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::cli {
 namespace {
@@ -32,15 +33,13 @@ std::string report_text(const std::vector<Finding>& findings) {
       out << std::string(widest + 10, ' ') << "-> " << finding.mend << '\n';
   }
   const auto count = [&](Verdict verdict) {
-    return std::count_if(findings.begin(), findings.end(),
-                         [&](const Finding& finding) { return finding.verdict == verdict; });
-  };
-  const auto counted = [&](Verdict verdict, const char* word) {
-    return message("{} {}{}", count(verdict), word, count(verdict) == 1 ? "" : "s");
+    return static_cast<std::uint64_t>(
+        std::count_if(findings.begin(), findings.end(),
+                      [&](const Finding& finding) { return finding.verdict == verdict; }));
   };
   out << findings.size() << " checks: " << count(Verdict::kOk) << " ok, "
-      << counted(Verdict::kWarning, "warning") << ", " << counted(Verdict::kProblem, "problem")
-      << '\n';
+      << counted(count(Verdict::kWarning), "warning") << ", "
+      << counted(count(Verdict::kProblem), "problem") << '\n';
   return out.str();
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "spillway/base/error.h"
+
 namespace spillway {
 namespace {
 
@@ -46,5 +48,15 @@ std::string rate_text(double per_second) {
 std::string percent_text(double share) { return formatted("%.1f %%", hundredfold(share)); }
 
 std::string signed_percent_text(double share) { return formatted("%+.1f %%", hundredfold(share)); }
+
+std::string counted(std::uint64_t count, std::string_view word) {
+  return message("{} {}{}", count, word, count == 1 ? "" : word.ends_with("ch") ? "es" : "s");
+}
+
+std::string as_option(Bytes size) {
+  const std::uint64_t mebibytes = (size + 1_MiB - 1_B) / 1_MiB;
+  if (mebibytes > 0 && mebibytes % 1024 == 0) return message("{}GiB", mebibytes / 1024);
+  return message("{}MiB", mebibytes);
+}
 
 }  // namespace spillway

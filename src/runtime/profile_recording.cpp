@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/profile/step_joining.h"
 #include "spillway/profile/value_classes.h"
 #include "spillway/runtime/runtime.h"
@@ -137,10 +138,9 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
   const auto repeated = std::count_if(kinds.begin(), kinds.end(),
                                       [](const Shape* shape) { return shape->seen >= 2; });
   if (options_.kind > static_cast<std::uint64_t>(repeated))
-    throw PlanError(
-        "no profile of kind {}: only {} kind{} of step was seen to end twice (choose with "
-        "--kind, or let the trainer do more steps)",
-        options_.kind, repeated, repeated == 1 ? "" : "s");
+    throw PlanError("no profile of kind {}: only {} of step was seen to end twice (choose with "
+                    "--kind, or let the trainer do more steps)",
+                    options_.kind, counted(static_cast<std::uint64_t>(repeated), "kind"));
   const Shape& wanted = *kinds[options_.kind - 1];
   const RecordedStep* const only = &wanted.step;
   const RecordedStep joined =

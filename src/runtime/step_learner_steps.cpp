@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 #include "spillway/runtime/profile_recording.h"
 #include "spillway/runtime/step_trace_recorder.h"
@@ -137,10 +138,10 @@ void StepLearner::State::note_plan() {
 void StepLearner::State::tell_plan(const LearnedPlan& learned) {
   const planner::SwapPlan& plan = learned.plan.swaps;
   const auto size = [](std::uint64_t pages) { return planner::SwapLimits().page_size * pages; };
-  log_info("{} plan for {} operators in {} step{}: {} s predicted, {} out and {} in, {} "
+  log_info("{} plan for {} operators in {}: {} s predicted, {} out and {} in, {} "
            "operators run again in {} s, peak {} of {}; smallest budget {}",
-           learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(), learned.slots(),
-           learned.slots() == 1 ? "" : "s", plan.estimate.step_seconds,
+           learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(),
+           counted(learned.slots(), "step"), plan.estimate.step_seconds,
            size(plan.estimate.written_pages), size(plan.estimate.read_pages),
            learned.plan.replays.size(), learned.plan.replay_seconds, size(plan.estimate.peak_pages),
            size(learned.budget_pages), size(plan.smallest_budget_pages));

@@ -76,8 +76,8 @@ std::string lost(const RunStatistics& s) {
 std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
   if (!s.left_out.empty()) return message("not told: {}", s.left_out);
-  return message("{} kind{} of step; {} of {} operators came otherwise than planned", s.step_shapes,
-                 s.step_shapes == 1 ? "" : "s", s.deviations, s.ops);
+  return message("{} of step; {} of {} operators came otherwise than planned",
+                 counted(s.step_shapes, "kind"), s.deviations, s.ops);
 }
 
 // "1.02 s per step by spillway, measured 1.05 s (+2.9 %); at most 702 MiB in memory, …"
@@ -134,8 +134,8 @@ std::string bound(const RunStatistics& s) {
 
 std::string computed_again(const RunStatistics& s) {
   std::string text =
-      message("{} operator{} ran again in {}, to bring back {} that had been dropped", s.replays,
-              s.replays == 1 ? "" : "s", seconds_text(s.replay_seconds), s.dropped);
+      message("{} ran again in {}, to bring back {} that had been dropped",
+              counted(s.replays, "operator"), seconds_text(s.replay_seconds), s.dropped);
   if (s.unplanned_replays > 0)
     text += message("; {} of them because steps went otherwise than planned", s.unplanned_replays);
   return text;

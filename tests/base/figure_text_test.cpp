@@ -41,5 +41,24 @@ TEST(PercentText, HasOneDigitAndNoSignForNothing) {
   EXPECT_EQ(signed_percent_text(-1e-9), "+0.0 %");
 }
 
+TEST(Counted, HasOneOrSeveral) {
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(1, "micro-batch"), "1 micro-batch");
+  EXPECT_EQ(counted(12, "micro-batch"), "12 micro-batches");
+}
+
+TEST(AsOption, RoundsUp) {
+  EXPECT_EQ(as_option(Bytes(1 << 20)), "1MiB");
+  EXPECT_EQ(as_option(Bytes((1 << 20) + 1)), "2MiB");
+  EXPECT_EQ(as_option(10_GiB), "10GiB");
+  EXPECT_EQ(as_option(10_GiB - Bytes(1)), "10GiB");
+  EXPECT_EQ(as_option(10_GiB + Bytes(1)), "10241MiB");
+  for (const Bytes size : {1_B, 12345678_B, 5_TiB + 17_B}) {
+    EXPECT_GE(parse_bytes(as_option(size)), size);
+    EXPECT_LT(parse_bytes(as_option(size)), size + 1_MiB);
+  }
+}
+
 }  // namespace
 }  // namespace spillway

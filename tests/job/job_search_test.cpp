@@ -260,6 +260,29 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
   }
 }
 
+// Sizes were rounded to the nearest one, and half of them were too small.
+TEST(JobSearch, NamesDevicesThatDoAsPrinted) {
+  const std::string begin = "(use devices of ";
+  std::size_t refused = 0;
+  for (const char* schedule : {"auto", "1f1b", "gpipe", "chimera", "gems-mast", "zb-v"})
+    for (const std::uint64_t percent : {20U, 33U, 47U}) {
+      SCOPED_TRACE(message("{} at {} %", schedule, percent));
+      JobRequest request = even_job(12, 4, 8, schedule);
+      for (std::size_t i = 0; i < 12; ++i) request.chain.layers[i].parameters += Bytes(i * 777'777);
+      for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+      request.device_memory = planned(request).peak() * percent / 100;
+      const std::string told = refusal([&] { search_job(request); });
+      if (told == "accepted") continue;  // On another number of groups.
+      ++refused;
+      const std::size_t at = told.find(begin);
+      ASSERT_NE(at, std::string::npos) << told;
+      const std::size_t size = at + begin.size();
+      request.device_memory = parse_bytes(told.substr(size, told.find(',', size) - size));
+      EXPECT_LE(planned(request).peak(), request.device_memory);
+    }
+  EXPECT_GE(refused, 12U);
+}
+
 TEST(JobSearch, TellsTheCommonestReasonWhereNoMemoryHelps) {
   JobRequest request = even_job(3, 4, 8);
   request.groups = 1;

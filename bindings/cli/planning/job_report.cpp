@@ -29,10 +29,10 @@ std::string batch_text(const JobPlan& plan, const JobRequest& request) {
                              "k times as much";
   if (share > 1)
     return line("batch", message("in {}, each of {} profiled ones; {}",
-                                 micro_batches_text(plan.micro_batches), share, larger));
+                                 counted(plan.micro_batches, "micro-batch"), share, larger));
   if (request.micro_batches != 0) return {};
   return line("batch", message("in {} as profiled; {}, and smaller ones were not looked at",
-                               micro_batches_text(plan.micro_batches), larger));
+                               counted(plan.micro_batches, "micro-batch"), larger));
 }
 
 /// What hosts hold; nothing where nothing is swapped.

@@ -23,18 +23,14 @@ std::string line(std::string label, const std::string& text) {
   return label + text + "\n";
 }
 
-std::string count_text(std::uint64_t count, const char* word) {
-  return message("{} {}{}", count, word, count == 1 ? "" : "s");
-}
-
 std::string origin_text(const PlanningStep& step) {
   const profile::ProfileOrigin& origin = step.profile.origin;
   const std::string& program = origin.command.empty() ? origin.program : origin.command;
   std::string text =
       message("{}, {}", program.empty() ? step.path : shortened(program, kMostBytesInLine),
-              count_text(step.profile.tape.ops.size(), "operator"));
+              counted(step.profile.tape.ops.size(), "operator"));
   if (origin.source == "recorded" && origin.steps > 0)
-    return text + message(", times from {}", count_text(origin.steps, "recorded step"));
+    return text + message(", times from {}", counted(origin.steps, "recorded step"));
   if (!origin.source.empty()) text += message(", {}", origin.source);
   return text;
 }
@@ -98,7 +94,7 @@ std::string moved_text(const ChosenRates& rates, const PlanFigures& figures) {
     text += ", some of it from copies written once and still good";
   if (figures.demand_reads > 0)
     text += message(", {} on demand as operators ask for them",
-                    count_text(figures.demand_reads, "tensor"));
+                    counted(figures.demand_reads, "tensor"));
   if (!rates.far) return text;
   return text + message("; of it {} and {} to and from the disks, {} at most in host memory",
                         figures.far_written, figures.far_read, figures.host_peak);
@@ -106,8 +102,8 @@ std::string moved_text(const ChosenRates& rates, const PlanFigures& figures) {
 
 std::string again_text(const PlanFigures& figures) {
   if (figures.replayed_operators == 0) return "nothing";
-  return message("{} by {}, {}", count_text(figures.recomputed_values, "value"),
-                 count_text(figures.replayed_operators, "operator"),
+  return message("{} by {}, {}", counted(figures.recomputed_values, "value"),
+                 counted(figures.replayed_operators, "operator"),
                  seconds_text(figures.recompute_seconds));
 }
 
@@ -121,7 +117,7 @@ std::string causes_text(const char* title, const char* each,
                       : cause.pages_seconds == 0.0 ? "for room"
                                                    : "for tensors and room";
     text += message("  {} {}: {}, {}\n", seconds_text(cause.seconds()), why, cause.what,
-                    count_text(cause.count, each));
+                    counted(cause.count, each));
   }
   if (causes.size() > kCausesShown)
     text += message("  and {} more\n", causes.size() - kCausesShown);

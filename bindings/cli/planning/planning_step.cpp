@@ -6,6 +6,7 @@
 #include <new>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/value_classes.h"
 #include "spillway/runtime/settings.h"
@@ -53,13 +54,6 @@ PlanningStep to_step(profile::StepProfile profile, std::string path) {
 
 Bytes in_memory(const PlanningStep& step, std::uint64_t pages) {
   return pages * step.profile.page_size + step.profile.small_bytes;
-}
-
-std::string as_option(Bytes size) {
-  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
-  const std::uint64_t mebibytes = (size.count() + kMebibyte - 1) / kMebibyte;
-  if (mebibytes > 0 && mebibytes % 1024 == 0) return message("{}GiB", mebibytes / 1024);
-  return message("{}MiB", mebibytes);
 }
 
 Bytes budget_in(const PlanningStep& step, std::string_view text) {

@@ -35,9 +35,6 @@ Bytes in_memory(const PlanningStep& step, std::uint64_t pages);
 /// naming the smallest one and the operator that sets it, for a budget that is too small.
 Bytes budget_in(const PlanningStep& step, std::string_view text);
 
-/// A size that `--budget` takes, rounded up: "1229MiB".
-std::string as_option(Bytes size);
-
 /// What planning has to live with under that budget.
 planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget, const ChosenRates& rates);
 

@@ -15,8 +15,8 @@ constexpr std::size_t kLabel = 10;
 
 std::string work_text(const JobRequest& request) {
   if (request.micro_batches == 0)
-    return message("the work of {}", micro_batches_text(batch_of(request)));
-  const std::string text = micro_batches_text(request.micro_batches);
+    return message("the work of {}", counted(batch_of(request), "micro-batch"));
+  const std::string text = counted(request.micro_batches, "micro-batch");
   const std::uint32_t share = batch_of(request) / request.micro_batches;
   return share == 1 ? text : message("{} of {} profiled ones each", text, share);
 }
@@ -26,14 +26,6 @@ std::string work_text(const JobRequest& request) {
 std::string line(std::string label, const std::string& text) {
   label.resize(kLabel, ' ');
   return label + text + "\n";
-}
-
-std::string counted(std::uint64_t count, const char* word) {
-  return message("{} {}{}", count, word, count == 1 ? "" : "s");
-}
-
-std::string micro_batches_text(std::uint32_t count) {
-  return count == 1 ? std::string("1 micro-batch") : message("{} micro-batches", count);
 }
 
 std::string request_text(const JobRequest& request, const std::string& path,

@@ -9,9 +9,6 @@ namespace spillway::cli {
 
 /// A line of a report, behind its label.
 std::string line(std::string label, const std::string& text);
-/// "1 rank", "4 ranks"
-std::string counted(std::uint64_t count, const char* word);
-std::string micro_batches_text(std::uint32_t count);
 
 /// What is planned for: lines of the model, the job, and `links`.
 std::string request_text(const planner::JobRequest& request, const std::string& path,

@@ -5,19 +5,22 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::planner {
 namespace {
 
-/// Devices with which a choice works, if a little more than it lacks is enough.
-std::optional<Bytes> enough_memory(const JobRequest& request, const JobAttempt& attempt) {
+/// Devices with which a choice works, if a little more than it lacks is enough: as an option, which
+/// was tried as it is printed.
+std::optional<std::string> enough_memory(const JobRequest& request, const JobAttempt& attempt) {
   const Partitioner& partitioner = partitioner_named(attempt.partitioner);
   JobRequest larger = request;
   for (const std::uint64_t percent : {100U, 101U, 105U, 120U, 150U}) {
-    larger.device_memory = (request.device_memory + attempt.missing) * percent / 100;
+    const std::string memory = as_option((request.device_memory + attempt.missing) * percent / 100);
+    larger.device_memory = parse_bytes(memory);
     try {
       make_job_plan(larger, partitioner, attempt.choice);
-      return larger.device_memory;
+      return memory;
     } catch (const Error&) {
       continue;  // Whole layers, or the order of the lists, need more than counted.
     }

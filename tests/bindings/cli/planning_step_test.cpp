@@ -7,6 +7,7 @@
 
 #include "planning/frontier.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "support/chain_profile.h"
 #include "support/temporary_directory.h"
 
@@ -101,14 +102,6 @@ TEST(BudgetIn, RefusesWhatIsNoBudget) {
   EXPECT_THAT(refusal("auto"), HasSubstr("'auto' is for runs"));
   EXPECT_THAT(refusal("0%"), HasSubstr("'0%' is neither a size (4GiB) nor a share above 0 of the"));
   EXPECT_THAT(refusal("0%"), ::testing::Not(HasSubstr("auto")));
-}
-
-TEST(AsOption, RoundsUp) {
-  EXPECT_EQ(as_option(Bytes(1 << 20)), "1MiB");
-  EXPECT_EQ(as_option(Bytes((1 << 20) + 1)), "2MiB");
-  EXPECT_EQ(as_option(10_GiB), "10GiB");
-  EXPECT_EQ(as_option(10_GiB - Bytes(1)), "10GiB");
-  EXPECT_EQ(as_option(10_GiB + Bytes(1)), "10241MiB");
 }
 
 TEST(LoadStep, ReadsAProfile) {

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "spillway/base/bytes.h"
 
 namespace spillway {
 
@@ -15,5 +19,12 @@ std::string percent_text(double share);
 
 /// "+4.1 %", "-0.3 %", "+0.0 %": a difference.
 std::string signed_percent_text(double share);
+
+/// "1 rank", "2 ranks", "3 micro-batches".
+std::string counted(std::uint64_t count, std::string_view word);
+
+/// A size as people type it behind an option, in whole MiB: "8704MiB", "3GiB". It is rounded up, so
+/// that whoever does as a message says has enough.
+std::string as_option(Bytes size);
 
 }  // namespace spillway
