@@ -1,6 +1,7 @@
 #include "spillway/base/figure_text.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -48,6 +49,12 @@ std::string rate_text(double per_second) {
 std::string percent_text(double share) { return formatted("%.1f %%", hundredfold(share)); }
 
 std::string signed_percent_text(double share) { return formatted("%+.1f %%", hundredfold(share)); }
+
+std::string all_digits(double value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end.ptr};
+}
 
 std::string counted(std::uint64_t count, std::string_view word) {
   return message("{} {}{}", count, word, count == 1 ? "" : word.ends_with("ch") ? "es" : "s");

@@ -41,6 +41,12 @@ TEST(PercentText, HasOneDigitAndNoSignForNothing) {
   EXPECT_EQ(signed_percent_text(-1e-9), "+0.0 %");
 }
 
+TEST(AllDigits, ComeBackAsTheyWere) {
+  EXPECT_EQ(all_digits(0.1), "0.1");
+  EXPECT_EQ(all_digits(0.0), "0");
+  EXPECT_EQ(std::stod(all_digits(1.0 / 3.0)), 1.0 / 3.0);
+}
+
 TEST(Counted, HasOneOrSeveral) {
   EXPECT_EQ(counted(1, "rank"), "1 rank");
   EXPECT_EQ(counted(0, "rank"), "0 ranks");

@@ -45,6 +45,7 @@ JobRequest random_job(const char* schedule, std::mt19937& random) {
     layer.stash = Bytes(5 * kMega + up_to(20 * kMega));
     layer.buffers = Bytes(up_to(kMega));
     layer.working_peak = Bytes(up_to(8 * kMega));
+    layer.update_peak = Bytes(up_to(30 * kMega));
     if (i < frozen) {
       layer.is_frozen = true;
       layer.static_ratio = 1.0;
@@ -136,6 +137,18 @@ TEST(HeldBytes, AreThoseOfOneMoment) {
     EXPECT_EQ(parked.memory[rank].held.weights, Bytes(8 * kMega));  // While there are stashes.
     EXPECT_EQ(parked.memory[rank].held.stash, two.memory[rank].held.stash);
   }
+}
+
+// A step that takes more than all stashes, and than transients of layers.
+TEST(HeldBytes, CountTheOptimizerAsATransient) {
+  JobRequest request = even_job(4, 4, 4, "1f1b");
+  request.update_seconds = 1.0;
+  request.chain.layers[3].working_peak = Bytes(2 * kMega);
+  request.chain.layers[3].update_peak = Bytes(90 * kMega);
+  const HeldBytes held = planned(request).memory[3].held;
+  EXPECT_EQ(held.working, Bytes(90 * kMega));
+  EXPECT_EQ(held.stash, Bytes());
+  EXPECT_EQ(held.weights, Bytes(4 * kMega));
 }
 
 TEST(HeldBytes, CountStagesThatAreOnlyUsedOnce) {

@@ -41,6 +41,7 @@ TEST(JobFile, ComesBackAsItWasForEverySchedule) {
     EXPECT_EQ(to_text(read), text);
     EXPECT_EQ(read.actions.ranks, file.actions.ranks);
     EXPECT_EQ(job_fault(read), std::nullopt);
+    EXPECT_EQ(read.peaks, file.peaks);
     ++compared;
   }
   EXPECT_GT(compared, 12U);

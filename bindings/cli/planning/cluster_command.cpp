@@ -203,7 +203,8 @@ planner::Job job_for(const SimulateWords& words, const ClusterRun& run) {
   for (planner::StageCosts& stage : job.stages) speed_up(stage, run.speedup);
   job.order = choice_in("--placement", words.placement, kPlacements);
   job.update = choice_in("--update", words.update, kUpdatePlaces);
-  job.swap_target = choice_in("--swap-to", words.swap_to, kSwapTargets);
+  job.swap_target = words.swap_to.empty() ? swap_target_of(run.file)
+                                          : choice_in("--swap-to", words.swap_to, kSwapTargets);
   // What an update on the hosts costs, shows in the steps behind it.
   if (job.update == planner::UpdatePlace::kHost) job.repetitions = kStepsWithHosts;
   job.traced_ranks = words.trace.empty() ? 0 : kTracedRanks;

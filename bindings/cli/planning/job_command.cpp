@@ -157,6 +157,7 @@ void search(const PlanWords& words, const profile::StepProfile& profile,
     return;
   }
   job.host_memory = job.request.host_memory;
+  if (swaps_to_disks_alone(words.common.rates)) job.swap_target = planner::SwapTarget::kDisk;
   try {
     job.search = planner::search_job(job.request, show);
   } catch (const PlanError&) {
@@ -191,7 +192,7 @@ int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
   search(words, profile, cluster, job);
   job.search_seconds = seconds(clock.now() - begin);
   if (!words.out.empty())
-    store_job(job.search.plan, job.request.chain,
+    store_job(job.search.plan, job.request.chain, job.swap_target,
               job.machine ? planner::to_text(job.machine->cluster) : "", words.out);
   if (!words.job.picture.empty())
     topology::write_file_at_once(words.job.picture, job_picture(job.search.plan, path));

@@ -77,6 +77,10 @@ SwapRates swap_rates(const RateWords& words, std::uint32_t sharers,
   return {slower_way(choose_rates(link, profile).rates) / (names_disks ? sharers : 1), 0.0};
 }
 
+bool swaps_to_disks_alone(const RateWords& words) {
+  return words.host_memory.empty() && names_measured_disks(words);
+}
+
 Cluster machine_for(const PlanWords& words, const profile::StepProfile& profile) {
   const RateWords& rates = words.common.rates;
   refuse_any({{"--link", &words.job.link}},

@@ -18,6 +18,9 @@ struct SwapRates {
 SwapRates swap_rates(const RateWords& words, std::uint32_t sharers,
                      const profile::StepProfile& profile);
 
+/// Whether disks are named, and no memory in front of them.
+bool swaps_to_disks_alone(const RateWords& words);
+
 /// The machine behind --topology, as the other words leave it to the job: less memory, a slower
 /// link to the host, measured disks. Throws ConfigError for what it does not have, and what
 /// `cluster_path` and `parse_cluster` throw.

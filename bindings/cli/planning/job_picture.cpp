@@ -23,14 +23,29 @@ constexpr double kWidth = 1100.0;
 constexpr double kLeft = 90.0;
 constexpr double kRight = 980.0;  // Peaks stand beyond.
 constexpr double kTop = 96.0;
-constexpr double kBars = 16.0;
-constexpr double kCurve = 30.0;
-constexpr double kRow = kBars + kCurve + 10.0;
-constexpr std::uint32_t kMostRows = 48;
-constexpr double kLeastWidth = 0.15;  // Of a bar that anyone can see.
+constexpr std::uint32_t kMostRows = 64;
+constexpr double kLeastWidth = 0.15;         // Of a bar that anyone can see.
+constexpr double kLeastWidthOfBorder = 1.5;  // Of a bar, of which a border leaves some.
 constexpr double kLeastWidthOfLabel = 14.0;
 constexpr double kWidthOfLetter = 6.0;
+constexpr double kWidthOfLegendLetter = 7.6;
+constexpr const char* kMemoryStyle = "fill=\"#ddd\" stroke=\"#777\" stroke-width=\"0.6\"";
+constexpr const char* kLimitStyle = "stroke=\"#D55E00\" stroke-dasharray=\"4 3\"";
+constexpr const char* kPeakStyle = "font-size=\"11\" fill=\"#555\"";
 constexpr const char* kPale = " fill-opacity=\"0.5\"";
+
+/// Heights of a row: many are lower, so that a picture of them is not as long as a wall.
+struct Row {
+  double bars;
+  double curve;
+  double gap;
+  double all() const { return bars + curve + gap; }
+};
+
+Row row_of(std::size_t rows) {
+  constexpr std::size_t kManyRows = 16;
+  return rows > kManyRows ? Row{11.0, 17.0, 6.0} : Row{16.0, 30.0, 10.0};
+}
 
 /// What a bar is, with colours that people with any colour vision tell apart (Okabe and Ito, 2008).
 struct BarKind {
@@ -71,7 +86,8 @@ class Drawing {
   Drawing(const JobPlan& plan, const std::string& title)
       : plan_(plan),
         ranks_(shown_ranks(plan.actions.rank_count())),
-        bottom_(kTop + kRow * static_cast<double>(ranks_.size())),
+        row_(row_of(ranks_.size())),
+        bottom_(kTop + row_.all() * static_cast<double>(ranks_.size())),
         svg_(kWidth, bottom_ + 60.0, title) {
     svg_.label(kLeft, 28, title, "start", "font-size=\"17\" font-weight=\"bold\"");
     svg_.label(kLeft, 48, subtitle(), "start", "fill=\"#555\"");
@@ -90,10 +106,10 @@ class Drawing {
     draw_legend();
     draw_axis();
     for (std::size_t row = 0; row < ranks_.size(); ++row) {
-      const double top = kTop + kRow * static_cast<double>(row);
-      svg_.label(kLeft - 8, top + kBars - 3, message("rank {}", ranks_[row]), "end");
+      const double top = kTop + row_.all() * static_cast<double>(row);
+      svg_.label(kLeft - 8, top + row_.bars - 2, message("rank {}", ranks_[row]), "end");
       draw_bars(ranks_[row], top);
-      draw_memory(ranks_[row], top + kBars + kCurve + 2);
+      draw_memory(ranks_[row], top + row_.bars + row_.curve + 2);
     }
     return svg_.finish();
   }
@@ -117,13 +133,21 @@ class Drawing {
 
   void draw_legend() {
     double x = kLeft;
+    const auto name = [&](const std::string& text) {
+      svg_.label(x + 20, 72, text, "start");
+      x += 20 + kWidthOfLegendLetter * static_cast<double>(text.size()) + 22;
+    };
     for (const BarKind& kind : kBarKinds) {
       svg_.box(x, 62, 14, 10, message("fill=\"{}\"", kind.colour));
-      svg_.label(x + 20, 72, kind.name, "start");
-      x += 130;
+      name(kind.name);
     }
-    svg_.box(x, 62, 14, 10, "fill=\"#ddd\" stroke=\"#777\"");
-    svg_.label(x + 20, 72, limit_ > 0.0 ? "memory, and its limit" : "memory", "start");
+    svg_.box(x, 62, 14, 10, kMemoryStyle);
+    name("memory held");
+    if (limit_ > 0.0) {
+      svg_.line(x, 67, x + 14, 67, kLimitStyle);
+      name(message("{} of a device", plan_.device_memory));
+    }
+    svg_.label(kRight + 8, 72, "peak", "start", kPeakStyle);
     if (plan_.actions.replica_count() > 1) draw_replica_legend();
   }
 
@@ -151,16 +175,17 @@ class Drawing {
   void draw_bars(std::uint32_t rank, double top) {
     const auto& actions = plan_.actions.ranks[rank];
     const auto& spans = plan_.timing.spans[rank];
-    svg_.line(kLeft, top + kBars, kRight, top + kBars, "stroke=\"#bbb\" stroke-width=\"0.5\"");
+    svg_.line(kLeft, top + row_.bars, kRight, top + row_.bars,
+              "stroke=\"#bbb\" stroke-width=\"0.5\"");
     for (std::size_t i = 0; i < actions.size(); ++i) {
       const Action& action = actions[i];
       const double x = x_of(spans[i].start_seconds);
       const double width = x_of(spans[i].end_seconds) - x;
       if (!planner::is_compute(action.kind) || width < kLeastWidth) continue;
       const BarKind& kind = kind_of(action.kind);
-      svg_.box(x, top, width, kBars,
-               message("fill=\"{}\"{} stroke=\"#fff\" stroke-width=\"0.4\"", kind.colour,
-                       is_pale(action) ? kPale : ""),
+      svg_.box(x, top, width, row_.bars,
+               message("fill=\"{}\"{}{}", kind.colour, is_pale(action) ? kPale : "",
+                       width < kLeastWidthOfBorder ? "" : " stroke=\"#fff\" stroke-width=\"0.4\""),
                message("{}: {} from {}", to_string(action),
                        seconds_text(spans[i].end_seconds - spans[i].start_seconds),
                        seconds_text(spans[i].start_seconds)));
@@ -168,7 +193,7 @@ class Drawing {
       const std::string label = planner::micro_batch_label(plan_.actions, action);
       const double letters = kWidthOfLetter * static_cast<double>(label.size());
       if (width >= std::max(kLeastWidthOfLabel, letters))
-        svg_.label(x + width / 2, top + kBars - 4, label, "middle",
+        svg_.label(x + width / 2, top + row_.bars - 3, label, "middle",
                    "font-size=\"10\" pointer-events=\"none\"");
     }
   }
@@ -176,23 +201,20 @@ class Drawing {
   void draw_memory(std::uint32_t rank, double base) {
     const auto& moments = plan_.timing.ranks[rank].memory;
     const auto fixed = static_cast<double>(plan_.memory[rank].fixed.count());
-    const auto y_of = [&](double bytes) { return base - bytes / most_bytes_ * kCurve; };
+    const auto y_of = [&](double bytes) { return base - bytes / most_bytes_ * row_.curve; };
     StepCurve curve(kLeft, y_of(static_cast<double>(moments.front().bytes.count()) + fixed));
     for (const MemoryMoment& moment : moments)
       curve.step_to(x_of(moment.seconds), y_of(static_cast<double>(moment.bytes.count()) + fixed));
-    svg_.add(message("<polygon points=\"{},{}{} {},{}\" fill=\"#ddd\" stroke=\"#777\" "
-                     "stroke-width=\"0.6\"/>\n",
-                     svg_number(kLeft), svg_number(base), curve.finish(kRight), svg_number(kRight),
-                     svg_number(base)));
-    if (limit_ > 0.0)
-      svg_.line(kLeft, y_of(limit_), kRight, y_of(limit_),
-                "stroke=\"#D55E00\" stroke-dasharray=\"4 3\"");
-    svg_.label(kRight + 8, base - 4, to_string(plan_.memory[rank].peak), "start",
-               "font-size=\"11\" fill=\"#555\"");
+    svg_.add(message("<polygon points=\"{},{}{} {},{}\" {}/>\n", svg_number(kLeft),
+                     svg_number(base), curve.finish(kRight), svg_number(kRight), svg_number(base),
+                     kMemoryStyle));
+    if (limit_ > 0.0) svg_.line(kLeft, y_of(limit_), kRight, y_of(limit_), kLimitStyle);
+    svg_.label(kRight + 8, base - 4, to_string(plan_.memory[rank].peak), "start", kPeakStyle);
   }
 
   const JobPlan& plan_;
   const std::vector<std::uint32_t> ranks_;
+  const Row row_;
   const double bottom_;
   SvgDrawing svg_;
   double most_seconds_ = 1.0;

@@ -43,11 +43,14 @@ std::string hosts_text(const FoundJob& job) {
                                 ? std::string("every rank on a host of its own")
                                 : message("{} neighbouring ranks on each", job.ranks_per_host);
   if (job.swap_target == planner::SwapTarget::kDisk)
-    return line("hosts", message("{} go on to the disks of the fullest one, as {}; {}", held,
-                                 job.host_memory == planner::kNoLimit
-                                     ? std::string("its memory has no room for them")
-                                     : message("its {} have no room for them", job.host_memory),
-                                 whose));
+    return line("hosts",
+                job.host_memory == planner::kNoLimit
+                    ? message("{} on the disks of the fullest one, what its ranks have swapped at "
+                              "their most; {}",
+                              held, whose)
+                    : message("{} go on to the disks of the fullest one, as its {} have no room "
+                              "for them; {}",
+                              held, job.host_memory, whose));
   return line("hosts",
               message("{}{} on the fullest one, what its ranks have swapped at their most; "
                       "{}",

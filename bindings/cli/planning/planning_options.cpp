@@ -106,7 +106,7 @@ void add_simulate_options(CLI::App& app, SimulateWords& words) {
            "and weights "
            "come back beside the compute of other stages [devices]");
   add_text(app, "--swap-to", words.swap_to, alternatives(kSwapTargets).c_str(),
-           "With a plan for many ranks: where stashes go that leave in idle windows [hosts]");
+           "With a plan for many ranks: where that goes what leaves a rank [as the plan says]");
   add_text(app, "--stragglers", words.stragglers, "SHARE",
            "With a plan for many ranks: make each device slower by this share times |z|, z normal "
            "[what the "

@@ -156,6 +156,9 @@ int rebalance_plan(const PlanWords& words, std::ostream& out, const Clock& clock
   report.stored = stored;
   report.request =
       planner::request_of(stored, path, planner::measured_model(profile), words.common.profile);
+  if (stored.swaps_to_disks)
+    refuse_any({{"--host-memory", &words.common.rates.host_memory}},
+               "has no place beside --rebalance of a plan that swaps to disks");
   hold_to_words(words, profile, report.request);
   const TimePoint begin = clock.now();
   {
@@ -167,7 +170,8 @@ int rebalance_plan(const PlanWords& words, std::ostream& out, const Clock& clock
   }
   report.search_seconds = seconds(clock.now() - begin);
   if (!words.out.empty())
-    store_job(report.job.plan, report.request.chain, stored.cluster, words.out);
+    store_job(report.job.plan, report.request.chain, swap_target_of(stored), stored.cluster,
+              words.out);
   if (words.common.json) {
     out << json_text(rebalance_json(report));
     return kDone;

@@ -42,12 +42,18 @@ std::optional<planner::Cluster> machine_of(const planner::JobFile& file, const s
   return planner::parse_cluster(file.cluster, path + ", cluster");
 }
 
+planner::SwapTarget swap_target_of(const planner::JobFile& file) {
+  return file.swaps_to_disks ? planner::SwapTarget::kDisk : planner::SwapTarget::kHost;
+}
+
 void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
-               const std::string& cluster, const std::string& path) {
+               planner::SwapTarget swap_target, const std::string& cluster,
+               const std::string& path) {
   if (is_list_of_actions(path))
     return topology::write_file_at_once(path, planner::to_csv(plan.actions));
   planner::JobFile file = planner::describe_job(plan, chain);
   file.cluster = cluster;
+  file.swaps_to_disks = swap_target == planner::SwapTarget::kDisk;
   topology::write_file_at_once(path, planner::to_text(file));
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "spillway/planner/cluster/cluster.h"
+#include "spillway/planner/cluster/job_simulation.h"
 #include "spillway/planner/job/job_file.h"
 
 namespace spillway::cli {
@@ -23,10 +24,14 @@ bool is_stored_job(const std::string& path);
 /// throws.
 std::optional<planner::Cluster> machine_of(const planner::JobFile& file, const std::string& path);
 
+/// Where that goes what its ranks swap.
+planner::SwapTarget swap_target_of(const planner::JobFile& file);
+
 /// Writes a plan with all that it was reckoned with, and the machine it is for (empty: none), or,
 /// into a file that ends with .csv, its actions alone. Throws IoError.
 void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
-               const std::string& cluster, const std::string& path);
+               planner::SwapTarget swap_target, const std::string& cluster,
+               const std::string& path);
 
 /// What users are told then.
 std::string stored_text(const std::string& path);

@@ -43,8 +43,9 @@ void add_moved(const RankTiming& timing, HeldBytes& held) {
   held.weights += timing.peak_weights;
   held.gradients = timing.gradients;
   held.optimizer = timing.optimizer_states;
-  held.stash =
-      timing.peak_memory - timing.peak_weights - timing.gradients - timing.optimizer_states;
+  held.working += timing.peak_update;
+  held.stash = timing.peak_memory - timing.peak_weights - timing.peak_update - timing.gradients -
+               timing.optimizer_states;
 }
 
 void find_memory(const JobRequest& request, JobPlan& plan) {

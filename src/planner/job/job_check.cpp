@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "job_file_keys.h"
 #include "job_memory.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -8,9 +9,6 @@
 
 namespace spillway::planner {
 namespace {
-
-/// Times are written with all their digits, and read back as they were.
-constexpr double kRounding = 1e-9;
 
 std::optional<std::string> order_fault(const LayerOrder& order, std::size_t layers) {
   if (order.empty()) return std::nullopt;
@@ -61,10 +59,8 @@ std::optional<std::string> fault_of_lists(const JobFile& file) {
   return to_string(*fault);
 }
 
-std::optional<std::string> fault_of_hosts(const JobFile& file) {
-  std::vector<Bytes> swapped;
-  for (const JobFileStage& stage : file.stages) swapped.push_back(stage.swapped);
-  const std::vector<Bytes> held = host_bytes(file.actions, file.costs, swapped);
+std::optional<std::string> fault_of_hosts(const JobFile& file, const std::vector<Bytes>& held) {
+  if (file.swaps_to_disks) return std::nullopt;
   for (std::size_t rank = 0; rank < held.size(); ++rank)
     if (held[rank] > file.host_memory)
       return message("rank {} has {} on its host at its most, and that has {} for it", rank,
@@ -72,22 +68,62 @@ std::optional<std::string> fault_of_hosts(const JobFile& file) {
   return std::nullopt;
 }
 
+/// What a stage keeps of a micro-batch and what it swaps is all that there is, where nothing is
+/// computed again, but for bytes that were rounded.
+std::optional<std::string> fault_of_stashes(const JobFile& file) {
+  constexpr Bytes kRounded(64);
+  for (std::size_t k = 0; k < file.stages.size(); ++k) {
+    const JobFileStage& stage = file.stages[k];
+    const Bytes both = file.costs.stages[k].stash + stage.swapped;
+    const bool is_too_much = both > stage.whole_stash + kRounded;
+    const bool is_too_little = stage.recomputed.empty() && both + kRounded < stage.whole_stash;
+    if (is_too_much || is_too_little)
+      return message("stages[{}].whole_stash_bytes is {}, and its stash_bytes and swapped_bytes "
+                     "are {}{}: it was changed",
+                     k, stage.whole_stash.count(), both.count(),
+                     is_too_much ? "" : ", with nothing computed again");
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> told_otherwise(const char* key, double told, double made) {
+  if (is_same(told, made)) return std::nullopt;
+  return message("figures.{} is {}, and its actions make it {}: it was changed", key,
+                 all_digits(told), all_digits(made));
+}
+
+std::optional<std::string> told_otherwise(const char* key, const std::vector<Bytes>& told,
+                                          const std::vector<Bytes>& made) {
+  for (std::size_t rank = 0; rank < told.size(); ++rank)
+    if (told[rank] != made[rank])
+      return message("figures.{}[{}] is {}, and its actions make it {}: it was changed", key, rank,
+                     told[rank].count(), made[rank].count());
+  return std::nullopt;
+}
+
 std::optional<std::string> fault_of_figures(const JobFile& file) {
   const ScheduleTiming timing = time_schedule(file.actions, file.costs);
+  std::vector<Bytes> peaks;
   for (std::size_t rank = 0; rank < timing.ranks.size(); ++rank) {
-    const Bytes peak = timing.ranks[rank].peak_memory + file.fixed[rank];
-    if (peak > file.device_memory)
-      return message("rank {} holds {} at its peak, and its device has {}", rank, peak,
+    peaks.push_back(timing.ranks[rank].peak_memory + file.fixed[rank]);
+    if (peaks[rank] > file.device_memory)
+      return message("rank {} holds {} at its peak, and its device has {}", rank, peaks[rank],
                      file.device_memory);
   }
   if (!std::isfinite(timing.step_seconds))
     return "its step never ends: some link carries next to nothing";
-  if (auto fault = fault_of_hosts(file)) return fault;
-  const double difference = std::abs(timing.step_seconds - file.step_seconds);
-  if (difference > kRounding * std::max(timing.step_seconds, file.step_seconds))
-    return message("it says that a step takes {}, and its actions take {}: it was changed",
-                   seconds_text(file.step_seconds), seconds_text(timing.step_seconds));
-  return std::nullopt;
+  std::vector<Bytes> swapped;
+  for (const JobFileStage& stage : file.stages) swapped.push_back(stage.swapped);
+  const std::vector<Bytes> hosts = host_bytes(file.actions, file.costs, swapped);
+  if (auto fault = fault_of_hosts(file, hosts)) return fault;
+  if (auto fault = told_otherwise("step_seconds", file.step_seconds, timing.step_seconds))
+    return fault;
+  // Shares of the whole: what rounds to nothing counts as nothing.
+  if (!is_same(1.0 + file.bubble, 1.0 + timing.bubble))
+    return told_otherwise("bubble", file.bubble, timing.bubble);
+  if (auto fault = told_otherwise("peak_bytes", file.peaks, peaks)) return fault;
+  if (auto fault = told_otherwise("host_bytes", file.hosts, hosts)) return fault;
+  return fault_of_stashes(file);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "spillway/planner/schedule/schedule_timing.h"
@@ -9,6 +11,22 @@ namespace spillway::planner {
 
 inline constexpr const char* kJobFileFormat = "spillway-job-plan";
 inline constexpr std::uint64_t kJobFileVersion = 1;
+
+// Where that goes what leaves a rank.
+inline constexpr const char* kHosts = "hosts";
+inline constexpr const char* kDisks = "disks";
+
+/// As `JobPlan::gap`, where it is one; a bound may lie above its step in the last bits.
+inline double gap_of(double step_seconds, double bound_seconds) {
+  const double gap = bound_seconds > 0.0 ? step_seconds / bound_seconds - 1.0 : 0.0;
+  return std::isfinite(gap) ? std::max(0.0, gap) : 0.0;
+}
+
+/// Whether two figures are the same but for rounding: times are written with all their digits, and
+/// read back as they were.
+inline bool is_same(double a, double b) {
+  return std::abs(a - b) <= 1e-9 * std::max({std::abs(a), std::abs(b)});
+}
 
 /// One key per figure of a stage.
 struct TimeField {

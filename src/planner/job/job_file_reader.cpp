@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "job_file_keys.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -49,6 +51,7 @@ class JobReader {
       file_.device_memory = Bytes(root_.count("device_memory_bytes", 1, kMost53));
     if (root_.has("host_memory_bytes"))
       file_.host_memory = Bytes(root_.count("host_memory_bytes", 0, kMost53));
+    if (root_.has("swaps_to")) read_swaps_to();
     if (root_.has("order"))
       file_.order = root_.counts<LayerIndex>("order", file_.model.layers, 0, last_layer());
     for (JsonObject& stage : root_.objects("stages")) read_stage(stage);
@@ -83,6 +86,13 @@ class JobReader {
   }
 
   LayerIndex last_layer() const { return file_.model.layers - 1; }
+
+  void read_swaps_to() {
+    const std::string word = root_.text("swaps_to");
+    if (word != kHosts && word != kDisks)
+      refuse("swaps_to is '{}' instead of {} or {}", shown_text(word), kHosts, kDisks);
+    file_.swaps_to_disks = word == kDisks;
+  }
 
   void read_stage(JsonObject& stage) {
     JobFileStage read;
@@ -159,20 +169,42 @@ class JobReader {
     if (file_.actions.data_parallel != file_.groups)
       refuse("its actions sum the gradients of {} groups, and it speaks of {}",
              file_.actions.data_parallel, file_.groups);
-    const std::size_t ranks = file_.actions.ranks.size();
-    for (const std::uint64_t each :
-         root_.counts<std::uint64_t>("fixed_bytes", ranks, 0, static_cast<std::int64_t>(kMost53)))
-      file_.fixed.emplace_back(each);
+    read_ranks();
+    file_.fixed = by_rank(root_, "fixed_bytes");
+  }
+
+  void read_ranks() {
+    const std::uint64_t told = root_.count("ranks", 1, kMost53);
+    const std::uint64_t all = std::uint64_t{file_.actions.rank_count()} * file_.groups;
+    if (told != all)
+      refuse("ranks is {}, and {} groups of {} lists of actions are {}", told, file_.groups,
+             file_.actions.rank_count(), all);
+  }
+
+  std::vector<Bytes> by_rank(JsonObject& object, const char* key) const {
+    std::vector<Bytes> sizes;
+    for (const std::uint64_t each : object.counts<std::uint64_t>(
+             key, file_.actions.ranks.size(), 0, static_cast<std::int64_t>(kMost53)))
+      sizes.emplace_back(each);
+    return sizes;
   }
 
   void read_figures() {
     JsonObject figures = root_.object("figures");
     file_.step_seconds = figures.number("step_seconds", 0.0, kMostSeconds);
     file_.bound_seconds = figures.number("bound_seconds", 0.0, kMostSeconds);
+    file_.bubble = figures.number("bubble", 0.0, 1.0);
+    file_.peaks = by_rank(figures, "peak_bytes");
+    file_.hosts = by_rank(figures, "host_bytes");
+    const double gap = gap_of(file_.step_seconds, file_.bound_seconds);
+    const double told_gap = figures.number("gap", 0.0, std::numeric_limits<double>::max());
     figures.refuse_others();
     if (is_faster(file_.step_seconds, file_.bound_seconds))
       refuse("its figures say that a step takes {}, and that none takes less than {}",
              seconds_text(file_.step_seconds), seconds_text(file_.bound_seconds));
+    if (!is_same(1.0 + told_gap, 1.0 + gap))
+      refuse("figures.gap is {}, and its step_seconds and bound_seconds make it {}",
+             all_digits(told_gap), all_digits(gap));
   }
 
   const std::string& name_;

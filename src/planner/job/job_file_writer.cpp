@@ -20,6 +20,21 @@ ordered_json link_json(const LinkCosts& link) {
           {"bytes_per_second", is_free ? 0.0 : link.bytes_per_second}};
 }
 
+ordered_json counts_of(const std::vector<Bytes>& sizes) {
+  ordered_json counts = ordered_json::array();
+  for (const Bytes size : sizes) counts.push_back(size.count());
+  return counts;
+}
+
+ordered_json figures_json(const JobFile& file) {
+  return {{"step_seconds", file.step_seconds},
+          {"bound_seconds", file.bound_seconds},
+          {"gap", gap_of(file.step_seconds, file.bound_seconds)},
+          {"bubble", file.bubble},
+          {"peak_bytes", counts_of(file.peaks)},
+          {"host_bytes", counts_of(file.hosts)}};
+}
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::size_t begin = 0;
@@ -92,9 +107,14 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   file.actions = plan.actions;
   file.actions.name = schedule_text(plan.schedule, plan.variant);
   file.costs = plan.costs;
-  for (const RankMemory& rank : plan.memory) file.fixed.push_back(rank.fixed);
+  for (const RankMemory& rank : plan.memory) {
+    file.fixed.push_back(rank.fixed);
+    file.peaks.push_back(rank.peak);
+    file.hosts.push_back(rank.host);
+  }
   file.step_seconds = plan.step_seconds;
   file.bound_seconds = plan.bound_seconds;
+  file.bubble = std::max(0.0, plan.timing.bubble);
   return file;
 }
 
@@ -106,11 +126,15 @@ std::string to_text(const JobFile& file) {
   document["schedule"] = file.actions.name;
   document["layers"] = file.model.layers;
   document["layer_name_hash"] = hexadecimal_text(file.model.name_hash);
+  document["ranks"] = file.actions.rank_count() * file.groups;
   document["groups"] = file.groups;
   document["micro_batches"] = file.micro_batches;
   if (file.batch != file.micro_batches) document["batch"] = file.batch;
   if (file.device_memory != kNoLimit) document["device_memory_bytes"] = file.device_memory.count();
   if (file.host_memory != kNoLimit) document["host_memory_bytes"] = file.host_memory.count();
+  const bool swaps =
+      std::any_of(file.hosts.begin(), file.hosts.end(), [](Bytes held) { return held > Bytes(0); });
+  if (swaps || file.swaps_to_disks) document["swaps_to"] = file.swaps_to_disks ? kDisks : kHosts;
   if (!file.order.empty()) document["order"] = file.order;
   document["stages"] = stages_json(file);
   document["kept_input_share"] = file.costs.shares.input;
@@ -121,11 +145,9 @@ std::string to_text(const JobFile& file) {
   if (const SharedSums& shared = file.costs.shared_sums; !std::isinf(shared.bytes_per_second))
     document["links"]["shared_sums"] = {{"ranks", shared.ranks},
                                         {"bytes_per_second", shared.bytes_per_second}};
-  document["fixed_bytes"] = ordered_json::array();
-  for (const Bytes each : file.fixed) document["fixed_bytes"].push_back(each.count());
+  document["fixed_bytes"] = counts_of(file.fixed);
   document["actions"] = lines_of(to_csv(file.actions));
-  document["figures"] = {{"step_seconds", file.step_seconds},
-                         {"bound_seconds", file.bound_seconds}};
+  document["figures"] = figures_json(file);
   // Keys as a reader leaves them, so that a file which is read and written stays as it is.
   if (!file.cluster.empty())
     document["cluster"] = ordered_json(nlohmann::json::parse(file.cluster));

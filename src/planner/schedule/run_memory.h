@@ -31,16 +31,26 @@ class RunMemory {
     held.curve.push_back({0.0, 0.0, rounded(held.bytes)});
   }
 
-  /// Bytes without any stash are those of weights.
+  void change_weights(std::uint32_t rank, double seconds, double bytes) {
+    ranks_[rank].weights += bytes;
+    change(rank, seconds, 0.0, bytes);
+  }
+
+  /// By what an optimizer takes while it runs.
+  void change_update(std::uint32_t rank, double seconds, double bytes) {
+    ranks_[rank].update += bytes;
+    change(rank, seconds, 0.0, bytes);
+  }
+
   void change(std::uint32_t rank, double seconds, double stashes, double bytes) {
     Held& held = ranks_[rank];
     held.stashes += stashes;
     held.bytes += bytes;
     held.peak_stashes = std::max(held.peak_stashes, held.stashes);
-    if (stashes == 0.0) held.weights += bytes;
     if (held.bytes > held.peak_bytes) {
       held.peak_bytes = held.bytes;
       held.peak_weights = held.weights;
+      held.peak_update = held.update;
     }
     if (stashes == 0.0 && bytes == 0.0) return;
     const MemoryMoment moment{seconds, held.stashes, rounded(held.bytes)};
@@ -56,6 +66,7 @@ class RunMemory {
     Held& held = ranks_[rank];
     timing.peak_memory = rounded(held.peak_bytes);
     timing.peak_weights = rounded(held.peak_weights);
+    timing.peak_update = rounded(held.peak_update);
     timing.gradients = rounded(held.placed.gradients);
     timing.optimizer_states = rounded(held.placed.optimizer_states);
     timing.peak_stashes = held.peak_stashes;
@@ -68,9 +79,11 @@ class RunMemory {
     double stashes = 0.0;
     double bytes = 0.0;
     double weights = 0.0;
+    double update = 0.0;
     double peak_stashes = 0.0;
     double peak_bytes = 0.0;
     double peak_weights = 0.0;
+    double peak_update = 0.0;
     std::vector<MemoryMoment> curve;
   };
 

@@ -30,8 +30,8 @@ void ScheduleRun::start_weight_copy(std::uint32_t rank, const Action& action) {
     throw PlanError("rank {}: {}: its weights are {}", rank, action,
                     is_out ? "away already" : "there already");
   copy.is_resident = !is_out;
-  if (is_out && !copy.is_changed) return memory_.change(rank, now_, 0.0, -count_of(size));
-  if (!is_out) memory_.change(rank, now_, 0.0, count_of(size));
+  if (is_out && !copy.is_changed) return memory_.change_weights(rank, now_, -count_of(size));
+  if (!is_out) memory_.change_weights(rank, now_, count_of(size));
   copy.is_changed = false;
   ++copy.copies;
   timing_.ranks[rank].host_traffic += size;

@@ -183,7 +183,7 @@ void ScheduleRun::start(std::uint32_t rank, const Action& action) {
       Parameters& copy = parameters(rank, action.stage);
       copy.weights.receives.push_back(position);
       if (!copy.is_resident)
-        memory_.change(rank, now_, 0.0, count_of(costs_.stages[action.stage].weights));
+        memory_.change_weights(rank, now_, count_of(costs_.stages[action.stage].weights));
       copy.is_resident = true;
       return;
     }
@@ -221,7 +221,7 @@ void ScheduleRun::start_compute(std::uint32_t rank, const Action& action,
   state.is_computing = true;
   state.returned = effect.returned;
   if (action.kind == ActionKind::kStep)
-    memory_.change(rank, now_, 0.0, count_of(costs_.stages[action.stage].update_peak));
+    memory_.change_update(rank, now_, count_of(costs_.stages[action.stage].update_peak));
   push(now_ + seconds + wait, rank, rank, state.next);
 }
 
@@ -248,7 +248,7 @@ void ScheduleRun::end_compute(std::uint32_t rank, std::size_t position, const Ac
   if (state.returned != 0.0)
     memory_.change(rank, now_, -state.returned, -state.returned * stash_bytes(action));
   if (action.kind == ActionKind::kStep) {
-    memory_.change(rank, now_, 0.0, -count_of(costs_.stages[action.stage].update_peak));
+    memory_.change_update(rank, now_, -count_of(costs_.stages[action.stage].update_peak));
     parameters(rank, action.stage).is_changed = true;
     return;
   }
@@ -279,7 +279,7 @@ void ScheduleRun::end_copy(std::uint32_t rank, const Action& action) {
   if (is_weight_copy(action.kind)) {
     --parameters(rank, action.stage).copies;
     if (action.kind == ActionKind::kSwapOutWeights)
-      memory_.change(rank, now_, 0.0, -count_of(costs_.stages[action.stage].weights));
+      memory_.change_weights(rank, now_, -count_of(costs_.stages[action.stage].weights));
   } else if (action.kind == ActionKind::kSwapOut) {
     --ranks_[rank].swap_outs;
     memory_.change(rank, now_, -1.0, -stash_bytes(action));

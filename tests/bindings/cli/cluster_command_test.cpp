@@ -59,12 +59,16 @@ class ClusterCommand : public PlanningCommand {
     return in_folder("edited.json");
   }
 
-  /// The plan, with stages that swap 300 MB of each micro-batch.
+  /// The plan, with stages that swap 300 MB of each micro-batch, of which two are in flight on the
+  /// first one.
   SimulateWords swapping() const {
     SimulateWords words = on_cluster();
     json file = json::parse(file_text(job_));
-    for (json& stage : file["stages"])
-      stage["swapped_bytes"] = stage["whole_stash_bytes"] = 300'000'000;
+    for (json& stage : file["stages"]) {
+      stage["swapped_bytes"] = 300'000'000;
+      stage["whole_stash_bytes"] = 300'000'000 + stage["stash_bytes"].get<std::uint64_t>();
+    }
+    file["figures"]["host_bytes"] = {600'000'000, 300'000'000};
     words.common.profile = in_folder("swapping.json");
     write(words.common.profile, file.dump());
     return words;

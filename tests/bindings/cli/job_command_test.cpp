@@ -265,8 +265,9 @@ TEST_F(JobCommand, DrawsRanksAndTheirMemory) {
   words.job.device_memory = "256MiB";
   plan(words);
   const std::string svg = file_text(words.job.picture);
-  EXPECT_THAT(svg, AllOf(HasSubstr("<svg xmlns="), HasSubstr(">rank 0<"), HasSubstr(">rank 2<"),
-                         HasSubstr("<polygon"), HasSubstr("1F0: "), HasSubstr("memory, and its")));
+  EXPECT_THAT(svg,
+              AllOf(HasSubstr("<svg xmlns="), HasSubstr(">rank 0<"), HasSubstr(">rank 2<"),
+                    HasSubstr("<polygon"), HasSubstr("1F0: "), HasSubstr("256 MiB of a device")));
   EXPECT_THAT(svg, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(svg.find("http", 60), std::string::npos);  // Nothing is fetched.

@@ -20,6 +20,9 @@ std::string percent_text(double share);
 /// "+4.1 %", "-0.3 %", "+0.0 %": a difference.
 std::string signed_percent_text(double share);
 
+/// As many digits as it takes to read the same number back: "0.1", "2.5e+20".
+std::string all_digits(double value);
+
 /// "1 rank", "2 ranks", "3 micro-batches".
 std::string counted(std::uint64_t count, std::string_view word);
 

@@ -9,9 +9,11 @@ struct HeldBytes {
   Bytes weights;    ///< All versions and copies.
   Bytes gradients;  ///< Of all copies, like the states.
   Bytes optimizer;
-  Bytes buffers;   ///< What layers have beside that, and do not train.
-  Bytes stash;     ///< Of all micro-batches in flight.
-  Bytes working;   ///< The largest transient of a layer. Stages of a rank share theirs.
+  Bytes buffers;  ///< What layers have beside that, and do not train.
+  Bytes stash;    ///< Of all micro-batches in flight.
+  /// The largest transient of a layer, which stages of a rank share; of a rank whose peak is an
+  /// update, that of the optimizer, where it is larger.
+  Bytes working;
   Bytes relayed;   ///< Tensors on their way to other stages, or for frozen layers alone.
   Bytes reserved;  ///< Of the device, for what no layer owns; once for all stages of a rank.
 

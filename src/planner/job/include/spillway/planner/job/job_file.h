@@ -38,8 +38,12 @@ struct JobFile {
   Schedule actions;          ///< Of one group.
   ScheduleCosts costs;       ///< Of the same stages.
   std::vector<Bytes> fixed;  ///< By rank of a group: what no action moves.
+  /// What leaves a rank goes on to the disks of its host, which then has any room for it.
+  bool swaps_to_disks = false;
   double step_seconds = 0.0;
   double bound_seconds = 0.0;
+  double bubble = 0.0;              ///< Share of all ranks' step that is not compute.
+  std::vector<Bytes> peaks, hosts;  ///< By rank of a group, as `RankMemory` has them.
   /// The machine that the plan was made for, a description as JSON: see `to_text(Cluster)`. Empty:
   /// none. Whoever runs the plan there reads it; here it is any object.
   std::string cluster;
@@ -59,8 +63,8 @@ JobFile parse_job_file(std::string_view text, const std::string& name);
 /// What makes a plan impossible, in one sentence, or nothing. Looks for, in this order: stages that
 /// do not follow each other, or leave layers out, or an order that is none; all that `first_fault`
 /// finds, with the memory of the devices; ranks that hold more than their device while the lists
-/// run, or more on their host than it has for them; a step that takes another time than the file
-/// says, as it does when somebody changed it.
+/// run, or more on their host than it has for them; stages whose stash is not what swaps leave of
+/// it; figures that are not what the actions make, as when somebody changed the one or the other.
 std::optional<std::string> job_fault(const JobFile& file);
 
 }  // namespace spillway::planner

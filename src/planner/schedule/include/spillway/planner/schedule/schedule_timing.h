@@ -93,6 +93,7 @@ struct RankTiming {
   double last_end_seconds = 0.0;
   Bytes peak_memory;
   Bytes peak_weights;  ///< Of `peak_memory`, at that moment: versions of parameters.
+  Bytes peak_update;   ///< The same of steps that run then.
   Bytes gradients;     ///< These two are there all the time; the rest of the peak is stashes.
   Bytes optimizer_states;
   double peak_stashes = 0.0;

@@ -1,0 +1,58 @@
+"""The page that explains what `plan --ranks` prints shows what it prints."""
+import os
+import pathlib
+import re
+import unittest
+
+from command_case import CommandCase
+
+ROOT = pathlib.Path(__file__).parents[3]
+PAGE = ROOT / "bindings/cli/planning/reading_a_plan.md"
+TRACE = "pipedream/vgg16.graph.txt"
+UNITS = r"(?:B|KiB|MiB|GiB|TiB|µs|ms|s)"
+
+
+def blocks_of(kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def shape_of(text):
+    """Its lines with "#" for each figure, range and name of a layer, and one blank for many."""
+    names = re.sub(r"(?m)\S+ #\d+$", "#", text)
+    figures = re.sub(rf"(?<![\w.-])\d[\d.]*(?:-\d+| ?{UNITS}\b)?", "#", names)
+    return [re.sub(r" +", " ", line).strip() for line in figures.splitlines()]
+
+
+class ReadingAPlan(CommandCase):
+    def test_explains_each_line_and_column_of_its_sample(self):
+        sample = blocks_of("text")[0]
+        lines, _, stages_and_ranks = sample.partition("\n\n")
+        text = PAGE.read_text(encoding="utf-8").replace(sample, "")
+        labels = {line.split()[0] for line in lines.splitlines()}
+        self.assertLessEqual({"model", "time", "bound", "idle", "peak", "hosts"}, labels)
+        heads = [line for line in stages_and_ranks.splitlines() if re.match(r"(stage|rank) ", line)]
+        self.assertEqual(len(heads), 2)
+        columns = {word for head in heads for word in re.split(r"  +", head)}
+        for word in labels | columns - {"stage", "rank", "begins with"}:
+            self.assertRegex(text, rf"`{word}`", word)
+
+    def test_shows_what_its_lines_print(self):
+        data = os.environ.get("SPILLWAY_REFERENCE_DATA", "")
+        if not data:
+            self.skipTest("SPILLWAY_REFERENCE_DATA does not name the folder with the published traces")
+        trace = pathlib.Path(data) / TRACE
+        self.write(trace.name, trace.read_text(encoding="utf-8"))
+        outputs = []
+        for line in blocks_of("sh")[0].replace("\\\n", "").splitlines():
+            program, *words = line.split()
+            self.assertEqual(program, "spillway")
+            code, output, errors = self.spillway(*words)
+            self.assertEqual((code, errors), (0, ""), line)
+            outputs.append(output)
+        self.assertEqual(shape_of(outputs[-1]), shape_of(blocks_of("text")[0]))
+        code, _, errors = self.spillway("plan", "--check", "vgg16.job.json")
+        self.assertEqual((code, errors), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,166 @@
+// Plans that somebody edited: each number of a file, changed in each way.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "even_jobs.h"
+#include "spillway/base/error.h"
+#include "spillway/planner/job/job_file.h"
+
+namespace spillway::planner {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// Messages, sums, swaps or recomputation, a limit of memory on both sides.
+JobFile busy_file(std::string_view schedule, JobRelief relief) {
+  const NamedSchedule named = schedule_in(schedule);
+  JobRequest request = even_job(8, 4, 8, named.generator->name);
+  request.variant = named.variant;
+  request.update_seconds = 1.0;
+  request.link = {1e-3, 1e6};
+  request.swap_bytes_per_second = 3e7;
+  request.groups = 2;
+  request.ranks = 8;
+  request.micro_batches = request.batch = 16;
+  request.device_memory = planned(request).peak() * 85 / 100;
+  request.variant.relief = relief;
+  request.host_memory = Bytes(1000 * kMega);
+  return describe_job(planned(request), request.chain);
+}
+
+/// What is wrong, or "accepted".
+std::string judged(const json& document) {
+  return refusal([&] {
+    const JobFile file = parse_job_file(document.dump(), "plan.json");
+    if (const auto fault = job_fault(file)) throw PlanError("plan.json: {}", *fault);
+  });
+}
+
+/// The key without places in lists: "/stages/2/stash_bytes" as "stages.stash_bytes".
+std::string key_of(const std::string& pointer) {
+  std::string key;
+  std::string part;
+  for (const char letter : pointer + "/") {
+    if (letter != '/') {
+      part += letter;
+      continue;
+    }
+    const bool is_place = part.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_place) key += (key.empty() ? "" : ".") + part;
+    part.clear();
+  }
+  return key;
+}
+
+std::vector<json> changes_of(const json& value) {
+  std::vector<json> changes{0, -1, 1e300, -1e300, "7", nullptr, json::array()};
+  if (value.is_number_integer()) {
+    changes.push_back(value.get<std::int64_t>() * 11 / 10 + 1);
+    changes.push_back(std::int64_t{1} << 53);
+    changes.push_back(value.get<double>() * 1.1 + 0.05);
+  } else {
+    changes.push_back(value.get<double>() * 1.1);
+    changes.push_back(value.get<double>() * 0.9);
+  }
+  return changes;
+}
+
+/// Edits that may pass. No figure depends on limits that are not reached, nor on times and sizes of
+/// what nobody waits for; what is computed again is known of the profile alone.
+const std::set<std::string> kHarmless{"device_memory_bytes",
+                                      "host_memory_bytes",
+                                      "copies_wait_bytes",
+                                      "kept_input_share",
+                                      "stages.recomputed",
+                                      "stages.recompute_points",
+                                      "stages.whole_stash_bytes",
+                                      "stages.boundary_bytes",
+                                      "stages.update_peak_bytes",
+                                      "stages.recompute_seconds",
+                                      "stages.forward_swap_wait_seconds",
+                                      "stages.backward_swap_wait_seconds",
+                                      "links.peer_link.latency_seconds",
+                                      "links.peer_link.bytes_per_second",
+                                      "links.host_link.latency_seconds",
+                                      "links.host_link.bytes_per_second",
+                                      "links.reduce_link.latency_seconds",
+                                      "links.reduce_link.bytes_per_second"};
+
+TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
+  std::set<std::string> accepted;
+  std::size_t refused = 0;
+  for (const auto& [schedule, relief] :
+       {std::pair{"1f1b", JobRelief::kStages}, std::pair{"gpipe", JobRelief::kWindows},
+        std::pair{"zb-v", JobRelief::kStages}}) {
+    const json document = json::parse(to_text(busy_file(schedule, relief)));
+    ASSERT_EQ(judged(document), "accepted");
+    const json flat = document.flatten();
+    for (const auto& [pointer, value] : flat.items()) {
+      if (!value.is_number()) continue;
+      for (const json& change : changes_of(value)) {
+        if (change == value) continue;
+        SCOPED_TRACE(
+            message("{} {}: {} instead of {}", schedule, pointer, change.dump(), value.dump()));
+        json edited = document;
+        edited[json::json_pointer(pointer)] = change;
+        const std::string told = judged(edited);
+        if (told == "accepted") {
+          EXPECT_TRUE(kHarmless.count(key_of(pointer)) == 1);
+          accepted.insert(key_of(pointer));
+          continue;
+        }
+        ++refused;
+        EXPECT_THAT(told, StartsWith("plan.json"));
+        EXPECT_EQ(told.find('\n'), std::string::npos) << told;
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000U);
+  EXPECT_EQ(accepted.count("device_memory_bytes"), 1U);
+}
+
+TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
+  const json document = json::parse(to_text(busy_file("1f1b", JobRelief::kStages)));
+  const auto told = [&](const char* pointer, double factor) {
+    json edited = document;
+    json& value = edited[json::json_pointer(pointer)];
+    if (value.is_number_integer())
+      value = static_cast<std::int64_t>(value.get<double>() * factor);
+    else
+      value = value.get<double>() * factor;
+    return judged(edited);
+  };
+  const auto text = [&](const char* pointer) {
+    return document[json::json_pointer(pointer)].dump();
+  };
+  EXPECT_THAT(told("/figures/peak_bytes/1", 0.5),
+              HasSubstr(", and its actions make it " + text("/figures/peak_bytes/1")));
+  EXPECT_THAT(told("/figures/peak_bytes/1", 0.5), HasSubstr("figures.peak_bytes[1] is "));
+  EXPECT_THAT(told("/figures/host_bytes/0", 2.0), HasSubstr("figures.host_bytes[0] is "));
+  EXPECT_THAT(told("/figures/bubble", 1.1), HasSubstr("figures.bubble is "));
+  EXPECT_THAT(told("/figures/gap", 1.1), HasSubstr("figures.gap is "));
+  EXPECT_THAT(told("/figures/bound_seconds", 0.9), HasSubstr("figures.gap is "));
+  EXPECT_THAT(told("/stages/0/stash_bytes", 0.9), HasSubstr("it was changed"));
+  EXPECT_THAT(told("/ranks", 2), HasSubstr("ranks is 16, and 2 groups of 4 lists"));
+  EXPECT_THAT(told("/micro_batches", 2), HasSubstr("micro-batches"));
+}
+
+TEST(EditedJobFile, SaysWhereSwapsGo) {
+  json document = json::parse(to_text(busy_file("1f1b", JobRelief::kStages)));
+  EXPECT_EQ(document["swaps_to"], "hosts");
+  document["host_memory_bytes"] = 1;
+  EXPECT_THAT(judged(document), HasSubstr("on its host at its most"));
+  document["swaps_to"] = "disks";  // With room for all.
+  EXPECT_EQ(judged(document), "accepted");
+  EXPECT_TRUE(parse_job_file(document.dump(), "plan.json").swaps_to_disks);
+  document["swaps_to"] = "cloud";
+  EXPECT_THAT(judged(document), HasSubstr("swaps_to is 'cloud' instead of hosts or disks"));
+}
+
+}  // namespace
+}  // namespace spillway::planner
