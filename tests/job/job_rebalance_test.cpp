@@ -208,6 +208,9 @@ TEST(JobRebalance, RefusesOtherModelsAndOtherLists) {
   other.actions.name = "zb-v";
   EXPECT_THAT(refusal([&] { request_of(other, "job", model_of(asked), "new"); }),
               HasSubstr("do not lie on ranks as zb-v places them"));
+  other.actions.name = "gpipe";
+  EXPECT_THAT(refusal([&] { request_of(other, "job", model_of(asked), "new"); }),
+              HasSubstr("job: the list of rank 0 is not the one of gpipe;"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -19,6 +20,29 @@ Schedule compute_of(const JobRequest& request) {
   const ScheduleGenerator& generator = schedule_generator_named(request.schedule);
   return generator.generate(lists_for(generator, request.variant, request.ranks / request.groups,
                                       request.micro_batches / request.groups));
+}
+
+/// The passes of micro-batches through the stages of a rank, without all that relief and messages
+/// add to them.
+std::vector<Action> passes_of(const std::vector<Action>& list) {
+  std::vector<Action> passes;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(passes),
+               [](const Action& action) { return is_model_compute(action.kind); });
+  return passes;
+}
+
+void require_lists_of(const Schedule& made, const Schedule& stored, const std::string& name) {
+  if (made.placement != stored.placement)
+    throw ConfigError(
+        "{}: its stages do not lie on ranks as {} places them; re-balancing makes the "
+        "lists anew (plan anew)",
+        name, stored.name);
+  for (std::size_t rank = 0; rank < made.ranks.size(); ++rank)
+    if (passes_of(made.ranks[rank]) != passes_of(stored.ranks[rank]))
+      throw ConfigError(
+          "{}: the list of rank {} is not the one of {}; re-balancing makes the lists anew (plan "
+          "anew)",
+          name, rank, stored.name);
 }
 
 using Begins = std::vector<LayerIndex>;  // Of stages.
@@ -206,11 +230,7 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
   request.stages = {file.order, {}};
   for (const JobFileStage& stage : file.stages) request.stages.begins.push_back(stage.first);
   check(request);
-  if (compute_of(request).placement != file.actions.placement)
-    throw ConfigError(
-        "{}: its stages do not lie on ranks as {} places them; re-balancing makes the "
-        "lists anew (plan anew)",
-        name, file.actions.name);
+  require_lists_of(compute_of(request), file.actions, name);
   return request;
 }
 
