@@ -37,6 +37,7 @@ TEST(PipelineBound, IsBelowAllThatTheScheduleReaches) {
     for (const ScheduleGenerator& generator : schedule_generators()) {
       JobRequest named = request;
       named.schedule = generator.name;
+      named.cut_effort = kFirstLook;  // Partitioners are drawn.
       JobChoice choice{&generator, draw.one_in(3) ? draw.among(1, 4) : 1,
                        any_variant(generator, draw)};
       named.variant = choice.variant;

@@ -52,12 +52,16 @@ class Comparison {
     JobComparison compared;
     for (const std::uint32_t count : groups) {
       compared.groups = request_.groups = count;
+      request_.cut_effort = planner::kFirstLook;
       compared.rows = schedules(partitioner);
       if (compared.rows.front().attempt.is_possible()) break;
     }
-    for (const JobChoice& choice : choices_of_partitioners(compared.rows))
+    request_.cut_effort = asked.cut_effort;
+    for (const JobChoice& choice : choices_of_partitioners(compared.rows)) {
+      row_of(choice, compared.rows) = made(partitioner, choice).row;
       for (const Partitioner& each : planner::partitioners())
         if (each.name != partitioner.name) compared.rows.push_back(made(each, choice).row);
+    }
     std::stable_sort(compared.rows.begin(), compared.rows.end(), is_shown_before);
     if (groups.size() > 1) compared.best = best_of_any_groups(asked);
     progress_.clear();
@@ -109,6 +113,13 @@ class Comparison {
       if (is_plain) break;
     }
     return choices;
+  }
+
+  /// Of the partitioner that all schedules were tried with.
+  static ComparedJob& row_of(const JobChoice& choice, std::vector<ComparedJob>& rows) {
+    return *std::find_if(rows.begin(), rows.end(), [&](const ComparedJob& row) {
+      return row.attempt.schedule == choice.generator->name;
+    });
   }
 
   Made made(const Partitioner& partitioner, const JobChoice& choice) {

@@ -189,6 +189,14 @@ ScheduleCosts schedule_costs(const JobRequest& request, const Schedule& schedule
   return result;
 }
 
+double busiest_rank_seconds(const Schedule& schedule, const std::vector<double>& stage_seconds) {
+  std::vector<double> ranks(schedule.rank_count(), 0.0);
+  for (std::uint32_t replica = 0; replica < schedule.replica_count(); ++replica)
+    for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
+      ranks[schedule.rank_of(replica, stage)] += stage_seconds[stage] * schedule.micro_batches;
+  return *std::max_element(ranks.begin(), ranks.end());
+}
+
 double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& estimate) {
   double share = 0.0;
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {

@@ -28,6 +28,10 @@ std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShar
 /// the rank holds in the mean. Throws ConfigError as check(PartitionProblem).
 PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule);
 
+/// For how long the busiest rank computes in a step, when each stage takes so many seconds per
+/// micro-batch: no step is faster.
+double busiest_rank_seconds(const Schedule& schedule, const std::vector<double>& stage_seconds);
+
 /// What the schedule's referee needs to know of the stages as they are cut, behind their swaps and
 /// recomputation: stash is what stays on the device, backward has the time of what is computed
 /// again, and waits for swaps stand apart.

@@ -7,6 +7,7 @@
 #include "job_relief.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_bound.h"
+#include "step_choice.h"
 
 namespace spillway::planner {
 namespace {
@@ -43,14 +44,14 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
                 SecondsToBeat to_beat, PlanMemo& memo) {
   if (!asked.stages.begins.empty()) return as_given(asked, partitioner, compute, memo);
   CutMemo& as_recorded = memo.of(asked.micro_batches, {});
-  if (!asked.chain.may_reorder) return relieved(asked, partitioner, compute, to_beat, as_recorded);
+  if (!asked.chain.may_reorder) return quickest(asked, partitioner, compute, to_beat, as_recorded);
   OrderChoice order = order_for(asked, compute, as_recorded);
   std::optional<JobPlan> plan;
   if (!order.layers.empty()) {
     JobRequest moved = asked;
     moved.chain = reordered(asked.chain, order.layers);
     try {
-      plan = relieved(moved, partitioner, compute, to_beat,
+      plan = quickest(moved, partitioner, compute, to_beat,
                       memo.of(asked.micro_batches, order.layers));
       plan->order = order;
       for (double* each : {&to_beat.all, &to_beat.put_off, &to_beat.windows})
@@ -64,7 +65,7 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
     order.is_exact = false;
   }
   try {
-    JobPlan recorded = relieved(asked, partitioner, compute, to_beat, as_recorded);
+    JobPlan recorded = quickest(asked, partitioner, compute, to_beat, as_recorded);
     recorded.order = std::move(order);
     if (!plan || recorded.step_seconds <= plan->step_seconds) return recorded;
   } catch (const Error&) {

@@ -14,10 +14,6 @@
 namespace spillway::planner {
 namespace {
 
-/// How much faster a step may become by other cuts than those that are made as if there were room:
-/// these are for the slowest stage, and a step is more than that. Seen: a fifth.
-constexpr double kMostGainOfCuts = 1.25;
-
 /// Lists compute whole stages again, so every layer must be one that may run again.
 bool may_recompute_all(const ModelChain& chain) {
   return std::all_of(chain.layers.begin(), chain.layers.end(), [](const ModelLayer& layer) {
@@ -81,6 +77,8 @@ class ReliefSearch {
   JobPlan find() {
     if (request_.variant.relief == JobRelief::kWindows) {
       if (!no_windows_.empty()) throw PlanError("{}", no_windows_);
+      if (!is_faster(roomy().plan.step_seconds, to_beat_.cuts))
+        throw TooSlowError("windows only add to what these cuts take");
       return in_windows();
     }
     if (request_.device_memory == kNoLimit) return by_stage();
@@ -97,7 +95,9 @@ class ReliefSearch {
     double input_share = 0.0;
   };
 
-  JobPlan by_stage() { return relieved_by_stage(request_, partitioner_, compute_, memo_); }
+  JobPlan by_stage() {
+    return relieved_by_stage(request_, partitioner_, compute_, to_beat_.cuts, memo_);
+  }
 
   /// Made when it is first asked for.
   const Roomy& roomy() {
@@ -162,7 +162,9 @@ class ReliefSearch {
     return finished(request_, std::move(plan));
   }
 
-  double windows_to_beat() const { return std::min(to_beat_.all, to_beat_.windows); }
+  double windows_to_beat() const {
+    return std::min({to_beat_.all, to_beat_.windows, to_beat_.cuts});
+  }
 
   /// Whether windows may be faster: they only add to what their cuts take without relief.
   bool can_windows_win(const std::optional<JobPlan>& by_stage) {

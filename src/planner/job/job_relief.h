@@ -6,6 +6,10 @@
 
 namespace spillway::planner {
 
+/// How much faster a step may become by other cuts than those that are made as if there were room,
+/// or for the slowest stage: a step is more than that. Seen: a fifth.
+inline constexpr double kMostGainOfCuts = 1.25;
+
 /// The plan for these lists of compute, with the layers as the request has them: as cut, or with
 /// the faster of both kinds of relief, where both are open. `memo` is of this chain. Throws as
 /// `make_job_plan`.

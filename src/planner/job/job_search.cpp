@@ -15,6 +15,7 @@ namespace {
 std::optional<std::string> enough_memory(const JobRequest& request, const JobAttempt& attempt) {
   const Partitioner& partitioner = partitioner_named(attempt.partitioner);
   JobRequest larger = request;
+  larger.cut_effort = CutEffort::kExact;
   for (const std::uint64_t percent : {100U, 101U, 105U, 120U, 150U}) {
     const std::string memory = as_option((request.device_memory + attempt.missing) * percent / 100);
     larger.device_memory = parse_bytes(memory);
@@ -64,8 +65,8 @@ std::optional<std::string> enough_memory(const JobRequest& request, const JobAtt
 }
 
 /// True for a better plan, else what the order of this one loses at most.
-bool look_at_order_again(const JobRequest& request, const Partitioner& partitioner, JobPlan& plan) {
-  std::optional<JobPlan> again = with_thorough_order(request, partitioner, plan);
+bool look_again(const JobRequest& request, const Partitioner& partitioner, JobPlan& plan) {
+  std::optional<JobPlan> again = with_thorough_look(request, partitioner, plan);
   if (!again) return false;
   if (!is_faster(plan.step_seconds, again->step_seconds)) {
     const bool is_quicker = is_faster(again->step_seconds, plan.step_seconds);
@@ -159,11 +160,15 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
   return attempt;
 }
 
-std::optional<JobPlan> with_thorough_order(const JobRequest& request,
-                                           const Partitioner& partitioner, const JobPlan& plan) {
-  if (!request.chain.may_reorder || plan.order.is_exact) return std::nullopt;
+std::optional<JobPlan> with_thorough_look(const JobRequest& request, const Partitioner& partitioner,
+                                          const JobPlan& plan) {
+  const bool has_order = !request.chain.may_reorder || plan.order.is_exact;
+  const bool has_cuts =
+      request.cut_effort == CutEffort::kAll || partitioner.reading != Reading::kOurs;
+  if (has_order && has_cuts) return std::nullopt;
   JobRequest thorough = request;
-  thorough.order_effort = kThoroughOrder;
+  if (!has_order) thorough.order_effort = kThoroughOrder;
+  thorough.cut_effort = CutEffort::kAll;
   return make_job_plan(thorough, partitioner, choice_of(plan));
 }
 
@@ -173,19 +178,21 @@ JobSearch search_job(const JobRequest& request, const ShowChoice& show) {
   JobSearch search;
   if (choices.size() == 1) {
     search.plan = make_job_plan(request, partitioner, choices[0]);
-    look_at_order_again(request, partitioner, search.plan);
+    look_again(request, partitioner, search.plan);
     search.attempts.push_back(figures_of(search.plan));
     return search;
   }
+  JobRequest quick = request;
+  quick.cut_effort = std::min(request.cut_effort, kFirstLook);
   std::optional<JobPlan> best;
   PlanMemo memo;
-  static_cast<JobTrials&>(search) = try_choices(request, [&](const JobChoice& choice) {
+  static_cast<JobTrials&>(search) = try_choices(quick, [&](const JobChoice& choice) {
     if (show) show(choice);
-    return try_choice(request, partitioner, choice, memo, best);
+    return try_choice(quick, partitioner, choice, memo, best);
   });
   if (!best) refuse(request, search.attempts);
   search.plan = std::move(*best);
-  if (look_at_order_again(request, partitioner, search.plan))
+  if (look_again(quick, partitioner, search.plan))
     search.attempts.push_back(figures_of(search.plan));
   return search;
 }

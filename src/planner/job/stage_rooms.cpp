@@ -47,10 +47,11 @@ struct TightPlan {
 class StageRooms {
  public:
   StageRooms(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
-             CutMemo& memo)
+             double seconds_to_beat, CutMemo& memo)
       : request_(request),
         partitioner_(partitioner),
         compute_(compute),
+        seconds_to_beat_(seconds_to_beat),
         memo_(memo),
         problem_(problem_for(request, compute)),
         by_rank_(stages_of_ranks(compute)) {}
@@ -116,15 +117,28 @@ class StageRooms {
   }
 
  private:
+  void require_faster(const std::vector<double>& stage_seconds) const {
+    if (busiest_rank_seconds(compute_, stage_seconds) >= seconds_to_beat_)
+      throw TooSlowError("a rank computes for longer than other cuts take");
+  }
+
   JobPlan judged(const SegmentCosts& costs, const Cuts& cuts) const {
+    std::vector<double> seconds;
+    for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
+      seconds.push_back(costs.load({cuts[k], cuts[k + 1], k}).seconds);
+    require_faster(seconds);
     const PartitionEstimate estimate = judge(costs, cuts);
     require_fit(costs, estimate);
+    for (std::uint32_t k = 0; k < seconds.size(); ++k)
+      seconds[k] += estimate.stages[k].recompute_seconds;
+    require_faster(seconds);
     return timed(request_, started(request_, partitioner_, compute_, costs, estimate));
   }
 
   const JobRequest& request_;
   const Partitioner& partitioner_;
   const Schedule& compute_;
+  const double seconds_to_beat_;
   CutMemo& memo_;
   PartitionProblem problem_;
   std::vector<std::set<std::uint32_t>> by_rank_;
@@ -139,8 +153,8 @@ JobPlan roomy(const JobRequest& request, JobPlan plan) {
 }  // namespace
 
 JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                          const Schedule& compute, CutMemo& memo) {
-  StageRooms rooms(request, partitioner, compute, memo);
+                          const Schedule& compute, double seconds_to_beat, CutMemo& memo) {
+  StageRooms rooms(request, partitioner, compute, seconds_to_beat, memo);
   std::optional<Cuts> cuts;
   bool is_first = true;
   bool was_tight = false;
@@ -148,6 +162,8 @@ JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitio
     std::optional<JobPlan> plan;
     try {
       plan = rooms.cut(cuts);
+    } catch (const TooSlowError&) {
+      throw;
     } catch (const Error& error) {
       if (request.device_memory == kNoLimit) throw;
       const TightPlan tight = rooms.tightest(cuts);

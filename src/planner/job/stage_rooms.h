@@ -11,8 +11,9 @@ namespace spillway::planner {
 /// Partitions know stages, and devices limit ranks. Where a rank has several of them, or the copy
 /// of another one (GEMS, Chimera), what each may hold is found by trying: less where a rank has
 /// come out too full, and where no cuts fit, what ranks leave free under those that hold least.
-/// Throws NoRoomError where those do not fit either, and as `make_job_plan`.
+/// Throws NoRoomError where those do not fit either, TooSlowError where a rank computes for
+/// `seconds_to_beat` under the partitioner's cuts, and as `make_job_plan`.
 JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                          const Schedule& compute, CutMemo& memo);
+                          const Schedule& compute, double seconds_to_beat, CutMemo& memo);
 
 }  // namespace spillway::planner

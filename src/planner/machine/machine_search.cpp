@@ -101,12 +101,12 @@ void choose(Requests& requests, const Cluster& cluster,
   found.search.plan = best->plan;
 }
 
-/// The order of the plan once more: it may be better on the machine, too, and is better known.
-void look_at_order_again(const Cluster& cluster, const Partitioner& partitioner,
-                         MachineSearch& found) {
+/// The order and the cuts of the plan once more: they may be better on the machine, too, and are
+/// better known.
+void look_again(const Cluster& cluster, const Partitioner& partitioner, MachineSearch& found) {
   JobPlan& plan = found.search.plan;
   MachineAttempt again;
-  if (auto made = with_thorough_order(found.request, partitioner, plan))
+  if (auto made = with_thorough_look(found.request, partitioner, plan))
     again.plan = std::move(*made);
   else
     return;
@@ -151,7 +151,9 @@ MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster,
                             const ShowChoice& show) {
   check_cluster(cluster);
   const Partitioner& partitioner = partitioner_named(request.partitioner);
-  Requests requests(request, cluster);
+  JobRequest quick = request;
+  quick.cut_effort = std::min(request.cut_effort, kFirstLook);
+  Requests requests(quick, cluster);
   MachineSearch found;
   std::vector<MachineAttempt> best;  // The fastest first.
   const auto attempt = [&](const JobChoice& choice) {
@@ -172,7 +174,8 @@ MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster,
       try_choices(requests.on(groups, SwapTarget::kHost), attempt);
   if (best.empty()) refuse(requests, cluster, groups, found.search.attempts.front());
   choose(requests, cluster, best, found);
-  look_at_order_again(cluster, partitioner, found);
+  look_again(cluster, partitioner, found);
+  found.request.cut_effort = request.cut_effort;
   return found;
 }
 

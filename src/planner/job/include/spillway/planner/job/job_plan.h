@@ -78,6 +78,7 @@ struct SecondsToBeat {
   double all = kNoTime;      ///< Given up where it is proven that no plan of the choice is.
   double put_off = kNoTime;  ///< Put off where it is not likely that one is.
   double windows = kNoTime;  ///< Windows are tried for plans that are faster without any relief.
+  double cuts = kNoTime;     ///< What other cuts take: those that surely take as long are left out.
 };
 
 /// A schedule on so many groups.
@@ -130,14 +131,15 @@ class PutOffError : public PlanError {
 };
 
 /// The stages that a partitioner cuts for a schedule, and their step by the schedule's referee.
-/// Stages that the request gives are not cut anew. Where the chain may be reordered, all
-/// partitioners cut it in the order that `choose_order` finds
-/// for these stages, and as it stands; the faster one counts.
-/// Stages get the memory of their device in equal parts where a rank has several, behind reserved
-/// bytes and the largest working peak, or what others leave where equal parts do not do. Where
-/// stages need relief and there is a link to the host, both kinds of relief are tried, and the
-/// faster one counts; the search for windows is shorter for longer lists, and left out beyond
-/// 16,384 passes of micro-batches through stages, which the plan then says.
+/// Where the partitioner is ours, they are those of the fastest step among the cuts that
+/// `cut_effort` names. Stages that the request gives are not cut anew. Where the chain may be
+/// reordered, all partitioners cut it in the order that `choose_order` finds for these stages, and
+/// as it stands; the faster one counts. Stages get the memory of their device in equal parts where
+/// a rank has several, behind reserved bytes and the largest working peak, or what others leave
+/// where equal parts do not do. Where stages need relief and there is a link to the host, both
+/// kinds of relief are tried, and the faster one counts; the search for windows is shorter for
+/// longer lists, and left out beyond 16,384 passes of micro-batches through stages, which the plan
+/// then says.
 ///
 /// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, and for
 /// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where

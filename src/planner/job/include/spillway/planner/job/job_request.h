@@ -23,6 +23,13 @@ struct GivenStages {
   std::vector<LayerIndex> begins;  ///< The first layer of each stage, by place in that order.
 };
 
+/// Whose cuts the referee of the step sees, where the partitioner is ours.
+enum class CutEffort : std::uint8_t {
+  kExact,     ///< Those with the quickest slowest stage alone: a first look at many choices.
+  kMessages,  ///< Also those whose stages wait for their messages.
+  kAll,       ///< Also those of all other partitioners.
+};
+
 /// A model that is to be trained on many equal devices.
 struct JobRequest {
   ModelChain chain;             ///< Times and sizes of one micro-batch. Plans may reorder it.
@@ -41,6 +48,7 @@ struct JobRequest {
   std::string partitioner = "spillway";
   GivenStages stages{};      ///< Without any, the partitioner cuts.
   OrderEffort order_effort;  ///< Of each plan, where branches may run in another order.
+  CutEffort cut_effort = CutEffort::kAll;
   Bytes device_memory = kNoLimit;
   LinkCosts link;                          ///< From each rank to each other one.
   std::optional<LinkCosts> reduce_link{};  ///< Of each rank when gradients are summed; else `link`.

@@ -105,13 +105,16 @@ using ShowChoice = std::function<void(const JobChoice& choice)>;
 /// The fastest plan of all choices that fits; of equals as `try_choice`. Throws what the only
 /// choice throws. Where none of several works, a PlanError with the one that lacks least memory,
 /// where and how much, and devices with which it works if these are found; or with the commonest
-/// reason. The order of layers of the best one is looked at again, as thoroughly as
-/// `kThoroughOrder`. `show` is told each choice before it is tried.
+/// reason. Several choices are looked at as `kFirstLook` says, and the best one once more, by
+/// `with_thorough_look`. `show` is told each choice before it is tried.
 JobSearch search_job(const JobRequest& request, const ShowChoice& show = {});
 
-/// A plan made again, with the order of its branches looked at as thoroughly as `kThoroughOrder`;
-/// nothing where it is known that no order is better.
-std::optional<JobPlan> with_thorough_order(const JobRequest& request,
-                                           const Partitioner& partitioner, const JobPlan& plan);
+/// Of the cuts of each choice, where there are several.
+inline constexpr CutEffort kFirstLook = CutEffort::kMessages;
+
+/// A plan made again, with the order of its branches looked at as thoroughly as `kThoroughOrder`,
+/// and all cuts; nothing where the plan of this request has these already.
+std::optional<JobPlan> with_thorough_look(const JobRequest& request, const Partitioner& partitioner,
+                                          const JobPlan& plan);
 
 }  // namespace spillway::planner

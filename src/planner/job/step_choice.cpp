@@ -1,0 +1,127 @@
+#include "step_choice.h"
+
+#include <exception>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "job_costs.h"
+#include "spillway/base/error.h"
+
+namespace spillway::planner {
+namespace {
+
+/// The exact cuts for stages that send nothing while they compute; fractions of layers do here.
+Cuts cut_with_messages(const SegmentCosts& costs) {
+  constexpr std::uint32_t kMostBalanced = 128;
+  PartitionProblem problem = costs.problem();
+  problem.transfers_hide = false;
+  const SegmentCosts slow(std::move(problem));
+  auto solved = slow.stages() > kMostBalanced ? least_time_cuts(slow) : balanced_time_cuts(slow);
+  if (!solved) refuse_cuts(slow);
+  return std::move(solved->cuts);
+}
+
+const Partitioner kMessageCuts{"spillway", "least time of computing and messages", "",
+                               Reading::kOurs, cut_with_messages};
+
+/// The cuts of one partitioner after the other.
+class StepChoice {
+ public:
+  StepChoice(const JobRequest& request, const Schedule& compute, const SecondsToBeat& to_beat,
+             CutMemo& memo)
+      : request_(request), compute_(compute), to_beat_(to_beat), memo_(memo) {
+    // Ranks with more than one stage may come out too full, and are cut again then.
+    const bool is_plain = compute.stages == compute.rank_count() && compute.replica_count() == 1;
+    cuts_once_ = is_plain || request.device_memory == kNoLimit;
+    JobRequest endless = request;
+    endless.device_memory = kNoLimit;
+    try {
+      roomy_.emplace(problem_for(endless, compute));
+      within_.emplace(problem_for(request, compute));
+    } catch (const Error&) {
+      // A layer that fits on no device; whoever plans for it says so.
+    }
+  }
+
+  /// Throws TooSlowError and PutOffError.
+  void begin_with(const Partitioner& partitioner) {
+    is_new(partitioner);
+    try {
+      best_ = relieved(request_, partitioner, compute_, to_beat_, memo_);
+      to_beat_.cuts = best_->step_seconds;
+    } catch (const TooSlowError&) {
+      throw;
+    } catch (const PutOffError&) {
+      throw;
+    } catch (const Error&) {
+      reason_ = std::current_exception();
+    }
+    is_far_ = best_ && !is_faster(best_->step_seconds / kMostGainOfCuts, to_beat_.put_off);
+    // What the first ones have to beat leaves them all that other cuts may gain.
+    to_beat_.all = to_beat_.put_off = kNoTime;
+  }
+
+  void consider(const Partitioner& partitioner) {
+    if (is_far_ || !is_new(partitioner)) return;
+    try {
+      JobPlan plan = relieved(request_, partitioner, compute_, to_beat_, memo_);
+      if (best_ && !is_faster(plan.step_seconds, best_->step_seconds)) return;
+      best_ = std::move(plan);
+      to_beat_.cuts = best_->step_seconds;
+    } catch (const Error&) {
+      // Not by this one, or not faster.
+    }
+  }
+
+  JobPlan best() {
+    if (!best_) std::rethrow_exception(reason_);
+    best_->partitioner = partitioners().front().name;
+    return std::move(*best_);
+  }
+
+ private:
+  /// Whether its cuts are other ones, at first or later on.
+  bool is_new(const Partitioner& partitioner) {
+    return seen_.insert({cuts_by(partitioner, roomy_), cuts_by(partitioner, within_)}).second ||
+           !cuts_once_;
+  }
+
+  /// None where it finds none.
+  Cuts cuts_by(const Partitioner& partitioner, const std::optional<SegmentCosts>& costs) {
+    if (!costs) return {};
+    try {
+      return memo_.cuts(partitioner, *costs);
+    } catch (const Error&) {
+      return {};
+    }
+  }
+
+  const JobRequest& request_;
+  const Schedule& compute_;
+  SecondsToBeat to_beat_;
+  CutMemo& memo_;
+  bool cuts_once_ = true;
+  bool is_far_ = false;  ///< From what there is to beat: no cuts make up for that.
+  std::optional<SegmentCosts> roomy_, within_;
+  std::set<std::pair<Cuts, Cuts>> seen_;  ///< As if there were room, and within the devices.
+  std::optional<JobPlan> best_;
+  std::exception_ptr reason_;
+};
+
+}  // namespace
+
+JobPlan quickest(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
+                 const SecondsToBeat& to_beat, CutMemo& memo) {
+  if (partitioner.reading != Reading::kOurs || asked.cut_effort == CutEffort::kExact)
+    return relieved(asked, partitioner, compute, to_beat, memo);
+  StepChoice choice(asked, compute, to_beat, memo);
+  choice.begin_with(partitioner);
+  if (asked.link.latency_seconds > 0.0 || asked.link.bytes_per_second < kNoLink)
+    choice.consider(kMessageCuts);
+  if (asked.cut_effort == CutEffort::kAll)
+    for (const Partitioner& other : partitioners().subspan(1)) choice.consider(other);
+  return choice.best();
+}
+
+}  // namespace spillway::planner
