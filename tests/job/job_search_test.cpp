@@ -266,7 +266,7 @@ TEST(JobSearch, NamesDevicesThatDoAsPrinted) {
   const std::string begin = "(use devices of ";
   std::size_t refused = 0;
   for (const char* schedule : {"auto", "1f1b", "gpipe", "chimera", "gems-mast", "zb-v"})
-    for (const std::uint64_t percent : {20U, 33U, 47U}) {
+    for (const std::uint64_t percent : {12U, 17U, 23U, 33U}) {
       SCOPED_TRACE(message("{} at {} %", schedule, percent));
       JobRequest request = even_job(12, 4, 8, schedule);
       for (std::size_t i = 0; i < 12; ++i) request.chain.layers[i].parameters += Bytes(i * 777'777);

@@ -13,6 +13,15 @@ std::vector<std::uint32_t> divisors_of(std::uint32_t number) {
   return divisors;
 }
 
+std::uint64_t passes_of(const JobRequest& request, const JobChoice& choice) {
+  const std::uint32_t ranks = request.ranks / choice.groups;
+  const std::uint32_t all =
+      choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request);
+  const std::uint32_t own = all / choice.groups;
+  return choice.generator->stage_count(lists_for(*choice.generator, choice.variant, ranks, own)) *
+         own;
+}
+
 std::vector<JobChoice> job_choices(const JobRequest& request) {
   check(request);
   const bool is_open = request.schedule == kAnySchedule;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "cut_trials.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 
@@ -190,6 +191,8 @@ JobSearch search_job(const JobRequest& request, const ShowChoice& show) {
     if (show) show(choice);
     return try_choice(quick, partitioner, choice, memo, best);
   });
+  if (quick.cut_effort < request.cut_effort)
+    try_all_cuts(request, partitioner, memo, search.attempts, best);
   if (!best) refuse(request, search.attempts);
   search.plan = std::move(*best);
   if (look_again(quick, partitioner, search.plan))

@@ -71,16 +71,6 @@ class Trials {
     return best == kNoTime || is_faster(pipeline_bound(request_, choice), best);
   }
 
-  /// Passes of micro-batches through stages in the lists of a choice.
-  std::uint64_t passes_of(const JobChoice& choice) const {
-    const std::uint32_t ranks = request_.ranks / choice.groups;
-    const std::uint32_t all =
-        choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request_);
-    const std::uint32_t own = all / choice.groups;
-    return choice.generator->stage_count(lists_for(*choice.generator, choice.variant, ranks, own)) *
-           own;
-  }
-
   /// Nothing where it cannot be faster than what is there, or the search has gone on for too long.
   std::optional<JobAttempt> try_variant(JobChoice choice) {
     if (const JobAttempt* made = record_.known(choice)) return *made;
@@ -89,7 +79,7 @@ class Trials {
       ++trials_.hopeless;
       return std::nullopt;
     }
-    const std::uint64_t passes = passes_of(choice);
+    const std::uint64_t passes = passes_of(request_, choice);
     if (variants_ == kMostVariants || passes > kMostPasses - passes_) {
       ++trials_.left_out;
       return std::nullopt;

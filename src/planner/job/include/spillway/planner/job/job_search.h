@@ -105,8 +105,9 @@ using ShowChoice = std::function<void(const JobChoice& choice)>;
 /// The fastest plan of all choices that fits; of equals as `try_choice`. Throws what the only
 /// choice throws. Where none of several works, a PlanError with the one that lacks least memory,
 /// where and how much, and devices with which it works if these are found; or with the commonest
-/// reason. Several choices are looked at as `kFirstLook` says, and the best one once more, by
-/// `with_thorough_look`. `show` is told each choice before it is tried.
+/// reason. Several choices are looked at as `kFirstLook` says, the likeliest with all cuts then,
+/// and the best one once more, by `with_thorough_look`. `show` is told each choice before it is
+/// tried.
 JobSearch search_job(const JobRequest& request, const ShowChoice& show = {});
 
 /// Of the cuts of each choice, where there are several.
