@@ -141,6 +141,7 @@ JobRequest random_job(std::uint32_t seed) {
   }
   request.reserved = Bytes(5 * kMega);
   request.groups = 1;
+  request.cut_effort = CutEffort::kExact;  // Quick: these tests are for what moves.
   request.link = {1e-3, 1e7 * pick(1, 100)};
   const JobPlan plan = plan_of(request);
   for (const StageEstimate& stage : plan.stages) request.stages.begins.push_back(stage.first_layer);
