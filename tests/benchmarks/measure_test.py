@@ -88,7 +88,7 @@ class PlansThatAreTold(unittest.TestCase):
         text = source.read_text(encoding="utf-8")
         lines = re.search(r'log_info\(("\{\} plan for .*?"),\n', text, re.DOTALL)[1]
         words = "".join(re.findall(r'"([^"]*)"', lines))
-        told = words.format("renewed", 471, 1, "", 0.75, "542 MiB", "1.01 GiB", 37, 0.1, "580 MiB",
+        told = words.format("renewed", 471, "1 step", 0.75, "542 MiB", "1.01 GiB", 37, 0.1, "580 MiB",
                             "580 MiB", "170 MiB")
         self.assertEqual(script("do_plans_follow_the_disk").PLAN.findall(f"spillway: {told}\n"),
                          [("0.75", "542 MiB", "1.01 GiB", "37")])
