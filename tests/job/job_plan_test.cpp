@@ -49,6 +49,18 @@ TEST(JobPlan, CountsTransientsOfTheUpdateWhereTheyAreMore) {
   EXPECT_EQ(planned(request).memory[1].peak, plan.memory[1].peak);
 }
 
+// A rank with two stages keeps free what the larger one needs.
+TEST(JobPlan, CountsTransientsOfTheUpdateOncePerRank) {
+  for (const LayerIndex updated : {3U, 4U}) {
+    JobRequest request = even_job(8, 4, 1, "zb-v");
+    request.chain.layers[3].working_peak = Bytes(100 * kMega);
+    request.chain.layers[updated].update_peak = Bytes(1000 * kMega);
+    const JobPlan plan = planned(request);
+    ASSERT_EQ(plan.actions.rank_of(0, 3), plan.actions.rank_of(0, 4));
+    EXPECT_EQ(plan.memory[plan.actions.rank_of(0, 3)].held.working, Bytes(1000 * kMega)) << updated;
+  }
+}
+
 TEST(JobPlan, GroupsShareTheMicroBatches) {
   JobRequest request = even_job(8, 8, 8, "1f1b");
   request.groups = 2;

@@ -43,6 +43,22 @@ TEST(TryChoices, FindsTheMostSlotsForWhichThereIsRoom) {
   }
 }
 
+// What was too slow with few slots was taken for too large.
+TEST(TryChoices, GoesOnAboveWhatIsTooSlow) {
+  const JobRequest request = wide_job();
+  double all = 0.0;  // Of one micro-batch: 31 / 16 of it to fill and drain, 16 / s with s slots.
+  for (const ModelLayer& layer : request.chain.layers)
+    all += layer.forward_seconds + layer.backward_seconds;
+  const JobTrials trials = try_choices(request, [&](const JobChoice& choice) {
+    JobAttempt attempt = attempt_of(choice, 1.97 * all);
+    if (choice.variant.slots > 14) attempt.refusal = "it is too large";
+    return attempt;
+  });
+  const auto tried = variants_of(trials, "1f1b-capped");
+  EXPECT_THAT(tried, ::testing::IsSupersetOf({"slots=15", "slots=14"}));
+  EXPECT_THAT(tried, ::testing::Not(::testing::Contains("slots=8")));
+}
+
 TEST(TryChoices, GoesOnBelowWhatNeedsRelief) {
   const JobTrials trials = try_choices(wide_job(), [](const JobChoice& choice) {
     JobAttempt attempt = attempt_of(choice, 1e6);

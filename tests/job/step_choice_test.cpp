@@ -61,5 +61,27 @@ TEST(StepChoice, IsNeverSlowerThanTheCutsOfAnyPartitioner) {
   EXPECT_GT(faster, compared / 10);
 }
 
+// Cuts for all of the memory may not fit where stages share ranks, and plans were refused for more.
+TEST(StepChoice, TakesCutsForLessMemoryWhereStagesShareRanks) {
+  std::size_t compared = 0;
+  for (const char* schedule : {"zb-v", "interleaved", "v-half"})
+    for (std::uint32_t seed = 0; seed < 12; ++seed) {
+      SCOPED_TRACE(message("{} {}", schedule, seed));
+      JobRequest request = random_job(seed, schedule);
+      try {
+        request.device_memory = planned(request).peak() * 50 / 100;
+        const double tight = planned(request).step_seconds;
+        request.device_memory = request.device_memory * 100 / 70;
+        EXPECT_LE(planned(request).step_seconds, tight * (1 + 1e-9));
+        ++compared;
+      } catch (const ConfigError&) {
+        continue;  // Not on so many ranks.
+      } catch (const PlanError&) {
+        continue;  // Not with half of it.
+      }
+    }
+  EXPECT_GT(compared, 5U);
+}
+
 }  // namespace
 }  // namespace spillway::planner

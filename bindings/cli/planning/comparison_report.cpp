@@ -90,7 +90,9 @@ std::string attempts_text(std::span<const JobAttempt> attempts) {
   std::string text = message("\nAll schedules that were tried, each on its best number of groups:\n"
                              "{}",
                              table_text(rows));
-  return reasons.empty() ? text : text + "Why some are none:\n" + reasons;
+  return reasons.empty()
+             ? text
+             : text + "Why some are none, of what was not given up as slower:\n" + reasons;
 }
 
 std::string job_comparison_text(const JobRequest& request, const std::string& path,
@@ -121,7 +123,9 @@ std::string job_comparison_text(const JobRequest& request, const std::string& pa
   if (compared.best) add(*compared.best);
   text += '\n';
   text += table_text(table);
-  return reasons.empty() ? text : text + "\nWhy some are none:\n" + reasons;
+  return reasons.empty()
+             ? text
+             : text + "\nWhy some are none, of what was not given up as slower:\n" + reasons;
 }
 
 }  // namespace spillway::cli

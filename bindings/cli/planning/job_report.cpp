@@ -166,7 +166,11 @@ std::string job_text(const FoundJob& job) {
                        counted(plan.ranks / plan.groups, "rank"),
                        is_whole ? ": each has the whole model (data parallel)" : ""));
   text += batch_text(plan, job.request);
-  text += line("cuts", message("{} ({}; {})", plan.partitioner, partitioner.summary,
+  const bool is_ours = partitioner.reading == planner::Reading::kOurs;
+  text += line("cuts", message("{} ({}; {})", plan.partitioner,
+                               is_ours ? "the fastest step among exact cuts, those that count "
+                                         "messages, and those of all partitioners"
+                                       : partitioner.summary,
                                to_string(partitioner.reading)));
   text += line("order", order_text(job));
   text += line("time",

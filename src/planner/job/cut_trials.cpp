@@ -37,9 +37,10 @@ void try_all_cuts(const JobRequest& request, const Partitioner& partitioner, Pla
     const double seconds = best ? best->step_seconds : kNoTime;
     if (!may_win(attempt, seconds)) continue;
     JobChoice choice = attempt.choice;
-    passes += passes_of(request, choice);
-    if (passes > kMostPassesAgain) return;
-    choice.to_beat = {seconds, seconds, seconds, seconds};
+    const std::uint64_t own = passes_of(request, choice);
+    if (own > kMostPassesAgain - passes) continue;
+    passes += own;
+    choice.to_beat = {seconds, seconds, seconds};
     std::optional<JobPlan> found;
     const JobAttempt again = try_choice(thorough, partitioner, choice, memo, found);
     if (!found || !is_faster(again.step_seconds, seconds)) continue;

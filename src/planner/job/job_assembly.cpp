@@ -11,21 +11,43 @@
 namespace spillway::planner {
 namespace {
 
-/// What no action moves, on each rank. Working peaks come one after the other; relayed tensors and
-/// the rest of a rank's stages do too at most, so the largest of its stages counts.
-/// Buffers and frozen parameters of all its stages are there, beside each copy of a stage once.
-void find_fixed(const JobRequest& request, JobPlan& plan) {
-  const Schedule& actions = plan.actions;
-  plan.memory.assign(actions.rank_count(), {});
-  const WeightCopies copies(actions);
-  for (std::uint32_t replica = 0; replica < actions.replica_count(); ++replica)
-    for (std::uint32_t stage = 0; stage < actions.stages; ++stage) {
-      HeldBytes& held = plan.memory[actions.rank_of(replica, stage)].held;
-      const HeldBytes& of_stage = plan.bytes_before[stage];
+/// By rank. Working peaks come one after the other; relayed tensors and the rest of a rank's stages
+/// do too at most, so the largest of its stages counts.
+std::vector<HeldBytes> transients(const Schedule& schedule, const std::vector<HeldBytes>& stages) {
+  std::vector<HeldBytes> ranks(schedule.rank_count());
+  for (std::uint32_t replica = 0; replica < schedule.replica_count(); ++replica)
+    for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
+      HeldBytes& held = ranks[schedule.rank_of(replica, stage)];
+      const HeldBytes& of_stage = stages[stage];
       if (of_stage.working + of_stage.relayed <= held.working + held.relayed) continue;
       held.working = of_stage.working;
       held.relayed = of_stage.relayed;
     }
+  return ranks;
+}
+
+/// What ranks keep free for transients of layers is there for those of the update.
+void take_free_from_updates(const Schedule& schedule, const std::vector<HeldBytes>& stages,
+                            ScheduleCosts& costs) {
+  const std::vector<HeldBytes> ranks = transients(schedule, stages);
+  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
+    Bytes free = ranks[schedule.rank_of(0, stage)].working;
+    for (std::uint32_t replica = 1; replica < schedule.replica_count(); ++replica)
+      free = std::min(free, ranks[schedule.rank_of(replica, stage)].working);
+    Bytes& peak = costs.stages[stage].update_peak;
+    peak -= std::min(peak, free);
+  }
+}
+
+/// What no action moves, on each rank: buffers and frozen parameters of all its stages are there,
+/// beside each copy of a stage once.
+void find_fixed(const JobRequest& request, JobPlan& plan) {
+  const Schedule& actions = plan.actions;
+  plan.memory.assign(actions.rank_count(), {});
+  const WeightCopies copies(actions);
+  const std::vector<HeldBytes> largest = transients(actions, plan.bytes_before);
+  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
+    plan.memory[rank].held = largest[rank];
   for (std::uint32_t copy = 0; copy < copies.size(); ++copy) {
     const std::uint32_t stage = copies[copy].stage;
     HeldBytes& held = plan.memory[copies[copy].rank].held;
@@ -105,6 +127,7 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.rounding_gap = estimate.rounding_gap;
   plan.bytes_before = bytes_before(request, costs, estimate);
   plan.costs = schedule_costs(request, compute, costs, estimate);
+  take_free_from_updates(compute, plan.bytes_before, plan.costs);
   CommunicationOptions communication;
   communication.data_parallel = request.groups;
   const SecondCopy second_copy = request.variant.second_copy;

@@ -15,7 +15,7 @@ namespace {
 enum class Turns : std::uint8_t {
   kNone,   ///< Forwards and backwards of a pass over the model overlap.
   kApart,  ///< Each pass has all its forwards first, and ends before the next one begins.
-  kMeet,   ///< The next pass begins on the rank where the one before ends.
+  kMeet,   ///< The next pass has its last stage on the rank where the one before ends.
 };
 
 /// What lists of a schedule have in common, whatever their counts.

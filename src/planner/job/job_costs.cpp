@@ -43,10 +43,7 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
                  costs.buffer_bytes(segment.first, segment.end));
   result.gradients = std::min(states, result.weights);
   result.optimizer_state = states - result.gradients;
-  // What the plan keeps free for transients of layers is there for those of the update.
   result.update_peak = largest_of(request.chain, stage, &ModelLayer::update_peak);
-  result.update_peak -=
-      std::min(result.update_peak, largest_of(request.chain, stage, &ModelLayer::working_peak));
   return result;
 }
 

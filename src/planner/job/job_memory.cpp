@@ -67,7 +67,8 @@ std::vector<HeldBytes> bytes_before(const JobRequest& request, const SegmentCost
     const double all_states = factors.state_copies * count_of(states);
     // Whoever has a copy has its gradients, also where one owner has the states.
     const double gradients =
-        std::ceil(factors.state_copies) *
+        std::ceil(factors.state_copies -
+                  1e-9) *  // Shares of ranks need not sum up to the last bit.
         std::min(count_of(states), costs.trained_bytes(segment.first, segment.end));
     bytes.gradients = whole(std::min(gradients, all_states));
     bytes.optimizer = whole(all_states) - bytes.gradients;

@@ -1,6 +1,7 @@
 #include "spillway/planner/job/job_plan.h"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 
 #include "job_costs.h"
@@ -47,6 +48,7 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
   if (!asked.chain.may_reorder) return quickest(asked, partitioner, compute, to_beat, as_recorded);
   OrderChoice order = order_for(asked, compute, as_recorded);
   std::optional<JobPlan> plan;
+  std::exception_ptr put_off;
   if (!order.layers.empty()) {
     JobRequest moved = asked;
     moved.chain = reordered(asked.chain, order.layers);
@@ -56,6 +58,8 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
       plan->order = order;
       for (double* each : {&to_beat.all, &to_beat.put_off, &to_beat.windows})
         *each = std::min(*each, plan->step_seconds);
+    } catch (const PutOffError&) {
+      put_off = std::current_exception();
     } catch (const Error&) {
       // Not in this order, by this partitioner; the recorded one may do.
     }
@@ -69,6 +73,7 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
     recorded.order = std::move(order);
     if (!plan || recorded.step_seconds <= plan->step_seconds) return recorded;
   } catch (const Error&) {
+    if (!plan && put_off) std::rethrow_exception(put_off);
     if (!plan) throw;
   }
   return std::move(*plan);

@@ -133,7 +133,9 @@ class ReliefSearch {
       return;  // Whatever is wrong is told elsewhere.
     }
     if (may_have_windows && no_windows_.empty() && is_faster(without, windows_to_beat())) return;
-    if (!is_faster(least, to_beat_.all))
+    const bool windows_may_win = may_have_windows && no_windows_.empty() &&
+                                 is_faster(without / kMostGainOfCuts, to_beat_.all);
+    if (!is_faster(least, to_beat_.all) && !windows_may_win)
       throw TooSlowError("its slowest stage takes {} s for all micro-batches; another choice takes "
                          "{} s",
                          least, to_beat_.all);

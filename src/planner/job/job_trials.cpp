@@ -119,8 +119,10 @@ class Trials {
     std::size_t end = by_memory.size();
     for (std::size_t next = end - 1; first < end; next = first + (end - first) / 2) {
       choice.variant.*field = by_memory[next];
+      // With less memory they are slower still.
+      const bool is_slow = !record_.known(choice) && !may_be_best(choice);
       const std::optional<JobAttempt> made = try_variant(choice);
-      if (made && made->is_possible() && !made->is_relieved)
+      if (is_slow || (made && made->is_possible() && !made->is_relieved))
         first = next + 1;
       else
         end = next;
@@ -129,12 +131,13 @@ class Trials {
 
   void try_variants(std::uint32_t groups) {
     const std::uint32_t ranks = request_.ranks / groups;
-    if (ranks < 2) return;  // Nothing to pipeline.
-    try_slots(groups, ranks);
-    try_gems(groups);
+    // Sums of several stages begin beside the backward of others, also where a rank has all.
     for (const ScheduleGenerator& generator : schedule_generators())
       if (generator.stages_per_rank == StagesPerRank::kAsRequested)
         try_chunks({&generator, groups}, ranks);
+    if (ranks < 2) return;  // Nothing to pipeline.
+    try_slots(groups, ranks);
+    try_gems(groups);
     if (can_park()) try_parked(groups);
   }
 

@@ -35,7 +35,7 @@ bool is_update(const StepProfile& profile, OpIndex op, OpIndex turn,
     return kind == StorageClass::kOptimizerState ||
            (kind == StorageClass::kParameter && use.writes) ||
            (kind == StorageClass::kGradient && op <= turn) ||
-           is_left_by_update(profile.tape.values[use.value], of_op);
+           (op > turn && is_left_by_update(profile.tape.values[use.value], of_op));
   });
 }
 

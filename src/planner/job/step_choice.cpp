@@ -11,6 +11,11 @@
 namespace spillway::planner {
 namespace {
 
+/// Of micro-batches through stages, up to which lists are run for the cuts of all partitioners.
+constexpr std::uint64_t kMostPasses = 4096;
+/// The same for the cuts for less memory.
+constexpr std::uint64_t kMostPassesForLess = 256;
+
 /// The exact cuts for stages that send nothing while they compute; fractions of layers do here.
 Cuts cut_with_messages(const SegmentCosts& costs) {
   constexpr std::uint32_t kMostBalanced = 128;
@@ -74,6 +79,23 @@ class StepChoice {
     }
   }
 
+  /// Cuts for less memory than there is: stages of one rank share it, so that other ones may fit
+  /// where those for all of it do not, or be quicker.
+  void consider_for(std::uint64_t percent, const Partitioner& partitioner) {
+    if (is_far_) return;
+    JobRequest less = request_;
+    less.device_memory = request_.device_memory * percent / 100;
+    try {
+      JobPlan plan = relieved(less, partitioner, compute_, to_beat_, memo_);
+      if (best_ && !is_faster(plan.step_seconds, best_->step_seconds)) return;
+      plan.device_memory = request_.device_memory;
+      to_beat_.cuts = plan.step_seconds;
+      best_ = std::move(plan);
+    } catch (const Error&) {
+      // Not with so little, or not faster.
+    }
+  }
+
   JobPlan best() {
     if (!best_) std::rethrow_exception(reason_);
     best_->partitioner = partitioners().front().name;
@@ -119,8 +141,14 @@ JobPlan quickest(const JobRequest& asked, const Partitioner& partitioner, const 
   choice.begin_with(partitioner);
   if (asked.link.latency_seconds > 0.0 || asked.link.bytes_per_second < kNoLink)
     choice.consider(kMessageCuts);
-  if (asked.cut_effort == CutEffort::kAll)
+  const std::uint64_t passes = std::uint64_t{compute.stages} * compute.all_micro_batches();
+  if (asked.cut_effort == CutEffort::kAll && passes <= kMostPasses)
     for (const Partitioner& other : partitioners().subspan(1)) choice.consider(other);
+  const bool shares_ranks = compute.stages > compute.rank_count();
+  if (asked.cut_effort == CutEffort::kAll && shares_ranks && asked.device_memory != kNoLimit &&
+      passes <= kMostPassesForLess)
+    for (const std::uint64_t percent : {90U, 80U, 70U, 60U})
+      for (const Partitioner& other : partitioners()) choice.consider_for(percent, other);
   return choice.best();
 }
 

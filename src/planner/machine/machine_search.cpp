@@ -13,7 +13,7 @@ namespace spillway::planner {
 namespace {
 
 /// So many of the fastest are simulated.
-constexpr std::size_t kSimulated = 4;
+constexpr std::size_t kSimulated = 12;
 
 /// What the hosts have no room for, or nothing.
 std::string host_fault(const JobPlan& plan, const Cluster& cluster) {
