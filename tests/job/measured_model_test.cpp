@@ -125,6 +125,22 @@ profile::ValueIndex made_by(const profile::StepProfile& profile, profile::OpInde
   return profile::kNoValue;
 }
 
+// Forward of a GPT seemed to end two operators early, and their parameters were lost.
+TEST(MeasuredModel, EndsForwardNotBeforeTheLastParameterThatIsNewToIt) {
+  profile::StepProfile profile = chain_profile();
+  // A large output that the next operator alone uses waits there.
+  const profile::ValueIndex large = made_by(profile, 3);
+  profile.tape.values[large].pages = 1000;
+  profile.bytes_of_value[large] = 1000 * profile.page_size;
+  profile.tape.values[large].death = 4;
+  for (std::size_t i = profile.tape.ops[5].first_use; i < profile.tape.uses.size(); ++i)
+    if (profile.tape.uses[i].value == large) profile.tape.uses[i].value = made_by(profile, 2);
+  ASSERT_LT(find_stash(profile.tape).turn, 5U);
+  Bytes all;
+  for (const ModelLayer& layer : measured_model(profile).chain.layers) all += layer.parameters;
+  EXPECT_EQ(all, Bytes(6 * 2 * kPage));
+}
+
 double again(const MeasuredModel& model, LayerIndex layer) {
   const std::vector<RecomputePoint>& points = model.chain.layers[layer].recompute;
   return points.size() == 1 ? points[0].seconds : -1.0;

@@ -20,6 +20,22 @@ std::optional<OpIndex> named_turn(const StepProfile& profile) {
   return std::nullopt;
 }
 
+/// Forward reads each parameter that is trained: its last operator is none before the latest of
+/// their first uses. 0 where nothing is used.
+OpIndex latest_first_read(const StepProfile& profile) {
+  std::vector<bool> is_known(profile.tape.values.size(), false);
+  OpIndex latest = 0;
+  for (OpIndex op = 0; op < profile.tape.ops.size(); ++op)
+    for (const TapeUse& use : uses_of(profile.tape, op)) {
+      const StorageClass kind = profile.class_of_value[use.value];
+      if (kind == StorageClass::kOptimizerState || kind == StorageClass::kGradient) return latest;
+      if (kind != StorageClass::kParameter || use.writes || is_known[use.value]) continue;
+      is_known[use.value] = true;
+      latest = op;
+    }
+  return latest;
+}
+
 /// Square roots of moments, and what is made of them.
 bool is_left_by_update(const TapeValue& value, const std::vector<Role>& of_op) {
   return value.birth < of_op.size() && of_op[value.birth] == Role::kUpdate &&
@@ -45,6 +61,8 @@ OperatorRoles operator_roles(const StepProfile& profile) {
   const std::optional<OpIndex> named = named_turn(profile);
   OperatorRoles roles;
   roles.stash = named ? find_stash(profile.tape, *named) : find_stash(profile.tape);
+  const OpIndex read = latest_first_read(profile);
+  if (!named && read > roles.stash.turn) roles.stash = find_stash(profile.tape, read);
   const OpIndex turn = roles.stash.turn;
   for (OpIndex op = 0; op < profile.tape.ops.size(); ++op)
     roles.of_op.push_back(is_update(profile, op, turn, roles.of_op) ? Role::kUpdate
