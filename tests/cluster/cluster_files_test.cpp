@@ -57,6 +57,11 @@ TEST(ClusterFiles, RefuseWhatTheyCannotMean) {
   EXPECT_THAT(
       fault_of(replaced(good, "\"flops_per_second\": 71.9e12", "\"speed_over_profile\": -2")),
       ::testing::HasSubstr("-2 times as fast as the profile's"));
+  EXPECT_THAT(
+      fault_of(replaced(good, "\"flops_per_second\": 71.9e12", "\"speed_over_profile\": 1e4")),
+      ::testing::HasSubstr("10000 times as fast as the profile's"));
+  EXPECT_EQ(fault_of(replaced(good, "16160MiB", "0B")),
+            "my.json: cluster abci-v100: the memory of a device cannot be 0 B (give 1 B or more)");
   EXPECT_THAT(fault_of(replaced(good, "abci-v100", std::string(81, 'x'))),
               ::testing::HasSubstr("my.json: name: 'xxx"));
   EXPECT_THAT(fault_of(replaced(good, "16160MiB", std::string(1000, '7'))),

@@ -72,6 +72,25 @@ TEST(CheckCluster, RefusesFiguresThatNoMachineHas) {
             "cluster small: the time between failures cannot be 1e-310 s (give 0, or 1 to 1e+12)");
 }
 
+// Any speed above 0 was taken, and times of the profile are divided by it.
+TEST(CheckCluster, RefusesSpeedsThatNoDeviceHas) {
+  const auto fault_at = [](double speed) {
+    return fault_of([=](Cluster& cluster) { cluster.device.speed_over_profile = speed; });
+  };
+  for (const double speed : {0.0, 1e-3, 1.0, 1e3}) EXPECT_EQ(fault_at(speed), "no fault") << speed;
+  EXPECT_EQ(fault_at(1e300),
+            "cluster small: its devices cannot be 1e+300 times as fast as the profile's (give "
+            "speed_over_profile from 0.001 to 1000, or leave it out)");
+  for (const double speed : {1e-300, 9e-4, 1001.0, -1.0, std::nan(""), HUGE_VAL})
+    EXPECT_THAT(fault_at(speed), ::testing::HasSubstr("(give speed_over_profile from 0.001"))
+        << speed;
+}
+
+TEST(CheckCluster, RefusesDevicesWithoutMemory) {
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.device.memory = Bytes(0); }),
+            "cluster small: the memory of a device cannot be 0 B (give 1 B or more)");
+}
+
 TEST(CheckCluster, RefusesCountsThatFitNothing) {
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.devices_per_switch = 5; }),
             "cluster small: 5 of the 4 devices of a node cannot share a PCIe switch (give 1 to 4)");

@@ -14,6 +14,7 @@ inline Cluster small_cluster(std::uint32_t nodes, std::uint32_t devices) {
   Cluster cluster;
   cluster.name = "small";
   cluster.nodes = nodes;
+  cluster.device.memory = 1_GiB;
   cluster.node.devices = devices;
   cluster.node.devices_per_switch = devices % 2 == 0 ? 2 : 1;
   cluster.node.pcie = {0.0, 10.0};

@@ -14,7 +14,7 @@ namespace {
 /// Forward 1 s, backward 2 s on one device; of each stash so many bytes at 10 a second.
 Job swapping_job(const std::string& list, double bytes) {
   Job job = small_job(read_schedule_csv(list + "\n", "test"));
-  job.swapped = {Bytes(static_cast<std::uint64_t>(bytes))};
+  job.stages[0].swapped = Bytes(static_cast<std::uint64_t>(bytes));
   return job;
 }
 
@@ -61,7 +61,8 @@ TEST(SwappedParts, ShareTheUplinkOfASwitch) {
 
 TEST(SwappedParts, AreTheSameInAllPipelinesOrInTheOneThatStandsForThem) {
   Job job = small_job(complete(generated("1f1b", 2, 6), 4), 30.0);
-  job.swapped = {Bytes(12), Bytes(7)};
+  job.stages[0].swapped = Bytes(12);
+  job.stages[1].swapped = Bytes(7);
   job.algorithm = CollectiveAlgorithm::kRing;  // A tree treats its members differently.
   job.repetitions = 2;
   const JobTiming one = simulate_job(job, small_cluster(2, 4));
@@ -78,7 +79,7 @@ TEST(SwappedParts, MayGoToDisks) {
   Job job = swapping_job("0F0,0B0", 4.0);
   job.swap_target = SwapTarget::kDisk;  // 2 out, 4 in: 2 s and 1 s.
   EXPECT_NEAR(simulate_job(job, small_cluster(1, 1)).step_seconds, 3.0, 1e-9);
-  job.swapped = {Bytes(8)};  // 4 s until it is out, then 2 s back.
+  job.stages[0].swapped = Bytes(8);  // 4 s until it is out, then 2 s back.
   EXPECT_NEAR(simulate_job(job, small_cluster(1, 1)).step_seconds, 6.0, 1e-9);
   EXPECT_EQ(simulate_job(job, small_cluster(1, 1)).host_memory, Bytes(0));
 }
@@ -92,10 +93,21 @@ TEST(SwappedParts, StandInTheTraceAsSwaps) {
   EXPECT_EQ(lanes, "0SWAP_OUT0 0F0 0SWAP_IN0 0B0 ");
 }
 
-TEST(SwappedParts, AreNamedForEachStage) {
-  Job job = small_job(complete(generated("1f1b", 2, 2)));
-  job.swapped = {Bytes(1)};
-  EXPECT_THROW(simulate_job(job, small_cluster(1, 2)), ConfigError);
+// From none that is waited for to far too many, alone on the host links.
+TEST(SwappedParts, TakeAsLongAsToTheScheduleWhereNothingIsShared) {
+  const Cluster cluster = delaying_cluster(4, 0.0);
+  for (const ScheduleGenerator& generator : schedule_generators())
+    for (const std::uint64_t bytes : {5U, 15U, 30U, 60U}) {
+      SCOPED_TRACE(std::string(generator.name) + ", " + std::to_string(bytes));
+      Job job = small_job(complete(generated(generator.name, 4, 8)));
+      for (std::size_t stage = 0; stage < job.stages.size(); ++stage)
+        job.stages[stage].swapped = Bytes(stage % 3 == 2 ? 0 : bytes + stage);
+      const ScheduleTiming expected = time_schedule(job.schedule, costs_like(job, cluster));
+      const JobTiming timing = simulate_job(job, cluster);
+      EXPECT_NEAR(timing.step_seconds, expected.step_seconds, 1e-6);
+      for (std::size_t rank = 0; rank < 4; ++rank)
+        EXPECT_NEAR(timing.ranks[rank].busy_seconds, expected.ranks[rank].busy_seconds, 1e-6);
+    }
 }
 
 TEST(HostMemory, HoldsWhatTheDevicesOfANodeSwapAtTheirWorst) {

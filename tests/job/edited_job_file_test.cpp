@@ -13,6 +13,7 @@ namespace spillway::planner {
 namespace {
 
 using nlohmann::json;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -82,8 +83,6 @@ const std::set<std::string> kHarmless{"device_memory_bytes",
                                       "stages.boundary_bytes",
                                       "stages.update_peak_bytes",
                                       "stages.recompute_seconds",
-                                      "stages.forward_swap_wait_seconds",
-                                      "stages.backward_swap_wait_seconds",
                                       "links.peer_link.latency_seconds",
                                       "links.peer_link.bytes_per_second",
                                       "links.host_link.latency_seconds",
@@ -148,6 +147,20 @@ TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
   EXPECT_THAT(told("/stages/0/stash_bytes", 0.9), HasSubstr("it was changed"));
   EXPECT_THAT(told("/ranks", 2), HasSubstr("ranks is 16, and 2 groups of 4 lists"));
   EXPECT_THAT(told("/micro_batches", 2), HasSubstr("micro-batches"));
+}
+
+TEST(EditedJobFile, SwapsOverALinkThatCarriesSomething) {
+  for (const auto& [schedule, relief] :
+       {std::pair{"1f1b", JobRelief::kStages}, std::pair{"gpipe", JobRelief::kWindows}}) {
+    json document = json::parse(to_text(busy_file(schedule, relief)));
+    json& rate = document["links"]["host_link"]["bytes_per_second"];
+    rate = rate.get<double>() / 1000;
+    EXPECT_THAT(judged(document), HasSubstr("figures.step_seconds is ")) << schedule;
+    rate = 0;
+    EXPECT_THAT(judged(document), AnyOf(HasSubstr("links.host_link has a rate of 0"),
+                                        HasSubstr("figures.step_seconds is ")))
+        << schedule;
+  }
 }
 
 TEST(EditedJobFile, SaysWhereSwapsGo) {

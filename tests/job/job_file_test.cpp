@@ -79,7 +79,7 @@ TEST(JobFile, KeepsWhatStagesDoAboutTheirMemory) {
   ASSERT_FALSE(plan.stages[0].recomputed.empty());
   ASSERT_EQ(read.stages[0].recomputed.size(), plan.stages[0].recomputed.size());
   EXPECT_EQ(read.stages[0].recomputed[0].layer, plan.stages[0].recomputed[0].layer);
-  EXPECT_EQ(read.stages[0].swapped, plan.stages[0].swapped);
+  EXPECT_EQ(read.costs.stages[0].swapped, plan.stages[0].swapped);
 }
 
 TEST(JobFault, NamesTheFirstActionThatSomebodyChanged) {
@@ -175,9 +175,9 @@ TEST(JobFile, RefusesStagesThatSwapMoreThanTheyKeep) {
   JobFile file = small_file();
   // Two layers of 10 MB each.
   EXPECT_EQ(file.stages[0].whole_stash, Bytes(20 * kMega));
-  file.stages[0].swapped = file.stages[0].whole_stash;
-  EXPECT_EQ(parse_job_file(to_text(file), "job.json").stages[0].swapped, Bytes(20 * kMega));
-  file.stages[0].swapped += Bytes(1);
+  file.costs.stages[0].swapped = file.stages[0].whole_stash;
+  EXPECT_EQ(parse_job_file(to_text(file), "job.json").costs.stages[0].swapped, Bytes(20 * kMega));
+  file.costs.stages[0].swapped += Bytes(1);
   EXPECT_THAT(refusal([&] { parse_job_file(to_text(file), "job.json"); }),
               HasSubstr("job.json: stages[0].swapped_bytes is"));
 }

@@ -211,6 +211,9 @@ TEST(JobRebalance, RefusesOtherModelsAndOtherLists) {
   other.actions.name = "gpipe";
   EXPECT_THAT(refusal([&] { request_of(other, "job", model_of(asked), "new"); }),
               HasSubstr("job: the list of rank 0 is not the one of gpipe;"));
+  other.actions.name = file.actions.name + ":parked";
+  EXPECT_THAT(refusal([&] { request_of(other, "job", model_of(asked), "new"); }),
+              HasSubstr("job: its lists park no weights, unlike its schedule"));
 }
 
 }  // namespace

@@ -153,5 +153,15 @@ TEST(TryChoices, EndsHoweverMuchIsOpen) {
   EXPECT_GT(trials.left_out, 0U);
 }
 
+// Usual variants of endless lists went on for minutes.
+TEST(TryChoices, LooksAtFewUsualVariantsOfEndlessLists) {
+  const JobRequest request = even_job(16, 8, 1U << 16U);
+  const JobTrials trials =
+      try_choices(request, [](const JobChoice& choice) { return attempt_of(choice, 1e9); });
+  EXPECT_GE(trials.attempts.size(), 1U);
+  EXPECT_LT(trials.attempts.size(), job_choices(request).size());
+  EXPECT_GE(trials.left_out, 10U);
+}
+
 }  // namespace
 }  // namespace spillway::planner

@@ -14,13 +14,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelve) {
+TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelveAndMore) {
   const Cluster cluster = million_byte_cluster(2, 4);
   const JobRequest request = even_job(16, 8, 16);
   const MachineSearch found = search_job_on(request, cluster);
   // And variants.
   EXPECT_GE(found.search.attempts.size() + found.search.hopeless, job_choices(request).size());
-  ASSERT_EQ(found.runs.size(), 12U);
+  ASSERT_GE(found.runs.size(), 12U);
   EXPECT_TRUE(
       std::is_sorted(found.runs.begin(), found.runs.end(),
                      [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; }));
@@ -40,8 +40,38 @@ TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelve) {
     const bool is_one = std::any_of(found.runs.begin(), found.runs.end(), [&](const auto& run) {
       return run.schedule == attempt.schedule && run.groups == attempt.groups;
     });
-    EXPECT_TRUE(is_one || simulated == 12) << attempt.schedule << ' ' << attempt.groups;
+    EXPECT_TRUE(is_one || simulated >= 12) << attempt.schedule << ' ' << attempt.groups;
   }
+}
+
+/// The step on the machine; infinite where there is none.
+double step_on(const JobRequest& request, const Cluster& cluster, const JobChoice& choice) {
+  const MachineAttempt made =
+      try_choice_on(request, cluster, partitioner_named(request.partitioner), choice);
+  if (!made.attempt.is_possible()) return kNoTime;
+  return simulate_job(job_of(made.plan, made.swap_target), cluster).step_seconds;
+}
+
+// Of several numbers of groups and schedules, each of which could be named: where devices have
+// room, and where they swap over links that they share.
+TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
+  std::size_t named = 0;
+  for (const auto& [megabytes, uplink] : {std::pair{1'000U, 1U}, {70U, 4U}, {50U, 4U}}) {
+    Cluster cluster = million_byte_cluster(2, 2);
+    cluster.node.uplink.bytes_per_second /= static_cast<double>(uplink);
+    JobRequest request = even_job(8, 4, 8);
+    request.device_memory = Bytes(megabytes * kMega);
+    const MachineSearch found = search_job_on(request, cluster);
+    for (const JobChoice& choice : job_choices(request)) {
+      const double seconds = step_on(request, cluster, choice);
+      if (seconds < kNoTime) ++named;
+      EXPECT_GE(seconds, found.timing.step_seconds * (1.0 - 1e-9))
+          << megabytes << " MB, uplink / " << uplink << ": " << choice.generator->name << " on "
+          << choice.groups << " groups, not " << found.search.plan.schedule << " on "
+          << found.search.plan.groups;
+    }
+  }
+  EXPECT_GT(named, 75U);
 }
 
 // Within nodes messages are fast, between them they are not: pipelines do not leave their node.

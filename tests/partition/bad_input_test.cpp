@@ -118,7 +118,7 @@ const std::vector<Wrong> kWrongs{
        p.devices[0].memory = Bytes(10);
        p.devices[0].reserved = Bytes(11);
      },
-     "device 0 reserves 11 B of 10 B"},
+     "stage 0 needs 11 B for what is reserved and for transients, and has 10 B of its device"},
     {"free swaps", [](auto& p) { p.devices[0].swap_seconds_per_byte = 0; }, "device 0 swaps at 0"},
     {"swaps in no time", [](auto& p) { p.devices[0].swap_seconds_per_byte = 1e-310; },
      "device 0 swaps at 1e-310 s per byte"},

@@ -94,6 +94,26 @@ TEST(WholeLayers, AreNeverAStepSlowerThanFractions) {
   });
 }
 
+// The saved bytes of the second point, 2^53 + 1, are no number that a double holds: the point was
+// not found again, and the first one was named.
+TEST(WholeLayers, NameTheirPointWhereSizesAreRounded) {
+  constexpr std::uint64_t kExact = std::uint64_t{1} << 53U;
+  ModelLayer layer;
+  layer.name = "l";
+  layer.forward_seconds = 1.0;
+  layer.backward_seconds = 2.0;
+  layer.stash = Bytes(kExact + 3);
+  layer.recompute = {{2.0, Bytes(kExact / 2)}, {1.0, Bytes(2)}};
+  PartitionProblem problem;
+  problem.chain.layers = {layer};
+  problem.devices.resize(1);
+  const SegmentCosts costs(problem);
+  const WholeActions actions = most_saving_actions(costs, Segment{0, 1, 0}, 4.5);
+  ASSERT_EQ(actions.points.size(), 1U);
+  EXPECT_EQ(actions.points[0].point, 1U);
+  EXPECT_EQ(actions.recompute_seconds, 1.0);
+}
+
 TEST(WholeLayers, TheSearchForTheBestCutsEndsWithItsEffort) {
   const PartitionProblem problem = long_chain(60, 4);
   const SegmentCosts costs(problem);

@@ -105,6 +105,13 @@ TEST(FirstFault, FindsDeadlocksWithoutMessages) {
             "rank 0, action 1 (0B0): deadlock: it waits for rank 1, whose 1F1 waits for rank 0");
 }
 
+// The checker let the two halves pass one after the other, and the referee waited for ever.
+TEST(FirstFault, FindsThatNeitherHalfOfAPairStartsBeforeTheOtherCan) {
+  EXPECT_THAT(fault_in("(0F0;0B0)OVERLAP_F_B\n1F0,1B0\n"),
+              ::testing::EndsWith("deadlock: it waits for rank 1, whose 1F0 waits for rank 0"));
+  EXPECT_EQ(fault_in("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1B0,1F1,1B1\n"), "none");
+}
+
 TEST(FirstFault, FindsReductionsInAnotherOrder) {
   Schedule schedule = with_communication(generated("gems-mast", 4, 2));
   EXPECT_EQ(fault_in(schedule), "none");

@@ -54,23 +54,37 @@ TEST(TimeSchedule, GivesStepsTheirTransientsWhileTheyRun) {
   EXPECT_EQ(with[1].memory.back().bytes, without[1].memory.back().bytes);
 }
 
-// A pass that waits for swaps of its stage keeps its rank, which computes nothing meanwhile.
-TEST(TimeSchedule, CountsWaitsOfStagesAsSwapsAndNotAsCompute) {
-  for (const char* name : {"gpipe", "zb-h1"}) {
-    const Schedule schedule = generated(name, 2, 2);
-    ScheduleCosts costs = even_costs(schedule, 1.0, 1.0, 1.0);
-    const double before = time_schedule(schedule, costs).step_seconds;
-    costs.stages[1].forward_swap_wait_seconds = 0.25;
-    costs.stages[1].backward_swap_wait_seconds = 0.5;
-    const ScheduleTiming timing = time_schedule(schedule, costs);
-    EXPECT_DOUBLE_EQ(timing.step_seconds, before + 2 * 0.75) << name;
-    EXPECT_DOUBLE_EQ(timing.ranks[1].busy_seconds, 2 * 3.0) << name;
-    EXPECT_DOUBLE_EQ(timing.ranks[1].exposed_swap_seconds, 2 * 0.75) << name;
-    EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_swap_seconds, 0.0) << name;
-    EXPECT_DOUBLE_EQ(timing.bubble, 1.0 - 12.0 / (2 * timing.step_seconds)) << name;
-    costs.stages[1].forward_swap_wait_seconds = -1.0;
-    EXPECT_THROW(time_schedule(schedule, costs), ConfigError) << name;
-  }
+/// Forward 1 s, backward 2 s on one rank; of each stash so many bytes leave at 10 a second.
+ScheduleTiming time_with_parts(const std::string& list, std::uint64_t bytes) {
+  const Schedule schedule = read_schedule_csv(list + "\n", "test");
+  ScheduleCosts costs = even_costs(schedule, 1.0, 1.0, 1.0);
+  costs.host.bytes_per_second = 10.0;
+  for (StageCosts& stage : costs.stages) stage.swapped = Bytes(bytes);
+  return time_schedule(schedule, costs);
+}
+
+// Each next forward waits for the room, and each backward for what has left.
+TEST(TimeSchedule, CopiesWhatStagesSwapBesideForwardsAndBackwards) {
+  const ScheduleTiming hidden = time_with_parts("0F0,0F1,0F2,0B0,0B1,0B2", 10);
+  EXPECT_DOUBLE_EQ(hidden.step_seconds, 9.0);
+  EXPECT_DOUBLE_EQ(hidden.ranks[0].exposed_swap_seconds, 0.0);
+  EXPECT_EQ(hidden.ranks[0].host_traffic, Bytes(6 * 10));
+  const ScheduleTiming shown = time_with_parts("0F0,0F1,0F2,0B0,0B1,0B2", 25);
+  EXPECT_DOUBLE_EQ(shown.step_seconds, 2 * 2.5 + 1.0 + 3 * 2.5);
+  EXPECT_DOUBLE_EQ(shown.ranks[0].exposed_swap_seconds, 2 * 1.5 + 3 * 0.5);
+  EXPECT_DOUBLE_EQ(shown.ranks[0].busy_seconds, 9.0);
+  EXPECT_DOUBLE_EQ(shown.bubble, 1.0 - 9.0 / shown.step_seconds);
+}
+
+// Both directions at once where forwards and backwards take turns with stashes in flight; with one
+// in flight, one direction behind the other.
+TEST(TimeSchedule, CopiesWhatStagesSwapInTheTimeThatListsLeave) {
+  EXPECT_DOUBLE_EQ(time_with_parts("0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3", 25).step_seconds,
+                   4 * 3.0 + 1.5 + 0.5 + 0.5);
+  EXPECT_DOUBLE_EQ(time_with_parts("0F0,0B0,0F1,0B1", 15).step_seconds, 2 * 3.0);
+  EXPECT_DOUBLE_EQ(time_with_parts("0F0,0B0,0F1,0B1", 25).step_seconds, 2 * 5.0);
+  // Two stages of a rank: the second forward comes at once.
+  EXPECT_DOUBLE_EQ(time_with_parts("0F0,1F0,1B0,0B0", 15).step_seconds, 1.5 + 1.0 + 2.0 + 2.0);
 }
 
 TEST(TimeSchedule, TakesTheSameTimeWithMessagesWrittenDown) {

@@ -64,11 +64,12 @@ int check_plan(const PlanWords& words, std::ostream& out) {
     out << json_text(json);
     return kDone;
   }
-  out << message("{}: {} actions of {} ranks, {} stages and {} micro-batches: nothing is missing, "
+  out << message("{}: {} of {}, {} and {}: nothing is missing, "
                  "both sides of each message are in one order, and no deadlock even if every send "
                  "waits for its receive\n",
-                 path, actions, plan.actions.rank_count(), plan.actions.stages,
-                 plan.actions.all_micro_batches());
+                 path, counted(actions, "action"), counted(plan.actions.rank_count(), "rank"),
+                 counted(plan.actions.stages, "stage"),
+                 counted(plan.actions.all_micro_batches(), "micro-batch"));
   if (!plan.file)
     out << "it says nothing of memory and time; plans that `spillway plan --out` wrote do\n";
   else

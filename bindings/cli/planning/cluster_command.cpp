@@ -148,9 +148,8 @@ std::string text_of(const ClusterRun& run) {
   const JobTiming& timing = run.timing;
   const Cluster& cluster = run.cluster;
   std::string text =
-      message("plan      {}: {} of {} ranks\n", run.plan_path,
-              run.pipelines == 1 ? "one pipeline" : message("{} pipelines", run.pipelines),
-              run.file.actions.ranks.size());
+      message("plan      {}: {} of {}\n", run.plan_path, counted(run.pipelines, "pipeline"),
+              counted(run.file.actions.ranks.size(), "rank"));
   text += message("cluster   {}: {} nodes of {} {}, {} of them with ranks; {}\n", cluster.name,
                   cluster.nodes, cluster.node.devices, cluster.device.name, timing.nodes,
                   order_text(run.job.order));
@@ -196,10 +195,7 @@ void straggle(const SimulateWords& words, Cluster& cluster) {
 }
 
 planner::Job job_for(const SimulateWords& words, const ClusterRun& run) {
-  std::vector<Bytes> swapped;
-  for (const planner::JobFileStage& stage : run.file.stages) swapped.push_back(stage.swapped);
-  planner::Job job =
-      planner::make_job(run.file.actions, run.file.costs, std::move(swapped), run.pipelines);
+  planner::Job job = planner::make_job(run.file.actions, run.file.costs, run.pipelines);
   for (planner::StageCosts& stage : job.stages) speed_up(stage, run.speedup);
   job.order = choice_in("--placement", words.placement, kPlacements);
   job.update = choice_in("--update", words.update, kUpdatePlaces);
@@ -271,9 +267,9 @@ int simulate_on_cluster(const SimulateWords& words, std::ostream& out, const Clo
   }
   out << text_of(run);
   if (!words.trace.empty())
-    out << message("\ntrace of {} ranks written to {}; open it in https://ui.perfetto.dev or "
-                   "chrome://tracing\n",
-                   std::min<std::size_t>(kTracedRanks, run.timing.ranks.size()), words.trace);
+    out << message(
+        "\ntrace of {} written to {}; open it in https://ui.perfetto.dev or chrome://tracing\n",
+        counted(std::min<std::size_t>(kTracedRanks, run.timing.ranks.size()), "rank"), words.trace);
   return kDone;
 }
 

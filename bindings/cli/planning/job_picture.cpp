@@ -117,9 +117,10 @@ class Drawing {
  private:
   std::string subtitle() const {
     std::string text =
-        message("{} on {} x {} ranks, {} micro-batches: {} per step, {} idle", plan_.schedule,
-                plan_.groups, plan_.ranks / plan_.groups, plan_.micro_batches,
-                seconds_text(plan_.step_seconds), percent_text(plan_.timing.bubble));
+        message("{} on {} of {}, {}: {} per step, {} idle", plan_.schedule,
+                counted(plan_.groups, "pipeline"), counted(plan_.ranks / plan_.groups, "rank"),
+                counted(plan_.micro_batches, "micro-batch"), seconds_text(plan_.step_seconds),
+                percent_text(plan_.timing.bubble));
     if (plan_.device_memory != planner::kNoLimit)
       text += message("; devices of {}", plan_.device_memory);
     if (ranks_.size() < plan_.actions.rank_count())

@@ -80,11 +80,16 @@ std::string machine_tables(const FoundMachine& machine) {
   if (machine.runs.size() < 2) return text;
   std::vector<std::vector<std::string>> rows{
       {"schedule", "groups", "swaps to", "step alone", "step shared"}};
-  for (const planner::MachineRun& run : machine.runs)
-    rows.push_back({run.schedule, message("{}", run.groups),
-                    std::string(name_in(kSwapTargets, run.swap_target)),
+  constexpr std::size_t kShown = 12;
+  for (std::size_t i = 0; i < std::min(kShown, machine.runs.size()); ++i) {
+    const planner::MachineRun& run = machine.runs[i];
+    rows.push_back({run.variant.empty() ? run.schedule : run.schedule + ':' + run.variant,
+                    message("{}", run.groups), std::string(name_in(kSwapTargets, run.swap_target)),
                     seconds_text(run.planned_step_seconds), seconds_text(run.step_seconds)});
-  return text + "\nThe fastest by links of their own, on the machine:\n" + table_text(rows);
+  }
+  return text +
+         message("\nThe fastest of {} on the machine:\n", counted(machine.runs.size(), "plan")) +
+         table_text(rows);
 }
 
 ordered_json machine_json(const FoundMachine& machine) {

@@ -3,10 +3,31 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
+
+namespace {
+
+/// The letters that XML has, with signs in place of others and of bytes that are no UTF-8, which
+/// the JSON library finds.
+std::string letters_of_xml(const std::string& text) {
+  using nlohmann::json;
+  constexpr std::string_view kReplacement = "\uFFFD";
+  const std::string quoted =
+      json(without_control_characters(text)).dump(-1, ' ', false, json::error_handler_t::replace);
+  auto letters = json::parse(quoted).get<std::string>();
+  for (const std::string_view none : {"\uFFFE", "\uFFFF"})
+    for (auto at = letters.find(none); at != std::string::npos; at = letters.find(none, at))
+      letters.replace(at, none.size(), kReplacement);
+  return letters;
+}
+
+}  // namespace
 
 std::string formatted(const char* pattern, double value) {
   std::array<char, 64> text{};
@@ -18,13 +39,13 @@ std::string svg_number(double value) { return formatted("%.1f", value); }
 
 std::string escaped(const std::string& text) {
   std::string result;
-  for (const char letter : text) {
+  for (const char letter : letters_of_xml(text)) {
     switch (letter) {
       case '&': result += "&amp;"; break;
       case '<': result += "&lt;"; break;
       case '>': result += "&gt;"; break;
       case '"': result += "&quot;"; break;
-      default: result += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
+      default: result += letter;
     }
   }
   return result;

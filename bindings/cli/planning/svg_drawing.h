@@ -12,7 +12,8 @@ std::string formatted(const char* pattern, double value);
 /// A length or a place: "12.5".
 std::string svg_number(double value);
 
-/// Text as SVG takes it.
+/// Text as SVG takes it. Bytes that are no UTF-8 (a path may be anything), and letters that XML
+/// does not have, are replaced.
 std::string escaped(const std::string& text);
 
 /// 1, 2 or 5 times a power of ten, so that about `count` of them fill the range.

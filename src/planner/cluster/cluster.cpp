@@ -15,6 +15,8 @@ constexpr std::uint32_t kMostDisks = 1024;
 constexpr double kLeastRate = 1.0;
 constexpr double kMostRate = 1e18;
 constexpr double kMostSeconds = 1e12;
+constexpr double kLeastSpeed = 1e-3;
+constexpr double kMostSpeed = 1e3;
 constexpr double kMostSpread = 1e3;
 constexpr double kMostOversubscription = 1e3;
 
@@ -43,6 +45,20 @@ void check_link(const Cluster& cluster, std::string_view what, const LinkCosts& 
   check_seconds(cluster, message("the latency of {}", what), link.latency_seconds);
 }
 
+void check_device(const Cluster& cluster) {
+  const ClusterDevice& device = cluster.device;
+  const double speed = device.speed_over_profile;
+  if (speed != 0.0 && !(speed >= kLeastSpeed && speed <= kMostSpeed))
+    throw ConfigError("cluster {}: its devices cannot be {} times as fast as the profile's (give "
+                      "speed_over_profile from {} to {}, or leave it out)",
+                      cluster.name, speed, kLeastSpeed, kMostSpeed);
+  if (device.memory == Bytes(0))
+    throw ConfigError("cluster {}: the memory of a device cannot be {} (give 1 B or more)",
+                      cluster.name, device.memory);
+  if (device.flops_per_second != 0.0)
+    check_rate(cluster, "a device", device.flops_per_second, "operations/s");
+}
+
 void check_node(const Cluster& cluster) {
   const ClusterNode& node = cluster.node;
   if (cluster.nodes == 0) throw ConfigError("cluster {}: it has no node (give 1)", cluster.name);
@@ -58,8 +74,6 @@ void check_node(const Cluster& cluster) {
     throw ConfigError("cluster {}: {} of the {} devices of a node cannot share a PCIe switch (give "
                       "1 to {})",
                       cluster.name, node.devices_per_switch, node.devices, node.devices);
-  if (cluster.device.flops_per_second != 0.0)
-    check_rate(cluster, "a device", cluster.device.flops_per_second, "operations/s");
   check_link(cluster, "the PCIe link of a device", node.pcie);
   check_link(cluster, "the uplink of a PCIe switch", node.uplink);
   if (node.nvlink) check_link(cluster, "the NVLink of a device", *node.nvlink);
@@ -131,11 +145,7 @@ double drawn(StragglerLaw law, Draws& draws) {
 }  // namespace
 
 void check_cluster(const Cluster& cluster) {
-  const double speed = cluster.device.speed_over_profile;
-  if (!(speed >= 0.0) || !std::isfinite(speed))
-    throw ConfigError("cluster {}: its devices cannot be {} times as fast as the profile's (give "
-                      "speed_over_profile above 0, or leave it out)",
-                      cluster.name, speed);
+  check_device(cluster);
   check_node(cluster);
   check_network(cluster);
   const Stragglers& stragglers = cluster.stragglers;

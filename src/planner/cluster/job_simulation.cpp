@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "flow_table.h"
-#include "host_bytes.h"
+#include "fullest_host.h"
 #include "job_run.h"
 #include "job_tasks.h"
 #include "link_loads.h"
@@ -40,9 +40,6 @@ void check_job(const Job& job) {
                       job.repetitions);
   if (!(job.bytes_per_parameter > 0.0) || !std::isfinite(job.bytes_per_parameter))
     throw ConfigError("a parameter cannot have {} bytes (give 2 or 4)", job.bytes_per_parameter);
-  if (!job.swapped.empty() && job.swapped.size() != job.stages.size())
-    throw ConfigError("parts of {} stages are swapped, and the job has {} (name each of them)",
-                      job.swapped.size(), job.stages.size());
 }
 
 /// The tasks of so many actions, and what they wait for, take some 4 GiB.
@@ -86,15 +83,11 @@ bool are_equally_fast(std::span<const double> slowdowns, const FlowTable& flows)
 
 }  // namespace
 
-Job make_job(Schedule actions, const ScheduleCosts& costs, std::vector<Bytes> swapped,
-             std::uint32_t pipelines) {
+Job make_job(Schedule actions, const ScheduleCosts& costs, std::uint32_t pipelines) {
   Job job;
   job.schedule = std::move(actions);
   job.schedule.data_parallel = pipelines;
   job.stages = costs.stages;
-  for (StageCosts& stage : job.stages)
-    stage.forward_swap_wait_seconds = stage.backward_swap_wait_seconds = 0.0;
-  job.swapped = std::move(swapped);
   job.shares = costs.shares;
   job.memory = costs.memory;
   return job;

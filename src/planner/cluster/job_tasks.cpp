@@ -17,7 +17,7 @@ JobTasks::JobTasks(const Job& job, std::span<const double> slowdowns, std::uint3
       ranks_(std::size_t{simulated} * schedule_.rank_count()),
       arrivals_(2 * cells_ * simulated, kNoTask),
       stash_copies_(cells_ * simulated, kNoTask),
-      parts_out_(job.swapped.empty() ? 0 : stash_copies_.size(), kNoTask),
+      parts_out_(swaps_parts(job.stages) ? stash_copies_.size() : 0, kNoTask),
       phases_(schedule_.stages),
       are_phases_known_(schedule_.stages, false) {
   for (const auto& list : schedule_.ranks)

@@ -5,6 +5,7 @@
 #include "job_costs.h"
 #include "job_memory.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/schedule/host_bytes.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/planner/schedule/weight_copies.h"
 
@@ -72,9 +73,7 @@ void add_moved(const RankTiming& timing, HeldBytes& held) {
 
 void find_memory(const JobRequest& request, JobPlan& plan) {
   find_fixed(request, plan);
-  std::vector<Bytes> swapped;
-  for (const StageEstimate& stage : plan.stages) swapped.push_back(stage.swapped);
-  const std::vector<Bytes> host = host_bytes(plan.actions, plan.costs, swapped);
+  const std::vector<Bytes> host = host_bytes(plan.actions, plan.costs.stages);
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
     plan.memory[rank].peak = plan.timing.ranks[rank].peak_memory + plan.memory[rank].fixed;
     add_moved(plan.timing.ranks[rank], plan.memory[rank].held);
@@ -126,7 +125,7 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.seconds_per_micro_batch = estimate.seconds;
   plan.rounding_gap = estimate.rounding_gap;
   plan.bytes_before = bytes_before(request, costs, estimate);
-  plan.costs = schedule_costs(request, compute, costs, estimate);
+  plan.costs = schedule_costs(request, costs, estimate);
   take_free_from_updates(compute, plan.bytes_before, plan.costs);
   CommunicationOptions communication;
   communication.data_parallel = request.groups;

@@ -2,10 +2,10 @@
 #include <cmath>
 
 #include "job_file_keys.h"
-#include "job_memory.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/job/job_file.h"
+#include "spillway/planner/schedule/host_bytes.h"
 
 namespace spillway::planner {
 namespace {
@@ -74,7 +74,7 @@ std::optional<std::string> fault_of_stashes(const JobFile& file) {
   constexpr Bytes kRounded(64);
   for (std::size_t k = 0; k < file.stages.size(); ++k) {
     const JobFileStage& stage = file.stages[k];
-    const Bytes both = file.costs.stages[k].stash + stage.swapped;
+    const Bytes both = file.costs.stages[k].stash + file.costs.stages[k].swapped;
     const bool is_too_much = both > stage.whole_stash + kRounded;
     const bool is_too_little = stage.recomputed.empty() && both + kRounded < stage.whole_stash;
     if (is_too_much || is_too_little)
@@ -84,6 +84,21 @@ std::optional<std::string> fault_of_stashes(const JobFile& file) {
                      is_too_much ? "" : ", with nothing computed again");
   }
   return std::nullopt;
+}
+
+bool swaps_anything(const JobFile& file) {
+  if (swaps_parts(file.costs.stages)) return true;
+  for (const auto& list : file.actions.ranks)
+    for (const Action& action : list)
+      // Weights that leave for good are only freed.
+      if (action.kind == ActionKind::kSwapOut || action.kind == ActionKind::kSwapInWeights)
+        return true;
+  return false;
+}
+
+std::optional<std::string> fault_of_host_link(const JobFile& file) {
+  if (file.costs.host.bytes_per_second < kNoLink || !swaps_anything(file)) return std::nullopt;
+  return "it swaps, and its links.host_link has a rate of 0: nothing moves there";
 }
 
 std::optional<std::string> told_otherwise(const char* key, double told, double made) {
@@ -112,9 +127,7 @@ std::optional<std::string> fault_of_figures(const JobFile& file) {
   }
   if (!std::isfinite(timing.step_seconds))
     return "its step never ends: some link carries next to nothing";
-  std::vector<Bytes> swapped;
-  for (const JobFileStage& stage : file.stages) swapped.push_back(stage.swapped);
-  const std::vector<Bytes> hosts = host_bytes(file.actions, file.costs, swapped);
+  const std::vector<Bytes> hosts = host_bytes(file.actions, file.costs.stages);
   if (auto fault = fault_of_hosts(file, hosts)) return fault;
   if (auto fault = told_otherwise("step_seconds", file.step_seconds, timing.step_seconds))
     return fault;
@@ -123,6 +136,7 @@ std::optional<std::string> fault_of_figures(const JobFile& file) {
     return told_otherwise("bubble", file.bubble, timing.bubble);
   if (auto fault = told_otherwise("peak_bytes", file.peaks, peaks)) return fault;
   if (auto fault = told_otherwise("host_bytes", file.hosts, hosts)) return fault;
+  if (auto fault = fault_of_host_link(file)) return fault;
   return fault_of_stashes(file);
 }
 

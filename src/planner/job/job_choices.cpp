@@ -18,8 +18,9 @@ std::uint64_t passes_of(const JobRequest& request, const JobChoice& choice) {
   const std::uint32_t all =
       choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request);
   const std::uint32_t own = all / choice.groups;
-  return choice.generator->stage_count(lists_for(*choice.generator, choice.variant, ranks, own)) *
-         own;
+  const std::uint64_t stages =
+      choice.generator->stage_count(lists_for(*choice.generator, choice.variant, ranks, own));
+  return stages > request.chain.layers.size() ? 0 : stages * own;
 }
 
 std::vector<JobChoice> job_choices(const JobRequest& request) {

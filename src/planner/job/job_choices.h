@@ -10,7 +10,8 @@ namespace spillway::planner {
 /// From the largest one down.
 std::vector<std::uint32_t> divisors_of(std::uint32_t number);
 
-/// Passes of micro-batches through stages in the lists of a choice.
+/// Passes of micro-batches through stages in the lists of a choice; none where it has more stages
+/// than there are layers, and so no lists.
 std::uint64_t passes_of(const JobRequest& request, const JobChoice& choice);
 
 }  // namespace spillway::planner

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "one_way_swaps.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/weight_copies.h"
-#include "swap_waits.h"
 
 namespace spillway::planner {
 namespace {
@@ -36,6 +36,7 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   const double kept = static_cast<double>(stage.memory.count()) - load.fixed_bytes;
   // Down: all of them together must not exceed what the partition's referee has counted.
   result.stash = Bytes(static_cast<std::uint64_t>(std::max(0.0, kept / load.in_flight)));
+  result.swapped = stage.swapped;
   result.boundary = rounded_up(costs.crossing_bytes(segment.end));
   result.weights = rounded_up(trained);
   const Bytes states =
@@ -162,15 +163,14 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   return problem;
 }
 
-ScheduleCosts schedule_costs(const JobRequest& request, const Schedule& schedule,
-                             const SegmentCosts& costs, const PartitionEstimate& estimate) {
+ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,
+                             const PartitionEstimate& estimate) {
   ScheduleCosts result;
   result.peer = request.link;
   result.reduce = request.reduce_link.value_or(request.link);
   result.shared_sums = request.shared_sums;
   if (request.swap_bytes_per_second > 0.0)
     result.host.bytes_per_second = request.swap_bytes_per_second;
-  const std::vector<bool> is_one_way = swaps_one_way(schedule);
   double all_trained = 0.0;
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const Segment segment = segment_of(costs, estimate.stages[k], k);
@@ -180,8 +180,6 @@ ScheduleCosts schedule_costs(const JobRequest& request, const Schedule& schedule
     const StageEstimate& stage = estimate.stages[k];
     const Segment segment = segment_of(costs, stage, k);
     result.stages.push_back(stage_costs(request, costs, stage, segment, all_trained));
-    set_swap_waits(result.stages.back(), stage.swapped, request.swap_bytes_per_second,
-                   is_one_way[k]);
   }
   return result;
 }

@@ -33,10 +33,10 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
 double busiest_rank_seconds(const Schedule& schedule, const std::vector<double>& stage_seconds);
 
 /// What the schedule's referee needs to know of the stages as they are cut, behind their swaps and
-/// recomputation: stash is what stays on the device, backward has the time of what is computed
-/// again, and waits for swaps stand apart.
-ScheduleCosts schedule_costs(const JobRequest& request, const Schedule& schedule,
-                             const SegmentCosts& costs, const PartitionEstimate& estimate);
+/// recomputation: stash is what stays on the device, beside what is swapped, and backward has the
+/// time of what is computed again.
+ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,
+                             const PartitionEstimate& estimate);
 
 /// What of a stash is the input of its stage, which stays when the rest is computed again: the
 /// largest share of all stages.

@@ -33,20 +33,19 @@ struct TimeField {
   const char* key;
   double StageCosts::*field;
 };
-inline constexpr std::array<TimeField, 7> kTimes{
+inline constexpr std::array<TimeField, 5> kTimes{
     {{"forward_seconds", &StageCosts::forward_seconds},
      {"input_gradient_seconds", &StageCosts::input_gradient_seconds},
      {"weight_gradient_seconds", &StageCosts::weight_gradient_seconds},
      {"recompute_seconds", &StageCosts::recompute_seconds},
-     {"update_seconds", &StageCosts::step_seconds},
-     {"forward_swap_wait_seconds", &StageCosts::forward_swap_wait_seconds},
-     {"backward_swap_wait_seconds", &StageCosts::backward_swap_wait_seconds}}};
+     {"update_seconds", &StageCosts::step_seconds}}};
 
 struct SizeField {
   const char* key;
   Bytes StageCosts::*field;
 };
-inline constexpr std::array<SizeField, 6> kSizes{{{"stash_bytes", &StageCosts::stash},
+inline constexpr std::array<SizeField, 7> kSizes{{{"stash_bytes", &StageCosts::stash},
+                                                  {"swapped_bytes", &StageCosts::swapped},
                                                   {"boundary_bytes", &StageCosts::boundary},
                                                   {"weight_bytes", &StageCosts::weights},
                                                   {"gradient_bytes", &StageCosts::gradients},

@@ -102,16 +102,16 @@ class JobReader {
     read.last_name = stage.text("last_name");
     read_recomputed(stage, read);
     read.whole_stash = Bytes(stage.count("whole_stash_bytes", 0, kMost53));
-    read.swapped = Bytes(stage.count("swapped_bytes", 0, kMost53));
-    if (read.swapped > read.whole_stash)
-      throw ConfigError("{} is {}, and all that a micro-batch keeps there is {}",
-                        stage.place("swapped_bytes"), read.swapped, read.whole_stash);
     file_.stages.push_back(std::move(read));
     StageCosts& costs = file_.costs.stages.emplace_back();
     for (const TimeField& each : kTimes)
       costs.*each.field = stage.number(each.key, 0.0, kMostSeconds);
     for (const SizeField& each : kSizes)
       costs.*each.field = Bytes(stage.count(each.key, 0, kMost53));
+    if (costs.swapped > file_.stages.back().whole_stash)
+      throw ConfigError("{} is {}, and all that a micro-batch keeps there is {}",
+                        stage.place("swapped_bytes"), costs.swapped,
+                        file_.stages.back().whole_stash);
     stage.refuse_others();
   }
 

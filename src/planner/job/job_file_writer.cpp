@@ -55,7 +55,6 @@ ordered_json stages_json(const JobFile& file) {
                           {"last_name", file.stages[k].last_name},
                           {"recomputed", ordered_json::array()},
                           {"recompute_points", ordered_json::array()},
-                          {"swapped_bytes", file.stages[k].swapped.count()},
                           {"whole_stash_bytes", file.stages[k].whole_stash.count()}};
     for (const ChosenPoint& point : file.stages[k].recomputed) {
       stage["recomputed"].push_back(point.layer);
@@ -101,7 +100,7 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const StageEstimate& stage = plan.stages[k];
     file.stages.push_back({stage.first_layer, stage.last_layer, name_at(stage.first_layer),
-                           name_at(stage.last_layer), in_order(stage.recomputed), stage.swapped,
+                           name_at(stage.last_layer), in_order(stage.recomputed),
                            whole_stash(plan, k)});
   }
   file.actions = plan.actions;

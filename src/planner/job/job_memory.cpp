@@ -2,54 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "job_costs.h"
 
 namespace spillway::planner {
 namespace {
 
-/// The most that actions of a rank have on the host at once, counted over its list.
-Bytes swapped_by_actions(const Schedule& actions, const ScheduleCosts& costs, std::uint32_t rank) {
-  Bytes now;
-  Bytes most;
-  for (const Action& action : actions.ranks[rank]) {
-    const Bytes stash = costs.stages[action.stage].stash;
-    if (action.kind == ActionKind::kSwapOut) now += stash;
-    if (action.kind == ActionKind::kSwapIn) now -= stash;
-    most = std::max(most, now);
-  }
-  return most;
-}
-
-/// Weights that come in again are on the host all the time; those that leave for good are not.
-Bytes parked_weights(const Schedule& actions, const ScheduleCosts& costs, std::uint32_t rank) {
-  std::set<std::uint32_t> stages;
-  for (const Action& action : actions.ranks[rank])
-    if (action.kind == ActionKind::kSwapInWeights) stages.insert(action.stage);
-  Bytes parked;
-  for (const std::uint32_t stage : stages) parked += costs.stages[stage].weights;
-  return parked;
-}
-
 Bytes whole(double bytes) {
   return Bytes(static_cast<std::uint64_t>(std::llround(std::max(0.0, bytes))));
 }
 
 }  // namespace
-
-std::vector<Bytes> host_bytes(const Schedule& actions, const ScheduleCosts& costs,
-                              const std::vector<Bytes>& swapped) {
-  // A part is back before its input gradient, and is not needed behind it.
-  StashShares shares;
-  shares.after_input_gradient = 0.0;
-  std::vector<Bytes> held(actions.rank_count());
-  if (std::any_of(swapped.begin(), swapped.end(), [](Bytes part) { return part > Bytes(0); }))
-    held = stash_peaks(actions, swapped, shares);
-  for (std::uint32_t rank = 0; rank < actions.rank_count(); ++rank)
-    held[rank] += swapped_by_actions(actions, costs, rank) + parked_weights(actions, costs, rank);
-  return held;
-}
 
 std::vector<HeldBytes> bytes_before(const JobRequest& request, const SegmentCosts& costs,
                                     const PartitionEstimate& estimate) {

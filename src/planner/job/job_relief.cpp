@@ -117,7 +117,9 @@ class ReliefSearch {
     if (compute_.stages != compute_.rank_count() || compute_.replica_count() > 1) return 0.0;
     const SegmentCosts costs(problem_for(request_, compute_));
     const auto solved = least_time_cuts(costs);
-    return solved ? solved->worst * static_cast<double>(compute_.all_micro_batches()) : 0.0;
+    // The way back of the first part may begin before the last one has left.
+    const double passes = static_cast<double>(compute_.all_micro_batches()) - 0.5;
+    return solved ? solved->worst * passes : 0.0;
   }
 
   /// Throws TooSlowError where no kind of relief can be fast enough, PutOffError where none is
@@ -161,7 +163,11 @@ class ReliefSearch {
     plan.actions = may_recompute_all(request_.chain)
                        ? with_memory_fitted(plan.actions, plan.costs, runs)
                        : with_swapped_stashes(plan.actions, plan.costs, runs);
-    return finished(request_, std::move(plan));
+    plan = finished(request_, std::move(plan));
+    // The cuts were made as if there were room; the lists have made it.
+    for (std::size_t k = 0; k < plan.stages.size(); ++k)
+      plan.stages[k].memory = plan.bytes_after[k].all();
+    return plan;
   }
 
   double windows_to_beat() const {

@@ -35,10 +35,11 @@ std::optional<std::string> enough_memory(const JobRequest& request, const JobAtt
   const std::string link =
       request.swap_bytes_per_second > 0.0 ? "" : ", or name a link to the host to swap to";
   throw PlanError(
-      "nothing works on {} ranks with {} micro-batches; nearest is {} on pipelines of {} ranks, "
-      "whose rank {} lacks {} of {} (use {}, or more ranks{})",
-      request.ranks, nearest.micro_batches, nearest.schedule, request.ranks / nearest.groups,
-      nearest.fullest_rank, nearest.missing, request.device_memory + nearest.missing,
+      "nothing works on {} with {}; nearest is {} on pipelines of {}, whose rank {} lacks {} of {} "
+      "(use {}, or more ranks{})",
+      counted(request.ranks, "rank"), counted(nearest.micro_batches, "micro-batch"),
+      nearest.schedule, counted(request.ranks / nearest.groups, "rank"), nearest.fullest_rank,
+      nearest.missing, request.device_memory + nearest.missing,
       enough ? message("devices of {}", *enough) : std::string("devices with more memory"), link);
 }
 
@@ -59,10 +60,10 @@ std::optional<std::string> enough_memory(const JobRequest& request, const JobAtt
     told = &each;
   }
   if (nearest) refuse_nearest(request, *nearest);
-  throw PlanError(
-      "nothing works on {} ranks with {} micro-batches; {} on pipelines of {} ranks: {}",
-      request.ranks, most_micro_batches(request), told->schedule, request.ranks / told->groups,
-      told->refusal);
+  throw PlanError("nothing works on {} with {}; {} on pipelines of {}: {}",
+                  counted(request.ranks, "rank"),
+                  counted(most_micro_batches(request), "micro-batch"), told->schedule,
+                  counted(request.ranks / told->groups, "rank"), told->refusal);
 }
 
 /// True for a better plan, else what the order of this one loses at most.

@@ -12,7 +12,7 @@ namespace spillway::planner {
 namespace {
 
 constexpr std::uint32_t kMostVariants = 128;
-constexpr std::uint64_t kMostPasses = std::uint64_t{1} << 22U;
+constexpr std::uint64_t kMostPasses = std::uint64_t{1} << 21U;  // Of usual ones, and of variants.
 constexpr std::size_t kFewerMicroBatches = 3;
 /// Of those that were put off.
 constexpr std::size_t kMostTriedLast = 40;
@@ -27,6 +27,7 @@ class Trials {
     std::vector<JobChoice> choices = job_choices(request_);
     std::stable_sort(choices.begin(), choices.end(),
                      [](const JobChoice& a, const JobChoice& b) { return a.groups > b.groups; });
+    std::uint64_t usual_passes = 0;
     for (JobChoice& choice : choices) {
       SecondsToBeat& beat = choice.to_beat;
       beat.all = beat.put_off = record_.best_seconds_of(*choice.generator);
@@ -34,8 +35,10 @@ class Trials {
       // What is as fast may take less memory.
       if (beat.all < kNoTime && is_faster(beat.all, pipeline_bound(request_, choice)))
         ++trials_.hopeless;
-      else
+      else if (has_time_for(choice, usual_passes) || record_.best_seconds() == kNoTime)
         attempt(choice);
+      else
+        ++trials_.left_out;
     }
     if (request_.schedule == kAnySchedule) {
       for (const std::uint32_t groups : record_.groups_by_time()) try_variants(groups);
@@ -55,6 +58,14 @@ class Trials {
     if (made.is_given_up()) return std::nullopt;
     record_.add(choice, made);
     return made;
+  }
+
+  /// Whether its passes are not too many with those before, to which it adds them.
+  bool has_time_for(const JobChoice& choice, std::uint64_t& before) const {
+    const std::uint64_t passes = passes_of(request_, choice);
+    if (passes > kMostPasses - std::min(before, kMostPasses)) return false;
+    before += passes;
+    return true;
   }
 
   bool is_put_off(const JobChoice& choice) const {
@@ -79,13 +90,11 @@ class Trials {
       ++trials_.hopeless;
       return std::nullopt;
     }
-    const std::uint64_t passes = passes_of(request_, choice);
-    if (variants_ == kMostVariants || passes > kMostPasses - passes_) {
+    if (variants_ == kMostVariants || !has_time_for(choice, passes_)) {
       ++trials_.left_out;
       return std::nullopt;
     }
     ++variants_;
-    passes_ += passes;
     const double best = record_.best_seconds();
     choice.to_beat = {best, best, best};
     return attempt(choice);

@@ -1,19 +1,24 @@
 #include "spillway/planner/machine/machine_search.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/machine/host_memory.h"
 #include "spillway/planner/machine/machine_share.h"
 
 namespace spillway::planner {
 namespace {
 
-/// So many of the fastest are simulated.
+/// So many of the fastest are simulated in any case.
 constexpr std::size_t kSimulated = 12;
+/// Of all ranks: so long are lists that are kept beside them, and simulated in all.
+constexpr std::uint64_t kMostActionsOfOthers = std::uint64_t{1} << 16U;
+constexpr std::uint64_t kMostActionsOfAllOthers = std::uint64_t{1} << 20U;
 
 /// What the hosts have no room for, or nothing.
 std::string host_fault(const JobPlan& plan, const Cluster& cluster) {
@@ -82,17 +87,65 @@ MachineRun run_of(const MachineAttempt& made, const JobTiming& timing) {
           made.plan.step_seconds, timing.step_seconds, made.attempt.variant};
 }
 
+std::uint64_t actions_of(const JobAttempt& attempt) { return attempt.groups * attempt.work[3]; }
+
+/// What may be the fastest on the machine: the fastest by links of their own, and the best of each
+/// schedule on each number of groups, which share other links.
+class Candidates {
+ public:
+  void add(MachineAttempt made) {
+    const auto behind = std::find_if(all_.begin(), all_.end(), [&](const MachineAttempt& other) {
+      return is_better(made.attempt, other.attempt);
+    });
+    all_.insert(behind, std::move(made));
+    for (std::size_t i = all_.size(); i-- > kSimulated;)
+      if (!is_worth_it(i)) all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+
+  const std::vector<MachineAttempt>& all() const { return all_; }
+
+ private:
+  bool is_worth_it(std::size_t index) const {
+    const JobAttempt& attempt = all_[index].attempt;
+    if (actions_of(attempt) > kMostActionsOfOthers) return false;
+    return std::none_of(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(index),
+                        [&](const MachineAttempt& faster) {
+                          return faster.attempt.schedule == attempt.schedule &&
+                                 faster.attempt.groups == attempt.groups;
+                        });
+  }
+
+  std::vector<MachineAttempt> all_;  ///< The fastest first.
+};
+
 /// Runs the candidates, and takes the fastest one.
 void choose(Requests& requests, const Cluster& cluster,
             const std::vector<MachineAttempt>& candidates, MachineSearch& found) {
   const MachineAttempt* best = nullptr;
-  for (const MachineAttempt& each : candidates) {
-    JobTiming timing = simulate_job(job_of(each.plan, each.swap_target), cluster);
+  std::exception_ptr reason;
+  std::uint64_t actions_of_others = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const MachineAttempt& each = candidates[i];
+    if (best && i >= kSimulated) {
+      const JobRequest& request = requests.on(each.attempt.groups, each.swap_target);
+      if (!is_faster(pipeline_bound(request, each.attempt.choice), found.timing.step_seconds))
+        continue;
+      actions_of_others += actions_of(each.attempt);
+      if (actions_of_others > kMostActionsOfAllOthers) break;
+    }
+    JobTiming timing;
+    try {
+      timing = simulate_job(job_of(each.plan, each.swap_target), cluster);
+    } catch (const ConfigError&) {
+      reason = std::current_exception();
+      continue;  // Too long to be simulated; another one may be short enough.
+    }
     found.runs.push_back(run_of(each, timing));
     if (best && timing.step_seconds >= found.timing.step_seconds) continue;
     best = &each;
     found.timing = std::move(timing);
   }
+  if (!best) std::rethrow_exception(reason);
   std::stable_sort(
       found.runs.begin(), found.runs.end(),
       [](const MachineRun& a, const MachineRun& b) { return a.step_seconds < b.step_seconds; });
@@ -134,9 +187,7 @@ void look_again(const Cluster& cluster, const Partitioner& partitioner, MachineS
 }  // namespace
 
 Job job_of(const JobPlan& plan, SwapTarget swap_target) {
-  std::vector<Bytes> swapped;
-  for (const StageEstimate& stage : plan.stages) swapped.push_back(stage.swapped);
-  Job job = make_job(plan.actions, plan.costs, std::move(swapped), plan.groups);
+  Job job = make_job(plan.actions, plan.costs, plan.groups);
   job.swap_target = swap_target;
   return job;
 }
@@ -155,25 +206,20 @@ MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster,
   quick.cut_effort = std::min(request.cut_effort, kFirstLook);
   Requests requests(quick, cluster);
   MachineSearch found;
-  std::vector<MachineAttempt> best;  // The fastest first.
+  Candidates candidates;
   const auto attempt = [&](const JobChoice& choice) {
     if (show) show(choice);
     MachineAttempt made = attempt_on(requests, cluster, partitioner, choice);
     JobAttempt told = made.attempt;
-    if (!told.is_possible()) return told;
-    const auto behind = std::find_if(best.begin(), best.end(), [&](const MachineAttempt& other) {
-      return is_better(made.attempt, other.attempt);
-    });
-    best.insert(behind, std::move(made));
-    if (best.size() > kSimulated) best.pop_back();
+    if (told.is_possible()) candidates.add(std::move(made));
     return told;
   };
   // The times of the machine's devices, for the bound.
   const std::uint32_t groups = std::max(1U, request.groups);
   static_cast<JobTrials&>(found.search) =
       try_choices(requests.on(groups, SwapTarget::kHost), attempt);
-  if (best.empty()) refuse(requests, cluster, groups, found.search.attempts.front());
-  choose(requests, cluster, best, found);
+  if (candidates.all().empty()) refuse(requests, cluster, groups, found.search.attempts.front());
+  choose(requests, cluster, candidates.all(), found);
   look_again(cluster, partitioner, found);
   found.request.cut_effort = request.cut_effort;
   return found;

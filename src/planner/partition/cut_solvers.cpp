@@ -45,11 +45,12 @@ void refuse_cuts(const SegmentCosts& costs, Relief relief) {
   const auto least = least_memory_cuts(SegmentCosts(std::move(endless)), kLongEnough, relief);
   throw PlanError(
       "no cuts of {} layers for {} stages fit into their devices, whatever is {}recomputed: the "
-      "fullest one takes {} at least; use more devices or more memory, fewer micro-batches in "
-      "flight, or a link to swap to",
+      "fullest one takes {} at least; use more devices or more memory{}",
       costs.problem().chain.layers.size(), costs.stages(),
       relief == Relief::kSwapAndRecompute ? "swapped and " : "",
-      least ? to_string(as_bytes(least->worst)) : "more than there is");
+      least ? to_string(as_bytes(least->worst)) : "more than there is",
+      can_swap(costs.problem()) ? ", or fewer micro-batches in flight"
+                                : ", fewer micro-batches in flight, or a link to swap to");
 }
 
 }  // namespace spillway::planner

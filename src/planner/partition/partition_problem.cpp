@@ -30,8 +30,9 @@ void check_devices(const PartitionProblem& problem) {
       throw ConfigError("device {} has a slowdown of {}; 1 is the speed that was measured", i,
                         device.slowdown);
     if (device.reserved > device.memory)
-      throw ConfigError("device {} reserves {} of {}; reserve less, or use a larger device", i,
-                        device.reserved, device.memory);
+      throw ConfigError("stage {} needs {} for what is reserved and for transients, and has {} of "
+                        "its device; use larger devices, or fewer stages on each",
+                        i, device.reserved, device.memory);
     if (!is_rate(device.swap_seconds_per_byte))
       throw ConfigError("device {} swaps at {} s per byte; leave it infinite where nothing swaps",
                         i, device.swap_seconds_per_byte);
@@ -95,6 +96,12 @@ void check(const PartitionProblem& problem) {
                         "states; a schedule holds more than 0 of one, and at least 0 of the others",
                         i, factors.in_flight, factors.weight_versions, factors.state_copies);
   }
+}
+
+bool can_swap(const PartitionProblem& problem) {
+  return std::any_of(problem.devices.begin(), problem.devices.end(), [](const StageDevice& device) {
+    return device.swap_seconds_per_byte != kNoLink;
+  });
 }
 
 PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks,

@@ -1,6 +1,7 @@
 #include "point_sets.h"
 
 #include "recompute_items.h"
+#include "spillway/base/assert.h"
 
 namespace spillway::planner {
 namespace {
@@ -112,11 +113,14 @@ WholeActions PointSets::actions_of(const std::vector<std::uint32_t>& places) con
 std::uint32_t PointSets::index_of(const LayerChoice& choice, std::uint32_t point) const {
   const ModelLayer& layer = costs_.problem().chain.layers[choice.layer];
   const SumPair wanted = useful_points(layer)[point];
-  for (std::uint32_t i = 0; i < layer.recompute.size(); ++i) {
-    const RecomputePoint& each = layer.recompute[i];
-    if (each.seconds == wanted.a && as_double(layer.stash - each.stash) == wanted.b) return i;
-  }
-  return 0;
+  // By the same arithmetic as there: a difference of counts is rounded elsewhere above 2^53.
+  const auto found =
+      std::find_if(layer.recompute.begin(), layer.recompute.end(), [&](const RecomputePoint& each) {
+        return each.seconds == wanted.a &&
+               as_double(layer.stash) - as_double(each.stash) == wanted.b;
+      });
+  SPILLWAY_ASSERT(found != layer.recompute.end());
+  return static_cast<std::uint32_t>(found - layer.recompute.begin());
 }
 
 }  // namespace spillway::planner

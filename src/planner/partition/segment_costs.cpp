@@ -37,11 +37,11 @@ SegmentCosts::SegmentCosts(PartitionProblem problem)
     const ModelLayer& layer = state_->problem.chain.layers[first_layer(unit)];
     throw ConfigError(
         "layer {} ('{}'){} fits on no device, whatever is swapped and recomputed: it takes {} at "
-        "least before that, and a stage may hold {}; use devices with more memory, split it, or "
-        "swap to a link",
+        "least before that, and a stage may hold {}; use devices with more memory{}",
         first_layer(unit), shown_text(layer.name),
         first_layer(unit + 1) - first_layer(unit) > 1 ? " with what stays with it" : "",
-        as_bytes(least), as_bytes(most));
+        as_bytes(least), as_bytes(most),
+        can_swap(state_->problem) ? ", or split it" : ", split it, or name a link to swap to");
   }
 }
 

@@ -9,7 +9,7 @@
 namespace spillway::planner {
 
 /// What a search may still look at, in sets of points. Counted and not timed, so that the same
-/// problem gets the same plan on any machine.
+/// problem gets the same plan with the same C library.
 struct Effort {
   std::uint64_t left = 0;
 

@@ -34,11 +34,22 @@ std::optional<Action> Rendezvous::source_of(const Action& action) const {
   return source;
 }
 
+bool Rendezvous::has_input(const Action& action) const {
+  const auto source = source_of(action);
+  return !source || made_[made(*source, /*is_gradient=*/action.kind != ActionKind::kForward)];
+}
+
+const Action* Rendezvous::second_of(std::uint32_t rank, const Action& action) const {
+  const bool is_pair = action.overlaps_next && next_[rank] + 1 < schedule_.ranks[rank].size();
+  return is_pair ? &schedule_.ranks[rank][next_[rank] + 1] : nullptr;
+}
+
+// Two that run as one start when both can.
 bool Rendezvous::pass_compute(std::uint32_t rank, const Action& action) {
   if (has_messages_ || !is_model_compute(action.kind)) return true;
+  const Action* second = second_of(rank, action);
+  if (!has_input(action) || (second && !has_input(*second))) return false;
   const bool is_forward = action.kind == ActionKind::kForward;
-  if (const auto source = source_of(action); source && !made_[made(*source, !is_forward)])
-    return false;
   if (!is_forward && !makes_input_gradient(action.kind)) return true;
   made_[made(action, !is_forward)] = true;
   if (const auto stage = output_stage(schedule_, action)) {
@@ -95,7 +106,8 @@ std::uint32_t Rendezvous::awaited_by(std::uint32_t rank) const {
     return *std::find_if(holders.begin(), holders.end(),
                          [&](std::uint32_t holder) { return !is_at(holder, action); });
   }
-  const auto source = source_of(action);
+  const Action* second = second_of(rank, action);
+  const auto source = source_of(second && has_input(action) ? *second : action);
   SPILLWAY_ASSERT(source.has_value());
   return schedule_.rank_of(source->replica, source->stage);
 }

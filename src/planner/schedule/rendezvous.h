@@ -21,6 +21,9 @@ class Rendezvous {
   void run(std::uint32_t rank);
   bool pass(std::uint32_t rank, const Action& action);
   bool pass_compute(std::uint32_t rank, const Action& action);
+  bool has_input(const Action& action) const;
+  /// The other half of a compute that runs as one with the next; null for any other action.
+  const Action* second_of(std::uint32_t rank, const Action& action) const;
   bool pass_reduction(const Action& action);
   bool is_at(std::uint32_t rank, const Action& action) const;
   /// For whom the rank waits; it stands at an action that cannot pass.

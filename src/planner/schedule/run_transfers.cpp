@@ -7,6 +7,26 @@
 
 namespace spillway::planner {
 
+/// When a compute that would end then does, with what its stage swaps of the stash.
+double ScheduleRun::end_with_parts(std::uint32_t rank, const Action& action, double end) {
+  const Bytes size = costs_.stages[action.stage].swapped;
+  if (part_out_.empty() || size == Bytes(0)) return end;
+  Rank& state = ranks_[rank];
+  double& out = part_out_[walk_.cell(action)];
+  if (action.kind == ActionKind::kForward) {
+    out = state.part_out = links_.copy(rank, /*is_out=*/true, size, now_).end_seconds;
+    if (out > end) push(out, rank, rank, state.next, Moment::kPartOut);
+  } else if (makes_input_gradient(action.kind)) {
+    const double since = state.backward_end < 0.0 ? state.before : state.backward_end;
+    const double in = links_.copy(rank, /*is_out=*/false, size, std::max(since, out)).end_seconds;
+    end = state.backward_end = std::max(end, in);
+  } else {
+    return end;
+  }
+  timing_.ranks[rank].host_traffic += size;
+  return end;
+}
+
 void ScheduleRun::start_copy(std::uint32_t rank, const Action& action) {
   const bool is_out = action.kind == ActionKind::kSwapOut;
   const std::size_t position = ranks_[rank].next;

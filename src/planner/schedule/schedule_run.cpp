@@ -26,6 +26,7 @@ ScheduleRun::ScheduleRun(const Schedule& schedule, const ScheduleCosts& costs)
       parameters_(copies_.size()),
       arrivals_(2 * walk_.cell_count()),
       copied_until_(walk_.cell_count(), 0.0),
+      part_out_(swaps_parts(costs.stages) ? walk_.cell_count() : 0, 0.0),
       joined_(schedule.stages) {
   timing_.ranks.resize(schedule.ranks.size());
   bool has_receives = false;
@@ -99,12 +100,6 @@ const ScheduleRun::Arrival* ScheduleRun::last_input_of(std::uint32_t rank, const
   return !input || (second && second->arrived > input->arrived) ? second : input;
 }
 
-double ScheduleRun::swap_wait_of(const Action& action) const {
-  const StageCosts& stage = costs_.stages[action.stage];
-  if (action.kind == ActionKind::kForward) return stage.forward_swap_wait_seconds;
-  return makes_input_gradient(action.kind) ? stage.backward_swap_wait_seconds : 0.0;
-}
-
 double ScheduleRun::stash_bytes(const Action& action) const {
   return count_of(costs_.stages[action.stage].stash);
 }
@@ -138,6 +133,9 @@ bool ScheduleRun::can_start(std::uint32_t rank, const Action& action) {
   if (!is_compute(action.kind)) return true;
   const Arrival* input = input_of(action);
   if (input && input->arrived < 0.0) return false;
+  const bool leaves_parts = action.kind == ActionKind::kForward && !part_out_.empty() &&
+                            costs_.stages[action.stage].swapped > Bytes(0);
+  if (leaves_parts && ranks_[rank].part_out > now_) return false;
   const Parameters& copy = parameters(rank, action.stage);
   if (!copy.is_resident) throw PlanError("rank {}: {}: its weights are away", rank, action);
   return copy.weights.is_there() && copy.copies == 0 && copied_until_[walk_.cell(action)] <= now_ &&
@@ -213,21 +211,24 @@ void ScheduleRun::start_compute(std::uint32_t rank, const Action& action,
   Rank& state = ranks_[rank];
   attribute_wait(rank, action);
   const double seconds = seconds_of(costs_.stages[action.stage], action.kind);
-  const double wait = swap_wait_of(action);
+  const bool is_second = state.next > 0 && schedule_.ranks[rank][state.next - 1].overlaps_next;
+  if (!is_second) state.before = state.free_since;
+  const double end = end_with_parts(rank, action, now_ + seconds);
   timing_.ranks[rank].busy_seconds += seconds;
-  timing_.ranks[rank].exposed_swap_seconds += wait;
+  timing_.ranks[rank].exposed_swap_seconds += end - (now_ + seconds);
   if (!state.has_computed) timing_.ranks[rank].first_start_seconds = now_;
   state.has_computed = true;
   state.is_computing = true;
   state.returned = effect.returned;
   if (action.kind == ActionKind::kStep)
     memory_.change_update(rank, now_, count_of(costs_.stages[action.stage].update_peak));
-  push(now_ + seconds + wait, rank, rank, state.next);
+  push(end, rank, rank, state.next);
 }
 
 void ScheduleRun::handle(const Event& event) {
   const Action& action = schedule_.ranks[event.cause_rank][event.position];
   if (event.moment == Moment::kArrival) return arrive(event, action);
+  if (event.moment == Moment::kPartOut) return;  // Somebody may go on.
   if (event.moment == Moment::kRoom)
     return memory_.change(event.rank, now_, 1.0, stash_bytes(action));
   timing_.ranks[event.rank].last_end_seconds = now_;

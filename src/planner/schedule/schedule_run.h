@@ -27,6 +27,7 @@ class ScheduleRun {
     kEnd,      // Of the action.
     kArrival,  // Of its output at the next rank.
     kRoom,     // The copy into the device starts, and takes its room.
+    kPartOut,  // What its stage swaps of a stash has left.
   };
   static constexpr std::size_t kNotPosted = static_cast<std::size_t>(-1);
 
@@ -49,6 +50,9 @@ class ScheduleRun {
     double returned = 0.0;  // Of a stash, when the compute under way is over.
     double free_since = 0.0;
     std::uint32_t swap_outs = 0;  // Under way.
+    double part_out = 0.0;        // When what a stage swaps of the last stash has left.
+    double before = 0.0;          // When the compute before, or before both that run as one, ended.
+    double backward_end = -1.0;   // Of the last one of a stage that swaps.
   };
   /// Of the input of a stage, or of the gradient of its output, for one micro-batch.
   struct Arrival {
@@ -81,6 +85,7 @@ class ScheduleRun {
   bool has_room(std::uint32_t rank, const Action& action) const;
   void start(std::uint32_t rank, const Action& action);
   void start_compute(std::uint32_t rank, const Action& action, const StashEffect& effect);
+  double end_with_parts(std::uint32_t rank, const Action& action, double end);
   void start_copy(std::uint32_t rank, const Action& action);
   void start_weight_copy(std::uint32_t rank, const Action& action);
   void post_receive(std::size_t position, const Action& action);
@@ -101,7 +106,6 @@ class ScheduleRun {
   Arrival& arrival(const Action& of, bool is_gradient);
   Arrival* input_of(const Action& action);
   const Arrival* last_input_of(std::uint32_t rank, const Action& action);
-  double swap_wait_of(const Action& action) const;
   double stash_bytes(const Action& action) const;
   Parameters& parameters(std::uint32_t rank, std::uint32_t stage) {
     return parameters_[copies_.at(rank, stage)];
@@ -119,6 +123,7 @@ class ScheduleRun {
   std::vector<Arrival> arrivals_;          // By cell, activation and gradient.
   std::vector<std::size_t> receives_;      // As arrivals: where a receive was posted, in its list.
   std::vector<double> copied_until_;       // By cell: the end of the last copy of its stash.
+  std::vector<double> part_out_;           // By cell: when what its stage swaps of it has left.
   std::vector<std::vector<Join>> joined_;  // By stage: those that have come to the reduction.
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t event_count_ = 0;

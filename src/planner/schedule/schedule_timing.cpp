@@ -1,5 +1,6 @@
 #include "spillway/planner/schedule/schedule_timing.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "schedule_run.h"
@@ -35,10 +36,6 @@ void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
     check_seconds(message("weight gradient of stage {}", i), stage.weight_gradient_seconds);
     check_seconds(message("recomputation of stage {}", i), stage.recompute_seconds);
     check_seconds(message("step of stage {}", i), stage.step_seconds);
-    check_seconds(message("a forward's wait for swaps of stage {}", i),
-                  stage.forward_swap_wait_seconds);
-    check_seconds(message("a backward's wait for swaps of stage {}", i),
-                  stage.backward_swap_wait_seconds);
   }
   check_link("the link between ranks", costs.peer);
   check_link("the link to the host", costs.host);
@@ -51,6 +48,11 @@ void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
 }
 
 }  // namespace
+
+bool swaps_parts(const std::vector<StageCosts>& stages) {
+  return std::any_of(stages.begin(), stages.end(),
+                     [](const StageCosts& stage) { return stage.swapped > Bytes(0); });
+}
 
 double seconds_of(const StageCosts& stage, ActionKind kind) {
   switch (kind) {

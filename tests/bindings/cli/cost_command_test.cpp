@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "planning_command.h"
 #include "spillway/planner/partition/partitioners.h"
@@ -16,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class CostCommand : public PlanningCommand {
@@ -67,6 +69,25 @@ TEST_F(CostCommand, CutsByTheNamedPartitioner) {
   EXPECT_EQ(json::parse(plan(words)).size(), planner::partitioners().size());
   words.common.json = false;
   EXPECT_THAT(plan(words), HasSubstr("torchgpipe"));
+}
+
+// A table of a thousand stages was padded to lines of 12,000 letters.
+TEST_F(CostCommand, ShowsTheFirstStagesOfMany) {
+  std::string thousand;
+  for (int i = 0; i < 1000; ++i) thousand += "1 ";
+  PlanWords words = costs(thousand, "1000");
+  words.job.partitioner = "even";
+  EXPECT_EQ(json::parse(plan(words))["stages"].size(), 1000U);
+  words.common.json = false;
+  const std::string text = plan(words);
+  EXPECT_THAT(text, HasSubstr("  0-0 1-1 2-2 3-3 4-4 5-5 6-6 7-7 and 992 more\n"));
+  EXPECT_THAT(text, EndsWith("\n--json tells all stages\n"));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 200U) << line;
+
+  words = costs("1 1 1 1 1 1 1 1", "8");
+  words.common.json = false;
+  EXPECT_THAT(plan(words), EndsWith("  0-0 1-1 2-2 3-3 4-4 5-5 6-6 7-7\n"));
 }
 
 TEST_F(CostCommand, RefusesWhatCannotBeCut) {

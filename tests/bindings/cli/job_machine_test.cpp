@@ -14,6 +14,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 /// The chain of six layers and a loss on a node of V100s.
@@ -95,13 +96,13 @@ TEST_F(JobMachine, ChoosesWhatIsFastestThere) {
   words.job.schedule = "auto";
   const json plan = told(words);
   const json& runs = plan["machine"]["runs"];
-  ASSERT_EQ(runs.size(), 12U);
+  ASSERT_GE(runs.size(), 12U);
   EXPECT_EQ(runs[0]["schedule"], plan["schedule"]);
   EXPECT_EQ(runs[0]["groups"], plan["groups"]);
   EXPECT_EQ(runs[0]["step_seconds"], plan["machine"]["step_seconds"]);
   for (std::size_t i = 1; i < runs.size(); ++i)
     EXPECT_LE(runs[i - 1]["step_seconds"], runs[i]["step_seconds"]);
-  EXPECT_THAT(this->plan(words), HasSubstr("The fastest by links of their own, on the machine"));
+  EXPECT_THAT(this->plan(words), ContainsRegex("The fastest of [0-9]+ plans on the machine"));
 }
 
 TEST_F(JobMachine, ComparesOnTheMachine) {

@@ -94,7 +94,7 @@ Cuts cut_spillway(const SegmentCosts& costs) {
 }  // namespace
 
 extern const Partitioner kSpillwayPartitioner{
-    "spillway", "least time with the best swaps and recomputation, exact; then balanced", "",
+    "spillway", "least time after swaps and recomputation, exact; mostly balanced", "",
     Reading::kOurs, cut_spillway};
 
 }  // namespace spillway::planner

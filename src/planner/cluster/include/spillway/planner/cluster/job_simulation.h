@@ -34,9 +34,6 @@ enum class SwapTarget : std::uint8_t { kHost, kDisk };
 struct Job {
   Schedule schedule;               ///< Of one pipeline.
   std::vector<StageCosts> stages;  ///< On a device of nominal speed.
-  /// By stage: what leaves of each stash beside its forward and comes back beside its backward.
-  /// Room for it is not counted. Empty: nothing does.
-  std::vector<Bytes> swapped{};
   StashShares shares;
   PlacementOrder order = PlacementOrder::kPipelineFirst;
   UpdatePlace update = UpdatePlace::kDevice;
@@ -99,10 +96,9 @@ struct JobTiming {
   std::uint64_t events = 0;
 };
 
-/// The lists of one pipeline as a job of so many, with what they were planned with: memory, shares,
-/// and what stages swap. What stages wait for these swaps is left out: here it is copies on links.
-Job make_job(Schedule actions, const ScheduleCosts& costs, std::vector<Bytes> swapped,
-             std::uint32_t pipelines);
+/// The lists of one pipeline as a job of so many, with what they were planned with: stages, shares
+/// and memory.
+Job make_job(Schedule actions, const ScheduleCosts& costs, std::uint32_t pipelines);
 
 /// Devices by rank: rank r of pipeline k is number k · ranks + r. Throws ConfigError for a cluster
 /// with fewer devices.

@@ -19,7 +19,6 @@ struct JobFileStage {
   std::string first_name;
   std::string last_name;
   std::vector<ChosenPoint> recomputed;  ///< Layers that backward computes again, as they run.
-  Bytes swapped;                        ///< Of each micro-batch, out and in again.
   Bytes whole_stash;  ///< Of each micro-batch, before anything is swapped or computed again.
 };
 
@@ -64,7 +63,8 @@ JobFile parse_job_file(std::string_view text, const std::string& name);
 /// do not follow each other, or leave layers out, or an order that is none; all that `first_fault`
 /// finds, with the memory of the devices; ranks that hold more than their device while the lists
 /// run, or more on their host than it has for them; stages whose stash is not what swaps leave of
-/// it; figures that are not what the actions make, as when somebody changed the one or the other.
+/// it, or swaps over a link without a rate; figures that are not what the actions make, as when
+/// somebody changed the one or the other.
 std::optional<std::string> job_fault(const JobFile& file);
 
 }  // namespace spillway::planner

@@ -56,7 +56,7 @@ std::vector<std::size_t> best_of_each(std::span<const JobAttempt> attempts);
 /// What was tried of all choices, and what was not.
 struct JobTrials {
   std::vector<JobAttempt> attempts;  ///< In the order in which they were made.
-  std::uint32_t hopeless = 0;        ///< Left out or given up: they cannot be faster.
+  std::uint32_t hopeless = 0;        ///< Left out or given up as slower.
   std::uint32_t left_out = 0;        ///< Were not looked at: it would take too long with them.
 };
 
@@ -94,9 +94,10 @@ using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
 /// - the three next smaller numbers of micro-batches that divide the batch, each schedule as it was
 ///   fastest, where their number is open.
 ///
-/// All of these have the best attempt of all to beat. At most 128 of them, with four million passes
-/// of micro-batches through stages in all. What was put off on the way comes at the end, the 40
-/// likeliest in full, unless it cannot be faster by its `pipeline_bound`.
+/// All of these have the best attempt of all to beat. At most 128 of them, with two million passes
+/// of micro-batches through stages in all, and as many of the usual ones, as soon as one works.
+/// What was put off on the way comes at the end, the 40 likeliest in full, unless it cannot be
+/// faster by its `pipeline_bound`.
 JobTrials try_choices(const JobRequest& request, const TryChoice& attempt);
 
 /// Is told of a choice.

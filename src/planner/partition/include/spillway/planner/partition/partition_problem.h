@@ -54,6 +54,9 @@ struct PartitionProblem {
 /// by `SegmentCosts`.
 void check(const PartitionProblem& problem);
 
+/// Whether some device has a link to swap to.
+bool can_swap(const PartitionProblem& problem);
+
 /// `chunks` stages for each device, as interleaved schedules run them: stage q is on device q mod
 /// the number of devices and gets an equal share of its memory. Reserved bytes and the largest
 /// working peak are there once, whatever runs: they come before the shares, and count as reserved

@@ -18,17 +18,17 @@ struct StageCosts {
   double weight_gradient_seconds = 0.0;
   double recompute_seconds = 0.0;
   double step_seconds = 0.0;
-  /// On top of a forward, and of a backward or input gradient: the rank waits for swaps of the
-  /// stage that are no actions of the lists.
-  double forward_swap_wait_seconds = 0.0;
-  double backward_swap_wait_seconds = 0.0;
-  Bytes stash;     ///< Kept by a forward for its backward.
+  Bytes stash;     ///< Kept by a forward for its backward, on the device.
+  Bytes swapped;   ///< Besides: leaves beside the forward, and comes back beside the backward.
   Bytes boundary;  ///< Output activation, and as large the gradient that comes back for it.
   Bytes weights;   ///< One version of the parameters.
   Bytes gradients;
   Bytes optimizer_state;  ///< Where the stage is stepped.
   Bytes update_peak;      ///< Taken by a step while it runs.
 };
+
+/// Whether some stage swaps a part of its stashes by itself.
+bool swaps_parts(const std::vector<StageCosts>& stages);
 
 /// Of an action, on its stage, without waits.
 double seconds_of(const StageCosts& stage, ActionKind kind);
@@ -88,7 +88,7 @@ struct MemoryMoment {
 struct RankTiming {
   double busy_seconds = 0.0;
   double exposed_communication_seconds = 0.0;  ///< Waiting for what was under way to it.
-  double exposed_swap_seconds = 0.0;           ///< Waiting for copies, for room, and as stages say.
+  double exposed_swap_seconds = 0.0;           ///< Waiting for copies, and for room.
   double first_start_seconds = 0.0;
   double last_end_seconds = 0.0;
   Bytes peak_memory;
@@ -115,6 +115,11 @@ struct ScheduleTiming {
 /// without any message get each output as soon as it is made, by the same links. A forward and a
 /// backward that run as one start when both can, take the sum of their times, and deliver at the
 /// end.
+///
+/// What a stage swaps of each stash by itself (`swapped`) leaves piece by piece from the begin of
+/// its forward on, and the next forward of the rank that swaps waits for the room. It comes back
+/// behind the backward before, when it is out, and its own backward ends with it at the earliest.
+/// These copies pass the host link like those of actions. Room for pieces is not counted.
 ///
 /// Throws PlanError for lists that stand still or make no sense, with the action at which they do,
 /// and ConfigError for costs that are negative, not finite, or not of these stages.

@@ -1,37 +1,14 @@
-#include "host_bytes.h"
+#include "fullest_host.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <vector>
 
+#include "spillway/planner/schedule/host_bytes.h"
+
 namespace spillway::planner {
 namespace {
-
-bool moves_weights(const Action& action) {
-  return action.kind == ActionKind::kSwapInWeights || action.kind == ActionKind::kSwapOutWeights;
-}
-
-/// What a rank has swapped at its most, counted over its list. The host keeps a copy of weights
-/// that come and go.
-Bytes swapped_by(const Job& job, const std::vector<Action>& list) {
-  Bytes now;
-  Bytes most;
-  std::set<std::uint32_t> streamed;
-  for (const Action& action : list) {
-    const Bytes stash = job.stages[action.stage].stash;
-    const Bytes part = job.swapped.empty() ? Bytes(0) : job.swapped[action.stage];
-    if (action.kind == ActionKind::kForward) now += part;
-    if (action.kind == ActionKind::kSwapOut) now += stash;
-    most = std::max(most, now);
-    if (makes_input_gradient(action.kind)) now -= part;
-    if (action.kind == ActionKind::kSwapIn) now -= stash;
-    // Hosts that update have all weights anyway.
-    if (moves_weights(action) && job.update == UpdatePlace::kDevice) streamed.insert(action.stage);
-  }
-  for (const std::uint32_t stage : streamed) most += job.stages[stage].weights;
-  return most;
-}
 
 /// Of a stage that hosts update: all of its weights and gradients pass each of them, and each keeps
 /// its share of the optimizer's states.
@@ -55,8 +32,10 @@ Bytes fullest_host(const Job& job, const ClusterLinks& links,
                    std::span<const std::uint32_t> devices) {
   std::map<std::uint32_t, Bytes> hosts;
   if (job.swap_target == SwapTarget::kHost) {
-    std::vector<Bytes> swapped;
-    for (const auto& list : job.schedule.ranks) swapped.push_back(swapped_by(job, list));
+    // Hosts that update have all weights anyway.
+    const std::vector<Bytes> swapped = job.update == UpdatePlace::kHost
+                                           ? stashes_on_host(job.schedule, job.stages)
+                                           : host_bytes(job.schedule, job.stages);
     for (std::size_t i = 0; i < devices.size(); ++i)
       hosts[links.node_of(devices[i])] += swapped[i % swapped.size()];
   }

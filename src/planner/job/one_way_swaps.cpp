@@ -1,6 +1,6 @@
-#include "swap_waits.h"
+#include "one_way_swaps.h"
 
-#include <algorithm>
+#include <cstdint>
 
 namespace spillway::planner {
 namespace {
@@ -31,19 +31,6 @@ std::vector<bool> swaps_one_way(const Schedule& compute) {
     for (std::uint32_t stage = 0; stage < compute.stages; ++stage)
       if (by_rank[compute.rank_of(replica, stage)]) by_stage[stage] = true;
   return by_stage;
-}
-
-void set_swap_waits(StageCosts& stage, Bytes swapped, double bytes_per_second, bool is_one_way) {
-  stage.forward_swap_wait_seconds = stage.backward_swap_wait_seconds = 0.0;
-  if (swapped == Bytes(0)) return;
-  const double copy = static_cast<double>(swapped.count()) / bytes_per_second;
-  const double backward = stage.input_gradient_seconds + stage.weight_gradient_seconds;
-  if (is_one_way) {
-    stage.forward_swap_wait_seconds = std::max(0.0, copy - stage.forward_seconds);
-    stage.backward_swap_wait_seconds = std::max(0.0, copy - backward);
-  } else {
-    stage.backward_swap_wait_seconds = std::max(0.0, copy - stage.forward_seconds - backward);
-  }
 }
 
 }  // namespace spillway::planner

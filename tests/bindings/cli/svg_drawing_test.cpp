@@ -1,0 +1,41 @@
+#include "planning/svg_drawing.h"
+
+#include <gmock/gmock.h>
+
+namespace spillway::cli {
+namespace {
+
+TEST(Escaped, KeepsLettersAndEscapesMarks) {
+  EXPECT_EQ(escaped(""), "");
+  EXPECT_EQ(escaped("<a> & \"b\" \\ 'c'"), "&lt;a&gt; &amp; &quot;b&quot; \\ 'c'");
+  EXPECT_EQ(escaped("ä … 中 🙂"), "ä … 中 🙂");
+}
+
+// Browsers and rsvg-convert show nothing of a picture with such bytes.
+TEST(Escaped, ReplacesBytesThatAreNoUtf8) {
+  EXPECT_EQ(escaped("net\xff.json"), "net\uFFFD.json");
+  EXPECT_EQ(escaped("a\x80"), "a\uFFFD");
+  EXPECT_EQ(escaped("a\xc3"), "a\uFFFD");  // Half a letter.
+  EXPECT_EQ(escaped("\xff<"), "\uFFFD&lt;");
+  for (const char* none : {"\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"})
+    EXPECT_THAT(escaped(none), ::testing::MatchesRegex("(\uFFFD)+")) << "overlong, or no letter";
+}
+
+TEST(Escaped, ReplacesLettersThatXmlDoesNotHave) {
+  EXPECT_EQ(escaped("a\x1b[1m\tb\nc"), "a?[1m?b?c");
+  EXPECT_EQ(escaped(std::string("a\0b", 3)), "a?b");
+  EXPECT_EQ(escaped("\uFFFE\uFFFF\uFFFD"), "\uFFFD\uFFFD\uFFFD");
+}
+
+TEST(SvgDrawing, TakesAnyTextAsTitleLabelAndHint) {
+  SvgDrawing drawing(10, 10, "title\xff");
+  drawing.label(0, 0, "label\xff", "start");
+  drawing.box(0, 0, 1, 1, "", "hint\xff");
+  const std::string svg = drawing.finish();
+  for (const char* text : {">title\uFFFD<", ">label\uFFFD<", ">hint\uFFFD<"})
+    EXPECT_THAT(svg, ::testing::HasSubstr(text));
+  EXPECT_EQ(svg.find('\xff'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace spillway::cli
