@@ -11,6 +11,13 @@ bool is_endless(const PartitionProblem& problem) {
                      [](const StageDevice& device) { return device.memory == kNoLimit; });
 }
 
+std::vector<double> figures_of_first_stage(const PartitionProblem& problem) {
+  const StageFactors held = problem.factors.empty() ? StageFactors{} : problem.factors.front();
+  return {static_cast<double>(problem.devices.size()),
+          static_cast<double>(problem.devices.front().reserved.count()), held.in_flight,
+          held.weight_versions, held.state_copies};
+}
+
 std::vector<double> figures_of(const PartitionProblem& problem, bool with_what_stages_hold) {
   std::vector<double> figures{static_cast<double>(problem.devices.size()),
                               problem.transfers_hide ? 1.0 : 0.0,
@@ -45,7 +52,9 @@ const OrderChoice& CutMemo::order(const PartitionProblem& problem, const OrderEf
 const Cuts& CutMemo::cuts(const Partitioner& partitioner, const SegmentCosts& costs) {
   // Others look at what is held wherever they cut.
   const bool is_time_alone = partitioner.reading == Reading::kOurs && is_endless(costs.problem());
-  std::pair key{&partitioner, figures_of(costs.problem(), !is_time_alone)};
+  std::pair key{&partitioner, partitioner.sees_first_stage_alone
+                                  ? figures_of_first_stage(costs.problem())
+                                  : figures_of(costs.problem(), !is_time_alone)};
   const auto known = cuts_.find(key);
   if (known != cuts_.end()) return known->second;
   return cuts_.emplace(std::move(key), partitioner.cut(costs)).first->second;

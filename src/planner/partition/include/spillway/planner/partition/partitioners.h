@@ -28,6 +28,9 @@ struct Partitioner {
   std::string_view source;   ///< Paper or repository; empty for ours.
   Reading reading = Reading::kOurs;
   Make make;
+  /// It looks at the chain and at what the first stage would hold of it, and at nothing else of the
+  /// problem, so that its cuts are the same for others.
+  bool sees_first_stage_alone = false;
 };
 
 /// All of them, ours first, the others by name.
