@@ -95,9 +95,12 @@ Cuts cut_mcap(const SegmentCosts& costs) {
 }  // namespace
 
 extern const Partitioner kMcapPartitioner{
-    "mcap", "least peak of memory: all cuts where they are few, else Bayesian optimization",
+    "mcap",
+    "least peak of memory: all cuts where they are few, else Bayesian optimization",
     "Dreuning et al., mCAP, Euro-Par 2022; repository henkdr/CAPSlog, whose scikit-optimize draws "
     "other numbers and chooses its next point by more than the expected gain",
-    Reading::kInferred, cut_mcap, /*sees_first_stage_alone=*/true};
+    Reading::kInferred,
+    cut_mcap,
+    /*sees_first_stage_alone=*/true};
 
 }  // namespace spillway::planner
