@@ -87,6 +87,9 @@ TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
   EXPECT_NEAR(swapped.step_seconds, free.step_seconds, 1e-6);
   EXPECT_GT(swapped.memory[0].host, Bytes(0));
   request.host_memory = swapped.memory[0].host - Bytes(1);
+  EXPECT_EQ(planned(request).memory[0].host, Bytes(0)) << "it computes again instead";
+  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  request.variant.relief = JobRelief::kStages;
   EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("to its host"));
 }
 

@@ -2,10 +2,11 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 
-#include "even_jobs.h"
+#include "random_jobs.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/schedule/memory_effects.h"
@@ -206,7 +207,8 @@ TEST(JobRelief, TakesTheFasterKind) {
           }
         };
         const double fastest =
-            std::min(seconds_by(JobRelief::kStages), seconds_by(JobRelief::kWindows));
+            std::min({seconds_by(JobRelief::kStages), seconds_by(JobRelief::kRecompute),
+                      seconds_by(JobRelief::kWindows)});
         JobPlan plan;
         try {
           plan = planned(request);
@@ -222,6 +224,45 @@ TEST(JobRelief, TakesTheFasterKind) {
         EXPECT_EQ(job_fault(read), std::nullopt);
       }
   EXPECT_EQ(kinds.size(), 2U);
+}
+
+/// A step of a schedule; infinite where there is no plan.
+double seconds_of(JobRequest request, std::string_view schedule) {
+  request.schedule = schedule;
+  try {
+    return planned(request).step_seconds;
+  } catch (const Error&) {
+    return std::numeric_limits<double>::infinity();
+  }
+}
+
+// Cuts reckon with more swaps than lists leave time for, so that a link to the host made plans
+// slower, and a host with little room made them impossible.
+TEST(JobRelief, IsNoSlowerForALinkToTheHost) {
+  std::size_t relieved = 0;
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    JobRequest without = random_job(seed);
+    without.swap_bytes_per_second = 0.0;
+    without.micro_batches = without.batch;
+    for (const char* schedule : {"1f1b", "gpipe", "zb-h2", "interleaved"}) {
+      without.device_memory = kNoLimit;
+      const double free = seconds_of(without, schedule);
+      if (std::isinf(free)) continue;
+      without.schedule = schedule;
+      without.device_memory = planned(without).peak() * 6 / 10;
+      const double alone = seconds_of(without, schedule);
+      if (std::isinf(alone)) continue;
+      ++relieved;
+      for (const double rate : {1e6, 2e7}) {
+        JobRequest with = without;
+        with.swap_bytes_per_second = rate;
+        with.host_memory = Bytes(10 * kMega);
+        EXPECT_LE(seconds_of(with, schedule), alone * (1 + 1e-9))
+            << seed << ' ' << schedule << ' ' << rate;
+      }
+    }
+  }
+  EXPECT_GT(relieved, 25U);
 }
 
 // Beyond 1,024 passes windows were left out, and nobody heard of it.

@@ -28,7 +28,9 @@ CheckedPlan checked(const std::string& path) {
   const std::string text = stored_job_text(path);
   const auto first = text.find_first_not_of(" \t\r\n");
   CheckedPlan plan;
-  if (first == std::string::npos || text[first] != '{') {
+  const bool is_json =
+      path.ends_with(".json") || (first != std::string::npos && text[first] == '{');
+  if (!is_json) {
     plan.actions = planner::read_schedule_csv(text, path);
     if (const auto fault = planner::first_fault(plan.actions))
       throw PlanError("{}: {}", path, to_string(*fault));

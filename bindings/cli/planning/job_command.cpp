@@ -158,16 +158,30 @@ void search(const PlanWords& words, const profile::StepProfile& profile,
   }
   job.host_memory = job.request.host_memory;
   if (swaps_to_disks_alone(words.common.rates)) job.swap_target = planner::SwapTarget::kDisk;
+  const double disk =
+      swap_rates(words.common.rates, sharers_of_disks(words, job.request.ranks), profile).disk;
+  // Hosts with room for all are quicker than the disks behind them.
+  const bool may_go_on = disk > 0.0 && job.request.host_memory != planner::kNoLimit;
+  bool has_plan = true;
   try {
     job.search = planner::search_job(job.request, show);
+    if (!may_go_on) return;
   } catch (const PlanError&) {
-    const std::uint32_t sharers = sharers_of_disks(words, job.request.ranks);
-    const double disk = swap_rates(words.common.rates, sharers, profile).disk;
     if (disk == 0.0) throw;
-    job.request.swap_bytes_per_second = disk;
-    job.request.host_memory = planner::kNoLimit;
+    has_plan = false;
+  }
+  JobRequest behind = job.request;
+  behind.swap_bytes_per_second = disk;
+  behind.host_memory = planner::kNoLimit;
+  try {
+    planner::JobSearch on_disks = planner::search_job(behind, show);
+    if (has_plan && !planner::is_faster(on_disks.plan.step_seconds, job.search.plan.step_seconds))
+      return;
+    job.search = std::move(on_disks);
+    job.request = std::move(behind);
     job.swap_target = planner::SwapTarget::kDisk;
-    job.search = planner::search_job(job.request, show);
+  } catch (const PlanError&) {
+    if (!has_plan) throw;
   }
 }
 
@@ -201,7 +215,7 @@ int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
     return kDone;
   }
   out << job_text(job);
-  if (!words.out.empty()) out << stored_text(words.out);
+  if (!words.out.empty()) out << stored_text(job.search.plan, words.out);
   if (!words.job.picture.empty()) out << "\ndrawn in " << words.job.picture << '\n';
   return kDone;
 }

@@ -48,8 +48,8 @@ std::string hosts_text(const FoundJob& job) {
                     ? message("{} on the disks of the fullest one, what its ranks have swapped at "
                               "their most; {}",
                               held, whose)
-                    : message("{} go on to the disks of the fullest one, as its {} have no room "
-                              "for them; {}",
+                    : message("{} on the disks of the fullest one, as swaps to its memory of {} "
+                              "had no room there; {}",
                               held, job.host_memory, whose));
   return line("hosts",
               message("{}{} on the fullest one, what its ranks have swapped at their most; "

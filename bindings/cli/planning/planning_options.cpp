@@ -68,7 +68,8 @@ void add_plan_options(CLI::App& app, PlanWords& words) {
       ->description(strategies_help() + "or all, to compare them " + default_strategy());
   add_text(app, "--out", words.out, "FILE",
            "Store the plan, for `simulate` and `run --plan`, or for --check; with --ranks, a file "
-           "that ends in .csv gets the actions alone, as PyTorch's pipelining writes them");
+           "that ends in .csv gets the actions alone, as PyTorch's pipelining reads them where it "
+           "can run them");
   app.add_flag("--frontier", words.frontier,
                "Plan for budgets from the smallest possible one to all that the step needs; with "
                "a file behind it that ends in .svg or .png, draw them");

@@ -177,7 +177,7 @@ int rebalance_plan(const PlanWords& words, std::ostream& out, const Clock& clock
     return kDone;
   }
   out << rebalance_text(report);
-  if (!words.out.empty()) out << stored_text(words.out);
+  if (!words.out.empty()) out << stored_text(report.job.plan, words.out);
   return kDone;
 }
 

@@ -1,6 +1,8 @@
 #include "planning/stored_job.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <fstream>
 #include <string_view>
 
@@ -13,7 +15,23 @@ namespace spillway::cli {
 
 namespace {
 
-bool is_list_of_actions(const std::string& path) { return path.ends_with(".csv"); }
+bool is_list_of_actions(const std::string& path) {
+  std::string ending = path.substr(path.size() - std::min<std::size_t>(4, path.size()));
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return ending == ".csv";
+}
+
+/// Whose lists are in a file of actions.
+std::string readers_text(const planner::JobPlan& plan) {
+  if (!planner::for_pytorch(plan.actions))
+    return " (with actions that PyTorch's pipelining does not have, and refuses)";
+  if (plan.groups == 1) return " (as PyTorch's pipelining reads them; it updates by itself)";
+  return message(
+      " (of one of {} pipelines, as PyTorch's pipelining reads them; it sums and updates "
+      "by itself)",
+      plan.groups);
+}
 
 }  // namespace
 
@@ -50,17 +68,19 @@ void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
                planner::SwapTarget swap_target, const std::string& cluster,
                const std::string& path) {
   if (is_list_of_actions(path))
-    return topology::write_file_at_once(path, planner::to_csv(plan.actions));
+    return topology::write_file_at_once(
+        path, planner::to_csv(planner::for_pytorch(plan.actions).value_or(plan.actions)));
   planner::JobFile file = planner::describe_job(plan, chain);
   file.cluster = cluster;
   file.swaps_to_disks = swap_target == planner::SwapTarget::kDisk;
   topology::write_file_at_once(path, planner::to_text(file));
 }
 
-std::string stored_text(const std::string& path) {
-  return message("\n{} stored in {}; check {} with: spillway plan --check {}\n",
-                 is_list_of_actions(path) ? "actions" : "plan", path,
-                 is_list_of_actions(path) ? "them" : "it", shell_word(path));
+std::string stored_text(const planner::JobPlan& plan, const std::string& path) {
+  const bool are_lists = is_list_of_actions(path);
+  return message("\n{} stored in {}{}; check {} with: spillway plan --check {}\n",
+                 are_lists ? "actions" : "plan", path, are_lists ? readers_text(plan) : "",
+                 are_lists ? "them" : "it", shell_word(path));
 }
 
 }  // namespace spillway::cli

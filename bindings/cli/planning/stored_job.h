@@ -34,6 +34,6 @@ void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
                const std::string& path);
 
 /// What users are told then.
-std::string stored_text(const std::string& path);
+std::string stored_text(const planner::JobPlan& plan, const std::string& path);
 
 }  // namespace spillway::cli

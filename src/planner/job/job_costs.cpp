@@ -145,8 +145,9 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   StageDevice device;
   device.memory = request.device_memory;
   device.reserved = request.reserved;
-  if (request.swap_bytes_per_second > 0.0)
-    device.swap_seconds_per_byte = 1.0 / request.swap_bytes_per_second;
+  const double swaps = request.swap_bytes_per_second * request.stage_swap_share;
+  if (swaps > 0.0 && request.variant.relief != JobRelief::kRecompute)
+    device.swap_seconds_per_byte = 1.0 / swaps;
   problem.devices.assign(ranks, device);
   problem.links.assign(ranks - 1,
                        {1.0 / request.link.bytes_per_second, request.link.latency_seconds});

@@ -79,6 +79,40 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
   return std::move(*plan);
 }
 
+/// The same without swaps of stages, and what is the faster one: with a link cuts and orders are
+/// made for swaps, for which lists may leave too little time, and hosts too little room.
+JobPlan with_or_without_swaps(const JobRequest& asked, const Partitioner& partitioner,
+                              const Schedule& compute, SecondsToBeat to_beat, PlanMemo& memo) {
+  std::optional<JobPlan> plan;
+  std::exception_ptr reason;
+  try {
+    plan = ordered(asked, partitioner, compute, to_beat, memo);
+  } catch (const TooSlowError&) {
+    throw;
+  } catch (const PutOffError&) {
+    throw;
+  } catch (const Error&) {
+    reason = std::current_exception();
+  }
+  const auto& relief = asked.variant.relief;
+  const bool may_swap = asked.swap_bytes_per_second > 0.0 && asked.device_memory != kNoLimit &&
+                        (!relief || relief == JobRelief::kStages);
+  if (may_swap) {
+    JobRequest alone = asked;
+    alone.variant.relief = JobRelief::kRecompute;
+    if (plan) to_beat.all = to_beat.cuts = std::min(to_beat.all, plan->step_seconds);
+    try {
+      JobPlan other = ordered(alone, partitioner, compute, to_beat, memo);
+      if (!plan || is_faster(other.step_seconds, plan->step_seconds)) plan = std::move(other);
+      if (relief) plan->relief = *relief;
+    } catch (const Error&) {
+      // The first reason is told.
+    }
+  }
+  if (!plan) std::rethrow_exception(reason);
+  return std::move(*plan);
+}
+
 }  // namespace
 
 Bytes JobPlan::peak() const {
@@ -147,8 +181,9 @@ JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
   // Before lists are made, which may be long.
   const std::uint64_t stages = generator.stage_count(lists);
   if (stages > asked.chain.layers.size())
-    throw ConfigError("there are more stages than layers: {} for {}; use fewer devices", stages,
-                      asked.chain.layers.size());
+    throw ConfigError("there are more stages than layers: {} for {}; use fewer {}", stages,
+                      asked.chain.layers.size(),
+                      choice.variant.chunks > 2 ? "chunks or devices" : "devices");
   const Schedule compute = generator.generate(lists);
   if (request.schedule == kAnySchedule && changes_results(compute))
     throw PlanError("it updates weights while micro-batches are in flight, which changes results "
@@ -156,7 +191,7 @@ JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
   if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_bytes_per_second == 0.0)
     throw PlanError("weights are parked on the host, and there is no link to it (name one, or keep "
                     "both copies)");
-  JobPlan plan = ordered(asked, partitioner, compute, choice.to_beat, memo);
+  JobPlan plan = with_or_without_swaps(asked, partitioner, compute, choice.to_beat, memo);
   plan.variant = as_made(generator, choice.variant, compute);
   plan.batch = batch_of(request);
   plan.bound_seconds = job_bound(request);

@@ -81,11 +81,12 @@ class ReliefSearch {
         throw TooSlowError("windows only add to what these cuts take");
       return in_windows();
     }
-    if (request_.device_memory == kNoLimit) return by_stage();
-    const bool may_have_windows = request_.variant.relief != JobRelief::kStages;
-    require_hope(may_have_windows);
-    if (!may_have_windows || !has_windows(request_)) return by_stage();
-    return by_the_faster_one();
+    if (request_.device_memory == kNoLimit) return by_stage(request_, to_beat_.cuts);
+    const bool is_open = !request_.variant.relief;
+    require_hope(/*may_have_windows=*/is_open);
+    if (!has_windows(request_) || request_.variant.relief == JobRelief::kRecompute)
+      return by_stage(request_, to_beat_.cuts);
+    return is_open ? by_the_fastest_kind() : by_any_share();
   }
 
  private:
@@ -95,8 +96,33 @@ class ReliefSearch {
     double input_share = 0.0;
   };
 
-  JobPlan by_stage() {
-    return relieved_by_stage(request_, partitioner_, compute_, to_beat_.cuts, memo_);
+  JobPlan by_stage(const JobRequest& request, double seconds_to_beat) {
+    JobPlan plan = relieved_by_stage(request, partitioner_, compute_, seconds_to_beat, memo_);
+    plan.relief = request.variant.relief.value_or(JobRelief::kStages);
+    return plan;
+  }
+
+  /// The fastest with the whole rate of the link, and with less of it as long as somebody waits for
+  /// swaps, or hosts have no room for them. (Without any: `make_job_plan`.) A rate beside the
+  /// compute is what cuts know of swaps; in the lists, forwards in a row leave less time for them.
+  /// Throws what the first try throws.
+  JobPlan by_any_share() {
+    std::optional<JobPlan> best;
+    std::exception_ptr reason;
+    for (const double share : {1.0, 0.5, 0.25}) {
+      JobRequest request = request_;
+      request.stage_swap_share = share;
+      try {
+        JobPlan plan = by_stage(request, best ? best->step_seconds : to_beat_.cuts);
+        const bool waits = plan.exposed_swap_seconds() > 1e-9 * plan.step_seconds;
+        if (!best || is_faster(plan.step_seconds, best->step_seconds)) best = std::move(plan);
+        if (!waits) break;
+      } catch (const Error&) {
+        if (!reason) reason = std::current_exception();
+      }
+    }
+    if (!best) std::rethrow_exception(reason);
+    return std::move(*best);
   }
 
   /// Made when it is first asked for.
@@ -180,12 +206,12 @@ class ReliefSearch {
     return roomy().plan.step_seconds < std::min(known, windows_to_beat());
   }
 
-  JobPlan by_the_faster_one() {
+  JobPlan by_the_fastest_kind() {
     std::optional<JobPlan> stages;
     std::exception_ptr reason;
     Bytes needed = kNoLimit;
     try {
-      stages = by_stage();
+      stages = by_any_share();
       if (!stages->is_relieved()) return std::move(*stages);
     } catch (const NoRoomError& error) {
       reason = std::current_exception();

@@ -11,7 +11,7 @@ namespace spillway::planner {
 inline constexpr double kMostGainOfCuts = 1.25;
 
 /// The plan for these lists of compute, with the layers as the request has them: as cut, or with
-/// the faster of both kinds of relief, where both are open. `memo` is of this chain. Throws as
+/// the fastest kind of relief, where it is open. `memo` is of this chain. Throws as
 /// `make_job_plan`.
 JobPlan relieved(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
                  const SecondsToBeat& to_beat, CutMemo& memo);

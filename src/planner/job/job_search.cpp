@@ -30,6 +30,31 @@ std::optional<std::string> enough_memory(const JobRequest& request, const JobAtt
   return std::nullopt;
 }
 
+/// The same of a choice of which nobody knows what it lacks: some size that is enough.
+std::optional<std::string> memory_that_does(const JobRequest& request,
+                                            const Partitioner& partitioner,
+                                            const JobChoice& choice) {
+  JobRequest larger = request;
+  larger.cut_effort = CutEffort::kExact;
+  const auto does = [&](Bytes memory) {
+    larger.device_memory = memory;
+    try {
+      make_job_plan(larger, partitioner, choice);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (!does(kNoLimit)) return std::nullopt;  // Something else is the matter.
+  constexpr std::uint64_t kMostTimes = 1U << 16U;
+  for (std::uint64_t times = 2; times <= kMostTimes; times *= 2)
+    for (const std::uint64_t eighths : {5U, 6U, 7U, 8U}) {
+      const std::string memory = as_option(request.device_memory * times * eighths / 8);
+      if (does(parse_bytes(memory))) return memory;
+    }
+  return std::nullopt;
+}
+
 [[noreturn]] void refuse_nearest(const JobRequest& request, const JobAttempt& nearest) {
   const auto enough = enough_memory(request, nearest);
   const std::string link =
@@ -64,6 +89,22 @@ std::optional<std::string> enough_memory(const JobRequest& request, const JobAtt
                   counted(request.ranks, "rank"),
                   counted(most_micro_batches(request), "micro-batch"), told->schedule,
                   counted(request.ranks / told->groups, "rank"), told->refusal);
+}
+
+/// The only choice, or why it is none, with devices that would do where memory is the reason.
+JobPlan only_plan(const JobRequest& request, const Partitioner& partitioner,
+                  const JobChoice& choice) {
+  try {
+    return make_job_plan(request, partitioner, choice);
+  } catch (const Error& error) {
+    if (request.device_memory == kNoLimit) throw;
+    const auto enough = memory_that_does(request, partitioner, choice);
+    if (!enough) throw;
+    const std::string sentence = message("{}; devices of {} would do", error.what(), *enough);
+    const auto* too_full = dynamic_cast<const NoRoomError*>(&error);
+    if (too_full) throw NoRoomError(sentence, too_full->rank(), too_full->needed());
+    throw PlanError("{}", sentence);
+  }
 }
 
 /// True for a better plan, else what the order of this one loses at most.
@@ -179,7 +220,7 @@ JobSearch search_job(const JobRequest& request, const ShowChoice& show) {
   const Partitioner& partitioner = partitioner_named(request.partitioner);
   JobSearch search;
   if (choices.size() == 1) {
-    search.plan = make_job_plan(request, partitioner, choices[0]);
+    search.plan = only_plan(request, partitioner, choices[0]);
     look_again(request, partitioner, search.plan);
     search.attempts.push_back(figures_of(search.plan));
     return search;

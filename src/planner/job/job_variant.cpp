@@ -36,8 +36,9 @@ constexpr std::array<CountWord, 3> kCounts{
 
 constexpr std::array<Named<SecondCopy>, 2> kSecondCopies{
     {{"parked", SecondCopy::kParked}, {"single-owner", SecondCopy::kSingleOwner}}};
-constexpr std::array<Named<JobRelief>, 2> kReliefs{
-    {{"stages", JobRelief::kStages}, {"windows", JobRelief::kWindows}}};
+constexpr std::array<Named<JobRelief>, 3> kReliefs{{{"stages", JobRelief::kStages},
+                                                    {"recompute", JobRelief::kRecompute},
+                                                    {"windows", JobRelief::kWindows}}};
 
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
@@ -75,7 +76,7 @@ class VariantReader {
     for (const auto& each : kReliefs)
       if (each.name == word) return set_relief(each.value);
     refuse("it has no option '{}' (options are chunks=, slots=, replicas=, parked, single-owner, "
-           "stages, windows)",
+           "stages, recompute, windows)",
            shown_text(word));
   }
 
@@ -103,8 +104,8 @@ class VariantReader {
 
   void set_relief(JobRelief value) {
     if (variant_.relief)
-      refuse("stages and windows are two ways to get into memory (leave both out for the faster "
-             "one)");
+      refuse("stages, recompute and windows are ways to get into memory (leave all out for the "
+             "fastest one)");
     variant_.relief = value;
   }
 

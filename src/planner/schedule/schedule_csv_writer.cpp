@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_csv.h"
 
@@ -17,7 +19,38 @@ std::string header_of(const Schedule& schedule) {
   return header.empty() ? header : message("#spillway-schedule 1{}\n", header);
 }
 
+/// Compute, messages of micro-batches, and what PyTorch does itself behind the last of them.
+bool is_of_pytorch(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::kForward:
+    case ActionKind::kBackward:
+    case ActionKind::kInputGradient:
+    case ActionKind::kWeightGradient:
+    case ActionKind::kSendForward:
+    case ActionKind::kReceiveForward:
+    case ActionKind::kSendBackward:
+    case ActionKind::kReceiveBackward: return action.replica == 0;
+    case ActionKind::kReduce:
+    case ActionKind::kStep: return action.micro_batch == kNoMicroBatch;
+    default: return false;
+  }
+}
+
 }  // namespace
+
+std::optional<Schedule> for_pytorch(Schedule schedule) {
+  if (schedule.weight_rule != WeightRule::kNewest || schedule.untrained_stages != 0 ||
+      schedule.replica_count() > 1)
+    return std::nullopt;
+  schedule.data_parallel = 1;
+  for (auto& list : schedule.ranks) {
+    if (!std::all_of(list.begin(), list.end(), is_of_pytorch)) return std::nullopt;
+    std::erase_if(list, [](const Action& action) {
+      return action.kind == ActionKind::kReduce || action.kind == ActionKind::kStep;
+    });
+  }
+  return schedule;
+}
 
 std::string to_csv(const Schedule& schedule) {
   check_shape(schedule);

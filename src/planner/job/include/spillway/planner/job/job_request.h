@@ -55,6 +55,8 @@ struct JobRequest {
   SharedSums shared_sums{};                ///< What these sums share besides.
   /// Of each rank's link to its host, in each direction at the same time; 0: nothing is swapped.
   double swap_bytes_per_second = 0.0;
+  /// Of that rate, what cuts and recomputation reckon with for what stages swap of each stash.
+  double stage_swap_share = 1.0;
   Bytes host_memory = kNoLimit;  ///< Of each rank, for what is swapped.
 };
 

@@ -11,11 +11,12 @@ namespace spillway::planner {
 
 /// How a plan gets into the memory of its devices.
 enum class JobRelief : std::uint8_t {
-  kStages,   ///< Each stage swaps a part of every stash, and computes layers again.
+  kStages,     ///< Each stage swaps a part of every stash, and computes layers again.
+  kRecompute,  ///< Each stage computes layers again, and swaps nothing.
   kWindows,  ///< Whole stashes leave in idle windows; ranks that are still too full compute again.
 };
 
-/// "stages", "windows"
+/// "stages", "recompute", "windows"
 std::string_view to_string(JobRelief relief);
 
 /// What becomes of weights that a rank does not use: it has two stages, and works on them in turn.
@@ -32,7 +33,7 @@ struct JobVariant {
   std::uint32_t slots = 0;     ///< 1f1b-capped: micro-batches in flight at most.
   std::uint32_t replicas = 0;  ///< gems-basic, gems-master: passes over the model.
   SecondCopy second_copy = SecondCopy::kStepped;
-  std::optional<JobRelief> relief{};  ///< None: the faster one.
+  std::optional<JobRelief> relief{};  ///< None: the fastest one.
 
   bool operator==(const JobVariant&) const = default;
 };

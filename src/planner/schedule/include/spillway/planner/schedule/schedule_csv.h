@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,11 @@ namespace spillway::planner {
 ///
 /// The rank of a stage is the one with its forwards, so placements are not written.
 std::string to_csv(const Schedule& schedule);
+
+/// The lists that PyTorch is to run: of one pipeline, without the updates at their ends and the
+/// sums over pipelines, which it does itself. Nothing for lists that need more than its form can
+/// say.
+std::optional<Schedule> for_pytorch(Schedule schedule);
 
 /// Reads what `to_csv` or PyTorch has written, the latter in both of its forms, with messages
 /// ("compute_comms") and without. Its UNSHARD and RESHARD are read over: a schedule says nothing of
