@@ -9,13 +9,17 @@
 namespace spillway::planner {
 namespace {
 
-void check_seconds(std::string_view what, double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0.0)
-    throw ConfigError("{} cannot be {} s (give 0 or more)", what, seconds);
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; }
+
+void check_seconds(std::string_view what, std::size_t stage, double seconds) {
+  if (!is_time(seconds))
+    throw ConfigError("{} of stage {} cannot be {} s (give 0 or more)", what, stage, seconds);
 }
 
 void check_link(std::string_view what, const LinkCosts& link) {
-  check_seconds(message("the latency of {}", what), link.latency_seconds);
+  if (!is_time(link.latency_seconds))
+    throw ConfigError("the latency of {} cannot be {} s (give 0 or more)", what,
+                      link.latency_seconds);
   if (!(link.bytes_per_second > 0.0))
     throw ConfigError("{} cannot carry {} bytes/s (give more than 0)", what, link.bytes_per_second);
 }
@@ -31,11 +35,11 @@ void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
                       costs.stages.size(), schedule.stages);
   for (std::size_t i = 0; i < costs.stages.size(); ++i) {
     const StageCosts& stage = costs.stages[i];
-    check_seconds(message("forward of stage {}", i), stage.forward_seconds);
-    check_seconds(message("input gradient of stage {}", i), stage.input_gradient_seconds);
-    check_seconds(message("weight gradient of stage {}", i), stage.weight_gradient_seconds);
-    check_seconds(message("recomputation of stage {}", i), stage.recompute_seconds);
-    check_seconds(message("step of stage {}", i), stage.step_seconds);
+    check_seconds("forward", i, stage.forward_seconds);
+    check_seconds("input gradient", i, stage.input_gradient_seconds);
+    check_seconds("weight gradient", i, stage.weight_gradient_seconds);
+    check_seconds("recomputation", i, stage.recompute_seconds);
+    check_seconds("step", i, stage.step_seconds);
   }
   check_link("the link between ranks", costs.peer);
   check_link("the link to the host", costs.host);

@@ -12,9 +12,9 @@ namespace {
 constexpr std::uint64_t kMostEffort = 20'000'000;
 /// Units times stages up to which the cuts of others are tried.
 constexpr std::uint64_t kMostTried = 200'000;
-/// The same for one that draws its cuts at random: a tenth of a second for some that are never
-/// near.
-constexpr std::uint64_t kMostDrawn = 2'000;
+/// The same for mcap, which looks at all cuts of so small problems, and draws them at random
+/// beyond: a tenth of a second for some that are never near.
+constexpr std::uint64_t kMostOfMcap = 160;
 constexpr std::uint32_t kMostMoves = 64;
 /// Stages up to which the others are balanced, too, once the worst one is as good as can be.
 constexpr std::uint32_t kMostBalanced = 128;
@@ -42,7 +42,7 @@ class WholeLayers {
   void try_others(double good_enough) {
     for (const Partitioner& other : partitioners().subspan(1)) {
       if (seconds_ <= good_enough || effort_.is_spent()) return;
-      if (other.name == "mcap" && size_of(costs_) > kMostDrawn) continue;
+      if (other.name == "mcap" && size_of(costs_) > kMostOfMcap) continue;
       try {
         consider(other.make(costs_));
       } catch (const PlanError&) {
