@@ -24,10 +24,9 @@ std::vector<std::string> titles() {
 }
 
 std::vector<std::string> row_of(const JobAttempt& attempt) {
-  std::vector<std::string> row{
-      attempt.variant.empty() ? attempt.schedule
-                              : message("{}:{}", attempt.schedule, attempt.variant),
-      attempt.partitioner, message("{}", attempt.groups), message("{}", attempt.micro_batches)};
+  std::vector<std::string> row{planner::schedule_text(attempt.schedule, attempt.variant),
+                               attempt.partitioner, message("{}", attempt.groups),
+                               message("{}", attempt.micro_batches)};
   if (!attempt.is_possible()) {
     row.resize(titles().size(), "-");
     return row;

@@ -139,7 +139,9 @@ class Drawing {
       x += 20 + kWidthOfLegendLetter * static_cast<double>(text.size()) + 22;
     };
     for (const BarKind& kind : kBarKinds) {
-      if (&kind == &kind_of(ActionKind::kRecompute) && !has_recomputations()) continue;
+      // As actions; what stages compute again by themselves is in their backward.
+      const bool is_recomputation = &kind == &kind_of(ActionKind::kRecompute);
+      if (is_recomputation && !has_action(plan_.actions, ActionKind::kRecompute)) continue;
       svg_.box(x, 62, 14, 10, message("fill=\"{}\"", kind.colour));
       name(kind.name);
     }
@@ -151,16 +153,6 @@ class Drawing {
     }
     svg_.label(kRight + 8, 72, "peak", "start", kPeakStyle);
     if (plan_.actions.replica_count() > 1) draw_replica_legend();
-  }
-
-  /// As actions; what stages compute again themselves is in their backward.
-  bool has_recomputations() const {
-    return std::any_of(plan_.actions.ranks.begin(), plan_.actions.ranks.end(),
-                       [](const auto& list) {
-                         return std::any_of(list.begin(), list.end(), [](const Action& action) {
-                           return action.kind == ActionKind::kRecompute;
-                         });
-                       });
   }
 
   void draw_replica_legend() {

@@ -83,8 +83,8 @@ std::string machine_tables(const FoundMachine& machine) {
   constexpr std::size_t kShown = 12;
   for (std::size_t i = 0; i < std::min(kShown, machine.runs.size()); ++i) {
     const planner::MachineRun& run = machine.runs[i];
-    rows.push_back({run.variant.empty() ? run.schedule : run.schedule + ':' + run.variant,
-                    message("{}", run.groups), std::string(name_in(kSwapTargets, run.swap_target)),
+    rows.push_back({planner::schedule_text(run.schedule, run.variant), message("{}", run.groups),
+                    std::string(name_in(kSwapTargets, run.swap_target)),
                     seconds_text(run.planned_step_seconds), seconds_text(run.step_seconds)});
   }
   return text +

@@ -8,7 +8,7 @@ namespace spillway::planner {
 /// state each way has the time from one forward to the next, or from one backward to the next.
 void JobTasks::swap_part(TaskId task, const Action& action, TaskId before) {
   const Bytes size = job_.stages[action.stage].swapped;
-  if (parts_out_.empty() || size == Bytes(0)) return;
+  if (size == Bytes(0)) return;
   Rank& rank = ranks_[rank_];
   if (action.kind == ActionKind::kForward) {
     if (rank.part_out != kNoTask) graph_.follow(task, rank.part_out);

@@ -86,14 +86,10 @@ std::optional<std::string> fault_of_stashes(const JobFile& file) {
   return std::nullopt;
 }
 
+/// Weights that leave for good are only freed.
 bool swaps_anything(const JobFile& file) {
-  if (swaps_parts(file.costs.stages)) return true;
-  for (const auto& list : file.actions.ranks)
-    for (const Action& action : list)
-      // Weights that leave for good are only freed.
-      if (action.kind == ActionKind::kSwapOut || action.kind == ActionKind::kSwapInWeights)
-        return true;
-  return false;
+  return swaps_parts(file.costs.stages) || has_action(file.actions, ActionKind::kSwapOut) ||
+         has_action(file.actions, ActionKind::kSwapInWeights);
 }
 
 std::optional<std::string> fault_of_host_link(const JobFile& file) {

@@ -87,9 +87,7 @@ JobPlan with_or_without_swaps(const JobRequest& asked, const Partitioner& partit
   std::exception_ptr reason;
   try {
     plan = ordered(asked, partitioner, compute, to_beat, memo);
-  } catch (const TooSlowError&) {
-    throw;
-  } catch (const PutOffError&) {
+  } catch (const GivenUpError&) {
     throw;
   } catch (const Error&) {
     reason = std::current_exception();

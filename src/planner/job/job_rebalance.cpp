@@ -31,14 +31,6 @@ std::vector<Action> passes_of(const std::vector<Action>& list) {
   return passes;
 }
 
-bool brings_weights_in(const Schedule& schedule) {
-  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const auto& list) {
-    return std::any_of(list.begin(), list.end(), [](const Action& action) {
-      return action.kind == ActionKind::kSwapInWeights;
-    });
-  });
-}
-
 void require_lists_of(const Schedule& made, const Schedule& stored, const std::string& name) {
   if (made.placement != stored.placement)
     throw ConfigError(
@@ -46,7 +38,7 @@ void require_lists_of(const Schedule& made, const Schedule& stored, const std::s
         "lists anew (plan anew)",
         name, stored.name);
   const bool is_parked = schedule_in(stored.name).variant.second_copy == SecondCopy::kParked;
-  if (is_parked != brings_weights_in(stored))
+  if (is_parked != has_action(stored, ActionKind::kSwapInWeights))
     throw ConfigError("{}: its lists park {}, unlike its schedule {} (plan anew)", name,
                       is_parked ? "no weights" : "weights", stored.name);
   for (std::size_t rank = 0; rank < made.ranks.size(); ++rank)

@@ -109,8 +109,8 @@ class ReliefSearch {
   JobPlan by_any_share() {
     std::optional<JobPlan> best;
     std::exception_ptr reason;
+    JobRequest request = request_;
     for (const double share : {1.0, 0.5, 0.25}) {
-      JobRequest request = request_;
       request.stage_swap_share = share;
       try {
         JobPlan plan = by_stage(request, best ? best->step_seconds : to_beat_.cuts);

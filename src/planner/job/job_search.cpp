@@ -11,21 +11,27 @@
 namespace spillway::planner {
 namespace {
 
-/// Devices with which a choice works, if a little more than it lacks is enough: as an option, which
-/// was tried as it is printed.
+/// Whether a choice works on devices of this size; with the first cuts, which are found soonest.
+bool works_within(const JobRequest& request, const Partitioner& partitioner,
+                  const JobChoice& choice, Bytes memory) {
+  JobRequest other = request;
+  other.cut_effort = CutEffort::kExact;
+  other.device_memory = memory;
+  try {
+    make_job_plan(other, partitioner, choice);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Devices with which a choice works, if a little more than it lacks is enough (whole layers, or
+/// the order of the lists, need more than counted): as an option, which was tried as it is printed.
 std::optional<std::string> enough_memory(const JobRequest& request, const JobAttempt& attempt) {
   const Partitioner& partitioner = partitioner_named(attempt.partitioner);
-  JobRequest larger = request;
-  larger.cut_effort = CutEffort::kExact;
   for (const std::uint64_t percent : {100U, 101U, 105U, 120U, 150U}) {
     const std::string memory = as_option((request.device_memory + attempt.missing) * percent / 100);
-    larger.device_memory = parse_bytes(memory);
-    try {
-      make_job_plan(larger, partitioner, attempt.choice);
-      return memory;
-    } catch (const Error&) {
-      continue;  // Whole layers, or the order of the lists, need more than counted.
-    }
+    if (works_within(request, partitioner, attempt.choice, parse_bytes(memory))) return memory;
   }
   return std::nullopt;
 }
@@ -34,23 +40,13 @@ std::optional<std::string> enough_memory(const JobRequest& request, const JobAtt
 std::optional<std::string> memory_that_does(const JobRequest& request,
                                             const Partitioner& partitioner,
                                             const JobChoice& choice) {
-  JobRequest larger = request;
-  larger.cut_effort = CutEffort::kExact;
-  const auto does = [&](Bytes memory) {
-    larger.device_memory = memory;
-    try {
-      make_job_plan(larger, partitioner, choice);
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
-  };
-  if (!does(kNoLimit)) return std::nullopt;  // Something else is the matter.
+  if (!works_within(request, partitioner, choice, kNoLimit))
+    return std::nullopt;  // Something else is the matter.
   constexpr std::uint64_t kMostTimes = 1U << 16U;
   for (std::uint64_t times = 2; times <= kMostTimes; times *= 2)
     for (const std::uint64_t eighths : {5U, 6U, 7U, 8U}) {
       const std::string memory = as_option(request.device_memory * times * eighths / 8);
-      if (does(parse_bytes(memory))) return memory;
+      if (works_within(request, partitioner, choice, parse_bytes(memory))) return memory;
     }
   return std::nullopt;
 }

@@ -137,8 +137,11 @@ NamedSchedule schedule_in(std::string_view text) {
 }
 
 std::string schedule_text(std::string_view schedule, const JobVariant& variant) {
-  const std::string options = to_string(variant);
-  return options.empty() ? std::string(schedule) : message("{}:{}", schedule, options);
+  return schedule_text(schedule, std::string_view(to_string(variant)));
+}
+
+std::string schedule_text(std::string_view schedule, std::string_view variant) {
+  return variant.empty() ? std::string(schedule) : message("{}:{}", schedule, variant);
 }
 
 void check(const ScheduleGenerator& generator, const JobVariant& variant) {

@@ -49,15 +49,13 @@ class StepChoice {
     }
   }
 
-  /// Throws TooSlowError and PutOffError.
+  /// Throws GivenUpError.
   void begin_with(const Partitioner& partitioner) {
     is_new(partitioner);
     try {
       best_ = relieved(request_, partitioner, compute_, to_beat_, memo_);
       to_beat_.cuts = best_->step_seconds;
-    } catch (const TooSlowError&) {
-      throw;
-    } catch (const PutOffError&) {
+    } catch (const GivenUpError&) {
       throw;
     } catch (const Error&) {
       reason_ = std::current_exception();

@@ -10,7 +10,7 @@ namespace spillway::planner {
 /// When a compute that would end then does, with what its stage swaps of the stash.
 double ScheduleRun::end_with_parts(std::uint32_t rank, const Action& action, double end) {
   const Bytes size = costs_.stages[action.stage].swapped;
-  if (part_out_.empty() || size == Bytes(0)) return end;
+  if (size == Bytes(0)) return end;
   Rank& state = ranks_[rank];
   double& out = part_out_[walk_.cell(action)];
   if (action.kind == ActionKind::kForward) {

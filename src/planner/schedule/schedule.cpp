@@ -85,6 +85,13 @@ std::ostream& operator<<(std::ostream& out, const Action& action) {
   return out << to_string(action);
 }
 
+bool has_action(const Schedule& schedule, ActionKind kind) {
+  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [&](const auto& list) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const Action& action) { return action.kind == kind; });
+  });
+}
+
 void check_shape(const Schedule& schedule) {
   if (schedule.stages == 0 || schedule.micro_batches == 0 || schedule.placement.empty() ||
       schedule.ranks.empty())

@@ -133,8 +133,8 @@ bool ScheduleRun::can_start(std::uint32_t rank, const Action& action) {
   if (!is_compute(action.kind)) return true;
   const Arrival* input = input_of(action);
   if (input && input->arrived < 0.0) return false;
-  const bool leaves_parts = action.kind == ActionKind::kForward && !part_out_.empty() &&
-                            costs_.stages[action.stage].swapped > Bytes(0);
+  const bool leaves_parts =
+      action.kind == ActionKind::kForward && costs_.stages[action.stage].swapped > Bytes(0);
   if (leaves_parts && ranks_[rank].part_out > now_) return false;
   const Parameters& copy = parameters(rank, action.stage);
   if (!copy.is_resident) throw PlanError("rank {}: {}: its weights are away", rank, action);

@@ -111,17 +111,23 @@ class NoRoomError : public PlanError {
   Bytes needed_;
 };
 
-/// A choice that cannot be faster than its `to_beat`.
-class TooSlowError : public PlanError {
+/// A choice that is not worth the while, for either reason.
+class GivenUpError : public PlanError {
  public:
   using PlanError::PlanError;
 };
 
+/// A choice that cannot be faster than its `to_beat`.
+class TooSlowError : public GivenUpError {
+ public:
+  using GivenUpError::GivenUpError;
+};
+
 /// A choice that is not likely to be faster, and was not looked at.
-class PutOffError : public PlanError {
+class PutOffError : public GivenUpError {
  public:
   PutOffError(const std::string& sentence, double seconds)
-      : PlanError("{}", sentence), seconds_(seconds) {}
+      : GivenUpError("{}", sentence), seconds_(seconds) {}
 
   /// Of a step as if there were room.
   double seconds() const { return seconds_; }

@@ -53,6 +53,8 @@ NamedSchedule schedule_in(std::string_view text);
 
 /// "1f1b-capped:slots=3": what `schedule_in` reads.
 std::string schedule_text(std::string_view schedule, const JobVariant& variant);
+/// The same of a variant as `to_string` says it.
+std::string schedule_text(std::string_view schedule, std::string_view variant);
 
 /// Throws ConfigError for figures that the schedule has no use for.
 void check(const ScheduleGenerator& generator, const JobVariant& variant);

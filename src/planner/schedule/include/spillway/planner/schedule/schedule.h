@@ -94,6 +94,9 @@ struct Schedule {
   std::uint32_t untrained_stages = 0;
 };
 
+/// Whether some list has an action of this kind.
+bool has_action(const Schedule& schedule, ActionKind kind);
+
 /// Throws PlanError for a schedule in which an index points outside, with the action at fault. All
 /// functions on schedules begin with it; nothing more is promised about one that passes.
 void check_shape(const Schedule& schedule);
