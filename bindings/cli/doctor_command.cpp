@@ -12,7 +12,7 @@
 #include "program_file.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/runtime/budget.h"
+#include "spillway/runtime/settings/budget.h"
 
 namespace spillway::cli {
 namespace {

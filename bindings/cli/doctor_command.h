@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "spillway/runtime/settings.h"
+#include "spillway/runtime/settings/settings.h"
 
 namespace spillway::cli {
 

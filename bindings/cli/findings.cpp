@@ -5,7 +5,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
-#include "spillway/runtime/budget.h"
+#include "spillway/runtime/settings/budget.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::cli {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "spillway/memory/frame_mapper.h"
-#include "spillway/runtime/budget.h"
-#include "spillway/runtime/settings.h"
-#include "spillway/runtime/spill_directories.h"
+#include "spillway/runtime/settings/budget.h"
+#include "spillway/runtime/settings/settings.h"
+#include "spillway/runtime/settings/spill_directories.h"
 #include "spillway/swap/disk_probe.h"
 #include "spillway/topology/machine.h"
 

@@ -16,8 +16,8 @@
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/active.h"
-#include "spillway/runtime/budget.h"
-#include "spillway/runtime/spill_directories.h"
+#include "spillway/runtime/settings/budget.h"
+#include "spillway/runtime/settings/spill_directories.h"
 #include "spillway/topology/disk_rates.h"
 
 namespace spillway::cli {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/runtime/settings.h"
+#include "spillway/runtime/settings/settings.h"
 
 namespace spillway::cli {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "spillway/runtime/settings.h"
+#include "spillway/runtime/settings/settings.h"
 
 namespace CLI {
 class App;

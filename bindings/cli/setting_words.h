@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
-#include "spillway/runtime/settings.h"
+#include "spillway/runtime/settings/settings.h"
 
 namespace spillway::cli {
 

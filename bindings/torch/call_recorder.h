@@ -12,7 +12,7 @@
 
 #include "replay_verdicts.h"
 #include "spillway/recompute/replay_engine.h"
-#include "spillway/runtime/run_statistics.h"
+#include "spillway/runtime/reporting/run_statistics.h"
 #include "spillway/runtime/runtime.h"
 
 namespace spillway::torch_binding {

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "interceptor.h"
-#include "spillway/runtime/budget.h"
-#include "spillway/runtime/profile_recording.h"
-#include "spillway/runtime/run_statistics.h"
+#include "spillway/runtime/recording/profile_recording.h"
+#include "spillway/runtime/recording/step_trace_recorder.h"
+#include "spillway/runtime/recording/transfer_meter.h"
+#include "spillway/runtime/reporting/run_statistics.h"
 #include "spillway/runtime/runtime.h"
-#include "spillway/runtime/settings.h"
-#include "spillway/runtime/step_trace_recorder.h"
-#include "spillway/runtime/transfer_meter.h"
+#include "spillway/runtime/settings/budget.h"
+#include "spillway/runtime/settings/settings.h"
 
 namespace spillway::torch_binding {
 

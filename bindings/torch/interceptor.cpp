@@ -28,7 +28,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
-#include "spillway/runtime/op_uses.h"
+#include "spillway/runtime/recording/op_uses.h"
 #include "step_signal.h"
 
 namespace spillway::torch_binding {

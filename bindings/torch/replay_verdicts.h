@@ -7,7 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "spillway/runtime/run_statistics.h"
+#include "spillway/runtime/reporting/run_statistics.h"
 
 namespace spillway::torch_binding {
 

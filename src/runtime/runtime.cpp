@@ -10,9 +10,9 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
-#include "spillway/runtime/profile_recording.h"
-#include "spillway/runtime/recomputer.h"
-#include "spillway/runtime/step_trace_recorder.h"
+#include "spillway/runtime/recomputing/recomputer.h"
+#include "spillway/runtime/recording/profile_recording.h"
+#include "spillway/runtime/recording/step_trace_recorder.h"
 
 namespace spillway::runtime {
 

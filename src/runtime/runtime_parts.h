@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "alarm.h"
+#include "spillway/runtime/learning/step_guide.h"
 #include "spillway/runtime/runtime.h"
-#include "step_guide.h"
 
 namespace spillway::runtime {
 

@@ -6,9 +6,9 @@
 #include "runtime_parts.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
-#include "spillway/runtime/recomputer.h"
+#include "spillway/runtime/recomputing/recomputer.h"
+#include "spillway/runtime/recording/step_trace_recorder.h"
 #include "spillway/runtime/runtime.h"
-#include "spillway/runtime/step_trace_recorder.h"
 
 namespace spillway::runtime {
 

@@ -2,8 +2,8 @@
 
 #include "runtime_parts.h"
 #include "spillway/base/median.h"
-#include "spillway/runtime/op_names.h"
-#include "spillway/runtime/recomputer.h"
+#include "spillway/runtime/recomputing/recomputer.h"
+#include "spillway/runtime/recording/op_names.h"
 
 namespace spillway::runtime {
 

@@ -25,8 +25,16 @@ TABLE = {
     "recompute": {"base", "device", "torch"},
     "pipeline": {"base", "device", "transport", "torch"},
     "swap": {"base", "device", "memory"},
+    "runtime_recording": {"base", "profile", "swap"},
+    "runtime_recomputing": {"base", "profile", "swap"},
+    "runtime_learning": {"base", "planner", "profile", "runtime_recording", "swap"},
+    "runtime_settings": {"base", "memory", "planner", "profile", "runtime_learning", "swap",
+                         "topology"},
+    "runtime_reporting": {"base", "profile", "runtime_learning", "swap", "topology"},
     "runtime": {"base", "device", "transport", "topology", "profile", "device_cuda", "planner",
-                "memory", "allreduce", "recompute", "pipeline", "swap"},
+                "memory", "allreduce", "recompute", "pipeline", "swap", "runtime_recording",
+                "runtime_recomputing", "runtime_learning", "runtime_settings",
+                "runtime_reporting"},
 }
 # Build-tree helpers and the parts of LibTorch; they are in no layer.
 IGNORED = {"warnings", "torch_cpu", "c10", "torch_pch"}

@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
-#include "named_op.h"
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/planner/strategies.h"
 #include "spillway/runtime/runtime.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "support/best_mapper.h"
 #include "support/forwarding_store.h"
+#include "support/named_op.h"
 
 namespace spillway::runtime {
 namespace {

@@ -1,7 +1,7 @@
 // The runtime with a real engine and threads, without LibTorch: a small trainer whose operators are
 // announced as the adapter would, against the same arithmetic on plain memory.
 #include "spillway/runtime/runtime.h"
-#include "named_op.h"
+#include "support/named_op.h"
 
 #include <gmock/gmock.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "spillway/base/clock.h"
-#include "spillway/runtime/step_learner.h"
+#include "spillway/runtime/learning/step_learner.h"
 
 namespace spillway::testing {
 

@@ -13,8 +13,8 @@
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/base/transfer_rate.h"
-#include "spillway/runtime/settings.h"
-#include "spillway/runtime/spill_directories.h"
+#include "spillway/runtime/settings/settings.h"
+#include "spillway/runtime/settings/spill_directories.h"
 #include "spillway/topology/disk_rates.h"
 
 namespace spillway::cli {

@@ -9,7 +9,7 @@
 #include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/value_classes.h"
-#include "spillway/runtime/settings.h"
+#include "spillway/runtime/settings/settings.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {

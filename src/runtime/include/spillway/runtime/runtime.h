@@ -12,12 +12,12 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
-#include "spillway/runtime/op_text.h"
-#include "spillway/runtime/profile_recording.h"
-#include "spillway/runtime/recorded_op.h"
-#include "spillway/runtime/runtime_report.h"
-#include "spillway/runtime/stall_ledger.h"
-#include "spillway/runtime/step_learner.h"
+#include "spillway/runtime/learning/step_learner.h"
+#include "spillway/runtime/recomputing/recorded_op.h"
+#include "spillway/runtime/recording/op_text.h"
+#include "spillway/runtime/recording/profile_recording.h"
+#include "spillway/runtime/recording/stall_ledger.h"
+#include "spillway/runtime/reporting/runtime_report.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "spillway/base/clock.h"
+#include "spillway/runtime/learning/step_learner.h"
+#include "spillway/runtime/recording/storage_pieces.h"
+#include "spillway/swap/swap_engine.h"
+
+namespace spillway::runtime {
+
+/// Guides the swap engine through the steps of the thread that trains: tells the learner what that
+/// thread does and carries the learner's advice to the engine. Any thread may call; only the one
+/// that trains ever waits while a plan is made. That is the first one, until another one begins a
+/// step.
+class StepGuide {
+ public:
+  /// What tells threads apart.
+  using Thread = const void*;
+
+  StepGuide(const StepLearner::Options& options, swap::SwapEngine& engine, const Clock& clock);
+
+  /// What the plan wants done that the engine cannot do by itself.
+  struct Wish {
+    bool forgets = false;                       ///< Nothing recorded so far is needed any more.
+    std::optional<profile::OpIndex> record_as;  ///< Record the operator that begins.
+    std::vector<RangeId> drops;                 ///< Storages to drop, after the operator.
+  };
+
+  /// The operator's signature as it stands on the tape; none for those of other threads, which are
+  /// not learned and need no `end_op`. `text`: see `StepLearner::name_op`; null where nobody needs
+  /// the name.
+  std::optional<std::uint64_t> begin_op(Thread thread, std::uint64_t signature,
+                                        std::span<const RangeUse> uses, bool is_replayable,
+                                        const OpText* text, Wish& wish);
+  void end_op(Thread thread, Wish& wish);
+
+  /// What the plan runs again now, for the thread that was told so. The learner may go on meanwhile
+  /// where another thread begins a step.
+  struct DueReplays {
+    std::vector<profile::OpIndex> places;
+    Thread thread = nullptr;
+    std::uint64_t seen_ops = 0;  ///< As StepLearner counts them.
+  };
+  /// See StepLearner. None but for the thread that trains.
+  DueReplays due_replays(Thread thread, std::uint64_t signature, std::span<const RangeUse> uses);
+  /// Of no effect once another thread trains, or another operator has begun: the learner is then in
+  /// another plan, or elsewhere in that one.
+  void begin_replay(const DueReplays& due, std::size_t position);
+  void end_replay(const DueReplays& due, std::size_t position, Duration took, Bytes moved,
+                  Wish& wish);
+  void cannot_record(Thread thread);
+
+  void allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);
+
+  /// What a storage is known to hold, for the recording.
+  void note_class(Thread thread, RangeId range, profile::StorageClass holds);
+
+  /// Before the engine may give the range to somebody else.
+  void freed(RangeId range);
+
+  /// Of the operator that runs, see StepLearner.
+  void waited_for(Thread thread, RangeId range, StallLedger::Reason reason, Duration time);
+
+  /// The thread waited so long for pages or room within its operator, while so much moved.
+  void waited(Thread thread, Duration time, Bytes moved);
+
+  void step_boundary(Thread thread);
+
+  /// Finished ones, as the learner counts them. No lock.
+  std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+
+  /// None where the learner is busy for longer than that: a step may wait for its plan, and whoever
+  /// ends with an exception that nobody catches keeps the mutex. `pause` lets time pass.
+  std::optional<LearnerReport> report(
+      Duration patience, const std::function<void(Duration)>& pause = &StepGuide::sleep) const;
+
+ private:
+  static void sleep(Duration time);
+  bool trains(Thread thread) const { return thread_.load(std::memory_order_relaxed) == thread; }
+  bool holds_locked(const DueReplays& due) const;
+  void tell_freed_locked();
+  void apply_advice_locked(Wish* wish);
+  bool translate_locked(std::span<const RangeUse> uses);
+
+  /// Larger storages are learned only in pieces, with their uses: they are never there as a whole.
+  const std::uint32_t most_pages_;
+  swap::SwapEngine& engine_;
+  const Clock& clock_;
+
+  std::atomic<Thread> thread_{nullptr};  ///< The one that trains.
+  std::atomic<bool> is_boundary_{false};
+  std::atomic<std::uint64_t> steps_{0};
+
+  std::mutex freed_mutex_;
+  std::vector<RangeId> freed_;  ///< What the learner is still to be told of, in order.
+
+  mutable std::mutex learner_mutex_;
+  StepLearner learner_;
+  StoragePieces pieces_;
+  Advice advice_;
+  std::vector<RangeUse> uses_;  ///< Scratch, as the next two.
+  std::vector<RangeId> ended_;
+  std::vector<RangeId> telling_;
+};
+
+}  // namespace spillway::runtime

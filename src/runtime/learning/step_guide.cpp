@@ -1,0 +1,195 @@
+#include "spillway/runtime/learning/step_guide.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace spillway::runtime {
+
+namespace {
+
+// So many freed storages wait for the thread that trains; then whoever frees tells of them, unless
+// a plan is being made.
+constexpr std::size_t kPatientFrees = 1024;
+
+/// A profile is the same under all budgets, so nothing is cut up in it; nor is what a plan that was
+/// made from one can have there as a whole.
+std::optional<std::uint32_t> large_pages(const StepLearner::Options& options) {
+  if (options.recording != nullptr) return ~0U;
+  if (options.planning.stored != nullptr) return options.budget_pages;
+  return std::nullopt;
+}
+
+}  // namespace
+
+StepGuide::StepGuide(const StepLearner::Options& options, swap::SwapEngine& engine,
+                     const Clock& clock)
+    : most_pages_(options.recording == nullptr ? options.budget_pages : ~0U),
+      engine_(engine),
+      clock_(clock),
+      learner_(options),
+      pieces_(options.budget_pages, large_pages(options)) {}
+
+/// Into `uses_`. True when they are all whole storages.
+bool StepGuide::translate_locked(std::span<const RangeUse> uses) {
+  ended_.clear();
+  pieces_.translate(uses, uses_, ended_);
+  for (const RangeId id : ended_) learner_.freed(id);
+  return std::all_of(uses_.begin(), uses_.end(),
+                     [](const RangeUse& use) { return StoragePieces::is_whole(use.range); });
+}
+
+std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t signature,
+                                                 std::span<const RangeUse> uses, bool is_replayable,
+                                                 const OpText* text, Wish& wish) {
+  Thread nobody = nullptr;
+  thread_.compare_exchange_strong(nobody, thread);
+  if (!trains(thread)) return std::nullopt;
+  std::lock_guard lock(learner_mutex_);
+  if (is_boundary_.exchange(false)) learner_.step_boundary();
+  tell_freed_locked();
+  advice_.clear();
+  const bool is_simple = translate_locked(uses);
+  learner_.note_room(engine_.storage_pages());
+  learner_.begin_op(signature, uses_, clock_.now(), advice_, is_replayable && is_simple);
+  steps_.store(learner_.steps(), std::memory_order_relaxed);
+  if (text != nullptr) learner_.name_op(*text);
+  apply_advice_locked(&wish);
+  return learner_.signature();
+}
+
+void StepGuide::end_op(Thread thread, Wish& wish) {
+  if (!trains(thread)) return;  // Another one has begun a step meanwhile.
+  std::lock_guard lock(learner_mutex_);
+  tell_freed_locked();
+  advice_.clear();
+  learner_.end_op(advice_);
+  apply_advice_locked(&wish);
+}
+
+StepGuide::DueReplays StepGuide::due_replays(Thread thread, std::uint64_t signature,
+                                             std::span<const RangeUse> uses) {
+  if (!trains(thread) || is_boundary_.load()) return {};
+  std::lock_guard lock(learner_mutex_);
+  if (!learner_.may_be_due()) return {};  // Mostly, and the uses need no translation for that.
+  tell_freed_locked();
+  translate_locked(uses);
+  const auto due = learner_.due_replays(signature, uses_);
+  return {{due.begin(), due.end()}, thread, learner_.seen_ops()};
+}
+
+bool StepGuide::holds_locked(const DueReplays& due) const {
+  return trains(due.thread) && learner_.seen_ops() == due.seen_ops;
+}
+
+void StepGuide::begin_replay(const DueReplays& due, std::size_t position) {
+  std::lock_guard lock(learner_mutex_);
+  if (!holds_locked(due)) return;
+  advice_.clear();
+  learner_.begin_replay(position, advice_);
+  apply_advice_locked(nullptr);
+}
+
+void StepGuide::end_replay(const DueReplays& due, std::size_t position, Duration took, Bytes moved,
+                           Wish& wish) {
+  std::lock_guard lock(learner_mutex_);
+  if (!holds_locked(due)) return;
+  advice_.clear();
+  learner_.end_replay(position, took, moved, advice_);
+  apply_advice_locked(&wish);
+}
+
+void StepGuide::cannot_record(Thread thread) {
+  if (!trains(thread)) return;  // Its operator is no longer the learner's latest.
+  std::lock_guard lock(learner_mutex_);
+  learner_.cannot_record();
+}
+
+void StepGuide::allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes,
+                          bool is_filled) {
+  if (!trains(thread) || pages > most_pages_) return;
+  std::lock_guard lock(learner_mutex_);
+  tell_freed_locked();
+  learner_.allocated(StoragePieces::whole(range), pages, bytes, is_filled);
+}
+
+void StepGuide::note_class(Thread thread, RangeId range, profile::StorageClass holds) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  tell_freed_locked();
+  learner_.note_class(StoragePieces::whole(range), holds);
+}
+
+void StepGuide::freed(RangeId range) {
+  {
+    std::lock_guard lock(freed_mutex_);
+    freed_.push_back(range);
+    if (freed_.size() < kPatientFrees) return;
+  }
+  const std::unique_lock lock(learner_mutex_, std::try_to_lock);
+  if (lock.owns_lock()) tell_freed_locked();
+}
+
+void StepGuide::waited(Thread thread, Duration time, Bytes moved) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  learner_.waited(time, moved);
+}
+
+void StepGuide::waited_for(Thread thread, RangeId range, StallLedger::Reason reason,
+                           Duration time) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  learner_.waited_for(StoragePieces::whole(range), reason, time);
+}
+
+void StepGuide::step_boundary(Thread thread) {
+  thread_.store(thread);
+  is_boundary_.store(true);
+}
+
+void StepGuide::sleep(Duration time) { std::this_thread::sleep_for(time); }
+
+std::optional<LearnerReport> StepGuide::report(Duration patience,
+                                               const std::function<void(Duration)>& pause) const {
+  // Asked again and again: the thread sanitizer does not know timed mutexes.
+  constexpr Duration kPause = std::chrono::milliseconds(1);
+  std::unique_lock lock(learner_mutex_, std::try_to_lock);
+  for (Duration left = patience; !lock.owns_lock() && left > Duration(0); left -= kPause) {
+    pause(kPause);
+    static_cast<void>(lock.try_lock());
+  }
+  if (!lock.owns_lock()) return std::nullopt;
+  return learner_.report();
+}
+
+void StepGuide::tell_freed_locked() {
+  {
+    std::lock_guard lock(freed_mutex_);
+    telling_.swap(freed_);
+  }
+  for (const RangeId range : telling_) {
+    ended_.clear();
+    pieces_.freed(range, ended_);
+    for (const RangeId id : ended_) learner_.freed(id);
+  }
+  telling_.clear();
+}
+
+void StepGuide::apply_advice_locked(Wish* wish) {
+  engine_.advance(learner_.clock());
+  for (const auto& next : advice_.next_uses)
+    engine_.set_next_use(pieces_.part_of(next.range), next.at);
+  for (const auto& out : advice_.write_outs)
+    engine_.write_out(pieces_.part_of(out.range), out.pages);
+  if (advice_.reserve_pages) engine_.set_fetch_reserve(*advice_.reserve_pages);
+  for (const auto& fetch : advice_.fetches)
+    engine_.fetch(pieces_.part_of(fetch.range),
+                  fetch.keeps_copy ? swap::Copy::kKeep : swap::Copy::kDrop);
+  if (wish == nullptr) return;
+  wish->forgets |= advice_.forgets;
+  wish->record_as = advice_.record_as;
+  for (const RangeId drop : advice_.drops)
+    if (StoragePieces::is_whole(drop)) wish->drops.push_back(pieces_.part_of(drop).range);
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "spillway/profile/step_tape.h"
+#include "spillway/runtime/recomputing/recorded_op.h"
+#include "spillway/swap/swap_engine.h"
+
+namespace spillway::runtime {
+
+using profile::OpIndex;
+using swap::RangeId;
+using swap::RangeUse;
+
+/// How often operators ran again, and why.
+struct RecomputationCounts {
+  std::uint64_t replays = 0;            ///< Operators that ran again.
+  std::uint64_t unplanned_replays = 0;  ///< Of them: because a step went otherwise than planned.
+  std::uint64_t refused_drops = 0;      ///< Values that were to be dropped and stayed.
+};
+
+/// Drops storages and computes them again from recorded operators. Knows what each of them was made
+/// of, and sees to it that nothing of that changes or disappears while it is needed: an operator
+/// that would write an ingredient waits until the dropped storage is back, as does a thread that
+/// would write it past the operators, and a storage that is freed lives on until then.
+///
+/// The thread that trains records and drops. Any thread may announce operators and frees. A thread
+/// of its own computes what is touched past all that, and lets such writes go on.
+class Recomputer {
+ public:
+  /// Runs `body`, which is that operator of that place again, as one that uses these storages,
+  /// which are held meanwhile.
+  using RunAsOp =
+      std::function<void(OpIndex place, const RecordedOp& op, std::span<const RangeUse> uses,
+                         const std::function<void(swap::PinSet&)>& body)>;
+
+  Recomputer(swap::SwapEngine& engine, RunAsOp run_as_op);
+  ~Recomputer();
+  Recomputer(const Recomputer&) = delete;
+  Recomputer& operator=(const Recomputer&) = delete;
+
+  StorageKey key_of(RangeId range) const;
+
+  /// An operator of the step has run, and may have to run again. `place` is its position in the
+  /// tape that plans refer to. From now on nothing writes to what it has used or made without the
+  /// recomputer's knowledge.
+  void keep(OpIndex place, std::unique_ptr<RecordedOp> op);
+
+  /// An operator is about to run that uses these storages: brings back those that are dropped, and
+  /// what can no longer be computed once it has written to them. `is_recorded`: `keep` follows.
+  void before_op(std::span<const RangeUse> uses, bool is_recorded);
+
+  /// The operator that `before_op` announced as recorded was not: nobody knows what it has written.
+  void note_unrecorded_writes(std::span<const RangeId> written);
+
+  /// Gives up the bytes of a storage. False, and nothing changes, where that could not be undone.
+  bool drop(RangeId range);
+
+  /// Runs these operators again, as a plan has it, as far as they bring anything back.
+  /// `around` is called before and after each of them, the needless ones included.
+  void replay(std::span<const OpIndex> places,
+              const std::function<void(std::size_t position, bool ends)>& around);
+
+  /// A storage ends. False when it must live on for a while; `take_ended` tells when it may go.
+  bool may_end(RangeId range) noexcept;
+  /// Storages that were freed and are needed no more. Call between operators.
+  std::vector<RangeId> take_ended();
+
+  /// Brings everything back and forgets all operators: the step is over, or takes another course.
+  void end_step();
+
+  void restore_all();
+
+  /// The process is about to fork, and a child cannot compute: brings everything back where that is
+  /// possible, and drops nothing more until as many calls of `end_fork` have come, by the parent.
+  /// `may_replay`: no operator runs on this thread. Says what stays dropped and why; empty:
+  /// nothing.
+  std::string begin_fork(bool may_replay);
+  void end_fork();
+
+  /// Whether any operator is kept, without a lock.
+  bool is_active() const { return active_.load(std::memory_order_relaxed); }
+  /// Without a lock: whoever tells how a run ended may come while a replay takes its time, or holds
+  /// the mutex for ever since its exception was caught by nobody.
+  RecomputationCounts counts() const;
+
+ private:
+  struct Record;
+  struct Life;
+  class TemporariesForgotten;
+  class Agenda;
+  struct Ingredient {
+    Life* life = nullptr;
+    std::uint32_t version = 0;  ///< Writes to it before the operator ran.
+  };
+  /// Of a life, among the operators of a list: a position in it.
+  struct LastUse {
+    std::uint64_t list = 0;
+    std::size_t position = 0;
+    bool is_after(const LastUse& now) const { return list == now.list && position > now.position; }
+  };
+
+  Life& life_of(StorageKey key);
+  Life* live(RangeId range);
+  bool is_there(const Life& life, std::uint32_t version) const;
+  bool can_compute(Life& gone) noexcept;
+  template <typename Visit>
+  void for_each_dependent(Life& source, std::uint32_t first, std::uint32_t last,
+                          const Visit& visit);
+  bool is_needed(Life& ended) noexcept;
+  std::vector<Record*> records_for(std::vector<Ingredient> wanted, Record* last);
+  std::uint64_t note_last_uses(std::span<Record* const> records, LastUse Life::*use);
+  void run_all(std::span<Record* const> records, const LastUse& planned);
+  void leave_out_needless(std::vector<Record*>& records);
+  bool is_done(const Record& record) const;
+  void restore(Life& life);
+  void restore_unplanned(Life& life);
+  void run(Record& record);
+  void take_results(Record& record, std::vector<ReplayedStorage> made, swap::PinSet& pins);
+  void adopt_if_complete(Life& life, swap::PinSet& pins);
+  void restore_dependents(Life& ingredient);
+  void forget_temporaries();
+  void note_write(Life& life, bool is_recorded);
+  void guard(Life& life);
+  void allow_write(RangeId range);
+  void serve_wanted();
+
+  swap::SwapEngine& engine_;
+  const RunAsOp run_as_op_;
+  mutable std::recursive_mutex mutex_;  ///< Replays allocate and free on the thread that holds it.
+  std::unordered_map<StorageKey, std::unique_ptr<Life>> lives_;
+  std::unordered_map<RangeId, Life*> live_;
+  std::unordered_map<OpIndex, Record*> placed_;
+  std::vector<std::unique_ptr<Record>> records_;
+  std::vector<Life*> dropped_;
+  std::vector<Life*> temporaries_;  ///< Have memory of a replay at present.
+  std::vector<RangeId> ended_;      ///< Freed, to be given back.
+  std::vector<Life*> postponed_;    ///< Freed, but needed.
+  std::uint32_t forks_ = 0;         ///< Under way: nothing is dropped meanwhile.
+  std::uint64_t questions_ = 0;     ///< Asked so far; lives and records are marked with them.
+  struct {
+    std::atomic<std::uint64_t> replays{0}, unplanned_replays{0}, refused_drops{0};
+  } counts_;  ///< Written under the mutex.
+  std::atomic<bool> active_{false};
+  std::thread server_;
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,169 @@
+#include "spillway/runtime/recording/profile_recording.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+#include "spillway/profile/step_joining.h"
+#include "spillway/profile/value_classes.h"
+#include "spillway/runtime/recording/op_text.h"
+
+namespace spillway::runtime {
+
+using profile::OpIndex;
+using profile::OpKind;
+using profile::RecordedStep;
+using profile::StepProfile;
+using profile::StepTape;
+using profile::StorageClass;
+
+namespace {
+
+/// The difference of the quartiles, each the value nearest to it.
+Duration quartile_range(std::vector<Duration>& values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t last = values.size() - 1;
+  return values[(3 * last + 2) / 4] - values[(last + 2) / 4];
+}
+
+}  // namespace
+
+ProfileRecording::Shape& ProfileRecording::shape_of(std::uint64_t identity, std::size_t ops) {
+  for (const auto& shape : shapes_)
+    if (shape->identity == identity && shape->ops == ops) return *shape;
+  if (shapes_.size() >= kMostKinds) {
+    // Never the most frequent one: of equally frequent ones that is the latest.
+    shapes_.erase(
+        std::min_element(shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) {
+          return a->seen != b->seen ? a->seen < b->seen : a->last_seen < b->last_seen;
+        }));
+  }
+  Shape& shape = *shapes_.emplace_back(std::make_unique<Shape>());
+  shape.identity = identity;
+  shape.ops = ops;
+  return shape;
+}
+
+void ProfileRecording::note_step(std::uint64_t identity, const RecordedStep& step) {
+  const std::lock_guard lock(mutex_);
+  ++steps_;
+  if (!step.is_whole) ++cut_steps_;
+  if (!step.is_whole || step.tape.ops.empty()) {
+    has_previous_ = false;
+    return;
+  }
+  Shape& shape = shape_of(identity, step.tape.ops.size());
+  ++shape.seen;
+  shape.last_seen = steps_;
+  if (shape.times.size() >= kMostTimes) shape.times.pop_back();
+  shape.times.push_front(op_times_of(step));
+  shape.step = step;
+  std::swap(shape.before, previous_);
+  shape.has_before = has_previous_;
+  previous_ = step;
+  has_previous_ = true;
+  if (options_.steps == 0 || shapes_.size() < options_.kind) return;
+  const std::uint64_t seen = ranked()[options_.kind - 1]->seen;
+  if (seen >= options_.steps && seen >= 2) is_complete_.store(true, std::memory_order_relaxed);
+}
+
+/// The kinds of step, most frequent first; of equally frequent ones the latest.
+std::vector<const ProfileRecording::Shape*> ProfileRecording::ranked() const {
+  std::vector<const Shape*> shapes;
+  for (const auto& shape : shapes_) shapes.push_back(shape.get());
+  std::sort(shapes.begin(), shapes.end(), [](const Shape* a, const Shape* b) {
+    return a->seen != b->seen ? a->seen > b->seen : a->last_seen > b->last_seen;
+  });
+  return shapes;
+}
+
+std::string ProfileRecording::kinds_text() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> counts;
+  for (const Shape* shape : ranked())
+    if (shape->seen >= 2) counts.push_back(std::to_string(shape->seen));
+  if (counts.size() < 2) return {};
+  std::string text = message("kind {} of {}, which came ", options_.kind, counts.size());
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == counts.size() ? " and " : ", ") + counts[i];
+  return text + " times";
+}
+
+void ProfileRecording::forget_steps() {
+  const std::lock_guard lock(mutex_);
+  shapes_.clear();
+  has_previous_ = false;
+  steps_ = cut_steps_ = 0;
+}
+
+void ProfileRecording::name_ops(const StepTape& tape, StepProfile& profile) const {
+  std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
+  for (const auto& op : tape.ops) {
+    const OpKind kind = names_.kind_of(op.signature);
+    const auto [entry, is_new] = numbers.try_emplace(
+        {kind.name, kind.arguments}, static_cast<std::uint32_t>(profile.kinds.size()));
+    if (is_new) profile.kinds.push_back(kind);
+    profile.kind_of_op.push_back(entry->second);
+  }
+}
+
+void ProfileRecording::set_times(const Shape& shape, double slowdown, StepProfile& profile) {
+  const std::vector<Duration> typical = typical_op_times(shape.times, slowdown);
+  std::vector<std::vector<Duration>> steps;
+  for (const OpTimes& step : shape.times) steps.push_back(times_alone(step, slowdown));
+  std::vector<Duration> same;
+  for (OpIndex op = 0; op < shape.ops; ++op) {
+    same.clear();
+    for (const auto& step : steps) same.push_back(step[op]);
+    profile.tape.ops[op].time = typical[op];
+    profile.spread_of_op.push_back(quartile_range(same));
+  }
+}
+
+StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small_bytes,
+                                      const profile::TransferRates& rates) const {
+  const std::lock_guard lock(mutex_);
+  const std::vector<const Shape*> kinds = ranked();
+  if (kinds.empty() && cut_steps_ > 0)
+    throw PlanError("no profile: no step was short enough to be recorded ({} were too long)",
+                    cut_steps_);
+  if (kinds.empty())
+    throw PlanError("no profile: no step was seen to end (let the trainer do at least three)");
+  if (kinds.front()->seen < 2)
+    throw PlanError("no profile: none of {} steps was equal to another one, so nothing shows what "
+                    "repeats (let the trainer do more, of equal shapes)",
+                    steps_);
+  const auto repeated = std::count_if(kinds.begin(), kinds.end(),
+                                      [](const Shape* shape) { return shape->seen >= 2; });
+  if (options_.kind > static_cast<std::uint64_t>(repeated))
+    throw PlanError("no profile of kind {}: only {} of step was seen to end twice (choose with "
+                    "--kind, or let the trainer do more steps)",
+                    options_.kind, counted(static_cast<std::uint64_t>(repeated), "kind"));
+  const Shape& wanted = *kinds[options_.kind - 1];
+  const RecordedStep* const only = &wanted.step;
+  const RecordedStep joined =
+      profile::join_steps({&only, 1}, wanted.has_before ? &wanted.before : nullptr);
+  StepProfile profile;
+  profile.origin = std::move(origin);
+  profile.origin.source = "recorded";
+  profile.origin.steps = static_cast<std::uint32_t>(wanted.times.size());
+  profile.small_bytes = small_bytes;
+  profile.tape = joined.tape;
+  name_ops(profile.tape, profile);
+  profile.rates = rates;
+  set_times(wanted, rates.slowdown_seconds_per_byte(), profile);
+  std::vector<StorageClass> noted;
+  for (std::size_t i = 0; i < joined.origins.size(); ++i) {
+    noted.push_back(joined.origins[i].holds);
+    const Bytes bytes = joined.origins[i].bytes;
+    const Bytes most = profile.page_size * profile.tape.values[i].pages;
+    profile.bytes_of_value.push_back(bytes == Bytes(0) ? most : bytes);
+  }
+  profile.class_of_value = profile::classify_values(profile.tape, noted);
+  check(profile);
+  return profile;
+}
+
+}  // namespace spillway::runtime

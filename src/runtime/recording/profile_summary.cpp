@@ -1,0 +1,19 @@
+#include "spillway/runtime/recording/profile_summary.h"
+
+#include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+#include "spillway/planner/swap_plan.h"
+
+namespace spillway::runtime {
+
+std::string describe(const profile::StepProfile& profile) {
+  Duration time{0};
+  for (const auto& op : profile.tape.ops) time += op.time;
+  const Bytes peak = profile.page_size * planner::live_peak(profile.tape) + profile.small_bytes;
+  const std::uint32_t steps = profile.origin.steps;
+  return message("{} operators, {} values, {} at once in this step; {}{}", profile.tape.ops.size(),
+                 profile.tape.values.size(), peak, seconds_text(seconds(time)),
+                 steps > 1 ? message(", median of {} steps", steps) : std::string(" per step"));
+}
+
+}  // namespace spillway::runtime

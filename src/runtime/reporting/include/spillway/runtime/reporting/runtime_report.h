@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/runtime/learning/step_learner.h"
+#include "spillway/runtime/recording/stall_ledger.h"
+#include "spillway/runtime/reporting/refusal.h"
+#include "spillway/swap/swap_engine.h"
+
+namespace spillway::runtime {
+
+/// The part of the report that costs next to nothing, for whoever asks at each step.
+struct RuntimeCounts {
+  swap::SwapStatistics memory;
+  std::uint64_t ops = 0;
+  std::uint64_t steps = 0;
+};
+
+/// How the trainer fared, beside what the engine counted.
+struct RuntimeReport {
+  swap::SwapStatistics memory;
+  LearnerReport learned;
+  std::string left_out;                 ///< What `learned` does not tell, and why; empty: nothing.
+  std::uint64_t replays = 0;            ///< Operators that ran again to bring dropped tensors back.
+  std::uint64_t unplanned_replays = 0;  ///< Of them: because a step went otherwise than planned.
+  std::uint64_t refused_drops = 0;      ///< Tensors that a plan gave up, and that stayed.
+  std::vector<StallCause> stalls;       ///< The largest ones.
+  double replay_seconds = 0.0;          ///< What they took, waits for room included.
+  std::uint64_t ops = 0;
+  std::uint64_t steps = 0;
+  double step_seconds_median = 0.0;  ///< Of the latest ones, see Runtime::kStepsTimed.
+  double intercept_seconds = 0.0;    ///< Estimated from one operator in 64; without waits.
+  Bytes smallest_budget;  ///< What the largest operator so far needs at once; 0: none yet.
+  std::string largest_op;
+  Refusal refusal;  ///< The latest that still stands.
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "spillway/base/bytes.h"
+#include "spillway/runtime/reporting/run_statistics.h"
+
+namespace spillway::runtime {
+
+/// The text at exit, at most one screen, each line with "[spillway] " in front: what the trainer
+/// needed and was given, what moved where, where time was lost, what to change. Scripts may rely on
+/// one line each that holds `needed … SIZE`, `budget … SIZE` and `peak … SIZE`.
+std::string summary(const RunStatistics& statistics);
+
+/// What the progress line shows.
+struct Progress {
+  std::uint64_t step = 0;
+  double step_seconds = 0.0;
+  Bytes resident;
+  Bytes spilled;  ///< Outside of memory now.
+  double read_bytes_per_second = 0.0;
+  double write_bytes_per_second = 0.0;
+};
+
+/// One line without a line end, at most `width` columns.
+std::string progress_line(const Progress& progress, std::size_t width = 80);
+
+}  // namespace spillway::runtime

@@ -1,0 +1,254 @@
+#include "spillway/runtime/reporting/summary.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+
+namespace spillway::runtime {
+namespace {
+
+constexpr double kNoticeableShare = 0.03;  // Of the run: below it there is nothing to advise.
+constexpr double kBusyShare = 0.8;         // From here on the disk is what a run waits for.
+constexpr double kSteadySeconds = 60.0;    // A shorter run tells nothing about a day.
+constexpr std::size_t kStallsShown = 3;
+constexpr std::uint64_t kSteadySteps = 10;  // Before that plans are made of the first, slow steps.
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+double share_of_run(const RunStatistics& s, double seconds) {
+  return s.run_seconds > 0.0 ? seconds / s.run_seconds : 0.0;
+}
+
+std::string moved(const RunStatistics& s) {
+  if (s.spilled == Bytes(0) && s.fetched == Bytes(0)) return "nothing had to leave memory";
+  std::string text = message("{} out, {} in", s.spilled, s.fetched);
+  if (s.steps > 0)
+    text += message(" ({} and {} per step)", s.spilled / s.steps, s.fetched / s.steps);
+  if (s.clean_leaves > Bytes(0)) text += message("; {} left without a write", s.clean_leaves);
+  return text;
+}
+
+std::string where(const RunStatistics& s) {
+  std::string text = message("{}; busy {}", s.store.empty() ? joined(s.directories) : s.store,
+                             seconds_text(s.disk_busy_seconds));
+  if (s.rates)
+    text += message("; about {} out, {} in", gb_per_s(s.rates->write_bytes_per_second),
+                    gb_per_s(s.rates->read_bytes_per_second));
+  return text;
+}
+
+// How the writes compare with what drives are rated for. Flash wears by writing.
+std::string worn(const RunStatistics& s) {
+  constexpr double kDaySeconds = 86400.0;
+  const double per_day = static_cast<double>(s.disk_written.count()) / s.run_seconds * kDaySeconds;
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(),
+                "%.3g TB a day at this pace; disks rated for %.3g TB of writes (--endurance) would "
+                "last %.3g days of training",
+                per_day / 1e12, static_cast<double>(s.endurance.count()) / 1e12,
+                static_cast<double>(s.endurance.count()) / per_day);
+  return text.data();
+}
+
+std::string lost(const RunStatistics& s) {
+  if (s.stall_seconds() <= 0.0) return "never";
+  // Several threads may wait at once.
+  const std::string of_run =
+      s.stall_seconds() > s.run_seconds
+          ? message("{} in all threads together", seconds_text(s.stall_seconds()))
+          : message("{} of {} ({})", seconds_text(s.stall_seconds()), seconds_text(s.run_seconds),
+                    percent_text(share_of_run(s, s.stall_seconds())));
+  return message("{}: {} for tensors to come in, {} for room, {} in {} traps", of_run,
+                 seconds_text(s.fetch_wait_seconds), seconds_text(s.write_wait_seconds),
+                 seconds_text(s.trap_wait_seconds), s.trap_count);
+}
+
+std::string learned(const RunStatistics& s) {
+  if (!s.prefetch) return "nothing: --prefetch is off";
+  if (!s.left_out.empty()) return message("not told: {}", s.left_out);
+  return message("{} of step; {} of {} operators came otherwise than planned",
+                 counted(s.step_shapes, "kind"), s.deviations, s.ops);
+}
+
+// "1.02 s per step by spillway, measured 1.05 s (+2.9 %); at most 702 MiB in memory, …"
+std::string planned(const RunStatistics& s) {
+  std::string text = message("{} per step", seconds_text(s.planned_step_seconds));
+  if (!s.strategy.empty()) text += message(" by {}", s.strategy);
+  if (s.given_plan && s.given_plan->steps > 0)
+    text += message(" ({} when the plan was made)", seconds_text(s.given_plan->step_seconds));
+  text += s.followed_step_seconds > 0.0
+              ? message(", measured {} ({})", seconds_text(s.followed_step_seconds),
+                        signed_percent_text(s.followed_step_seconds / s.planned_step_seconds - 1.0))
+              : ", but no step went as planned from its first operator to the last";
+  if (s.followed_peak > Bytes())
+    text += message("; at most {} in memory, measured {}", s.planned_peak, s.followed_peak);
+  return text;
+}
+
+// What became of the plan that the run was given.
+std::string given(const RunStatistics::GivenPlan& plan, std::uint64_t steps) {
+  if (plan.steps > 0)
+    return message("{} was followed in {} of {} steps{}", plan.file, plan.steps, plan.all_steps,
+                   steps > plan.all_steps ? " that another one came after" : "");
+  if (!plan.misfit.empty())
+    return message("{}; it was followed in none of {} steps", plan.misfit, plan.all_steps);
+  if (plan.all_steps == 0) return message("{} was not followed: no step has ended", plan.file);
+  return message(
+      "{} was followed in none of {} steps: none went as planned from its first operator "
+      "to the last",
+      plan.file, plan.all_steps);
+}
+
+// Empty where the disk is about as fast as the plan was told.
+std::string other_rates(const RunStatistics& s) {
+  constexpr double kNoticeable = 1.5;
+  if (!s.rates || !s.given_plan || s.given_plan->steps == 0) return {};
+  const profile::TransferRates& told = s.given_plan->rates;
+  const auto is_off = [](double a, double b) { return a > kNoticeable * b || b > kNoticeable * a; };
+  if (!is_off(told.write_bytes_per_second, s.rates->write_bytes_per_second) &&
+      !is_off(told.read_bytes_per_second, s.rates->read_bytes_per_second))
+    return {};
+  return message("it was made for {} out and {} in, this run saw {} and {}: a plan for these rates "
+                 "may be faster (spillway plan --rates or --link-out and --link-in)",
+                 gb_per_s(told.write_bytes_per_second), gb_per_s(told.read_bytes_per_second),
+                 gb_per_s(s.rates->write_bytes_per_second),
+                 gb_per_s(s.rates->read_bytes_per_second));
+}
+
+std::string bound(const RunStatistics& s) {
+  return message("{} per step: no plan is faster with this memory and the times of operators and "
+                 "disk that the planned time is made of; that is {} above it",
+                 seconds_text(s.bound_step_seconds),
+                 percent_text(s.planned_step_seconds / s.bound_step_seconds - 1.0));
+}
+
+std::string computed_again(const RunStatistics& s) {
+  std::string text =
+      message("{} ran again in {}, to bring back {} that had been dropped",
+              counted(s.replays, "operator"), seconds_text(s.replay_seconds), s.dropped);
+  if (s.unplanned_replays > 0)
+    text += message("; {} of them because steps went otherwise than planned", s.unplanned_replays);
+  return text;
+}
+
+std::string verified(const VerifiedReplays& v) {
+  std::string text = message("{} kinds of call of {} operators gave the same bits in a second run",
+                             v.equal_kinds, v.operators.size());
+  if (v.differing_kinds > 0)
+    text += message("; {} did not, and are not run again", v.differing_kinds);
+  return text;
+}
+
+std::string stalled(const StallCause& cause) {
+  return message("{} in {}: {} for its inputs, {} for room", seconds_text(seconds(cause.total())),
+                 cause.op, seconds_text(seconds(cause.for_inputs)),
+                 seconds_text(seconds(cause.for_room)));
+}
+
+std::string stalled(const ValueStall& stall) {
+  return message("{} for {} of {}{}{}: {} to come in, {} for room",
+                 seconds_text(seconds(stall.total())), stall.value, stall.bytes,
+                 stall.made_by.empty() ? "" : " from ", stall.made_by,
+                 seconds_text(seconds(stall.for_inputs)), seconds_text(seconds(stall.for_room)));
+}
+
+// What would help most, in one sentence.
+std::string advice(const RunStatistics& s) {
+  const bool is_held_up = share_of_run(s, s.stall_seconds()) > kNoticeableShare;
+  // The refusal itself was told right before.
+  if (s.refusal.cause == RefusalCause::kBudget)
+    return s.largest_op_needs > s.budget
+               ? message("give a budget of at least {}", s.largest_op_needs)
+               : "allow more memory";
+  if (s.refusal.cause != RefusalCause::kNone) return remedy(s.refusal.cause);
+  if (s.needed == Bytes(0)) return "nothing; no tensor was made";
+  if (s.needed <= s.budget && s.spilled == Bytes(0))
+    return s.steps == 0 ? "nothing; everything fitted until the end, and no step was seen"
+                        : "nothing; everything fitted, and this trainer does not depend on "
+                          "Spillway here";
+  if (is_held_up && !s.prefetch) return "leave --prefetch on: tensors came in on demand only";
+  if (is_held_up && share_of_run(s, s.disk_busy_seconds) > kBusyShare)
+    return "the disk was the limit: allow more memory, or add a disk (--nvme DIR1,DIR2)";
+  if (is_held_up && s.ops > 0 && s.deviations * 10 > s.ops)
+    return "steps hardly repeat, so little could be fetched ahead: allow more memory";
+  if (is_held_up && s.trap_wait_seconds > s.stall_seconds() / 2)
+    return "the trainer touches tensors outside of operators; keep those small or read them at "
+           "once";
+  if (is_held_up) return "allow more memory: operators waited for each other's room";
+  if (s.steps > 0 && s.largest_op_needs > Bytes(0) && s.largest_op_needs < s.budget)
+    return message("nothing; with less memory, down to {}, it runs more slowly",
+                   s.largest_op_needs);
+  return "nothing";
+}
+
+class Screen {
+ public:
+  void line(std::string_view word, const std::string& text) {
+    constexpr std::size_t kColumn = 9;
+    out_ << "[spillway] " << word;
+    for (std::size_t i = word.size(); i < kColumn; ++i) out_ << ' ';
+    out_ << text << '\n';
+  }
+  std::string text() const { return out_.str(); }
+
+ private:
+  std::ostringstream out_;
+};
+
+}  // namespace
+
+std::string summary(const RunStatistics& s) {
+  Screen screen;
+  screen.line("needed", message("{}  of tensors alive at once, wherever they were", s.needed));
+  screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
+  screen.line("peak",
+              message("{}  of tensors in memory; the whole process took {}", s.peak, s.peak_rss));
+  screen.line("steps", s.step_seconds_median > 0.0
+                           ? message("{}, median {}", s.steps, seconds_text(s.step_seconds_median))
+                           : message("{}", s.steps));
+  screen.line("moved", moved(s));
+  if (s.spilled > Bytes(0)) screen.line("to", where(s));
+  if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
+    screen.line("wear", worn(s));
+  if (s.replays > 0) screen.line("again", computed_again(s));
+  if (s.verified.equal_kinds + s.verified.differing_kinds > 0)
+    screen.line("verified", verified(s.verified));
+  screen.line("waited", lost(s));
+  if (share_of_run(s, s.stall_seconds()) > kNoticeableShare) {
+    for (std::size_t i = 0; i < std::min(kStallsShown, s.stalls.size()); ++i)
+      screen.line(i == 0 ? "mostly" : "", stalled(s.stalls[i]));
+    for (std::size_t i = 0; i < std::min(kStallsShown, s.value_stalls.size()); ++i)
+      screen.line("", stalled(s.value_stalls[i]));
+  }
+  if (s.step_shapes > 0 || !s.prefetch || !s.left_out.empty()) screen.line("learned", learned(s));
+  if (s.given_plan) screen.line("plan", given(*s.given_plan, s.steps));
+  if (const std::string rates = other_rates(s); !rates.empty()) screen.line("", rates);
+  // A plan that was given is not made of the first steps.
+  const bool is_given = s.given_plan && s.given_plan->steps > 0 && s.followed_step_seconds > 0.0;
+  if (s.planned_step_seconds > 0.0 && (s.steps >= kSteadySteps || is_given)) {
+    screen.line("planned", planned(s));
+    if (s.bound_step_seconds > 0.0) screen.line("bound", bound(s));
+  }
+  screen.line("advice", advice(s));
+  return screen.text();
+}
+
+std::string progress_line(const Progress& p, std::size_t width) {
+  std::string text = message("[spillway] step {}  {}  memory {}  spilled {}  in {}, out {}", p.step,
+                             seconds_text(p.step_seconds), p.resident, p.spilled,
+                             gb_per_s(p.read_bytes_per_second), gb_per_s(p.write_bytes_per_second));
+  if (text.size() > width) text.resize(width);
+  return text;
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/memory/frame_mapper.h"
+#include "spillway/runtime/settings/settings.h"
+#include "spillway/topology/machine.h"
+
+namespace spillway::runtime {
+
+/// A budget in bytes with its history.
+struct ResolvedBudget {
+  Bytes budget;
+  std::string origin;  ///< "auto: 21.3 GiB available memory less 1.7 GiB reserve"
+  std::vector<std::string> warnings;
+};
+
+/// What is left out of a budget that is derived from the machine: 512 MiB, or 8 % when that is
+/// more.
+Bytes default_reserve(Bytes usable);
+
+/// Turns the request into bytes. What is derived from the machine is divided by `sharers`, the
+/// processes of the same job on it. Throws ConfigError when nothing sensible remains, when the
+/// machine does not tell its memory and the request depends on it, or when the size is below two
+/// pages.
+ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine& machine,
+                              unsigned sharers = launched_ranks_here());
+
+/// Holds a budget to what `mapper` can serve on `machine` (memory::pool_limit): one that was
+/// derived from the machine is lowered, with a warning; a size that was given and is larger throws
+/// UnsupportedError with the largest that can be served.
+void hold_to_mapper(ResolvedBudget& resolved, const Settings& settings,
+                    const topology::Machine& machine, memory::MapperKind mapper);
+
+}  // namespace spillway::runtime

@@ -1,0 +1,43 @@
+#include "spillway/runtime/learning/planning_options.h"
+
+#include <string>
+
+#include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
+#include "spillway/runtime/settings/settings.h"
+#include "spillway/topology/atomic_file.h"
+
+namespace spillway::runtime {
+
+PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budget) {
+  PlanningOptions options;
+  options.moment = settings.planning;
+  options.recomputes = settings.recompute;
+  const planner::Strategy& strategy = planner::strategy_named(settings.strategy);
+  const bool is_ours = &strategy == &planner::strategies().front();
+  options.strategy = is_ours ? nullptr : &strategy;
+  if (settings.plan.empty()) return options;
+  if (!settings.prefetch)
+    throw ConfigError("the plan {} needs --prefetch on: without it no plan is followed",
+                      settings.plan);
+  if (!is_ours)
+    throw ConfigError("--strategy {} has no place beside --plan: a stored plan has its own",
+                      settings.strategy);
+  const std::string text = topology::text_of_file(
+      settings.plan,
+      message("spillway plan PROFILE --budget SIZE --out {}", shell_word(settings.plan)));
+  options.stored = std::make_shared<PlanFile>(parse_plan_file(text, settings.plan));
+  options.stored_name = settings.plan;
+  if (options.stored->far)
+    throw ConfigError("the plan {} has two tiers, host memory of {} and disks behind it, and this "
+                      "run has disks only (make one without --host-memory)",
+                      settings.plan, options.stored->far->near_pages * options.stored->page_size);
+  if (budget && *budget < options.stored->budget)
+    throw ConfigError("the plan {} was made for {}, more than the {} of this run (run it with "
+                      "--budget {}KiB, or make one for this budget with: spillway plan)",
+                      settings.plan, options.stored->budget, *budget,
+                      (options.stored->budget.count() + 1023) / 1024);
+  return options;
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,423 @@
+#include "spillway/runtime/plan_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "spillway/base/error.h"
+#include "spillway/profile/op_sequence.h"
+#include "spillway/runtime/settings/settings.h"
+#include "support/chain_profile.h"
+#include "support/damaged_text.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::runtime {
+namespace {
+
+using nlohmann::json;
+using planner::StepPlan;
+using planner::SwapLimits;
+using profile::StepTape;
+using ::testing::HasSubstr;
+
+constexpr const char* kName = "net.plan.json";
+
+struct Planned {
+  StepTape tape;
+  SwapLimits limits;
+  StepPlan plan;
+  planner::StepBound bound;
+  std::string text;
+};
+
+/// Activations of the first layers are computed again, the rest is swapped.
+Planned planned() {
+  Planned result;
+  const profile::StepProfile profile = chain_profile();
+  result.tape = profile.tape;
+  result.limits.page_size = profile.page_size;
+  result.limits.budget_pages = 44;
+  planner::Recomputation recomputation(result.tape);
+  const planner::ValueIndex first_activation = result.tape.uses[2].value;
+  const std::vector<planner::Drop> drops{{first_activation, 1}};
+  result.plan =
+      planner::plan_with_replays(result.tape, recomputation.replays(drops), result.limits);
+  result.plan.strategy = "spillway";
+  const Bytes small = profile.small_bytes;
+  const Bytes budget = result.limits.budget_pages * profile.page_size + small;
+  result.bound = planner::bound_plan(result.tape, result.limits);
+  result.text =
+      to_text(describe_plan(result.plan, result.bound, result.tape, result.limits, budget, small));
+  return result;
+}
+
+StepPlan fitted(const std::string& text, const StepTape& tape, Bytes page_size = Bytes(2 << 20)) {
+  const PlanFile file = parse_plan_file(text, kName);
+  return fit_plan(file, kName, tape, page_size, file.limits());
+}
+
+/// As the writer sums up a file, so that a changed one is read on.
+std::string resealed(json document) {
+  document.erase("checksum");
+  const std::string text = document.dump();
+  std::uint64_t hash = text.size();
+  for (const char letter : text) hash = profile::mix(hash, static_cast<unsigned char>(letter));
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016lx", static_cast<unsigned long>(hash));
+  document["checksum"] = digits.data();
+  return document.dump();
+}
+
+/// What is said about the plan with a change that its checksum does not show.
+std::string refusal(const std::function<void(json&)>& change) {
+  const Planned made = planned();
+  json document = json::parse(made.text);
+  change(document);
+  try {
+    fitted(resealed(std::move(document)), made.tape);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(PlanFile, ComesBackAsItWas) {
+  const Planned made = planned();
+  ASSERT_FALSE(made.plan.replays.empty());
+  ASSERT_FALSE(made.plan.swaps.swaps.empty());
+  const StepPlan back = fitted(made.text, made.tape);
+  EXPECT_EQ(back.strategy, "spillway");
+  EXPECT_EQ(back.replays.size(), made.plan.replays.size());
+  EXPECT_EQ(back.swaps.swaps.size(), made.plan.swaps.swaps.size());
+  EXPECT_EQ(back.swaps.fetches.entries, made.plan.swaps.fetches.entries);
+  EXPECT_EQ(back.swaps.fetches.first, made.plan.swaps.fetches.first);
+  EXPECT_EQ(back.swaps.write_outs.first, made.plan.swaps.write_outs.first);
+  EXPECT_EQ(back.swaps.births.entries, made.plan.swaps.births.entries);
+  EXPECT_EQ(back.swaps.use_distance, made.plan.swaps.use_distance);
+  EXPECT_EQ(back.swaps.birth_distance, made.plan.swaps.birth_distance);
+  EXPECT_EQ(back.swaps.estimate.step_seconds, made.plan.swaps.estimate.step_seconds);
+  EXPECT_EQ(back.swaps.estimate.peak_pages, made.plan.swaps.estimate.peak_pages);
+  const PlanFile file = parse_plan_file(made.text, kName);
+  EXPECT_EQ(to_text(file), made.text);
+  EXPECT_EQ(file.limits().budget_pages, made.limits.budget_pages);
+  EXPECT_EQ(file.figures.step_seconds, made.plan.swaps.estimate.step_seconds);
+  EXPECT_EQ(file.figures.bound_seconds, made.bound.step_seconds);
+}
+
+/// The same step with memory for 12 pages before the disks.
+Planned planned_in_two_tiers() {
+  Planned result = planned();
+  result.limits.far = {result.limits.rates, 12};
+  result.limits.rates.read_bytes_per_second *= 4;
+  result.plan = planner::plan_with_replays(result.tape, {}, result.limits);
+  const Bytes budget = result.limits.budget_pages * result.limits.page_size;
+  result.text = to_text(
+      describe_plan(result.plan, result.bound, result.tape, result.limits, budget, Bytes(0)));
+  return result;
+}
+
+TEST(PlanFile, KeepsTiersAndIsOlderWithoutThem) {
+  const Planned made = planned_in_two_tiers();
+  ASSERT_GT(made.plan.swaps.estimate.far_written_pages, 0U);
+  ASSERT_GT(made.plan.swaps.estimate.near_peak_pages, 0U);
+  const PlanFile file = parse_plan_file(made.text, kName);
+  ASSERT_TRUE(file.far.has_value());
+  EXPECT_EQ(file.far->near_pages, 12U);
+  EXPECT_EQ(file.far->rates.read_bytes_per_second, made.limits.far->rates.read_bytes_per_second);
+  EXPECT_EQ(to_text(file), made.text);
+  const StepPlan back = fitted(made.text, made.tape);
+  EXPECT_EQ(back.swaps.estimate.step_seconds, made.plan.swaps.estimate.step_seconds);
+  EXPECT_EQ(back.swaps.estimate.far_read_pages, made.plan.swaps.estimate.far_read_pages);
+  EXPECT_EQ(json::parse(made.text).at("version"), 2);
+  const json one = json::parse(planned().text);
+  EXPECT_EQ(one.at("version"), 1);
+  EXPECT_FALSE(one.contains("far"));
+  EXPECT_FALSE(one.at("swaps").contains("far_pages"));
+}
+
+TEST(PlanFile, RefusesSenselessTiers) {
+  const auto said = [](const std::function<void(json&)>& change) -> std::string {
+    json document = json::parse(planned_in_two_tiers().text);
+    change(document);
+    try {
+      parse_plan_file(resealed(std::move(document)), kName);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(said([](json& d) { d.erase("far"); }), HasSubstr("net.plan.json: far is missing"));
+  EXPECT_THAT(said([](json& d) { d["far"]["near_pages"] = -1; }),
+              HasSubstr("far.near_pages is -1 instead of"));
+  EXPECT_THAT(said([](json& d) { d["far"]["read_bytes_per_second"] = 0; }),
+              HasSubstr("far.read_bytes_per_second is 0 bytes/s, not from"));
+  EXPECT_THAT(said([](json& d) { d["swaps"]["far_pages"][0] = 1000; }),
+              HasSubstr("swaps.far_pages[0] is 1000, more than the"));
+  EXPECT_THAT(said([](json& d) { d["swaps"]["far_pages"].push_back(0); }),
+              HasSubstr("swaps.far_pages has"));
+}
+
+TEST(PlanFile, WithTwoTiersIsRefusedByARun) {
+  TemporaryDirectory folder;
+  Settings settings;
+  settings.plan = folder.path() + "/net.plan.json";
+  std::ofstream(settings.plan) << planned_in_two_tiers().text;
+  try {
+    planning_of(settings);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("net.plan.json has two tiers, host memory of 24.0 MiB and "
+                                        "disks behind it, and this run has disks only"));
+  }
+  std::ofstream(settings.plan) << planned().text;
+  EXPECT_NE(planning_of(settings).stored, nullptr);
+}
+
+TEST(PlanFile, IsRefusedByARunWithLessMemoryOrAStrategyOfItsOwn) {
+  TemporaryDirectory folder;
+  Settings settings;
+  settings.plan = folder.path() + "/net.plan.json";
+  std::ofstream(settings.plan) << planned().text;
+  const Bytes budget = parse_plan_file(planned().text, kName).budget;
+  const auto said = [&](std::optional<Bytes> of_run) -> std::string {
+    try {
+      planning_of(settings, of_run);
+      return {};
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(said(budget), "");
+  EXPECT_EQ(said(2 * budget), "");
+  EXPECT_THAT(said(budget - Bytes(1)), HasSubstr("net.plan.json was made for 88.1 MiB, more than"));
+  EXPECT_THAT(said(50_MiB), HasSubstr("the 50.0 MiB of this run (run it with --budget 90210KiB"));
+  settings.strategy = "dtr";
+  EXPECT_THAT(said(budget), HasSubstr("--strategy dtr has no place beside --plan"));
+}
+
+TEST(PlanFile, KeepsTheNamesOfItsOperators) {
+  const Planned made = planned();
+  profile::StepProfile profile = chain_profile();
+  profile.origin.program = "./\"net\"";
+  const Bytes budget = made.limits.budget_pages * profile.page_size + profile.small_bytes;
+  const PlanFile read = parse_plan_file(
+      to_text(describe_plan(made.plan, made.bound, profile, made.limits, budget)), kName);
+  EXPECT_EQ(read.program, profile.origin.program);
+  ASSERT_EQ(read.ops.size(), profile.tape.ops.size());
+  for (std::size_t op = 0; op < read.ops.size(); ++op) {
+    EXPECT_EQ(read.ops[op].name, profile.kinds[profile.kind_of_op[op]].name);
+    EXPECT_EQ(read.ops[op].arguments, profile.kinds[profile.kind_of_op[op]].arguments);
+  }
+  const auto other = [&](profile::OpIndex op) {
+    return op == 2 ? profile::OpKind{"aten::mm", "float[2, 3]"} : read.ops[op];
+  };
+  EXPECT_THAT(text_of_other_step(read, kName, 5, other),
+              HasSubstr("operator 2 is aten::convolution(float[1, 8, 64, 64], float[8, 8, 3, 3]) "
+                        "in the plan and aten::mm(float[2, 3]) here"));
+  const auto same = [&](profile::OpIndex op) { return read.ops[op]; };
+  EXPECT_THAT(text_of_other_step(read, kName, 5, same), HasSubstr("the first 5 are the same"));
+  EXPECT_THAT(text_of_other_step(read, kName, read.ops.size(), same),
+              HasSubstr("of the same names and arguments but with other tensors"));
+}
+
+TEST(PlanFile, KeepsDistancesThatAStrategyHasChosenItself) {
+  Planned made = planned();
+  made.plan.swaps.use_distance[3] += 7;
+  const PlanFile file =
+      describe_plan(made.plan, made.bound, made.tape, made.limits, Bytes(1 << 30), Bytes(0));
+  EXPECT_EQ(fitted(to_text(file), made.tape).swaps.use_distance, made.plan.swaps.use_distance);
+}
+
+TEST(PlanFile, MayBeLaidOutAnew) {
+  const Planned made = planned();
+  EXPECT_NO_THROW(fitted(json::parse(made.text).dump(4), made.tape));
+}
+
+TEST(PlanFile, RefusesATruncatedOne) {
+  const Planned made = planned();
+  for (std::size_t length = 0; length + 3 < made.text.size(); length += 37) {
+    try {
+      parse_plan_file(made.text.substr(0, length), kName);
+      FAIL() << length;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::StartsWith("net.plan.json: "));
+    }
+  }
+}
+
+TEST(PlanFile, RefusesAChangedOne) {
+  Planned made = planned();
+  const auto digit = made.text.find("\"pages\": [") + 10;
+  made.text[digit] = made.text[digit] == '1' ? '2' : '1';
+  try {
+    parse_plan_file(made.text, kName);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("was changed after it was written"));
+  }
+}
+
+TEST(PlanFile, RefusesANewerOneBeforeAnythingElse) {
+  json document = json::parse(planned().text);
+  document["version"] = 3;
+  document.erase("swaps");
+  try {
+    parse_plan_file(document.dump(), kName);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("version 3 of the format is newer"));
+  }
+}
+
+TEST(PlanFile, SaysWhatToDoWithoutAChecksum) {
+  json document = json::parse(planned().text);
+  document.erase("checksum");
+  try {
+    parse_plan_file(document.dump(), kName);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("checksum is missing (make the plan again with: spillway "
+                                        "plan PROFILE --budget SIZE --out FILE)"));
+  }
+}
+
+TEST(PlanFile, RefusesOtherFiles) {
+  for (const char* text :
+       {"", "[]", "7", "{}", R"({"format":"spillway-profile","version":1})", "[[[[[[[[]]]]]]]]"}) {
+    EXPECT_THROW(parse_plan_file(text, kName), ConfigError) << text;
+  }
+}
+
+TEST(PlanFile, RefusesAnotherProgram) {
+  const Planned made = planned();
+  StepTape other = made.tape;
+  other.ops[3].signature ^= 1;
+  try {
+    fitted(made.text, other);
+    FAIL();
+  } catch (const PlanError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("another program or other shapes"));
+  }
+}
+
+TEST(PlanFile, RefusesOtherSizesOfValues) {
+  const Planned made = planned();
+  EXPECT_THROW(fitted(made.text, chain_profile({.activation_pages = 9}).tape), PlanError);
+}
+
+TEST(PlanFile, RefusesAnotherPageSize) {
+  const Planned made = planned();
+  try {
+    fitted(made.text, made.tape, Bytes(4096));
+    FAIL();
+  } catch (const PlanError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("pages of 2.00 MiB, the step has pages of 4.00 KiB"));
+  }
+}
+
+TEST(PlanFile, RefusesWhatTheStepContradicts) {
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["value"][0] = 100000; }),
+              HasSubstr("the value of swap 0 contradicts the step"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["pages"][0] = 4000; }),
+              HasSubstr("the number of pages of swap 0"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["leave"][0] = 4000; }),
+              HasSubstr("the moment of leaving of swap 0"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["fetches"].erase(0); }),
+              HasSubstr("is missing among the fetches"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["write_outs"][0] = 1; }),
+              HasSubstr("the order of write-outs"));
+  EXPECT_THAT(refusal([](json& plan) { plan["swaps"]["reserve_pages"].push_back(1); }),
+              HasSubstr("reserves instead of"));
+  EXPECT_THAT(refusal([](json& plan) { plan["replays"]["op"][0] = 8; }),
+              HasSubstr("not one that may run again"));
+  EXPECT_THAT(refusal([](json& plan) { plan["replays"]["op"] = {-1}; }),
+              HasSubstr("replays.op[0] is -1 instead of a whole number from 0"));
+  EXPECT_THAT(refusal([](json& plan) { plan["rates"]["read_bytes_per_second"] = 0; }),
+              HasSubstr("rates.read_bytes_per_second is 0 bytes/s, not from"));
+  EXPECT_THAT(refusal([](json& plan) { plan["budget_bytes"] = 1000; }), HasSubstr("no page"));
+  EXPECT_THAT(refusal([](json& plan) { plan["budget_bytes"] = 3 << 21; }),
+              HasSubstr("cannot be carried out within"));
+  EXPECT_EQ(refusal([](json& /*plan*/) {}), "");
+}
+
+/// One random change of the text, or of a place in the document.
+std::string mutated(const std::string& text, std::mt19937_64& random) {
+  const auto below = [&](std::size_t end) { return static_cast<std::size_t>(random() % end); };
+  std::string changed = text;
+  if (below(4) == 0) {
+    changed[below(changed.size())] = static_cast<char>(below(256));
+    return changed;
+  }
+  json document = json::parse(text);
+  const auto places = document.flatten();
+  auto place = places.begin();
+  std::advance(place, static_cast<std::ptrdiff_t>(below(places.size())));
+  static const std::vector<json> kStrange{-1, 0, 1, 7, 44, 4294967295, 1e300, -0.5, "x", nullptr};
+  const json strange = below(3) == 0 ? json(below(60)) : kStrange[below(kStrange.size())];
+  json& target = document[json::json_pointer(place.key())];
+  target = strange;
+  return resealed(std::move(document));
+}
+
+TEST(PlanFile, SurvivesThousandsOfMutations) {
+  const Planned made = planned();
+  std::mt19937_64 random(20261122);
+  int refused = 0;
+  constexpr int kMutations = 6000;
+  for (int i = 0; i < kMutations; ++i) {
+    const std::string text = mutated(made.text, random);
+    try {
+      fitted(text, made.tape);
+    } catch (const ConfigError&) {
+      ++refused;
+    } catch (const PlanError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, kMutations / 2);
+  EXPECT_LT(refused, kMutations);  // Some changes are harmless, so more than the seal was tried.
+}
+
+// As files get damaged: without a seal that fits, so hardly any is read to the end.
+TEST(PlanFile, IsRefusedInOneLineWhenItIsDamaged) {
+  const Planned made = planned();
+  DamagedText damaged(20261122);
+  constexpr int kCases = 3000;
+  int refused = 0;
+  for (int i = 0; i < kCases; ++i) {
+    const std::string text = damaged(made.text);
+    try {
+      parse_plan_file(text, kName);
+    } catch (const ConfigError& error) {
+      ++refused;
+      const std::string said = error.what();
+      ASSERT_THAT(said, ::testing::StartsWith("net.plan.json: ")) << text;
+      ASSERT_LT(said.size(), 500U) << text;
+      ASSERT_EQ(said.find('\n'), std::string::npos) << said;
+    }
+  }
+  EXPECT_GT(refused, kCases * 3 / 4);
+}
+
+TEST(PlanFile, RefusesKeysThatComeTwiceAndDeepNesting) {
+  const std::string text = planned().text;
+  const auto said = [](const std::string& changed) -> std::string {
+    try {
+      parse_plan_file(changed, kName);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(said("{\"far\": 1, \"far\": 2, " + text.substr(1)), HasSubstr("\"far\" comes twice"));
+  EXPECT_THAT(said("{\"x\": " + std::string(100'000, '[') + text.substr(1)),
+              HasSubstr("more than 16 levels"));
+  EXPECT_THAT(said(text.substr(0, text.size() / 2)), HasSubstr("spillway plan PROFILE"));
+}
+
+}  // namespace
+}  // namespace spillway::runtime

@@ -1,0 +1,193 @@
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spillway/memory/frame_mapper.h"
+#include "spillway/runtime/recomputing/recomputer.h"
+#include "spillway/swap/spill_store_factory.h"
+#include "spillway/swap/swap_engine.h"
+#include "support/best_mapper.h"
+
+namespace spillway::runtime {
+
+using memory::kPageBytes;
+using memory::kPageSize;
+
+inline constexpr std::size_t kPages = 2;
+inline constexpr int kNoFailure = 1 << 30;
+
+inline std::uint64_t& word(void* memory) { return *static_cast<std::uint64_t*>(memory); }
+
+/// A storage as the trainer sees it.
+struct Tensor {
+  std::byte* memory = nullptr;
+  RangeId range;
+};
+
+/// Storages that are dropped and computed again, with a real engine and operators made of
+/// arithmetic.
+class RecomputerTest : public ::testing::Test {
+ protected:
+  explicit RecomputerTest(memory::MapperKind mapper = best_mapper()) {
+    swap::SpillStoreOptions store;
+    store.kind = swap::StoreKind::kRam;
+    store.ram_capacity = kPageSize * 256;
+    swap::SwapEngineOptions options;
+    options.budget = kPageSize * 24;
+    options.arena_size = 8_GiB;
+    engine_ = std::make_unique<swap::SwapEngine>(options, memory::make_frame_mapper(mapper),
+                                                 swap::make_spill_store(store).store, clock_);
+    recomputer_ = std::make_unique<Recomputer>(
+        *engine_, [this](OpIndex, const RecordedOp&, std::span<const RangeUse> uses,
+                         const std::function<void(swap::PinSet&)>& body) {
+          swap::PinSet pins;
+          engine_->pin(pins, uses);
+          pins_ = &pins;
+          body(pins);
+          pins_ = nullptr;
+          engine_->unpin(pins);
+        });
+  }
+
+  Tensor tensor() {
+    const auto made = engine_->allocate(kPageSize * kPages, pins_);
+    return {made.address, made.range};
+  }
+  Tensor tensor(std::uint64_t number) {
+    const Tensor made = tensor();
+    word(made.memory) = number;
+    return made;
+  }
+
+  StorageKey key(const Tensor& tensor) { return recomputer_->key_of(tensor.range); }
+
+  /// out = in + addend, recorded as `place`.
+  Tensor add(const Tensor& in, std::uint64_t addend, OpIndex place) {
+    announce(in, false, true);
+    const Tensor out = tensor();
+    word(out.memory) = word(in.memory) + addend;
+    note("add" + std::to_string(addend));
+    recomputer_->keep(place, std::make_unique<Operator>(*this, addend, key(in), key(out)));
+    return out;
+  }
+
+  /// out = a + b, recorded as `place`.
+  Tensor sum(const Tensor& a, const Tensor& b, OpIndex place) {
+    announce(a, false, true);
+    announce(b, false, true);
+    const Tensor out = tensor();
+    word(out.memory) = word(a.memory) + word(b.memory);
+    note("sum");
+    recomputer_->keep(place,
+                      std::make_unique<Operator>(*this, std::vector{key(a), key(b)}, key(out)));
+    return out;
+  }
+
+  /// in = 3 * in, recorded as `place`.
+  void triple(const Tensor& in, OpIndex place) {
+    announce(in, true, true);
+    word(in.memory) *= 3;
+    note("triple");
+    recomputer_->keep(place, std::make_unique<Operator>(*this, 0, key(in), 0));
+  }
+
+  void announce(const Tensor& in, bool writes, bool is_recorded) {
+    const RangeUse use{in.range, kPages, writes};
+    recomputer_->before_op({&use, 1}, is_recorded);
+    if (!writes) return;
+    swap::PinSet pins;  // Which opens its pages.
+    engine_->pin(pins, {&use, 1});
+    engine_->unpin(pins);
+  }
+
+  void free(const Tensor& tensor) {
+    if (recomputer_->may_end(tensor.range)) engine_->release(tensor.range);
+  }
+
+  /// As an operator that nobody recorded reads it.
+  std::uint64_t read(const Tensor& in) {
+    announce(in, false, false);
+    EXPECT_FALSE(engine_->is_dropped(in.range));
+    return word(in.memory);
+  }
+
+  /// Why an operator that reads it is refused; empty: it is not.
+  std::string refusal_of(const Tensor& in) {
+    try {
+      read(in);
+    } catch (const RecomputeError& error) {
+      return error.what();
+    }
+    return {};
+  }
+
+  void note(const std::string& what) { ran_ += what + " "; }
+
+  class Operator final : public RecordedOp {
+   public:
+    Operator(RecomputerTest& test, std::uint64_t addend, StorageKey in, StorageKey out)
+        : test_(test), addend_(addend), inputs_{in} {
+      if (out != 0) {
+        outputs_ = {out};
+      } else {
+        written_ = {in};
+      }
+    }
+    Operator(RecomputerTest& test, std::vector<StorageKey> summands, StorageKey out)
+        : test_(test), inputs_(std::move(summands)), outputs_{out} {}
+    const std::vector<StorageKey>& inputs() const override { return inputs_; }
+    const std::vector<StorageKey>& written() const override { return written_; }
+    const std::vector<StorageKey>& outputs() const override { return outputs_; }
+
+    std::vector<ReplayedStorage> replay(const AddressOf& address_of) override {
+      void* const in = address_of(inputs_.front());
+      if (test_.runs_left_ == 0 || test_.failures_left_ > 0) {
+        --test_.failures_left_;
+        throw IoError("the operator cannot run");
+      }
+      --test_.runs_left_;
+      if (outputs_.empty()) {
+        word(in) *= 3;
+        test_.note("triple");
+        return {};
+      }
+      const Tensor out = test_.tensor();
+      if (inputs_.size() == 1) {
+        word(out.memory) = word(in) + addend_;
+        test_.note("add" + std::to_string(addend_));
+      } else {
+        word(out.memory) = word(in) + word(address_of(inputs_.back()));
+        test_.note("sum");
+      }
+      test_.most_temporaries_ = std::max(test_.most_temporaries_, ++test_.temporaries_);
+      return {{outputs_.front(), out.memory, std::shared_ptr<void>(out.memory, [this, out](void*) {
+                 --test_.temporaries_;
+                 test_.engine_->release(out.range);
+               })}};
+    }
+
+   private:
+    RecomputerTest& test_;
+    std::uint64_t addend_ = 0;
+    std::vector<StorageKey> inputs_, written_, outputs_;
+  };
+
+  SteadyClock clock_;
+  std::unique_ptr<swap::SwapEngine> engine_;
+  std::unique_ptr<Recomputer> recomputer_;
+  swap::PinSet* pins_ = nullptr;
+  std::string ran_;
+  int temporaries_ = 0;
+  int most_temporaries_ = 0;
+  std::atomic<int> runs_left_ = kNoFailure;  ///< Operators that run again before all fail.
+  std::atomic<int> failures_left_ = 0;       ///< Operators that fail before others run again.
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,270 @@
+#include "spillway/runtime/reporting/summary.h"
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+namespace spillway::runtime {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+RunStatistics busy_run() {
+  RunStatistics s;
+  s.budget = 2_GiB;
+  s.budget_origin = "given";
+  s.needed = 5_GiB;
+  s.peak = 2040_MiB;
+  s.peak_rss = 2400_MiB;
+  s.steps = 10;
+  s.step_seconds_median = 3.91;
+  s.run_seconds = 80.0;
+  s.fetch_wait_seconds = 0.3;
+  s.write_wait_seconds = 0.1;
+  s.trap_wait_seconds = 0.0126;
+  s.trap_count = 7;
+  s.disk_busy_seconds = 12.0;
+  s.rates = profile::TransferRates{.write_bytes_per_second = 1.5e9, .read_bytes_per_second = 3e9};
+  s.spilled = 30_GiB;
+  s.disk_written = 60_GiB;
+  s.endurance = Bytes(1'200'000'000'000'000);
+  s.fetched = 28_GiB;
+  s.clean_leaves = 3_GiB;
+  s.ops = 17410;
+  s.deviations = 12;
+  s.step_shapes = 2;
+  s.planned_step_seconds = 3.75;
+  s.followed_step_seconds = 3.9;
+  s.bound_step_seconds = 3.5;
+  s.planned_peak = 2040_MiB;
+  s.followed_peak = 2041_MiB;
+  s.dropped = 12_GiB;
+  s.replays = 410;
+  s.unplanned_replays = 3;
+  s.replay_seconds = 2.2;
+  s.stalls = {{"aten::conv3d(float[1, 16])", 12, std::chrono::milliseconds(250),
+               std::chrono::milliseconds(50)}};
+  s.store = "io_uring, direct I/O, /scratch (ext4)";
+  s.directories = {"/scratch", "/fast"};
+  s.largest_op_needs = 810_MiB;
+  return s;
+}
+
+TEST(Summary, ShowsARun) {
+  EXPECT_EQ(
+      summary(busy_run()),
+      "[spillway] needed   5.00 GiB  of tensors alive at once, wherever they were\n"
+      "[spillway] budget   2.00 GiB  given\n"
+      "[spillway] peak     1.99 GiB  of tensors in memory; the whole process took 2.34 GiB\n"
+      "[spillway] steps    10, median 3.91 s\n"
+      "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
+      "3.00 GiB left without a write\n"
+      "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.0 s; about 1.50 GB/s "
+      "out, 3.00 GB/s in\n"
+      "[spillway] wear     69.6 TB a day at this pace; disks rated for 1.2e+03 TB of writes "
+      "(--endurance) would last 17.2 days of training\n"
+      "[spillway] again    410 operators ran again in 2.20 s, to bring back 12.0 GiB that had "
+      "been dropped; 3 of them because steps went otherwise than planned\n"
+      "[spillway] waited   413 ms of 80.0 s (0.5 %): 300 ms for tensors to come in, "
+      "100 ms for room, 12.6 ms in 7 traps\n"
+      "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
+      "planned\n"
+      "[spillway] planned  3.75 s per step, measured 3.90 s (+4.0 %); at most 1.99 GiB in "
+      "memory, measured 1.99 GiB\n"
+      "[spillway] bound    3.50 s per step: no plan is faster with this memory and the times "
+      "of operators and disk that the planned time is made of; that is 7.1 % above it\n"
+      "[spillway] advice   nothing; with less memory, down to 810 MiB, it runs more slowly\n");
+}
+
+TEST(Summary, NamesTheOperatorsThatAHeldUpRunWaitedIn) {
+  RunStatistics s = busy_run();
+  EXPECT_THAT(summary(s), Not(HasSubstr("mostly")));
+  s.fetch_wait_seconds = 20.0;
+  EXPECT_THAT(summary(s), HasSubstr("[spillway] mostly   300 ms in aten::conv3d(float[1, 16]): "
+                                    "250 ms for its inputs, 50.0 ms for room\n"));
+}
+
+TEST(Summary, NamesTheValuesThatAHeldUpRunWaitedFor) {
+  RunStatistics s = busy_run();
+  s.value_stalls = {{"activation 31", profile::StorageClass::kActivation, 64_MiB, "aten::relu", 12,
+                     std::chrono::milliseconds(250), std::chrono::milliseconds(50)},
+                    {"parameter 3",
+                     profile::StorageClass::kParameter,
+                     1_MiB,
+                     "",
+                     1,
+                     std::chrono::milliseconds(2),
+                     {}}};
+  EXPECT_THAT(summary(s), Not(HasSubstr("activation")));
+  s.fetch_wait_seconds = 20.0;
+  EXPECT_THAT(summary(s), HasSubstr("[spillway]          300 ms for activation 31 of 64.0 MiB from "
+                                    "aten::relu: 250 ms to come in, 50.0 ms for room\n"
+                                    "[spillway]          2.00 ms for parameter 3 of 1.00 MiB: "
+                                    "2.00 ms to come in, 0 s for room\n"));
+}
+
+TEST(Summary, KeepsTheWordsThatScriptsLookFor) {
+  const std::string text = summary(busy_run());
+  for (const char* word : {"peak", "needed", "budget"}) {
+    EXPECT_THAT(text, ContainsRegex(std::string(word) + "[^\n]* [0-9.]+ (B|KiB|MiB|GiB|TiB)"));
+    std::size_t lines = 0;
+    std::istringstream stream(text);
+    for (std::string each; std::getline(stream, each);)
+      lines += each.find(word) != std::string::npos ? 1 : 0;
+    EXPECT_EQ(lines, 1u) << word;
+  }
+}
+
+TEST(Summary, FitsOnAScreen) {
+  const std::string text = summary(busy_run());
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 24);
+}
+
+TEST(Summary, SaysWhenNothingHadToMove) {
+  RunStatistics s = busy_run();
+  s.needed = 1_GiB;
+  s.spilled = s.fetched = 0_B;
+  EXPECT_THAT(summary(s), HasSubstr("nothing had to leave memory"));
+  EXPECT_THAT(summary(s), HasSubstr("everything fitted, and this trainer does not depend"));
+  s.steps = 0;
+  EXPECT_THAT(summary(s), HasSubstr("everything fitted until the end, and no step was seen"));
+}
+
+TEST(Summary, TellsNothingOfWearWhenNoDiskWasWritten) {
+  RunStatistics s = busy_run();
+  s.disk_written = 0_B;
+  EXPECT_THAT(summary(s), Not(HasSubstr("wear")));
+}
+
+TEST(Summary, AdvisesByTheLargestLoss) {
+  RunStatistics s = busy_run();
+  s.fetch_wait_seconds = 20.0;
+  EXPECT_THAT(summary(s), HasSubstr("advice   allow more memory"));
+  s.disk_busy_seconds = 76.0;
+  EXPECT_THAT(summary(s), HasSubstr("the disk was the limit"));
+  s.disk_busy_seconds = 5.0;
+  s.deviations = s.ops / 2;
+  EXPECT_THAT(summary(s), HasSubstr("steps hardly repeat"));
+  s.deviations = 0;
+  s.trap_wait_seconds = 40.0;
+  EXPECT_THAT(summary(s), HasSubstr("outside of operators"));
+  s.prefetch = false;
+  EXPECT_THAT(summary(s), HasSubstr("leave --prefetch on"));
+}
+
+TEST(Summary, AdvisesAfterARefusal) {
+  RunStatistics s = busy_run();
+  s.spilled = s.fetched = 0_B;
+  s.needed = 1_GiB;
+  s.refusal = {RefusalCause::kBudget, "aten::randn() does not fit"};
+  s.largest_op_needs = 4_GiB;
+  EXPECT_THAT(summary(s), HasSubstr("advice   give a budget of at least 4.00 GiB"));
+  s.refusal = {RefusalCause::kStore, "No space left in /scratch"};
+  EXPECT_THAT(summary(s), HasSubstr("advice   name a directory with more room"));
+  s.largest_op_needs = 1_GiB;
+  EXPECT_THAT(summary(s), HasSubstr("advice   name a directory with more room"));
+  s.refusal = {RefusalCause::kUnreadable, "wrong bytes"};
+  EXPECT_THAT(summary(s), HasSubstr("advice   go on from the last checkpoint, with a directory on "
+                                    "another disk (--nvme)\n"));
+  s.refusal = {RefusalCause::kRecomputation, "another run failed"};
+  EXPECT_THAT(summary(s),
+              HasSubstr("advice   go on from the last checkpoint with --recompute off"));
+}
+
+TEST(Summary, AddsWaitsOfSeveralThreadsUp) {
+  RunStatistics s = busy_run();
+  s.fetch_wait_seconds = 100.0;
+  EXPECT_THAT(summary(s), HasSubstr("waited   100 s in all threads together: 100 s for tensors"));
+}
+
+TEST(Summary, DrawsNoConclusionsFromAFewSeconds) {
+  RunStatistics s = busy_run();
+  s.run_seconds = 20.0;
+  s.steps = 2;
+  EXPECT_THAT(summary(s), Not(HasSubstr("wear")));
+  EXPECT_THAT(summary(s), Not(HasSubstr("] planned")));
+}
+
+TEST(Summary, NamesTheStrategyAndSaysWhenNoStepWentAsPlanned) {
+  RunStatistics s = busy_run();
+  s.strategy = "dtr";
+  EXPECT_THAT(summary(s), HasSubstr("planned  3.75 s per step by dtr, measured 3.90 s (+4.0 %);"));
+  s.followed_step_seconds = 0.0;
+  s.followed_peak = Bytes();
+  EXPECT_THAT(summary(s), HasSubstr("planned  3.75 s per step by dtr, but no step went as planned "
+                                    "from its first operator to the last\n"));
+}
+
+RunStatistics run_with_given_plan() {
+  RunStatistics s = busy_run();
+  s.strategy = "dtr";
+  s.steps = 5;
+  s.given_plan = {.file = "net.plan",
+                  .budget = 2_GiB,
+                  .rates = {.write_bytes_per_second = 1.4e9, .read_bytes_per_second = 3e9},
+                  .step_seconds = 3.5,
+                  .steps = 4,
+                  .all_steps = 5,
+                  .misfit = {}};
+  return s;
+}
+
+TEST(Summary, TellsForHowManyStepsAGivenPlanWasFollowed) {
+  const std::string text = summary(run_with_given_plan());
+  EXPECT_THAT(text, HasSubstr("] plan     net.plan was followed in 4 of 5 steps\n"));
+  RunStatistics longer = run_with_given_plan();
+  longer.steps = 6;
+  EXPECT_THAT(summary(longer), HasSubstr("in 4 of 5 steps that another one came after\n"));
+  EXPECT_THAT(text, HasSubstr("planned  3.75 s per step by dtr (3.50 s when the plan was made), "
+                              "measured 3.90 s (+4.0 %)"));
+  EXPECT_THAT(text, Not(HasSubstr("it was made for")));
+}
+
+TEST(Summary, TellsThatAGivenPlanWasMadeForAnotherDisk) {
+  RunStatistics s = run_with_given_plan();
+  s.given_plan->rates.read_bytes_per_second = 100e9;
+  EXPECT_THAT(summary(s),
+              HasSubstr("it was made for 1.40 GB/s out and 100.00 GB/s in, this run saw "
+                        "1.50 GB/s and 3.00 GB/s: "));
+}
+
+TEST(Summary, SaysWhyAGivenPlanWasNotFollowed) {
+  RunStatistics s = run_with_given_plan();
+  s.given_plan->steps = 0;
+  EXPECT_THAT(summary(s), HasSubstr("plan     net.plan was followed in none of 5 steps: none went "
+                                    "as planned from its first operator to the last\n"));
+  EXPECT_THAT(summary(s), Not(HasSubstr("] planned")));
+  s.given_plan->misfit = "net.plan: the plan is for another program";
+  EXPECT_THAT(summary(s), HasSubstr("plan     net.plan: the plan is for another program; it was "
+                                    "followed in none of 5 steps\n"));
+  s.given_plan->misfit.clear();
+  s.given_plan->all_steps = 0;
+  EXPECT_THAT(summary(s), HasSubstr("plan     net.plan was not followed: no step has ended\n"));
+}
+
+TEST(Summary, TellsWhatItCannotTell) {
+  RunStatistics s = busy_run();
+  s.step_shapes = 0;
+  s.left_out = "what was learned, since it was in use";
+  EXPECT_THAT(summary(s),
+              HasSubstr("] learned  not told: what was learned, since it was in use\n"));
+}
+
+TEST(Summary, SurvivesARunOfNoTime) {
+  const std::string text = summary(RunStatistics{});
+  EXPECT_THAT(text, HasSubstr("0 B"));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
+}
+
+TEST(ProgressLine, ShowsStepMemoryAndRates) {
+  EXPECT_EQ(progress_line({12, 3.91, 1900_MiB, 3_GiB, 1.25e9, 2.5e9}, 100),
+            "[spillway] step 12  3.91 s  memory 1.86 GiB  spilled 3.00 GiB  in 1.25 GB/s, "
+            "out 2.50 GB/s");
+}
+
+TEST(ProgressLine, KeepsToTheWidth) { EXPECT_EQ(progress_line({}, 20).size(), 20u); }
+
+}  // namespace
+}  // namespace spillway::runtime

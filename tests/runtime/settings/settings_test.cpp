@@ -1,0 +1,346 @@
+#include "spillway/runtime/settings/settings.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <stdexcept>
+
+#include "spillway/base/error.h"
+#include "spillway/base/named_values.h"
+#include "spillway/memory/frame_mapper.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string config_file(const std::string& text) {
+  static const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/spillway.conf";
+  std::ofstream(path) << text;
+  return path;
+}
+
+/// What a call refuses, or "accepted".
+template <typename Action>
+std::string refusal_of(const Action& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string refusal_of_option(const std::string& key, const std::string& value) {
+  return refusal_of([&] { load_settings({{{key, value}}, {}}); });
+}
+
+Settings with_option(const std::string& key, const std::string& value) {
+  return load_settings({{{key, value}}, {}});
+}
+
+TEST(SettingCatalogue, ExplainsEveryKeyOnce) {
+  std::set<std::string_view> keys;
+  for (const SettingInfo& info : setting_catalogue()) {
+    EXPECT_TRUE(keys.insert(info.key).second) << info.key;
+    EXPECT_FALSE(info.meaning.empty()) << info.key;
+    EXPECT_FALSE(info.value.empty()) << info.key;
+    EXPECT_FALSE(info.fallback.empty()) << info.key;
+  }
+  for (const char* key :
+       {"budget", "nvme", "store", "queue-depth", "verify", "mapper", "dispatch-key", "prefetch",
+        "min-storage", "stats", "quiet", "progress", "log-level", "config", "rates", "children",
+        "reserve", "trace", "trace-steps"})
+    EXPECT_EQ(keys.count(key), 1u) << key;
+}
+
+TEST(EnvironmentName, IsTheKeyInCapitals) {
+  EXPECT_EQ(environment_name("queue-depth"), "SPILLWAY_QUEUE_DEPTH");
+}
+
+TEST(LoadSettings, HasDefaults) {
+  const Settings settings = load_settings({});
+  EXPECT_EQ(settings.budget.kind, BudgetRequest::Kind::kAuto);
+  EXPECT_EQ(settings.min_storage, 1_MiB);
+  EXPECT_EQ(settings.queue_depth, 16u);
+  EXPECT_TRUE(settings.prefetch);
+  EXPECT_FALSE(settings.verify);
+  EXPECT_TRUE(settings.nvme.empty());
+}
+
+TEST(LoadSettings, ReadsEachKindOfBudget) {
+  EXPECT_EQ(with_option("budget", "4GiB").budget.size, 4_GiB);
+  EXPECT_EQ(with_option("budget", "12.5%").budget.percent, 12.5);
+  EXPECT_EQ(with_option("budget", "auto").budget.kind, BudgetRequest::Kind::kAuto);
+}
+
+TEST(LoadSettings, RefusesBudgetsThatMeanNothing) {
+  EXPECT_THAT(refusal_of_option("budget", "4"), AllOf(HasSubstr("--budget"), HasSubstr("unit")));
+  EXPECT_THAT(refusal_of_option("budget", "0GiB"), HasSubstr("zero"));
+  EXPECT_THAT(refusal_of_option("budget", "0%"), HasSubstr("0%"));
+  EXPECT_THAT(refusal_of_option("budget", "101%"), HasSubstr("101%"));
+  EXPECT_THAT(refusal_of_option("budget", "%"), HasSubstr("for example 4GiB, 50% or auto"));
+  EXPECT_THAT(refusal_of_option("budget", "-4GiB"), HasSubstr("-4GiB"));
+  EXPECT_THAT(refusal_of_option("budget", "4GB%"), HasSubstr("percentage"));
+  EXPECT_THAT(refusal_of_option("budget", "4Gig"), HasSubstr("Gig"));
+  EXPECT_THAT(refusal_of_option("budget", "lots"), HasSubstr("for example 4GiB, 50% or auto"));
+  EXPECT_NE(refusal_of_option("budget", ""), "accepted");
+}
+
+TEST(LoadSettings, ReadsDirectories) {
+  const auto nvme = with_option("nvme", "/scratch:200GiB,/fast,/odd:name").nvme;
+  ASSERT_EQ(nvme.size(), 3u);
+  EXPECT_EQ(nvme[0].path, "/scratch");
+  EXPECT_EQ(nvme[0].limit, 200_GiB);
+  EXPECT_EQ(nvme[1].path, "/fast");
+  EXPECT_EQ(nvme[1].limit, 0_B);
+  EXPECT_EQ(nvme[2].path, "/odd:name");
+}
+
+TEST(LoadSettings, RefusesDirectoriesThatMeanNothing) {
+  EXPECT_THAT(refusal_of_option("nvme", "/scratch:200"), HasSubstr("unit"));
+  EXPECT_THAT(refusal_of_option("nvme", "/a,,/b"), HasSubstr("without a name"));
+  EXPECT_THAT(refusal_of_option("nvme", "/a,/b,/a"), HasSubstr("twice"));
+  EXPECT_THAT(refusal_of_option("nvme", "/a:0GiB"), HasSubstr("zero"));
+}
+
+TEST(LoadSettings, ReadsSwitchesAndChoices) {
+  EXPECT_TRUE(with_option("verify", "on").verify);
+  EXPECT_FALSE(with_option("prefetch", "off").prefetch);
+  EXPECT_EQ(with_option("store", "io_uring").store, swap::StoreKind::kIoUring);
+  EXPECT_EQ(with_option("children", "strip").children, ChildPrograms::kStrip);
+  EXPECT_EQ(with_option("log-level", "debug").log_level, LogLevel::kDebug);
+  EXPECT_EQ(with_option("mapper", "signal").mapper, "signal");
+  EXPECT_EQ(with_option("dispatch-key", "record-function").dispatch_key, "record-function");
+}
+
+TEST(LoadSettings, ReadsWhatToTrace) {
+  EXPECT_EQ(load_settings({}).trace, "");
+  EXPECT_EQ(load_settings({}).trace_steps, 3u);
+  EXPECT_EQ(with_option("trace", "/tmp/run-%p.json").trace, "/tmp/run-%p.json");
+  EXPECT_EQ(with_option("trace-steps", "12").trace_steps, 12u);
+  EXPECT_THAT(refusal_of_option("trace-steps", "0"), HasSubstr("1 to 10000"));
+}
+
+TEST(LoadSettings, SuggestsTheNearestChoice) {
+  EXPECT_THAT(refusal_of_option("store", "iouring"), HasSubstr("did you mean 'io_uring'"));
+  EXPECT_THAT(refusal_of_option("verify", "onn"), HasSubstr("did you mean 'on'"));
+  EXPECT_THAT(refusal_of_option("queue-depth", "0"), HasSubstr("1 to 1024"));
+  EXPECT_THAT(refusal_of_option("queue-depth", "8x"), HasSubstr("8x"));
+}
+
+TEST(LoadSettings, LetsOptionsWinOverVariablesOverTheFile) {
+  const std::string path = config_file("budget = 1GiB\nqueue-depth = 4\nstore = posix\n");
+  const Settings settings = load_settings(
+      {{{"budget", "3GiB"}},
+       {{"SPILLWAY_CONFIG", path}, {"SPILLWAY_BUDGET", "2GiB"}, {"SPILLWAY_QUEUE_DEPTH", "8"}}});
+  EXPECT_EQ(settings.budget.size, 3_GiB);
+  EXPECT_EQ(settings.queue_depth, 8u);
+  EXPECT_EQ(settings.store, swap::StoreKind::kPosix);
+  EXPECT_EQ(settings.config, path);
+}
+
+TEST(LoadSettings, TakesTheFileOfTheOptionOverThatOfTheVariable) {
+  const std::string path = config_file("queue-depth = 5\n");
+  const Settings settings =
+      load_settings({{{"config", path}}, {{"SPILLWAY_CONFIG", "/no/such/file"}}});
+  EXPECT_EQ(settings.queue_depth, 5u);
+}
+
+TEST(LoadSettings, NamesTheVariableThatIsWrong) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{}, {{"SPILLWAY_BUDGET", "4"}}});
+              }),
+              HasSubstr("SPILLWAY_BUDGET: "));
+}
+
+TEST(LoadSettings, RefusesUnknownVariablesWithTheNearestName) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{}, {{"SPILLWAY_BUGDET", "4GiB"}}});
+              }),
+              AllOf(HasSubstr("SPILLWAY_BUGDET"), HasSubstr("did you mean 'SPILLWAY_BUDGET'")));
+}
+
+TEST(LoadSettings, IgnoresForeignVariablesAndThoseOfTheBuild) {
+  EXPECT_EQ(refusal_of([] {
+              load_settings({{},
+                             {{"HOME", "/home/me"},
+                              {"SPILLWAY_ACTIVE", "1"},
+                              {"SPILLWAY_LIBTORCH_DIR", "/opt/torch"},
+                              {"SPILLWAY_SKIP_PACKAGES", "1"},
+                              {"SPILLWAY_BUDGET", ""}}});
+            }),
+            "accepted");
+}
+
+TEST(LoadSettings, RefusesUnknownOptionsWithTheNearestName) {
+  EXPECT_THAT(refusal_of_option("min-store", "1MiB"), HasSubstr("did you mean 'min-storage'"));
+}
+
+TEST(ReadConfigFile, UnderstandsCommentsBlanksAndQuotes) {
+  const auto texts = read_config_file(config_file("# a comment\n\n"
+                                                  "budget=4GiB   # why\n"
+                                                  "  nvme = \"/my disk # 1\"  # quoted\n"
+                                                  "stats = /tmp/run#1.json\r\n"));
+  const NamedTexts expected = {
+      {"budget", "4GiB"}, {"nvme", "/my disk # 1"}, {"stats", "/tmp/run#1.json"}};
+  EXPECT_EQ(texts, expected);
+}
+
+TEST(ReadConfigFile, NamesTheLineThatIsWrong) {
+  const auto refusal = [](const std::string& text) {
+    const std::string path = config_file(text);
+    return refusal_of([&] { read_config_file(path); });
+  };
+  EXPECT_THAT(refusal("budget = 4GiB\nbugdet = 1GiB\n"),
+              AllOf(HasSubstr(":2:"), HasSubstr("did you mean 'budget'")));
+  EXPECT_THAT(refusal("just words\n"), AllOf(HasSubstr(":1:"), HasSubstr("key = value")));
+  EXPECT_THAT(refusal("quiet = on\nquiet = off\n"), HasSubstr("second time"));
+  EXPECT_THAT(refusal("nvme = \"/open\n"), HasSubstr("quote"));
+}
+
+TEST(ReadConfigFile, RefusesToBeSentToAnotherOne) {
+  const std::string path = config_file("config = other.conf\n");
+  EXPECT_THAT(refusal_of([&] { read_config_file(path); }), HasSubstr("cannot name another one"));
+}
+
+TEST(ReadConfigFile, SaysWhyAFileCannotBeRead) {
+  EXPECT_THAT(refusal_of([] { read_config_file("/no/such/file.conf"); }),
+              AllOf(HasSubstr("/no/such/file.conf"), HasSubstr("No such file")));
+  EXPECT_THAT(refusal_of([] { read_config_file("/"); }),
+              HasSubstr("cannot read the config file /"));
+}
+
+TEST(LoadSettings, NamesFileLineAndKeyOfAWrongValue) {
+  const std::string path = config_file("# mine\nqueue-depth = many\n");
+  EXPECT_THAT(refusal_of([&] {
+                load_settings({{{"config", path}}, {}});
+              }),
+              AllOf(HasSubstr(path + ":2: queue-depth: "), HasSubstr("many")));
+}
+
+TEST(LoadSettings, NamesOptionsAsTheirSourceDoes) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{{"budget", "4"}}, {}, "start(): "});
+              }),
+              testing::StartsWith("start(): budget: size without a unit: '4'"));
+}
+
+TEST(LoadSettings, GivesOneHint) {
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{{"log-level", "loud"}}, {}});
+              }),
+              testing::Not(HasSubstr("expected")));
+  EXPECT_THAT(refusal_of([] {
+                load_settings({{{"queue-depth", "0"}}, {}});
+              }),
+              HasSubstr("(expected: COUNT)"));
+}
+
+const SettingInfo& setting(std::string_view key) {
+  for (const SettingInfo& info : setting_catalogue())
+    if (info.key == key) return info;
+  throw std::out_of_range("no such setting");
+}
+
+TEST(SettingCatalogue, ListsTheNamesThatAreAccepted) {
+  EXPECT_EQ(setting("store").value, alternatives(swap::store_kinds()));
+  for (const auto& store : swap::store_kinds())
+    EXPECT_EQ(with_option("store", std::string(store.name)).store, store.value);
+  EXPECT_EQ(setting("mapper").value, "auto|" + alternatives(memory::mapper_kinds()));
+  for (const auto& mapper : memory::mapper_kinds())
+    EXPECT_EQ(with_option("mapper", std::string(mapper.name)).mapper, mapper.name);
+  EXPECT_EQ(setting("log-level").value, "debug|info|warning|error|off");
+}
+
+TEST(AbsolutePaths, AreSeenFromTheFolder) {
+  EXPECT_EQ(absolute_paths(setting("stats"), "run.json", "/here"), "/here/run.json");
+  EXPECT_EQ(absolute_paths(setting("stats"), "/there/run.json", "/here"), "/there/run.json");
+  EXPECT_EQ(absolute_paths(setting("nvme"), "a:1GiB,/b,./c,.", "/here"),
+            "/here/a:1GiB,/b,/here/c,/here");
+  EXPECT_EQ(absolute_paths(setting("rates"), "disks.json", "/"), "/disks.json");
+  EXPECT_EQ(absolute_paths(setting("budget"), "4GiB", "/here"), "4GiB");
+}
+
+TEST(AbsolutePaths, DoNotGuessWhatLiesBehindALink) {
+  EXPECT_EQ(absolute_paths(setting("stats"), "link/../run.json", "/here"),
+            "/here/link/../run.json");
+}
+
+TEST(AbsolutePaths, KeepTheNameOfTheFolderAsItIs) {
+  for (const char* key : {"stats", "trace", "profile-out"})
+    EXPECT_EQ(expand_stats_path(absolute_paths(setting(key), "%p.json", "/50%p"), 42, ""),
+              "/50%p/42.json")
+        << key;
+  Settings settings;
+  assign_setting(settings, "nvme", absolute_paths(setting("nvme"), "a,b:2GiB", "/job:12"), "test");
+  ASSERT_EQ(settings.nvme.size(), 2u);
+  EXPECT_EQ(settings.nvme[0].path, "/job:12/a");
+  EXPECT_EQ(settings.nvme[1].limit, 2_GiB);
+  EXPECT_THAT(refusal_of([] { absolute_paths(setting("nvme"), "a", "/here,there"); }),
+              HasSubstr("comma"));
+  EXPECT_EQ(absolute_paths(setting("nvme"), "/a,/b", "/here,there"), "/a,/b");
+  EXPECT_THAT(refusal_of([] { absolute_paths(setting("stats"), "run.json", ""); }),
+              HasSubstr("current folder is gone"));
+}
+
+/// The process in another folder for a while.
+class Elsewhere {
+ public:
+  explicit Elsewhere(const std::string& folder) : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(folder);
+  }
+  ~Elsewhere() { std::filesystem::current_path(before_); }
+  Elsewhere(const Elsewhere&) = delete;
+  Elsewhere& operator=(const Elsewhere&) = delete;
+
+ private:
+  std::filesystem::path before_;
+};
+
+// A trainer that changed its folder used to write its statistics there, and to spill there.
+TEST(LoadSettings, MakesPathsAbsoluteWhereverTheyWereGiven) {
+  const std::string file = config_file("rates = disks.json\n");
+  const Elsewhere elsewhere("/usr");
+  const Settings settings =
+      load_settings({{{"config", file}, {"nvme", "lib,/bin"}}, {{"SPILLWAY_STATS", "run.json"}}});
+  EXPECT_EQ(settings.rates, "/usr/disks.json");
+  EXPECT_EQ(settings.stats, "/usr/run.json");
+  ASSERT_EQ(settings.nvme.size(), 2u);
+  EXPECT_EQ(settings.nvme[0].path, "/usr/lib");
+  EXPECT_EQ(settings.nvme[1].path, "/bin");
+}
+
+TEST(AbsolutePathSettings, AreThoseThatWin) {
+  const std::string file = config_file("rates = disks.json\nnvme = a\nbudget = 1GiB\n");
+  const Elsewhere elsewhere("/usr");
+  NamedTexts expected = {{"nvme", "/usr/c"},
+                         {"stats", "/usr/run.json"},
+                         {"rates", "/usr/disks.json"},
+                         {"config", file}};
+  EXPECT_EQ(absolute_path_settings(
+                {{{"config", file}, {"nvme", "b"}, {"nvme", "c"}},
+                 {{"SPILLWAY_STATS", "run.json"}, {"SPILLWAY_NVME", "d"}, {"SPILLWAY_RATES", ""}}}),
+            expected);
+  EXPECT_TRUE(absolute_path_settings({{{"budget", "1GiB"}}, {}}).empty());
+}
+
+TEST(ExpandStatsPath, FillsProcessAndRank) {
+  EXPECT_EQ(expand_stats_path("run-%r-%p.json", 42, "3"), "run-3-42.json");
+  EXPECT_EQ(expand_stats_path("run-%r.json", 42, ""), "run-0.json");
+  EXPECT_EQ(expand_stats_path("100%%-%x-%", 42, ""), "100%-%x-%");
+}
+
+TEST(SettingsFromEnvironment, ReadsThisProcess) {
+  ASSERT_EQ(::setenv("SPILLWAY_BUDGET", "3GiB", 1), 0);
+  EXPECT_EQ(settings_from_environment().budget.size, 3_GiB);
+  ASSERT_EQ(::unsetenv("SPILLWAY_BUDGET"), 0);
+}
+
+}  // namespace
+}  // namespace spillway::runtime
