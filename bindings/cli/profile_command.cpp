@@ -15,7 +15,7 @@
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/trace_import.h"
 #include "spillway/runtime/recording/profile_recording.h"
-#include "spillway/runtime/recording/profile_summary.h"
+#include "spillway/runtime/reporting/profile_summary.h"
 #include "spillway/topology/atomic_file.h"
 #include "watched_program.h"
 

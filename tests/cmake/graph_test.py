@@ -30,7 +30,7 @@ TABLE = {
     "runtime_learning": {"base", "planner", "profile", "runtime_recording", "swap"},
     "runtime_settings": {"base", "memory", "planner", "profile", "runtime_learning", "swap",
                          "topology"},
-    "runtime_reporting": {"base", "profile", "runtime_learning", "swap", "topology"},
+    "runtime_reporting": {"base", "planner", "profile", "runtime_learning", "swap", "topology"},
     "runtime": {"base", "device", "transport", "topology", "profile", "device_cuda", "planner",
                 "memory", "allreduce", "recompute", "pipeline", "swap", "runtime_recording",
                 "runtime_recomputing", "runtime_learning", "runtime_settings",

@@ -30,17 +30,20 @@ double share_of_run(const RunStatistics& s, double seconds) {
 }
 
 std::string moved(const RunStatistics& s) {
-  if (s.spilled == Bytes(0) && s.fetched == Bytes(0)) return "nothing had to leave memory";
-  std::string text = message("{} out, {} in", s.spilled, s.fetched);
+  if (s.memory.spilled == Bytes(0) && s.memory.fetched == Bytes(0))
+    return "nothing had to leave memory";
+  std::string text = message("{} out, {} in", s.memory.spilled, s.memory.fetched);
   if (s.steps > 0)
-    text += message(" ({} and {} per step)", s.spilled / s.steps, s.fetched / s.steps);
-  if (s.clean_leaves > Bytes(0)) text += message("; {} left without a write", s.clean_leaves);
+    text +=
+        message(" ({} and {} per step)", s.memory.spilled / s.steps, s.memory.fetched / s.steps);
+  if (s.memory.left_clean > Bytes(0))
+    text += message("; {} left without a write", s.memory.left_clean);
   return text;
 }
 
 std::string where(const RunStatistics& s) {
   std::string text = message("{}; busy {}", s.store.empty() ? joined(s.directories) : s.store,
-                             seconds_text(s.disk_busy_seconds));
+                             seconds_text(seconds(s.memory.store.busy_time)));
   if (s.rates)
     text += message("; about {} out, {} in", gb_per_s(s.rates->write_bytes_per_second),
                     gb_per_s(s.rates->read_bytes_per_second));
@@ -69,29 +72,33 @@ std::string lost(const RunStatistics& s) {
           : message("{} of {} ({})", seconds_text(s.stall_seconds()), seconds_text(s.run_seconds),
                     percent_text(share_of_run(s, s.stall_seconds())));
   return message("{}: {} for tensors to come in, {} for room, {} in {} traps", of_run,
-                 seconds_text(s.fetch_wait_seconds), seconds_text(s.write_wait_seconds),
-                 seconds_text(s.trap_wait_seconds), s.trap_count);
+                 seconds_text(seconds(s.memory.fetch_wait)),
+                 seconds_text(seconds(s.memory.room_wait)),
+                 seconds_text(seconds(s.memory.fault_wait)), s.memory.faults);
 }
 
 std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
   if (!s.left_out.empty()) return message("not told: {}", s.left_out);
   return message("{} of step; {} of {} operators came otherwise than planned",
-                 counted(s.step_shapes, "kind"), s.deviations, s.ops);
+                 counted(s.learned.shapes, "kind"), s.learned.deviations, s.ops);
 }
 
 // "1.02 s per step by spillway, measured 1.05 s (+2.9 %); at most 702 MiB in memory, …"
 std::string planned(const RunStatistics& s) {
-  std::string text = message("{} per step", seconds_text(s.planned_step_seconds));
-  if (!s.strategy.empty()) text += message(" by {}", s.strategy);
+  std::string text = message("{} per step", seconds_text(s.learned.planned_step_seconds()));
+  if (!s.learned.strategy.empty()) text += message(" by {}", s.learned.strategy);
   if (s.given_plan && s.given_plan->steps > 0)
     text += message(" ({} when the plan was made)", seconds_text(s.given_plan->step_seconds));
-  text += s.followed_step_seconds > 0.0
-              ? message(", measured {} ({})", seconds_text(s.followed_step_seconds),
-                        signed_percent_text(s.followed_step_seconds / s.planned_step_seconds - 1.0))
-              : ", but no step went as planned from its first operator to the last";
-  if (s.followed_peak > Bytes())
-    text += message("; at most {} in memory, measured {}", s.planned_peak, s.followed_peak);
+  text +=
+      s.learned.followed_step_seconds() > 0.0
+          ? message(", measured {} ({})", seconds_text(s.learned.followed_step_seconds()),
+                    signed_percent_text(
+                        s.learned.followed_step_seconds() / s.learned.planned_step_seconds() - 1.0))
+          : ", but no step went as planned from its first operator to the last";
+  if (s.learned.followed_peak > Bytes())
+    text +=
+        message("; at most {} in memory, measured {}", s.planned_peak(), s.learned.followed_peak);
   return text;
 }
 
@@ -126,16 +133,17 @@ std::string other_rates(const RunStatistics& s) {
 }
 
 std::string bound(const RunStatistics& s) {
-  return message("{} per step: no plan is faster with this memory and the times of operators and "
-                 "disk that the planned time is made of; that is {} above it",
-                 seconds_text(s.bound_step_seconds),
-                 percent_text(s.planned_step_seconds / s.bound_step_seconds - 1.0));
+  return message(
+      "{} per step: no plan is faster with this memory and the times of operators and "
+      "disk that the planned time is made of; that is {} above it",
+      seconds_text(s.learned.bound_step_seconds()),
+      percent_text(s.learned.planned_step_seconds() / s.learned.bound_step_seconds() - 1.0));
 }
 
 std::string computed_again(const RunStatistics& s) {
   std::string text =
       message("{} ran again in {}, to bring back {} that had been dropped",
-              counted(s.replays, "operator"), seconds_text(s.replay_seconds), s.dropped);
+              counted(s.replays, "operator"), seconds_text(s.replay_seconds), s.memory.dropped);
   if (s.unplanned_replays > 0)
     text += message("; {} of them because steps went otherwise than planned", s.unplanned_replays);
   return text;
@@ -167,27 +175,25 @@ std::string advice(const RunStatistics& s) {
   const bool is_held_up = share_of_run(s, s.stall_seconds()) > kNoticeableShare;
   // The refusal itself was told right before.
   if (s.refusal.cause == RefusalCause::kBudget)
-    return s.largest_op_needs > s.budget
-               ? message("give a budget of at least {}", s.largest_op_needs)
-               : "allow more memory";
+    return s.smallest_budget > s.budget ? message("give a budget of at least {}", s.smallest_budget)
+                                        : "allow more memory";
   if (s.refusal.cause != RefusalCause::kNone) return remedy(s.refusal.cause);
-  if (s.needed == Bytes(0)) return "nothing; no tensor was made";
-  if (s.needed <= s.budget && s.spilled == Bytes(0))
+  if (s.memory.live_peak == Bytes(0)) return "nothing; no tensor was made";
+  if (s.memory.live_peak <= s.budget && s.memory.spilled == Bytes(0))
     return s.steps == 0 ? "nothing; everything fitted until the end, and no step was seen"
                         : "nothing; everything fitted, and this trainer does not depend on "
                           "Spillway here";
   if (is_held_up && !s.prefetch) return "leave --prefetch on: tensors came in on demand only";
-  if (is_held_up && share_of_run(s, s.disk_busy_seconds) > kBusyShare)
+  if (is_held_up && share_of_run(s, seconds(s.memory.store.busy_time)) > kBusyShare)
     return "the disk was the limit: allow more memory, or add a disk (--nvme DIR1,DIR2)";
-  if (is_held_up && s.ops > 0 && s.deviations * 10 > s.ops)
+  if (is_held_up && s.ops > 0 && s.learned.deviations * 10 > s.ops)
     return "steps hardly repeat, so little could be fetched ahead: allow more memory";
-  if (is_held_up && s.trap_wait_seconds > s.stall_seconds() / 2)
+  if (is_held_up && seconds(s.memory.fault_wait) > s.stall_seconds() / 2)
     return "the trainer touches tensors outside of operators; keep those small or read them at "
            "once";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
-  if (s.steps > 0 && s.largest_op_needs > Bytes(0) && s.largest_op_needs < s.budget)
-    return message("nothing; with less memory, down to {}, it runs more slowly",
-                   s.largest_op_needs);
+  if (s.steps > 0 && s.smallest_budget > Bytes(0) && s.smallest_budget < s.budget)
+    return message("nothing; with less memory, down to {}, it runs more slowly", s.smallest_budget);
   return "nothing";
 }
 
@@ -209,15 +215,16 @@ class Screen {
 
 std::string summary(const RunStatistics& s) {
   Screen screen;
-  screen.line("needed", message("{}  of tensors alive at once, wherever they were", s.needed));
+  screen.line("needed",
+              message("{}  of tensors alive at once, wherever they were", s.memory.live_peak));
   screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
-  screen.line("peak",
-              message("{}  of tensors in memory; the whole process took {}", s.peak, s.peak_rss));
+  screen.line("peak", message("{}  of tensors in memory; the whole process took {}",
+                              s.memory.counted_peak, s.peak_rss));
   screen.line("steps", s.step_seconds_median > 0.0
                            ? message("{}, median {}", s.steps, seconds_text(s.step_seconds_median))
                            : message("{}", s.steps));
   screen.line("moved", moved(s));
-  if (s.spilled > Bytes(0)) screen.line("to", where(s));
+  if (s.memory.spilled > Bytes(0)) screen.line("to", where(s));
   if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
   if (s.replays > 0) screen.line("again", computed_again(s));
@@ -227,17 +234,19 @@ std::string summary(const RunStatistics& s) {
   if (share_of_run(s, s.stall_seconds()) > kNoticeableShare) {
     for (std::size_t i = 0; i < std::min(kStallsShown, s.stalls.size()); ++i)
       screen.line(i == 0 ? "mostly" : "", stalled(s.stalls[i]));
-    for (std::size_t i = 0; i < std::min(kStallsShown, s.value_stalls.size()); ++i)
-      screen.line("", stalled(s.value_stalls[i]));
+    for (std::size_t i = 0; i < std::min(kStallsShown, s.learned.stalls.size()); ++i)
+      screen.line("", stalled(s.learned.stalls[i]));
   }
-  if (s.step_shapes > 0 || !s.prefetch || !s.left_out.empty()) screen.line("learned", learned(s));
+  if (s.learned.shapes > 0 || !s.prefetch || !s.left_out.empty())
+    screen.line("learned", learned(s));
   if (s.given_plan) screen.line("plan", given(*s.given_plan, s.steps));
   if (const std::string rates = other_rates(s); !rates.empty()) screen.line("", rates);
   // A plan that was given is not made of the first steps.
-  const bool is_given = s.given_plan && s.given_plan->steps > 0 && s.followed_step_seconds > 0.0;
-  if (s.planned_step_seconds > 0.0 && (s.steps >= kSteadySteps || is_given)) {
+  const bool is_given =
+      s.given_plan && s.given_plan->steps > 0 && s.learned.followed_step_seconds() > 0.0;
+  if (s.learned.planned_step_seconds() > 0.0 && (s.steps >= kSteadySteps || is_given)) {
     screen.line("planned", planned(s));
-    if (s.bound_step_seconds > 0.0) screen.line("bound", bound(s));
+    if (s.learned.bound_step_seconds() > 0.0) screen.line("bound", bound(s));
   }
   screen.line("advice", advice(s));
   return screen.text();

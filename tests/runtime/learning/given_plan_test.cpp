@@ -11,7 +11,6 @@
 #include "spillway/runtime/learning/step_learner.h"
 #include "spillway/runtime/plan_file.h"
 #include "spillway/runtime/recording/profile_recording.h"
-#include "spillway/runtime/runtime.h"
 #include "support/named_op.h"
 
 namespace spillway::runtime {

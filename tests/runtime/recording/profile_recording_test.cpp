@@ -6,7 +6,8 @@
 #include <string>
 
 #include "spillway/base/error.h"
-#include "spillway/runtime/runtime.h"
+#include "spillway/runtime/learning/step_learner.h"
+#include "spillway/runtime/recording/op_text.h"
 
 namespace spillway::runtime {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "spillway/runtime/runtime.h"
+#include "spillway/runtime/learning/step_learner.h"
 #include "support/named_op.h"
 
 namespace spillway::runtime {

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "spillway/base/error.h"
+#include "statistics_fields.h"
 #include "support/documented_keys.h"
+#include "support/file_text.h"
 #include "support/temporary_directory.h"
 
 namespace spillway::runtime {
@@ -34,7 +36,7 @@ TEST(RunStatistics, HaveTheDocumentedKeysAndNoOthers) {
   RunStatistics statistics;
   statistics.given_plan.emplace();
   statistics.stalls.emplace_back();
-  statistics.value_stalls.emplace_back();
+  statistics.learned.stalls.emplace_back();
   const auto json = nlohmann::json::parse(to_json(statistics));
   const auto page = documented(SPILLWAY_TEST_STATISTICS);
   Keys keys;
@@ -44,14 +46,30 @@ TEST(RunStatistics, HaveTheDocumentedKeysAndNoOthers) {
     EXPECT_EQ(keys_within(json.at(key)), keys_in(page.at(key).text)) << key;
 }
 
+TEST(RunStatistics, AreDocumentedByTheTableThatTheyAreMadeOf) {
+  const std::string page = file_text(SPILLWAY_TEST_STATISTICS);
+  EXPECT_NE(page.find("\n" + statistics_table() + "\n"), std::string::npos)
+      << "replace the table of src/runtime/reporting/statistics.md by:\n"
+      << statistics_table();
+}
+
+TEST(RunStatistics, HaveKeysThatTellTheirUnits) {
+  for (const StatisticsField& field : statistics_fields()) {
+    EXPECT_EQ(field.key.ends_with("_bytes"), field.unit == "bytes") << field.key;
+    if (field.key.ends_with("_seconds")) {
+      EXPECT_EQ(field.unit, "s") << field.key;
+    }
+  }
+}
+
 TEST(RunStatistics, ComeOutWithTheirValues) {
   RunStatistics statistics;
   statistics.budget = 4_GiB;
   statistics.rank = "3";
   statistics.refusal = {RefusalCause::kUnreadable, "wrong bytes"};
-  statistics.fetch_wait_seconds = 1.0;
-  statistics.write_wait_seconds = 0.5;
-  statistics.trap_wait_seconds = 0.25;
+  statistics.memory.fetch_wait = std::chrono::seconds(1);
+  statistics.memory.room_wait = std::chrono::milliseconds(500);
+  statistics.memory.fault_wait = std::chrono::milliseconds(250);
   statistics.directories = {"/a", "/b"};
   statistics.given_plan.emplace();
   statistics.given_plan->file = "net.plan";
@@ -69,9 +87,9 @@ TEST(RunStatistics, ComeOutWithTheirValues) {
 
 TEST(RunStatistics, TellWhichValuesWereWaitedFor) {
   RunStatistics statistics;
-  statistics.value_stalls = {{"activation 31", profile::StorageClass::kActivation, 64_MiB,
-                              "aten::relu", 12, std::chrono::milliseconds(250),
-                              std::chrono::milliseconds(500)}};
+  statistics.learned.stalls = {{"activation 31", profile::StorageClass::kActivation, 64_MiB,
+                                "aten::relu", 12, std::chrono::milliseconds(250),
+                                std::chrono::milliseconds(500)}};
   const auto stall = nlohmann::json::parse(to_json(statistics)).at("value_stalls").at(0);
   EXPECT_EQ(stall.at("value"), "activation 31");
   EXPECT_EQ(stall.at("bytes"), 67108864u);

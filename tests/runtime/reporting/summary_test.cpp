@@ -15,32 +15,33 @@ RunStatistics busy_run() {
   RunStatistics s;
   s.budget = 2_GiB;
   s.budget_origin = "given";
-  s.needed = 5_GiB;
-  s.peak = 2040_MiB;
+  s.memory.live_peak = 5_GiB;
+  s.memory.counted_peak = 2040_MiB;
   s.peak_rss = 2400_MiB;
   s.steps = 10;
   s.step_seconds_median = 3.91;
   s.run_seconds = 80.0;
-  s.fetch_wait_seconds = 0.3;
-  s.write_wait_seconds = 0.1;
-  s.trap_wait_seconds = 0.0126;
-  s.trap_count = 7;
-  s.disk_busy_seconds = 12.0;
+  s.memory.fetch_wait = std::chrono::milliseconds(300);
+  s.memory.room_wait = std::chrono::milliseconds(100);
+  s.memory.fault_wait = std::chrono::microseconds(12600);
+  s.memory.faults = 7;
+  s.memory.store.busy_time = std::chrono::seconds(12);
   s.rates = profile::TransferRates{.write_bytes_per_second = 1.5e9, .read_bytes_per_second = 3e9};
-  s.spilled = 30_GiB;
+  s.memory.spilled = 30_GiB;
   s.disk_written = 60_GiB;
   s.endurance = Bytes(1'200'000'000'000'000);
-  s.fetched = 28_GiB;
-  s.clean_leaves = 3_GiB;
+  s.memory.fetched = 28_GiB;
+  s.memory.left_clean = 3_GiB;
   s.ops = 17410;
-  s.deviations = 12;
-  s.step_shapes = 2;
-  s.planned_step_seconds = 3.75;
-  s.followed_step_seconds = 3.9;
-  s.bound_step_seconds = 3.5;
-  s.planned_peak = 2040_MiB;
-  s.followed_peak = 2041_MiB;
-  s.dropped = 12_GiB;
+  s.learned.deviations = 12;
+  s.learned.shapes = 2;
+  s.learned.plan_steps = 1;
+  s.learned.planned_seconds = 3.75;
+  s.learned.followed_seconds = 3.9;
+  s.learned.bound_seconds = 3.5;
+  s.learned.planned_peak_pages = 1020;
+  s.learned.followed_peak = 2041_MiB;
+  s.memory.dropped = 12_GiB;
   s.replays = 410;
   s.unplanned_replays = 3;
   s.replay_seconds = 2.2;
@@ -48,7 +49,7 @@ RunStatistics busy_run() {
                std::chrono::milliseconds(50)}};
   s.store = "io_uring, direct I/O, /scratch (ext4)";
   s.directories = {"/scratch", "/fast"};
-  s.largest_op_needs = 810_MiB;
+  s.smallest_budget = 810_MiB;
   return s;
 }
 
@@ -81,24 +82,24 @@ TEST(Summary, ShowsARun) {
 TEST(Summary, NamesTheOperatorsThatAHeldUpRunWaitedIn) {
   RunStatistics s = busy_run();
   EXPECT_THAT(summary(s), Not(HasSubstr("mostly")));
-  s.fetch_wait_seconds = 20.0;
+  s.memory.fetch_wait = std::chrono::seconds(20);
   EXPECT_THAT(summary(s), HasSubstr("[spillway] mostly   300 ms in aten::conv3d(float[1, 16]): "
                                     "250 ms for its inputs, 50.0 ms for room\n"));
 }
 
 TEST(Summary, NamesTheValuesThatAHeldUpRunWaitedFor) {
   RunStatistics s = busy_run();
-  s.value_stalls = {{"activation 31", profile::StorageClass::kActivation, 64_MiB, "aten::relu", 12,
-                     std::chrono::milliseconds(250), std::chrono::milliseconds(50)},
-                    {"parameter 3",
-                     profile::StorageClass::kParameter,
-                     1_MiB,
-                     "",
-                     1,
-                     std::chrono::milliseconds(2),
-                     {}}};
+  s.learned.stalls = {{"activation 31", profile::StorageClass::kActivation, 64_MiB, "aten::relu",
+                       12, std::chrono::milliseconds(250), std::chrono::milliseconds(50)},
+                      {"parameter 3",
+                       profile::StorageClass::kParameter,
+                       1_MiB,
+                       "",
+                       1,
+                       std::chrono::milliseconds(2),
+                       {}}};
   EXPECT_THAT(summary(s), Not(HasSubstr("activation")));
-  s.fetch_wait_seconds = 20.0;
+  s.memory.fetch_wait = std::chrono::seconds(20);
   EXPECT_THAT(summary(s), HasSubstr("[spillway]          300 ms for activation 31 of 64.0 MiB from "
                                     "aten::relu: 250 ms to come in, 50.0 ms for room\n"
                                     "[spillway]          2.00 ms for parameter 3 of 1.00 MiB: "
@@ -124,8 +125,8 @@ TEST(Summary, FitsOnAScreen) {
 
 TEST(Summary, SaysWhenNothingHadToMove) {
   RunStatistics s = busy_run();
-  s.needed = 1_GiB;
-  s.spilled = s.fetched = 0_B;
+  s.memory.live_peak = 1_GiB;
+  s.memory.spilled = s.memory.fetched = 0_B;
   EXPECT_THAT(summary(s), HasSubstr("nothing had to leave memory"));
   EXPECT_THAT(summary(s), HasSubstr("everything fitted, and this trainer does not depend"));
   s.steps = 0;
@@ -140,15 +141,15 @@ TEST(Summary, TellsNothingOfWearWhenNoDiskWasWritten) {
 
 TEST(Summary, AdvisesByTheLargestLoss) {
   RunStatistics s = busy_run();
-  s.fetch_wait_seconds = 20.0;
+  s.memory.fetch_wait = std::chrono::seconds(20);
   EXPECT_THAT(summary(s), HasSubstr("advice   allow more memory"));
-  s.disk_busy_seconds = 76.0;
+  s.memory.store.busy_time = std::chrono::seconds(76);
   EXPECT_THAT(summary(s), HasSubstr("the disk was the limit"));
-  s.disk_busy_seconds = 5.0;
-  s.deviations = s.ops / 2;
+  s.memory.store.busy_time = std::chrono::seconds(5);
+  s.learned.deviations = s.ops / 2;
   EXPECT_THAT(summary(s), HasSubstr("steps hardly repeat"));
-  s.deviations = 0;
-  s.trap_wait_seconds = 40.0;
+  s.learned.deviations = 0;
+  s.memory.fault_wait = std::chrono::seconds(40);
   EXPECT_THAT(summary(s), HasSubstr("outside of operators"));
   s.prefetch = false;
   EXPECT_THAT(summary(s), HasSubstr("leave --prefetch on"));
@@ -156,14 +157,14 @@ TEST(Summary, AdvisesByTheLargestLoss) {
 
 TEST(Summary, AdvisesAfterARefusal) {
   RunStatistics s = busy_run();
-  s.spilled = s.fetched = 0_B;
-  s.needed = 1_GiB;
+  s.memory.spilled = s.memory.fetched = 0_B;
+  s.memory.live_peak = 1_GiB;
   s.refusal = {RefusalCause::kBudget, "aten::randn() does not fit"};
-  s.largest_op_needs = 4_GiB;
+  s.smallest_budget = 4_GiB;
   EXPECT_THAT(summary(s), HasSubstr("advice   give a budget of at least 4.00 GiB"));
   s.refusal = {RefusalCause::kStore, "No space left in /scratch"};
   EXPECT_THAT(summary(s), HasSubstr("advice   name a directory with more room"));
-  s.largest_op_needs = 1_GiB;
+  s.smallest_budget = 1_GiB;
   EXPECT_THAT(summary(s), HasSubstr("advice   name a directory with more room"));
   s.refusal = {RefusalCause::kUnreadable, "wrong bytes"};
   EXPECT_THAT(summary(s), HasSubstr("advice   go on from the last checkpoint, with a directory on "
@@ -175,7 +176,7 @@ TEST(Summary, AdvisesAfterARefusal) {
 
 TEST(Summary, AddsWaitsOfSeveralThreadsUp) {
   RunStatistics s = busy_run();
-  s.fetch_wait_seconds = 100.0;
+  s.memory.fetch_wait = std::chrono::seconds(100);
   EXPECT_THAT(summary(s), HasSubstr("waited   100 s in all threads together: 100 s for tensors"));
 }
 
@@ -189,17 +190,17 @@ TEST(Summary, DrawsNoConclusionsFromAFewSeconds) {
 
 TEST(Summary, NamesTheStrategyAndSaysWhenNoStepWentAsPlanned) {
   RunStatistics s = busy_run();
-  s.strategy = "dtr";
+  s.learned.strategy = "dtr";
   EXPECT_THAT(summary(s), HasSubstr("planned  3.75 s per step by dtr, measured 3.90 s (+4.0 %);"));
-  s.followed_step_seconds = 0.0;
-  s.followed_peak = Bytes();
+  s.learned.followed_seconds = 0.0;
+  s.learned.followed_peak = Bytes();
   EXPECT_THAT(summary(s), HasSubstr("planned  3.75 s per step by dtr, but no step went as planned "
                                     "from its first operator to the last\n"));
 }
 
 RunStatistics run_with_given_plan() {
   RunStatistics s = busy_run();
-  s.strategy = "dtr";
+  s.learned.strategy = "dtr";
   s.steps = 5;
   s.given_plan = {.file = "net.plan",
                   .budget = 2_GiB,
@@ -246,7 +247,7 @@ TEST(Summary, SaysWhyAGivenPlanWasNotFollowed) {
 
 TEST(Summary, TellsWhatItCannotTell) {
   RunStatistics s = busy_run();
-  s.step_shapes = 0;
+  s.learned.shapes = 0;
   s.left_out = "what was learned, since it was in use";
   EXPECT_THAT(summary(s),
               HasSubstr("] learned  not told: what was learned, since it was in use\n"));

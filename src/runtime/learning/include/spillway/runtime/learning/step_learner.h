@@ -86,6 +86,12 @@ struct LearnerReport {
   std::uint32_t planned_peak_pages = 0;
   std::uint32_t smallest_budget_pages = 0;
 
+  /// The times of that plan per step of the trainer, in seconds; 0 without one.
+  double planned_step_seconds() const { return per_step(planned_seconds); }
+  double followed_step_seconds() const { return per_step(followed_seconds); }
+  double bound_step_seconds() const { return per_step(bound_seconds); }
+  double per_step(double of_plan) const { return plan_steps == 0 ? 0.0 : of_plan / plan_steps; }
+
   std::vector<ValueStall> stalls;  ///< Values that were waited for longest, the largest first.
   /// About the plan that the user gave. Once steps went by it, all of the above is about it.
   std::uint64_t given_steps = 0;  ///< Went by it from their first operator to the last.

@@ -1,4 +1,4 @@
-#include "spillway/runtime/recording/profile_summary.h"
+#include "spillway/runtime/reporting/profile_summary.h"
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "spillway/base/clock.h"
+#include "spillway/runtime/build_runtime.h"
+#include "spillway/runtime/reporting/progress_display.h"
+#include "spillway/runtime/reporting/run_statistics.h"
+
+namespace spillway::runtime {
+
+/// What only the adapter to the trainer's library knows of a run.
+struct TrainerFacts {
+  std::string spillway_version;
+  std::string libtorch_version;
+  std::string dispatch_key;
+  std::uint32_t threads = 1;  ///< That the trainer's operators compute with.
+  bool records_calls = true;  ///< False: no operator can run again.
+  Bytes recorded_peak;        ///< As RunStatistics tells it.
+  VerifiedReplays verified;   ///< The same.
+};
+
+/// Spillway in a process, from the settings to the summary at the end: the runtime, what is shown
+/// while it works, and the files that are left. Free of Torch.
+class Run {
+ public:
+  /// Throws one of Spillway's errors for settings that cannot be followed.
+  Run(const Settings& settings, const RunSurroundings& surroundings, const Clock& clock);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  Runtime& runtime() { return *parts_.runtime; }
+  const RunParts& parts() const { return parts_; }
+  const Settings& settings() const { return settings_; }
+
+  /// Asked at the end of the run, on the thread that ends it.
+  std::function<TrainerFacts()> trainer_facts;
+
+  /// Writes the files that the settings name and the summary: once. Returns when they are written,
+  /// whoever writes them. What fails is told by the log and costs none of the others. Any thread.
+  void finish(Runtime::Ending ending) noexcept;
+
+  /// How the run went so far. Takes milliseconds: see Runtime::report.
+  RunStatistics statistics() const;
+
+ private:
+  void tell_statistics();
+  void write_profile();
+  void write_trace();
+  [[noreturn]] void end_after_recording() noexcept;
+
+  Settings settings_;
+  const Clock& clock_;
+  TimePoint start_;
+  RunParts parts_;
+  ProgressDisplay progress_;
+  std::mutex finish_mutex_;
+  bool is_finished_ = false;
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,219 @@
+#include "statistics_fields.h"
+
+#include <array>
+
+#include "spillway/base/error.h"
+
+namespace spillway::runtime {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using S = RunStatistics;
+
+Json rate(const S& s, double profile::TransferRates::*field) {
+  return s.rates ? Json((*s.rates).*field) : Json();
+}
+
+Json given_plan(const S& s) {
+  if (!s.given_plan) return {};
+  const S::GivenPlan& plan = *s.given_plan;
+  return {{"file", plan.file},
+          {"budget_bytes", plan.budget.count()},
+          {"write_bytes_per_second", plan.rates.write_bytes_per_second},
+          {"read_bytes_per_second", plan.rates.read_bytes_per_second},
+          {"step_seconds", plan.step_seconds},
+          {"followed_steps", plan.steps},
+          {"steps", plan.all_steps},
+          {"misfit", plan.misfit}};
+}
+
+Json stalls(const S& s) {
+  auto list = Json::array();
+  for (const StallCause& cause : s.stalls)
+    list.push_back({{"op", cause.op},
+                    {"times", cause.times},
+                    {"fetch_wait_seconds", seconds(cause.for_inputs)},
+                    {"write_wait_seconds", seconds(cause.for_room)}});
+  return list;
+}
+
+Json value_stalls(const S& s) {
+  auto list = Json::array();
+  for (const ValueStall& stall : s.learned.stalls)
+    list.push_back({{"value", stall.value},
+                    {"bytes", stall.bytes.count()},
+                    {"made_by", stall.made_by},
+                    {"times", stall.times},
+                    {"fetch_wait_seconds", seconds(stall.for_inputs)},
+                    {"write_wait_seconds", seconds(stall.for_room)}});
+  return list;
+}
+
+// clang-format off
+constexpr std::array kFields = std::to_array<StatisticsField>({
+  {"format", "", [](const S&) -> Json { return "spillway run statistics"; },
+   "\"spillway run statistics\""},
+  {"version", "", [](const S&) -> Json { return 1; }, "1"},
+  {"spillway_version", "", [](const S& s) -> Json { return s.spillway_version; }, "of Spillway"},
+  {"libtorch_version", "", [](const S& s) -> Json { return s.libtorch_version; }, "of the trainer's LibTorch"},
+  {"device", "", [](const S& s) -> Json { return s.device; }, "\"cpu\" for trainers on the CPU"},
+  {"program", "", [](const S& s) -> Json { return s.program; }, "how the process was called"},
+  {"process_id", "", [](const S& s) -> Json { return s.process_id; }, "its number"},
+  {"rank", "", [](const S& s) -> Json { return s.rank ? Json(*s.rank) : Json(); },
+   "null outside of a launched job"},
+
+  {"budget_bytes", "bytes", [](const S& s) -> Json { return s.budget.count(); }, "the budget"},
+  {"budget_origin", "", [](const S& s) -> Json { return s.budget_origin; }, "how the budget came about"},
+  {"peak_bytes", "bytes", [](const S& s) -> Json { return s.memory.counted_peak.count(); },
+   "largest counted resident tensor bytes; never above the budget"},
+  {"needed_bytes", "bytes", [](const S& s) -> Json { return s.memory.live_peak.count(); },
+   "largest live tensor bytes wherever they were: what the trainer would have taken. Of the whole run, at one "
+   "moment; what `profile` and `plan` call \"at once in the step\" is of one kind of step, with the most small "
+   "tensors that the run ever had beside its largest pages, so it may be a little more (or less, where another "
+   "part of the run needs most)"},
+  {"small_peak_bytes", "bytes", [](const S& s) -> Json { return s.memory.small_peak.count(); },
+   "the part of the peak that is too small to be paged"},
+  {"peak_rss_bytes", "bytes", [](const S& s) -> Json { return s.peak_rss.count(); },
+   "largest resident set of the process, libraries and all"},
+  {"largest_op_needs_bytes", "bytes", [](const S& s) -> Json { return s.smallest_budget.count(); },
+   "what the largest operator so far held at once, with all that is too small to leave and a page to spare: the "
+   "smallest budget that surely does; 0 when none was seen"},
+  {"largest_op", "", [](const S& s) -> Json { return s.largest_op; }, "that operator"},
+  {"refusal", "", [](const S& s) -> Json { return s.refusal.text; },
+   "why the run could not go on, or only slowly. Empty when nothing was refused, and once the same operator got "
+   "through or a step ended after it"},
+  {"refusal_cause", "", [](const S& s) -> Json { return name_of(s.refusal.cause); },
+   "of which kind that is: `budget`, an operator that does not fit; `store`, disks that are full or take no "
+   "writes; `unreadable`, what they hold does not come back as it was; `recomputation`, a dropped tensor that "
+   "cannot be computed again; `kept`, tensors that the program has locked in memory (mlock) or a device uses"},
+
+  {"steps", "", [](const S& s) -> Json { return s.steps; },
+   "recognised training steps, the last one too once its optimizer has begun"},
+  {"step_seconds_median", "s", [](const S& s) -> Json { return s.step_seconds_median; },
+   "of the latest 65536 steps (where only their repetition showed them: 64)"},
+  {"run_seconds", "s", [](const S& s) -> Json { return s.run_seconds; },
+   "since Spillway started in the process"},
+  {"stall_seconds", "s", [](const S& s) -> Json { return s.stall_seconds(); },
+   "time in which threads of the trainer waited for Spillway, added up: the sum of the next three"},
+  {"fetch_wait_seconds", "s", [](const S& s) -> Json { return seconds(s.memory.fetch_wait); },
+   "operators waiting for their inputs to come in"},
+  {"write_wait_seconds", "s", [](const S& s) -> Json { return seconds(s.memory.room_wait); },
+   "operators waiting for room, that is for others' bytes to be written out"},
+  {"trap_wait_seconds", "s", [](const S& s) -> Json { return seconds(s.memory.fault_wait); },
+   "accesses outside of operators that had to wait, each from its report to its end"},
+  {"trap_count", "", [](const S& s) -> Json { return s.memory.faults; }, "how many of them there were"},
+  {"intercept_seconds", "s", [](const S& s) -> Json { return s.intercept_seconds; },
+   "the cost of finding the operators' tensors, of bookkeeping and of planning, estimated from one operator in "
+   "64; not in it: what passing through the dispatcher once more costs (see "
+   "`benchmarks/what_does_interception_cost`)"},
+  {"disk_busy_seconds", "s", [](const S& s) -> Json { return seconds(s.memory.store.busy_time); },
+   "time with at least one transfer under way"},
+
+  {"spilled_bytes", "bytes", [](const S& s) -> Json { return s.memory.spilled.count(); },
+   "written to the store"},
+  {"fetched_bytes", "bytes", [](const S& s) -> Json { return s.memory.fetched.count(); },
+   "read from the store"},
+  {"disk_written_bytes", "bytes", [](const S& s) -> Json { return s.disk_written.count(); },
+   "what the store brought to its disks; wears them; 0 for stores in memory"},
+  {"clean_leaves_bytes", "bytes", [](const S& s) -> Json { return s.memory.left_clean.count(); },
+   "left memory without a write, because the store had the bytes"},
+  {"spill_space_peak_bytes", "bytes", [](const S& s) -> Json { return s.memory.store.extents_peak.count(); },
+   "largest space taken in the store"},
+  {"endurance_bytes", "bytes", [](const S& s) -> Json { return s.endurance.count(); },
+   "what the spill drives are rated to take in their life, as set; 0 for stores in memory"},
+  {"write_bytes_per_second", "B/s", [](const S& s) { return rate(s, &profile::TransferRates::write_bytes_per_second); },
+   "of the store, as this run has seen it of late (where little was moved, as it was known before), while it "
+   "only writes; null when nothing was moved"},
+  {"read_bytes_per_second", "B/s", [](const S& s) { return rate(s, &profile::TransferRates::read_bytes_per_second); },
+   "the same while it only reads"},
+  {"duplex_share", "", [](const S& s) { return rate(s, &profile::TransferRates::duplex_share); },
+   "what is left of either rate with both at once; null when nothing was moved"},
+  {"cancelled_writes", "", [](const S& s) -> Json { return s.memory.cancelled_writes; },
+   "write-outs overtaken by a use"},
+  {"io_retries", "", [](const S& s) -> Json { return s.memory.store.retries; },
+   "transfers tried again"},
+
+  {"ops", "", [](const S& s) -> Json { return s.ops; }, "operators seen"},
+  {"deviations", "", [](const S& s) -> Json { return s.learned.deviations; },
+   "operators that did not match the plan"},
+  {"step_shapes", "", [](const S& s) -> Json { return s.learned.shapes; }, "kinds of step known"},
+  {"left_out", "", [](const S& s) -> Json { return s.left_out; },
+   "what could not be told, and why: a run that ends while a step waits for its plan (`--planning at-once`), or "
+   "where an exception that nobody caught left the learner locked, tells nothing of plans (`given_plan` is "
+   "null), of `deviations`, `step_shapes` and `value_stalls` (0, empty), nor the median of steps that only their "
+   "repetition showed; else empty"},
+  {"planned_step_seconds", "s", [](const S& s) -> Json { return s.learned.planned_step_seconds(); },
+   "what the plan that was followed last says a step takes, by the latest typical times of operators and rates of "
+   "the disk (median forecast of the latest 16); what was measured may be below; 0 while none was followed"},
+  {"followed_step_seconds", "s", [](const S& s) -> Json { return s.learned.followed_step_seconds(); },
+   "what steps took that went as planned, waits included, median of the latest 16; 0 while none was seen; the "
+   "first one under a plan does not count"},
+  {"bound_step_seconds", "s", [](const S& s) -> Json { return s.learned.bound_step_seconds(); },
+   "what no plan can beat with the same times, rates and budget, so never more than the planned time; what was "
+   "measured may be below; 0 while none was followed"},
+  {"planned_peak_bytes", "bytes", [](const S& s) -> Json { return s.planned_peak().count(); },
+   "the most bytes that the plan takes at once"},
+  {"followed_peak_bytes", "bytes", [](const S& s) -> Json { return s.learned.followed_peak.count(); },
+   "the most bytes in memory in steps that went as planned"},
+  {"strategy", "", [](const S& s) -> Json { return s.learned.strategy; }, "who made the plan"},
+  {"given_plan", "", given_plan,
+   "about the plan of `--plan`, null without: `file`; `budget_bytes`, `write_bytes_per_second` and "
+   "`read_bytes_per_second` that it was made for; `step_seconds` as predicted then; `followed_steps` of all "
+   "`steps` that ended went by it from their first operator to the last (then all other keys about plans are "
+   "about it); `misfit`, why it was for none of them, or empty"},
+
+  {"recompute", "", [](const S& s) -> Json { return s.recompute; },
+   "whether operators may run again: as set, but false where they cannot be recorded (`--prefetch off`, or a "
+   "`dispatch_key` other than Fake)"},
+  {"dropped_bytes", "bytes", [](const S& s) -> Json { return s.memory.dropped.count(); },
+   "left memory without a copy, to be computed again"},
+  {"recorded_peak_bytes", "bytes", [](const S& s) -> Json { return s.recorded_peak.count(); },
+   "the most bytes at once, beside the budget, of copies of what recorded operators have read and no page holds: "
+   "small tensors, and larger ones (weights below `--min-storage`) that were written while an operator might "
+   "still run again with them"},
+  {"replays", "", [](const S& s) -> Json { return s.replays; },
+   "operators that ran again to bring dropped tensors back"},
+  {"unplanned_replays", "", [](const S& s) -> Json { return s.unplanned_replays; },
+   "those of them that no plan had foreseen"},
+  {"refused_drops", "", [](const S& s) -> Json { return s.refused_drops; },
+   "tensors that a plan gave up and that stayed, since they could not have been computed again or were in use; "
+   "then more is in memory than planned"},
+  {"replay_seconds", "s", [](const S& s) -> Json { return s.replay_seconds; },
+   "what operators that ran again took"},
+  {"verified_kinds", "", [](const S& s) -> Json { return s.verified.equal_kinds; },
+   "with `verify` and `recompute`: kinds of call (operator, shapes and types of its tensors, other arguments) "
+   "that ran twice and gave the same bits"},
+  {"verified_operators", "", [](const S& s) -> Json { return s.verified.operators; },
+   "how many of these kinds each operator has"},
+  {"differing_kinds", "", [](const S& s) -> Json { return s.verified.differing_kinds; },
+   "kinds that gave other bits, and are not run again"},
+
+  {"stalls", "", stalls,
+   "the operators that waited longest, by kind: `op`, `times`, `fetch_wait_seconds`, `write_wait_seconds`"},
+  {"value_stalls", "", value_stalls,
+   "the values that were waited for longest: `value` (\"activation 31\", the number that profiles and traces give "
+   "it), `bytes`, `made_by` (operator; empty for what comes from before the step), `times`, `fetch_wait_seconds` "
+   "(to come in; an operator's wait is shared out among its missing inputs by their pages), `write_wait_seconds` "
+   "(to find room at its birth)"},
+
+  {"mapper", "", [](const S& s) -> Json { return s.mapper; }, "how pages are moved, as chosen at start"},
+  {"dispatch_key", "", [](const S& s) -> Json { return s.dispatch_key; }, "on which operators are seen, the same"},
+  {"store", "", [](const S& s) -> Json { return s.store; }, "how bytes are written, the same"},
+  {"directories", "", [](const S& s) -> Json { return s.directories; }, "and where"},
+  {"prefetch", "", [](const S& s) -> Json { return s.prefetch; }, "as set"},
+  {"verify", "", [](const S& s) -> Json { return s.verify; }, "as set"},
+});
+// clang-format on
+
+}  // namespace
+
+std::span<const StatisticsField> statistics_fields() { return kFields; }
+
+std::string statistics_table() {
+  std::string table = "| key | unit | meaning |\n| --- | --- | --- |\n";
+  for (const StatisticsField& field : kFields)
+    table += message("| `{}` | {} | {} |\n", field.key, field.unit, field.meaning);
+  return table;
+}
+
+}  // namespace spillway::runtime

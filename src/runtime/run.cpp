@@ -1,0 +1,169 @@
+#include "spillway/runtime/run.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "spillway/base/error.h"
+#include "spillway/base/log.h"
+#include "spillway/runtime/reporting/profile_summary.h"
+#include "spillway/runtime/reporting/summary.h"
+#include "spillway/topology/atomic_file.h"
+
+namespace spillway::runtime {
+namespace {
+
+std::vector<std::string> words_of_this_process() {
+  std::vector<std::string> words;
+  try {
+    std::istringstream text(topology::text_of_file("/proc/self/cmdline"));
+    for (std::string word; std::getline(text, word, '\0');) words.push_back(word);
+  } catch (const IoError&) {
+    words = {program_invocation_name};  // Without /proc.
+  }
+  return words;
+}
+
+Bytes peak_resident_set() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return Bytes(static_cast<std::uint64_t>(usage.ru_maxrss) * 1024);
+}
+
+bool shows_progress(const Settings& settings) {
+  return settings.progress == ProgressMode::kOn ||
+         (settings.progress == ProgressMode::kAuto && !settings.quiet &&
+          ::isatty(STDERR_FILENO) == 1);
+}
+
+std::string output_path(const std::string& pattern) {
+  return expand_stats_path(pattern, ::getpid(), launched_rank().value_or("0"));
+}
+
+RunStatistics::GivenPlan given_plan_in(const PlanFile& plan, const std::string& file,
+                                       const LearnerReport& learned) {
+  return {file,
+          plan.budget,
+          plan.rates,
+          plan.figures.step_seconds,
+          learned.given_steps,
+          learned.steps,
+          learned.given_misfit};
+}
+
+}  // namespace
+
+Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Clock& clock)
+    : settings_(settings),
+      clock_(clock),
+      start_(clock.now()),
+      parts_(build_runtime(settings, surroundings, clock)),
+      progress_(shows_progress(settings), clock) {
+  Runtime& runtime = *parts_.runtime;
+  runtime.on_recorded = [this] { end_after_recording(); };
+  // What runs cannot be interrupted; ending signals are answered with all that is known.
+  runtime.on_endless_survey = [] { ::kill(::getpid(), SIGTERM); };
+  if (progress_.is_shown())
+    runtime.on_step = [this](Duration step) {
+      progress_.show(step, parts_.runtime->engine().statistics());
+    };
+}
+
+RunStatistics Run::statistics() const {
+  RunStatistics statistics;
+  static_cast<RuntimeReport&>(statistics) = parts_.runtime->report();
+  const TrainerFacts facts = trainer_facts();
+  statistics.spillway_version = facts.spillway_version;
+  statistics.libtorch_version = facts.libtorch_version;
+  statistics.program = program_invocation_name;
+  statistics.process_id = ::getpid();
+  statistics.rank = launched_rank();
+  statistics.budget = parts_.budget.budget;
+  statistics.budget_origin = parts_.budget.origin;
+  statistics.peak_rss = peak_resident_set();
+  statistics.run_seconds = seconds(clock_.now() - start_);
+  if (settings_.store != swap::StoreKind::kRam) {
+    statistics.endurance = settings_.endurance * parts_.wearing_directories;
+    statistics.disk_written = statistics.memory.store.written;
+  }
+  if (statistics.memory.store.busy_time.count() > 0) statistics.rates = parts_.transfers->rates();
+  if (parts_.plan != nullptr && statistics.left_out.empty())
+    statistics.given_plan = given_plan_in(*parts_.plan, settings_.plan, statistics.learned);
+  statistics.recompute = facts.records_calls;
+  statistics.recorded_peak = facts.recorded_peak;
+  statistics.verified = facts.verified;
+  statistics.mapper = memory::name_of(parts_.mapper);
+  statistics.dispatch_key = facts.dispatch_key;
+  statistics.store = parts_.store_name;
+  statistics.directories = parts_.directories;
+  statistics.prefetch = settings_.prefetch;
+  statistics.verify = settings_.verify;
+  return statistics;
+}
+
+void Run::write_trace() {
+  const std::string path = output_path(settings_.trace);
+  const RecordedTrace made = parts_.trace->trace(program_invocation_name);
+  topology::write_file_at_once(path, profile::to_chrome_trace(made.trace));
+  if (!settings_.quiet)
+    std::fprintf(stderr, "[spillway] trace    %s: %s\n", path.c_str(), made.summary.c_str());
+}
+
+void Run::write_profile() {
+  const TrainerFacts facts = trainer_facts();
+  profile::ProfileOrigin origin;
+  profile::set_program(origin, words_of_this_process());
+  origin.libtorch = facts.libtorch_version;
+  origin.spillway = facts.spillway_version;
+  origin.threads = facts.threads;
+  const std::string path = output_path(settings_.profile_out);
+  const Bytes small = parts_.runtime->engine().statistics().small_peak;
+  profile::StepProfile profile =
+      parts_.recording->profile(std::move(origin), small, parts_.transfers->rates());
+  profile.program_needs = parts_.runtime->program_needs();
+  topology::write_file_at_once(path, profile::to_text(profile));
+  if (settings_.quiet) return;
+  const std::string kinds = parts_.recording->kinds_text();
+  std::fprintf(stderr, "[spillway] profile  %s: %s%s%s\n", path.c_str(), describe(profile).c_str(),
+               kinds.empty() ? "" : "; ", kinds.c_str());
+}
+
+void Run::end_after_recording() noexcept {
+  finish(Runtime::Ending::kByItself);
+  // Its threads may work on: no destructors.
+  std::fflush(nullptr);
+  std::_Exit(0);
+}
+
+void Run::finish(Runtime::Ending ending) noexcept {
+  const std::lock_guard lock(finish_mutex_);
+  if (std::exchange(is_finished_, true)) return;
+  // Each by itself: a file that cannot be written costs none of the others.
+  const auto attempt = [](const auto& part) {
+    try {
+      part();
+    } catch (const std::exception& error) {
+      log_error("{}", error.what());
+    }
+  };
+  attempt([&] { parts_.runtime->finish(ending); });
+  attempt([&] { tell_statistics(); });
+  if (parts_.trace != nullptr) attempt([&] { write_trace(); });
+  if (parts_.recording != nullptr) attempt([&] { write_profile(); });
+}
+
+void Run::tell_statistics() {
+  const RunStatistics result = statistics();
+  progress_.end_line();
+  if (!settings_.quiet) std::fputs(summary(result).c_str(), stderr);
+  if (!settings_.stats.empty()) write_statistics(output_path(settings_.stats), result);
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,180 @@
+// A run from its settings to the files that it leaves, without LibTorch.
+#include "spillway/runtime/run.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "spillway/base/error.h"
+#include "support/file_text.h"
+#include "support/named_op.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::runtime {
+namespace {
+
+using memory::kPageBytes;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class RunCase : public ::testing::Test {
+ protected:
+  RunCase() {
+    surroundings_.machine.memory.total = 16_GiB;
+    surroundings_.machine.memory.available = 4_GiB;
+    surroundings_.probe_mappers = &memory::probe_mappers;
+    surroundings_.directories = surroundings_without_rates();
+    set("quiet", "on");
+    set("progress", "off");
+    set("budget", "64MiB");
+    set("nvme", directory_.path());
+  }
+
+  void set(const std::string& key, const std::string& value) {
+    assign_setting(settings_, key, value, "test");
+  }
+
+  /// What refuses the settings.
+  std::string refusal() {
+    try {
+      build_runtime(settings_, surroundings_, clock_);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "built";
+  }
+
+  std::unique_ptr<runtime::Run> start() {
+    auto run = std::make_unique<runtime::Run>(settings_, surroundings_, clock_);
+    run->trainer_facts = [this] { return facts_; };
+    return run;
+  }
+
+  /// Fills more pages than the budget has, as operators do.
+  static void work(Runtime& runtime, std::size_t storages) {
+    std::vector<void*> made;
+    for (std::size_t i = 0; i < storages; ++i) {
+      runtime.announce_op();
+      runtime.begin_op(i + 1, {}, NamedOp("aten::fill"));
+      auto* const memory = static_cast<std::byte*>(runtime.allocate(4 * kPageBytes));
+      for (std::size_t page = 0; page < 4; ++page) memory[page * kPageBytes] = std::byte{1};
+      runtime.end_op();
+      made.push_back(memory);
+    }
+    for (void* memory : made) runtime.deallocate(memory);
+  }
+
+  TemporaryDirectory directory_;
+  Settings settings_;
+  RunSurroundings surroundings_;
+  TrainerFacts facts_;
+  SteadyClock clock_;
+};
+
+TEST_F(RunCase, IsBuiltAsTheSettingsSay) {
+  set("store", "posix");
+  set("trace", directory_.path() + "/trace.json");
+  set("profile-out", directory_.path() + "/step.profile.json");
+  const RunParts parts = build_runtime(settings_, surroundings_, clock_);
+  EXPECT_EQ(parts.budget.budget, 64_MiB);
+  EXPECT_EQ(parts.runtime->budget(), 64_MiB);
+  EXPECT_THAT(parts.store_name, HasSubstr("posix"));
+  EXPECT_THAT(parts.directories, ElementsAre(directory_.path()));
+  EXPECT_NE(parts.trace, nullptr);
+  EXPECT_NE(parts.recording, nullptr);
+  EXPECT_TRUE(parts.runtime->records());
+  EXPECT_TRUE(parts.runtime->traces());
+}
+
+TEST_F(RunCase, MakesNeitherTraceNorProfileUnasked) {
+  const RunParts parts = build_runtime(settings_, surroundings_, clock_);
+  EXPECT_EQ(parts.trace, nullptr);
+  EXPECT_EQ(parts.recording, nullptr);
+}
+
+TEST_F(RunCase, TakesItsBudgetFromTheMachineItIsTold) {
+  set("budget", "auto");
+  surroundings_.ranks_here = 2;
+  EXPECT_EQ(build_runtime(settings_, surroundings_, clock_).budget.budget, 2_GiB - 512_MiB);
+}
+
+TEST_F(RunCase, IsRefusedWithEveryReasonWhereNoMapperWorks) {
+  surroundings_.probe_mappers = [] {
+    return std::vector<memory::MapperProbe>{
+        {memory::MapperKind::kUserfaultfd, false, "the kernel is too old"},
+        {memory::MapperKind::kCopy, false, "mmap is forbidden"}};
+  };
+  EXPECT_THAT(refusal(), AllOf(StartsWith("memory cannot be paged on this system"),
+                               HasSubstr("userfaultfd: the kernel is too old"),
+                               HasSubstr("copy: mmap is forbidden")));
+}
+
+TEST_F(RunCase, TakesTheBestMapperThatWorks) {
+  surroundings_.probe_mappers = [] {
+    return std::vector<memory::MapperProbe>{{memory::MapperKind::kUserfaultfd, false, "no"},
+                                            {memory::MapperKind::kCopy, true, ""},
+                                            {memory::MapperKind::kSignal, true, ""}};
+  };
+  EXPECT_EQ(build_runtime(settings_, surroundings_, clock_).mapper, memory::MapperKind::kCopy);
+}
+
+TEST_F(RunCase, RefusesAProfileWithoutLearning) {
+  set("profile-out", directory_.path() + "/step.profile.json");
+  set("prefetch", "off");
+  EXPECT_THAT(refusal(), HasSubstr("--profile-out needs --prefetch on"));
+}
+
+TEST_F(RunCase, LeavesStatisticsOfWhatWasDone) {
+  set("stats", directory_.path() + "/run.json");
+  facts_.libtorch_version = "2.11.0";
+  facts_.dispatch_key = "Fake";
+  facts_.recorded_peak = 3_MiB;
+  const auto run = start();
+  work(run->runtime(), 16);
+  run->finish(Runtime::Ending::kByItself);
+  const auto json = nlohmann::json::parse(file_text(directory_.path() + "/run.json"));
+  EXPECT_EQ(json.at("libtorch_version"), "2.11.0");
+  EXPECT_EQ(json.at("dispatch_key"), "Fake");
+  EXPECT_EQ(json.at("recorded_peak_bytes"), (3_MiB).count());
+  EXPECT_EQ(json.at("budget_bytes"), (64_MiB).count());
+  EXPECT_EQ(json.at("ops"), 16);
+  EXPECT_EQ(json.at("needed_bytes"), (128_MiB).count());
+  EXPECT_LE(json.at("peak_bytes").get<std::uint64_t>(), (64_MiB).count());
+  EXPECT_GE(json.at("spilled_bytes").get<std::uint64_t>(), (64_MiB).count());
+  EXPECT_EQ(json.at("disk_written_bytes"), json.at("spilled_bytes"));
+}
+
+TEST_F(RunCase, CountsNoWearForAStoreInMemory) {
+  set("store", "ram");
+  const auto run = start();
+  work(run->runtime(), 16);
+  const RunStatistics statistics = run->statistics();
+  EXPECT_GT(statistics.memory.spilled, 0_B);
+  EXPECT_EQ(statistics.disk_written, 0_B);
+  EXPECT_EQ(statistics.endurance, 0_B);
+}
+
+TEST_F(RunCase, FinishesOnce) {
+  set("stats", directory_.path() + "/run.json");
+  const auto run = start();
+  run->finish(Runtime::Ending::kByItself);
+  std::filesystem::remove(directory_.path() + "/run.json");
+  run->finish(Runtime::Ending::kBySignal);
+  EXPECT_FALSE(std::filesystem::exists(directory_.path() + "/run.json"));
+}
+
+TEST_F(RunCase, WritesTheOtherFilesWhereOneCannotBeWritten) {
+  set("stats", "/no/such/folder/run.json");
+  set("trace", directory_.path() + "/trace.json");
+  const auto run = start();
+  testing::internal::CaptureStderr();
+  run->finish(Runtime::Ending::kByItself);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("/no/such/folder"));
+  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/trace.json"));
+}
+
+}  // namespace
+}  // namespace spillway::runtime
