@@ -1,7 +1,5 @@
 #include "statistics_fields.h"
 
-#include <array>
-
 #include "spillway/base/error.h"
 
 namespace spillway::runtime {
@@ -50,7 +48,7 @@ Json value_stalls(const S& s) {
 }
 
 // clang-format off
-constexpr std::array kFields = std::to_array<StatisticsField>({
+constexpr StatisticsField kFields[] = {
   {"format", "", [](const S&) -> Json { return "spillway run statistics"; },
    "\"spillway run statistics\""},
   {"version", "", [](const S&) -> Json { return 1; }, "1"},
@@ -202,7 +200,7 @@ constexpr std::array kFields = std::to_array<StatisticsField>({
   {"directories", "", [](const S& s) -> Json { return s.directories; }, "and where"},
   {"prefetch", "", [](const S& s) -> Json { return s.prefetch; }, "as set"},
   {"verify", "", [](const S& s) -> Json { return s.verify; }, "as set"},
-});
+};
 // clang-format on
 
 }  // namespace
