@@ -47,7 +47,7 @@ std::string output_path(const std::string& pattern) {
   return expand_stats_path(pattern, ::getpid(), launched_rank().value_or("0"));
 }
 
-RunStatistics::GivenPlan given_plan_in(const PlanFile& plan, const std::string& file,
+RunStatistics::GivenPlan given_plan_in(const planner::PlanFile& plan, const std::string& file,
                                        const LearnerReport& learned) {
   return {file,
           plan.budget,

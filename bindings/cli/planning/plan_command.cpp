@@ -14,8 +14,8 @@
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/planner/plan_file.h"
 #include "spillway/planner/strategies.h"
-#include "spillway/runtime/plan_file.h"
 #include "spillway/topology/atomic_file.h"
 #include "spillway/topology/disk_rates.h"
 
@@ -224,7 +224,7 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
   const JudgedPlan judged = plan_asked_for(words.common, planning, clock);
   if (!words.out.empty())
     topology::write_file_at_once(
-        words.out, runtime::to_text(runtime::describe_plan(judged.plan, planning.bound,
+        words.out, planner::to_text(planner::describe_plan(judged.plan, planning.bound,
                                                            step.profile, limits, budget)));
   if (words.common.json) {
     out << json_text(figures_json(step, rates, judged.figures));

@@ -15,7 +15,7 @@
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/runtime/plan_file.h"
+#include "spillway/planner/plan_file.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
@@ -36,7 +36,7 @@ bool names_rates(const RateWords& words) {
 }
 
 /// That the plan counts on other tensors beside its own than the profile has.
-std::string text_of_other_small(const runtime::PlanFile& file, const std::string& name,
+std::string text_of_other_small(const planner::PlanFile& file, const std::string& name,
                                 const PlanningStep& step) {
   const Bytes planned = file.small_bytes;
   const Bytes here = step.profile.small_bytes;
@@ -62,7 +62,7 @@ Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
   const std::string text = topology::text_of_file(
       words.plan, message("spillway plan {} --budget SIZE --out {}",
                           shell_word(words.common.profile), shell_word(words.plan)));
-  const auto file = runtime::parse_plan_file(text, words.plan);
+  const auto file = planner::parse_plan_file(text, words.plan);
   Simulated simulated;
   simulated.rates = {file.rates, "of the plan"};
   if (file.far)
@@ -76,7 +76,7 @@ Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
   simulated.limits.far = far_tier(simulated.rates, file.page_size);
   const profile::StepProfile& profile = step.profile;
   simulated.plan =
-      runtime::fit_plan(file, words.plan, profile.tape, profile.page_size, simulated.limits,
+      planner::fit_plan(file, words.plan, profile.tape, profile.page_size, simulated.limits,
                         [&](profile::OpIndex op) { return profile.kinds[profile.kind_of_op[op]]; });
   simulated.figures =
       figures_of(case_for(step, file.budget, simulated.limits, bound_effort(words.common.bound)),

@@ -23,7 +23,7 @@ constexpr std::uint32_t kSpareShare = 32;  // Of the room, that the plan may tak
 }  // namespace
 
 bool GivenPlan::is_for(const profile::OpSequence& step) const {
-  const StepIdentity& wanted = options_.stored->step;
+  const planner::StepIdentity& wanted = options_.stored->step;
   return step.size() == wanted.operators && step.identity() == wanted.operator_hash;
 }
 
@@ -49,7 +49,7 @@ std::optional<planner::StepPlan> GivenPlan::on(const profile::StepTape& tape,
   const std::string& name = options_.stored_name;
   try {
     const planner::SwapLimits room = limits_in(limits);
-    auto plan = fit_plan(*options_.stored, name, tape, limits.page_size, room);
+    auto plan = planner::fit_plan(*options_.stored, name, tape, limits.page_size, room);
     if (!options_.recomputes && !plan.replays.empty())
       throw PlanError("{}: the plan runs {} operators again, which --recompute off forbids", name,
                       plan.replays.size());
@@ -72,8 +72,9 @@ void GivenPlan::note_step(const profile::OpSequence& usual) {
   if (fits_) return;
   ++steps_;
   if (!was_tried_ && (misfit_.empty() || steps_ == kStepsToJudge)) {
-    misfit_ = text_of_other_step(*options_.stored, options_.stored_name, usual.size(),
-                                 [&](profile::OpIndex op) { return names_.kind_of(usual[op]); });
+    misfit_ =
+        planner::text_of_other_step(*options_.stored, options_.stored_name, usual.size(),
+                                    [&](profile::OpIndex op) { return names_.kind_of(usual[op]); });
   }
   if (steps_ < kStepsToJudge || is_told_) return;
   is_told_ = true;

@@ -26,7 +26,8 @@ PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budge
   const std::string text = topology::text_of_file(
       settings.plan,
       message("spillway plan PROFILE --budget SIZE --out {}", shell_word(settings.plan)));
-  options.stored = std::make_shared<PlanFile>(parse_plan_file(text, settings.plan));
+  options.stored =
+      std::make_shared<planner::PlanFile>(planner::parse_plan_file(text, settings.plan));
   options.stored_name = settings.plan;
   if (options.stored->far)
     throw ConfigError("the plan {} has two tiers, host memory of {} and disks behind it, and this "

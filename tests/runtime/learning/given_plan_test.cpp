@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "spillway/base/log.h"
+#include "spillway/planner/plan_file.h"
 #include "spillway/runtime/learning/step_learner.h"
-#include "spillway/runtime/plan_file.h"
 #include "spillway/runtime/recording/profile_recording.h"
 #include "support/named_op.h"
 
@@ -76,7 +76,7 @@ class Net {
 };
 
 /// A plan of the net's step, made from a profile that was recorded with room for everything.
-std::shared_ptr<const PlanFile> plan_by(const char* strategy) {
+std::shared_ptr<const planner::PlanFile> plan_by(const char* strategy) {
   ProfileRecording recording({});
   Net net({.budget_pages = 1000, .recording = &recording});
   for (int i = 0; i < 4; ++i) net.step();
@@ -85,15 +85,16 @@ std::shared_ptr<const PlanFile> plan_by(const char* strategy) {
   const profile::StepProfile profile = recording.profile(origin, Bytes(0), {});
   const planner::SwapLimits limits{.budget_pages = kTightPages, .rates = {}};
   const auto plan = planner::strategy_named(strategy).plan(profile.tape, limits, {});
-  return std::make_shared<PlanFile>(
-      parse_plan_file(to_text(describe_plan(plan, planner::bound_plan(profile.tape, limits),
-                                            profile, limits, limits.page_size * kTightPages)),
-                      "net.plan"));
+  return std::make_shared<planner::PlanFile>(planner::parse_plan_file(
+      to_text(describe_plan(plan, planner::bound_plan(profile.tape, limits), profile, limits,
+                            limits.page_size * kTightPages)),
+      "net.plan"));
 }
 
 /// A run of the net that is given that plan.
 struct GivenRun {
-  explicit GivenRun(std::shared_ptr<const PlanFile> plan, std::uint32_t budget_pages = kTightPages)
+  explicit GivenRun(std::shared_ptr<const planner::PlanFile> plan,
+                    std::uint32_t budget_pages = kTightPages)
       : net({.budget_pages = budget_pages,
              .rates = {},
              .planning = {

@@ -36,10 +36,10 @@ struct RunParts {
   memory::MapperKind mapper{};
   std::string store_name;
   std::vector<std::string> directories;
-  std::uint64_t wearing_directories = 0;        ///< Those that are no RAM disk.
-  std::shared_ptr<const PlanFile> plan;         ///< That the user gave; may be null.
-  std::unique_ptr<StepTraceRecorder> trace;     ///< With `trace` only.
-  std::unique_ptr<ProfileRecording> recording;  ///< With `profile_out` only.
+  std::uint64_t wearing_directories = 0;          ///< Those that are no RAM disk.
+  std::shared_ptr<const planner::PlanFile> plan;  ///< That the user gave; may be null.
+  std::unique_ptr<StepTraceRecorder> trace;       ///< With `trace` only.
+  std::unique_ptr<ProfileRecording> recording;    ///< With `profile_out` only.
   std::unique_ptr<TransferMeter> transfers;
   std::unique_ptr<Runtime> runtime;
 };

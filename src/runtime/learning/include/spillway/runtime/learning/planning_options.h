@@ -5,8 +5,8 @@
 #include <string>
 
 #include "spillway/base/bytes.h"
+#include "spillway/planner/plan_file.h"
 #include "spillway/planner/strategies.h"
-#include "spillway/runtime/plan_file.h"
 
 namespace spillway::runtime {
 
@@ -20,9 +20,10 @@ struct PlanningOptions {
   PlanningMoment moment = PlanningMoment::kAtOnce;
   bool recomputes = false;                      ///< Plans may drop values and compute them again.
   const planner::Strategy* strategy = nullptr;  ///< Null: ours, getting better while it is used.
-  std::shared_ptr<const PlanFile> stored = {};  ///< Used for the step that it is for; may be null.
-  std::string stored_name = {};                 ///< Its file, for messages.
-  double processors = 1.0;                      ///< That may be used; searches see to it.
+  /// Used for the step that it is for; may be null.
+  std::shared_ptr<const planner::PlanFile> stored = {};
+  std::string stored_name = {};  ///< Its file, for messages.
+  double processors = 1.0;       ///< That may be used; searches see to it.
 };
 
 }  // namespace spillway::runtime

@@ -1,26 +1,21 @@
-#include "spillway/runtime/plan_file.h"
+#include "spillway/planner/plan_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "spillway/base/error.h"
 #include "spillway/profile/op_sequence.h"
-#include "spillway/runtime/settings/settings.h"
 #include "support/chain_profile.h"
 #include "support/damaged_text.h"
-#include "support/temporary_directory.h"
 
-namespace spillway::runtime {
+namespace spillway::planner {
 namespace {
 
 using nlohmann::json;
-using planner::StepPlan;
-using planner::SwapLimits;
 using profile::StepTape;
 using ::testing::HasSubstr;
 
@@ -30,7 +25,7 @@ struct Planned {
   StepTape tape;
   SwapLimits limits;
   StepPlan plan;
-  planner::StepBound bound;
+  StepBound bound;
   std::string text;
 };
 
@@ -41,15 +36,14 @@ Planned planned() {
   result.tape = profile.tape;
   result.limits.page_size = profile.page_size;
   result.limits.budget_pages = 44;
-  planner::Recomputation recomputation(result.tape);
-  const planner::ValueIndex first_activation = result.tape.uses[2].value;
-  const std::vector<planner::Drop> drops{{first_activation, 1}};
-  result.plan =
-      planner::plan_with_replays(result.tape, recomputation.replays(drops), result.limits);
+  Recomputation recomputation(result.tape);
+  const ValueIndex first_activation = result.tape.uses[2].value;
+  const std::vector<Drop> drops{{first_activation, 1}};
+  result.plan = plan_with_replays(result.tape, recomputation.replays(drops), result.limits);
   result.plan.strategy = "spillway";
   const Bytes small = profile.small_bytes;
   const Bytes budget = result.limits.budget_pages * profile.page_size + small;
-  result.bound = planner::bound_plan(result.tape, result.limits);
+  result.bound = bound_plan(result.tape, result.limits);
   result.text =
       to_text(describe_plan(result.plan, result.bound, result.tape, result.limits, budget, small));
   return result;
@@ -113,7 +107,7 @@ Planned planned_in_two_tiers() {
   Planned result = planned();
   result.limits.far = {result.limits.rates, 12};
   result.limits.rates.read_bytes_per_second *= 4;
-  result.plan = planner::plan_with_replays(result.tape, {}, result.limits);
+  result.plan = plan_with_replays(result.tape, {}, result.limits);
   const Bytes budget = result.limits.budget_pages * result.limits.page_size;
   result.text = to_text(
       describe_plan(result.plan, result.bound, result.tape, result.limits, budget, Bytes(0)));
@@ -159,44 +153,6 @@ TEST(PlanFile, RefusesSenselessTiers) {
               HasSubstr("swaps.far_pages[0] is 1000, more than the"));
   EXPECT_THAT(said([](json& d) { d["swaps"]["far_pages"].push_back(0); }),
               HasSubstr("swaps.far_pages has"));
-}
-
-TEST(PlanFile, WithTwoTiersIsRefusedByARun) {
-  TemporaryDirectory folder;
-  Settings settings;
-  settings.plan = folder.path() + "/net.plan.json";
-  std::ofstream(settings.plan) << planned_in_two_tiers().text;
-  try {
-    planning_of(settings);
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("net.plan.json has two tiers, host memory of 24.0 MiB and "
-                                        "disks behind it, and this run has disks only"));
-  }
-  std::ofstream(settings.plan) << planned().text;
-  EXPECT_NE(planning_of(settings).stored, nullptr);
-}
-
-TEST(PlanFile, IsRefusedByARunWithLessMemoryOrAStrategyOfItsOwn) {
-  TemporaryDirectory folder;
-  Settings settings;
-  settings.plan = folder.path() + "/net.plan.json";
-  std::ofstream(settings.plan) << planned().text;
-  const Bytes budget = parse_plan_file(planned().text, kName).budget;
-  const auto said = [&](std::optional<Bytes> of_run) -> std::string {
-    try {
-      planning_of(settings, of_run);
-      return {};
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-  };
-  EXPECT_EQ(said(budget), "");
-  EXPECT_EQ(said(2 * budget), "");
-  EXPECT_THAT(said(budget - Bytes(1)), HasSubstr("net.plan.json was made for 88.1 MiB, more than"));
-  EXPECT_THAT(said(50_MiB), HasSubstr("the 50.0 MiB of this run (run it with --budget 90210KiB"));
-  settings.strategy = "dtr";
-  EXPECT_THAT(said(budget), HasSubstr("--strategy dtr has no place beside --plan"));
 }
 
 TEST(PlanFile, KeepsTheNamesOfItsOperators) {
@@ -420,4 +376,4 @@ TEST(PlanFile, RefusesKeysThatComeTwiceAndDeepNesting) {
 }
 
 }  // namespace
-}  // namespace spillway::runtime
+}  // namespace spillway::planner

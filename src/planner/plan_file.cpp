@@ -1,4 +1,4 @@
-#include "spillway/runtime/plan_file.h"
+#include "spillway/planner/plan_file.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,11 +7,8 @@
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/op_sequence.h"
 
-namespace spillway::runtime {
+namespace spillway::planner {
 
-using planner::OpIndex;
-using planner::StepPlan;
-using planner::SwapLimits;
 using profile::StepTape;
 
 namespace {
@@ -46,7 +43,7 @@ SwapLimits PlanFile::limits() const {
   return limits;
 }
 
-PlanFile describe_plan(const StepPlan& plan, const planner::StepBound& bound, const StepTape& tape,
+PlanFile describe_plan(const StepPlan& plan, const StepBound& bound, const StepTape& tape,
                        const SwapLimits& limits, Bytes budget, Bytes small_bytes) {
   PlanFile file;
   file.strategy = plan.strategy;
@@ -57,14 +54,14 @@ PlanFile describe_plan(const StepPlan& plan, const planner::StepBound& bound, co
   file.rates = limits.rates;
   file.far = limits.far;
   file.replays = plan.replays;
-  file.swaps = planner::choices_of(plan.steps.tape, plan.swaps);
-  const planner::StepEstimate& estimate = plan.swaps.estimate;
+  file.swaps = choices_of(plan.steps.tape, plan.swaps);
+  const StepEstimate& estimate = plan.swaps.estimate;
   file.figures = {estimate.step_seconds, bound.step_seconds,
                   estimate.peak_pages * limits.page_size + small_bytes};
   return file;
 }
 
-PlanFile describe_plan(const StepPlan& plan, const planner::StepBound& bound,
+PlanFile describe_plan(const StepPlan& plan, const StepBound& bound,
                        const profile::StepProfile& profile, const SwapLimits& limits,
                        Bytes budget) {
   PlanFile file = describe_plan(plan, bound, profile.tape, limits, budget, profile.small_bytes);
@@ -113,9 +110,9 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
     StepPlan plan;
     plan.strategy = file.strategy;
     plan.replays = file.replays;
-    plan.steps = planner::rewrite_tape(tape, plan.replays);
-    plan.replay_seconds = planner::replay_seconds(tape, plan.replays);
-    plan.swaps = planner::restore_swaps(plan.steps.tape, file.swaps, limits);
+    plan.steps = rewrite_tape(tape, plan.replays);
+    plan.replay_seconds = replay_seconds(tape, plan.replays);
+    plan.swaps = restore_swaps(plan.steps.tape, file.swaps, limits);
     if (!plan.swaps.is_feasible || !plan.swaps.estimate.is_complete)
       throw PlanError("it cannot be carried out within {}", file.budget);
     return plan;
@@ -124,4 +121,4 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
   }
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::planner

@@ -10,14 +10,11 @@
 #include "spillway/base/json_reader.h"
 #include "spillway/base/json_writer.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/planner/plan_file.h"
 #include "spillway/profile/op_sequence.h"
-#include "spillway/runtime/plan_file.h"
 
-namespace spillway::runtime {
+namespace spillway::planner {
 
-using planner::OpIndex;
-using planner::PlannedSwap;
-using planner::Replay;
 using profile::TransferRates;
 
 namespace {
@@ -87,7 +84,7 @@ json operators_json(const PlanFile& file) {
   return operators;
 }
 
-json swaps_json(const planner::SwapChoices& choices, bool has_far) {
+json swaps_json(const SwapChoices& choices, bool has_far) {
   json swaps = json::object();
   for (const SwapColumn& column : kSwapColumns) {
     json& list = swaps[column.key] = json::array();
@@ -196,7 +193,7 @@ class PlanReader {
 
   void read_swaps(JsonObject swaps) {
     constexpr std::size_t kAny = JsonObject::kAnySize;
-    planner::SwapChoices& choices = file_.swaps;
+    SwapChoices& choices = file_.swaps;
     std::size_t size = kAny;
     for (const SwapColumn& column : kSwapColumns) {
       const std::int64_t least = column.may_be_none ? -1 : 0;
@@ -266,4 +263,4 @@ PlanFile parse_plan_file(std::string_view text, const std::string& name) {
   }
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::planner

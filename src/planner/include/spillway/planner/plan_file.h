@@ -12,7 +12,7 @@
 #include "spillway/planner/swap_choices.h"
 #include "spillway/profile/step_profile.h"
 
-namespace spillway::runtime {
+namespace spillway::planner {
 
 /// Which step a plan is for. Times are no part of it: the same program on another machine has the
 /// same identity.
@@ -43,25 +43,23 @@ struct PlanFile {
   Bytes page_size;
   Bytes budget;  ///< As given; holds what never leaves (`small_bytes`) and the planned pages.
   Bytes small_bytes;
-  profile::TransferRates rates;         ///< That it was made for.
-  std::optional<planner::FarTier> far;  ///< And the second tier, if it was made for two.
-  std::vector<planner::Replay> replays;
-  planner::SwapChoices swaps;  ///< On the tape with the replays.
+  profile::TransferRates rates;  ///< That it was made for.
+  std::optional<FarTier> far;    ///< And the second tier, if it was made for two.
+  std::vector<Replay> replays;
+  SwapChoices swaps;  ///< On the tape with the replays.
   StoredFigures figures;
 
   /// What planning had to live with.
-  planner::SwapLimits limits() const;
+  SwapLimits limits() const;
 };
 
 /// The file for a plan of `tape`, and what it is held against.
-PlanFile describe_plan(const planner::StepPlan& plan, const planner::StepBound& bound,
-                       const profile::StepTape& tape, const planner::SwapLimits& limits,
-                       Bytes budget, Bytes small_bytes);
+PlanFile describe_plan(const StepPlan& plan, const StepBound& bound, const profile::StepTape& tape,
+                       const SwapLimits& limits, Bytes budget, Bytes small_bytes);
 
 /// The same with the names of its operators, which say in a run of another step how it differs.
-PlanFile describe_plan(const planner::StepPlan& plan, const planner::StepBound& bound,
-                       const profile::StepProfile& profile, const planner::SwapLimits& limits,
-                       Bytes budget);
+PlanFile describe_plan(const StepPlan& plan, const StepBound& bound,
+                       const profile::StepProfile& profile, const SwapLimits& limits, Bytes budget);
 
 /// As JSON. plan_format.md tells the format.
 std::string to_text(const PlanFile& file);
@@ -81,8 +79,7 @@ std::string text_of_other_step(const PlanFile& file, const std::string& name, st
 /// The plan on the tape it is for, judged anew with `limits` (`file.limits()`, or other rates).
 /// Throws PlanError that begins with `name` for a tape of another program, other shapes or another
 /// page size, and for a plan that cannot be carried out on it.
-planner::StepPlan fit_plan(const PlanFile& file, const std::string& name,
-                           const profile::StepTape& tape, Bytes page_size,
-                           const planner::SwapLimits& limits, const OpKindOf& kind_of = {});
+StepPlan fit_plan(const PlanFile& file, const std::string& name, const profile::StepTape& tape,
+                  Bytes page_size, const SwapLimits& limits, const OpKindOf& kind_of = {});
 
-}  // namespace spillway::runtime
+}  // namespace spillway::planner

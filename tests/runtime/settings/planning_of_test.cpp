@@ -1,0 +1,69 @@
+#include "spillway/runtime/learning/planning_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <optional>
+
+#include "spillway/base/error.h"
+#include "spillway/runtime/settings/settings.h"
+#include "support/chain_profile.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A plan of the chain for 44 pages, in a file of its own; `far`: with a second tier.
+class GivenPlanFile {
+ public:
+  explicit GivenPlanFile(const std::optional<planner::FarTier>& far = {}) {
+    const profile::StepProfile profile = chain_profile();
+    const planner::SwapLimits limits{.budget_pages = 44, .far = far};
+    budget = limits.budget_pages * profile.page_size + profile.small_bytes;
+    settings.plan = folder_.path() + "/net.plan.json";
+    std::ofstream(settings.plan) << to_text(
+        describe_plan(planner::plan_with_replays(profile.tape, {}, limits),
+                      planner::bound_plan(profile.tape, limits), profile, limits, budget));
+  }
+
+  /// What a run with this budget is told; empty: it may go.
+  std::string said(std::optional<Bytes> of_run = {}) const {
+    try {
+      EXPECT_NE(planning_of(settings, of_run).stored, nullptr);
+      return {};
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  }
+
+  Settings settings;
+  Bytes budget;
+
+ private:
+  TemporaryDirectory folder_;
+};
+
+TEST(PlanningOptions, RefuseAPlanForTwoTiers) {
+  EXPECT_THAT(GivenPlanFile(planner::FarTier{{}, 12}).said(),
+              HasSubstr("net.plan.json has two tiers, host memory of 24.0 MiB and disks behind it, "
+                        "and this run has disks only"));
+  EXPECT_EQ(GivenPlanFile().said(), "");
+}
+
+TEST(PlanningOptions, RefuseAPlanForMoreMemoryOrBesideAStrategy) {
+  GivenPlanFile plan;
+  EXPECT_EQ(plan.said(plan.budget), "");
+  EXPECT_EQ(plan.said(2 * plan.budget), "");
+  EXPECT_THAT(plan.said(plan.budget - Bytes(1)),
+              HasSubstr("net.plan.json was made for 88.1 MiB, more than"));
+  EXPECT_THAT(plan.said(50_MiB),
+              HasSubstr("the 50.0 MiB of this run (run it with --budget 90210KiB"));
+  plan.settings.strategy = "dtr";
+  EXPECT_THAT(plan.said(plan.budget), HasSubstr("--strategy dtr has no place beside --plan"));
+}
+
+}  // namespace
+}  // namespace spillway::runtime
