@@ -20,7 +20,7 @@ namespace spillway::recompute {
 
 /// The part of a storage that a call's arguments show.
 struct StorageArgument {
-  StorageKey key = kNotPaged;
+  StorageId id;
   std::shared_ptr<KeptStorage> kept;  ///< Where it is not paged. Neither: no bytes are shown.
   std::size_t offset = 0;             ///< Of its first byte in the paged or kept storage.
   std::size_t bytes = 0;

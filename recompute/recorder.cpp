@@ -17,9 +17,6 @@ namespace {
 // Parts of storages begin at a multiple of this, so that every type is aligned in them.
 constexpr std::size_t kPartAlignment = 64;
 
-// A list is searched up to here.
-constexpr std::size_t kFew = 16;
-
 /// A mode may count calls, or give other results than the operator's.
 bool is_seen_by_python() {
   constexpr c10::DispatchKeySet kModes({c10::DispatchKey::Python,
@@ -30,21 +27,6 @@ bool is_seen_by_python() {
 }
 
 }  // namespace
-
-FirstNumbers::Number FirstNumbers::of(std::uint64_t name) {
-  const auto next = static_cast<std::uint32_t>(names_.size());
-  if (names_.size() < kFew) {
-    const auto found = std::find(names_.begin(), names_.end(), name);
-    if (found != names_.end()) return {static_cast<std::uint32_t>(found - names_.begin()), false};
-  } else {
-    if (many_.empty())
-      for (std::uint32_t i = 0; i < next; ++i) many_.emplace(names_[i], i);
-    const auto [entry, is_new] = many_.emplace(name, next);
-    if (!is_new) return {entry->second, false};
-  }
-  names_.push_back(name);
-  return {next, true};
-}
 
 Recorder::Recorder(RecordedCall& call, const OperatorRules& rules,
                    const ReplayEngine::FindStorage& find, const ReplayEngineOptions& options,
@@ -186,9 +168,9 @@ std::string Recorder::keep(StorageArgument& argument, const Source& source) {
   argument.address = static_cast<const std::byte*>(storage.data()) + source.shown.begin;
   argument.bytes = source.shown.end - source.shown.begin;
   const PagedStorage paged = find_(argument.address);
-  if (paged.key != kNotPaged) {
+  if (paged.id.is_some()) {
     if (argument.scratch) return "it writes a paged argument without saying so";
-    argument.key = paged.key;
+    argument.id = paged.id;
     argument.offset =
         static_cast<std::size_t>(argument.address - static_cast<const std::byte*>(paged.address));
     return {};
@@ -209,12 +191,12 @@ std::string Recorder::keep(StorageArgument& argument, const Source& source) {
 }
 
 void Recorder::list_inputs() {
-  FirstNumbers numbers;
+  FirstNumbers<StorageId> numbers;
   for (const StorageArgument& storage : call_.storages) {
-    if (storage.key == kNotPaged) continue;
+    if (!storage.id.is_some()) continue;
     // Several storages may lie in one paged piece of memory.
-    const auto number = numbers.of(storage.key);
-    if (number.is_new) call_.inputs_.push_back({.key = storage.key});
+    const auto number = numbers.of(storage.id);
+    if (number.is_new) call_.inputs_.push_back({.id = storage.id});
     StorageUse& use = call_.inputs_[number.value];
     use.written |= storage.written;
   }

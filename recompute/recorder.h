@@ -3,6 +3,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/TensorImpl.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -17,18 +18,32 @@
 namespace spillway::recompute {
 
 /// Numbers names in the order in which they first come.
+template <typename Name>
 class FirstNumbers {
  public:
   struct Number {
     std::uint32_t value = 0;
     bool is_new = false;
   };
-  Number of(std::uint64_t name);
-  Number of(const void* address) { return of(reinterpret_cast<std::uintptr_t>(address)); }
+  Number of(Name name) {
+    const auto next = static_cast<std::uint32_t>(names_.size());
+    if (names_.size() < kFew) {
+      const auto found = std::find(names_.begin(), names_.end(), name);
+      if (found != names_.end()) return {static_cast<std::uint32_t>(found - names_.begin()), false};
+    } else {
+      if (many_.empty())
+        for (std::uint32_t i = 0; i < next; ++i) many_.emplace(names_[i], i);
+      const auto [entry, is_new] = many_.emplace(name, next);
+      if (!is_new) return {entry->second, false};
+    }
+    names_.push_back(name);
+    return {next, true};
+  }
 
  private:
-  std::vector<std::uint64_t> names_;
-  std::unordered_map<std::uint64_t, std::uint32_t> many_;
+  static constexpr std::size_t kFew = 16;  ///< A list is searched up to here.
+  std::vector<Name> names_;
+  std::unordered_map<Name, std::uint32_t> many_;
 };
 
 /// Takes the arguments of one call into its record.
@@ -60,8 +75,8 @@ class Recorder {
   const ReplayEngine::FindStorage& find_;
   const ReplayEngineOptions& options_;
   KeptStorages& kept_;
-  FirstNumbers tensor_numbers_;
-  FirstNumbers storage_numbers_;
+  FirstNumbers<const void*> tensor_numbers_;
+  FirstNumbers<const void*> storage_numbers_;
   std::vector<Source> sources_;  ///< One per storage of the call.
 };
 

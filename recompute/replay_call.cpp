@@ -27,7 +27,7 @@ ReplayCall::ReplayCall(const RecordedCall& call) : call_(call), storages_(call.s
     const StorageArgument& storage = call_.storages[i];
     if (storage.kept != nullptr) {
       bind_kept(i, *storage.kept);
-    } else if (storage.key == kNotPaged) {
+    } else if (!storage.id.is_some()) {
       bind(i, nullptr);
     }
   }
@@ -105,7 +105,7 @@ std::vector<ReplayedOutput> ReplayCall::take_outputs() {
         tensors[number]->storage().nbytes() != expected.bytes.count())
       throw Error("{} gave other results when it ran again: {} results, not one of {} at number {}",
                   call_.op().schema().name(), tensors.size(), expected.bytes, number);
-    taken.push_back({expected.key, tensors[number]->storage()});
+    taken.push_back({expected.id, tensors[number]->storage()});
   }
   results_.clear();
   return taken;

@@ -19,10 +19,10 @@ void tell(std::string* objection, std::string text) {
 }
 
 /// Place of a storage among those of a call's arguments, or nullptr.
-const StorageArgument* argument_with(const RecordedCall& call, StorageKey key) {
+const StorageArgument* argument_with(const RecordedCall& call, StorageId id) {
   const auto found =
       std::find_if(call.storages.begin(), call.storages.end(),
-                   [key](const StorageArgument& argument) { return argument.key == key; });
+                   [id](const StorageArgument& argument) { return argument.id == id; });
   return found == call.storages.end() ? nullptr : &*found;
 }
 
@@ -53,18 +53,18 @@ class Completion {
     const std::byte* data = storage_address(tensor);
     if (data == nullptr) return {};
     const PagedStorage paged = find_(data);
-    if (paged.key == kNotPaged) return {};
-    const StorageArgument* argument = argument_with(call_, paged.key);
+    if (!paged.id.is_some()) return {};
+    const StorageArgument* argument = argument_with(call_, paged.id);
     if (argument != nullptr && argument->written) return {};
     if (argument != nullptr) return message("its result {} is a view of an argument", number_);
     if (returns_arguments_) return "it gave its argument other memory";
     const auto known = std::find_if(call_.outputs_.begin(), call_.outputs_.end(),
-                                    [&](const StorageMade& made) { return made.key == paged.key; });
+                                    [&](const StorageMade& made) { return made.id == paged.id; });
     if (known != call_.outputs_.end()) return {};
     if (paged.address != data)
       return message("its result {} does not begin where its paged memory does", number_);
     call_.outputs_.push_back(
-        {paged.key, Bytes(tensor.unsafe_storage().unsafeGetStorageImpl()->nbytes())});
+        {paged.id, Bytes(tensor.unsafe_storage().unsafeGetStorageImpl()->nbytes())});
     call_.output_tensors.push_back(number_);
     return {};
   }
@@ -141,11 +141,11 @@ std::vector<ReplayedOutput> ReplayEngine::replay(const OpRecord& record,
   ReplayCall replay(call);
   for (std::size_t i = 0; i < call.storages.size(); ++i) {
     const StorageArgument& storage = call.storages[i];
-    if (storage.key == kNotPaged) continue;
-    void* address = address_of(storage.key);
+    if (!storage.id.is_some()) continue;
+    void* address = address_of(storage.id);
     if (address == nullptr)
       throw Error("{} cannot run again: the storage {} among its arguments is not in memory",
-                  call.op().schema().name(), storage.key);
+                  call.op().schema().name(), storage.id);
     replay.bind(i, static_cast<std::byte*>(address) + storage.offset);
   }
   replay.run(options_.hidden_keys);

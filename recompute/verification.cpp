@@ -62,7 +62,7 @@ std::uint64_t fingerprint(const std::byte* data, std::size_t size) {
 std::vector<std::uint64_t> fingerprints_of_read(const RecordedCall& call) {
   std::vector<std::uint64_t> sums;
   for (const StorageArgument& storage : call.storages)
-    if (storage.key != kNotPaged && !storage.before)
+    if (storage.id.is_some() && !storage.before)
       sums.push_back(fingerprint(storage.address, storage.bytes));
   return sums;
 }
@@ -97,7 +97,7 @@ std::string compare_written(const RecordedCall& call) {
 void run(ReplayCall& replay, const RecordedCall& call, c10::DispatchKeySet hidden) {
   for (std::size_t i = 0; i < call.storages.size(); ++i) {
     const StorageArgument& storage = call.storages[i];
-    if (storage.key == kNotPaged) continue;
+    if (!storage.id.is_some()) continue;
     // A kernel may write past its declaration: the fingerprints tell.
     replay.bind(i,
                 storage.before ? storage.before->data() : const_cast<std::byte*>(storage.address));
@@ -135,7 +135,7 @@ bool keeps_drawing(const RecordedCall& call, c10::DispatchKeySet hidden) {
 
 void ReplayEngine::prepare_verification(OpRecord& record) {
   for (StorageArgument& storage : static_cast<RecordedCall&>(record).storages)
-    if (storage.key != kNotPaged && storage.written)
+    if (storage.id.is_some() && storage.written)
       storage.before.emplace(storage.address, storage.bytes);
 }
 

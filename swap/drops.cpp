@@ -13,7 +13,7 @@ namespace spillway::swap {
 using memory::kPageBytes;
 using memory::PageIndex;
 
-bool SwapEngine::State::drop(RangeId id) {
+bool SwapEngine::State::drop(StorageId id) {
   Lock lock(mutex_);
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
@@ -53,11 +53,11 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
   // The kernel kept its bytes, or it has moved in an earlier attempt.
   if (to.state != PageState::kOut || to.extent.is_some()) return true;
   // What stands open already must not stay so over a wait.
-  if (from.state == PageState::kWriting) close_guarded_locked(range_of(to.range));
+  if (from.state == PageState::kWriting) close_guarded_locked(range_of(to));
   if (!is_movable_locked(lock, source)) return false;
   if (from.state == PageState::kWriteQueued) cancel_write_locked(from);
   // Whoever waits to write must not do so unseen before the whole range is closed.
-  const bool is_touched = range_of(to.range).is_guarded && range_of(to.range).faulted;
+  const bool is_touched = range_of(to).is_guarded && range_of(to).faulted;
   const auto allowed = is_touched ? memory::Access::kRead : memory::Access::kWrite;
   const memory::SlotId slot = pool_->take_empty_slot();
   if (mapper_->unmap(pool_->address(slot), address_of(source)) == memory::MoveResult::kMoved) {
@@ -67,7 +67,7 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
   } else {
     // The kernel holds the frame for somebody, maybe for ever: the bytes go without it.
     pool_->put_empty_slot(slot);
-    close_guarded_locked(range_of(to.range));
+    close_guarded_locked(range_of(to));
     std::vector<memory::SlotId> copy;
     acquire_frames_locked(lock, copy, 1, &within);
     if (!has_bytes_in_memory(from.state)) {
@@ -81,7 +81,7 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
   return true;
 }
 
-bool SwapEngine::State::adopt(RangeId dropped, RangeId from, const PinSet& within) {
+bool SwapEngine::State::adopt(StorageId dropped, StorageId from, const PinSet& within) {
   Lock lock(mutex_);
   const PageIndex target = range_of(dropped).first;
   const PageIndex source = range_of(from).first;
@@ -107,17 +107,17 @@ bool SwapEngine::State::adopt(RangeId dropped, RangeId from, const PinSet& withi
   return true;
 }
 
-void SwapEngine::State::want_locked(RangeId id) {
+void SwapEngine::State::want_locked(StorageId id) {
   if (std::find(wanted_drops_.begin(), wanted_drops_.end(), id) != wanted_drops_.end()) return;
   wanted_drops_.push_back(id);
   drop_wanted_.notify_all();
 }
 
-RangeId SwapEngine::State::wait_for_wanted() {
+StorageId SwapEngine::State::wait_for_wanted() {
   Lock lock(mutex_);
   drop_wanted_.wait(lock, [this] { return drops_ended_ || !wanted_drops_.empty(); });
-  if (drops_ended_) return RangeId();
-  const RangeId wanted = wanted_drops_.front();
+  if (drops_ended_) return StorageId();
+  const StorageId wanted = wanted_drops_.front();
   wanted_drops_.pop_front();
   return wanted;
 }
@@ -130,7 +130,7 @@ void SwapEngine::State::end_drops() {
   drop_wanted_.notify_all();
 }
 
-void SwapEngine::State::give_up(RangeId dropped, const std::string& reason) {
+void SwapEngine::State::give_up(StorageId dropped, const std::string& reason) {
   Lock lock(mutex_);
   drop_failure_ = {dropped, drop_failure_.count + 1, reason};
   const Range& range = range_of(dropped);
@@ -152,18 +152,18 @@ void SwapEngine::State::give_up(RangeId dropped, const std::string& reason) {
 /// Operators that nobody has prepared for a drop wait here until its bytes are back. While they
 /// wait for one range another one may be dropped again, so all are looked at after each wait.
 void SwapEngine::State::wait_for_dropped_locked(Lock& lock, std::span<const RangeUse> uses) {
-  RangeId awaited;
+  StorageId awaited;
   std::uint64_t failures = 0;  // As the wait for that range began.
   while (true) {
     const auto use = std::find_if(uses.begin(), uses.end(), [this](const RangeUse& candidate) {
-      return range_of(candidate.range).is_dropped;
+      return range_of(candidate.storage).is_dropped;
     });
     if (use == uses.end()) return;
-    if (use->range != awaited) {
-      awaited = use->range;
+    if (use->storage != awaited) {
+      awaited = use->storage;
       failures = drop_failure_.count;
     }
-    if (drop_failure_.count != failures && drop_failure_.range == awaited)
+    if (drop_failure_.count != failures && drop_failure_.storage == awaited)
       throw RecomputeError("{}", drop_failure_.reason);
     want_locked(awaited);
     wait_locked(lock, false, counts_.fetch_wait);

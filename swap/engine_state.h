@@ -33,7 +33,7 @@ class SwapEngine::State final : public memory::FaultSink {
   // swap_engine.cpp
   Allocation allocate(Bytes size, PinSet* within);
   Allocation allocate_unfilled(Bytes size);
-  void release(RangeId id);
+  void release(StorageId id);
   void account_small(Bytes size, PinSet* within);
   void release_small(Bytes size) noexcept;
   std::uint32_t storage_pages() const noexcept;
@@ -68,16 +68,16 @@ class SwapEngine::State final : public memory::FaultSink {
   void kick_locked();
 
   // drops.cpp
-  bool drop(RangeId id);
-  bool adopt(RangeId dropped, RangeId from, const PinSet& within);
-  RangeId wait_for_wanted();
-  void give_up(RangeId dropped, const std::string& reason);
+  bool drop(StorageId id);
+  bool adopt(StorageId dropped, StorageId from, const PinSet& within);
+  StorageId wait_for_wanted();
+  void give_up(StorageId dropped, const std::string& reason);
   void end_drops();
-  void want_locked(RangeId id);
+  void want_locked(StorageId id);
   void wait_for_dropped_locked(Lock& lock, std::span<const RangeUse> uses);
 
   // guards.cpp
-  bool guard(RangeId id);
+  bool guard(StorageId id);
   void unguard_locked(Range& range);
   void end_guard_locked(Range& range);
   void close_locked(const Range& range);
@@ -98,11 +98,18 @@ class SwapEngine::State final : public memory::FaultSink {
   RangeUse find(const void* address) const noexcept;
   RangeUse find(const void* address, Bytes size) const noexcept;
   std::uint64_t entry_at(std::size_t offset) const noexcept;
+  StorageId storage_at(std::size_t offset, std::uint64_t entry) const noexcept;
   std::size_t offset_of(const void* address) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_base_);
   }
-  void index_range_locked(const Range& range, RangeId id);
-  Range& range_of(RangeId id) { return ranges_[id.value()]; }
+  void index_range_locked(const Range& range, StorageId id);
+  Range& range_of(StorageId id) { return ranges_[id.slot()]; }
+  Range& range_of(const Page& page) { return ranges_[page.range]; }
+  /// Whether the storage has been released; what names it then names nothing any more.
+  bool has_ended(StorageId id) const {
+    const Range& range = ranges_[id.slot()];
+    return range.id != id || !range.is_live || range.is_dying;
+  }
   std::byte* address_of(memory::PageIndex index) const {
     return arena_base_ + std::size_t{index} * memory::kPageBytes;
   }
@@ -134,8 +141,8 @@ class SwapEngine::State final : public memory::FaultSink {
   std::string kept_text_locked() const;
   void wake_waiters_locked();
   void wait_locked(Lock& lock, bool holds_pins, Duration& waited);
-  RangeId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
-  void end_range_locked(RangeId id);
+  StorageId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
+  void end_range_locked(Range& range);
   void release_page_locked(memory::PageIndex index);
   void start_parts_locked(Range& range);
   void hold_locked(PinSet& set, const RangeUse& use);
@@ -157,7 +164,7 @@ class SwapEngine::State final : public memory::FaultSink {
   void end_children_locked();
   bool can_leave_locked(const Page& page, bool forced) const;
   bool is_pinned_locked(const Page& page) const {
-    return page.pins > 0 || ranges_[page.range.value()].pins > 0;
+    return page.pins > 0 || ranges_[page.range].pins > 0;
   }
   struct Candidate;
   std::vector<Candidate> candidates_locked() const;
@@ -184,10 +191,11 @@ class SwapEngine::State final : public memory::FaultSink {
   memory::AddressArena arena_;
   std::unique_ptr<memory::FramePool> pool_;
   std::unique_ptr<Page, Freed> pages_;  ///< One per arena page, zero until used.
-  /// Per arena page: RangeId + 1, the pages of the range above it, and above that which of them
-  /// this one is (see find). Read without the lock.
+  /// Per arena page: slot + 1, the pages of the range above it, and above that which of them this
+  /// one is (see find), and the generation of the storage. Read without the lock.
   std::unique_ptr<std::uint64_t, Freed> range_of_page_;
-  std::vector<RangeId> free_ranges_;
+  std::unique_ptr<std::uint32_t, Freed> generation_of_page_;
+  std::vector<std::uint32_t> free_slots_;
 
   bool begin_fault_locked(memory::PageIndex index, memory::Access access, TimePoint start);
   bool note_open_fault_locked(memory::PageIndex index, TimePoint start);
@@ -221,7 +229,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::uint64_t wakes_ = 0;  ///< Counts whatever may have ended a wait.
   std::size_t waiters_ = 0;
   std::condition_variable drop_wanted_;
-  std::deque<RangeId> wanted_drops_;  ///< Dropped ranges that somebody waits for.
+  std::deque<StorageId> wanted_drops_;  ///< Dropped ranges that somebody waits for.
   bool drops_ended_ = false;
   DropFailure drop_failure_;
   bool is_movable_locked(Lock& lock, memory::PageIndex index);

@@ -56,7 +56,7 @@ bool SwapEngine::State::leave_locked(PageIndex index) {
     pool_->put_frame(slot);
   } else {
     pool_->put_empty_slot(slot);
-    if (!range_of(page.range).is_dying) {
+    if (!range_of(page).is_dying) {
       stay_locked(index);
       return false;
     }
@@ -77,7 +77,7 @@ void SwapEngine::State::stay_locked(PageIndex index) {
   ++refusals_;
   if (!page.closed) return;
   // A guard never opens for a moment: somebody may be waiting for that.
-  if (!range_of(page.range).is_guarded) {
+  if (!range_of(page).is_guarded) {
     mapper_->allow_writes(address_of(index), 1);
     page.closed = false;
   }
@@ -233,8 +233,9 @@ void SwapEngine::State::make_room_locked() {
 }
 
 void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages) {
-  const Range& range = range_of(part.range);
-  if (!range.is_live || range.is_dying || range.pins > 0 || part.first >= range.pages) return;
+  if (has_ended(part.storage)) return;
+  const Range& range = range_of(part.storage);
+  if (range.pins > 0) return;
   pressure_.store(true, std::memory_order_relaxed);
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   for (std::uint32_t i = end; i-- > part.first && pages > 0;) {

@@ -73,7 +73,7 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint
   const TimePoint start = clock_.now();
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
-  if (!find(address).range.is_some()) {
+  if (!find(address).storage.is_some()) {
     // The report may be late: the page had come, and its storage was freed behind that. Whoever
     // touches freed memory comes again.
     const bool is_again = stray_.page == index && stray_.releases == releases_;
@@ -100,17 +100,17 @@ bool SwapEngine::State::note_open_fault_locked(PageIndex index, TimePoint start)
 /// has sleepers report once more, and what is computed again may take long.
 bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimePoint start) {
   Page& page = pages_.get()[index];
-  Range& range = range_of(page.range);
+  Range& range = range_of(page);
   range.faulted = true;
   touch_page_locked(range, index - range.first);
   // Of a dropped range, pages with an extent are those that an adoption has moved before it failed.
   if (range.is_dropped && page.state == PageState::kOut && !page.extent.is_some()) {
-    want_locked(page.range);
+    want_locked(range.id);
     return note_open_fault_locked(index, start);
   }
   if (waits_for_guard(page, range, access)) {
     range.is_write_awaited = true;
-    want_locked(page.range);
+    want_locked(range.id);
     return note_open_fault_locked(index, start);
   }
   bool is_news = true;
@@ -167,15 +167,15 @@ TrapEnd SwapEngine::State::serve_fault(std::byte* address, Access access, const 
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   const Page& page = pages_.get()[index];
-  const auto is_guarded = [&] { return waits_for_guard(page, range_of(page.range), access); };
-  while (find(address).range.is_some() && (!has_bytes_in_memory(page.state) || is_guarded())) {
+  const auto is_guarded = [&] { return waits_for_guard(page, range_of(page), access); };
+  while (find(address).storage.is_some() && (!has_bytes_in_memory(page.state) || is_guarded())) {
     ++waiters_;
     changed_.wait_for(lock, std::chrono::milliseconds(20));
     --waiters_;
     // The page stays asked for, and whoever takes the signal may never come back for it.
     if (is_signal_waiting(blocked)) return TrapEnd::kInterrupted;
     // It has come and left again, or nobody has computed it yet: still the same trap.
-    if ((page.state == PageState::kOut || is_guarded()) && find(address).range.is_some())
+    if ((page.state == PageState::kOut || is_guarded()) && find(address).storage.is_some())
       begin_fault_locked(index, access, clock_.now());
   }
   return TrapEnd::kServed;

@@ -139,14 +139,14 @@ bool SwapEngine::State::show_in_child(PageIndex index) {
 /// Serves an access of a forked child to a page that is sealed.
 void SwapEngine::State::fill_in_child(const std::byte* address) {
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
-  if (!find(address).range.is_some()) end_by_signal(SIGSEGV, kTouchedAfterFree);
+  if (!find(address).storage.is_some()) end_by_signal(SIGSEGV, kTouchedAfterFree);
   Lock lock(mutex_);
   Page& page = pages_.get()[index];
   if (has_bytes_in_memory(page.state)) {
     memory::open_pages(address_of(index), 1);  // Another thread was faster, or it stood closed.
     return;
   }
-  if (range_of(page.range).is_dropped)
+  if (range_of(page).is_dropped)
     end_by_signal(SIGBUS,
                   "a forked child touched a tensor that was to be computed again when it was "
                   "forked; run with --recompute off");

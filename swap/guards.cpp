@@ -11,16 +11,15 @@ namespace spillway::swap {
 
 using memory::PageIndex;
 
-bool SwapEngine::State::guard(RangeId id) {
+bool SwapEngine::State::guard(StorageId id) {
   Lock lock(mutex_);
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   if (range.is_guarded) return true;
   // The kernel may be filling a page, and would get an error where it is closed.
   const auto holds_it = [&](const PinSet* set) {
-    return std::any_of(set->pins_.begin(), set->pins_.end(), [&](const PinSet::Pin& pin) {
-      return pin.range == id && pin.generation == range.generation;
-    });
+    return std::any_of(set->pins_.begin(), set->pins_.end(),
+                       [&](const PinSet::Pin& pin) { return pin.storage == id; });
   };
   if (drops_ended_ || std::any_of(kernel_sets_.begin(), kernel_sets_.end(), holds_it)) return false;
   range.is_guarded = true;
@@ -57,7 +56,7 @@ void SwapEngine::State::unguard_locked(Range& range) {
 void SwapEngine::State::end_guard_locked(Range& range) {
   range.is_guarded = false;
   if (!std::exchange(range.is_write_awaited, false)) return;
-  std::erase(wanted_drops_, pages_.get()[range.first].range);
+  std::erase(wanted_drops_, range.id);
   for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
     const PageState state = pages_.get()[index].state;
     if (state == PageState::kReadQueued || state == PageState::kReading) continue;

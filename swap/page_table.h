@@ -45,14 +45,14 @@ struct Page {
   ExtentId extent;                 ///< None and `kOut`: the page has no contents yet.
   std::uint32_t extent_since = 0;  ///< When the extent was reserved, in the order of forks.
   memory::SlotId slot;             ///< The frame while reading.
-  RangeId range;
+  std::uint32_t range = 0;         ///< Slot of its storage in the table of ranges.
 };
 static_assert(sizeof(Page) == 36);
 
 struct Range {
+  StorageId id;  ///< Of the storage that has this slot, or had it last.
   memory::PageIndex first = 0;
   std::uint32_t pages = 0;
-  std::uint32_t generation = 0;
   std::uint32_t pins = 0;          ///< Of operators that use all of it.
   std::uint32_t partial_pins = 0;  ///< Of operators that use some of its pages, see Page::pins.
   std::uint32_t in_flight = 0;     ///< Pages being read or written.
@@ -73,7 +73,6 @@ struct Range {
 /// Pages that are to come in when there is room.
 struct Fetch {
   RangePart part;
-  std::uint32_t generation;
   OpClock needed;  ///< From then on it comes too late, and for the use behind it too early.
   Copy copy;
 };
@@ -100,7 +99,7 @@ struct ReadFailure {
 
 /// The latest dropped range that could not be brought back, of so many.
 struct DropFailure {
-  RangeId range;
+  StorageId storage;
   std::uint64_t count = 0;
   std::string reason;
 };

@@ -29,8 +29,7 @@ void SwapEngine::State::touch_page_locked(Range& range, std::uint32_t page) {
 }
 
 void SwapEngine::State::set_next_use_locked(const RangePart& part, OpClock at) {
-  Range& range = range_of(part.range);
-  if (part.first >= range.pages) return;  // The id means another range by now.
+  Range& range = range_of(part.storage);
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   const bool is_whole = part.first == 0 && end == range.pages;
   if (is_whole) {
@@ -50,11 +49,11 @@ void SwapEngine::State::count_missing_locked(std::span<const RangeUse> uses,
 }
 
 void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
-  Range& range = range_of(use.range);
+  Range& range = range_of(use.storage);
   SPILLWAY_ASSERT(use.first < range.pages && use.pages == range.pages && !range.is_dropped);
   range.last_touch = ++touch_clock_;
   const bool is_whole = use.is_whole();
-  set.pins_.push_back({use.range, range.generation, use.first, is_whole ? 0 : use.touched()});
+  set.pins_.push_back({use.storage, use.first, is_whole ? 0 : use.touched()});
   if (is_whole) {
     ++range.pins;
     if (!range.in_parts && set.hold_ == Hold::kOperator) return;
@@ -71,8 +70,8 @@ void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
 }
 
 void SwapEngine::State::let_go_locked(const PinSet::Pin& pin) {
-  Range& range = range_of(pin.range);
-  if (range.generation != pin.generation || !range.is_live || range.is_dying) return;
+  if (has_ended(pin.storage)) return;
+  Range& range = range_of(pin.storage);
   if (pin.count == 0) {
     SPILLWAY_ASSERT(range.pins > 0);
     --range.pins;
@@ -87,8 +86,8 @@ void SwapEngine::State::let_go_locked(const PinSet::Pin& pin) {
 void SwapEngine::State::each_held_page_locked(const PinSet& set,
                                               const std::function<void(PageIndex)>& act) const {
   for (const PinSet::Pin& pin : set.pins_) {
-    const Range& range = ranges_[pin.range.value()];
-    if (range.generation != pin.generation || !range.is_live || range.is_dying) continue;
+    if (has_ended(pin.storage)) continue;
+    const Range& range = ranges_[pin.storage.slot()];
     const std::uint32_t count = pin.count == 0 ? range.pages : pin.count;
     for (std::uint32_t i = 0; i < count; ++i) act(range.first + pin.first + i);
   }
@@ -107,7 +106,7 @@ std::size_t SwapEngine::State::held_pages_locked(const PinSet* set) const {
 std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> uses, bool asks) {
   std::size_t missing = 0;
   for (const RangeUse& use : uses) {
-    const PageIndex first = range_of(use.range).first + use.first;
+    const PageIndex first = range_of(use.storage).first + use.first;
     for (PageIndex index = first; index < first + use.touched(); ++index) {
       Page& page = pages_.get()[index];
       if (asks && page.state == PageState::kOut) ask_for_page_locked(index);
@@ -140,12 +139,12 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
   for (const RangeUse& use : uses) {
     hold_locked(set, use);
     wanted += use.touched();
-    forget_refusals_locked(range_of(use.range).first + use.first, use.touched());
+    forget_refusals_locked(range_of(use.storage).first + use.first, use.touched());
   }
   // Who tries again after a failure gets a read of its own.
   const std::uint64_t failures = read_failure_.count;
   const auto holds_failure = [&](const RangeUse& use) {
-    const PageIndex first = range_of(use.range).first + use.first;
+    const PageIndex first = range_of(use.storage).first + use.first;
     return read_failure_.page >= first && read_failure_.page - first < use.touched();
   };
   // Pages that cannot all be there at once are left to come as they are touched.
@@ -169,7 +168,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
     }
   }
   for (const RangeUse& use : uses) {
-    if (use.writes) settle_for_writing_locked(range_of(use.range), use.first, use.touched());
+    if (use.writes) settle_for_writing_locked(range_of(use.storage), use.first, use.touched());
   }
 }
 

@@ -27,18 +27,18 @@ std::size_t pages_for(Bytes size) {
   return size.count() / kPageBytes + (size.count() % kPageBytes > 0 ? 1 : 0);
 }
 
-// An entry of the table behind `find`: id + 1, pages of the range, and which of them this one is.
+// An entry of the table behind `find`: slot + 1, pages of the range, and which of them this one is.
 constexpr unsigned kEntryBits = 21;
 constexpr std::uint64_t kEntryMask = (std::uint64_t{1} << kEntryBits) - 1;
 
-std::uint64_t entry_of(RangeId id, std::uint32_t pages, std::uint32_t position) {
+std::uint64_t entry_of(std::uint32_t slot, std::uint32_t pages, std::uint32_t position) {
   return (std::uint64_t{position} << (2 * kEntryBits)) | (std::uint64_t{pages} << kEntryBits) |
-         (id.value() + 1);
+         (std::uint64_t{slot} + 1);
 }
 
-RangeId entry_id(std::uint64_t entry) {
-  const auto id = static_cast<std::uint32_t>(entry & kEntryMask);
-  return id == 0 ? RangeId() : RangeId(id - 1);
+/// Of an entry that is not 0.
+std::uint32_t entry_slot(std::uint64_t entry) {
+  return static_cast<std::uint32_t>(entry & kEntryMask) - 1;
 }
 
 std::uint32_t entry_pages(std::uint64_t entry) {
@@ -70,7 +70,8 @@ SwapEngine::State::State(const SwapEngineOptions& options,
       arena_pages_(options.arena_size / memory::kPageSize),
       arena_(static_cast<PageIndex>(arena_pages_)),
       pages_(zeroed<Page>(arena_pages_)),
-      range_of_page_(zeroed<std::uint64_t>(arena_pages_)) {
+      range_of_page_(zeroed<std::uint64_t>(arena_pages_)),
+      generation_of_page_(zeroed<std::uint32_t>(arena_pages_)) {
   if (budget_pages_ == 0)
     throw ConfigError("budget of {} is below the page size of {}", options.budget,
                       memory::kPageSize);
@@ -103,47 +104,61 @@ std::uint64_t SwapEngine::State::entry_at(std::size_t offset) const noexcept {
   const std::size_t index = offset / kPageBytes;
   if (index >= arena_pages_) return 0;
   return std::atomic_ref<std::uint64_t>(range_of_page_.get()[index])
-      .load(std::memory_order_relaxed);
+      .load(std::memory_order_acquire);
 }
 
 RangeUse SwapEngine::State::find(const void* address) const noexcept {
-  const std::uint64_t entry = entry_at(offset_of(address));
-  return {entry_id(entry), entry_pages(entry)};
+  const std::size_t offset = offset_of(address);
+  const std::uint64_t entry = entry_at(offset);
+  if (entry == 0) return {};
+  return {storage_at(offset, entry), entry_pages(entry)};
 }
 
 RangeUse SwapEngine::State::find(const void* address, Bytes size) const noexcept {
   if (size == Bytes()) return {};
   const std::size_t offset = offset_of(address);
   const std::uint64_t entry = entry_at(offset);
-  RangeUse use{entry_id(entry), entry_pages(entry)};
-  if (!use.range.is_some()) return use;
+  if (entry == 0) return {};
+  RangeUse use{storage_at(offset, entry), entry_pages(entry)};
   use.first = entry_position(entry);
   const std::size_t count = (offset % kPageBytes + size.count() - 1) / kPageBytes + 1;
   use.count = static_cast<std::uint32_t>(std::min<std::size_t>(count, use.pages - use.first));
   return use;
 }
 
+/// Whoever asks for an address whose storage ends meanwhile touches freed memory: then slot and
+/// generation may not belong together.
+StorageId SwapEngine::State::storage_at(std::size_t offset, std::uint64_t entry) const noexcept {
+  const std::uint32_t generation =
+      std::atomic_ref<std::uint32_t>(generation_of_page_.get()[offset / kPageBytes])
+          .load(std::memory_order_relaxed);
+  return {entry_slot(entry), generation};
+}
+
 /// Lets `find` tell the pages of a range, or forget them if `id` is none.
-void SwapEngine::State::index_range_locked(const Range& range, RangeId id) {
+void SwapEngine::State::index_range_locked(const Range& range, StorageId id) {
   for (std::uint32_t i = 0; i < range.pages; ++i) {
+    if (id.is_some())
+      std::atomic_ref<std::uint32_t>(generation_of_page_.get()[range.first + i])
+          .store(id.generation(), std::memory_order_relaxed);
     std::atomic_ref<std::uint64_t>(range_of_page_.get()[range.first + i])
-        .store(id.is_some() ? entry_of(id, range.pages, i) : 0, std::memory_order_relaxed);
+        .store(id.is_some() ? entry_of(id.slot(), range.pages, i) : 0, std::memory_order_release);
   }
 }
 
-RangeId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages, Bytes size) {
-  RangeId id;
-  if (free_ranges_.empty()) {
-    id = RangeId(static_cast<std::uint32_t>(ranges_.size()));
+StorageId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages, Bytes size) {
+  StorageId id;
+  if (free_slots_.empty()) {
+    id = StorageId(static_cast<std::uint32_t>(ranges_.size()), 0);
     ranges_.emplace_back();
   } else {
-    id = free_ranges_.back();
-    free_ranges_.pop_back();
+    const std::uint32_t slot = free_slots_.back();
+    id = StorageId(slot, ranges_[slot].id.generation() + 1);
+    free_slots_.pop_back();
   }
   Range& range = range_of(id);
-  const std::uint32_t generation = range.generation;
   range = Range{};
-  range.generation = generation;
+  range.id = id;
   range.first = first;
   range.pages = pages;
   range.size = size;
@@ -152,7 +167,7 @@ RangeId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages
   for (std::uint32_t i = 0; i < pages; ++i) {
     Page& page = pages_.get()[first + i];
     page = Page{};
-    page.range = id;
+    page.range = id.slot();
   }
   index_range_locked(range, id);
   counts_.live += memory::kPageSize * pages;
@@ -160,13 +175,11 @@ RangeId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages
   return id;
 }
 
-void SwapEngine::State::end_range_locked(RangeId id) {
-  Range& range = range_of(id);
+void SwapEngine::State::end_range_locked(Range& range) {
   arena_.release(range.first, range.pages);
   range.is_live = false;
   range.is_dying = false;
-  ++range.generation;
-  free_ranges_.push_back(id);
+  free_slots_.push_back(range.id.slot());
 }
 
 void SwapEngine::State::note_counted_locked() {
@@ -302,7 +315,7 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
     if (within != nullptr && within->engine_ == nullptr) exit_locked(*within);
     throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
   }
-  const RangeId id = new_range_locked(*first, count, size);
+  const StorageId id = new_range_locked(*first, count, size);
   for (std::uint32_t i = 0; i < count; ++i) {
     map_locked(*first + i, frames[i], memory::Access::kWrite);
     pages_.get()[*first + i].dirty = true;
@@ -311,7 +324,7 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
     // The room that was kept free for this operator is taken now.
     fetch_reserve_ -= std::min(fetch_reserve_, count);
     range_of(id).pins = 1;
-    within->pins_.push_back({id, range_of(id).generation, 0, 0});
+    within->pins_.push_back({id, 0, 0});
   }
   return {address_of(*first), id};
 }
@@ -324,7 +337,7 @@ SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size) {
   const auto first = arena_.allocate(count);
   if (!first)
     throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
-  const RangeId id = new_range_locked(*first, count, size);
+  const StorageId id = new_range_locked(*first, count, size);
   if (pool_->available_frames() >= count + frames_wanted_ && fault_reads_.empty()) {
     for (std::uint32_t i = 0; i < count; ++i) give_fresh_frame_locked(*first + i);
   } else {
@@ -349,7 +362,7 @@ void SwapEngine::State::release_page_locked(PageIndex index) {
   drop_extent_locked(page);
 }
 
-void SwapEngine::State::release(RangeId id) {
+void SwapEngine::State::release(StorageId id) {
   Lock lock(mutex_);
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
@@ -358,10 +371,10 @@ void SwapEngine::State::release(RangeId id) {
   range.pins = 0;
   range.partial_pins = 0;
   counts_.live -= memory::kPageSize * range.pages;
-  index_range_locked(range, RangeId());
+  index_range_locked(range, StorageId());
   if (range.is_dropped || range.is_write_awaited) std::erase(wanted_drops_, id);
   for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
-  if (range.in_flight == 0) end_range_locked(id);
+  if (range.in_flight == 0) end_range_locked(range);
   wake_waiters_locked();
   if (!fetches_.empty()) kick_locked();
 }
@@ -450,7 +463,7 @@ SwapEngine::Allocation SwapEngine::allocate_unfilled(Bytes size) {
   return state_->allocate_unfilled(size);
 }
 
-void SwapEngine::release(RangeId range) {
+void SwapEngine::release(StorageId range) {
   if (!state_->off_.load(std::memory_order_relaxed)) state_->release(range);
 }
 
@@ -495,7 +508,7 @@ void SwapEngine::advance(OpClock now) {
 void SwapEngine::set_next_use(const RangePart& part, OpClock at) {
   if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
-  if (state_->range_of(part.range).is_live) state_->set_next_use_locked(part, at);
+  if (!state_->has_ended(part.storage)) state_->set_next_use_locked(part, at);
 }
 
 void SwapEngine::write_out(const RangePart& part, std::uint32_t pages) {
@@ -513,50 +526,44 @@ void SwapEngine::fetch(const RangePart& part, Copy copy) {
 
 std::uint32_t SwapEngine::storage_pages() const noexcept { return state_->storage_pages(); }
 
-bool SwapEngine::drop(RangeId range) {
+bool SwapEngine::drop(StorageId range) {
   return !state_->off_.load(std::memory_order_relaxed) && state_->drop(range);
 }
 
-bool SwapEngine::is_dropped(RangeId range) const {
+bool SwapEngine::is_dropped(StorageId range) const {
   std::lock_guard lock(state_->mutex_);
   return state_->range_of(range).is_dropped;
 }
 
-std::uint64_t SwapEngine::life_of(RangeId range) const {
-  std::lock_guard lock(state_->mutex_);
-  return (std::uint64_t{state_->range_of(range).generation} << 32) + range.value() + 1;
-}
-
-std::byte* SwapEngine::address_of(RangeId range) const {
+std::byte* SwapEngine::address_of(StorageId range) const {
   std::lock_guard lock(state_->mutex_);
   return state_->address_of(state_->range_of(range).first);
 }
 
-bool SwapEngine::adopt(RangeId dropped, RangeId from, const PinSet& within) {
+bool SwapEngine::adopt(StorageId dropped, StorageId from, const PinSet& within) {
   SPILLWAY_ASSERT(within.engine_ == this);
   return state_->adopt(dropped, from, within);
 }
 
-bool SwapEngine::guard(RangeId range) {
+bool SwapEngine::guard(StorageId range) {
   return !state_->off_.load(std::memory_order_relaxed) && state_->guard(range);
 }
 
-bool SwapEngine::is_write_awaited(RangeId range) const {
+bool SwapEngine::is_write_awaited(StorageId range) const {
   std::lock_guard lock(state_->mutex_);
   return state_->range_of(range).is_write_awaited;
 }
 
-void SwapEngine::unguard(RangeId range) {
+void SwapEngine::unguard(StorageId range) {
   if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
   // It may have ended since somebody waited to write to it.
-  if (auto& ended = state_->range_of(range); ended.is_live && !ended.is_dying)
-    state_->unguard_locked(ended);
+  if (!state_->has_ended(range)) state_->unguard_locked(state_->range_of(range));
 }
 
-RangeId SwapEngine::wait_for_wanted() { return state_->wait_for_wanted(); }
+StorageId SwapEngine::wait_for_wanted() { return state_->wait_for_wanted(); }
 
-void SwapEngine::give_up(RangeId dropped, const std::string& reason) {
+void SwapEngine::give_up(StorageId dropped, const std::string& reason) {
   state_->give_up(dropped, reason);
 }
 

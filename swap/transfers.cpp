@@ -32,7 +32,7 @@ void SwapEngine::State::kick_locked() {
 
 /// Bytes of a page that belong to its storage, in whole disk blocks.
 std::size_t SwapEngine::State::transfer_size(PageIndex index) const {
-  const Range& range = ranges_[pages_.get()[index].range.value()];
+  const Range& range = ranges_[pages_.get()[index].range];
   const std::size_t offset = std::size_t{index - range.first} * kPageBytes;
   const std::size_t rest = range.size.count() - offset;
   return std::min(kPageBytes, (rest + 4095) / 4096 * 4096);
@@ -43,7 +43,7 @@ void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>
   page.slot = *pool_->take_frame();
   page.state = PageState::kReading;
   ++reading_;
-  ++range_of(page.range).in_flight;
+  ++range_of(page).in_flight;
   --free_transfers_;
   batch.push_back({Direction::kRead, page.extent, pool_->address(page.slot), transfer_size(index),
                    std::uint64_t{index}});
@@ -52,7 +52,7 @@ void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>
 /// Gives a frame to a page that was never touched: there is nothing to read.
 void SwapEngine::State::give_fresh_frame_locked(PageIndex index) {
   Page& page = pages_.get()[index];
-  const bool is_guarded = range_of(page.range).is_guarded;
+  const bool is_guarded = range_of(page).is_guarded;
   map_locked(index, *pool_->take_frame(),
              is_guarded ? memory::Access::kRead : memory::Access::kWrite);
   page.dirty = true;
@@ -83,23 +83,22 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
 }
 
 void SwapEngine::State::fetch_locked(const RangePart& part, Copy copy) {
-  const Range& range = range_of(part.range);
-  if (!range.is_live || range.is_dying || part.first >= range.pages) return;
+  if (has_ended(part.storage)) return;
+  const Range& range = range_of(part.storage);
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   for (std::uint32_t i = part.first; i < end; ++i) {
     Page& page = pages_.get()[range.first + i];
     if (!page.forced) keep_locked(page);
   }
-  fetches_.push_back({part, range.generation, range.next_use_of(part.first), copy});
+  fetches_.push_back({part, range.next_use_of(part.first), copy});
   kick_locked();
 }
 
 bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
   while (!fetches_.empty()) {
     const Fetch& fetch = fetches_.front();
-    const Range& range = range_of(fetch.part.range);
-    bool finished = range.generation != fetch.generation || !range.is_live || range.is_dying ||
-                    now_op_ >= fetch.needed;
+    const Range& range = range_of(fetch.part.storage);
+    bool finished = has_ended(fetch.part.storage) || now_op_ >= fetch.needed;
     if (!finished) {
       const bool room = pool_->available_frames() > fetch_reserve_ + frames_wanted_;
       finished = true;
@@ -169,7 +168,7 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
     if (!page.closed) close_queued_locked(index);
     page.state = PageState::kWriting;
     ++writing_;
-    ++range_of(page.range).in_flight;
+    ++range_of(page).in_flight;
     --free_transfers_;
     batch.push_back({Direction::kWrite, page.extent, address_of(index), transfer_size(index),
                      std::uint64_t{index}});
@@ -197,7 +196,7 @@ void SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
 
 void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult& result) {
   Page& page = pages_.get()[index];
-  Range& range = range_of(page.range);
+  Range& range = range_of(page);
   --reading_;
   const memory::SlotId slot = page.slot;
   page.slot = memory::SlotId();
@@ -215,7 +214,7 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
     const std::uint32_t place = index - range.first;
     std::erase_if(fetches_, [&](const Fetch& fetch) {
       const RangePart& part = fetch.part;
-      return part.range == page.range && place >= part.first && place - part.first < part.count;
+      return part.storage == range.id && place >= part.first && place - part.first < part.count;
     });
     read_failure_ = {index, read_failure_.count + 1, result.detail};
     for (const OpenFault& fault : open_faults_)
@@ -234,7 +233,7 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
 
 void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResult& result) {
   Page& page = pages_.get()[index];
-  Range& range = range_of(page.range);
+  Range& range = range_of(page);
   --writing_;
   const bool leaves = page.leaving && (page.forced || !is_pinned_locked(page));
   if (page.leaving) --leaving_;
@@ -263,24 +262,24 @@ void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResul
 
 void SwapEngine::State::finish_locked(const TransferResult& result) {
   const auto index = static_cast<PageIndex>(result.transfer.tag);
-  const RangeId id = pages_.get()[index].range;
+  Range& range = range_of(pages_.get()[index]);
   ++free_transfers_;
   if (result.transfer.direction == Direction::kRead) {
     finish_read_locked(index, result);
   } else {
     finish_write_locked(index, result);
   }
-  Range& range = range_of(id);
   SPILLWAY_ASSERT(range.in_flight > 0);
-  if (--range.in_flight == 0 && range.is_dying) end_range_locked(id);
+  if (--range.in_flight == 0 && range.is_dying) end_range_locked(range);
 }
 
 void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    // Pages under way stay with their range, so this is read without the mutex.
+    // Pages under way stay with their storage, so this is read without the mutex.
+    const std::size_t index = batch[i].tag;
+    const StorageId storage(pages_.get()[index].range, generation_of_page_.get()[index]);
     for (TransferObserver* const observer : options_.observers)
-      observer->begin_transfer(batch[i], pages_.get()[batch[i].tag].range, i < awaited_reads_,
-                               clock_.now());
+      observer->begin_transfer(batch[i], storage, i < awaited_reads_, clock_.now());
     store_->submit(batch[i]);
   }
 }

@@ -17,23 +17,23 @@ class RecordedCall final : public runtime::RecordedOp {
   RecordedCall(recompute::ReplayEngine& engine, std::unique_ptr<recompute::OpRecord> record)
       : engine_(engine), record_(std::move(record)) {
     for (const recompute::StorageUse& use : record_->inputs()) {
-      inputs_.push_back(use.key);
-      if (use.written) written_.push_back(use.key);
+      inputs_.push_back(use.id);
+      if (use.written) written_.push_back(use.id);
     }
-    for (const recompute::StorageMade& made : record_->outputs()) outputs_.push_back(made.key);
+    for (const recompute::StorageMade& made : record_->outputs()) outputs_.push_back(made.id);
   }
 
   std::string describe() const override { return toString(record_->op().operator_name()); }
-  const std::vector<runtime::StorageKey>& inputs() const override { return inputs_; }
-  const std::vector<runtime::StorageKey>& written() const override { return written_; }
-  const std::vector<runtime::StorageKey>& outputs() const override { return outputs_; }
+  const std::vector<StorageId>& inputs() const override { return inputs_; }
+  const std::vector<StorageId>& written() const override { return written_; }
+  const std::vector<StorageId>& outputs() const override { return outputs_; }
 
   std::vector<runtime::ReplayedStorage> replay(const AddressOf& address_of) override {
     std::vector<runtime::ReplayedStorage> made;
     for (recompute::ReplayedOutput& output : engine_.replay(*record_, address_of)) {
       auto storage = std::make_shared<c10::Storage>(std::move(output.storage));
       void* const address = storage->mutable_data();
-      made.push_back({output.key, address, std::move(storage)});
+      made.push_back({output.id, address, std::move(storage)});
     }
     return made;
   }
@@ -41,13 +41,13 @@ class RecordedCall final : public runtime::RecordedOp {
  private:
   recompute::ReplayEngine& engine_;
   std::unique_ptr<recompute::OpRecord> record_;
-  std::vector<runtime::StorageKey> inputs_, written_, outputs_;
+  std::vector<StorageId> inputs_, written_, outputs_;
 };
 
 recompute::PagedStorage find_storage(const runtime::Runtime& runtime, const void* data) {
   const runtime::RangeUse found = runtime.find(data);
-  if (!found.range.is_some()) return {};
-  return {runtime.key_of(data), runtime.address_of(found.range)};
+  if (!found.storage.is_some()) return {};
+  return {found.storage, runtime.address_of(found.storage)};
 }
 
 recompute::ReplayEngineOptions unseen_by(c10::DispatchKey key) {

@@ -17,7 +17,7 @@ std::size_t tensor_bytes(const void* memory, std::size_t size) {
   Core* const core = Core::running();
   if (core == nullptr || size == 0) return 0;
   const swap::RangeUse use = core->runtime().find(memory, Bytes(size));
-  if (!use.range.is_some()) return 0;
+  if (!use.storage.is_some()) return 0;
   const std::size_t in_first_page =
       memory::kPageBytes - reinterpret_cast<std::uintptr_t>(memory) % memory::kPageBytes;
   return std::min(size, in_first_page + (use.touched() - 1) * memory::kPageBytes);

@@ -143,7 +143,7 @@ class UseCollector {
     // The raw pointer: no copy-on-write copy may be made here.
     const void* data = impl->unsafe_storage().unsafeGetStorageImpl()->data();
     runtime::RangeUse use = runtime_.find(data);
-    if (!use.range.is_some()) {
+    if (!use.storage.is_some()) {
       tell_of_older_storage(*impl->unsafe_storage().unsafeGetStorageImpl());
       return;
     }
@@ -176,7 +176,7 @@ class UseCollector {
     if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
     const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
     const runtime::RangeUse use = runtime_.find(storage.unsafeGetStorageImpl()->data());
-    if (use.range.is_some()) runtime_.note_class(use.range, holds);
+    if (use.storage.is_some()) runtime_.note_class(use.storage, holds);
   }
 
   /// A sparse tensor is made of dense ones.
@@ -206,7 +206,7 @@ std::uint64_t signature_of(const OperatorFacts& facts, std::span<const runtime::
   // make each step look new.
   for (std::size_t i = 0; i < uses.size(); ++i) {
     bool writes = uses[i].writes;
-    for (; i + 1 < uses.size() && uses[i + 1].range == uses[i].range; ++i)
+    for (; i + 1 < uses.size() && uses[i + 1].storage == uses[i].storage; ++i)
       writes |= uses[i + 1].writes;
     hash ^= (hash >> 29) + 2 * std::uint64_t{uses[i].pages} + (writes ? 1 : 0);
     hash *= 0xBF58476D1CE4E5B9ull;

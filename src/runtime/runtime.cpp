@@ -183,20 +183,20 @@ void* Runtime::allocate(std::size_t size) {
   const swap::SwapEngine::Allocation made = allocate_paged(op, size);
   const auto pages = pages_of(size);
   if (op.is_running && op.fills) {
-    op.inside.push_back(made.range);
+    op.inside.push_back(made.storage);
     op.inside_pages += pages;
     op.inside_peak = std::max(op.inside_peak, op.inside_pages);
     note_need(op);
   }
   if (guide_ != nullptr && !op.replays)
-    guide_->allocated(&op, made.range, pages, Bytes(size),
+    guide_->allocated(&op, made.storage, pages, Bytes(size),
                       op.is_running && op.fills && !op.makes_blanks);
-  if (traces()) options_.trace->allocated(&op, made.range, Bytes(size));
-  if (may_wait) end_wait_for_room(op, made.range, start);
+  if (traces()) options_.trace->allocated(&op, made.storage, Bytes(size));
+  if (may_wait) end_wait_for_room(op, made.storage, start);
   return made.address;
 }
 
-void Runtime::end_wait_for_room(OpContext& op, RangeId born, const Mark& start) {
+void Runtime::end_wait_for_room(OpContext& op, StorageId born, const Mark& start) {
   const Wait wait = waited_since(start);
   if (traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, wait.time);
   if (op.replays) note_replay_wait(op, wait);
@@ -233,15 +233,15 @@ void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, D
   const auto sum = std::accumulate(op.missing.begin(), op.missing.end(), std::uint64_t{0});
   for (std::size_t i = 0; i < op.missing.size() && sum > 0; ++i)
     if (op.missing[i] > 0)
-      guide_->waited_for(&op, uses[i].range, StallLedger::Reason::kInputs,
+      guide_->waited_for(&op, uses[i].storage, StallLedger::Reason::kInputs,
                          waited * op.missing[i] / static_cast<std::int64_t>(sum));
 }
 
 void Runtime::deallocate(void* memory) noexcept {
   if (memory == nullptr) return;
   const RangeUse found = engine_->find(memory);
-  const RangeId range = found.range;
-  if (!range.is_some()) {
+  const StorageId storage = found.storage;
+  if (!storage.is_some()) {
     auto* block = static_cast<std::byte*>(memory) - kSmallHeader;
     engine_->release_small(Bytes(*reinterpret_cast<std::size_t*>(block)));
     std::free(block);
@@ -249,18 +249,18 @@ void Runtime::deallocate(void* memory) noexcept {
   }
   OpContext& op = context();
   if (op.is_running) {
-    const auto born = std::find(op.inside.begin(), op.inside.end(), range);
+    const auto born = std::find(op.inside.begin(), op.inside.end(), storage);
     if (born != op.inside.end()) {
       op.inside_pages -= found.pages;
       *born = op.inside.back();
       op.inside.pop_back();
     }
   }
-  if (guide_ != nullptr) guide_->freed(range);
+  if (guide_ != nullptr) guide_->freed(storage);
   // What dropped tensors are made of lives on until they are back.
   const bool may_end =
-      recomputer_ == nullptr || !recomputer_->is_active() || recomputer_->may_end(range);
-  if (may_end) engine_->release(range);
+      recomputer_ == nullptr || !recomputer_->is_active() || recomputer_->may_end(storage);
+  if (may_end) engine_->release(storage);
 }
 
 void Runtime::announce_op() noexcept {
@@ -290,7 +290,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   op.to_record_writes.clear();
   if (op.wish.record_as) {
     for (const RangeUse& use : uses)
-      if (use.writes) op.to_record_writes.push_back(use.range);
+      if (use.writes) op.to_record_writes.push_back(use.storage);
   }
   op.fills = traits.fills;
   op.makes_blanks = traits.makes_blanks;
@@ -322,8 +322,8 @@ void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpTe
   if (signature && records()) options_.recording->note_op(*signature, text);
 }
 
-void Runtime::note_class(RangeId range, profile::StorageClass holds) {
-  if (guide_ != nullptr) guide_->note_class(&context(), range, holds);
+void Runtime::note_class(StorageId storage, profile::StorageClass holds) {
+  if (guide_ != nullptr) guide_->note_class(&context(), storage, holds);
 }
 
 void Runtime::pin(OpContext& op, std::span<const RangeUse> uses) {
@@ -358,11 +358,6 @@ Runtime::Rehearsal::~Rehearsal() {
 }
 
 bool Runtime::Rehearsal::ran_out_of_room() const { return context().ran_out_of_room; }
-
-StorageKey Runtime::key_of(const void* memory) const {
-  const RangeId range = engine_->find(memory).range;
-  return range.is_some() ? engine_->life_of(range) : 0;
-}
 
 /// Called while the operator's arguments live, which its text shows.
 void Runtime::note_need(OpContext& op) {

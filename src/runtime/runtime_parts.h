@@ -31,12 +31,12 @@ struct Runtime::OpContext {
   bool has_replayed = false;     ///< It did run, and was not left out as needless.
   bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
   StepGuide::Wish wish;
-  std::vector<RangeId> to_record_writes;  ///< What the operator writes that is to be recorded.
+  std::vector<StorageId> to_record_writes;  ///< What the operator writes that is to be recorded.
   std::uint64_t signature = 0;
   const OpText* text = nullptr;
   swap::PinSet pins;
-  swap::MissingPages missing;   ///< Scratch: per use of the running operator.
-  std::vector<RangeId> inside;  ///< Ranges born in the running operator and still alive.
+  swap::MissingPages missing;     ///< Scratch: per use of the running operator.
+  std::vector<StorageId> inside;  ///< Ranges born in the running operator and still alive.
   std::uint32_t input_pages = 0;
   std::uint32_t inside_pages = 0;
   std::uint32_t inside_peak = 0;

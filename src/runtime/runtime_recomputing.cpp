@@ -59,7 +59,7 @@ void Runtime::settle_drops(OpContext& op, std::span<const RangeUse> uses, const 
 /// gives back what was freed and only lived on for them.
 void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses) {
   const Mark start = mark();
-  for (const RangeId ended : recomputer_->take_ended()) engine_->release(ended);
+  for (const StorageId ended : recomputer_->take_ended()) engine_->release(ended);
   if (guide_ == nullptr || uses.empty()) return;
   const StepGuide::DueReplays due = guide_->due_replays(&op, signature, uses);
   if (due.places.empty()) return;
@@ -85,7 +85,7 @@ void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const
 }
 
 void Runtime::drop_wished(OpContext& op) noexcept {
-  for (const RangeId range : op.wish.drops) recomputer_->drop(range);
+  for (const StorageId storage : op.wish.drops) recomputer_->drop(storage);
   op.wish.drops.clear();
 }
 
@@ -187,10 +187,10 @@ void Runtime::before_write(const RangeUse& use) {
   RangeUse written = use;
   written.writes = true;
   // It is written all the same: another run would find other bytes.
-  const auto note_write = [&] { recomputer_->note_unrecorded_writes({&written.range, 1}); };
+  const auto note_write = [&] { recomputer_->note_unrecorded_writes({&written.storage, 1}); };
   try {
     recomputer_->before_op({&written, 1}, false);
-    engine_->unguard(use.range);  // What a guard is for has been done.
+    engine_->unguard(use.storage);  // What a guard is for has been done.
   } catch (const Error& error) {
     note_write();
     note_refusal(error, kPastOperators, kNoOperator);

@@ -82,9 +82,9 @@ class Snapshot {
   /// What the call wrote that is paged; small storages are the trainer's, replays leave them alone.
   void put_back_written(const OpRecord& record) const {
     for (const auto& [storage, bytes] : parts_) {
-      const StorageKey key = PagedTable::instance().find(storage.data()).key;
+      const StorageId id = PagedTable::instance().find(storage.data()).id;
       for (const StorageUse& use : record.inputs())
-        if (use.written && use.key == key)
+        if (use.written && use.id == id)
           std::memcpy(storage.mutable_data(), bytes.data(), bytes.size());
     }
   }
@@ -120,7 +120,7 @@ class Again {
         const Snapshot& before, const Snapshot& after)
       : engine_(engine), record_(record), before_(before), after_(after) {
     for (const StorageMade& made : record_.outputs()) {
-      void* address = PagedTable::instance().address_of(made.key);
+      void* address = PagedTable::instance().address_of(made.id);
       places_.push_back(address);
       // Some results lie in more memory than they show, whose rest is never the same.
       std::size_t shown = 0;
@@ -139,7 +139,7 @@ class Again {
     ASSERT_EQ(replayed.size(), right_.size());
     for (std::size_t i = 0; i < right_.size(); ++i) {
       const c10::Storage& storage = replayed[i].storage;
-      EXPECT_EQ(replayed[i].key, record_.outputs()[i].key);
+      EXPECT_EQ(replayed[i].id, record_.outputs()[i].id);
       EXPECT_NE(storage.data(), places_[i]);
       EXPECT_TRUE(has_bytes(storage.data(), right_[i])) << "output " << i;
       std::memcpy(places_[i], storage.data(), storage.nbytes());
@@ -154,8 +154,8 @@ class Again {
   const Snapshot& after_;
   std::vector<void*> places_;
   std::vector<Bytes8> right_;
-  ReplayEngine::AddressOf address_of_ = [](StorageKey key) {
-    return PagedTable::instance().address_of(key);
+  ReplayEngine::AddressOf address_of_ = [](StorageId id) {
+    return PagedTable::instance().address_of(id);
   };
 };
 
@@ -164,7 +164,7 @@ class Again {
 void replay_in_place(ReplayEngine& engine, const OpRecord& record,
                      const ReplayEngine::AddressOf& address_of) {
   for (const ReplayedOutput& output : engine.replay(record, address_of)) {
-    void* address = PagedTable::instance().address_of(output.key);
+    void* address = PagedTable::instance().address_of(output.id);
     if (address != nullptr) std::memcpy(address, output.storage.data(), output.storage.nbytes());
   }
 }

@@ -50,7 +50,7 @@ class KeptTensors : public ::testing::Test {
 
   /// Whether a replay gives what the call gave.
   bool is_repeated(const Sum& sum) {
-    const auto address_of = [](StorageKey key) { return PagedTable::instance().address_of(key); };
+    const auto address_of = [](StorageId id) { return PagedTable::instance().address_of(id); };
     const auto replayed = engine_->replay(*sum.record, address_of);
     const c10::Storage& storage = replayed.at(0).storage;
     return std::memcmp(storage.data(), sum.result.const_data_ptr(), storage.nbytes()) == 0;

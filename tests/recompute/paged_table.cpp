@@ -26,7 +26,7 @@ c10::DataPtr PagedTable::allocate(std::size_t size) {
   std::memset(memory, 0x5A, size);
   if (size >= paged_from) {
     const std::lock_guard lock(mutex_);
-    blocks_.emplace(static_cast<const std::byte*>(memory), Block{next_key_++, size});
+    blocks_.emplace(static_cast<const std::byte*>(memory), Block{StorageId(next_slot_++, 0), size});
   }
   return {memory, memory, &release, cpu};
 }
@@ -54,13 +54,13 @@ PagedStorage PagedTable::find(const void* data) const {
   if (after == blocks_.begin()) return {};
   const auto& [begin, block] = *--after;
   if (wanted >= begin + block.size) return {};
-  return {block.key, begin};
+  return {block.id, begin};
 }
 
-void* PagedTable::address_of(StorageKey key) const {
+void* PagedTable::address_of(StorageId id) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [begin, block] : blocks_)
-    if (block.key == key) return const_cast<std::byte*>(begin);
+    if (block.id == id) return const_cast<std::byte*>(begin);
   return nullptr;
 }
 

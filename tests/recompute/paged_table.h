@@ -27,19 +27,19 @@ class PagedTable final : public c10::Allocator {
   void copy_data(void* destination, const void* source, std::size_t count) const override;
 
   PagedStorage find(const void* data) const;
-  void* address_of(StorageKey key) const;
+  void* address_of(StorageId id) const;
   std::size_t count() const;
 
  private:
   struct Block {
-    StorageKey key = kNotPaged;
+    StorageId id;
     std::size_t size = 0;
   };
   static void release(void* memory);
 
   mutable std::mutex mutex_;
   std::map<const std::byte*, Block> blocks_;
-  StorageKey next_key_ = 1;
+  std::uint32_t next_slot_ = 0;
 };
 
 }  // namespace spillway::recompute

@@ -26,10 +26,10 @@ namespace {
 using at::Tensor;
 using ::testing::HasSubstr;
 
-void* address_of(StorageKey key) { return PagedTable::instance().address_of(key); }
+void* address_of(StorageId id) { return PagedTable::instance().address_of(id); }
 
-StorageKey key_of(const Tensor& tensor) {
-  return PagedTable::instance().find(tensor.const_data_ptr()).key;
+StorageId key_of(const Tensor& tensor) {
+  return PagedTable::instance().find(tensor.const_data_ptr()).id;
 }
 
 void spoil(const Tensor& tensor) {
@@ -239,14 +239,14 @@ TEST_F(Engine, ListsInputsAndOutputsByStorage) {
   });
   const auto& inputs = calls.of("aten::addmm_").record->inputs();
   ASSERT_EQ(inputs.size(), 2u);
-  EXPECT_EQ(inputs[0].key, key_of(x));
+  EXPECT_EQ(inputs[0].id, key_of(x));
   EXPECT_TRUE(inputs[0].written);
-  EXPECT_EQ(inputs[1].key, key_of(y));
+  EXPECT_EQ(inputs[1].id, key_of(y));
   EXPECT_FALSE(inputs[1].written);
   EXPECT_TRUE(calls.of("aten::addmm_").record->outputs().empty());
   const auto& outputs = calls.of("aten::native_layer_norm").record->outputs();
   ASSERT_EQ(outputs.size(), 1u);  // The means and deviations are small.
-  EXPECT_EQ(outputs[0].key, key_of(made));
+  EXPECT_EQ(outputs[0].id, key_of(made));
   EXPECT_EQ(outputs[0].bytes, Bytes(32 * 64 * 4));
 }
 
@@ -278,8 +278,8 @@ TEST_F(Engine, BringsBackAChainThroughAnInPlaceOperator) {
   // What lies between is gone for good, and its stand-in lies elsewhere.
   const auto between = engine_->replay(*calls.of("aten::convolution").record, address_of);
   ASSERT_EQ(between.size(), 1u);
-  const auto with_stand_in = [&](StorageKey key) {
-    return key == between[0].key ? between[0].storage.mutable_data() : address_of(key);
+  const auto with_stand_in = [&](StorageId id) {
+    return id == between[0].id ? between[0].storage.mutable_data() : address_of(id);
   };
   replay_in_place(*engine_, *calls.of("aten::native_batch_norm").record, with_stand_in);
   engine_->replay(*calls.of("aten::relu_").record, address_of);
@@ -290,7 +290,7 @@ TEST_F(Engine, SaysWhatIsMissing) {
   const Tensor x = at::randn({64, 64});
   auto calls = recorded([&] { at::relu(x); });
   const OpRecord& record = *calls.of("aten::relu").record;
-  const auto nowhere = [](StorageKey) -> void* { return nullptr; };
+  const auto nowhere = [](StorageId) -> void* { return nullptr; };
   try {
     engine_->replay(record, nowhere);
     FAIL();

@@ -99,7 +99,7 @@ class Chain {
   }
 
   bool is_dropped(void* memory) const {
-    return runtime_.engine().is_dropped(runtime_.find(memory).range);
+    return runtime_.engine().is_dropped(runtime_.find(memory).storage);
   }
   std::size_t dropped() const {
     return static_cast<std::size_t>(std::count_if(
@@ -131,12 +131,12 @@ class Chain {
 
   class Addition final : public RecordedOp {
    public:
-    Addition(Chain& chain, StorageKey in, StorageKey out)
+    Addition(Chain& chain, StorageId in, StorageId out)
         : chain_(chain), inputs_{in}, outputs_{out} {}
     std::string describe() const override { return "the addition"; }
-    const std::vector<StorageKey>& inputs() const override { return inputs_; }
-    const std::vector<StorageKey>& written() const override { return written_; }
-    const std::vector<StorageKey>& outputs() const override { return outputs_; }
+    const std::vector<StorageId>& inputs() const override { return inputs_; }
+    const std::vector<StorageId>& written() const override { return written_; }
+    const std::vector<StorageId>& outputs() const override { return outputs_; }
     std::vector<ReplayedStorage> replay(const AddressOf& address_of) override {
       if (chain_.fails) throw std::runtime_error("no way\nin add.cpp:7");
       if (chain_.while_it_runs_again) chain_.while_it_runs_again();
@@ -150,7 +150,7 @@ class Chain {
 
    private:
     Chain& chain_;
-    std::vector<StorageKey> inputs_, written_, outputs_;
+    std::vector<StorageId> inputs_, written_, outputs_;
   };
 
   template <typename Body>
@@ -174,7 +174,8 @@ class Chain {
       values_.push_back(out);
       word(out) = word(in) + 1;
       if (runtime_.wants_record())
-        runtime_.keep(std::make_unique<Addition>(*this, runtime_.key_of(in), runtime_.key_of(out)));
+        runtime_.keep(std::make_unique<Addition>(*this, runtime_.find(in).storage,
+                                                 runtime_.find(out).storage));
     });
   }
 
@@ -269,7 +270,7 @@ void push_out(Runtime& runtime, void* memory) {
     return now.spilled + now.left_clean;
   };
   const Bytes before = left();
-  runtime.engine().write_out(runtime.find(memory).range, kPages);
+  runtime.engine().write_out(runtime.find(memory).storage, kPages);
   while (left() < before + kPageSize * kPages) std::this_thread::yield();
 }
 

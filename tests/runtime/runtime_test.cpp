@@ -492,7 +492,7 @@ TEST_F(RuntimeTest, CountsSmallBlocks) {
   const auto runtime = make(4);
   void* const block = runtime->allocate(1000);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0u);
-  EXPECT_FALSE(runtime->find(block).range.is_some());
+  EXPECT_FALSE(runtime->find(block).storage.is_some());
   EXPECT_GE(runtime->report().memory.small_peak, Bytes(1000));
   EXPECT_GT(runtime->report().memory.counted, Bytes());
   runtime->deallocate(block);

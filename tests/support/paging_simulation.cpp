@@ -9,8 +9,8 @@
 
 namespace spillway::testing {
 
-using runtime::RangeId;
-using runtime::RangeUse;
+using runtime::PieceId;
+using runtime::PieceUse;
 using runtime::StepLearner;
 
 namespace {
@@ -39,11 +39,11 @@ std::vector<std::uint32_t> PagingSimulation::op(std::string_view name, std::vect
                                                 std::vector<std::uint32_t> output_pages,
                                                 double seconds, std::uint32_t inside_pages) {
   ++clock_;
-  std::vector<RangeUse> uses;
+  std::vector<PieceUse> uses;
   for (const Input& input : inputs) {
     if (!ranges_.at(input.range).is_live) throw Error("operator {} uses a dead range", name);
     const auto pages = static_cast<std::uint32_t>(ranges_[input.range].pages.size());
-    uses.push_back({RangeId(input.range), pages, input.writes});
+    uses.push_back({PieceId(input.range), pages, input.writes});
   }
   advice_.clear();
   std::uint64_t signature = std::hash<std::string_view>()(name);
@@ -112,14 +112,14 @@ std::uint32_t PagingSimulation::new_range(std::uint32_t pages) {
   live_peak_ = std::max(live_peak_, live_);
   resident_ += pages;
   note_resident();
-  learner_.allocated(RangeId(id), pages);
+  learner_.allocated(PieceId(id), pages);
   return id;
 }
 
 void PagingSimulation::free(std::uint32_t id) {
   Range& range = ranges_.at(id);
   if (!range.is_live) throw Error("range {} is freed twice", id);
-  learner_.freed(RangeId(id));
+  learner_.freed(PieceId(id));
   for (const Page& page : range.pages) {
     // The frame of a read in flight comes free when it ends.
     if (page.state == PageState::kResident) --resident_;
@@ -320,9 +320,9 @@ void PagingSimulation::finish_read() {
 void PagingSimulation::apply(const runtime::Advice& advice) {
   if (!options_.follows_advice) return;
   for (const auto& next_use : advice.next_uses)
-    ranges_[next_use.range.value()].next_use = next_use.at;
+    ranges_[next_use.piece.value()].next_use = next_use.at;
   for (const auto& write_out : advice.write_outs) {
-    const std::uint32_t id = write_out.range.value();
+    const std::uint32_t id = write_out.piece.value();
     Range& range = ranges_[id];
     if (!range.is_live) throw Error("write-out of a dead range");
     std::uint32_t left = write_out.pages;

@@ -41,14 +41,14 @@ class SwapEngineDropTest : public MapperTest {
   }
 
   /// Puts `first_word` and what follows it into a range that was dropped, as a replay would.
-  static void compute_again(SwapEngine& swap, RangeId dropped, std::size_t pages,
+  static void compute_again(SwapEngine& swap, StorageId dropped, std::size_t pages,
                             std::uint64_t first_word) {
     PinSet pins;
     const auto made = swap.allocate(kPageSize * pages, &pins);
     for (std::size_t page = 0; page < pages; ++page) word(made.address, page) = first_word + page;
-    EXPECT_TRUE(swap.adopt(dropped, made.range, pins));
+    EXPECT_TRUE(swap.adopt(dropped, made.storage, pins));
     swap.unpin(pins);
-    swap.release(made.range);
+    swap.release(made.storage);
   }
 
   SteadyClock clock_;
@@ -58,14 +58,14 @@ TEST_P(SwapEngineDropTest, GivesFramesBackWithoutAWriteAndTakesThoseOfAnotherRan
   auto swap = engine(4);
   const auto value = swap->allocate(kPageSize * 3, nullptr);
   for (std::size_t page = 0; page < 3; ++page) word(value.address, page) = page + 1;
-  ASSERT_TRUE(swap->drop(value.range));
-  EXPECT_TRUE(swap->is_dropped(value.range));
-  EXPECT_FALSE(swap->drop(value.range));
+  ASSERT_TRUE(swap->drop(value.storage));
+  EXPECT_TRUE(swap->is_dropped(value.storage));
+  EXPECT_FALSE(swap->drop(value.storage));
   // Its frames are free: nothing has to leave for a range of the same size.
   const auto other = swap->allocate(kPageSize * 3, nullptr);
-  swap->release(other.range);
-  compute_again(*swap, value.range, 3, 1);
-  EXPECT_FALSE(swap->is_dropped(value.range));
+  swap->release(other.storage);
+  compute_again(*swap, value.storage, 3, 1);
+  EXPECT_FALSE(swap->is_dropped(value.storage));
   for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(value.address, page), page + 1);
   const SwapStatistics counts = swap->statistics();
   EXPECT_EQ(counts.spilled, Bytes());
@@ -81,7 +81,7 @@ TEST_P(SwapEngineDropTest, KeepsWhatOperatorsHold) {
   PinSet pins;
   const RangeUse uses[] = {swap->find(value.address)};
   swap->pin(pins, uses);
-  EXPECT_FALSE(swap->drop(value.range));
+  EXPECT_FALSE(swap->drop(value.storage));
   swap->unpin(pins);
   EXPECT_EQ(word(value.address, 1), 7u);
 }
@@ -90,21 +90,21 @@ TEST_P(SwapEngineDropTest, DropsTheCopyInTheStoreToo) {
   auto swap = engine(4);
   const auto value = swap->allocate(kPageSize * 3, nullptr);
   for (std::size_t page = 0; page < 3; ++page) word(value.address, page) = page + 1;
-  swap->write_out(RangePart(value.range), 3);
+  swap->write_out(RangePart(value.storage), 3);
   while (swap->statistics().spilled < kPageSize * 3) std::this_thread::yield();
-  while (!swap->drop(value.range)) std::this_thread::yield();
+  while (!swap->drop(value.storage)) std::this_thread::yield();
   EXPECT_EQ(swap->statistics().store.extents_in_use, Bytes());
-  compute_again(*swap, value.range, 3, 50);
+  compute_again(*swap, value.storage, 3, 50);
   for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(value.address, page), page + 50);
 }
 
 TEST_P(SwapEngineDropTest, LetsWhoTouchesItWaitUntilItIsThereAsAWhole) {
   auto swap = engine(8);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
-  ASSERT_TRUE(swap->drop(value.range));
+  ASSERT_TRUE(swap->drop(value.storage));
   std::thread computer([&] {
-    const RangeId wanted = swap->wait_for_wanted();
-    EXPECT_EQ(wanted, value.range);
+    const StorageId wanted = swap->wait_for_wanted();
+    EXPECT_EQ(wanted, value.storage);
     compute_again(*swap, wanted, 2, 30);
     EXPECT_FALSE(swap->wait_for_wanted().is_some());
   });
@@ -112,22 +112,22 @@ TEST_P(SwapEngineDropTest, LetsWhoTouchesItWaitUntilItIsThereAsAWhole) {
   swap->end_drops();
   computer.join();
   EXPECT_EQ(swap->statistics().faults, 1u);
-  EXPECT_FALSE(swap->drop(value.range)) << "touched past the operators: may be so again";
+  EXPECT_FALSE(swap->drop(value.storage)) << "touched past the operators: may be so again";
 }
 
 TEST_P(SwapEngineDropTest, CountsATouchOnceHoweverOftenWhoWaitsLooksAgain) {
   auto swap = engine(8);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
-  ASSERT_TRUE(swap->drop(value.range));
+  ASSERT_TRUE(swap->drop(value.storage));
   std::thread reader([&] { EXPECT_EQ(word(value.address, 1), 31u); });
-  EXPECT_EQ(swap->wait_for_wanted(), value.range);
+  EXPECT_EQ(swap->wait_for_wanted(), value.storage);
   // Whoever waits in its own trap looks now and then, and asks again.
   const bool looks_again =
       GetParam() == memory::MapperKind::kSignal || GetParam() == memory::MapperKind::kCopy;
   if (looks_again) {
-    EXPECT_EQ(swap->wait_for_wanted(), value.range);
+    EXPECT_EQ(swap->wait_for_wanted(), value.storage);
   }
-  compute_again(*swap, value.range, 2, 30);
+  compute_again(*swap, value.storage, 2, 30);
   reader.join();
   EXPECT_EQ(swap->statistics().faults, 1u);
 }
@@ -136,18 +136,18 @@ TEST_P(SwapEngineDropTest, ForgetsWhoTouchedWhatHasComeBack) {
   auto swap = engine(8);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
   const auto other = swap->allocate(kPageSize * 2, nullptr);
-  ASSERT_TRUE(swap->drop(value.range));
-  ASSERT_TRUE(swap->drop(other.range));
+  ASSERT_TRUE(swap->drop(value.storage));
+  ASSERT_TRUE(swap->drop(other.storage));
   std::thread first([&] { EXPECT_EQ(word(value.address, 0), 30u); });
-  EXPECT_EQ(swap->wait_for_wanted(), value.range);
+  EXPECT_EQ(swap->wait_for_wanted(), value.storage);
   std::thread second([&] { EXPECT_EQ(word(value.address, 1), 31u); });
   while (swap->statistics().faults < 2) std::this_thread::yield();  // While somebody computes.
-  compute_again(*swap, value.range, 2, 30);
+  compute_again(*swap, value.storage, 2, 30);
   first.join();
   second.join();
   std::thread third([&] { EXPECT_EQ(word(other.address, 0), 40u); });
-  EXPECT_EQ(swap->wait_for_wanted(), other.range);
-  compute_again(*swap, other.range, 2, 40);
+  EXPECT_EQ(swap->wait_for_wanted(), other.storage);
+  compute_again(*swap, other.storage, 2, 40);
   third.join();
   swap->end_drops();
 }
@@ -155,7 +155,7 @@ TEST_P(SwapEngineDropTest, ForgetsWhoTouchedWhatHasComeBack) {
 TEST_P(SwapEngineDropTest, LetsOperatorsWaitThatNobodyPrepared) {
   auto swap = engine(8);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
-  ASSERT_TRUE(swap->drop(value.range));
+  ASSERT_TRUE(swap->drop(value.storage));
   std::thread computer([&] { compute_again(*swap, swap->wait_for_wanted(), 2, 30); });
   PinSet pins;
   const RangeUse uses[] = {swap->find(value.address)};
@@ -170,41 +170,41 @@ TEST_P(SwapEngineDropTest, LooksAgainAtWhatHadComeBackBeforeAnotherWait) {
   auto swap = engine(8);
   const auto first = swap->allocate(kPageSize * 2, nullptr);
   const auto second = swap->allocate(kPageSize * 2, nullptr);
-  ASSERT_TRUE(swap->drop(first.range));
-  ASSERT_TRUE(swap->drop(second.range));
+  ASSERT_TRUE(swap->drop(first.storage));
+  ASSERT_TRUE(swap->drop(second.storage));
   std::thread trainer([&] {
     PinSet pins;
     const RangeUse uses[] = {swap->find(first.address), swap->find(second.address)};
     swap->pin(pins, uses);
-    EXPECT_FALSE(swap->is_dropped(first.range));
+    EXPECT_FALSE(swap->is_dropped(first.storage));
     EXPECT_EQ(word(first.address, 0), 50u);
     EXPECT_EQ(word(second.address, 0), 40u);
     swap->unpin(pins);
     swap->end_drops();
   });
-  EXPECT_EQ(swap->wait_for_wanted(), first.range);
-  compute_again(*swap, first.range, 2, 30);
-  EXPECT_EQ(swap->wait_for_wanted(), second.range);
-  EXPECT_TRUE(swap->drop(first.range)) << "nobody holds it yet";
-  compute_again(*swap, second.range, 2, 40);
+  EXPECT_EQ(swap->wait_for_wanted(), first.storage);
+  compute_again(*swap, first.storage, 2, 30);
+  EXPECT_EQ(swap->wait_for_wanted(), second.storage);
+  EXPECT_TRUE(swap->drop(first.storage)) << "nobody holds it yet";
+  compute_again(*swap, second.storage, 2, 40);
   // None where the operator runs on without it.
-  if (swap->wait_for_wanted() == first.range) compute_again(*swap, first.range, 2, 50);
+  if (swap->wait_for_wanted() == first.storage) compute_again(*swap, first.storage, 2, 50);
   trainer.join();
 }
 
 TEST_P(SwapEngineDropTest, TakesACopyOfWhatCannotMoveAndMakesRoomForIt) {
   auto swap = engine(4);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
-  ASSERT_TRUE(swap->drop(value.range));
+  ASSERT_TRUE(swap->drop(value.storage));
   const auto other = swap->allocate(kPageSize * 2, nullptr);  // May leave.
   for (std::size_t page = 0; page < 2; ++page) word(other.address, page) = 70 + page;
   PinSet pins;
   const auto made = swap->allocate(kPageSize * 2, &pins);
   for (std::size_t page = 0; page < 2; ++page) word(made.address, page) = 30 + page;
   if (!lock_in_memory(made.address, 2)) GTEST_SKIP() << "mlock is limited here";
-  ASSERT_TRUE(swap->adopt(value.range, made.range, pins));
+  ASSERT_TRUE(swap->adopt(value.storage, made.storage, pins));
   swap->unpin(pins);
-  swap->release(made.range);
+  swap->release(made.storage);
   for (std::size_t page = 0; page < 2; ++page) EXPECT_EQ(word(value.address, page), 30 + page);
   for (std::size_t page = 0; page < 2; ++page) EXPECT_EQ(word(other.address, page), 70 + page);
 }
@@ -212,28 +212,28 @@ TEST_P(SwapEngineDropTest, TakesACopyOfWhatCannotMoveAndMakesRoomForIt) {
 TEST_P(SwapEngineDropTest, SaysThatThereIsNoRoomForACopyOfWhatCannotMove) {
   auto swap = engine(4);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
-  ASSERT_TRUE(swap->drop(value.range));
+  ASSERT_TRUE(swap->drop(value.storage));
   PinSet pins;
   const auto made = swap->allocate(kPageSize * 2, &pins);
   const auto held = swap->allocate(kPageSize * 2, &pins);
   for (std::size_t page = 0; page < 2; ++page) word(made.address, page) = 30 + page;
   if (!lock_in_memory(made.address, 2)) GTEST_SKIP() << "mlock is limited here";
   try {
-    ASSERT_TRUE(swap->adopt(value.range, made.range, pins)) << "they move here";
+    ASSERT_TRUE(swap->adopt(value.storage, made.storage, pins)) << "they move here";
   } catch (const NoRoomError&) {
-    EXPECT_TRUE(swap->is_dropped(value.range));
-    swap->release(held.range);
-    ASSERT_TRUE(swap->adopt(value.range, made.range, pins));
+    EXPECT_TRUE(swap->is_dropped(value.storage));
+    swap->release(held.storage);
+    ASSERT_TRUE(swap->adopt(value.storage, made.storage, pins));
   }
   swap->unpin(pins);
-  swap->release(made.range);
+  swap->release(made.storage);
   for (std::size_t page = 0; page < 2; ++page) EXPECT_EQ(word(value.address, page), 30 + page);
 }
 
 TEST_P(SwapEngineDropTest, TellsOperatorsWhyItCannotComeBack) {
   auto swap = engine(8);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
-  ASSERT_TRUE(swap->drop(value.range));
+  ASSERT_TRUE(swap->drop(value.storage));
   std::thread computer([&] { swap->give_up(swap->wait_for_wanted(), "no room for its inputs"); });
   PinSet pins;
   const RangeUse uses[] = {swap->find(value.address)};
@@ -249,8 +249,8 @@ TEST_P(SwapEngineDropTest, TellsOperatorsWhyItCannotComeBack) {
 TEST_P(SwapEngineDropTest, EndsWithoutEverComingBack) {
   auto swap = engine(4);
   const auto value = swap->allocate(kPageSize * 3, nullptr);
-  ASSERT_TRUE(swap->drop(value.range));
-  swap->release(value.range);
+  ASSERT_TRUE(swap->drop(value.storage));
+  swap->release(value.storage);
   const auto next = swap->allocate(kPageSize * 4, nullptr);
   word(next.address, 3) = 5;
   EXPECT_EQ(word(next.address, 3), 5u);
@@ -261,7 +261,7 @@ TEST_P(SwapEngineDropTest, EndsAForkedChildThatTouchesIt) {
   if (kIsSanitized) GTEST_SKIP() << "sanitizers answer signals of children themselves";
   auto swap = engine(4);
   const auto value = swap->allocate(kPageSize * 2, nullptr);
-  ASSERT_TRUE(swap->drop(value.range));
+  ASSERT_TRUE(swap->drop(value.storage));
   swap->before_fork();
   const pid_t child = ::fork();
   if (child == 0) {

@@ -88,7 +88,7 @@ class FaultyTrainer {
   }
 
   void act(std::size_t index) {
-    const RangePart part(tensors_[index].place.range,
+    const RangePart part(tensors_[index].place.storage,
                          static_cast<std::uint32_t>(random_() % tensors_[index].words.size()),
                          1 + random_() % 3);
     switch (random_() % 9) {
@@ -96,7 +96,7 @@ class FaultyTrainer {
       case 1: swap_.fetch(part, random_() % 2 == 0 ? Copy::kKeep : Copy::kDrop); break;
       case 2: swap_.write_out(part, 1 + random_() % 3); break;
       case 3: swap_.set_next_use(part, random_() % 1000); break;
-      case 4: swap_.guard(part.range); break;
+      case 4: swap_.guard(part.storage); break;
       default: carry_out({index, random_() % tensors_.size()}); break;
     }
   }
@@ -149,7 +149,7 @@ class FaultyTrainer {
   }
 
   void release(std::size_t index) {
-    swap_.release(tensors_[index].place.range);
+    swap_.release(tensors_[index].place.storage);
     tensors_.erase(tensors_.begin() + static_cast<std::ptrdiff_t>(index));
   }
 

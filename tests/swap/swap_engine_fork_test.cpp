@@ -139,7 +139,7 @@ class SwapEngineForkTest : public testing::TestWithParam<Parameters> {
     fill(ranges_.back(), seed);
   }
 
-  void release(std::byte* memory) { swap_->release(swap_->find(memory).range); }
+  void release(std::byte* memory) { swap_->release(swap_->find(memory).storage); }
 
   /// The number of the first range that does not hold its number plus `offset`; none: 0.
   int first_wrong_range(std::uint64_t offset = 0) const {

@@ -38,7 +38,7 @@ std::uint64_t& word(std::byte* memory, std::size_t page) {
 /// Does something, once, when the engine begins to transfer.
 class OnTransfer final : public TransferObserver {
  public:
-  void begin_transfer(const Transfer&, RangeId, bool, TimePoint) override {
+  void begin_transfer(const Transfer&, StorageId, bool, TimePoint) override {
     if (act) std::exchange(act, nullptr)();
   }
   void end_transfers(std::span<const TransferResult>, TimePoint, Bytes) override {}
@@ -69,7 +69,7 @@ class SwapEngineGuardTest : public MapperTest {
   }
 
   /// Makes all of it leave, which is in memory.
-  void push_out(RangeId range) {
+  void push_out(StorageId range) {
     const SwapStatistics before = swap_->statistics();
     const auto left = [&] {
       const SwapStatistics now = swap_->statistics();
@@ -81,7 +81,7 @@ class SwapEngineGuardTest : public MapperTest {
 
   void use(const SwapEngine::Allocation& made, bool writes) {
     PinSet pins;
-    const RangeUse use{made.range, kPages, writes};
+    const RangeUse use{made.storage, kPages, writes};
     swap_->pin(pins, {&use, 1});
     swap_->unpin(pins);
   }
@@ -94,9 +94,9 @@ class SwapEngineGuardTest : public MapperTest {
     bool waits = false;
     std::atomic<bool> is_allowed{false};
     std::thread server([&] {
-      const RangeId wanted = swap_->wait_for_wanted();
+      const StorageId wanted = swap_->wait_for_wanted();
       if (!wanted.is_some()) return;
-      waits = wanted == made.range && swap_->is_write_awaited(wanted);
+      waits = wanted == made.storage && swap_->is_write_awaited(wanted);
       meanwhile();
       is_allowed = true;
       swap_->unguard(wanted);
@@ -114,32 +114,32 @@ class SwapEngineGuardTest : public MapperTest {
 
 TEST_P(SwapEngineGuardTest, LetsAWriteWaitUntilItIsAllowed) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
+  ASSERT_TRUE(swap_->guard(value.storage));
   EXPECT_TRUE(write_by_hand(value, 1, 70, [&] { EXPECT_EQ(word(value.address, 1), 2u); }));
   EXPECT_EQ(word(value.address, 1), 70u);
-  EXPECT_FALSE(swap_->is_write_awaited(value.range));
+  EXPECT_FALSE(swap_->is_write_awaited(value.storage));
   put(word(value.address, 0), 60);  // The rest is open, too.
   EXPECT_EQ(swap_->statistics().faults, 1u);
-  EXPECT_FALSE(swap_->drop(value.range)) << "touched past the operators: may be so again";
+  EXPECT_FALSE(swap_->drop(value.storage)) << "touched past the operators: may be so again";
 }
 
 TEST_P(SwapEngineGuardTest, LetsReadsAndAnnouncedWritesPass) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
+  ASSERT_TRUE(swap_->guard(value.storage));
   EXPECT_EQ(word(value.address, 2), 3u);
   use(value, /*writes=*/false);
   EXPECT_TRUE(swap_->is_under_pressure()) << "else nobody would announce anything";
   use(value, /*writes=*/true);
   for (std::size_t page = 0; page < kPages; ++page) put(word(value.address, page), 80);
   EXPECT_EQ(swap_->statistics().faults, 0u);
-  EXPECT_TRUE(swap_->drop(value.range));
+  EXPECT_TRUE(swap_->drop(value.storage));
 }
 
 TEST_P(SwapEngineGuardTest, CanBeSetAgain) {
   const auto value = range(1);
   for (std::uint64_t round = 0; round < 3; ++round) {
-    ASSERT_TRUE(swap_->guard(value.range));
-    ASSERT_TRUE(swap_->guard(value.range));
+    ASSERT_TRUE(swap_->guard(value.storage));
+    ASSERT_TRUE(swap_->guard(value.storage));
     EXPECT_TRUE(write_by_hand(value, 1, 70 + round));
     EXPECT_EQ(word(value.address, 1), 70 + round);
   }
@@ -147,17 +147,17 @@ TEST_P(SwapEngineGuardTest, CanBeSetAgain) {
 
 TEST_P(SwapEngineGuardTest, CoversPagesThatHaveLeftAndComeBack) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
-  push_out(value.range);
+  ASSERT_TRUE(swap_->guard(value.storage));
+  push_out(value.storage);
   use(value, /*writes=*/false);
   EXPECT_TRUE(write_by_hand(value, 1, 70));
-  ASSERT_TRUE(swap_->guard(value.range));
-  push_out(value.range);
+  ASSERT_TRUE(swap_->guard(value.storage));
+  push_out(value.storage);
   EXPECT_EQ(word(value.address, 2), 3u) << "past the operators, and so is the rest";
   EXPECT_TRUE(write_by_hand(value, 2, 71));
   use(value, /*writes=*/false);
-  ASSERT_TRUE(swap_->guard(value.range));
-  push_out(value.range);
+  ASSERT_TRUE(swap_->guard(value.storage));
+  push_out(value.storage);
   EXPECT_TRUE(write_by_hand(value, 0, 72)) << "at the first touch";
   EXPECT_EQ(word(value.address, 0), 72u);
   EXPECT_EQ(word(value.address, 1), 70u);
@@ -166,14 +166,14 @@ TEST_P(SwapEngineGuardTest, CoversPagesThatHaveLeftAndComeBack) {
 
 TEST_P(SwapEngineGuardTest, CoversPagesThatAreFetchedWithoutACopy) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
-  push_out(value.range);
-  swap_->fetch(RangePart(value.range), Copy::kDrop);
+  ASSERT_TRUE(swap_->guard(value.storage));
+  push_out(value.storage);
+  swap_->fetch(RangePart(value.storage), Copy::kDrop);
   while (swap_->statistics().fetched < kPageSize * kPages) std::this_thread::yield();
   use(value, /*writes=*/false);
   EXPECT_EQ(swap_->statistics().store.extents_in_use, Bytes());
   EXPECT_TRUE(write_by_hand(value, 1, 70));
-  push_out(value.range);
+  push_out(value.storage);
   EXPECT_EQ(word(value.address, 0), 1u);
   EXPECT_EQ(word(value.address, 1), 70u);
 }
@@ -181,8 +181,8 @@ TEST_P(SwapEngineGuardTest, CoversPagesThatAreFetchedWithoutACopy) {
 TEST_P(SwapEngineGuardTest, CoversPagesThatWereOutAndNeverFilled) {
   const auto filler = swap_->allocate(kPageSize * 7, nullptr);
   const auto value = swap_->allocate_unfilled(kPageSize * kPages);
-  swap_->release(filler.range);
-  ASSERT_TRUE(swap_->guard(value.range));
+  swap_->release(filler.storage);
+  ASSERT_TRUE(swap_->guard(value.storage));
   use(value, /*writes=*/false);
   EXPECT_TRUE(write_by_hand(value, 1, 70));
   EXPECT_EQ(word(value.address, 1), 70u);
@@ -190,23 +190,23 @@ TEST_P(SwapEngineGuardTest, CoversPagesThatWereOutAndNeverFilled) {
 
 TEST_P(SwapEngineGuardTest, KeepsBytesThatLeaveBeforeTheWriteIsAllowed) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
-  EXPECT_TRUE(write_by_hand(value, 1, 70, [&] { push_out(value.range); }));
+  ASSERT_TRUE(swap_->guard(value.storage));
+  EXPECT_TRUE(write_by_hand(value, 1, 70, [&] { push_out(value.storage); }));
   EXPECT_EQ(word(value.address, 0), 1u);
   EXPECT_EQ(word(value.address, 1), 70u);
 }
 
 TEST_P(SwapEngineGuardTest, StaysWhereADropHasEnded) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
-  ASSERT_TRUE(swap_->drop(value.range));
+  ASSERT_TRUE(swap_->guard(value.storage));
+  ASSERT_TRUE(swap_->drop(value.storage));
   const auto compute_again = [&] {
     PinSet pins;
     const auto made = swap_->allocate(kPageSize * kPages, &pins);
     for (std::size_t page = 0; page < kPages; ++page) put(word(made.address, page), 30 + page);
-    EXPECT_TRUE(swap_->adopt(value.range, made.range, pins));
+    EXPECT_TRUE(swap_->adopt(value.storage, made.storage, pins));
     swap_->unpin(pins);
-    swap_->release(made.range);
+    swap_->release(made.storage);
   };
   compute_again();
   EXPECT_TRUE(write_by_hand(value, 1, 70));
@@ -216,26 +216,27 @@ TEST_P(SwapEngineGuardTest, StaysWhereADropHasEnded) {
 
 TEST_P(SwapEngineGuardTest, StaysWhereAWriteHasEndedADrop) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
-  ASSERT_TRUE(swap_->drop(value.range));
+  ASSERT_TRUE(swap_->guard(value.storage));
+  ASSERT_TRUE(swap_->drop(value.storage));
   std::thread writer([&] { put(word(value.address, 1), 70); });
-  ASSERT_EQ(swap_->wait_for_wanted(), value.range);
+  ASSERT_EQ(swap_->wait_for_wanted(), value.storage);
   PinSet pins;
   const auto made = swap_->allocate(kPageSize * kPages, &pins);
   for (std::size_t page = 0; page < kPages; ++page) put(word(made.address, page), 30 + page);
-  ASSERT_TRUE(swap_->adopt(value.range, made.range, pins));
+  ASSERT_TRUE(swap_->adopt(value.storage, made.storage, pins));
   swap_->unpin(pins);
-  while (!swap_->is_write_awaited(value.range)) EXPECT_EQ(swap_->wait_for_wanted(), value.range);
+  while (!swap_->is_write_awaited(value.storage))
+    EXPECT_EQ(swap_->wait_for_wanted(), value.storage);
   EXPECT_EQ(word(value.address, 1), 31u) << "as it was computed";
-  swap_->unguard(value.range);
+  swap_->unguard(value.storage);
   writer.join();
   EXPECT_EQ(word(value.address, 1), 70u);
 }
 
 TEST_P(SwapEngineGuardTest, HoldsForWhatIsBackWhileTheRestWaitsForRoom) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
-  ASSERT_TRUE(swap_->drop(value.range));
+  ASSERT_TRUE(swap_->guard(value.storage));
+  ASSERT_TRUE(swap_->drop(value.storage));
   PinSet pins;
   const auto made = swap_->allocate(kPageSize * kPages, &pins);
   const auto others = swap_->allocate(kPageSize * (kBudgetPages - kPages), nullptr);
@@ -250,59 +251,59 @@ TEST_P(SwapEngineGuardTest, HoldsForWhatIsBackWhileTheRestWaitsForRoom) {
     });
     while (!has_written && swap_->statistics().faults == faults) std::this_thread::yield();
   };
-  ASSERT_TRUE(swap_->adopt(value.range, made.range, pins));
+  ASSERT_TRUE(swap_->adopt(value.storage, made.storage, pins));
   swap_->unpin(pins);
   if (!writer.joinable()) GTEST_SKIP() << "what is locked moves under this mapper";
   EXPECT_FALSE(has_written);
   EXPECT_EQ(word(value.address, 0), 30u) << "as it was computed";
-  swap_->unguard(value.range);
+  swap_->unguard(value.storage);
   writer.join();
   EXPECT_EQ(word(value.address, 0), 70u);
   EXPECT_EQ(word(value.address, 1), 31u);
-  swap_->release(others.range);
+  swap_->release(others.storage);
 }
 
 TEST_P(SwapEngineGuardTest, IsRefusedWhileASystemCallHoldsTheRange) {
   const auto value = range(1);
-  const RangeUse use{value.range, kPages, true, 1, 1};
+  const RangeUse use{value.storage, kPages, true, 1, 1};
   for (const Hold hold : {Hold::kSystemCall, Hold::kKernel}) {
     PinSet held(hold);
     swap_->pin(held, {&use, 1});
-    EXPECT_FALSE(swap_->guard(value.range));
+    EXPECT_FALSE(swap_->guard(value.storage));
     put(word(value.address, 1), 70);
     swap_->unpin(held);
   }
   EXPECT_EQ(swap_->statistics().faults, 0u);
-  EXPECT_TRUE(swap_->guard(value.range));
+  EXPECT_TRUE(swap_->guard(value.storage));
 }
 
 TEST_P(SwapEngineGuardTest, EndsWithTheThreadThatAllowsWrites) {
   const auto value = range(1);
   const auto other = range(11);
-  ASSERT_TRUE(swap_->guard(value.range));
-  ASSERT_TRUE(swap_->guard(other.range));
+  ASSERT_TRUE(swap_->guard(value.storage));
+  ASSERT_TRUE(swap_->guard(other.storage));
   std::thread writer([&] { put(word(value.address, 1), 70); });
-  EXPECT_EQ(swap_->wait_for_wanted(), value.range);
+  EXPECT_EQ(swap_->wait_for_wanted(), value.storage);
   swap_->end_drops();
   writer.join();
   put(word(other.address, 1), 71);
   EXPECT_EQ(swap_->statistics().faults, 1u);
-  EXPECT_FALSE(swap_->guard(value.range));
+  EXPECT_FALSE(swap_->guard(value.storage));
 }
 
 TEST_P(SwapEngineGuardTest, IsForgottenWithTheRange) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
-  swap_->release(value.range);
+  ASSERT_TRUE(swap_->guard(value.storage));
+  swap_->release(value.storage);
   const auto next = range(1);  // In its place.
-  EXPECT_EQ(next.range, value.range);
+  EXPECT_EQ(next.storage, value.storage);
   EXPECT_FALSE(write_by_hand(next, 1, 70));
 }
 
 // The kernel moves no page that a child shares before it has been copied.
 TEST_P(SwapEngineGuardTest, StaysWhileAForkedChildSharesThePages) {
   const auto value = range(1);
-  ASSERT_TRUE(swap_->guard(value.range));
+  ASSERT_TRUE(swap_->guard(value.storage));
   std::array<int, 2> go{};
   ASSERT_EQ(::pipe(go.data()), 0);
   swap_->before_fork();
@@ -316,7 +317,7 @@ TEST_P(SwapEngineGuardTest, StaysWhileAForkedChildSharesThePages) {
   }
   swap_->after_fork_in_parent();
   EXPECT_TRUE(write_by_hand(value, 1, 70, [&] {
-    push_out(value.range);
+    push_out(value.storage);
     // Whoever waits to write looks for its page again under some mappers.
     EXPECT_LE(swap_->resident(), kPageSize);
     EXPECT_EQ(word(value.address, 1), 2u) << "open for a moment";

@@ -123,12 +123,12 @@ TEST_P(SwapEngineKeptTest, DoNotHideThatTheStoreTakesNoMore) {
   constexpr std::size_t kOutAndBack = 2;
   const auto swap = engine(kOutAndBack);
   const auto clean = filled(*swap, 1);
-  swap->write_out(clean.range, 1);
+  swap->write_out(clean.storage, 1);
   while (swap->statistics().spilled < kPageSize) std::this_thread::yield();
   EXPECT_EQ(word(clean.address, 0), 10u);
   const auto dirty = filled(*swap, kBudgetPages - 1);
   PinSet pins;
-  const RangeUse use{clean.range, 1, false};
+  const RangeUse use{clean.storage, 1, false};
   swap->pin(pins, {&use, 1});
   EXPECT_THROW(swap->allocate(kPageSize, &pins), StoreError);
   if (!lock_in_memory(clean.address, 1)) GTEST_SKIP() << "mlock is limited here";

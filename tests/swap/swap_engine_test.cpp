@@ -129,20 +129,20 @@ TEST_P(SwapEngineTest, KeepsContentsOfRangesThatTogetherExceedTheBudget) {
   EXPECT_EQ(counts.live_peak, kPageSize * 30);
   EXPECT_GT(counts.spilled, Bytes());
   EXPECT_GT(counts.faults, 0u);
-  for (std::byte* memory : ranges) swap->release(swap->find(memory).range);
+  for (std::byte* memory : ranges) swap->release(swap->find(memory).storage);
 }
 
 TEST_P(SwapEngineTest, TellsThePeakSinceItWasLastAsked) {
   auto swap = engine(8);
   std::byte* const staying = swap->allocate(kPageSize * 2, nullptr).address;
   std::byte* const going = swap->allocate(kPageSize * 3, nullptr).address;
-  swap->release(swap->find(going).range);
+  swap->release(swap->find(going).storage);
   EXPECT_EQ(swap->take_peak(), kPageSize * 5);
   EXPECT_EQ(swap->take_peak(), kPageSize * 2) << "what is there now";
   std::byte* const late = swap->allocate(kPageSize, nullptr).address;
   EXPECT_EQ(swap->take_peak(), kPageSize * 3);
   EXPECT_EQ(swap->statistics().counted_peak, kPageSize * 5);
-  for (std::byte* memory : {staying, late}) swap->release(swap->find(memory).range);
+  for (std::byte* memory : {staying, late}) swap->release(swap->find(memory).storage);
 }
 
 TEST_P(SwapEngineTest, BringsPinnedRangesInWithoutFaults) {
@@ -176,7 +176,7 @@ TEST_P(SwapEngineTest, TellsWhichRangesAPinHadToWaitFor) {
   swap->pin(pins, {uses, 1});
   std::byte* other =
       swap->allocate(kPageSize * 3, nullptr).address;  // All of the large one leaves.
-  swap->release(swap->find(other).range);
+  swap->release(swap->find(other).storage);
   MissingPages missing;
   swap->pin(pins, uses, &missing);
   EXPECT_EQ(missing, (MissingPages{0, 3}));
@@ -210,11 +210,11 @@ TEST_P(SwapEngineTest, WritesAgainWhatWasFetchedWithoutItsCopy) {
     const auto first = swap->allocate(kPageSize * 3, nullptr);
     for (std::size_t page = 0; page < 3; ++page) word(first.address, page) = page + 1;
     const auto second = swap->allocate(kPageSize * 3, nullptr);
-    swap->release(second.range);
-    swap->set_next_use(RangePart(first.range), 1000);
-    swap->fetch(RangePart(first.range), copy);
+    swap->release(second.storage);
+    swap->set_next_use(RangePart(first.storage), 1000);
+    swap->fetch(RangePart(first.storage), copy);
     while (swap->statistics().fetched < kPageSize * 2) std::this_thread::yield();
-    swap->write_out(RangePart(first.range), 3);
+    swap->write_out(RangePart(first.storage), 3);
     while (swap->statistics().spilled + swap->statistics().left_clean < kPageSize * 5)
       std::this_thread::yield();
     EXPECT_EQ(swap->statistics().left_clean, copy == Copy::kKeep ? kPageSize * 2 : Bytes());
@@ -253,11 +253,11 @@ TEST_P(SwapEngineTest, ServesOperatorsOfSeveralThreadsOneAfterTheOther) {
         swap->unpin(pins);
         for (std::size_t page = 0; page < 3; ++page)
           if (word(output, page + 1) != word(input, page) + seed) ++wrong;
-        swap->release(swap->find(output).range);
+        swap->release(swap->find(output).storage);
       }
       for (std::size_t page = 0; page < 3; ++page)
         if (word(input, page) != seed * 100 + page + tries(60u, 15u)) ++wrong;
-      swap->release(swap->find(input).range);
+      swap->release(swap->find(input).storage);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -278,7 +278,7 @@ TEST_P(SwapEngineTest, TakesFromAnOperatorThatWaitsForTheThreadThatWaits) {
     std::byte* const scratch = swap->allocate(kPageSize * 4, &own).address;
     word(scratch, 3) = 1;
     swap->unpin(own);
-    swap->release(swap->find(scratch).range);
+    swap->release(swap->find(scratch).storage);
   });
   helper.join();
   for (std::size_t page = 0; page < 5; ++page) EXPECT_EQ(word(input, page), page + 1);
@@ -302,8 +302,8 @@ TEST_P(SwapEngineTest, NeverTakesWhatTheKernelUses) {
       for (std::size_t page = 0; page < 3; ++page) word(second, page) = round;
       for (std::size_t page = 0; page < 2; ++page) EXPECT_EQ(word(first, page), round);
       swap->unpin(pins);
-      swap->release(swap->find(first).range);
-      swap->release(swap->find(second).range);
+      swap->release(swap->find(first).storage);
+      swap->release(swap->find(second).storage);
     }
   });
   trainer.join();
@@ -335,7 +335,7 @@ TEST_P(SwapEngineTest, ServesAccessesThatSpanTwoPagesOfARangeLargerThanTheBudget
   std::vector<std::byte*> parts;
   for (int i = 0; i < 3; ++i) parts.push_back(swap->allocate(kPageSize * 3, nullptr).address);
   for (std::byte* part : parts) {
-    const RangeId range = swap->find(part).range;
+    const StorageId range = swap->find(part).storage;
     swap->set_next_use(range, kNeverUsed - 10);  // The first to go, by what was predicted.
     std::byte* border = part + kPageBytes - 4;
     for (int round = 0; round < 3; ++round) {
@@ -371,8 +371,8 @@ TEST_P(SwapEngineTest, FindsThePagesThatBytesLieIn) {
   EXPECT_EQ(found(4 * kPageBytes, 100 * kPageBytes), Pages(4, 1));  // Not beyond the storage.
   EXPECT_EQ(found(0, 5 * kPageBytes), Pages(0, 5));
   EXPECT_TRUE(swap->find(memory, kPageSize * 5).is_whole());
-  EXPECT_FALSE(swap->find(memory, Bytes()).range.is_some());
-  EXPECT_FALSE(swap->find(this, Bytes(8)).range.is_some());
+  EXPECT_FALSE(swap->find(memory, Bytes()).storage.is_some());
+  EXPECT_FALSE(swap->find(this, Bytes(8)).storage.is_some());
 }
 
 TEST_P(SwapEngineTest, UsesARangeLargerThanTheBudgetPartByPart) {
@@ -397,7 +397,7 @@ TEST_P(SwapEngineTest, UsesARangeLargerThanTheBudgetPartByPart) {
   EXPECT_EQ(counts.faults, 0u);
   EXPECT_LE(counts.counted_peak, kPageSize * 4);
   for (std::size_t page = 0; page < kPages; ++page) EXPECT_EQ(word(memory, page), 300 + page);
-  swap->release(swap->find(memory).range);
+  swap->release(swap->find(memory).storage);
   EXPECT_EQ(swap->statistics().live, Bytes());
 }
 
@@ -431,7 +431,7 @@ TEST_P(SwapEngineTest, HoldsOnlyThePagesOfAPart) {
   word(other, 3) = 5;
   EXPECT_EQ(swap->statistics().faults, faults);
   swap->unpin(pins);
-  swap->release(swap->find(other).range);
+  swap->release(swap->find(other).storage);
   for (std::size_t page = 0; page < 6; ++page) EXPECT_EQ(word(large, page), page);
 }
 
@@ -457,10 +457,10 @@ TEST_P(SwapEngineTest, WritingAPartMakesOnlyItsPagesDirty) {
 TEST_P(SwapEngineTest, LetsThePartGoFirstThatIsNeededLast) {
   auto swap = engine(10);
   std::byte* memory = swap->allocate(kPageSize * 6, nullptr).address;
-  const RangeId range = swap->find(memory).range;
+  const StorageId range = swap->find(memory).storage;
   for (std::size_t page = 0; page < 6; ++page) word(memory, page) = page;
   for (int i = 0; i < 2; ++i)  // Pages that have just come would be spared.
-    swap->release(swap->allocate(kPageSize * 4, nullptr).range);
+    swap->release(swap->allocate(kPageSize * 4, nullptr).storage);
   swap->advance(100);
   swap->set_next_use(RangePart(range, 0, 2), 150);
   swap->set_next_use(RangePart(range, 2, 2), 500);
@@ -471,7 +471,7 @@ TEST_P(SwapEngineTest, LetsThePartGoFirstThatIsNeededLast) {
   swap->pin(pins, uses);
   EXPECT_EQ(swap->statistics().fetched, Bytes());
   swap->unpin(pins);
-  swap->release(swap->find(other).range);
+  swap->release(swap->find(other).storage);
   EXPECT_EQ(word(memory, 2), 2u);
 }
 
@@ -512,15 +512,15 @@ TEST_P(SwapEngineTest, DropsAFetchThatComesTooLate) {
     for (std::uint32_t i = 0; i < 4; ++i) {
       ranges.push_back(swap->allocate(kPageSize * 3, nullptr));
       // The first two are the ones to go.
-      const auto all = RangePart(ranges.back().range, 0, 3);
+      const auto all = RangePart(ranges.back().storage, 0, 3);
       swap->set_next_use(all, i < 2 ? 1000 - i : 2);
     }
-    const auto first = RangePart(ranges[0].range, 0, 3);
+    const auto first = RangePart(ranges[0].storage, 0, 3);
     swap->set_next_use(first, 5);
     swap->fetch(first);  // There is no room yet.
     if (is_late) swap->advance(6);
-    swap->release(ranges[2].range);
-    swap->release(ranges[3].range);
+    swap->release(ranges[2].storage);
+    swap->release(ranges[3].storage);
     PinSet pins;
     const RangeUse second = use(*swap, ranges[1].address, false);
     swap->pin(pins, {&second, 1});
@@ -534,9 +534,9 @@ TEST_P(SwapEngineTest, WritesOutAsManyPagesAsAreToBeOut) {
   auto swap = engine(8);
   const auto range = swap->allocate(kPageSize * 4, nullptr);
   for (std::size_t page = 0; page < 4; ++page) word(range.address, page) = page + 1;
-  swap->write_out(RangePart(range.range), 2);
+  swap->write_out(RangePart(range.storage), 2);
   while (swap->statistics().spilled < kPageSize * 2) std::this_thread::yield();
-  swap->write_out(RangePart(range.range), 3);  // Two of them are out.
+  swap->write_out(RangePart(range.storage), 3);  // Two of them are out.
   while (swap->statistics().spilled < kPageSize * 3) std::this_thread::yield();
   const std::uint64_t faults = swap->statistics().faults;
   EXPECT_EQ(word(range.address, 0), 1U);
@@ -553,9 +553,9 @@ TEST_P(SwapEngineTest, AFetchKeepsPagesThatAreStillOnTheirWayOut) {
     const auto range = swap->allocate(kPageSize * 3, nullptr);
     for (std::size_t page = 0; page < 3; ++page) word(range.address, page) = page + 1;
     reads.hold_writes = true;
-    swap->write_out(RangePart(range.range), 3);
+    swap->write_out(RangePart(range.storage), 3);
     while (reads.started_writes < 3) std::this_thread::yield();
-    if (is_fetched) swap->fetch(RangePart(range.range));
+    if (is_fetched) swap->fetch(RangePart(range.storage));
     reads.hold_writes = false;
     while (swap->statistics().spilled < kPageSize * 3) std::this_thread::yield();
     PinSet pins;
@@ -583,8 +583,8 @@ TEST_P(SwapEngineTest, CountsTheWaitsOfEachThread) {
   disk.join();
   EXPECT_GT(SwapEngine::waited_by_this_thread(), before);
   const Duration waited = SwapEngine::waited_by_this_thread();
-  swap->release(first.range);
-  swap->release(second.range);
+  swap->release(first.storage);
+  swap->release(second.storage);
   EXPECT_EQ(SwapEngine::waited_by_this_thread(), waited);
 }
 
@@ -593,11 +593,11 @@ TEST_P(SwapEngineTest, AFetchLeavesTheReserve) {
   auto swap = engine(6, reads);
   const auto fetched = swap->allocate(kPageSize * 3, nullptr);
   const auto demanded = swap->allocate(kPageSize, nullptr);
-  for (const auto& range : {fetched, demanded}) swap->write_out(RangePart(range.range), 3);
+  for (const auto& range : {fetched, demanded}) swap->write_out(RangePart(range.storage), 3);
   while (swap->statistics().spilled < kPageSize * 4) std::this_thread::yield();
-  swap->set_next_use(RangePart(fetched.range), 1000);
+  swap->set_next_use(RangePart(fetched.storage), 1000);
   swap->set_fetch_reserve(4);
-  swap->fetch(RangePart(fetched.range));
+  swap->fetch(RangePart(fetched.storage));
   while (reads.finished < 2) std::this_thread::yield();
   PinSet pins;
   const RangeUse uses[] = {use(*swap, demanded.address, false)};
@@ -679,7 +679,7 @@ class RandomUser {
   }
 
   void advise(std::byte* memory, std::size_t pages) {
-    const RangeId range = swap_.find(memory).range;
+    const StorageId range = swap_.find(memory).storage;
     const auto first = static_cast<std::uint32_t>(random_() % pages);
     const RangePart part(range, first, 1 + random_() % 3);
     switch (random_() % 4) {
@@ -723,7 +723,7 @@ class RandomUser {
     auto& [memory, expected] = *entry;
     for (std::size_t page = 0; page < expected.size(); ++page)
       EXPECT_EQ(word(memory, page), expected[page]);
-    swap_.release(swap_.find(memory).range);
+    swap_.release(swap_.find(memory).storage);
     model_.erase(entry);
   }
 
@@ -753,8 +753,8 @@ TEST_P(SwapEngineTest, AFetchThatFailsIsNotTriedForEver) {
   reads.fail_first = true;
   auto swap = engine(32, reads, 1);
   const auto spilled = swap->allocate(kPageSize * 20, nullptr);
-  swap->release(swap->allocate(kPageSize * 32, nullptr).range);
-  swap->fetch(RangePart(spilled.range, 0, 1));
+  swap->release(swap->allocate(kPageSize * 32, nullptr).storage);
+  swap->fetch(RangePart(spilled.storage, 0, 1));
   while (reads.failed == 0) std::this_thread::yield();
   // Each of these goes through the thread that would try again.
   for (std::uint32_t page = 1; page < 20; ++page) {
@@ -782,7 +782,7 @@ void touch_what_cannot_come_back(memory::MapperKind kind) {
   std::byte* const range = swap.allocate(kPageSize * 4, nullptr).address;
   for (std::size_t page = 0; page < 4; ++page) word(range, page) = page;
   const auto other = swap.allocate(kPageSize * 4, nullptr);
-  swap.release(other.range);
+  swap.release(other.storage);
   for (std::size_t page = 0; page < 4; ++page)
     if (word(range, page) != page) std::_Exit(4);
   std::_Exit(5);
@@ -846,7 +846,7 @@ void touch_what_was_freed(memory::MapperKind kind) {
   SwapEngine swap(options, memory::make_frame_mapper(kind),
                   make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Doorbell>()), clock);
   const auto range = swap.allocate(kPageSize * 2, nullptr);
-  swap.release(range.range);
+  swap.release(range.storage);
   std::_Exit(word(range.address, 1) == 0 ? 5 : 6);
 }
 

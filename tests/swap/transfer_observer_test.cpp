@@ -71,13 +71,13 @@ class Notebook final : public TransferObserver {
  public:
   struct Kept {
     Transfer transfer;
-    RangeId range;
+    StorageId storage;
     bool is_awaited = false;
     TimePoint begin, end;
     int error = -1;
   };
 
-  void begin_transfer(const Transfer& transfer, RangeId range, bool is_awaited,
+  void begin_transfer(const Transfer& transfer, StorageId range, bool is_awaited,
                       TimePoint at) override {
     EXPECT_TRUE(under_way_.try_emplace(transfer.tag, all.size()).second) << "tags are unique";
     all.push_back({transfer, range, is_awaited, at, {}});
@@ -145,7 +145,7 @@ TEST_F(TransferObserverTest, SeesBeginAndEndOfEachTransferAlsoOfFailedOnes) {
   auto swap = engine(8, std::make_unique<FailsFirstStore>(ram_store()));
   const auto spilled = swap->allocate(kPageSize * 4, nullptr);
   const auto other = swap->allocate(kPageSize * 8, nullptr);
-  swap->release(other.range);
+  swap->release(other.storage);
   const RangeUse use = swap->find(spilled.address);
   {
     PinSet pins;
@@ -163,7 +163,7 @@ TEST_F(TransferObserverTest, SeesBeginAndEndOfEachTransferAlsoOfFailedOnes) {
   EXPECT_EQ(counted.fetched, kPageSize * 4);
   EXPECT_EQ(seen_.resident, kPageSize * 4);
   for (const Notebook::Kept& kept : seen_.all) {
-    EXPECT_EQ(kept.range, spilled.range);
+    EXPECT_EQ(kept.storage, spilled.storage);
     EXPECT_LE(kept.begin, kept.end);
     EXPECT_EQ(kept.is_awaited, kept.transfer.direction == Direction::kRead);
   }
@@ -173,8 +173,8 @@ TEST_F(TransferObserverTest, TellsReadsAheadFromThoseThatSomebodyWaitsFor) {
   auto swap = engine(8, ram_store());
   const auto ahead = swap->allocate(kPageSize * 2, nullptr);
   const auto awaited = swap->allocate(kPageSize * 3, nullptr);
-  swap->release(swap->allocate(kPageSize * 8, nullptr).range);
-  swap->fetch(ahead.range);
+  swap->release(swap->allocate(kPageSize * 8, nullptr).storage);
+  swap->fetch(ahead.storage);
   while (swap->statistics().fetched < kPageSize * 2) std::this_thread::yield();
   const RangeUse use = swap->find(awaited.address);
   PinSet pins;
@@ -185,7 +185,7 @@ TEST_F(TransferObserverTest, TellsReadsAheadFromThoseThatSomebodyWaitsFor) {
   for (const Notebook::Kept& kept : seen_.all) {
     if (kept.transfer.direction != Direction::kRead) continue;
     ++reads;
-    EXPECT_EQ(kept.is_awaited, kept.range == awaited.range);
+    EXPECT_EQ(kept.is_awaited, kept.storage == awaited.storage);
   }
   EXPECT_EQ(reads, 5);
 }
@@ -194,8 +194,8 @@ TEST_F(TransferObserverTest, IsToldThatTheProcessStoodStill) {
   auto swap = engine(8, std::make_unique<StoppedStore>(ram_store(), clock_));
   const auto spilled = swap->allocate(kPageSize * 4, nullptr);
   const auto other = swap->allocate(kPageSize * 8, nullptr);
-  swap->release(other.range);
-  swap->release(spilled.range);
+  swap->release(other.storage);
+  swap->release(spilled.storage);
   swap.reset();
   ASSERT_EQ(seen_.stops.size(), 1u);
   EXPECT_GE(seen_.stops.front(), std::chrono::seconds(10));

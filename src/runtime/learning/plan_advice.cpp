@@ -117,7 +117,7 @@ void PlanAdvice::begin_op(OpIndex op, std::span<const std::uint32_t> used, Advic
   const TapeOp& later = plan_tape().ops[ahead];
   for (std::uint32_t i = 0; i < later.use_count; ++i) {
     const ValueIndex value = plan_tape().uses[later.first_use + i].value;
-    if (is_bound(value)) advice.fetches.push_back({range_of(value)});
+    if (is_bound(value)) advice.fetches.push_back({piece_of(value)});
   }
 }
 
@@ -127,7 +127,7 @@ void PlanAdvice::advise_fetches(OpIndex place, Advice& advice) {
   for (const std::uint32_t i : plan.fetches.of(place)) {
     const PlannedSwap& swap = plan.swaps[i];
     const ValueIndex value = steps().value_of[swap.fetch_value];
-    if (is_bound(value)) advice.fetches.push_back({range_of(value), swap.keeps_copy});
+    if (is_bound(value)) advice.fetches.push_back({piece_of(value), swap.keeps_copy});
   }
   advice.reserve_pages = plan.reserve_pages[place];
 }
@@ -138,10 +138,10 @@ void PlanAdvice::advise_leaving(OpIndex place, Advice& advice) {
   for (const std::uint32_t i : plan.write_outs.of(place)) {
     const PlannedSwap& swap = plan.swaps[i];
     const ValueIndex value = steps().value_of[swap.value];
-    if (is_bound(value)) advice.write_outs.push_back({range_of(value), swap.pages});
+    if (is_bound(value)) advice.write_outs.push_back({piece_of(value), swap.pages});
   }
   for (const ValueIndex value : plan_->drops.of(place)) {
-    if (is_bound(value)) advice.drops.push_back(range_of(value));
+    if (is_bound(value)) advice.drops.push_back(piece_of(value));
   }
 }
 
@@ -153,10 +153,10 @@ void PlanAdvice::end_op(OpIndex op, std::span<const std::uint32_t> used, Advice&
     if (!recorder_.is_live(used[i])) continue;
     const OpClock at =
         i < entry.use_count ? moment(plan.use_distance[entry.first_use + i]) : kUnknownUse;
-    advice.next_uses.push_back({RangeId(used[i]), at});
+    advice.next_uses.push_back({PieceId(used[i]), at});
   }
   for (const std::uint32_t range : recorder_.born_in_op())
-    advice.next_uses.push_back({RangeId(range), bind_birth(op, range)});
+    advice.next_uses.push_back({PieceId(range), bind_birth(op, range)});
   advise_leaving(place, advice);
 }
 
@@ -176,7 +176,7 @@ void PlanAdvice::end_replay(std::size_t position, Advice& advice) {
   const planner::SwapPlan& plan = plan_->plan.swaps;
   const auto tell = [&](ValueIndex presence, std::uint32_t distance) {
     const ValueIndex value = steps().value_of[presence];
-    if (is_bound(value)) advice.next_uses.push_back({range_of(value), moment(distance)});
+    if (is_bound(value)) advice.next_uses.push_back({piece_of(value), moment(distance)});
   };
   const TapeOp& entry = steps().tape.ops[place];
   for (std::uint32_t i = entry.first_use; i < entry.first_use + entry.use_count; ++i)
@@ -197,7 +197,7 @@ void PlanAdvice::advise_next_uses(OpIndex from, Advice& advice) {
   is_told.assign(std::max(is_told.size(), tape.values.size()), false);
   const auto tell = [&](ValueIndex value, OpClock at) {
     const ValueIndex known = steps().value_of[value];
-    if (!is_told[known] && is_bound(known)) advice.next_uses.push_back({range_of(known), at});
+    if (!is_told[known] && is_bound(known)) advice.next_uses.push_back({piece_of(known), at});
     is_told[known] = true;
   };
   for (OpIndex op = first; op < tape.ops.size(); ++op) {
@@ -229,7 +229,7 @@ void PlanAdvice::advise_pending_transfers(OpIndex from, Advice& advice) {
       const ValueIndex value = known(swap.value);
       const bool is_idle = steps().tape.values[swap.value].death == kSurvives;
       if (is_idle && is_bound(value))
-        late_leaves_.push_back({kNoOp, {range_of(value), swap.pages}});
+        late_leaves_.push_back({kNoOp, {piece_of(value), swap.pages}});
       continue;
     }
     const std::uint32_t until_needed = ops_until(swap.needed);
@@ -238,16 +238,16 @@ void PlanAdvice::advise_pending_transfers(OpIndex from, Advice& advice) {
     if (until_needed > left_before) continue;
     ValueIndex value = known(swap.needed >= first ? swap.needed_value : swap.fetch_value);
     if (until_needed < fetched_before && is_bound(value))
-      pending_.emplace_back(until_needed, Advice::Fetch{range_of(value), swap.keeps_copy});
+      pending_.emplace_back(until_needed, Advice::Fetch{piece_of(value), swap.keeps_copy});
     if (until_needed <= fetched_before) continue;
     if (swap.needed < first && swap.fetch < first) value = known(swap.value);
-    if (is_bound(value)) late_leaves_.push_back({until_needed, {range_of(value), swap.pages}});
+    if (is_bound(value)) late_leaves_.push_back({until_needed, {piece_of(value), swap.pages}});
   }
   std::stable_sort(pending_.begin(), pending_.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [until_needed, fetch] : pending_) advice.fetches.push_back(fetch);
   std::sort(late_leaves_.begin(), late_leaves_.end(), [](const auto& a, const auto& b) {
-    return std::tuple(b.first, b.second.range) < std::tuple(a.first, a.second.range);
+    return std::tuple(b.first, b.second.piece) < std::tuple(a.first, a.second.piece);
   });
   for (const auto& [until_needed, leave] : late_leaves_) advice.write_outs.push_back(leave);
 }

@@ -51,7 +51,7 @@ class PlanAdvice {
     return value != profile::kNoValue && bound_[value].serial != 0 &&
            recorder_.is_live(bound_[value].range, bound_[value].serial);
   }
-  RangeId range_of(profile::ValueIndex value) const { return RangeId(bound_[value].range); }
+  PieceId piece_of(profile::ValueIndex value) const { return PieceId(bound_[value].range); }
   void bind_live(profile::OpIndex op);
   void bind_by_birth();
 

@@ -26,16 +26,23 @@ StepGuide::StepGuide(const StepLearner::Options& options, swap::SwapEngine& engi
     : most_pages_(options.recording == nullptr ? options.budget_pages : ~0U),
       engine_(engine),
       clock_(clock),
-      learner_(options),
-      pieces_(options.budget_pages, large_pages(options)) {}
+      pieces_(options.budget_pages, large_pages(options)),
+      learner_(with_storages(options)) {}
+
+StepLearner::Options StepGuide::with_storages(StepLearner::Options options) const {
+  options.storage_of = [this](PieceId piece) {
+    return pieces_.is_whole(piece) ? pieces_.part_of(piece).storage : StorageId();
+  };
+  return options;
+}
 
 /// Into `uses_`. True when they are all whole storages.
 bool StepGuide::translate_locked(std::span<const RangeUse> uses) {
   ended_.clear();
   pieces_.translate(uses, uses_, ended_);
-  for (const RangeId id : ended_) learner_.freed(id);
+  for (const PieceId piece : ended_) learner_.freed(piece);
   return std::all_of(uses_.begin(), uses_.end(),
-                     [](const RangeUse& use) { return StoragePieces::is_whole(use.range); });
+                     [this](const PieceUse& use) { return pieces_.is_whole(use.piece); });
 }
 
 std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t signature,
@@ -104,25 +111,25 @@ void StepGuide::cannot_record(Thread thread) {
   learner_.cannot_record();
 }
 
-void StepGuide::allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes,
+void StepGuide::allocated(Thread thread, StorageId storage, std::uint32_t pages, Bytes bytes,
                           bool is_filled) {
   if (!trains(thread) || pages > most_pages_) return;
   std::lock_guard lock(learner_mutex_);
   tell_freed_locked();
-  learner_.allocated(StoragePieces::whole(range), pages, bytes, is_filled);
+  learner_.allocated(pieces_.whole(storage), pages, bytes, is_filled);
 }
 
-void StepGuide::note_class(Thread thread, RangeId range, profile::StorageClass holds) {
+void StepGuide::note_class(Thread thread, StorageId storage, profile::StorageClass holds) {
   if (!trains(thread)) return;
   std::lock_guard lock(learner_mutex_);
   tell_freed_locked();
-  learner_.note_class(StoragePieces::whole(range), holds);
+  learner_.note_class(pieces_.whole(storage), holds);
 }
 
-void StepGuide::freed(RangeId range) {
+void StepGuide::freed(StorageId storage) {
   {
     std::lock_guard lock(freed_mutex_);
-    freed_.push_back(range);
+    freed_.push_back(storage);
     if (freed_.size() < kPatientFrees) return;
   }
   const std::unique_lock lock(learner_mutex_, std::try_to_lock);
@@ -135,11 +142,11 @@ void StepGuide::waited(Thread thread, Duration time, Bytes moved) {
   learner_.waited(time, moved);
 }
 
-void StepGuide::waited_for(Thread thread, RangeId range, StallLedger::Reason reason,
+void StepGuide::waited_for(Thread thread, StorageId storage, StallLedger::Reason reason,
                            Duration time) {
   if (!trains(thread)) return;
   std::lock_guard lock(learner_mutex_);
-  learner_.waited_for(StoragePieces::whole(range), reason, time);
+  learner_.waited_for(pieces_.whole(storage), reason, time);
 }
 
 void StepGuide::step_boundary(Thread thread) {
@@ -167,10 +174,10 @@ void StepGuide::tell_freed_locked() {
     std::lock_guard lock(freed_mutex_);
     telling_.swap(freed_);
   }
-  for (const RangeId range : telling_) {
+  for (const StorageId storage : telling_) {
     ended_.clear();
-    pieces_.freed(range, ended_);
-    for (const RangeId id : ended_) learner_.freed(id);
+    pieces_.freed(storage, ended_);
+    for (const PieceId piece : ended_) learner_.freed(piece);
   }
   telling_.clear();
 }
@@ -178,18 +185,18 @@ void StepGuide::tell_freed_locked() {
 void StepGuide::apply_advice_locked(Wish* wish) {
   engine_.advance(learner_.clock());
   for (const auto& next : advice_.next_uses)
-    engine_.set_next_use(pieces_.part_of(next.range), next.at);
+    engine_.set_next_use(pieces_.part_of(next.piece), next.at);
   for (const auto& out : advice_.write_outs)
-    engine_.write_out(pieces_.part_of(out.range), out.pages);
+    engine_.write_out(pieces_.part_of(out.piece), out.pages);
   if (advice_.reserve_pages) engine_.set_fetch_reserve(*advice_.reserve_pages);
   for (const auto& fetch : advice_.fetches)
-    engine_.fetch(pieces_.part_of(fetch.range),
+    engine_.fetch(pieces_.part_of(fetch.piece),
                   fetch.keeps_copy ? swap::Copy::kKeep : swap::Copy::kDrop);
   if (wish == nullptr) return;
   wish->forgets |= advice_.forgets;
   wish->record_as = advice_.record_as;
-  for (const RangeId drop : advice_.drops)
-    if (StoragePieces::is_whole(drop)) wish->drops.push_back(pieces_.part_of(drop).range);
+  for (const PieceId drop : advice_.drops)
+    if (pieces_.is_whole(drop)) wish->drops.push_back(pieces_.part_of(drop).storage);
 }
 
 }  // namespace spillway::runtime

@@ -19,9 +19,9 @@ constexpr std::uint32_t kEqualToResume = 3;  // Operators in a row that must mat
 constexpr std::size_t kStallsTold = 5;
 
 /// The operator, its shapes, and how it uses paged storages.
-std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> uses) {
+std::uint64_t signature_of(std::uint64_t signature, std::span<const PieceUse> uses) {
   std::uint64_t hash = mix(signature, uses.size());
-  for (const RangeUse& use : uses) hash = mix(hash, std::uint64_t{use.pages} * 2 + use.writes);
+  for (const PieceUse& use : uses) hash = mix(hash, std::uint64_t{use.pages} * 2 + use.writes);
   return hash;
 }
 
@@ -29,7 +29,7 @@ std::uint64_t signature_of(std::uint64_t signature, std::span<const RangeUse> us
 
 // --- Events -----------------------------------------------------------------------------------
 
-void StepLearner::State::begin_op(std::uint64_t signature, std::span<const RangeUse> uses,
+void StepLearner::State::begin_op(std::uint64_t signature, std::span<const PieceUse> uses,
                                   TimePoint now, Advice& advice, bool is_replayable) {
   // Another thread has become the trainer while this operator was running elsewhere.
   if (is_in_op_) recorder_.end_op();
@@ -49,9 +49,9 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Range
   ++step_ops_;
   recorder_.begin_op(combined, now, is_replayable && !unrecordable_.contains(combined), moved);
   used_.clear();
-  for (const RangeUse& use : uses) {
-    recorder_.use(use.range.value(), use.pages, use.writes);
-    used_.push_back(use.range.value());
+  for (const PieceUse& use : uses) {
+    recorder_.use(use.piece.value(), use.pages, use.writes);
+    used_.push_back(use.piece.value());
   }
   advice.next_uses.insert(advice.next_uses.end(), late_next_uses_.begin(), late_next_uses_.end());
   late_next_uses_.clear();
@@ -74,18 +74,18 @@ void StepLearner::State::end_op(Advice& advice) {
   }
   for (const std::uint32_t range : used_) {
     // An operator may free its inputs.
-    if (recorder_.is_live(range)) advice.next_uses.push_back({RangeId(range), kUnknownUse});
+    if (recorder_.is_live(range)) advice.next_uses.push_back({PieceId(range), kUnknownUse});
   }
   for (const std::uint32_t range : recorder_.born_in_op())
-    advice.next_uses.push_back({RangeId(range), kUnknownUse});
+    advice.next_uses.push_back({PieceId(range), kUnknownUse});
 }
 
-void StepLearner::State::allocated(RangeId range, std::uint32_t pages, Bytes bytes,
+void StepLearner::State::allocated(PieceId piece, std::uint32_t pages, Bytes bytes,
                                    bool is_filled) {
-  recorder_.allocated(range.value(), pages, bytes, is_filled);
+  recorder_.allocated(piece.value(), pages, bytes, is_filled);
   if (is_in_op_ || current_ == kNoOp) return;
-  const OpClock at = plan_advice_.bind_birth(current_, range.value());
-  if (at != kUnknownUse) late_next_uses_.push_back({range, at});
+  const OpClock at = plan_advice_.bind_birth(current_, piece.value());
+  if (at != kUnknownUse) late_next_uses_.push_back({piece, at});
 }
 
 void StepLearner::State::announce_boundary() {
@@ -193,7 +193,7 @@ bool StepLearner::State::may_be_due() const {
 }
 
 std::span<const OpIndex> StepLearner::State::due_replays(std::uint64_t signature,
-                                                         std::span<const RangeUse> uses) {
+                                                         std::span<const PieceUse> uses) {
   if (!may_be_due() || plan_->sequence[expected_] != signature_of(signature, uses)) return {};
   return plan_advice_.replays_before(expected_);
 }
@@ -204,7 +204,7 @@ StepLearner::StepLearner(const Options& options) : state_(std::make_unique<State
 
 StepLearner::~StepLearner() = default;
 
-void StepLearner::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
+void StepLearner::begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
                            Advice& advice, bool is_replayable) {
   state_->begin_op(signature, uses, now, advice, is_replayable);
 }
@@ -212,7 +212,7 @@ void StepLearner::begin_op(std::uint64_t signature, std::span<const RangeUse> us
 bool StepLearner::may_be_due() const { return state_->may_be_due(); }
 
 std::span<const OpIndex> StepLearner::due_replays(std::uint64_t signature,
-                                                  std::span<const RangeUse> uses) {
+                                                  std::span<const PieceUse> uses) {
   return state_->due_replays(signature, uses);
 }
 
@@ -230,17 +230,17 @@ void StepLearner::end_replay(std::size_t position, Duration took, Bytes moved, A
 
 void StepLearner::cannot_record() { state_->unrecordable_.insert(state_->recent(0)); }
 
-void StepLearner::allocated(RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled) {
-  state_->allocated(range, pages, bytes, is_filled);
+void StepLearner::allocated(PieceId piece, std::uint32_t pages, Bytes bytes, bool is_filled) {
+  state_->allocated(piece, pages, bytes, is_filled);
 }
 
-void StepLearner::note_class(RangeId range, profile::StorageClass holds) {
-  state_->recorder_.note_class(range.value(), holds);
+void StepLearner::note_class(PieceId piece, profile::StorageClass holds) {
+  state_->recorder_.note_class(piece.value(), holds);
 }
 
 std::uint64_t StepLearner::signature() const { return state_->recent(0); }
 
-void StepLearner::freed(RangeId range) { state_->recorder_.freed(range.value()); }
+void StepLearner::freed(PieceId piece) { state_->recorder_.freed(piece.value()); }
 
 void StepLearner::note_room(std::uint32_t pages) {
   state_->least_room_ = std::min(state_->least_room_, pages);
@@ -250,9 +250,9 @@ void StepLearner::waited(Duration time, Bytes moved) { state_->recorder_.waited(
 
 void StepLearner::name_op(const OpText& text) { state_->names_.note(state_->recent(0), text); }
 
-void StepLearner::waited_for(RangeId range, StallLedger::Reason reason, Duration time) {
-  if (!state_->recorder_.is_live(range.value())) return;
-  state_->value_stalls_.note(state_->recorder_.range(range.value()).serial, reason, time);
+void StepLearner::waited_for(PieceId piece, StallLedger::Reason reason, Duration time) {
+  if (!state_->recorder_.is_live(piece.value())) return;
+  state_->value_stalls_.note(state_->recorder_.range(piece.value()).serial, reason, time);
 }
 
 void StepLearner::end_op(Advice& advice) { state_->end_op(advice); }

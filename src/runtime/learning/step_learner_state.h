@@ -38,14 +38,15 @@ struct StepLearner::State {
         take_peak_(options.take_peak),
         moved_(options.moved),
         trace_(options.trace),
+        storage_of_(options.storage_of),
         room_(options.budget_pages) {}
 
-  void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
+  void begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
                 Advice& advice, bool is_replayable);
   void end_op(Advice& advice);
-  void allocated(RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);
+  void allocated(PieceId piece, std::uint32_t pages, Bytes bytes, bool is_filled);
   bool may_be_due() const;
-  std::span<const OpIndex> due_replays(std::uint64_t signature, std::span<const RangeUse> uses);
+  std::span<const OpIndex> due_replays(std::uint64_t signature, std::span<const PieceUse> uses);
   void announce_boundary();
   LearnerReport report() const;
 
@@ -83,6 +84,7 @@ struct StepLearner::State {
   const std::function<Bytes()> moved_;
   ValueStalls value_stalls_;
   StepTraceRecorder* const trace_;
+  const std::function<StorageId(PieceId)> storage_of_;  ///< For the trace.
   std::uint32_t room_;              ///< Follows the least of each step: down at once, up slowly.
   std::uint32_t least_room_ = ~0U;  ///< Of the step so far.
   OpClock clock_ = 0;

@@ -26,7 +26,7 @@ void StepLearner::State::finish_step(TimePoint now, Bytes moved, bool is_meaning
   recorder_.finish_step(now, record, moved);
   if (recording_ != nullptr)
     recording_->note_step(step_hash_, is_meaningful ? record : profile::RecordedStep());
-  if (trace_ != nullptr) trace_->note_values(record);
+  if (trace_ != nullptr) trace_->note_values(record, storage_of_);
   value_stalls_.settle(record, names_);
   if (least_room_ != ~0U) room_ = std::min(least_room_, room_ + 1);
   least_room_ = ~0U;

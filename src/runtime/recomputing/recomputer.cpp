@@ -22,15 +22,11 @@ Recomputer::~Recomputer() {
   server_.join();
 }
 
-StorageKey Recomputer::key_of(RangeId range) const { return engine_.life_of(range); }
-
-Recomputer::Life& Recomputer::life_of(StorageKey key) {
-  auto& life = lives_[key];
+Recomputer::Life& Recomputer::life_of(StorageId storage) {
+  auto& life = lives_[storage];
   if (life == nullptr) {
     life = std::make_unique<Life>();
-    life->key = key;
-    life->range = RangeId(static_cast<std::uint32_t>(key) - 1);
-    live_[life->range] = life.get();
+    life->storage = storage;
     // Room for all of them: storages are dropped and freed where nothing may throw.
     for (std::vector<Life*>* const list : {&dropped_, &postponed_})
       if (list->capacity() < lives_.size()) list->reserve(2 * lives_.size());
@@ -38,20 +34,20 @@ Recomputer::Life& Recomputer::life_of(StorageKey key) {
   return *life;
 }
 
-Recomputer::Life* Recomputer::live(RangeId range) {
-  const auto found = live_.find(range);
-  return found == live_.end() ? nullptr : found->second;
+Recomputer::Life* Recomputer::live(StorageId storage) {
+  const auto found = lives_.find(storage);
+  return found == lives_.end() || !found->second->is_alive ? nullptr : found->second.get();
 }
 
 RecomputationCounts Recomputer::counts() const {
   return {counts_.replays.load(), counts_.unplanned_replays.load(), counts_.refused_drops.load()};
 }
 
-bool Recomputer::drop(RangeId range) {
+bool Recomputer::drop(StorageId storage) {
   const std::lock_guard lock(mutex_);
-  Life* const life = live(range);
+  Life* const life = live(storage);
   const bool may_go = life != nullptr && !life->is_dropped && !life->is_freed && forks_ == 0 &&
-                      can_compute(*life) && engine_.drop(range);
+                      can_compute(*life) && engine_.drop(storage);
   if (!may_go) {
     ++counts_.refused_drops;
     return false;
@@ -98,12 +94,12 @@ void Recomputer::run_all(std::span<Record* const> records, const LastUse& planne
 
 void Recomputer::run(Record& record) {
   std::vector<RangeUse> uses;
-  const auto address_of = [&](StorageKey key) -> void* {
-    const Life& life = *lives_.at(key);
-    return life.temporary ? life.temporary->address : engine_.address_of(life.range);
+  const auto address_of = [&](StorageId storage) -> void* {
+    const Life& life = *lives_.at(storage);
+    return life.temporary ? life.temporary->address : engine_.address_of(life.storage);
   };
   for (const Ingredient& input : record.inputs) {
-    RangeUse use = engine_.find(address_of(input.life->key));
+    RangeUse use = engine_.find(address_of(input.life->storage));
     use.writes =
         std::find(record.written.begin(), record.written.end(), input.life) != record.written.end();
     uses.push_back(use);
@@ -122,11 +118,11 @@ void Recomputer::take_results(Record& record, std::vector<ReplayedStorage> made,
     ++life->temporary_version;
     adopt_if_complete(*life, pins);
   }
-  for (ReplayedStorage& storage : made) {
-    Life& life = *lives_.at(storage.key);
+  for (ReplayedStorage& replayed : made) {
+    Life& life = *lives_.at(replayed.id);
     const bool is_wanted = !life.is_alive || life.is_dropped;
     if (!is_wanted || life.temporary) continue;
-    life.temporary = std::move(storage);
+    life.temporary = std::move(replayed);
     life.temporary_version = 0;
     temporaries_.push_back(&life);
     adopt_if_complete(life, pins);
@@ -136,7 +132,7 @@ void Recomputer::take_results(Record& record, std::vector<ReplayedStorage> made,
 void Recomputer::adopt_if_complete(Life& life, swap::PinSet& pins) {
   if (!life.is_dropped || life.temporary_version != life.version) return;
   const RangeUse from = engine_.find(life.temporary->address);
-  while (!engine_.adopt(life.range, from.range, pins)) engine_.pin(pins, {&from, 1});
+  while (!engine_.adopt(life.storage, from.storage, pins)) engine_.pin(pins, {&from, 1});
   life.is_dropped = false;
   std::erase(dropped_, &life);
   std::erase(temporaries_, &life);

@@ -35,24 +35,24 @@ void Recomputer::note_write(Life& life, bool is_recorded) {
 void Recomputer::before_op(std::span<const RangeUse> uses, bool is_recorded) {
   const std::lock_guard lock(mutex_);
   for (const RangeUse& use : uses) {
-    Life* const life = live(use.range);
+    Life* const life = live(use.storage);
     if (life == nullptr) continue;
     if (life->is_dropped) restore_unplanned(*life);  // May bring others back, too.
     if (use.writes) note_write(*life, is_recorded);
   }
 }
 
-void Recomputer::note_unrecorded_writes(std::span<const RangeId> written) {
+void Recomputer::note_unrecorded_writes(std::span<const StorageId> written) {
   const std::lock_guard lock(mutex_);
-  for (const RangeId range : written) {
-    if (Life* const life = live(range)) ++life->version;
+  for (const StorageId storage : written) {
+    if (Life* const life = live(storage)) ++life->version;
   }
 }
 
-bool Recomputer::may_end(RangeId range) noexcept {
+bool Recomputer::may_end(StorageId storage) noexcept {
   const std::lock_guard lock(mutex_);
-  Life* const life = live(range);
-  if (life == nullptr || life->key != key_of(range)) return true;
+  Life* const life = live(storage);
+  if (life == nullptr) return true;
   if (life->is_dropped) {
     life->is_dropped = false;
     std::erase(dropped_, life);
@@ -62,18 +62,16 @@ bool Recomputer::may_end(RangeId range) noexcept {
     return false;
   }
   life->is_alive = false;
-  live_.erase(range);
   return true;
 }
 
-std::vector<RangeId> Recomputer::take_ended() {
+std::vector<StorageId> Recomputer::take_ended() {
   const std::lock_guard lock(mutex_);
   while (!postponed_.empty()) {
     Life* const life = postponed_.back();
     restore_dependents(*life);  // Where it throws, none that is done is done again later.
     life->is_alive = false;
-    live_.erase(life->range);
-    ended_.push_back(life->range);
+    ended_.push_back(life->storage);
     postponed_.pop_back();
   }
   return std::exchange(ended_, {});
@@ -110,18 +108,17 @@ void Recomputer::end_fork() {
 void Recomputer::end_step() {
   const std::lock_guard lock(mutex_);
   restore_all();
-  for (; !postponed_.empty(); postponed_.pop_back()) ended_.push_back(postponed_.back()->range);
+  for (; !postponed_.empty(); postponed_.pop_back()) ended_.push_back(postponed_.back()->storage);
   placed_.clear();
   records_.clear();
-  live_.clear();
   lives_.clear();
   active_.store(!ended_.empty(), std::memory_order_relaxed);
 }
 
 /// Somebody waits to write to a storage past the operators: that is like an operator which nobody
 /// has recorded. It cannot be refused, so what does not come back now is lost.
-void Recomputer::allow_write(RangeId range) {
-  if (Life* const life = live(range)) {
+void Recomputer::allow_write(StorageId storage) {
+  if (Life* const life = live(storage)) {
     try {
       note_write(*life, false);
     } catch (const std::exception& error) {
@@ -129,14 +126,14 @@ void Recomputer::allow_write(RangeId range) {
       ++life->version;
     }
   }
-  engine_.unguard(range);
+  engine_.unguard(storage);
 }
 
 /// Storages that are touched by whoever knows nothing of drops and records.
 void Recomputer::serve_wanted() {
   ::pthread_setname_np(::pthread_self(), "spillway-again");
   while (true) {
-    const RangeId wanted = engine_.wait_for_wanted();
+    const StorageId wanted = engine_.wait_for_wanted();
     if (!wanted.is_some()) return;
     const std::lock_guard lock(mutex_);
     Life* const life = live(wanted);

@@ -16,13 +16,13 @@ void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
   record.place = place;
   record.moment = records_.size();
   placed_[place] = &record;
-  for (const StorageKey key : record.op->inputs()) {
-    Life& life = life_of(key);
+  for (const StorageId storage : record.op->inputs()) {
+    Life& life = life_of(storage);
     record.inputs.push_back({&life, life.version});
     life.readers.push_back({&record, life.version});
   }
-  for (const StorageKey key : record.op->written()) record.written.push_back(&life_of(key));
-  for (const StorageKey key : record.op->outputs()) record.outputs.push_back(&life_of(key));
+  for (const StorageId storage : record.op->written()) record.written.push_back(&life_of(storage));
+  for (const StorageId storage : record.op->outputs()) record.outputs.push_back(&life_of(storage));
   // What changes one storage and makes others, or changes several, cannot run again for one alone.
   const bool is_usable =
       record.written.empty() || (record.written.size() == 1 && record.outputs.empty());
@@ -40,7 +40,7 @@ void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
 /// From here on the recomputer hears of a write past the operators before it happens. Where that is
 /// not possible, the storage may be in another version at any time.
 void Recomputer::guard(Life& life) {
-  if (!engine_.guard(life.range)) ++life.version;
+  if (!engine_.guard(life.storage)) ++life.version;
 }
 
 bool Recomputer::is_there(const Life& life, std::uint32_t version) const {

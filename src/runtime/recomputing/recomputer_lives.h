@@ -29,8 +29,7 @@ struct Recomputer::Record {
 
 /// One storage that recorded operators have to do with. Its version counts the writes to it.
 struct Recomputer::Life {
-  StorageKey key = 0;
-  RangeId range;
+  StorageId storage;
   bool is_alive = true;
   bool is_dropped = false;
   bool is_freed = false;  ///< By the trainer, but still needed.

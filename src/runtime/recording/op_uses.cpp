@@ -15,19 +15,19 @@ ViewBytes bytes_of_view(std::uint64_t offset, std::span<const std::int64_t> size
 }
 
 void OpUses::add(const RangeUse& use) {
-  if (!use.range.is_some() || use.touched() == 0) return;
+  if (!use.storage.is_some() || use.touched() == 0) return;
   const auto end_of = [](const RangeUse& each) { return each.first + each.touched(); };
   const bool is_next =
-      !uses_.empty() && uses_.back().range == use.range && end_of(uses_.back()) <= use.first;
+      !uses_.empty() && uses_.back().storage == use.storage && end_of(uses_.back()) <= use.first;
   auto place = uses_.end();
   if (!is_next) {
     place = std::find_if(uses_.begin(), uses_.end(),
-                         [&](const RangeUse& each) { return each.range == use.range; });
-    while (place != uses_.end() && place->range == use.range && end_of(*place) <= use.first)
+                         [&](const RangeUse& each) { return each.storage == use.storage; });
+    while (place != uses_.end() && place->storage == use.storage && end_of(*place) <= use.first)
       ++place;
   }
   const bool overlaps =
-      place != uses_.end() && place->range == use.range && place->first < end_of(use);
+      place != uses_.end() && place->storage == use.storage && place->first < end_of(use);
   if (!overlaps) {
     uses_.insert(place, use);
     return;
@@ -36,7 +36,7 @@ void OpUses::add(const RangeUse& use) {
   place->first = std::min(place->first, use.first);
   place->writes |= use.writes;
   auto next = std::next(place);
-  for (; next != uses_.end() && next->range == use.range && next->first < end; ++next) {
+  for (; next != uses_.end() && next->storage == use.storage && next->first < end; ++next) {
     end = std::max(end, end_of(*next));
     place->writes |= next->writes;
   }

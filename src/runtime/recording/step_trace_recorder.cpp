@@ -12,7 +12,6 @@ namespace spillway::runtime {
 using profile::OpIndex;
 using profile::OpKind;
 using swap::Direction;
-using swap::RangeId;
 using swap::TransferResult;
 
 namespace {
@@ -131,9 +130,9 @@ void StepTraceRecorder::kept_op(Thread thread, OpIndex place) {
 }
 
 /// As the learner counts: what an operator that runs again makes is none of the step's.
-StorageBirth StepTraceRecorder::birth_locked(Thread thread, RangeId range) const {
-  StorageBirth birth{.range = range.value(), .number = births_ + 1};
-  birth.before = storages_[range.value()].number;
+StorageBirth StepTraceRecorder::birth_locked(Thread thread, StorageId storage) const {
+  StorageBirth birth{.slot = storage.slot(), .number = births_ + 1};
+  birth.before = storages_[storage.slot()].number;
   const bool is_inside = running_.is_open && thread_ == thread;
   if (thread_ != thread || (is_inside && running_.what == What::kReplay))
     birth.op = StorageBirth::kOfNoOp;
@@ -144,17 +143,20 @@ StorageBirth StepTraceRecorder::birth_locked(Thread thread, RangeId range) const
   return birth;
 }
 
-void StepTraceRecorder::allocated(Thread thread, RangeId range, Bytes size) {
+void StepTraceRecorder::allocated(Thread thread, StorageId storage, Bytes size) {
   const std::lock_guard lock(mutex_);
-  if (storages_.size() <= range.value()) storages_.resize(range.value() + 1);
+  if (storages_.size() <= storage.slot()) storages_.resize(storage.slot() + 1);
   if (!steps_.empty() && steps_.back().births.size() < options_.most_events)
-    steps_.back().births.push_back(birth_locked(thread, range));
+    steps_.back().births.push_back(birth_locked(thread, storage));
   const bool is_made_here = running_.is_open && thread_ == thread;
-  storages_[range.value()] = {++births_, size, is_made_here ? running_.kind : nullptr};
+  storages_[storage.slot()] = {++births_, size, is_made_here ? running_.kind : nullptr};
 }
 
-void StepTraceRecorder::note_values(const profile::RecordedStep& step) {
+void StepTraceRecorder::note_values(const profile::RecordedStep& step,
+                                    const std::function<StorageId(PieceId)>& storage_of) {
   auto copy = std::make_unique<profile::RecordedStep>(step);  // The I/O thread waits for the mutex.
+  for (profile::ValueOrigin& origin : copy->origins)
+    origin.range = storage_of(PieceId(origin.range)).slot();
   const std::lock_guard lock(mutex_);
   if (steps_.size() < 2) return;
   Step& ended = steps_[steps_.size() - 2];
@@ -194,14 +196,14 @@ void StepTraceRecorder::count_locked(TimePoint at, Bytes resident) {
 
 // --- Transfers --------------------------------------------------------------------------------
 
-void StepTraceRecorder::begin_transfer(const swap::Transfer& transfer, RangeId range,
+void StepTraceRecorder::begin_transfer(const swap::Transfer& transfer, StorageId storage,
                                        bool is_awaited, TimePoint at) {
   const std::lock_guard lock(mutex_);
   Lane& lane = lanes_[static_cast<std::size_t>(transfer.direction)];
   if (lane.flights.empty()) lane.since = at;
-  const bool is_known = range.is_some() && range.value() < storages_.size();
+  const bool is_known = storage.is_some() && storage.slot() < storages_.size();
   lane.flights.push_back(
-      {transfer.tag, is_known ? storages_[range.value()] : Storage{}, is_awaited});
+      {transfer.tag, is_known ? storages_[storage.slot()] : Storage{}, is_awaited});
 }
 
 void StepTraceRecorder::end_transfers(std::span<const TransferResult> results, TimePoint at,

@@ -13,63 +13,72 @@ StoragePieces::StoragePieces(std::uint32_t budget_pages, std::optional<std::uint
     : large_pages_(large_pages.value_or(std::max(1U, budget_pages / kLargeShare))),
       piece_pages_(std::max(1U, budget_pages / kPieceShare)) {}
 
-RangePart StoragePieces::part_of(RangeId id) const {
-  return is_whole(id) ? RangePart(RangeId(id.value() / 2)) : pieces_[id.value() / 2];
+PieceId StoragePieces::new_piece(const RangePart& part, bool is_whole) {
+  pieces_.push_back(part);
+  is_whole_.push_back(is_whole);
+  return PieceId(static_cast<std::uint32_t>(pieces_.size() - 1));
 }
 
-void StoragePieces::cut(RangeId range, std::uint32_t pages) {
-  std::vector<std::uint32_t>& pieces = cut_[range];
+PieceId StoragePieces::whole(StorageId storage) {
+  if (storage.slot() >= whole_of_slot_.size()) whole_of_slot_.resize(storage.slot() + 1);
+  PieceId& whole = whole_of_slot_[storage.slot()];
+  if (!whole.is_some()) whole = new_piece(storage, true);
+  pieces_[whole.value()].storage = storage;
+  return whole;
+}
+
+void StoragePieces::cut(StorageId storage, std::uint32_t pages) {
+  std::vector<PieceId>& pieces = cut_[storage];
   for (std::uint32_t first = 0; first < pages; first += piece_pages_) {
-    const RangePart piece(range, first, std::min(piece_pages_, pages - first));
+    const RangePart part(storage, first, std::min(piece_pages_, pages - first));
     if (free_pieces_.empty()) {
-      pieces.push_back(static_cast<std::uint32_t>(pieces_.size()));
-      pieces_.push_back(piece);
+      pieces.push_back(new_piece(part, false));
     } else {
       pieces.push_back(free_pieces_.back());
-      pieces_[pieces.back()] = piece;
+      pieces_[pieces.back().value()] = part;
       free_pieces_.pop_back();
     }
   }
 }
 
-void StoragePieces::translate(std::span<const RangeUse> uses, std::vector<RangeUse>& translated,
-                              std::vector<RangeId>& ended) {
+void StoragePieces::translate(std::span<const RangeUse> uses, std::vector<PieceUse>& translated,
+                              std::vector<PieceId>& ended) {
   translated.clear();
-  const auto add = [&](RangeId id, std::uint32_t pages, bool writes) {
+  const auto add = [&](PieceId piece, std::uint32_t pages, bool writes) {
     // Uses of one storage stand together and in order: only the last one can be the same.
-    if (!translated.empty() && translated.back().range == id) {
+    if (!translated.empty() && translated.back().piece == piece) {
       translated.back().writes |= writes;
     } else {
-      translated.push_back({id, pages, writes});
+      translated.push_back({piece, pages, writes});
     }
   };
   for (const RangeUse& use : uses) {
-    auto pieces = cut_.find(use.range);
+    auto pieces = cut_.find(use.storage);
     if (pieces == cut_.end() && is_large(use.pages) && !use.is_whole()) {
-      cut(use.range, use.pages);
-      ended.push_back(whole(use.range));
-      pieces = cut_.find(use.range);
+      cut(use.storage, use.pages);
+      ended.push_back(whole(use.storage));
+      pieces = cut_.find(use.storage);
     }
     if (pieces == cut_.end()) {
-      add(whole(use.range), use.pages, use.writes);
+      add(whole(use.storage), use.pages, use.writes);
       continue;
     }
     const std::uint32_t last = (use.first + use.touched() - 1) / piece_pages_;
     for (std::uint32_t i = use.first / piece_pages_; i <= last; ++i) {
-      const std::uint32_t piece = pieces->second[i];
-      add(RangeId(2 * piece + 1), pieces_[piece].count, use.writes);
+      const PieceId piece = pieces->second[i];
+      add(piece, part_of(piece).count, use.writes);
     }
   }
 }
 
-void StoragePieces::freed(RangeId range, std::vector<RangeId>& ended) {
-  const auto pieces = cut_.find(range);
+void StoragePieces::freed(StorageId storage, std::vector<PieceId>& ended) {
+  const auto pieces = cut_.find(storage);
   if (pieces == cut_.end()) {
-    ended.push_back(whole(range));
+    ended.push_back(whole(storage));
     return;
   }
-  for (const std::uint32_t piece : pieces->second) {
-    ended.push_back(RangeId(2 * piece + 1));
+  for (const PieceId piece : pieces->second) {
+    ended.push_back(piece);
     free_pieces_.push_back(piece);
   }
   cut_.erase(pieces);

@@ -9,7 +9,7 @@ namespace spillway::runtime {
 
 using swap::Direction;
 
-void TransferMeter::begin_transfer(const swap::Transfer& transfer, swap::RangeId /*range*/,
+void TransferMeter::begin_transfer(const swap::Transfer& transfer, StorageId /*storage*/,
                                    bool /*is_awaited*/, TimePoint at) {
   moved_twice_.fetch_add(transfer.size, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);

@@ -27,8 +27,8 @@ class Net {
  public:
   explicit Net(const StepLearner::Options& options)
       : learner(options), recording_(options.recording) {
-    learner.allocated(RangeId(0), kPages);
-    op(1, {{RangeId(0), kPages, true}});  // Start-up, which is a step of its own.
+    learner.allocated(PieceId(0), kPages);
+    op(1, {{PieceId(0), kPages, true}});  // Start-up, which is a step of its own.
   }
 
   /// Returns how many operators the plan ran again. `flavour` makes another step of it.
@@ -36,16 +36,16 @@ class Net {
     replays_ = forgot_after_ = 0;
     learner.step_boundary();
     for (std::uint32_t i = 0; i < kLayers; ++i)
-      op(100 + i + flavour, {{RangeId(i), kPages}}, i + 1);
+      op(100 + i + flavour, {{PieceId(i), kPages}}, i + 1);
     for (std::uint32_t i = kLayers; i > 0; --i) {
-      op(200 + i, {{RangeId(i), kPages}});
-      learner.freed(RangeId(i));
+      op(200 + i, {{PieceId(i), kPages}});
+      learner.freed(PieceId(i));
     }
-    op(300, {{RangeId(0), kPages, true}});
+    op(300, {{PieceId(0), kPages, true}});
     return replays_;
   }
 
-  void op(std::uint64_t signature, const std::vector<RangeUse>& uses, std::uint32_t output = 0) {
+  void op(std::uint64_t signature, const std::vector<PieceUse>& uses, std::uint32_t output = 0) {
     Advice advice;
     const auto due = learner.due_replays(signature, uses);
     for (std::size_t i = 0; i < due.size(); ++i) {
@@ -58,7 +58,7 @@ class Net {
     const NamedOp text("op_" + std::to_string(signature), "(float[64])");
     if (recording_ != nullptr) recording_->note_op(learner.signature(), text);
     learner.name_op(text);
-    if (output != 0) learner.allocated(RangeId(output), kPages);
+    if (output != 0) learner.allocated(PieceId(output), kPages);
     now_ += std::chrono::milliseconds(10);
     learner.end_op(advice);
   }
@@ -120,7 +120,7 @@ TEST(GivenPlan, IsFollowedWithItsReplaysFromTheFirstStepOfItsKindOn) {
   run.net.step();
   for (int i = 0; i < 8; ++i) EXPECT_EQ(run.net.step(), plan->replays.size()) << i;
   run.net.learner.step_boundary();
-  run.net.op(1, {{RangeId(0), kPages}});
+  run.net.op(1, {{PieceId(0), kPages}});
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   const LearnerReport report = run.report();
   EXPECT_EQ(report.strategy, "dtr");

@@ -45,7 +45,7 @@ class Chain {
 
   void step() {
     guide_.step_boundary(thread_);
-    std::vector<RangeId> values;
+    std::vector<StorageId> values;
     for (std::uint32_t i = 0; i < kLayers; ++i) op(i, i == 0 ? input_ : values.back(), &values);
     for (; !values.empty(); values.pop_back()) {
       const std::uint64_t signature = 100 + values.size();
@@ -60,7 +60,7 @@ class Chain {
   /// What the thread does with what it is told.
   std::function<void(const StepGuide::DueReplays&)> when_due;
 
-  void op(std::uint64_t signature, RangeId in, std::vector<RangeId>* made) {
+  void op(std::uint64_t signature, StorageId in, std::vector<StorageId>* made) {
     StepGuide::Wish wish;
     guide_.begin_op(thread_, signature, use(in), true, nullptr, wish);
     clock_.advance(std::chrono::milliseconds(10));
@@ -69,18 +69,18 @@ class Chain {
   }
 
  private:
-  std::array<RangeUse, 1> use(RangeId range) const { return {RangeUse{range, kPages}}; }
-  RangeId make() {
+  std::array<RangeUse, 1> use(StorageId storage) const { return {RangeUse{storage, kPages}}; }
+  StorageId make() {
     const auto made = engine_.allocate(memory::kPageSize * kPages, nullptr);
-    guide_.allocated(thread_, made.range, kPages, memory::kPageSize * kPages, true);
-    return made.range;
+    guide_.allocated(thread_, made.storage, kPages, memory::kPageSize * kPages, true);
+    return made.storage;
   }
 
   StepGuide& guide_;
   swap::SwapEngine& engine_;
   ManualClock& clock_;
   const StepGuide::Thread thread_;
-  const RangeId input_;
+  const StorageId input_;
 };
 
 // The thread was held up before it ran them. By then there was another plan, or none.

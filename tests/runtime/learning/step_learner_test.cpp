@@ -206,11 +206,11 @@ class Driver {
 
   void op(std::uint64_t signature, std::vector<std::uint32_t> inputs,
           std::vector<std::uint32_t> outputs = {}) {
-    std::vector<RangeUse> uses;
-    for (const std::uint32_t input : inputs) uses.push_back({RangeId(input), kPages, false});
+    std::vector<PieceUse> uses;
+    for (const std::uint32_t input : inputs) uses.push_back({PieceId(input), kPages, false});
     begin.clear();
     learner.begin_op(signature, uses, now, begin);
-    for (const std::uint32_t output : outputs) learner.allocated(RangeId(output), kPages);
+    for (const std::uint32_t output : outputs) learner.allocated(PieceId(output), kPages);
     now += each;
     end.clear();
     learner.end_op(end);
@@ -219,7 +219,7 @@ class Driver {
   OpClock next_use_of(std::uint32_t range) const {
     for (const Advice* advice : {&end, &begin}) {
       for (const auto& next : advice->next_uses) {
-        if (next.range == RangeId(range)) return next.at;
+        if (next.piece == PieceId(range)) return next.at;
       }
     }
     return kUnknownUse;
@@ -238,10 +238,10 @@ void run_chain(Driver& driver, std::uint64_t flavour = 0) {
   driver.op(100 + flavour, {0}, {1});
   for (std::uint32_t i = 1; i < 8; ++i) {
     driver.op(100 + i + flavour, {i}, {i + 1});
-    driver.learner.freed(RangeId(i));
+    driver.learner.freed(PieceId(i));
   }
   driver.op(108 + flavour, {8});
-  driver.learner.freed(RangeId(8));
+  driver.learner.freed(PieceId(8));
   driver.op(109 + flavour, {0});
 }
 
@@ -251,7 +251,7 @@ TEST(StepLearner, PlansAgainWhenTheDiskGetsSlower) {
   Driver driver(
       StepLearner::Options{.budget_pages = 12, .rates = rates, .rates_now = [&] { return rates; }});
   // Two storages that live from step to step beside the chain, which needs two at once.
-  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(RangeId(id), kPages);
+  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(PieceId(id), kPages);
   const auto steps = [&](int count) {
     for (int i = 0; i < count; ++i) {
       run_chain(driver);
@@ -271,7 +271,7 @@ TEST(StepLearner, PlansAgainWhenTheDiskGetsSlower) {
 
 TEST(StepLearner, ForecastsTheNextStepsByTheTimesOfTheLatest) {
   Driver driver(1000);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   for (int i = 0; i < 80; ++i) run_chain(driver);
   const LearnerReport before = driver.learner.report();
   EXPECT_NEAR(before.planned_seconds, 0.1, 1e-9);
@@ -287,7 +287,7 @@ TEST(StepLearner, ForecastsTheNextStepsByTheTimesOfTheLatest) {
 // take, once operators had become faster.
 TEST(StepLearner, ForecastsNothingBelowTheBoundWhenOperatorsGetFaster) {
   Driver driver(StepLearner::Options{.budget_pages = 12});
-  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(RangeId(id), kPages);
+  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(PieceId(id), kPages);
   for (int i = 0; i < 160; ++i) {
     if (i == 80) driver.each = std::chrono::microseconds(9600);  // Too little for another plan.
     run_chain(driver);
@@ -319,7 +319,7 @@ TEST(StepLearner, KeepsAPlanThatIsBetterThanTheNextOne) {
   rates.write_bytes_per_second = rates.read_bytes_per_second = 1e9;
   Driver driver(StepLearner::Options{
       .budget_pages = 12, .rates = rates, .planning = {.strategy = &worsening}});
-  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(RangeId(id), kPages);
+  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(PieceId(id), kPages);
   for (int i = 0; i < 80; ++i) {
     run_chain(driver);
     driver.op(120, {20});
@@ -339,7 +339,7 @@ planner::StepPlan plan_once(const profile::StepTape& tape, const planner::SwapLi
 TEST(StepLearner, KeepsItsPlanWhenTheNextOneFails) {
   const planner::Strategy failing{"failing", "", "", plan_once};
   Driver driver(StepLearner::Options{.budget_pages = 12, .planning = {.strategy = &failing}});
-  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(RangeId(id), kPages);
+  for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(PieceId(id), kPages);
   for (int i = 0; i < 20; ++i) {
     run_chain(driver);
     driver.op(120, {20});
@@ -361,7 +361,7 @@ void run_equal_layers(Driver& driver, std::uint32_t layers) {
 // taken for the step, before the first boundary and again in each step after it.
 TEST(StepLearner, WaitsForTheBoundaryOfStepsWithThousandsOfEqualLayers) {
   Driver driver(1000);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   run_equal_layers(driver, 3000);
   driver.learner.step_boundary();
   run_equal_layers(driver, 3000);
@@ -375,7 +375,7 @@ TEST(StepLearner, WaitsForTheBoundaryOfStepsWithThousandsOfEqualLayers) {
 
 TEST(StepLearner, PredictsNothingDuringTheFirstStep) {
   Driver driver(1000);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   driver.op(1, {0}, {1});
   EXPECT_EQ(driver.next_use_of(0), kUnknownUse);
   EXPECT_EQ(driver.next_use_of(1), kUnknownUse);
@@ -386,7 +386,7 @@ TEST(StepLearner, PredictsNothingDuringTheFirstStep) {
 
 TEST(StepLearner, TellsNextUsesAsMomentsOfTheOperatorClock) {
   Driver driver(1000);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   run_chain(driver);
   run_chain(driver);
   driver.learner.step_boundary();
@@ -400,7 +400,7 @@ TEST(StepLearner, TellsNextUsesAsMomentsOfTheOperatorClock) {
 
 TEST(StepLearner, KeepsFollowingWhenAnOperatorIsLeftOutOrPutIn) {
   Driver driver(1000);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   run_chain(driver);
   run_chain(driver);
   driver.learner.step_boundary();
@@ -409,7 +409,7 @@ TEST(StepLearner, KeepsFollowingWhenAnOperatorIsLeftOutOrPutIn) {
   EXPECT_FALSE(driver.learner.report().follows_plan);
   for (std::uint32_t i = 1; i < 4; ++i) {
     driver.op(100 + i, {i}, {i + 1});
-    driver.learner.freed(RangeId(i));
+    driver.learner.freed(PieceId(i));
   }
   EXPECT_TRUE(driver.learner.report().follows_plan) << "after three operators that match";
   EXPECT_EQ(driver.learner.report().deviations, 3U);
@@ -418,7 +418,7 @@ TEST(StepLearner, KeepsFollowingWhenAnOperatorIsLeftOutOrPutIn) {
 
 TEST(StepLearner, RecognisesAnotherKnownStepByItsFirstOperators) {
   Driver driver(1000);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   for (int i = 0; i < 2; ++i) run_chain(driver);
   run_chain(driver, 1000);
   for (int i = 0; i < 2; ++i) run_chain(driver);
@@ -433,44 +433,44 @@ TEST(StepLearner, RecognisesAnotherKnownStepByItsFirstOperators) {
 TEST(StepLearner, FollowsAStorageOverTheStepBoundary) {
   // Range 0 is idle between its use at the end of one step and that at the begin of the next.
   Driver driver(2 * kPages);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   for (int i = 0; i < 4; ++i) run_chain(driver);
   driver.learner.step_boundary();
-  std::vector<RangeId> written;
-  std::vector<RangeId> fetched;
+  std::vector<PieceId> written;
+  std::vector<PieceId> fetched;
   const auto note = [&] {
-    for (const auto& out : driver.end.write_outs) written.push_back(out.range);
-    for (const auto& fetch : driver.begin.fetches) fetched.push_back(fetch.range);
+    for (const auto& out : driver.end.write_outs) written.push_back(out.piece);
+    for (const auto& fetch : driver.begin.fetches) fetched.push_back(fetch.piece);
   };
   driver.op(100, {0}, {1});
   note();
   for (std::uint32_t i = 1; i < 8; ++i) {
     driver.op(100 + i, {i}, {i + 1});
     note();
-    driver.learner.freed(RangeId(i));
+    driver.learner.freed(PieceId(i));
   }
   driver.op(108, {8});
   note();
-  driver.learner.freed(RangeId(8));
+  driver.learner.freed(PieceId(8));
   driver.op(109, {0});
   note();
   EXPECT_EQ(driver.next_use_of(0), driver.learner.clock() + 1);
-  EXPECT_THAT(written, ::testing::ElementsAre(RangeId(0)));
-  EXPECT_THAT(fetched, ::testing::ElementsAre(RangeId(0)));
+  EXPECT_THAT(written, ::testing::ElementsAre(PieceId(0)));
+  EXPECT_THAT(fetched, ::testing::ElementsAre(PieceId(0)));
 }
 
 TEST(StepLearner, GivesNoAdviceAboutStoragesThatHaveDied) {
   Driver driver(2 * kPages);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   for (int i = 0; i < 4; ++i) run_chain(driver);
-  driver.learner.freed(RangeId(0));
-  driver.learner.allocated(RangeId(0), kPages);  // Another storage with the same number.
+  driver.learner.freed(PieceId(0));
+  driver.learner.allocated(PieceId(0), kPages);  // Another storage with the same number.
   driver.learner.step_boundary();
   driver.op(100, {}, {1});
   for (std::uint32_t i = 1; i < 8; ++i) {
     driver.op(100 + i, {i}, {i + 1});
     EXPECT_TRUE(driver.begin.fetches.empty());
-    driver.learner.freed(RangeId(i));
+    driver.learner.freed(PieceId(i));
   }
 }
 
@@ -489,7 +489,7 @@ TEST(StepLearner, SurvivesAnOperatorThatNeverEnds) {
 TEST(StepLearner, PlansTransfersOnlyWhereTheBudgetIsTooSmall) {
   for (const std::uint32_t budget_pages : {1000U, 2 * kPages}) {
     Driver driver(budget_pages);
-    driver.learner.allocated(RangeId(0), kPages);
+    driver.learner.allocated(PieceId(0), kPages);
     for (int i = 0; i < 4; ++i) run_chain(driver);
     const std::uint32_t peak = driver.learner.report().planned_peak_pages;
     EXPECT_LE(peak, budget_pages);
@@ -499,7 +499,7 @@ TEST(StepLearner, PlansTransfersOnlyWhereTheBudgetIsTooSmall) {
 
 TEST(StepLearner, PlansForTheRoomThatSmallBlocksLeave) {
   Driver driver(1000);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   for (int i = 0; i < 4; ++i) run_chain(driver);
   EXPECT_GT(driver.learner.report().planned_peak_pages, 2 * kPages);
   driver.learner.note_room(2 * kPages);
@@ -516,7 +516,7 @@ std::size_t count_of(const std::string& part, const std::string& text) {
 TEST(StepLearner, GoesOnWithoutAPlanWhereNoneCanBeMadeAndSaysSoOnce) {
   Driver driver(2 * kPages, {.write_bytes_per_second = 1e9, .read_bytes_per_second = 1e40});
   ::testing::internal::CaptureStderr();
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   for (int i = 0; i < 10; ++i) run_chain(driver);
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(count_of("no plan for a step", log), 1U) << log;
@@ -529,7 +529,7 @@ TEST(StepLearner, TellsItsPlansAndDeviationsWhenAsked) {
   configure_log(LogLevel::kDebug);
   ::testing::internal::CaptureStderr();
   Driver driver(2 * kPages);
-  driver.learner.allocated(RangeId(0), kPages);
+  driver.learner.allocated(PieceId(0), kPages);
   for (int i = 0; i < 4; ++i) run_chain(driver);
   driver.learner.step_boundary();
   driver.op(100, {0});

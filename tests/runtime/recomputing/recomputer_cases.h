@@ -28,7 +28,7 @@ inline std::uint64_t& word(void* memory) { return *static_cast<std::uint64_t*>(m
 /// A storage as the trainer sees it.
 struct Tensor {
   std::byte* memory = nullptr;
-  RangeId range;
+  StorageId storage;
 };
 
 /// Storages that are dropped and computed again, with a real engine and operators made of
@@ -58,7 +58,7 @@ class RecomputerTest : public ::testing::Test {
 
   Tensor tensor() {
     const auto made = engine_->allocate(kPageSize * kPages, pins_);
-    return {made.address, made.range};
+    return {made.address, made.storage};
   }
   Tensor tensor(std::uint64_t number) {
     const Tensor made = tensor();
@@ -66,15 +66,13 @@ class RecomputerTest : public ::testing::Test {
     return made;
   }
 
-  StorageKey key(const Tensor& tensor) { return recomputer_->key_of(tensor.range); }
-
   /// out = in + addend, recorded as `place`.
   Tensor add(const Tensor& in, std::uint64_t addend, OpIndex place) {
     announce(in, false, true);
     const Tensor out = tensor();
     word(out.memory) = word(in.memory) + addend;
     note("add" + std::to_string(addend));
-    recomputer_->keep(place, std::make_unique<Operator>(*this, addend, key(in), key(out)));
+    recomputer_->keep(place, std::make_unique<Operator>(*this, addend, in.storage, out.storage));
     return out;
   }
 
@@ -85,8 +83,8 @@ class RecomputerTest : public ::testing::Test {
     const Tensor out = tensor();
     word(out.memory) = word(a.memory) + word(b.memory);
     note("sum");
-    recomputer_->keep(place,
-                      std::make_unique<Operator>(*this, std::vector{key(a), key(b)}, key(out)));
+    recomputer_->keep(
+        place, std::make_unique<Operator>(*this, std::vector{a.storage, b.storage}, out.storage));
     return out;
   }
 
@@ -95,11 +93,11 @@ class RecomputerTest : public ::testing::Test {
     announce(in, true, true);
     word(in.memory) *= 3;
     note("triple");
-    recomputer_->keep(place, std::make_unique<Operator>(*this, 0, key(in), 0));
+    recomputer_->keep(place, std::make_unique<Operator>(*this, 0, in.storage, StorageId()));
   }
 
   void announce(const Tensor& in, bool writes, bool is_recorded) {
-    const RangeUse use{in.range, kPages, writes};
+    const RangeUse use{in.storage, kPages, writes};
     recomputer_->before_op({&use, 1}, is_recorded);
     if (!writes) return;
     swap::PinSet pins;  // Which opens its pages.
@@ -108,13 +106,13 @@ class RecomputerTest : public ::testing::Test {
   }
 
   void free(const Tensor& tensor) {
-    if (recomputer_->may_end(tensor.range)) engine_->release(tensor.range);
+    if (recomputer_->may_end(tensor.storage)) engine_->release(tensor.storage);
   }
 
   /// As an operator that nobody recorded reads it.
   std::uint64_t read(const Tensor& in) {
     announce(in, false, false);
-    EXPECT_FALSE(engine_->is_dropped(in.range));
+    EXPECT_FALSE(engine_->is_dropped(in.storage));
     return word(in.memory);
   }
 
@@ -132,19 +130,19 @@ class RecomputerTest : public ::testing::Test {
 
   class Operator final : public RecordedOp {
    public:
-    Operator(RecomputerTest& test, std::uint64_t addend, StorageKey in, StorageKey out)
+    Operator(RecomputerTest& test, std::uint64_t addend, StorageId in, StorageId out)
         : test_(test), addend_(addend), inputs_{in} {
-      if (out != 0) {
+      if (out.is_some()) {
         outputs_ = {out};
       } else {
         written_ = {in};
       }
     }
-    Operator(RecomputerTest& test, std::vector<StorageKey> summands, StorageKey out)
+    Operator(RecomputerTest& test, std::vector<StorageId> summands, StorageId out)
         : test_(test), inputs_(std::move(summands)), outputs_{out} {}
-    const std::vector<StorageKey>& inputs() const override { return inputs_; }
-    const std::vector<StorageKey>& written() const override { return written_; }
-    const std::vector<StorageKey>& outputs() const override { return outputs_; }
+    const std::vector<StorageId>& inputs() const override { return inputs_; }
+    const std::vector<StorageId>& written() const override { return written_; }
+    const std::vector<StorageId>& outputs() const override { return outputs_; }
 
     std::vector<ReplayedStorage> replay(const AddressOf& address_of) override {
       void* const in = address_of(inputs_.front());
@@ -169,14 +167,14 @@ class RecomputerTest : public ::testing::Test {
       test_.most_temporaries_ = std::max(test_.most_temporaries_, ++test_.temporaries_);
       return {{outputs_.front(), out.memory, std::shared_ptr<void>(out.memory, [this, out](void*) {
                  --test_.temporaries_;
-                 test_.engine_->release(out.range);
+                 test_.engine_->release(out.storage);
                })}};
     }
 
    private:
     RecomputerTest& test_;
     std::uint64_t addend_ = 0;
-    std::vector<StorageKey> inputs_, written_, outputs_;
+    std::vector<StorageId> inputs_, written_, outputs_;
   };
 
   SteadyClock clock_;

@@ -10,8 +10,8 @@ namespace {
 TEST_F(RecomputerTest, BringsADroppedStorageBackBeforeAnOperatorThatUsesIt) {
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
-  ASSERT_TRUE(recomputer_->drop(a.range));
-  EXPECT_TRUE(engine_->is_dropped(a.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
+  EXPECT_TRUE(engine_->is_dropped(a.storage));
   ran_.clear();
   EXPECT_EQ(read(a), 6u);
   EXPECT_EQ(ran_, "add1 ");
@@ -27,8 +27,8 @@ TEST_F(RecomputerTest, FollowsChainsThroughFreedStoragesAndWritesInPlace) {
   triple(b, 2);
   const Tensor c = add(b, 100, 3);
   free(a);
-  ASSERT_TRUE(recomputer_->drop(b.range));
-  ASSERT_TRUE(recomputer_->drop(c.range));
+  ASSERT_TRUE(recomputer_->drop(b.storage));
+  ASSERT_TRUE(recomputer_->drop(c.storage));
   ran_.clear();
   EXPECT_EQ(read(c), 148u);
   EXPECT_EQ(ran_, "add1 add10 triple add100 ");
@@ -42,7 +42,7 @@ TEST_F(RecomputerTest, RunsPlannedReplaysThatBringSomethingBackAndLeavesOutOther
   const Tensor b = add(a, 10, 8);
   const Tensor c = add(x, 2, 9);
   free(a);
-  ASSERT_TRUE(recomputer_->drop(b.range));
+  ASSERT_TRUE(recomputer_->drop(b.storage));
   ran_.clear();
   std::string heard;
   recomputer_->replay(std::array<OpIndex, 4>{7, 9, 8, 55}, [&](std::size_t position, bool ends) {
@@ -59,12 +59,12 @@ TEST_F(RecomputerTest, RunsPlannedReplaysThatBringSomethingBackAndLeavesOutOther
 TEST_F(RecomputerTest, RefusesDropsThatCouldNotBeUndone) {
   const Tensor x = tensor();
   const Tensor a = add(x, 1, 0);
-  EXPECT_FALSE(recomputer_->drop(x.range)) << "nobody knows what made it";
+  EXPECT_FALSE(recomputer_->drop(x.storage)) << "nobody knows what made it";
   announce(a, true, false);  // Written by an operator that was not recorded.
-  EXPECT_FALSE(recomputer_->drop(a.range));
+  EXPECT_FALSE(recomputer_->drop(a.storage));
   const Tensor b = add(x, 1, 1);
   announce(x, true, false);
-  EXPECT_FALSE(recomputer_->drop(b.range)) << "what it was made of has changed";
+  EXPECT_FALSE(recomputer_->drop(b.storage)) << "what it was made of has changed";
   EXPECT_EQ(recomputer_->counts().refused_drops, 3u);
 }
 
@@ -72,16 +72,16 @@ TEST_F(RecomputerTest, KnowsThatAnOperatorWroteThatCouldNotBeRecorded) {
   const Tensor x = tensor();
   const Tensor a = add(x, 1, 0);
   announce(a, true, true);
-  recomputer_->note_unrecorded_writes({&a.range, 1});
-  EXPECT_FALSE(recomputer_->drop(a.range));
+  recomputer_->note_unrecorded_writes({&a.storage, 1});
+  EXPECT_FALSE(recomputer_->drop(a.storage));
 }
 
 TEST_F(RecomputerTest, ComputesAgainBeforeAnIngredientIsWritten) {
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
-  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
   announce(x, true, false);
-  EXPECT_FALSE(engine_->is_dropped(a.range));
+  EXPECT_FALSE(engine_->is_dropped(a.storage));
   word(x.memory) = 77;
   EXPECT_EQ(read(a), 6u);
 }
@@ -89,14 +89,14 @@ TEST_F(RecomputerTest, ComputesAgainBeforeAnIngredientIsWritten) {
 TEST_F(RecomputerTest, KeepsFreedIngredientsUntilTheyAreNotNeeded) {
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
-  ASSERT_TRUE(recomputer_->drop(a.range));
-  EXPECT_FALSE(recomputer_->may_end(x.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
+  EXPECT_FALSE(recomputer_->may_end(x.storage));
   EXPECT_EQ(word(x.memory), 5u);
-  const std::vector<RangeId> ended = recomputer_->take_ended();
+  const std::vector<StorageId> ended = recomputer_->take_ended();
   ASSERT_EQ(ended.size(), 1u);
-  EXPECT_EQ(ended.front(), x.range);
-  engine_->release(x.range);
-  EXPECT_FALSE(engine_->is_dropped(a.range)) << "it came back before its ingredient went";
+  EXPECT_EQ(ended.front(), x.storage);
+  engine_->release(x.storage);
+  EXPECT_FALSE(engine_->is_dropped(a.storage)) << "it came back before its ingredient went";
   EXPECT_EQ(word(a.memory), 6u);
 }
 
@@ -106,15 +106,16 @@ TEST_F(RecomputerTest, GivesFreedIngredientsBackOnceWhenOneOfThemFails) {
   for (OpIndex place = 0; place < 3; ++place) {
     ingredients.push_back(tensor(place));
     dropped.push_back(add(ingredients.back(), 10, place));
-    ASSERT_TRUE(recomputer_->drop(dropped.back().range));
+    ASSERT_TRUE(recomputer_->drop(dropped.back().storage));
   }
-  for (const Tensor& ingredient : ingredients) EXPECT_FALSE(recomputer_->may_end(ingredient.range));
+  for (const Tensor& ingredient : ingredients)
+    EXPECT_FALSE(recomputer_->may_end(ingredient.storage));
   runs_left_ = 1;
   EXPECT_THROW(recomputer_->take_ended(), IoError);
   runs_left_ = kNoFailure;
-  const std::vector<RangeId> ended = recomputer_->take_ended();
-  EXPECT_THAT(ended, ::testing::UnorderedElementsAre(ingredients[0].range, ingredients[1].range,
-                                                     ingredients[2].range));
+  const std::vector<StorageId> ended = recomputer_->take_ended();
+  EXPECT_THAT(ended, ::testing::UnorderedElementsAre(ingredients[0].storage, ingredients[1].storage,
+                                                     ingredients[2].storage));
   EXPECT_THAT(recomputer_->take_ended(), ::testing::IsEmpty());
   for (OpIndex place = 0; place < 3; ++place) EXPECT_EQ(read(dropped[place]), 10u + place);
 }
@@ -123,14 +124,14 @@ TEST_F(RecomputerTest, EndsAStepInASecondAttempt) {
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 1, 1);
-  ASSERT_TRUE(recomputer_->drop(a.range));
-  ASSERT_TRUE(recomputer_->drop(b.range));
-  EXPECT_FALSE(recomputer_->may_end(x.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
+  ASSERT_TRUE(recomputer_->drop(b.storage));
+  EXPECT_FALSE(recomputer_->may_end(x.storage));
   runs_left_ = 1;
   EXPECT_THROW(recomputer_->end_step(), IoError);
   runs_left_ = kNoFailure;
   recomputer_->end_step();
-  EXPECT_THAT(recomputer_->take_ended(), ::testing::ElementsAre(x.range));
+  EXPECT_THAT(recomputer_->take_ended(), ::testing::ElementsAre(x.storage));
   EXPECT_EQ(word(a.memory), 6u);
   EXPECT_EQ(word(b.memory), 7u);
 }
@@ -138,7 +139,7 @@ TEST_F(RecomputerTest, EndsAStepInASecondAttempt) {
 TEST_F(RecomputerTest, LetsDroppedStoragesEndWithoutComputingThem) {
   const Tensor x = tensor();
   const Tensor a = add(x, 1, 0);
-  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
   ran_.clear();
   free(a);
   free(x);
@@ -151,19 +152,19 @@ TEST_F(RecomputerTest, BringsEverythingBackWhenTheStepEnds) {
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 1, 1);
-  ASSERT_TRUE(recomputer_->drop(a.range));
-  ASSERT_TRUE(recomputer_->drop(b.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
+  ASSERT_TRUE(recomputer_->drop(b.storage));
   recomputer_->end_step();
   EXPECT_EQ(word(a.memory), 6u);
   EXPECT_EQ(word(b.memory), 7u);
   EXPECT_EQ(engine_->statistics().faults, 0u);
-  EXPECT_FALSE(recomputer_->drop(a.range)) << "its operators are forgotten";
+  EXPECT_FALSE(recomputer_->drop(a.storage)) << "its operators are forgotten";
 }
 
 TEST_F(RecomputerTest, ServesAccessesThatNobodyAnnounced) {
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
-  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
   EXPECT_EQ(word(a.memory), 6u);
   EXPECT_EQ(engine_->statistics().faults, 1u);
 }
@@ -171,10 +172,10 @@ TEST_F(RecomputerTest, ServesAccessesThatNobodyAnnounced) {
 TEST_F(RecomputerTest, TellsOperatorsThatAReplayFailed) {
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
-  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
   runs_left_ = 0;
   EXPECT_THROW(read(a), IoError);
-  EXPECT_TRUE(engine_->is_dropped(a.range));
+  EXPECT_TRUE(engine_->is_dropped(a.storage));
   runs_left_ = kNoFailure;
   EXPECT_EQ(read(a), 6u) << "nothing was lost by the failure";
 }
@@ -184,7 +185,7 @@ TEST_F(RecomputerTest, HoldsTemporariesOnlyWhileTheyAreNeeded) {
   std::vector<Tensor> chain{x};
   for (OpIndex i = 0; i < 9; ++i) chain.push_back(add(chain.back(), i, i));
   for (std::size_t i = 1; i < 9; ++i) free(chain[i]);
-  ASSERT_TRUE(recomputer_->drop(chain[9].range));
+  ASSERT_TRUE(recomputer_->drop(chain[9].storage));
   int most = 0;
   recomputer_->replay(std::array<OpIndex, 9>{0, 1, 2, 3, 4, 5, 6, 7, 8},
                       [&](std::size_t, bool) { most = std::max(most, temporaries_); });
@@ -201,15 +202,15 @@ TEST_F(RecomputerTest, LooksIntoEachDroppedStorageOnceHoweverManyPathsLeadToIt) 
   for (int block = 0; block < 40; ++block) {
     const Tensor branch = add(x, 1, place++);
     const Tensor next = sum(x, branch, place++);
-    ASSERT_TRUE(recomputer_->drop(branch.range));
-    ASSERT_TRUE(block == 0 || recomputer_->drop(x.range));
+    ASSERT_TRUE(recomputer_->drop(branch.storage));
+    ASSERT_TRUE(block == 0 || recomputer_->drop(x.storage));
     dropped.insert(dropped.end(), {branch, next});
     x = next;
   }
-  ASSERT_TRUE(recomputer_->drop(x.range));
+  ASSERT_TRUE(recomputer_->drop(x.storage));
   for (const Tensor& tensor : dropped)
-    if (tensor.range != x.range) free(tensor);
-  EXPECT_FALSE(recomputer_->may_end(first.range)) << "everything is made of it";
+    if (tensor.storage != x.storage) free(tensor);
+  EXPECT_FALSE(recomputer_->may_end(first.storage)) << "everything is made of it";
   EXPECT_EQ(read(x), (std::uint64_t{1} << 41) - 1);
   EXPECT_EQ(recomputer_->counts().replays, 80u);
   EXPECT_LE(most_temporaries_, 3);
@@ -225,8 +226,8 @@ TEST_F(RecomputerTest, FollowsChainsThatAreLongerThanAStack) {
     if (place > 0) free(x);
     x = next;
   }
-  ASSERT_TRUE(recomputer_->drop(x.range));
-  EXPECT_FALSE(recomputer_->may_end(first.range));
+  ASSERT_TRUE(recomputer_->drop(x.storage));
+  EXPECT_FALSE(recomputer_->may_end(first.storage));
   announce(first, true, false);
   EXPECT_EQ(word(x.memory), kLength + 1);
   EXPECT_EQ(recomputer_->counts().replays, kLength);
@@ -241,7 +242,7 @@ TEST_F(RecomputerTest, RunsOperatorsInTheOrderInWhichTheyFoundTheirIngredients) 
   const Tensor c = sum(a, b, 3);  // Of a as it is now, and of b, which was made of a before.
   free(a);
   free(b);
-  ASSERT_TRUE(recomputer_->drop(c.range));
+  ASSERT_TRUE(recomputer_->drop(c.storage));
   EXPECT_EQ(read(c), 18u + 16u);
 }
 
@@ -250,8 +251,8 @@ TEST_F(RecomputerTest, BringsBackWhatWasMadeOfAnEarlierVersionOfWhatComesBack) {
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 10, 1);
   triple(a, 2);
-  ASSERT_TRUE(recomputer_->drop(a.range));
-  ASSERT_TRUE(recomputer_->drop(b.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
+  ASSERT_TRUE(recomputer_->drop(b.storage));
   EXPECT_EQ(read(a), 18u);
   EXPECT_EQ(read(b), 16u) << "its ingredient has been overwritten";
 }
@@ -261,8 +262,8 @@ TEST_F(RecomputerTest, GoesOnWithAPlanThatOverlooksAnEarlierVersion) {
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 10, 1);
   triple(a, 2);
-  ASSERT_TRUE(recomputer_->drop(a.range));
-  ASSERT_TRUE(recomputer_->drop(b.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
+  ASSERT_TRUE(recomputer_->drop(b.storage));
   ran_.clear();
   recomputer_->replay(std::array<OpIndex, 4>{0, 2, 0, 1}, [](std::size_t, bool) {});
   EXPECT_EQ(ran_, "add1 add10 triple ");
@@ -274,22 +275,22 @@ TEST_F(RecomputerTest, BringsEverythingBackForAForkAndDropsNothingUntilItIsOver)
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
   const Tensor b = add(a, 1, 1);
-  ASSERT_TRUE(recomputer_->drop(a.range));
-  ASSERT_TRUE(recomputer_->drop(b.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
+  ASSERT_TRUE(recomputer_->drop(b.storage));
   EXPECT_EQ(recomputer_->begin_fork(true), "");
-  EXPECT_FALSE(engine_->is_dropped(a.range));
-  EXPECT_FALSE(engine_->is_dropped(b.range));
+  EXPECT_FALSE(engine_->is_dropped(a.storage));
+  EXPECT_FALSE(engine_->is_dropped(b.storage));
   EXPECT_EQ(recomputer_->begin_fork(true), "") << "by another thread";
   recomputer_->end_fork();
-  EXPECT_FALSE(recomputer_->drop(a.range)) << "the child would find nothing there";
+  EXPECT_FALSE(recomputer_->drop(a.storage)) << "the child would find nothing there";
   recomputer_->end_fork();
-  EXPECT_TRUE(recomputer_->drop(a.range));
+  EXPECT_TRUE(recomputer_->drop(a.storage));
 }
 
 TEST_F(RecomputerTest, TellsWhatCannotComeBackForAFork) {
   const Tensor x = tensor(5);
   const Tensor a = add(x, 1, 0);
-  ASSERT_TRUE(recomputer_->drop(a.range));
+  ASSERT_TRUE(recomputer_->drop(a.storage));
   EXPECT_EQ(recomputer_->begin_fork(false),
             "a tensor that had to be computed again cannot come back before a fork: the thread "
             "that forks runs an operator");

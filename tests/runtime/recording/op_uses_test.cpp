@@ -9,8 +9,6 @@
 namespace spillway::runtime {
 namespace {
 
-using swap::RangeId;
-
 std::pair<std::uint64_t, std::uint64_t> bytes(std::uint64_t offset, std::vector<std::int64_t> sizes,
                                               std::vector<std::int64_t> strides,
                                               std::size_t item_size) {
@@ -42,12 +40,12 @@ TEST(BytesOfView, FollowStridesInAnyOrder) {
 std::vector<std::tuple<int, int, int, bool>> ordered(const OpUses& uses) {
   std::vector<std::tuple<int, int, int, bool>> list;
   for (const RangeUse& use : uses.list())
-    list.emplace_back(use.range.value(), use.first, use.touched(), use.writes);
+    list.emplace_back(use.storage.slot(), use.first, use.touched(), use.writes);
   return list;
 }
 
 RangeUse use(int range, std::uint32_t first, std::uint32_t count, bool writes) {
-  return {RangeId(static_cast<std::uint32_t>(range)), 100, writes, first, count};
+  return {StorageId(static_cast<std::uint32_t>(range), 0), 100, writes, first, count};
 }
 
 using List = std::vector<std::tuple<int, int, int, bool>>;
@@ -70,7 +68,7 @@ TEST(OpUses, MergePartsThatOverlap) {
   uses.add(use(1, 70, 10, true));
   uses.add(use(1, 15, 40, false));
   EXPECT_EQ(ordered(uses), (List{{1, 10, 45, false}, {1, 70, 10, true}}));
-  uses.add({RangeId(1), 100, false});
+  uses.add({StorageId(1, 0), 100, false});
   EXPECT_EQ(ordered(uses), (List{{1, 0, 100, true}}));
 }
 
@@ -91,7 +89,7 @@ TEST(OpUses, CoverEachPageOnceWhateverTheOrder) {
     std::array<std::array<int, 100>, 3> found{};
     for (const RangeUse& each : uses.list()) {
       for (std::uint32_t page = each.first; page < each.first + each.touched(); ++page) {
-        int& state = found[each.range.value()][page];
+        int& state = found[each.storage.slot()][page];
         ASSERT_EQ(state, 0) << "page " << page << " twice";
         state = each.writes ? 2 : 1;
       }

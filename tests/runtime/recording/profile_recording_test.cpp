@@ -44,7 +44,7 @@ class ProfileRecordingTest : public ::testing::Test {
     learner_.allocated(kMoment, 2, Bytes(3'000'000));
   }
 
-  void op(const CountedText& text, std::vector<RangeUse> uses, Duration time) {
+  void op(const CountedText& text, std::vector<PieceUse> uses, Duration time) {
     advice_.clear();
     learner_.begin_op(uses.size(), uses, now_, advice_);
     recording_.note_op(learner_.signature(), text);
@@ -58,8 +58,8 @@ class ProfileRecordingTest : public ::testing::Test {
     learner_.step_boundary();
     op(forward_, {{kWeights, 2}}, time);
     // Each takes the place that the other one had in the step before, as allocators do.
-    const RangeId activation(3 + steps_ % 2);
-    const RangeId gradient(4 - steps_ % 2);
+    const PieceId activation(3 + steps_ % 2);
+    const PieceId gradient(4 - steps_ % 2);
     ++steps_;
     learner_.allocated(activation, 3, Bytes(5'000'000));
     end_op();
@@ -82,8 +82,8 @@ class ProfileRecordingTest : public ::testing::Test {
 
   StepProfile profile() const { return recording_.profile({}, Bytes(77), rates_); }
 
-  static constexpr RangeId kWeights{1};
-  static constexpr RangeId kMoment{2};
+  static constexpr PieceId kWeights{1};
+  static constexpr PieceId kMoment{2};
 
   ProfileRecording recording_;
   StepLearner learner_{StepLearner::Options{.budget_pages = 100,
@@ -183,7 +183,7 @@ TEST_F(ProfileRecordingTest, KeepsAFrequentStepAmongManyStrangers) {
   for (int i = 0; i < 4; ++i) train(1ms);
   for (std::uint32_t pages = 10; pages < 40; ++pages) {
     learner_.step_boundary();
-    op(forward_, {{RangeId(pages), pages}}, 1ms);
+    op(forward_, {{PieceId(pages), pages}}, 1ms);
     end_op();
   }
   EXPECT_EQ(profile().tape.ops.size(), 3U);

@@ -21,11 +21,14 @@ namespace spillway::runtime {
 namespace {
 
 using memory::kPageBytes;
+
+/// Pieces that are all of the storage in the slot of their number.
+StorageId as_storage(PieceId piece) { return {piece.value(), 0}; }
+
 using memory::kPageSize;
 using profile::StepTrace;
 using profile::TraceSpan;
 using swap::Direction;
-using swap::RangeId;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -71,7 +74,8 @@ class StepTraceRecorderTest : public testing::Test {
     return {direction, {}, nullptr, kPageBytes, tag};
   }
   void begin(Direction direction, std::uint64_t tag, std::uint32_t range, bool is_awaited = false) {
-    recorder_->begin_transfer(transfer(direction, tag), RangeId(range), is_awaited, clock_.now());
+    recorder_->begin_transfer(transfer(direction, tag), StorageId(range, 0), is_awaited,
+                              clock_.now());
   }
   void end(Direction direction, std::initializer_list<std::uint64_t> tags, int error = 0) {
     std::vector<swap::TransferResult> results;
@@ -203,8 +207,8 @@ TEST_F(StepTraceRecorderTest, ShowsTheThreadThatBeganTheStepAndCountsOthers) {
 }
 
 TEST_F(StepTraceRecorderTest, ShowsEachTransferFromTheEndOfTheOneBefore) {
-  recorder_->allocated(me_, RangeId(0), Bytes(2 * kPageBytes));
-  recorder_->allocated(me_, RangeId(1), Bytes(kPageBytes));
+  recorder_->allocated(me_, StorageId(0, 0), Bytes(2 * kPageBytes));
+  recorder_->allocated(me_, StorageId(1, 0), Bytes(kPageBytes));
   recorder_->begin_step(me_, 1);
   begin(Direction::kWrite, 10, 0);
   pass(1);
@@ -232,7 +236,7 @@ TEST_F(StepTraceRecorderTest, ShowsEachTransferFromTheEndOfTheOneBefore) {
 
 TEST_F(StepTraceRecorderTest, JoinsTransfersOfAStorageAndTellsFailedOnesApart) {
   recorder_->begin_op(me_, 1, Text("conv(x)"));
-  recorder_->allocated(me_, RangeId(0), Bytes(3 * kPageBytes));
+  recorder_->allocated(me_, StorageId(0, 0), Bytes(3 * kPageBytes));
   recorder_->end_op(me_, true, Bytes());
   recorder_->begin_step(me_, 1);
   for (std::uint64_t tag = 0; tag < 3; ++tag) begin(Direction::kWrite, tag, 0);
@@ -253,11 +257,11 @@ TEST_F(StepTraceRecorderTest, JoinsTransfersOfAStorageAndTellsFailedOnesApart) {
 
 TEST_F(StepTraceRecorderTest, NamesStoragesAsTheValuesOfTheirStep) {
   // Range 4 is carried in; range 5 is born twice in the only operator, the first one inside it.
-  recorder_->allocated(me_, RangeId(4), Bytes(1 << 20));
+  recorder_->allocated(me_, StorageId(4, 0), Bytes(1 << 20));
   recorder_->begin_step(me_, 1);
   recorder_->begin_op(me_, 1, Text("mm"));
-  recorder_->allocated(me_, RangeId(5), Bytes(2 << 20));
-  recorder_->allocated(me_, RangeId(5), Bytes(3 << 20));
+  recorder_->allocated(me_, StorageId(5, 0), Bytes(2 << 20));
+  recorder_->allocated(me_, StorageId(5, 0), Bytes(3 << 20));
   pass(5);
   recorder_->end_op(me_, true, Bytes(4096));
   std::uint64_t tag = 0;
@@ -267,7 +271,7 @@ TEST_F(StepTraceRecorderTest, NamesStoragesAsTheValuesOfTheirStep) {
     end(Direction::kWrite, {tag});
   }
   recorder_->begin_step(me_, 2);
-  recorder_->allocated(me_, RangeId(4), Bytes(9 << 20));  // Of the next step.
+  recorder_->allocated(me_, StorageId(4, 0), Bytes(9 << 20));  // Of the next step.
   profile::RecordedStep step;
   step.tape.ops.resize(1);
   step.tape.ops[0].use_count = 1;
@@ -276,11 +280,11 @@ TEST_F(StepTraceRecorderTest, NamesStoragesAsTheValuesOfTheirStep) {
   step.tape.values[0].pages = step.tape.values[1].pages = 1;
   step.tape.values[1].birth = 0;
   step.origins.resize(2);
-  step.origins[0].range = StoragePieces::whole(RangeId(4)).value();
+  step.origins[0].range = 4;
   step.origins[0].holds = profile::StorageClass::kParameter;
-  step.origins[1].range = StoragePieces::whole(RangeId(5)).value();
+  step.origins[1].range = 5;
   step.origins[1].holds = profile::StorageClass::kGradient;
-  recorder_->note_values(step);
+  recorder_->note_values(step, as_storage);
   const StepTrace made = trace();
   EXPECT_THAT(drawing(made, profile::kWriteOutLane),
               ElementsAre("parameter 0 5+1", "gradient 1 6+1", "a storage 7+1"));
@@ -293,7 +297,7 @@ TEST_F(StepTraceRecorderTest, NamesStoragesAsTheValuesOfTheirStep) {
 
 TEST_F(StepTraceRecorderTest, KeepsItsOwnNamesWhenAnotherStepIsTold) {
   recorder_->begin_step(me_, 1);
-  recorder_->allocated(me_, RangeId(5), Bytes(2 << 20));
+  recorder_->allocated(me_, StorageId(5, 0), Bytes(2 << 20));
   op("mm", 1);
   begin(Direction::kWrite, 1, 5);
   pass(1);
@@ -301,7 +305,7 @@ TEST_F(StepTraceRecorderTest, KeepsItsOwnNamesWhenAnotherStepIsTold) {
   recorder_->begin_step(me_, 2);
   profile::RecordedStep longer;
   longer.tape.ops.resize(2);
-  recorder_->note_values(longer);
+  recorder_->note_values(longer, as_storage);
   EXPECT_THAT(drawing(trace(), profile::kWriteOutLane), ElementsAre("storage 1 1+1"));
 }
 

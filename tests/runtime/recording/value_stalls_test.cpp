@@ -21,7 +21,7 @@ class ValueStallsTest : public testing::Test {
  protected:
   ValueStallsTest() { learner_.allocated(kWeights, 2, Bytes(3'000'000)); }
 
-  void begin(const NamedOp& text, std::vector<RangeUse> uses) {
+  void begin(const NamedOp& text, std::vector<PieceUse> uses) {
     advice_.clear();
     learner_.begin_op(uses.size(), uses, now_, advice_);
     learner_.name_op(text);
@@ -43,8 +43,8 @@ class ValueStallsTest : public testing::Test {
     learner_.note_class(kWeights, StorageClass::kParameter);
   }
 
-  static constexpr RangeId kWeights{1};
-  static constexpr RangeId kActivation{2};
+  static constexpr PieceId kWeights{1};
+  static constexpr PieceId kActivation{2};
 
   StepLearner learner_{{.budget_pages = 100}};
   Advice advice_;
@@ -77,7 +77,7 @@ TEST_F(ValueStallsTest, NameWhatWasWaitedForLongest) {
 TEST_F(ValueStallsTest, AreSettledWhenTheStepHasEnded) {
   train(1ms, 1ms, 1ms);
   EXPECT_THAT(learner_.report().stalls, IsEmpty());
-  learner_.waited_for(RangeId(77), Reason::kInputs, 5ms);  // Nobody knows it.
+  learner_.waited_for(PieceId(77), Reason::kInputs, 5ms);  // Nobody knows it.
   learner_.step_boundary();
   begin(forward_, {{kWeights, 2}});
   EXPECT_THAT(learner_.report().stalls, SizeIs(2));

@@ -6,27 +6,24 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/base/storage_id.h"
 
 namespace spillway::recompute {
 
-/// Names a paged storage. Never used again in a process.
-using StorageKey = std::uint64_t;
-inline constexpr StorageKey kNotPaged = 0;
-
 /// A paged storage among the arguments of an operator.
 struct StorageUse {
-  StorageKey key = kNotPaged;
+  StorageId id;
   bool written = false;
 };
 
 /// A paged storage that an operator made.
 struct StorageMade {
-  StorageKey key = kNotPaged;
+  StorageId id;
   Bytes bytes;  ///< As LibTorch asked for them.
 };
 
 /// One call of an operator with all that is needed to run it again: paged storages among its
-/// arguments by key, everything else by value. Keeps no paged storage alive. `ReplayEngine` makes
+/// arguments by id, everything else by value. Keeps no paged storage alive. `ReplayEngine` makes
 /// and runs it; may be read from several threads.
 class OpRecord {
  public:

@@ -16,16 +16,16 @@
 
 namespace spillway::recompute {
 
-/// The paged storage that some memory lies in; `kNotPaged` when it lies in none.
+/// The paged storage that some memory lies in; none when it lies in none.
 struct PagedStorage {
-  StorageKey key = kNotPaged;
+  StorageId id;
   const void* address = nullptr;  ///< Of its first byte.
 };
 
-/// What a replay made, in memory of its own. Wherever later replays ask for `key`, its `data()` is
+/// What a replay made, in memory of its own. Wherever later replays ask for `id`, its `data()` is
 /// the address.
 struct ReplayedOutput {
-  StorageKey key = kNotPaged;
+  StorageId id;
   c10::Storage storage;
 };
 
@@ -51,7 +51,7 @@ class ReplayEngine {
  public:
   using FindStorage = std::function<PagedStorage(const void* data)>;
   /// Address of the first byte of a paged storage, or of a stand-in; nullptr when there is none.
-  using AddressOf = std::function<void*(StorageKey key)>;
+  using AddressOf = std::function<void*(StorageId id)>;
 
   /// `find` is called on all threads that record.
   explicit ReplayEngine(FindStorage find, ReplayEngineOptions options = {});

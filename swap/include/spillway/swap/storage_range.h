@@ -3,18 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "spillway/base/strong_id.h"
+#include "spillway/base/storage_id.h"
 
 namespace spillway::swap {
-
-/// One live paged storage: a run of pages with a fixed address. Ids are reused after `release`.
-using RangeId = StrongId<struct RangeTag>;
 
 inline constexpr std::uint32_t kToTheEnd = static_cast<std::uint32_t>(-1);
 
 /// How an operator uses a paged storage: `count` pages of its `pages`, from `first` on.
 struct RangeUse {
-  RangeId range;
+  StorageId storage;
   std::uint32_t pages = 0;
   bool writes = false;
   std::uint32_t first = 0;
@@ -26,10 +23,10 @@ struct RangeUse {
 
 /// Some pages of a paged storage, or all of them.
 struct RangePart {
-  RangePart(RangeId whole) : range(whole) {}  // NOLINT: a storage is its largest part.
-  RangePart(RangeId whole, std::uint32_t first_page, std::uint32_t page_count)
-      : range(whole), first(first_page), count(page_count) {}
-  RangeId range;
+  RangePart(StorageId whole) : storage(whole) {}  // NOLINT: a storage is its largest part.
+  RangePart(StorageId whole, std::uint32_t first_page, std::uint32_t page_count)
+      : storage(whole), first(first_page), count(page_count) {}
+  StorageId storage;
   std::uint32_t first = 0;
   std::uint32_t count = kToTheEnd;
 };

@@ -86,8 +86,7 @@ class PinSet {
  private:
   friend class SwapEngine;
   struct Pin {
-    RangeId range;
-    std::uint32_t generation;
+    StorageId storage;
     std::uint32_t first;
     std::uint32_t count;  ///< 0: the whole range.
   };
@@ -114,7 +113,7 @@ class SwapEngine {
 
   struct Allocation {
     std::byte* address = nullptr;
-    RangeId range;
+    StorageId storage;
   };
   /// Resident memory of `size` bytes, uninitialised, page-aligned. Evicts and waits as needed. With
   /// `within`, the range stays pinned until that set is released. Throws NoRoomError, or StoreError
@@ -126,7 +125,7 @@ class SwapEngine {
   Allocation allocate_unfilled(Bytes size);
 
   /// Ends a range. Never waits.
-  void release(RangeId range);
+  void release(StorageId range);
 
   /// The range that `address` lies in with its pages, or none. Lock-free.
   RangeUse find(const void* address) const noexcept;
@@ -168,32 +167,30 @@ class SwapEngine {
   /// whoever touches or pins it waits until `adopt`. False, and nothing has changed, where
   /// something holds or moves its pages, or a fault has ever touched them. Children of an earlier
   /// fork keep what they could read.
-  bool drop(RangeId range);
-  bool is_dropped(RangeId range) const;
-  /// A number that no other range has or ever had, as long as this one lives; not 0.
-  std::uint64_t life_of(RangeId range) const;
+  bool drop(StorageId range);
+  bool is_dropped(StorageId range) const;
   /// Where a range lies.
-  std::byte* address_of(RangeId range) const;
+  std::byte* address_of(StorageId range) const;
   /// Ends a drop: the dropped range gets the pages of another one of equal size, whose bytes are
   /// the right ones. Each page changes its address at once, so nobody sees it half done. `within`
   /// holds `from`, whose contents are undefined after that. False when nobody holds it, or somebody
   /// in need took pages of it all the same: pin it and try again. What the kernel does not let move
   /// is copied, which takes room: waits and throws as `allocate`, and may be tried again then.
-  bool adopt(RangeId dropped, RangeId from, const PinSet& within);
+  bool adopt(StorageId dropped, StorageId from, const PinSet& within);
   /// Sees to it that the next write past the operators is known before it happens: whoever tries it
   /// waits for `unguard`. Announced writes (`pin`) end that, too. Copies of the pages stay good.
   /// False, and nothing has changed, while a system call holds the range or after `end_drops`.
-  bool guard(RangeId range);
+  bool guard(StorageId range);
   /// Whether somebody waits to write to a guarded range.
-  bool is_write_awaited(RangeId range) const;
-  void unguard(RangeId range);
+  bool is_write_awaited(StorageId range) const;
+  void unguard(StorageId range);
 
   /// A range that somebody waits for, as soon as there is one: a dropped one, or a guarded one that
   /// is to be written; none after `end_drops`. For the one thread that computes them again.
-  RangeId wait_for_wanted();
+  StorageId wait_for_wanted();
   /// That range cannot be computed again: operators that wait for it get RecomputeError;
   /// a thread that touches it cannot be told, so the process ends.
-  void give_up(RangeId dropped, const std::string& reason);
+  void give_up(StorageId dropped, const std::string& reason);
   /// Ends all guards, too.
   void end_drops();
 

@@ -18,7 +18,7 @@ class TransferObserver {
 
   /// A transfer of one page goes to the store. Its tag is unique among those under way. `range` has
   /// the page; `is_awaited`: somebody stands and waits for this read.
-  virtual void begin_transfer(const Transfer& transfer, RangeId range, bool is_awaited,
+  virtual void begin_transfer(const Transfer& transfer, StorageId range, bool is_awaited,
                               TimePoint at) = 0;
 
   /// These have ended, failed ones too, each of which had begun; `resident` is SwapEngine::resident

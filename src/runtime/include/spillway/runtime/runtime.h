@@ -110,10 +110,8 @@ class Runtime {
   /// The trainer is about to write past all operators, not inside of one: brings back what could
   /// not be computed any more. What is thrown, by operators too, is the loss of just that.
   void before_write(const RangeUse& use);
-  /// Names the paged storage that `memory` points into, for RecordedOp; 0: none.
-  StorageKey key_of(const void* memory) const;
   /// Where a paged storage begins.
-  void* address_of(RangeId range) const { return engine_->address_of(range); }
+  void* address_of(StorageId storage) const { return engine_->address_of(storage); }
 
   /// The process is about to fork: brings back what is dropped, as the child cannot, and drops
   /// nothing until the fork is over. What cannot come back is told, and the child ends where it
@@ -127,7 +125,7 @@ class Runtime {
     return records() || options_.trace != nullptr || engine_->is_under_pressure();
   }
   /// What a paged storage that the next operator uses holds; for the profile.
-  void note_class(RangeId range, profile::StorageClass holds);
+  void note_class(StorageId storage, profile::StorageClass holds);
 
   /// Whether an operator runs on this thread.
   static bool runs_operator();
@@ -173,7 +171,7 @@ class Runtime {
   Wait passed_since(const Mark& since) const;
   void tell_values(const OpContext& op, std::span<const RangeUse> uses, Duration waited);
   static void note_replay_wait(OpContext& op, const Wait& wait);
-  void end_wait_for_room(OpContext& op, RangeId born, const Mark& start);
+  void end_wait_for_room(OpContext& op, StorageId born, const Mark& start);
 
   void* allocate_small(std::size_t size, OpContext& op);
   void* small_block(std::size_t size);

@@ -30,7 +30,7 @@ class StepGuide {
   struct Wish {
     bool forgets = false;                       ///< Nothing recorded so far is needed any more.
     std::optional<profile::OpIndex> record_as;  ///< Record the operator that begins.
-    std::vector<RangeId> drops;                 ///< Storages to drop, after the operator.
+    std::vector<StorageId> drops;               ///< Storages to drop, after the operator.
   };
 
   /// The operator's signature as it stands on the tape; none for those of other threads, which are
@@ -57,16 +57,17 @@ class StepGuide {
                   Wish& wish);
   void cannot_record(Thread thread);
 
-  void allocated(Thread thread, RangeId range, std::uint32_t pages, Bytes bytes, bool is_filled);
+  void allocated(Thread thread, StorageId storage, std::uint32_t pages, Bytes bytes,
+                 bool is_filled);
 
   /// What a storage is known to hold, for the recording.
-  void note_class(Thread thread, RangeId range, profile::StorageClass holds);
+  void note_class(Thread thread, StorageId storage, profile::StorageClass holds);
 
   /// Before the engine may give the range to somebody else.
-  void freed(RangeId range);
+  void freed(StorageId storage);
 
   /// Of the operator that runs, see StepLearner.
-  void waited_for(Thread thread, RangeId range, StallLedger::Reason reason, Duration time);
+  void waited_for(Thread thread, StorageId storage, StallLedger::Reason reason, Duration time);
 
   /// The thread waited so long for pages or room within its operator, while so much moved.
   void waited(Thread thread, Duration time, Bytes moved);
@@ -83,6 +84,7 @@ class StepGuide {
 
  private:
   static void sleep(Duration time);
+  StepLearner::Options with_storages(StepLearner::Options options) const;
   bool trains(Thread thread) const { return thread_.load(std::memory_order_relaxed) == thread; }
   bool holds_locked(const DueReplays& due) const;
   void tell_freed_locked();
@@ -99,15 +101,15 @@ class StepGuide {
   std::atomic<std::uint64_t> steps_{0};
 
   std::mutex freed_mutex_;
-  std::vector<RangeId> freed_;  ///< What the learner is still to be told of, in order.
+  std::vector<StorageId> freed_;  ///< What the learner is still to be told of, in order.
 
   mutable std::mutex learner_mutex_;
-  StepLearner learner_;
   StoragePieces pieces_;
+  StepLearner learner_;
   Advice advice_;
-  std::vector<RangeUse> uses_;  ///< Scratch, as the next two.
-  std::vector<RangeId> ended_;
-  std::vector<RangeId> telling_;
+  std::vector<PieceUse> uses_;  ///< Scratch, as the next two.
+  std::vector<PieceId> ended_;
+  std::vector<StorageId> telling_;
 };
 
 }  // namespace spillway::runtime

@@ -14,6 +14,7 @@
 #include "spillway/profile/storage_class.h"
 #include "spillway/runtime/learning/planning_options.h"
 #include "spillway/runtime/recording/stall_ledger.h"
+#include "spillway/runtime/recording/storage_pieces.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {
@@ -21,8 +22,6 @@ namespace spillway::runtime {
 using swap::kNeverUsed;
 using swap::kUnknownUse;
 using swap::OpClock;
-using swap::RangeId;
-using swap::RangeUse;
 
 class OpText;
 class ProfileRecording;
@@ -33,15 +32,15 @@ class StepTraceRecorder;
 /// kNeverUsed is for those that are freed without another use and hardly worth a write.
 struct Advice {
   struct WriteOut {
-    RangeId range;
+    PieceId piece;
     std::uint32_t pages = 0;  ///< How many pages should be out, the last ones of the range first.
   };
   struct NextUse {
-    RangeId range;
+    PieceId piece;
     OpClock at = kUnknownUse;
   };
   struct Fetch {
-    RangeId range;
+    PieceId piece;
     bool keeps_copy = true;  ///< False: it is written to, or freed, before it leaves again.
   };
   std::vector<NextUse> next_uses;  ///< Predictions for ranges whose last one has passed.
@@ -50,7 +49,7 @@ struct Advice {
   std::vector<Fetch> fetches;  ///< Bring these in, in this order, as far as room allows.
   /// Room that fetches must leave for the operators from this one on; absent: as before.
   std::optional<std::uint32_t> reserve_pages;
-  std::vector<RangeId> drops;  ///< Give up their bytes: they will be computed again.
+  std::vector<PieceId> drops;  ///< Give up their bytes: they will be computed again.
   /// The operator has to be recorded under this number: it runs again later.
   std::optional<profile::OpIndex> record_as;
   bool forgets = false;  ///< What was recorded so far is of no use any more.
@@ -116,6 +115,8 @@ class StepLearner {
     PlanningOptions planning = {};
     ProfileRecording* recording = nullptr;  ///< Is told of each step that ends; outlives this.
     StepTraceRecorder* trace = nullptr;     ///< As well.
+    /// The storage that a piece is all of; none: it is a part of one. Needed with `trace`.
+    std::function<StorageId(PieceId)> storage_of = {};
   };
 
   explicit StepLearner(const Options& options);
@@ -125,7 +126,7 @@ class StepLearner {
   /// inputs (in order, without duplicates). Advice: fetches that start here, the room that they
   /// must leave, and next uses when the prediction has changed. Appends to the lists, as `end_op`
   /// does.
-  void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, TimePoint now,
+  void begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
                 Advice& advice, bool is_replayable = false);
 
   /// Whether the plan runs anything again before the operator that should come next.
@@ -135,7 +136,7 @@ class StepLearner {
   /// `Advice::record_as`, in order. Empty when the operator is not the one that should come. Valid
   /// until the next call.
   std::span<const profile::OpIndex> due_replays(std::uint64_t signature,
-                                                std::span<const RangeUse> uses);
+                                                std::span<const PieceUse> uses);
   /// Operators that have begun so far: what `due_replays` told holds until there is another one.
   std::uint64_t seen_ops() const;
   /// One of them runs, or is left out as needless: advice as for any operator.
@@ -147,16 +148,16 @@ class StepLearner {
 
   /// A storage was born, inside the operator between `begin_op` and `end_op` or outside of one.
   /// `is_filled`, `bytes`: see TapeRecorder.
-  void allocated(RangeId range, std::uint32_t pages, Bytes bytes = {}, bool is_filled = true);
+  void allocated(PieceId piece, std::uint32_t pages, Bytes bytes = {}, bool is_filled = true);
 
   /// What a storage is known to hold, for the recording.
-  void note_class(RangeId range, profile::StorageClass holds);
+  void note_class(PieceId piece, profile::StorageClass holds);
 
   /// Of the latest operator, as it stands on the tape.
   std::uint64_t signature() const;
 
   /// A storage died.
-  void freed(RangeId range);
+  void freed(PieceId piece);
 
   /// Pages that storages may take now: the budget less what small blocks hold. Plans keep to the
   /// least of the latest steps; without a call, to the budget.
@@ -171,7 +172,7 @@ class StepLearner {
   void name_op(const OpText& text);
 
   /// Of such a wait, the part that was for a storage of the operator.
-  void waited_for(RangeId range, StallLedger::Reason reason, Duration time);
+  void waited_for(PieceId piece, StallLedger::Reason reason, Duration time);
 
   /// The operator has finished. Advice: next uses of what it touched, write-outs that start here.
   void end_op(Advice& advice);

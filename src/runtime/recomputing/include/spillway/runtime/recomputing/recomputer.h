@@ -18,7 +18,6 @@
 namespace spillway::runtime {
 
 using profile::OpIndex;
-using swap::RangeId;
 using swap::RangeUse;
 
 /// How often operators ran again, and why.
@@ -48,8 +47,6 @@ class Recomputer {
   Recomputer(const Recomputer&) = delete;
   Recomputer& operator=(const Recomputer&) = delete;
 
-  StorageKey key_of(RangeId range) const;
-
   /// An operator of the step has run, and may have to run again. `place` is its position in the
   /// tape that plans refer to. From now on nothing writes to what it has used or made without the
   /// recomputer's knowledge.
@@ -60,10 +57,10 @@ class Recomputer {
   void before_op(std::span<const RangeUse> uses, bool is_recorded);
 
   /// The operator that `before_op` announced as recorded was not: nobody knows what it has written.
-  void note_unrecorded_writes(std::span<const RangeId> written);
+  void note_unrecorded_writes(std::span<const StorageId> written);
 
   /// Gives up the bytes of a storage. False, and nothing changes, where that could not be undone.
-  bool drop(RangeId range);
+  bool drop(StorageId storage);
 
   /// Runs these operators again, as a plan has it, as far as they bring anything back.
   /// `around` is called before and after each of them, the needless ones included.
@@ -71,9 +68,9 @@ class Recomputer {
               const std::function<void(std::size_t position, bool ends)>& around);
 
   /// A storage ends. False when it must live on for a while; `take_ended` tells when it may go.
-  bool may_end(RangeId range) noexcept;
+  bool may_end(StorageId storage) noexcept;
   /// Storages that were freed and are needed no more. Call between operators.
-  std::vector<RangeId> take_ended();
+  std::vector<StorageId> take_ended();
 
   /// Brings everything back and forgets all operators: the step is over, or takes another course.
   void end_step();
@@ -109,8 +106,8 @@ class Recomputer {
     bool is_after(const LastUse& now) const { return list == now.list && position > now.position; }
   };
 
-  Life& life_of(StorageKey key);
-  Life* live(RangeId range);
+  Life& life_of(StorageId storage);
+  Life* live(StorageId storage);
   bool is_there(const Life& life, std::uint32_t version) const;
   bool can_compute(Life& gone) noexcept;
   template <typename Visit>
@@ -131,19 +128,18 @@ class Recomputer {
   void forget_temporaries();
   void note_write(Life& life, bool is_recorded);
   void guard(Life& life);
-  void allow_write(RangeId range);
+  void allow_write(StorageId storage);
   void serve_wanted();
 
   swap::SwapEngine& engine_;
   const RunAsOp run_as_op_;
   mutable std::recursive_mutex mutex_;  ///< Replays allocate and free on the thread that holds it.
-  std::unordered_map<StorageKey, std::unique_ptr<Life>> lives_;
-  std::unordered_map<RangeId, Life*> live_;
+  std::unordered_map<StorageId, std::unique_ptr<Life>> lives_;
   std::unordered_map<OpIndex, Record*> placed_;
   std::vector<std::unique_ptr<Record>> records_;
   std::vector<Life*> dropped_;
   std::vector<Life*> temporaries_;  ///< Have memory of a replay at present.
-  std::vector<RangeId> ended_;      ///< Freed, to be given back.
+  std::vector<StorageId> ended_;    ///< Freed, to be given back.
   std::vector<Life*> postponed_;    ///< Freed, but needed.
   std::uint32_t forks_ = 0;         ///< Under way: nothing is dropped meanwhile.
   std::uint64_t questions_ = 0;     ///< Asked so far; lives and records are marked with them.

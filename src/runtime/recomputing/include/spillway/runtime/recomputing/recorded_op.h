@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
-namespace spillway::runtime {
+#include "spillway/base/storage_id.h"
 
-/// One life of a paged storage, from its allocation to its end. Never reused; 0: not paged.
-using StorageKey = std::uint64_t;
+namespace spillway::runtime {
 
 /// Memory that a replay has made for a storage that the recorded operator made.
 struct ReplayedStorage {
-  StorageKey key = 0;
+  StorageId id;
   void* address = nullptr;
   std::shared_ptr<void> memory;  ///< Gives it back.
 };
@@ -28,13 +27,13 @@ class RecordedOp {
   virtual std::string describe() const { return "an operator"; }
 
   /// Paged storages that it reads, those that it writes included. Without duplicates.
-  virtual const std::vector<StorageKey>& inputs() const = 0;
+  virtual const std::vector<StorageId>& inputs() const = 0;
   /// Those of them that it writes.
-  virtual const std::vector<StorageKey>& written() const = 0;
+  virtual const std::vector<StorageId>& written() const = 0;
   /// Paged storages that it has made, and that were alive when it ended.
-  virtual const std::vector<StorageKey>& outputs() const = 0;
+  virtual const std::vector<StorageId>& outputs() const = 0;
 
-  using AddressOf = std::function<void*(StorageKey)>;
+  using AddressOf = std::function<void*(StorageId)>;
   /// Runs it on inputs that lie at these addresses now, resident. Returns memory for each output.
   virtual std::vector<ReplayedStorage> replay(const AddressOf& address_of) = 0;
 };

@@ -14,6 +14,7 @@
 #include "spillway/profile/step_profile.h"
 #include "spillway/profile/tape_recorder.h"
 #include "spillway/runtime/recording/stall_ledger.h"
+#include "spillway/runtime/recording/storage_pieces.h"
 #include "spillway/swap/transfer_observer.h"
 
 namespace spillway::runtime {
@@ -25,10 +26,10 @@ struct StorageBirth {
   /// Made by another thread, or by what runs again.
   static constexpr profile::OpIndex kOfNoOp = profile::kCarriedIn - 1;
 
-  std::uint32_t range = 0;
+  std::uint32_t slot = 0;
   profile::OpIndex op = profile::kCarriedIn;  ///< In or after it; kCarriedIn: before the first one.
   std::uint64_t number = 0;
-  std::uint64_t before = 0;  ///< The storage that had the range until then.
+  std::uint64_t before = 0;  ///< The storage that had the slot until then.
 };
 
 /// The steps that a recorder has kept, ready to be written.
@@ -67,14 +68,16 @@ class StepTraceRecorder final : public swap::TransferObserver {
   /// The running operator is kept at that place of the step, to run again.
   void kept_op(Thread thread, profile::OpIndex place);
   /// A storage is born, in the running operator if there is one.
-  void allocated(Thread thread, swap::RangeId range, Bytes size);
+  void allocated(Thread thread, StorageId storage, Bytes size);
   /// Step `number` begins on this thread.
   void begin_step(Thread thread, std::uint64_t number);
-  /// What was recorded of the step that ended last, by the learner's ids of storages: its values
+  /// What was recorded of the step that ended last, by pieces: its values
   /// give the storages their names, which are those of a profile and its plans.
-  void note_values(const profile::RecordedStep& step);
+  /// `storage_of` says which storage a piece is all of; none: it is a part of one.
+  void note_values(const profile::RecordedStep& step,
+                   const std::function<StorageId(PieceId)>& storage_of);
 
-  void begin_transfer(const swap::Transfer& transfer, swap::RangeId range, bool is_awaited,
+  void begin_transfer(const swap::Transfer& transfer, StorageId storage, bool is_awaited,
                       TimePoint at) override;
   void end_transfers(std::span<const swap::TransferResult> results, TimePoint at,
                      Bytes resident) override;
@@ -144,7 +147,7 @@ class StepTraceRecorder final : public swap::TransferObserver {
   std::vector<const Step*> shown_locked() const;
   const profile::OpKind* kind_of(std::uint64_t signature, const OpText& text);
   bool begins_locked(Thread thread);
-  StorageBirth birth_locked(Thread thread, swap::RangeId range) const;
+  StorageBirth birth_locked(Thread thread, StorageId storage) const;
   void close_piece_locked(TimePoint end);
   void count_locked(TimePoint at, Bytes resident);
   void end_in_lane_locked(Lane& lane, swap::Direction direction,
@@ -167,7 +170,7 @@ class StepTraceRecorder final : public swap::TransferObserver {
   std::uint64_t births_ = 0;
   std::unordered_map<std::uint64_t, profile::OpKind> kinds_;
   std::unordered_map<profile::OpIndex, const profile::OpKind*> kept_;
-  std::vector<Storage> storages_;  ///< By range.
+  std::vector<Storage> storages_;  ///< By slot.
   std::deque<Step> steps_;         ///< Those that are kept, and the one that runs.
   std::deque<Span> spans_;
   std::array<Lane, 2> lanes_;  ///< Writes, reads.

@@ -6,17 +6,28 @@
 #include <unordered_map>
 #include <vector>
 
+#include "spillway/base/storage_id.h"
+#include "spillway/base/strong_id.h"
 #include "spillway/swap/storage_range.h"
 
 namespace spillway::runtime {
 
-using swap::RangeId;
 using swap::RangePart;
 using swap::RangeUse;
 
-/// Shows large storages that are used in parts to the learner as several storages, so that the plan
-/// moves the pages that an operator needs and not the whole. The learner's ids are even for whole
-/// storages and odd for pieces.
+/// What plans move as a whole: a storage, or a piece of a large one. Dense numbers, used again once
+/// the storage has ended.
+using PieceId = StrongId<struct PieceTag>;
+
+/// How an operator uses a piece.
+struct PieceUse {
+  PieceId piece;
+  std::uint32_t pages = 0;
+  bool writes = false;
+};
+
+/// Shows large storages that are used in parts to the learner as several pieces, so that the plan
+/// moves the pages that an operator needs and not the whole. Not thread-safe.
 class StoragePieces {
  public:
   /// Storages of more than `large_pages` are large; none: of more than an eighth of the budget.
@@ -25,28 +36,33 @@ class StoragePieces {
 
   bool is_large(std::uint32_t pages) const { return pages > large_pages_; }
 
-  static RangeId whole(RangeId range) { return RangeId(2 * range.value()); }
-  static bool is_whole(RangeId id) { return id.value() % 2 == 0; }
-  static RangeId range_of(RangeId whole) { return RangeId(whole.value() / 2); }
-  RangePart part_of(RangeId id) const;
+  /// The piece that is all of a storage. Storages that have one slot after each other share it.
+  PieceId whole(StorageId storage);
+  /// Where a piece lies.
+  const RangePart& part_of(PieceId piece) const { return pieces_[piece.value()]; }
+  /// Whether it is all of a storage. A piece never changes in that.
+  bool is_whole(PieceId piece) const { return is_whole_[piece.value()]; }
 
   /// What the learner is told of an operator: whole storages and pieces, each once. A large storage
-  /// is cut up the first time that it is used in part; the learner's id that it had until then is
-  /// appended to `ended`.
-  void translate(std::span<const RangeUse> uses, std::vector<RangeUse>& translated,
-                 std::vector<RangeId>& ended);
+  /// is cut up the first time that it is used in part; the piece that it was until then is appended
+  /// to `ended`.
+  void translate(std::span<const RangeUse> uses, std::vector<PieceUse>& translated,
+                 std::vector<PieceId>& ended);
 
-  /// A storage dies: appends the learner's ids of it to `ended`.
-  void freed(RangeId range, std::vector<RangeId>& ended);
+  /// A storage ends: appends its pieces to `ended`.
+  void freed(StorageId storage, std::vector<PieceId>& ended);
 
  private:
-  void cut(RangeId range, std::uint32_t pages);
+  PieceId new_piece(const RangePart& part, bool is_whole);
+  void cut(StorageId storage, std::uint32_t pages);
 
   std::uint32_t large_pages_;
   std::uint32_t piece_pages_;
   std::vector<RangePart> pieces_;
-  std::vector<std::uint32_t> free_pieces_;
-  std::unordered_map<RangeId, std::vector<std::uint32_t>> cut_;  ///< By storage, in page order.
+  std::vector<bool> is_whole_;
+  std::vector<PieceId> whole_of_slot_;
+  std::vector<PieceId> free_pieces_;                         ///< Of storages that were cut up.
+  std::unordered_map<StorageId, std::vector<PieceId>> cut_;  ///< In page order.
 };
 
 }  // namespace spillway::runtime

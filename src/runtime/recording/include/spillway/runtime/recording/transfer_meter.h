@@ -27,7 +27,7 @@ class TransferMeter final : public swap::TransferObserver {
 
   explicit TransferMeter(const Options& options) : options_(options) {}
 
-  void begin_transfer(const swap::Transfer& transfer, swap::RangeId range, bool is_awaited,
+  void begin_transfer(const swap::Transfer& transfer, StorageId storage, bool is_awaited,
                       TimePoint at) override;
   void end_transfers(std::span<const swap::TransferResult> results, TimePoint at,
                      Bytes resident) override;
