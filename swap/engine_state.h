@@ -2,13 +2,13 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "address_table.h"
 #include "forked_children.h"
 #include "page_table.h"
 #include "spillway/memory/address_arena.h"
@@ -42,8 +42,10 @@ class SwapEngine::State final : public memory::FaultSink {
   Bytes take_peak();
 
   // pins.cpp
-  void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* absent);
-  void unpin(PinSet& set);
+  void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* absent,
+           const ResidencyOrders* orders);
+  void unpin(PinSet& set, const ResidencyOrders* orders);
+  void apply_locked(const ResidencyOrders& orders);
   void set_next_use_locked(const RangePart& part, OpClock at);
   void touch_page_locked(Range& range, std::uint32_t page);
   void end_faults_locked(memory::PageIndex index);
@@ -95,14 +97,9 @@ class SwapEngine::State final : public memory::FaultSink {
   void enter_child();
   void fill_in_child(const std::byte* address);
 
-  RangeUse find(const void* address) const noexcept;
-  RangeUse find(const void* address, Bytes size) const noexcept;
-  std::uint64_t entry_at(std::size_t offset) const noexcept;
-  StorageId storage_at(std::size_t offset, std::uint64_t entry) const noexcept;
   std::size_t offset_of(const void* address) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_base_);
   }
-  void index_range_locked(const Range& range, StorageId id);
   Range& range_of(StorageId id) { return ranges_[id.slot()]; }
   Range& range_of(const Page& page) { return ranges_[page.range]; }
   /// Whether the storage has been released; what names it then names nothing any more.
@@ -122,15 +119,12 @@ class SwapEngine::State final : public memory::FaultSink {
   OpClock now_op_ = 0;
   std::uint32_t fetch_reserve_ = 0;
   std::deque<Fetch> fetches_;
-  void fetch_locked(const RangePart& part, Copy copy);
+  void fetch_locked(const RangePart& part, OnFetch copy);
   std::vector<Range> ranges_;
   std::unique_ptr<SpillStore> store_;
+  AddressTable addresses_;
 
  private:
-  struct Freed {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-
   void enter_locked(PinSet& set);
   void exit_locked(const PinSet& set);
   void acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames, std::size_t count,
@@ -190,11 +184,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::size_t arena_pages_;
   memory::AddressArena arena_;
   std::unique_ptr<memory::FramePool> pool_;
-  std::unique_ptr<Page, Freed> pages_;  ///< One per arena page, zero until used.
-  /// Per arena page: slot + 1, the pages of the range above it, and above that which of them this
-  /// one is (see find), and the generation of the storage. Read without the lock.
-  std::unique_ptr<std::uint64_t, Freed> range_of_page_;
-  std::unique_ptr<std::uint32_t, Freed> generation_of_page_;
+  SparseArray<Page> pages_;  ///< One per arena page.
   std::vector<std::uint32_t> free_slots_;
 
   bool begin_fault_locked(memory::PageIndex index, memory::Access access, TimePoint start);

@@ -233,7 +233,6 @@ void SwapEngine::State::make_room_locked() {
 }
 
 void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages) {
-  if (has_ended(part.storage)) return;
   const Range& range = range_of(part.storage);
   if (range.pins > 0) return;
   pressure_.store(true, std::memory_order_relaxed);

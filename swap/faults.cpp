@@ -73,7 +73,7 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint
   const TimePoint start = clock_.now();
   Lock lock(mutex_);
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
-  if (!find(address).storage.is_some()) {
+  if (!addresses_.find(offset_of(address)).storage.is_some()) {
     // The report may be late: the page had come, and its storage was freed behind that. Whoever
     // touches freed memory comes again.
     const bool is_again = stray_.page == index && stray_.releases == releases_;
@@ -168,14 +168,16 @@ TrapEnd SwapEngine::State::serve_fault(std::byte* address, Access access, const 
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   const Page& page = pages_.get()[index];
   const auto is_guarded = [&] { return waits_for_guard(page, range_of(page), access); };
-  while (find(address).storage.is_some() && (!has_bytes_in_memory(page.state) || is_guarded())) {
+  while (addresses_.find(offset_of(address)).storage.is_some() &&
+         (!has_bytes_in_memory(page.state) || is_guarded())) {
     ++waiters_;
     changed_.wait_for(lock, std::chrono::milliseconds(20));
     --waiters_;
     // The page stays asked for, and whoever takes the signal may never come back for it.
     if (is_signal_waiting(blocked)) return TrapEnd::kInterrupted;
     // It has come and left again, or nobody has computed it yet: still the same trap.
-    if ((page.state == PageState::kOut || is_guarded()) && find(address).storage.is_some())
+    if ((page.state == PageState::kOut || is_guarded()) &&
+        addresses_.find(offset_of(address)).storage.is_some())
       begin_fault_locked(index, access, clock_.now());
   }
   return TrapEnd::kServed;

@@ -139,7 +139,8 @@ bool SwapEngine::State::show_in_child(PageIndex index) {
 /// Serves an access of a forked child to a page that is sealed.
 void SwapEngine::State::fill_in_child(const std::byte* address) {
   const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
-  if (!find(address).storage.is_some()) end_by_signal(SIGSEGV, kTouchedAfterFree);
+  if (!addresses_.find(offset_of(address)).storage.is_some())
+    end_by_signal(SIGSEGV, kTouchedAfterFree);
   Lock lock(mutex_);
   Page& page = pages_.get()[index];
   if (has_bytes_in_memory(page.state)) {

@@ -74,7 +74,7 @@ struct Range {
 struct Fetch {
   RangePart part;
   OpClock needed;  ///< From then on it comes too late, and for the use behind it too early.
-  Copy copy;
+  OnFetch copy;
 };
 
 /// A touch of a page that belongs to nobody.

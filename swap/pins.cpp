@@ -42,6 +42,25 @@ void SwapEngine::State::set_next_use_locked(const RangePart& part, OpClock at) {
   std::fill(range.next_uses.begin() + part.first, range.next_uses.begin() + end, at);
 }
 
+/// Next uses come first: fetches end at them, and evictions go by them.
+void SwapEngine::State::apply_locked(const ResidencyOrders& orders) {
+  now_op_ = std::max(now_op_, orders.now);
+  for (const ResidencyOrders::NextUse& next : orders.next_uses)
+    if (!has_ended(next.part.storage)) set_next_use_locked(next.part, next.at);
+  for (const ResidencyOrders::WriteOut& out : orders.write_outs)
+    if (!has_ended(out.part.storage)) write_out_locked(out.part, out.pages);
+  bool may_go_on = !fetches_.empty() && now_op_ >= fetches_.front().needed;
+  if (orders.reserve_pages) {
+    may_go_on |= *orders.reserve_pages < fetch_reserve_ && !fetches_.empty();
+    fetch_reserve_ = *orders.reserve_pages;
+  }
+  for (const ResidencyOrders::Fetch& fetch : orders.fetches)
+    if (!has_ended(fetch.part.storage)) fetch_locked(fetch.part, fetch.copy);
+  // The first fetch has become too late, and no longer stands in the way of the next; or there is
+  // more room for it.
+  if (may_go_on) kick_locked();
+}
+
 void SwapEngine::State::count_missing_locked(std::span<const RangeUse> uses,
                                              MissingPages& missing) {
   for (const RangeUse& use : uses)
@@ -130,8 +149,10 @@ void SwapEngine::State::ask_for_page_locked(PageIndex index) {
   }
 }
 
-void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* absent) {
+void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* absent,
+                            const ResidencyOrders* orders) {
   Lock lock(mutex_);
+  if (orders != nullptr) apply_locked(*orders);
   wait_for_dropped_locked(lock, uses);
   enter_locked(set);
   const std::size_t already = set.pins_.size();
@@ -172,11 +193,12 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
   }
 }
 
-void SwapEngine::State::unpin(PinSet& set) {
+void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders) {
   Lock lock(mutex_);
   for (const PinSet::Pin& pin : set.pins_) let_go_locked(pin);
   set.pins_.clear();
   exit_locked(set);
+  if (orders != nullptr) apply_locked(*orders);
   wake_waiters_locked();
   if (!fault_reads_.empty() || !demand_reads_.empty()) make_room_locked(), kick_locked();
 }

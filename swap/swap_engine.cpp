@@ -27,36 +27,6 @@ std::size_t pages_for(Bytes size) {
   return size.count() / kPageBytes + (size.count() % kPageBytes > 0 ? 1 : 0);
 }
 
-// An entry of the table behind `find`: slot + 1, pages of the range, and which of them this one is.
-constexpr unsigned kEntryBits = 21;
-constexpr std::uint64_t kEntryMask = (std::uint64_t{1} << kEntryBits) - 1;
-
-std::uint64_t entry_of(std::uint32_t slot, std::uint32_t pages, std::uint32_t position) {
-  return (std::uint64_t{position} << (2 * kEntryBits)) | (std::uint64_t{pages} << kEntryBits) |
-         (std::uint64_t{slot} + 1);
-}
-
-/// Of an entry that is not 0.
-std::uint32_t entry_slot(std::uint64_t entry) {
-  return static_cast<std::uint32_t>(entry & kEntryMask) - 1;
-}
-
-std::uint32_t entry_pages(std::uint64_t entry) {
-  return static_cast<std::uint32_t>((entry >> kEntryBits) & kEntryMask);
-}
-
-std::uint32_t entry_position(std::uint64_t entry) {
-  return static_cast<std::uint32_t>(entry >> (2 * kEntryBits));
-}
-
-template <typename T>
-T* zeroed(std::size_t count) {
-  // calloc of this size maps untouched zero pages: the table costs memory only where it is used.
-  auto* memory = static_cast<T*>(std::calloc(count, sizeof(T)));
-  if (memory == nullptr) throw UnsupportedError("no memory for a table of {} pages", count);
-  return memory;
-}
-
 }  // namespace
 
 SwapEngine::State::State(const SwapEngineOptions& options,
@@ -69,15 +39,11 @@ SwapEngine::State::State(const SwapEngineOptions& options,
       budget_pages_(options.budget / memory::kPageSize),
       arena_pages_(options.arena_size / memory::kPageSize),
       arena_(static_cast<PageIndex>(arena_pages_)),
-      pages_(zeroed<Page>(arena_pages_)),
-      range_of_page_(zeroed<std::uint64_t>(arena_pages_)),
-      generation_of_page_(zeroed<std::uint32_t>(arena_pages_)) {
+      pages_(make_sparse_array<Page>(arena_pages_)),
+      addresses_(arena_pages_) {
   if (budget_pages_ == 0)
     throw ConfigError("budget of {} is below the page size of {}", options.budget,
                       memory::kPageSize);
-  if (arena_pages_ >= kEntryMask)
-    throw ConfigError("address space of {} for paged storages; less than {} can be managed",
-                      options.arena_size, memory::kPageSize * kEntryMask);
   const auto regions =
       mapper_->reserve(memory::kPageSize * arena_pages_, memory::kPageSize * budget_pages_, *this);
   arena_base_ = regions.arena;
@@ -97,53 +63,6 @@ SwapEngine::State::~State() {
   transfer_thread_.join();
   // Its thread may still bring a late report, which looks at the pages.
   mapper_.reset();
-}
-
-/// What the table behind `find` holds for the page at `offset` of the arena; 0: no range.
-std::uint64_t SwapEngine::State::entry_at(std::size_t offset) const noexcept {
-  const std::size_t index = offset / kPageBytes;
-  if (index >= arena_pages_) return 0;
-  return std::atomic_ref<std::uint64_t>(range_of_page_.get()[index])
-      .load(std::memory_order_acquire);
-}
-
-RangeUse SwapEngine::State::find(const void* address) const noexcept {
-  const std::size_t offset = offset_of(address);
-  const std::uint64_t entry = entry_at(offset);
-  if (entry == 0) return {};
-  return {storage_at(offset, entry), entry_pages(entry)};
-}
-
-RangeUse SwapEngine::State::find(const void* address, Bytes size) const noexcept {
-  if (size == Bytes()) return {};
-  const std::size_t offset = offset_of(address);
-  const std::uint64_t entry = entry_at(offset);
-  if (entry == 0) return {};
-  RangeUse use{storage_at(offset, entry), entry_pages(entry)};
-  use.first = entry_position(entry);
-  const std::size_t count = (offset % kPageBytes + size.count() - 1) / kPageBytes + 1;
-  use.count = static_cast<std::uint32_t>(std::min<std::size_t>(count, use.pages - use.first));
-  return use;
-}
-
-/// Whoever asks for an address whose storage ends meanwhile touches freed memory: then slot and
-/// generation may not belong together.
-StorageId SwapEngine::State::storage_at(std::size_t offset, std::uint64_t entry) const noexcept {
-  const std::uint32_t generation =
-      std::atomic_ref<std::uint32_t>(generation_of_page_.get()[offset / kPageBytes])
-          .load(std::memory_order_relaxed);
-  return {entry_slot(entry), generation};
-}
-
-/// Lets `find` tell the pages of a range, or forget them if `id` is none.
-void SwapEngine::State::index_range_locked(const Range& range, StorageId id) {
-  for (std::uint32_t i = 0; i < range.pages; ++i) {
-    if (id.is_some())
-      std::atomic_ref<std::uint32_t>(generation_of_page_.get()[range.first + i])
-          .store(id.generation(), std::memory_order_relaxed);
-    std::atomic_ref<std::uint64_t>(range_of_page_.get()[range.first + i])
-        .store(id.is_some() ? entry_of(id.slot(), range.pages, i) : 0, std::memory_order_release);
-  }
 }
 
 StorageId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages, Bytes size) {
@@ -169,7 +88,7 @@ StorageId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pag
     page = Page{};
     page.range = id.slot();
   }
-  index_range_locked(range, id);
+  addresses_.enter(id, first, pages);
   counts_.live += memory::kPageSize * pages;
   counts_.live_peak = std::max(counts_.live_peak, counts_.live + Bytes(small_bytes_.load()));
   return id;
@@ -371,7 +290,7 @@ void SwapEngine::State::release(StorageId id) {
   range.pins = 0;
   range.partial_pins = 0;
   counts_.live -= memory::kPageSize * range.pages;
-  index_range_locked(range, StorageId());
+  addresses_.forget(range.first, range.pages);
   if (range.is_dropped || range.is_write_awaited) std::erase(wanted_drops_, id);
   for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
   if (range.in_flight == 0) end_range_locked(range);
@@ -467,26 +386,32 @@ void SwapEngine::release(StorageId range) {
   if (!state_->off_.load(std::memory_order_relaxed)) state_->release(range);
 }
 
-RangeUse SwapEngine::find(const void* address) const noexcept { return state_->find(address); }
+RangeUse SwapEngine::find(const void* address) const noexcept {
+  return state_->addresses_.find(state_->offset_of(address));
+}
 
 RangeUse SwapEngine::find(const void* address, Bytes size) const noexcept {
-  return state_->find(address, size);
+  return state_->addresses_.find(state_->offset_of(address), size);
 }
 
 bool SwapEngine::is_under_pressure() const noexcept {
   return state_->pressure_.load(std::memory_order_relaxed);
 }
 
-void SwapEngine::pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* missing) {
+void SwapEngine::pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* missing,
+                     const ResidencyOrders* orders) {
   if (state_->off_.load(std::memory_order_relaxed)) return;
-  state_->pin(set, uses, missing);
+  state_->pin(set, uses, missing, orders);
   set.engine_ = this;
 }
 
-void SwapEngine::unpin(PinSet& set) {
-  if (set.engine_ == nullptr) return;
+void SwapEngine::unpin(PinSet& set, const ResidencyOrders* orders) {
+  if (set.engine_ == nullptr) {
+    if (orders != nullptr) apply(*orders);
+    return;
+  }
   set.engine_ = nullptr;
-  if (!state_->off_.load(std::memory_order_relaxed)) state_->unpin(set);
+  if (!state_->off_.load(std::memory_order_relaxed)) state_->unpin(set, orders);
 }
 
 void SwapEngine::account_small(Bytes size, PinSet* within) {
@@ -497,31 +422,11 @@ void SwapEngine::release_small(Bytes size) noexcept {
   if (!state_->off_.load(std::memory_order_relaxed)) state_->release_small(size);
 }
 
-void SwapEngine::advance(OpClock now) {
-  if (state_->off_.load(std::memory_order_relaxed)) return;
-  std::lock_guard lock(state_->mutex_);
-  state_->now_op_ = now;
-  // The first fetch has become too late, and no longer stands in the way of the next.
-  if (!state_->fetches_.empty() && now >= state_->fetches_.front().needed) state_->kick_locked();
-}
-
-void SwapEngine::set_next_use(const RangePart& part, OpClock at) {
-  if (state_->off_.load(std::memory_order_relaxed)) return;
-  std::lock_guard lock(state_->mutex_);
-  if (!state_->has_ended(part.storage)) state_->set_next_use_locked(part, at);
-}
-
-void SwapEngine::write_out(const RangePart& part, std::uint32_t pages) {
+void SwapEngine::apply(const ResidencyOrders& orders) {
   // The mapper of a forked child would move the pages of its parent.
   if (state_->off_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(state_->mutex_);
-  state_->write_out_locked(part, pages);
-}
-
-void SwapEngine::fetch(const RangePart& part, Copy copy) {
-  if (state_->off_.load(std::memory_order_relaxed)) return;
-  std::lock_guard lock(state_->mutex_);
-  state_->fetch_locked(part, copy);
+  state_->apply_locked(orders);
 }
 
 std::uint32_t SwapEngine::storage_pages() const noexcept { return state_->storage_pages(); }
@@ -568,13 +473,6 @@ void SwapEngine::give_up(StorageId dropped, const std::string& reason) {
 }
 
 void SwapEngine::end_drops() { state_->end_drops(); }
-
-void SwapEngine::set_fetch_reserve(std::uint32_t pages) {
-  std::lock_guard lock(state_->mutex_);
-  const bool is_less = pages < state_->fetch_reserve_;
-  state_->fetch_reserve_ = pages;
-  if (is_less && !state_->fetches_.empty()) state_->kick_locked();
-}
 
 void SwapEngine::set_oversize(Oversize oversize) {
   std::lock_guard lock(state_->mutex_);

@@ -82,8 +82,7 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
   return false;
 }
 
-void SwapEngine::State::fetch_locked(const RangePart& part, Copy copy) {
-  if (has_ended(part.storage)) return;
+void SwapEngine::State::fetch_locked(const RangePart& part, OnFetch copy) {
   const Range& range = range_of(part.storage);
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   for (std::uint32_t i = part.first; i < end; ++i) {
@@ -107,7 +106,7 @@ bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
         Page& page = pages_.get()[range.first + i];
         if (page.state != PageState::kOut || !page.extent.is_some()) continue;
         if (!room) return false;
-        if (fetch.copy == Copy::kDrop) page.open_on_arrival = true;
+        if (fetch.copy == OnFetch::kDropStoreCopy) page.open_on_arrival = true;
         start_read_locked(range.first + i, batch);
         return true;
       }
@@ -277,7 +276,8 @@ void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     // Pages under way stay with their storage, so this is read without the mutex.
     const std::size_t index = batch[i].tag;
-    const StorageId storage(pages_.get()[index].range, generation_of_page_.get()[index]);
+    const StorageId storage(pages_.get()[index].range,
+                            addresses_.generation_of(static_cast<PageIndex>(index)));
     for (TransferObserver* const observer : options_.observers)
       observer->begin_transfer(batch[i], storage, i < awaited_reads_, clock_.now());
     store_->submit(batch[i]);

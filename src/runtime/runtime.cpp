@@ -46,7 +46,7 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
         *engine_, clock_);
     if (options_.planning.recomputes)
       recomputer_ = std::make_unique<Recomputer>(
-          *engine_,
+          Recomputer::Memory{*engine_, *engine_, *engine_},
           [this](profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
                  const std::function<void(swap::PinSet&)>& body) {
             run_again(place, recorded, uses, body);
@@ -299,6 +299,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   op.inside_pages = op.inside_peak = 0;
   op.inside.clear();
   const bool holds = engine_->is_under_pressure() && !uses.empty();
+  if (!holds) follow_orders(op);
   sample_since(op.sampled_since);
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
   op.is_running = true;
@@ -318,8 +319,17 @@ void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpTe
   const OpText* const named = is_named ? &text : nullptr;
   const auto signature =
       guide_->begin_op(&op, op.signature, uses, traits.is_replayable, named, op.wish);
-  op.learns = signature.has_value();
+  op.learns = op.has_orders = signature.has_value();
   if (signature && records()) options_.recording->note_op(*signature, text);
+}
+
+/// The plan's orders for this moment, once; null: there are none.
+const swap::ResidencyOrders* Runtime::orders_of(OpContext& op) {
+  return std::exchange(op.has_orders, false) ? &op.wish.orders : nullptr;
+}
+
+void Runtime::follow_orders(OpContext& op) {
+  if (const swap::ResidencyOrders* const orders = orders_of(op)) engine_->apply(*orders);
 }
 
 void Runtime::note_class(StorageId storage, profile::StorageClass holds) {
@@ -329,7 +339,7 @@ void Runtime::note_class(StorageId storage, profile::StorageClass holds) {
 void Runtime::pin(OpContext& op, std::span<const RangeUse> uses) {
   with_room(op, [&] {
     op.missing.clear();
-    engine_->pin(op.pins, uses, &op.missing);
+    engine_->pin(op.pins, uses, &op.missing, orders_of(op));
   });
 }
 
@@ -373,10 +383,10 @@ void Runtime::end_op() noexcept {
   if (traces()) options_.trace->end_op(&op, op.learns, engine_->resident());
   op.is_running = false;
   op.text = nullptr;
-  engine_->unpin(op.pins);
   settle_unrecorded(op);
-  if (op.learns) guide_->end_op(&op, op.wish);
+  if (op.learns) op.has_orders = guide_->end_op(&op, op.wish);
   op.learns = false;
+  engine_->unpin(op.pins, orders_of(op));
   drop_wished(op);
   ops_.fetch_add(1, std::memory_order_relaxed);
   sample_since(start);

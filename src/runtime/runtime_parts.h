@@ -31,6 +31,7 @@ struct Runtime::OpContext {
   bool has_replayed = false;     ///< It did run, and was not left out as needless.
   bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
   StepGuide::Wish wish;
+  bool has_orders = false;                  ///< Those of `wish` are still to be followed.
   std::vector<StorageId> to_record_writes;  ///< What the operator writes that is to be recorded.
   std::uint64_t signature = 0;
   const OpText* text = nullptr;

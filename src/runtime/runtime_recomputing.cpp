@@ -50,6 +50,8 @@ void Runtime::settle_drops(OpContext& op, std::span<const RangeUse> uses, const 
   op.wish.record_as.reset();
   if (records() && options_.recording->is_complete() && on_recorded) on_recorded();
   if (guide_ != nullptr && !uses.empty()) learn_op(op, uses, text, traits);
+  // What comes back now needs the room that the plan leaves from here on.
+  if (has_records) follow_orders(op);
   if (has_records && op.wish.forgets) recomputer_->end_step();
   op.wish.forgets = false;  // Only now: where that throws, it is still to be done.
   if (has_records) recomputer_->before_op(uses, op.wish.record_as.has_value());

@@ -23,6 +23,7 @@
 #include "support/best_mapper.h"
 #include "support/forwarding_store.h"
 #include "support/named_op.h"
+#include "support/residency_orders.h"
 
 namespace spillway::runtime {
 namespace {
@@ -270,7 +271,7 @@ void push_out(Runtime& runtime, void* memory) {
     return now.spilled + now.left_clean;
   };
   const Bytes before = left();
-  runtime.engine().write_out(runtime.find(memory).storage, kPages);
+  write_out(runtime.engine(), runtime.find(memory).storage, kPages);
   while (left() < before + kPageSize * kPages) std::this_thread::yield();
 }
 

@@ -15,6 +15,7 @@
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
 #include "support/lock_in_memory.h"
+#include "support/residency_orders.h"
 #include "support/sanitized.h"
 
 namespace spillway::swap {
@@ -90,7 +91,7 @@ TEST_P(SwapEngineDropTest, DropsTheCopyInTheStoreToo) {
   auto swap = engine(4);
   const auto value = swap->allocate(kPageSize * 3, nullptr);
   for (std::size_t page = 0; page < 3; ++page) word(value.address, page) = page + 1;
-  swap->write_out(RangePart(value.storage), 3);
+  write_out(*swap, RangePart(value.storage), 3);
   while (swap->statistics().spilled < kPageSize * 3) std::this_thread::yield();
   while (!swap->drop(value.storage)) std::this_thread::yield();
   EXPECT_EQ(swap->statistics().store.extents_in_use, Bytes());

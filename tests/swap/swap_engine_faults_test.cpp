@@ -14,6 +14,7 @@
 #include "spillway/swap/swap_engine.h"
 #include "store/striped/factory.h"
 #include "support/fault_store.h"
+#include "support/residency_orders.h"
 #include "support/sanitized.h"
 
 namespace spillway::swap {
@@ -93,9 +94,11 @@ class FaultyTrainer {
                          1 + random_() % 3);
     switch (random_() % 9) {
       case 0: release(index); break;
-      case 1: swap_.fetch(part, random_() % 2 == 0 ? Copy::kKeep : Copy::kDrop); break;
-      case 2: swap_.write_out(part, 1 + random_() % 3); break;
-      case 3: swap_.set_next_use(part, random_() % 1000); break;
+      case 1:
+        fetch(swap_, part, random_() % 2 == 0 ? OnFetch::kKeepStoreCopy : OnFetch::kDropStoreCopy);
+        break;
+      case 2: write_out(swap_, part, 1 + random_() % 3); break;
+      case 3: set_next_use(swap_, part, random_() % 1000); break;
       case 4: swap_.guard(part.storage); break;
       default: carry_out({index, random_() % tensors_.size()}); break;
     }

@@ -22,6 +22,7 @@
 #include "support/failing_calls.h"
 #include "support/fault_store.h"
 #include "support/lock_in_memory.h"
+#include "support/residency_orders.h"
 
 namespace spillway::swap {
 namespace {
@@ -123,7 +124,7 @@ TEST_P(SwapEngineKeptTest, DoNotHideThatTheStoreTakesNoMore) {
   constexpr std::size_t kOutAndBack = 2;
   const auto swap = engine(kOutAndBack);
   const auto clean = filled(*swap, 1);
-  swap->write_out(clean.storage, 1);
+  write_out(*swap, clean.storage, 1);
   while (swap->statistics().spilled < kPageSize) std::this_thread::yield();
   EXPECT_EQ(word(clean.address, 0), 10u);
   const auto dirty = filled(*swap, kBudgetPages - 1);

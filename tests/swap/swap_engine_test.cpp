@@ -19,6 +19,7 @@
 #include "store/verifying/factory.h"
 #include "support/fault_store.h"
 #include "support/forwarding_store.h"
+#include "support/residency_orders.h"
 #include "support/sanitized.h"
 
 namespace spillway::swap {
@@ -205,19 +206,20 @@ TEST_P(SwapEngineTest, LetsRangesThatWereOnlyReadLeaveWithoutAWrite) {
 }
 
 TEST_P(SwapEngineTest, WritesAgainWhatWasFetchedWithoutItsCopy) {
-  for (const Copy copy : {Copy::kKeep, Copy::kDrop}) {
+  for (const Copy copy : {OnFetch::kKeepStoreCopy, OnFetch::kDropStoreCopy}) {
     auto swap = engine(4);
     const auto first = swap->allocate(kPageSize * 3, nullptr);
     for (std::size_t page = 0; page < 3; ++page) word(first.address, page) = page + 1;
     const auto second = swap->allocate(kPageSize * 3, nullptr);
     swap->release(second.storage);
-    swap->set_next_use(RangePart(first.storage), 1000);
-    swap->fetch(RangePart(first.storage), copy);
+    set_next_use(*swap, RangePart(first.storage), 1000);
+    fetch(*swap, RangePart(first.storage), copy);
     while (swap->statistics().fetched < kPageSize * 2) std::this_thread::yield();
-    swap->write_out(RangePart(first.storage), 3);
+    write_out(*swap, RangePart(first.storage), 3);
     while (swap->statistics().spilled + swap->statistics().left_clean < kPageSize * 5)
       std::this_thread::yield();
-    EXPECT_EQ(swap->statistics().left_clean, copy == Copy::kKeep ? kPageSize * 2 : Bytes());
+    EXPECT_EQ(swap->statistics().left_clean,
+              copy == OnFetch::kKeepStoreCopy ? kPageSize * 2 : Bytes());
     for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(first.address, page), page + 1);
   }
 }
@@ -336,7 +338,7 @@ TEST_P(SwapEngineTest, ServesAccessesThatSpanTwoPagesOfARangeLargerThanTheBudget
   for (int i = 0; i < 3; ++i) parts.push_back(swap->allocate(kPageSize * 3, nullptr).address);
   for (std::byte* part : parts) {
     const StorageId range = swap->find(part).storage;
-    swap->set_next_use(range, kNeverUsed - 10);  // The first to go, by what was predicted.
+    set_next_use(*swap, range, kNeverUsed - 10);  // The first to go, by what was predicted.
     std::byte* border = part + kPageBytes - 4;
     for (int round = 0; round < 3; ++round) {
       std::uint64_t value = 0;
@@ -461,10 +463,10 @@ TEST_P(SwapEngineTest, LetsThePartGoFirstThatIsNeededLast) {
   for (std::size_t page = 0; page < 6; ++page) word(memory, page) = page;
   for (int i = 0; i < 2; ++i)  // Pages that have just come would be spared.
     swap->release(swap->allocate(kPageSize * 4, nullptr).storage);
-  swap->advance(100);
-  swap->set_next_use(RangePart(range, 0, 2), 150);
-  swap->set_next_use(RangePart(range, 2, 2), 500);
-  swap->set_next_use(RangePart(range, 4, 2), 101);
+  advance(*swap, 100);
+  set_next_use(*swap, RangePart(range, 0, 2), 150);
+  set_next_use(*swap, RangePart(range, 2, 2), 500);
+  set_next_use(*swap, RangePart(range, 4, 2), 101);
   std::byte* other = swap->allocate(kPageSize * 6, nullptr).address;
   PinSet pins;
   const RangeUse uses[] = {part(*swap, memory, 0, 2, false), part(*swap, memory, 4, 2, false)};
@@ -513,12 +515,12 @@ TEST_P(SwapEngineTest, DropsAFetchThatComesTooLate) {
       ranges.push_back(swap->allocate(kPageSize * 3, nullptr));
       // The first two are the ones to go.
       const auto all = RangePart(ranges.back().storage, 0, 3);
-      swap->set_next_use(all, i < 2 ? 1000 - i : 2);
+      set_next_use(*swap, all, i < 2 ? 1000 - i : 2);
     }
     const auto first = RangePart(ranges[0].storage, 0, 3);
-    swap->set_next_use(first, 5);
-    swap->fetch(first);  // There is no room yet.
-    if (is_late) swap->advance(6);
+    set_next_use(*swap, first, 5);
+    fetch(*swap, first);  // There is no room yet.
+    if (is_late) advance(*swap, 6);
     swap->release(ranges[2].storage);
     swap->release(ranges[3].storage);
     PinSet pins;
@@ -534,9 +536,9 @@ TEST_P(SwapEngineTest, WritesOutAsManyPagesAsAreToBeOut) {
   auto swap = engine(8);
   const auto range = swap->allocate(kPageSize * 4, nullptr);
   for (std::size_t page = 0; page < 4; ++page) word(range.address, page) = page + 1;
-  swap->write_out(RangePart(range.storage), 2);
+  write_out(*swap, RangePart(range.storage), 2);
   while (swap->statistics().spilled < kPageSize * 2) std::this_thread::yield();
-  swap->write_out(RangePart(range.storage), 3);  // Two of them are out.
+  write_out(*swap, RangePart(range.storage), 3);  // Two of them are out.
   while (swap->statistics().spilled < kPageSize * 3) std::this_thread::yield();
   const std::uint64_t faults = swap->statistics().faults;
   EXPECT_EQ(word(range.address, 0), 1U);
@@ -553,9 +555,9 @@ TEST_P(SwapEngineTest, AFetchKeepsPagesThatAreStillOnTheirWayOut) {
     const auto range = swap->allocate(kPageSize * 3, nullptr);
     for (std::size_t page = 0; page < 3; ++page) word(range.address, page) = page + 1;
     reads.hold_writes = true;
-    swap->write_out(RangePart(range.storage), 3);
+    write_out(*swap, RangePart(range.storage), 3);
     while (reads.started_writes < 3) std::this_thread::yield();
-    if (is_fetched) swap->fetch(RangePart(range.storage));
+    if (is_fetched) fetch(*swap, RangePart(range.storage));
     reads.hold_writes = false;
     while (swap->statistics().spilled < kPageSize * 3) std::this_thread::yield();
     PinSet pins;
@@ -593,17 +595,17 @@ TEST_P(SwapEngineTest, AFetchLeavesTheReserve) {
   auto swap = engine(6, reads);
   const auto fetched = swap->allocate(kPageSize * 3, nullptr);
   const auto demanded = swap->allocate(kPageSize, nullptr);
-  for (const auto& range : {fetched, demanded}) swap->write_out(RangePart(range.storage), 3);
+  for (const auto& range : {fetched, demanded}) write_out(*swap, RangePart(range.storage), 3);
   while (swap->statistics().spilled < kPageSize * 4) std::this_thread::yield();
-  swap->set_next_use(RangePart(fetched.storage), 1000);
-  swap->set_fetch_reserve(4);
-  swap->fetch(RangePart(fetched.storage));
+  set_next_use(*swap, RangePart(fetched.storage), 1000);
+  set_fetch_reserve(*swap, 4);
+  fetch(*swap, RangePart(fetched.storage));
   while (reads.finished < 2) std::this_thread::yield();
   PinSet pins;
   const RangeUse uses[] = {use(*swap, demanded.address, false)};
   swap->pin(pins, uses);  // Comes into the reserve; the fetch had its turn then, and took nothing.
   EXPECT_EQ(reads.finished, 3);
-  swap->set_fetch_reserve(0);
+  set_fetch_reserve(*swap, 0);
   while (reads.finished < 4) std::this_thread::yield();
   swap->unpin(pins);
 }
@@ -684,14 +686,14 @@ class RandomUser {
     const RangePart part(range, first, 1 + random_() % 3);
     switch (random_() % 4) {
       case 0:
-        swap_.fetch(random_() % 2 == 0 ? RangePart(range) : part,
-                    random_() % 2 == 0 ? Copy::kKeep : Copy::kDrop);
+        fetch(swap_, random_() % 2 == 0 ? RangePart(range) : part,
+              random_() % 2 == 0 ? OnFetch::kKeepStoreCopy : OnFetch::kDropStoreCopy);
         break;
       case 1:
-        swap_.write_out(random_() % 2 == 0 ? RangePart(range) : part, 1 + random_() % 4);
+        write_out(swap_, random_() % 2 == 0 ? RangePart(range) : part, 1 + random_() % 4);
         break;
-      case 2: swap_.set_next_use(part, random_() % 1000); break;
-      default: swap_.set_next_use(range, random_() % 1000); break;
+      case 2: set_next_use(swap_, part, random_() % 1000); break;
+      default: set_next_use(swap_, range, random_() % 1000); break;
     }
   }
 
@@ -754,7 +756,7 @@ TEST_P(SwapEngineTest, AFetchThatFailsIsNotTriedForEver) {
   auto swap = engine(32, reads, 1);
   const auto spilled = swap->allocate(kPageSize * 20, nullptr);
   swap->release(swap->allocate(kPageSize * 32, nullptr).storage);
-  swap->fetch(RangePart(spilled.storage, 0, 1));
+  fetch(*swap, RangePart(spilled.storage, 0, 1));
   while (reads.failed == 0) std::this_thread::yield();
   // Each of these goes through the thread that would try again.
   for (std::uint32_t page = 1; page < 20; ++page) {

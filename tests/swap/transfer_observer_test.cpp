@@ -12,6 +12,7 @@
 #include "store/ram/factory.h"
 #include "support/best_mapper.h"
 #include "support/forwarding_store.h"
+#include "support/residency_orders.h"
 
 namespace spillway::swap {
 namespace {
@@ -174,7 +175,7 @@ TEST_F(TransferObserverTest, TellsReadsAheadFromThoseThatSomebodyWaitsFor) {
   const auto ahead = swap->allocate(kPageSize * 2, nullptr);
   const auto awaited = swap->allocate(kPageSize * 3, nullptr);
   swap->release(swap->allocate(kPageSize * 8, nullptr).storage);
-  swap->fetch(ahead.storage);
+  fetch(*swap, ahead.storage);
   while (swap->statistics().fetched < kPageSize * 2) std::this_thread::yield();
   const RangeUse use = swap->find(awaited.address);
   PinSet pins;

@@ -21,10 +21,10 @@ std::optional<std::uint32_t> large_pages(const StepLearner::Options& options) {
 
 }  // namespace
 
-StepGuide::StepGuide(const StepLearner::Options& options, swap::SwapEngine& engine,
+StepGuide::StepGuide(const StepLearner::Options& options, swap::ResidencyAdvice& residency,
                      const Clock& clock)
     : most_pages_(options.recording == nullptr ? options.budget_pages : ~0U),
-      engine_(engine),
+      residency_(residency),
       clock_(clock),
       pieces_(options.budget_pages, large_pages(options)),
       learner_(with_storages(options)) {}
@@ -56,21 +56,24 @@ std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t si
   tell_freed_locked();
   advice_.clear();
   const bool is_simple = translate_locked(uses);
-  learner_.note_room(engine_.storage_pages());
+  learner_.note_room(residency_.storage_pages());
   learner_.begin_op(signature, uses_, clock_.now(), advice_, is_replayable && is_simple);
   steps_.store(learner_.steps(), std::memory_order_relaxed);
   if (text != nullptr) learner_.name_op(*text);
-  apply_advice_locked(&wish);
+  take_advice_locked(wish.orders);
+  take_wishes_locked(wish);
   return learner_.signature();
 }
 
-void StepGuide::end_op(Thread thread, Wish& wish) {
-  if (!trains(thread)) return;  // Another one has begun a step meanwhile.
+bool StepGuide::end_op(Thread thread, Wish& wish) {
+  if (!trains(thread)) return false;
   std::lock_guard lock(learner_mutex_);
   tell_freed_locked();
   advice_.clear();
   learner_.end_op(advice_);
-  apply_advice_locked(&wish);
+  take_advice_locked(wish.orders);
+  take_wishes_locked(wish);
+  return true;
 }
 
 StepGuide::DueReplays StepGuide::due_replays(Thread thread, std::uint64_t signature,
@@ -93,7 +96,8 @@ void StepGuide::begin_replay(const DueReplays& due, std::size_t position) {
   if (!holds_locked(due)) return;
   advice_.clear();
   learner_.begin_replay(position, advice_);
-  apply_advice_locked(nullptr);
+  take_advice_locked(replay_orders_);
+  residency_.apply(replay_orders_);
 }
 
 void StepGuide::end_replay(const DueReplays& due, std::size_t position, Duration took, Bytes moved,
@@ -102,7 +106,9 @@ void StepGuide::end_replay(const DueReplays& due, std::size_t position, Duration
   if (!holds_locked(due)) return;
   advice_.clear();
   learner_.end_replay(position, took, moved, advice_);
-  apply_advice_locked(&wish);
+  take_advice_locked(replay_orders_);
+  residency_.apply(replay_orders_);
+  take_wishes_locked(wish);
 }
 
 void StepGuide::cannot_record(Thread thread) {
@@ -182,21 +188,26 @@ void StepGuide::tell_freed_locked() {
   telling_.clear();
 }
 
-void StepGuide::apply_advice_locked(Wish* wish) {
-  engine_.advance(learner_.clock());
+/// Advice names pieces, orders parts of storages.
+void StepGuide::take_advice_locked(swap::ResidencyOrders& orders) {
+  orders.clear();
+  orders.now = learner_.clock();
   for (const auto& next : advice_.next_uses)
-    engine_.set_next_use(pieces_.part_of(next.piece), next.at);
+    orders.next_uses.push_back({pieces_.part_of(next.piece), next.at});
   for (const auto& out : advice_.write_outs)
-    engine_.write_out(pieces_.part_of(out.piece), out.pages);
-  if (advice_.reserve_pages) engine_.set_fetch_reserve(*advice_.reserve_pages);
+    orders.write_outs.push_back({pieces_.part_of(out.piece), out.pages});
+  orders.reserve_pages = advice_.reserve_pages;
   for (const auto& fetch : advice_.fetches)
-    engine_.fetch(pieces_.part_of(fetch.piece),
-                  fetch.keeps_copy ? swap::Copy::kKeep : swap::Copy::kDrop);
-  if (wish == nullptr) return;
-  wish->forgets |= advice_.forgets;
-  wish->record_as = advice_.record_as;
+    orders.fetches.push_back({pieces_.part_of(fetch.piece), fetch.keeps_copy
+                                                                ? swap::OnFetch::kKeepStoreCopy
+                                                                : swap::OnFetch::kDropStoreCopy});
+}
+
+void StepGuide::take_wishes_locked(Wish& wish) {
+  wish.forgets |= advice_.forgets;
+  wish.record_as = advice_.record_as;
   for (const PieceId drop : advice_.drops)
-    if (pieces_.is_whole(drop)) wish->drops.push_back(pieces_.part_of(drop).storage);
+    if (pieces_.is_whole(drop)) wish.drops.push_back(pieces_.part_of(drop).storage);
 }
 
 }  // namespace spillway::runtime

@@ -11,14 +11,14 @@
 
 namespace spillway::runtime {
 
-Recomputer::Recomputer(swap::SwapEngine& engine, RunAsOp run_as_op)
-    : engine_(engine), run_as_op_(std::move(run_as_op)) {
+Recomputer::Recomputer(const Memory& memory, RunAsOp run_as_op)
+    : memory_(memory), run_as_op_(std::move(run_as_op)) {
   const SignalsBlocked blocked;
   server_ = std::thread([this] { serve_wanted(); });
 }
 
 Recomputer::~Recomputer() {
-  engine_.end_drops();
+  memory_.drops.end_drops();
   server_.join();
 }
 
@@ -47,7 +47,7 @@ bool Recomputer::drop(StorageId storage) {
   const std::lock_guard lock(mutex_);
   Life* const life = live(storage);
   const bool may_go = life != nullptr && !life->is_dropped && !life->is_freed && forks_ == 0 &&
-                      can_compute(*life) && engine_.drop(storage);
+                      can_compute(*life) && memory_.drops.drop(storage);
   if (!may_go) {
     ++counts_.refused_drops;
     return false;
@@ -96,10 +96,10 @@ void Recomputer::run(Record& record) {
   std::vector<RangeUse> uses;
   const auto address_of = [&](StorageId storage) -> void* {
     const Life& life = *lives_.at(storage);
-    return life.temporary ? life.temporary->address : engine_.address_of(life.storage);
+    return life.temporary ? life.temporary->address : memory_.storages.address_of(life.storage);
   };
   for (const Ingredient& input : record.inputs) {
-    RangeUse use = engine_.find(address_of(input.life->storage));
+    RangeUse use = memory_.storages.find(address_of(input.life->storage));
     use.writes =
         std::find(record.written.begin(), record.written.end(), input.life) != record.written.end();
     uses.push_back(use);
@@ -131,8 +131,9 @@ void Recomputer::take_results(Record& record, std::vector<ReplayedStorage> made,
 
 void Recomputer::adopt_if_complete(Life& life, swap::PinSet& pins) {
   if (!life.is_dropped || life.temporary_version != life.version) return;
-  const RangeUse from = engine_.find(life.temporary->address);
-  while (!engine_.adopt(life.storage, from.storage, pins)) engine_.pin(pins, {&from, 1});
+  const RangeUse from = memory_.storages.find(life.temporary->address);
+  while (!memory_.drops.adopt(life.storage, from.storage, pins))
+    memory_.storages.pin(pins, {&from, 1});
   life.is_dropped = false;
   std::erase(dropped_, &life);
   std::erase(temporaries_, &life);

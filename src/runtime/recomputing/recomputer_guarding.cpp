@@ -126,22 +126,22 @@ void Recomputer::allow_write(StorageId storage) {
       ++life->version;
     }
   }
-  engine_.unguard(storage);
+  memory_.guards.unguard(storage);
 }
 
 /// Storages that are touched by whoever knows nothing of drops and records.
 void Recomputer::serve_wanted() {
   ::pthread_setname_np(::pthread_self(), "spillway-again");
   while (true) {
-    const StorageId wanted = engine_.wait_for_wanted();
+    const StorageId wanted = memory_.drops.wait_for_wanted();
     if (!wanted.is_some()) return;
     const std::lock_guard lock(mutex_);
     Life* const life = live(wanted);
     try {
       if (life != nullptr && life->is_dropped) restore_unplanned(*life);
-      if (engine_.is_write_awaited(wanted)) allow_write(wanted);
+      if (memory_.guards.is_write_awaited(wanted)) allow_write(wanted);
     } catch (const std::exception& error) {
-      engine_.give_up(wanted, error.what());
+      memory_.drops.give_up(wanted, error.what());
     }
   }
 }

@@ -40,7 +40,7 @@ void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
 /// From here on the recomputer hears of a write past the operators before it happens. Where that is
 /// not possible, the storage may be in another version at any time.
 void Recomputer::guard(Life& life) {
-  if (!engine_.guard(life.storage)) ++life.version;
+  if (!memory_.guards.guard(life.storage)) ++life.version;
 }
 
 bool Recomputer::is_there(const Life& life, std::uint32_t version) const {

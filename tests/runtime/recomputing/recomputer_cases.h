@@ -45,8 +45,9 @@ class RecomputerTest : public ::testing::Test {
     engine_ = std::make_unique<swap::SwapEngine>(options, memory::make_frame_mapper(mapper),
                                                  swap::make_spill_store(store).store, clock_);
     recomputer_ = std::make_unique<Recomputer>(
-        *engine_, [this](OpIndex, const RecordedOp&, std::span<const RangeUse> uses,
-                         const std::function<void(swap::PinSet&)>& body) {
+        Recomputer::Memory{*engine_, *engine_, *engine_},
+        [this](OpIndex, const RecordedOp&, std::span<const RangeUse> uses,
+               const std::function<void(swap::PinSet&)>& body) {
           swap::PinSet pins;
           engine_->pin(pins, uses);
           pins_ = &pins;

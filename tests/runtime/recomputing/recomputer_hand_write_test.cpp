@@ -1,6 +1,7 @@
 // Writes past the operators to what dropped storages are made of.
 #include "recomputer_cases.h"
 #include "support/hand_write.h"
+#include "support/residency_orders.h"
 
 #include <thread>
 
@@ -30,7 +31,7 @@ class RecomputerHandWriteTest : public RecomputerTest,
       return now.spilled + now.left_clean;
     };
     const Bytes before = left();
-    engine_->write_out(tensor.storage, kPages);
+    write_out(*engine_, tensor.storage, kPages);
     while (left() < before + kPageSize * kPages) std::this_thread::yield();
   }
 };

@@ -189,6 +189,8 @@ class Runtime {
   void settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
                     OpTraits traits);
   void learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text, OpTraits traits);
+  static const swap::ResidencyOrders* orders_of(OpContext& op);
+  void follow_orders(OpContext& op);
   void pin(OpContext& op, std::span<const RangeUse> uses);
   void hold(OpContext& op, std::span<const RangeUse> uses);
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);

@@ -11,24 +11,26 @@
 #include "spillway/base/clock.h"
 #include "spillway/runtime/learning/step_learner.h"
 #include "spillway/runtime/recording/storage_pieces.h"
-#include "spillway/swap/swap_engine.h"
+#include "spillway/swap/residency.h"
 
 namespace spillway::runtime {
 
-/// Guides the swap engine through the steps of the thread that trains: tells the learner what that
-/// thread does and carries the learner's advice to the engine. Any thread may call; only the one
-/// that trains ever waits while a plan is made. That is the first one, until another one begins a
-/// step.
+/// Guides the residency of storages through the steps of the thread that trains: tells the learner
+/// what that thread does and makes orders of the learner's advice. Any thread may call; only the
+/// one that trains ever waits while a plan is made. That is the first one, until another one begins
+/// a step.
 class StepGuide {
  public:
   /// What tells threads apart.
   using Thread = const void*;
 
-  StepGuide(const StepLearner::Options& options, swap::SwapEngine& engine, const Clock& clock);
+  StepGuide(const StepLearner::Options& options, swap::ResidencyAdvice& residency,
+            const Clock& clock);
 
-  /// What the plan wants done that the engine cannot do by itself.
+  /// What the plan wants done around an operator.
   struct Wish {
-    bool forgets = false;                       ///< Nothing recorded so far is needed any more.
+    swap::ResidencyOrders orders;  ///< For the engine: when the operator pins or unpins.
+    bool forgets = false;          ///< Nothing recorded so far is needed any more.
     std::optional<profile::OpIndex> record_as;  ///< Record the operator that begins.
     std::vector<StorageId> drops;               ///< Storages to drop, after the operator.
   };
@@ -39,7 +41,8 @@ class StepGuide {
   std::optional<std::uint64_t> begin_op(Thread thread, std::uint64_t signature,
                                         std::span<const RangeUse> uses, bool is_replayable,
                                         const OpText* text, Wish& wish);
-  void end_op(Thread thread, Wish& wish);
+  /// False, and no wishes, where another thread has begun a step meanwhile.
+  bool end_op(Thread thread, Wish& wish);
 
   /// What the plan runs again now, for the thread that was told so. The learner may go on meanwhile
   /// where another thread begins a step.
@@ -88,12 +91,13 @@ class StepGuide {
   bool trains(Thread thread) const { return thread_.load(std::memory_order_relaxed) == thread; }
   bool holds_locked(const DueReplays& due) const;
   void tell_freed_locked();
-  void apply_advice_locked(Wish* wish);
+  void take_advice_locked(swap::ResidencyOrders& orders);
+  void take_wishes_locked(Wish& wish);
   bool translate_locked(std::span<const RangeUse> uses);
 
   /// Larger storages are learned only in pieces, with their uses: they are never there as a whole.
   const std::uint32_t most_pages_;
-  swap::SwapEngine& engine_;
+  swap::ResidencyAdvice& residency_;
   const Clock& clock_;
 
   std::atomic<Thread> thread_{nullptr};  ///< The one that trains.
@@ -107,7 +111,8 @@ class StepGuide {
   StoragePieces pieces_;
   StepLearner learner_;
   Advice advice_;
-  std::vector<PieceUse> uses_;  ///< Scratch, as the next two.
+  swap::ResidencyOrders replay_orders_;  ///< Scratch, as the next three.
+  std::vector<PieceUse> uses_;
   std::vector<PieceId> ended_;
   std::vector<StorageId> telling_;
 };

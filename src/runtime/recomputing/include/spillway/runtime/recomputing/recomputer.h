@@ -13,7 +13,7 @@
 
 #include "spillway/profile/step_tape.h"
 #include "spillway/runtime/recomputing/recorded_op.h"
-#include "spillway/swap/swap_engine.h"
+#include "spillway/swap/residency.h"
 
 namespace spillway::runtime {
 
@@ -42,7 +42,14 @@ class Recomputer {
       std::function<void(OpIndex place, const RecordedOp& op, std::span<const RangeUse> uses,
                          const std::function<void(swap::PinSet&)>& body)>;
 
-  Recomputer(swap::SwapEngine& engine, RunAsOp run_as_op);
+  /// What it asks of whoever keeps the storages; all of it outlives the recomputer.
+  struct Memory {
+    swap::StorageMemory& storages;
+    swap::DroppedStorages& drops;
+    swap::WriteGuards& guards;
+  };
+
+  Recomputer(const Memory& memory, RunAsOp run_as_op);
   ~Recomputer();
   Recomputer(const Recomputer&) = delete;
   Recomputer& operator=(const Recomputer&) = delete;
@@ -131,7 +138,7 @@ class Recomputer {
   void allow_write(StorageId storage);
   void serve_wanted();
 
-  swap::SwapEngine& engine_;
+  const Memory memory_;
   const RunAsOp run_as_op_;
   mutable std::recursive_mutex mutex_;  ///< Replays allocate and free on the thread that holds it.
   std::unordered_map<StorageId, std::unique_ptr<Life>> lives_;

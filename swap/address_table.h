@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "spillway/base/bytes.h"
+#include "spillway/memory/address_arena.h"
+#include "spillway/swap/storage_range.h"
+
+namespace spillway::swap {
+
+template <typename T>
+struct FreedArray {
+  void operator()(T* memory) const { std::free(memory); }
+};
+/// Zeros that cost memory only where they are used.
+template <typename T>
+using SparseArray = std::unique_ptr<T[], FreedArray<T>>;
+
+/// Throws UnsupportedError where the system gives no room for it.
+template <typename T>
+SparseArray<T> make_sparse_array(std::size_t count);
+
+/// Which storage has a page of the arena. Written by one thread at a time, read by all without a
+/// lock.
+class AddressTable {
+ public:
+  /// For an arena of so many pages. Throws ConfigError for more than can be numbered.
+  explicit AddressTable(std::size_t pages);
+
+  /// The storage at a place of the arena, in bytes from its begin, with its pages; or none.
+  RangeUse find(std::size_t offset) const noexcept;
+  /// The same with the pages that `size` bytes lie in. None if `size` is 0.
+  RangeUse find(std::size_t offset, Bytes size) const noexcept;
+  /// Of the storage that has, or had last, a page.
+  std::uint32_t generation_of(memory::PageIndex page) const noexcept;
+
+  void enter(StorageId storage, memory::PageIndex first, std::uint32_t pages) noexcept;
+  void forget(memory::PageIndex first, std::uint32_t pages) noexcept;
+
+ private:
+  std::uint64_t entry_at(std::size_t offset) const noexcept;
+
+  std::size_t pages_;
+  /// Slot + 1, the pages of the storage above it, and above that which of them this one is.
+  SparseArray<std::uint64_t> entries_;
+  SparseArray<std::uint32_t> generations_;
+};
+
+}  // namespace spillway::swap
