@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,11 @@ struct Page {
   std::uint32_t range = 0;         ///< Slot of its storage in the table of ranges.
 };
 static_assert(sizeof(Page) == 36);
+
+/// What `calloc` gave, see SwapEngine::State.
+struct Freed {
+  void operator()(void* memory) const { std::free(memory); }
+};
 
 struct Range {
   StorageId id;  ///< Of the storage that has this slot, or had it last.

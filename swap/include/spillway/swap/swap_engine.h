@@ -25,12 +25,6 @@ inline constexpr OpClock kUnknownUse = static_cast<OpClock>(-2);  ///< No predic
 /// dropped, a page needs no closing when it arrives, which interrupts all cores.
 enum class Copy : std::uint8_t { kKeep, kDrop };
 
-/// What happens when the pages that running operators hold do not leave room for one more.
-enum class Oversize : std::uint8_t {
-  kRefuse,       ///< NoRoomError.
-  kPageThrough,  ///< Pages in use leave too and fault back in: right, but slow.
-};
-
 /// Who uses the pages that a PinSet holds.
 enum class Hold : std::uint8_t {
   kOperator,    ///< Instructions: pages that leave in spite of it come back when they are touched.
@@ -43,7 +37,6 @@ class TransferObserver;
 struct SwapEngineOptions {
   Bytes budget;                              ///< Of resident tensor bytes, small ones included.
   Bytes arena_size{std::uint64_t{1} << 40};  ///< Address space for paged storages.
-  Oversize oversize = Oversize::kRefuse;
   /// When nothing has moved for so long, whoever waits for room takes what running operators hold:
   /// one of them may be waiting for the very thread that waits.
   Duration patience = std::chrono::seconds(10);
@@ -121,8 +114,9 @@ class SwapEngine {
   Allocation allocate(Bytes size, PinSet* within);
 
   /// The same for memory that is not filled at once. What does not fit now gets its frames page by
-  /// page at the first touch, so that the range may exceed the budget. Never waits.
-  Allocation allocate_unfilled(Bytes size);
+  /// page at the first touch, so that the range may exceed the budget. Never waits. With `within`,
+  /// the range stays pinned as by `allocate`; where it is large, that is one to be paged through.
+  Allocation allocate_unfilled(Bytes size, PinSet* within = nullptr);
 
   /// Ends a range. Never waits.
   void release(StorageId range);
@@ -143,6 +137,10 @@ class SwapEngine {
   /// something to wait for.
   void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* missing = nullptr);
   void unpin(PinSet& set);
+  /// Lets pages that `set` holds, or will hold, leave where there is no other room, until it is
+  /// released; they come back when they are touched. For an operator that needs more than the
+  /// budget: right, but slow. Without it, that is refused by NoRoomError.
+  void page_through(PinSet& set);
 
   /// Accounts a heap block that is too small to be paged; makes room for it. Throws as `allocate`.
   void account_small(Bytes size, PinSet* within);
@@ -194,7 +192,6 @@ class SwapEngine {
   /// Ends all guards, too.
   void end_drops();
 
-  void set_oversize(Oversize oversize);
   SwapStatistics statistics() const;
   /// What calls of this thread have waited so far for pages to come or to leave, in any engine.
   static Duration waited_by_this_thread();
