@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <thread>
 
 #include "address_table.h"
@@ -19,9 +20,7 @@ namespace spillway::swap {
 
 /// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex transfers,
 /// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
-/// One exception: `adopt` copies a page that is mapped while the mutex is held, so it cannot fault.
-/// Only the store may make its file larger there, and ask for the free space of its directories.
-/// `_locked`: to be called with the mutex held.
+/// Two exceptions are in waiting.md. `_locked`: to be called with the mutex held.
 class SwapEngine::State final : public memory::FaultSink {
  public:
   State(const SwapEngineOptions& options, std::unique_ptr<memory::FrameMapper> mapper,
@@ -32,7 +31,7 @@ class SwapEngine::State final : public memory::FaultSink {
 
   // swap_engine.cpp
   Allocation allocate(Bytes size, PinSet* within);
-  Allocation allocate_unfilled(Bytes size);
+  Allocation allocate_unfilled(Bytes size, PinSet* within);
   void release(StorageId id);
   void account_small(Bytes size, PinSet* within);
   void release_small(Bytes size) noexcept;
@@ -46,6 +45,7 @@ class SwapEngine::State final : public memory::FaultSink {
            const ResidencyOrders* orders);
   void unpin(PinSet& set, const ResidencyOrders* orders);
   void apply_locked(const ResidencyOrders& orders);
+  void page_through(PinSet& set);
   void set_next_use_locked(const RangePart& part, OpClock at);
   void touch_page_locked(Range& range, std::uint32_t page);
   void end_faults_locked(memory::PageIndex index);
@@ -157,13 +157,12 @@ class SwapEngine::State final : public memory::FaultSink {
   void release_extent_locked(ExtentId extent);
   void end_children_locked();
   bool can_leave_locked(const Page& page, bool forced) const;
-  bool is_pinned_locked(const Page& page) const {
-    return page.pins > 0 || ranges_[page.range].pins > 0;
-  }
+  bool is_pinned_locked(const Page& page) const;
   struct Candidate;
   std::vector<Candidate> candidates_locked() const;
   std::size_t evict_unpinned_locked(std::size_t wanted);
-  std::size_t evict_pinned_locked(std::size_t wanted, const PinSet* spared);
+  enum class Holders { kAny, kPagedThrough };
+  std::size_t evict_pinned_locked(std::size_t wanted, const PinSet* spared, Holders holders);
   void collect_locked(std::vector<Transfer>& batch);
   void give_up_writing_locked();
   bool collect_read_locked(std::deque<memory::PageIndex>& queue, std::vector<Transfer>& batch);
@@ -213,7 +212,9 @@ class SwapEngine::State final : public memory::FaultSink {
   std::size_t extents_held_ = 0;  ///< Reserved and not released.
   bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.
   std::size_t active_sets_ = 0;
-  std::vector<const PinSet*> kernel_sets_;  ///< Those of them that the kernel uses.
+  std::vector<const PinSet*> kernel_sets_;    ///< Those of them that the kernel uses.
+  std::vector<const PinSet*> paged_through_;  ///< Those of operators that do not fit.
+  std::minstd_rand random_;                   ///< Equal runs choose alike.
   std::size_t waiting_sets_ = 0;
   const RoomWait* first_in_line_ = nullptr;
   std::uint64_t wakes_ = 0;  ///< Counts whatever may have ended a wait.

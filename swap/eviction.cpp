@@ -14,7 +14,9 @@ using memory::PageIndex;
 
 namespace {
 constexpr std::size_t kFreshPages = 8;
-}
+// Of so many frames one at most is emptied ahead of an operator that is paged through.
+constexpr std::size_t kFramesPerPageAhead = 16;
+}  // namespace
 
 void SwapEngine::State::drop_extent_locked(Page& page) {
   if (!page.extent.is_some()) return;
@@ -38,6 +40,10 @@ void SwapEngine::State::end_children_locked() {
   std::vector<ExtentId> free;
   children_.look_for_ends(free);
   for (const ExtentId extent : free) release_extent_locked(extent);
+}
+
+bool SwapEngine::State::is_pinned_locked(const Page& page) const {
+  return page.pins > 0 || ranges_[page.range].pins > 0;
 }
 
 bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
@@ -161,19 +167,21 @@ std::vector<SwapEngine::State::Candidate> SwapEngine::State::candidates_locked()
   return candidates;
 }
 
+/// An access may span two pages, and a thread that faults needs time to run: pages that have just
+/// come are spared while there is anything else, or two of them could push each other out for ever.
+static bool is_fresh(const Page& page, std::uint32_t arrivals, std::size_t frames) {
+  return arrivals - page.arrival < std::min(kFreshPages, frames / 2);
+}
+
 std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
   const std::vector<Candidate> candidates = candidates_locked();
   std::size_t started = 0;
-  // An access may span two pages, and a thread that faults needs time to run: pages that have just
-  // come are spared while there is anything else, or two of them could push each other out for
-  // ever.
-  const auto fresh = static_cast<std::uint32_t>(std::min(kFreshPages, pool_->limit() / 2));
   for (const bool spares_fresh : {true, false}) {
     for (const Candidate& candidate : candidates) {
       const Range& range = ranges_[candidate.id];
       const PageIndex first = range.first + candidate.first;
       for (std::uint32_t i = candidate.count; i-- > 0 && started < wanted;) {
-        if (spares_fresh && arrivals_ - pages_.get()[first + i].arrival < fresh) continue;
+        if (spares_fresh && is_fresh(pages_.get()[first + i], arrivals_, pool_->limit())) continue;
         if (evict_page_locked(first + i, false)) ++started;
       }
       if (started >= wanted) return started;
@@ -182,28 +190,43 @@ std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
   return started;
 }
 
-/// Takes pages that running operators hold, the longest resident first: a page that has just come
-/// must stay long enough to be used, or two accesses would chase each other for ever. Those of
-/// `spared` and of system calls stay.
-std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const PinSet* spared) {
+/// Takes pages that running operators hold, but for those of `spared` and of system calls.
+///
+/// Of operators that are paged through, at random. Such a kernel sweeps over its tensors again and
+/// again, or moves a window over them. In the order of their arrival each page of a sweep over a
+/// little more than memory would leave right before it is touched again; at random most of them
+/// stay, and a window loses few of its own.
+///
+/// Of any, the longest resident first: a page that has just come must stay long enough to be used,
+/// or two accesses would chase each other for ever.
+std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const PinSet* spared,
+                                                   Holders holders) {
   std::unordered_set<PageIndex> staying;
   const auto stay = [&](PageIndex index) { staying.insert(index); };
   for (const PinSet* set : kernel_sets_)
     if (set->hold_ == Hold::kKernel) each_held_page_locked(*set, stay);
   if (spared != nullptr) each_held_page_locked(*spared, stay);
   std::vector<PageIndex> candidates;
-  for (const Range& range : ranges_) {
-    const bool is_held = range.pins > 0 || range.partial_pins > 0;
-    if (!range.is_live || range.is_dying || !is_held) continue;
-    for (std::uint32_t i = 0; i < range.pages; ++i) {
-      const PageIndex index = range.first + i;
-      if (can_leave_locked(pages_.get()[index], true) && !staying.contains(index))
-        candidates.push_back(index);
+  const auto add = [&](PageIndex index) {
+    if (can_leave_locked(pages_.get()[index], true) && !staying.contains(index))
+      candidates.push_back(index);
+  };
+  if (holders == Holders::kPagedThrough) {
+    for (const PinSet* set : paged_through_) each_held_page_locked(*set, add);
+    std::shuffle(candidates.begin(), candidates.end(), random_);
+    std::stable_partition(candidates.begin(), candidates.end(), [this](PageIndex index) {
+      return !is_fresh(pages_.get()[index], arrivals_, pool_->limit());
+    });
+  } else {
+    for (const Range& range : ranges_) {
+      const bool is_held = range.pins > 0 || range.partial_pins > 0;
+      if (!range.is_live || range.is_dying || !is_held) continue;
+      for (std::uint32_t i = 0; i < range.pages; ++i) add(range.first + i);
     }
+    std::sort(candidates.begin(), candidates.end(), [this](PageIndex a, PageIndex b) {
+      return pages_.get()[a].arrival < pages_.get()[b].arrival;
+    });
   }
-  std::sort(candidates.begin(), candidates.end(), [this](PageIndex a, PageIndex b) {
-    return pages_.get()[a].arrival < pages_.get()[b].arrival;
-  });
   std::size_t started = 0;
   for (const PageIndex index : candidates) {
     if (started == wanted) break;
@@ -225,11 +248,16 @@ void SwapEngine::State::make_room_locked() {
   pressure_.store(true, std::memory_order_relaxed);
   std::size_t missing = wanted - coming;
   missing -= std::min(missing, evict_unpinned_locked(missing));
-  if (missing == 0) return;
-  const bool page_through = options_.oversize == Oversize::kPageThrough;
+  if (missing == 0 || leaving_ > 0) return;
+  if (!paged_through_.empty()) {
+    // A few at once, so that one is written while another is read.
+    const std::size_t ahead = std::min(kFreshPages, pool_->limit() / kFramesPerPageAhead);
+    missing -= std::min(
+        missing, evict_pinned_locked(std::max(missing, ahead), nullptr, Holders::kPagedThrough));
+  }
   // Whoever faults cannot be refused: its pages may be held by an operator that waits for it.
-  const std::size_t owed = page_through ? missing : std::min(missing, fault_reads_.size());
-  if (owed > 0 && leaving_ == 0) evict_pinned_locked(owed, nullptr);
+  const std::size_t owed = std::min(missing, fault_reads_.size());
+  if (owed > 0) evict_pinned_locked(owed, nullptr, Holders::kAny);
 }
 
 void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages) {

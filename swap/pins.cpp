@@ -169,8 +169,9 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
     return read_failure_.page >= first && read_failure_.page - first < use.touched();
   };
   // Pages that cannot all be there at once are left to come as they are touched.
-  const bool comes_bit_by_bit =
-      options_.oversize == Oversize::kPageThrough && wanted > pool_->limit();
+  const bool is_paged_through =
+      std::find(paged_through_.begin(), paged_through_.end(), &set) != paged_through_.end();
+  const bool comes_bit_by_bit = is_paged_through && held_pages_locked(&set) > pool_->limit();
   RoomWait room(*this, lock, &set, counts_.fetch_wait);
   while (!comes_bit_by_bit) {
     const std::size_t missing = missing_pages_locked(uses, !room.stands_back());
@@ -191,6 +192,12 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
   for (const RangeUse& use : uses) {
     if (use.writes) settle_for_writing_locked(range_of(use.storage), use.first, use.touched());
   }
+}
+
+void SwapEngine::State::page_through(PinSet& set) {
+  const Lock lock(mutex_);
+  enter_locked(set);
+  paged_through_.push_back(&set);
 }
 
 void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders) {

@@ -46,7 +46,7 @@ bool SwapEngine::State::RoomWait::take_from_others(std::size_t missing, std::siz
     if (page.state == PageState::kReadQueued) page.state = PageState::kOut;
   }
   state_.demand_reads_.clear();
-  if (state_.evict_pinned_locked(missing, within_) == 0) return false;
+  if (state_.evict_pinned_locked(missing, within_, Holders::kAny) == 0) return false;
   state_.first_in_line_ = this;
   state_.wake_waiters_locked();
   return true;

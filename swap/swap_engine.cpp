@@ -133,6 +133,7 @@ void SwapEngine::State::enter_locked(PinSet& set) {
 void SwapEngine::State::exit_locked(const PinSet& set) {
   --active_sets_;
   std::erase(kernel_sets_, &set);
+  std::erase(paged_through_, &set);
 }
 
 void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) const {
@@ -141,8 +142,8 @@ void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) c
   if (kept_pages_locked() > 0 && pages + held <= pool_->limit())
     throw KeptError("no room for {} under a budget of {}: {}", memory::kPageSize * pages,
                     options_.budget, kept_text_locked());
-  throw NoRoomError(memory::kPageSize * pages,
-                    memory::kPageSize * held + Bytes(small_granted_.load()), options_.budget);
+  throw NoRoomError(memory::kPageSize * pages, memory::kPageSize * held,
+                    Bytes(small_granted_.load()), options_.budget);
 }
 
 std::string SwapEngine::State::kept_text_locked() const {
@@ -248,7 +249,7 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
   return {address_of(*first), id};
 }
 
-SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size) {
+SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size, PinSet* within) {
   if (size > options_.arena_size)
     throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
   const auto count = static_cast<std::uint32_t>(pages_for(size));
@@ -261,6 +262,11 @@ SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size) {
     for (std::uint32_t i = 0; i < count; ++i) give_fresh_frame_locked(*first + i);
   } else {
     pressure_.store(true, std::memory_order_relaxed);  // Operators have to ask for their pages.
+  }
+  if (within != nullptr) {
+    enter_locked(*within);
+    range_of(id).pins = 1;
+    within->pins_.push_back({id, 0, 0});
   }
   return {address_of(*first), id};
 }
@@ -378,8 +384,10 @@ SwapEngine::Allocation SwapEngine::allocate(Bytes size, PinSet* within) {
   return made;
 }
 
-SwapEngine::Allocation SwapEngine::allocate_unfilled(Bytes size) {
-  return state_->allocate_unfilled(size);
+SwapEngine::Allocation SwapEngine::allocate_unfilled(Bytes size, PinSet* within) {
+  const Allocation made = state_->allocate_unfilled(size, within);
+  if (within != nullptr) within->engine_ = this;
+  return made;
 }
 
 void SwapEngine::release(StorageId range) {
@@ -412,6 +420,12 @@ void SwapEngine::unpin(PinSet& set, const ResidencyOrders* orders) {
   }
   set.engine_ = nullptr;
   if (!state_->off_.load(std::memory_order_relaxed)) state_->unpin(set, orders);
+}
+
+void SwapEngine::page_through(PinSet& set) {
+  if (state_->off_.load(std::memory_order_relaxed)) return;
+  state_->page_through(set);
+  set.engine_ = this;
 }
 
 void SwapEngine::account_small(Bytes size, PinSet* within) {
@@ -473,11 +487,6 @@ void SwapEngine::give_up(StorageId dropped, const std::string& reason) {
 }
 
 void SwapEngine::end_drops() { state_->end_drops(); }
-
-void SwapEngine::set_oversize(Oversize oversize) {
-  std::lock_guard lock(state_->mutex_);
-  state_->options_.oversize = oversize;
-}
 
 SwapStatistics SwapEngine::statistics() const { return state_->statistics(); }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "interceptor.h"
+#include "out_of_memory.h"
 #include "spillway/base/log.h"
 
 namespace spillway::torch_binding {
@@ -73,9 +74,10 @@ class PagedCpuAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t size) override {
     if (size == 0) return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     const bool is_child = detached.load(std::memory_order_relaxed);
-    if (!is_child) Interceptor::before_allocation();
-    void* memory = is_child ? allocate_detached(size)
-                            : current.load(std::memory_order_relaxed)->allocate(size);
+    void* memory = is_child ? allocate_detached(size) : with_torch_errors([&] {
+      Interceptor::before_allocation();
+      return current.load(std::memory_order_relaxed)->allocate(size);
+    });
     // oneDNN asserts that the context is the data pointer itself.
     return {memory, memory, is_child ? &release_detached : &release,
             c10::Device(c10::DeviceType::CPU)};

@@ -24,6 +24,7 @@
 #include "call_recorder.h"
 #include "cpu_allocator.h"
 #include "operator_facts.h"
+#include "out_of_memory.h"
 #include "parameter_storages.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
@@ -232,11 +233,12 @@ class RunningOp {
     if (event == StepSignal::Event::kUpdate) runtime.step_updated();
     if (event == StepSignal::Event::kBegin) runtime.step_boundary();
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
-    runtime.begin_op(signature_of(facts, uses), uses, text,
-                     {.fills = facts.fills_outputs,
-                      .makes_blanks = facts.makes_blanks,
-                      .is_replayable = recorder.load(std::memory_order_relaxed) != nullptr &&
-                                       facts.is_replayable});
+    const runtime::OpTraits traits{
+        .fills = facts.fills_outputs,
+        .makes_blanks = facts.makes_blanks,
+        .is_replayable =
+            recorder.load(std::memory_order_relaxed) != nullptr && facts.is_replayable};
+    with_torch_errors([&] { runtime.begin_op(signature_of(facts, uses), uses, text, traits); });
     thread.inside = true;
   }
   ~RunningOp() {

@@ -6,14 +6,13 @@
 
 namespace spillway::runtime {
 
-Alarm::Alarm(Duration after, std::function<void()> ring) {
+Alarm::Alarm(Duration after, std::function<Ring()> ring) {
   const SignalsBlocked blocked;
   thread_ = std::thread([this, after, ring = std::move(ring)] {
-    {
+    do {
       std::unique_lock lock(mutex_);
       if (ended_.wait_for(lock, after, [this] { return is_over_; })) return;
-    }
-    ring();
+    } while (ring() == Ring::kAgain);
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -9,11 +10,14 @@
 
 namespace spillway::runtime {
 
-/// Calls a function on a thread of its own after so long, unless it is destroyed before. The
-/// function must not wait for whoever may destroy this.
+/// Whether an alarm rings again after as long as before.
+enum class Ring : std::uint8_t { kOnce, kAgain };
+
+/// Calls a function on a thread of its own after so long, and again as long as that says so, until
+/// this is destroyed. The function must not wait for whoever may destroy this.
 class Alarm {
  public:
-  Alarm(Duration after, std::function<void()> ring);
+  Alarm(Duration after, std::function<Ring()> ring);
   ~Alarm();
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;

@@ -149,7 +149,10 @@ void answer(Watch& here) {
   }
   std::optional<Alarm> limit;
   try {
-    limit.emplace(here.words_within, [signal] { raise_default(signal); });
+    limit.emplace(here.words_within, [signal] {
+      raise_default(signal);
+      return Ring::kOnce;
+    });
   } catch (const std::system_error&) {
     // No thread: then the words take as long as they take.
   }

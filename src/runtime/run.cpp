@@ -69,7 +69,7 @@ Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Cl
   Runtime& runtime = *parts_.runtime;
   runtime.on_recorded = [this] { end_after_recording(); };
   // What runs cannot be interrupted; ending signals are answered with all that is known.
-  runtime.on_endless_survey = [] { ::kill(::getpid(), SIGTERM); };
+  runtime.on_endless_op = [] { ::kill(::getpid(), SIGTERM); };
   if (progress_.is_shown())
     runtime.on_step = [this](Duration step) {
       progress_.show(step, parts_.runtime->engine().statistics());

@@ -57,26 +57,29 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
 
 Runtime::~Runtime() = default;
 
+/// Does what needs room: `asked` pages beside those that the running operator has.
 template <typename Action>
-void Runtime::with_room(OpContext& op, const Action& action) {
+void Runtime::with_room(OpContext& op, std::uint64_t asked, const Action& action) {
   try {
+    check_oversize(op, asked);
     try {
       action();
       return;
     } catch (const swap::NoRoomError& error) {
-      start_survey(op, error);
+      page_through(op, need_of(op, error, asked));
     }
-    action();
-  } catch (const swap::NoRoomError& error) {
-    // Not even page by page: this operator alone tells the least that is needed.
-    {
-      std::lock_guard lock(step_mutex_);
-      note_need_locked((error.wanted + error.held) / memory::kPageSize, name_of(op));
+    try {
+      action();
+    } catch (const swap::NoRoomError& error) {
+      refuse_oversize(op, need_of(op, error, asked));  // Not even page by page.
     }
-    end_survey(Finding::kSoFar);
   } catch (const Error& error) {
     // Nobody may have asked for what runs again: whoever cannot go on without it tells.
-    if (!op.replays) note_refusal(error, name_of(op), op.place());
+    if (op.replays) {
+      op.room_failure = std::current_exception();
+    } else {
+      note_refusal(error, name_of(op), op.place());
+    }
     throw;
   }
 }
@@ -120,10 +123,12 @@ void Runtime::note_need_locked(std::uint64_t pages, const std::string& who) {
   largest_need_pages_.store(pages);
   largest_op_ = who;
   is_largest_op_early_ = boundaries_ == 0;
+  is_largest_op_cut_ = false;
 }
 
 void* Runtime::allocate_small(std::size_t size, OpContext& op) {
-  with_room(op, [&] { engine_->account_small(Bytes(size), op.is_running ? &op.pins : nullptr); });
+  with_room(op, 0,
+            [&] { engine_->account_small(Bytes(size), op.is_running ? &op.pins : nullptr); });
   note_success(op);
   return small_block(size);
 }
@@ -142,15 +147,15 @@ void* Runtime::small_block(std::size_t size) {
 swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t size) {
   if (op.is_running && !op.fills && 8 * Bytes(size) > options_.budget)
     return engine_->allocate_unfilled(Bytes(size));
-  if (!op.is_running && surveying_.load(std::memory_order_relaxed))
-    look_after_survey(op, pages_of(size) * memory::kPageBytes);
   swap::SwapEngine::Allocation made;
-  with_room(op, [&] {
-    // In a survey, what is larger than the budget by itself comes page by page.
-    const bool exceeds = Bytes(size) > options_.budget;
-    made = exceeds && surveying_.load(std::memory_order_relaxed)
-               ? engine_->allocate_unfilled(Bytes(size))
-               : engine_->allocate(Bytes(size), op.is_running ? &op.pins : nullptr);
+  swap::PinSet* const within = op.is_running ? &op.pins : nullptr;
+  bool is_again = op.oversize != nullptr;
+  with_room(op, pages_of(size), [&] {
+    // What is larger than all room comes page by page, once that was found to be bearable.
+    const bool exceeds = pages_of(size) > engine_->storage_pages();
+    made = exceeds && std::exchange(is_again, true)
+               ? engine_->allocate_unfilled(Bytes(size), within)
+               : engine_->allocate(Bytes(size), within);
   });
   note_success(op);
   return made;
@@ -280,7 +285,6 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
                        OpTraits traits) {
   OpContext& op = context();
   op.signature = signature;
-  if (surveying_.load(std::memory_order_relaxed)) look_after_survey(op, 0);
   try {
     settle_drops(op, uses, text, traits);
   } catch (const Error& error) {
@@ -337,7 +341,7 @@ void Runtime::note_class(StorageId storage, profile::StorageClass holds) {
 }
 
 void Runtime::pin(OpContext& op, std::span<const RangeUse> uses) {
-  with_room(op, [&] {
+  with_room(op, 0, [&] {
     op.missing.clear();
     engine_->pin(op.pins, uses, &op.missing, orders_of(op));
   });
@@ -383,6 +387,7 @@ void Runtime::end_op() noexcept {
   if (traces()) options_.trace->end_op(&op, op.learns, engine_->resident());
   op.is_running = false;
   op.text = nullptr;
+  end_oversize(op);
   settle_unrecorded(op);
   if (op.learns) op.has_orders = guide_->end_op(&op, op.wish);
   op.learns = false;
@@ -415,7 +420,6 @@ void Runtime::begin_step() {
 void Runtime::end_step() {
   const TimePoint now = clock_.now();
   Duration duration{0};
-  bool survey_is_over = false;
   std::uint64_t number = 0;  // Of the step that begins.
   {
     std::lock_guard lock(step_mutex_);
@@ -429,11 +433,9 @@ void Runtime::end_step() {
     is_updated_ = false;
     end_refusal_locked();
     step_start_ = now;
-    survey_is_over = survey_ != nullptr && boundaries_ > survey_->boundary + 1;
   }
   if (guide_ != nullptr) guide_->step_boundary(&context());
   if (traces()) options_.trace->begin_step(&context(), number);
-  if (survey_is_over) end_survey(Finding::kWhole);
   if (on_step) on_step(duration);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,13 @@ inline constexpr std::uint64_t kSampleEvery = 64;
 inline std::uint32_t pages_of(std::size_t size) {
   return static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
 }
+
+/// Of an operator that needs more than the budget and is paged through.
+struct Runtime::Oversize {
+  Bytes moved_before;                      ///< By all transfers until then.
+  Bytes may_move;                          ///< Then the process ends.
+  std::unique_ptr<Alarm> alarm = nullptr;  ///< Looks at that.
+};
 
 /// What runs on one thread.
 struct Runtime::OpContext {
@@ -35,6 +43,8 @@ struct Runtime::OpContext {
   std::vector<StorageId> to_record_writes;  ///< What the operator writes that is to be recorded.
   std::uint64_t signature = 0;
   const OpText* text = nullptr;
+  std::unique_ptr<Oversize> oversize;  ///< None: it fits so far.
+  std::exception_ptr room_failure;     ///< Thrown while an operator ran again.
   swap::PinSet pins;
   swap::MissingPages missing;     ///< Scratch: per use of the running operator.
   std::vector<StorageId> inside;  ///< Ranges born in the running operator and still alive.
@@ -52,18 +62,6 @@ struct Runtime::OpContext {
 struct Runtime::Wait {
   Duration time{0};
   Bytes moved;
-};
-
-/// After an operator was found too large: the run goes on slowly until the largest one is known.
-struct Runtime::Survey {
-  std::string first_op;
-  TimePoint start;
-  std::uint64_t boundary;
-  std::uint64_t signature;    ///< Of the refused operator; 0: an allocation outside of one.
-  std::size_t allocation;     ///< Its size then.
-  std::uint32_t returns = 0;  ///< How often it came again since something larger was seen.
-  std::uint64_t largest_pages = 0;
-  std::unique_ptr<Alarm> alarm = nullptr;  ///< Rings when a single operator takes too long.
 };
 
 }  // namespace spillway::runtime

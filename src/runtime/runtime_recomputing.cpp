@@ -103,6 +103,7 @@ void Runtime::run_again(profile::OpIndex place, const RecordedOp& recorded,
   SPILLWAY_ASSERT(!was_running);
   op.replays = true;
   op.fills = true;
+  op.room_failure = nullptr;
   op.text = &text;
   op.inside.clear();
   op.inside_pages = op.inside_peak = op.input_pages = 0;
@@ -111,6 +112,7 @@ void Runtime::run_again(profile::OpIndex place, const RecordedOp& recorded,
     op.is_running = op.replays = false;
     op.learns = learned;
     op.text = nullptr;
+    end_oversize(op);
     engine_->unpin(op.pins);
   };
   try {
@@ -135,6 +137,8 @@ void Runtime::run_again(profile::OpIndex place, const RecordedOp& recorded,
     throw RecomputeError("{} failed: {}", text.describe(), error.what());
   } catch (const std::exception& error) {
     end();
+    // The adapter has told its library in words of that.
+    if (op.room_failure != nullptr) std::rethrow_exception(op.room_failure);
     throw RecomputeError("{} failed: {}", text.describe(), first_line(error.what()));
   } catch (...) {
     end();

@@ -294,10 +294,10 @@ TEST_P(SwapEngineTest, NeverTakesWhatTheKernelUses) {
   PinSet kernel(Hold::kKernel);
   const RangeUse uses[] = {use(*swap, buffer, true)};
   swap->pin(kernel, uses);
-  swap->set_oversize(Oversize::kPageThrough);
   std::thread trainer([&] {
     for (std::size_t round = 0; round < 8; ++round) {
       PinSet pins;
+      swap->page_through(pins);
       std::byte* const first = swap->allocate(kPageSize * 2, &pins).address;
       std::byte* const second = swap->allocate(kPageSize * 3, &pins).address;
       for (std::size_t page = 0; page < 2; ++page) word(first, page) = round;
@@ -317,8 +317,8 @@ TEST_P(SwapEngineTest, NeverTakesWhatTheKernelUses) {
 
 TEST_P(SwapEngineTest, PagesThroughAnOperatorThatDoesNotFitWhenTold) {
   auto swap = engine(4);
-  swap->set_oversize(Oversize::kPageThrough);
   PinSet pins;
+  swap->page_through(pins);
   std::vector<std::byte*> parts;
   for (std::uint64_t i = 0; i < 4; ++i) {
     parts.push_back(swap->allocate(kPageSize * 3, &pins).address);
@@ -328,6 +328,41 @@ TEST_P(SwapEngineTest, PagesThroughAnOperatorThatDoesNotFitWhenTold) {
     for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(parts[i], page), 7 * i + page);
   }
   EXPECT_LE(swap->statistics().counted_peak, kPageSize * 4);
+}
+
+/// In the order of their arrival each page of such a sweep left right before it was touched again.
+TEST_P(SwapEngineTest, SweepsOverALittleMoreThanTheBudgetWithoutMovingAllOfIt) {
+  constexpr std::size_t kPages = 48;
+  constexpr std::uint64_t kSweeps = 12;
+  auto swap = engine(40);
+  PinSet pins;
+  swap->page_through(pins);
+  std::byte* const memory = swap->allocate_unfilled(kPageSize * kPages, &pins).address;
+  for (std::size_t page = 0; page < kPages; ++page) word(memory, page) = page;
+  const Bytes before = swap->statistics().fetched;
+  for (std::uint64_t sweep = 0; sweep < kSweeps; ++sweep)
+    for (std::size_t page = 0; page < kPages; ++page) EXPECT_EQ(word(memory, page), page);
+  const Bytes fetched = swap->statistics().fetched - before;
+  EXPECT_LT(fetched, kPageSize * kPages * kSweeps * 6 / 10);
+  EXPECT_LE(swap->statistics().counted_peak, kPageSize * 40);
+}
+
+/// Whoever else runs meanwhile is refused as ever, and its pages stay.
+TEST_P(SwapEngineTest, PagesThroughNoOtherOperatorThanTheOneThatWasToldTo) {
+  auto swap = engine(12);
+  PinSet large;
+  swap->page_through(large);
+  std::byte* const swept = swap->allocate_unfilled(kPageSize * 16, &large).address;
+  PinSet small;
+  std::byte* const kept = swap->allocate(kPageSize * 3, &small).address;
+  const std::uint64_t faults = swap->statistics().faults;
+  for (std::size_t page = 0; page < 16; ++page) word(swept, page) = page;
+  const std::uint64_t own_faults = swap->statistics().faults - faults;
+  for (std::size_t page = 0; page < 3; ++page) word(kept, page) = page;
+  EXPECT_EQ(swap->statistics().faults, faults + own_faults);
+  swap->unpin(large);
+  EXPECT_THROW(swap->allocate(kPageSize * 10, &small), NoRoomError);
+  for (std::size_t page = 0; page < 16; ++page) EXPECT_EQ(word(swept, page), page);
 }
 
 /// An unaligned access needs both pages at once. When each arrival pushed the other page out again,

@@ -79,7 +79,8 @@ constexpr StatisticsField kFields[] = {
   {"largest_op", "", [](const S& s) -> Json { return s.largest_op; }, "that operator"},
   {"refusal", "", [](const S& s) -> Json { return s.refusal.text; },
    "why the run could not go on, or only slowly. Empty when nothing was refused, and once the same operator got "
-   "through or a step ended after it"},
+   "through or a step ended after it; operators that were larger than the budget and came through are told of at the "
+   "end of the run, as `budget`"},
   {"refusal_cause", "", [](const S& s) -> Json { return name_of(s.refusal.cause); },
    "of which kind that is: `budget`, an operator that does not fit; `store`, disks that are full or take no "
    "writes; `unreadable`, what they hold does not come back as it was; `recomputation`, a dropped tensor that "

@@ -2,6 +2,7 @@
 // is a process of its own.
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -339,6 +340,75 @@ TEST_F(DispatchKeys, ThatAreAllTakenLeaveAnObserver) {
   EXPECT_THAT(told, HasSubstr("Fake: has a fallback already"));
   EXPECT_THAT(told, HasSubstr("TESTING_ONLY_GenericMode: has kernels of its own (1)"));
   expect_operators_are_seen();
+}
+
+/// A step on so many rows; returns what tells one result from another.
+double step_on_rows(std::vector<at::Tensor>& weights, std::int64_t rows) {
+  at::Tensor h = at::randn({rows, 512});
+  for (at::Tensor& weight : weights) {
+    const at::Tensor before = h.matmul(weight);
+    const at::Tensor after = at::silu(before);
+    h = at::silu_backward(after, before).matmul(weight.t());
+    weight.sub_(h.mean() * 1e-3);
+  }
+  return h.pow(2).mean().item<double>();
+}
+
+/// Steps that fit, one that is a little larger than the budget, and again steps that fit.
+std::vector<double> train_on_rows() {
+  at::manual_seed(7);
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < 3; ++i) weights.push_back(at::randn({512, 1024}) * 0.03);
+  std::vector<double> results;
+  for (int step = 0; step < 16; ++step)
+    results.push_back(step_on_rows(weights, step == 6 ? 2048 : 1024));
+  return results;
+}
+
+class OversizeStep : public CoreCase, public ::testing::WithParamInterface<const char*> {};
+
+/// The larger step came through, and the run was ended two steps later.
+TEST_P(OversizeStep, IsPagedThroughAndTheTrainingGoesOn) {
+  at::set_num_threads(1);
+  const std::vector<double> plain = train_on_rows();
+  start("20MiB", {{"mapper", GetParam()}});
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(train_on_rows(), plain);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, HasSubstr("warning: aten::silu_backward(float[2048, 1024], float[2048, 1024]) "
+                              "does not fit into the budget of 20.0 MiB: it needs 24.0 MiB at "
+                              "once"));
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+}
+
+INSTANTIATE_TEST_SUITE_P(Mappers, OversizeStep, ::testing::Values("auto", "signal", "copy"),
+                         [](const auto& made_for) { return std::string(made_for.param); });
+
+class OutOfMemory : public CoreCase {};
+
+/// Programs that halve their batch catch c10::Error, and died of an exception that was none.
+TEST_F(OutOfMemory, IsWhatProgramsCatchForIt) {
+  start("32MiB");
+  std::int64_t rows = 1 << 20;
+  std::vector<std::string> refused;
+  double sum = 0;
+  while (sum == 0) {
+    try {
+      const at::Tensor batch = at::empty({rows, 64}).fill_(1);
+      sum = (batch * 2).sum().item<double>();
+    } catch (const c10::OutOfMemoryError& error) {
+      refused.emplace_back(error.what());
+      rows /= 2;
+    }
+  }
+  EXPECT_EQ(sum, 128.0 * static_cast<double>(rows));
+  ASSERT_GE(refused.size(), 2U);
+  EXPECT_THAT(refused.front(), HasSubstr("Spillway: aten::fill_")) << "before an operator";
+  EXPECT_THAT(refused.back(), HasSubstr("Spillway: aten::mul")) << "inside of one";
+  for (const std::string& words : refused) {
+    EXPECT_THAT(words, HasSubstr("smallest budget: "));
+    EXPECT_EQ(std::count(words.begin(), words.end(), '\n'), 0) << words;
+  }
 }
 
 class ObservedOperators : public CoreCase {};

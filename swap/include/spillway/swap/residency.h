@@ -107,8 +107,10 @@ class StorageMemory {
   virtual Allocation allocate(Bytes size, PinSet* within) = 0;
 
   /// The same for memory that is not filled at once. What does not fit now gets its frames page by
-  /// page at the first touch, so that the range may exceed the budget. Never waits.
-  virtual Allocation allocate_unfilled(Bytes size) = 0;
+  /// page at the first touch, so that the storage may exceed the budget. Never waits. With
+  /// `within`, it stays pinned as by `allocate`; where it is large, that is one to be paged
+  /// through.
+  virtual Allocation allocate_unfilled(Bytes size, PinSet* within = nullptr) = 0;
 
   /// Ends a storage. Never waits.
   virtual void release(StorageId storage) = 0;

@@ -17,18 +17,11 @@
 
 namespace spillway::swap {
 
-/// What happens when the pages that running operators hold do not leave room for one more.
-enum class Oversize : std::uint8_t {
-  kRefuse,       ///< NoRoomError.
-  kPageThrough,  ///< Pages in use leave too and fault back in: right, but slow.
-};
-
 class TransferObserver;
 
 struct SwapEngineOptions {
   Bytes budget;                              ///< Of resident tensor bytes, small ones included.
   Bytes arena_size{std::uint64_t{1} << 40};  ///< Address space for paged storages.
-  Oversize oversize = Oversize::kRefuse;
   /// When nothing has moved for so long, whoever waits for room takes what running operators hold:
   /// one of them may be waiting for the very thread that waits.
   Duration patience = std::chrono::seconds(10);
@@ -75,7 +68,7 @@ class SwapEngine final : public StorageMemory,
   SwapEngine& operator=(const SwapEngine&) = delete;
 
   Allocation allocate(Bytes size, PinSet* within) override;
-  Allocation allocate_unfilled(Bytes size) override;
+  Allocation allocate_unfilled(Bytes size, PinSet* within = nullptr) override;
   void release(StorageId storage) override;
 
   RangeUse find(const void* address) const noexcept override;
@@ -88,6 +81,10 @@ class SwapEngine final : public StorageMemory,
   void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* missing = nullptr,
            const ResidencyOrders* orders = nullptr) override;
   void unpin(PinSet& set, const ResidencyOrders* orders = nullptr) override;
+  /// Lets pages that `set` holds, or will hold, leave where there is no other room, until it is
+  /// released; they come back when they are touched. For an operator that needs more than the
+  /// budget: right, but slow. Without it, that is refused by NoRoomError.
+  void page_through(PinSet& set);
 
   /// Accounts a heap block that is too small to be paged; makes room for it. Throws as `allocate`.
   void account_small(Bytes size, PinSet* within);
@@ -108,7 +105,6 @@ class SwapEngine final : public StorageMemory,
 
   std::byte* address_of(StorageId storage) const override;
 
-  void set_oversize(Oversize oversize);
   SwapStatistics statistics() const;
   /// What calls of this thread have waited so far for pages to come or to leave, in any engine.
   static Duration waited_by_this_thread();

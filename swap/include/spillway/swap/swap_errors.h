@@ -8,13 +8,13 @@ namespace spillway::swap {
 /// The pages that must be resident together exceed the budget. Nothing was changed.
 class NoRoomError : public BudgetError {
  public:
-  NoRoomError(Bytes wanted_bytes, Bytes held_bytes, Bytes budget)
+  NoRoomError(Bytes wanted_bytes, Bytes held_bytes, Bytes small_bytes, Bytes budget)
       : BudgetError("no room for {} beside {} in use under a budget of {}", wanted_bytes,
-                    held_bytes, budget),
+                    held_bytes + small_bytes, budget),
         wanted(wanted_bytes),
         held(held_bytes) {}
   Bytes wanted;
-  Bytes held;  ///< By the operator itself, and by small blocks.
+  Bytes held;  ///< By the operator itself.
 };
 
 /// It would fit, but the kernel lets too little leave.

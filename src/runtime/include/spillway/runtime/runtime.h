@@ -33,8 +33,9 @@ struct RuntimeOptions {
   std::function<planner::TransferRates()> rates_now = {};  ///< As seen lately; empty: as above.
   std::function<Bytes()> moved = {};      ///< By all transfers so far; empty: nothing moves.
   ProfileRecording* recording = nullptr;  ///< Outlives the runtime; needs `learns`.
-  /// So long the largest operator is looked for, once one did not fit.
-  Duration survey_time = std::chrono::minutes(2);
+  /// An operator that needs more than the budget may move so much to and from the store, or 16
+  /// times its need where that is more.
+  Bytes moves_of_oversize{std::uint64_t{8} << 30};
   StepTraceRecorder* trace = nullptr;  ///< Outlives the runtime.
 };
 
@@ -58,8 +59,8 @@ class Runtime {
   /// The operator so far that needed most at once; none before the first. Any thread.
   std::optional<profile::ProgramNeeds> program_needs() const;
 
-  /// Memory for a tensor, aligned to 64 bytes. Throws BudgetError, with the operator's name and the
-  /// smallest budget that would do, IoError, RecomputeError, or std::bad_alloc. Any thread.
+  /// Memory for a tensor, aligned to 64 bytes. Throws BudgetError, with what holds the memory and
+  /// the smallest budget that would do, IoError, RecomputeError, or std::bad_alloc. Any thread.
   void* allocate(std::size_t size);
   void deallocate(void* memory) noexcept;
 
@@ -139,7 +140,7 @@ class Runtime {
   /// The optimizer has begun to write: the step counts, even if no other follows.
   void step_updated();
 
-  /// The program ends: tells the smallest budget if it was still being sought.
+  /// The program ends: tells the smallest budget, if operators needed more than the budget.
   enum class Ending { kByItself, kBySignal };
   void finish(Ending ending);
 
@@ -157,12 +158,13 @@ class Runtime {
   std::function<void(Duration)> on_step;
   /// Called before an operator once the recording is complete, on the trainer's thread.
   std::function<void()> on_recorded;
-  /// The operators of a survey take too long: the process should end. On a thread of its own.
-  std::function<void()> on_endless_survey;
+  /// An operator that needs more than the budget has moved all that it may and is not done. Nothing
+  /// can interrupt it, so the process should end. On a thread of its own.
+  std::function<void()> on_endless_op;
 
  private:
   struct OpContext;
-  struct Survey;
+  struct Oversize;
   static OpContext& context();
   static std::string name_of(const OpContext& op);
   Mark mark() const;
@@ -176,14 +178,20 @@ class Runtime {
   void* allocate_small(std::size_t size, OpContext& op);
   void* small_block(std::size_t size);
   template <typename Action>
-  void with_room(OpContext& op, const Action& action);
-  void start_survey(OpContext& op, const swap::NoRoomError& error);
-  /// Whether all operators of a step were seen, or larger ones may follow.
+  void with_room(OpContext& op, std::uint64_t asked, const Action& action);
+  std::uint64_t need_of(const OpContext& op, const swap::NoRoomError& error, std::uint64_t asked);
+  void page_through(OpContext& op, std::uint64_t need);
+  void check_oversize(OpContext& op, std::uint64_t asked);
+  void end_endless_op(const std::string& name, Bytes moved);
+  void end_oversize(OpContext& op) noexcept;
+  [[noreturn]] void refuse_oversize(OpContext& op, std::uint64_t need);
+  Bytes moved() const;
+  std::string why_refused(const OpContext& op, std::uint64_t need, Bytes moved) const;
+  /// Whether all operators were seen, or larger ones may follow.
   enum class Finding { kWhole, kSoFar };
-  [[noreturn]] void end_survey(Finding finding);
-  std::string survey_result_locked(const swap::SwapStatistics& memory, Finding finding) const;
+  std::string smallest_budget_text_locked(const swap::SwapStatistics& memory,
+                                          Finding finding) const;
   Bytes smallest_budget_locked(const swap::SwapStatistics& memory) const;
-  void look_after_survey(const OpContext& op, std::size_t allocation);
   void* allocate_in_rehearsal(OpContext& op, std::size_t size);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
   void settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
@@ -222,17 +230,16 @@ class Runtime {
   TimePoint step_start_{};
   std::vector<float> step_seconds_;  ///< Of the latest steps, in any order.
   std::uint64_t timed_steps_ = 0;
-  std::unique_ptr<Survey> survey_;
-  Refusal
-      refusal_;  ///< What the last survey found, or what failed last; until the trainer goes on.
+  Refusal refusal_;                      ///< What failed last; until the trainer goes on.
   std::uint64_t refused_signature_ = 0;  ///< Of the operator; 0: an allocation outside of one.
   std::atomic<bool> is_refused_{false};
-  std::string survey_result_;  ///< Of the last survey.
-  std::atomic<bool> surveying_{false};
+  std::uint64_t paged_through_ = 0;             ///< Operators that needed more than the budget.
+  Bytes moved_by_oversize_;                     ///< Meanwhile.
   std::array<bool, kRefusalCauses> is_told_{};  ///< By cause.
   std::atomic<std::uint64_t> largest_need_pages_{0};
   std::string largest_op_;
   bool is_largest_op_early_ = false;
+  bool is_largest_op_cut_ = false;  ///< It was refused before it had all that it needs.
 
   std::atomic<std::uint64_t> ops_{0};
   std::atomic<std::uint64_t> sampled_intercept_ns_{0};

@@ -1,0 +1,189 @@
+// What happens when an operator needs more than the budget: it is paged through, or refused.
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "runtime_parts.h"
+#include "spillway/base/figure_text.h"
+#include "spillway/base/log.h"
+
+namespace spillway::runtime {
+
+namespace {
+
+// An operator that needs more than so many times the room there is would move its tensors over and
+// over again: it is refused at once, while that can still be an exception.
+constexpr std::uint64_t kReach = 4;
+// In pages. What small tensors leave at the least: they are what is refused then.
+constexpr std::uint64_t kLeastRoom = 2;
+// What an operator may move, in multiples of its need. From the half of it on its next allocation
+// is refused.
+constexpr std::uint64_t kMovesPerNeed = 16;
+constexpr Duration kLookEvery = std::chrono::milliseconds(100);
+// Small tensors are told of from this share of the smallest budget on.
+constexpr std::uint64_t kTellSmallFrom = 8;
+
+std::string in_mebibytes(Bytes size) {
+  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+  return std::to_string((size.count() + kMebibyte - 1) / kMebibyte) + "MiB";
+}
+
+}  // namespace
+
+Bytes Runtime::moved() const {
+  const swap::SwapStatistics memory = engine_->statistics();
+  return memory.spilled + memory.fetched;
+}
+
+/// Pages that the operator has to have at once, as far as it has come. Where nothing was under
+/// pressure when it began, its inputs are not held.
+std::uint64_t Runtime::need_of(const OpContext& op, const swap::NoRoomError& error,
+                               std::uint64_t asked) {
+  const std::uint64_t refused = (error.wanted + error.held) / memory::kPageSize;
+  if (!op.is_running) return refused;
+  return std::max<std::uint64_t>(refused, op.input_pages + op.inside_pages + asked);
+}
+
+/// Lets the operator run although it does not fit: right, but slow. Refuses it where that would
+/// not end.
+void Runtime::page_through(OpContext& op, std::uint64_t need) {
+  const std::uint64_t room = engine_->storage_pages();
+  if (op.oversize != nullptr || room <= kLeastRoom || need > kReach * room)
+    refuse_oversize(op, need);
+  const std::string name = name_of(op);
+  const Bytes may_move =
+      std::max(options_.moves_of_oversize, memory::kPageSize * need * kMovesPerNeed);
+  bool is_news = false;
+  std::string smallest;
+  const swap::SwapStatistics memory = engine_->statistics();
+  {
+    std::lock_guard lock(step_mutex_);
+    note_need_locked(need, name);
+    is_news = !std::exchange(is_told_.at(static_cast<std::size_t>(RefusalCause::kBudget)), true);
+    smallest = smallest_budget_text_locked(memory, Finding::kSoFar);
+  }
+  const std::string told =
+      message("{} It is moved through memory piece by piece, which is slow, and may move {} "
+              "for that; the run goes on. {}",
+              why_refused(op, need, Bytes()), may_move, smallest);
+  is_news ? log_warning("{}", told) : log_info("{}", told);
+  if (!op.is_running) return;
+  engine_->page_through(op.pins);
+  op.oversize = std::make_unique<Oversize>(Oversize{moved(), may_move});
+  try {
+    const auto look = [this, name, before = op.oversize->moved_before, may_move] {
+      const Bytes moved_since = moved() - before;
+      if (moved_since <= may_move) return Ring::kAgain;
+      end_endless_op(name, moved_since);
+      return Ring::kOnce;
+    };
+    op.oversize->alarm = std::make_unique<Alarm>(kLookEvery, look);
+  } catch (const std::system_error&) {
+    // No thread: then only its allocations are bounded.
+  }
+}
+
+/// An operator that is paged through asks for more.
+void Runtime::check_oversize(OpContext& op, std::uint64_t asked) {
+  if (op.oversize == nullptr) return;
+  const std::uint64_t need = op.input_pages + op.inside_pages + asked;
+  const Bytes moved_since = moved() - op.oversize->moved_before;
+  if (need > kReach * engine_->storage_pages() || moved_since > op.oversize->may_move / 2)
+    refuse_oversize(op, need);
+}
+
+/// "aten::mm(…) does not fit into the budget of 12.0 MiB: it needs 14.0 MiB at once."
+std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes moved) const {
+  const Bytes room = memory::kPageSize * engine_->storage_pages();
+  const Bytes small = options_.budget - std::min(options_.budget, room);
+  const Bytes needed = memory::kPageSize * need;
+  const std::string so_far = moved > Bytes() ? message(", and has moved {} so far", moved) : "";
+  if (small > needed)  // The operator is not what holds the memory.
+    return message("Tensors below --min-storage ({}) hold {} of the budget of {} and never leave "
+                   "memory; {} finds no room beside them{}.",
+                   options_.min_storage, small, options_.budget, name_of(op), so_far);
+  const std::string beside =
+      needed <= options_.budget
+          ? message(" beside {} of tensors below --min-storage, which never leave memory", small)
+          : "";
+  return message("{} does not fit into the budget of {}: it needs {} at once{}{}.", name_of(op),
+                 options_.budget, needed, beside, so_far);
+}
+
+void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
+  const Bytes moved_since = op.oversize == nullptr ? Bytes() : moved() - op.oversize->moved_before;
+  op.oversize.reset();  // Before the mutex is taken: its alarm may want that.
+  const std::string why = why_refused(op, need, moved_since);
+  const swap::SwapStatistics memory = engine_->statistics();
+  std::string told;
+  {
+    // Not held by the exception: nobody may catch it, and the summary needs the mutex.
+    std::lock_guard lock(step_mutex_);
+    note_need_locked(need, name_of(op));
+    is_largest_op_cut_ |= need == largest_need_pages_.load();
+    told = message("{} {}", why, smallest_budget_text_locked(memory, Finding::kSoFar));
+    refuse_locked({RefusalCause::kBudget, told}, op.place());
+  }
+  log_error("{}", told);
+  throw BudgetError("Spillway: {}", told);
+}
+
+/// What the largest operator so far needs, with all that is too small to leave, and a page to
+/// spare.
+Bytes Runtime::smallest_budget_locked(const swap::SwapStatistics& memory) const {
+  return memory::kPageSize * (largest_need_pages_.load() + 1) + memory.small_peak;
+}
+
+std::string Runtime::smallest_budget_text_locked(const swap::SwapStatistics& memory,
+                                                 Finding finding) const {
+  const Bytes smallest = smallest_budget_locked(memory);
+  std::string held;
+  if (memory.small_peak * 2 < smallest) held = "needed at once by " + largest_op_;
+  if (memory.small_peak * kTellSmallFrom >= smallest)
+    held += message("{}{} of it for tensors below --min-storage, which never leave memory",
+                    held.empty() ? "" : "; ", in_mebibytes(memory.small_peak));
+  return message("smallest budget: {}{} ({})", in_mebibytes(smallest),
+                 finding == Finding::kSoFar ? " or more" : "", held);
+}
+
+void Runtime::end_endless_op(const std::string& name, Bytes moved) {
+  const swap::SwapStatistics memory = engine_->statistics();
+  std::string told;
+  {
+    std::lock_guard lock(step_mutex_);
+    told =
+        message("{} needs more than the budget of {}, has moved {} and is not done. It cannot "
+                "be interrupted, so the process is asked to end (SIGTERM). {}",
+                name, options_.budget, moved, smallest_budget_text_locked(memory, Finding::kSoFar));
+    refuse_locked({RefusalCause::kBudget, told}, 0);
+  }
+  log_error("{}", told);
+  if (on_endless_op) on_endless_op();
+}
+
+/// The operator has ended, or what it threw leaves it.
+void Runtime::end_oversize(OpContext& op) noexcept {
+  if (op.oversize == nullptr) return;
+  const Bytes moved_since = moved() - op.oversize->moved_before;
+  op.oversize.reset();
+  std::lock_guard lock(step_mutex_);
+  ++paged_through_;
+  moved_by_oversize_ += moved_since;
+}
+
+void Runtime::finish(Ending ending) {
+  const swap::SwapStatistics memory = engine_->statistics();
+  std::lock_guard lock(step_mutex_);
+  if (paged_through_ == 0 || refusal_.cause != RefusalCause::kNone) return;
+  const bool is_whole = ending == Ending::kByItself && !is_largest_op_cut_;
+  const auto finding = is_whole ? Finding::kWhole : Finding::kSoFar;
+  refusal_ = {RefusalCause::kBudget,
+              message("{} needed more than the budget of {} and came through, slowly, with right "
+                      "results; {} moved meanwhile. {}",
+                      counted(paged_through_, "operator"), options_.budget, moved_by_oversize_,
+                      smallest_budget_text_locked(memory, finding))};
+  log_warning("{}", refusal_.text);
+}
+
+}  // namespace spillway::runtime
