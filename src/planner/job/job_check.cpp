@@ -6,6 +6,8 @@
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/schedule/host_bytes.h"
+#include "spillway/planner/schedule/memory_check.h"
+#include "spillway/schedule/schedule_check.h"
 
 namespace spillway::planner {
 namespace {
@@ -54,7 +56,8 @@ std::optional<std::string> fault_of_lists(const JobFile& file) {
     limits.stages = file.costs.stages;
     limits.shares = file.costs.shares;
   }
-  const auto fault = first_fault(file.actions, limits);
+  auto fault = first_fault(file.actions);
+  if (!fault) fault = memory_fault(file.actions, limits);
   if (!fault) return std::nullopt;
   return to_string(*fault);
 }

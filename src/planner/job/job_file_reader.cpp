@@ -8,7 +8,7 @@
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/job_variant.h"
 #include "spillway/planner/partition/partitioners.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/schedule_csv.h"
 
 namespace spillway::planner {
 namespace {
@@ -155,7 +155,7 @@ class JobReader {
     const auto lines = root_.texts("actions", JsonObject::kAnySize);
     std::string csv;
     for (const std::string& line : lines) csv += line + "\n";
-    file_.actions = read_schedule_csv(csv, name_ + ", actions");
+    file_.actions = schedule::read_schedule_csv(csv, name_ + ", actions");
     file_.actions.name = root_.text("schedule");
     require_known("schedule",
                   [&] { schedule_in(shown_text(file_.actions.name, kMostLettersOfName)); });

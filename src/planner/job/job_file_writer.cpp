@@ -6,7 +6,7 @@
 #include "spillway/base/json_reader.h"
 #include "spillway/base/json_writer.h"
 #include "spillway/planner/job/job_file.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/schedule_csv.h"
 
 namespace spillway::planner {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "spillway/planner/job/job_plan.h"
 #include "spillway/planner/job/model_identity.h"
-#include "spillway/planner/schedule/schedule_check.h"
+#include "spillway/planner/schedule/schedule_timing.h"
 
 namespace spillway::planner {
 
