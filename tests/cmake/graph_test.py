@@ -15,7 +15,7 @@ TABLE = {
     "device_cuda": {"base", "device"},
     "planner": {"base", "topology", "profile"},
     "planner_clp": {"base", "planner"},
-    "partition": {"base"},
+    "partition": {"base", "schedule"},
     "schedule": {"base"},
     "planner_schedule": {"base", "schedule"},
     "cluster": {"base", "planner_schedule", "schedule"},
