@@ -13,7 +13,7 @@
 #include "spillway/base/log.h"
 #include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "spillway/runtime/recording/profile_recording.h"
 #include "spillway/runtime/reporting/profile_summary.h"
 #include "spillway/topology/atomic_file.h"
@@ -80,7 +80,7 @@ profile::StepProfile imported(const TraceImport& import, const std::string& file
   try {
     return import.read(text, file, degrees);
   } catch (const ConfigError& error) {
-    throw ConfigError("{} (hold it against src/profile/trace_import.md, or name another format: "
+    throw ConfigError("{} (hold it against src/profile/import/README.md, or name another format: "
                       "--import {})",
                       error.what(), import_formats());
   }

@@ -4,7 +4,7 @@
 #include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/measured_model.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/branched_graph.h"
 #include "support/file_text.h"
 #include "support/published_chain.h"

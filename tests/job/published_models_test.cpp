@@ -5,7 +5,7 @@
 
 #include "spillway/planner/forward_stash.h"
 #include "spillway/planner/job/measured_model.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/file_text.h"
 #include "support/published_chain.h"
 

@@ -6,7 +6,7 @@
 
 #include "layer_chains.h"
 #include "spillway/planner/step_plan.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/file_text.h"
 
 namespace spillway::planner {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "profile_sums.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/file_text.h"
 
 namespace spillway::profile {

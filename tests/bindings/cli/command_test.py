@@ -431,7 +431,7 @@ class Profiling(CommandCase):
                       self.refused(*wants, "dtr", self.trace(self.TRACE + b"}")))
         self.assertIn("trace.log:1: a node should", self.refused(*wants, "pipedream", self.trace()))
         self.assertRegex(self.refused(*wants, "piper", self.trace(b"\xff")),
-                         r"trace\.log: not JSON.* \(hold it against src/profile/trace_import\.md, or "
+                         r"trace\.log: not JSON.* \(hold it against src/profile/import/README\.md, or "
                          r"name another format: --import dtr\|pipedream\|piper\)")
         self.assertIn("cannot read none: No such", self.refused(*wants, "dtr", "none"))
         self.assertIn("it is a folder", self.refused(*wants, "dtr", self.root))

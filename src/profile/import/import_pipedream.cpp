@@ -8,7 +8,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "trace_builder.h"
 
 namespace spillway::profile {

@@ -7,7 +7,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "trace_builder.h"
 #include "trace_lines.h"
 
