@@ -74,6 +74,39 @@ class Packages(ScriptCase):
         self.assertEqual(len(log), 3, log)
         self.assertIn("Could not install: ninja-build", output)
 
+    # Open MPI has a higher priority than MPICH, so installing it takes the names of MPICH over.
+    ALTERNATIVES = """#!/bin/bash
+owner="$(dirname "$APT_LOG")/owner.$2"
+case $1 in
+  --query) [[ -e $owner ]] && echo "Name: $2" && echo "Value: $(cat "$owner")" ;;
+  --set) echo "$3" >"$owner" ;;
+esac
+"""
+    TAKE_OVER = LOG + "[[ $1 == update ]] && exit\nfor name in mpirun mpi; do\n" \
+                      "  echo openmpi >\"$(dirname \"$APT_LOG\")/owner.$name\"\ndone\n"
+
+    def owner(self, name):
+        return (self.root / f"owner.{name}").read_text(encoding="utf-8").strip()
+
+    def test_the_mpi_that_was_there_keeps_its_names(self):
+        self.write({"bin/update-alternatives": self.ALTERNATIVES, "owner.mpirun": "mpich\n"})
+        status, output, _log = self.install(self.TAKE_OVER, self.DPKG)
+        self.assertEqual(status, 0, output)
+        self.assertEqual((self.owner("mpirun"), self.owner("mpi")), ("mpich", "openmpi"))
+        self.assertIn("packages: mpirun is mpich as before, not that of a new package", output)
+
+    def test_the_mpi_that_was_there_keeps_its_names_when_the_installation_fails(self):
+        self.write({"bin/update-alternatives": self.ALTERNATIVES, "owner.mpi": "mpich\n"})
+        status, output, _log = self.install(self.TAKE_OVER + "false\n", self.DPKG)
+        self.assertNotEqual(status, 0, output)
+        self.assertEqual(self.owner("mpi"), "mpich")
+
+    def test_names_that_nobody_had_are_left_to_the_packages(self):
+        self.write({"bin/update-alternatives": self.ALTERNATIVES})
+        status, output, _log = self.install(self.TAKE_OVER, self.DPKG)
+        self.assertEqual((status, self.owner("mpirun")), (0, "openmpi"), output)
+        self.assertNotIn("as before", output)
+
     def test_unknown_group_is_refused(self):
         status, output, _log = self.install(self.LOG, self.DPKG, group="everything")
         self.assertNotEqual(status, 0)
