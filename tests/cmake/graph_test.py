@@ -14,6 +14,7 @@ TABLE = {
     "profile": {"base"},
     "device_cuda": {"base", "device"},
     "planner": {"base", "topology", "profile"},
+    "profile_import": {"base", "profile"},
     "planner_clp": {"base", "planner"},
     "partition": {"base", "schedule"},
     "schedule": {"base"},

@@ -514,8 +514,12 @@ class QuickStart(ScriptCase):
 """
     BUILD_MEETS = MEET + '[[ $1 != --build || $* == *brain_unet* ]] || meet build fetch\n'
     FETCH_MEETS = MEET + "meet fetch build\n"
-    # Ends when it is told to, and writes that down.
-    LASTS = "trap 'echo \"$0 was ended\" >>\"$LOG\"; exit 1' TERM\nsleep 600 & wait\n"
+    # Writes down that it was told to end, whenever that is.
+    TELLS = "trap 'echo \"$0 was ended\" >>\"$LOG\"; exit 1' TERM\n"
+    LASTS = "sleep 600 & wait\n"
+
+    def tells(self, script):
+        return script.replace("\n", "\n" + self.TELLS, 1)
 
     def steps(self, log):
         return [line for line in log.splitlines() if line.startswith(("cmake ", "python3 "))]
@@ -533,7 +537,8 @@ class QuickStart(ScriptCase):
 
     def test_a_failed_fetch_ends_the_build(self):
         status, output, log = self.start(fetch=self.FETCH_MEETS + "echo no index >&2\nexit 3\n",
-                                         cmake=self.BUILD_MEETS + "[[ $1 != --build ]] && exit\n" + self.LASTS)
+                                         cmake=self.tells(self.BUILD_MEETS) +
+                                         "[[ $1 != --build ]] && exit\n" + self.LASTS)
         self.assertEqual(status, 3, output)
         self.assertIn(" no index ", output)
         self.assertTrue(output.endswith("LibTorch could not be fetched, for the reason above"), output)
@@ -541,7 +546,7 @@ class QuickStart(ScriptCase):
         self.assertNotIn("demo.py", log)
 
     def test_a_failed_build_ends_the_fetch(self):
-        status, output, log = self.start(fetch=self.FETCH_MEETS + self.LASTS,
+        status, output, log = self.start(fetch=self.tells(self.FETCH_MEETS) + self.LASTS,
                                          cmake=self.BUILD_MEETS +
                                          "[[ $1 != --build ]] || { echo no compiler; exit 4; }\n")
         self.assertEqual(status, 4, output)
