@@ -6,7 +6,7 @@ set -euo pipefail
 readonly costs="\
 Downloads, once: about 570 MB of LibTorch, up to 150 MB of Debian packages. Disk: 700 MB in
 ${XDG_CACHE_HOME:-~/.cache}/spillway (1.5 GB while it is fetched), 700 MB in build/, and up to 3 GB in
-/var/tmp while it trains. Memory: 3.5 GB. Time on two cores: about 6 minutes to build, 2 to train."
+/var/tmp while it trains. Memory: 3.5 GB. Time on two cores: about 4 minutes to build, 2 to train."
 
 print_help() {
   cat <<TEXT
@@ -54,14 +54,70 @@ setup=src/cmake/setup
 echo "$costs"
 
 "$setup/install_packages.sh" build demo
-"$setup/fetch_libtorch.sh"
 
-if [[ ! -f build/release/build.ninja ]]; then
+configure() {
   echo "build: configuring"
-  cmake --preset release -DSPILLWAY_BUILD_TESTS=OFF
+  cmake --preset release -DSPILLWAY_BUILD_TESTS=OFF "$@"
+}
+
+# As whole lines, since another program may write beside it.
+build() {
+  cmake --build build/release --parallel "$("$setup/build_jobs.sh")" --target "$@" | cat
+}
+
+lacks_libtorch() {
+  [[ ! -f build/release/build.ninja ]] ||
+    grep -q '^SPILLWAY_WITH_TORCH:BOOL=OFF' build/release/CMakeCache.txt
+}
+
+build_without_libtorch() {
+  if lacks_libtorch; then
+    configure -DSPILLWAY_WITH_TORCH=OFF
+    build bin/spillway lib/libspillway_preload.so
+    echo "build: what needs no LibTorch is there"
+  fi
+}
+
+# Both at once. Each leads a process group of its own, and is ended with all that it has started.
+parts=()
+end_parts() {
+  local part
+  for part in "${parts[@]}"; do
+    kill -TERM -- "-$part" 2>/dev/null || true
+  done
+  wait
+}
+trap end_parts EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+set -m
+"$setup/fetch_libtorch.sh" &
+fetching=$!
+build_without_libtorch &
+parts=("$fetching" $!)
+set +m
+for _ in "${parts[@]}"; do
+  status=0
+  wait -n -p ended "${parts[@]}" || status=$?
+  if ((status != 0)); then
+    what="the build has failed"
+    if ((ended == fetching)); then what="LibTorch could not be fetched"; fi
+    end_parts
+    echo "./quickstart.sh: $what, for the reason above" >&2
+    exit "$status"
+  fi
+done
+parts=()
+
+if lacks_libtorch; then
+  configure -DSPILLWAY_WITH_TORCH=ON
 fi
-cmake --build build/release --parallel "$("$setup/build_jobs.sh")" --target \
-  bin/spillway lib/libspillway_preload.so lib/libspillway_core_2.11.so bin/brain_unet
+programs=(bin/spillway bin/brain_unet)
+# What an earlier build has left stays of the same version as the command.
+if [[ -e build/release/bin/spillway-planning ]]; then
+  programs+=(bin/spillway-planning)
+fi
+build "${programs[@]}" lib/libspillway_preload.so lib/libspillway_core_2.11.so
 
 python3 "$setup/demo.py" --bin build/release/bin --out build/quickstart --steps "$steps" \
   --seed "$seed" "$@"

@@ -5,7 +5,7 @@
 
 #include "piper_chain.h"
 #include "spillway/base/error.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 
 namespace spillway::quality {
 

@@ -12,7 +12,7 @@
 #include "spillway/planner/job/measured_model.h"
 #include "spillway/planner/partition/cut_solvers.h"
 #include "spillway/planner/partition/layer_order.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace {

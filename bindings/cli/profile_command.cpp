@@ -2,21 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <iostream>
 #include <string_view>
 
 #include "exit_codes.h"
-#include "output_files.h"
 #include "run_command.h"
 #include "setting_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
-#include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/profile/trace_import.h"
 #include "spillway/runtime/recording/profile_recording.h"
-#include "spillway/runtime/reporting/profile_summary.h"
-#include "spillway/topology/atomic_file.h"
 #include "watched_program.h"
 
 namespace spillway::cli {
@@ -40,52 +34,6 @@ bool is_own_option(const std::string& word) {
   return std::find(kOwnOptions.begin(), kOwnOptions.end(), word) != kOwnOptions.end();
 }
 
-struct TraceImport {
-  std::string_view name;
-  profile::StepProfile (*read)(const std::string& text, const std::string& file,
-                               const profile::PiperOptions& options);
-  bool has_degrees;  ///< Takes --tensor-parallel and --micro-batches.
-};
-
-constexpr std::array<TraceImport, 3> kImports{
-    {{"dtr",
-      [](const std::string& text, const std::string& file, const profile::PiperOptions&) {
-        return profile::import_dtr(text, file);
-      },
-      false},
-     {"pipedream",
-      [](const std::string& text, const std::string& file, const profile::PiperOptions&) {
-        return profile::import_pipedream(text, file);
-      },
-      false},
-     {"piper",
-      [](const std::string& text, const std::string& file, const profile::PiperOptions& options) {
-        return profile::import_piper(text, file, options);
-      },
-      true}}};
-
-const TraceImport& import_named(const std::string& name) {
-  std::vector<std::string_view> names;
-  for (const TraceImport& each : kImports) {
-    if (each.name == name) return each;
-    names.push_back(each.name);
-  }
-  throw ConfigError("--import: unknown format '{}'{}", name, hint_for(name, names));
-}
-
-/// What an importer says names file and place; this adds what to do.
-profile::StepProfile imported(const TraceImport& import, const std::string& file,
-                              const profile::PiperOptions& degrees) {
-  const std::string text = topology::text_of_file(file);
-  try {
-    return import.read(text, file, degrees);
-  } catch (const ConfigError& error) {
-    throw ConfigError("{} (hold it against src/profile/trace_import.md, or name another format: "
-                      "--import {})",
-                      error.what(), import_formats());
-  }
-}
-
 /// A person who waited for a profile, and a script, must learn that there is none.
 int watch_for_profile(const ProgramStart& start) {
   const std::vector<std::string> before = written_states(start.profile_out);
@@ -106,8 +54,6 @@ int watch_for_profile(const ProgramStart& start) {
 }
 
 }  // namespace
-
-std::string import_formats() { return alternatives(kImports); }
 
 ProfileArguments split_profile_arguments(const std::vector<std::string>& words) {
   ProfileArguments result;
@@ -158,25 +104,6 @@ int record_profile(runtime::NamedTexts given, const std::string& out, const std:
         "profile-kind",
         std::to_string(count_in("--kind", kind, 1, runtime::ProfileRecording::kMostKinds)));
   return run_program(given, program, &watch_for_profile);
-}
-
-int import_profile(const ImportOptions& options) {
-  const TraceImport& import = import_named(options.format);
-  if (options.out.empty())
-    throw ConfigError("where to write the profile is missing (--out FILE.profile.json)");
-  profile::PiperOptions degrees;
-  degrees.tensor_parallel = count_in("--tensor-parallel", options.tensor_parallel);
-  degrees.micro_batches = count_in("--micro-batches", options.micro_batches);
-  if (!import.has_degrees && (degrees.tensor_parallel > 1 || degrees.micro_batches > 1))
-    throw ConfigError("--tensor-parallel and --micro-batches are for piper, whose layers have "
-                      "several costs; those of {} have one",
-                      import.name);
-  check_outputs({{"TRACE", options.file}}, {{"--out", options.out}});
-  const profile::StepProfile profile = imported(import, options.file, degrees);
-  topology::write_file_at_once(options.out, profile::to_text(profile));
-  std::cout << options.out << ": " << runtime::describe(profile) << "; pages of "
-            << profile.page_size << '\n';
-  return kDone;
 }
 
 }  // namespace spillway::cli

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,19 +23,5 @@ ProfileArguments split_profile_arguments(const std::vector<std::string>& words);
 /// Throws ConfigError, also for a program or a file that is missing.
 int record_profile(runtime::NamedTexts given, const std::string& out, const std::string& steps,
                    const std::string& kind, const std::vector<std::string>& program);
-
-struct ImportOptions {
-  std::string format;
-  std::string file;
-  std::string out;
-  std::string tensor_parallel = "1";
-  std::string micro_batches = "1";
-};
-
-/// "dtr|pipedream|piper"
-std::string import_formats();
-
-/// Makes a profile of a published trace. Throws ConfigError and IoError.
-int import_profile(const ImportOptions& options);
 
 }  // namespace spillway::cli

@@ -43,7 +43,6 @@ if(SPILLWAY_SANITIZE)
   set(SPILLWAY_TEST_FLAGS -Og)
 endif()
 
-# LibTorch is built with the new string ABI, and std::string crosses the border.
-if(SPILLWAY_WITH_TORCH)
-  add_compile_definitions(_GLIBCXX_USE_CXX11_ABI=1)
-endif()
+# LibTorch is built with the new string ABI, and std::string crosses the border. Without LibTorch, too:
+# what was compiled before it was there (quickstart.sh) need not be compiled again.
+add_compile_definitions(_GLIBCXX_USE_CXX11_ABI=1)

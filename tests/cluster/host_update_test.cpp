@@ -5,7 +5,7 @@
 
 #include "small_clusters.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/schedule_csv.h"
 
 namespace spillway::planner {
 namespace {
@@ -22,7 +22,7 @@ Job grouped_job(const std::vector<double>& bytes, const std::vector<double>& sec
   for (std::size_t i = groups; i-- > 0;) csv += std::to_string(i) + "STEP,";
   csv.back() = '\n';
   Job job;
-  job.schedule = read_schedule_csv(csv, "test");
+  job.schedule = schedule::read_schedule_csv(csv, "test");
   job.schedule.data_parallel = data_parallel;
   for (std::size_t i = 0; i < groups; ++i) {
     StageCosts stage;
@@ -119,7 +119,7 @@ TEST(HostUpdate, SplitsGradientsOverTheDevicesOfANode) {
 
 TEST(HostUpdate, NeedsNoReductionOfASinglePipeline) {
   Job job = grouped_job({100}, {1.0}, 1);
-  job.schedule = read_schedule_csv("0F0,0B0,0STEP\n", "test");
+  job.schedule = schedule::read_schedule_csv("0F0,0B0,0STEP\n", "test");
   const JobTiming timing = simulate_job(job, small_cluster(1, 1));
   EXPECT_NEAR(timing.step_seconds, 3.0 + 10.0 + 25.0 / 50.0 + 10.0, 1e-9);
 }
@@ -127,7 +127,8 @@ TEST(HostUpdate, NeedsNoReductionOfASinglePipeline) {
 // What the list fetches itself does not come by itself, too.
 TEST(HostUpdate, LeavesStreamedWeightsOnTheHost) {
   Job job = grouped_job({100}, {1.0}, 1);
-  job.schedule = read_schedule_csv("0SWAP_IN_WEIGHTS,0F0,0B0,0SWAP_OUT_WEIGHTS,0STEP\n", "test");
+  job.schedule =
+      schedule::read_schedule_csv("0SWAP_IN_WEIGHTS,0F0,0B0,0SWAP_OUT_WEIGHTS,0STEP\n", "test");
   const JobTiming timing = simulate_job(job, small_cluster(1, 1));
   EXPECT_NEAR(timing.step_seconds, 3.0 + 10.0 + 25.0 / 50.0 + 10.0, 1e-9);
   EXPECT_NEAR(timing.ranks[0].exposed_swap_seconds, 10.0, 1e-9);

@@ -7,7 +7,7 @@
 
 #include "small_clusters.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/schedule_csv.h"
 
 namespace spillway::planner {
 namespace {
@@ -127,7 +127,7 @@ TEST(SimulateJob, ExposesTheReduction) {
 
 // Two devices behind one uplink of 10: each swaps at 5.
 TEST(SimulateJob, SharesTheUplinkOfASwitch) {
-  const Schedule list = read_schedule_csv("0F0,0SWAP_OUT0,0SWAP_IN0,0B0\n", "test");
+  const Schedule list = schedule::read_schedule_csv("0F0,0SWAP_OUT0,0SWAP_IN0,0B0\n", "test");
   Job job = small_job(list, 40.0);
   job.schedule.data_parallel = 4;
   const JobTiming timing = simulate_job(job, small_cluster(1, 4));
@@ -200,7 +200,7 @@ TEST(SimulateJob, RefusesWhatCannotRun) {
   EXPECT_THROW(simulate_job(job, small_cluster(1, 8)), ConfigError);
   job.repetitions = 0;
   EXPECT_THROW(simulate_job(job, small_cluster(4, 4)), ConfigError);
-  job = small_job(read_schedule_csv("0F0,0B0\n1F0,1B0\n", "test"));
+  job = small_job(schedule::read_schedule_csv("0F0,0B0\n1F0,1B0\n", "test"));
   EXPECT_THROW(simulate_job(job, small_cluster(1, 1)), ConfigError);
   job.stages.pop_back();
   EXPECT_THROW(simulate_job(job, small_cluster(1, 2)), ConfigError);

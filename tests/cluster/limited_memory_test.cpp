@@ -7,7 +7,7 @@
 #include "small_clusters.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/memory_effects.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/schedule_csv.h"
 
 namespace spillway::planner {
 namespace {
@@ -97,9 +97,9 @@ TEST(SimulateJob, WaitsForRoomOnMemoryPasses) {
 
 // Weights and gradients of 40, a stash of 40 that takes 4 s each way: room for one.
 TEST(SimulateJob, CountsWaitsForRoomAsSwaps) {
-  Job job = small_job(
-      read_schedule_csv("0F0,0SWAP_OUT0,0F1,0SWAP_OUT1,0SWAP_IN1,0B1,0SWAP_IN0,0B0\n", "test"),
-      40.0);
+  Job job = small_job(schedule::read_schedule_csv(
+                          "0F0,0SWAP_OUT0,0F1,0SWAP_OUT1,0SWAP_IN1,0B1,0SWAP_IN0,0B0\n", "test"),
+                      40.0);
   const Cluster cluster = small_cluster(1, 1);
   EXPECT_NEAR(simulate_job(job, cluster).step_seconds, 21.0, 1e-9);
   job.memory = 120_B;
@@ -112,7 +112,8 @@ TEST(SimulateJob, CountsWaitsForRoomAsSwaps) {
 
 // On a machine the uplink is shared, so room comes later than the plan says.
 TEST(SimulateJob, WaitsLongerForRoomWhereLinksAreShared) {
-  Job job = small_job(read_schedule_csv("0F0,0SWAP_OUT0,0F1,0B1,0SWAP_IN0,0B0\n", "test"), 40.0);
+  Job job = small_job(schedule::read_schedule_csv("0F0,0SWAP_OUT0,0F1,0B1,0SWAP_IN0,0B0\n", "test"),
+                      40.0);
   job.schedule.data_parallel = 4;
   job.memory = 120_B;
   // Copies take 8 s instead of 4: F0 until 1, out until 9, F1, B1 until 12, in until 20.
@@ -120,7 +121,7 @@ TEST(SimulateJob, WaitsLongerForRoomWhereLinksAreShared) {
 }
 
 TEST(SimulateJob, RepeatsNoListThatKeepsMoreUnderALimit) {
-  Job job = small_job(read_schedule_csv("0SWAP_IN_WEIGHTS,0F0,0B0\n", "test"), 40.0);
+  Job job = small_job(schedule::read_schedule_csv("0SWAP_IN_WEIGHTS,0F0,0B0\n", "test"), 40.0);
   job.memory = 120_B;
   job.repetitions = 2;
   EXPECT_THROW(simulate_job(job, small_cluster(1, 1)), ConfigError);
@@ -129,7 +130,7 @@ TEST(SimulateJob, RepeatsNoListThatKeepsMoreUnderALimit) {
 }
 
 TEST(MemoryEffects, FollowWeightsAndStashes) {
-  const Schedule list = read_schedule_csv(
+  const Schedule list = schedule::read_schedule_csv(
       "0SWAP_IN_WEIGHTS,0F0,0SWAP_OUT0,0SWAP_IN0,0B0,0SWAP_OUT_WEIGHTS\n", "test");
   ScheduleCosts costs;
   costs.stages.resize(1);

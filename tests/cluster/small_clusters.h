@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "schedule/generated.h"
 #include "spillway/planner/cluster/job_simulation.h"
 #include "spillway/planner/schedule/schedule_passes.h"
+#include "support/generated_schedule.h"
 
 namespace spillway::planner {
 

@@ -6,14 +6,14 @@
 
 #include "small_clusters.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/schedule_csv.h"
 
 namespace spillway::planner {
 namespace {
 
 /// Forward 1 s, backward 2 s on one device; of each stash so many bytes at 10 a second.
 Job swapping_job(const std::string& list, double bytes) {
-  Job job = small_job(read_schedule_csv(list + "\n", "test"));
+  Job job = small_job(schedule::read_schedule_csv(list + "\n", "test"));
   job.stages[0].swapped = Bytes(static_cast<std::uint64_t>(bytes));
   return job;
 }
@@ -114,7 +114,8 @@ TEST(HostMemory, HoldsWhatTheDevicesOfANodeSwapAtTheirWorst) {
   Job job = swapping_job(kForwardsFirst, 15.0);
   job.schedule.data_parallel = 3;
   EXPECT_EQ(simulate_job(job, small_cluster(2, 2)).host_memory, Bytes(2 * 3 * 15));
-  job = small_job(read_schedule_csv("0F0,0SWAP_OUT0,0F1,0SWAP_IN0,0B0,0B1\n", "test"), 40.0);
+  job = small_job(schedule::read_schedule_csv("0F0,0SWAP_OUT0,0F1,0SWAP_IN0,0B0,0B1\n", "test"),
+                  40.0);
   EXPECT_EQ(simulate_job(job, small_cluster(1, 1)).host_memory, Bytes(40));
 }
 

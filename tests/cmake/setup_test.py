@@ -74,6 +74,39 @@ class Packages(ScriptCase):
         self.assertEqual(len(log), 3, log)
         self.assertIn("Could not install: ninja-build", output)
 
+    # Open MPI has a higher priority than MPICH, so installing it takes the names of MPICH over.
+    ALTERNATIVES = """#!/bin/bash
+owner="$(dirname "$APT_LOG")/owner.$2"
+case $1 in
+  --query) [[ -e $owner ]] && echo "Name: $2" && echo "Value: $(cat "$owner")" ;;
+  --set) echo "$3" >"$owner" ;;
+esac
+"""
+    TAKE_OVER = LOG + "[[ $1 == update ]] && exit\nfor name in mpirun mpi; do\n" \
+                      "  echo openmpi >\"$(dirname \"$APT_LOG\")/owner.$name\"\ndone\n"
+
+    def owner(self, name):
+        return (self.root / f"owner.{name}").read_text(encoding="utf-8").strip()
+
+    def test_the_mpi_that_was_there_keeps_its_names(self):
+        self.write({"bin/update-alternatives": self.ALTERNATIVES, "owner.mpirun": "mpich\n"})
+        status, output, _log = self.install(self.TAKE_OVER, self.DPKG)
+        self.assertEqual(status, 0, output)
+        self.assertEqual((self.owner("mpirun"), self.owner("mpi")), ("mpich", "openmpi"))
+        self.assertIn("packages: mpirun is mpich as before, not that of a new package", output)
+
+    def test_the_mpi_that_was_there_keeps_its_names_when_the_installation_fails(self):
+        self.write({"bin/update-alternatives": self.ALTERNATIVES, "owner.mpi": "mpich\n"})
+        status, output, _log = self.install(self.TAKE_OVER + "false\n", self.DPKG)
+        self.assertNotEqual(status, 0, output)
+        self.assertEqual(self.owner("mpi"), "mpich")
+
+    def test_names_that_nobody_had_are_left_to_the_packages(self):
+        self.write({"bin/update-alternatives": self.ALTERNATIVES})
+        status, output, _log = self.install(self.TAKE_OVER, self.DPKG)
+        self.assertEqual((status, self.owner("mpirun")), (0, "openmpi"), output)
+        self.assertNotIn("as before", output)
+
     def test_unknown_group_is_refused(self):
         status, output, _log = self.install(self.LOG, self.DPKG, group="everything")
         self.assertNotEqual(status, 0)
@@ -434,11 +467,11 @@ class QuickStart(ScriptCase):
 
     STEP = "#!/bin/bash\necho \"$(basename \"$0\") $*\" >>\"$LOG\"\n"
 
-    def start(self, *flags):
+    def start(self, *flags, fetch=STEP, cmake=STEP):
         script = (probe_project.REPOSITORY / "quickstart.sh").read_text(encoding="utf-8")
         setup = "src/cmake/setup/"
-        self.write({"quickstart.sh": script, "bin/cmake": self.STEP, "bin/python3": self.STEP,
-                    setup + "install_packages.sh": self.STEP, setup + "fetch_libtorch.sh": self.STEP,
+        self.write({"quickstart.sh": script, "bin/cmake": cmake, "bin/python3": self.STEP,
+                    setup + "install_packages.sh": self.STEP, setup + "fetch_libtorch.sh": fetch,
                     setup + "build_jobs.sh": "#!/bin/sh\necho 1\n"})
         environment = {**os.environ, "LOG": str(self.root / "log"), "HOME": str(self.root),
                        "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
@@ -470,6 +503,71 @@ class QuickStart(ScriptCase):
         self.assertIn("MB", output[:400])
         self.assertTrue(output.endswith("build/release/bin/spillway run --budget 4GiB -- ./trainer"),
                         output)
+
+    # "meet NAME OTHER" says that NAME has begun, and waits until OTHER has.
+    MEET = STEP + """meet() {
+  touch "$LOG.$1"
+  for _ in {1..600}; do [[ -e $LOG.$2 ]] && return; sleep 0.1; done
+  echo "$1 was alone"
+  exit 9
+}
+"""
+    BUILD_MEETS = MEET + '[[ $1 != --build || $* == *brain_unet* ]] || meet build fetch\n'
+    FETCH_MEETS = MEET + "meet fetch build\n"
+    # Writes down that it was told to end, whenever that is.
+    TELLS = "trap 'echo \"$0 was ended\" >>\"$LOG\"; exit 1' TERM\n"
+    LASTS = "sleep 600 & wait\n"
+
+    def tells(self, script):
+        return script.replace("\n", "\n" + self.TELLS, 1)
+
+    def steps(self, log):
+        return [line for line in log.splitlines() if line.startswith(("cmake ", "python3 "))]
+
+    def test_fetches_and_compiles_side_by_side(self):
+        status, output, log = self.start(fetch=self.FETCH_MEETS, cmake=self.BUILD_MEETS)
+        self.assertEqual(status, 0, output)
+        steps = self.steps(log)
+        self.assertEqual(len(steps), 5, log)
+        self.assertIn("-DSPILLWAY_WITH_TORCH=OFF", steps[0])
+        self.assertNotIn("core", steps[1])
+        self.assertIn("-DSPILLWAY_WITH_TORCH=ON", steps[2])
+        self.assertRegex(steps[3], "bin/brain_unet .*lib/libspillway_core_2.11.so")
+        self.assertIn("demo.py", steps[4])
+
+    def test_a_failed_fetch_ends_the_build(self):
+        status, output, log = self.start(fetch=self.FETCH_MEETS + "echo no index >&2\nexit 3\n",
+                                         cmake=self.tells(self.BUILD_MEETS) +
+                                         "[[ $1 != --build ]] && exit\n" + self.LASTS)
+        self.assertEqual(status, 3, output)
+        self.assertIn(" no index ", output)
+        self.assertTrue(output.endswith("LibTorch could not be fetched, for the reason above"), output)
+        self.assertIn("bin/cmake was ended", log)
+        self.assertNotIn("demo.py", log)
+
+    def test_a_failed_build_ends_the_fetch(self):
+        status, output, log = self.start(fetch=self.tells(self.FETCH_MEETS) + self.LASTS,
+                                         cmake=self.BUILD_MEETS +
+                                         "[[ $1 != --build ]] || { echo no compiler; exit 4; }\n")
+        self.assertEqual(status, 4, output)
+        self.assertIn(" no compiler ", output)
+        self.assertTrue(output.endswith("the build has failed, for the reason above"), output)
+        self.assertIn("fetch_libtorch.sh was ended", log)
+        self.assertNotIn("demo.py", log)
+
+    def test_what_was_built_is_not_configured_again(self):
+        for with_torch, count in (("ON", 0), ("OFF", 2)):
+            with self.subTest(with_torch):
+                (self.root / "log").unlink(missing_ok=True)
+                self.write({"build/release/build.ninja": "", "build/release/CMakeCache.txt":
+                            f"SPILLWAY_WITH_TORCH:BOOL={with_torch}\n"})
+                status, output, log = self.start()
+                self.assertEqual((status, log.count("cmake --preset")), (0, count), output)
+
+    def test_a_planning_program_that_is_there_is_kept_up_to_date(self):
+        self.assertNotIn("spillway-planning", self.start()[2])
+        self.write({"build/release/bin/spillway-planning": ""})
+        self.assertIn("bin/spillway-planning", self.start()[2])
 
 
 class BudgetText(unittest.TestCase):

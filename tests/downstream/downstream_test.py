@@ -87,6 +87,12 @@ class InstalledPackage(unittest.TestCase):
         self.assert_paged(json.loads(stats.read_text(encoding="utf-8")))
         self.assertEqual(list(self.spill.iterdir()), [])
 
+        costs = WORK / "costs.txt"
+        costs.write_text("1 2 3 4\n", encoding="utf-8")
+        # The program that plans was installed as well.
+        cuts = run(self.prefix / "bin/spillway", "plan", "--costs", costs, "--ranks", "2")
+        self.assertIn("slowest stage", cuts)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -9,7 +9,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/memory_effects.h"
 #include "spillway/planner/schedule/rank_factors.h"
-#include "spillway/planner/schedule/weight_copies.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 namespace {

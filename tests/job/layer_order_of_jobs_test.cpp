@@ -4,10 +4,10 @@
 #include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/measured_model.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/branched_graph.h"
 #include "support/file_text.h"
-#include "support/published_chain.h"
+#include "support/reference_data.h"
 
 namespace spillway::planner {
 namespace {
@@ -106,24 +106,25 @@ INSTANTIATE_TEST_SUITE_P(Networks, PublishedOrders,
                                            PublishedOrder{"gnmt", 4}, PublishedOrder{"gnmt", 8}));
 
 TEST_P(PublishedOrders, LoseNothingAgainstAllOrders) {
-  const std::string path = published_profile(GetParam().network);
-  if (path.empty())
-    GTEST_SKIP() << "set SPILLWAY_REFERENCE_DATA to the folder that holds pipedream/"
-                 << GetParam().network << ".graph.txt";
-  PartitionProblem problem;
-  problem.chain = measured_model(profile::import_pipedream(file_text(path), path)).chain;
-  ASSERT_TRUE(problem.chain.may_reorder);
-  const std::uint32_t stages = GetParam().stages;
-  problem.devices.resize(stages);
-  problem.links.assign(stages - 1, {1.0 / 12e9, 10e-6});
-  for (std::uint32_t k = 0; k < stages; ++k)
-    problem.factors.push_back({static_cast<double>(stages - k), 1.0});
-  const OrderChoice choice = choose_order(problem, kThoroughOrder);
-  EXPECT_TRUE(choice.is_exact);
-  EXPECT_LE(choice.seconds, choice.recorded_seconds);
-  RecordProperty("downsets", static_cast<int>(choice.downsets));
-  RecordProperty("recorded_loses_per_mille",
-                 static_cast<int>(1000 * (choice.recorded_seconds / choice.seconds - 1)));
+  for (const ReferenceFile& file :
+       reference_files(std::string("pipedream/") + GetParam().network + ".graph.txt")) {
+    SCOPED_TRACE(file);
+    PartitionProblem problem;
+    problem.chain =
+        measured_model(profile::import_pipedream(file_text(file.path), file.path)).chain;
+    ASSERT_TRUE(problem.chain.may_reorder);
+    const std::uint32_t stages = GetParam().stages;
+    problem.devices.resize(stages);
+    problem.links.assign(stages - 1, {1.0 / 12e9, 10e-6});
+    for (std::uint32_t k = 0; k < stages; ++k)
+      problem.factors.push_back({static_cast<double>(stages - k), 1.0});
+    const OrderChoice choice = choose_order(problem, kThoroughOrder);
+    EXPECT_TRUE(choice.is_exact);
+    EXPECT_LE(choice.seconds, choice.recorded_seconds);
+    RecordProperty("downsets", static_cast<int>(choice.downsets));
+    RecordProperty("recorded_loses_per_mille",
+                   static_cast<int>(1000 * (choice.recorded_seconds / choice.seconds - 1)));
+  }
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "even_jobs.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/forward_stash.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/chain_profile.h"
 #include "support/piper_layers.h"
 

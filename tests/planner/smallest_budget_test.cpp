@@ -1,13 +1,13 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 #include <utility>
 
 #include "layer_chains.h"
 #include "spillway/planner/step_plan.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/file_text.h"
+#include "support/reference_data.h"
 
 namespace spillway::planner {
 namespace {
@@ -65,12 +65,11 @@ INSTANTIATE_TEST_SUITE_P(Published, SmallestBudgetOfTraces,
                                            Trace{piper, "piper/bert32a100.json"}));
 
 TEST_P(SmallestBudgetOfTraces, IsExact) {
-  const char* const folder = std::getenv("SPILLWAY_REFERENCE_DATA");
-  if (folder == nullptr || *folder == '\0')
-    GTEST_SKIP() << "SPILLWAY_REFERENCE_DATA does not name the folder with the published traces";
-  const std::string text = file_text(std::string(folder) + "/" + GetParam().file);
-  const profile::StepProfile step = GetParam().import(text, GetParam().file);
-  expect_exact(step.tape, step.page_size);
+  for (const ReferenceFile& file : reference_files(GetParam().file)) {
+    SCOPED_TRACE(file);
+    const profile::StepProfile step = GetParam().import(file_text(file.path), file.path);
+    expect_exact(step.tape, step.page_size);
+  }
 }
 
 }  // namespace

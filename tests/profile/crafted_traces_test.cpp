@@ -6,7 +6,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/profile/chrome_trace.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 
 namespace spillway::profile {
 namespace {

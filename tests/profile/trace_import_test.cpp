@@ -1,4 +1,4 @@
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 
 #include <gmock/gmock.h>
 

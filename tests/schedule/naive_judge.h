@@ -5,9 +5,9 @@
 #include <set>
 #include <vector>
 
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/schedule/schedule.h"
 
-namespace spillway::planner {
+namespace spillway::schedule {
 
 /// Runs lists with messages and flushes in the slowest and plainest way: each rank's next action
 /// goes as soon as all it needs is done, messages when both ends stand at them, reductions when all
@@ -122,4 +122,4 @@ class NaiveJudge {
   std::vector<std::size_t> next_;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::schedule

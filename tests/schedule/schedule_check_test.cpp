@@ -1,23 +1,27 @@
-#include "spillway/planner/schedule/schedule_check.h"
+#include "spillway/schedule/schedule_check.h"
 
 #include <gmock/gmock.h>
 
 #include <random>
 
-#include "generated.h"
 #include "naive_judge.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/schedule_csv.h"
 #include "spillway/planner/schedule/schedule_passes.h"
+#include "spillway/schedule/schedule_csv.h"
+#include "support/generated_schedule.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::schedule {
 namespace {
 
+using planner::even_costs;
+using planner::generated;
+using planner::time_schedule;
+using planner::with_communication;
 using ::testing::HasSubstr;
 
-std::string fault_in(const Schedule& schedule, const ScheduleLimits& limits = {}) {
-  const auto fault = first_fault(schedule, limits);
+std::string fault_in(const Schedule& schedule) {
+  const auto fault = first_fault(schedule);
   return fault ? to_string(*fault) : "none";
 }
 
@@ -136,29 +140,6 @@ TEST(FirstFault, FindsAReductionThatAPartnerDoesNotJoin) {
   EXPECT_THAT(fault_in(schedule), HasSubstr("waits for rank 1, whose list is over"));
 }
 
-// With one slot more than a rank has, the action that takes it is named.
-TEST(FirstFault, NamesTheFirstActionOverAMemoryLimit) {
-  const Schedule schedule = generated("1f1b", 4, 8);
-  EXPECT_EQ(fault_in(schedule, {.in_flight = 4.0}), "none");
-  EXPECT_EQ(fault_in(schedule, {.in_flight = 3.0}),
-            "rank 0, action 3 (0F3): it is the first to hold 4 micro-batches, 3 are allowed");
-  ScheduleLimits limits;
-  limits.stages.resize(4);
-  for (StageCosts& stage : limits.stages) {
-    stage.stash = 1_GiB;
-    stage.weights = 2_GiB;
-    stage.gradients = 2_GiB;
-    stage.optimizer_state = 4_GiB;
-  }
-  limits.memory = {12_GiB};
-  EXPECT_EQ(fault_in(schedule, limits), "none");
-  limits.memory = {11_GiB, 11_GiB, 11_GiB, 11_GiB};
-  EXPECT_EQ(fault_in(schedule, limits),
-            "rank 0, action 3 (0F3): it is the first to need 12.0 GiB, the rank has 11.0 GiB");
-  limits.memory = {11_GiB, 11_GiB};
-  EXPECT_THROW(first_fault(schedule, limits), ConfigError);
-}
-
 TEST(FirstFault, ThrowsForIndicesOutside) {
   Schedule schedule = generated("1f1b", 2, 2);
   schedule.ranks[0][0].stage = 7;
@@ -230,4 +211,4 @@ TEST(FirstFault, NamesTheSwappedActionOfAnInjectedDeadlock) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::schedule

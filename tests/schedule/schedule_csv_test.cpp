@@ -1,16 +1,27 @@
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/schedule_csv.h"
 
 #include <gmock/gmock.h>
 
-#include "generated.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/schedule_check.h"
 #include "spillway/planner/schedule/schedule_passes.h"
+#include "spillway/schedule/schedule_check.h"
 #include "support/damaged_text.h"
+#include "support/generated_schedule.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::schedule {
 namespace {
+
+using planner::CommunicationOptions;
+using planner::CopyRule;
+using planner::even_costs;
+using planner::generated;
+using planner::schedule_generators;
+using planner::ScheduleCosts;
+using planner::ScheduleGenerator;
+using planner::ScheduleRequest;
+using planner::with_communication;
+using planner::with_parked_weights;
 
 void expect_equal(const Schedule& a, const Schedule& b) {
   EXPECT_EQ(a.stages, b.stages);
@@ -220,4 +231,4 @@ TEST(ScheduleCsv, SurvivesExtremeNumbers) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::schedule

@@ -1,13 +1,24 @@
-#include "spillway/planner/schedule/schedule_drawing.h"
+#include "spillway/schedule/schedule_drawing.h"
 
 #include <gmock/gmock.h>
 
-#include "generated.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
+#include "support/drawn_schedule.h"
+#include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::schedule {
 namespace {
+
+using planner::drawing;
+using planner::even_costs;
+using planner::gems;
+using planner::generated;
+using planner::ScheduleCosts;
+using planner::ScheduleTiming;
+using planner::StageCosts;
+using planner::time_schedule;
+using planner::with_recomputation;
 
 std::string with_equal_backward(const Schedule& schedule) {
   return drawing(schedule, time_schedule(schedule, even_costs(schedule, 1.0, 0.5, 0.5)));
@@ -137,4 +148,4 @@ TEST(Drawing, RefusesPicturesThatNobodyCanSee) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::schedule

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 
-#include "generated.h"
-#include "spillway/planner/schedule/schedule_check.h"
-#include "spillway/planner/schedule/schedule_csv.h"
 #include "spillway/planner/schedule/schedule_passes.h"
+#include "spillway/schedule/schedule_check.h"
+#include "spillway/schedule/schedule_csv.h"
+#include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::schedule {
 namespace {
 
+using planner::CommunicationOptions;
+using planner::CopyRule;
+using planner::generated;
+using planner::with_communication;
 using ::testing::HasSubstr;
 
 std::string fault_in(const Schedule& schedule) {
@@ -112,4 +116,4 @@ TEST(FirstFault, LetsListsWithoutAnyStepPass) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::schedule

@@ -107,13 +107,4 @@ class PublishedChain {
   std::map<int, std::vector<int>> next_;
 };
 
-/// The file of a profile that PipeDream published; empty where SPILLWAY_REFERENCE_DATA names no
-/// folder that has it.
-inline std::string published_profile(const std::string& network) {
-  const char* folder = std::getenv("SPILLWAY_REFERENCE_DATA");
-  if (folder == nullptr) return {};
-  const std::string file = std::string(folder) + "/pipedream/" + network + ".graph.txt";
-  return std::ifstream(file) ? file : std::string();
-}
-
 }  // namespace spillway

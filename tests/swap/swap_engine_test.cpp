@@ -206,7 +206,7 @@ TEST_P(SwapEngineTest, LetsRangesThatWereOnlyReadLeaveWithoutAWrite) {
 }
 
 TEST_P(SwapEngineTest, WritesAgainWhatWasFetchedWithoutItsCopy) {
-  for (const Copy copy : {OnFetch::kKeepStoreCopy, OnFetch::kDropStoreCopy}) {
+  for (const OnFetch copy : {OnFetch::kKeepStoreCopy, OnFetch::kDropStoreCopy}) {
     auto swap = engine(4);
     const auto first = swap->allocate(kPageSize * 3, nullptr);
     for (std::size_t page = 0; page < 3; ++page) word(first.address, page) = page + 1;

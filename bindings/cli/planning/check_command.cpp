@@ -10,7 +10,8 @@
 #include "planning/stored_job.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/schedule_check.h"
+#include "spillway/schedule/schedule_csv.h"
 
 namespace spillway::cli {
 
@@ -31,8 +32,8 @@ CheckedPlan checked(const std::string& path) {
   const bool is_json =
       path.ends_with(".json") || (first != std::string::npos && text[first] == '{');
   if (!is_json) {
-    plan.actions = planner::read_schedule_csv(text, path);
-    if (const auto fault = planner::first_fault(plan.actions))
+    plan.actions = schedule::read_schedule_csv(text, path);
+    if (const auto fault = schedule::first_fault(plan.actions))
       throw PlanError("{}: {}", path, to_string(*fault));
     return plan;
   }

@@ -1,7 +1,6 @@
 #include "planning/job_options.h"
 
-#include <CLI/CLI.hpp>
-
+#include "command_line.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/partition/partitioners.h"
@@ -32,67 +31,67 @@ std::string partitioner_help() {
   return text + message("[{}]", planner::partitioners().front().name);
 }
 
-void add_text(CLI::App& app, const char* name, std::string& word, const char* type,
-              const std::string& meaning) {
-  app.add_option(name, word, meaning)->type_name(type);
-}
-
 }  // namespace
 
-void add_job_options(CLI::App& app, JobWords& words) {
-  add_text(app, "--ranks", words.ranks, "COUNT",
-           "Plan for so many devices: cut the model into stages, and choose a schedule");
-  add_text(app, "--device-memory", words.device_memory, "SIZE",
-           "With --ranks: memory of each device [as much as is needed]");
-  add_text(app, "--micro-batches", words.micro_batches, "COUNT",
-           "With --ranks: how many make a step, on all devices together; the profile is of one "
-           "[as many as --batch; with --schedule auto the best that divide it]");
-  add_text(
-      app, "--batch", words.batch, "COUNT",
+void add_job_options(CommandLine& line, JobWords& words) {
+  line.add_text("--ranks", words.ranks, "COUNT",
+                "Plan for so many devices: cut the model into stages, and choose a schedule");
+  line.add_text("--device-memory", words.device_memory, "SIZE",
+                "With --ranks: memory of each device [as much as is needed]");
+  line.add_text(
+      "--micro-batches", words.micro_batches, "COUNT",
+      "With --ranks: how many make a step, on all devices together; the profile is of one "
+      "[as many as --batch; with --schedule auto the best that divide it]");
+  line.add_text(
+      "--batch", words.batch, "COUNT",
       "With --ranks: the work of a step, in micro-batches as profiled; fewer micro-batches are "
       "taken to be so many times as long and large [as many as --micro-batches, or as ranks]");
-  add_text(app, "--groups", words.groups, "COUNT",
-           "With --ranks: pipelines that do the same with other micro-batches, and sum their "
-           "gradients [1; with --schedule auto the best]");
-  add_text(app, "--schedule", words.schedule, "NAME", schedule_help());
-  add_text(app, "--partitioner", words.partitioner, "NAME", partitioner_help());
-  add_text(app, "--order", words.order, "NAME",
-           "With --ranks: in which order the branches of a model go to the stages: recorded; any "
-           "that the tensors of the profile allow; or auto, any where the profile knows all that "
-           "operators wait for, as imported ones do [auto]");
-  add_text(app, "--link", words.link, "GB/s",
-           "With --ranks: rate between any two devices, each way [messages take no time]; the one "
-           "to each host, for swaps, is --link-out and --link-in [nothing is swapped], and "
-           "--host-memory is then of each rank");
-  add_text(app, "--topology", words.topology, "FILE|NAME",
-           "With --ranks: plan for this description of a machine, or for the one of that name that "
-           "came with the command: its memory, links and disks. Other options leave less of them "
-           "to the job; --host-memory is then of each node");
-  add_text(app, "--ranks-per-host", words.ranks_per_host, "COUNT",
-           "With --ranks, and disks (--rates, --nvme): neighbouring ranks that share them");
-  app.add_flag("--compare", words.compare,
-               "With --ranks: all schedules on one pipeline, or on --groups of them, and all "
-               "partitioners with the best of them, in one table; with --topology each as it runs "
-               "on the machine")
-      ->disable_flag_override();
-  add_text(app, "--svg", words.picture, "FILE",
-           "With --ranks: draw what each device does when, and what it holds");
-  add_text(app, "--costs", words.costs, "FILE",
-           "With --ranks: cut a list of numbers, seconds of one layer each, instead of a profile");
-  add_text(
-      app, "--rebalance", words.rebalance, "FILE",
+  line.add_text("--groups", words.groups, "COUNT",
+                "With --ranks: pipelines that do the same with other micro-batches, and sum their "
+                "gradients [1; with --schedule auto the best]");
+  line.add_text("--schedule", words.schedule, "NAME", schedule_help());
+  line.add_text("--partitioner", words.partitioner, "NAME", partitioner_help());
+  line.add_text(
+      "--order", words.order, "NAME",
+      "With --ranks: in which order the branches of a model go to the stages: recorded; any "
+      "that the tensors of the profile allow; or auto, any where the profile knows all that "
+      "operators wait for, as imported ones do [auto]");
+  line.add_text(
+      "--link", words.link, "GB/s",
+      "With --ranks: rate between any two devices, each way [messages take no time]; the one "
+      "to each host, for swaps, is --link-out and --link-in [nothing is swapped], and "
+      "--host-memory is then of each rank");
+  line.add_text(
+      "--topology", words.topology, "FILE|NAME",
+      "With --ranks: plan for this description of a machine, or for the one of that name that "
+      "came with the command: its memory, links and disks. Other options leave less of them "
+      "to the job; --host-memory is then of each node");
+  line.add_text("--ranks-per-host", words.ranks_per_host, "COUNT",
+                "With --ranks, and disks (--rates, --nvme): neighbouring ranks that share them");
+  line.add_flag("--compare", words.compare,
+                "With --ranks: all schedules on one pipeline, or on --groups of them, and all "
+                "partitioners with the best of them, in one table; with --topology each as it runs "
+                "on the machine");
+  line.add_text("--svg", words.picture, "FILE",
+                "With --ranks: draw what each device does when, and what it holds");
+  line.add_text(
+      "--costs", words.costs, "FILE",
+      "With --ranks: cut a list of numbers, seconds of one layer each, instead of a profile");
+  line.add_text(
+      "--rebalance", words.rebalance, "FILE",
       "Take up the plan for many ranks that a job runs by (--out stored it) with a PROFILE that "
       "was recorded since: which layers to move to neighbouring ranks at the end of a step, in "
       "which rounds, and after how many steps that pays. Ranks, schedule, memory and links are the "
       "plan's; "
       "--out stores the plan to go on with");
-  add_text(
-      app, "--steps-left", words.steps_left, "COUNT",
+  line.add_text(
+      "--steps-left", words.steps_left, "COUNT",
       "With --rebalance: move what pays within so many steps, nothing if nothing does [move to "
       "the quickest step, whenever that pays]");
-  add_text(app, "--check", words.check, "FILE",
-           "Look for the first fault of a stored plan for many ranks, or of lists of actions as "
-           "PyTorch's pipelining writes them (CSV)");
+  line.add_text(
+      "--check", words.check, "FILE",
+      "Look for the first fault of a stored plan for many ranks, or of lists of actions as "
+      "PyTorch's pipelining writes them (CSV)");
 }
 
 }  // namespace spillway::cli

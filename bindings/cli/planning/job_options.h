@@ -2,13 +2,11 @@
 
 #include "planning/job_words.h"
 
-namespace CLI {
-class App;
-}
-
 namespace spillway::cli {
 
+class CommandLine;
+
 /// Adds the options of `spillway plan` for many ranks; `words` must outlive the parsing.
-void add_job_options(CLI::App& app, JobWords& words);
+void add_job_options(CommandLine& line, JobWords& words);
 
 }  // namespace spillway::cli

@@ -8,7 +8,7 @@
 #include "planning/svg_drawing.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
-#include "spillway/planner/schedule/schedule_drawing.h"
+#include "spillway/schedule/schedule_drawing.h"
 
 namespace spillway::cli {
 
@@ -185,7 +185,7 @@ class Drawing {
       const Action& action = actions[i];
       const double x = x_of(spans[i].start_seconds);
       const double width = x_of(spans[i].end_seconds) - x;
-      if (!planner::is_compute(action.kind) || width < kLeastWidth) continue;
+      if (!schedule::is_compute(action.kind) || width < kLeastWidth) continue;
       const BarKind& kind = kind_of(action.kind);
       svg_.box(x, top, width, row_.bars,
                message("fill=\"{}\"{}{}", kind.colour, is_pale(action) ? kPale : "",
@@ -194,7 +194,7 @@ class Drawing {
                        seconds_text(spans[i].end_seconds - spans[i].start_seconds),
                        seconds_text(spans[i].start_seconds)));
       if (action.micro_batch == planner::kNoMicroBatch) continue;
-      const std::string label = planner::micro_batch_label(plan_.actions, action);
+      const std::string label = schedule::micro_batch_label(plan_.actions, action);
       const double letters = kWidthOfLetter * static_cast<double>(label.size());
       if (width >= std::max(kLeastWidthOfLabel, letters))
         svg_.label(x + width / 2, top + row_.bars - 3, label, "middle",

@@ -8,7 +8,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/schedule_csv.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
@@ -24,7 +24,7 @@ bool is_list_of_actions(const std::string& path) {
 
 /// Whose lists are in a file of actions.
 std::string readers_text(const planner::JobPlan& plan) {
-  if (!planner::for_pytorch(plan.actions))
+  if (!schedule::for_pytorch(plan.actions))
     return " (with actions that PyTorch's pipelining does not have, and refuses)";
   if (plan.groups == 1) return " (as PyTorch's pipelining reads them; it updates by itself)";
   return message(
@@ -69,7 +69,7 @@ void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
                const std::string& path) {
   if (is_list_of_actions(path))
     return topology::write_file_at_once(
-        path, planner::to_csv(planner::for_pytorch(plan.actions).value_or(plan.actions)));
+        path, schedule::to_csv(schedule::for_pytorch(plan.actions).value_or(plan.actions)));
   planner::JobFile file = planner::describe_job(plan, chain);
   file.cluster = cluster;
   file.swaps_to_disks = swap_target == planner::SwapTarget::kDisk;

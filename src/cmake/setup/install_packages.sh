@@ -15,7 +15,7 @@ packages_of() {
       libcli11-dev nlohmann-json3-dev libspdlog-dev libhwloc-dev liburing-dev libxxhash-dev \
       libnifti-dev libjpeg62-turbo-dev libturbojpeg0-dev coinor-libclp-dev ;;
     demo) echo mricron-data ;;
-    test) echo libgtest-dev libgmock-dev clang-format openmpi-bin mricron-data \
+    test) echo libgtest-dev libgmock-dev clang-format mpich openmpi-bin mricron-data \
       lomiri-wallpapers-16.04 lomiri-wallpapers-20.04 ;;
     bench) echo libbenchmark-dev fio python3-matplotlib ;;
     *) echo "install_packages.sh: unknown group '$1'; groups: build demo test bench" >&2; exit 2 ;;
@@ -60,10 +60,33 @@ if ((EUID != 0)); then
   fi
 fi
 
+# The MPIs compete for the names mpiexec, mpirun and mpicc, and the one of the highest priority wins:
+# where a user has one, those names shall go on meaning it.
+readonly shared_names=(mpirun mpi)
+owner_of() {
+  update-alternatives --query "$1" 2>/dev/null | sed -n 's/^Value: //p'
+}
+owners=()
+for name in "${shared_names[@]}"; do
+  owners+=("$(owner_of "$name" || true)")
+done
+give_names_back() {
+  local at
+  for at in "${!shared_names[@]}"; do
+    if [[ -n "${owners[at]}" && "$(owner_of "${shared_names[at]}")" != "${owners[at]}" ]]; then
+      "${as_root[@]}" update-alternatives --set "${shared_names[at]}" "${owners[at]}" >/dev/null
+      echo "packages: ${shared_names[at]} is ${owners[at]} as before, not that of a new package"
+    fi
+  done
+}
+
 echo "packages: installing ${missing[*]}"
 install() {
+  local status=0
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=120 "${missing[@]}"
+    apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=120 "${missing[@]}" || status=$?
+  give_names_back
+  return "$status"
 }
 # A fresh system has no package lists, an old one has stale ones.
 if ! install; then

@@ -10,7 +10,7 @@
 #include "flow_table.h"
 #include "spillway/planner/cluster/job_simulation.h"
 #include "spillway/planner/schedule/memory_effects.h"
-#include "spillway/planner/schedule/weight_copies.h"
+#include "spillway/schedule/weight_copies.h"
 #include "task_graph.h"
 
 namespace spillway::planner {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 

@@ -7,7 +7,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/host_bytes.h"
 #include "spillway/planner/schedule/schedule_passes.h"
-#include "spillway/planner/schedule/weight_copies.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 namespace {

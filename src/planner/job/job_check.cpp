@@ -6,43 +6,12 @@
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/schedule/host_bytes.h"
+#include "spillway/planner/schedule/memory_check.h"
 
 namespace spillway::planner {
 namespace {
 
-std::optional<std::string> order_fault(const LayerOrder& order, std::size_t layers) {
-  if (order.empty()) return std::nullopt;
-  if (order.size() != layers)
-    return message("its order has {} layers, and its stages {}", order.size(), layers);
-  std::vector<char> is_there(layers, 0);
-  for (std::size_t place = 0; place < layers; ++place) {
-    const LayerIndex layer = order[place];
-    if (layer >= layers)
-      return message("place {} of its order names layer {} of {}", place, layer, layers);
-    if (is_there[layer] != 0) return message("its order names layer {} twice", layer);
-    is_there[layer] = 1;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> stage_fault(const JobFile& file) {
-  LayerIndex next = 0;
-  for (std::size_t k = 0; k < file.stages.size(); ++k) {
-    const JobFileStage& stage = file.stages[k];
-    if (stage.first != next)
-      return message("stage {} begins with layer {}, and the one before ends so that {} comes next",
-                     k, stage.first, next);
-    if (stage.last < stage.first)
-      return message("stage {} goes from layer {} back to layer {}", k, stage.first, stage.last);
-    next = stage.last + 1;
-  }
-  if (next != file.model.layers)
-    return message("its stages end before layer {}, and its model has {} layers", next,
-                   file.model.layers);
-  return order_fault(file.order, next);
-}
-
-std::optional<std::string> fault_of_lists(const JobFile& file) {
+std::optional<std::string> fault_of_memory(const JobFile& file) {
   ScheduleLimits limits;
   if (file.device_memory != kNoLimit) {
     for (std::size_t rank = 0; rank < file.fixed.size(); ++rank) {
@@ -54,7 +23,7 @@ std::optional<std::string> fault_of_lists(const JobFile& file) {
     limits.stages = file.costs.stages;
     limits.shares = file.costs.shares;
   }
-  const auto fault = first_fault(file.actions, limits);
+  const auto fault = memory_fault(file.actions, limits);
   if (!fault) return std::nullopt;
   return to_string(*fault);
 }
@@ -140,8 +109,8 @@ std::optional<std::string> fault_of_figures(const JobFile& file) {
 
 std::optional<std::string> job_fault(const JobFile& file) {
   try {
-    if (auto fault = stage_fault(file)) return fault;
-    if (auto fault = fault_of_lists(file)) return fault;
+    if (auto fault = plan_fault(execution_of(file))) return fault;
+    if (auto fault = fault_of_memory(file)) return fault;
     return fault_of_figures(file);
   } catch (const PlanError& error) {
     return error.what();

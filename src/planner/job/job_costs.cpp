@@ -5,7 +5,7 @@
 
 #include "one_way_swaps.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/weight_copies.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 namespace {

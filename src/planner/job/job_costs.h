@@ -7,7 +7,7 @@
 #include "spillway/planner/partition/partition_referee.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/rank_factors.h"
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 

@@ -9,9 +9,6 @@
 
 namespace spillway::planner {
 
-inline constexpr const char* kJobFileFormat = "spillway-job-plan";
-inline constexpr std::uint64_t kJobFileVersion = 1;
-
 // Where that goes what leaves a rank.
 inline constexpr const char* kHosts = "hosts";
 inline constexpr const char* kDisks = "disks";

@@ -8,13 +8,12 @@
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/job_variant.h"
 #include "spillway/planner/partition/partitioners.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/execution_plan_json.h"
 
 namespace spillway::planner {
 namespace {
 
 constexpr std::uint64_t kMost53 = std::uint64_t{1} << 53;  // Exact in every reader of JSON.
-constexpr std::uint64_t kMostLayers = 10'000'000;
 constexpr std::int64_t kMostPoints = 1'000'000;
 constexpr std::size_t kMostLettersOfName = 64;  // Shown in errors; no name of ours is longer.
 constexpr double kMostSeconds = 1e12;
@@ -27,34 +26,20 @@ class JobReader {
       : name_(name), text_(text, name, JsonText::kAnyFormat), root_(text_.root()) {}
 
   JobFile read() {
-    root_.require_format(kJobFileFormat);
-    const std::uint64_t version = root_.count("version", 1, kMost53);
-    if (version > kJobFileVersion)
-      refuse("version {} of the format is newer than this Spillway, which reads {} (use a newer "
-             "Spillway)",
-             version, kJobFileVersion);
+    schedule::ExecutionText execution = schedule::read_execution_plan(root_, name_);
+    take(std::move(execution.plan));
     file_.partitioner = root_.text("partitioner");
     require_known("partitioner",
                   [&] { partitioner_named(shown_text(file_.partitioner, kMostLettersOfName)); });
-    file_.model.layers = static_cast<std::uint32_t>(root_.count("layers", 1, kMostLayers));
+    require_known("schedule",
+                  [&] { schedule_in(shown_text(file_.actions.name, kMostLettersOfName)); });
     file_.model.name_hash = root_.hexadecimal("layer_name_hash");
-    file_.groups = static_cast<std::uint32_t>(root_.count("groups", 1, kMostRanksOfJob));
-    file_.micro_batches =
-        static_cast<std::uint32_t>(root_.count("micro_batches", 1, kMostRanksOfJob));
-    file_.batch = file_.micro_batches;
-    if (root_.has("batch"))
-      file_.batch = static_cast<std::uint32_t>(root_.count("batch", 1, kMostRanksOfJob));
-    if (file_.batch % file_.micro_batches != 0)
-      refuse("a batch of {} is not shared evenly by {} micro-batches", file_.batch,
-             file_.micro_batches);
     if (root_.has("device_memory_bytes"))
       file_.device_memory = Bytes(root_.count("device_memory_bytes", 1, kMost53));
     if (root_.has("host_memory_bytes"))
       file_.host_memory = Bytes(root_.count("host_memory_bytes", 0, kMost53));
     if (root_.has("swaps_to")) read_swaps_to();
-    if (root_.has("order"))
-      file_.order = root_.counts<LayerIndex>("order", file_.model.layers, 0, last_layer());
-    for (JsonObject& stage : root_.objects("stages")) read_stage(stage);
+    for (std::size_t k = 0; k < execution.stages.size(); ++k) read_stage(execution.stages[k], k);
     file_.costs.shares.input = root_.number("kept_input_share", 0.0, 1.0);
     if (root_.has("copies_wait_bytes"))
       file_.costs.memory = Bytes(root_.count("copies_wait_bytes", 0, kMost53));
@@ -62,7 +47,7 @@ class JobReader {
     for (const LinkField& each : kLinks) file_.costs.*each.field = read_link(links, each.key);
     if (links.has("shared_sums")) file_.costs.shared_sums = read_shared_sums(links);
     links.refuse_others();
-    read_actions();
+    file_.fixed = by_rank(root_, "fixed_bytes");
     read_figures();
     if (root_.has("cluster")) file_.cluster = root_.object("cluster").compact_without({});
     root_.refuse_others();  // A limit whose name was misspelt would be none.
@@ -85,7 +70,25 @@ class JobReader {
     }
   }
 
-  LayerIndex last_layer() const { return file_.model.layers - 1; }
+  void take(schedule::ExecutionPlan plan) {
+    file_.model.layers = plan.layers;
+    file_.step = std::move(plan.step);
+    file_.order = std::move(plan.order);
+    for (const schedule::PlannedStage& stage : plan.stages) {
+      JobFileStage& taken = file_.stages.emplace_back();
+      taken.first = stage.first;
+      taken.last = stage.last;
+      for (const LayerIndex layer : stage.recomputed) taken.recomputed.push_back({layer, 0});
+      StageCosts& costs = file_.costs.stages.emplace_back();
+      costs.stash = stage.stash;
+      costs.swapped = stage.swapped;
+    }
+    file_.groups = plan.actions.data_parallel;
+    const std::uint64_t micro_batches = plan.actions.all_micro_batches() * file_.groups;
+    file_.micro_batches = static_cast<std::uint32_t>(micro_batches);
+    file_.batch = file_.micro_batches * plan.micro_batch_size;
+    file_.actions = std::move(plan.actions);
+  }
 
   void read_swaps_to() {
     const std::string word = root_.text("swaps_to");
@@ -94,41 +97,24 @@ class JobReader {
     file_.swaps_to_disks = word == kDisks;
   }
 
-  void read_stage(JsonObject& stage) {
-    JobFileStage read;
-    read.first = static_cast<LayerIndex>(stage.count("first", 0, last_layer()));
-    read.last = static_cast<LayerIndex>(stage.count("last", 0, last_layer()));
+  /// What `take` has left out.
+  void read_stage(JsonObject& stage, std::size_t k) {
+    JobFileStage& read = file_.stages[k];
     read.first_name = stage.text("first_name");
     read.last_name = stage.text("last_name");
-    read_recomputed(stage, read);
+    const auto points =
+        stage.counts<std::uint32_t>("recompute_points", read.recomputed.size(), 0, kMostPoints);
+    for (std::size_t i = 0; i < points.size(); ++i) read.recomputed[i].point = points[i];
     read.whole_stash = Bytes(stage.count("whole_stash_bytes", 0, kMost53));
-    file_.stages.push_back(std::move(read));
-    StageCosts& costs = file_.costs.stages.emplace_back();
+    StageCosts& costs = file_.costs.stages[k];
     for (const TimeField& each : kTimes)
       costs.*each.field = stage.number(each.key, 0.0, kMostSeconds);
     for (const SizeField& each : kSizes)
       costs.*each.field = Bytes(stage.count(each.key, 0, kMost53));
-    if (costs.swapped > file_.stages.back().whole_stash)
+    if (costs.swapped > read.whole_stash)
       throw ConfigError("{} is {}, and all that a micro-batch keeps there is {}",
-                        stage.place("swapped_bytes"), costs.swapped,
-                        file_.stages.back().whole_stash);
+                        stage.place("swapped_bytes"), costs.swapped, read.whole_stash);
     stage.refuse_others();
-  }
-
-  /// Each layer once, in the order in which they run.
-  static void read_recomputed(JsonObject& stage, JobFileStage& read) {
-    const auto layers =
-        stage.counts<LayerIndex>("recomputed", JsonObject::kAnySize, read.first, read.last);
-    const auto points =
-        stage.counts<std::uint32_t>("recompute_points", layers.size(), 0, kMostPoints);
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      if (i > 0 && layers[i] == layers[i - 1])
-        throw ConfigError("{} names layer {} twice", stage.place("recomputed"), layers[i]);
-      if (i > 0 && layers[i] < layers[i - 1])
-        throw ConfigError("{} names layer {} behind layer {}; layers stand there as they run",
-                          stage.place("recomputed"), layers[i], layers[i - 1]);
-      read.recomputed.push_back({layers[i], points[i]});
-    }
   }
 
   static LinkCosts read_link(JsonObject& links, const char* key) {
@@ -149,36 +135,6 @@ class JobReader {
     if (rate > 0.0) shared.bytes_per_second = rate;
     object.refuse_others();
     return shared;
-  }
-
-  void read_actions() {
-    const auto lines = root_.texts("actions", JsonObject::kAnySize);
-    std::string csv;
-    for (const std::string& line : lines) csv += line + "\n";
-    file_.actions = read_schedule_csv(csv, name_ + ", actions");
-    file_.actions.name = root_.text("schedule");
-    require_known("schedule",
-                  [&] { schedule_in(shown_text(file_.actions.name, kMostLettersOfName)); });
-    if (file_.actions.stages != file_.stages.size())
-      refuse("its actions are of {} stages, and it describes {}", file_.actions.stages,
-             file_.stages.size());
-    const std::uint64_t all = file_.actions.all_micro_batches() * file_.groups;
-    if (all != file_.micro_batches)
-      refuse("its actions are of {} micro-batches in {} groups, and it speaks of {}", all,
-             file_.groups, file_.micro_batches);
-    if (file_.actions.data_parallel != file_.groups)
-      refuse("its actions sum the gradients of {} groups, and it speaks of {}",
-             file_.actions.data_parallel, file_.groups);
-    read_ranks();
-    file_.fixed = by_rank(root_, "fixed_bytes");
-  }
-
-  void read_ranks() {
-    const std::uint64_t told = root_.count("ranks", 1, kMost53);
-    const std::uint64_t all = std::uint64_t{file_.actions.rank_count()} * file_.groups;
-    if (told != all)
-      refuse("ranks is {}, and {} groups of {} lists of actions are {}", told, file_.groups,
-             file_.actions.rank_count(), all);
   }
 
   std::vector<Bytes> by_rank(JsonObject& object, const char* key) const {

@@ -6,7 +6,8 @@
 #include "spillway/base/json_reader.h"
 #include "spillway/base/json_writer.h"
 #include "spillway/planner/job/job_file.h"
-#include "spillway/planner/schedule/schedule_csv.h"
+#include "spillway/schedule/execution_plan_json.h"
+#include "spillway/schedule/schedule_csv.h"
 
 namespace spillway::planner {
 namespace {
@@ -44,6 +45,15 @@ std::vector<std::string> lines_of(const std::string& text) {
     begin = end + 1;
   }
   return lines;
+}
+
+ordered_json step_json(const schedule::RecordedStep& step) {
+  ordered_json layers = ordered_json::array();
+  for (const LayerIndex layer : step.layer_of_operator)
+    layers.push_back(layer == schedule::kNoLayer ? -1 : std::int64_t{layer});
+  return {{"operators", step.operators},
+          {"operator_hash", hexadecimal_text(step.operator_hash)},
+          {"layer_of_operator", std::move(layers)}};
 }
 
 ordered_json stages_json(const JobFile& file) {
@@ -88,6 +98,7 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   JobFile file;
   file.partitioner = plan.partitioner;
   file.model = identity_of(chain);
+  file.step = chain.step;
   file.groups = plan.groups;
   file.micro_batches = plan.micro_batches;
   file.batch = plan.batch;
@@ -117,10 +128,27 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   return file;
 }
 
+schedule::ExecutionPlan execution_of(const JobFile& file) {
+  schedule::ExecutionPlan plan;
+  plan.layers = file.model.layers;
+  plan.step = file.step;
+  plan.order = file.order;
+  for (std::size_t k = 0; k < file.stages.size(); ++k) {
+    const JobFileStage& stage = file.stages[k];
+    const StageCosts& costs = file.costs.stages[k];
+    plan.stages.push_back({stage.first, stage.last, {}, costs.stash, costs.swapped});
+    for (const ChosenPoint& point : stage.recomputed)
+      plan.stages[k].recomputed.push_back(point.layer);
+  }
+  plan.actions = file.actions;
+  plan.micro_batch_size = file.batch / file.micro_batches;
+  return plan;
+}
+
 std::string to_text(const JobFile& file) {
   ordered_json document;
-  document["format"] = kJobFileFormat;
-  document["version"] = kJobFileVersion;
+  document["format"] = schedule::kPlanFormat;
+  document["version"] = file.step ? schedule::kPlanVersion : schedule::kPlanVersionWithoutStep;
   document["partitioner"] = file.partitioner;
   document["schedule"] = file.actions.name;
   document["layers"] = file.model.layers;
@@ -134,6 +162,7 @@ std::string to_text(const JobFile& file) {
   const bool swaps =
       std::any_of(file.hosts.begin(), file.hosts.end(), [](Bytes held) { return held > Bytes(0); });
   if (swaps || file.swaps_to_disks) document["swaps_to"] = file.swaps_to_disks ? kDisks : kHosts;
+  if (file.step) document["step"] = step_json(*file.step);
   if (!file.order.empty()) document["order"] = file.order;
   document["stages"] = stages_json(file);
   document["kept_input_share"] = file.costs.shares.input;

@@ -7,8 +7,7 @@
 
 namespace spillway::planner {
 
-/// An operator that is no forward layer.
-inline constexpr LayerIndex kNoLayer = static_cast<LayerIndex>(-1);
+using schedule::kNoLayer;  // An operator that is no forward layer.
 
 /// What forward layers wait for besides reading what others made: values that are overwritten, and
 /// what is too small to be seen. `layer_of_op`: by operator, kNoLayer for those that are none.

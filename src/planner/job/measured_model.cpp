@@ -9,6 +9,7 @@
 #include "operator_roles.h"
 #include "recompute_closure.h"
 #include "spillway/base/error.h"
+#include "spillway/profile/op_sequence.h"
 #include "update_transients.h"
 
 namespace spillway::planner {
@@ -50,6 +51,7 @@ class ModelReader {
     add_update_peaks();
     model_.chain.dependences = layer_dependences(profile_, layer_of_op_);
     model_.chain.may_reorder = profile_.hidden_dependences.has_value();
+    name_step();
     model_.reserved = profile_.small_bytes;
     return std::move(model_);
   }
@@ -78,6 +80,14 @@ class ModelReader {
     }
     if (model_.chain.layers.empty())
       throw ConfigError("the profile has no forward operators; record a whole training step");
+  }
+
+  /// Which operators of the step the layers are, for who executes a plan of them.
+  void name_step() {
+    schedule::RecordedStep& step = model_.chain.step.emplace();
+    step.operators = static_cast<std::uint32_t>(tape_.ops.size());
+    step.operator_hash = profile::OpSequence(tape_.ops).identity();
+    step.layer_of_operator.assign(layer_of_op_.begin(), layer_of_op_.begin() + ops_.back() + 1);
   }
 
   /// Data of the step that backward looks at again waits like what forward makes.

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "spillway/planner/schedule/weight_copies.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 namespace {

@@ -6,7 +6,7 @@
 #include "spillway/planner/job/job_rebalance.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/partition/cut_solvers.h"
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 

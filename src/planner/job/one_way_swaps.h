@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 

@@ -2,7 +2,7 @@
 
 #include "spillway/planner/job/job_plan.h"
 #include "spillway/planner/job/plan_memo.h"
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 

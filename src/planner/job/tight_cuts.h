@@ -4,7 +4,7 @@
 
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/partition/partition_referee.h"
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "message_check.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
-#include "spillway/planner/schedule/weight_copies.h"
+#include "spillway/schedule/messages.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spillway/planner/schedule/weight_copies.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 

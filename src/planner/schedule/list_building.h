@@ -3,9 +3,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
+
+using schedule::folded_placement;
+using schedule::reversed_placement;
+using schedule::round_placement;
 
 /// An empty schedule of one replica, with the lists of its ranks still to be filled.
 Schedule one_replica(std::uint32_t ranks, std::uint32_t micro_batches,

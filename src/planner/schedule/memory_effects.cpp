@@ -3,8 +3,8 @@
 #include "parameter_places.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/weight_copies.h"
-#include "stash_walk.h"
+#include "spillway/schedule/stash_walk.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 namespace {

@@ -4,7 +4,7 @@
 #include "list_edits.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
-#include "stash_walk.h"
+#include "spillway/schedule/stash_walk.h"
 
 namespace spillway::planner {
 namespace {

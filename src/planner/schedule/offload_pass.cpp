@@ -3,8 +3,8 @@
 
 #include "list_edits.h"
 #include "spillway/planner/schedule/schedule_passes.h"
-#include "stage_turns.h"
-#include "stash_walk.h"
+#include "spillway/schedule/stage_turns.h"
+#include "spillway/schedule/stash_walk.h"
 
 namespace spillway::planner {
 namespace {

@@ -4,15 +4,6 @@
 
 namespace spillway::planner {
 
-int move_weights(const Action& action, std::uint32_t copy, std::vector<bool>& is_resident) {
-  const bool was_resident = is_resident[copy];
-  if (action.kind == ActionKind::kReceiveWeights || action.kind == ActionKind::kSwapInWeights)
-    is_resident[copy] = true;
-  else if (action.kind == ActionKind::kSwapOutWeights)
-    is_resident[copy] = false;
-  return static_cast<int>(is_resident[copy]) - static_cast<int>(was_resident);
-}
-
 ParameterPlaces::ParameterPlaces(const Schedule& schedule, const WeightCopies& copies,
                                  std::span<const StageCosts> stages)
     : is_resident(resident_at_start(schedule, copies)),

@@ -4,13 +4,9 @@
 #include <vector>
 
 #include "spillway/planner/schedule/schedule_timing.h"
-#include "spillway/planner/schedule/weight_copies.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
-
-/// How many copies an action brings to the device (1), or takes off it (-1), at once where it
-/// stands.
-int move_weights(const Action& action, std::uint32_t copy, std::vector<bool>& is_resident);
 
 /// Where the parameters are when a list begins, and what a rank holds of them then.
 struct ParameterPlaces {

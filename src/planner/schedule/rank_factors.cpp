@@ -5,8 +5,8 @@
 
 #include "parameter_places.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/weight_copies.h"
-#include "stash_walk.h"
+#include "spillway/schedule/stash_walk.h"
+#include "spillway/schedule/weight_copies.h"
 #include "version_count.h"
 
 namespace spillway::planner {

@@ -1,9 +1,9 @@
 // What runs beside the compute: copies, messages, reductions.
 #include <algorithm>
 
-#include "boundary_stages.h"
 #include "schedule_run.h"
 #include "spillway/base/error.h"
+#include "spillway/schedule/boundary_stages.h"
 
 namespace spillway::planner {
 

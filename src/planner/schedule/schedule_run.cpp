@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "boundary_stages.h"
 #include "parameter_places.h"
 #include "spillway/base/error.h"
+#include "spillway/schedule/boundary_stages.h"
 
 namespace spillway::planner {
 namespace {

@@ -8,8 +8,8 @@
 #include "run_links.h"
 #include "run_memory.h"
 #include "spillway/planner/schedule/schedule_timing.h"
-#include "spillway/planner/schedule/weight_copies.h"
-#include "stash_walk.h"
+#include "spillway/schedule/stash_walk.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "spillway/planner/schedule/schedule.h"
-#include "spillway/planner/schedule/weight_copies.h"
+#include "spillway/planner/schedule/schedule_names.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 

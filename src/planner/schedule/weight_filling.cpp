@@ -1,9 +1,9 @@
 #include <deque>
 
 #include "awake_ranks.h"
-#include "boundary_stages.h"
 #include "list_building.h"
 #include "spillway/base/assert.h"
+#include "spillway/schedule/boundary_stages.h"
 
 namespace spillway::planner {
 namespace {

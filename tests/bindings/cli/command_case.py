@@ -13,7 +13,7 @@ WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
 
 
 class CommandCase(unittest.TestCase):
-    """Each case has its own installation: command, preload library, a fake core, descriptions of machines."""
+    """Each case has its own installation: both programs, preload library, a fake core, descriptions of machines."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -22,7 +22,8 @@ class CommandCase(unittest.TestCase):
         (self.root / "bin").mkdir()
         (self.root / "work").mkdir()
         self.command = self.root / "bin/spillway"
-        shutil.copy(COMMAND, self.command)
+        for program in (COMMAND, COMMAND.with_name("spillway-planning")):
+            shutil.copy(program, self.root / "bin")
         shutil.copytree(WORLD / "lib", self.root / "lib")
         shutil.copytree(COMMAND.parents[1] / "share", self.root / "share")
         self.preload = self.root / "lib/libspillway_preload.so"

@@ -431,7 +431,7 @@ class Profiling(CommandCase):
                       self.refused(*wants, "dtr", self.trace(self.TRACE + b"}")))
         self.assertIn("trace.log:1: a node should", self.refused(*wants, "pipedream", self.trace()))
         self.assertRegex(self.refused(*wants, "piper", self.trace(b"\xff")),
-                         r"trace\.log: not JSON.* \(hold it against src/profile/trace_import\.md, or "
+                         r"trace\.log: not JSON.* \(hold it against src/profile/import/README\.md, or "
                          r"name another format: --import dtr\|pipedream\|piper\)")
         self.assertIn("cannot read none: No such", self.refused(*wants, "dtr", "none"))
         self.assertIn("it is a folder", self.refused(*wants, "dtr", self.root))
@@ -503,6 +503,58 @@ class Profiling(CommandCase):
     def test_names_its_own_options(self):
         self.assertIn("--kind: '0' is not a whole number from 1 to 8",
                       self.refused("profile", "--out", "x", "--kind", "0", "true"))
+
+
+class PlanningProgram(CommandCase):
+    """`plan`, `simulate` and imports are carried out by a program beside the command."""
+
+    def setUp(self):
+        super().setUp()
+        self.program = self.root / "bin/spillway-planning"
+
+    def test_gets_each_word_as_it_was_given(self):
+        self.program.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 7\n", encoding="utf-8")
+        for words in (("plan", "a b.json", "--budget", "", "--", "--x"), ("simulate",),
+                      ("profile", "--import", "dtr", "*", "--out=o")):
+            code, output, errors = self.spillway(*words)
+            self.assertEqual((code, output, errors),
+                             (7, "".join(f"<{word}>" for word in words), ""))
+        self.assertEqual(self.spillway("help", "plan")[1], "<plan><--help>")
+
+    def test_is_found_beside_the_command_wherever_that_is_linked_to(self):
+        link = self.root / "work/spillway"
+        link.symlink_to(self.command)
+        self.command = link
+        self.assertEqual(self.spillway("plan", "--help")[0], 0)
+
+    def test_that_is_missing_is_told_with_how_to_get_it(self):
+        self.program.unlink()
+        for words in (("plan", "--help"), ("simulate", "step.json"), ("profile", "--import", "dtr", "x")):
+            self.assertEqual(
+                self.refused(*words),
+                f"[spillway] error: there is no {self.program}, which `spillway {words[0]}` needs "
+                "(build all of Spillway and install it there: cmake --build --preset release && "
+                f"cmake --install build/release --prefix {self.root})\n")
+        (self.root / "CMakeCache.txt").touch()
+        self.assertIn(f"(build it: cmake --build {self.root} --target spillway_planning_program)",
+                      self.refused("plan", "step.json"))
+
+    def test_is_wanted_by_no_other_command(self):
+        self.program.unlink()
+        for words in (("--help",), ("--version",), ("run", "--help"), ("profile", "--help"),
+                      ("doctor", "--help"), ("bench-io", "--help")):
+            self.assertEqual(self.spillway(*words)[0], 0, words)
+        self.assertEqual(self.run_program("true")[0], 0)
+
+    def test_that_cannot_be_started_is_told_with_the_reason(self):
+        self.program.chmod(0o644)
+        self.assertRegex(self.refused("plan", "step.json"),
+                         "cannot start .*spillway-planning, .*: Permission denied")
+
+    def test_alone_names_the_commands_that_it_serves(self):
+        self.command = self.program
+        for words in ((), ("run", "--", "true"), ("--help",)):
+            self.assertIn("this program serves `spillway plan`", self.refused(*words))
 
 
 class OutputFiles(CommandCase):

@@ -9,7 +9,7 @@
 #include "planning_command.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/branched_graph.h"
 #include "support/documented_keys.h"
 

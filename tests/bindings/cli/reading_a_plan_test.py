@@ -1,10 +1,10 @@
 """The page that explains what `plan --ranks` prints shows what it prints."""
-import os
 import pathlib
 import re
 import unittest
 
 from command_case import CommandCase
+from reference_data import reference_file
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = ROOT / "bindings/cli/planning/reading_a_plan.md"
@@ -37,10 +37,7 @@ class ReadingAPlan(CommandCase):
             self.assertRegex(text, rf"`{word}`", word)
 
     def test_shows_what_its_lines_print(self):
-        data = os.environ.get("SPILLWAY_REFERENCE_DATA", "")
-        if not data:
-            self.skipTest("SPILLWAY_REFERENCE_DATA does not name the folder with the published traces")
-        trace = pathlib.Path(data) / TRACE
+        trace = reference_file(TRACE)
         self.write(trace.name, trace.read_text(encoding="utf-8"))
         outputs = []
         for line in blocks_of("sh")[0].replace("\\\n", "").splitlines():

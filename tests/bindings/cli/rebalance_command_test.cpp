@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planning_command.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/branched_graph.h"
 #include "support/documented_keys.h"
 

@@ -13,7 +13,7 @@ import unittest
 
 from clean_environment import clean_environment
 from memory_group import MemoryGroup, Unavailable, mounted
-from open_mpi import RANKS_ALLOWED
+from mpi_launchers import RANKS_ALLOWED, mpi_launcher
 from surroundings import SmallDisk, unnamed_files
 
 COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
@@ -215,15 +215,19 @@ class Endings(RunCase):
 class Ranks(RunCase):
     """Several trainers that a launcher starts."""
 
-    def test_spill_side_by_side_and_leave_an_account_each(self):
-        if shutil.which("mpiexec") is None:
-            self.skipTest("mpiexec is not installed")
+    def test_of_mpich_spill_side_by_side_and_leave_an_account_each(self):
+        self.spill_side_by_side(mpi_launcher(self, "MPICH"))
+
+    def test_of_open_mpi_spill_side_by_side_and_leave_an_account_each(self):
+        self.spill_side_by_side(mpi_launcher(self, "Open MPI"))
+
+    def spill_side_by_side(self, launcher):
         self.require_finished(self.trainer(SMALL, "plain"))
         script = self.root / "rank.sh"
         script.write_text('exec "$@" --losses '
                           f'"{self.root}/rank$OMPI_COMM_WORLD_RANK$PMI_RANK.losses"\n')
         self.require_finished(
-            self.command(["mpiexec", "-n", "2", "sh", script, *SMALL, "--steps", "2"],
+            self.command([launcher, "-n", "2", "sh", script, *SMALL, "--steps", "2"],
                          stats=self.root / "rank%r.json"))
         for rank in ("0", "1"):
             self.assertEqual(self.losses(f"rank{rank}"), self.losses("plain"))

@@ -8,7 +8,7 @@ import unittest
 import unittest.mock
 
 from clean_environment import clean_environment
-from open_mpi import RANKS_ALLOWED
+from mpi_launchers import RANKS_ALLOWED, mpi_launcher
 
 WORLD = pathlib.Path(os.environ["SPILLWAY_TEST_WORLD"])
 PRELOAD = WORLD / "lib/libspillway_preload.so"
@@ -72,9 +72,16 @@ class Harmlessness(PreloadCase):
         self.assertEqual(code, 0)
         self.assertRegex(output, r"\A[0-9a-f]{40} first\n\Z")
 
-    def test_mpiexec_and_the_ranks_that_it_starts(self):
+    def test_mpich_and_the_ranks_that_it_starts(self):
+        self.check_ranks_of("MPICH")
+
+    def test_open_mpi_and_the_ranks_that_it_starts(self):
+        self.check_ranks_of("Open MPI")
+
+    def check_ranks_of(self, mpi):
+        launcher = mpi_launcher(self, mpi)
         with unittest.mock.patch.dict(os.environ, RANKS_ALLOWED):
-            code, output, _ = self.check("mpiexec", "-n", "2", "sh", "-c", "echo a rank; exit 0")
+            code, output, _ = self.check(launcher, "-n", "2", "sh", "-c", "echo a rank; exit 0")
         self.assertEqual((code, output), (0, "a rank\na rank\n"))
 
     def test_a_compiler(self):

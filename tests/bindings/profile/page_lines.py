@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
+from reference_data import reference_file
 
 PAGE = pathlib.Path(os.environ["SPILLWAY_TEST_PAGE"])
 PROGRAMS = os.environ["SPILLWAY_TEST_PROGRAMS"]
@@ -39,12 +40,9 @@ class PageLines(unittest.TestCase):
             self.skipTest(f"{data} is missing (Debian package {package})")
 
     def copy_traces(self, traces):
-        """Published ones: see tests/README.md."""
-        data = os.environ.get("SPILLWAY_REFERENCE_DATA", "")
-        if not data:
-            self.skipTest("SPILLWAY_REFERENCE_DATA does not name the folder with the published traces")
+        """Published ones, or extracts: see tests/README.md."""
         for trace in traces:
-            source = pathlib.Path(data) / trace
+            source = reference_file(trace)
             (self.folder / source.name).write_bytes(source.read_bytes())
 
     def run_line(self, line):

@@ -21,7 +21,7 @@ class GivenPlanFile {
  public:
   explicit GivenPlanFile(const std::optional<planner::FarTier>& far = {}) {
     const profile::StepProfile profile = chain_profile();
-    const planner::SwapLimits limits{.budget_pages = 44, .far = far};
+    const planner::SwapLimits limits{.budget_pages = 44, .rates = {}, .far = far};
     budget = limits.budget_pages * profile.page_size + profile.small_bytes;
     settings.plan = folder_.path() + "/net.plan.json";
     std::ofstream(settings.plan) << to_text(

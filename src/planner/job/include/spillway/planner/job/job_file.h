@@ -7,7 +7,8 @@
 
 #include "spillway/planner/job/job_plan.h"
 #include "spillway/planner/job/model_identity.h"
-#include "spillway/planner/schedule/schedule_check.h"
+#include "spillway/planner/schedule/schedule_timing.h"
+#include "spillway/schedule/execution_plan.h"
 
 namespace spillway::planner {
 
@@ -27,6 +28,8 @@ struct JobFileStage {
 struct JobFile {
   std::string partitioner;
   ModelIdentity model;  ///< Whose layers these are.
+  /// The step that these were recorded in; nothing: in none, as layers of a list of costs.
+  std::optional<schedule::RecordedStep> step;
   std::uint32_t groups = 1;
   std::uint32_t micro_batches = 1;  ///< Of all groups.
   std::uint32_t batch = 1;          ///< The same in micro-batches as they were profiled.
@@ -50,6 +53,9 @@ struct JobFile {
 
 JobFile describe_job(const JobPlan& plan, const ModelChain& chain);
 
+/// What ranks do by a plan, for who executes it (`schedule::rank_schedule`).
+schedule::ExecutionPlan execution_of(const JobFile& file);
+
 /// The file as JSON.
 std::string to_text(const JobFile& file);
 
@@ -59,12 +65,12 @@ std::string to_text(const JobFile& file);
 /// `job_fault`.
 JobFile parse_job_file(std::string_view text, const std::string& name);
 
-/// What makes a plan impossible, in one sentence, or nothing. Looks for, in this order: stages that
-/// do not follow each other, or leave layers out, or an order that is none; all that `first_fault`
-/// finds, with the memory of the devices; ranks that hold more than their device while the lists
-/// run, or more on their host than it has for them; stages whose stash is not what swaps leave of
-/// it, or swaps over a link without a rate; figures that are not what the actions make, as when
-/// somebody changed the one or the other.
+/// What makes a plan impossible, in one sentence, or nothing. Looks for, in this order: what
+/// `schedule::plan_fault` finds in stages, order, operators and actions; actions that need more
+/// memory than the devices have; ranks that hold more than their device while the lists run, or
+/// more on their host than it has for them; stages whose stash is not what swaps leave of it, or
+/// swaps over a link without a rate; figures that are not what the actions make, as when somebody
+/// changed the one or the other.
 std::optional<std::string> job_fault(const JobFile& file);
 
 }  // namespace spillway::planner

@@ -15,7 +15,7 @@ namespace spillway::planner {
 
 /// The chooser: every schedule, and every number of groups where none is named.
 inline constexpr std::string_view kAnySchedule = "auto";
-inline constexpr std::uint32_t kMostRanksOfJob = 1U << 16U;
+inline constexpr std::uint32_t kMostRanksOfJob = schedule::kMostRanksOfPlan;
 
 /// Stages that are there already.
 struct GivenStages {

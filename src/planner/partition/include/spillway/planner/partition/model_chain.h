@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/schedule/execution_plan.h"
 
 namespace spillway::planner {
 
@@ -78,6 +80,8 @@ struct ModelChain {
   /// another order (layer_order.h). Else this order is the only one.
   bool may_reorder = false;
   std::vector<LayerDependence> dependences;
+  /// The step that the layers were recorded in, with the operators of each; nothing: in none.
+  std::optional<schedule::RecordedStep> step;
 };
 
 /// Throws ConfigError with the layer, the value and what to do for missing, negative or infinite

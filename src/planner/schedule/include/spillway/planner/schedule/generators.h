@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 

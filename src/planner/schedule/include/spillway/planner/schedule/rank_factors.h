@@ -4,15 +4,9 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
-
-/// What is left of the stash of one micro-batch on one stage, as a share of the whole.
-struct StashShares {
-  double input = 0.0;                 ///< Kept by a forward whose rest is computed again.
-  double after_input_gradient = 1.0;  ///< Kept between input gradient and weight gradient.
-};
 
 /// What a rank (or a stage) holds, each at its own worst moment of the list. The two moments need
 /// not be the same: with weights in turn on the host, two copies are there while stashes are few.

@@ -7,7 +7,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/planner/schedule/rank_factors.h"
-#include "spillway/planner/schedule/schedule.h"
+#include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 
@@ -66,17 +66,6 @@ struct ScheduleCosts {
 /// The same times for every stage, nothing else.
 ScheduleCosts even_costs(const Schedule& schedule, double forward_seconds,
                          double input_gradient_seconds, double weight_gradient_seconds);
-
-/// When an action ran. A receive begins where it stands in its list and ends when what it is for
-/// has arrived; a reduction has the same span on all its ranks, from when the last one has come.
-/// The orders count all begins and ends of compute in the order in which they happened: one that
-/// does not depend on rounding.
-struct ActionSpan {
-  double start_seconds = 0.0;
-  double end_seconds = 0.0;
-  std::uint64_t start_order = 0;
-  std::uint64_t end_order = 0;
-};
 
 /// From then on a rank holds so much.
 struct MemoryMoment {

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "command_line.h"
+#include "spillway/base/named_values.h"
+
+namespace spillway::cli {
+
+enum class TraceFormat { kDtr, kPipedream, kPiper };
+
+/// What `profile --import` reads.
+inline constexpr std::array<Named<TraceFormat>, 3> kTraceFormats{
+    {{"dtr", TraceFormat::kDtr},
+     {"pipedream", TraceFormat::kPipedream},
+     {"piper", TraceFormat::kPiper}}};
+
+/// The words of `spillway profile`, beside settings and the program.
+struct ProfileWords {
+  std::string out;
+  std::string steps;  ///< Empty when not given; so is `kind`.
+  std::string kind;
+  std::string format;  ///< Of a published trace; empty: a program runs.
+  std::string trace;   ///< File of that trace.
+  std::string tensor_parallel = "1";
+  std::string micro_batches = "1";
+};
+
+/// The options and the help of `spillway profile`. `words` must outlive the parsing.
+CommandLine profile_command_line(ProfileWords& words);
+
+}  // namespace spillway::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spillway/base/json_reader.h"
+#include "spillway/schedule/execution_plan.h"
+
+namespace spillway::schedule {
+
+inline constexpr const char* kPlanFormat = "spillway-job-plan";
+inline constexpr std::uint64_t kPlanVersion = 2;
+/// Of plans that know no operators: older readers know it, and need no more.
+inline constexpr std::uint64_t kPlanVersionWithoutStep = 1;
+
+/// What a plan says of its execution, and the objects of its stages for what else they say.
+struct ExecutionText {
+  ExecutionPlan plan;
+  std::vector<JsonObject> stages;
+};
+
+/// Reads the keys of a plan for many ranks that tell what is executed, and leaves the others to its
+/// caller. Throws ConfigError that begins with `name`, the file, for another format or a newer one,
+/// for keys that are missing, of another type, out of range, or that contradict each other.
+ExecutionText read_execution_plan(JsonObject& root, const std::string& name);
+
+}  // namespace spillway::schedule
