@@ -34,13 +34,13 @@ SwapEngine::State::State(const SwapEngineOptions& options,
                          std::unique_ptr<SpillStore> store, const Clock& clock)
     : options_(options),
       store_(std::move(store)),
+      addresses_(options.arena_size / memory::kPageSize),
       clock_(clock),
       mapper_(std::move(mapper)),
       budget_pages_(options.budget / memory::kPageSize),
       arena_pages_(options.arena_size / memory::kPageSize),
       arena_(static_cast<PageIndex>(arena_pages_)),
-      pages_(make_sparse_array<Page>(arena_pages_)),
-      addresses_(arena_pages_) {
+      pages_(make_sparse_array<Page>(arena_pages_)) {
   if (budget_pages_ == 0)
     throw ConfigError("budget of {} is below the page size of {}", options.budget,
                       memory::kPageSize);
