@@ -1,11 +1,14 @@
 #include "spillway/topology/machine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
 
 #include "control_groups.h"
 #include "kernel_files.h"
+#include "memory_nodes.h"
 #include "processors.h"
 
 namespace spillway::topology {
@@ -21,13 +24,15 @@ std::optional<Bytes> meminfo_value(std::string_view text, std::string_view name)
   return std::nullopt;
 }
 
-Memory read_memory(const std::string& root) {
+Memory read_memory(const Roots& roots) {
+  const std::string& root = roots.root;
   Memory memory;
   if (const auto text = read_kernel_file(root + "/proc/meminfo")) {
     memory.total = meminfo_value(*text, "MemTotal");
     memory.available = meminfo_value(*text, "MemAvailable");
   }
   memory.limits = read_memory_limits(root);
+  if (auto nodes = read_node_limit(roots)) memory.limits.push_back(std::move(*nodes));
   return memory;
 }
 
@@ -47,9 +52,26 @@ ProcessLimits read_process_limits(const std::string& root) {
   ProcessLimits limits;
   if (const auto text = read_kernel_file(root + "/proc/self/limits")) {
     limits.address_space_bytes = soft_limit(*text, "Max address space");
+    limits.data_bytes = soft_limit(*text, "Max data size");
     limits.locked_bytes = soft_limit(*text, "Max locked memory");
   }
   return limits;
+}
+
+// In pages: size, resident, shared, text, lib, data and stack, …
+ProcessUse read_process_use(const std::string& root) {
+  ProcessUse use;
+  const auto text = read_kernel_file(root + "/proc/self/statm");
+  if (!text) return use;
+  const auto fields = split(*text, ' ');
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto bytes_at = [&](std::size_t place) -> std::optional<std::uint64_t> {
+    const auto pages = fields.size() > place ? leading_number(fields[place]) : std::nullopt;
+    return pages ? std::optional(*pages * page) : std::nullopt;
+  };
+  use.address_space_bytes = bytes_at(0);
+  use.data_bytes = bytes_at(5);
+  return use;
 }
 
 // "always [madvise] never" gives "madvise".
@@ -103,8 +125,9 @@ Machine discover_machine(const Roots& roots) {
   Machine machine;
   machine.processors = read_processors(roots.processor_text);
   machine.processors.quota = read_processor_quota(roots.root);
-  machine.memory = read_memory(roots.root);
+  machine.memory = read_memory(roots);
   machine.limits = read_process_limits(roots.root);
+  machine.use = read_process_use(roots.root);
   machine.kernel = read_kernel(roots.root);
   machine.gpus = read_gpus(roots.root);
   return machine;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "fake_tree.h"
 
@@ -72,6 +73,75 @@ TEST(DiscoverMachine, ReadsSoftLimits) {
   const ProcessLimits limits = discover(tree).limits;
   EXPECT_EQ(limits.locked_bytes, 8388608u);
   EXPECT_EQ(limits.address_space_bytes, kUnlimited);
+}
+
+TEST(DiscoverMachine, ReadsWhatTheProcessTakesOfItsLimits) {
+  FakeTree tree;
+  tree.write("/proc/self/limits",
+             "Max data size             1073741824           unlimited            bytes     \n");
+  tree.write("/proc/self/statm", "1000 500 100 1 0 700 0\n");
+  const Machine machine = discover(tree);
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  EXPECT_EQ(machine.limits.data_bytes, 1073741824u);
+  EXPECT_EQ(machine.use.address_space_bytes, 1000 * page);
+  EXPECT_EQ(machine.use.data_bytes, 700 * page);
+}
+
+/// Two nodes of 16 GiB each: 12 and 3 GiB of them can be had.
+class MemoryNodes : public testing::Test {
+ protected:
+  void SetUp() override {
+    tree_.write("/proc/meminfo", "MemTotal: 33554432 kB\nMemAvailable: 15728640 kB\n");
+    tree_.write("/sys/devices/system/node/has_memory", "0-1\n");
+    describe(0, 11 << 20);
+    describe(1, 2 << 20);
+  }
+  void describe(int node, long free_kib) {
+    const std::string name = "Node " + std::to_string(node) + " ";
+    tree_.write("/sys/devices/system/node/node" + std::to_string(node) + "/meminfo",
+                name + "MemTotal:       16777216 kB\n" + name +
+                    "MemFree:  " + std::to_string(free_kib) + " kB\n" + name +
+                    "Active(anon):   4194304 kB\n" + name + "Active(file):    262144 kB\n" + name +
+                    "Inactive(file):   262144 kB\n" + name + "SReclaimable:   524288 kB\n");
+  }
+  void allow(const std::string& nodes) {
+    tree_.write("/proc/self/status",
+                "Name: x\nMems_allowed:\t3\nMems_allowed_list:\t" + nodes + "\n");
+  }
+  std::optional<UsableMemory> usable(const std::string& policy = {}) {
+    return usable_memory(discover_machine({tree_.root(), "core:1 pu:1", policy}).memory);
+  }
+  FakeTree tree_;
+};
+
+TEST_F(MemoryNodes, LimitNothingWhereAllMayBeUsed) {
+  allow("0-1");
+  EXPECT_EQ(usable()->bytes, 15_GiB);
+  EXPECT_EQ(usable("0,1")->bytes, 15_GiB);
+  allow("0-63");  // A kernel allows nodes that are not there.
+  EXPECT_EQ(usable()->bytes, 15_GiB);
+}
+
+TEST_F(MemoryNodes, OfACpusetAreAllThatCounts) {
+  allow("1");
+  EXPECT_EQ(usable()->bytes, 3_GiB);
+  EXPECT_EQ(usable()->limited_by, "Mems_allowed of /proc/self/status, NUMA nodes 1");
+  allow("0");
+  EXPECT_EQ(usable()->bytes, 12_GiB);
+}
+
+TEST_F(MemoryNodes, OfABindingPolicyAreAllThatCounts) {
+  allow("0-1");
+  EXPECT_EQ(usable("1")->bytes, 3_GiB);
+  EXPECT_EQ(usable("1")->limited_by, "the memory policy (numactl --membind), NUMA nodes 1");
+  allow("0");
+  EXPECT_EQ(usable("1")->bytes, 12_GiB);  // The cpuset goes before the policy.
+}
+
+TEST_F(MemoryNodes, AreLeftAloneWhereTooLittleIsKnown) {
+  EXPECT_EQ(usable("1")->bytes, 15_GiB);
+  allow("nonsense");
+  EXPECT_EQ(usable()->bytes, 15_GiB);
 }
 
 TEST(DiscoverMachine, ReadsHowTheKernelIsConfigured) {

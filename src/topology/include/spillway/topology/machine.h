@@ -28,23 +28,32 @@ struct Processors {
   std::vector<NumaNode> numa_nodes;
 };
 
-/// A limit that a cgroup sets on the memory of this process and others.
+/// A limit that a cgroup, or the choice of NUMA nodes, sets on the memory of this process and
+/// others.
 struct MemoryLimit {
-  std::string where;  ///< The file that states it.
+  std::string where;  ///< The file that states it, or what does.
   Bytes limit;
   Bytes used;  ///< Counted against it now, less file pages that the kernel drops on demand.
 };
 
 struct Memory {
   std::optional<Bytes> total;
-  std::optional<Bytes> available;   ///< What the kernel could give without swapping.
-  std::vector<MemoryLimit> limits;  ///< Of the own cgroup and all above it, innermost first.
+  std::optional<Bytes> available;  ///< What the kernel could give without swapping.
+  /// Of the own cgroup and all above it, innermost first; then of the NUMA nodes that may be used.
+  std::vector<MemoryLimit> limits;
 };
 
 /// Soft limits of this process; `kUnlimited` for none.
 struct ProcessLimits {
   std::optional<std::uint64_t> address_space_bytes;
+  std::optional<std::uint64_t> data_bytes;  ///< Of writable memory, in use or not.
   std::optional<std::uint64_t> locked_bytes;
+};
+
+/// What this process takes of its limits now.
+struct ProcessUse {
+  std::optional<std::uint64_t> address_space_bytes;
+  std::optional<std::uint64_t> data_bytes;
 };
 
 /// What the kernel was configured to do.
@@ -65,6 +74,7 @@ struct Machine {
   Processors processors;
   Memory memory;
   ProcessLimits limits;
+  ProcessUse use;
   Kernel kernel;
   std::vector<Gpu> gpus;
 };
@@ -73,6 +83,9 @@ struct Machine {
 struct Roots {
   std::string root;            ///< Put in front of /proc, /sys and mount points.
   std::string processor_text;  ///< hwloc's synthetic description instead of the real processors.
+  /// NUMA nodes ("0-1") that a memory policy binds to, in place of this thread's where `root` is
+  /// named.
+  std::string memory_policy_nodes{};
 };
 
 /// Reads everything. What cannot be read stays unknown; nothing is thrown for it. Any thread.
