@@ -79,8 +79,10 @@ void try_mapper(std::unique_ptr<FrameMapper> mapper) {
   ProbeSink& sink = trial.sink;
   sink.regions = trial.mapper->reserve(kPageSize, kPageSize, sink);
   std::byte* const arena = sink.regions.arena;
+  trial.mapper->prepare(arena, 1);
   volatile auto* page = reinterpret_cast<volatile unsigned char*>(arena);
   volatile auto* frame = reinterpret_cast<volatile unsigned char*>(sink.regions.pool);
+  require_advice(sink.regions.pool, kPageBytes);
   populate(sink.regions.pool, kPageBytes);
   frame[kPageBytes - 1] = 0x5a;
   const bool was_moved = page[kPageBytes - 1] == 0x5a;

@@ -1,6 +1,9 @@
 #include "spillway/memory/inherited_pages.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -12,9 +15,29 @@ namespace {
 
 constexpr int kOpen = PROT_READ | PROT_WRITE;
 
+/// Writes to memory that nobody may access, as a debugger does. Zero or an errno. The file is
+/// opened anew each time: a descriptor that is kept could be closed by the program, and a forked
+/// child needs one of its own memory. The calls go by number, as the preload library replaces their
+/// names.
+int write_sealed(std::byte* to, const std::byte* from, std::size_t size) {
+  const long file = syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC, 0);
+  if (file < 0) return errno;
+  std::size_t done = 0;
+  int error = 0;
+  while (done < size && error == 0) {
+    const auto place = static_cast<long>(reinterpret_cast<std::uintptr_t>(to + done));
+    const long moved = syscall(SYS_pwrite64, file, from + done, size - done, place);
+    if (moved > 0) done += static_cast<std::size_t>(moved);
+    if (moved == 0) error = EIO;
+    if (moved < 0 && errno != EINTR) error = errno;
+  }
+  syscall(SYS_close, file);
+  return error;
+}
+
 void protect(std::byte* first, std::size_t pages, int protection) {
   if (raw_mprotect(first, pages * kPageBytes, protection) != 0) {
-    die_of_refusal("mprotect", first, errno, "raise vm.max_map_count");
+    die_of_refusal("mprotect", first, errno);
   }
 }
 
@@ -43,12 +66,18 @@ std::byte* stage_page() {
   return staged;
 }
 
-bool place_page(std::byte* page, std::byte* staged) {
+bool place_page(std::byte* page, std::byte* staged, bool closed) {
+  if (closed && raw_mprotect(staged, kPageBytes, PROT_READ) != 0) return false;
   if (raw_mremap(staged, kPageBytes, MREMAP_MAYMOVE | MREMAP_FIXED, page) == page) return true;
-  const int error = errno;
+  int error = errno;
+  if (error == EPERM || error == ENOSYS || error == EACCES) {
+    error = write_sealed(page, staged, kPageBytes);
+    if (error == 0 && raw_mprotect(page, kPageBytes, closed ? PROT_READ : kOpen) != 0)
+      error = errno;
+  }
   raw_munmap(staged, kPageBytes);
   errno = error;
-  return false;
+  return error == 0;
 }
 
 }  // namespace spillway::memory

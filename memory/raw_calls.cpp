@@ -12,6 +12,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "spillway/base/error.h"
+#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/kernel_refusal.h"
+#include "spillway/memory/own_limits.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -21,6 +26,14 @@ namespace {
 
 std::byte* address_of(long result) {
   return result == -1 ? nullptr : reinterpret_cast<std::byte*>(result);
+}
+
+/// The result of `call`, which may be refused for a limit that the program has set for itself, and
+/// which it has not set for us.
+template <typename Call>
+long past_own_limits(std::size_t size, const Call& call) {
+  const long result = call();
+  return result == -1 && errno == ENOMEM && raise_own_limits(size) ? call() : result;
 }
 
 // For kernels before 5.14. An atomic addition of nothing is a write that loses no other write.
@@ -35,12 +48,14 @@ void populate_by_touch(std::byte* address, std::size_t size) {
 
 std::byte* raw_mmap(std::byte* wanted, std::size_t size, int protection, int flags, int file,
                     std::uint64_t offset) {
-  return address_of(
-      syscall(SYS_mmap, wanted, size, protection, flags, file, static_cast<long>(offset)));
+  return address_of(past_own_limits(size, [&] {
+    return syscall(SYS_mmap, wanted, size, protection, flags, file, static_cast<long>(offset));
+  }));
 }
 
 std::byte* raw_mremap(std::byte* from, std::size_t size, int flags, std::byte* to) {
-  return address_of(syscall(SYS_mremap, from, size, size, static_cast<long>(flags), to));
+  return address_of(past_own_limits(
+      size, [&] { return syscall(SYS_mremap, from, size, size, static_cast<long>(flags), to); }));
 }
 
 int raw_munmap(std::byte* address, std::size_t size) {
@@ -52,7 +67,8 @@ int raw_munlock(std::byte* address, std::size_t size) {
 }
 
 int raw_mprotect(std::byte* address, std::size_t size, int protection) {
-  return static_cast<int>(syscall(SYS_mprotect, address, size, protection));
+  return static_cast<int>(
+      past_own_limits(size, [&] { return syscall(SYS_mprotect, address, size, protection); }));
 }
 
 int raw_madvise(std::byte* address, std::size_t size, int advice) {
@@ -62,10 +78,7 @@ int raw_madvise(std::byte* address, std::size_t size, int advice) {
 void populate(std::byte* address, std::size_t size) {
   while (raw_madvise(address, size, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
-    if (errno != EINVAL) {
-      die_of_refusal("madvise(MADV_POPULATE_WRITE)", address, errno,
-                     "the machine or its memory cgroup has no room for the budget; lower it");
-    }
+    if (errno != EINVAL) die_of_refusal("madvise(MADV_POPULATE_WRITE)", address, errno);
     populate_by_touch(address, size);
     return;
   }
@@ -97,11 +110,26 @@ void discard(std::byte* address, std::size_t size) {
   }
 }
 
-void die_of_refusal(const char* call, const void* address, int error, const char* advice) {
-  char text[512];
-  const int length =
-      std::snprintf(text, sizeof text, "[spillway] fatal: %s refused at address %p: %s%s%s\n", call,
-                    address, strerrordesc_np(error), *advice == '\0' ? "" : "; ", advice);
+void require_advice(std::byte* address, std::size_t size) {
+  struct {
+    int number;
+    const char* name;
+  } constexpr kNeeded[] = {{MADV_POPULATE_WRITE, "madvise(MADV_POPULATE_WRITE)"},
+                           {MADV_DONTNEED, "madvise(MADV_DONTNEED)"}};
+  for (const auto& advice : kNeeded) {
+    if (raw_madvise(address, size, advice.number) == 0) continue;
+    // EINVAL: a kernel before 5.14, where touching the memory does.
+    if (errno == EINVAL || errno == EAGAIN || errno == EINTR) continue;
+    throw UnsupportedError("{} is refused: {}", advice.name, why_refused(errno, Bytes(size)));
+  }
+}
+
+void die_of_refusal(const char* call, const void* address, int error) {
+  char reason[512];
+  write_why_refused(error, kPageSize, reason);
+  char text[768];
+  const int length = std::snprintf(
+      text, sizeof text, "[spillway] fatal: %s refused at address %p: %s\n", call, address, reason);
   const auto size = static_cast<std::size_t>(length) < sizeof text
                         ? static_cast<std::size_t>(length)
                         : sizeof text - 1;

@@ -30,9 +30,12 @@ bool unshare(std::byte* address, std::size_t size);
 /// Gives the physical memory back; what is read next is zero or a fault.
 void discard(std::byte* address, std::size_t size);
 
-/// Ends the process after the kernel refused what must work: prints `call`, the address and the
-/// meaning of `error`. Takes no lock and allocates nothing.
-[[noreturn]] void die_of_refusal(const char* call, const void* address, int error,
-                                 const char* advice = "");
+/// Throws UnsupportedError, naming the call, where `populate` or `discard` would end the process: a
+/// filter of system calls forbids what they need. Leaves the memory at `address` as discarded.
+void require_advice(std::byte* address, std::size_t size);
+
+/// Ends the process after the kernel refused what must work: prints `call`, the address and which
+/// limit or filter refused it. Takes no lock and allocates nothing.
+[[noreturn]] void die_of_refusal(const char* call, const void* address, int error);
 
 }  // namespace spillway::memory

@@ -135,6 +135,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::string kept_text_locked() const;
   void wake_waiters_locked();
   void wait_locked(Lock& lock, bool holds_pins, Duration& waited);
+  memory::PageIndex take_addresses_locked(std::uint32_t count, Bytes size);
   StorageId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
   void end_range_locked(Range& range);
   void release_page_locked(memory::PageIndex index);

@@ -7,6 +7,7 @@
 #include "end_by_signal.h"
 #include "engine_state.h"
 #include "spillway/base/waiting_signal.h"
+#include "spillway/memory/locked_memory.h"
 
 namespace spillway::swap {
 
@@ -83,7 +84,8 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint
       return;
     }
     lock.unlock();
-    end_by_signal(SIGSEGV, kTouchedAfterFree);
+    end_by_signal(SIGSEGV,
+                  memory::is_reservation_locked() ? memory::kLockedByItself : kTouchedAfterFree);
   }
   if (begin_fault_locked(index, access, start)) ++counts_.faults;
 }

@@ -1,11 +1,13 @@
 #include "spillway/swap/swap_engine.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "room_wait.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/signals_blocked.h"
+#include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::swap {
 
@@ -50,7 +52,12 @@ SwapEngine::State::State(const SwapEngineOptions& options,
   pool_ = std::make_unique<memory::FramePool>(regions.pool, budget_pages_, budget_pages_);
   free_transfers_ = store_->queue_depth();
   const SignalsBlocked blocked;
-  transfer_thread_ = std::thread([this] { run_transfers(); });
+  try {
+    transfer_thread_ = std::thread([this] { run_transfers(); });
+  } catch (const std::system_error&) {
+    throw UnsupportedError("no thread can be started that moves pages: {}",
+                           memory::why_no_thread());
+  }
 }
 
 SwapEngine::State::~State() {
@@ -63,6 +70,24 @@ SwapEngine::State::~State() {
   transfer_thread_.join();
   // Its thread may still bring a late report, which looks at the pages.
   mapper_.reset();
+}
+
+/// Addresses for `count` pages that the kernel lets us use. Throws where there are none, with
+/// nothing changed.
+PageIndex SwapEngine::State::take_addresses_locked(std::uint32_t count, Bytes size) {
+  const auto first = arena_.allocate(count);
+  if (!first)
+    throw UnsupportedError("no {} of addresses in one piece are left of the {} that are reserved "
+                           "for tensors, of which {} are in use{}",
+                           size, options_.arena_size, memory::kPageSize * arena_.used_pages(),
+                           options_.arena_reason);
+  try {
+    mapper_->prepare(address_of(*first), count);
+  } catch (...) {
+    arena_.release(*first, count);
+    throw;
+  }
+  return *first;
 }
 
 StorageId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages, Bytes size) {
@@ -229,16 +254,18 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
     if (within != nullptr && within->engine_ == nullptr) exit_locked(*within);
     throw;
   }
-  const auto first = arena_.allocate(count);
-  if (!first) {
+  PageIndex first = 0;
+  try {
+    first = take_addresses_locked(count, size);
+  } catch (...) {
     for (const memory::SlotId slot : frames) pool_->put_frame(slot);
     if (within != nullptr && within->engine_ == nullptr) exit_locked(*within);
-    throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
+    throw;
   }
-  const StorageId id = new_range_locked(*first, count, size);
+  const StorageId id = new_range_locked(first, count, size);
   for (std::uint32_t i = 0; i < count; ++i) {
-    map_locked(*first + i, frames[i], memory::Access::kWrite);
-    pages_.get()[*first + i].dirty = true;
+    map_locked(first + i, frames[i], memory::Access::kWrite);
+    pages_.get()[first + i].dirty = true;
   }
   if (within != nullptr) {
     // The room that was kept free for this operator is taken now.
@@ -246,20 +273,17 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
     range_of(id).pins = 1;
     within->pins_.push_back({id, 0, 0});
   }
-  return {address_of(*first), id};
+  return {address_of(first), id};
 }
 
 SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size, PinSet* within) {
-  if (size > options_.arena_size)
-    throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
-  const auto count = static_cast<std::uint32_t>(pages_for(size));
+  // Sizes that no machine has must be refused as they are, not in 32 bits.
+  const auto count = static_cast<std::uint32_t>(std::min(pages_for(size), arena_pages_ + 1));
   Lock lock(mutex_);
-  const auto first = arena_.allocate(count);
-  if (!first)
-    throw UnsupportedError("no run of {} in an address space of {}", size, options_.arena_size);
-  const StorageId id = new_range_locked(*first, count, size);
+  const PageIndex first = take_addresses_locked(count, size);
+  const StorageId id = new_range_locked(first, count, size);
   if (pool_->available_frames() >= count + frames_wanted_ && fault_reads_.empty()) {
-    for (std::uint32_t i = 0; i < count; ++i) give_fresh_frame_locked(*first + i);
+    for (std::uint32_t i = 0; i < count; ++i) give_fresh_frame_locked(first + i);
   } else {
     pressure_.store(true, std::memory_order_relaxed);  // Operators have to ask for their pages.
   }
@@ -268,7 +292,7 @@ SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size, PinSet* 
     range_of(id).pins = 1;
     within->pins_.push_back({id, 0, 0});
   }
-  return {address_of(*first), id};
+  return {address_of(first), id};
 }
 
 void SwapEngine::State::release_page_locked(PageIndex index) {

@@ -27,6 +27,7 @@ class Pages final : public FaultSink {
  public:
   Pages(MapperKind kind, Frames frames) : mapper_(make_frame_mapper(kind)) {
     regions_ = mapper_->reserve(kPages * kPageSize, kPages * kPageSize, *this);
+    mapper_->prepare(regions_.arena, kPages);
     const int advice = frames == Frames::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
     for (std::byte* region : {regions_.arena, regions_.pool})
       if (::madvise(region, kPages * kPageBytes, advice) != 0)

@@ -11,6 +11,7 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 #include "spillway/memory/inherited_pages.h"
+#include "spillway/memory/kernel_refusal.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -30,7 +31,7 @@ void require_mappings(MapperKind kind, Bytes pool_size) {
 
 void protect(std::byte* address, std::size_t size, int protection) {
   if (raw_mprotect(address, size, protection) != 0) {
-    die_of_refusal("mprotect", address, errno, "raise vm.max_map_count");
+    die_of_refusal("mprotect", address, errno);
   }
 }
 
@@ -49,14 +50,31 @@ void require_moving_in_place() {
     throw UnsupportedError(
         "mremap does not move a page and leave its place mapped ({}); needs Linux "
         "5.7 and no valgrind; the mapper \"copy\" does without",
-        ::strerrordesc_np(error));
+        why_refused(error, kPageSize));
+}
+
+// Copies need mremap, or else to write to sealed memory.
+void require_placing() {
+  std::byte* const page = stage_page();
+  std::byte* const staged = stage_page();
+  bool is_placed = false;
+  if (page != nullptr && staged != nullptr) {
+    seal_pages(page, 1);
+    is_placed = place_page(page, staged);
+  }
+  const int error = errno;
+  if (page != nullptr) raw_munmap(page, kPageBytes);
+  if (!is_placed)
+    throw UnsupportedError("a page can neither be moved by mremap nor written through "
+                           "/proc/self/mem ({}); in a container allow the system call mremap",
+                           why_refused(error, kPageSize));
 }
 
 // Without DONTUNMAP the source would be a hole in which another thread's mmap may land.
 void move_frame(std::byte* to, std::byte* from) {
   constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
   if (raw_mremap(from, kPageBytes, kFlags, to) != to) {
-    die_of_refusal("mremap", to, errno, "raise vm.max_map_count");
+    die_of_refusal("mremap", to, errno);
   }
 }
 
@@ -65,8 +83,7 @@ void move_frame(std::byte* to, std::byte* from) {
 // page that was ever used would count against vm.max_map_count, however few frames there are.
 void clear_place(std::byte* page) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-  if (raw_mmap(page, kPageBytes, PROT_NONE, kFlags) == nullptr)
-    die_of_refusal("mmap", page, errno, "raise vm.max_map_count");
+  if (raw_mmap(page, kPageBytes, PROT_NONE, kFlags) == nullptr) die_of_refusal("mmap", page, errno);
 }
 
 }  // namespace
@@ -83,20 +100,29 @@ FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSin
   SPILLWAY_ASSERT(!handler_.has_value());
   require_mappings(movement_ == Movement::kRemap ? MapperKind::kSignal : MapperKind::kCopy,
                    pool_size);
-  if (movement_ == Movement::kRemap) require_moving_in_place();
-  arena_ = AddressSpace(arena_size, PROT_NONE, "paged storages");
-  pool_ = AddressSpace(pool_size, kOpen, "the frame pool");
+  if (movement_ == Movement::kRemap) {
+    require_moving_in_place();
+  } else {
+    require_placing();
+  }
+  arena_ = AddressSpace(arena_size, AddressSpace::Opened::kAsNeeded, "paged storages");
+  pool_ = AddressSpace(pool_size, AddressSpace::Opened::kAtOnce, "the frame pool");
   raw_madvise(pool_.begin(), pool_.size(), MADV_HUGEPAGE);
+  // Frames at rest hold nothing that a core should show.
+  raw_madvise(pool_.begin(), pool_.size(), MADV_DONTDUMP);
   changes_ = PageChanges(arena_.size() / kPageBytes);
   handler_.emplace(arena_.begin(), changes_, sink);
   return {arena_.begin(), pool_.begin()};
 }
 
 MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
+  // The slot that the frame has left counts on.
+  arena_.count_writable(kPageBytes);
   if (movement_ == Movement::kCopy) return copy_in(page, pool_slot, allowed);
   // Closed before it moves: the page never stands open.
   if (allowed == Access::kRead) protect(pool_slot, kPageBytes, PROT_READ);
   move_frame(page, pool_slot);
+  raw_madvise(page, kPageBytes, MADV_DODUMP);
   if (allowed == Access::kRead) protect(pool_slot, kPageBytes, kOpen);
   note_access(page, 1);
   return MoveResult::kMoved;
@@ -104,6 +130,7 @@ MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
 
 MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
   FaultHandler::stay_in_front();
+  arena_.count_writable(-static_cast<std::ptrdiff_t>(kPageBytes));
   if (movement_ == Movement::kCopy) return copy_out(pool_slot, page);
   // Closed before it moves: what stays behind traps from the first moment.
   protect(page, kPageBytes, PROT_NONE);
@@ -116,10 +143,9 @@ MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
 // Filled elsewhere and put in place at once: nobody sees a page that is half there.
 MoveResult Mapper::copy_in(std::byte* page, std::byte* pool_slot, Access allowed) {
   std::byte* const staged = stage_page();
-  if (staged == nullptr) die_of_refusal("mmap", page, errno, "raise vm.max_map_count");
+  if (staged == nullptr) die_of_refusal("mmap", page, errno);
   std::memcpy(staged, pool_slot, kPageBytes);
-  if (allowed == Access::kRead) protect(staged, kPageBytes, PROT_READ);
-  if (!place_page(page, staged)) die_of_refusal("mremap", page, errno, "raise vm.max_map_count");
+  if (!place_page(page, staged, allowed == Access::kRead)) die_of_refusal("mremap", page, errno);
   discard(pool_slot, kPageBytes);
   note_access(page, 1);
   return MoveResult::kMoved;

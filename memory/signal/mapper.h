@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include "address_space.h"
 #include "signal/factory.h"
 #include "signal/fault_handler.h"
+#include "spillway/memory/address_space.h"
 #include "spillway/memory/frame_mapper.h"
 
 namespace spillway::memory::signal {

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 #include "spillway/base/signals_blocked.h"
+#include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::memory::userfaultfd {
 namespace {
@@ -24,6 +26,9 @@ namespace {
 constexpr int kBusyAttempts = 64;
 
 constexpr std::size_t kMessagesAtOnce = 64;
+
+// The arena is opened in steps of so many bytes, or it would be done for nearly every storage.
+constexpr std::size_t kOpeningStep = std::size_t{64} << 20;
 
 Access access_of(const uffd_msg& message) {
   constexpr std::uint64_t kWriting = UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP;
@@ -36,11 +41,13 @@ std::unique_ptr<FrameMapper> make_mapper(Scope scope) { return std::make_unique<
 
 FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) {
   SPILLWAY_ASSERT(sink_ == nullptr);
-  arena_ = AddressSpace(arena_size, PROT_READ | PROT_WRITE, "paged storages");
-  pool_ = AddressSpace(pool_size, PROT_READ | PROT_WRITE, "the frame pool");
+  arena_ = AddressSpace(arena_size, AddressSpace::Opened::kAsNeeded, "paged storages");
+  pool_ = AddressSpace(pool_size, AddressSpace::Opened::kAtOnce, "the frame pool");
   // Refused where huge pages are not built in: frames then consist of small pages, only slower.
   raw_madvise(arena_.begin(), arena_.size(), MADV_HUGEPAGE);
   raw_madvise(pool_.begin(), pool_.size(), MADV_HUGEPAGE);
+  // Frames at rest hold nothing that a core should show.
+  raw_madvise(pool_.begin(), pool_.size(), MADV_DONTDUMP);
   descriptor_.watch(arena_.begin(), arena_.size(),
                     UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
   // Frames move only into watched memory. Watching writes alone lets the kernel fill empty slots.
@@ -66,7 +73,34 @@ Mapper::~Mapper() {
   close(stop_event_);
 }
 
+void Mapper::prepare(std::byte* first, std::size_t pages) {
+  const int error = open_until(first + pages * kPageBytes);
+  if (error != 0)
+    throw UnsupportedError("cannot make {} of address space writable for paged storages: {}",
+                           kPageSize * pages, why_refused(error, kPageSize * pages));
+}
+
+/// Opens the arena in front of `end`. Its open part stays one mapping.
+int Mapper::open_until(const std::byte* end) {
+  const auto wanted = static_cast<std::size_t>(end - arena_.begin());
+  if (wanted <= open_bytes_.load(std::memory_order_acquire)) return 0;
+  const std::lock_guard lock(opening_);
+  if (wanted <= open_bytes_.load(std::memory_order_relaxed)) return 0;
+  const std::size_t in_steps = (wanted + kOpeningStep - 1) / kOpeningStep * kOpeningStep;
+  // Where a limit leaves no room for a whole step, as much as is needed.
+  int error = 0;
+  for (const std::size_t target : {std::min(in_steps, arena_.size()), wanted}) {
+    error = arena_.open_until(arena_.begin() + target);
+    if (error != 0) continue;
+    open_bytes_.store(target, std::memory_order_release);
+    break;
+  }
+  return error;
+}
+
 MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
+  const int refused = open_until(page + kPageBytes);
+  if (refused != 0) die_of_refusal("mprotect", page, refused);
   const bool closed = allowed == Access::kRead;
   Attempt attempt = move_patiently(page, pool_slot, 0);
   if (attempt.error == EBUSY) {
@@ -175,9 +209,9 @@ void Mapper::start_fault_thread() {
   const SignalsBlocked blocked;
   try {
     fault_thread_ = std::make_unique<std::thread>([this] { run_on_fault_thread(); });
-  } catch (const std::system_error& error) {
+  } catch (const std::system_error&) {
     close(stop_event_);
-    throw UnsupportedError("no thread can be started: {}", error.what());
+    throw UnsupportedError("no thread can be started that serves faults: {}", why_no_thread());
   }
 }
 

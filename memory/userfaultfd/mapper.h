@@ -5,10 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
-#include "address_space.h"
+#include "spillway/memory/address_space.h"
 #include "spillway/memory/frame_mapper.h"
 #include "userfaultfd/kernel_interface.h"
 
@@ -21,6 +22,7 @@ class Mapper final : public FrameMapper {
   ~Mapper() override;
 
   Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) override;
+  void prepare(std::byte* first, std::size_t pages) override;
   MoveResult map(std::byte* page, std::byte* pool_slot, Access allowed) override;
   MoveResult unmap(std::byte* pool_slot, std::byte* page) override;
   void forbid_writes(std::byte* first, std::size_t pages) override;
@@ -36,6 +38,8 @@ class Mapper final : public FrameMapper {
   /// Whether a page is closed for writing. Calls for one page never overlap, so no lock guards it;
   /// atomic because a fault may lead from one thread's call to another's through the kernel alone.
   std::atomic<bool>& closed_of(const std::byte* page);
+  /// Zero or an errno.
+  int open_until(const std::byte* end);
   Attempt move_patiently(std::byte* to, std::byte* from, std::size_t already_moved);
   void put_back(std::byte* page, std::byte* pool_slot, std::size_t moved);
   void start_fault_thread();
@@ -45,6 +49,10 @@ class Mapper final : public FrameMapper {
   FaultDescriptor descriptor_;
   AddressSpace arena_;
   AddressSpace pool_;
+  /// Bytes from the start of the arena that may be accessed. What lies beyond was never used: it is
+  /// not in cores, nothing can fill it, and only limits of address space count it.
+  std::atomic<std::size_t> open_bytes_{0};
+  std::mutex opening_;
   std::vector<std::atomic<bool>> closed_;
   /// Closed pages that a forked child shares become the parent's own when they are opened, then.
   std::atomic<bool> cannot_unshare_{false};

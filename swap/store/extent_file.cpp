@@ -48,11 +48,7 @@ ExtentFile::ExtentFile(SpillDirectory directory, Bytes growth_step)
     device_ = facts.st_dev;
     inode_ = facts.st_ino;
   }
-  int error = allocate(1);
-  if (error == EOPNOTSUPP || error == ENOSYS) {
-    reserves_space_ = false;
-    error = allocate(1);
-  }
+  const int error = allocate(1);
   if (error != 0) {
     refuse(error);
     throw IoError(refusal_);
@@ -107,14 +103,28 @@ int ExtentFile::allocate(std::uint64_t extents) {
   const std::uint64_t offset = allocated_ * kExtentBytes;
   const std::uint64_t size = extents * kExtentBytes;
   if (offset + size > largest_file_allowed()) return EFBIG;
-  int result = 0;
-  do {
-    result = reserves_space_
-                 ? ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(size))
-                 : ::ftruncate(fd(), static_cast<off_t>(offset + size));
-  } while (result != 0 && errno == EINTR);
-  if (result != 0) return errno;
-  allocated_ += extents;
+  int error = reserves_space_ ? reserve_space(offset, size) : 0;
+  // A file system without it, or a filter of system calls: the program may have installed one
+  // since.
+  if (error == EOPNOTSUPP || error == ENOSYS || error == EPERM || error == EACCES) {
+    reserves_space_ = false;
+    why_unreserved_ = message("fallocate is refused: {}", std::strerror(error));
+    error = 0;
+  }
+  if (error == 0 && !reserves_space_) error = set_size(offset + size);
+  if (error == 0) allocated_ += extents;
+  return error;
+}
+
+int ExtentFile::reserve_space(std::uint64_t offset, std::uint64_t size) const {
+  while (::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(size)) != 0)
+    if (errno != EINTR) return errno;
+  return 0;
+}
+
+int ExtentFile::set_size(std::uint64_t size) const {
+  while (::ftruncate(fd(), static_cast<off_t>(size)) != 0)
+    if (errno != EINTR) return errno;
   return 0;
 }
 
@@ -154,9 +164,10 @@ void ExtentFile::add_to(StoreReport& report) const {
 }
 
 std::string ExtentFile::describe(const Transfer& transfer, int error) const {
-  return message("{} extent {} of {}: {}",
+  return message("{} extent {} of {}: {}{}",
                  transfer.direction == Direction::kWrite ? "writing" : "reading", transfer.extent,
-                 directory_.path, std::strerror(error));
+                 directory_.path, std::strerror(error),
+                 error == EFBIG ? " (the program has lowered RLIMIT_FSIZE, ulimit -f)" : "");
 }
 
 }  // namespace spillway::swap

@@ -38,6 +38,7 @@ class ExtentFile {
   /// Whether growing takes space from the disk at once; if not, a full disk shows as a failed
   /// write.
   bool reserves_space() const { return reserves_space_; }
+  const std::string& why_unreserved() const { return why_unreserved_; }
   const std::string& path() const { return directory_.path; }
 
   static std::uint64_t offset_of(ExtentId extent) {
@@ -50,13 +51,17 @@ class ExtentFile {
  private:
   bool grow();
   int allocate(std::uint64_t extents);
+  /// Zero or an errno, both.
+  int reserve_space(std::uint64_t offset, std::uint64_t size) const;
+  int set_size(std::uint64_t size) const;
   void refuse(int error);
 
   SpillDirectory directory_;
   UnlinkedFile file_;
   std::uint64_t device_ = 0;  // with inode_: which file the descriptor means
   std::uint64_t inode_ = 0;
-  bool reserves_space_ = true;  // fixed once the constructor is through
+  bool reserves_space_ = true;  // until the system refuses
+  std::string why_unreserved_;
 
   mutable std::mutex mutex_;
   std::vector<ExtentId> free_;

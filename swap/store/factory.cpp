@@ -77,8 +77,9 @@ void warn_about_file(Opening& opening, const ExtentFile& file) {
                 file.why_buffered()));
   if (!file.reserves_space())
     opening.warnings.push_back(
-        message("{} cannot reserve space in advance: a full disk will show as a failed write",
-                file.path()));
+        message("{} cannot reserve space in advance, so space is taken by writing, and a full disk "
+                "will show as a failed write: {}",
+                file.path(), file.why_unreserved()));
 }
 
 void open_directory(Opening& opening, const SpillDirectory& directory) {

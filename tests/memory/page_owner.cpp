@@ -14,6 +14,7 @@ PageOwner::PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std
   // The mapper's thread starts here, and reads under the mutex what is written under it.
   const std::lock_guard lock(mutex_);
   regions_ = mapper_->reserve(pages * kPageSize, slots * kPageSize, *this);
+  mapper_->prepare(regions_.arena, pages);
   pool_.emplace(regions_.pool, slots, slots);
   // Faults are noted inside a signal handler, which must not allocate.
   faults_.reserve(std::size_t{1} << 16);

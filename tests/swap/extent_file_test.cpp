@@ -5,14 +5,17 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <memory>
 #include <string>
 
 #include "spillway/base/error.h"
+#include "support/failing_calls.h"
 #include "support/small_file_system.h"
 #include "support/temporary_directory.h"
 
@@ -46,6 +49,19 @@ TEST(ExtentFile, GivesOutTheLastReleasedExtentFirst) {
   EXPECT_EQ(file.reserve(), third);
   EXPECT_EQ(file.reserve(), first);
   EXPECT_EQ(ExtentFile::offset_of(ExtentId(3)), 3 * kExtentBytes);
+}
+
+TEST(ExtentFile, GrowsOnWhereTheProgramForbidsItselfToReserveSpace) {
+  const TemporaryDirectory directory;
+  ExtentFile file({directory.path(), 8_MiB}, 2_MiB);
+  ASSERT_TRUE(file.reserves_space());
+  const ChildOutcome outcome = run_with_failing_calls({{SYS_fallocate, EPERM}}, [&] {
+    return reserve_all(file) == 4 && !file.reserves_space() &&
+           file.why_unreserved().find("fallocate is refused") == 0;
+  });
+  if (outcome == ChildOutcome::kCannotFilter)
+    GTEST_SKIP() << "filters of system calls cannot be installed";
+  EXPECT_EQ(outcome, ChildOutcome::kTrue);
 }
 
 TEST(ExtentFile, IsNamelessAndReadableByItsOwnerOnly) {

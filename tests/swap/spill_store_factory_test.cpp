@@ -218,6 +218,14 @@ TEST_F(LimitedSystem, SaysThatSpaceCannotBeReserved) {
   });
 }
 
+TEST_F(LimitedSystem, TakesSpaceByWritingWhereAFilterForbidsToReserveIt) {
+  expect({SYS_fallocate, EPERM}, [&] {
+    const OpenedSpillStore opened = make_spill_store(options_);
+    return has_warning(opened, "fallocate is refused: Operation not permitted") &&
+           carries_a_page(*opened.store) && opened.store->report().capacity == 8_MiB;
+  });
+}
+
 TEST_F(LimitedSystem, StopsAtADiskQuota) {
   expect({SYS_fallocate, EDQUOT}, [&] {
     const std::string refusal = refusal_of<IoError>([&] { make_spill_store(options_); });

@@ -9,6 +9,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/signals_blocked.h"
+#include "spillway/memory/kernel_refusal.h"
 #include "store/posix/factory.h"
 #include "store/whole_transfer.h"
 
@@ -35,9 +36,9 @@ void PosixStore::start_threads(std::size_t count) {
       workers_.emplace_back([this] { carry_out_on_worker(); });
       pthread_setname_np(workers_.back().native_handle(), "spill-posix");
     }
-  } catch (const std::system_error& refused) {
+  } catch (const std::system_error&) {
     if (!workers_.empty()) return;  // fewer threads only make it slower
-    throw IoError("cannot start a thread for {}: {}", file_->path(), refused.what());
+    throw IoError("cannot start a thread for {}: {}", file_->path(), memory::why_no_thread());
   }
 }
 

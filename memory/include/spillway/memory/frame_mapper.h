@@ -75,6 +75,12 @@ class FrameMapper {
   };
   virtual Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) = 0;
 
+  /// Has accesses to `pages` pages from `first` reported from now on, and gets whatever else for
+  /// them the kernel might refuse later. Before that, an access is no business of the mapper.
+  /// Throws UnsupportedError with the limit that refuses it; nothing has changed then. `map`
+  /// prepares what was not prepared, and ends the process where that is refused.
+  virtual void prepare(std::byte* /*first*/, std::size_t /*pages*/) {}
+
   /// Moves the frame at `pool_slot` under the empty `page`. With `Access::kRead` the page arrives
   /// closed for writing, and no thread asleep on it can write in between; a thread that comes upon
   /// it in the short time between may (the caller treats pages that ever faulted as dirty).

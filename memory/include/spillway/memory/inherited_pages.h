@@ -22,8 +22,10 @@ bool show_file(std::byte* first, std::size_t pages, int file, std::uint64_t offs
 /// Memory of one page to fill for `place_page`; null when the kernel has none.
 std::byte* stage_page();
 
-/// Puts a staged page under `page` at once: another thread sees all of its bytes or none. Returns
-/// false, with the page still sealed, when the kernel refuses.
-bool place_page(std::byte* page, std::byte* staged);
+/// Puts a staged page under the sealed `page` at once: another thread sees all of its bytes or
+/// none. It is open for writing then, or only for reading if `closed`. Where a filter of system
+/// calls forbids mremap, the bytes are copied. Returns false with errno, and the page still sealed,
+/// when the kernel refuses that too.
+bool place_page(std::byte* page, std::byte* staged, bool closed = false);
 
 }  // namespace spillway::memory

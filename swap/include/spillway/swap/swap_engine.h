@@ -22,6 +22,7 @@ class TransferObserver;
 struct SwapEngineOptions {
   Bytes budget;                              ///< Of resident tensor bytes, small ones included.
   Bytes arena_size{std::uint64_t{1} << 40};  ///< Address space for paged storages.
+  std::string arena_reason;  ///< Ends the message that it is used up: what made it so small.
   /// When nothing has moved for so long, whoever waits for room takes what running operators hold:
   /// one of them may be waiting for the very thread that waits.
   Duration patience = std::chrono::seconds(10);
