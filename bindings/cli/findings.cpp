@@ -96,8 +96,10 @@ Finding judge_address_space(const topology::ProcessLimits& limits) {
   if (*limits.address_space_bytes == topology::kUnlimited) return ok("address space", "unlimited");
   const Bytes size(*limits.address_space_bytes);
   if (size >= kArenaSize + kArenaSize) return ok("address space", to_string(size));
-  return {"address space", to_string(size), Verdict::kProblem,
-          message("a run reserves {} of addresses: ulimit -v unlimited", kArenaSize)};
+  return {"address space", to_string(size), Verdict::kWarning,
+          message("a run reserves {} of addresses, or less where the limit is lower, which bounds "
+                  "what tensors take in memory and on disk together: ulimit -v unlimited",
+                  kArenaSize)};
 }
 
 Finding judge_locked_memory(const topology::ProcessLimits& limits) {

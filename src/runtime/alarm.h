@@ -14,7 +14,8 @@ namespace spillway::runtime {
 enum class Ring : std::uint8_t { kOnce, kAgain };
 
 /// Calls a function on a thread of its own after so long, and again as long as that says so, until
-/// this is destroyed. The function must not wait for whoever may destroy this.
+/// this is destroyed. The function must not wait for whoever may destroy this. Where no thread can
+/// be started, that is warned of, and nothing is called.
 class Alarm {
  public:
   Alarm(Duration after, std::function<Ring()> ring);

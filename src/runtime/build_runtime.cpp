@@ -35,6 +35,7 @@ class Builder {
     parts_.budget = resolve_budget(settings_, surroundings_.machine, surroundings_.ranks_here);
     parts_.mapper = choose_mapper(settings_.mapper, surroundings_.probe_mappers);
     hold_to_mapper(parts_.budget, settings_, surroundings_.machine, parts_.mapper);
+    hold_to_limits(parts_.budget, settings_, surroundings_.machine);
     log_info("budget {}: {}", parts_.budget.budget, parts_.budget.origin);
     for (const std::string& warning : parts_.budget.warnings) log_warning("{}", warning);
     options_.budget = parts_.budget.budget;
@@ -79,6 +80,8 @@ class Builder {
     meter_transfers(places.read_bytes_per_second().has_value());
     swap::SwapEngineOptions engine;
     engine.budget = options_.budget;
+    engine.arena_size = parts_.budget.arena;
+    engine.arena_reason = parts_.budget.arena_reason;
     engine.observers = {parts_.transfers.get()};
     if (parts_.trace != nullptr) engine.observers.push_back(parts_.trace.get());
     return std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(parts_.mapper),

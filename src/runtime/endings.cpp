@@ -13,14 +13,15 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
 
 #include "alarm.h"
 #include "spillway/base/default_signal.h"
+#include "spillway/base/error.h"
 #include "spillway/base/signals_blocked.h"
+#include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::runtime {
 namespace {
@@ -147,24 +148,24 @@ void answer(Watch& here) {
     ::sem_post(&here.answered);
     return;
   }
-  std::optional<Alarm> limit;
-  try {
-    limit.emplace(here.words_within, [signal] {
-      raise_default(signal);
-      return Ring::kOnce;
-    });
-  } catch (const std::system_error&) {
-    // No thread: then the words take as long as they take.
-  }
+  const Alarm limit(here.words_within, [signal] {
+    raise_default(signal);
+    return Ring::kOnce;
+  });
   here.last_words();
   raise_default(signal);
 }
 
 void start_answering_thread(Watch& here) {
   const SignalsBlocked blocked;
-  std::thread thread([&here] { answer(here); });
-  ::pthread_setname_np(thread.native_handle(), "spillway-end");
-  thread.detach();
+  try {
+    std::thread thread([&here] { answer(here); });
+    ::pthread_setname_np(thread.native_handle(), "spillway-end");
+    thread.detach();
+  } catch (const std::system_error&) {
+    throw UnsupportedError("no thread can be started that answers ending signals: {}",
+                           memory::why_no_thread());
+  }
 }
 
 }  // namespace

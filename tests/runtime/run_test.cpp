@@ -101,6 +101,24 @@ TEST_F(RunCase, TakesItsBudgetFromTheMachineItIsTold) {
   EXPECT_EQ(build_runtime(settings_, surroundings_, clock_).budget.budget, 2_GiB - 512_MiB);
 }
 
+TEST_F(RunCase, ReservesTheAddressesThatALimitOfTheProcessLeaves) {
+  EXPECT_EQ(build_runtime(settings_, surroundings_, clock_).budget.arena, 1_TiB);
+  surroundings_.machine.limits.address_space_bytes = (5_GiB).count();
+  surroundings_.machine.use.address_space_bytes = (1_GiB).count();
+  const RunParts parts = build_runtime(settings_, surroundings_, clock_);
+  EXPECT_LT(parts.budget.arena, 2_GiB);
+  ASSERT_EQ(parts.budget.warnings.size(), 1u);
+  EXPECT_THAT(parts.budget.warnings[0], HasSubstr("RLIMIT_AS (ulimit -v) is 5.00 GiB"));
+  // The engine has no more than that.
+  int storages = 0;
+  try {
+    for (; storages < 100; ++storages) parts.runtime->engine().allocate_unfilled(60_MiB);
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("RLIMIT_AS (ulimit -v) is 5.00 GiB"));
+  }
+  EXPECT_LT(storages, 2048 / 60);
+}
+
 TEST_F(RunCase, IsRefusedWithEveryReasonWhereNoMapperWorks) {
   surroundings_.probe_mappers = [] {
     return std::vector<memory::MapperProbe>{

@@ -7,11 +7,13 @@
 
 #include <cmath>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/signals_blocked.h"
+#include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::runtime {
 
@@ -88,8 +90,10 @@ std::shared_ptr<PlanWork> PlanMaker::order(Order order) {
   join_finished();
   try {
     begin(std::move(order), work);
+  } catch (const std::system_error&) {
+    work->end(message("no thread could be started to plan it: {}", memory::why_no_thread()));
   } catch (const std::exception& error) {
-    work->end(message("no thread could be started to plan it ({})", error.what()));
+    work->end(message("no plan could be ordered ({})", error.what()));
   }
   return work;
 }

@@ -3,18 +3,26 @@
 #include "spillway/runtime/recomputing/recomputer.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "recomputer_lives.h"
 #include "spillway/base/assert.h"
+#include "spillway/base/error.h"
 #include "spillway/base/signals_blocked.h"
+#include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::runtime {
 
 Recomputer::Recomputer(const Memory& memory, RunAsOp run_as_op)
     : memory_(memory), run_as_op_(std::move(run_as_op)) {
   const SignalsBlocked blocked;
-  server_ = std::thread([this] { serve_wanted(); });
+  try {
+    server_ = std::thread([this] { serve_wanted(); });
+  } catch (const std::system_error&) {
+    throw UnsupportedError("no thread can be started that computes tensors again: {}",
+                           memory::why_no_thread());
+  }
 }
 
 Recomputer::~Recomputer() {

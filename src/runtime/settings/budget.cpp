@@ -1,6 +1,7 @@
 #include "spillway/runtime/settings/budget.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "spillway/base/error.h"
 
@@ -11,6 +12,12 @@ namespace {
 constexpr Bytes kLeastBudget = 4_MiB;
 
 constexpr Bytes kLeastReserve = 512_MiB;
+
+// Address space that the rest of the process needs beside tensors: stacks of threads, heaps.
+constexpr Bytes kAddressesOfOthers = 512_MiB;
+
+// Guards around what is reserved, and its alignment.
+constexpr Bytes kAddressesOfGuards = 16_MiB;
 
 // "auto" and percentages: what the machine can give, less the reserve.
 ResolvedBudget budget_of_machine(const Settings& settings, const topology::Machine& machine,
@@ -52,6 +59,30 @@ void warn_of_machine(ResolvedBudget& result, const topology::Machine& machine) {
         result.budget, usable->bytes, usable->limited_by));
 }
 
+/// Of a limit of this process, what is not in use; nothing: there is no limit, or too little known.
+std::optional<Bytes> room_under(const std::optional<std::uint64_t>& limit,
+                                const std::optional<std::uint64_t>& used) {
+  if (!limit || *limit == topology::kUnlimited || !used) return std::nullopt;
+  return Bytes(*limit - std::min(*limit, *used));
+}
+
+/// Lowers a budget that was derived from the machine; one that was given is refused.
+void hold_to_limit(ResolvedBudget& resolved, const Settings& settings, Bytes largest, Bytes lowered,
+                   const std::string& limit) {
+  if (resolved.budget <= largest) return;
+  const bool is_given = settings.budget.kind == BudgetRequest::Kind::kSize;
+  lowered = Bytes(lowered.count() / memory::kPageBytes * memory::kPageBytes);
+  if (is_given || lowered < kLeastBudget)
+    throw UnsupportedError(
+        "a budget of {} does not fit: {}; lift the limit, or give a budget of at "
+        "most {}MiB",
+        resolved.budget, limit, largest / 1_MiB);
+  resolved.warnings.push_back(
+      message("the budget is lowered from {} to {}: {}", resolved.budget, lowered, limit));
+  resolved.origin += ", lowered to what the limits of the process leave";
+  resolved.budget = lowered;
+}
+
 }  // namespace
 
 Bytes default_reserve(Bytes usable) {
@@ -90,6 +121,36 @@ void hold_to_mapper(ResolvedBudget& resolved, const Settings& settings,
       message("the budget is lowered from {} to {}: {}", resolved.budget, limit, reason));
   resolved.origin += message(", lowered to what the mapper {} can serve", memory::name_of(mapper));
   resolved.budget = limit;
+}
+
+void hold_to_limits(ResolvedBudget& resolved, const Settings& settings,
+                    const topology::Machine& machine) {
+  const topology::ProcessLimits& limits = machine.limits;
+  if (const auto room = room_under(limits.data_bytes, machine.use.data_bytes)) {
+    // What is on disk takes addresses, too, and these count where they can be written to.
+    const std::string text = message("the limit of writable memory RLIMIT_DATA (ulimit -d) is {}, "
+                                     "of which {} are left",
+                                     Bytes(*limits.data_bytes), *room);
+    hold_to_limit(resolved, settings, *room / 2, *room / 4, text);
+  }
+  const auto room = room_under(limits.address_space_bytes, machine.use.address_space_bytes);
+  if (!room) return;
+  const std::string text =
+      message("the address-space limit RLIMIT_AS (ulimit -v) is {}, of which {} "
+              "are left",
+              Bytes(*limits.address_space_bytes), *room);
+  const Bytes others = kAddressesOfOthers + kAddressesOfGuards;
+  const Bytes usable = *room - std::min(*room, others);
+  // The budget takes addresses twice: for the pool of frames, and for the tensors themselves.
+  hold_to_limit(resolved, settings, usable / 2, usable / 4, text);
+  const Bytes half = usable / 2;
+  const Bytes most = std::max(half - std::min(half, resolved.budget), resolved.budget);
+  const Bytes arena = Bytes(most.count() / memory::kPageBytes * memory::kPageBytes);
+  if (arena >= resolved.arena) return;
+  resolved.warnings.push_back(message("{} of addresses are reserved for tensors instead of {}: {}",
+                                      arena, resolved.arena, text));
+  resolved.arena_reason = "; " + text;
+  resolved.arena = arena;
 }
 
 }  // namespace spillway::runtime

@@ -171,5 +171,72 @@ TEST(HoldToMapper, RefusesASizeThatWasGivenWithTheLargestThatCanBeServed) {
   }
 }
 
+topology::Machine limited_machine(std::uint64_t addresses, std::uint64_t data) {
+  topology::Machine machine = machine_with(32_GiB, 24_GiB);
+  machine.limits.address_space_bytes = addresses;
+  machine.limits.data_bytes = data;
+  machine.use.address_space_bytes = (3_GiB).count();
+  machine.use.data_bytes = (1_GiB).count();
+  return machine;
+}
+
+ResolvedBudget limited_budget(const std::string& budget, const topology::Machine& machine) {
+  const Settings settings = settings_with(budget);
+  ResolvedBudget result = resolve_budget(settings, machine);
+  hold_to_limits(result, settings, machine);
+  return result;
+}
+
+TEST(HoldToLimits, ReservesATebibyteWhereNothingLimitsAddresses) {
+  const auto budget =
+      limited_budget("auto", limited_machine(topology::kUnlimited, topology::kUnlimited));
+  EXPECT_EQ(budget.arena, 1_TiB);
+  EXPECT_EQ(budget.arena_reason, "");
+  EXPECT_TRUE(budget.warnings.empty());
+  EXPECT_EQ(limited_budget("1GiB", machine_with(32_GiB, 24_GiB)).arena, 1_TiB);  // Not known.
+}
+
+TEST(HoldToLimits, ReservesLessUnderALimitOfAddressesAndSaysSo) {
+  const auto machine = limited_machine((19_GiB).count(), topology::kUnlimited);
+  const auto budget = limited_budget("24MiB", machine);
+  EXPECT_EQ(budget.budget, 24_MiB);
+  EXPECT_GT(budget.arena, 6_GiB);
+  EXPECT_LT(budget.arena, 8_GiB);
+  EXPECT_THAT(budget.arena_reason, HasSubstr("RLIMIT_AS (ulimit -v) is 19.0 GiB"));
+  ASSERT_EQ(budget.warnings.size(), 1u);
+  EXPECT_THAT(budget.warnings[0], AllOf(HasSubstr("instead of 1.00 TiB"),
+                                        HasSubstr("RLIMIT_AS (ulimit -v) is 19.0 GiB")));
+}
+
+TEST(HoldToLimits, LowersWhatTheMachineWouldAllowToWhatFitsTheLimits) {
+  const auto held = limited_budget("auto", limited_machine((19_GiB).count(), topology::kUnlimited));
+  EXPECT_LT(held.budget + held.arena, 16_GiB);
+  EXPECT_GE(held.arena, held.budget);
+  EXPECT_THAT(held.origin, HasSubstr("lowered to what the limits of the process leave"));
+  const auto data = limited_budget("auto", limited_machine(topology::kUnlimited, (5_GiB).count()));
+  EXPECT_EQ(data.budget, 1_GiB);
+  ASSERT_EQ(data.warnings.size(), 1u);
+  EXPECT_THAT(data.warnings[0], HasSubstr("RLIMIT_DATA (ulimit -d) is 5.00 GiB"));
+}
+
+TEST(HoldToLimits, RefusesASizeThatCannotFitWithTheLargestThatDoes) {
+  const auto machine = limited_machine((5_GiB).count(), (5_GiB).count());
+  try {
+    limited_budget("3GiB", machine);
+    ADD_FAILURE() << "accepted";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("RLIMIT_DATA (ulimit -d) is 5.00 GiB"),
+                                    HasSubstr("at most 2048MiB")));
+  }
+  try {
+    limited_budget("1GiB", machine);
+    ADD_FAILURE() << "accepted";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("RLIMIT_AS (ulimit -v) is 5.00 GiB"), HasSubstr("at most 760MiB")));
+  }
+  EXPECT_EQ(limited_budget("760MiB", machine).arena, 760_MiB);
+}
+
 }  // namespace
 }  // namespace spillway::runtime

@@ -15,6 +15,9 @@ struct ResolvedBudget {
   Bytes budget;
   std::string origin;  ///< "auto: 21.3 GiB available memory less 1.7 GiB reserve"
   std::vector<std::string> warnings;
+  Bytes arena{
+      std::uint64_t{1} << 40};  ///< Address space to reserve for tensors, wherever they are.
+  std::string arena_reason;     ///< Why it is less: ends a message that it is used up.
 };
 
 /// What is left out of a budget that is derived from the machine: 512 MiB, or 8 % when that is
@@ -33,5 +36,11 @@ ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine&
 /// UnsupportedError with the largest that can be served.
 void hold_to_mapper(ResolvedBudget& resolved, const Settings& settings,
                     const topology::Machine& machine, memory::MapperKind mapper);
+
+/// Fits the address space to reserve, and a budget that was derived from the machine, into what the
+/// limits of this process leave (RLIMIT_AS, RLIMIT_DATA), with a warning. A size that was given and
+/// cannot fit throws UnsupportedError with the limit and the largest size that fits.
+void hold_to_limits(ResolvedBudget& resolved, const Settings& settings,
+                    const topology::Machine& machine);
 
 }  // namespace spillway::runtime
