@@ -47,5 +47,7 @@ extern "C" SPILLWAY_VISIBLE int pthread_create(pthread_t* thread, const pthread_
   *start = {function, argument};
   const int error = create(thread, attributes, &start_thread, start);
   if (error != 0) free(start);
+  // Some libraries then wait for that thread for ever.
+  if (error == EAGAIN && told->thread_refused != nullptr) told->thread_refused();
   return error;
 }

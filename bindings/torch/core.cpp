@@ -13,6 +13,9 @@
 #include "linked_hooks.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
+#include "spillway/memory/kernel_refusal.h"
+#include "spillway/memory/locked_memory.h"
+#include "spillway/memory/own_limits.h"
 #include "spillway/preload/hooks.h"
 #include "spillway/runtime/endings.h"
 #include "spillway_version.h"
@@ -31,6 +34,12 @@ const runtime::Settings& with_log(const runtime::Settings& settings) {
   return settings;
 }
 
+void on_thread_refused() {
+  static std::atomic<bool> is_told{false};
+  if (!is_told.exchange(true))
+    log_error("the program cannot start a thread: {}", memory::why_no_thread());
+}
+
 void on_thread_started() { Interceptor::enable_on_this_thread(); }
 
 /// What the preload library or, in a trainer that is linked with the core, the core's own copies of
@@ -44,6 +53,10 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once) {
   hooks.kernel_serves_faults = kernel_serves_faults ? 1 : 0;
   hooks.hold_memory = &hold_memory;
   hooks.release_memory = &release_memory;
+  hooks.thread_refused = &on_thread_refused;
+  hooks.change_limit = &memory::change_own_limit;
+  hooks.hand_on_limits = [](int is_over) { memory::hand_on_own_limits(is_over != 0); };
+  hooks.lock_all_memory = &memory::lock_all_but_reserved;
   auto* const preloaded =
       reinterpret_cast<SpillwayPreloadRegister>(::dlsym(RTLD_DEFAULT, "spillway_preload_register"));
   if (preloaded == nullptr) {

@@ -4,8 +4,10 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -405,8 +407,21 @@ class Statistics(RunCase):
         self.assertLess(tight["trap_count"], tight["ops"] / 500)
 
 
-class Python(RunCase):
-    """A trainer in Python, by the interpreter that SPILLWAY_TEST_PYTHON names or this one."""
+class PythonCase(RunCase):
+    """A program in Python, by the interpreter that SPILLWAY_TEST_PYTHON names or this one."""
+
+    def setUp(self):
+        super().setUp()
+        self.python = os.environ.get("SPILLWAY_TEST_PYTHON", sys.executable)
+        probe = subprocess.run([self.python, "-c", "import torch; print(torch.__version__)"],
+                               capture_output=True, text=True, check=False)
+        if not probe.stdout.startswith("2.11."):
+            self.skipTest(f"{self.python} has no torch 2.11 (name an interpreter that has one with "
+                          "SPILLWAY_TEST_PYTHON)")
+
+
+class Python(PythonCase):
+    """A trainer without an end."""
 
     TRAINER = """
 import torch
@@ -422,15 +437,6 @@ while True:
     optimizer.zero_grad()
     print(f"step {step} ", flush=True)
 """
-
-    def setUp(self):
-        super().setUp()
-        self.python = os.environ.get("SPILLWAY_TEST_PYTHON", sys.executable)
-        probe = subprocess.run([self.python, "-c", "import torch; print(torch.__version__)"],
-                               capture_output=True, text=True, check=False)
-        if not probe.stdout.startswith("2.11."):
-            self.skipTest(f"{self.python} has no torch 2.11 (name an interpreter that has one with "
-                          "SPILLWAY_TEST_PYTHON)")
 
     def test_that_is_interrupted_leaves_an_account(self):
         process = self.start(self.command([self.python, "-c", self.TRAINER]))
@@ -462,6 +468,157 @@ while True:
                                                     budget="32MiB"))
         self.assertRegex(output, r"(?m)^refused: Spillway: .* smallest budget: \d+MiB or more")
         self.assertIn("sum 128.0", output)
+
+
+class OwnLimits(PythonCase):
+    """A program that limits, locks or forbids what it may take itself before it trains."""
+
+    TRAINER = """
+import ctypes, os, resource, subprocess, sys, threading, torch
+GIB = 1 << 30
+prepare = sys.argv[1]
+tensor = torch.ones(1 << 20)
+if prepare in ("AS", "DATA"):
+    which = getattr(resource, "RLIMIT_" + prepare)
+    resource.setrlimit(which, (16 * GIB, 16 * GIB))
+    print("told", resource.getrlimit(which), flush=True)
+    option = {"AS": "-v", "DATA": "-d"}[prepare]
+    print("child", subprocess.check_output(["bash", "-c", "ulimit " + option]), flush=True)
+    try:
+        bytearray(20 * GIB)
+        print("took more than the limit")
+    except MemoryError:
+        print("kept to the limit", flush=True)
+if prepare.startswith("lock"):
+    print("mlockall", ctypes.CDLL(None).mlockall(int(prepare[4:])), flush=True)
+torch.set_num_threads(2)
+torch.manual_seed(7)
+weights = [(torch.randn(512, 512) * 0.04).requires_grad_() for _ in range(6)]
+for step in range(3):
+    hidden = torch.randn(1500, 512)
+    for weight in weights:
+        hidden = torch.nn.functional.silu(hidden.matmul(weight))
+    loss = hidden.pow(2).mean()
+    gradients = torch.autograd.grad([loss], weights)
+    with torch.no_grad():
+        for weight, gradient in zip(weights, gradients):
+            weight.sub_(gradient)
+    own = bytearray(64 << 20)
+    thread = threading.Thread(target=lambda: own.__setitem__(5, 1))
+    thread.start()
+    thread.join()
+    print("loss", step, loss.item().hex(), tensor.sum().item(), flush=True)
+"""
+
+    def require_as_before(self, prepare, *options, budget):
+        program = [self.python, "-c", self.TRAINER, prepare]
+        plain = self.require_finished(program)
+        command = self.command(program, *options, budget=budget)
+        # Away from the summary of the run.
+        outcome = subprocess.run(command, env=self.environment(), text=True, capture_output=True,
+                                 stdin=subprocess.DEVNULL, timeout=300, check=False)
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        self.assertEqual(outcome.stdout, plain, outcome.stderr)
+        return outcome.stderr
+
+    def test_bound_what_the_program_takes_and_not_what_is_reserved(self):
+        for limit in ("AS", "DATA"):
+            for options in ([], ["--mapper", "signal"], ["--mapper", "copy"]):
+                with self.subTest(limit=limit, options=options):
+                    self.require_as_before(limit, *options, budget="4GiB")
+
+    def test_bound_it_while_tensors_spill(self):
+        for limit in ("AS", "DATA"):
+            self.require_as_before(limit, budget="40MiB")
+            self.assertGreater(self.statistics()["spilled_bytes"], 0)
+
+    def test_of_locked_memory_leave_tensors_out(self):
+        if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY \
+                and os.geteuid() != 0:
+            self.skipTest("locked memory is limited")
+        for flags in ("lock1", "lock2", "lock3"):  # MCL_CURRENT, MCL_FUTURE, both.
+            for mapper in ("auto", "signal", "copy"):
+                with self.subTest(flags=flags, mapper=mapper):
+                    self.require_as_before(flags, "--mapper", mapper, budget="40MiB")
+                    self.assertGreater(self.statistics()["spilled_bytes"], 0)
+
+    def test_that_only_the_kernel_knows_are_named_where_a_thread_is_refused(self):
+        program = """
+import ctypes, resource, threading, torch
+tensor = torch.ones(1 << 20)
+size = int(open("/proc/self/statm").read().split()[0]) * 4096
+limit = (ctypes.c_uint64 * 2)(size + (1 << 20), size + (1 << 20))
+print(ctypes.CDLL(None).syscall(302, 0, resource.RLIMIT_AS, limit, None), flush=True)  # prlimit64
+try:
+    threading.Thread(target=print).start()
+except RuntimeError as error:
+    print(error)
+"""
+        output = self.require_finished(self.command([self.python, "-c", program], budget="40MiB"))
+        self.assertIn("can't start new thread", output)
+        self.assertRegex(output, r"error: the program cannot start a thread: the address-space "
+                                 r"limit RLIMIT_AS \(ulimit -v\) is [0-9.]+ [TG]iB")
+
+    def test_of_locked_memory_that_pass_by_the_c_library_are_named(self):
+        program = """
+import ctypes, torch
+tensor = torch.ones(1 << 20)
+print("mlockall", ctypes.CDLL(None).syscall(151, 1), flush=True)
+print("sum", tensor.sum().item())
+"""
+        code, output = self.finish(self.command([self.python, "-c", program], "--mapper",
+                                                "userfaultfd-user", budget="400MiB"))
+        if "mlockall -1" in output or 'mapper "userfaultfd-user":' in output:
+            self.skipTest(output)
+        self.assertIn(code, (-signal.SIGSEGV, -signal.SIGABRT), output)
+        self.assertIn("the program has locked all of its memory by a system call of its own", output)
+
+    def test_of_addresses_at_the_start_shrink_what_is_reserved(self):
+        command = self.command([self.python, "-c", self.TRAINER, "nothing"], budget="40MiB")
+        output = self.require_finished(
+            ["bash", "-c", 'ulimit -v 20000000; exec "$@"', "limited", *command])
+        self.assertIn("of addresses are reserved for tensors instead of 1.00 TiB: the address-space "
+                      "limit RLIMIT_AS (ulimit -v) is 19.1 GiB", output)
+        self.assertGreater(self.statistics()["spilled_bytes"], 0)
+
+    def test_of_writable_memory_at_the_start_are_named_with_their_value(self):
+        command = self.command([self.python, "-c", self.TRAINER, "nothing"], budget="40MiB")
+        code, output = self.finish(
+            ["bash", "-c", 'ulimit -d 220000; exec "$@"', "limited", *command])
+        self.assertNotEqual(code, 0, output)
+        self.assertIn("RLIMIT_DATA (ulimit -d) is 215 MiB", output)
+
+
+class Cores(PythonCase):
+    """What a run that aborts leaves behind where cores are kept."""
+
+    PATTERN = 1234567.0
+    TRAINER = f"""
+import os, torch
+tensor = torch.full((1 << 20,), {PATTERN})
+print("sum", tensor.sum().item(), flush=True)
+os.abort()
+"""
+
+    def test_hold_tensors_in_memory_and_nothing_of_what_is_reserved(self):
+        if pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip() != "core":
+            self.skipTest("cores do not go to the working directory")
+        for mapper in ("auto", "signal", "copy"):
+            with self.subTest(mapper=mapper):
+                command = self.command([self.python, "-c", self.TRAINER], "--mapper", mapper,
+                                       budget="4GiB")
+                folder = self.root / mapper
+                folder.mkdir()
+                outcome = subprocess.run(
+                    ["bash", "-c", 'ulimit -c unlimited; cd "$1"; shift; exec "$@"', "core", folder,
+                     *command], env=self.environment(), stdin=subprocess.DEVNULL,
+                    capture_output=True, text=True, timeout=300, check=False)
+                self.assertEqual(outcome.returncode, -signal.SIGABRT, outcome.stderr)
+                cores = list(folder.iterdir())
+                self.assertEqual(len(cores), 1)
+                self.assertLess(cores[0].stat().st_size, 2 << 30)
+                pattern = struct.pack("<f", self.PATTERN) * (1 << 18)
+                self.assertIn(pattern, cores[0].read_bytes())
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 /* The border between the preload library and the core, in plain C: the two share no C++ runtime. */
 
 #include <stddef.h>
+#include <sys/resource.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 3
+#define SPILLWAY_HOOKS_VERSION 4
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -32,6 +33,16 @@ struct SpillwayHooks {
    */
   void* (*hold_memory)(const void* memory, size_t size, int is_filled, int is_direct);
   void (*release_memory)(void* token);
+
+  /**
+   * As prlimit of this process: a limit that the program sets bounds what it takes itself, and what
+   * is reserved for tensors is added to it.
+   */
+  int (*change_limit)(int resource, const struct rlimit* wanted, struct rlimit* told);
+  /** Before exec: the limits as the program has set them; `is_over`: it has failed. */
+  void (*hand_on_limits)(int is_over);
+  void (*thread_refused)(void); /**< The program could not start a thread. Called there and then. */
+  int (*lock_all_memory)(int flags); /**< As mlockall, without what is reserved for tensors. */
 };
 
 /**
