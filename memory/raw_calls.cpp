@@ -98,6 +98,9 @@ void discard(std::byte* address, std::size_t size) {
 }
 
 void die_of_refusal(const char* call, const void* address, int error, const char* advice) {
+  // What a filter forbids has nothing to do with sizes, whatever the caller thinks of.
+  const bool is_forbidden = error == EPERM || error == ENOSYS || error == EACCES;
+  if (is_forbidden) advice = "a filter of system calls (seccomp of a container) forbids it";
   char text[512];
   const int length =
       std::snprintf(text, sizeof text, "[spillway] fatal: %s refused at address %p: %s%s%s\n", call,

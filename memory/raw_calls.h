@@ -31,7 +31,8 @@ bool unshare(std::byte* address, std::size_t size);
 void discard(std::byte* address, std::size_t size);
 
 /// Ends the process after the kernel refused what must work: prints `call`, the address and the
-/// meaning of `error`. Takes no lock and allocates nothing.
+/// meaning of `error`; and `advice`, unless the error is one of filters, which is said then. Takes
+/// no lock and allocates nothing.
 [[noreturn]] void die_of_refusal(const char* call, const void* address, int error,
                                  const char* advice = "");
 
