@@ -125,15 +125,6 @@ std::unique_ptr<FrameMapper> make_unchecked(MapperKind kind) {
   throw ConfigError("no mapper has the number {}", static_cast<int>(kind));
 }
 
-MapperProbe probe(MapperKind kind) {
-  try {
-    try_mapper(make_unchecked(kind));
-  } catch (const UnsupportedError& refusal) {
-    return {kind, false, refusal.what()};
-  }
-  return {kind, true, {}};
-}
-
 }  // namespace
 
 std::optional<Bytes> pool_limit(MapperKind kind, std::uint64_t mappings_max) {
@@ -161,15 +152,24 @@ std::string_view name_of(MapperKind kind) { return name_in(kKinds, kind); }
 
 MapperKind mapper_kind_from(std::string_view name) { return value_named(name, kKinds, "mapper"); }
 
+MapperProbe probe_mapper(MapperKind kind) {
+  try {
+    try_mapper(make_unchecked(kind));
+  } catch (const UnsupportedError& refusal) {
+    return {kind, false, refusal.what()};
+  }
+  return {kind, true, {}};
+}
+
 std::vector<MapperProbe> probe_mappers() {
   std::vector<MapperProbe> probes;
   probes.reserve(kKinds.size());
-  for (const auto& known : kKinds) probes.push_back(probe(known.value));
+  for (const auto& known : kKinds) probes.push_back(probe_mapper(known.value));
   return probes;
 }
 
 std::unique_ptr<FrameMapper> make_frame_mapper(MapperKind kind) {
-  const MapperProbe found = probe(kind);
+  const MapperProbe found = probe_mapper(kind);
   if (!found.is_viable) throw UnsupportedError("mapper \"{}\": {}", name_of(kind), found.reason);
   return make_unchecked(kind);
 }

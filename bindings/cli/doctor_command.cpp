@@ -71,14 +71,28 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
     const char* search = std::getenv("PATH");
     const ProgramLookup program = find_program(options.program, search == nullptr ? "" : search);
     if (program.path.empty()) throw ConfigError("program not found: {}", options.program);
-    const auto library = linked_torch(inspect_program(program.path), program.path);
-    if (!library)
-      return {{"LibTorch of " + options.program, "the program is not linked with libtorch_cpu.so",
-               Verdict::kWarning,
-               "Spillway acts when Python loads LibTorch, and in programs linked with it"}};
+    const ProgramFile file = inspect_program(program.path);
+    std::vector<Finding> findings;
+    if (const auto objection = objection_to(file))
+      findings.push_back({"program " + options.program, "it " + objection->reason,
+                          Verdict::kProblem, objection->cure});
+    if (const auto sanitizer = linked_sanitizer(file, program.path))
+      findings.push_back({"sanitizer of " + options.program,
+                          *sanitizer + ", which a run loads first",
+                          Verdict::kOk,
+                          {}});
+    const auto library = linked_torch(file, program.path);
+    if (!library) {
+      findings.push_back({"LibTorch of " + options.program,
+                          "the program is not linked with libtorch_cpu.so", Verdict::kWarning,
+                          "Spillway acts once the program, or one that it starts, loads LibTorch, "
+                          "as Python does"});
+      return findings;
+    }
     const auto version = torch_version_of_file(*library);
     torches.push_back({options.program, *library, version.text});
-    return {judge_torch(torches.front(), here.served)};
+    findings.push_back(judge_torch(torches.front(), here.served));
+    return findings;
   }
   torches = find_installed_torches();
   std::vector<Finding> findings;

@@ -1,5 +1,7 @@
 #include "installation.h"
 
+#include <sys/auxv.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -35,8 +37,12 @@ Installation find_installation(const std::string& command_path) {
 
 std::string own_path() {
   std::error_code error;
-  const fs::path path = fs::read_symlink("/proc/self/exe", error);
-  return path.string();
+  fs::path path = fs::read_symlink("/proc/self/exe", error);
+  if (!error) return path.string();
+  // Without /proc: as it was started, seen from the folder that was current then.
+  const auto* started = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
+  path = started == nullptr ? fs::path() : fs::canonical(started, error);
+  return error ? std::string() : path.string();
 }
 
 }  // namespace spillway::cli

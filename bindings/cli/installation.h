@@ -17,7 +17,8 @@ struct Installation {
 
 Installation find_installation(const std::string& command_path);
 
-/// The path of the running command.
+/// The path of the running command; empty where it cannot be told, which takes a system without
+/// /proc. Ask before the current folder changes.
 std::string own_path();
 
 }  // namespace spillway::cli

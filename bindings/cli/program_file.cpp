@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
-#include <string_view>
+#include <utility>
 
 #include "child_output.h"
 #include "mapped_file.h"
@@ -76,6 +78,42 @@ bool defines_symbol(const MappedFile& file, const Elf64_Ehdr& header, std::strin
   return false;
 }
 
+/// What the program's own loader says of a library whose name begins so.
+std::optional<std::string> listed_library(const ProgramFile& program, const std::string& path,
+                                          std::string_view name) {
+  if (program.kind != ProgramKind::kDynamic) return std::nullopt;
+  const auto listing = output_of({program.loader, "--list", path});
+  if (!listing) return std::nullopt;
+  // "	libtorch_cpu.so => /opt/torch/lib/libtorch_cpu.so (0x00007f…)"
+  const auto start = listing->find(name);
+  if (start == std::string::npos) return std::nullopt;
+  const auto line = std::string_view(*listing).substr(start, listing->find('\n', start) - start);
+  const auto arrow = line.find("=> ");
+  if (arrow == std::string_view::npos) return std::string(line.substr(0, line.find(" (")));
+  const auto target = line.substr(arrow + 3);
+  return std::string(target.substr(0, target.rfind(" (")));
+}
+
+// Runtimes that are libraries, by gcc and by clang; of the others clang makes archives.
+constexpr std::array<std::string_view, 6> kSanitizers{"libasan.so",       "libtsan.so",
+                                                      "libhwasan.so",     "libclang_rt.asan",
+                                                      "libclang_rt.tsan", "libclang_rt.hwasan"};
+
+bool is_script(const MappedFile& file) {
+  return file.size() >= 2 && std::memcmp(file.data(), "#!", 2) == 0;
+}
+
+/// What the kernel starts for a script; empty for other files.
+std::string interpreter_in(const MappedFile& file) {
+  if (!is_script(file)) return {};
+  std::string_view line(file.data() + 2, file.size() - 2);
+  line = line.substr(0, line.find('\n'));
+  const auto begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  line.remove_prefix(begin);
+  return std::string(line.substr(0, line.find_first_of(" \t")));
+}
+
 constexpr unsigned char kOwnClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
 
 }  // namespace
@@ -102,15 +140,14 @@ ProgramLookup find_program(const std::string& name, const std::string& search_pa
 
 ProgramFile inspect_program(const std::string& path) {
   ProgramFile program;
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) == 0) {
-    const bool changes_user = (facts.st_mode & S_ISUID) != 0 && facts.st_uid != ::geteuid();
-    const bool changes_group = (facts.st_mode & S_ISGID) != 0 && facts.st_gid != ::getegid();
-    program.raises_privilege = changes_user || changes_group;
-  }
   const MappedFile file(path);
   const Elf64_Ehdr* header = elf_header(file);
-  if (header == nullptr) return program;
+  if (header == nullptr) {
+    const std::string interpreter = interpreter_in(file);
+    if (!interpreter.empty()) program.start = preload::secure_start_of(interpreter.c_str());
+    return program;
+  }
+  program.start = preload::secure_start_of(path.c_str());
   if (header->e_ident[EI_CLASS] != kOwnClass) {
     program.kind = ProgramKind::kForeign;
     return program;
@@ -121,30 +158,62 @@ ProgramFile inspect_program(const std::string& path) {
   return program;
 }
 
+// A program that the preload cannot reach would run without its budget, and say nothing.
+std::optional<Objection> objection_to(const ProgramFile& program) {
+  constexpr const char* kIfItStartsOthers =
+      "; or, if it only starts the trainer, put `spillway run` behind it, before the trainer";
+  const auto made = [&](std::string reason, const char* cure) {
+    return Objection{std::move(reason), std::string(cure) + kIfItStartsOthers};
+  };
+  if (program.kind == ProgramKind::kStatic)
+    return made("is statically linked, so nothing can be loaded into it",
+                "build it with shared libraries");
+  if (program.kind == ProgramKind::kForeign)
+    return made("has another word size than Spillway, so nothing can be loaded into it",
+                "build it for 64 bits");
+  const std::string its = program.kind == ProgramKind::kScript ? "has an interpreter that " : "";
+  switch (program.start) {
+    case preload::SecureStart::kNo: break;
+    case preload::SecureStart::kOfOtherUser:
+      return made(its + "changes its user or group when it starts (set-user-id), and the system "
+                        "then loads nothing into it",
+                  "start it as that user, or take the mark off it: chmod ug-s");
+    case preload::SecureStart::kWithCapabilities:
+      return made(its + "gets file capabilities when it starts (getcap shows them), and the system "
+                        "then loads nothing into it",
+                  "start a copy, which has none, or take them off it: setcap -r");
+  }
+  if (program.has_torch_inside)
+    return Objection{"has LibTorch linked into itself statically; Spillway needs the shared "
+                     "libtorch_cpu.so",
+                     "link with the shared LibTorch"};
+  return std::nullopt;
+}
+
 std::string starter_of(const std::string& path) {
   const MappedFile file(path);
-  if (file.size() < 2 || std::memcmp(file.data(), "#!", 2) != 0)
-    return inspect_program(path).loader;
-  std::string_view line(file.data() + 2, file.size() - 2);
-  line = line.substr(0, line.find('\n'));
-  const auto begin = line.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  line.remove_prefix(begin);
-  return std::string(line.substr(0, line.find_first_of(" \t")));
+  return is_script(file) ? interpreter_in(file) : inspect_program(path).loader;
 }
 
 std::optional<std::string> linked_torch(const ProgramFile& program, const std::string& path) {
+  return listed_library(program, path, "libtorch_cpu.so");
+}
+
+bool is_sanitizer(std::string_view library) {
+  const std::string_view name = library.substr(library.rfind('/') + 1);
+  return std::any_of(kSanitizers.begin(), kSanitizers.end(),
+                     [&](std::string_view start) { return name.substr(0, start.size()) == start; });
+}
+
+std::optional<std::string> linked_sanitizer(const ProgramFile& program, const std::string& path) {
   if (program.kind != ProgramKind::kDynamic) return std::nullopt;
-  const auto listing = output_of({program.loader, "--list", path});
-  if (!listing) return std::nullopt;
-  // "	libtorch_cpu.so => /opt/torch/lib/libtorch_cpu.so (0x00007f…)"
-  const auto start = listing->find("libtorch_cpu.so");
-  if (start == std::string::npos) return std::nullopt;
-  const auto line = std::string_view(*listing).substr(start, listing->find('\n', start) - start);
-  const auto arrow = line.find("=> ");
-  if (arrow == std::string_view::npos) return std::string(line.substr(0, line.find(" (")));
-  const auto target = line.substr(arrow + 3);
-  return std::string(target.substr(0, target.rfind(" (")));
+  // Compilers name it among what the program itself needs. Asking the loader maps all of that.
+  const MappedFile file(path);
+  const std::string_view text(file.data(), file.size());
+  for (const std::string_view name : kSanitizers)
+    if (text.find(name) != std::string_view::npos)
+      if (const auto found = listed_library(program, path, name)) return found;
+  return std::nullopt;
 }
 
 preload::TorchVersion torch_version_of_file(const std::string& path) {

@@ -2,7 +2,9 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "spillway/preload/secure_start.h"
 #include "spillway/preload/torch_version.h"
 
 namespace spillway::cli {
@@ -26,12 +28,22 @@ enum class ProgramKind {
 /// What can be told from the file alone.
 struct ProgramFile {
   ProgramKind kind = ProgramKind::kScript;
-  bool raises_privilege = false;  ///< Set-user-id or set-group-id: the loader ignores preloads.
+  /// Where it is secure, the loader ignores preloads. A script's is that of its interpreter.
+  preload::SecureStart start = preload::SecureStart::kNo;
   bool has_torch_inside = false;  ///< LibTorch was linked in from an archive.
   std::string loader;             ///< Of a dynamic program.
 };
 
 ProgramFile inspect_program(const std::string& path);
+
+/// Why a run cannot serve a program.
+struct Objection {
+  std::string reason;  ///< "is statically linked, so nothing can be loaded into it"
+  std::string cure;
+};
+
+/// Nothing for a program that can be served, as far as its file tells.
+std::optional<Objection> objection_to(const ProgramFile& program);
 
 /// What the kernel starts for this file: the interpreter that a script's "#!" names, or a program's
 /// loader. Empty when the file names none.
@@ -40,6 +52,13 @@ std::string starter_of(const std::string& path);
 /// The libtorch_cpu library that a dynamic program is going to load at its start, asked of its own
 /// loader; nothing when there is none.
 std::optional<std::string> linked_torch(const ProgramFile& program, const std::string& path);
+
+/// The runtime library of a sanitizer (libasan.so.8 and its kin) that a program is linked with,
+/// which has to come before all others; nothing when there is none.
+std::optional<std::string> linked_sanitizer(const ProgramFile& program, const std::string& path);
+
+/// Whether a library is such a runtime, by its path or name.
+bool is_sanitizer(std::string_view library);
 
 /// The version of a libtorch_cpu.so, from its read-only segments.
 preload::TorchVersion torch_version_of_file(const std::string& path);

@@ -1,11 +1,16 @@
 #include "run_command.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "exit_codes.h"
@@ -58,7 +63,11 @@ void check_settings(const runtime::Settings& settings, const std::vector<std::st
 }
 
 std::string usable_preload() {
-  const Installation here = find_installation(own_path());
+  const std::string command = own_path();
+  if (command.empty())
+    throw UnsupportedError("the place of this command cannot be told, so its libraries are not "
+                           "found: /proc is not mounted (mount -t proc proc /proc)");
+  const Installation here = find_installation(command);
   if (here.preload.empty())
     throw UnsupportedError("libspillway_preload.so is not in {}: the installation is incomplete",
                            here.library_folder);
@@ -70,27 +79,9 @@ std::string usable_preload() {
   return here.preload;
 }
 
-// A program that the preload cannot reach would silently run without its budget.
 void refuse_unreachable(const ProgramFile& program, const std::string& path) {
-  constexpr std::string_view kCure = "build it with shared libraries; or, if it only starts the "
-                                     "trainer, put `spillway run` behind "
-                                     "it, before the trainer";
-  if (program.kind == ProgramKind::kStatic)
-    throw UnsupportedError("{} is statically linked, so nothing can be loaded into it ({})", path,
-                           kCure);
-  if (program.kind == ProgramKind::kForeign)
-    throw UnsupportedError("{} has another word size than Spillway, so nothing can be loaded into "
-                           "it ({})",
-                           path, kCure);
-  if (program.raises_privilege)
-    throw UnsupportedError("{} changes its user or group when it starts (set-user-id), and the "
-                           "system then loads nothing into it ({})",
-                           path, kCure);
-  if (program.has_torch_inside)
-    throw UnsupportedError(
-        "{} has LibTorch linked into itself statically; Spillway needs the shared "
-        "libtorch_cpu.so (link with the shared LibTorch)",
-        path);
+  if (const auto objection = objection_to(program))
+    throw UnsupportedError("{} {} ({})", path, objection->reason, objection->cure);
 }
 
 // Said only where a person looks on, or expects a file that may never come.
@@ -112,17 +103,43 @@ void set_variables(const runtime::NamedTexts& settings) {
     ::setenv(runtime::environment_name(key).c_str(), value.c_str(), 1);
 }
 
-void prepare_environment(const runtime::SettingSources& sources, const std::string& preload) {
+void prepare_environment(const runtime::SettingSources& sources, const std::string& preload,
+                         const std::optional<std::string>& sanitizer) {
   set_variables(sources.options);
   // The program may change its folder, and ranks may start in others: paths go as they are seen
   // from here, wherever they were given.
   set_variables(runtime::absolute_path_settings(sources));
   const std::string existing = variable("LD_PRELOAD");
-  const std::string combined = with_preload(preload, existing);
-  if (combined != preload)
-    log_warning("LD_PRELOAD was set already ({}) and stays in force behind Spillway", existing);
+  const std::string before = sanitizer ? *sanitizer + ":" + existing : existing;
+  const std::string combined = with_preload(preload, before);
+  if (combined != preload && !existing.empty() && existing != preload)
+    log_warning("LD_PRELOAD was set already ({}) and stays in force {} Spillway", existing,
+                combined.starts_with(preload) ? "behind" : "beside");
   ::setenv("LD_PRELOAD", combined.c_str(), 1);
   ::setenv(SPILLWAY_ACTIVE_VARIABLE, SPILLWAY_ACTIVE_VALUE, 1);
+}
+
+// A budget that somebody gave must not be forgotten in silence: the process that this one becomes
+// listens for cores, by a name that no other run has (see bindings/preload).
+void ask_whether_under_spillway() {
+  if (spillway_run_name() != nullptr) return;  // Inside of another run that asks already.
+  std::uint32_t salt = 0;
+  if (::getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt)
+    salt = static_cast<std::uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  const std::string name =
+      message("{}:{}{}-{}", SPILLWAY_ACTIVE_VALUE, SPILLWAY_RUN_NAME_START, ::getpid(), salt);
+  ::setenv(SPILLWAY_ACTIVE_VARIABLE, name.c_str(), 1);
+}
+
+bool is_budget_given(const runtime::SettingSources& sources, const runtime::Settings& settings) {
+  const auto names = [](const runtime::NamedTexts& texts, const std::string& name) {
+    return std::any_of(texts.begin(), texts.end(), [&](const auto& each) {
+      return each.first == name && !each.second.empty();
+    });
+  };
+  return names(sources.options, "budget") ||
+         names(sources.environment, runtime::environment_name("budget")) ||
+         (!settings.config.empty() && names(runtime::read_config_file(settings.config), "budget"));
 }
 
 int execute(const std::string& path, const std::vector<std::string>& program) {
@@ -192,15 +209,19 @@ RunArguments split_run_arguments(const std::vector<std::string>& arguments) {
 }
 
 std::string with_preload(const std::string& preload, const std::string& existing) {
-  std::string combined = preload;
+  std::string first;
+  std::string others;
   std::string_view rest = existing;
   while (!rest.empty()) {
     const auto end = rest.find_first_of(" :");
     const auto entry = rest.substr(0, end);
-    if (!entry.empty() && entry != preload) (combined += ':') += entry;
+    if (is_sanitizer(entry))
+      first.append(entry).append(":");
+    else if (!entry.empty() && entry != preload)
+      others.append(":").append(entry);
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
   }
-  return combined;
+  return first + preload + others;
 }
 
 int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program,
@@ -224,9 +245,12 @@ int run_program(const runtime::NamedTexts& given, const std::vector<std::string>
   refuse_unreachable(file, found.path);
   const std::string preload = usable_preload();
   note_program_without_torch(settings, file, found.path);
-  prepare_environment(sources, preload);
+  prepare_environment(sources, preload, linked_sanitizer(file, found.path));
   const auto become = [&] { return execute(found.path, program); };
-  if (!start) return become();
+  if (!start) {
+    if (is_budget_given(sources, settings)) ask_whether_under_spillway();
+    return become();
+  }
   return start(
       {settings.profile_out, found.path, linked_torch(file, found.path).has_value(), become});
 }

@@ -17,7 +17,8 @@ struct RunArguments {
 /// Splits at "--", or at the first word that is neither an option nor the value of one.
 RunArguments split_run_arguments(const std::vector<std::string>& arguments);
 
-/// LD_PRELOAD with `preload` in front, and without another copy of it.
+/// LD_PRELOAD with `preload` in front, and without another copy of it. Runtimes of sanitizers stay
+/// before it: they refuse to come later.
 std::string with_preload(const std::string& preload, const std::string& existing);
 
 /// What `run_program` has found out about the program that it is to start.

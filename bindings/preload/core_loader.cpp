@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "spillway/preload/active.h"
+#include "kept_environment.h"
+#include "messages.h"
+#include "run_listener.h"
 #include "torch_in_process.h"
 
 namespace spillway::preload {
@@ -19,18 +21,6 @@ int load_state = kUntouched;
 
 bool is_under_the_command() { return spillway_is_active() != 0; }
 
-// One line in one write, so that lines of several ranks do not mix.
-void say(const char* level, const char* pattern, va_list arguments) {
-  char text[4096];
-  int length = snprintf(text, sizeof text, "[spillway] %s: ", level);
-  length +=
-      vsnprintf(text + length, sizeof text - static_cast<size_t>(length) - 1, pattern, arguments);
-  if (length > static_cast<int>(sizeof text) - 2) length = sizeof text - 2;
-  text[length] = '\n';
-  const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length) + 1);
-  (void)written;
-}
-
 // Under `spillway run` a budget was promised, so a program without it must not go on. Whoever sets
 // LD_PRELOAD by hand gets the line and the plain program.
 __attribute__((format(printf, 1, 2))) void refuse(const char* pattern, ...) {
@@ -39,13 +29,6 @@ __attribute__((format(printf, 1, 2))) void refuse(const char* pattern, ...) {
   say("error", pattern, arguments);
   va_end(arguments);
   if (is_under_the_command()) _exit(2);
-}
-
-__attribute__((format(printf, 1, 2))) void warn(const char* pattern, ...) {
-  va_list arguments;
-  va_start(arguments, pattern);
-  say("warning", pattern, arguments);
-  va_end(arguments);
 }
 
 // The folder of this library; empty when the loader does not know it.
@@ -138,14 +121,19 @@ void load_core(const TorchInProcess& torch) {
     refuse("cannot load the core library: %s", dlerror());
     return;
   }
+  tell_of_core();
   const char* children = getenv("SPILLWAY_CHILDREN");
-  if (children != nullptr && strcmp(children, "strip") == 0) leave_children_alone(folder);
+  if (children == nullptr || strcmp(children, "strip") != 0) return;
+  leave_children_alone(folder);
+  forget_environment();
 }
 
 }  // namespace
 
+bool is_core_tried() { return __atomic_load_n(&load_state, __ATOMIC_ACQUIRE) == kTried; }
+
 void load_core_if_torch_is_here() {
-  if (__atomic_load_n(&load_state, __ATOMIC_ACQUIRE) == kTried) return;
+  if (is_core_tried()) return;
   TorchInProcess torch;
   find_torch(torch, /*with_version=*/false);
   if (torch.copies == 0) return;
@@ -157,18 +145,29 @@ void load_core_if_torch_is_here() {
            torch.path, torch.second);
     return;
   }
-  if (torch.has_core) return;  // Linked in: it has started, or will, by its own initialisers.
+  if (torch.has_core) {  // Linked in: it has started, or will, by its own initialisers.
+    tell_of_core();
+    return;
+  }
   find_torch(torch, /*with_version=*/true);
   load_core(torch);
 }
 
+void load_core_at_first_allocation() {
+  static int asked = 0;
+  if (__atomic_load_n(&asked, __ATOMIC_RELAXED) != 0) return;
+  // Once: where LibTorch lies hidden in another library, each allocation would search in vain.
+  __atomic_store_n(&asked, 1, __ATOMIC_RELAXED);
+  load_core_if_torch_is_here();
+}
+
 void report_torch_that_came_unseen() {
-  if (__atomic_load_n(&load_state, __ATOMIC_ACQUIRE) == kTried || !is_under_the_command()) return;
+  if (is_core_tried() || !is_under_the_command()) return;
   TorchInProcess torch;
   find_torch(torch, /*with_version=*/false);
   if (torch.copies > 0 && !torch.has_core)
-    warn("LibTorch (%s) was loaded while the program ran and worked without Spillway (link the "
-         "program with LibTorch, or with spillway::spillway)",
+    warn("LibTorch (%s) was loaded while the program ran, out of sight of Spillway, and worked "
+         "without it (link the program with LibTorch, or with spillway::spillway)",
          torch.path);
 }
 

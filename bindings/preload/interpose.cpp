@@ -1,4 +1,4 @@
-// How the core gets in: a function that is seen before LibTorch's own, because a preloaded library
+// How the core gets in: functions that are seen before LibTorch's own, because a preloaded library
 // comes first in every lookup; and the core's registration.
 
 #include <dlfcn.h>
@@ -6,35 +6,70 @@
 #include <stdlib.h>
 
 #include "core_loader.h"
+#include "kept_environment.h"
+#include "program_starts.h"
 #include "registered_hooks.h"
+#include "run_listener.h"
+#include "torch_in_process.h"
 
 // void torch::autograd::set_default_engine_stub(Engine& (*)())
 #define SPILLWAY_SET_DEFAULT_ENGINE_STUB \
   "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE"
 
+// c10::Allocator* c10::GetCPUAllocator()
+#define SPILLWAY_GET_CPU_ALLOCATOR "_ZN3c1015GetCPUAllocatorEv"
+
 namespace spillway::preload {
 namespace {
 
+using GetCpuAllocator = void* (*)();
 using SetEngineStub = void (*)(void*);
 
 // Written once, while the core is being loaded; read from any thread.
 SpillwayHooks hooks;
 int hooks_are_set = 0;
 
-// Python opens LibTorch for itself alone, where the search behind us finds nothing.
-void* real_symbol(const char* name) {
-  void* symbol = dlsym(RTLD_NEXT, name);
-  if (symbol != nullptr) return symbol;
-  void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  if (torch == nullptr) return nullptr;
-  symbol = dlsym(torch, name);
-  dlclose(torch);
+void* symbol_in(const char* library, const char* name) {
+  void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return nullptr;
+  void* symbol = dlsym(handle, name);
+  dlclose(handle);
   return symbol;
 }
 
-__attribute__((constructor)) void on_load() { load_core_if_torch_is_here(); }
+// Python and plugins open LibTorch for themselves alone, where the search behind us finds nothing.
+// And a plugin may have all of LibTorch inside.
+void* real_symbol(const char* name, const void* caller) {
+  void* symbol = dlsym(RTLD_NEXT, name);
+  if (symbol != nullptr) return symbol;
+  TorchInProcess torch;
+  find_torch(torch, /*with_version=*/false);
+  if (torch.copies > 0) symbol = symbol_in(torch.path, name);
+  Dl_info from{};
+  if (symbol == nullptr && dladdr(caller, &from) != 0) symbol = symbol_in(from.dli_fname, name);
+  return symbol;
+}
 
-__attribute__((destructor)) void on_exit() { report_torch_that_came_unseen(); }
+void* require_symbol(const char* name, const char* shown, const void* caller) {
+  void* symbol = real_symbol(name, caller);
+  if (symbol != nullptr) return symbol;
+  fprintf(stderr, "[spillway] error: LibTorch's %s was called, but no mapped library has it\n",
+          shown);
+  abort();
+}
+
+__attribute__((constructor)) void on_load() {
+  find_program_starters();
+  remember_run();
+  keep_environment();
+  load_core_if_torch_is_here();
+  if (!is_core_tried()) listen_for_cores();
+}
+
+__attribute__((destructor)) void on_exit() {
+  report_torch_that_came_unseen();
+  report_plain_run();
+}
 
 }  // namespace
 
@@ -48,15 +83,26 @@ extern "C" SPILLWAY_VISIBLE void spillway_set_default_engine_stub(void* stub) __
     SPILLWAY_SET_DEFAULT_ENGINE_STUB);
 
 void spillway_set_default_engine_stub(void* stub) {
-  const auto real = reinterpret_cast<SetEngineStub>(real_symbol(SPILLWAY_SET_DEFAULT_ENGINE_STUB));
-  if (real == nullptr) {
-    fputs("[spillway] error: LibTorch's set_default_engine_stub was called, but no mapped library "
-          "has it\n",
-          stderr);
-    abort();
-  }
+  const auto real = reinterpret_cast<SetEngineStub>(require_symbol(
+      SPILLWAY_SET_DEFAULT_ENGINE_STUB, "set_default_engine_stub", __builtin_return_address(0)));
   load_core_if_torch_is_here();
   real(stub);
+}
+
+// Called for every allocation of a tensor. In a program that opens LibTorch with dlopen the first
+// one is the first moment that is seen; when it returns, the allocator is the core's.
+extern "C" SPILLWAY_VISIBLE void* spillway_get_cpu_allocator() __asm__(SPILLWAY_GET_CPU_ALLOCATOR);
+
+void* spillway_get_cpu_allocator() {
+  static void* found = nullptr;
+  void* real = __atomic_load_n(&found, __ATOMIC_ACQUIRE);
+  if (real == nullptr) {
+    real =
+        require_symbol(SPILLWAY_GET_CPU_ALLOCATOR, "GetCPUAllocator", __builtin_return_address(0));
+    __atomic_store_n(&found, real, __ATOMIC_RELEASE);
+  }
+  load_core_at_first_allocation();
+  return reinterpret_cast<GetCpuAllocator>(real)();
 }
 
 }  // namespace spillway::preload

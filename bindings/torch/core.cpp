@@ -128,7 +128,9 @@ runtime::TrainerFacts Core::trainer_facts() const {
 }
 
 void Core::finish(runtime::Runtime::Ending ending) noexcept {
-  if (!is_child_.load()) run_.finish(ending);
+  if (is_child_.load()) return;
+  tell_of_other_allocator();
+  run_.finish(ending);
 }
 
 }  // namespace spillway::torch_binding

@@ -3,6 +3,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/util/Type.h>
 
 #include <malloc.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <typeinfo>
 
 #include "interceptor.h"
 #include "out_of_memory.h"
@@ -26,6 +28,10 @@ std::atomic<bool> detached{false};
 /// Smaller tensors never leave memory anyway.
 const Bytes kWorthTelling = runtime::RuntimeOptions().min_storage;
 std::atomic<bool> older_was_told{false};
+
+// What LibTorch was given at the start; a program may replace it.
+std::atomic<c10::Allocator*> installed{nullptr};
+std::atomic<bool> other_was_told{false};
 
 // What a forked child has of its own, which nobody pages; a few batches are usual.
 std::atomic<std::uint64_t> child_bytes{0};
@@ -99,11 +105,24 @@ void install_cpu_allocator(runtime::Runtime& runtime) {
   static auto* allocator = new PagedCpuAllocator;  // Storages outlive static destructors.
   constexpr std::uint8_t kHighestPriority = 255;
   c10::SetAllocator(c10::DeviceType::CPU, allocator, kHighestPriority);
+  installed.store(allocator);
+}
+
+void tell_of_other_allocator() {
+  const c10::Allocator* const ours = installed.load(std::memory_order_relaxed);
+  if (ours == nullptr || other_was_told.load(std::memory_order_relaxed)) return;
+  const c10::Allocator* const now = c10::GetAllocator(c10::DeviceType::CPU);
+  if (now == nullptr || now == ours || other_was_told.exchange(true)) return;
+  log_warning("the program has replaced Spillway's allocator by one of its own ({}): no budget "
+              "limits the tensors that it makes (let the program set none for the CPU under "
+              "Spillway, or one of lower priority than 255)",
+              c10::demangle(typeid(*now).name()));
 }
 
 void tell_of_older_storage(const c10::StorageImpl& storage) {
-  if (Bytes(storage.nbytes()) < kWorthTelling || older_was_told.load(std::memory_order_relaxed))
-    return;
+  if (Bytes(storage.nbytes()) < kWorthTelling) return;
+  tell_of_other_allocator();
+  if (older_was_told.load(std::memory_order_relaxed)) return;
   if (storage.device_type() != c10::DeviceType::CPU ||
       storage.data_ptr().get_deleter() != c10::GetDefaultCPUAllocator()->raw_deleter())
     return;

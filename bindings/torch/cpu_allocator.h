@@ -17,8 +17,13 @@ void install_cpu_allocator(runtime::Runtime& runtime);
 /// is told of, once.
 void detach_cpu_allocator() noexcept;
 
-/// Warns once when a storage of a size that could spill was made by LibTorch's own allocator: it is
-/// older than Spillway, and no budget counts it. For storages that the runtime does not know.
+/// Warns once when the program has put an allocator of its own in the place of Spillway's: what
+/// that makes is beyond the budget. Names its type.
+void tell_of_other_allocator();
+
+/// Warns once, as above, or when a storage of a size that could spill was made by LibTorch's own
+/// allocator: it is older than Spillway, and no budget counts it. For storages that the runtime
+/// does not know.
 void tell_of_older_storage(const c10::StorageImpl& storage);
 
 }  // namespace spillway::torch_binding

@@ -231,6 +231,8 @@ class RunningOp {
     }
     const StepSignal::Event event = thread.steps.observe(collector.wrote_leaf());
     if (event == StepSignal::Event::kUpdate) runtime.step_updated();
+    // Then all parameters of the step have been seen.
+    if (event == StepSignal::Event::kUpdate && runtime.records()) note_small_parameters();
     if (event == StepSignal::Event::kBegin) runtime.step_boundary();
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
     const runtime::OpTraits traits{
@@ -249,6 +251,14 @@ class RunningOp {
   RunningOp& operator=(const RunningOp&) = delete;
 
  private:
+  /// Those that the profile's tape does not show.
+  void note_small_parameters() const {
+    runtime_.note_small_parameters(
+        Bytes(thread_.parameters.small_bytes([this](const c10::StorageImpl& storage) {
+          return !runtime_.find(storage.data()).storage.is_some();
+        })));
+  }
+
   runtime::Runtime& runtime_;
   ThreadState& thread_;
 };

@@ -4,6 +4,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <unordered_map>
 
 namespace spillway::torch_binding {
@@ -17,6 +18,15 @@ class ParameterStorages {
     if (storages_.contains(impl)) return;
     if (storages_.size() >= next_sweep_) sweep();
     storages_.try_emplace(impl, storage.getWeakStorageImpl());
+  }
+
+  /// Bytes of those that are alive and for which `is_small` says so.
+  template <class IsSmall>
+  std::uint64_t small_bytes(const IsSmall& is_small) const {
+    std::uint64_t bytes = 0;
+    for (const auto& [impl, alive] : storages_)
+      if (!alive.expired() && is_small(*impl)) bytes += impl->nbytes();
+    return bytes;
   }
 
   bool contains(const c10::Storage& storage) const {

@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "spillway-profile";
 constexpr std::uint64_t kVersion = 1;
-constexpr std::uint64_t kMinor = 3;
+constexpr std::uint64_t kMinor = 4;
 
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
@@ -109,6 +109,7 @@ ordered_json json_of(const StepProfile& profile) {
                     {"steps", origin.steps}};
   json["page_bytes"] = profile.page_size.count();
   json["small_bytes"] = profile.small_bytes.count();
+  json["small_parameter_bytes"] = profile.small_parameter_bytes.count();
   if (profile.program_needs) json["program_needs"] = needs_json(*profile.program_needs);
   if (profile.rates) json["rates"] = rates_json(*profile.rates);
   json["classes"] = column(kClasses, [](const auto& each) { return each.name; });
@@ -161,6 +162,8 @@ class ProfileReader {
     is_newer_ = root.has("minor") && root.count("minor", 0, kMost64) > kMinor;
     profile_.page_size = Bytes(root.count("page_bytes", 1, kMost32));
     profile_.small_bytes = Bytes(root.count("small_bytes", 0, kMost64));
+    if (root.has("small_parameter_bytes"))
+      profile_.small_parameter_bytes = Bytes(root.count("small_parameter_bytes", 0, kMost64));
   }
 
   void read_origin(JsonObject json) {

@@ -45,8 +45,9 @@ void check_pages(const StepProfile& profile) {
   if (all + most_inside > kMostPages)
     throw PlanError("the values of the step have {} pages, more than can be planned for ({})",
                     all + most_inside, kMostPages);
-  if (profile.small_bytes.count() / page > kMostPages)
-    throw PlanError("{} small bytes are more than can be planned for", profile.small_bytes.count());
+  for (const Bytes small : {profile.small_bytes, profile.small_parameter_bytes})
+    if (small.count() / page > kMostPages)
+      throw PlanError("{} small bytes are more than can be planned for", small.count());
   if (profile.program_needs && profile.program_needs->budget.count() / page > kMostPages)
     throw PlanError("{} bytes needed at once by {} are more than can be planned for",
                     profile.program_needs->budget.count(), profile.program_needs->op.name);

@@ -33,7 +33,7 @@ class Builder {
  private:
   void choose_budget() {
     parts_.budget = resolve_budget(settings_, surroundings_.machine, surroundings_.ranks_here);
-    parts_.mapper = choose_mapper(settings_.mapper, surroundings_.probe_mappers);
+    parts_.mapper = choose_mapper(settings_.mapper, surroundings_.mappers);
     hold_to_mapper(parts_.budget, settings_, surroundings_.machine, parts_.mapper);
     hold_to_limits(parts_.budget, settings_, surroundings_.machine);
     log_info("budget {}: {}", parts_.budget.budget, parts_.budget.origin);
@@ -141,7 +141,7 @@ class Builder {
 }  // namespace
 
 RunSurroundings surroundings_of_this_process(const Settings& settings) {
-  return {topology::discover_machine(), launched_ranks_here(), &memory::probe_mappers,
+  return {topology::discover_machine(), launched_ranks_here(), mapper_surroundings(),
           real_surroundings(settings)};
 }
 

@@ -28,11 +28,14 @@ namespace {
 
 constexpr std::array kEndingSignals{SIGHUP, SIGINT, SIGTERM};
 
+// Of a thread that cannot go on.
+constexpr std::array kCrashSignals{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 
-// In place of a signal: an exception that nobody catches.
-constexpr int kUncaught = -1;
-constexpr std::int64_t kUncaughtPatienceSeconds = 5;
+// In place of a signal: the thread that asks waits for the words, and then dies by itself.
+constexpr int kAsked = -1;
+constexpr std::int64_t kAskedPatienceSeconds = 5;
 
 // How often is looked for a signal that nobody can take.
 constexpr std::int64_t kLookEveryNs = 250'000'000;
@@ -75,19 +78,30 @@ void on_ending_signal(int signal) {
   errno = saved_errno;
 }
 
+/// Has the last words said, where nobody did so far. Safe in a signal handler.
+void ask_and_wait(Watch& here) {
+  int none = 0;
+  if (::getpid() != here.owner || !here.signal.compare_exchange_strong(none, kAsked)) return;
+  here.since_ns.store(now_ns());  // A signal after that ends what the callers may hold up.
+  ::sem_post(&here.asked);
+  timespec until{};
+  ::clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += kAskedPatienceSeconds;
+  while (::sem_clockwait(&here.answered, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR) {
+  }
+}
+
 void on_uncaught_exception() {
   Watch& here = *watch.load();
-  int none = 0;
-  if (::getpid() == here.owner && here.signal.compare_exchange_strong(none, kUncaught)) {
-    here.since_ns.store(now_ns());  // A signal after that ends what the handlers below may hold up.
-    ::sem_post(&here.asked);
-    timespec until{};
-    ::clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += kUncaughtPatienceSeconds;
-    while (::sem_clockwait(&here.answered, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR) {
-    }
-  }
+  ask_and_wait(here);
   here.earlier();
+}
+
+void on_crash(int signal, siginfo_t* info, void* /*context*/) {
+  ask_and_wait(*watch.load());
+  // What the processor raised comes again when this returns, at its place: so a core shows it.
+  if (info->si_code <= 0) raise_default(signal);
+  ::signal(signal, SIG_DFL);
 }
 
 bool has_handler(int signal, void (*handler)(int)) noexcept {
@@ -143,7 +157,7 @@ void wait_until_asked(Watch& here) {
 void answer(Watch& here) {
   wait_until_asked(here);
   const int signal = here.signal.load();
-  if (signal == kUncaught) {
+  if (signal == kAsked) {
     here.last_words();
     ::sem_post(&here.answered);
     return;
@@ -186,6 +200,10 @@ void watch_endings(std::function<void()> last_words, Duration copies_within,
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   ::sigfillset(&action.sa_mask);
   for (const int signal : kEndingSignals)
+    if (has_handler(signal, SIG_DFL)) ::sigaction(signal, &action, nullptr);
+  action.sa_sigaction = &on_crash;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (const int signal : kCrashSignals)
     if (has_handler(signal, SIG_DFL)) ::sigaction(signal, &action, nullptr);
   here->earlier = std::set_terminate(&on_uncaught_exception);
 }

@@ -340,6 +340,10 @@ void Runtime::note_class(StorageId storage, profile::StorageClass holds) {
   if (guide_ != nullptr) guide_->note_class(&context(), storage, holds);
 }
 
+void Runtime::note_small_parameters(Bytes bytes) {
+  if (records()) options_.recording->note_small_parameters(bytes);
+}
+
 void Runtime::pin(OpContext& op, std::span<const RangeUse> uses) {
   with_room(op, 0, [&] {
     op.missing.clear();

@@ -68,6 +68,22 @@ TEST(MeasuredModel, CountsWeightsGradientsAndStatesOnce) {
   }
 }
 
+// A net of small tensors had no parameters at all, so copies of it had no gradients to send.
+TEST(MeasuredModel, CountsParametersThatAreTooSmallForTheTape) {
+  profile::StepProfile profile = chain_profile();
+  const MeasuredModel before = measured_model(profile);
+  profile.small_parameter_bytes = Bytes(70'003);
+  const MeasuredModel model = measured_model(profile);
+  Bytes added;
+  for (LayerIndex i = 0; i < 7; ++i) {
+    const Bytes more = model.chain.layers[i].parameters - before.chain.layers[i].parameters;
+    EXPECT_GE(more, Bytes(10'000)) << i;
+    added += more;
+  }
+  EXPECT_EQ(added, Bytes(70'003));
+  EXPECT_EQ(model.reserved, Bytes(29'997));  // They are not there twice.
+}
+
 // The quotient touches neither states nor parameters, and was taken for backward of the last layer.
 TEST(MeasuredModel, GivesTheUpdateWhatItLeavesBetweenItsOperators) {
   const MeasuredModel plain = measured_model(chain_profile());

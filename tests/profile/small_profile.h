@@ -16,6 +16,7 @@ inline StepProfile small_profile() {
                     .command = "'/home/a \"b\"/trainer' --steps 5"};
   profile.page_size = Bytes(4096);
   profile.small_bytes = Bytes(1234567);
+  profile.small_parameter_bytes = Bytes(34567);
   profile.kinds = {{"aten::mm", "float[2, 3], float[3, 4]"}, {"aten::relu_", ""}};
   profile.kind_of_op = {0, 1, 0};
   profile.spread_of_op = {Duration(5), Duration(0), Duration(1'000'000'000'000)};

@@ -25,6 +25,7 @@ void expect_equal(const StepProfile& a, const StepProfile& b) {
   EXPECT_EQ(a.origin.steps, b.origin.steps);
   EXPECT_EQ(a.page_size, b.page_size);
   EXPECT_EQ(a.small_bytes, b.small_bytes);
+  EXPECT_EQ(a.small_parameter_bytes, b.small_parameter_bytes);
   ASSERT_EQ(a.tape.ops.size(), b.tape.ops.size());
   for (OpIndex i = 0; i < a.tape.ops.size(); ++i) {
     const TapeOp& left = a.tape.ops[i];
@@ -137,7 +138,16 @@ TEST(StepProfile, ComesBackWithoutHiddenDependences) {
   profile.hidden_dependences.reset();
   const std::string text = to_text(profile);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("dependences")));
-  expect_equal(parse_profile(with(text, R"("minor": 3)", R"("minor": 2)"), "step.json"), profile);
+  expect_equal(parse_profile(with(text, R"("minor": 4)", R"("minor": 2)"), "step.json"), profile);
+}
+
+// As files of minor version 3 are.
+TEST(StepProfile, ComesBackWithoutTheBytesOfSmallParameters) {
+  StepProfile profile = small_profile();
+  std::string text = with(to_text(profile), R"("minor": 4)", R"("minor": 3)");
+  text = with(text, "\"small_parameter_bytes\": 34567,\n", "");
+  profile.small_parameter_bytes = Bytes();
+  expect_equal(parse_profile(text, "step.json"), profile);
 }
 
 // As files of minor version 0 are.
@@ -146,7 +156,7 @@ TEST(StepProfile, ComesBackWithoutTheNeedsOfTheProgram) {
   profile.program_needs.reset();
   const std::string text = to_text(profile);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("program_needs")));
-  expect_equal(parse_profile(with(text, R"("minor": 3)", R"("minor": 0)"), "step.json"), profile);
+  expect_equal(parse_profile(with(text, R"("minor": 4)", R"("minor": 0)"), "step.json"), profile);
 }
 
 TEST(StepProfile, WritesNamesThatAreNoUtf8) {
@@ -227,7 +237,7 @@ TEST(ParseProfile, TakesAnOlderOneWithoutACommand) {
 TEST(ParseProfile, IgnoresUnknownKeysOfANewerMinorVersionOnly) {
   const std::string text = with(to_text(small_profile()), R"("kinds": {)", R"("kinds": {"x": 1, )");
   expect_refused(text, "kinds.\"x\" is no key of this format");
-  expect_equal(parse_profile(with(text, R"("minor": 3)", R"("minor": 4)"), "step.json"),
+  expect_equal(parse_profile(with(text, R"("minor": 4)", R"("minor": 5)"), "step.json"),
                small_profile());
 }
 

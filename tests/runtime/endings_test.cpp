@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "support/sanitized.h"
 
@@ -131,6 +134,61 @@ TEST(EndingSignals, ThatAreIgnoredStayIgnored) {
     ::_exit(5);
   });
   EXPECT_EQ(ended.said, "alive");
+}
+
+TEST(Crashes, HaveTheLastWordsSaidAndEndTheProcessAsBefore) {
+  if (kIsSanitized) GTEST_SKIP() << "sanitizers handle crashes themselves";
+  const std::vector<std::pair<int, std::function<void()>>> crashes{
+      {SIGABRT, [] { std::abort(); }},
+      {SIGSEGV,
+       [] {
+         volatile std::uintptr_t nowhere =
+             16;  // Read anew: a compiler would see through a constant.
+         *reinterpret_cast<volatile int*>(nowhere) = 1;
+       }},
+      {SIGILL, [] { __builtin_trap(); }},
+      {SIGSEGV, [] { ::raise(SIGSEGV); }},
+      {SIGBUS, [] { ::kill(::getpid(), SIGBUS); }}};
+  for (const auto& [signal, crash] : crashes) {
+    const Ended ended = run_in_child([&](int file) {
+      watch_endings([file] { say(file, "bye"); });
+      crash();
+    });
+    require_death_by(signal, ended);
+    EXPECT_EQ(ended.said, "bye");
+  }
+}
+
+TEST(Crashes, InTheLastWordsEndTheProcessAtOnce) {
+  if (kIsSanitized) GTEST_SKIP() << "sanitizers handle crashes themselves";
+  const Ended ended = run_in_child([](int file) {
+    watch_endings([file] {
+      say(file, "bye");
+      std::abort();
+    });
+    ::raise(SIGTERM);
+  });
+  require_death_by(SIGABRT, ended);
+  EXPECT_EQ(ended.said, "bye");
+}
+
+TEST(Crashes, ThatTheProgramHandlesStayItsOwn) {
+  const Ended ended = run_in_child([](int file) {
+    ::signal(SIGFPE, &ignore_in_vain);
+    watch_endings([file] { say(file, "bye"); });
+    ::raise(SIGFPE);
+    say(file, "alive");
+    ::_exit(5);
+  });
+  ASSERT_TRUE(WIFEXITED(ended.status));
+  EXPECT_EQ(ended.said, "alive");
+}
+
+TEST(Crashes, EndAForkedChildWithoutTheParentsLastWords) {
+  if (kIsSanitized) GTEST_SKIP() << "sanitizers handle crashes themselves";
+  const Ended ended =
+      run_in_child([](int file) { say_how_a_child_ends(file, SIGABRT, [] { std::abort(); }); });
+  EXPECT_EQ(ended.said, "child died");
 }
 
 TEST(EndingSignals, EndAForkedChildWithoutTheParentsLastWords) {

@@ -25,7 +25,7 @@ class RunCase : public ::testing::Test {
   RunCase() {
     surroundings_.machine.memory.total = 16_GiB;
     surroundings_.machine.memory.available = 4_GiB;
-    surroundings_.probe_mappers = &memory::probe_mappers;
+    surroundings_.mappers.probe = &memory::probe_mapper;
     surroundings_.directories = surroundings_without_rates();
     set("quiet", "on");
     set("progress", "off");
@@ -120,10 +120,10 @@ TEST_F(RunCase, ReservesTheAddressesThatALimitOfTheProcessLeaves) {
 }
 
 TEST_F(RunCase, IsRefusedWithEveryReasonWhereNoMapperWorks) {
-  surroundings_.probe_mappers = [] {
-    return std::vector<memory::MapperProbe>{
-        {memory::MapperKind::kUserfaultfd, false, "the kernel is too old"},
-        {memory::MapperKind::kCopy, false, "mmap is forbidden"}};
+  surroundings_.mappers.probe = [](memory::MapperKind kind) {
+    const bool is_copy = kind == memory::MapperKind::kCopy;
+    return memory::MapperProbe{kind, false,
+                               is_copy ? "mmap is forbidden" : "the kernel is too old"};
   };
   EXPECT_THAT(refusal(), AllOf(StartsWith("memory cannot be paged on this system"),
                                HasSubstr("userfaultfd: the kernel is too old"),
@@ -131,10 +131,8 @@ TEST_F(RunCase, IsRefusedWithEveryReasonWhereNoMapperWorks) {
 }
 
 TEST_F(RunCase, TakesTheBestMapperThatWorks) {
-  surroundings_.probe_mappers = [] {
-    return std::vector<memory::MapperProbe>{{memory::MapperKind::kUserfaultfd, false, "no"},
-                                            {memory::MapperKind::kCopy, true, ""},
-                                            {memory::MapperKind::kSignal, true, ""}};
+  surroundings_.mappers.probe = [](memory::MapperKind kind) {
+    return memory::MapperProbe{kind, kind == memory::MapperKind::kCopy, "no"};
   };
   EXPECT_EQ(build_runtime(settings_, surroundings_, clock_).mapper, memory::MapperKind::kCopy);
 }

@@ -43,10 +43,31 @@ CostCuts cut_with(const Partitioner& partitioner, const planner::SegmentCosts& c
 
 }  // namespace
 
+namespace {
+
+// "1,5" is a number where the comma is the decimal sign, and two costs elsewhere.
+bool is_ambiguous(std::string_view word) {
+  const std::size_t comma = word.find(',');
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return comma != std::string_view::npos && comma > 0 && comma + 1 < word.size() &&
+         std::count(word.begin(), word.end(), ',') == 1 &&
+         std::all_of(word.begin(), word.end(), [&](char c) { return c == ',' || is_digit(c); });
+}
+
+std::string_view word_at(const char* begin, const char* end) {
+  const char* const stop = std::find_if(begin, end, [](char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '#';
+  });
+  return {begin, static_cast<std::size_t>(stop - begin)};
+}
+
+}  // namespace
+
 std::vector<double> costs_in(std::string_view text, const std::string& file) {
   std::vector<double> costs;
   std::size_t line = 1;
   const char* at = text.data();
+  const char* judged = at;  // Words before it are not ambiguous.
   const char* const end = at + text.size();
   const auto is_between = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == ','; };
   while (at != end) {
@@ -58,6 +79,12 @@ std::vector<double> costs_in(std::string_view text, const std::string& file) {
     } else if (is_between(*at)) {
       ++at;
     } else {
+      const std::string_view word = word_at(at, end);
+      if (at >= judged && is_ambiguous(word))
+        throw ConfigError("{}, line {}: '{}' may be one number or two (write a decimal point, or a "
+                          "blank between two costs)",
+                          file, line, shown_text(word));
+      judged = std::max(judged, word.data() + word.size());
       const char* const stop =
           std::find_if(at, end, [&](char c) { return c == '\n' || c == '#' || is_between(c); });
       double value = 0.0;

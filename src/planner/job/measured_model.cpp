@@ -47,12 +47,14 @@ class ModelReader {
     add_borders();
     add_backward();
     freeze_stem();
+    add_small_parameters();
     add_recomputation();
     add_update_peaks();
     model_.chain.dependences = layer_dependences(profile_, layer_of_op_);
     model_.chain.may_reorder = profile_.hidden_dependences.has_value();
     name_step();
-    model_.reserved = profile_.small_bytes;
+    model_.reserved =
+        profile_.small_bytes - std::min(profile_.small_bytes, profile_.small_parameter_bytes);
     return std::move(model_);
   }
 
@@ -221,6 +223,19 @@ class ModelReader {
       ModelLayer& layer = model_.chain.layers[i];
       if (layer.backward_seconds > 0.0 || layer.stash > Bytes(0)) return;
       layer.is_frozen = true;
+    }
+  }
+
+  /// Nobody knows which layers use those that are too small for the tape: all trained ones alike.
+  void add_small_parameters() {
+    std::vector<ModelLayer*> trained;
+    for (ModelLayer& layer : model_.chain.layers)
+      if (!layer.is_frozen) trained.push_back(&layer);
+    std::uint64_t left = profile_.small_parameter_bytes.count();
+    for (std::size_t i = 0; i < trained.size(); ++i) {
+      const std::uint64_t share = left / (trained.size() - i);
+      trained[i]->parameters += Bytes(share);
+      left -= share;
     }
   }
 

@@ -46,6 +46,11 @@ ProfileRecording::Shape& ProfileRecording::shape_of(std::uint64_t identity, std:
   return shape;
 }
 
+void ProfileRecording::note_small_parameters(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  small_parameters_ = std::max(small_parameters_, bytes);
+}
+
 void ProfileRecording::note_step(std::uint64_t identity, const RecordedStep& step) {
   const std::lock_guard lock(mutex_);
   ++steps_;
@@ -150,6 +155,7 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
   profile.origin.source = "recorded";
   profile.origin.steps = static_cast<std::uint32_t>(wanted.times.size());
   profile.small_bytes = small_bytes;
+  profile.small_parameter_bytes = small_parameters_;
   profile.tape = joined.tape;
   name_ops(profile.tape, profile);
   profile.rates = rates;

@@ -59,11 +59,15 @@ const SettingField* find_field_of_variable(const std::string& name) {
 }
 
 [[noreturn]] void refuse_variable(const std::string& name) {
+  // By what stands behind the prefix: that is long, and would make any name look near.
   std::vector<std::string> names;
   for (const SettingField& field : setting_fields())
-    names.push_back(environment_name(field.info.key));
+    names.push_back(environment_name(field.info.key).substr(kPrefix.size()));
   const std::vector<std::string_view> views(names.begin(), names.end());
-  throw ConfigError("unknown variable {}{}", name, hint_for(name, views));
+  const auto nearest = nearest_name(std::string_view(name).substr(kPrefix.size()), views);
+  if (nearest)
+    throw ConfigError("unknown variable {} (did you mean '{}{}'?)", name, kPrefix, *nearest);
+  throw ConfigError("unknown variable {} (unset it; spillway run --help names all settings)", name);
 }
 
 // The value of a config line: up to a comment, or what stands between double quotes.

@@ -40,8 +40,18 @@ class CommandCase(unittest.TestCase):
         return outcome.returncode, outcome.stdout, outcome.stderr
 
     def run_program(self, *words, options=(), **variables):
-        return self.spillway("run", "--budget", "64MiB", "--nvme", self.root / "work", *options,
-                             "--", *words, **variables)
+        """Without a budget that is asked for: with one, a run that needs none is told of."""
+        return self.spillway("run", "--nvme", self.root / "work", *options, "--", *words,
+                             **variables)
+
+    def static_program(self):
+        source = self.write("static.c", "int main(void) { return 0; }\n")
+        program = self.root / "work/static"
+        compiled = subprocess.run([os.environ["SPILLWAY_TEST_COMPILER"], "-static", str(source),
+                                   "-o", str(program)], capture_output=True, check=False)
+        if compiled.returncode != 0:
+            self.skipTest("no static C library is installed")
+        return program
 
     @staticmethod
     def file_system(path):

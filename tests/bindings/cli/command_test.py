@@ -76,7 +76,7 @@ class Running(CommandCase):
         self.assertEqual(self.run_program("sh", "-c", "kill -SEGV $$")[0], -signal.SIGSEGV)
 
     def test_is_the_same_process(self):
-        with subprocess.Popen([self.command, "run", "--budget", "64MiB", "--", "sh", "-c",
+        with subprocess.Popen([self.command, "run", "--queue-depth", "8", "--", "sh", "-c",
                                "echo $$"], env=self.environment({}), stdout=subprocess.PIPE,
                               text=True) as process:
             output, _ = process.communicate(timeout=120)
@@ -92,7 +92,7 @@ class Running(CommandCase):
         self.assertEqual(self.run_program("tool", PATH=path)[:2], (0, "found\n"))
 
     def test_needs_no_dashes(self):
-        self.assertEqual(self.spillway("run", "--budget", "64MiB", "echo", "--budget")[:2],
+        self.assertEqual(self.spillway("run", "--queue-depth", "8", "echo", "--budget")[:2],
                          (0, "--budget\n"))
 
     def test_loads_the_core_into_a_trainer(self):
@@ -103,7 +103,7 @@ class Running(CommandCase):
     def test_hands_settings_on_through_the_environment(self):
         _, output, _ = self.run_program("env", options=("--queue-depth=8", "--verify"))
         lines = output.splitlines()
-        for line in ("SPILLWAY_BUDGET=64MiB", "SPILLWAY_QUEUE_DEPTH=8", "SPILLWAY_VERIFY=on",
+        for line in ("SPILLWAY_QUEUE_DEPTH=8", "SPILLWAY_VERIFY=on",
                      "SPILLWAY_ACTIVE=1", f"SPILLWAY_NVME={self.root / 'work'}",
                      f"LD_PRELOAD={self.preload}"):
             self.assertIn(line, lines)
@@ -126,7 +126,7 @@ class Running(CommandCase):
         (self.root / "work/spill").mkdir()
         self.write("other.conf", "nvme = spill:1GiB\n")
         # The program runs elsewhere, as ranks and trainers that change their folder do.
-        _, output, errors = self.spillway("run", "--budget", "64MiB", "--", "env", "-C", "/", "env",
+        _, output, errors = self.spillway("run", "--verify", "--", "env", "-C", "/", "env",
                                           SPILLWAY_CONFIG="other.conf", SPILLWAY_STATS="run-%p.json",
                                           SPILLWAY_QUIET="on")
         self.assertEqual(errors, "")
@@ -143,9 +143,10 @@ class Running(CommandCase):
         self.assertRegex(errors, r"\A\[spillway\] warning: LD_PRELOAD was set already [^\n]+\n\Z")
 
     def test_inside_of_itself_preloads_once(self):
-        _, output, errors = self.run_program(self.command, "run", "--budget", "32MiB", "--", "env")
+        _, output, errors = self.run_program(self.command, "run", "--queue-depth", "4", "--", "env",
+                                             options=("--queue-depth", "8"))
         self.assertIn(f"LD_PRELOAD={self.preload}", output.splitlines())
-        self.assertIn("SPILLWAY_BUDGET=32MiB", output.splitlines())
+        self.assertIn("SPILLWAY_QUEUE_DEPTH=4", output.splitlines())
         self.assertEqual(errors, "")
 
     def test_prints_nothing_in_programs_without_libtorch(self):
@@ -172,6 +173,134 @@ class Running(CommandCase):
         self.assertEqual(errors, "")
 
 
+class BudgetThatNobodyKeeps(CommandCase):
+    """A budget was asked for, and no process of the run is under Spillway: never in silence."""
+
+    TRAINER = WORLD / "bin/trainer_2.11.0"
+    AT_THE_END = r"\[spillway\] warning: no process of this run came under Spillway[^\n]+\n"
+
+    def run_with_budget(self, *words, before=(), **variables):
+        outcome = subprocess.run(
+            [*before, self.command, "run", "--budget", "64MiB", "--nvme", self.root / "work", "--",
+             *words], env=self.environment(variables), cwd=self.root / "work", text=True,
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
+        return outcome.returncode, outcome.stdout, outcome.stderr
+
+    def test_is_told_when_the_run_ends(self):
+        for words, code in ((["true"], 0), (["sh", "-c", "true; exit 3"], 3),
+                            (["bash", "-c", "true; exit 4"], 4), (["env", "/no/such"], 127),
+                            (["python3", "-c", "import os; os._exit(5)"], 5)):
+            status, _, errors = self.run_with_budget(*words)
+            self.assertEqual(status, code, errors)
+            self.assertRegex(errors, rf"\A([^\[\n]*\n)?{self.AT_THE_END}\Z")
+
+    def test_is_told_wherever_the_budget_was_given(self):
+        config = self.write("spillway.conf", "budget = 64MiB\n")
+        for variables in ({"SPILLWAY_BUDGET": "64MiB"}, {"SPILLWAY_CONFIG": str(config)}):
+            self.assertRegex(self.run_program("true", **variables)[2], rf"\A{self.AT_THE_END}\Z")
+        self.assertEqual(self.run_program("true"), (0, "", ""))
+
+    def test_is_kept_by_any_process_of_the_run(self):
+        for words in ([self.TRAINER], ["sh", "-c", f"{self.TRAINER}; exit 7"],
+                      ["bash", "-c", f"({self.TRAINER}); exec sh -c 'exit 7'"]):
+            code, output, errors = self.run_with_budget(*words)
+            self.assertEqual((code, errors), (7, ""))
+            self.assertEqual(output.count("core: loaded\n"), 1)
+
+    def test_is_kept_where_the_environment_is_cleared(self):
+        """Two kinds of launchers: `env -i` executes with none, Python starts with another one."""
+        script = f"import subprocess; raise SystemExit(subprocess.run([{str(self.TRAINER)!r}], env={{}}).returncode)"
+        for words in (["env", "-i", self.TRAINER], ["env", "-i", "HOME=/", "sh", "-c", self.TRAINER],
+                      ["python3", "-c", script]):
+            code, output, errors = self.run_with_budget(*words)
+            self.assertEqual((code, errors), (7, ""))
+            self.assertIn("core: loaded\n", output)
+
+    def test_keeps_what_a_cleared_environment_preloads(self):
+        other = WORLD / "modules/libtorch_python.so"
+        _, output, _ = self.run_with_budget("env", "-i", f"LD_PRELOAD={other}", "A=b", "env")
+        lines = output.splitlines()
+        self.assertIn(f"LD_PRELOAD={self.preload}:{other}", lines)
+        self.assertIn("SPILLWAY_BUDGET=64MiB", lines)
+        self.assertIn("A=b", lines)
+        self.assertFalse([line for line in lines if line.startswith("HOME=")])
+
+    def test_is_told_where_the_library_is_taken_out(self):
+        code, output, errors = self.run_with_budget("env", "-u", "LD_PRELOAD", self.TRAINER)
+        self.assertEqual(code, 7)
+        self.assertNotIn("core: loaded", output)
+        self.assertRegex(errors, r"\A\[spillway\] warning: \S+ is not under Spillway, [^\n]+"
+                                 r"LD_PRELOAD was taken out of its environment\n\Z")
+
+    def test_is_told_of_a_static_program_that_a_shell_becomes(self):
+        program = self.static_program()
+        _, _, errors = self.run_with_budget("sh", "-c", f"exec {program}")
+        self.assertRegex(errors, r"\A\[spillway\] warning: \S+ is not under Spillway, [^\n]+"
+                                 r"statically linked\n\Z")
+
+    def test_leaves_no_descriptor_to_what_goes_on_in_the_background(self):
+        """Its reader would wait for the end of the output as long as the child lives."""
+        fifo = self.root / "fifo"
+        os.mkfifo(fifo)
+        script = ("import os\n"
+                  "if os.fork() == 0:\n"
+                  "  [os.close(number) for number in range(3)]\n"
+                  f"  open({str(fifo)!r}).read()\n"
+                  "  os._exit(0)\n")
+        code, _, errors = self.run_with_budget("python3", "-c", script)
+        with open(fifo, "w", encoding="utf-8"):
+            pass  # Only now the child ends.
+        self.assertEqual(code, 0)
+        self.assertRegex(errors, rf"\A{self.AT_THE_END}\Z")
+
+
+class FileCapabilities(CommandCase):
+    """The system preloads nothing into programs that get rights when they start."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0 or shutil.which("setcap") is None or shutil.which("setpriv") is None:
+            self.skipTest("needs root, setcap and setpriv")
+        for folder in (self.root, *self.root.rglob("*")):
+            folder.chmod(0o755)
+        (self.root / "work").chmod(0o777)
+        self.program = self.root / "work/capable"
+        shutil.copy(shutil.which("env"), self.program)
+        marked = subprocess.run(["setcap", "cap_net_raw+ep", self.program], capture_output=True,
+                                text=True, check=False)
+        if marked.returncode != 0:
+            self.skipTest(f"setcap: {marked.stderr.strip()}")
+
+    def as_nobody(self, *words):
+        outcome = subprocess.run(
+            ["setpriv", "--reuid", "65534", "--clear-groups", self.command, *words],
+            env=self.environment({}), cwd=self.root / "work", text=True, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=120, check=False)
+        return outcome.returncode, outcome.stdout, outcome.stderr
+
+    def test_are_refused_with_what_to_do(self):
+        script = self.write("script", f"#!{self.program} sh\n")
+        for program in (self.program, script):
+            code, output, errors = self.as_nobody("run", "--nvme", self.root / "work", "--", program)
+            self.assertEqual((code, output), (2, ""))
+            self.assertRegex(errors, r"\A\[spillway\] error: \S+ [^\n]*file capabilities[^\n]+setcap -r")
+
+    def test_do_no_harm_to_root(self):
+        self.assertEqual(self.run_program(self.program, "true"), (0, "", ""))
+
+    def test_are_told_of_where_a_shell_becomes_such_a_program(self):
+        code, _, errors = self.as_nobody("run", "--budget", "64MiB", "--nvme", self.root / "work",
+                                         "--", "sh", "-c", f"exec {self.program} true")
+        self.assertEqual(code, 0)
+        self.assertRegex(errors, r"\A\[spillway\] warning: \S+capable is not under Spillway, "
+                                 r"[^\n]+file capabilities \(setcap\)\n\Z")
+
+    def test_are_a_problem_for_the_doctor(self):
+        code, output, _ = self.as_nobody("doctor", "--skip-disks", "--", self.program)
+        self.assertEqual(code, 1)
+        self.assertRegex(output, r"(?m)^problem +program \S+capable +it gets file capabilities")
+
+
 class Refusing(CommandCase):
     def test_unknown_options_with_the_nearest(self):
         self.assertIn("--bugdet (did you mean '--budget'?)",
@@ -191,6 +320,9 @@ class Refusing(CommandCase):
     def test_unknown_variables_with_the_nearest(self):
         self.assertIn("SPILLWAY_BUGDET (did you mean 'SPILLWAY_BUDGET'?)",
                       self.refused("run", "--", "true", SPILLWAY_BUGDET="4GiB"))
+
+    def test_unknown_variables_without_one_that_is_near(self):
+        self.assertNotIn("did you mean", self.refused("run", "--", "true", SPILLWAY_FOO="1"))
 
     def test_unknown_keys_of_the_config_file_with_line_and_nearest(self):
         path = self.write("spillway.conf", "# mine\nbugdet = 4GiB\n")
@@ -352,13 +484,7 @@ class Refusing(CommandCase):
         self.assertIn("Exec format error", self.refused("run", "--", path, code=126))
 
     def test_a_static_program(self):
-        source = self.write("static.c", "int main(void) { return 0; }\n")
-        program = self.root / "work/static"
-        compiled = subprocess.run([os.environ["SPILLWAY_TEST_COMPILER"], "-static", str(source),
-                                   "-o", str(program)], capture_output=True, check=False)
-        if compiled.returncode != 0:
-            self.skipTest("no static C library is installed")
-        self.assertIn("is statically linked", self.refused("run", "--", program))
+        self.assertIn("is statically linked", self.refused("run", "--", self.static_program()))
 
     def test_a_program_that_changes_its_user(self):
         if os.geteuid() != 0:
@@ -367,7 +493,9 @@ class Refusing(CommandCase):
         shutil.copy(shutil.which("true"), path)
         os.chown(path, 65534, 65534)
         path.chmod(0o755 | stat.S_ISUID)
-        self.assertIn("set-user-id", self.refused("run", "--", path))
+        refusal = self.refused("run", "--", path)
+        self.assertIn("set-user-id", refusal)
+        self.assertNotIn("shared libraries", refusal)
 
     def test_a_program_with_libtorch_linked_into_itself(self):
         source = self.write("inside.cpp",
@@ -394,6 +522,20 @@ class Refusing(CommandCase):
     def test_an_installation_without_the_preload_library(self):
         self.preload.unlink()
         self.assertIn("installation is incomplete", self.refused("run", "--", "true"))
+
+    def test_a_system_without_proc_is_no_incomplete_installation(self):
+        hide = "mount -t tmpfs none /proc && exec \"$@\""
+        words = ["unshare", "--mount", "sh", "-c", hide, "sh"]
+        tried = subprocess.run([*words, "true"], capture_output=True, text=True, check=False)
+        if tried.returncode != 0:
+            self.skipTest(f"/proc cannot be hidden: {tried.stderr.strip()}")
+        outcome = subprocess.run([*words, self.command, "run", "--budget", "64MiB", "--nvme", self.root / "work", "--",
+                                  WORLD / "bin/trainer_2.11.0"], env=self.environment({}), text=True,
+                                 capture_output=True, stdin=subprocess.DEVNULL, timeout=120,
+                                 check=False)
+        self.assertNotIn("incomplete", outcome.stderr)
+        self.assertEqual(outcome.returncode, 7, outcome.stderr)
+        self.assertIn("core: loaded", outcome.stdout)
 
     def test_an_installation_in_a_folder_that_cannot_be_preloaded(self):
         odd = self.root / "my tools"

@@ -35,8 +35,18 @@ class CostCommand : public PlanningCommand {
 TEST(CostsIn, ReadsNumbersBetweenBlanksCommasAndLines) {
   EXPECT_THAT(costs_in("1 2.5,3e-1\r\n# all of them\n4 # the last\n", "f"),
               ElementsAre(1.0, 2.5, 0.3, 4.0));
+  EXPECT_THAT(costs_in("1,2,3 4, 5 1.5,2 7,", "f"), ElementsAre(1, 2, 3, 4, 5, 1.5, 2, 7));
   EXPECT_THROW(costs_in("", "f"), ConfigError);
   EXPECT_THROW(costs_in("# none\n", "f"), ConfigError);
+  for (const char* text : {"1 2\n1,5 3", "1 2\n3 1,5", "\n2 12,25\n"}) {
+    try {
+      costs_in(text, "costs.txt");
+      FAIL() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("costs.txt, line 2: '1"));
+      EXPECT_THAT(error.what(), HasSubstr("may be one number or two"));
+    }
+  }
   try {
     costs_in("1 2\n3 four", "costs.txt");
     FAIL() << "accepted";

@@ -55,7 +55,7 @@ TEST_F(ProgramFiles, AreToldApartByTheirBytes) {
   EXPECT_EQ(self.kind, ProgramKind::kDynamic);
   EXPECT_FALSE(self.loader.empty());
   EXPECT_FALSE(self.has_torch_inside);
-  EXPECT_FALSE(self.raises_privilege);
+  EXPECT_EQ(self.start, preload::SecureStart::kNo);
 }
 
 TEST_F(ProgramFiles, OfAnotherWordSizeAreForeign) {

@@ -54,5 +54,12 @@ TEST(WithPreload, DoesNotNameTheLibraryTwice) {
   EXPECT_EQ(with_preload("/lib/s.so", "/lib/a.so:/lib/s.so:"), "/lib/s.so:/lib/a.so");
 }
 
+TEST(WithPreload, StaysBehindTheRuntimesOfSanitizers) {
+  EXPECT_EQ(with_preload("/lib/s.so", "/gcc/libasan.so.8:/lib/b.so:/gcc/libtsan.so.2"),
+            "/gcc/libasan.so.8:/gcc/libtsan.so.2:/lib/s.so:/lib/b.so");
+  EXPECT_EQ(with_preload("/lib/s.so", "/x/libclang_rt.asan-x86_64.so /lib/libasanity.so"),
+            "/x/libclang_rt.asan-x86_64.so:/lib/s.so:/lib/libasanity.so");
+}
+
 }  // namespace
 }  // namespace spillway::cli

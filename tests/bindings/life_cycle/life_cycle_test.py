@@ -214,6 +214,103 @@ class Endings(RunCase):
         self.assertEqual(list(self.spill.iterdir()), [])
 
 
+class Unusual(RunCase):
+    """Trainers that begin, end or are built in unusual ways."""
+
+    PROGRAM = WORK / "unusual_program"
+    HOST = [WORK / "plugin_host", "plain", WORK / "libunusual_plugin.so"]
+    BUDGET = "40MiB"
+
+    def under_budget(self, program, *options, **variables):
+        """(exit code, standard output, error output)"""
+        outcome = subprocess.run(self.command(program, *options, budget=self.BUDGET),
+                                 env={**self.environment(), **variables}, text=True,
+                                 errors="replace", stdin=subprocess.DEVNULL, capture_output=True,
+                                 timeout=600, check=False)
+        return outcome.returncode, outcome.stdout, outcome.stderr
+
+    def plain(self, program, **variables):
+        outcome = subprocess.run([str(word) for word in program],
+                                 env={**self.environment(), **variables}, text=True,
+                                 errors="replace", stdin=subprocess.DEVNULL, capture_output=True,
+                                 timeout=600, check=False)
+        return outcome.returncode, outcome.stdout
+
+    def require_spilled(self):
+        statistics = self.statistics()
+        self.assertGreater(statistics["spilled_bytes"], 0)
+        self.assertLessEqual(statistics["peak_bytes"], 40 * MIB)
+
+    def test_that_open_libtorch_with_a_plugin_are_under_the_budget(self):
+        for variables in ({}, {"EARLY_TENSOR": "1"}):  # While the plugin is being opened, too.
+            plain = self.plain(self.HOST, **variables)
+            code, output, errors = self.under_budget(self.HOST, **variables)
+            self.assertEqual((code, output), plain, errors)
+            self.require_spilled()
+            self.assertNotIn("warning", errors)
+
+    def test_whose_environment_is_cleared_are_under_the_budget(self):
+        plain = self.plain([self.PROGRAM, "plain"])
+        code, output, errors = self.under_budget(["env", "-i", self.PROGRAM, "plain"])
+        self.assertEqual((code, output), plain, errors)
+        self.require_spilled()
+
+    def test_that_have_an_allocator_of_their_own_are_told_of(self):
+        plain = self.plain([self.PROGRAM, "own_allocator"])
+        code, output, errors = self.under_budget([self.PROGRAM, "own_allocator"])
+        self.assertEqual((code, output), plain, errors)
+        told = re.findall(r"warning: the program has replaced Spillway's allocator .*OwnAllocator",
+                          errors)
+        self.assertEqual(len(told), 1, errors)
+
+    def test_that_crash_leave_an_account_and_end_as_before(self):
+        for way, signal_number in (("abort", signal.SIGABRT), ("crash", signal.SIGSEGV)):
+            plain = self.plain([self.PROGRAM, way])
+            self.assertEqual(plain[0], -signal_number)
+            code, output, errors = self.under_budget([self.PROGRAM, way])
+            self.assertEqual((code, output), plain, errors)
+            self.require_spilled()
+            self.assertRegex(errors, r"(?m)^\[spillway\] needed ")
+            self.stats.unlink()
+
+    def test_with_the_address_sanitizer_have_its_runtime_first(self):
+        program, options = WORK / "sanitized_program", {"ASAN_OPTIONS": "detect_leaks=0"}
+        plain = self.plain([program, "plain"], **options)
+        self.assertEqual(plain[0], 0)
+        code, output, errors = self.under_budget([program, "plain"], **options)
+        self.assertEqual((code, output), plain, errors)
+        self.require_spilled()
+        runtime = re.search(r"libasan\S+ => (\S+)", subprocess.run(
+            ["ldd", program], text=True, capture_output=True, check=True).stdout)
+        self.assertTrue(runtime)
+        code, output, errors = self.under_budget(["env", program, "plain"],
+                                                 LD_PRELOAD=runtime.group(1), **options)
+        self.assertEqual((code, output), plain, errors)
+
+    def test_under_a_debugger_are_not_stopped_by_probes(self):
+        if shutil.which("gdb") is None:
+            self.skipTest("gdb is not installed")
+        debugger = ["gdb", "-q", "-batch", "-nx", "-ex", "set startup-with-shell off", "-ex", "run",
+                    "--args", self.PROGRAM, "plain"]
+        _, output, errors = self.under_budget(debugger)
+        if "ptrace" in errors:
+            self.skipTest(f"gdb cannot trace here: {errors}")
+        probed = self.finish([COMMAND, "doctor", "--skip-disks"])[1]
+        traps = re.search(r"(?m)^\S+ +mapper +(signal|copy)", probed)
+        if traps:
+            self.assertIn("handle SIGSEGV nostop noprint pass", errors)
+        else:
+            self.assertIn("exited normally", output + errors)
+            self.require_spilled()
+
+    def test_under_valgrind_are_refused_by_name(self):
+        if shutil.which("valgrind") is None:
+            self.skipTest("valgrind is not installed")
+        code, _, errors = self.under_budget(["valgrind", "--tool=none", "-q", self.PROGRAM, "plain"])
+        self.assertEqual(code, 2, errors)
+        self.assertRegex(errors, r"\[spillway\] error: valgrind is in this process")
+
+
 class Ranks(RunCase):
     """Several trainers that a launcher starts."""
 

@@ -1,5 +1,5 @@
-// Stands for libtorch_cpu.so: the one function that the preload interposes, and the constants among
-// which it finds the version.
+// Stands for libtorch_cpu.so and libc10.so: the functions that the preload interposes, and the
+// constants among which it finds the version.
 
 #include <cstdio>
 
@@ -18,3 +18,12 @@ void set_default_engine_stub(Engine& (*stub)()) {
   std::printf("torch: stub %s\n", stub == nullptr ? "none" : "given");
 }
 }  // namespace torch::autograd
+
+namespace c10 {
+struct Allocator;
+
+Allocator* GetCPUAllocator() {
+  std::puts("torch: allocator given");
+  return nullptr;
+}
+}  // namespace c10

@@ -217,7 +217,25 @@ class LateProgram(PreloadCase):
                                      SPILLWAY_ACTIVE="1")
         self.assertEqual(code, 5)
         self.assertNotIn("core: loaded", output)
-        self.assertIn("worked without Spillway", errors)
+        self.assertIn("worked without it", errors)
+
+    def test_gets_the_core_at_the_first_allocation(self):
+        code, output, errors = start([WORLD / "bin/late_trainer", WORLD / "modules/libplugin.so"],
+                                     PRELOAD, SPILLWAY_ACTIVE="1")
+        self.assertEqual((code, errors), (5, ""))
+        self.assertEqual(output.splitlines(),
+                         ["trainer: starts", "core: loaded", "core: a later version gets -1",
+                          "core: registered 0", "torch: allocator given",
+                          "core: a thread started", "torch: allocator given",
+                          "core: a thread started"])
+
+    def test_of_another_version_is_refused_at_the_first_allocation(self):
+        code, output, errors = start(
+            [WORLD / "bin/late_trainer", WORLD / "torch_2.13.1/libtorch_cpu.so",
+             WORLD / "modules/libplugin.so"], PRELOAD, SPILLWAY_ACTIVE="1")
+        self.assertEqual(code, 2)
+        self.assertNotIn("allocator given", output)
+        self.assertIn("LibTorch 2.13.1", errors)
 
     def test_of_another_version_is_refused(self):
         # The module binds to whichever LibTorch has the name that it needs.

@@ -99,6 +99,10 @@ class RecordedProfile(unittest.TestCase):
                    in zip(profile.levels(lambda value: pages[value]), inside)) * profile.page
         self.assertLessEqual(least, statistics["needed_bytes"])
         self.assertGreaterEqual(most + profile.json["small_bytes"], statistics["needed_bytes"])
+        # Biases and weights of norms: some of each width and layer, and no weight matrix.
+        small = profile.json["small_parameter_bytes"]
+        self.assertGreater(small, 4 * 576)
+        self.assertLess(small, profile.json["small_bytes"])
 
     def test_is_the_same_under_a_budget(self):
         plain, statistics, _ = self.profile("plain")

@@ -106,6 +106,10 @@ TEST_F(ProfileRecordingTest, TellsNamesLivesAndClasses) {
   const StepProfile profile = this->profile();
   EXPECT_EQ(profile.origin.source, "recorded");
   EXPECT_EQ(profile.small_bytes, Bytes(77));
+  EXPECT_EQ(profile.small_parameter_bytes, Bytes());
+  recording_.note_small_parameters(Bytes(50));
+  recording_.note_small_parameters(Bytes(20));  // By a thread that knows of fewer.
+  EXPECT_EQ(this->profile().small_parameter_bytes, Bytes(50));
   ASSERT_EQ(profile.kinds.size(), 3U);
   EXPECT_EQ(profile.kinds[0].name, "aten::mm");
   EXPECT_EQ(profile.kinds[0].arguments, "float[2, 3]");

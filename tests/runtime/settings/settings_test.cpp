@@ -166,6 +166,13 @@ TEST(LoadSettings, RefusesUnknownVariablesWithTheNearestName) {
               AllOf(HasSubstr("SPILLWAY_BUGDET"), HasSubstr("did you mean 'SPILLWAY_BUDGET'")));
 }
 
+// The prefix alone made half of the letters of any name.
+TEST(LoadSettings, NamesNoVariableWhereNoneIsNear) {
+  const std::string refusal = refusal_of([] { load_settings({{}, {{"SPILLWAY_FOO", "1"}}}); });
+  EXPECT_THAT(refusal, AllOf(HasSubstr("unknown variable SPILLWAY_FOO"), HasSubstr("--help")));
+  EXPECT_EQ(refusal.find("did you mean"), std::string::npos) << refusal;
+}
+
 TEST(LoadSettings, IgnoresForeignVariablesAndThoseOfTheBuild) {
   EXPECT_EQ(refusal_of([] {
               load_settings({{},

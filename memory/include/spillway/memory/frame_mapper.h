@@ -136,7 +136,11 @@ std::span<const Named<MapperKind>> mapper_kinds();
 std::string_view name_of(MapperKind kind);           ///< "userfaultfd", "copy", …
 MapperKind mapper_kind_from(std::string_view name);  ///< Throws ConfigError with the nearest name.
 
-/// Probes all kinds, best first. Leaves no thread and no handler behind.
+/// Probes one kind. Leaves no thread and no handler behind. kSignal and kCopy are probed by faults
+/// of the calling thread, at which debuggers stop.
+MapperProbe probe_mapper(MapperKind kind);
+
+/// Probes all kinds, best first.
 std::vector<MapperProbe> probe_mappers();
 
 /// Makes a mapper of that kind. Throws UnsupportedError with the reason that the probe would give.

@@ -6,10 +6,22 @@
 #include <string.h>
 
 #define SPILLWAY_ACTIVE_VARIABLE "SPILLWAY_ACTIVE"
+/* Where somebody wants to know whether the run came under Spillway, the run's name follows the
+   value, with a colon between them: "1:spillway-run-4711-1f0a". */
 #define SPILLWAY_ACTIVE_VALUE "1"
+#define SPILLWAY_RUN_NAME_START "spillway-run-"
 
 /** Whether `spillway run` started this program. */
 static inline int spillway_is_active(void) {
   const char* value = getenv(SPILLWAY_ACTIVE_VARIABLE);
-  return value != NULL && strcmp(value, SPILLWAY_ACTIVE_VALUE) == 0;
+  return value != NULL && value[0] == SPILLWAY_ACTIVE_VALUE[0] &&
+         (value[1] == '\0' || value[1] == ':');
+}
+
+/** The name of the run that this program belongs to, or null where nobody asks. */
+static inline const char* spillway_run_name(void) {
+  static const char start[] = SPILLWAY_ACTIVE_VALUE ":" SPILLWAY_RUN_NAME_START;
+  const char* value = getenv(SPILLWAY_ACTIVE_VARIABLE);
+  if (value == NULL || strncmp(value, start, sizeof start - 1) != 0) return NULL;
+  return strchr(value, ':') + 1;
 }

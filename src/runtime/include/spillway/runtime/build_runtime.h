@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "spillway/runtime/recording/transfer_meter.h"
 #include "spillway/runtime/runtime.h"
 #include "spillway/runtime/settings/budget.h"
+#include "spillway/runtime/settings/mapper_choice.h"
 #include "spillway/runtime/settings/settings.h"
 #include "spillway/runtime/settings/spill_directories.h"
 
@@ -22,7 +22,7 @@ namespace spillway::runtime {
 struct RunSurroundings {
   topology::Machine machine;
   unsigned ranks_here = 1;  ///< Processes of the same job on the machine, this one included.
-  std::function<std::vector<memory::MapperProbe>()> probe_mappers;
+  MapperSurroundings mappers;
   DirectorySurroundings directories;
 };
 

@@ -11,9 +11,10 @@ namespace spillway::runtime {
 /// would have before. A signal that the program handles or ignores stays the program's, also when
 /// it decides so later. Another signal, `copies_within` or more after the first, ends the process
 /// at once: what comes sooner is a copy, as `timeout`, shells and job systems signal the process
-/// and its group. So does the end of `words_within`. An exception that nobody catches has
-/// `last_words` called too, for some seconds at most, since the thread that threw may hold what
-/// they need. `last_words` must not throw. Call once per process; throws std::system_error.
+/// and its group. So does the end of `words_within`. An exception that nobody catches, and
+/// a crash (SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV with their defaults), has `last_words` called
+/// too, for some seconds at most, since the thread may hold what they need; then the process ends
+/// as it would have. `last_words` must not throw. Call once per process; throws std::system_error.
 ///
 /// These signals, and SIGQUIT with its default, also end a process whose threads cannot take them:
 /// in a system call that waits for memory which a userfaultfd serves, the kernel holds back what

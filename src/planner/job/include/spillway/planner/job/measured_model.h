@@ -27,6 +27,7 @@ struct MeasuredModel {
 ///   before. What saves only its input, and has another name, is credited to its neighbour: one
 ///   operator off.
 /// - Weights, gradients and optimizer states per byte of parameters are one ratio for the model.
+///   Parameters that are too small for the tape count in equal parts for all trained layers.
 ///   Buffers, among them data that lives on behind the step, are no parameters: they belong to the
 ///   first layer that reads them.
 /// - Layers that lead are frozen up to the first one that reads a trained parameter, or that makes

@@ -35,6 +35,10 @@ class ProfileRecording {
   /// The operator with this signature on the tape. Asks for its text once per signature.
   void note_op(std::uint64_t signature, const OpText& text) { names_.note(signature, text); }
 
+  /// Bytes of parameters that are too small for the tape. The most that was noted counts: threads
+  /// that do not train know of fewer. Any thread.
+  void note_small_parameters(Bytes bytes);
+
   /// A step has ended. `identity` is equal for steps of equal operators.
   void note_step(std::uint64_t identity, const profile::RecordedStep& step);
 
@@ -78,6 +82,7 @@ class ProfileRecording {
   OpNames names_;
   std::vector<std::unique_ptr<Shape>> shapes_;
   std::uint64_t steps_ = 0;
+  Bytes small_parameters_;
   std::uint64_t cut_steps_ = 0;     ///< Too long to be recorded whole.
   profile::RecordedStep previous_;  ///< The latest step of all.
   bool has_previous_ = false;

@@ -2,15 +2,25 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "spillway/memory/frame_mapper.h"
 
 namespace spillway::runtime {
 
-/// The mapper of that name, or for "auto" the best one that `probe` finds viable. Throws
-/// ConfigError for an unknown name, and UnsupportedError with every reason where none is viable.
+/// What `choose_mapper` looks at.
+struct MapperSurroundings {
+  std::function<memory::MapperProbe(memory::MapperKind)> probe;
+  bool is_under_valgrind = false;
+  bool is_traced = false;  ///< By a debugger, or by what else uses ptrace.
+};
+
+/// Those of this process.
+MapperSurroundings mapper_surroundings();
+
+/// The mapper of that name, or for "auto" the first one, best first, whose probe succeeds; what
+/// comes behind it is not probed. Says which line a debugger needs before something traps. Throws
+/// UnsupportedError with the reasons where none works, ConfigError for an unknown name.
 memory::MapperKind choose_mapper(const std::string& requested,
-                                 const std::function<std::vector<memory::MapperProbe>()>& probe);
+                                 const MapperSurroundings& surroundings);
 
 }  // namespace spillway::runtime

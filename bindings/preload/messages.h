@@ -1,0 +1,14 @@
+#pragma once
+
+#include <stdarg.h>
+
+namespace spillway::preload {
+
+/// Prints "[spillway] LEVEL: " and the text as one line on standard error, in one write, so that
+/// lines of several ranks do not mix. Allocates nothing; any thread, a child of vfork too.
+void say(const char* level, const char* pattern, va_list arguments);
+
+/// The same with the level "warning".
+__attribute__((format(printf, 1, 2))) void warn(const char* pattern, ...);
+
+}  // namespace spillway::preload
