@@ -127,14 +127,10 @@ class Runtime {
   }
   /// What a paged storage that the next operator uses holds; for the profile.
   void note_class(StorageId storage, profile::StorageClass holds);
-
-  /// Bytes of the parameters that are too small to be paged, as a thread knows them; for the
-  /// profile.
+  /// The same of all parameters that are too small to be paged, as this thread knows them.
   void note_small_parameters(Bytes bytes);
-
   /// Whether an operator runs on this thread.
   static bool runs_operator();
-
   /// A new step was recognised. Called between operators.
   void step_boundary();
 
