@@ -16,7 +16,7 @@ topology::Machine good_machine() {
   machine.processors.numa_nodes.resize(1);
   machine.memory.total = 64_GiB;
   machine.memory.available = 60_GiB;
-  machine.limits = {topology::kUnlimited, topology::kUnlimited};
+  machine.limits = {topology::kUnlimited, topology::kUnlimited, topology::kUnlimited};
   machine.kernel.release = "6.18.0";
   machine.kernel.overcommit_mode = 0;
   machine.kernel.huge_pages = "madvise";
