@@ -9,7 +9,7 @@
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/measured_model.h"
 #include "spillway/profile/op_sequence.h"
-#include "spillway/profile/trace_import.h"
+#include "spillway/profile/import/trace_import.h"
 #include "support/chain_profile.h"
 #include "support/damaged_text.h"
 #include "support/piper_layers.h"
