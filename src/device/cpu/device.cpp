@@ -1,128 +1,91 @@
 // The CPU as a device. Its queues are real threads, so that order, overlap and races of everything
 // built on queues can be tested without a GPU.
 
-#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 
 #include <cerrno>
-#include <condition_variable>
+#include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <exception>
-#include <mutex>
-#include <thread>
+#include <utility>
 
+#include "cpu/queue.h"
 #include "spillway/base/error.h"
-#include "spillway/device/device.h"
+#include "spillway/device/cpu.h"
 
 namespace spillway::device {
 namespace {
 
 constexpr std::size_t kAlignment = std::size_t{2} << 20;
 
-class CpuQueue final : public Queue {
- public:
-  explicit CpuQueue(const std::string& name) : thread_([this] { work_off(); }) {
-    // The kernel keeps 15 letters.
-    ::pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
-  }
-
-  ~CpuQueue() override {
-    {
-      const std::lock_guard lock(mutex_);
-      is_ending_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-  }
-
- private:
-  void do_copy(std::byte* destination, const std::byte* source, std::size_t size,
-               const Completion& completion) override {
-    push([=] {
-      if (size > 0) std::memcpy(destination, source, size);
-      finish(completion, {});
-    });
-  }
-
-  void do_run(std::function<Outcome()> work, const Completion& completion) override {
-    push([work = std::move(work), completion] {
-      Outcome outcome;
-      try {
-        outcome = work();
-      } catch (const std::exception& error) {
-        outcome.error = error.what();
-      }
-      finish(completion, std::move(outcome));
-    });
-  }
-
-  void do_wait_for(const Completion& earlier) override {
-    push([earlier] { earlier.wait(); });
-  }
-
-  void push(std::function<void()> task) {
-    {
-      const std::lock_guard lock(mutex_);
-      tasks_.push_back(std::move(task));
-    }
-    changed_.notify_one();
-  }
-
-  void work_off() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return is_ending_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;
-  bool is_ending_ = false;
-  std::thread thread_;  // Last: it uses everything above.
-};
+std::string limit_of_locked_memory() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  return message(" (this process may lock {}: see ulimit -l)", Bytes(limit.rlim_cur));
+}
 
 class CpuDevice final : public Device {
  public:
-  std::string name() const override { return "cpu"; }
+  explicit CpuDevice(std::shared_ptr<const Clock> clock)
+      : Device(DeviceId(), {.virtual_memory = true,
+                            .direct_file_io = true,
+                            .peer_copies = false,
+                            .pinned_host_memory = true}),
+        clock_(std::move(clock)) {}
 
-  MemoryInfo memory() const override {
+ private:
+  MemoryInfo do_memory() const override {
     struct sysinfo info {};
     ::sysinfo(&info);
     return {Bytes(std::uint64_t{info.totalram} * info.mem_unit),
             Bytes(std::uint64_t{info.freeram} * info.mem_unit)};
   }
 
-  std::byte* allocate(Bytes size) override {
-    void* memory = std::aligned_alloc(kAlignment, rounded(size));
+  std::byte* do_allocate(Bytes size) override {
+    // Linux promises more than there is, and then ends the process.
+    const bool may_fit = size <= do_memory().total;
+    void* memory = may_fit ? std::aligned_alloc(kAlignment, rounded(size)) : nullptr;
     if (memory == nullptr)
-      throw Error("device cpu has no {} of memory: {}", size, std::strerror(errno));
+      throw Error("device {} has no {} of memory: {}", id(), size, std::strerror(ENOMEM));
     ::madvise(memory, rounded(size), MADV_HUGEPAGE);  // Without it, slower but right.
     return static_cast<std::byte*>(memory);
   }
 
-  void release(std::byte* memory, Bytes) noexcept override { std::free(memory); }
+  void do_release(DeviceSpan memory) noexcept override { std::free(memory.data); }
 
-  std::unique_ptr<Queue> make_queue(const std::string& name) override {
-    return std::make_unique<CpuQueue>(name);
+  std::unique_ptr<Queue> do_make_queue(const std::string& name) override {
+    return std::make_unique<CpuQueue>(id(), name, clock_);
   }
 
- private:
-  static std::size_t rounded(Bytes size) {
+  std::string do_pin_host(DeviceSpan host) override {
+    if (::mlock(host.data, host.size.count()) == 0) return {};
+    const int error = errno;
+    return message("{} cannot be locked in memory: {}{}", host.size, std::strerror(error),
+                   limit_of_locked_memory());
+  }
+
+  void do_unpin_host(DeviceSpan host) noexcept override { ::munlock(host.data, host.size.count()); }
+
+  static std::uint64_t rounded(Bytes size) {
     return (size.count() + kAlignment - 1) / kAlignment * kAlignment;
   }
+
+  const std::shared_ptr<const Clock> clock_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }
+std::unique_ptr<Device> make_cpu_device(std::shared_ptr<const Clock> clock) {
+  return std::make_unique<CpuDevice>(std::move(clock));
+}
+
+DeviceBackend cpu_backend() {
+  return {DeviceKind::kCpu,
+          [] {
+            return BackendStatus{DeviceKind::kCpu, {DeviceId()}, {}};
+          },
+          [](DeviceId) { return make_cpu_device(); }};
+}
 
 }  // namespace spillway::device

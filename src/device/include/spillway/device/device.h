@@ -1,62 +1,52 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "spillway/base/bytes.h"
+#include "spillway/device/device_span.h"
+#include "spillway/device/event.h"
 
 namespace spillway::device {
 
-/// What a piece of work came to. `error` is empty when it succeeded.
-struct Outcome {
-  std::string error;
-  bool succeeded() const { return error.empty(); }
-};
-
-/// A ticket for work that was given to a queue. Copies stand for the same work.
-class Completion {
- public:
-  /// Whether the work has ended. Any thread.
-  bool is_done() const;
-
-  /// Sleeps until the work has ended. Any thread but the queue's own.
-  const Outcome& wait() const;
-
- private:
-  friend class Queue;
-  struct Shared;
-  std::shared_ptr<Shared> shared_;
-};
-
 /// Runs pieces of work one after the other, in the order in which they were given, apart from the
-/// threads that give them; two queues run at the same time. A stream of a GPU, or a thread.
+/// threads that give them; two queues run at the same time. A stream of a GPU, or a thread. No call
+/// waits for work. Any thread; the order among threads is theirs to make.
+///   queue.copy(slab.span(), tensor);
+///   later_queue.wait(queue.record());
 class Queue {
  public:
+  explicit Queue(DeviceId device) : device_(device) {}
   virtual ~Queue() = default;
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
 
-  /// Copies `size` bytes. Both sides stay valid until the completion.
-  Completion copy(std::byte* destination, const std::byte* source, Bytes size);
+  DeviceId device() const { return device_; }
+
+  /// Copies between spans of one size, each on this device or on the host. Both stay valid until an
+  /// event recorded after it is done.
+  void copy(DeviceSpan to, DeviceSpan from);
 
   /// Runs a function on the host once everything before it has ended. It may not wait for this
-  /// queue.
-  Completion run(std::function<Outcome()> work);
+  /// queue, nor give work to a device. An exception becomes a failure.
+  void run(std::function<Outcome()> work);
 
-  /// Lets what comes next in this queue start only after `earlier`, of whichever queue, has ended.
-  void wait_for(const Completion& earlier);
+  /// The moment when all that was given so far has ended. Failures go with the first event after
+  /// them, and do not keep later work from running.
+  Event record() { return do_record(); }
 
- protected:
-  /// Ends a completion; for backends.
-  static void finish(const Completion& completion, Outcome outcome);
+  /// Lets what comes next start only after `event`, of a queue of whichever device. The host does
+  /// not wait.
+  void wait(const Event& event);
 
  private:
-  Completion make_completion() const;
-  virtual void do_copy(std::byte* destination, const std::byte* source, std::size_t size,
-                       const Completion& completion) = 0;
-  virtual void do_run(std::function<Outcome()> work, const Completion& completion) = 0;
-  virtual void do_wait_for(const Completion& earlier) = 0;
+  virtual void do_copy(DeviceSpan to, DeviceSpan from) = 0;
+  virtual void do_run(std::function<Outcome()> work) = 0;
+  virtual Event do_record() = 0;
+  virtual void do_wait(const std::shared_ptr<const EventState>& event) = 0;
+
+  const DeviceId device_;
 };
 
 /// Bytes of a device's memory; for one that shares the memory of the host, the host's.
@@ -65,23 +55,67 @@ struct MemoryInfo {
   Bytes free;
 };
 
+/// What not every device can do.
+struct Capabilities {
+  bool virtual_memory = false;      ///< Physical memory can move below addresses that stay.
+  bool direct_file_io = false;      ///< Files are read and written straight from its memory.
+  bool peer_copies = false;         ///< Its queues reach other devices of its kind.
+  bool pinned_host_memory = false;  ///< `pin_host` works, as far as limits go.
+};
+
+class Device;
+
+/// Memory of a device, given back when this dies, which must be before the device does. Movable.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(DeviceMemory&& other) noexcept;
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  ~DeviceMemory();
+
+  DeviceSpan span() const { return span_; }
+
+ private:
+  friend class Device;
+  DeviceMemory(Device& owner, DeviceSpan span) : owner_(&owner), span_(span) {}
+  Device* owner_ = nullptr;
+  DeviceSpan span_;
+};
+
 /// A device that holds tensors. All methods from any thread.
 class Device {
  public:
+  Device(DeviceId id, const Capabilities& capabilities) : id_(id), capabilities_(capabilities) {}
   virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
 
-  virtual std::string name() const = 0;  ///< "cpu", "cuda:0"
-  virtual MemoryInfo memory() const = 0;
+  DeviceId id() const { return id_; }
+  const Capabilities& capabilities() const { return capabilities_; }
+  MemoryInfo memory() const { return do_memory(); }
 
   /// Memory of the device, aligned to 2 MiB. Throws Error with size and device when there is none.
-  virtual std::byte* allocate(Bytes size) = 0;
-  virtual void release(std::byte* memory, Bytes size) noexcept = 0;
+  DeviceMemory allocate(Bytes size);
 
   /// A new queue, named for debuggers and traces. It ends its work before it dies.
-  virtual std::unique_ptr<Queue> make_queue(const std::string& name) = 0;
-};
+  std::unique_ptr<Queue> make_queue(const std::string& name) { return do_make_queue(name); }
 
-/// The CPU as a device: its memory is the host's, its queues are threads.
-std::unique_ptr<Device> make_cpu_device();
+  /// Keeps host memory where it is, so that copies to and from the device need no detour. Returns
+  /// why that is refused, with the limit; empty: it is done, until `unpin_host` of the same span.
+  std::string pin_host(DeviceSpan host);
+  void unpin_host(DeviceSpan host) noexcept { do_unpin_host(host); }
+
+ private:
+  friend class DeviceMemory;
+  virtual MemoryInfo do_memory() const = 0;
+  virtual std::byte* do_allocate(Bytes size) = 0;
+  virtual void do_release(DeviceSpan memory) noexcept = 0;
+  virtual std::unique_ptr<Queue> do_make_queue(const std::string& name) = 0;
+  virtual std::string do_pin_host(DeviceSpan host) = 0;
+  virtual void do_unpin_host(DeviceSpan host) noexcept = 0;
+
+  const DeviceId id_;
+  const Capabilities capabilities_;
+};
 
 }  // namespace spillway::device

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "spillway/device/device.h"
+
+namespace spillway::device {
+
+/// How fast a device copies blocks of 2 MiB between its memory and slabs of host memory.
+struct CopyRates {
+  double out_bytes_per_second = 0.0;   ///< To the host, alone.
+  double in_bytes_per_second = 0.0;    ///< From the host, alone.
+  double both_bytes_per_second = 0.0;  ///< Both at once, added up.
+};
+
+/// Measures it by events of two queues, in some milliseconds and 32 MiB of memory on either side,
+/// each byte of which is touched before. Throws Error when that is refused or a copy fails.
+CopyRates measure_copies(Device& device);
+
+}  // namespace spillway::device

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+#include "spillway/device/cpu.h"
+#include "spillway/memory/address_space.h"
+#include "spillway/memory/frame_mapper.h"
+
+namespace spillway::device {
+
+/// A device with an address space of its own, as a GPU has one: the host faults where it touches an
+/// address of it. Its bytes lie elsewhere on the host, and its queues are those of the CPU.
+class ShadowDevice final : public Device {
+ public:
+  explicit ShadowDevice(DeviceId id = {DeviceKind::kCuda, 7})
+      : Device(id, {.pinned_host_memory = true}) {}
+
+  /// Where the bytes of a span of this device lie on the host; other spans as they are.
+  DeviceSpan bytes_of(DeviceSpan span) const {
+    if (span.device != id()) return span;
+    if (span.size == Bytes()) return {};
+    const std::lock_guard lock(mutex_);
+    const auto block = std::prev(blocks_.upper_bound(span.data));
+    const Bytes offset(static_cast<std::uint64_t>(span.data - block->first));
+    return host_span(block->second.bytes.begin() + offset.count(), span.size);
+  }
+
+ private:
+  struct Block {
+    memory::AddressSpace addresses;  // Which nobody may touch.
+    memory::AddressSpace bytes;
+  };
+
+  class Moment final : public EventState {
+   public:
+    Moment(DeviceId device, Event real) : EventState(device), real_(std::move(real)) {}
+    bool is_done() const override { return real_.is_done(); }
+    Outcome wait() const override { return real_.wait(); }
+    Duration time_since(const EventState& earlier) const override {
+      return elapsed(dynamic_cast<const Moment&>(earlier).real_, real_);
+    }
+
+   private:
+    const Event real_;
+  };
+
+  class ShadowQueue final : public Queue {
+   public:
+    ShadowQueue(const ShadowDevice& device, std::unique_ptr<Queue> real)
+        : Queue(device.id()), owner_(device), real_(std::move(real)) {}
+
+   private:
+    void do_copy(DeviceSpan to, DeviceSpan from) override {
+      real_->copy(owner_.bytes_of(to), owner_.bytes_of(from));
+    }
+    void do_run(std::function<Outcome()> work) override { real_->run(std::move(work)); }
+    Event do_record() override {
+      return Event(std::make_shared<Moment>(device(), real_->record()));
+    }
+    void do_wait(const std::shared_ptr<const EventState>& event) override {
+      real_->wait(Event(event));
+    }
+
+    const ShadowDevice& owner_;
+    const std::unique_ptr<Queue> real_;
+  };
+
+  MemoryInfo do_memory() const override { return real_->memory(); }
+
+  std::byte* do_allocate(Bytes size) override {
+    if (size > do_memory().total) throw Error("device {} has no {} of memory", id(), size);
+    constexpr std::uint64_t kUnit = memory::kPageSize.count();
+    const Bytes whole((size.count() / kUnit + 1) * kUnit);  // Of nothing, too.
+    using Opened = memory::AddressSpace::Opened;
+    Block block{{whole, Opened::kAsNeeded, "a device"}, {whole, Opened::kAtOnce, "a device"}};
+    std::byte* const address = block.addresses.begin();
+    const std::lock_guard lock(mutex_);
+    blocks_.emplace(address, std::move(block));
+    return address;
+  }
+
+  void do_release(DeviceSpan memory) noexcept override {
+    const std::lock_guard lock(mutex_);
+    SPILLWAY_ASSERT(blocks_.erase(memory.data) == 1);
+  }
+
+  std::unique_ptr<Queue> do_make_queue(const std::string& name) override {
+    return std::make_unique<ShadowQueue>(*this, real_->make_queue(name));
+  }
+
+  std::string do_pin_host(DeviceSpan) override { return {}; }
+  void do_unpin_host(DeviceSpan) noexcept override {}
+
+  const std::unique_ptr<Device> real_ = make_cpu_device();
+  mutable std::mutex mutex_;
+  std::map<std::byte*, Block> blocks_;
+};
+
+}  // namespace spillway::device
