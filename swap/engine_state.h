@@ -53,8 +53,9 @@ class SwapEngine::State final : public memory::FaultSink {
   // eviction.cpp
   /// Starts evictions until what is wanted fits with what is free or about to be.
   void make_room_locked();
-  void write_out_locked(const RangePart& part, std::uint32_t pages);
-  bool evict_page_locked(memory::PageIndex index, bool forced);
+  void write_out_locked(const RangePart& part, std::uint32_t pages,
+                        std::optional<std::uint32_t> far_pages);
+  bool evict_page_locked(memory::PageIndex index, bool forced, StoreTier tier = StoreTier::kAny);
   bool leave_locked(memory::PageIndex index);
   /// What the kernel kept of these, or of all, is tried again: who held it may have let go since.
   void forget_refusals_locked(memory::PageIndex first, std::uint32_t count);

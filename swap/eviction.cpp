@@ -100,7 +100,7 @@ void SwapEngine::State::forget_refusals_locked() {
     if (range.is_live && !range.is_dying) forget_refusals_locked(range.first, range.pages);
 }
 
-bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced) {
+bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced, StoreTier tier) {
   Page& page = pages_.get()[index];
   if (!can_leave_locked(page, forced)) return false;
   if (!page.dirty) {
@@ -109,6 +109,7 @@ bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced) {
     return true;
   }
   page.state = PageState::kWriteQueued;
+  page.tier = tier;
   page.leaving = true;
   page.forced = forced;
   page.cancelled = false;
@@ -260,15 +261,18 @@ void SwapEngine::State::make_room_locked() {
   if (owed > 0) evict_pinned_locked(owed, nullptr, Holders::kAny);
 }
 
-void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages) {
+void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages,
+                                         std::optional<std::uint32_t> far_pages) {
   const Range& range = range_of(part.storage);
   if (range.pins > 0) return;
   pressure_.store(true, std::memory_order_relaxed);
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   for (std::uint32_t i = end; i-- > part.first && pages > 0;) {
     const Page& page = pages_.get()[range.first + i];
+    StoreTier tier = StoreTier::kAny;
+    if (far_pages) tier = pages > *far_pages ? StoreTier::kHost : StoreTier::kFar;
     const bool gone =
-        page.state != PageState::kResident || evict_page_locked(range.first + i, false);
+        page.state != PageState::kResident || evict_page_locked(range.first + i, false, tier);
     if (gone) --pages;
   }
   kick_locked();

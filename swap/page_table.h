@@ -38,8 +38,9 @@ struct Page {
   bool cancelled = false;        ///< Was written to while it was being written out.
   bool open_on_arrival = false;  ///< Somebody waits to write it, or no copy is wanted.
   std::uint8_t failed_writes : 4 = 0;
-  std::uint8_t refusals : 4 = 0;   ///< By the kernel, to let it leave; see forget_refusals_locked.
-  std::uint32_t arrival = 0;       ///< Counts up with every page that becomes resident.
+  std::uint8_t refusals : 2 = 0;  ///< By the kernel, to let it leave; see forget_refusals_locked.
+  StoreTier tier : 2 = StoreTier::kAny;  ///< Where it goes when it is written.
+  std::uint32_t arrival = 0;             ///< Counts up with every page that becomes resident.
   std::uint32_t pins = 0;          ///< Of operators that use a part of the range with this page.
   std::uint32_t touched = 0;       ///< Low bits of the touch clock; kept for ranges used in parts.
   ExtentId extent;                 ///< None and `kOut`: the page has no contents yet.

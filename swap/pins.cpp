@@ -48,7 +48,7 @@ void SwapEngine::State::apply_locked(const ResidencyOrders& orders) {
   for (const ResidencyOrders::NextUse& next : orders.next_uses)
     if (!has_ended(next.part.storage)) set_next_use_locked(next.part, next.at);
   for (const ResidencyOrders::WriteOut& out : orders.write_outs)
-    if (!has_ended(out.part.storage)) write_out_locked(out.part, out.pages);
+    if (!has_ended(out.part.storage)) write_out_locked(out.part, out.pages, out.far_pages);
   bool may_go_on = !fetches_.empty() && now_op_ >= fetches_.front().needed;
   if (orders.reserve_pages) {
     may_go_on |= *orders.reserve_pages < fetch_reserve_ && !fetches_.empty();

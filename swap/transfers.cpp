@@ -154,7 +154,7 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
     Page& page = pages_.get()[index];
     if (page.state != PageState::kWriteQueued) continue;
     if (!page.extent.is_some()) {
-      const auto extent = store_->reserve_extent();
+      const auto extent = store_->reserve_extent(page.tier);
       if (!extent) {
         writes_.push_front(index);
         give_up_writing_locked();

@@ -1,18 +1,22 @@
 #include <array>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
+#include "spillway/device/cpu.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "store/directory_facts.h"
 #include "store/doorbell.h"
 #include "store/extent_file.h"
 #include "store/io_uring/factory.h"
+#include "store/mapped_memory.h"
 #include "store/posix/factory.h"
 #include "store/ram/factory.h"
 #include "store/retrying/factory.h"
 #include "store/striped/factory.h"
+#include "store/tiered/factory.h"
 #include "store/verifying/factory.h"
 
 namespace spillway::swap {
@@ -48,6 +52,11 @@ void check(const SpillStoreOptions& options) {
                       options.ram_capacity);
   if (is_ram && !options.directories.empty())
     throw ConfigError("a store in RAM uses no directory: {}", options.directories.front().path);
+  if (is_ram && options.host_tier > Bytes())
+    throw ConfigError("a store in RAM needs no {} of host memory before it", options.host_tier);
+  if (options.host_tier > Bytes() && options.host_tier < Bytes(kExtentBytes))
+    throw ConfigError("{} of host memory hold no page of {}", options.host_tier,
+                      Bytes(kExtentBytes));
   if (!is_ram && options.directories.empty())
     throw ConfigError("no directory to spill to (name one on a local disk)");
 }
@@ -115,6 +124,28 @@ void open_ram(Opening& opening) {
   opening.description = message("RAM, {}", capacity);
 }
 
+std::shared_ptr<std::byte> map_memory(Bytes size) {
+  auto mapped = std::make_shared<MappedMemory>(size.count());
+  std::byte* const begin = mapped->begin();
+  return {std::move(mapped), begin};
+}
+
+/// Nothing reaches the memory of the CPU past its cores, so these slabs need no pinning.
+void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
+  const std::uint64_t pages = opening.options.host_tier.count() / kExtentBytes;
+  if (pages >= ExtentId::kNone)
+    throw ConfigError("{} of host memory are more than can be managed", opening.options.host_tier);
+  std::shared_ptr<device::Device> device = device::make_cpu_device();
+  auto slabs = std::make_unique<device::HostSlabs>(
+      *device, device::HostSlabsOptions{.slab_size = Bytes(kExtentBytes),
+                                        .slab_count = static_cast<std::uint32_t>(pages),
+                                        .pinning = device::Pinning::kPageable,
+                                        .memory = map_memory});
+  opened.description = message("host memory, {}, before {}", slabs->capacity(), opened.description);
+  opened.store =
+      make_tiered_store(std::move(device), std::move(slabs), std::move(opened.store), opening.bell);
+}
+
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) all.append(all.empty() ? "" : "; ").append(text);
@@ -146,6 +177,7 @@ OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
                      : make_striped_store(std::move(opening.children), opening.bell);
   opened.description = std::move(opening.description);
   opened.warnings = std::move(opening.warnings);
+  if (options.host_tier > Bytes()) put_host_memory_before(opened, opening);
   return opened;
 }
 

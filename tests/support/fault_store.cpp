@@ -52,6 +52,7 @@ void FaultStore::do_submit(const Transfer& transfer) {
   if (is_dead || (may_fail && chance(options_.failing))) {
     const int error = is_dead ? EIO : options_.errors[random_() % options_.errors.size()];
     hold({transfer, error, is_dead ? "the disk is dead" : "a fault on purpose"});
+    wait_.bell().ring();  // As every store that finishes at once: it may be asked in mid-reap.
     return;
   }
   const std::size_t index = idle_route();

@@ -15,7 +15,9 @@ class ForwardingStore : public SpillStore {
   explicit ForwardingStore(std::unique_ptr<SpillStore> child)
       : SpillStore(child->queue_depth()), child_(std::move(child)) {}
 
-  std::optional<ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
+  std::optional<ExtentId> do_reserve_extent(StoreTier tier) override {
+    return child_->reserve_extent(tier);
+  }
   void do_release_extent(ExtentId extent) override { child_->release_extent(extent); }
   void do_submit(const Transfer& transfer) override { child_->submit(transfer); }
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override {

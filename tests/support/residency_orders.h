@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "spillway/swap/residency.h"
 
@@ -20,9 +21,10 @@ inline void set_next_use(ResidencyAdvice& advice, const RangePart& part, OpClock
   advice.apply(orders);
 }
 
-inline void write_out(ResidencyAdvice& advice, const RangePart& part, std::uint32_t pages) {
+inline void write_out(ResidencyAdvice& advice, const RangePart& part, std::uint32_t pages,
+                      std::optional<std::uint32_t> far_pages = {}) {
   ResidencyOrders orders;
-  orders.write_outs = {{part, pages}};
+  orders.write_outs = {{part, pages, far_pages}};
   advice.apply(orders);
 }
 

@@ -7,6 +7,7 @@
 #include "store/striped/factory.h"
 #include "store/verifying/factory.h"
 #include "support/fault_store.h"
+#include "support/host_memory_before.h"
 #include "support/temporary_directory.h"
 
 namespace spillway::swap {
@@ -60,10 +61,35 @@ struct ProductFixture {
   }
 };
 
+/// Half in host memory; that much is always on its way down.
+struct TieredFixture {
+  std::unique_ptr<SpillStore> open(std::size_t extents, std::size_t depth) {
+    auto bell = std::make_shared<Doorbell>();
+    auto lower = make_ram_store(Bytes(extents / 2 * kExtentBytes), depth, bell);
+    return host_memory_before(std::move(lower), static_cast<std::uint32_t>(extents - extents / 2),
+                              bell);
+  }
+};
+
+/// As `ram:SIZE,DIR` has it.
+struct TieredProductFixture {
+  TemporaryDirectory directory;
+  std::unique_ptr<SpillStore> open(std::size_t extents, std::size_t depth) {
+    SpillStoreOptions options;
+    options.directories = {{directory.path(), Bytes(extents / 3 * kExtentBytes)}};
+    options.queue_depth = depth;
+    options.verify = true;
+    options.host_tier = Bytes((extents - extents / 3) * kExtentBytes);
+    return make_spill_store(options).store;
+  }
+};
+
 INSTANTIATE_TYPED_TEST_SUITE_P(Verifying, SpillStoreConformance, VerifyingFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(Retrying, SpillStoreConformance, RetryingFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(Striped, SpillStoreConformance, StripedFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(Product, SpillStoreConformance, ProductFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(Tiered, SpillStoreConformance, TieredFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(TieredProduct, SpillStoreConformance, TieredProductFixture);
 
 }  // namespace
 }  // namespace spillway::swap

@@ -23,7 +23,7 @@ class ScriptedStore final : public SpillStore {
   std::size_t submissions() const { return submissions_; }
 
  private:
-  std::optional<ExtentId> do_reserve_extent() override { return ExtentId(next_++); }
+  std::optional<ExtentId> do_reserve_extent(StoreTier) override { return ExtentId(next_++); }
   void do_release_extent(ExtentId) override {}
   void do_submit(const Transfer& transfer) override {
     ++submissions_;

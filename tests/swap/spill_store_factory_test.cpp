@@ -51,6 +51,34 @@ TEST(StoreKind, HasNamesThatCanBeReadBack) {
               HasSubstr("(known: auto io_uring posix ram)"));
 }
 
+TEST(MakeSpillStore, PutsHostMemoryBeforeDirectories) {
+  const TemporaryDirectory directory;
+  SpillStoreOptions options = on({{directory.path(), 8_MiB}});
+  options.kind = StoreKind::kPosix;
+  options.host_tier = 7_MiB;
+  const OpenedSpillStore opened = make_spill_store(options);
+  EXPECT_THAT(opened.description, StartsWith("host memory, 6.00 MiB, before posix, "));
+  EXPECT_EQ(opened.store->report().capacity, 14_MiB);
+  EXPECT_EQ(opened.store->report().host.capacity, 6_MiB);
+}
+
+TEST(MakeSpillStore, RefusesHostMemoryThatMakesNoSense) {
+  const TemporaryDirectory directory;
+  SpillStoreOptions options = on({{directory.path(), 8_MiB}});
+  options.host_tier = 1_MiB;
+  EXPECT_THAT(refusal_of<ConfigError>([&] { make_spill_store(options); }),
+              HasSubstr("1.00 MiB of host memory hold no page of 2.00 MiB"));
+  options.host_tier = Bytes(std::uint64_t{1} << 50);
+  EXPECT_THAT(refusal_of<IoError>([&] { make_spill_store(options); }),
+              HasSubstr("cannot reserve 1024 TiB of address space"));
+  options.directories.clear();
+  options.kind = StoreKind::kRam;
+  options.ram_capacity = 8_MiB;
+  options.host_tier = 8_MiB;
+  EXPECT_THAT(refusal_of<ConfigError>([&] { make_spill_store(options); }),
+              HasSubstr("a store in RAM needs no 8.00 MiB of host memory before it"));
+}
+
 TEST(MakeSpillStore, DescribesWhatItOpened) {
   const TemporaryDirectory directory;
   SpillStoreOptions options = on({{directory.path(), 8_MiB}});

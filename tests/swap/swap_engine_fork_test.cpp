@@ -96,6 +96,7 @@ struct StoreVariety {
   StoreKind kind;
   bool verify;
   bool is_striped;
+  Bytes host_tier = {};
 };
 
 using Parameters = std::tuple<memory::MapperKind, StoreVariety>;
@@ -125,6 +126,7 @@ class SwapEngineForkTest : public testing::TestWithParam<Parameters> {
     SpillStoreOptions options;
     options.kind = variety().kind;
     options.verify = variety().verify;
+    options.host_tier = variety().host_tier;
     if (options.kind == StoreKind::kRam) {
       options.ram_capacity = kPageSize * 512;
     } else {
@@ -301,7 +303,7 @@ TEST_P(SwapEngineForkTest, AChildThatClosesAllDescriptorsReadsOnOrIsToldWhy) {
 }
 
 TEST_P(SwapEngineForkTest, SystemCallsOfAChildReadSpilledPagesOfFiles) {
-  if (variety().verify || variety().kind == StoreKind::kRam)
+  if (variety().verify || variety().kind == StoreKind::kRam || variety().host_tier > Bytes())
     GTEST_SKIP() << "these pages wait for a touch of the program";
   Child child(*swap_, [this] {
     const std::string path = first_.path() + "/copy";
@@ -386,7 +388,8 @@ TEST_P(SwapEngineForkTest, AChildThatNothingCanBeKeptForIsToldWhy) {
   ::close(told[0]);
 }
 
-constexpr StoreVariety kVarieties[] = {{"ram", StoreKind::kRam, false, false},
+constexpr StoreVariety kVarieties[] = {{"tiered", StoreKind::kPosix, false, false, 16_MiB},
+                                       {"ram", StoreKind::kRam, false, false},
                                        {"posix", StoreKind::kPosix, false, false},
                                        {"io_uring", StoreKind::kIoUring, false, true},
                                        {"verified", StoreKind::kPosix, true, true}};

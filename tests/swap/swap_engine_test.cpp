@@ -21,6 +21,7 @@
 #include "support/forwarding_store.h"
 #include "support/residency_orders.h"
 #include "support/sanitized.h"
+#include "support/temporary_directory.h"
 
 namespace spillway::swap {
 namespace {
@@ -82,6 +83,21 @@ class ReadsStore final : public ForwardingStore {
   Reads& reads_;
   std::optional<std::uint64_t> first_;
   std::vector<TransferResult> held_;
+};
+
+/// Notes where the engine wants its pages, in the order in which they are written.
+class TiersStore final : public ForwardingStore {
+ public:
+  TiersStore(std::unique_ptr<SpillStore> child, std::vector<StoreTier>& tiers)
+      : ForwardingStore(std::move(child)), tiers_(tiers) {}
+
+ private:
+  std::optional<ExtentId> do_reserve_extent(StoreTier tier) override {
+    tiers_.push_back(tier);
+    return child_->reserve_extent(tier);
+  }
+
+  std::vector<StoreTier>& tiers_;
 };
 
 class SwapEngineTest : public MapperTest {
@@ -581,6 +597,71 @@ TEST_P(SwapEngineTest, WritesOutAsManyPagesAsAreToBeOut) {
   for (std::size_t page = 1; page < 4; ++page) EXPECT_EQ(word(range.address, page), page + 1);
   EXPECT_EQ(swap->statistics().faults, faults + 3);
   EXPECT_EQ(swap->statistics().spilled, kPageSize * 3);
+}
+
+TEST_P(SwapEngineTest, SaysWhichPagesGoPastHostMemory) {
+  std::vector<StoreTier> tiers;
+  SwapEngineOptions options;
+  options.budget = kPageSize * 8;
+  options.arena_size = 8_GiB;
+  auto swap =
+      std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+                                   std::make_unique<TiersStore>(ram_store(64), tiers), clock_);
+  const auto out = [&](StorageId storage, std::uint32_t pages, std::optional<std::uint32_t> far) {
+    const Bytes before = swap->statistics().spilled;
+    write_out(*swap, RangePart(storage), pages, far);
+    while (swap->statistics().spilled < before + kPageSize * pages) std::this_thread::yield();
+  };
+  const auto planned = swap->allocate(kPageSize * 4, nullptr);
+  const auto unplanned = swap->allocate(kPageSize * 2, nullptr);
+  for (std::size_t page = 0; page < 4; ++page) word(planned.address, page) = page + 1;
+  for (std::size_t page = 0; page < 2; ++page) word(unplanned.address, page) = page + 1;
+  out(planned.storage, 4, 1);  // The last pages leave first.
+  out(unplanned.storage, 2, std::nullopt);
+  for (std::size_t page = 0; page < 4; ++page) word(planned.address, page) = page + 1;
+  out(planned.storage, 4, 4);
+  for (std::size_t page = 0; page < 4; ++page) EXPECT_EQ(word(planned.address, page), page + 1);
+  swap.reset();
+  using enum StoreTier;
+  EXPECT_EQ(tiers, (std::vector{kHost, kHost, kHost, kFar, kAny, kAny, kFar, kFar, kFar, kFar}));
+}
+
+TEST_P(SwapEngineTest, KeepsContentsBehindALittleHostMemory) {
+  TemporaryDirectory directory;
+  SpillStoreOptions store;
+  store.directories = {{directory.path(), kPageSize * 64}};
+  store.host_tier = kPageSize * 8;
+  store.verify = true;
+  SwapEngineOptions options;
+  options.budget = kPageSize * 6;
+  options.arena_size = 8_GiB;
+  auto swap = std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+                                           make_spill_store(store).store, clock_);
+  std::vector<SwapEngine::Allocation> ranges;
+  for (std::size_t i = 0; i < 12; ++i) ranges.push_back(swap->allocate(kPageSize * 3, nullptr));
+  std::mt19937 random(7);
+  std::vector<std::uint64_t> held(ranges.size());
+  for (std::uint64_t step = 1; step <= 150; ++step) {
+    const std::size_t i = random() % ranges.size();
+    PinSet pins;
+    const RangeUse uses[] = {use(*swap, ranges[i].address, true)};
+    swap->pin(pins, uses);
+    for (std::size_t page = 0; page < 3; ++page) {
+      if (held[i] != 0) {
+        ASSERT_EQ(word(ranges[i].address, page), held[i] + page);
+      }
+      word(ranges[i].address, page) = 100 * step + page;
+    }
+    held[i] = 100 * step;
+    swap->unpin(pins);
+    if (random() % 3 == 0) write_out(*swap, RangePart(ranges[i].storage), 3, random() % 4);
+  }
+  const StoreReport report = swap->statistics().store;
+  EXPECT_GT(report.host.written, Bytes());
+  EXPECT_GT(report.written_to_disks(), Bytes());
+  EXPECT_LE(report.host.peak, report.host.capacity);
+  EXPECT_EQ(report.host.capacity, kPageSize * 8);
+  for (const auto& range : ranges) swap->release(range.storage);
 }
 
 TEST_P(SwapEngineTest, AFetchKeepsPagesThatAreStillOnTheirWayOut) {

@@ -22,7 +22,7 @@ class PosixStore final : public SpillStore {
   PosixStore& operator=(const PosixStore&) = delete;
 
  private:
-  std::optional<ExtentId> do_reserve_extent() override { return file_->reserve(); }
+  std::optional<ExtentId> do_reserve_extent(StoreTier) override { return file_->reserve(); }
   void do_release_extent(ExtentId extent) override { file_->release(extent); }
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;

@@ -28,7 +28,7 @@ RamStore::RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Door
       extent_count_(count_extents(capacity)),
       memory_(extent_count_ * kExtentBytes) {}
 
-std::optional<ExtentId> RamStore::do_reserve_extent() {
+std::optional<ExtentId> RamStore::do_reserve_extent(StoreTier /*tier*/) {
   const std::lock_guard lock(mutex_);
   was_refused_ = free_.empty() && touched_ == extent_count_;
   if (was_refused_) return std::nullopt;

@@ -16,7 +16,7 @@ class RamStore final : public SpillStore {
   RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Doorbell> bell);
 
  private:
-  std::optional<ExtentId> do_reserve_extent() override;
+  std::optional<ExtentId> do_reserve_extent(StoreTier) override;
   void do_release_extent(ExtentId extent) override;
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;

@@ -39,12 +39,12 @@ RetryingStore::RetryingStore(std::unique_ptr<SpillStore> child, std::shared_ptr<
   for (std::size_t i = queue_depth(); i > 0; --i) idle_.push_back(i - 1);
 }
 
-std::optional<ExtentId> RetryingStore::do_reserve_extent() {
+std::optional<ExtentId> RetryingStore::do_reserve_extent(StoreTier tier) {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) return std::nullopt;
   }
-  return child_->reserve_extent();
+  return child_->reserve_extent(tier);
 }
 
 void RetryingStore::do_submit(const Transfer& transfer) {

@@ -26,7 +26,7 @@ class RetryingStore final : public SpillStore {
     std::uint32_t count = 0;
   };
 
-  std::optional<ExtentId> do_reserve_extent() override;
+  std::optional<ExtentId> do_reserve_extent(StoreTier tier) override;
   void do_release_extent(ExtentId extent) override { child_->release_extent(extent); }
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;

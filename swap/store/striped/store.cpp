@@ -39,7 +39,7 @@ ExtentId StripedStore::local_of(ExtentId extent) const {
   return ExtentId(extent.value() / static_cast<std::uint32_t>(stripes_.size()));
 }
 
-std::optional<ExtentId> StripedStore::do_reserve_extent() {
+std::optional<ExtentId> StripedStore::do_reserve_extent(StoreTier tier) {
   const std::lock_guard lock(mutex_);
   if (reservations_until_look_-- == 0) look_at_free_space();
   double round = 0.0;
@@ -48,7 +48,7 @@ std::optional<ExtentId> StripedStore::do_reserve_extent() {
     round += stripe.weight;
   }
   for (const std::size_t i : stripes_by_preference()) {
-    const auto local = stripes_[i].store->reserve_extent();
+    const auto local = stripes_[i].store->reserve_extent(tier);
     if (!local) {
       stripes_[i].weight = stripes_[i].credit = 0.0;  // last choice until the next look
       continue;

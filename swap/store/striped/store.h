@@ -25,7 +25,7 @@ class StripedStore final : public SpillStore {
     double credit = 0.0;
   };
 
-  std::optional<ExtentId> do_reserve_extent() override;
+  std::optional<ExtentId> do_reserve_extent(StoreTier tier) override;
   void do_release_extent(ExtentId extent) override;
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;

@@ -26,8 +26,8 @@ VerifyingStore::VerifyingStore(std::unique_ptr<SpillStore> child, std::string pl
 
 void VerifyingStore::do_submit(const Transfer& transfer) {
   if (transfer.direction == Direction::kWrite) {
-    seals_.set(transfer.extent.value(), {XXH3_64bits(transfer.memory, transfer.size),
-                                         static_cast<std::uint32_t>(transfer.size)});
+    seals_.at(transfer.extent) = {XXH3_64bits(transfer.memory, transfer.size),
+                                  static_cast<std::uint32_t>(transfer.size)};
   }
   child_->submit(transfer);
 }
@@ -42,9 +42,14 @@ void VerifyingStore::do_reap(std::vector<TransferResult>& results,
   }
 }
 
+Seal VerifyingStore::seal_of(ExtentId extent) const {
+  const Seal* const seal = seals_.find(extent);
+  return seal == nullptr ? Seal{} : *seal;
+}
+
 void VerifyingStore::check(TransferResult& result) const {
   const Transfer& transfer = result.transfer;
-  const Seal seal = seals_.get(transfer.extent.value());
+  const Seal seal = seal_of(transfer.extent);
   if (seal.size != transfer.size) {
     result.error = EINVAL;
     result.detail = message("extent {} of {} was written with {} bytes and read with {}",
@@ -60,7 +65,7 @@ void VerifyingStore::check(TransferResult& result) const {
 
 ExtentPlace VerifyingStore::do_locate(ExtentId extent) const {
   ExtentPlace place = child_->locate(extent);
-  const Seal seal = seals_.get(extent.value());
+  const Seal seal = seal_of(extent);
   place.has_checksum = true;
   place.checksum = seal.sum;
   place.checked_size = seal.size;

@@ -4,16 +4,24 @@
 #include <string>
 
 #include "spillway/swap/spill_store.h"
-#include "store/verifying/seal_table.h"
+#include "store/extent_table.h"
 
 namespace spillway::swap {
+
+/// Checksum and size of what was written to an extent.
+struct Seal {
+  std::uint64_t sum = 0;
+  std::uint32_t size = 0;  ///< 0: never written.
+};
 
 class VerifyingStore final : public SpillStore {
  public:
   VerifyingStore(std::unique_ptr<SpillStore> child, std::string place);
 
  private:
-  std::optional<ExtentId> do_reserve_extent() override { return child_->reserve_extent(); }
+  std::optional<ExtentId> do_reserve_extent(StoreTier tier) override {
+    return child_->reserve_extent(tier);
+  }
   void do_release_extent(ExtentId extent) override { child_->release_extent(extent); }
   void do_submit(const Transfer& transfer) override;
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;
@@ -21,11 +29,12 @@ class VerifyingStore final : public SpillStore {
   ExtentPlace do_locate(ExtentId extent) const override;
   StoreReport do_report() const override { return child_->report(); }
 
+  Seal seal_of(ExtentId extent) const;
   void check(TransferResult& result) const;
 
   std::unique_ptr<SpillStore> child_;
   std::string place_;
-  SealTable seals_;  // written by the I/O thread
+  ExtentTable<Seal> seals_;  // written by the I/O thread
 };
 
 }  // namespace spillway::swap

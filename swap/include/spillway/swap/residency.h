@@ -64,6 +64,9 @@ struct ResidencyOrders {
   struct WriteOut {
     RangePart part;
     std::uint32_t pages = 0;
+    /// So many of them, the first ones, go past the host memory of the store, and the others stay
+    /// in it while it has room; none: the store decides.
+    std::optional<std::uint32_t> far_pages = {};
   };
   struct Fetch {
     RangePart part;

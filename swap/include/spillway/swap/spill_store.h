@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -25,6 +26,13 @@ inline constexpr std::size_t kTransferAlignment = 4096;
 using ExtentId = StrongId<struct ExtentTag>;
 
 enum class Direction : std::uint8_t { kWrite, kRead };
+
+/// Where a page is to lie in a store that has host memory before its disks. Others have one place.
+enum class StoreTier : std::uint8_t {
+  kAny,   ///< Host memory first, and on to the disks when room there gets short.
+  kHost,  ///< Host memory, to stay there; the disks while it has no room.
+  kFar,   ///< The disks; host memory when they take no more.
+};
 
 /// One transfer between tensor memory and an extent. Memory stays valid and, for writes, unchanged
 /// until the completion has been reaped, or the completion is discarded by the caller.
@@ -56,6 +64,16 @@ struct ExtentPlace {
   std::uint64_t checksum = 0;
 };
 
+/// What lies in host memory before the disks, of a store that has such a tier.
+struct HostTierReport {
+  Bytes capacity;  ///< 0: the store has none.
+  Bytes in_use;
+  Bytes peak;     ///< Largest in_use.
+  Bytes written;  ///< Of what was written: into host memory.
+  Bytes read;     ///< Of what was read: from there.
+  Bytes demoted;  ///< Went on from there to the disks, and counts as written only once.
+};
+
 /// What a store has done since it was opened, and what it can hold.
 struct StoreReport {
   Bytes written;  ///< By transfers that succeeded.
@@ -66,6 +84,13 @@ struct StoreReport {
   std::chrono::nanoseconds busy_time{0};  ///< Time with at least one transfer in flight.
   std::uint64_t retries = 0;
   std::string refusal;  ///< Why no extent can be reserved: "No space left in /scratch (…)".
+  HostTierReport host;
+
+  /// What went to the disks, of a store that has some.
+  Bytes written_to_disks() const {
+    // Counted one after the other, and asked for in between.
+    return written - std::min(written, host.written) + host.demoted;
+  }
 };
 
 /// Holds spilled pages. Extents are reserved and released by any thread; transfers are submitted
@@ -76,7 +101,9 @@ class SpillStore {
 
   /// An extent to write to, or nothing when the store is full or has failed; `report` then says
   /// why. Any thread.
-  std::optional<ExtentId> reserve_extent() { return do_reserve_extent(); }
+  std::optional<ExtentId> reserve_extent(StoreTier tier = StoreTier::kAny) {
+    return do_reserve_extent(tier);
+  }
 
   /// Gives an extent back; its bytes are lost. No transfer of it may be in flight. Any thread.
   void release_extent(ExtentId extent) { do_release_extent(extent); }
@@ -109,7 +136,7 @@ class SpillStore {
   StoreReport tally() const;
 
  private:
-  virtual std::optional<ExtentId> do_reserve_extent() = 0;
+  virtual std::optional<ExtentId> do_reserve_extent(StoreTier tier) = 0;
   virtual void do_release_extent(ExtentId extent) = 0;
   virtual void do_submit(const Transfer& transfer) = 0;
   virtual void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) = 0;

@@ -38,7 +38,8 @@ struct SpillStoreOptions {
   StoreKind kind = StoreKind::kAuto;
   Bytes ram_capacity;            ///< For kRam only; required there.
   std::size_t queue_depth = 16;  ///< Transfers in flight per directory.
-  bool verify = false;           ///< Checksum every extent, at 2 to 6 % of a CPU.
+  bool verify = false;           ///< Checksum every extent on disk, at 2 to 6 % of a CPU.
+  Bytes host_tier;  ///< Host memory in front of the directories, in whole pages; 0: none.
 };
 
 struct OpenedSpillStore {

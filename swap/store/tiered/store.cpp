@@ -1,0 +1,404 @@
+#include "store/tiered/store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+#include "store/tiered/factory.h"
+
+namespace spillway::swap {
+namespace {
+
+// Of the slabs, for pages on their way past host memory; and never more than the queue takes.
+constexpr std::uint32_t kStagingPart = 4;
+
+std::uint32_t count_staging_slabs(const device::Device& device, const device::HostSlabs& slabs,
+                                  std::size_t depth) {
+  if (device.id().is_host()) return 0;
+  SPILLWAY_ASSERT(slabs.count() > 1);
+  const std::uint32_t part = std::max(1U, slabs.count() / kStagingPart);
+  return std::min(part, static_cast<std::uint32_t>(depth));
+}
+
+// Of the slabs, kept free for what is written next; and never more than the queue takes.
+constexpr std::size_t kSparePart = 8;
+
+// A place is one word, so that a forked child finds a whole one. Slabs are aligned to blocks, so
+// the low bits of their addresses are free.
+constexpr std::uint64_t kInSlab = 1;
+constexpr std::uint64_t kInLower = 2;
+constexpr std::uint64_t kPlaceBits = kTransferAlignment;
+
+std::uint64_t place_in_slab(const device::HostSlab& slab) {
+  return reinterpret_cast<std::uint64_t>(slab.span().data) | kInSlab;
+}
+
+std::uint64_t place_in_lower(ExtentId extent) { return extent.value() * kPlaceBits | kInLower; }
+
+}  // namespace
+
+TieredStore::TieredStore(std::shared_ptr<device::Device> device,
+                         std::unique_ptr<device::HostSlabs> slabs,
+                         std::unique_ptr<SpillStore> lower, std::shared_ptr<Doorbell> bell)
+    : SpillStore(lower->queue_depth()),
+      device_(std::move(device)),
+      slabs_(std::move(slabs)),
+      wait_(bell),
+      bell_(std::move(bell)),
+      staging_slabs_(count_staging_slabs(*device_, *slabs_, queue_depth())),
+      spare_slabs_(std::min<std::size_t>(this->slabs() / kSparePart, queue_depth())),
+      lower_jobs_(queue_depth()),
+      lower_(std::move(lower)) {
+  SPILLWAY_ASSERT(slabs_->slab_size() == Bytes(kExtentBytes));
+  for (std::size_t i = queue_depth(); i > 0; --i) idle_.push_back(i - 1);
+  for (std::uint32_t i = 0; i < staging_slabs_; ++i)
+    staging_.push_back(std::make_shared<device::HostSlab>(std::move(*slabs_->take())));
+  lanes_[0].queue = device_->make_queue("spillway-out");
+  lanes_[1].queue = device_->make_queue("spillway-in");
+}
+
+// --- Extents ----------------------------------------------------------------------------------
+
+std::optional<ExtentId> TieredStore::do_reserve_extent(StoreTier tier) {
+  const std::lock_guard lock(mutex_);
+  Held held;
+  held.tier = tier;
+  ExtentId extent;
+  if (find_place_locked(held)) {
+    extent = new_extent_locked();
+    held_[extent.value()] = std::move(held);
+    settle_locked(extent);
+  } else if (!released_.empty()) {
+    // Its slab and its place in the lower store are both taken until the demotion has ended, and
+    // one of them is enough.
+    extent = released_.back();
+    released_.pop_back();
+    Held& again = held_[extent.value()];
+    again.is_released = false;
+    again.is_renewed = true;
+    again.tier = tier;
+  }
+  totals_.was_refused = !extent.is_some();
+  if (!extent.is_some()) return std::nullopt;
+  totals_.most_in_use = std::max(totals_.most_in_use, ++totals_.in_use);
+  return extent;
+}
+
+bool TieredStore::find_place_locked(Held& held) {
+  std::optional<device::HostSlab> slab;
+  if (held.tier != StoreTier::kFar) slab = slabs_->take();
+  if (!slab) {
+    if (const auto lower = lower_->reserve_extent(held.tier)) {
+      held.lower = *lower;
+      return true;
+    }
+    slab = slabs_->take();
+  }
+  if (!slab) return false;
+  held.slab = std::make_shared<device::HostSlab>(std::move(*slab));
+  totals_.slabs_peak = std::max<std::uint64_t>(totals_.slabs_peak, slabs() - slabs_->available());
+  return true;
+}
+
+ExtentId TieredStore::new_extent_locked() {
+  if (free_.empty()) {
+    held_.emplace_back();
+    return ExtentId(static_cast<std::uint32_t>(held_.size() - 1));
+  }
+  const ExtentId extent = free_.back();
+  free_.pop_back();
+  return extent;
+}
+
+/// Tells forked children where the extent lies.
+void TieredStore::settle_locked(ExtentId extent) {
+  const Held& held = held_[extent.value()];
+  const std::uint64_t place =
+      held.slab != nullptr ? place_in_slab(*held.slab) : place_in_lower(held.lower);
+  places_.at(extent).store(place, std::memory_order_release);
+}
+
+void TieredStore::do_release_extent(ExtentId extent) {
+  const std::lock_guard lock(mutex_);
+  Held& held = held_[extent.value()];
+  SPILLWAY_ASSERT(totals_.in_use > 0 && !held.is_released);
+  --totals_.in_use;
+  if (held.is_demoting) {
+    held.is_released = true;
+    held.is_renewed = false;
+    released_.push_back(extent);
+  } else {
+    free_locked(extent);
+  }
+}
+
+void TieredStore::free_locked(ExtentId extent) {
+  Held& held = held_[extent.value()];
+  if (held.age != 0) demotable_.erase(held.age);
+  if (held.lower.is_some()) {
+    lower_->release_extent(held.lower);
+    is_lower_full_ = false;
+  }
+  held = {};
+  free_.push_back(extent);
+}
+
+ExtentPlace TieredStore::do_locate(ExtentId extent) const {
+  const std::atomic<std::uint64_t>* const entry = places_.find(extent);
+  SPILLWAY_ASSERT(entry != nullptr);
+  const std::uint64_t place = entry->load(std::memory_order_acquire);
+  if ((place & kInLower) != 0)
+    return lower_->locate(ExtentId(static_cast<std::uint32_t>(place / kPlaceBits)));
+  ExtentPlace in_memory;
+  in_memory.memory = reinterpret_cast<const std::byte*>(place & ~kInSlab);
+  return in_memory;
+}
+
+// --- Transfers --------------------------------------------------------------------------------
+
+void TieredStore::do_submit(const Transfer& transfer) {
+  std::unique_lock lock(mutex_);
+  Held& held = held_[transfer.extent.value()];
+  SPILLWAY_ASSERT(held.slab != nullptr || held.lower.is_some());
+  const bool is_write = transfer.direction == Direction::kWrite;
+  if (is_write && held.is_demoting) {
+    deferred_.push_back(transfer);
+    return;
+  }
+  if (held.slab == nullptr) {
+    const auto kind = staging_slabs_ > 0 ? LowerKind::kStaged : LowerKind::kDirect;
+    backlog_.push_back({kind, transfer, held.lower});
+    lock.unlock();
+    advance_lower();
+    return;
+  }
+  if (is_write) {
+    if (held.age != 0) demotable_.erase(std::exchange(held.age, 0));
+    held.size = transfer.size;
+  }
+  SharedSlab slab = held.slab;
+  lock.unlock();
+  start_copy(transfer, std::move(slab));
+}
+
+/// `lower`: the page is only staged there, on its way to or from that extent.
+void TieredStore::start_copy(const Transfer& transfer, SharedSlab slab, ExtentId lower) {
+  Lane& lane = lanes_[static_cast<std::size_t>(transfer.direction)];
+  const device::DeviceSpan page{device_->id(), transfer.memory, Bytes(transfer.size)};
+  const device::DeviceSpan place = slab->span().first(page.size);
+  const bool is_write = transfer.direction == Direction::kWrite;
+  lane.queue->copy(is_write ? place : page, is_write ? page : place);
+  lane.jobs.push_back({transfer, std::move(slab), lane.queue->record(), lower});
+  lane.queue->run([bell = bell_] {
+    bell->ring();
+    return device::Outcome{};
+  });
+}
+
+/// Goes on with what is for the lower store, in order, as far as its queue and slabs go.
+void TieredStore::advance_lower() {
+  for (; !copied_.empty() && !idle_.empty(); copied_.pop_front())
+    give_to_lower(std::move(copied_.front()));
+  while (!backlog_.empty() && start_lower(backlog_.front())) backlog_.pop_front();
+}
+
+bool TieredStore::start_lower(LowerJob& job) {
+  const bool is_staged = job.kind == LowerKind::kStaged;
+  const bool copies_first = is_staged && job.transfer.direction == Direction::kWrite;
+  if ((is_staged && staging_.empty()) || (!copies_first && idle_.empty())) return false;
+  if (is_staged) {
+    job.slab = std::move(staging_.back());
+    staging_.pop_back();
+  }
+  if (copies_first)
+    start_copy(job.transfer, std::move(job.slab), job.lower);
+  else
+    give_to_lower(std::move(job));
+  return true;
+}
+
+void TieredStore::give_to_lower(LowerJob job) {
+  const std::size_t index = idle_.back();
+  idle_.pop_back();
+  Transfer sent = job.transfer;
+  sent.extent = job.lower;
+  sent.tag = index;
+  if (job.slab != nullptr) sent.memory = job.slab->span().data;
+  lower_jobs_[index] = std::move(job);
+  lower_->submit(sent);
+}
+
+void TieredStore::do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) {
+  wait_.until_finished(results, timeout,
+                       [this](std::vector<TransferResult>& out) { collect(out); });
+}
+
+void TieredStore::collect(std::vector<TransferResult>& results) {
+  for (Lane& lane : lanes_) finish_copies(lane, results);
+  finish_lower(results);
+  advance_lower();
+  start_demotions();
+}
+
+void TieredStore::finish_copies(Lane& lane, std::vector<TransferResult>& results) {
+  while (!lane.jobs.empty() && lane.jobs.front().done.is_done()) {
+    finish_copy(lane.jobs.front(), results);
+    lane.jobs.pop_front();
+  }
+}
+
+void TieredStore::finish_copy(const CopyJob& job, std::vector<TransferResult>& results) {
+  const std::string failure = job.done.wait().error;
+  if (!failure.empty()) {
+    if (job.lower.is_some()) staging_.push_back(job.slab);
+    results.push_back(
+        {job.transfer, EIO,
+         message("a copy between {} and host memory failed: {}", device_->id(), failure)});
+  } else if (job.lower.is_some()) {
+    finish_staged_copy(job, results);
+  } else {
+    note_copy(job.transfer);
+    results.push_back({job.transfer, 0, {}});
+  }
+}
+
+void TieredStore::finish_staged_copy(const CopyJob& job, std::vector<TransferResult>& results) {
+  if (job.transfer.direction == Direction::kWrite) {
+    copied_.push_back({LowerKind::kStaged, job.transfer, job.lower, job.slab});
+    return;
+  }
+  staging_.push_back(job.slab);
+  results.push_back({job.transfer, 0, {}});
+}
+
+void TieredStore::note_copy(const Transfer& transfer) {
+  const std::lock_guard lock(mutex_);
+  if (transfer.direction == Direction::kRead) {
+    totals_.read += transfer.size;
+    return;
+  }
+  totals_.written += transfer.size;
+  Held& held = held_[transfer.extent.value()];
+  if (held.tier == StoreTier::kHost) return;
+  held.age = ++latest_age_;
+  demotable_.emplace(held.age, transfer.extent);
+}
+
+void TieredStore::finish_lower(std::vector<TransferResult>& results) {
+  scratch_.clear();
+  lower_->reap(scratch_, std::chrono::milliseconds(0));
+  for (TransferResult& result : scratch_) {
+    const std::size_t index = result.transfer.tag;
+    LowerJob job = std::exchange(lower_jobs_[index], {});
+    idle_.push_back(index);
+    const bool is_staged = job.kind == LowerKind::kStaged;
+    if (job.kind == LowerKind::kDemotion) {
+      finish_demotion(job, result);
+    } else if (is_staged && job.transfer.direction == Direction::kRead && result.error == 0) {
+      start_copy(job.transfer, std::move(job.slab), job.lower);
+    } else {
+      if (is_staged) staging_.push_back(std::move(job.slab));
+      results.push_back({job.transfer, result.error, std::move(result.detail)});
+    }
+  }
+}
+
+// --- Demotions --------------------------------------------------------------------------------
+
+void TieredStore::start_demotions() {
+  const std::size_t most = std::max<std::size_t>(1, queue_depth() / 2);
+  while (backlog_.empty() && copied_.empty() && !idle_.empty() && demoting_ < most) {
+    auto job = next_demotion();
+    if (!job) return;
+    ++demoting_;
+    give_to_lower(std::move(*job));
+  }
+}
+
+std::optional<TieredStore::LowerJob> TieredStore::next_demotion() {
+  const std::lock_guard lock(mutex_);
+  if (demotable_.empty() || is_lower_full_ || !demotion_failure_.empty()) return std::nullopt;
+  if (slabs_->available() + demoting_ >= spare_slabs_) return std::nullopt;
+  const auto lower = lower_->reserve_extent(StoreTier::kFar);
+  if (!lower) {
+    is_lower_full_ = true;
+    return std::nullopt;
+  }
+  const ExtentId extent = demotable_.begin()->second;
+  demotable_.erase(demotable_.begin());
+  Held& held = held_[extent.value()];
+  held.age = 0;
+  held.is_demoting = true;
+  LowerJob job;
+  job.kind = LowerKind::kDemotion;
+  job.transfer.direction = Direction::kWrite;
+  job.transfer.extent = extent;
+  job.transfer.size = held.size;
+  job.slab = held.slab;
+  job.lower = *lower;
+  return job;
+}
+
+/// The bytes leave the slab only once the lower store has them. What failed stays, and is read from
+/// there: nobody has to be told but who asks for more room than there is.
+void TieredStore::finish_demotion(const LowerJob& job, const TransferResult& result) {
+  --demoting_;
+  const ExtentId extent = job.transfer.extent;
+  {
+    const std::lock_guard lock(mutex_);
+    Held& held = held_[extent.value()];
+    held.is_demoting = false;
+    const bool arrived = result.error == 0 && !held.is_released && !held.is_renewed;
+    if (result.error != 0) demotion_failure_ = result.detail;
+    if (arrived) {
+      held.lower = job.lower;
+      held.slab.reset();  // The job has it until forked children are told where to look.
+      settle_locked(extent);
+      totals_.demoted += job.transfer.size;
+    } else {
+      lower_->release_extent(job.lower);
+      is_lower_full_ = false;
+    }
+    held.is_renewed = false;
+    if (std::erase(released_, extent) > 0) free_locked(extent);
+  }
+  const auto is_ready = [extent](const Transfer& each) { return each.extent == extent; };
+  const auto found = std::find_if(deferred_.begin(), deferred_.end(), is_ready);
+  if (found == deferred_.end()) return;
+  const Transfer transfer = *found;
+  deferred_.erase(found);
+  do_submit(transfer);
+}
+
+StoreReport TieredStore::do_report() const {
+  const StoreReport lower = lower_->report();
+  StoreReport report = tally();
+  report.retries = lower.retries;
+  const std::lock_guard lock(mutex_);
+  report.extents_in_use = Bytes(totals_.in_use * kExtentBytes);
+  report.extents_peak = Bytes(totals_.most_in_use * kExtentBytes);
+  report.host.capacity = slabs_->slab_size() * slabs();
+  if (lower.capacity > Bytes()) report.capacity = report.host.capacity + lower.capacity;
+  report.host.in_use = slabs_->slab_size() * (slabs() - slabs_->available());
+  report.host.peak = slabs_->slab_size() * totals_.slabs_peak;
+  report.host.written = Bytes(totals_.written);
+  report.host.read = Bytes(totals_.read);
+  report.host.demoted = Bytes(totals_.demoted);
+  if (!totals_.was_refused) return report;
+  report.refusal = lower.refusal.empty() ? demotion_failure_ : lower.refusal;
+  report.refusal += message("{}the {} of host memory before it are full",
+                            report.refusal.empty() ? "" : "; ", report.host.capacity);
+  return report;
+}
+
+std::unique_ptr<SpillStore> make_tiered_store(std::shared_ptr<device::Device> device,
+                                              std::unique_ptr<device::HostSlabs> slabs,
+                                              std::unique_ptr<SpillStore> lower,
+                                              std::shared_ptr<Doorbell> bell) {
+  return std::make_unique<TieredStore>(std::move(device), std::move(slabs), std::move(lower),
+                                       std::move(bell));
+}
+
+}  // namespace spillway::swap
