@@ -11,8 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 
 #include "kernel_file.h"
+#include "spillway/base/error.h"
 #include "spillway/memory/locked_memory.h"
 #include "spillway/memory/own_limits.h"
 
@@ -153,6 +155,14 @@ std::string why_no_thread() {
   const std::string limit = processes == RLIM64_INFINITY ? "unlimited" : std::to_string(processes);
   return "the system starts no more threads: the limit of processes RLIMIT_NPROC (ulimit -u) is " +
          limit + ", and pids.max of the control group counts threads, too";
+}
+
+std::shared_ptr<OwnDescriptors> make_own_descriptors() {
+  try {
+    return std::make_shared<OwnDescriptors>();
+  } catch (const std::system_error&) {
+    throw UnsupportedError("no thread can be started that keeps files open: {}", why_no_thread());
+  }
 }
 
 }  // namespace spillway::memory

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "spillway/base/error.h"
+#include "spillway/base/own_descriptors.h"
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/memory/kernel_refusal.h"
 #include "spillway/memory/own_limits.h"
@@ -125,6 +126,7 @@ void require_advice(std::byte* address, std::size_t size) {
 }
 
 void die_of_refusal(const char* call, const void* address, int error) {
+  regain_standard_error();
   char reason[512];
   write_why_refused(error, kPageSize, reason);
   char text[768];

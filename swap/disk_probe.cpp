@@ -1,9 +1,13 @@
 #include "spillway/swap/disk_probe.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
+#include <future>
+#include <mutex>
 #include <random>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "spillway/base/error.h"
@@ -282,6 +286,44 @@ DiskProbe measure_store(SpillStore& store, const DiskProbeOptions& options, cons
   return probe;
 }
 
+namespace {
+
+/// Measures as the I/O thread of a run transfers, on a thread that shares the store's descriptors.
+/// Progress is told by the calling thread, whose standard error is the program's.
+DiskProbe measure_as_a_run_does(SpillStore& store, DiskProbeOptions options) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  const DiskProbeProgress* told = nullptr;
+  bool is_over = false;
+  const auto tell = std::exchange(options.progress, [&](const DiskProbeProgress& progress) {
+    std::unique_lock lock(mutex);
+    told = &progress;
+    changed.notify_all();
+    changed.wait(lock, [&] { return told == nullptr; });
+  });
+  std::packaged_task<DiskProbe()> task(
+      [&] { return measure_store(store, options, SteadyClock()); });
+  std::thread thread = store.descriptors()->start_thread([&] {
+    task();
+    const std::lock_guard lock(mutex);
+    is_over = true;
+    changed.notify_all();
+  });
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return is_over || told != nullptr; });
+    if (is_over) break;
+    if (tell) tell(*told);
+    told = nullptr;
+    changed.notify_all();
+  }
+  lock.unlock();
+  thread.join();
+  return task.get_future().get();
+}
+
+}  // namespace
+
 DiskProbe measure_directory(const std::string& directory, const DiskProbeOptions& options) {
   check(options, deepest_of(options));
   SpillStoreOptions store_options;
@@ -289,7 +331,9 @@ DiskProbe measure_directory(const std::string& directory, const DiskProbeOptions
   store_options.kind = options.kind;
   store_options.queue_depth = deepest_of(options);
   OpenedSpillStore opened = make_spill_store(store_options);
-  DiskProbe probe = measure_store(*opened.store, options, SteadyClock());
+  DiskProbe probe = opened.store->descriptors() == nullptr
+                        ? measure_store(*opened.store, options, SteadyClock())
+                        : measure_as_a_run_does(*opened.store, options);
   probe.description = std::move(opened.description);
   probe.warnings = std::move(opened.warnings);
   return probe;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "spillway/base/default_signal.h"
+#include "spillway/base/own_descriptors.h"
 
 namespace spillway::swap {
 namespace {
@@ -18,6 +19,7 @@ void end_by_signal(int signal_number, const char* what, int error) {
   const bool explains = error != 0;
   const iovec line[] = {piece("[spillway] error: "), piece(what), piece(explains ? ": " : ""),
                         piece(explains ? ::strerrordesc_np(error) : ""), piece("\n")};
+  regain_standard_error();
   [[maybe_unused]] const auto written = ::writev(STDERR_FILENO, line, 5);
   raise_default(signal_number);
   ::_exit(128 + signal_number);

@@ -124,6 +124,8 @@ class SwapEngine::State final : public memory::FaultSink {
   std::vector<Range> ranges_;
   std::unique_ptr<SpillStore> store_;
   AddressTable addresses_;
+  /// The store's, where it has some.
+  std::shared_ptr<OwnDescriptors> descriptors_;
 
  private:
   void enter_locked(PinSet& set);
@@ -210,7 +212,7 @@ class SwapEngine::State final : public memory::FaultSink {
   bool transfers_idle_ = false;     ///< The I/O thread sleeps or is about to.
   bool stopping_ = false;
   bool has_forked_ = false;
-  ForkedChildren children_;
+  ForkedChildren children_{descriptors_};
   std::size_t extents_held_ = 0;  ///< Reserved and not released.
   bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.
   std::size_t active_sets_ = 0;

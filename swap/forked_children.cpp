@@ -24,14 +24,32 @@ FileDescriptor open_mark() {
 
 }  // namespace
 
+ForkedChildren::~ForkedChildren() { forget_children(); }
+
+void ForkedChildren::forget_children() {
+  if (descriptors_->is_reachable()) {
+    descriptors_->run([this] { children_.clear(); });
+    return;
+  }
+  for (Child& child : children_) static_cast<void>(child.file.release());
+  children_.clear();
+}
+
 bool ForkedChildren::begin_fork() {
   ++forks_;
+  bool is_known = false;
+  descriptors_->run([&] { is_known = make_mark(); });
+  return descriptors_->begin_fork() && is_known;
+}
+
+bool ForkedChildren::make_mark() {
   FileDescriptor file = open_mark();
   if (!file.is_open()) return false;
   void* const mark = ::mmap(nullptr, kMarkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mark == MAP_FAILED) return false;
   mark_ = mark;
-  children_.push_back({forks_, std::move(file)});
+  const FileIdentity identity = identity_of(file.get());
+  children_.push_back({forks_, std::move(file), identity});
   return true;
 }
 
@@ -39,11 +57,12 @@ void ForkedChildren::end_fork_in_parent() {
   // From here on only the child has it mapped. If there is no child, because fork failed, nobody.
   if (mark_ != nullptr) ::munmap(mark_, kMarkBytes);
   mark_ = nullptr;
+  descriptors_->end_fork_in_parent();
 }
 
 void ForkedChildren::end_fork_in_child() {
   mark_ = nullptr;
-  children_.clear();
+  forget_children();
   kept_.clear();
 }
 
@@ -55,8 +74,13 @@ bool ForkedChildren::is_read(const Kept& kept) const {
 
 void ForkedChildren::look_for_ends(std::vector<ExtentId>& free) {
   const std::size_t before = children_.size();
-  std::erase_if(children_, [](const Child& child) {
-    return ::fcntl(child.file.get(), F_ADD_SEALS, F_SEAL_WRITE) == 0;
+  if (children_.empty()) return;
+  descriptors_->run([this] {
+    std::erase_if(children_, [](const Child& child) {
+      // Another file behind the number must not be sealed.
+      return identity_of(child.file.get()) == child.mark &&
+             ::fcntl(child.file.get(), F_ADD_SEALS, F_SEAL_WRITE) == 0;
+    });
   });
   if (children_.size() == before) return;
   std::erase_if(kept_, [&](const Kept& kept) {

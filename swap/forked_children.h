@@ -2,8 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "spillway/base/own_descriptors.h"
 #include "spillway/swap/spill_store.h"
 #include "store/file_descriptor.h"
 
@@ -18,12 +21,15 @@ namespace spillway::swap {
 /// close all descriptors, as daemons do, while they still read tensors.
 class ForkedChildren {
  public:
-  ForkedChildren() = default;
+  /// The marks, too, are open where the program cannot reach them.
+  explicit ForkedChildren(std::shared_ptr<OwnDescriptors> descriptors)
+      : descriptors_(std::move(descriptors)) {}
+  ~ForkedChildren();
   ForkedChildren(const ForkedChildren&) = delete;
   ForkedChildren& operator=(const ForkedChildren&) = delete;
 
-  /// Before fork(2): makes the mark of the coming child. Returns whether the kernel gave one;
-  /// without it nothing is kept for this child.
+  /// Before fork(2): makes the mark of the coming child, and lends it the files of the store.
+  /// Returns whether the kernel gave both; without them nothing is kept for this child.
   bool begin_fork();
   void end_fork_in_parent();
   /// The mark stays in the child; what belongs to its siblings is forgotten.
@@ -49,6 +55,7 @@ class ForkedChildren {
   struct Child {
     std::uint32_t number;
     FileDescriptor file;
+    FileIdentity mark;
   };
   struct Kept {
     ExtentId extent;
@@ -56,8 +63,11 @@ class ForkedChildren {
     std::uint32_t until;  ///< and those above this one after its release.
   };
 
+  bool make_mark();
+  void forget_children();
   bool is_read(const Kept& kept) const;
 
+  std::shared_ptr<OwnDescriptors> descriptors_;
   std::vector<Child> children_;  ///< By rising number.
   std::vector<Kept> kept_;
   std::uint32_t forks_ = 0;

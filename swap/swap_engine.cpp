@@ -6,7 +6,6 @@
 
 #include "room_wait.h"
 #include "spillway/base/assert.h"
-#include "spillway/base/signals_blocked.h"
 #include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::swap {
@@ -37,6 +36,7 @@ SwapEngine::State::State(const SwapEngineOptions& options,
     : options_(options),
       store_(std::move(store)),
       addresses_(options.arena_size / memory::kPageSize),
+      descriptors_(store_->descriptors() ? store_->descriptors() : memory::make_own_descriptors()),
       clock_(clock),
       mapper_(std::move(mapper)),
       budget_pages_(options.budget / memory::kPageSize),
@@ -51,9 +51,8 @@ SwapEngine::State::State(const SwapEngineOptions& options,
   arena_base_ = regions.arena;
   pool_ = std::make_unique<memory::FramePool>(regions.pool, budget_pages_, budget_pages_);
   free_transfers_ = store_->queue_depth();
-  const SignalsBlocked blocked;
   try {
-    transfer_thread_ = std::thread([this] { run_transfers(); });
+    transfer_thread_ = descriptors_->start_thread([this] { run_transfers(); });
   } catch (const std::system_error&) {
     throw UnsupportedError("no thread can be started that moves pages: {}",
                            memory::why_no_thread());

@@ -11,6 +11,7 @@
 
 #include "raw_calls.h"
 #include "spillway/base/error.h"
+#include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::memory::userfaultfd {
 namespace {
@@ -73,9 +74,7 @@ std::uint64_t shake_hands(int descriptor, std::uint64_t wanted) {
   return api.features;
 }
 
-}  // namespace
-
-FaultDescriptor::FaultDescriptor(Scope scope) {
+int open_with_features(Scope scope) {
   // The first handshake asks what there is; a descriptor allows one handshake only.
   const int asked = open_descriptor(scope);
   const std::uint64_t offered = shake_hands(asked, 0);
@@ -86,25 +85,74 @@ FaultDescriptor::FaultDescriptor(Scope scope) {
                            (offered & kFeatureMove) == 0 ? "move pages" : "watch writes",
                            kernel_release());
   }
-  descriptor_ = open_descriptor(scope);
-  shake_hands(descriptor_, kWanted);
+  const int descriptor = open_descriptor(scope);
+  shake_hands(descriptor, kWanted);
+  return descriptor;
 }
 
-FaultDescriptor::~FaultDescriptor() { close(descriptor_); }
+}  // namespace
+
+FaultDescriptor::FaultDescriptor(Scope scope) : own_(make_own_descriptors()) {
+  // A program that closes it in a table that is shared would end in the middle of its training.
+  if (!own_->is_apart())
+    throw UnsupportedError("userfaultfd needs a table of descriptors of its own: {}",
+                           own_->why_shared());
+  own_->run([&] {
+    number_there_ = open_with_features(scope);
+    identity_ = identity_of(number_there_);
+  });
+  number_of_program_ = own_->lend(number_there_);
+  if (number_of_program_ < 0)
+    throw UnsupportedError("userfaultfd finds no room among the descriptors of the program: {}",
+                           std::strerror(errno));
+}
+
+FaultDescriptor::~FaultDescriptor() {
+  const int here = number_of_program_.load();
+  if (identity_of(here) == identity_) close(here);
+}
+
+/// The thread of a store, say, has neither our table nor the program's.
+std::atomic<int>& FaultDescriptor::number_here() {
+  thread_local std::atomic<int> number_of_this_thread{-1};
+  return OwnDescriptors::is_programs() ? number_of_program_ : number_of_this_thread;
+}
+
+/// Threads with another table try the number that they have, and look what it means only when
+/// the kernel refuses.
+int FaultDescriptor::ask(unsigned long request, void* argument) {
+  if (own_->is_current()) return ioctl(number_there_, request, argument) == 0 ? 0 : errno;
+  const int here = number_here().load();
+  if (ioctl(here, request, argument) == 0) return 0;
+  int error = errno;
+  if (identity_of(here) == identity_) return error;
+  replace_lost_number();
+  own_->run([&] { error = ioctl(number_there_, request, argument) == 0 ? 0 : errno; });
+  return error;
+}
+
+/// Without room in the program's table every request takes the way by the other thread from now on.
+void FaultDescriptor::replace_lost_number() {
+  if (own_->is_current() || identity_of(number_here().load()) == identity_) return;
+  const std::lock_guard lock(replacing_);
+  if (identity_of(number_here().load()) == identity_) return;
+  number_here().store(own_->lend(number_there_));
+}
 
 void FaultDescriptor::watch(std::byte* address, std::size_t size, std::uint64_t mode) {
   uffdio_register request{};
   request.range = {number_of(address), size};
   request.mode = mode;
-  if (ioctl(descriptor_, UFFDIO_REGISTER, &request) != 0) {
+  const int error = ask(UFFDIO_REGISTER, &request);
+  if (error != 0) {
     throw UnsupportedError("userfaultfd cannot watch {} bytes at {}: {}", size,
-                           static_cast<const void*>(address), std::strerror(errno));
+                           static_cast<const void*>(address), std::strerror(error));
   }
 }
 
 int FaultDescriptor::move(std::byte* to, std::byte* from, std::size_t size, std::size_t& moved) {
   MoveRequest request{number_of(to), number_of(from), size, kMoveWithoutWake, 0};
-  const int error = ioctl(descriptor_, kMove, &request) == 0 ? 0 : errno;
+  const int error = ask(kMove, &request);
   moved = request.moved > 0 ? static_cast<std::size_t>(request.moved) : 0;
   return error;
 }
@@ -117,8 +165,8 @@ int FaultDescriptor::copy(std::byte* to, const std::byte* from, std::size_t size
     request.src = number_of(from + done);
     request.len = size - done;
     request.mode = UFFDIO_COPY_MODE_DONTWAKE | (closed ? UFFDIO_COPY_MODE_WP : 0);
-    if (ioctl(descriptor_, UFFDIO_COPY, &request) == 0) return 0;
-    if (errno != EAGAIN) return errno;
+    const int error = ask(UFFDIO_COPY, &request);
+    if (error != EAGAIN) return error;
     if (request.copy > 0) done += static_cast<std::size_t>(request.copy);
   }
   return 0;
@@ -128,14 +176,15 @@ void FaultDescriptor::set_closed(std::byte* address, std::size_t size, bool clos
   uffdio_writeprotect request{};
   request.range = {number_of(address), size};
   request.mode = closed ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
-  while (ioctl(descriptor_, UFFDIO_WRITEPROTECT, &request) != 0) {
-    if (errno != EAGAIN) die_of_refusal("UFFDIO_WRITEPROTECT", address, errno);
-  }
+  int error = EAGAIN;
+  while (error == EAGAIN) error = ask(UFFDIO_WRITEPROTECT, &request);
+  if (error != 0) die_of_refusal("UFFDIO_WRITEPROTECT", address, error);
 }
 
 void FaultDescriptor::wake(std::byte* address, std::size_t size) {
   uffdio_range range{number_of(address), size};
-  if (ioctl(descriptor_, UFFDIO_WAKE, &range) != 0) die_of_refusal("UFFDIO_WAKE", address, errno);
+  const int error = ask(UFFDIO_WAKE, &range);
+  if (error != 0) die_of_refusal("UFFDIO_WAKE", address, error);
 }
 
 }  // namespace spillway::memory::userfaultfd

@@ -3,9 +3,13 @@
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 
+#include "spillway/base/own_descriptors.h"
 #include "userfaultfd/factory.h"
 
 // What newer kernels understand and the headers of older distributions lack. The names are the
@@ -33,7 +37,11 @@ struct MoveRequest {
 inline constexpr std::uint64_t kMoveWithoutWake = 1;
 inline constexpr unsigned long kMove = _IOWR(0xAA, 0x05, MoveRequest);
 
-/// An open userfaultfd with the features that a mapper needs.
+/// An open userfaultfd with the features that a mapper needs. It lies in a table that the program
+/// cannot reach; in the program's own table there is a second number for it, so that any thread may
+/// ask for pages at once. The program may close that number or make it mean another file: the
+/// kernel then refuses the request, which only a userfaultfd understands, and the number is
+/// replaced.
 class FaultDescriptor {
  public:
   /// Throws UnsupportedError with the reason and the way to mend it.
@@ -42,7 +50,9 @@ class FaultDescriptor {
   FaultDescriptor& operator=(const FaultDescriptor&) = delete;
   ~FaultDescriptor();
 
-  int number() const { return descriptor_; }
+  /// Where it lies, for the thread that waits for faults and reads them.
+  OwnDescriptors& table() { return *own_; }
+  int number_there() const { return number_there_; }
 
   /// `mode` is a combination of UFFDIO_REGISTER_MODE_...; throws UnsupportedError.
   void watch(std::byte* address, std::size_t size, std::uint64_t mode);
@@ -54,9 +64,21 @@ class FaultDescriptor {
   /// Closes for writing, or opens and wakes. Aborts on a refusal.
   void set_closed(std::byte* address, std::size_t size, bool closed);
   void wake(std::byte* address, std::size_t size);
+  /// Looks whether the number in the program's table still means this userfaultfd. To be called
+  /// before a wake alone, which another userfaultfd would take without an error.
+  void replace_lost_number();
 
  private:
-  int descriptor_ = -1;
+  /// Zero or an errno.
+  int ask(unsigned long request, void* argument);
+  /// The number in the table of the calling thread, as far as is known.
+  std::atomic<int>& number_here();
+
+  const std::shared_ptr<OwnDescriptors> own_;
+  int number_there_ = -1;
+  std::atomic<int> number_of_program_{-1};
+  FileIdentity identity_;
+  std::mutex replacing_;
 };
 
 }  // namespace spillway::memory::userfaultfd

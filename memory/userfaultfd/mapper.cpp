@@ -16,7 +16,6 @@
 #include "raw_calls.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
-#include "spillway/base/signals_blocked.h"
 #include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::memory::userfaultfd {
@@ -60,17 +59,18 @@ FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSin
 
 Mapper::~Mapper() {
   if (fault_thread_ == nullptr) return;
-  if (getpid() == owner_process_) {
+  if (!descriptor_.table().is_reachable()) {
+    // The thread did not follow into this process; even to detach it would free it twice.
+    static_cast<void>(fault_thread_.release());
+    return;
+  }
+  descriptor_.table().run([this] {
     const std::uint64_t one = 1;
     if (write(stop_event_, &one, sizeof one) != sizeof one) {
       die_of_refusal("write(eventfd)", &stop_event_, errno);
     }
-    fault_thread_->join();
-  } else {
-    // The thread did not follow into this process; even to detach it would free it twice.
-    static_cast<void>(fault_thread_.release());
-  }
-  close(stop_event_);
+  });
+  fault_thread_->join();  // Its table goes with it, and what is open there.
 }
 
 void Mapper::prepare(std::byte* first, std::size_t pages) {
@@ -159,7 +159,10 @@ void Mapper::allow_writes(std::byte* first, std::size_t pages) {
   if (cannot_unshare_) populate(first, pages * kPageBytes);
 }
 
-void Mapper::wake(std::byte* page) { descriptor_.wake(page, kPageBytes); }
+void Mapper::wake(std::byte* page) {
+  descriptor_.replace_lost_number();
+  descriptor_.wake(page, kPageBytes);
+}
 
 std::atomic<bool>& Mapper::closed_of(const std::byte* page) {
   SPILLWAY_ASSERT(arena_.contains(page));
@@ -203,21 +206,22 @@ void Mapper::put_back(std::byte* page, std::byte* pool_slot, std::size_t moved) 
 }
 
 void Mapper::start_fault_thread() {
-  owner_process_ = getpid();
-  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (stop_event_ < 0) throw UnsupportedError("eventfd is refused: {}", std::strerror(errno));
-  const SignalsBlocked blocked;
+  descriptor_.table().run([this] {
+    stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (stop_event_ < 0) throw UnsupportedError("eventfd is refused: {}", std::strerror(errno));
+  });
   try {
-    fault_thread_ = std::make_unique<std::thread>([this] { run_on_fault_thread(); });
+    fault_thread_ = std::make_unique<std::thread>(
+        descriptor_.table().start_thread([this] { run_on_fault_thread(); }));
   } catch (const std::system_error&) {
-    close(stop_event_);
     throw UnsupportedError("no thread can be started that serves faults: {}", why_no_thread());
   }
 }
 
 void Mapper::run_on_fault_thread() {
   pthread_setname_np(pthread_self(), "spillway-fault");
-  std::array<pollfd, 2> watched{{{descriptor_.number(), POLLIN, 0}, {stop_event_, POLLIN, 0}}};
+  std::array<pollfd, 2> watched{
+      {{descriptor_.number_there(), POLLIN, 0}, {stop_event_, POLLIN, 0}}};
   while (true) {
     if (poll(watched.data(), watched.size(), -1) < 0) {
       if (errno == EINTR) continue;
@@ -232,7 +236,7 @@ void Mapper::run_on_fault_thread() {
 /// Returns whether there may be more to read.
 bool Mapper::report_faults_on_fault_thread() {
   std::array<uffd_msg, kMessagesAtOnce> messages;
-  const ssize_t size = read(descriptor_.number(), messages.data(), sizeof messages);
+  const ssize_t size = read(descriptor_.number_there(), messages.data(), sizeof messages);
   if (size < 0) {
     if (errno == EAGAIN) return false;
     if (errno == EINTR) return true;

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -58,7 +56,6 @@ class Mapper final : public FrameMapper {
   std::atomic<bool> cannot_unshare_{false};
   FaultSink* sink_ = nullptr;
   int stop_event_ = -1;
-  pid_t owner_process_ = 0;  ///< A forked child must not stop the parent's fault thread.
   std::unique_ptr<std::thread> fault_thread_;
 };
 

@@ -8,12 +8,15 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/own_descriptors.h"
 
 namespace spillway::topology {
 namespace {
@@ -36,16 +39,14 @@ int write_all(int file, std::string_view text) {
                         : "name a file where this user may write");
 }
 
-}  // namespace
-
-void write_file_at_once(const std::string& path, std::string_view text) {
+void write_and_rename(const std::string& path, std::string_view text) {
   std::random_device random;
   std::string temporary;
   int file = -1;
   // Not mkostemp, whose files are private whatever the mask says.
   do {
     temporary = message("{}.{}", path, random());
-    file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file = moved_up(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   } while (file < 0 && errno == EEXIST);
   if (file < 0) refuse_to_write(path, errno);
   int error = write_all(file, text);
@@ -55,6 +56,21 @@ void write_file_at_once(const std::string& path, std::string_view text) {
     ::unlink(temporary.c_str());
     refuse_to_write(path, error);
   }
+}
+
+}  // namespace
+
+void write_file_at_once(const std::string& path, std::string_view text) {
+  std::optional<OwnDescriptors> own;
+  try {
+    // Other threads of a trainer may be closing all that is open, and use the number.
+    own.emplace();
+  } catch (const std::system_error&) {
+    // Near the limit of threads the file matters more.
+    write_and_rename(path, text);
+    return;
+  }
+  own->run([&] { write_and_rename(path, text); });
 }
 
 std::string text_of_file(const std::string& path, std::string_view written_by) {

@@ -1,24 +1,75 @@
 #include "store/doorbell.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
 
+#include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 
 namespace spillway::swap {
 
-Doorbell::Doorbell() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!event_.is_open()) throw IoError("cannot create an eventfd: {}", std::strerror(errno));
+Doorbell::~Doorbell() {
+  if (table_ == nullptr) return;
+  if (!table_->is_reachable()) {
+    static_cast<void>(passer_.release());  // The thread is not in a forked child.
+    return;
+  }
+  if (passer_ != nullptr) {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopping_ = true;
+    }
+    to_pass_on_.notify_one();
+    passer_->join();
+  }
+  table_->run([this] { ::close(event_); });
+}
+
+int Doorbell::event_in(const std::shared_ptr<OwnDescriptors>& table) {
+  SPILLWAY_ASSERT(table_ == nullptr || table_ == table);
+  if (table_ != nullptr) return event_;
+  table->run([this] {
+    event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_ < 0) throw UnsupportedError("eventfd is refused: {}", std::strerror(errno));
+  });
+  table_ = table;
+  passer_ = std::make_unique<std::thread>(table_->start_thread([this] { pass_on(); }));
+  ::pthread_setname_np(passer_->native_handle(), "spill-bell");
+  return event_;
 }
 
 void Doorbell::ring() {
-  const std::uint64_t one = 1;
-  // Fails only when the counter is full, and then the bell is ringing already.
-  [[maybe_unused]] const auto written = ::write(event_.get(), &one, sizeof one);
+  Sleep sleep;
+  {
+    const std::lock_guard lock(mutex_);
+    is_ringing_ = true;
+    sleep = sleep_;
+  }
+  if (sleep == Sleep::kOnCondition)
+    rung_.notify_one();
+  else if (sleep == Sleep::kOnEvent && table_->is_current())
+    ::eventfd_write(event_, 1);
+  else if (sleep == Sleep::kOnEvent)
+    to_pass_on_.notify_one();
+}
+
+/// What a thread with another table has rung. Once for each sleep.
+void Doorbell::pass_on() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    to_pass_on_.wait(lock,
+                     [this] { return is_stopping_ || (is_ringing_ && sleep_ == Sleep::kOnEvent); });
+    if (is_stopping_) return;
+    sleep_ = Sleep::kAwake;
+    ::eventfd_write(event_, 1);
+  }
 }
 
 void Doorbell::ring_by(TimePoint moment) {
@@ -26,17 +77,32 @@ void Doorbell::ring_by(TimePoint moment) {
 }
 
 void Doorbell::wait(Duration timeout) {
-  const TimePoint now = SteadyClock().now();
-  if (due_) timeout = std::min(timeout, std::max(*due_ - now, Duration::zero()));
-  const timespec limit{.tv_sec = static_cast<time_t>(timeout.count() / 1'000'000'000),
-                       .tv_nsec = static_cast<long>(timeout.count() % 1'000'000'000)};
-  pollfd entry{.fd = event_.get(), .events = POLLIN, .revents = 0};
-  // A signal ends the sleep early, which the caller's loop forgives.
-  if (::ppoll(&entry, 1, &limit, nullptr) > 0) {
-    std::uint64_t rings = 0;
-    [[maybe_unused]] const auto got = ::read(event_.get(), &rings, sizeof rings);
+  if (due_) timeout = std::min(timeout, std::max(*due_ - SteadyClock().now(), Duration::zero()));
+  {
+    std::unique_lock lock(mutex_);
+    if (expected_ == 0) {
+      sleep_ = Sleep::kOnCondition;
+      rung_.wait_for(lock, timeout, [this] { return is_ringing_; });
+    } else if (!is_ringing_) {
+      sleep_ = Sleep::kOnEvent;
+      lock.unlock();
+      table_->run([&] { sleep_on_event(timeout); });
+      lock.lock();
+    }
+    sleep_ = Sleep::kAwake;
+    is_ringing_ = false;
   }
   if (due_ && SteadyClock().now() >= *due_) due_.reset();
+}
+
+void Doorbell::sleep_on_event(Duration timeout) const {
+  const timespec limit{.tv_sec = static_cast<time_t>(timeout.count() / 1'000'000'000),
+                       .tv_nsec = static_cast<long>(timeout.count() % 1'000'000'000)};
+  pollfd entry{.fd = event_, .events = POLLIN, .revents = 0};
+  // A signal ends the sleep early, which the caller's loop forgives.
+  if (::ppoll(&entry, 1, &limit, nullptr) <= 0) return;
+  eventfd_t rings = 0;
+  ::eventfd_read(event_, &rings);
 }
 
 }  // namespace spillway::swap

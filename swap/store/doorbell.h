@@ -3,32 +3,63 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "spillway/base/clock.h"
+#include "spillway/base/own_descriptors.h"
 #include "spillway/swap/spill_store.h"
-#include "store/file_descriptor.h"
 
 namespace spillway::swap {
 
 /// Tells the I/O thread that a transfer may have finished somewhere. Stores that are waited for
-/// together share one, so that there is one place to sleep. An eventfd: io_uring rings it itself.
+/// together share one, so that there is one place to sleep. While the kernel moves something, that
+/// is an eventfd, which the kernel rings itself, and else a condition variable. Any thread rings,
+/// and in the program's table the number of the eventfd may mean another file: there a thread of
+/// the bell passes the ring on.
 class Doorbell {
  public:
-  Doorbell();  ///< Throws IoError when the process has no file descriptor left.
+  Doorbell() = default;
+  ~Doorbell();
+  Doorbell(const Doorbell&) = delete;
+  Doorbell& operator=(const Doorbell&) = delete;
 
   void ring();  ///< Any thread.
-  int fd() const { return event_.get(); }
+
+  /// The number of the eventfd in this table, which is the same at each call, as for all files of a
+  /// store. Throws UnsupportedError, or std::system_error without a thread.
+  int event_in(const std::shared_ptr<OwnDescriptors>& table);
+  /// Tells how many transfers more, or fewer, the kernel will ring for. I/O thread only.
+  void expect_of_kernel(std::ptrdiff_t transfers) { expected_ += transfers; }
 
   /// Rings at `moment`, or at an earlier one asked for before. I/O thread only, like `wait`.
   void ring_by(TimePoint moment);
   void wait(Duration timeout);  ///< Until it rings, or has rung since the last wait.
 
  private:
-  FileDescriptor event_;
+  enum class Sleep { kAwake, kOnCondition, kOnEvent };
+
+  void pass_on();
+  void sleep_on_event(Duration timeout) const;
+
+  std::mutex mutex_;
+  std::condition_variable rung_;
+  bool is_ringing_ = false;
+  Sleep sleep_ = Sleep::kAwake;
   std::optional<TimePoint> due_;
+  std::ptrdiff_t expected_ = 0;
+
+  std::shared_ptr<OwnDescriptors> table_;  // null: the kernel rings for nobody
+  int event_ = -1;
+  std::condition_variable to_pass_on_;
+  bool is_stopping_ = false;
+  std::unique_ptr<std::thread> passer_;
 };
 
 /// How every store waits: look for finished transfers, sleep on the bell, look again.

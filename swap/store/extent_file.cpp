@@ -1,8 +1,8 @@
 #include "store/extent_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -35,22 +35,47 @@ std::uint64_t extents_in(Bytes size) { return size.count() / kExtentBytes; }
 
 }  // namespace
 
-ExtentFile::ExtentFile(SpillDirectory directory, Bytes growth_step)
+ExtentFile::ExtentFile(SpillDirectory directory, std::shared_ptr<OwnDescriptors> descriptors,
+                       Bytes growth_step)
     : directory_(std::move(directory)),
-      file_(open_unlinked_file(directory_.path)),
+      descriptors_(std::move(descriptors)),
       step_(std::max<std::uint64_t>(extents_in(growth_step), 1)),
       limit_(directory_.limit == Bytes() ? ExtentId::kNone : extents_in(directory_.limit)) {
   if (limit_ == 0)
     throw IoError("No space left in {} (its limit of {} holds no extent of {})", directory_.path,
                   directory_.limit, Bytes(kExtentBytes));
-  struct stat facts {};
-  if (::fstat(fd(), &facts) == 0) {
-    device_ = facts.st_dev;
-    inode_ = facts.st_ino;
+  descriptors_->run([this] { open(); });
+  descriptors_->show_to_children(fd());
+}
+
+ExtentFile::~ExtentFile() {
+  if (!descriptors_->is_reachable()) {
+    static_cast<void>(file_.descriptor.release());
+    return;
   }
+  descriptors_->hide_from_children(fd());
+  descriptors_->run([this] { close(); });
+}
+
+/// The program may have closed it in a table that is shared, and use the number.
+void ExtentFile::close() {
+  if (!is_open()) static_cast<void>(file_.descriptor.release());
+  const FileDescriptor closed = std::move(file_.descriptor);
+  if (mapped_ != MAP_FAILED) ::munmap(mapped_, kTransferAlignment);
+  mapped_ = MAP_FAILED;
+}
+
+void ExtentFile::open() {
+  file_ = open_unlinked_file(directory_.path);
+  identity_ = identity_of(fd());
+  // While a page of it is mapped no other file gets its inode, so that files stay told apart. The
+  // page is never touched.
+  mapped_ = ::mmap(nullptr, kTransferAlignment, PROT_READ, MAP_SHARED, fd(), 0);
+  if (mapped_ != MAP_FAILED) ::madvise(mapped_, kTransferAlignment, MADV_DONTFORK);
   const int error = allocate(1);
   if (error != 0) {
     refuse(error);
+    close();  // Here, not where the members end: there the number is the program's.
     throw IoError(refusal_);
   }
 }
@@ -79,14 +104,20 @@ void ExtentFile::release(ExtentId extent) {
 
 ExtentPlace ExtentFile::locate(ExtentId extent) const {
   ExtentPlace place;
-  place.file = fd();
+  place.file = descriptors_->number_in_child(fd());
   place.offset = offset_of(extent);
-  place.device = device_;
-  place.inode = inode_;
+  place.device = identity_.device;
+  place.inode = identity_.inode;
   return place;
 }
 
 bool ExtentFile::grow() {
+  bool has_grown = false;
+  descriptors_->run([&] { has_grown = is_open() ? grow_file() : refuse(EBADF); });
+  return has_grown;
+}
+
+bool ExtentFile::grow_file() {
   int error = 0;
   while (allocated_ < limit_) {
     error = allocate(std::min(step_, limit_ - allocated_));
@@ -95,8 +126,7 @@ bool ExtentFile::grow() {
     if (!may_fit_less || step_ == 1) break;
     step_ /= 2;
   }
-  refuse(error);
-  return false;
+  return refuse(error);
 }
 
 int ExtentFile::allocate(std::uint64_t extents) {
@@ -128,33 +158,46 @@ int ExtentFile::set_size(std::uint64_t size) const {
   return 0;
 }
 
-void ExtentFile::refuse(int error) {
+/// Notes why there is no more; false, for its caller's sake.
+bool ExtentFile::refuse(int error) {
   const Bytes used = Bytes(in_use_ * kExtentBytes);
   const std::string& path = directory_.path;
   switch (error) {
     case 0:
       refusal_ =
           message("No space left in {} (the limit of {} is used up)", path, directory_.limit);
-      return;
+      return false;
     case ENOSPC:
       refusal_ = message("No space left in {} (disk full: {} spilled here, {} free)", path, used,
                          free_bytes(fd()));
-      return;
+      return false;
     case EDQUOT:
       refusal_ =
           message("No space left in {} (disk quota exceeded with {} spilled here)", path, used);
-      return;
+      return false;
     case EFBIG:
       refusal_ =
           message("No space left in {} (largest file allowed reached with {}; see ulimit -f)", path,
                   Bytes(allocated_ * kExtentBytes));
-      return;
+      return false;
+    case EBADF:
+      refusal_ = message("cannot take space in {}: {}", path, closed_by_program());
+      return false;
     default: refusal_ = message("cannot take space in {}: {}", path, std::strerror(error));
   }
+  return false;
+}
+
+std::string ExtentFile::closed_by_program() const {
+  return message(
+      "the program has closed or replaced descriptor {}, which is Spillway's, and the kernel gives "
+      "Spillway no table of its own: {}; close only what the program has opened",
+      fd(), descriptors_->why_shared());
 }
 
 void ExtentFile::add_to(StoreReport& report) const {
-  const Bytes free = free_bytes(fd());
+  Bytes free;
+  descriptors_->run([&] { free = is_open() ? free_bytes(fd()) : Bytes(); });
   const std::lock_guard lock(mutex_);
   const std::uint64_t reachable = allocated_ + extents_in(free);
   report.extents_in_use = Bytes(in_use_ * kExtentBytes);
@@ -166,7 +209,8 @@ void ExtentFile::add_to(StoreReport& report) const {
 std::string ExtentFile::describe(const Transfer& transfer, int error) const {
   return message("{} extent {} of {}: {}{}",
                  transfer.direction == Direction::kWrite ? "writing" : "reading", transfer.extent,
-                 directory_.path, std::strerror(error),
+                 directory_.path,
+                 error == EBADF ? closed_by_program() : std::string(std::strerror(error)),
                  error == EFBIG ? " (the program has lowered RLIMIT_FSIZE, ulimit -f)" : "");
 }
 

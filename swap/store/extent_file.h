@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/base/own_descriptors.h"
+#include "spillway/memory/kernel_refusal.h"
 #include "spillway/swap/spill_store.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "store/unlinked_file.h"
@@ -20,7 +24,14 @@ namespace spillway::swap {
 class ExtentFile {
  public:
   /// Throws IoError when no file can be made or the disk has no room for one extent.
-  explicit ExtentFile(SpillDirectory directory, Bytes growth_step = 1_GiB);
+  ExtentFile(SpillDirectory directory, std::shared_ptr<OwnDescriptors> descriptors,
+             Bytes growth_step = 1_GiB);
+  /// With a table for this file alone.
+  explicit ExtentFile(SpillDirectory directory, Bytes growth_step = 1_GiB)
+      : ExtentFile(std::move(directory), memory::make_own_descriptors(), growth_step) {}
+  ~ExtentFile();
+  ExtentFile(const ExtentFile&) = delete;
+  ExtentFile& operator=(const ExtentFile&) = delete;
 
   std::optional<ExtentId> reserve();
   void release(ExtentId extent);
@@ -31,7 +42,11 @@ class ExtentFile {
   /// Takes no lock.
   ExtentPlace locate(ExtentId extent) const;
 
+  /// Where the file is open, and its number there.
+  const std::shared_ptr<OwnDescriptors>& descriptors() const { return descriptors_; }
   int fd() const { return file_.descriptor.get(); }
+  /// Whether the number still means this file. It always does in a table that is apart.
+  bool is_open() const { return identity_of(fd()) == identity_; }
   bool is_direct() const { return file_.is_direct; }
   const std::string& why_buffered() const { return file_.why_buffered; }
 
@@ -45,21 +60,27 @@ class ExtentFile {
     return std::uint64_t{extent.value()} * kExtentBytes;
   }
 
-  /// "writing extent 5 of /scratch: Input/output error"
+  /// "writing extent 5 of /scratch: Input/output error"; for EBADF what the program did.
   std::string describe(const Transfer& transfer, int error) const;
 
  private:
   bool grow();
+  // Where the file is open:
+  void open();
+  void close();
+  bool grow_file();
   int allocate(std::uint64_t extents);
   /// Zero or an errno, both.
   int reserve_space(std::uint64_t offset, std::uint64_t size) const;
   int set_size(std::uint64_t size) const;
-  void refuse(int error);
+  bool refuse(int error);
+  std::string closed_by_program() const;
 
   SpillDirectory directory_;
+  std::shared_ptr<OwnDescriptors> descriptors_;
   UnlinkedFile file_;
-  std::uint64_t device_ = 0;  // with inode_: which file the descriptor means
-  std::uint64_t inode_ = 0;
+  FileIdentity identity_;
+  void* mapped_ = nullptr;      // a page of it
   bool reserves_space_ = true;  // until the system refuses
   std::string why_unreserved_;
 

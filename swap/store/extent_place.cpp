@@ -1,6 +1,5 @@
 #include "store/extent_place.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -35,9 +34,7 @@ int read_once(const ExtentPlace& place, std::byte* memory, std::size_t size) {
 }  // namespace
 
 bool is_file_open(const ExtentPlace& place) {
-  struct stat facts {};
-  return place.file >= 0 && ::fstat(place.file, &facts) == 0 && facts.st_dev == place.device &&
-         facts.st_ino == place.inode;
+  return place.file >= 0 && identity_of(place.file) == FileIdentity{place.device, place.inode};
 }
 
 int read_extent(const ExtentPlace& place, std::byte* memory, std::size_t size) {

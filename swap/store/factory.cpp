@@ -6,6 +6,7 @@
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
 #include "spillway/device/cpu.h"
+#include "spillway/memory/kernel_refusal.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "store/directory_facts.h"
 #include "store/doorbell.h"
@@ -36,6 +37,7 @@ struct Opening {
   const SpillStoreOptions& options;
   StoreKind kind = options.kind;
   std::shared_ptr<Doorbell> bell = std::make_shared<Doorbell>();
+  std::shared_ptr<OwnDescriptors> descriptors;  // null in RAM
   std::vector<std::unique_ptr<SpillStore>> children;
   std::vector<std::string> warnings;
   std::string description;
@@ -99,7 +101,7 @@ void open_directory(Opening& opening, const SpillDirectory& directory) {
   }
   static const SteadyClock clock;
   try {
-    auto file = std::make_unique<ExtentFile>(directory);
+    auto file = std::make_unique<ExtentFile>(directory, opening.descriptors);
     warn_about_shared_disk(opening, directory.path, facts.device);
     warn_about_file(opening, *file);
     opening.description += message("{}{}, {} I/O, {} ({})", opening.description.empty() ? "" : "; ",
@@ -166,6 +168,12 @@ OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
   if (options.kind == StoreKind::kRam) {
     open_ram(opening);
   } else {
+    opening.descriptors = memory::make_own_descriptors();
+    if (!opening.descriptors->is_apart())
+      opening.warnings.push_back(
+          message("a program that closes descriptors which it has not opened will lose its spilled "
+                  "tensors, because the kernel gives Spillway no table of its own: {}",
+                  opening.descriptors->why_shared()));
     opening.kind = resolve_kind(options.kind, opening.warnings);
     for (const SpillDirectory& directory : options.directories) open_directory(opening, directory);
     if (opening.children.empty())

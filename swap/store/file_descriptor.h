@@ -21,6 +21,7 @@ class FileDescriptor {
   }
 
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
   bool is_open() const { return fd_ >= 0; }
 
  private:

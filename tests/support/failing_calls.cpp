@@ -3,6 +3,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +14,19 @@
 namespace spillway::swap {
 namespace {
 
-bool install(const std::vector<FailingCall>& calls) {
+ChildOutcome carry_out(const std::vector<FailingCall>& calls, const std::function<bool()>& body) {
+  if (!fail_calls_from_now_on(calls)) return ChildOutcome::kCannotFilter;
+  try {
+    return body() ? ChildOutcome::kTrue : ChildOutcome::kFalse;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return ChildOutcome::kFalse;
+  }
+}
+
+}  // namespace
+
+bool fail_calls_from_now_on(const std::vector<FailingCall>& calls) {
   std::vector<sock_filter> program;
   for (const FailingCall& call : calls) {
     const auto number = static_cast<std::uint32_t>(call.number);
@@ -35,20 +48,8 @@ bool install(const std::vector<FailingCall>& calls) {
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+         ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) == 0;
 }
-
-ChildOutcome carry_out(const std::vector<FailingCall>& calls, const std::function<bool()>& body) {
-  if (!install(calls)) return ChildOutcome::kCannotFilter;
-  try {
-    return body() ? ChildOutcome::kTrue : ChildOutcome::kFalse;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return ChildOutcome::kFalse;
-  }
-}
-
-}  // namespace
 
 ChildOutcome run_with_failing_calls(const std::vector<FailingCall>& calls,
                                     const std::function<bool()>& body) {

@@ -21,4 +21,8 @@ enum class ChildOutcome { kTrue, kFalse, kCannotFilter, kCrashed };
 ChildOutcome run_with_failing_calls(const std::vector<FailingCall>& calls,
                                     const std::function<bool()>& body);
 
+/// From now on these calls fail in all threads of this process, in the body of the function above.
+/// Returns whether the kernel takes such a filter.
+bool fail_calls_from_now_on(const std::vector<FailingCall>& calls);
+
 }  // namespace spillway::swap

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 #include <system_error>
 
@@ -25,15 +26,20 @@ std::vector<std::string> TemporaryDirectory::entries() const {
 }
 
 std::vector<std::string> nameless_files_below(const std::string& directory) {
-  std::vector<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code closed_meanwhile;
-    const std::string target =
-        std::filesystem::read_symlink(entry.path(), closed_meanwhile).string();
-    if (target.starts_with(directory + "/") && target.ends_with(" (deleted)"))
-      found.push_back(entry.path().string());
+  std::map<std::string, std::string> found;  // By file: threads share tables of descriptors.
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::error_code ended_meanwhile;
+    const std::filesystem::directory_iterator open(task.path() / "fd", ended_meanwhile);
+    for (const auto& entry : open) {
+      const std::string target =
+          std::filesystem::read_symlink(entry.path(), ended_meanwhile).string();
+      if (target.starts_with(directory + "/") && target.ends_with(" (deleted)"))
+        found.emplace(target, entry.path().string());
+    }
   }
-  return found;
+  std::vector<std::string> paths;
+  for (const auto& [target, path] : found) paths.push_back(path);
+  return paths;
 }
 
 }  // namespace spillway

@@ -53,10 +53,10 @@ TEST(ExtentFile, GivesOutTheLastReleasedExtentFirst) {
 
 TEST(ExtentFile, GrowsOnWhereTheProgramForbidsItselfToReserveSpace) {
   const TemporaryDirectory directory;
-  ExtentFile file({directory.path(), 8_MiB}, 2_MiB);
-  ASSERT_TRUE(file.reserves_space());
-  const ChildOutcome outcome = run_with_failing_calls({{SYS_fallocate, EPERM}}, [&] {
-    return reserve_all(file) == 4 && !file.reserves_space() &&
+  const ChildOutcome outcome = run_with_failing_calls({}, [&] {
+    ExtentFile file({directory.path(), 8_MiB}, 2_MiB);
+    return file.reserves_space() && fail_calls_from_now_on({{SYS_fallocate, EPERM}}) &&
+           reserve_all(file) == 4 && !file.reserves_space() &&
            file.why_unreserved().find("fallocate is refused") == 0;
   });
   if (outcome == ChildOutcome::kCannotFilter)
@@ -69,18 +69,26 @@ TEST(ExtentFile, IsNamelessAndReadableByItsOwnerOnly) {
   const ExtentFile file({directory.path(), Bytes()});
   EXPECT_TRUE(directory.entries().empty());
   struct stat status {};
-  ASSERT_EQ(::fstat(file.fd(), &status), 0);
+  int flags = 0;
+  file.descriptors()->run([&] {
+    ASSERT_EQ(::fstat(file.fd(), &status), 0);
+    flags = ::fcntl(file.fd(), F_GETFD);
+  });
   EXPECT_EQ(status.st_mode & 07777, 0600U);
   EXPECT_EQ(status.st_nlink, 0U);
-  EXPECT_EQ(::fcntl(file.fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  EXPECT_EQ(flags & FD_CLOEXEC, FD_CLOEXEC);
 }
 
 TEST(ExtentFile, CannotBeGivenANameLater) {
   const TemporaryDirectory directory;
   const ExtentFile file({directory.path(), Bytes()});
-  const std::string descriptor = "/proc/self/fd/" + std::to_string(file.fd());
+  const std::string descriptor = "/proc/thread-self/fd/" + std::to_string(file.fd());
   const std::string name = directory.path() + "/named";
-  EXPECT_EQ(::linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW), -1);
+  file.descriptors()->run([&] {
+    ASSERT_TRUE(file.is_open());
+    EXPECT_EQ(::linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW),
+              -1);
+  });
   EXPECT_TRUE(directory.entries().empty());
 }
 
@@ -146,8 +154,10 @@ TEST_P(FullDisk, IsNoticedAtReservationAndGivesAllBack) {
     // What was reserved can be written to the last byte.
     alignas(kTransferAlignment) static char block[kTransferAlignment];
     for (std::uint64_t i = 0; i < count * kExtentBytes; i += sizeof block)
-      ASSERT_EQ(::pwrite(file.fd(), block, sizeof block, static_cast<off_t>(i)),
-                static_cast<ssize_t>(sizeof block));
+      file.descriptors()->run([&] {
+        ASSERT_EQ(::pwrite(file.fd(), block, sizeof block, static_cast<off_t>(i)),
+                  static_cast<ssize_t>(sizeof block));
+      });
     file.release(ExtentId(0));
     EXPECT_EQ(file.reserve(), ExtentId(0));
     EXPECT_EQ(refusal_of(file), "");

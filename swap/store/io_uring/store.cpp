@@ -3,10 +3,12 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
+#include "spillway/memory/kernel_refusal.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "store/io_uring/factory.h"
 #include "store/whole_transfer.h"
@@ -38,9 +40,7 @@ std::string why_refused(int error) {
   return message("io_uring cannot be set up: {}", std::strerror(error));
 }
 
-}  // namespace
-
-std::string why_no_io_uring() {
+std::string why_no_ring() {
   ::io_uring ring{};
   const int error = -::io_uring_queue_init(2, &ring, 0);
   if (error != 0) return why_refused(error);
@@ -54,14 +54,37 @@ std::string why_no_io_uring() {
   return reason;
 }
 
+}  // namespace
+
+std::string why_no_io_uring() {
+  const std::shared_ptr<OwnDescriptors> own = memory::make_own_descriptors();
+  if (!own->is_apart())
+    return message("io_uring needs a table of descriptors of its own: {}", own->why_shared());
+  std::string reason;
+  own->run([&] { reason = why_no_ring(); });
+  return reason;
+}
+
 IoUringStore::IoUringStore(std::unique_ptr<ExtentFile> file, std::size_t queue_depth,
                            std::shared_ptr<Doorbell> bell)
-    : SpillStore(queue_depth), file_(std::move(file)), wait_(std::move(bell)) {
+    : SpillStore(queue_depth, file->descriptors()), file_(std::move(file)), wait_(std::move(bell)) {
+  if (!descriptors()->is_apart())
+    throw UnsupportedError("io_uring needs a table of descriptors of its own: {}",
+                           descriptors()->why_shared());
   flights_.resize(queue_depth);
   for (std::size_t i = queue_depth; i > 0; --i) idle_.push_back(i - 1);
-  int error = -::io_uring_queue_init(static_cast<unsigned>(queue_depth), &ring_, 0);
+  try {
+    descriptors()->run([this] { open_ring(); });
+  } catch (const std::system_error&) {
+    throw IoError("cannot start a thread for {}: {}", file_->path(), memory::why_no_thread());
+  }
+}
+
+void IoUringStore::open_ring() {
+  const int event = wait_.bell().event_in(descriptors());
+  int error = -::io_uring_queue_init(static_cast<unsigned>(flights_.size()), &ring_, 0);
   if (error != 0) throw UnsupportedError(why_refused(error));
-  error = -::io_uring_register_eventfd(&ring_, wait_.bell().fd());
+  error = -::io_uring_register_eventfd(&ring_, event);
   if (error == 0) return;
   ::io_uring_queue_exit(&ring_);
   throw UnsupportedError(why_refused(error));
@@ -69,15 +92,22 @@ IoUringStore::IoUringStore(std::unique_ptr<ExtentFile> file, std::size_t queue_d
 
 IoUringStore::~IoUringStore() {
   // The kernel writes into memory that its owner will reuse: wait until it is through.
-  while (sent_ > 0) {
-    ::io_uring_cqe* completion = nullptr;
-    const int error = -::io_uring_wait_cqe(&ring_, &completion);
-    if (error == EINTR || error == EAGAIN) continue;
-    if (error != 0) break;
-    ::io_uring_cqe_seen(&ring_, completion);
-    --sent_;
-  }
-  ::io_uring_queue_exit(&ring_);
+  descriptors()->run([this] {
+    while (sent_ > 0) {
+      ::io_uring_cqe* completion = nullptr;
+      const int error = -::io_uring_wait_cqe(&ring_, &completion);
+      if (error == EINTR || error == EAGAIN) continue;
+      if (error != 0) break;
+      ::io_uring_cqe_seen(&ring_, completion);
+      count_sent(-1);
+    }
+    ::io_uring_queue_exit(&ring_);
+  });
+}
+
+void IoUringStore::count_sent(std::ptrdiff_t more) {
+  sent_ += static_cast<std::size_t>(more);
+  wait_.bell().expect_of_kernel(more);
 }
 
 void IoUringStore::do_submit(const Transfer& transfer) {
@@ -86,7 +116,7 @@ void IoUringStore::do_submit(const Transfer& transfer) {
   idle_.pop_back();
   flights_[index] = {transfer, 0};
   queue(index);
-  flush();
+  descriptors()->run([this] { flush(); });
 }
 
 void IoUringStore::queue(std::size_t index) {
@@ -113,7 +143,7 @@ void IoUringStore::flush() {
       const auto count = static_cast<std::size_t>(taken);
       SPILLWAY_ASSERT(count <= unsent_.size());
       unsent_.erase(unsent_.begin(), unsent_.begin() + taken);
-      sent_ += count;
+      count_sent(taken);
     } else if (taken == 0 || is_passing(-taken)) {
       wait_.bell().ring_by(SteadyClock().now() + kPauseOfBusyRing);
       return;
@@ -125,8 +155,9 @@ void IoUringStore::flush() {
 
 void IoUringStore::do_reap(std::vector<TransferResult>& results,
                            std::chrono::milliseconds timeout) {
-  wait_.until_finished(results, timeout,
-                       [this](std::vector<TransferResult>& out) { collect(out); });
+  wait_.until_finished(results, timeout, [this](std::vector<TransferResult>& out) {
+    descriptors()->run([&] { collect(out); });
+  });
 }
 
 void IoUringStore::collect(std::vector<TransferResult>& results) {
@@ -135,7 +166,7 @@ void IoUringStore::collect(std::vector<TransferResult>& results) {
     const auto index = static_cast<std::size_t>(::io_uring_cqe_get_data64(completion));
     const int result = completion->res;
     ::io_uring_cqe_seen(&ring_, completion);
-    --sent_;
+    count_sent(-1);
     handle(index, result, results);
   }
   flush();

@@ -2,6 +2,7 @@
 
 #include <liburing.h>
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -35,6 +36,8 @@ class IoUringStore final : public SpillStore {
   ExtentPlace do_locate(ExtentId extent) const override { return file_->locate(extent); }
   StoreReport do_report() const override;
 
+  void open_ring();
+  void count_sent(std::ptrdiff_t more);
   void queue(std::size_t index);
   void flush();
   void collect(std::vector<TransferResult>& results);

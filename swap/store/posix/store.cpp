@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "spillway/base/error.h"
-#include "spillway/base/signals_blocked.h"
 #include "spillway/memory/kernel_refusal.h"
 #include "store/posix/factory.h"
 #include "store/whole_transfer.h"
@@ -23,17 +22,16 @@ constexpr std::size_t kMostThreads = 8;
 
 PosixStore::PosixStore(std::unique_ptr<ExtentFile> file, std::size_t queue_depth,
                        std::size_t thread_count, std::shared_ptr<Doorbell> bell)
-    : SpillStore(queue_depth), file_(std::move(file)), wait_(std::move(bell)) {
+    : SpillStore(queue_depth, file->descriptors()), file_(std::move(file)), wait_(std::move(bell)) {
   start_threads(thread_count);
 }
 
 PosixStore::~PosixStore() { stop_threads(); }
 
 void PosixStore::start_threads(std::size_t count) {
-  const SignalsBlocked blocked;
   try {
     while (workers_.size() < count) {
-      workers_.emplace_back([this] { carry_out_on_worker(); });
+      workers_.push_back(descriptors()->start_thread([this] { carry_out_on_worker(); }));
       pthread_setname_np(workers_.back().native_handle(), "spill-posix");
     }
   } catch (const std::system_error&) {
@@ -78,6 +76,8 @@ void PosixStore::carry_out_on_worker() {
 TransferResult PosixStore::move(const Transfer& transfer) const {
   const std::uint64_t offset = ExtentFile::offset_of(transfer.extent);
   const int error = move_whole(transfer.direction, transfer.size, [&](std::size_t done) -> ssize_t {
+    // Where the table is shared with the program the number may mean one of its files by now.
+    if (!file_->is_open()) return -EBADF;
     std::byte* memory = transfer.memory + done;
     const std::size_t left = transfer.size - done;
     const auto place = static_cast<off_t>(offset + done);

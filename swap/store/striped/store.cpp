@@ -23,7 +23,9 @@ std::size_t total_depth(const std::vector<std::unique_ptr<SpillStore>>& stores) 
 
 StripedStore::StripedStore(std::vector<std::unique_ptr<SpillStore>> children,
                            std::shared_ptr<Doorbell> bell)
-    : SpillStore(total_depth(children)), stripes_(children.size()), wait_(std::move(bell)) {
+    : SpillStore(total_depth(children), children.front()->descriptors()),
+      stripes_(children.size()),
+      wait_(std::move(bell)) {
   SPILLWAY_ASSERT(!children.empty());
   for (std::size_t i = 0; i < children.size(); ++i) stripes_[i].store = std::move(children[i]);
 }

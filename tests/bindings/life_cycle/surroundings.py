@@ -45,12 +45,13 @@ class SmallDisk:
 
 def unnamed_files(process_id, folder):
     """Bytes on disk of each file without a name that a process has open in a folder."""
-    sizes = []
-    for entry in pathlib.Path(f"/proc/{process_id}/fd").iterdir():
+    sizes = {}
+    # Each thread may have descriptors of its own.
+    for entry in pathlib.Path(f"/proc/{process_id}/task").glob("*/fd/*"):
         try:
             target = os.readlink(entry)
             if target.startswith(f"{folder}/") and target.endswith(" (deleted)"):
-                sizes.append(os.stat(entry).st_blocks * 512)
+                sizes[target] = os.stat(entry).st_blocks * 512
         except FileNotFoundError:
             continue
-    return sizes
+    return list(sizes.values())

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "spillway/base/bytes.h"
+#include "spillway/base/own_descriptors.h"
 
 namespace spillway::memory {
 
@@ -20,5 +22,9 @@ void write_why_refused(int error, Bytes wanted, std::span<char> text);
 
 /// Tells why no thread could be started (EAGAIN of pthread_create). Any thread.
 std::string why_no_thread();
+
+/// Makes a table of descriptors beside the program's. Throws UnsupportedError that tells why no
+/// thread could be started for it. Any thread.
+std::shared_ptr<OwnDescriptors> make_own_descriptors();
 
 }  // namespace spillway::memory

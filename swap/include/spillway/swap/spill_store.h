@@ -9,9 +9,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/base/own_descriptors.h"
 #include "spillway/base/strong_id.h"
 
 namespace spillway::swap {
@@ -54,7 +56,7 @@ struct TransferResult {
 /// Where the bytes of an extent lie, for a forked child, which has no I/O thread: in a file, or in
 /// memory of this process.
 struct ExtentPlace {
-  int file = -1;  ///< A descriptor; -1: not in a file.
+  int file = -1;  ///< A descriptor of the child; -1: none.
   std::uint64_t offset = 0;
   std::uint64_t device = 0;  ///< What fstat says of the file: the child may have closed the
   std::uint64_t inode = 0;   ///< descriptor, and its number may mean another file by now.
@@ -125,11 +127,17 @@ class SpillStore {
 
   StoreReport report() const { return do_report(); }  ///< Any thread.
 
+  /// Where the files of the store are open; null: it has none. The I/O thread is best started
+  /// there, and forks are announced there. Any thread.
+  const std::shared_ptr<OwnDescriptors>& descriptors() const { return descriptors_; }
+
   std::size_t in_flight() const { return in_flight_; }      ///< I/O thread only.
   std::size_t queue_depth() const { return queue_depth_; }  ///< Any thread.
 
  protected:
-  explicit SpillStore(std::size_t queue_depth) : queue_depth_(queue_depth) {}
+  explicit SpillStore(std::size_t queue_depth,
+                      std::shared_ptr<OwnDescriptors> descriptors = nullptr)
+      : descriptors_(std::move(descriptors)), queue_depth_(queue_depth) {}
 
   /// A report with `written`, `read` and `busy_time` of what passed through this object. Any
   /// thread.
@@ -144,6 +152,7 @@ class SpillStore {
   virtual ExtentPlace do_locate(ExtentId extent) const = 0;
   virtual StoreReport do_report() const = 0;
 
+  std::shared_ptr<OwnDescriptors> descriptors_;
   std::size_t queue_depth_;
   std::size_t in_flight_ = 0;
   std::atomic<std::uint64_t> written_bytes_{0};
