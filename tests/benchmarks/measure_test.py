@@ -84,7 +84,7 @@ class PlansThatAreTold(unittest.TestCase):
     """`do_plans_follow_the_disk` reads them from the log."""
 
     def test_are_understood_as_the_runtime_words_them(self):
-        source = BENCHMARKS.parent / "src" / "runtime" / "step_learner_steps.cpp"
+        source = BENCHMARKS.parent / "src" / "runtime" / "learning" / "step_learner_steps.cpp"
         text = source.read_text(encoding="utf-8")
         lines = re.search(r'log_info\(("\{\} plan for .*?"),\n', text, re.DOTALL)[1]
         words = "".join(re.findall(r'"([^"]*)"', lines))
