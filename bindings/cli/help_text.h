@@ -40,6 +40,8 @@ Examples:
   spillway run --budget 4GiB -- ./trainer -e 3  at most 4 GiB of tensors
   spillway run --nvme /scratch:200GiB,/fast -- ./trainer
                                                 spill to two disks, at most 200 GiB on the first
+  spillway run --nvme ram:8GiB,/scratch -- ./trainer
+                                                to 8 GiB of memory first, and on to a disk
   spillway run --stats run.json -- ./trainer    and write what happened to a file
   spillway run --trace run.json -- ./trainer    and show the last steps as a Chrome trace
   spillway run -- mpiexec -n 2 ./trainer        each rank gets a budget of its own

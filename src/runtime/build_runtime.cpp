@@ -4,6 +4,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
+#include "spillway/runtime/host_tier.h"
 #include "spillway/runtime/settings/mapper_choice.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/topology/machine.h"
@@ -100,6 +101,9 @@ class Builder {
         "lose per byte{}{}",
         rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share,
         rates.slowdown_seconds_per_byte(), assumed.empty() ? "" : "; assumed: ", assumed);
+    const TierRates tiers = tier_rates(settings_, rates);
+    rates = tiers.rates;
+    options_.far = tiers.far;
   }
 
   swap::OpenedSpillStore open_store(const ResolvedDirectories& places) {
@@ -108,6 +112,7 @@ class Builder {
     store.queue_depth = settings_.queue_depth;
     store.verify = settings_.verify;
     store.ram_capacity = 8 * options_.budget;
+    store.host_tier = settings_.host_tier;
     for (const ResolvedDirectory& place : places.directories) {
       log_info("spills to {}", describe(place));
       store.directories.push_back({place.facts.path, place.limit});
@@ -126,8 +131,9 @@ class Builder {
     parts_.transfers = std::make_unique<TransferMeter>(meter);
     TransferMeter* const transfers = parts_.transfers.get();
     options_.moved = [transfers] { return transfers->moved(); };
-    // Where steps wait for their plans, equal runs are to have equal ones.
-    if (options_.planning.moment == PlanningMoment::kInBackground)
+    // Where steps wait for their plans, equal runs are to have equal ones; and what the meter sees
+    // is of both tiers together.
+    if (options_.planning.moment == PlanningMoment::kInBackground && !options_.far)
       options_.rates_now = [transfers] { return transfers->rates(); };
   }
 

@@ -91,7 +91,7 @@ RunStatistics Run::statistics() const {
   statistics.run_seconds = seconds(clock_.now() - start_);
   if (settings_.store != swap::StoreKind::kRam) {
     statistics.endurance = settings_.endurance * parts_.wearing_directories;
-    statistics.disk_written = statistics.memory.store.written;
+    statistics.disk_written = statistics.memory.store.written_to_disks();
   }
   if (statistics.memory.store.busy_time.count() > 0) statistics.rates = parts_.transfers->rates();
   if (parts_.plan != nullptr && statistics.left_out.empty())

@@ -37,6 +37,7 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     guide_ = std::make_unique<StepGuide>(
         StepLearner::Options{.budget_pages = budget_pages,
                              .rates = options_.rates,
+                             .far = options_.far,
                              .rates_now = options_.rates_now,
                              .take_peak = [this] { return engine_->take_peak(); },
                              .moved = options_.moved,

@@ -60,6 +60,10 @@ ChosenRates given_rates(const RateWords& words) {
 std::vector<std::string> directories_in(const std::string& text) {
   runtime::Settings settings;
   runtime::assign_setting(settings, "nvme", text, "--nvme");
+  if (settings.host_tier > Bytes())
+    throw ConfigError("--nvme: {} of memory before the disks are for runs: plans take them as "
+                      "--host-memory (leave the ram: out)",
+                      settings.host_tier);
   std::vector<std::string> paths;
   for (const swap::SpillDirectory& directory : settings.nvme) {
     if (directory.limit > Bytes(0))

@@ -121,6 +121,13 @@ void PlanAdvice::begin_op(OpIndex op, std::span<const std::uint32_t> used, Advic
   }
 }
 
+/// `value` is the one of the swap that leaves, as it is bound now.
+Advice::WriteOut PlanAdvice::write_out(ValueIndex value, const PlannedSwap& swap) const {
+  Advice::WriteOut out{piece_of(value), swap.pages};
+  if (has_tiers_) out.far_pages = swap.far_pages;
+  return out;
+}
+
 /// What starts before an operator of the plan, one that runs again included.
 void PlanAdvice::advise_fetches(OpIndex place, Advice& advice) {
   const planner::SwapPlan& plan = plan_->plan.swaps;
@@ -138,7 +145,7 @@ void PlanAdvice::advise_leaving(OpIndex place, Advice& advice) {
   for (const std::uint32_t i : plan.write_outs.of(place)) {
     const PlannedSwap& swap = plan.swaps[i];
     const ValueIndex value = steps().value_of[swap.value];
-    if (is_bound(value)) advice.write_outs.push_back({piece_of(value), swap.pages});
+    if (is_bound(value)) advice.write_outs.push_back(write_out(value, swap));
   }
   for (const ValueIndex value : plan_->drops.of(place)) {
     if (is_bound(value)) advice.drops.push_back(piece_of(value));
@@ -228,8 +235,7 @@ void PlanAdvice::advise_pending_transfers(OpIndex from, Advice& advice) {
     if (swap.fetch == kNoOp) {
       const ValueIndex value = known(swap.value);
       const bool is_idle = steps().tape.values[swap.value].death == kSurvives;
-      if (is_idle && is_bound(value))
-        late_leaves_.push_back({kNoOp, {piece_of(value), swap.pages}});
+      if (is_idle && is_bound(value)) late_leaves_.push_back({kNoOp, write_out(value, swap)});
       continue;
     }
     const std::uint32_t until_needed = ops_until(swap.needed);
@@ -241,7 +247,7 @@ void PlanAdvice::advise_pending_transfers(OpIndex from, Advice& advice) {
       pending_.emplace_back(until_needed, Advice::Fetch{piece_of(value), swap.keeps_copy});
     if (until_needed <= fetched_before) continue;
     if (swap.needed < first && swap.fetch < first) value = known(swap.value);
-    if (is_bound(value)) late_leaves_.push_back({until_needed, {piece_of(value), swap.pages}});
+    if (is_bound(value)) late_leaves_.push_back({until_needed, write_out(value, swap)});
   }
   std::stable_sort(pending_.begin(), pending_.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -15,9 +15,9 @@ namespace spillway::runtime {
 /// plan, and what starts before and after each operator. Not thread-safe.
 class PlanAdvice {
  public:
-  /// Both belong to the learner and outlive this.
-  PlanAdvice(const profile::TapeRecorder& recorder, const OpClock& clock)
-      : recorder_(recorder), clock_(clock) {}
+  /// Both belong to the learner and outlive this. `has_tiers`: plans say what stays in host memory.
+  PlanAdvice(const profile::TapeRecorder& recorder, const OpClock& clock, bool has_tiers)
+      : recorder_(recorder), clock_(clock), has_tiers_(has_tiers) {}
 
   /// Begins with a plan before its operator `op`, whatever was followed until now.
   /// `is_catching_up`: nobody has fetched ahead for it, so the next round does it for what may be
@@ -60,6 +60,7 @@ class PlanAdvice {
   void advise_next_uses(profile::OpIndex from, Advice& advice);
   void advise_pending_transfers(profile::OpIndex from, Advice& advice);
   OpClock moment(std::uint32_t distance) const;
+  Advice::WriteOut write_out(profile::ValueIndex value, const planner::PlannedSwap& swap) const;
 
   /// As the trainer runs it, and with what runs again; the values of a storage go by the first.
   const profile::StepTape& plan_tape() const { return plan_->step.tape; }
@@ -85,6 +86,7 @@ class PlanAdvice {
 
   const profile::TapeRecorder& recorder_;
   const OpClock& clock_;
+  const bool has_tiers_;
   const LearnedPlan* plan_ = nullptr;
   OpClock catch_up_until_ = 0;
   profile::OpIndex due_begin_ = 0;  ///< First of the due replays, among the plan's operators.

@@ -195,7 +195,7 @@ void StepGuide::take_advice_locked(swap::ResidencyOrders& orders) {
   for (const auto& next : advice_.next_uses)
     orders.next_uses.push_back({pieces_.part_of(next.piece), next.at});
   for (const auto& out : advice_.write_outs)
-    orders.write_outs.push_back({pieces_.part_of(out.piece), out.pages});
+    orders.write_outs.push_back({pieces_.part_of(out.piece), out.pages, out.far_pages});
   orders.reserve_pages = advice_.reserve_pages;
   for (const auto& fetch : advice_.fetches)
     orders.fetches.push_back({pieces_.part_of(fetch.piece), fetch.keeps_copy

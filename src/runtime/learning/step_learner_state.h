@@ -31,15 +31,16 @@ struct StepLearner::State {
 
   explicit State(const Options& options)
       : recorder_({}),
-        library_({.budget_pages = options.budget_pages, .rates = options.rates}, options.planning,
-                 names_),
+        library_({.budget_pages = options.budget_pages, .rates = options.rates, .far = options.far},
+                 options.planning, names_),
         recording_(options.recording),
         rates_now_(options.rates_now),
         take_peak_(options.take_peak),
         moved_(options.moved),
         trace_(options.trace),
         storage_of_(options.storage_of),
-        room_(options.budget_pages) {}
+        room_(options.budget_pages),
+        plan_advice_(recorder_, clock_, options.far.has_value()) {}
 
   void begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
                 Advice& advice, bool is_replayable);
@@ -104,7 +105,7 @@ struct StepLearner::State {
 
   // The plan. `conforms_`: the step has followed its slot from the first operator on.
   LearnedPlan* plan_ = nullptr;
-  PlanAdvice plan_advice_{recorder_, clock_};
+  PlanAdvice plan_advice_;
   OpIndex expected_ = 0;        ///< The operator of the plan that should come next.
   OpIndex slot_end_ = 0;        ///< Where the step should end.
   OpIndex current_ = kNoOp;     ///< The operator of the plan that is running or ended last.

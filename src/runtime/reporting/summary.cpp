@@ -44,6 +44,10 @@ std::string moved(const RunStatistics& s) {
 std::string where(const RunStatistics& s) {
   std::string text = message("{}; busy {}", s.store.empty() ? joined(s.directories) : s.store,
                              seconds_text(seconds(s.memory.store.busy_time)));
+  const swap::HostTierReport& host = s.memory.store.host;
+  if (host.capacity > Bytes())
+    text += message("; {} into host memory and {} back, {} on to the disks", host.written,
+                    host.read, host.demoted);
   if (s.rates)
     text += message("; about {} out, {} in", gb_per_s(s.rates->write_bytes_per_second),
                     gb_per_s(s.rates->read_bytes_per_second));
@@ -120,6 +124,8 @@ std::string given(const RunStatistics::GivenPlan& plan, std::uint64_t steps) {
 std::string other_rates(const RunStatistics& s) {
   constexpr double kNoticeable = 1.5;
   if (!s.rates || !s.given_plan || s.given_plan->steps == 0) return {};
+  if (s.memory.store.host.capacity > Bytes())
+    return {};  // What was seen is of both tiers together.
   const profile::TransferRates& told = s.given_plan->rates;
   const auto is_off = [](double a, double b) { return a > kNoticeable * b || b > kNoticeable * a; };
   if (!is_off(told.write_bytes_per_second, s.rates->write_bytes_per_second) &&

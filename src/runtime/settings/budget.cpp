@@ -31,22 +31,36 @@ ResolvedBudget budget_of_machine(const Settings& settings, const topology::Machi
       message("{} usable ({}){}", usable->bytes, usable->limited_by,
               sharers > 1 ? message(" for {} ranks", sharers) : std::string());
   const Bytes reserve = settings.reserve.value_or(default_reserve(share));
-  if (share < reserve + kLeastBudget)
-    throw ConfigError("no budget is left: {} less a reserve of {} (free some memory, lower the "
-                      "reserve, or give the budget as a size)",
-                      history, reserve);
+  const Bytes tier = settings.host_tier;
+  const std::string of_tier =
+      tier > Bytes() ? message(" and {} before the disks", tier) : std::string();
+  if (share < reserve + tier + kLeastBudget)
+    throw ConfigError("no budget is left: {} less a reserve of {}{} (free some memory, lower the "
+                      "{}, or give the budget as a size)",
+                      history, reserve, of_tier,
+                      tier > Bytes() ? "ram: of --nvme or the reserve" : "reserve");
   const bool is_auto = settings.budget.kind == BudgetRequest::Kind::kAuto;
   const double percent = is_auto ? 100.0 : settings.budget.percent;
   ResolvedBudget result;
-  result.budget = Bytes(static_cast<std::uint64_t>(static_cast<double>((share - reserve).count()) *
-                                                   (percent / 100.0)));
-  result.origin =
-      message("{}: {}, less {} reserve{}", is_auto ? std::string("auto") : message("{} %", percent),
-              history, reserve, sharers > 1 ? " each" : "");
+  result.budget = Bytes(static_cast<std::uint64_t>(
+      static_cast<double>((share - reserve - tier).count()) * (percent / 100.0)));
+  result.origin = message("{}: {}, less {} reserve{}{}",
+                          is_auto ? std::string("auto") : message("{} %", percent), history,
+                          reserve, of_tier, sharers > 1 ? " each" : "");
   return result;
 }
 
-void warn_of_machine(ResolvedBudget& result, const topology::Machine& machine) {
+/// Memory before the disks is real memory, taken beside the budget.
+void check_host_tier(const Settings& settings, const topology::Machine& machine, unsigned sharers) {
+  const auto usable = topology::usable_memory(machine.memory);
+  if (!usable || settings.host_tier <= usable->bytes / sharers) return;
+  throw ConfigError("{} of memory before the disks (ram: of --nvme) are more than this process can "
+                    "use, {} ({}){}",
+                    settings.host_tier, usable->bytes, usable->limited_by,
+                    sharers > 1 ? message(" for {} ranks", sharers) : std::string());
+}
+
+void warn_of_machine(ResolvedBudget& result, const topology::Machine& machine, Bytes host_tier) {
   const auto usable = topology::usable_memory(machine.memory);
   if (machine.memory.total && result.budget > *machine.memory.total)
     result.warnings.push_back(
@@ -57,13 +71,29 @@ void warn_of_machine(ResolvedBudget& result, const topology::Machine& machine) {
         "the budget of {} is larger than what this process can use now, {} ({}): the kernel "
         "may swap or kill it",
         result.budget, usable->bytes, usable->limited_by));
+  else if (usable && host_tier > Bytes() && result.budget + host_tier > usable->bytes)
+    result.warnings.push_back(
+        message("the budget of {} and the {} before the disks are more than what this process can "
+                "use now, {} ({}): the kernel may swap or kill it",
+                result.budget, host_tier, usable->bytes, usable->limited_by));
 }
 
-/// Of a limit of this process, what is not in use; nothing: there is no limit, or too little known.
-std::optional<Bytes> room_under(const std::optional<std::uint64_t>& limit,
-                                const std::optional<std::uint64_t>& used) {
+/// What a limit of this process leaves for tensors.
+struct Room {
+  Bytes bytes;
+  std::string limit;  ///< In words.
+};
+
+/// Of a limit, what is not in use, less the memory before the disks; nothing: there is no limit, or
+/// too little known.
+std::optional<Room> room_under(const char* name, const std::optional<std::uint64_t>& limit,
+                               const std::optional<std::uint64_t>& used, Bytes host_tier) {
   if (!limit || *limit == topology::kUnlimited || !used) return std::nullopt;
-  return Bytes(*limit - std::min(*limit, *used));
+  const Bytes left(*limit - std::min(*limit, *used));
+  const std::string of_tier =
+      host_tier > Bytes() ? message(", {} of these for memory before the disks", host_tier) : "";
+  return Room{left - std::min(left, host_tier),
+              message("{} is {}, of which {} are left{}", name, Bytes(*limit), left, of_tier)};
 }
 
 /// Lowers a budget that was derived from the machine; one that was given is refused.
@@ -93,6 +123,7 @@ Bytes default_reserve(Bytes usable) {
 
 ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine& machine,
                               unsigned sharers) {
+  check_host_tier(settings, machine, sharers);
   ResolvedBudget result;
   if (settings.budget.kind == BudgetRequest::Kind::kSize) {
     result.budget = settings.budget.size;
@@ -104,7 +135,7 @@ ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine&
     throw ConfigError("a budget of {} is too small: tensors move in pages of 2 MiB, so {} is the "
                       "least, and a trainer needs what its largest operator holds",
                       result.budget, kLeastBudget);
-  warn_of_machine(result, machine);
+  warn_of_machine(result, machine, settings.host_tier);
   return result;
 }
 
@@ -126,30 +157,25 @@ void hold_to_mapper(ResolvedBudget& resolved, const Settings& settings,
 void hold_to_limits(ResolvedBudget& resolved, const Settings& settings,
                     const topology::Machine& machine) {
   const topology::ProcessLimits& limits = machine.limits;
-  if (const auto room = room_under(limits.data_bytes, machine.use.data_bytes)) {
-    // What is on disk takes addresses, too, and these count where they can be written to.
-    const std::string text = message("the limit of writable memory RLIMIT_DATA (ulimit -d) is {}, "
-                                     "of which {} are left",
-                                     Bytes(*limits.data_bytes), *room);
-    hold_to_limit(resolved, settings, *room / 2, *room / 4, text);
-  }
-  const auto room = room_under(limits.address_space_bytes, machine.use.address_space_bytes);
+  const Bytes tier = settings.host_tier;
+  // What is on disk takes addresses, too, and these count where they can be written to.
+  if (const auto room = room_under("the limit of writable memory RLIMIT_DATA (ulimit -d)",
+                                   limits.data_bytes, machine.use.data_bytes, tier))
+    hold_to_limit(resolved, settings, room->bytes / 2, room->bytes / 4, room->limit);
+  const auto room = room_under("the address-space limit RLIMIT_AS (ulimit -v)",
+                               limits.address_space_bytes, machine.use.address_space_bytes, tier);
   if (!room) return;
-  const std::string text =
-      message("the address-space limit RLIMIT_AS (ulimit -v) is {}, of which {} "
-              "are left",
-              Bytes(*limits.address_space_bytes), *room);
   const Bytes others = kAddressesOfOthers + kAddressesOfGuards;
-  const Bytes usable = *room - std::min(*room, others);
+  const Bytes usable = room->bytes - std::min(room->bytes, others);
   // The budget takes addresses twice: for the pool of frames, and for the tensors themselves.
-  hold_to_limit(resolved, settings, usable / 2, usable / 4, text);
+  hold_to_limit(resolved, settings, usable / 2, usable / 4, room->limit);
   const Bytes half = usable / 2;
   const Bytes most = std::max(half - std::min(half, resolved.budget), resolved.budget);
   const Bytes arena = Bytes(most.count() / memory::kPageBytes * memory::kPageBytes);
   if (arena >= resolved.arena) return;
   resolved.warnings.push_back(message("{} of addresses are reserved for tensors instead of {}: {}",
-                                      arena, resolved.arena, text));
-  resolved.arena_reason = "; " + text;
+                                      arena, resolved.arena, room->limit));
+  resolved.arena_reason = "; " + room->limit;
   resolved.arena = arena;
 }
 

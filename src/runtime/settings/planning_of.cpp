@@ -9,6 +9,24 @@
 
 namespace spillway::runtime {
 
+namespace {
+
+void check_tiers(const planner::PlanFile& plan, const Settings& settings) {
+  if (!plan.far) return;
+  const Bytes needed = plan.far->near_pages * plan.page_size;
+  if (settings.host_tier >= needed) return;
+  const std::string has = settings.host_tier == Bytes()
+                              ? std::string("disks only")
+                              : message("{} before its disks", settings.host_tier);
+  throw ConfigError(
+      "the plan {} has two tiers, host memory of {} and disks behind it, and this run "
+      "has {} (put that before them with --nvme ram:{}KiB,DIR, or make a plan without "
+      "--host-memory)",
+      settings.plan, needed, has, needed.count() / 1024);
+}
+
+}  // namespace
+
 PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budget) {
   PlanningOptions options;
   options.moment = settings.planning;
@@ -29,10 +47,7 @@ PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budge
   options.stored =
       std::make_shared<planner::PlanFile>(planner::parse_plan_file(text, settings.plan));
   options.stored_name = settings.plan;
-  if (options.stored->far)
-    throw ConfigError("the plan {} has two tiers, host memory of {} and disks behind it, and this "
-                      "run has disks only (make one without --host-memory)",
-                      settings.plan, options.stored->far->near_pages * options.stored->page_size);
+  check_tiers(*options.stored, settings);
   if (budget && *budget < options.stored->budget)
     throw ConfigError("the plan {} was made for {}, more than the {} of this run (run it with "
                       "--budget {}KiB, or make one for this budget with: spillway plan)",

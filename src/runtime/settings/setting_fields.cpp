@@ -81,17 +81,47 @@ swap::SpillDirectory parse_directory(std::string_view text) {
   return directory;
 }
 
-std::vector<swap::SpillDirectory> parse_directories(std::string_view text) {
+// What follows "ram:".
+Bytes parse_host_memory(std::string_view text) {
+  if (text.empty() || text.front() < '0' || text.front() > '9')
+    throw ConfigError("{}{} names host memory without a size (write for example {}8GiB, or "
+                      "./{}{} for a directory of that name)",
+                      kHostMemory, text, kHostMemory, kHostMemory, text);
+  const Bytes size = parse_positive(text);
+  if (size < memory::kPageSize)
+    throw ConfigError("{}{} of host memory hold no page of {} (write for example {}8GiB)",
+                      kHostMemory, text, memory::kPageSize, kHostMemory);
+  return size;
+}
+
+void add_directory(std::string_view text, std::vector<swap::SpillDirectory>& directories) {
+  swap::SpillDirectory directory = parse_directory(text);
+  for (const swap::SpillDirectory& other : directories)
+    if (other.path == directory.path)
+      throw ConfigError("directory {} is named twice", directory.path);
+  directories.push_back(std::move(directory));
+}
+
+void assign_places(Settings& settings, std::string_view text) {
   std::vector<swap::SpillDirectory> directories;
+  Bytes host_tier;
   while (true) {
     const auto comma = text.find(',');
-    directories.push_back(parse_directory(text.substr(0, comma)));
-    for (std::size_t i = 0; i + 1 < directories.size(); ++i)
-      if (directories[i].path == directories.back().path)
-        throw ConfigError("directory {} is named twice", directories[i].path);
-    if (comma == std::string_view::npos) return directories;
+    const std::string_view entry = text.substr(0, comma);
+    if (!entry.starts_with(kHostMemory)) {
+      add_directory(entry, directories);
+    } else {
+      const Bytes size = parse_host_memory(entry.substr(kHostMemory.size()));
+      if (host_tier > Bytes())
+        throw ConfigError("host memory is named twice, with {} and {} (write one {}SIZE)",
+                          host_tier, size, kHostMemory);
+      host_tier = size;
+    }
+    if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);
   }
+  settings.nvme = std::move(directories);
+  settings.host_tier = host_tier;
 }
 
 std::string parse_text(std::string_view text) {
@@ -143,10 +173,10 @@ constexpr std::array<SettingField, 27> kFields{{
     "Tensor bytes that may be in memory at once. auto: what this process can really use, less "
     "--reserve; a percentage is of that."},
    [](Settings& s, Text t) { s.budget = parse_budget(t); }},
-  {{"nvme", "DIR[:SIZE],...", "the roomiest of $TMPDIR, /var/tmp, /tmp, .",
+  {{"nvme", "[ram:SIZE,]DIR[:SIZE],...", "the roomiest of $TMPDIR, /var/tmp, /tmp, .",
     "Where tensors spill to, and how much may be filled there. Several directories work in "
-    "parallel.", false, true},
-   [](Settings& s, Text t) { s.nvme = parse_directories(t); }},
+    "parallel. ram:SIZE puts so much memory, beside the budget, before them.", false, true},
+   &assign_places},
   {{"reserve", "SIZE", "512MiB or 8 %",
     "What --budget auto and percentages leave for memory that tensors do not count: libraries, "
     "their scratch space, the loader."},

@@ -6,6 +6,9 @@
 
 namespace spillway::runtime {
 
+/// What an entry of `nvme` begins with that is no directory.
+inline constexpr std::string_view kHostMemory = "ram:";
+
 /// A catalogue entry with the function that reads its text. The function throws ConfigError with a
 /// reason only; the caller adds origin and key.
 struct SettingField {

@@ -162,18 +162,19 @@ std::string absolute_path(std::string_view path, const std::string& folder) {
   return folder + (folder.back() == '/' ? "" : "/") + std::string(path);
 }
 
-// "DIR[:SIZE],..." as seen from `folder`.
+// "ram:SIZE,DIR[:SIZE],..." as seen from `folder`.
 std::string absolute_directories(std::string_view list, const std::string& folder) {
   std::string result;
   while (true) {
     const auto comma = list.find(',');
     const std::string_view entry = list.substr(0, comma);
-    const bool is_relative = !entry.empty() && entry.front() != '/';
+    const bool is_memory = entry.starts_with(kHostMemory);
+    const bool is_relative = !is_memory && !entry.empty() && entry.front() != '/';
     if (is_relative && folder.find(',') != std::string::npos)
       throw ConfigError("{} is a relative path below {}, whose comma would separate directories "
                         "(work in another folder, or spill elsewhere)",
                         entry, folder);
-    result += absolute_path(entry, folder);
+    result += is_memory ? std::string(entry) : absolute_path(entry, folder);
     if (comma == std::string_view::npos) return result;
     result += ',';
     list.remove_prefix(comma + 1);

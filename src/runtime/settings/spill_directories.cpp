@@ -212,12 +212,19 @@ DirectorySurroundings real_surroundings(const Settings& settings) {
 ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes budget,
                                               const DirectorySurroundings& surroundings) {
   ResolvedDirectories result;
-  if (settings.store == swap::StoreKind::kRam) return result;
+  if (settings.store == swap::StoreKind::kRam) {
+    if (settings.host_tier > Bytes())
+      throw ConfigError(
+          "--store ram keeps everything in memory, and has no place for {} before the "
+          "disks (leave the ram: of --nvme out, or --store ram)",
+          settings.host_tier);
+    return result;
+  }
   for (const swap::SpillDirectory& named : settings.nvme)
     result.directories.push_back(resolve(named, surroundings));
   if (result.directories.empty()) result.directories.push_back(roomiest_candidate(surroundings));
   result.warnings = surroundings.warnings;
-  Bytes room;
+  Bytes room = settings.host_tier;
   for (ResolvedDirectory& directory : result.directories) {
     directory.warnings = warnings_of(directory);
     result.warnings.insert(result.warnings.end(), directory.warnings.begin(),

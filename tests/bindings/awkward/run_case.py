@@ -253,8 +253,22 @@ def require_transfers(session, run, budget, needed):
     if session.options.recomputed and run.statistic("replays") <= 0:
         raise Failure(f"{run.name}: no operator ran again, although --recomputed asks for that\n"
                       f"{run.shown()}")
+    if session.options.both_tiers:
+        require_both_tiers(run)
     if session.options.moved_and_recomputed:
         require_both(run)
+
+
+def require_both_tiers(run):
+    """Tensors went into host memory, and to the disk behind it."""
+    near, back, disk = (run.statistic(key) for key in ("host_written_bytes", "host_read_bytes",
+                                                       "disk_written_bytes"))
+    if min(near, back, disk) <= 0 or run.statistic("host_tier_peak_bytes") > run.statistic(
+            "host_tier_bytes"):
+        raise Failure(f"{run.name}: {near} bytes went into host memory, {back} came back from it, "
+                      f"{disk} went to disk; --both-tiers asks for all three, within its size\n"
+                      f"{run.shown()}")
+    print(f"{run.name}: {near} bytes into host memory, {disk} to disk")
 
 
 def require_both(run):
@@ -456,6 +470,9 @@ def add_run_options(parser):
         help="fail when a run below the need followed no plan")
     add("--recomputed", action="store_true",
         help="fail when a run below the need has computed nothing again")
+    add("--both-tiers", action="store_true",
+        help="fail when a run below the need has not used host memory and the disk behind it, which "
+        "--run-option=--nvme=ram:SIZE,DIR gives")
     add("--moved-and-recomputed", action="store_true",
         help="fail when the latest whole step of a run below the need has computed nothing again, or "
         "the run has read nothing back")

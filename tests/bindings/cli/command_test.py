@@ -370,6 +370,15 @@ class Refusing(CommandCase):
         self.assertRegex(self.refused("run", "--nvme", "/proc", "--", "true"),
                          "not writable|read-only|holds no files")
 
+    def test_memory_before_the_disks_that_makes_no_sense(self):
+        for places, reason in {"ram:900TiB": "are more than this process can use",
+                               "ram:8MiB,ram:8MiB": "host memory is named twice",
+                               "ram:": "names host memory without a size",
+                               "ram:1KiB": "hold no page of 2.00 MiB"}.items():
+            self.assertIn(reason, self.refused("run", "--nvme", places, "--", "true"))
+        self.assertIn("--store ram keeps everything in memory",
+                      self.refused("run", "--store", "ram", "--nvme", "ram:8MiB", "--", "true"))
+
     def test_a_directory_that_another_user_may_write_to(self):
         locked = self.root / "locked"
         locked.mkdir(0o555)

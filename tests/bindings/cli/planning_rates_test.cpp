@@ -220,6 +220,9 @@ TEST_F(RatesFile, ReadsDirectoriesAsARunDoes) {
   EXPECT_THAT(said("/fast,/fast"), HasSubstr("--nvme: directory /fast is named twice"));
   for (const char* list : {"/fast,", ",/fast", "/fast,,/faster", ","})
     EXPECT_THAT(said(list), HasSubstr("--nvme: a directory without a name")) << list;
+  EXPECT_THAT(said("ram:64MiB,/fast"),
+              HasSubstr("--nvme: 64.0 MiB of memory before the disks are for runs: plans take them "
+                        "as --host-memory"));
   EXPECT_THAT(said("/fast:200GiB"), HasSubstr("--nvme: /fast has a size of 200 GiB, which is for "
                                               "runs"));
 }

@@ -25,6 +25,7 @@ class GivenPlan(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
         profile, cls.plan = cls.folder / "profile", cls.folder / "plan"
+        cls.profile = profile
         cls.command(COMMAND, "profile", "--out", profile, "--steps", "3", "--", TRAINER, *FLAGS,
                     "--steps", "100")
         # A slow disk: then it is worth while to compute again.
@@ -39,10 +40,10 @@ class GivenPlan(unittest.TestCase):
             raise AssertionError(f"{words}: {run.returncode}\n{run.stderr}")
         return run
 
-    def run_with_plan(self, budget, trainer):
+    def run_with_plan(self, budget, trainer, plan=None, places=None):
         statistics = self.folder / "stats"
-        run = self.command(COMMAND, "run", "--plan", self.plan, "--budget", budget, "--nvme",
-                           self.folder, "--stats", statistics, "--", *trainer)
+        run = self.command(COMMAND, "run", "--plan", plan or self.plan, "--budget", budget, "--nvme",
+                           places or self.folder, "--stats", statistics, "--", *trainer)
         return json.loads(statistics.read_text(encoding="utf-8")), run
 
     @staticmethod
@@ -76,6 +77,34 @@ class GivenPlan(unittest.TestCase):
             self.assertEqual(replays[1] - replays[0], 3 * per_step)
         else:
             self.assertGreater(replays[1], replays[0])
+
+    def test_with_two_tiers_keeps_some_in_host_memory_and_sends_some_past_it(self):
+        plan = self.folder / "tiers"
+        self.command(COMMAND, "plan", self.profile, "--budget", "90MiB",
+                     "--link-out", "4", "--link-in", "4", "--host-memory", "16MiB",
+                     "--disk-out", "1", "--disk-in", "1", "--out", plan)
+        swaps = json.loads(plan.read_text(encoding="utf-8"))["swaps"]
+        self.assertGreater(sum(swaps["far_pages"]), 0)
+        self.assertGreater(sum(swaps["pages"]), sum(swaps["far_pages"]))
+        plain = self.losses(self.command(TRAINER, *FLAGS, "--steps", "8"))
+        statistics, run = self.run_with_plan("90MiB", (TRAINER, *FLAGS, "--steps", "8"), plan,
+                                             f"ram:16MiB,{self.folder}")
+        self.assertEqual(self.losses(run), plain)
+        self.assertEqual(statistics["given_plan"]["misfit"], "")
+        self.assertGreaterEqual(statistics["given_plan"]["followed_steps"], 3, run.stderr)
+        self.assertEqual(statistics["host_tier_bytes"], 16 << 20)
+        self.assertLessEqual(statistics["host_tier_peak_bytes"], 16 << 20)
+        for key in ("host_written_bytes", "host_read_bytes", "disk_written_bytes"):
+            self.assertGreater(statistics[key], 0, key)
+        self.assertRegex(run.stderr, r"to +host memory, 16\.0 MiB, before .*into host memory and .* "
+                                     "on to the disks")
+        for places, has in ((self.folder, "disks only"), ("ram:8MiB", "8.00 MiB before its disks")):
+            run = subprocess.run([COMMAND, "run", "--plan", plan, "--budget", "90MiB", "--nvme", places,
+                                  "--", "true"], env=clean_environment(), text=True, timeout=60,
+                                 check=False, capture_output=True)
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertIn(f"has two tiers, host memory of 16.0 MiB and disks behind it, and this run "
+                          f"has {has}", run.stderr)
 
     def test_for_another_program_says_so_once_and_the_run_goes_on(self):
         statistics, run = self.run_with_plan("100MiB", (OTHER_TRAINER, "--preset", "tiny",

@@ -214,6 +214,7 @@ class Driver {
     now += each;
     end.clear();
     learner.end_op(end);
+    if (on_end) on_end();
   }
 
   OpClock next_use_of(std::uint32_t range) const {
@@ -229,6 +230,7 @@ class Driver {
   Duration each = std::chrono::milliseconds(10);
   Advice begin;
   Advice end;
+  std::function<void()> on_end;
   TimePoint now{};
 };
 
@@ -428,6 +430,29 @@ TEST(StepLearner, RecognisesAnotherKnownStepByItsFirstOperators) {
   EXPECT_TRUE(driver.learner.report().follows_plan);
   EXPECT_LE(driver.learner.report().deviations, deviations + 1);
   EXPECT_EQ(driver.learner.report().shapes, 2U);
+}
+
+// The planner makes the choice; here it is only handed on, for each write-out of the plan.
+TEST(StepLearner, SaysWhatOfAPlanGoesPastHostMemory) {
+  for (const bool has_tiers : {false, true}) {
+    StepLearner::Options options{.budget_pages = 2 * kPages};
+    if (has_tiers) options.far = planner::FarTier{.rates = {}, .near_pages = 2};
+    Driver driver(options);
+    driver.learner.allocated(PieceId(0), kPages);
+    std::uint32_t written = 0;
+    std::uint32_t far = 0;
+    driver.on_end = [&] {
+      for (const auto& out : driver.end.write_outs) {
+        EXPECT_EQ(out.far_pages.has_value(), has_tiers);
+        EXPECT_LE(out.far_pages.value_or(0), out.pages);
+        written += out.pages;
+        far += out.far_pages.value_or(0);
+      }
+    };
+    for (int i = 0; i < 6; ++i) run_chain(driver);
+    EXPECT_GT(written, 0U);
+    EXPECT_EQ(far > 0, has_tiers);
+  }
 }
 
 TEST(StepLearner, FollowsAStorageOverTheStepBoundary) {

@@ -133,6 +133,21 @@ TEST(Summary, SaysWhenNothingHadToMove) {
   EXPECT_THAT(summary(s), HasSubstr("everything fitted until the end, and no step was seen"));
 }
 
+TEST(Summary, NamesBothTiersAndWhatWentThrough) {
+  RunStatistics s = busy_run();
+  s.store = "host memory, 64.0 MiB, before io_uring, direct I/O, /scratch (ext4)";
+  swap::HostTierReport& host = s.memory.store.host;
+  host.capacity = 64_MiB;
+  host.written = 40_GiB;
+  host.read = 30_GiB;
+  host.demoted = 5_GiB;
+  EXPECT_THAT(summary(s),
+              HasSubstr("to       host memory, 64.0 MiB, before io_uring, direct I/O, /scratch "
+                        "(ext4); busy "));
+  EXPECT_THAT(summary(s), HasSubstr("; 40.0 GiB into host memory and 30.0 GiB back, 5.00 GiB on to "
+                                    "the disks"));
+}
+
 TEST(Summary, TellsNothingOfWearWhenNoDiskWasWritten) {
   RunStatistics s = busy_run();
   s.disk_written = 0_B;

@@ -65,6 +65,40 @@ TEST(ResolveBudget, UsesTheGivenReserve) {
   EXPECT_EQ(resolve_budget(settings, machine_with(16_GiB, 4_GiB)).budget, 2_GiB);
 }
 
+TEST(ResolveBudget, LeavesTheMemoryBeforeTheDisksOut) {
+  Settings settings;
+  assign_setting(settings, "nvme", "ram:1GiB", "test");
+  const auto budget = resolve_budget(settings, machine_with(16_GiB, 4_GiB));
+  EXPECT_EQ(budget.budget, 3_GiB - 512_MiB);
+  EXPECT_THAT(budget.origin, HasSubstr("512 MiB reserve and 1.00 GiB before the disks"));
+  assign_setting(settings, "budget", "50%", "test");
+  EXPECT_EQ(resolve_budget(settings, machine_with(16_GiB, 4608_MiB)).budget, 1536_MiB);
+  EXPECT_EQ(resolve_budget(settings, machine_with(16_GiB, 9_GiB), 2).budget, 1536_MiB)
+      << "each rank has its own";
+}
+
+TEST(ResolveBudget, RefusesMemoryBeforeTheDisksThatIsNotThere) {
+  Settings settings = settings_with("1GiB");
+  assign_setting(settings, "nvme", "ram:5GiB", "test");
+  EXPECT_THAT(refusal_of(settings, machine_with(16_GiB, 4_GiB)),
+              HasSubstr("5.00 GiB of memory before the disks (ram: of --nvme) are more than this "
+                        "process can use, 4.00 GiB (available memory)"));
+  EXPECT_EQ(refusal_of(settings, machine_with(16_GiB, 8_GiB)), "accepted");
+  assign_setting(settings, "nvme", "ram:3800MiB", "test");
+  assign_setting(settings, "budget", "auto", "test");
+  EXPECT_THAT(refusal_of(settings, machine_with(16_GiB, 4_GiB)),
+              AllOf(HasSubstr("no budget is left"), HasSubstr("lower the ram: of --nvme")));
+}
+
+TEST(ResolveBudget, WarnsWhereBudgetAndMemoryBeforeTheDisksAreTooMuch) {
+  Settings settings = settings_with("3GiB");
+  assign_setting(settings, "nvme", "ram:2GiB", "test");
+  const auto warnings = resolve_budget(settings, machine_with(16_GiB, 4_GiB)).warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("the budget of 3.00 GiB and the 2.00 GiB before the disks"));
+  EXPECT_TRUE(resolve_budget(settings, machine_with(16_GiB, 6_GiB)).warnings.empty());
+}
+
 TEST(ResolveBudget, SharesTheMachineAmongTheRanksOnIt) {
   const auto budget = resolve_budget(Settings{}, machine_with(16_GiB, 8_GiB), 4);
   EXPECT_EQ(budget.budget, 2_GiB - 512_MiB);
@@ -217,6 +251,27 @@ TEST(HoldToLimits, LowersWhatTheMachineWouldAllowToWhatFitsTheLimits) {
   EXPECT_EQ(data.budget, 1_GiB);
   ASSERT_EQ(data.warnings.size(), 1u);
   EXPECT_THAT(data.warnings[0], HasSubstr("RLIMIT_DATA (ulimit -d) is 5.00 GiB"));
+}
+
+TEST(HoldToLimits, LeavesRoomForTheMemoryBeforeTheDisks) {
+  Settings settings = settings_with("760MiB");
+  const auto text_of = [&](const topology::Machine& machine) -> std::string {
+    ResolvedBudget result = resolve_budget(settings, machine);
+    try {
+      hold_to_limits(result, settings, machine);
+    } catch (const UnsupportedError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const auto addresses = limited_machine((5_GiB).count(), topology::kUnlimited);
+  const auto data = limited_machine(topology::kUnlimited, (1_GiB).count() + (1520_MiB).count());
+  EXPECT_EQ(text_of(addresses), "accepted");
+  EXPECT_EQ(text_of(data), "accepted");
+  assign_setting(settings, "nvme", "ram:320MiB", "test");
+  for (const topology::Machine& machine : {addresses, data})
+    EXPECT_THAT(text_of(machine), AllOf(HasSubstr("320 MiB of these for memory before the disks"),
+                                        HasSubstr("at most 600MiB")));
 }
 
 TEST(HoldToLimits, RefusesASizeThatCannotFitWithTheLargestThatDoes) {

@@ -46,6 +46,18 @@ class GivenPlanFile {
   TemporaryDirectory folder_;
 };
 
+TEST(PlanningOptions, TakeAPlanForTwoTiersWhereARunHasThem) {
+  GivenPlanFile plan(planner::FarTier{{}, 12});
+  assign_setting(plan.settings, "nvme", "ram:22MiB,/a", "test");
+  EXPECT_THAT(plan.said(), HasSubstr("and this run has 22.0 MiB before its disks (put that before "
+                                     "them with --nvme ram:24576KiB,DIR"));
+  assign_setting(plan.settings, "nvme", "ram:24MiB,/a", "test");
+  EXPECT_EQ(plan.said(), "");
+  GivenPlanFile with_one;
+  assign_setting(with_one.settings, "nvme", "ram:24MiB,/a", "test");
+  EXPECT_EQ(with_one.said(), "");
+}
+
 TEST(PlanningOptions, RefuseAPlanForTwoTiers) {
   EXPECT_THAT(GivenPlanFile(planner::FarTier{{}, 12}).said(),
               HasSubstr("net.plan.json has two tiers, host memory of 24.0 MiB and disks behind it, "

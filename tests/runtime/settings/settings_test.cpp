@@ -102,6 +102,37 @@ TEST(LoadSettings, ReadsDirectories) {
   EXPECT_EQ(nvme[2].path, "/odd:name");
 }
 
+TEST(LoadSettings, ReadsMemoryBeforeTheDirectories) {
+  const Settings both = with_option("nvme", "ram:64MiB,/scratch:2GiB,/fast");
+  EXPECT_EQ(both.host_tier, 64_MiB);
+  ASSERT_EQ(both.nvme.size(), 2u);
+  EXPECT_EQ(both.nvme[0].limit, 2_GiB);
+  EXPECT_EQ(with_option("nvme", "/fast,ram:2MiB").host_tier, 2_MiB);
+  const Settings alone = with_option("nvme", "ram:1.5GB");
+  EXPECT_EQ(alone.host_tier, 1500000000_B);
+  EXPECT_TRUE(alone.nvme.empty()) << "the directory is picked as without it";
+  // Folders of such names, and what wins over an earlier setting.
+  EXPECT_EQ(with_option("nvme", "./ram:8GiB").host_tier, 0_B);
+  Settings settings;
+  assign_setting(settings, "nvme", "ram:64MiB,/a", "test");
+  assign_setting(settings, "nvme", "/b", "test");
+  EXPECT_EQ(settings.host_tier, 0_B);
+  EXPECT_EQ(settings.nvme.size(), 1u);
+}
+
+TEST(LoadSettings, RefusesMemoryThatMeansNothing) {
+  EXPECT_THAT(refusal_of_option("nvme", "ram:64MiB,/a,ram:32MiB"),
+              HasSubstr("host memory is named twice, with 64.0 MiB and 32.0 MiB"));
+  EXPECT_THAT(refusal_of_option("nvme", "ram:,/a"),
+              HasSubstr("ram: names host memory without a size (write for example ram:8GiB"));
+  EXPECT_THAT(refusal_of_option("nvme", "ram:lots"), HasSubstr("./ram:lots for a directory"));
+  EXPECT_THAT(refusal_of_option("nvme", "ram:-1GiB"), HasSubstr("without a size"));
+  EXPECT_THAT(refusal_of_option("nvme", "ram:64"), HasSubstr("unit"));
+  EXPECT_THAT(refusal_of_option("nvme", "ram:0GiB"), HasSubstr("zero"));
+  EXPECT_THAT(refusal_of_option("nvme", "ram:1MiB"),
+              HasSubstr("ram:1MiB of host memory hold no page of 2.00 MiB"));
+}
+
 TEST(LoadSettings, RefusesDirectoriesThatMeanNothing) {
   EXPECT_THAT(refusal_of_option("nvme", "/scratch:200"), HasSubstr("unit"));
   EXPECT_THAT(refusal_of_option("nvme", "/a,,/b"), HasSubstr("without a name"));
@@ -292,6 +323,9 @@ TEST(AbsolutePaths, KeepTheNameOfTheFolderAsItIs) {
   EXPECT_THAT(refusal_of([] { absolute_paths(setting("nvme"), "a", "/here,there"); }),
               HasSubstr("comma"));
   EXPECT_EQ(absolute_paths(setting("nvme"), "/a,/b", "/here,there"), "/a,/b");
+  EXPECT_EQ(absolute_paths(setting("nvme"), "ram:64MiB,a,ramp", "/here"),
+            "ram:64MiB,/here/a,/here/ramp");
+  EXPECT_EQ(absolute_paths(setting("nvme"), "ram:64MiB,/a", "/here,there"), "ram:64MiB,/a");
   EXPECT_THAT(refusal_of([] { absolute_paths(setting("stats"), "run.json", ""); }),
               HasSubstr("current folder is gone"));
 }

@@ -237,6 +237,29 @@ TEST(SpillDirectories, AreCalledARamDiskOnce) {
       << testing::PrintToString(said);
 }
 
+TEST_F(ResolveSpillDirectories, CountsTheMemoryBeforeThem) {
+  add("/a", 1_GiB);
+  EXPECT_NE(resolve("/a", 2_GiB).shortage, "");
+  EXPECT_EQ(resolve("ram:1GiB,/a", 2_GiB).shortage, "");
+  add("/tmp", 9_GiB);
+  const ResolvedDirectories picked = resolve("ram:1GiB");
+  ASSERT_EQ(picked.directories.size(), 1u);
+  EXPECT_EQ(picked.directories[0].facts.path, "/tmp");
+}
+
+TEST_F(ResolveSpillDirectories, HaveNoPlaceBeforeAStoreInMemory) {
+  Settings settings;
+  assign_setting(settings, "store", "ram", "test");
+  assign_setting(settings, "nvme", "ram:64MiB", "test");
+  try {
+    resolve_spill_directories(settings, 1_GiB, surroundings_);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--store ram keeps everything in memory, and has no place "
+                                        "for 64.0 MiB before the disks"));
+  }
+}
+
 TEST_F(ResolveSpillDirectories, WarnsOfANamedFileThatSaysNothingOfThem) {
   add("/a", 100_GiB);
   add("/b", 100_GiB);

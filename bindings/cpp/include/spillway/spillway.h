@@ -19,8 +19,9 @@ struct StartOptions {
   /// A size with a unit, a percentage ("50%"), or "auto". Empty: what the variables and the config
   /// file say, else "auto".
   std::string budget;
-  /// Where tensors go: "DIR" or "DIR:SIZE"; several are used in parallel. Empty: what the variables
-  /// and the config file say, else the roomiest of the usual temporary folders.
+  /// Where tensors go: "DIR" or "DIR:SIZE"; several are used in parallel. "ram:SIZE" puts so much
+  /// memory before them. Empty: what the variables and the config file say, else the roomiest of
+  /// the usual temporary folders.
   std::vector<std::string> nvme;
   /// Any other setting by its name on the command line, for example {"stats", "run.json"}.
   std::vector<std::pair<std::string, std::string>> settings;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,32 +13,15 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
-#include "spillway/runtime/learning/step_learner.h"
 #include "spillway/runtime/recomputing/recorded_op.h"
 #include "spillway/runtime/recording/op_text.h"
 #include "spillway/runtime/recording/profile_recording.h"
 #include "spillway/runtime/recording/stall_ledger.h"
 #include "spillway/runtime/reporting/runtime_report.h"
+#include "spillway/runtime/runtime_options.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {
-
-class StepTraceRecorder;
-
-struct RuntimeOptions {
-  Bytes budget;
-  Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
-  bool learns = true;                         ///< Off: demand paging only.
-  PlanningOptions planning = {};              ///< Of no effect without `learns`.
-  planner::TransferRates rates;               ///< Of the spill store.
-  std::function<planner::TransferRates()> rates_now = {};  ///< As seen lately; empty: as above.
-  std::function<Bytes()> moved = {};      ///< By all transfers so far; empty: nothing moves.
-  ProfileRecording* recording = nullptr;  ///< Outlives the runtime; needs `learns`.
-  /// An operator that needs more than the budget may move so much to and from the store, or 16
-  /// times its need where that is more.
-  Bytes moves_of_oversize{std::uint64_t{8} << 30};
-  StepTraceRecorder* trace = nullptr;  ///< Outlives the runtime.
-};
 
 class StepGuide;
 class Recomputer;

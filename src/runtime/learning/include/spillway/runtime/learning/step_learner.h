@@ -34,6 +34,9 @@ struct Advice {
   struct WriteOut {
     PieceId piece;
     std::uint32_t pages = 0;  ///< How many pages should be out, the last ones of the range first.
+    /// Of these, how many go past the host memory of the store, the first ones; absent: it has
+    /// none.
+    std::optional<std::uint32_t> far_pages = {};
   };
   struct NextUse {
     PieceId piece;
@@ -104,8 +107,9 @@ struct LearnerReport {
 class StepLearner {
  public:
   struct Options {
-    std::uint32_t budget_pages = 0;     ///< Pages that may be resident at once.
-    planner::TransferRates rates = {};  ///< Of the spill store.
+    std::uint32_t budget_pages = 0;            ///< Pages that may be resident at once.
+    planner::TransferRates rates = {};         ///< Of the spill store, or of its host memory.
+    std::optional<planner::FarTier> far = {};  ///< What lies behind that; none: there is one tier.
     /// The same as seen lately, asked for when a step has ended. Empty: they stay as they are.
     std::function<planner::TransferRates()> rates_now = {};
     /// The most bytes in memory since the last call. Asked for when a step has ended; may be empty.

@@ -31,6 +31,7 @@ struct Settings {
   BudgetRequest budget;
   std::optional<Bytes> reserve;            ///< Unset: see `default_reserve`.
   std::vector<swap::SpillDirectory> nvme;  ///< Empty: see `resolve_spill_directories`.
+  Bytes host_tier;                         ///< Of `nvme`: host memory before these; 0: none.
   swap::StoreKind store = swap::StoreKind::kAuto;
   std::uint32_t queue_depth = 16;  ///< Transfers of 2 MiB in flight, per directory.
   Bytes endurance{std::uint64_t{600'000'000'000'000}};  ///< Rated writes of one spill drive.
@@ -72,9 +73,9 @@ std::span<const SettingInfo> setting_catalogue();
 /// "queue-depth" gives "SPILLWAY_QUEUE_DEPTH".
 std::string environment_name(std::string_view key);
 
-/// The value of a path setting as seen from `folder`: "a,/b,c:1GiB" of nvme becomes
-/// "/here/a,/b,/here/c:1GiB". Other settings come back as they are. Throws ConfigError for a folder
-/// whose name the value cannot hold.
+/// The value of a path setting as seen from `folder`: "ram:1GiB,a,/b,c:1GiB" of nvme becomes
+/// "ram:1GiB,/here/a,/b,/here/c:1GiB". Other settings come back as they are. Throws ConfigError for
+/// a folder whose name the value cannot hold.
 std::string absolute_paths(const SettingInfo& info, std::string_view value,
                            const std::string& folder);
 

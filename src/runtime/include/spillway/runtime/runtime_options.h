@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "spillway/base/bytes.h"
+#include "spillway/planner/swap_plan.h"
+#include "spillway/runtime/learning/step_learner.h"
+
+namespace spillway::runtime {
+
+class ProfileRecording;
+class StepTraceRecorder;
+
+struct RuntimeOptions {
+  Bytes budget;
+  Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
+  bool learns = true;                         ///< Off: demand paging only.
+  PlanningOptions planning = {};              ///< Of no effect without `learns`.
+  planner::TransferRates rates;               ///< Of the spill store, or of its host memory.
+  std::optional<planner::FarTier> far = {};   ///< Disks behind that; none: there is one tier.
+  std::function<planner::TransferRates()> rates_now = {};  ///< As seen lately; empty: as above.
+  std::function<Bytes()> moved = {};      ///< By all transfers so far; empty: nothing moves.
+  ProfileRecording* recording = nullptr;  ///< Outlives the runtime; needs `learns`.
+  /// An operator that needs more than the budget may move so much to and from the store, or 16
+  /// times its need where that is more.
+  Bytes moves_of_oversize{std::uint64_t{8} << 30};
+  StepTraceRecorder* trace = nullptr;  ///< Outlives the runtime.
+};
+
+}  // namespace spillway::runtime
