@@ -13,6 +13,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/device/cpu.h"
+#include "support/sanitized.h"
 
 namespace spillway::device {
 namespace {
@@ -119,6 +120,7 @@ void end_without_pinning() {
 }
 
 TEST_F(HostSlabsTest, GoesOnPageableWhereTheLimitRefuses) {
+  if (kIsSanitized) GTEST_SKIP() << "sanitizers take mlock and do nothing";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(end_without_pinning(), testing::ExitedWithCode(0),
               "4.00 MiB cannot be locked in memory: .*may lock 64.0 KiB");

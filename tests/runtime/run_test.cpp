@@ -55,10 +55,11 @@ class RunCase : public ::testing::Test {
 
   /// Fills more pages than the budget has, as operators do.
   static void work(Runtime& runtime, std::size_t storages) {
+    const NamedOp text("aten::fill");  // Until the operators have ended.
     std::vector<void*> made;
     for (std::size_t i = 0; i < storages; ++i) {
       runtime.announce_op();
-      runtime.begin_op(i + 1, {}, NamedOp("aten::fill"));
+      runtime.begin_op(i + 1, {}, text);
       auto* const memory = static_cast<std::byte*>(runtime.allocate(4 * kPageBytes));
       for (std::size_t page = 0; page < 4; ++page) memory[page * kPageBytes] = std::byte{1};
       runtime.end_op();
