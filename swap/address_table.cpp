@@ -58,18 +58,22 @@ std::uint32_t AddressTable::generation_of(PageIndex page) const noexcept {
 
 // Whoever asks for an address whose storage ends meanwhile touches freed memory: only then slot and
 // generation may not belong together.
-RangeUse AddressTable::find(std::size_t offset) const noexcept {
-  const std::uint64_t entry = entry_at(offset);
+RangeUse AddressTable::use_of(std::uint64_t entry, std::size_t offset) const noexcept {
   if (entry == 0) return {};
   const auto page = static_cast<PageIndex>(offset / kPageBytes);
   return {StorageId(slot_in(entry), generation_of(page)), pages_in(entry)};
 }
 
+RangeUse AddressTable::find(std::size_t offset) const noexcept {
+  return use_of(entry_at(offset), offset);
+}
+
 RangeUse AddressTable::find(std::size_t offset, Bytes size) const noexcept {
   if (size == Bytes()) return {};
-  RangeUse use = find(offset);
+  const std::uint64_t entry = entry_at(offset);
+  RangeUse use = use_of(entry, offset);
   if (!use.storage.is_some()) return use;
-  use.first = position_in(entry_at(offset));
+  use.first = position_in(entry);
   const std::size_t count = (offset % kPageBytes + size.count() - 1) / kPageBytes + 1;
   use.count = static_cast<std::uint32_t>(std::min<std::size_t>(count, use.pages - use.first));
   return use;

@@ -42,6 +42,7 @@ class AddressTable {
 
  private:
   std::uint64_t entry_at(std::size_t offset) const noexcept;
+  RangeUse use_of(std::uint64_t entry, std::size_t offset) const noexcept;
 
   std::size_t pages_;
   /// Slot + 1, the pages of the storage above it, and above that which of them this one is.
