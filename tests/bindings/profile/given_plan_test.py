@@ -80,7 +80,8 @@ class GivenPlan(unittest.TestCase):
 
     def test_with_two_tiers_keeps_some_in_host_memory_and_sends_some_past_it(self):
         plan = self.folder / "tiers"
-        self.command(COMMAND, "plan", self.profile, "--budget", "90MiB",
+        # Without replays, whose worth depends on how fast the machine was: what does not fit is swapped.
+        self.command(COMMAND, "plan", self.profile, "--budget", "90MiB", "--strategy", "offload-only",
                      "--link-out", "4", "--link-in", "4", "--host-memory", "16MiB",
                      "--disk-out", "1", "--disk-in", "1", "--out", plan)
         swaps = json.loads(plan.read_text(encoding="utf-8"))["swaps"]
