@@ -114,10 +114,10 @@ std::size_t shown_end(const at::Tensor& tensor) {
 }
 
 /// A call that has just run, about to run again.
-class Again {
+class Recomputed {
  public:
-  Again(ReplayEngine& engine, const OpRecord& record, c10::ArrayRef<c10::IValue> results,
-        const Snapshot& before, const Snapshot& after)
+  Recomputed(ReplayEngine& engine, const OpRecord& record, c10::ArrayRef<c10::IValue> results,
+             const Snapshot& before, const Snapshot& after)
       : engine_(engine), record_(record), before_(before), after_(after) {
     for (const StorageMade& made : record_.outputs()) {
       void* address = PagedTable::instance().address_of(made.id);
@@ -205,9 +205,9 @@ void CheckedCalls::around(const c10::OperatorHandle& op, std::vector<c10::IValue
   }
   const at::Tensor random = generator_state();
   const Snapshot after(arguments);
-  Again again(engine_, *record, results, before, after);
+  Recomputed recomputed(engine_, *record, results, before, after);
   EXPECT_EQ(engine_.verify(*record, results), "");
-  again.run();
+  recomputed.run();
   EXPECT_TRUE(at::equal(random, generator_state()));
   replayed[name] += 1;
 }

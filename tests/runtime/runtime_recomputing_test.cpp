@@ -91,7 +91,7 @@ class Chain {
     runtime_.step_boundary();
   }
   /// An operator that no step has had.
-  void stray() {
+  void touch_unplanned() {
     run(999, {{parameters_}}, false, [] {});
   }
   /// One that has nothing to do with storages.
@@ -204,7 +204,7 @@ class RuntimeWithDrops : public ::testing::Test {
 TEST_F(RuntimeWithDrops, BringsAllBackAtTheNextOperatorWhenThatHasFailed) {
   chain.fails = true;
   ::testing::internal::CaptureStderr();
-  EXPECT_THROW(chain.stray(), RecomputeError);
+  EXPECT_THROW(chain.touch_unplanned(), RecomputeError);
   const std::string told = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(
       told.find("op 999 needs a dropped tensor that cannot be computed again: another run of "
@@ -234,7 +234,7 @@ TEST_F(RuntimeWithDrops, KeepsTheReasonOfARefusedWriteWhateverElseGetsThrough) {
 TEST_F(RuntimeWithDrops, NamesTheOperatorWhoseResultFindsNoRoom) {
   chain.overflows = true;
   try {
-    chain.stray();
+    chain.touch_unplanned();
     FAIL() << "it ran";
   } catch (const BudgetError& error) {
     EXPECT_THAT(error.what(),

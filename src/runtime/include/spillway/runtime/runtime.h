@@ -188,7 +188,7 @@ class Runtime {
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
   void drop_wished(OpContext& op) noexcept;
   void settle_unrecorded(OpContext& op);
-  void run_again(profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
+  void recompute(profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
                  const std::function<void(swap::PinSet&)>& body);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);

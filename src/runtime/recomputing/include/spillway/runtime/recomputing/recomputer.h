@@ -99,57 +99,57 @@ class Recomputer {
 
  private:
   struct Record;
-  struct Life;
+  struct Allocation;
   class TemporariesForgotten;
   class Agenda;
   struct Ingredient {
-    Life* life = nullptr;
+    Allocation* allocation = nullptr;
     std::uint32_t version = 0;  ///< Writes to it before the operator ran.
   };
-  /// Of a life, among the operators of a list: a position in it.
+  /// Of an allocation, among the operators of a list: a position in it.
   struct LastUse {
     std::uint64_t list = 0;
     std::size_t position = 0;
     bool is_after(const LastUse& now) const { return list == now.list && position > now.position; }
   };
 
-  Life& life_of(StorageId storage);
-  Life* live(StorageId storage);
-  bool is_there(const Life& life, std::uint32_t version) const;
-  bool can_compute(Life& gone) noexcept;
+  Allocation& allocation_of(StorageId storage);
+  Allocation* live(StorageId storage);
+  bool is_there(const Allocation& allocation, std::uint32_t version) const;
+  bool can_compute(Allocation& gone) noexcept;
   template <typename Visit>
-  void for_each_dependent(Life& source, std::uint32_t first, std::uint32_t last,
+  void for_each_dependent(Allocation& source, std::uint32_t first, std::uint32_t last,
                           const Visit& visit);
-  bool is_needed(Life& ended) noexcept;
+  bool is_needed(Allocation& ended) noexcept;
   std::vector<Record*> records_for(std::vector<Ingredient> wanted, Record* last);
-  std::uint64_t note_last_uses(std::span<Record* const> records, LastUse Life::*use);
+  std::uint64_t note_last_uses(std::span<Record* const> records, LastUse Allocation::*use);
   void run_all(std::span<Record* const> records, const LastUse& planned);
   void leave_out_needless(std::vector<Record*>& records);
   bool is_done(const Record& record) const;
-  void restore(Life& life);
-  void restore_unplanned(Life& life);
+  void restore(Allocation& allocation);
+  void restore_unplanned(Allocation& allocation);
   void run(Record& record);
   void take_results(Record& record, std::vector<ReplayedStorage> made, swap::PinSet& pins);
-  void adopt_if_complete(Life& life, swap::PinSet& pins);
-  void restore_dependents(Life& ingredient);
+  void adopt_if_complete(Allocation& allocation, swap::PinSet& pins);
+  void restore_dependents(Allocation& ingredient);
   void forget_temporaries();
-  void note_write(Life& life, bool is_recorded);
-  void guard(Life& life);
+  void note_write(Allocation& allocation, bool is_recorded);
+  void guard(Allocation& allocation);
   void allow_write(StorageId storage);
   void serve_wanted();
 
   const Memory memory_;
   const RunAsOp run_as_op_;
   mutable std::recursive_mutex mutex_;  ///< Replays allocate and free on the thread that holds it.
-  std::unordered_map<StorageId, std::unique_ptr<Life>> lives_;
+  std::unordered_map<StorageId, std::unique_ptr<Allocation>> allocations_;
   std::unordered_map<OpIndex, Record*> placed_;
   std::vector<std::unique_ptr<Record>> records_;
-  std::vector<Life*> dropped_;
-  std::vector<Life*> temporaries_;  ///< Have memory of a replay at present.
-  std::vector<StorageId> ended_;    ///< Freed, to be given back.
-  std::vector<Life*> postponed_;    ///< Freed, but needed.
-  std::uint32_t forks_ = 0;         ///< Under way: nothing is dropped meanwhile.
-  std::uint64_t questions_ = 0;     ///< Asked so far; lives and records are marked with them.
+  std::vector<Allocation*> dropped_;
+  std::vector<Allocation*> temporaries_;  ///< Have memory of a replay at present.
+  std::vector<StorageId> ended_;          ///< Freed, to be given back.
+  std::vector<Allocation*> postponed_;    ///< Freed, but needed.
+  std::uint32_t forks_ = 0;               ///< Under way: nothing is dropped meanwhile.
+  std::uint64_t questions_ = 0;  ///< Asked so far; allocations and records are marked with them.
   struct {
     std::atomic<std::uint64_t> replays{0}, unplanned_replays{0}, refused_drops{0};
   } counts_;  ///< Written under the mutex.

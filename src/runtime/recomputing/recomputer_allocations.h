@@ -17,18 +17,18 @@ struct Recomputer::Record {
   std::uint64_t moment = 0;  ///< Of its first run: records in the order in which they were kept.
   std::unique_ptr<RecordedOp> op;
   std::vector<Ingredient> inputs;
-  std::vector<Life*> written;
-  std::vector<Life*> outputs;
+  std::vector<Allocation*> written;
+  std::vector<Allocation*> outputs;
   std::uint32_t made_version = 0;  ///< Of what it writes; what it makes is in version 0.
   std::uint64_t question = 0;      ///< The latest one that came by here.
 
-  /// Calls `visit` with each life that this is the operator to make it in `made_version`.
+  /// Calls `visit` with each allocation that this is the operator to make it in `made_version`.
   template <typename Visit>
   void for_each_made(const Visit& visit) const;
 };
 
 /// One storage that recorded operators have to do with. Its version counts the writes to it.
-struct Recomputer::Life {
+struct Recomputer::Allocation {
   StorageId storage;
   bool is_alive = true;
   bool is_dropped = false;
@@ -50,21 +50,22 @@ struct Recomputer::Life {
   std::uint32_t reached = 0;
   std::uint32_t looked_into = 0;
   bool is_on_agenda = false;
-  Life* next = nullptr;
+  Allocation* next = nullptr;
 
   bool is_in_use() const { return is_alive && !is_dropped; }
 };
 
 template <typename Visit>
 void Recomputer::Record::for_each_made(const Visit& visit) const {
-  for (const std::vector<Life*>* const lives : {&written, &outputs}) {
-    for (Life* const life : *lives)
-      if (life->writers.size() > made_version && life->writers[made_version] == this) visit(*life);
+  for (const std::vector<Allocation*>* const allocations : {&written, &outputs}) {
+    for (Allocation* const allocation : *allocations)
+      if (allocation->writers.size() > made_version && allocation->writers[made_version] == this)
+        visit(*allocation);
   }
 }
 
-/// Lives that a question has still to look into. They are linked through themselves: storages are
-/// freed where nothing may throw, and chains of them may be longer than a stack.
+/// Allocations that a question has still to look into. They are linked through themselves: storages
+/// are freed where nothing may throw, and chains of them may be longer than a stack.
 class Recomputer::Agenda {
  public:
   explicit Agenda(Recomputer& owner) : question_(++owner.questions_) {}
@@ -75,29 +76,29 @@ class Recomputer::Agenda {
   Agenda(const Agenda&) = delete;
   Agenda& operator=(const Agenda&) = delete;
 
-  bool has_met(const Life& life) const { return life.question == question_; }
-  /// Whether the question comes to that life for the first time.
-  bool meets(Life& life) const {
-    if (life.question == question_) return false;
-    life.question = question_;
-    life.reached = life.looked_into = 0;
+  bool has_met(const Allocation& allocation) const { return allocation.question == question_; }
+  /// Whether the question comes to that allocation for the first time.
+  bool meets(Allocation& allocation) const {
+    if (allocation.question == question_) return false;
+    allocation.question = question_;
+    allocation.reached = allocation.looked_into = 0;
     return true;
   }
-  void add(Life& life) {
-    if (std::exchange(life.is_on_agenda, true)) return;
-    life.next = std::exchange(top_, &life);
+  void add(Allocation& allocation) {
+    if (std::exchange(allocation.is_on_agenda, true)) return;
+    allocation.next = std::exchange(top_, &allocation);
   }
-  Life* take() {
-    Life* const life = top_;
-    if (life == nullptr) return nullptr;
-    top_ = life->next;
-    life->is_on_agenda = false;
-    return life;
+  Allocation* take() {
+    Allocation* const allocation = top_;
+    if (allocation == nullptr) return nullptr;
+    top_ = allocation->next;
+    allocation->is_on_agenda = false;
+    return allocation;
   }
 
  private:
   std::uint64_t question_;
-  Life* top_ = nullptr;
+  Allocation* top_ = nullptr;
 };
 
 /// Whatever happens, memory of replays does not outlive what it was made for.
@@ -112,18 +113,18 @@ class Recomputer::TemporariesForgotten {
   Recomputer& owner_;
 };
 
-/// Calls `visit` with each dropped life that is computed from one of these versions of `source`,
-/// directly or by way of lives that have ended. What is behind another dropped one is left out: it
-/// does not depend on the source once that is back.
+/// Calls `visit` with each dropped allocation that is computed from one of these versions of
+/// `source`, directly or by way of allocations that have ended. What is behind another dropped one
+/// is left out: it does not depend on the source once that is back.
 template <typename Visit>
-void Recomputer::for_each_dependent(Life& source, std::uint32_t first, std::uint32_t last,
+void Recomputer::for_each_dependent(Allocation& source, std::uint32_t first, std::uint32_t last,
                                     const Visit& visit) {
   Agenda agenda(*this);
-  const auto follow = [&](const Life& life, std::uint32_t from, std::uint32_t to) {
-    for (const Life::Reader& reader : life.readers) {
+  const auto follow = [&](const Allocation& allocation, std::uint32_t from, std::uint32_t to) {
+    for (const Allocation::Reader& reader : allocation.readers) {
       if (reader.version < from || reader.version > to) continue;
       const std::uint32_t version = reader.record->made_version;
-      reader.record->for_each_made([&](Life& made) {
+      reader.record->for_each_made([&](Allocation& made) {
         if (&made == &source || made.is_in_use()) return;
         const bool is_new = agenda.meets(made);
         if (made.is_alive) {
@@ -138,7 +139,8 @@ void Recomputer::for_each_dependent(Life& source, std::uint32_t first, std::uint
     }
   };
   follow(source, first, last);
-  while (const Life* const life = agenda.take()) follow(*life, life->reached, life->version);
+  while (const Allocation* const allocation = agenda.take())
+    follow(*allocation, allocation->reached, allocation->version);
 }
 
 }  // namespace spillway::runtime
