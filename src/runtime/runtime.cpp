@@ -48,9 +48,9 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     if (options_.planning.recomputes)
       recomputer_ = std::make_unique<Recomputer>(
           Recomputer::Memory{*engine_, *engine_, *engine_},
-          [this](profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
-                 const std::function<void(swap::PinSet&)>& body) {
-            recompute(place, recorded, uses, body);
+          [this](profile::OpIndex place, const recompute::RecordedCall& call,
+                 std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {
+            run_replay(place, call, uses, body);
           });
   }
   step_start_ = clock_.now();

@@ -67,7 +67,7 @@ bool Recomputer::drop(StorageId storage) {
 
 void Recomputer::restore(Allocation& allocation) {
   const TemporariesForgotten at_end(*this);
-  run_all(records_for({{&allocation, allocation.version}}, nullptr), {});
+  run_all(calls_for({{&allocation, allocation.version}}, nullptr), {});
 }
 
 void Recomputer::restore_unplanned(Allocation& allocation) {
@@ -77,21 +77,21 @@ void Recomputer::restore_unplanned(Allocation& allocation) {
 }
 
 /// Notes for all that these operators use which of them is the last one to do so.
-std::uint64_t Recomputer::note_last_uses(std::span<Record* const> records,
+std::uint64_t Recomputer::note_last_uses(std::span<KeptCall* const> calls,
                                          LastUse Allocation::*use) {
   const std::uint64_t question = ++questions_;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    if (records[i] == nullptr) continue;
-    for (const Ingredient& input : records[i]->inputs) input.allocation->*use = {question, i};
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i] == nullptr) continue;
+    for (const Ingredient& input : calls[i]->inputs) input.allocation->*use = {question, i};
   }
   return question;
 }
 
 /// Runs them, and keeps no memory of replays longer than these or the rest of the plan need it.
-void Recomputer::run_all(std::span<Record* const> records, const LastUse& planned) {
-  const std::uint64_t question = note_last_uses(records, &Allocation::present_use);
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    run(*records[i]);
+void Recomputer::run_all(std::span<KeptCall* const> calls, const LastUse& planned) {
+  const std::uint64_t question = note_last_uses(calls, &Allocation::present_use);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    run(*calls[i]);
     std::erase_if(temporaries_, [&](Allocation* allocation) {
       const bool is_needed = allocation->present_use.is_after({question, i}) ||
                              allocation->planned_use.is_after(planned);
@@ -101,34 +101,32 @@ void Recomputer::run_all(std::span<Record* const> records, const LastUse& planne
   }
 }
 
-void Recomputer::run(Record& record) {
+void Recomputer::run(KeptCall& kept) {
   std::vector<RangeUse> uses;
   const auto address_of = [&](StorageId storage) -> void* {
     const Allocation& allocation = *allocations_.at(storage);
     return allocation.temporary ? allocation.temporary->address
                                 : memory_.storages.address_of(allocation.storage);
   };
-  for (const Ingredient& input : record.inputs) {
+  for (const Ingredient& input : kept.inputs) {
     RangeUse use = memory_.storages.find(address_of(input.allocation->storage));
-    use.writes = std::find(record.written.begin(), record.written.end(), input.allocation) !=
-                 record.written.end();
+    use.writes =
+        std::find(kept.written.begin(), kept.written.end(), input.allocation) != kept.written.end();
     uses.push_back(use);
   }
   ++counts_.replays;
-  run_as_op_(record.place, *record.op, uses, [&](swap::PinSet& pins) {
-    take_results(record, record.op->replay(address_of), pins);
-  });
+  run_as_op_(kept.place, kept.call, uses,
+             [&](swap::PinSet& pins) { take_results(kept, kept.call.run(address_of), pins); });
 }
 
-void Recomputer::take_results(Record& record, std::vector<ReplayedStorage> made,
-                              swap::PinSet& pins) {
-  for (Allocation* const allocation : record.written) {
+void Recomputer::take_results(KeptCall& kept, std::vector<OutputMemory> made, swap::PinSet& pins) {
+  for (Allocation* const allocation : kept.written) {
     // Only temporaries are written to: what is there already is not computed again.
     SPILLWAY_ASSERT(allocation->temporary);
     ++allocation->temporary_version;
     adopt_if_complete(*allocation, pins);
   }
-  for (ReplayedStorage& replayed : made) {
+  for (OutputMemory& replayed : made) {
     Allocation& allocation = *allocations_.at(replayed.id);
     const bool is_wanted = !allocation.is_alive || allocation.is_dropped;
     if (!is_wanted || allocation.temporary) continue;
@@ -157,32 +155,31 @@ void Recomputer::forget_temporaries() {
 
 /// Leaves out what does not help: of the operators from the last one back, those that neither bring
 /// a dropped storage back nor make what such ones are made of.
-void Recomputer::leave_out_needless(std::vector<Record*>& records) {
+void Recomputer::leave_out_needless(std::vector<KeptCall*>& calls) {
   const Agenda marks(*this);
   for (Allocation* const allocation : dropped_) marks.meets(*allocation);
-  for (std::size_t i = records.size(); i-- > 0;) {
-    if (records[i] == nullptr) continue;
+  for (std::size_t i = calls.size(); i-- > 0;) {
+    if (calls[i] == nullptr) continue;
     bool helps = false;
     for (const std::vector<Allocation*>* const allocations :
-         {&records[i]->outputs, &records[i]->written})
+         {&calls[i]->outputs, &calls[i]->written})
       helps = helps ||
               std::any_of(allocations->begin(), allocations->end(),
                           [&](const Allocation* allocation) { return marks.has_met(*allocation); });
     if (!helps) {
-      records[i] = nullptr;
+      calls[i] = nullptr;
       continue;
     }
-    for (const Ingredient& input : records[i]->inputs)
+    for (const Ingredient& input : calls[i]->inputs)
       if (!is_there(*input.allocation, input.version)) marks.meets(*input.allocation);
   }
 }
 
 /// Whether all that the operator makes is there, or is in a later version already.
-bool Recomputer::is_done(const Record& record) const {
+bool Recomputer::is_done(const KeptCall& kept) const {
   bool is_done = true;
-  record.for_each_made([&](const Allocation& allocation) {
-    const bool is_made =
-        allocation.temporary && allocation.temporary_version >= record.made_version;
+  kept.for_each_made([&](const Allocation& allocation) {
+    const bool is_made = allocation.temporary && allocation.temporary_version >= kept.made_version;
     is_done = is_done && (allocation.is_in_use() || is_made);
   });
   return is_done;
@@ -192,17 +189,16 @@ void Recomputer::replay(std::span<const OpIndex> places,
                         const std::function<void(std::size_t position, bool ends)>& around) {
   const std::lock_guard lock(mutex_);
   const TemporariesForgotten at_end(*this);
-  std::vector<Record*> records;
+  std::vector<KeptCall*> calls;
   for (const OpIndex place : places) {
     const auto found = placed_.find(place);
-    records.push_back(found == placed_.end() ? nullptr : found->second);
+    calls.push_back(found == placed_.end() ? nullptr : found->second);
   }
-  leave_out_needless(records);
-  const std::uint64_t plan = note_last_uses(records, &Allocation::planned_use);
-  for (std::size_t i = 0; i < records.size(); ++i) {
+  leave_out_needless(calls);
+  const std::uint64_t plan = note_last_uses(calls, &Allocation::planned_use);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
     around(i, false);
-    if (records[i] != nullptr && !is_done(*records[i]))
-      run_all(records_for({}, records[i]), {plan, i});
+    if (calls[i] != nullptr && !is_done(*calls[i])) run_all(calls_for({}, calls[i]), {plan, i});
     around(i, true);
   }
 }

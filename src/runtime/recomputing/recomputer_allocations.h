@@ -11,14 +11,14 @@
 
 namespace spillway::runtime {
 
-/// An operator that may run again, with what it found and made.
-struct Recomputer::Record {
+/// A call that may run again, with what it found and made.
+struct Recomputer::KeptCall {
+  RecordedCall call;
   OpIndex place = 0;         ///< In the step.
-  std::uint64_t moment = 0;  ///< Of its first run: records in the order in which they were kept.
-  std::unique_ptr<RecordedOp> op;
-  std::vector<Ingredient> inputs;
-  std::vector<Allocation*> written;
-  std::vector<Allocation*> outputs;
+  std::uint64_t moment = 0;  ///< Of its first run: calls in the order in which they were kept.
+  std::vector<Ingredient> inputs{};
+  std::vector<Allocation*> written{};
+  std::vector<Allocation*> outputs{};
   std::uint32_t made_version = 0;  ///< Of what it writes; what it makes is in version 0.
   std::uint64_t question = 0;      ///< The latest one that came by here.
 
@@ -34,15 +34,15 @@ struct Recomputer::Allocation {
   bool is_dropped = false;
   bool is_freed = false;  ///< By the trainer, but still needed.
   std::uint32_t version = 0;
-  std::vector<Record*> writers;  ///< By the version that they make, up to the first gap.
-  std::string failure;           ///< Why what was made of it did not come back before that gap.
+  std::vector<KeptCall*> writers;  ///< By the version that they make, up to the first gap.
+  std::string failure;             ///< Why what was made of it did not come back before that gap.
   struct Reader {
-    Record* record = nullptr;
+    KeptCall* kept = nullptr;
     std::uint32_t version = 0;  ///< That it found.
   };
   std::vector<Reader> readers;  ///< In the order in which they ran.
   // While replays run.
-  std::optional<ReplayedStorage> temporary;
+  std::optional<OutputMemory> temporary;
   std::uint32_t temporary_version = 0;
   LastUse planned_use, present_use;
   // While a question is answered, see Agenda.
@@ -56,7 +56,7 @@ struct Recomputer::Allocation {
 };
 
 template <typename Visit>
-void Recomputer::Record::for_each_made(const Visit& visit) const {
+void Recomputer::KeptCall::for_each_made(const Visit& visit) const {
   for (const std::vector<Allocation*>* const allocations : {&written, &outputs}) {
     for (Allocation* const allocation : *allocations)
       if (allocation->writers.size() > made_version && allocation->writers[made_version] == this)
@@ -123,8 +123,8 @@ void Recomputer::for_each_dependent(Allocation& source, std::uint32_t first, std
   const auto follow = [&](const Allocation& allocation, std::uint32_t from, std::uint32_t to) {
     for (const Allocation::Reader& reader : allocation.readers) {
       if (reader.version < from || reader.version > to) continue;
-      const std::uint32_t version = reader.record->made_version;
-      reader.record->for_each_made([&](Allocation& made) {
+      const std::uint32_t version = reader.kept->made_version;
+      reader.kept->for_each_made([&](Allocation& made) {
         if (&made == &source || made.is_in_use()) return;
         const bool is_new = agenda.meets(made);
         if (made.is_alive) {

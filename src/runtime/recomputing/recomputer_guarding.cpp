@@ -111,7 +111,7 @@ void Recomputer::end_step() {
   restore_all();
   for (; !postponed_.empty(); postponed_.pop_back()) ended_.push_back(postponed_.back()->storage);
   placed_.clear();
-  records_.clear();
+  kept_.clear();
   allocations_.clear();
   active_.store(!ended_.empty(), std::memory_order_relaxed);
 }

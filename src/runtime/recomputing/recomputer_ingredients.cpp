@@ -8,37 +8,34 @@
 
 namespace spillway::runtime {
 
-void Recomputer::keep(OpIndex place, std::unique_ptr<RecordedOp> op) {
+void Recomputer::keep(OpIndex place, RecordedCall call) {
   const std::lock_guard lock(mutex_);
   active_.store(true, std::memory_order_relaxed);
-  Record& record = *records_.emplace_back(std::make_unique<Record>());
-  record.op = std::move(op);
-  record.place = place;
-  record.moment = records_.size();
-  placed_[place] = &record;
-  for (const StorageId storage : record.op->inputs()) {
-    Allocation& allocation = allocation_of(storage);
-    record.inputs.push_back({&allocation, allocation.version});
-    allocation.readers.push_back({&record, allocation.version});
+  const std::uint64_t moment = kept_.size();
+  KeptCall& kept =
+      *kept_.emplace_back(new KeptCall{.call = std::move(call), .place = place, .moment = moment});
+  placed_[place] = &kept;
+  for (const recompute::StorageUse& use : kept.call.inputs) {
+    Allocation& allocation = allocation_of(use.id);
+    if (use.written) kept.written.push_back(&allocation);
+    kept.inputs.push_back({&allocation, allocation.version});
+    allocation.readers.push_back({&kept, allocation.version});
   }
-  for (const StorageId storage : record.op->written())
-    record.written.push_back(&allocation_of(storage));
-  for (const StorageId storage : record.op->outputs())
-    record.outputs.push_back(&allocation_of(storage));
+  for (const recompute::StorageMade& made : kept.call.outputs)
+    kept.outputs.push_back(&allocation_of(made.id));
   // What changes one storage and makes others, or changes several, cannot run again for one alone.
-  const bool is_usable =
-      record.written.empty() || (record.written.size() == 1 && record.outputs.empty());
-  for (Allocation* const allocation : record.written) {
+  const bool is_usable = kept.written.empty() || (kept.written.size() == 1 && kept.outputs.empty());
+  for (Allocation* const allocation : kept.written) {
     ++allocation->version;
-    record.made_version = allocation->version;
+    kept.made_version = allocation->version;
     if (is_usable && allocation->writers.size() == allocation->version)
-      allocation->writers.push_back(&record);
+      allocation->writers.push_back(&kept);
   }
-  for (Allocation* const allocation : record.outputs)
+  for (Allocation* const allocation : kept.outputs)
     if (is_usable && allocation->version == 0 && allocation->writers.empty())
-      allocation->writers.push_back(&record);
-  for (const Ingredient& input : record.inputs) guard(*input.allocation);
-  for (Allocation* const allocation : record.outputs) guard(*allocation);
+      allocation->writers.push_back(&kept);
+  for (const Ingredient& input : kept.inputs) guard(*input.allocation);
+  for (Allocation* const allocation : kept.outputs) guard(*allocation);
 }
 
 /// From here on the recomputer hears of a write past the operators before it happens. Where that is
@@ -88,15 +85,15 @@ bool Recomputer::is_needed(Allocation& ended) noexcept {
 /// order of the first run, in which each operator finds the versions that it found then. With it
 /// comes what could not be computed afterwards: what is made of an earlier version of something
 /// that is dropped and comes back.
-std::vector<Recomputer::Record*> Recomputer::records_for(std::vector<Ingredient> wanted,
-                                                         Record* last) {
-  std::vector<Record*> found;
+std::vector<Recomputer::KeptCall*> Recomputer::calls_for(std::vector<Ingredient> wanted,
+                                                         KeptCall* last) {
+  std::vector<KeptCall*> found;
   const std::vector<Ingredient> asked = wanted;
   const std::uint64_t question = ++questions_;
-  const auto take = [&](Record& record, const Allocation* made) {
-    if (std::exchange(record.question, question) == question) return;
-    found.push_back(&record);
-    for (const Ingredient& input : record.inputs)
+  const auto take = [&](KeptCall& kept, const Allocation* made) {
+    if (std::exchange(kept.question, question) == question) return;
+    found.push_back(&kept);
+    for (const Ingredient& input : kept.inputs)
       if (input.allocation != made) wanted.push_back(input);
   };
   if (last != nullptr) take(*last, nullptr);
@@ -107,32 +104,31 @@ std::vector<Recomputer::Record*> Recomputer::records_for(std::vector<Ingredient>
       if (is_there(*allocation, version)) continue;
       if (allocation->temporary && allocation->temporary_version > version) {
         forget_temporaries();
-        return records_for(asked, last);
+        return calls_for(asked, last);
       }
       if (allocation->is_in_use() || allocation->writers.size() <= version)
-        throw RecomputeError(
-            "{}, of which it is computed, has changed since{}",
-            allocation->writers.empty()
-                ? "a tensor from before the recorded operators"
-                : message("what {} made", allocation->writers.back()->op->describe()),
-            allocation->failure);
+        throw RecomputeError("{}, of which it is computed, has changed since{}",
+                             allocation->writers.empty()
+                                 ? "a tensor from before the recorded operators"
+                                 : message("what {} made", allocation->writers.back()->call.name()),
+                             allocation->failure);
       // A temporary may hold an earlier version: then only later writers are missing.
       for (std::uint32_t i = allocation->temporary ? allocation->temporary_version + 1 : 0;
            i <= version; ++i)
         take(*allocation->writers[i], allocation);
     }
     if (looked_into == found.size()) break;
-    const Record& record = *found[looked_into++];
-    if (record.made_version == 0) continue;
-    record.for_each_made([&](Allocation& allocation) {
-      if (!allocation.is_dropped || allocation.version != record.made_version) return;
+    const KeptCall& kept = *found[looked_into++];
+    if (kept.made_version == 0) continue;
+    kept.for_each_made([&](Allocation& allocation) {
+      if (!allocation.is_dropped || allocation.version != kept.made_version) return;
       for_each_dependent(allocation, 0, allocation.version - 1, [&](Allocation& other) {
         wanted.push_back({&other, other.version});
       });
     });
   }
   std::sort(found.begin(), found.end(),
-            [](const Record* a, const Record* b) { return a->moment < b->moment; });
+            [](const KeptCall* a, const KeptCall* b) { return a->moment < b->moment; });
   return found;
 }
 
