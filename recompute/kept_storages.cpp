@@ -6,28 +6,22 @@
 #include "spillway/base/error.h"
 
 namespace spillway::recompute {
-namespace {
-
-const std::byte* begin_of(const c10::StorageImpl& storage) {
-  return static_cast<const std::byte*>(storage.data());
-}
-
-}  // namespace
 
 KeptStorage::KeptStorage(std::shared_ptr<KeptStorages> owner, ByteCopy copy)
     : owner_(std::move(owner)), size_(copy.size()), address_(nullptr), copy_(std::move(copy)) {
   owner_->count_copy(size_);
 }
 
-KeptStorage::KeptStorage(std::shared_ptr<KeptStorages> owner, c10::Storage storage)
-    : owner_(std::move(owner)),
-      size_(storage.nbytes()),
-      address_(begin_of(*storage.unsafeGetStorageImpl())),
-      storage_(std::move(storage)) {}
+KeptStorage::KeptStorage(std::shared_ptr<KeptStorages> owner, const void* block, std::size_t size)
+    : owner_(std::move(owner)), size_(size), address_(static_cast<const std::byte*>(block)) {}
 
 KeptStorage::~KeptStorage() {
   if (copy_) owner_->copied_bytes_.fetch_sub(size_, std::memory_order_relaxed);
   if (address_ != nullptr) owner_->forget(address_);
+  if (!is_owned_) return;
+  // Last, as the address may come back at once.
+  owner_->owned_bytes_.fetch_sub(size_, std::memory_order_relaxed);
+  owner_->give_back_(const_cast<std::byte*>(address_));
 }
 
 bool KeptStorage::is_referred() const {
@@ -35,14 +29,8 @@ bool KeptStorage::is_referred() const {
   return !copy_.has_value();
 }
 
-bool KeptStorage::is_given_up() const {
-  const std::shared_lock lock(mutex_);
-  return storage_ && storage_.use_count() == 1;
-}
-
 /// The trainer goes on in any case: what cannot be copied is missed when it is asked for.
 void KeptStorage::turn_into_copy() noexcept {
-  c10::Storage given_up;  // Freed after the lock is: that may enter the trainer's allocator.
   const std::unique_lock lock(mutex_);
   if (copy_ || is_lost_) return;
   try {
@@ -51,7 +39,15 @@ void KeptStorage::turn_into_copy() noexcept {
   } catch (const std::bad_alloc&) {
     is_lost_ = true;
   }
-  given_up = std::exchange(storage_, c10::Storage());
+}
+
+/// False: it needs the block no more.
+bool KeptStorage::take_over() noexcept {
+  const std::unique_lock lock(mutex_);
+  if (copy_ || is_lost_) return false;
+  is_owned_ = true;
+  owner_->owned_bytes_.fetch_add(size_, std::memory_order_relaxed);
+  return true;
 }
 
 const std::byte* KeptStorage::bytes_locked() const {
@@ -69,9 +65,8 @@ std::shared_ptr<KeptStorage> KeptStorages::copy(const void* data, std::size_t si
   return std::make_shared<KeptStorage>(shared_from_this(), ByteCopy(data, size));
 }
 
-std::shared_ptr<KeptStorage> KeptStorages::refer(const c10::Storage& storage) {
-  const std::byte* const begin = begin_of(*storage.unsafeGetStorageImpl());
-  const std::size_t size = storage.nbytes();
+std::shared_ptr<KeptStorage> KeptStorages::refer(const void* block, std::size_t size) {
+  const auto* const begin = static_cast<const std::byte*>(block);
   std::vector<std::shared_ptr<KeptStorage>> others;
   std::shared_ptr<KeptStorage> kept;
   {
@@ -81,7 +76,7 @@ std::shared_ptr<KeptStorage> KeptStorages::refer(const c10::Storage& storage) {
     if (found != referred_.end() && found->second.size >= size) kept = found->second.kept.lock();
     if (kept != nullptr) return kept;
     others = take_locked(begin, begin + size);
-    kept = std::make_shared<KeptStorage>(shared_from_this(), storage);
+    kept = std::make_shared<KeptStorage>(shared_from_this(), block, size);
     referred_.insert_or_assign(begin, Referred{size, kept});
     referred_count_.store(referred_.size(), std::memory_order_relaxed);
   }
@@ -112,17 +107,22 @@ void KeptStorages::copy_before_write(const std::byte* begin, std::size_t size) {
   for (const auto& kept : written) kept->turn_into_copy();
 }
 
-void KeptStorages::copy_before_free(const std::byte* memory) noexcept {
-  std::shared_ptr<KeptStorage> kept;
+bool KeptStorages::keep_freed(const std::byte* memory) noexcept {
+  std::shared_ptr<KeptStorage> kept;  // Released after the lock is: that may give the block back.
   {
     const std::lock_guard lock(mutex_);
     const auto found = referred_.find(memory);
-    if (found == referred_.end()) return;
+    if (found == referred_.end()) return false;
     kept = found->second.kept.lock();
-    referred_.erase(found);
-    referred_count_.store(referred_.size(), std::memory_order_relaxed);
+    if (give_back_ == nullptr) {
+      referred_.erase(found);
+      referred_count_.store(referred_.size(), std::memory_order_relaxed);
+    }
   }
-  if (kept != nullptr) kept->turn_into_copy();
+  if (kept == nullptr) return false;
+  if (give_back_ != nullptr) return kept->take_over();
+  kept->turn_into_copy();
+  return false;
 }
 
 void KeptStorages::forget(const std::byte* address) {
@@ -142,15 +142,8 @@ void KeptStorages::count_copy(std::size_t size) {
 }
 
 Bytes KeptStorages::bytes_held() const {
-  std::vector<std::shared_ptr<KeptStorage>> all;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [address, referred] : referred_)
-      if (auto kept = referred.kept.lock()) all.push_back(std::move(kept));
-  }
-  std::uint64_t bytes = copied_bytes_.load(std::memory_order_relaxed);
-  for (const auto& kept : all) bytes += kept->is_given_up() ? kept->size() : 0;
-  return Bytes(bytes);
+  return Bytes(copied_bytes_.load(std::memory_order_relaxed) +
+               owned_bytes_.load(std::memory_order_relaxed));
 }
 
 }  // namespace spillway::recompute

@@ -1,14 +1,15 @@
 #pragma once
 
-#include <c10/core/Storage.h>
-
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <utility>
 #include <vector>
 
 #include "byte_copy.h"
@@ -19,11 +20,12 @@ namespace spillway::recompute {
 class KeptStorages;
 
 /// Bytes as they were when they were kept: a copy, or the trainer's own memory until somebody is
-/// about to write it or to give it back.
+/// about to write it. A block that its last tensor gives back meanwhile passes to this: nothing
+/// here refers to tensors or storages, whose reference counts the program would see.
 class KeptStorage {
  public:
   KeptStorage(std::shared_ptr<KeptStorages> owner, ByteCopy copy);
-  KeptStorage(std::shared_ptr<KeptStorages> owner, c10::Storage storage);
+  KeptStorage(std::shared_ptr<KeptStorages> owner, const void* block, std::size_t size);
   ~KeptStorage();
   KeptStorage(const KeptStorage&) = delete;
   KeptStorage& operator=(const KeptStorage&) = delete;
@@ -46,16 +48,16 @@ class KeptStorage {
  private:
   friend class KeptStorages;
   const std::byte* bytes_locked() const;
-  bool is_given_up() const;
   void turn_into_copy() noexcept;
+  bool take_over() noexcept;
 
   const std::shared_ptr<KeptStorages> owner_;
   const std::size_t size_;
-  /// Of the trainer's memory. The storage may get other memory; who gives this back announces it.
+  /// Of the trainer's block; null: it was copied at once.
   const std::byte* const address_;
   mutable std::shared_mutex mutex_;
   std::optional<ByteCopy> copy_;
-  c10::Storage storage_;  ///< Without a copy.
+  bool is_owned_ = false;  ///< The block is this one's to give back.
   bool is_lost_ = false;
 };
 
@@ -63,10 +65,14 @@ class KeptStorage {
 /// storages may lie over it, and may exchange it. Any thread.
 class KeptStorages : public std::enable_shared_from_this<KeptStorages> {
  public:
+  using GiveBack = std::function<void(void* memory)>;
+  /// `give_back`: see ReplayEngineOptions.
+  explicit KeptStorages(GiveBack give_back) : give_back_(std::move(give_back)) {}
+
   std::shared_ptr<KeptStorage> copy(const void* data, std::size_t size);
 
-  /// Records share what they keep of some memory until it is written.
-  std::shared_ptr<KeptStorage> refer(const c10::Storage& storage);
+  /// Records share what they keep of a block of the allocator until it is written.
+  std::shared_ptr<KeptStorage> refer(const void* block, std::size_t size);
 
   bool refers_to_some() const { return referred_count_.load(std::memory_order_relaxed) > 0; }
 
@@ -74,12 +80,12 @@ class KeptStorages : public std::enable_shared_from_this<KeptStorages> {
     if (refers_to_some()) copy_before_write(static_cast<const std::byte*>(memory), size);
   }
 
-  /// The block of memory that begins there ends.
-  void before_free(const void* memory) noexcept {
-    if (refers_to_some()) copy_before_free(static_cast<const std::byte*>(memory));
+  /// The block of memory that begins there ends. True: not yet, it is kept.
+  bool before_free(const void* memory) noexcept {
+    return refers_to_some() && keep_freed(static_cast<const std::byte*>(memory));
   }
 
-  /// Copies, and storages that nobody else has any more.
+  /// Copies, and blocks that nobody else has any more.
   Bytes bytes_held() const;
   /// The most bytes of copies at once so far.
   Bytes most_copied() const { return Bytes(most_copied_.load(std::memory_order_relaxed)); }
@@ -92,7 +98,7 @@ class KeptStorages : public std::enable_shared_from_this<KeptStorages> {
   };
 
   void copy_before_write(const std::byte* begin, std::size_t size);
-  void copy_before_free(const std::byte* memory) noexcept;
+  bool keep_freed(const std::byte* memory) noexcept;
   std::vector<std::shared_ptr<KeptStorage>> take_locked(const std::byte* begin,
                                                         const std::byte* end);
   void forget(const std::byte* address);
@@ -101,7 +107,9 @@ class KeptStorages : public std::enable_shared_from_this<KeptStorages> {
   mutable std::mutex mutex_;
   std::map<const std::byte*, Referred> referred_;  ///< By their begin; they do not overlap.
   std::atomic<std::size_t> referred_count_{0};
+  const GiveBack give_back_;
   std::atomic<std::uint64_t> copied_bytes_{0};
+  std::atomic<std::uint64_t> owned_bytes_{0};
   std::atomic<std::uint64_t> most_copied_{0};
 };
 

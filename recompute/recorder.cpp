@@ -28,7 +28,7 @@ bool is_seen_by_python() {
 
 }  // namespace
 
-Recorder::Recorder(RecordedCall& call, const OperatorRules& rules,
+Recorder::Recorder(TorchCall& call, const OperatorRules& rules,
                    const ReplayEngine::FindStorage& find, const ReplayEngineOptions& options,
                    KeptStorages& kept)
     : call_(call), rules_(rules), find_(find), options_(options), kept_(kept) {}
@@ -45,7 +45,7 @@ std::string Recorder::take(c10::ArrayRef<c10::IValue> arguments) {
   for (std::uint32_t i = 0; i < arguments.size(); ++i) {
     const char* objection = take_argument(i, arguments[i]);
     if (objection != nullptr)
-      return message("its argument '{}' {}", call_.op().schema().arguments()[i].name(), objection);
+      return message("its argument '{}' {}", call_.op.schema().arguments()[i].name(), objection);
   }
   if (rules_.draws_random_numbers) {
     const char* refusal = take_generator();
@@ -53,7 +53,6 @@ std::string Recorder::take(c10::ArrayRef<c10::IValue> arguments) {
   }
   std::string objection = keep_storages();
   if (!objection.empty()) return objection;
-  list_inputs();
   call_.surroundings = Surroundings::of_this_thread();
   return {};
 }
@@ -180,26 +179,27 @@ std::string Recorder::keep(StorageArgument& argument, const Source& source) {
     argument.kept = kept_.copy(argument.address, argument.bytes);
     return {};
   }
-  if (!is_allocated(storage))
+  if (!is_allocated(storage, options_.deleter))
     return message("{} of its arguments lie in memory that is not LibTorch's",
                    Bytes(argument.bytes));
   if (storage.nbytes() > options_.referred_up_to.count())
     return message("{} of its arguments are not paged", Bytes(argument.bytes));
-  argument.kept = kept_.refer(source.storage);
+  argument.kept = kept_.refer(storage.data(), storage.nbytes());
   argument.offset = source.shown.begin;
   return {};
 }
 
-void Recorder::list_inputs() {
+std::vector<StorageUse> Recorder::inputs() const {
+  std::vector<StorageUse> inputs;
   FirstNumbers<StorageId> numbers;
   for (const StorageArgument& storage : call_.storages) {
     if (!storage.id.is_some()) continue;
     // Several storages may lie in one paged piece of memory.
     const auto number = numbers.of(storage.id);
-    if (number.is_new) call_.inputs_.push_back({.id = storage.id});
-    StorageUse& use = call_.inputs_[number.value];
-    use.written |= storage.written;
+    if (number.is_new) inputs.push_back({.id = storage.id});
+    inputs[number.value].written |= storage.written;
   }
+  return inputs;
 }
 
 }  // namespace spillway::recompute

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "kept_storages.h"
-#include "recorded_call.h"
 #include "spillway/recompute/operator_rules.h"
 #include "spillway/recompute/replay_engine.h"
 #include "tensor_facts.h"
+#include "torch_call.h"
 
 namespace spillway::recompute {
 
@@ -49,11 +49,14 @@ class FirstNumbers {
 /// Takes the arguments of one call into its record.
 class Recorder {
  public:
-  Recorder(RecordedCall& call, const OperatorRules& rules, const ReplayEngine::FindStorage& find,
+  Recorder(TorchCall& call, const OperatorRules& rules, const ReplayEngine::FindStorage& find,
            const ReplayEngineOptions& options, KeptStorages& kept);
 
   /// Why the call cannot run again, as a sentence; empty when it can.
   std::string take(c10::ArrayRef<c10::IValue> arguments);
+
+  /// Paged storages among them.
+  std::vector<StorageUse> inputs() const;
 
  private:
   struct Source {
@@ -68,9 +71,8 @@ class Recorder {
   void describe(TensorArgument& argument, const c10::TensorImpl& tensor, ArgumentUse use);
   std::string keep_storages();
   std::string keep(StorageArgument& argument, const Source& source);
-  void list_inputs();
 
-  RecordedCall& call_;
+  TorchCall& call_;
   const OperatorRules& rules_;
   const ReplayEngine::FindStorage& find_;
   const ReplayEngineOptions& options_;

@@ -1,5 +1,6 @@
 #include "replay_call.h"
 
+#include <memory>
 #include <utility>
 
 #include "generators.h"
@@ -21,7 +22,7 @@ c10::Storage borrowed_storage(void* address, std::size_t bytes) {
 
 }  // namespace
 
-ReplayCall::ReplayCall(const RecordedCall& call) : call_(call), storages_(call.storages.size()) {
+ReplayCall::ReplayCall(const TorchCall& call) : call_(call), storages_(call.storages.size()) {
   leases_.reserve(storages_.size());
   for (std::size_t i = 0; i < storages_.size(); ++i) {
     const StorageArgument& storage = call_.storages[i];
@@ -82,30 +83,30 @@ torch::jit::Stack ReplayCall::arguments() const {
   return stack;
 }
 
-void ReplayCall::run(c10::DispatchKeySet hidden) {
+void ReplayCall::run() {
   torch::jit::Stack stack = arguments();
-  const SurroundingsGuard surroundings(*call_.surroundings, hidden);
+  const SurroundingsGuard surroundings(*call_.surroundings, call_.hidden_keys);
   if (call_.generator.defined()) {
-    const int position = rules_of(call_.op()).generator_argument;
+    const int position = rules_of(call_.op).generator_argument;
     stack[static_cast<std::size_t>(position)] = copy_of(call_.generator);
   }
-  call_.op().callBoxed(&stack);
+  call_.op.callBoxed(&stack);
   results_ = std::move(stack);
 }
 
-std::vector<ReplayedOutput> ReplayCall::take_outputs() {
+std::vector<OutputMemory> ReplayCall::take_outputs(const std::vector<StorageMade>& outputs) {
   std::vector<const at::Tensor*> tensors;
   for (const c10::IValue& result : results_)
     for_each_tensor(result, [&](const at::Tensor& tensor) { tensors.push_back(&tensor); });
-  std::vector<ReplayedOutput> taken;
-  for (std::size_t i = 0; i < call_.outputs().size(); ++i) {
-    const std::size_t number = call_.output_tensors[i];
-    const StorageMade& expected = call_.outputs()[i];
-    if (number >= tensors.size() || !tensors[number]->has_storage() ||
-        tensors[number]->storage().nbytes() != expected.bytes.count())
+  std::vector<OutputMemory> taken;
+  for (const StorageMade& expected : outputs) {
+    if (expected.result >= tensors.size() || !tensors[expected.result]->has_storage() ||
+        tensors[expected.result]->storage().nbytes() != expected.bytes.count())
       throw Error("{} gave other results when it ran again: {} results, not one of {} at number {}",
-                  call_.op().schema().name(), tensors.size(), expected.bytes, number);
-    taken.push_back({expected.id, tensors[number]->storage()});
+                  call_.op.schema().name(), tensors.size(), expected.bytes, expected.result);
+    auto storage = std::make_shared<c10::Storage>(tensors[expected.result]->storage());
+    void* const address = storage->mutable_data();
+    taken.push_back({expected.id, address, expected.bytes, std::move(storage)});
   }
   results_.clear();
   return taken;

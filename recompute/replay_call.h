@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
-#include <c10/core/DispatchKeySet.h>
 #include <c10/core/Storage.h>
 
 #include <cstddef>
@@ -10,8 +9,8 @@
 
 #include "byte_copy.h"
 #include "kept_storages.h"
-#include "recorded_call.h"
-#include "spillway/recompute/replay_engine.h"
+#include "spillway/recompute/call/recorded_call.h"
+#include "torch_call.h"
 
 namespace spillway::recompute {
 
@@ -19,26 +18,25 @@ namespace spillway::recompute {
 /// but for the outputs that are taken.
 class ReplayCall {
  public:
-  explicit ReplayCall(const RecordedCall& call);
+  explicit ReplayCall(const TorchCall& call);
 
   /// Says where the bytes of a paged storage among the arguments are. Before `run`, for each.
   void bind(std::size_t storage, void* address);
 
-  /// `hidden`: keys that do not see the call.
-  void run(c10::DispatchKeySet hidden);
+  void run();
 
   /// What the operator returned.
   const torch::jit::Stack& results() const { return results_; }
 
-  /// The outputs; drops the rest. Throws when they are not those of the recorded call.
-  std::vector<ReplayedOutput> take_outputs();
+  /// These outputs; drops the rest. Throws when they are not among the results.
+  std::vector<OutputMemory> take_outputs(const std::vector<StorageMade>& outputs);
 
  private:
   void bind_kept(std::size_t storage, const KeptStorage& kept);
   at::Tensor tensor(const TensorArgument& argument) const;
   torch::jit::Stack arguments() const;
 
-  const RecordedCall& call_;
+  const TorchCall& call_;
   std::vector<c10::Storage> storages_;  ///< Of the arguments; they own nothing.
   std::vector<KeptStorage::Lease> leases_;
   std::vector<ByteCopy> scratch_;

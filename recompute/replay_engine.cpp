@@ -1,15 +1,16 @@
 #include "spillway/recompute/replay_engine.h"
 
+#include <c10/core/CPUAllocator.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "kept_storages.h"
-#include "recorded_call.h"
 #include "recorder.h"
-#include "replay_call.h"
 #include "spillway/base/error.h"
 #include "spillway/recompute/operator_rules.h"
 #include "tensor_facts.h"
+#include "torch_call.h"
 
 namespace spillway::recompute {
 namespace {
@@ -19,7 +20,7 @@ void tell(std::string* objection, std::string text) {
 }
 
 /// Place of a storage among those of a call's arguments, or nullptr.
-const StorageArgument* argument_with(const RecordedCall& call, StorageId id) {
+const StorageArgument* argument_with(const TorchCall& call, StorageId id) {
   const auto found =
       std::find_if(call.storages.begin(), call.storages.end(),
                    [id](const StorageArgument& argument) { return argument.id == id; });
@@ -30,7 +31,10 @@ const StorageArgument* argument_with(const RecordedCall& call, StorageId id) {
 class Completion {
  public:
   Completion(RecordedCall& call, const ReplayEngine::FindStorage& find)
-      : call_(call), find_(find), returns_arguments_(rules_of(call.op()).returns_arguments) {}
+      : call_(call),
+        body_(TorchCall::of(call)),
+        find_(find),
+        returns_arguments_(rules_of(body_.op).returns_arguments) {}
 
   std::string take(c10::ArrayRef<c10::IValue> results) {
     std::string objection;
@@ -40,9 +44,7 @@ class Completion {
         ++number_;
       });
     if (!objection.empty()) return objection;
-    const bool writes = std::any_of(call_.inputs_.begin(), call_.inputs_.end(),
-                                    [](const StorageUse& use) { return use.written; });
-    if (call_.outputs_.empty() && !writes) return "nothing that it made is paged";
+    if (call_.outputs.empty() && !call_.writes_some()) return "nothing that it made is paged";
     return {};
   }
 
@@ -54,22 +56,22 @@ class Completion {
     if (data == nullptr) return {};
     const PagedStorage paged = find_(data);
     if (!paged.id.is_some()) return {};
-    const StorageArgument* argument = argument_with(call_, paged.id);
+    const StorageArgument* argument = argument_with(body_, paged.id);
     if (argument != nullptr && argument->written) return {};
     if (argument != nullptr) return message("its result {} is a view of an argument", number_);
     if (returns_arguments_) return "it gave its argument other memory";
-    const auto known = std::find_if(call_.outputs_.begin(), call_.outputs_.end(),
+    const auto known = std::find_if(call_.outputs.begin(), call_.outputs.end(),
                                     [&](const StorageMade& made) { return made.id == paged.id; });
-    if (known != call_.outputs_.end()) return {};
+    if (known != call_.outputs.end()) return {};
     if (paged.address != data)
       return message("its result {} does not begin where its paged memory does", number_);
-    call_.outputs_.push_back(
-        {paged.id, Bytes(tensor.unsafe_storage().unsafeGetStorageImpl()->nbytes())});
-    call_.output_tensors.push_back(number_);
+    call_.outputs.push_back(
+        {paged.id, Bytes(tensor.unsafe_storage().unsafeGetStorageImpl()->nbytes()), number_});
     return {};
   }
 
   RecordedCall& call_;
+  const TorchCall& body_;
   const ReplayEngine::FindStorage& find_;
   const bool returns_arguments_;
   std::uint32_t number_ = 0;
@@ -77,39 +79,32 @@ class Completion {
 
 }  // namespace
 
-Bytes RecordedCall::bytes_held() const {
-  std::uint64_t bytes = sizeof(*this) + arguments.capacity() * sizeof(c10::IValue) +
-                        slots.capacity() * sizeof(TensorSlot) +
-                        tensors.capacity() * sizeof(TensorArgument) +
-                        storages.capacity() * sizeof(StorageArgument);
-  for (const StorageArgument& storage : storages) {
-    if (storage.kept != nullptr && storage.kept.use_count() == 1 && !storage.kept->is_referred())
-      bytes += storage.kept->size();
-    if (storage.before) bytes += storage.before->size();
-  }
-  constexpr std::uint64_t kGenerator = 5 << 10;
-  if (generator.defined()) bytes += kGenerator;
-  return Bytes(bytes);
-}
-
 ReplayEngine::ReplayEngine(FindStorage find, ReplayEngineOptions options)
-    : find_(std::move(find)), options_(options), kept_(std::make_shared<KeptStorages>()) {}
+    : find_(std::move(find)), options_(std::move(options)) {
+  if (options_.deleter == nullptr) options_.deleter = c10::GetCPUAllocator()->raw_deleter();
+  kept_ = std::make_shared<KeptStorages>(options_.give_back);
+}
 
 ReplayEngine::~ReplayEngine() = default;
 
-std::unique_ptr<OpRecord> ReplayEngine::record(const c10::OperatorHandle& op,
-                                               c10::ArrayRef<c10::IValue> arguments,
-                                               std::string* objection) {
+std::optional<RecordedCall> ReplayEngine::record(const c10::OperatorHandle& op,
+                                                 c10::ArrayRef<c10::IValue> arguments,
+                                                 std::string* objection) {
   const OperatorRules& rules = rules_of(op);
   if (!rules.objection.empty()) {
     tell(objection, rules.objection);
-    return nullptr;
+    return std::nullopt;
   }
-  auto call = std::make_unique<RecordedCall>(op);
-  std::string refusal = Recorder(*call, rules, find_, options_, *kept_).take(arguments);
-  if (refusal.empty()) return call;
-  tell(objection, std::move(refusal));
-  return nullptr;
+  auto body = std::make_unique<TorchCall>(op, options_.hidden_keys);
+  Recorder recorder(*body, rules, find_, options_, *kept_);
+  std::string refusal = recorder.take(arguments);
+  if (!refusal.empty()) {
+    tell(objection, std::move(refusal));
+    return std::nullopt;
+  }
+  RecordedCall call(std::move(body));
+  call.inputs = recorder.inputs();
+  return call;
 }
 
 void ReplayEngine::before_call(const c10::OperatorHandle& op,
@@ -127,32 +122,15 @@ void ReplayEngine::before_call(const c10::OperatorHandle& op,
   }
 }
 
-bool ReplayEngine::complete(OpRecord& record, c10::ArrayRef<c10::IValue> results,
+bool ReplayEngine::complete(RecordedCall& call, c10::ArrayRef<c10::IValue> results,
                             std::string* objection) {
-  std::string refusal = Completion(static_cast<RecordedCall&>(record), find_).take(results);
+  std::string refusal = Completion(call, find_).take(results);
   const bool is_complete = refusal.empty();
   if (!is_complete) tell(objection, std::move(refusal));
   return is_complete;
 }
 
-std::vector<ReplayedOutput> ReplayEngine::replay(const OpRecord& record,
-                                                 const AddressOf& address_of) {
-  const auto& call = static_cast<const RecordedCall&>(record);
-  ReplayCall replay(call);
-  for (std::size_t i = 0; i < call.storages.size(); ++i) {
-    const StorageArgument& storage = call.storages[i];
-    if (!storage.id.is_some()) continue;
-    void* address = address_of(storage.id);
-    if (address == nullptr)
-      throw Error("{} cannot run again: the storage {} among its arguments is not in memory",
-                  call.op().schema().name(), storage.id);
-    replay.bind(i, static_cast<std::byte*>(address) + storage.offset);
-  }
-  replay.run(options_.hidden_keys);
-  return replay.take_outputs();
-}
-
-void ReplayEngine::before_free(const void* memory) noexcept { kept_->before_free(memory); }
+bool ReplayEngine::before_free(const void* memory) noexcept { return kept_->before_free(memory); }
 
 Bytes ReplayEngine::bytes_held() const { return kept_->bytes_held(); }
 

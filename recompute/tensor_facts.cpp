@@ -1,8 +1,5 @@
 #include "tensor_facts.h"
 
-#include <c10/core/Allocator.h>
-#include <c10/core/CPUAllocator.h>
-
 #include <algorithm>
 
 namespace spillway::recompute {
@@ -49,10 +46,10 @@ const std::byte* storage_address(const c10::TensorImpl& tensor) {
   return static_cast<const std::byte*>(tensor.unsafe_storage().unsafeGetStorageImpl()->data());
 }
 
-bool is_allocated(const c10::StorageImpl& storage) {
+bool is_allocated(const c10::StorageImpl& storage, c10::DeleterFnPtr deleter) {
   const c10::DataPtr& memory = storage.data_ptr();
   if (memory.get() != memory.get_context()) return false;
-  return memory.get_deleter() == c10::GetCPUAllocator()->raw_deleter();
+  return memory.get_deleter() == deleter;
 }
 
 }  // namespace spillway::recompute

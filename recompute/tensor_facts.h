@@ -3,6 +3,7 @@
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/native/SparseTensorUtils.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
@@ -30,9 +31,9 @@ ByteRange shown_range(const c10::TensorImpl& tensor);
 /// First byte of a tensor's storage. Makes no copy of what is shared until it is written.
 const std::byte* storage_address(const c10::TensorImpl& tensor);
 
-/// Whether the memory is the CPU allocator's own, so that nobody but LibTorch's operators knows it,
-/// and its end is announced.
-bool is_allocated(const c10::StorageImpl& storage);
+/// Whether the memory is that of an allocator with this deleter, as a whole: nobody but LibTorch's
+/// operators knows it then, and its end comes by there.
+bool is_allocated(const c10::StorageImpl& storage, c10::DeleterFnPtr deleter);
 
 /// Calls `visit(const at::Tensor&)` for each defined tensor in a value, also in a list.
 template <typename Visit>

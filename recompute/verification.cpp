@@ -8,11 +8,11 @@
 
 #include "byte_copy.h"
 #include "generators.h"
-#include "recorded_call.h"
 #include "replay_call.h"
 #include "spillway/base/error.h"
 #include "spillway/recompute/replay_engine.h"
 #include "tensor_facts.h"
+#include "torch_call.h"
 
 namespace spillway::recompute {
 namespace {
@@ -59,7 +59,7 @@ std::uint64_t fingerprint(const std::byte* data, std::size_t size) {
   return hash;
 }
 
-std::vector<std::uint64_t> fingerprints_of_read(const RecordedCall& call) {
+std::vector<std::uint64_t> fingerprints_of_read(const TorchCall& call) {
   std::vector<std::uint64_t> sums;
   for (const StorageArgument& storage : call.storages)
     if (storage.id.is_some() && !storage.before)
@@ -84,7 +84,7 @@ std::string compare(const torch::jit::Stack& ours, c10::ArrayRef<c10::IValue> th
   return {};
 }
 
-std::string compare_written(const RecordedCall& call) {
+std::string compare_written(const TorchCall& call) {
   for (const StorageArgument& storage : call.storages) {
     if (!storage.before) continue;
     const std::string text = difference(storage.before->data(), storage.address, storage.bytes);
@@ -94,7 +94,7 @@ std::string compare_written(const RecordedCall& call) {
 }
 
 /// Runs the call again, with copies of what it writes.
-void run(ReplayCall& replay, const RecordedCall& call, c10::DispatchKeySet hidden) {
+void run(ReplayCall& replay, const TorchCall& call) {
   for (std::size_t i = 0; i < call.storages.size(); ++i) {
     const StorageArgument& storage = call.storages[i];
     if (!storage.id.is_some()) continue;
@@ -102,16 +102,16 @@ void run(ReplayCall& replay, const RecordedCall& call, c10::DispatchKeySet hidde
     replay.bind(i,
                 storage.before ? storage.before->data() : const_cast<std::byte*>(storage.address));
   }
-  replay.run(hidden);
+  replay.run();
 }
 
-std::string run_and_compare(const RecordedCall& call, c10::ArrayRef<c10::IValue> results,
-                            c10::DispatchKeySet hidden) {
+std::string run_and_compare(const RecordedCall& recorded, const TorchCall& call,
+                            c10::ArrayRef<c10::IValue> results) {
   ReplayCall replay(call);
-  run(replay, call, hidden);
+  run(replay, call);
   std::string text = compare(replay.results(), results);
   if (text.empty()) text = compare_written(call);
-  replay.take_outputs();
+  replay.take_outputs(recorded.outputs);
   return text;
 }
 
@@ -119,13 +119,13 @@ at::Generator state_now() { return copy_of(at::detail::getDefaultCPUGenerator())
 
 /// Whether the default generator moves each time that the call runs. Once tells nothing: another
 /// thread may have drawn meanwhile.
-bool keeps_drawing(const RecordedCall& call, c10::DispatchKeySet hidden) {
+bool keeps_drawing(const TorchCall& call) {
   constexpr int kTimes = 5;
   for (int i = 0; i < kTimes; ++i) {
     const at::Generator before = state_now();
     // What it writes has no more use; values do not decide whether it draws.
     ReplayCall replay(call);
-    run(replay, call, hidden);
+    run(replay, call);
     if (same_state(before, state_now())) return false;
   }
   return true;
@@ -133,23 +133,22 @@ bool keeps_drawing(const RecordedCall& call, c10::DispatchKeySet hidden) {
 
 }  // namespace
 
-void ReplayEngine::prepare_verification(OpRecord& record) {
-  for (StorageArgument& storage : static_cast<RecordedCall&>(record).storages)
+void ReplayEngine::prepare_verification(RecordedCall& call) {
+  for (StorageArgument& storage : TorchCall::of(call).storages)
     if (storage.id.is_some() && storage.written)
       storage.before.emplace(storage.address, storage.bytes);
 }
 
-std::string ReplayEngine::verify(OpRecord& record, c10::ArrayRef<c10::IValue> results) {
-  auto& call = static_cast<RecordedCall&>(record);
+std::string ReplayEngine::verify(RecordedCall& recorded, c10::ArrayRef<c10::IValue> results) {
+  TorchCall& call = TorchCall::of(recorded);
   const at::Generator before = state_now();
   const std::vector<std::uint64_t> inputs = fingerprints_of_read(call);
   std::string text;
   try {
-    text = run_and_compare(call, results, options_.hidden_keys);
+    text = run_and_compare(recorded, call, results);
     if (text.empty() && inputs != fingerprints_of_read(call))
       text = "it changed an argument that its schema calls read only";
-    if (text.empty() && !same_state(before, state_now()) &&
-        keeps_drawing(call, options_.hidden_keys))
+    if (text.empty() && !same_state(before, state_now()) && keeps_drawing(call))
       text = "it drew random numbers without saying so";
   } catch (const std::exception& error) {
     text = message("it failed when it ran again: {}", error.what());

@@ -2,47 +2,14 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "call_kind.h"
+#include "cpu_allocator.h"
 #include "spillway/base/log.h"
 #include "spillway/recompute/operator_rules.h"
 
 namespace spillway::torch_binding {
 namespace {
-
-/// A record in the shape that the runtime knows, which is free of Torch.
-class RecordedCall final : public runtime::RecordedOp {
- public:
-  RecordedCall(recompute::ReplayEngine& engine, std::unique_ptr<recompute::OpRecord> record)
-      : engine_(engine), record_(std::move(record)) {
-    for (const recompute::StorageUse& use : record_->inputs()) {
-      inputs_.push_back(use.id);
-      if (use.written) written_.push_back(use.id);
-    }
-    for (const recompute::StorageMade& made : record_->outputs()) outputs_.push_back(made.id);
-  }
-
-  std::string describe() const override { return toString(record_->op().operator_name()); }
-  const std::vector<StorageId>& inputs() const override { return inputs_; }
-  const std::vector<StorageId>& written() const override { return written_; }
-  const std::vector<StorageId>& outputs() const override { return outputs_; }
-
-  std::vector<runtime::ReplayedStorage> replay(const AddressOf& address_of) override {
-    std::vector<runtime::ReplayedStorage> made;
-    for (recompute::ReplayedOutput& output : engine_.replay(*record_, address_of)) {
-      auto storage = std::make_shared<c10::Storage>(std::move(output.storage));
-      void* const address = storage->mutable_data();
-      made.push_back({output.id, address, std::move(storage)});
-    }
-    return made;
-  }
-
- private:
-  recompute::ReplayEngine& engine_;
-  std::unique_ptr<recompute::OpRecord> record_;
-  std::vector<StorageId> inputs_, written_, outputs_;
-};
 
 recompute::PagedStorage find_storage(const runtime::Runtime& runtime, const void* data) {
   const runtime::RangeUse found = runtime.find(data);
@@ -50,9 +17,11 @@ recompute::PagedStorage find_storage(const runtime::Runtime& runtime, const void
   return {found.storage, runtime.address_of(found.storage)};
 }
 
-recompute::ReplayEngineOptions unseen_by(c10::DispatchKey key) {
+recompute::ReplayEngineOptions options_for(runtime::Runtime& runtime, c10::DispatchKey key) {
   recompute::ReplayEngineOptions options;
   options.hidden_keys = c10::DispatchKeySet(key);
+  options.deleter = cpu_allocator_deleter();
+  options.give_back = [&runtime](void* memory) { runtime.deallocate(memory); };
   return options;
 }
 
@@ -62,7 +31,7 @@ CallRecorder::CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool
     : runtime_(runtime),
       verifies_(verifies),
       engine_([&runtime](const void* data) { return find_storage(runtime, data); },
-              unseen_by(key)) {}
+              options_for(runtime, key)) {}
 
 /// Also finds out whether it is to be compared. Says why not, or nothing.
 std::string CallRecorder::Call::objection_to(const c10::OperatorHandle& op,
@@ -91,14 +60,14 @@ CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
   std::string objection = objection_to(op, arguments);
   if (is_wanted_ || is_first_of_its_kind_) {
     if (objection.empty()) record_ = recorder_.engine_.record(op, arguments, &objection);
-    if (record_ == nullptr) {
+    if (!record_) {
       log_debug("{} cannot run again: {}", op.schema().name(), objection);
       note_unrecordable();
-      recorder_.runtime_.keep(nullptr);
+      recorder_.runtime_.keep(std::nullopt);
     }
   }
-  if (record_ != nullptr) hold(arguments);
-  if (record_ != nullptr && is_first_of_its_kind_) {
+  if (record_) hold(arguments);
+  if (record_ && is_first_of_its_kind_) {
     const runtime::Runtime::Rehearsal rehearsal(recorder_.runtime_);
     recorder_.engine_.prepare_verification(*record_);
   }
@@ -134,25 +103,22 @@ bool CallRecorder::Call::verify(c10::ArrayRef<c10::IValue> results) {
   is_first_of_its_kind_ = false;
   if (difference.empty()) return true;
   log_warning("{} is not run again, since its second run differed from its first: {}",
-              record_->op().schema().name(), difference);
+              record_->name(), difference);
   return false;
 }
 
 void CallRecorder::Call::end(c10::ArrayRef<c10::IValue> results) {
-  if (record_ == nullptr) return;
+  if (!record_) return;
   std::string objection;
   bool is_good = recorder_.engine_.complete(*record_, results, &objection);
   if (!is_good) {
-    log_debug("{} cannot run again: {}", record_->op().schema().name(), objection);
+    log_debug("{} cannot run again: {}", record_->name(), objection);
     note_unrecordable();
   }
   if (is_good && is_first_of_its_kind_) is_good = verify(results);
   if (!is_wanted_) return;
-  if (is_good) {
-    recorder_.runtime_.keep(std::make_unique<RecordedCall>(recorder_.engine_, std::move(record_)));
-  } else {
-    recorder_.runtime_.keep(nullptr);
-  }
+  if (!is_good) record_.reset();
+  recorder_.runtime_.keep(std::move(record_));
 }
 
 }  // namespace spillway::torch_binding

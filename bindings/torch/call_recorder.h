@@ -7,7 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 
 #include "replay_verdicts.h"
@@ -32,7 +32,7 @@ class CallRecorder {
   Bytes most_copied() const { return engine_.most_copied(); }
 
   /// See ReplayEngine.
-  void before_free(const void* memory) noexcept { engine_.before_free(memory); }
+  bool before_free(const void* memory) noexcept { return engine_.before_free(memory); }
 
   /// One call of an operator, from before its kernel until after it.
   class Call {
@@ -56,7 +56,7 @@ class CallRecorder {
     bool is_wanted_;
     bool is_first_of_its_kind_ = false;  ///< And nothing is known of it yet.
     std::uint64_t kind_ = 0;
-    std::unique_ptr<recompute::OpRecord> record_;
+    std::optional<recompute::RecordedCall> record_;
     /// Those of the arguments, which end with the kernel where nobody else has them (what resolves
     /// a lazy conjugation, say): a comparison reads them, and the runtime takes keys of what lives.
     c10::SmallVector<c10::Storage, 4> held_;

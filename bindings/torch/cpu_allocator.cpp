@@ -71,7 +71,7 @@ void release_detached(void* memory) {
 
 void release(void* memory) {
   if (detached.load(std::memory_order_relaxed)) return;
-  Interceptor::before_free(memory);
+  if (Interceptor::before_free(memory)) return;  // It comes back later, past this.
   current.load(std::memory_order_relaxed)->deallocate(memory);
 }
 
@@ -97,6 +97,8 @@ class PagedCpuAllocator final : public c10::Allocator {
 };
 
 }  // namespace
+
+c10::DeleterFnPtr cpu_allocator_deleter() { return &release; }
 
 void install_cpu_allocator(runtime::Runtime& runtime) {
   current.store(&runtime);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Allocator.h>
+
 #include "spillway/runtime/runtime.h"
 
 namespace c10 {
@@ -11,6 +13,9 @@ namespace spillway::torch_binding {
 /// Makes LibTorch's CPU tensors live in Spillway's memory from now on. Storages that exist keep
 /// theirs. Call once, before a second thread uses LibTorch; `runtime` lives as long as the process.
 void install_cpu_allocator(runtime::Runtime& runtime);
+
+/// Of all memory that the installed allocator hands out.
+c10::DeleterFnPtr cpu_allocator_deleter();
 
 /// Turns the allocator into a plain one, in a forked child: new blocks come from the heap, paged
 /// ones are left to the end of the process. A child whose own blocks exceed a quarter of the budget

@@ -446,9 +446,9 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
   recorder.store(new CallRecorder(runtime, key, verifies_replays));  // Stays: records point to it.
 }
 
-void Interceptor::before_free(const void* memory) noexcept {
-  if (CallRecorder* const records = recorder.load(std::memory_order_relaxed))
-    records->before_free(memory);
+bool Interceptor::before_free(const void* memory) noexcept {
+  CallRecorder* const records = recorder.load(std::memory_order_relaxed);
+  return records != nullptr && records->before_free(memory);
 }
 
 const CallRecorder* Interceptor::records() { return recorder.load(); }

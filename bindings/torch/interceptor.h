@@ -34,8 +34,9 @@ class Interceptor {
 
   const std::string& key_name() const { return key_name_; }
 
-  /// The CPU allocator is about to take back the block that begins there. Any thread.
-  static void before_free(const void* memory) noexcept;
+  /// The CPU allocator is about to free the block that begins there. True: not now, as records read
+  /// it; the runtime gets it later. Any thread.
+  static bool before_free(const void* memory) noexcept;
 
   /// What records operators to run them again; null where none do.
   static const CallRecorder* records();

@@ -48,9 +48,9 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     if (options_.planning.recomputes)
       recomputer_ = std::make_unique<Recomputer>(
           Recomputer::Memory{*engine_, *engine_, *engine_},
-          [this](profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
-                 const std::function<void(swap::PinSet&)>& body) {
-            run_again(place, recorded, uses, body);
+          [this](profile::OpIndex place, const recompute::RecordedCall& call,
+                 std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {
+            run_replay(place, call, uses, body);
           });
   }
   step_start_ = clock_.now();
@@ -150,11 +150,11 @@ swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t 
     return engine_->allocate_unfilled(Bytes(size));
   swap::SwapEngine::Allocation made;
   swap::PinSet* const within = op.is_running ? &op.pins : nullptr;
-  bool is_again = op.oversize != nullptr;
+  bool is_second_try = op.oversize != nullptr;
   with_room(op, pages_of(size), [&] {
     // What is larger than all room comes page by page, once that was found to be bearable.
     const bool exceeds = pages_of(size) > engine_->storage_pages();
-    made = exceeds && std::exchange(is_again, true)
+    made = exceeds && std::exchange(is_second_try, true)
                ? engine_->allocate_unfilled(Bytes(size), within)
                : engine_->allocate(Bytes(size), within);
   });

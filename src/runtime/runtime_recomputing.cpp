@@ -21,11 +21,11 @@ constexpr std::uint64_t kNoOperator = ~std::uint64_t{0};
 /// An operator that runs again, for errors.
 class ReplayText final : public OpText {
  public:
-  explicit ReplayText(const RecordedOp& op) : op_(op) {}
-  std::string describe() const override { return message("another run of {}", op_.describe()); }
+  explicit ReplayText(const recompute::RecordedCall& call) : call_(call) {}
+  std::string describe() const override { return message("another run of {}", call_.name()); }
 
  private:
-  const RecordedOp& op_;
+  const recompute::RecordedCall& call_;
 };
 
 /// Whether it tells of the budget or of the store, and not of the operator that has thrown it.
@@ -92,10 +92,10 @@ void Runtime::drop_wished(OpContext& op) noexcept {
 }
 
 /// Runs something as an operator that is none of the trainer's.
-void Runtime::run_again(profile::OpIndex place, const RecordedOp& recorded,
-                        std::span<const RangeUse> uses,
-                        const std::function<void(swap::PinSet&)>& body) {
-  const ReplayText text(recorded);
+void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& call,
+                         std::span<const RangeUse> uses,
+                         const std::function<void(swap::PinSet&)>& body) {
+  const ReplayText text(call);
   OpContext& op = context();
   if (traces()) options_.trace->begin_replay(&op, place);
   const bool was_running = std::exchange(op.is_running, true);
@@ -175,13 +175,13 @@ void Runtime::settle_unrecorded(OpContext& op) {
 
 bool Runtime::wants_record() const noexcept { return context().wish.record_as.has_value(); }
 
-void Runtime::keep(std::unique_ptr<RecordedOp> recorded) {
+void Runtime::keep(std::optional<recompute::RecordedCall> call) {
   OpContext& op = context();
   if (!op.wish.record_as) return;
-  if (recorded != nullptr) {
+  if (call) {
     const profile::OpIndex place = *std::exchange(op.wish.record_as, std::nullopt);
     if (traces()) options_.trace->kept_op(&op, place);
-    recomputer_->keep(place, std::move(recorded));
+    recomputer_->keep(place, *std::move(call));
   } else {
     guide_->cannot_record(&op);
     settle_unrecorded(op);

@@ -80,10 +80,10 @@ class Snapshot {
     return true;
   }
   /// What the call wrote that is paged; small storages are the trainer's, replays leave them alone.
-  void put_back_written(const OpRecord& record) const {
+  void put_back_written(const RecordedCall& record) const {
     for (const auto& [storage, bytes] : parts_) {
       const StorageId id = PagedTable::instance().find(storage.data()).id;
-      for (const StorageUse& use : record.inputs())
+      for (const StorageUse& use : record.inputs)
         if (use.written && use.id == id)
           std::memcpy(storage.mutable_data(), bytes.data(), bytes.size());
     }
@@ -114,12 +114,12 @@ std::size_t shown_end(const at::Tensor& tensor) {
 }
 
 /// A call that has just run, about to run again.
-class Again {
+class Recomputed {
  public:
-  Again(ReplayEngine& engine, const OpRecord& record, c10::ArrayRef<c10::IValue> results,
-        const Snapshot& before, const Snapshot& after)
-      : engine_(engine), record_(record), before_(before), after_(after) {
-    for (const StorageMade& made : record_.outputs()) {
+  Recomputed(const RecordedCall& record, c10::ArrayRef<c10::IValue> results, const Snapshot& before,
+             const Snapshot& after)
+      : record_(record), before_(before), after_(after) {
+    for (const StorageMade& made : record_.outputs) {
       void* address = PagedTable::instance().address_of(made.id);
       places_.push_back(address);
       // Some results lie in more memory than they show, whose rest is never the same.
@@ -134,38 +134,33 @@ class Again {
   void run() {
     before_.put_back_written(record_);
     for (std::size_t i = 0; i < places_.size(); ++i)
-      std::memset(places_[i], 0xA5, record_.outputs()[i].bytes.count());
-    const std::vector<ReplayedOutput> replayed = engine_.replay(record_, address_of_);
+      std::memset(places_[i], 0xA5, record_.outputs[i].bytes.count());
+    const std::vector<OutputMemory> replayed = record_.run(address_of_);
     ASSERT_EQ(replayed.size(), right_.size());
     for (std::size_t i = 0; i < right_.size(); ++i) {
-      const c10::Storage& storage = replayed[i].storage;
-      EXPECT_EQ(replayed[i].id, record_.outputs()[i].id);
-      EXPECT_NE(storage.data(), places_[i]);
-      EXPECT_TRUE(has_bytes(storage.data(), right_[i])) << "output " << i;
-      std::memcpy(places_[i], storage.data(), storage.nbytes());
+      EXPECT_EQ(replayed[i].id, record_.outputs[i].id);
+      EXPECT_NE(replayed[i].address, places_[i]);
+      EXPECT_TRUE(has_bytes(replayed[i].address, right_[i])) << "output " << i;
+      std::memcpy(places_[i], replayed[i].address, replayed[i].bytes.count());
     }
     EXPECT_TRUE(after_.is_unchanged());
   }
 
  private:
-  ReplayEngine& engine_;
-  const OpRecord& record_;
+  const RecordedCall& record_;
   const Snapshot& before_;  ///< Of what the call writes.
   const Snapshot& after_;
   std::vector<void*> places_;
   std::vector<Bytes8> right_;
-  ReplayEngine::AddressOf address_of_ = [](StorageId id) {
-    return PagedTable::instance().address_of(id);
-  };
+  AddressOf address_of_ = [](StorageId id) { return PagedTable::instance().address_of(id); };
 };
 
 }  // namespace
 
-void replay_in_place(ReplayEngine& engine, const OpRecord& record,
-                     const ReplayEngine::AddressOf& address_of) {
-  for (const ReplayedOutput& output : engine.replay(record, address_of)) {
+void replay_in_place(const RecordedCall& call, const AddressOf& address_of) {
+  for (const OutputMemory& output : call.run(address_of)) {
     void* address = PagedTable::instance().address_of(output.id);
-    if (address != nullptr) std::memcpy(address, output.storage.data(), output.storage.nbytes());
+    if (address != nullptr) std::memcpy(address, output.address, output.bytes.count());
   }
 }
 
@@ -181,10 +176,19 @@ Watched::~Watched() {
   c10::impl::tls_set_dispatch_key_included(kKey, false);
 }
 
-std::unique_ptr<ReplayEngine> make_engine(ReplayEngineOptions options) {
+std::shared_ptr<ReplayEngine> make_engine(ReplayEngineOptions options) {
+  PagedTable& table = PagedTable::instance();
   options.hidden_keys = c10::DispatchKeySet(kKey);
-  return std::make_unique<ReplayEngine>(
-      [](const void* data) { return PagedTable::instance().find(data); }, options);
+  options.give_back = [](void* memory) { PagedTable::instance().give_back(memory); };
+  const std::shared_ptr<ReplayEngine> made(
+      new ReplayEngine([](const void* data) { return PagedTable::instance().find(data); },
+                       std::move(options)),
+      [&table](ReplayEngine* engine) {
+        table.told = nullptr;
+        delete engine;
+      });
+  table.told = made.get();
+  return made;
 }
 
 void CheckedCalls::around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
@@ -193,28 +197,28 @@ void CheckedCalls::around(const c10::OperatorHandle& op, std::vector<c10::IValue
   SCOPED_TRACE(name);
   std::string objection;
   const std::vector<c10::IValue> arguments = top(stack, op.schema().arguments().size()).vec();
-  const auto record = engine_.record(op, arguments, &objection);
-  if (record != nullptr) engine_.prepare_verification(*record);
+  auto record = engine_.record(op, arguments, &objection);
+  if (record) engine_.prepare_verification(*record);
   const Snapshot before(arguments);
   engine_.before_call(op, arguments);
   run();
   const auto results = top(stack, op.schema().returns().size());
-  if (record == nullptr || !engine_.complete(*record, results, &objection)) {
+  if (!record || !engine_.complete(*record, results, &objection)) {
     refused[name] = objection;
     return;
   }
   const at::Tensor random = generator_state();
   const Snapshot after(arguments);
-  Again again(engine_, *record, results, before, after);
+  Recomputed recomputed(*record, results, before, after);
   EXPECT_EQ(engine_.verify(*record, results), "");
-  again.run();
+  recomputed.run();
   EXPECT_TRUE(at::equal(random, generator_state()));
   replayed[name] += 1;
 }
 
-void RecordedCalls::around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
-                           const std::function<void()>& run) {
-  Entry entry{toString(op.operator_name()), nullptr, {}};
+void CallsOfTrainer::around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
+                            const std::function<void()>& run) {
+  Entry entry{toString(op.operator_name()), std::nullopt, {}};
   {
     const auto arguments = top(stack, op.schema().arguments().size());
     entry.record = engine_.record(op, arguments, &entry.objection);
@@ -222,12 +226,12 @@ void RecordedCalls::around(const c10::OperatorHandle& op, std::vector<c10::IValu
   }
   run();
   const auto results = top(stack, op.schema().returns().size());
-  if (entry.record != nullptr && !engine_.complete(*entry.record, results, &entry.objection))
+  if (entry.record && !engine_.complete(*entry.record, results, &entry.objection))
     entry.record.reset();
   entries.push_back(std::move(entry));
 }
 
-RecordedCalls::Entry& RecordedCalls::of(const std::string& name) {
+CallsOfTrainer::Entry& CallsOfTrainer::of(const std::string& name) {
   Entry* found = nullptr;
   for (Entry& entry : entries) {
     if (entry.name != name) continue;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,12 +34,11 @@ class Watched {
   Watched& operator=(const Watched&) = delete;
 };
 
-/// An engine over the table, hidden from the watchers.
-std::unique_ptr<ReplayEngine> make_engine(ReplayEngineOptions options = {});
+/// An engine over the table, which tells it of blocks that end. Hidden from the watchers.
+std::shared_ptr<ReplayEngine> make_engine(ReplayEngineOptions options = {});
 
 /// Runs a call again and copies what it made to where that was, if it is still there.
-void replay_in_place(ReplayEngine& engine, const OpRecord& record,
-                     const ReplayEngine::AddressOf& address_of);
+void replay_in_place(const RecordedCall& call, const AddressOf& address_of);
 
 /// Runs every call that can run again twice more: as a verification, and after its results were
 /// overwritten. Fails where a bit differs or anything else has changed.
@@ -56,14 +56,14 @@ class CheckedCalls final : public CallWatcher {
 };
 
 /// Records calls without running them again.
-class RecordedCalls final : public CallWatcher {
+class CallsOfTrainer final : public CallWatcher {
  public:
   struct Entry {
     std::string name;
-    std::unique_ptr<OpRecord> record;  ///< Null when it was refused.
+    std::optional<RecordedCall> record;  ///< None when it was refused.
     std::string objection;
   };
-  explicit RecordedCalls(ReplayEngine& engine) : engine_(engine) {}
+  explicit CallsOfTrainer(ReplayEngine& engine) : engine_(engine) {}
   void around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
               const std::function<void()>& run) override;
 

@@ -21,22 +21,18 @@ class KeptTensors : public ::testing::Test {
  protected:
   KeptTensors() {
     table_.paged_from = 1 << 20;
-    table_.told = engine_.get();
     at::manual_seed(7);
   }
-  ~KeptTensors() override {
-    table_.paged_from = 4096;
-    table_.told = nullptr;
-  }
+  ~KeptTensors() override { table_.paged_from = 4096; }
 
   /// `large + part`, recorded, with `part` repeated along the rows.
   struct Sum {
-    std::unique_ptr<OpRecord> record;
+    std::optional<RecordedCall> record;
     std::string objection;
     Tensor result;
   };
   Sum add(const Tensor& part) {
-    RecordedCalls calls(*engine_);
+    CallsOfTrainer calls(*engine_);
     Sum sum;
     {
       const Watched watched(calls);
@@ -51,21 +47,21 @@ class KeptTensors : public ::testing::Test {
   /// Whether a replay gives what the call gave.
   bool is_repeated(const Sum& sum) {
     const auto address_of = [](StorageId id) { return PagedTable::instance().address_of(id); };
-    const auto replayed = engine_->replay(*sum.record, address_of);
-    const c10::Storage& storage = replayed.at(0).storage;
-    return std::memcmp(storage.data(), sum.result.const_data_ptr(), storage.nbytes()) == 0;
+    const auto replayed = sum.record->run(address_of);
+    const OutputMemory& made = replayed.at(0);
+    return std::memcmp(made.address, sum.result.const_data_ptr(), made.bytes.count()) == 0;
   }
 
   /// Runs operators as a trainer does, with the engine told before each.
   template <typename Trainer>
   void train(Trainer trainer) {
-    RecordedCalls calls(*engine_);
+    CallsOfTrainer calls(*engine_);
     const Watched watched(calls);
     trainer();
   }
 
   PagedTable& table_ = PagedTable::instance();  ///< Before the first tensor.
-  std::unique_ptr<ReplayEngine> engine_ = make_engine();
+  std::shared_ptr<ReplayEngine> engine_ = make_engine();
   Tensor large_ = at::randn({kLarge});
 };
 
@@ -135,7 +131,7 @@ TEST_F(KeptTensors, AreWrittenThroughSparseOnes) {
 }
 
 // Past all operators, as trainers do that shard their parameters.
-TEST_F(KeptTensors, AreCopiedBeforeTheirMemoryIsGivenBack) {
+TEST_F(KeptTensors, AreHeldWhenTheirStorageTakesOtherMemory) {
   Tensor part = at::randn({kMiddle});
   const Sum sum = add(part);
   c10::StorageImpl* const storage = part.storage().unsafeGetStorageImpl();
@@ -191,6 +187,21 @@ TEST_F(KeptTensors, AreHeldWhenTheTrainerHasGivenThemUp) {
   EXPECT_EQ(engine_->bytes_held(), Bytes(0));
 }
 
+// A gradient whose storage somebody else has is copied by autograd, not taken over or added to.
+TEST_F(KeptTensors, HaveTheReferenceCountsThatTheyHaveWithoutRecords) {
+  for (const std::int64_t size : {kSmall, kMiddle, kLarge}) {
+    large_ = at::randn({4000 * kSmall});
+    if (size != kSmall) large_ = at::randn({kLarge});
+    const Tensor part = at::randn({size});
+    const Sum sum = add(part);
+    ASSERT_TRUE(sum.record) << sum.objection;
+    EXPECT_EQ(part.use_count(), 1u) << size;
+    EXPECT_EQ(part.storage().use_count(), 1u) << size;
+    EXPECT_EQ(sum.result.use_count(), 1u) << size;
+    EXPECT_EQ(sum.result.storage().use_count(), 1u) << size;
+  }
+}
+
 TEST_F(KeptTensors, CopiesGoWithTheirRecords) {
   Tensor part = at::randn({kMiddle});
   {
@@ -213,11 +224,11 @@ TEST_F(KeptTensors, OnlyTheShownPartIsCopied) {
 TEST_F(KeptTensors, MemoryOfOthersIsCopiedOrRefused) {
   std::vector<float> own(kMiddle, 1.5F);
   const Sum small = add(at::from_blob(own.data() + 1, {512}));
-  ASSERT_NE(small.record, nullptr);
+  ASSERT_TRUE(small.record);
   own[1] = 7;
   EXPECT_TRUE(is_repeated(small));
   const Sum middle = add(at::from_blob(own.data(), {kMiddle}));
-  EXPECT_EQ(middle.record, nullptr);
+  EXPECT_FALSE(middle.record);
   EXPECT_EQ(middle.objection, "256 KiB of its arguments lie in memory that is not LibTorch's");
 }
 

@@ -58,7 +58,7 @@ class Operators : public ::testing::Test {
     return text;
   }
 
-  std::unique_ptr<ReplayEngine> engine_ = make_engine();
+  std::shared_ptr<ReplayEngine> engine_ = make_engine();
 };
 
 }  // namespace spillway::recompute

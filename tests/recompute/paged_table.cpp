@@ -39,10 +39,14 @@ void PagedTable::copy_data(void* destination, const void* source, std::size_t co
 
 void PagedTable::release(void* memory) {
   PagedTable& table = instance();
-  if (ReplayEngine* const told = table.told) told->before_free(memory);
+  ReplayEngine* const told = table.told;
+  if (told == nullptr || !told->before_free(memory)) table.give_back(memory);
+}
+
+void PagedTable::give_back(void* memory) {
   {
-    const std::lock_guard lock(table.mutex_);
-    table.blocks_.erase(static_cast<const std::byte*>(memory));
+    const std::lock_guard lock(mutex_);
+    blocks_.erase(static_cast<const std::byte*>(memory));
   }
   std::free(memory);
 }

@@ -16,7 +16,7 @@ class PagedTable final : public c10::Allocator {
  public:
   /// Size from which new blocks are paged.
   std::atomic<std::size_t> paged_from{4096};
-  /// Is told of blocks that are about to end.
+  /// Is told of blocks that are about to end, and may keep them.
   std::atomic<ReplayEngine*> told{nullptr};
 
   /// Installed at the first call, for the life of the process.
@@ -25,6 +25,9 @@ class PagedTable final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t size) override;
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* destination, const void* source, std::size_t count) const override;
+
+  /// Ends a block without telling.
+  void give_back(void* memory);
 
   PagedStorage find(const void* data) const;
   void* address_of(StorageId id) const;

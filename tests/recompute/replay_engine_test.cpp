@@ -45,8 +45,8 @@ class Engine : public ::testing::Test {
   }
 
   /// Records the operators of `trainer`.
-  RecordedCalls recorded(const std::function<void()>& trainer) {
-    RecordedCalls calls(*engine_);
+  CallsOfTrainer recorded(const std::function<void()>& trainer) {
+    CallsOfTrainer calls(*engine_);
     const Watched watched(calls);
     trainer();
     return calls;
@@ -62,7 +62,7 @@ class Engine : public ::testing::Test {
     const Tensor x = at::randn({2000});
     const auto op =
         c10::Dispatcher::singleton().findSchemaOrThrow(("aten::odd_" + name).c_str(), "");
-    const auto record = engine_->record(op, {x});
+    auto record = engine_->record(op, {x});
     engine_->prepare_verification(*record);
     std::vector<c10::IValue> results;
     for (const Tensor& result : call_odd(name, {x})) results.emplace_back(result);
@@ -70,7 +70,7 @@ class Engine : public ::testing::Test {
     return engine_->verify(*record, results);
   }
 
-  std::unique_ptr<ReplayEngine> engine_ = make_engine();
+  std::shared_ptr<ReplayEngine> engine_ = make_engine();
 };
 
 class Rules : public Engine {
@@ -170,7 +170,7 @@ TEST_F(Engine, RefusesCallsInInferenceMode) {
   const auto relu = c10::Dispatcher::singleton().findSchemaOrThrow("aten::relu", "");
   std::string why;
   const c10::InferenceMode inference;
-  EXPECT_EQ(engine_->record(relu, {x}, &why), nullptr);
+  EXPECT_FALSE(engine_->record(relu, {x}, &why));
   EXPECT_EQ(why, "it runs in inference mode");
 }
 
@@ -181,11 +181,11 @@ TEST_F(Engine, RefusesCallsThatAPythonModeSees) {
   for (const auto key : {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}) {
     std::string why;
     const c10::impl::IncludeDispatchKeyGuard mode(key);
-    EXPECT_EQ(engine_->record(relu, {x}, &why), nullptr);
+    EXPECT_FALSE(engine_->record(relu, {x}, &why));
     EXPECT_EQ(why, "a Python dispatch mode sees it, and would see its second run");
     // Within the mode itself.
     const c10::impl::ExcludeDispatchKeyGuard handler(key);
-    EXPECT_NE(engine_->record(relu, {x}), nullptr);
+    EXPECT_TRUE(engine_->record(relu, {x}));
   }
 }
 
@@ -210,8 +210,7 @@ TEST_F(Engine, RefusesCallsInParallelRegions) {
   const std::function<void()> record = [&] {
     const auto relu = c10::Dispatcher::singleton().findSchemaOrThrow("aten::relu", "");
     std::string why;
-    if (engine_->record(relu, {x}, &why) == nullptr && why == "it runs in a parallel region")
-      ++refused;
+    if (!engine_->record(relu, {x}, &why) && why == "it runs in a parallel region") ++refused;
   };
   parallel([](void* body) { (*static_cast<const std::function<void()>*>(body))(); },
            const_cast<std::function<void()>*>(&record), 2, 0);
@@ -237,14 +236,14 @@ TEST_F(Engine, ListsInputsAndOutputsByStorage) {
     x.addmm_(y, y.t());
     made = std::get<0>(at::native_layer_norm(x.slice(0, 0, 32), {64}, {}, {}, 1e-5));
   });
-  const auto& inputs = calls.of("aten::addmm_").record->inputs();
+  const auto& inputs = calls.of("aten::addmm_").record->inputs;
   ASSERT_EQ(inputs.size(), 2u);
   EXPECT_EQ(inputs[0].id, key_of(x));
   EXPECT_TRUE(inputs[0].written);
   EXPECT_EQ(inputs[1].id, key_of(y));
   EXPECT_FALSE(inputs[1].written);
-  EXPECT_TRUE(calls.of("aten::addmm_").record->outputs().empty());
-  const auto& outputs = calls.of("aten::native_layer_norm").record->outputs();
+  EXPECT_TRUE(calls.of("aten::addmm_").record->outputs.empty());
+  const auto& outputs = calls.of("aten::native_layer_norm").record->outputs;
   ASSERT_EQ(outputs.size(), 1u);  // The means and deviations are small.
   EXPECT_EQ(outputs[0].id, key_of(made));
   EXPECT_EQ(outputs[0].bytes, Bytes(32 * 64 * 4));
@@ -252,7 +251,7 @@ TEST_F(Engine, ListsInputsAndOutputsByStorage) {
 
 TEST_F(Engine, RecordsKeepNoPagedStorageAlive) {
   const std::size_t before = PagedTable::instance().count();
-  RecordedCalls calls(*engine_);
+  CallsOfTrainer calls(*engine_);
   {
     const Watched watched(calls);
     const Tensor x = at::randn({64, 64});
@@ -276,23 +275,40 @@ TEST_F(Engine, BringsBackAChainThroughAnInPlaceOperator) {
   spoil(last);
 
   // What lies between is gone for good, and its stand-in lies elsewhere.
-  const auto between = engine_->replay(*calls.of("aten::convolution").record, address_of);
+  const auto between = calls.of("aten::convolution").record->run(address_of);
   ASSERT_EQ(between.size(), 1u);
   const auto with_stand_in = [&](StorageId id) {
-    return id == between[0].id ? between[0].storage.mutable_data() : address_of(id);
+    return id == between[0].id ? between[0].address : address_of(id);
   };
-  replay_in_place(*engine_, *calls.of("aten::native_batch_norm").record, with_stand_in);
-  engine_->replay(*calls.of("aten::relu_").record, address_of);
+  replay_in_place(*calls.of("aten::native_batch_norm").record, with_stand_in);
+  calls.of("aten::relu_").record->run(address_of);
   EXPECT_TRUE(at::equal(last, right));
+}
+
+// Its results are promised before it has run at all; it then runs as if at the place of its record.
+TEST_F(Engine, RunsACallForTheFirstTimeLater) {
+  at::Generator own = at::detail::createCPUGenerator(5);
+  const auto bernoulli = c10::Dispatcher::singleton().findSchemaOrThrow("aten::bernoulli", "");
+  const Tensor x = at::rand({64, 64});
+  auto call = engine_->record(bernoulli, {x, own});
+  ASSERT_TRUE(call);
+  EXPECT_TRUE(call->outputs.empty());
+  const Tensor right = at::bernoulli(x, own);
+  const Tensor promised = at::zeros({64, 64});
+  call->outputs = {{key_of(promised), Bytes(64 * 64 * 4)}};
+  const auto made = call->run(address_of);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(made[0].id, key_of(promised));
+  EXPECT_EQ(std::memcmp(made[0].address, right.const_data_ptr(), made[0].bytes.count()), 0);
 }
 
 TEST_F(Engine, SaysWhatIsMissing) {
   const Tensor x = at::randn({64, 64});
   auto calls = recorded([&] { at::relu(x); });
-  const OpRecord& record = *calls.of("aten::relu").record;
+  const RecordedCall& record = *calls.of("aten::relu").record;
   const auto nowhere = [](StorageId) -> void* { return nullptr; };
   try {
-    engine_->replay(record, nowhere);
+    record.run(nowhere);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.what(), message("aten::relu cannot run again: the storage {} among its "
@@ -307,7 +323,7 @@ TEST_F(Engine, TellsOutputsThatCameInTheOtherOrder) {
   auto calls = recorded([&] { made = call_odd("swapped", {x}); });
   spoil(made[0]);
   spoil(made[1]);
-  replay_in_place(*engine_, *calls.of("aten::odd_swapped").record, address_of);
+  replay_in_place(*calls.of("aten::odd_swapped").record, address_of);
   EXPECT_TRUE(at::equal(made[0], x + 1));
   EXPECT_TRUE(at::equal(made[1], x + 2));
 }
@@ -316,20 +332,20 @@ TEST_F(Engine, AFailedReplayLeavesNothingBehind) {
   const Tensor x = at::randn({2000});
   std::vector<Tensor> made;
   auto calls = recorded([&] { made = call_odd("fails", {x}); });
-  const OpRecord& record = *calls.of("aten::odd_fails").record;
+  const RecordedCall& record = *calls.of("aten::odd_fails").record;
   const std::size_t before = PagedTable::instance().count();
   at::set_num_threads(1);
   const at::NoGradGuard no_grad;
   odd_operators_fail = true;
-  EXPECT_THROW(replay_in_place(*engine_, record, address_of), std::exception);
-  EXPECT_THROW(engine_->replay(record, address_of), std::exception);
+  EXPECT_THROW(replay_in_place(record, address_of), std::exception);
+  EXPECT_THROW(record.run(address_of), std::exception);
   odd_operators_fail = false;
   EXPECT_EQ(PagedTable::instance().count(), before);
   EXPECT_EQ(at::get_num_threads(), 1);
   EXPECT_FALSE(at::GradMode::is_enabled());
   at::set_num_threads(2);
   spoil(made[0]);
-  replay_in_place(*engine_, record, address_of);
+  replay_in_place(record, address_of);
   EXPECT_TRUE(at::equal(made[0], at::full({2000}, 3.F)));
 }
 
@@ -382,9 +398,7 @@ TEST_F(Engine, GivesKernelsTheSurroundingsOfTheCall) {
   EXPECT_EQ((others != right).sum().item<std::int64_t>(), 10);
   for (int thread = 0; thread < 2; ++thread) {
     spoil(made[0]);
-    const auto replay = [&] {
-      replay_in_place(*engine_, *calls.of("aten::odd_sees").record, address_of);
-    };
+    const auto replay = [&] { replay_in_place(*calls.of("aten::odd_sees").record, address_of); };
     if (thread == 0) replay();
     if (thread == 1) std::thread(replay).join();
     EXPECT_TRUE(at::equal(made[0].detach().slice(0, 0, 11), right)) << made[0].slice(0, 0, 11);
@@ -409,11 +423,11 @@ TEST_F(Engine, LeavesGeneratorsAsTheyAre) {
   at::randn({8});  // Half of a pair of normal numbers stays for later.
   const std::vector<Tensor> before = states();
   for (const auto& entry : calls.entries) {
-    ASSERT_NE(entry.record, nullptr) << entry.objection;
+    ASSERT_TRUE(entry.record) << entry.objection;
     const Tensor& made = entry.name == "aten::bernoulli" ? second : first;
     const Tensor copy = made.clone();
     spoil(made);
-    replay_in_place(*engine_, *entry.record, address_of);
+    replay_in_place(*entry.record, address_of);
     EXPECT_TRUE(at::equal(made, copy)) << entry.name;
     const std::vector<Tensor> after = states();
     EXPECT_TRUE(at::equal(before[0], after[0]) && at::equal(before[1], after[1])) << entry.name;

@@ -91,7 +91,7 @@ class Chain {
     runtime_.step_boundary();
   }
   /// An operator that no step has had.
-  void stray() {
+  void touch_unplanned() {
     run(999, {{parameters_}}, false, [] {});
   }
   /// One that has nothing to do with storages.
@@ -130,28 +130,26 @@ class Chain {
     bool writes = false;
   };
 
-  class Addition final : public RecordedOp {
+  class Addition final : public recompute::CallBody {
    public:
-    Addition(Chain& chain, StorageId in, StorageId out)
-        : chain_(chain), inputs_{in}, outputs_{out} {}
-    std::string describe() const override { return "the addition"; }
-    const std::vector<StorageId>& inputs() const override { return inputs_; }
-    const std::vector<StorageId>& written() const override { return written_; }
-    const std::vector<StorageId>& outputs() const override { return outputs_; }
-    std::vector<ReplayedStorage> replay(const AddressOf& address_of) override {
+    explicit Addition(Chain& chain) : chain_(chain) {}
+    std::string name() const override { return "the addition"; }
+    Bytes bytes_held() const override { return Bytes(); }
+    std::vector<recompute::OutputMemory> run(const recompute::RecordedCall& call,
+                                             const recompute::AddressOf& address_of) override {
       if (chain_.fails) throw std::runtime_error("no way\nin add.cpp:7");
       if (chain_.while_it_runs_again) chain_.while_it_runs_again();
       Runtime& runtime = chain_.runtime_;
       if (chain_.overflows) runtime.engine().allocate(kPageSize * 2 * kTightPages, nullptr);
       void* const out = runtime.allocate(kPages * kPageBytes);
-      word(out) = word(address_of(inputs_.front())) + 1;
+      word(out) = word(address_of(call.inputs.front().id)) + 1;
       const auto give_back = [&runtime](void* memory) { runtime.deallocate(memory); };
-      return {{outputs_.front(), out, std::shared_ptr<void>(out, give_back)}};
+      return {{call.outputs.front().id, out, call.outputs.front().bytes,
+               std::shared_ptr<void>(out, give_back)}};
     }
 
    private:
     Chain& chain_;
-    std::vector<StorageId> inputs_, written_, outputs_;
   };
 
   template <typename Body>
@@ -174,9 +172,11 @@ class Chain {
       void* const out = runtime_.allocate(kPages * kPageBytes);
       values_.push_back(out);
       word(out) = word(in) + 1;
-      if (runtime_.wants_record())
-        runtime_.keep(std::make_unique<Addition>(*this, runtime_.find(in).storage,
-                                                 runtime_.find(out).storage));
+      if (!runtime_.wants_record()) return;
+      recompute::RecordedCall call(std::make_unique<Addition>(*this));
+      call.inputs = {{runtime_.find(in).storage}};
+      call.outputs = {{runtime_.find(out).storage, Bytes(kPages * kPageBytes)}};
+      runtime_.keep(std::move(call));
     });
   }
 
@@ -204,7 +204,7 @@ class RuntimeWithDrops : public ::testing::Test {
 TEST_F(RuntimeWithDrops, BringsAllBackAtTheNextOperatorWhenThatHasFailed) {
   chain.fails = true;
   ::testing::internal::CaptureStderr();
-  EXPECT_THROW(chain.stray(), RecomputeError);
+  EXPECT_THROW(chain.touch_unplanned(), RecomputeError);
   const std::string told = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(
       told.find("op 999 needs a dropped tensor that cannot be computed again: another run of "
@@ -234,7 +234,7 @@ TEST_F(RuntimeWithDrops, KeepsTheReasonOfARefusedWriteWhateverElseGetsThrough) {
 TEST_F(RuntimeWithDrops, NamesTheOperatorWhoseResultFindsNoRoom) {
   chain.overflows = true;
   try {
-    chain.stray();
+    chain.touch_unplanned();
     FAIL() << "it ran";
   } catch (const BudgetError& error) {
     EXPECT_THAT(error.what(),

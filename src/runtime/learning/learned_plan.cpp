@@ -72,11 +72,11 @@ void LearnedPlan::set(planner::StepPlan made) {
   forecast = nullptr;
   tape = std::make_shared<const StepTape>(step.tape);
   plan = std::move(made);
-  const planner::RewrittenTape& steps = plan.steps;
-  at = planner::places_in(steps);
+  const planner::RewrittenTape& rewritten = plan.steps;
+  at = planner::places_in(rewritten);
   is_replayed.assign(step.tape.ops.size(), false);
   for (const planner::Replay& replay : plan.replays) is_replayed[replay.op] = true;
-  drops = planner::drops_per_op(step.tape, steps);
+  drops = planner::drops_per_op(step.tape, rewritten);
 }
 
 void StepShape::note_times(const profile::RecordedStep& step) {

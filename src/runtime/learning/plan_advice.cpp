@@ -22,7 +22,7 @@ constexpr std::uint32_t kFarAway = 4;     // Periods: the next use of what stays
 
 void PlanAdvice::enter(const LearnedPlan& plan, OpIndex op, bool is_catching_up, Advice& advice) {
   plan_ = &plan;
-  const std::vector<bool>& is_replay = steps().is_replay;
+  const std::vector<bool>& is_replay = rewritten().is_replay;
   const auto last = std::find(is_replay.rbegin(), is_replay.rend(), true);
   last_replay_ = static_cast<OpIndex>(is_replay.rend() - last) - 1;  // kNoOp without any.
   bind_live(op);
@@ -72,7 +72,7 @@ void PlanAdvice::bind_by_birth() {
   }
 }
 
-void PlanAdvice::begin_again() {
+void PlanAdvice::begin_anew() {
   previously_bound_.swap(bound_);
   bound_.assign(previously_bound_.size(), {});
   const auto& values = plan_tape().values;
@@ -86,9 +86,9 @@ OpClock PlanAdvice::bind_birth(OpIndex op, std::uint32_t range) {
   const std::uint32_t pages = recorder_.range(range).pages;
   for (std::uint32_t i = birth_cursor_; i < births.first[plan_->at[op] + 1]; ++i) {
     const ValueIndex value = births.entries[i];
-    if (steps().tape.values[value].pages != pages) continue;
+    if (rewritten().tape.values[value].pages != pages) continue;
     birth_cursor_ = i + 1;
-    bind(steps().value_of[value], range);
+    bind(rewritten().value_of[value], range);
     return moment(plan_->plan.swaps.birth_distance[value]);
   }
   return kUnknownUse;
@@ -99,7 +99,7 @@ OpClock PlanAdvice::bind_birth(OpIndex op, std::uint32_t range) {
 OpClock PlanAdvice::moment(std::uint32_t distance) const {
   if (distance == planner::kDiesUnused) return kNeverUsed;
   if (distance == planner::kStaysUnused)
-    return clock_ + OpClock{kFarAway} * steps().tape.ops.size();
+    return clock_ + OpClock{kFarAway} * rewritten().tape.ops.size();
   return clock_ + distance;
 }
 
@@ -133,7 +133,7 @@ void PlanAdvice::advise_fetches(OpIndex place, Advice& advice) {
   const planner::SwapPlan& plan = plan_->plan.swaps;
   for (const std::uint32_t i : plan.fetches.of(place)) {
     const PlannedSwap& swap = plan.swaps[i];
-    const ValueIndex value = steps().value_of[swap.fetch_value];
+    const ValueIndex value = rewritten().value_of[swap.fetch_value];
     if (is_bound(value)) advice.fetches.push_back({piece_of(value), swap.keeps_copy});
   }
   advice.reserve_pages = plan.reserve_pages[place];
@@ -144,7 +144,7 @@ void PlanAdvice::advise_leaving(OpIndex place, Advice& advice) {
   const planner::SwapPlan& plan = plan_->plan.swaps;
   for (const std::uint32_t i : plan.write_outs.of(place)) {
     const PlannedSwap& swap = plan.swaps[i];
-    const ValueIndex value = steps().value_of[swap.value];
+    const ValueIndex value = rewritten().value_of[swap.value];
     if (is_bound(value)) advice.write_outs.push_back(write_out(value, swap));
   }
   for (const ValueIndex value : plan_->drops.of(place)) {
@@ -154,7 +154,7 @@ void PlanAdvice::advise_leaving(OpIndex place, Advice& advice) {
 
 void PlanAdvice::end_op(OpIndex op, std::span<const std::uint32_t> used, Advice& advice) {
   const OpIndex place = plan_->at[op];
-  const TapeOp& entry = steps().tape.ops[place];
+  const TapeOp& entry = rewritten().tape.ops[place];
   const planner::SwapPlan& plan = plan_->plan.swaps;
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (!recorder_.is_live(used[i])) continue;
@@ -171,7 +171,7 @@ void PlanAdvice::end_op(OpIndex op, std::span<const std::uint32_t> used, Advice&
 
 std::span<const OpIndex> PlanAdvice::replays_before(OpIndex op) {
   due_begin_ = first_place(op);
-  return {steps().op_of.data() + due_begin_, steps().op_of.data() + plan_->at[op]};
+  return {rewritten().op_of.data() + due_begin_, rewritten().op_of.data() + plan_->at[op]};
 }
 
 void PlanAdvice::begin_replay(std::size_t position, Advice& advice) {
@@ -181,13 +181,13 @@ void PlanAdvice::begin_replay(std::size_t position, Advice& advice) {
 void PlanAdvice::end_replay(std::size_t position, Advice& advice) {
   const OpIndex place = place_of_replay(position);
   const planner::SwapPlan& plan = plan_->plan.swaps;
-  const auto tell = [&](ValueIndex presence, std::uint32_t distance) {
-    const ValueIndex value = steps().value_of[presence];
+  const auto tell = [&](ValueIndex entry_value, std::uint32_t distance) {
+    const ValueIndex value = rewritten().value_of[entry_value];
     if (is_bound(value)) advice.next_uses.push_back({piece_of(value), moment(distance)});
   };
-  const TapeOp& entry = steps().tape.ops[place];
+  const TapeOp& entry = rewritten().tape.ops[place];
   for (std::uint32_t i = entry.first_use; i < entry.first_use + entry.use_count; ++i)
-    tell(steps().tape.uses[i].value, plan.use_distance[i]);
+    tell(rewritten().tape.uses[i].value, plan.use_distance[i]);
   for (const ValueIndex born : plan.births.of(place)) tell(born, plan.birth_distance[born]);
   advise_leaving(place, advice);
   // Records of what the optimizer is about to write would need copies of it.
@@ -198,12 +198,12 @@ void PlanAdvice::end_replay(std::size_t position, Advice& advice) {
 
 /// Tells the next use of every storage that the plan knows, as seen from before operator `from`.
 void PlanAdvice::advise_next_uses(OpIndex from, Advice& advice) {
-  const profile::StepTape& tape = steps().tape;
+  const profile::StepTape& tape = rewritten().tape;
   const OpIndex first = first_place(from);
   std::vector<bool>& is_told = is_marked_;
   is_told.assign(std::max(is_told.size(), tape.values.size()), false);
   const auto tell = [&](ValueIndex value, OpClock at) {
-    const ValueIndex known = steps().value_of[value];
+    const ValueIndex known = rewritten().value_of[value];
     if (!is_told[known] && is_bound(known)) advice.next_uses.push_back({piece_of(known), at});
     is_told[known] = true;
   };
@@ -225,16 +225,16 @@ void PlanAdvice::advise_next_uses(OpIndex from, Advice& advice) {
 /// Starts the transfers that the plan would have started before operator `from`: fetches, soonest
 /// need first, and write-outs of what should be out by now, latest need first.
 void PlanAdvice::advise_pending_transfers(OpIndex from, Advice& advice) {
-  const auto op_count = static_cast<std::uint32_t>(steps().tape.ops.size());
+  const auto op_count = static_cast<std::uint32_t>(rewritten().tape.ops.size());
   const OpIndex first = first_place(from);
   const auto ops_until = [&](OpIndex op) { return (op + op_count - first) % op_count; };
-  const auto known = [&](ValueIndex value) { return steps().value_of[value]; };
+  const auto known = [&](ValueIndex value) { return rewritten().value_of[value]; };
   pending_.clear();
   late_leaves_.clear();
   for (const PlannedSwap& swap : plan_->plan.swaps.swaps) {
     if (swap.fetch == kNoOp) {
       const ValueIndex value = known(swap.value);
-      const bool is_idle = steps().tape.values[swap.value].death == kSurvives;
+      const bool is_idle = rewritten().tape.values[swap.value].death == kSurvives;
       if (is_idle && is_bound(value)) late_leaves_.push_back({kNoOp, write_out(value, swap)});
       continue;
     }

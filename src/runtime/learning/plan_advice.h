@@ -24,7 +24,7 @@ class PlanAdvice {
   /// missing.
   void enter(const LearnedPlan& plan, profile::OpIndex op, bool is_catching_up, Advice& advice);
   /// The plan begins again: survivors go by the numbers that they have in the next round.
-  void begin_again();
+  void begin_anew();
 
   /// Around an operator of the trainer, by its number in the plan's step; `used` are its inputs.
   void begin_op(profile::OpIndex op, std::span<const std::uint32_t> used, Advice& advice);
@@ -64,7 +64,7 @@ class PlanAdvice {
 
   /// As the trainer runs it, and with what runs again; the values of a storage go by the first.
   const profile::StepTape& plan_tape() const { return plan_->step.tape; }
-  const planner::RewrittenTape& steps() const { return plan_->plan.steps; }
+  const planner::RewrittenTape& rewritten() const { return plan_->plan.steps; }
   /// Of an operator of the trainer among the plan's, with what runs again before it.
   profile::OpIndex first_place(profile::OpIndex op) const {
     return op == 0 ? 0 : plan_->at[op - 1] + 1;

@@ -57,7 +57,7 @@ void StepLearner::State::finish_step(TimePoint now, Bytes moved, bool is_meaning
     advice.forgets = true;
   } else if (place.plan == conformed && !place.is_new) {
     if (place.op == 0) {
-      plan_advice_.begin_again();
+      plan_advice_.begin_anew();
       advice.forgets = true;
     }
     expect(place.op);

@@ -19,8 +19,8 @@ constexpr std::uint32_t kStrangersToPlan = 3;
 }  // namespace
 
 void StepLibrary::note_replay(const ReplayTimes& replay, std::uint32_t pages) {
-  const OpTimes again{{replay.took}, {replay.moved}};
-  replay_extra_ += times_alone(again, slowdown()).front() - replay.first_run;
+  const OpTimes recomputed{{replay.took}, {replay.moved}};
+  replay_extra_ += times_alone(recomputed, slowdown()).front() - replay.first_run;
   replay_pages_ += pages;
   if (replay_pages_ < kReplayPagesKept) return;
   replay_extra_ /= 2;

@@ -6,20 +6,20 @@
 #include <exception>
 #include <utility>
 
-#include "recomputer_lives.h"
+#include "recomputer_allocations.h"
 #include "spillway/base/error.h"
 
 namespace spillway::runtime {
 
-void Recomputer::restore_dependents(Life& ingredient) {
-  std::vector<Life*> dependents;
+void Recomputer::restore_dependents(Allocation& ingredient) {
+  std::vector<Allocation*> dependents;
   for_each_dependent(ingredient, ingredient.version, ingredient.version,
-                     [&](Life& life) { dependents.push_back(&life); });
+                     [&](Allocation& allocation) { dependents.push_back(&allocation); });
   std::exception_ptr failure;
-  for (Life* const life : dependents) {
-    if (!life->is_dropped) continue;  // It has come back with another one.
+  for (Allocation* const allocation : dependents) {
+    if (!allocation->is_dropped) continue;  // It has come back with another one.
     try {
-      restore_unplanned(*life);
+      restore_unplanned(*allocation);
     } catch (...) {
       if (failure == nullptr) failure = std::current_exception();  // The others may still come.
     }
@@ -27,51 +27,52 @@ void Recomputer::restore_dependents(Life& ingredient) {
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-void Recomputer::note_write(Life& life, bool is_recorded) {
-  if (!dropped_.empty()) restore_dependents(life);
-  if (!is_recorded) ++life.version;  // The gap in its writers tells that it cannot be computed.
+void Recomputer::note_write(Allocation& allocation, bool is_recorded) {
+  if (!dropped_.empty()) restore_dependents(allocation);
+  if (!is_recorded)
+    ++allocation.version;  // The gap in its writers tells that it cannot be computed.
 }
 
 void Recomputer::before_op(std::span<const RangeUse> uses, bool is_recorded) {
   const std::lock_guard lock(mutex_);
   for (const RangeUse& use : uses) {
-    Life* const life = live(use.storage);
-    if (life == nullptr) continue;
-    if (life->is_dropped) restore_unplanned(*life);  // May bring others back, too.
-    if (use.writes) note_write(*life, is_recorded);
+    Allocation* const allocation = live(use.storage);
+    if (allocation == nullptr) continue;
+    if (allocation->is_dropped) restore_unplanned(*allocation);  // May bring others back, too.
+    if (use.writes) note_write(*allocation, is_recorded);
   }
 }
 
 void Recomputer::note_unrecorded_writes(std::span<const StorageId> written) {
   const std::lock_guard lock(mutex_);
   for (const StorageId storage : written) {
-    if (Life* const life = live(storage)) ++life->version;
+    if (Allocation* const allocation = live(storage)) ++allocation->version;
   }
 }
 
 bool Recomputer::may_end(StorageId storage) noexcept {
   const std::lock_guard lock(mutex_);
-  Life* const life = live(storage);
-  if (life == nullptr) return true;
-  if (life->is_dropped) {
-    life->is_dropped = false;
-    std::erase(dropped_, life);
-  } else if (!dropped_.empty() && is_needed(*life)) {
-    life->is_freed = true;
-    postponed_.push_back(life);
+  Allocation* const allocation = live(storage);
+  if (allocation == nullptr) return true;
+  if (allocation->is_dropped) {
+    allocation->is_dropped = false;
+    std::erase(dropped_, allocation);
+  } else if (!dropped_.empty() && is_needed(*allocation)) {
+    allocation->is_freed = true;
+    postponed_.push_back(allocation);
     return false;
   }
-  life->is_alive = false;
+  allocation->is_alive = false;
   return true;
 }
 
 std::vector<StorageId> Recomputer::take_ended() {
   const std::lock_guard lock(mutex_);
   while (!postponed_.empty()) {
-    Life* const life = postponed_.back();
-    restore_dependents(*life);  // Where it throws, none that is done is done again later.
-    life->is_alive = false;
-    ended_.push_back(life->storage);
+    Allocation* const allocation = postponed_.back();
+    restore_dependents(*allocation);  // Where it throws, none that is done is done again later.
+    allocation->is_alive = false;
+    ended_.push_back(allocation->storage);
     postponed_.pop_back();
   }
   return std::exchange(ended_, {});
@@ -110,20 +111,20 @@ void Recomputer::end_step() {
   restore_all();
   for (; !postponed_.empty(); postponed_.pop_back()) ended_.push_back(postponed_.back()->storage);
   placed_.clear();
-  records_.clear();
-  lives_.clear();
+  kept_.clear();
+  allocations_.clear();
   active_.store(!ended_.empty(), std::memory_order_relaxed);
 }
 
 /// Somebody waits to write to a storage past the operators: that is like an operator which nobody
 /// has recorded. It cannot be refused, so what does not come back now is lost.
 void Recomputer::allow_write(StorageId storage) {
-  if (Life* const life = live(storage)) {
+  if (Allocation* const allocation = live(storage)) {
     try {
-      note_write(*life, false);
+      note_write(*allocation, false);
     } catch (const std::exception& error) {
-      life->failure = message(" ({})", error.what());
-      ++life->version;
+      allocation->failure = message(" ({})", error.what());
+      ++allocation->version;
     }
   }
   memory_.guards.unguard(storage);
@@ -131,14 +132,14 @@ void Recomputer::allow_write(StorageId storage) {
 
 /// Storages that are touched by whoever knows nothing of drops and records.
 void Recomputer::serve_wanted() {
-  ::pthread_setname_np(::pthread_self(), "spillway-again");
+  ::pthread_setname_np(::pthread_self(), "spillway-recomp");
   while (true) {
     const StorageId wanted = memory_.drops.wait_for_wanted();
     if (!wanted.is_some()) return;
     const std::lock_guard lock(mutex_);
-    Life* const life = live(wanted);
+    Allocation* const allocation = live(wanted);
     try {
-      if (life != nullptr && life->is_dropped) restore_unplanned(*life);
+      if (allocation != nullptr && allocation->is_dropped) restore_unplanned(*allocation);
       if (memory_.guards.is_write_awaited(wanted)) allow_write(wanted);
     } catch (const std::exception& error) {
       memory_.drops.give_up(wanted, error.what());

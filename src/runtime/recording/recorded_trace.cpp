@@ -58,8 +58,8 @@ class StepTraceRecorder::Writer {
     made_.trace.process = kMeasuredProcess;
     made_.trace.source = profile::TraceSource::kRun;
     made_.trace.title = message("measured: {} ({})", program, steps_text());
-    made_.summary = message("{}, {} operators, {} of them again, {} out, {} in", steps_text(), ops_,
-                            replays_, written_, read_);
+    made_.summary = message("{}, {} operators, {} of them recomputed, {} out, {} in", steps_text(),
+                            ops_, replays_, written_, read_);
     if (other_ops > 0)
       made_.summary += message("; {} operators of other threads are not shown", other_ops);
     return std::move(made_);

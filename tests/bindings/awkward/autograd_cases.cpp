@@ -176,6 +176,45 @@ SPILLWAY_AWKWARD_CASE(post_accumulate_hooks, "the optimizer step inside backward
   run.tensors("weight", weights);
 }
 
+// Autograd adds to a gradient in place, and makes it the leaf's own, where nobody else has it.
+SPILLWAY_AWKWARD_CASE(reference_counts, "who else has a tensor or its storage, asked everywhere") {
+  constexpr std::int64_t kRows = 64;  // 256 KiB, which records of operators refer to.
+  std::vector<std::string> notes;
+  const auto note = [&notes](const char* where, const at::Tensor& tensor) {
+    notes.push_back(where + std::to_string(tensor.use_count()) + " " +
+                    std::to_string(tensor.storage().use_count()) + " " +
+                    std::to_string(tensor.getIntrusivePtr().weak_use_count()));
+  };
+  const auto note_hook = [&note](const at::Tensor& grad) { note("hook ", grad); };
+  const std::vector<at::Tensor> weights = square_weights(8);
+  const at::Tensor bias = torch::randn({kRows, 1024}).requires_grad_();
+  bias.register_hook(note_hook);
+  for ([[maybe_unused]] const int step : run.steps(4)) {
+    at::Tensor x = torch::randn({1024, 1024});
+    std::vector<at::Tensor> seen;
+    for (const at::Tensor& w : weights) {
+      const at::Tensor scale = bias.detach() * 0.5;
+      const at::Tensor moved = x.mm(w).view({-1, kRows, 1024}) + scale + bias;
+      x = SavedProduct::apply(moved.tanh(), scale + 1).view({1024, 1024});
+      x.register_hook(note_hook);
+      seen.insert(seen.end(), {x, moved, scale});
+      for (const at::Tensor& tensor : seen) {
+        note("forward ", tensor);
+      }
+    }
+    x.pow(2).mean().backward();
+    for (const at::Tensor& tensor : seen) {
+      note("after backward ", tensor);
+    }
+    note("gradient ", bias.grad());
+  }
+  for (const std::string& text : notes) {
+    run.text("counts", text);
+  }
+  run.tensor("bias", bias.grad());
+  note_grads(run, weights);
+}
+
 SPILLWAY_AWKWARD_CASE(custom_function, "own autograd functions that save tensors the regular way") {
   const std::vector<at::Tensor> weights = square_weights(4);
   for ([[maybe_unused]] const int step : run.steps(3)) {

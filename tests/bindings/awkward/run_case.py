@@ -278,7 +278,7 @@ def require_both(run):
         raise Failure(f"{run.name}: {run.trace_file} is missing: no step was seen whole\n"
                       f"{run.shown()}")
     events = json.loads(run.trace_file.read_text())["traceEvents"]
-    again = sum(event["ph"] == "X" and event["name"].startswith("again: ") for event in events)
+    again = sum(event["ph"] == "X" and event["name"].startswith("recomputed: ") for event in events)
     fetched = run.statistic("fetched_bytes")
     if again == 0 or fetched <= 0:
         raise Failure(f"{run.name}: {again} operators ran again in its latest whole step, and "

@@ -120,12 +120,12 @@ class Runner(unittest.TestCase):
         options = ["--moved-and-recomputed"]
         read = "fetched = 8"
         for names, stats, told in ((["aten::mm"], read, "0 operators ran again"),
-                                   (["again: aten::mm"], "", "0 bytes were read back")):
+                                   (["recomputed: aten::mm"], "", "0 bytes were read back")):
             self.assert_failed(self.call("runtime", options=options,
                                          spillway_change=change.format(names=names, stats=stats)),
                                told)
         status, output = self.call("runtime", options=options, spillway_change=change.format(
-            names=["again: aten::mm"], stats=read))
+            names=["recomputed: aten::mm"], stats=read))
         self.assertEqual(status, 0, output)
         self.assertIn("budget_25: its latest whole step ran 1 operators again", output)
         self.assert_failed(self.call("runtime", options=options), "no step was seen whole")

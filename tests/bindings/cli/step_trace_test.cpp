@@ -98,7 +98,7 @@ TEST(StepTrace, MarksWhatIsComputedAgain) {
   const auto lanes = spans_by_lane(step.document);
   std::size_t replays = 0;
   for (const json& span : lanes.at(1))
-    replays += span.at("name").get<std::string>().starts_with("again: aten::") ? 1 : 0;
+    replays += span.at("name").get<std::string>().starts_with("recomputed: aten::") ? 1 : 0;
   EXPECT_EQ(replays, step.plan.replays.size());
   EXPECT_GT(replays, 0U);
 }

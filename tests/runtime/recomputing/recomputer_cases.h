@@ -46,7 +46,7 @@ class RecomputerTest : public ::testing::Test {
                                                  swap::make_spill_store(store).store, clock_);
     recomputer_ = std::make_unique<Recomputer>(
         Recomputer::Memory{*engine_, *engine_, *engine_},
-        [this](OpIndex, const RecordedOp&, std::span<const RangeUse> uses,
+        [this](OpIndex, const RecordedCall&, std::span<const RangeUse> uses,
                const std::function<void(swap::PinSet&)>& body) {
           swap::PinSet pins;
           engine_->pin(pins, uses);
@@ -73,7 +73,7 @@ class RecomputerTest : public ::testing::Test {
     const Tensor out = tensor();
     word(out.memory) = word(in.memory) + addend;
     note("add" + std::to_string(addend));
-    recomputer_->keep(place, std::make_unique<Operator>(*this, addend, in.storage, out.storage));
+    recomputer_->keep(place, call(addend, {{in.storage}}, out.storage));
     return out;
   }
 
@@ -84,8 +84,7 @@ class RecomputerTest : public ::testing::Test {
     const Tensor out = tensor();
     word(out.memory) = word(a.memory) + word(b.memory);
     note("sum");
-    recomputer_->keep(
-        place, std::make_unique<Operator>(*this, std::vector{a.storage, b.storage}, out.storage));
+    recomputer_->keep(place, call(0, {{a.storage}, {b.storage}}, out.storage));
     return out;
   }
 
@@ -94,7 +93,7 @@ class RecomputerTest : public ::testing::Test {
     announce(in, true, true);
     word(in.memory) *= 3;
     note("triple");
-    recomputer_->keep(place, std::make_unique<Operator>(*this, 0, in.storage, StorageId()));
+    recomputer_->keep(place, call(0, {{in.storage, true}}, StorageId()));
   }
 
   void announce(const Tensor& in, bool writes, bool is_recorded) {
@@ -129,54 +128,54 @@ class RecomputerTest : public ::testing::Test {
 
   void note(const std::string& what) { ran_ += what + " "; }
 
-  class Operator final : public RecordedOp {
+  class Operator final : public recompute::CallBody {
    public:
-    Operator(RecomputerTest& test, std::uint64_t addend, StorageId in, StorageId out)
-        : test_(test), addend_(addend), inputs_{in} {
-      if (out.is_some()) {
-        outputs_ = {out};
-      } else {
-        written_ = {in};
-      }
-    }
-    Operator(RecomputerTest& test, std::vector<StorageId> summands, StorageId out)
-        : test_(test), inputs_(std::move(summands)), outputs_{out} {}
-    const std::vector<StorageId>& inputs() const override { return inputs_; }
-    const std::vector<StorageId>& written() const override { return written_; }
-    const std::vector<StorageId>& outputs() const override { return outputs_; }
+    Operator(RecomputerTest& test, std::uint64_t addend) : test_(test), addend_(addend) {}
+    std::string name() const override { return "an operator"; }
+    Bytes bytes_held() const override { return Bytes(); }
 
-    std::vector<ReplayedStorage> replay(const AddressOf& address_of) override {
-      void* const in = address_of(inputs_.front());
+    std::vector<recompute::OutputMemory> run(const RecordedCall& call,
+                                             const recompute::AddressOf& address_of) override {
+      void* const in = address_of(call.inputs.front().id);
       if (test_.runs_left_ == 0 || test_.failures_left_ > 0) {
         --test_.failures_left_;
         throw IoError("the operator cannot run");
       }
       --test_.runs_left_;
-      if (outputs_.empty()) {
+      if (call.outputs.empty()) {
         word(in) *= 3;
         test_.note("triple");
         return {};
       }
       const Tensor out = test_.tensor();
-      if (inputs_.size() == 1) {
+      if (call.inputs.size() == 1) {
         word(out.memory) = word(in) + addend_;
         test_.note("add" + std::to_string(addend_));
       } else {
-        word(out.memory) = word(in) + word(address_of(inputs_.back()));
+        word(out.memory) = word(in) + word(address_of(call.inputs.back().id));
         test_.note("sum");
       }
       test_.most_temporaries_ = std::max(test_.most_temporaries_, ++test_.temporaries_);
-      return {{outputs_.front(), out.memory, std::shared_ptr<void>(out.memory, [this, out](void*) {
-                 --test_.temporaries_;
-                 test_.engine_->release(out.storage);
-               })}};
+      const auto give_back = [this, out](void*) {
+        --test_.temporaries_;
+        test_.engine_->release(out.storage);
+      };
+      return {{call.outputs.front().id, out.memory, kPageSize * kPages,
+               std::shared_ptr<void>(out.memory, give_back)}};
     }
 
    private:
     RecomputerTest& test_;
-    std::uint64_t addend_ = 0;
-    std::vector<StorageId> inputs_, written_, outputs_;
+    std::uint64_t addend_;
   };
+
+  RecordedCall call(std::uint64_t addend, std::vector<recompute::StorageUse> inputs,
+                    StorageId out) {
+    RecordedCall made(std::make_unique<Operator>(*this, addend));
+    made.inputs = std::move(inputs);
+    if (out.is_some()) made.outputs = {{out, kPageSize * kPages}};
+    return made;
+  }
 
   SteadyClock clock_;
   std::unique_ptr<swap::SwapEngine> engine_;

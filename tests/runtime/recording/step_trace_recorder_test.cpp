@@ -156,10 +156,10 @@ TEST_F(StepTraceRecorderTest, MarksOperatorsThatRunAgain) {
   recorder_->begin_step(me_, 2);
   const StepTrace made = trace();
   EXPECT_THAT(drawing(made, profile::kComputeLane),
-              ElementsAre("mm 0+2", "again: relu 2+1", "mm 3+2"));
+              ElementsAre("mm 0+2", "recomputed: relu 2+1", "mm 3+2"));
   EXPECT_EQ(fact(made.spans[1], "operator"), "41");
   EXPECT_EQ(fact(made.spans[2], "operator"), "2") << "replays have no number of their own";
-  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("1 of them again"));
+  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("1 of them recomputed"));
 }
 
 TEST_F(StepTraceRecorderTest, KeepsTheLatestWholeSteps) {

@@ -66,7 +66,7 @@ TEST(Summary, ShowsARun) {
       "out, 3.00 GB/s in\n"
       "[spillway] wear     69.6 TB a day at this pace; disks rated for 1.2e+03 TB of writes "
       "(--endurance) would last 17.2 days of training\n"
-      "[spillway] again    410 operators ran again in 2.20 s, to bring back 12.0 GiB that had "
+      "[spillway] replayed 410 operators ran again in 2.20 s, to bring back 12.0 GiB that had "
       "been dropped; 3 of them because steps went otherwise than planned\n"
       "[spillway] waited   413 ms of 80.0 s (0.5 %): 300 ms for tensors to come in, "
       "100 ms for room, 12.6 ms in 7 traps\n"

@@ -2,17 +2,17 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/DispatchKeySet.h>
-#include <c10/core/Storage.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "spillway/base/bytes.h"
-#include "spillway/recompute/op_record.h"
+#include "spillway/recompute/call/recorded_call.h"
 
 namespace spillway::recompute {
 
@@ -20,13 +20,6 @@ namespace spillway::recompute {
 struct PagedStorage {
   StorageId id;
   const void* address = nullptr;  ///< Of its first byte.
-};
-
-/// What a replay made, in memory of its own. Wherever later replays ask for `id`, its `data()` is
-/// the address.
-struct ReplayedOutput {
-  StorageId id;
-  c10::Storage storage;
 };
 
 struct ReplayEngineOptions {
@@ -37,6 +30,10 @@ struct ReplayEngineOptions {
   Bytes referred_up_to = Bytes(4 << 20);
   /// Dispatch keys that do not see replays: that of the caller's interception.
   c10::DispatchKeySet hidden_keys;
+  /// Of the memory whose end `before_free` tells; none: that of the CPU allocator, as it is now.
+  c10::DeleterFnPtr deleter = nullptr;
+  /// Frees a block that `before_free` has kept. Any thread. None: such blocks are copied instead.
+  std::function<void(void* memory)> give_back;
 };
 
 class KeptStorages;
@@ -50,8 +47,6 @@ class KeptStorages;
 class ReplayEngine {
  public:
   using FindStorage = std::function<PagedStorage(const void* data)>;
-  /// Address of the first byte of a paged storage, or of a stand-in; nullptr when there is none.
-  using AddressOf = std::function<void*(StorageId id)>;
 
   /// `find` is called on all threads that record.
   explicit ReplayEngine(FindStorage find, ReplayEngineOptions options = {});
@@ -59,44 +54,36 @@ class ReplayEngine {
   ReplayEngine(const ReplayEngine&) = delete;
   ReplayEngine& operator=(const ReplayEngine&) = delete;
 
-  /// Notes a call that is about to run. Returns nullptr, and the reason in `*objection`, when it
+  /// Notes a call that is about to run. Returns none, and the reason in `*objection`, when it
   /// cannot run again: the operator may not (`OperatorRules`), or an argument cannot be kept.
-  std::unique_ptr<OpRecord> record(const c10::OperatorHandle& op,
-                                   c10::ArrayRef<c10::IValue> arguments,
-                                   std::string* objection = nullptr);
+  std::optional<RecordedCall> record(const c10::OperatorHandle& op,
+                                     c10::ArrayRef<c10::IValue> arguments,
+                                     std::string* objection = nullptr);
 
   /// Announces what the operator is about to write, so that records keep what was there. After
   /// `record`, for every operator, recorded or not.
   void before_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
-  /// Announces that LibTorch's CPU allocator takes back the block that begins there, so that
-  /// records keep what is in it: a storage may have been resized or exchanged past the operators.
-  /// Any thread.
-  void before_free(const void* memory) noexcept;
+  /// Announces that the allocator is about to free the block that begins there. True: records read
+  /// it, so it is not to be freed; `give_back` gets it when they do no more. Any thread.
+  bool before_free(const void* memory) noexcept;
 
   /// Notes what the call gave. False, and the reason, when it cannot run again after all, or made
   /// and wrote nothing that is paged: the record is of no use then.
-  bool complete(OpRecord& record, c10::ArrayRef<c10::IValue> results,
+  bool complete(RecordedCall& call, c10::ArrayRef<c10::IValue> results,
                 std::string* objection = nullptr);
 
-  /// Runs the call again on the calling thread, below autograd and under the settings of the call
-  /// (gradients, autocast, threads, precision, random numbers), which are put back afterwards.
-  /// Arguments that the call wrote are written again, at the address that `address_of` gives.
-  /// Returns all outputs. Throws what the operator throws, and Error where an argument has no
-  /// address; written arguments then hold anything, all else is as before.
-  std::vector<ReplayedOutput> replay(const OpRecord& record, const AddressOf& address_of);
-
   /// Before the call: makes `verify` possible, by a copy of what the call will write.
-  void prepare_verification(OpRecord& record);
+  void prepare_verification(RecordedCall& call);
 
   /// Right after `complete`, before anything else writes, and while the caller still holds the
   /// storages among the arguments (a kernel's stack may be all that has them): replays into fresh
   /// memory and compares with what the call gave. Returns the difference in words, empty when every
   /// bit is equal and nothing else has changed. What the operator throws is a difference.
-  std::string verify(OpRecord& record, c10::ArrayRef<c10::IValue> results);
+  std::string verify(RecordedCall& call, c10::ArrayRef<c10::IValue> results);
 
-  /// What all records keep beyond the trainer's own memory: copies, and storages that the trainer
-  /// has given up.
+  /// What all records keep beyond the trainer's own memory: copies, and blocks that the trainer has
+  /// given up.
   Bytes bytes_held() const;
   /// The most bytes of these copies at once so far.
   Bytes most_copied() const;

@@ -30,7 +30,7 @@ inline constexpr std::string_view kResidentBytes = "resident bytes";
 /// predictions for all operators that transfers slow down.
 inline constexpr std::string_view kWaitSpan = "wait";
 inline constexpr std::string_view kRoomWaitSpan = "wait for room";
-inline constexpr std::string_view kReplayPrefix = "again: ";
+inline constexpr std::string_view kReplayPrefix = "recomputed: ";
 inline constexpr std::string_view kSlowdownSpan = "slowed down by transfers";
 /// The fact of an operator that is its number in the step.
 inline constexpr std::string_view kOperatorFact = "operator";

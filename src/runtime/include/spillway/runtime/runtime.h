@@ -13,7 +13,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
-#include "spillway/runtime/recomputing/recorded_op.h"
+#include "spillway/recompute/call/recorded_call.h"
 #include "spillway/runtime/recording/op_text.h"
 #include "spillway/runtime/recording/profile_recording.h"
 #include "spillway/runtime/recording/stall_ledger.h"
@@ -66,10 +66,10 @@ class Runtime {
   void end_op() noexcept;
 
   /// Whether the operator that has just begun on this thread is to be recorded. Then `keep` follows
-  /// once its kernel has run, before `end_op`; null says that it cannot be recorded. Until then the
+  /// once its kernel has run, before `end_op`; none says that it cannot be recorded. Until then the
   /// storages among its arguments must live: what ends unseen would be taken for an ingredient.
   bool wants_record() const noexcept;
-  void keep(std::unique_ptr<RecordedOp> recorded);
+  void keep(std::optional<recompute::RecordedCall> call);
   /// A moment, and until then: what all transfers had moved, and this thread had waited for them.
   struct Mark {
     TimePoint at;
@@ -188,8 +188,8 @@ class Runtime {
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
   void drop_wished(OpContext& op) noexcept;
   void settle_unrecorded(OpContext& op);
-  void run_again(profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
-                 const std::function<void(swap::PinSet&)>& body);
+  void run_replay(profile::OpIndex place, const recompute::RecordedCall& call,
+                  std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);
   void note_refusal(const Error& error, const std::string& who, std::uint64_t signature);

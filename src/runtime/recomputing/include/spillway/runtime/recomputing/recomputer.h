@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "spillway/profile/step_tape.h"
-#include "spillway/runtime/recomputing/recorded_op.h"
+#include "spillway/recompute/call/recorded_call.h"
 #include "spillway/swap/residency.h"
 
 namespace spillway::runtime {
 
 using profile::OpIndex;
+using recompute::OutputMemory;
+using recompute::RecordedCall;
 using swap::RangeUse;
 
 /// How often operators ran again, and why.
@@ -36,10 +38,10 @@ struct RecomputationCounts {
 /// of its own computes what is touched past all that, and lets such writes go on.
 class Recomputer {
  public:
-  /// Runs `body`, which is that operator of that place again, as one that uses these storages,
-  /// which are held meanwhile.
+  /// Runs `body`, which is that call of that place again, as one that uses these storages, which
+  /// are held meanwhile.
   using RunAsOp =
-      std::function<void(OpIndex place, const RecordedOp& op, std::span<const RangeUse> uses,
+      std::function<void(OpIndex place, const RecordedCall& call, std::span<const RangeUse> uses,
                          const std::function<void(swap::PinSet&)>& body)>;
 
   /// What it asks of whoever keeps the storages; all of it outlives the recomputer.
@@ -57,7 +59,7 @@ class Recomputer {
   /// An operator of the step has run, and may have to run again. `place` is its position in the
   /// tape that plans refer to. From now on nothing writes to what it has used or made without the
   /// recomputer's knowledge.
-  void keep(OpIndex place, std::unique_ptr<RecordedOp> op);
+  void keep(OpIndex place, RecordedCall call);
 
   /// An operator is about to run that uses these storages: brings back those that are dropped, and
   /// what can no longer be computed once it has written to them. `is_recorded`: `keep` follows.
@@ -98,58 +100,58 @@ class Recomputer {
   RecomputationCounts counts() const;
 
  private:
-  struct Record;
-  struct Life;
+  struct KeptCall;
+  struct Allocation;
   class TemporariesForgotten;
   class Agenda;
   struct Ingredient {
-    Life* life = nullptr;
+    Allocation* allocation = nullptr;
     std::uint32_t version = 0;  ///< Writes to it before the operator ran.
   };
-  /// Of a life, among the operators of a list: a position in it.
+  /// Of an allocation, among the operators of a list: a position in it.
   struct LastUse {
     std::uint64_t list = 0;
     std::size_t position = 0;
     bool is_after(const LastUse& now) const { return list == now.list && position > now.position; }
   };
 
-  Life& life_of(StorageId storage);
-  Life* live(StorageId storage);
-  bool is_there(const Life& life, std::uint32_t version) const;
-  bool can_compute(Life& gone) noexcept;
+  Allocation& allocation_of(StorageId storage);
+  Allocation* live(StorageId storage);
+  bool is_there(const Allocation& allocation, std::uint32_t version) const;
+  bool can_compute(Allocation& gone) noexcept;
   template <typename Visit>
-  void for_each_dependent(Life& source, std::uint32_t first, std::uint32_t last,
+  void for_each_dependent(Allocation& source, std::uint32_t first, std::uint32_t last,
                           const Visit& visit);
-  bool is_needed(Life& ended) noexcept;
-  std::vector<Record*> records_for(std::vector<Ingredient> wanted, Record* last);
-  std::uint64_t note_last_uses(std::span<Record* const> records, LastUse Life::*use);
-  void run_all(std::span<Record* const> records, const LastUse& planned);
-  void leave_out_needless(std::vector<Record*>& records);
-  bool is_done(const Record& record) const;
-  void restore(Life& life);
-  void restore_unplanned(Life& life);
-  void run(Record& record);
-  void take_results(Record& record, std::vector<ReplayedStorage> made, swap::PinSet& pins);
-  void adopt_if_complete(Life& life, swap::PinSet& pins);
-  void restore_dependents(Life& ingredient);
+  bool is_needed(Allocation& ended) noexcept;
+  std::vector<KeptCall*> calls_for(std::vector<Ingredient> wanted, KeptCall* last);
+  std::uint64_t note_last_uses(std::span<KeptCall* const> calls, LastUse Allocation::*use);
+  void run_all(std::span<KeptCall* const> calls, const LastUse& planned);
+  void leave_out_needless(std::vector<KeptCall*>& calls);
+  bool is_done(const KeptCall& kept) const;
+  void restore(Allocation& allocation);
+  void restore_unplanned(Allocation& allocation);
+  void run(KeptCall& kept);
+  void take_results(KeptCall& kept, std::vector<OutputMemory> made, swap::PinSet& pins);
+  void adopt_if_complete(Allocation& allocation, swap::PinSet& pins);
+  void restore_dependents(Allocation& ingredient);
   void forget_temporaries();
-  void note_write(Life& life, bool is_recorded);
-  void guard(Life& life);
+  void note_write(Allocation& allocation, bool is_recorded);
+  void guard(Allocation& allocation);
   void allow_write(StorageId storage);
   void serve_wanted();
 
   const Memory memory_;
   const RunAsOp run_as_op_;
   mutable std::recursive_mutex mutex_;  ///< Replays allocate and free on the thread that holds it.
-  std::unordered_map<StorageId, std::unique_ptr<Life>> lives_;
-  std::unordered_map<OpIndex, Record*> placed_;
-  std::vector<std::unique_ptr<Record>> records_;
-  std::vector<Life*> dropped_;
-  std::vector<Life*> temporaries_;  ///< Have memory of a replay at present.
-  std::vector<StorageId> ended_;    ///< Freed, to be given back.
-  std::vector<Life*> postponed_;    ///< Freed, but needed.
-  std::uint32_t forks_ = 0;         ///< Under way: nothing is dropped meanwhile.
-  std::uint64_t questions_ = 0;     ///< Asked so far; lives and records are marked with them.
+  std::unordered_map<StorageId, std::unique_ptr<Allocation>> allocations_;
+  std::unordered_map<OpIndex, KeptCall*> placed_;
+  std::vector<std::unique_ptr<KeptCall>> kept_;
+  std::vector<Allocation*> dropped_;
+  std::vector<Allocation*> temporaries_;  ///< Have memory of a replay at present.
+  std::vector<StorageId> ended_;          ///< Freed, to be given back.
+  std::vector<Allocation*> postponed_;    ///< Freed, but needed.
+  std::uint32_t forks_ = 0;               ///< Under way: nothing is dropped meanwhile.
+  std::uint64_t questions_ = 0;  ///< Asked so far; allocations and calls are marked with them.
   struct {
     std::atomic<std::uint64_t> replays{0}, unplanned_replays{0}, refused_drops{0};
   } counts_;  ///< Written under the mutex.

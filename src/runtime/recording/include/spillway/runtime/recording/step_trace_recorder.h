@@ -35,7 +35,8 @@ struct StorageBirth {
 /// The steps that a recorder has kept, ready to be written.
 struct RecordedTrace {
   profile::StepTrace trace;
-  std::string summary;  ///< "3 steps, 1200 operators, 40 of them again, 2.0 GiB out, 2.0 GiB in"
+  std::string
+      summary;  ///< "3 steps, 1200 operators, 40 of them recomputed, 2.0 GiB out, 2.0 GiB in"
 };
 
 /// Keeps the latest whole steps of the thread that trains, as they went: its operators and waits,

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/DispatchKeySet.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/SmallVector.h>
 
@@ -9,11 +11,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "byte_copy.h"
 #include "kept_storages.h"
-#include "spillway/recompute/op_record.h"
+#include "spillway/recompute/call/recorded_call.h"
 #include "surroundings.h"
 
 namespace spillway::recompute {
@@ -52,15 +55,21 @@ struct TensorSlot {
   std::uint32_t tensor = 0;
 };
 
-class RecordedCall final : public OpRecord {
+/// What LibTorch needs of a recorded call.
+class TorchCall final : public CallBody {
  public:
-  explicit RecordedCall(const c10::OperatorHandle& op) : OpRecord(op) {}
+  /// `hidden`: dispatch keys that do not see its runs.
+  TorchCall(const c10::OperatorHandle& called, c10::DispatchKeySet hidden)
+      : op(called), hidden_keys(hidden) {}
 
+  static TorchCall& of(RecordedCall& call) { return static_cast<TorchCall&>(call.body()); }
+
+  std::string name() const override { return toString(op.operator_name()); }
   Bytes bytes_held() const override;
+  std::vector<OutputMemory> run(const RecordedCall& call, const AddressOf& address_of) override;
 
-  using OpRecord::inputs_;
-  using OpRecord::outputs_;
-
+  c10::OperatorHandle op;
+  c10::DispatchKeySet hidden_keys;
   /// Without their tensors and generator.
   std::vector<c10::IValue> arguments;
   std::vector<TensorSlot> slots;
@@ -68,8 +77,6 @@ class RecordedCall final : public OpRecord {
   std::vector<StorageArgument> storages;
   at::Generator generator;  ///< In the state before the call, when it draws random numbers.
   std::shared_ptr<const Surroundings> surroundings;
-  /// Per output: which of the result tensors, counted through lists, lies in it.
-  std::vector<std::uint32_t> output_tensors;
 };
 
 }  // namespace spillway::recompute
