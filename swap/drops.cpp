@@ -52,11 +52,11 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
   Page& to = pages_.get()[target];
   // The kernel kept its bytes, or it has moved in an earlier attempt.
   if (to.state != PageState::kOut || to.extent.is_some()) return true;
-  // What stands open already must not stay so over a wait.
-  if (from.state == PageState::kWriting) close_guarded_locked(range_of(to));
+  // What is writable already must not stay so over a wait.
+  if (from.state == PageState::kWriting) write_protect_guarded_locked(range_of(to));
   if (!is_movable_locked(lock, source)) return false;
   if (from.state == PageState::kWriteQueued) cancel_write_locked(from);
-  // Whoever waits to write must not do so unseen before the whole range is closed.
+  // Whoever waits to write must not do so unseen before the whole range is write-protected.
   const bool is_touched = range_of(to).is_guarded && range_of(to).faulted;
   const auto allowed = is_touched ? memory::Access::kRead : memory::Access::kWrite;
   const memory::SlotId slot = pool_->take_empty_slot();
@@ -67,7 +67,7 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
   } else {
     // The kernel holds the frame for somebody, maybe for ever: the bytes go without it.
     pool_->put_empty_slot(slot);
-    close_guarded_locked(range_of(to));
+    write_protect_guarded_locked(range_of(to));
     std::vector<memory::SlotId> copy;
     acquire_frames_locked(lock, copy, 1, &within);
     if (!has_bytes_in_memory(from.state)) {
@@ -97,7 +97,7 @@ bool SwapEngine::State::adopt(StorageId dropped, StorageId from, const PinSet& w
   }
   Range& range = range_of(dropped);
   range.is_dropped = false;
-  close_guarded_locked(range);
+  write_protect_guarded_locked(range);
   // It may have been wanted once more after somebody had begun to compute.
   std::erase(wanted_drops_, dropped);
   if (range.is_write_awaited) want_locked(dropped);

@@ -83,8 +83,8 @@ class SwapEngine::State final : public memory::FaultSink {
   bool guard(StorageId id);
   void unguard_locked(Range& range);
   void end_guard_locked(Range& range);
-  void close_locked(const Range& range);
-  void close_guarded_locked(const Range& range);
+  void write_protect_locked(const Range& range);
+  void write_protect_guarded_locked(const Range& range);
 
   // faults.cpp
   void begin_fault(std::byte* address, memory::Access access) override;
@@ -134,8 +134,8 @@ class SwapEngine::State final : public memory::FaultSink {
                              const PinSet* within);
   class RoomWait;
   [[noreturn]] void refuse_locked(std::size_t pages, const PinSet* within) const;
-  std::size_t kept_pages_locked() const;
-  std::string kept_text_locked() const;
+  std::size_t pages_pinned_by_kernel_locked() const;
+  std::string pinned_by_kernel_text_locked() const;
   void wake_waiters_locked();
   void wait_locked(Lock& lock, bool holds_pins, Duration& waited);
   memory::PageIndex take_addresses_locked(std::uint32_t count, Bytes size);
@@ -172,7 +172,7 @@ class SwapEngine::State final : public memory::FaultSink {
   bool collect_read_locked(std::deque<memory::PageIndex>& queue, std::vector<Transfer>& batch);
   bool collect_fetch_locked(std::vector<Transfer>& batch);
   bool collect_write_locked(std::vector<Transfer>& batch);
-  void close_queued_locked(memory::PageIndex index);
+  void write_protect_queued_locked(memory::PageIndex index);
   void keep_locked(Page& page);
   void start_read_locked(memory::PageIndex index, std::vector<Transfer>& batch);
   void finish_locked(const TransferResult& result);
@@ -191,7 +191,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::vector<std::uint32_t> free_slots_;
 
   bool begin_fault_locked(memory::PageIndex index, memory::Access access, TimePoint start);
-  bool note_open_fault_locked(memory::PageIndex index, TimePoint start);
+  bool note_waiting_fault_locked(memory::PageIndex index, TimePoint start);
   bool is_fault_unserved_locked() const;
   std::string why_no_frame_locked() const;
   std::string lost_fault_locked();

@@ -27,7 +27,7 @@ constexpr Duration kAttemptPause = std::chrono::seconds(1);
 
 /// Whether an access past the operators has to be allowed first.
 bool waits_for_guard(const Page& page, const Range& range, Access access) {
-  return access == Access::kWrite && page.closed && range.is_guarded;
+  return access == Access::kWrite && page.write_protected && range.is_guarded;
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ bool SwapEngine::State::is_fault_unserved_locked() const {
 
 std::string SwapEngine::State::why_no_frame_locked() const {
   if (!store_failure_.empty()) return store_failure_;
-  if (kept_pages_locked() > 0) return kept_text_locked();
+  if (pages_pinned_by_kernel_locked() > 0) return pinned_by_kernel_text_locked();
   return message("the program's direct I/O uses all of the budget of {} (allow more with --budget)",
                  options_.budget);
 }
@@ -91,15 +91,15 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint
 }
 
 /// False when somebody waits for that page already.
-bool SwapEngine::State::note_open_fault_locked(PageIndex index, TimePoint start) {
+bool SwapEngine::State::note_waiting_fault_locked(PageIndex index, TimePoint start) {
   const bool is_known = std::any_of(open_faults_.begin(), open_faults_.end(),
                                     [&](const OpenFault& fault) { return fault.index == index; });
   if (!is_known) open_faults_.push_back({index, start});
   return !is_known;
 }
 
-/// Has a page come, or open, for whoever waits since `start`. False when that was known: a signal
-/// has sleepers report once more, and what is computed again may take long.
+/// Has a page come, or become writable, for whoever waits since `start`. False when that was known:
+/// a signal has sleepers report once more, and what is computed again may take long.
 bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimePoint start) {
   Page& page = pages_.get()[index];
   Range& range = range_of(page);
@@ -108,19 +108,19 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
   // Of a dropped range, pages with an extent are those that an adoption has moved before it failed.
   if (range.is_dropped && page.state == PageState::kOut && !page.extent.is_some()) {
     want_locked(range.id);
-    return note_open_fault_locked(index, start);
+    return note_waiting_fault_locked(index, start);
   }
   if (waits_for_guard(page, range, access)) {
     range.is_write_awaited = true;
     want_locked(range.id);
-    return note_open_fault_locked(index, start);
+    return note_waiting_fault_locked(index, start);
   }
   bool is_news = true;
   switch (page.state) {
     case PageState::kOut: page.state = PageState::kReadQueued; [[fallthrough]];
     case PageState::kReadQueued:
-      page.open_on_arrival = true;
-      is_news = note_open_fault_locked(index, start);
+      page.writable_on_arrival = true;
+      is_news = note_waiting_fault_locked(index, start);
       std::erase(demand_reads_, index);  // It stands in one queue only, now in the faster one.
       if (std::find(fault_reads_.begin(), fault_reads_.end(), index) == fault_reads_.end())
         fault_reads_.push_back(index);
@@ -128,16 +128,16 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
       kick_locked();
       break;
     case PageState::kReading:
-      page.open_on_arrival = true;
-      is_news = note_open_fault_locked(index, start);
+      page.writable_on_arrival = true;
+      is_news = note_waiting_fault_locked(index, start);
       break;
     case PageState::kResident:
     case PageState::kWriteQueued:
     case PageState::kWriting:
-      if (access == Access::kWrite && page.closed) {
+      if (access == Access::kWrite && page.write_protected) {
         if (page.state != PageState::kResident) cancel_write_locked(page);
         page.dirty = true;
-        page.closed = false;
+        page.write_protected = false;
         if (page.state == PageState::kResident) drop_extent_locked(page);
         mapper_->allow_writes(address_of(index), 1);
       } else {

@@ -93,7 +93,7 @@ void SwapEngine::State::enter_child() {
     memory::open_pages(address_of(first), pages);
   };
   PageRun sealed;
-  PageRun closed;
+  PageRun protected_run;
   std::size_t shown = 0;
   bool any_out = false;
   for (const Range& range : ranges_) {
@@ -101,12 +101,12 @@ void SwapEngine::State::enter_child() {
     for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
       Page& page = pages_.get()[index];
       if (has_bytes_in_memory(page.state)) {
-        if (page.closed) closed.add(index, open);
+        if (page.write_protected) protected_run.add(index, open);
         continue;
       }
       if (!page.extent.is_some() && !range.is_dropped) {
         page.state = PageState::kResident;  // Never filled: the child fills a page of its own.
-        closed.add(index, open);
+        protected_run.add(index, open);
         continue;
       }
       any_out = true;
@@ -119,7 +119,7 @@ void SwapEngine::State::enter_child() {
     }
   }
   sealed.end(seal);
-  closed.end(open);
+  protected_run.end(open);
   if (!any_out) return;
   install_handler(SIGSEGV, child.previous_of_segv);
   install_handler(SIGBUS, child.previous_of_bus);
@@ -144,7 +144,8 @@ void SwapEngine::State::fill_in_child(const std::byte* address) {
   Lock lock(mutex_);
   Page& page = pages_.get()[index];
   if (has_bytes_in_memory(page.state)) {
-    memory::open_pages(address_of(index), 1);  // Another thread was faster, or it stood closed.
+    memory::open_pages(address_of(index),
+                       1);  // Another thread was faster, or it was write-protected.
     return;
   }
   if (range_of(page).is_dropped)

@@ -143,7 +143,7 @@ void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory:
   pool_->put_empty_slot(slot);
   page.state = PageState::kResident;
   page.arrival = ++arrivals_;
-  page.closed = allowed == memory::Access::kRead;
+  page.write_protected = allowed == memory::Access::kRead;
   end_faults_locked(index);
 }
 
@@ -163,21 +163,21 @@ void SwapEngine::State::exit_locked(const PinSet& set) {
 void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) const {
   if (!store_failure_.empty()) throw StoreError("{}", store_failure_);
   const std::size_t held = held_pages_locked(within);
-  if (kept_pages_locked() > 0 && pages + held <= pool_->limit())
-    throw KeptError("no room for {} under a budget of {}: {}", memory::kPageSize * pages,
-                    options_.budget, kept_text_locked());
+  if (pages_pinned_by_kernel_locked() > 0 && pages + held <= pool_->limit())
+    throw PinnedByKernelError("no room for {} under a budget of {}: {}", memory::kPageSize * pages,
+                              options_.budget, pinned_by_kernel_text_locked());
   throw NoRoomError(memory::kPageSize * pages, memory::kPageSize * held,
                     Bytes(small_granted_.load()), options_.budget);
 }
 
-std::string SwapEngine::State::kept_text_locked() const {
+std::string SwapEngine::State::pinned_by_kernel_text_locked() const {
   return message("the kernel keeps {} of tensors in memory, which the program has locked (mlock, "
                  "mlockall) or a device uses",
-                 memory::kPageSize * kept_pages_locked());
+                 memory::kPageSize * pages_pinned_by_kernel_locked());
 }
 
 /// Pages that were to leave, and that the kernel kept when they were tried last.
-std::size_t SwapEngine::State::kept_pages_locked() const {
+std::size_t SwapEngine::State::pages_pinned_by_kernel_locked() const {
   std::size_t kept = 0;
   for (const Range& range : ranges_) {
     if (!range.is_live || range.is_dying) continue;

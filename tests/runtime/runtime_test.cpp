@@ -41,9 +41,9 @@ class RuntimeTest : public ::testing::Test {
  protected:
   std::unique_ptr<Runtime> make(std::size_t budget_pages, std::size_t store_pages = 1024,
                                 const FaultOptions& faults = {}) {
-    auto bell = std::make_shared<swap::Doorbell>();
+    auto notifier = std::make_shared<swap::Notifier>();
     auto store = std::make_unique<swap::FaultStore>(
-        swap::make_ram_store(kPageSize * store_pages, 4, bell), bell, faults);
+        swap::make_ram_store(kPageSize * store_pages, 4, notifier), notifier, faults);
     swap::SwapEngineOptions engine;
     engine.budget = kPageSize * budget_pages;
     engine.arena_size = 8_GiB;

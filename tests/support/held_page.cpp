@@ -51,7 +51,7 @@ HeldPage::HeldPage(memory::MapperKind mapper) {
   SwapEngineOptions options;
   options.budget = kPageSize * kBudgetPages;
   options.arena_size = 1_GiB;
-  auto store = make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Doorbell>());
+  auto store = make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Notifier>());
   engine_ = std::make_unique<SwapEngine>(
       options, memory::make_frame_mapper(mapper),
       std::make_unique<HeldReadStore>(std::move(store), first_read_), clock_);

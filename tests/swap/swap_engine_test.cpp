@@ -886,11 +886,12 @@ TEST_P(SwapEngineTest, AFetchThatFailsIsNotTriedForEver) {
 
 /// Touches pages, spilled to a disk that flips a bit in all that it returns.
 void touch_what_cannot_come_back(memory::MapperKind kind) {
-  auto bell = std::make_shared<Doorbell>();
+  auto notifier = std::make_shared<Notifier>();
   FaultOptions faults;
   faults.flipping_reads = 1.0;
   auto store = make_verifying_store(
-      std::make_unique<FaultStore>(make_ram_store(Bytes(64 * kExtentBytes), 4, bell), bell, faults),
+      std::make_unique<FaultStore>(make_ram_store(Bytes(64 * kExtentBytes), 4, notifier), notifier,
+                                   faults),
       "it");
   SwapEngineOptions options;
   options.budget = kPageSize * 4;
@@ -962,7 +963,7 @@ void touch_what_was_freed(memory::MapperKind kind) {
   options.arena_size = 1_GiB;
   const SteadyClock clock;
   SwapEngine swap(options, memory::make_frame_mapper(kind),
-                  make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Doorbell>()), clock);
+                  make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Notifier>()), clock);
   const auto range = swap.allocate(kPageSize * 2, nullptr);
   swap.release(range.storage);
   std::_Exit(word(range.address, 1) == 0 ? 5 : 6);

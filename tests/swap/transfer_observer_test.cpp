@@ -127,7 +127,7 @@ class Notebook final : public TransferObserver {
 class TransferObserverTest : public testing::Test {
  protected:
   static std::unique_ptr<SpillStore> ram_store() {
-    return make_ram_store(kPageSize * 64, 4, std::make_shared<Doorbell>());
+    return make_ram_store(kPageSize * 64, 4, std::make_shared<Notifier>());
   }
   std::unique_ptr<SwapEngine> engine(std::size_t pages, std::unique_ptr<SpillStore> store) {
     SwapEngineOptions options;

@@ -430,7 +430,7 @@ TEST(TracedRuntime, ShowsEveryOperatorAndEveryByteThatMoved) {
   engine.arena_size = 8_GiB;
   engine.observers = {&recorder};
   auto store = std::make_unique<CountingStore>(
-      swap::make_ram_store(kPageSize * 256, 4, std::make_shared<swap::Doorbell>()), moved);
+      swap::make_ram_store(kPageSize * 256, 4, std::make_shared<swap::Notifier>()), moved);
   RuntimeOptions options;
   options.budget = engine.budget;
   options.trace = &recorder;
