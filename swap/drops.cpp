@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 
 #include "end_by_signal.h"
 #include "engine_state.h"
@@ -10,7 +9,6 @@
 
 namespace spillway::swap {
 
-using memory::kPageBytes;
 using memory::PageIndex;
 
 bool SwapEngine::State::drop(StorageId id) {
@@ -30,7 +28,7 @@ bool SwapEngine::State::drop(StorageId id) {
     if (page.state == PageState::kResident) leave_locked(index);
     drop_extent_locked(page);
   }
-  counts_.dropped += memory::kPageSize * range.pages;
+  counts_.dropped += page_size_ * range.pages;
   wake_waiters_locked();
   if (!fetches_.empty()) kick_locked();
   return true;
@@ -60,7 +58,7 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
   const bool is_touched = range_of(to).is_guarded && range_of(to).faulted;
   const auto allowed = is_touched ? memory::Access::kRead : memory::Access::kWrite;
   const memory::SlotId slot = pool_->take_empty_slot();
-  if (mapper_->unmap(pool_->address(slot), address_of(source)) == memory::MoveResult::kMoved) {
+  if (memory_->unmap(slot, source) == memory::MoveResult::kMoved) {
     from.state = PageState::kOut;
     drop_extent_locked(from);
     map_locked(target, slot, allowed);
@@ -74,7 +72,7 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
       pool_->put_frame(copy.front());
       return false;
     }
-    std::memcpy(pool_->address(copy.front()), address_of(source), kPageBytes);
+    memory_->copy(copy.front(), source);
     map_locked(target, copy.front(), allowed);
   }
   to.dirty = true;

@@ -57,8 +57,7 @@ bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
 bool SwapEngine::State::leave_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   const memory::SlotId slot = pool_->take_empty_slot();
-  auto* address = address_of(index);
-  if (mapper_->unmap(pool_->address(slot), address) == memory::MoveResult::kMoved) {
+  if (memory_->unmap(slot, index) == memory::MoveResult::kMoved) {
     pool_->put_frame(slot);
   } else {
     pool_->put_empty_slot(slot);
@@ -66,7 +65,7 @@ bool SwapEngine::State::leave_locked(PageIndex index) {
       stay_locked(index);
       return false;
     }
-    memory::drop_page(address);
+    memory_->drop(index);
     pool_->forget_frame();
   }
   page.state = PageState::kOut;
@@ -84,7 +83,7 @@ void SwapEngine::State::stay_locked(PageIndex index) {
   if (!page.write_protected) return;
   // A guarded page never becomes writable for a moment: somebody may be waiting for that.
   if (!range_of(page).is_guarded) {
-    mapper_->allow_writes(address_of(index), 1);
+    allow_writes_locked(index, 1);
     page.write_protected = false;
   }
   page.dirty = true;
@@ -105,7 +104,7 @@ bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced, StoreTie
   if (!can_leave_locked(page, forced)) return false;
   if (!page.dirty) {
     if (!leave_locked(index)) return false;
-    counts_.left_clean += memory::kPageSize;
+    counts_.left_clean += page_size_;
     return true;
   }
   page.state = PageState::kWriteQueued;
@@ -203,6 +202,8 @@ std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
 /// or two accesses would chase each other for ever.
 std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const PinSet* spared,
                                                    Holders holders) {
+  // Whoever holds them would not notice that they are gone.
+  if (access_ == nullptr) return 0;
   std::unordered_set<PageIndex> staying;
   const auto stay = [&](PageIndex index) { staying.insert(index); };
   for (const PinSet* set : kernel_sets_)
@@ -309,7 +310,7 @@ void SwapEngine::State::cancel_write_locked(Page& page) {
 void SwapEngine::State::settle_for_writing_locked(Range& range, std::uint32_t first,
                                                   std::uint32_t count) {
   const auto make_writable = [this](PageIndex from, std::uint32_t pages) {
-    mapper_->allow_writes(address_of(from), pages);
+    allow_writes_locked(from, pages);
   };
   PageRun run;
   for (PageIndex index = range.first + first; index < range.first + first + count; ++index) {

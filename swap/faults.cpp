@@ -6,13 +6,11 @@
 
 #include "end_by_signal.h"
 #include "engine_state.h"
-#include "spillway/base/waiting_signal.h"
 #include "spillway/memory/locked_memory.h"
 
 namespace spillway::swap {
 
 using memory::Access;
-using memory::kPageBytes;
 using memory::PageIndex;
 using memory::TrapEnd;
 
@@ -66,21 +64,20 @@ std::string SwapEngine::State::lost_fault_locked() {
   return {};
 }
 
-void SwapEngine::State::begin_fault(std::byte* address, Access access) {
-  begin_fault(address, access, kStrayReports);
+void SwapEngine::State::begin_access(PageIndex index, Access access) {
+  begin_access(index, access, kStrayReports);
 }
 
-void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint32_t strays) {
+void SwapEngine::State::begin_access(PageIndex index, Access access, std::uint32_t strays) {
   const TimePoint start = clock_.now();
   Lock lock(mutex_);
-  const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
-  if (!addresses_.find(offset_of(address)).storage.is_some()) {
+  if (!addresses_.has_storage(index)) {
     // The report may be late: the page had come, and its storage was freed behind that. Whoever
     // touches freed memory comes again.
     const bool is_again = stray_.page == index && stray_.releases == releases_;
     stray_ = {index, releases_, is_again ? stray_.reports + 1 : 1};
     if (stray_.reports < strays) {
-      mapper_->wake(address);
+      wake_locked(index);
       return;
     }
     lock.unlock();
@@ -105,11 +102,6 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
   Range& range = range_of(page);
   range.faulted = true;
   touch_page_locked(range, index - range.first);
-  // Of a dropped range, pages with an extent are those that an adoption has moved before it failed.
-  if (range.is_dropped && page.state == PageState::kOut && !page.extent.is_some()) {
-    want_locked(range.id);
-    return note_waiting_fault_locked(index, start);
-  }
   if (waits_for_guard(page, range, access)) {
     range.is_write_awaited = true;
     want_locked(range.id);
@@ -117,7 +109,10 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
   }
   bool is_news = true;
   switch (page.state) {
-    case PageState::kOut: page.state = PageState::kReadQueued; [[fallthrough]];
+    case PageState::kOut:
+      ask_for_page_locked(index, fault_reads_);
+      if (page.state == PageState::kOut) return note_waiting_fault_locked(index, start);
+      [[fallthrough]];
     case PageState::kReadQueued:
       page.writable_on_arrival = true;
       is_news = note_waiting_fault_locked(index, start);
@@ -139,9 +134,9 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
         page.dirty = true;
         page.write_protected = false;
         if (page.state == PageState::kResident) drop_extent_locked(page);
-        mapper_->allow_writes(address_of(index), 1);
+        allow_writes_locked(index, 1);
       } else {
-        mapper_->wake(address_of(index));
+        wake_locked(index);
       }
       counts_.fault_wait += clock_.now() - start;
       break;
@@ -160,26 +155,24 @@ void SwapEngine::State::end_faults_locked(PageIndex index) {
   });
 }
 
-TrapEnd SwapEngine::State::serve_fault(std::byte* address, Access access, const sigset_t& blocked) {
+TrapEnd SwapEngine::State::serve_access(PageIndex index, Access access,
+                                        const std::function<bool()>& is_interrupted) {
   if (off_.load(std::memory_order_relaxed)) {
-    fill_in_child(address);
+    fill_in_child(index);
     return TrapEnd::kServed;
   }
-  begin_fault(address, access, kStrayTraps);
+  begin_access(index, access, kStrayTraps);
   Lock lock(mutex_);
-  const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   const Page& page = pages_.get()[index];
   const auto is_guarded = [&] { return waits_for_guard(page, range_of(page), access); };
-  while (addresses_.find(offset_of(address)).storage.is_some() &&
-         (!has_bytes_in_memory(page.state) || is_guarded())) {
+  while (addresses_.has_storage(index) && (!has_bytes_in_memory(page.state) || is_guarded())) {
     ++waiters_;
     changed_.wait_for(lock, std::chrono::milliseconds(20));
     --waiters_;
     // The page stays asked for, and whoever takes the signal may never come back for it.
-    if (is_signal_waiting(blocked)) return TrapEnd::kInterrupted;
+    if (is_interrupted()) return TrapEnd::kInterrupted;
     // It has come and left again, or nobody has computed it yet: still the same trap.
-    if ((page.state == PageState::kOut || is_guarded()) &&
-        addresses_.find(offset_of(address)).storage.is_some())
+    if ((page.state == PageState::kOut || is_guarded()) && addresses_.has_storage(index))
       begin_fault_locked(index, access, clock_.now());
   }
   return TrapEnd::kServed;

@@ -16,6 +16,7 @@ bool SwapEngine::State::guard(StorageId id) {
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   if (range.is_guarded) return true;
+  if (access_ == nullptr) return false;
   // The kernel may be filling a page, and would get an error where it is write-protected.
   const auto holds_it = [&](const PinSet* set) {
     return std::any_of(set->pins_.begin(), set->pins_.end(),
@@ -31,7 +32,7 @@ bool SwapEngine::State::guard(StorageId id) {
 /// Write-protects all pages that are in memory.
 void SwapEngine::State::write_protect_locked(const Range& range) {
   const auto protect = [this](PageIndex first, std::uint32_t count) {
-    mapper_->forbid_writes(address_of(first), count);
+    forbid_writes_locked(first, count);
   };
   PageRun run;
   for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
@@ -61,7 +62,7 @@ void SwapEngine::State::end_guard_locked(Range& range) {
     const PageState state = pages_.get()[index].state;
     if (state == PageState::kReadQueued || state == PageState::kReading) continue;
     // A page may have left meanwhile: it comes again when it is touched again.
-    mapper_->wake(address_of(index));
+    wake_locked(index);
     end_faults_locked(index);
   }
   wake_waiters_locked();

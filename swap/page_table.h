@@ -21,6 +21,13 @@ enum class PageState : std::uint8_t {
   kWriting,      ///< Resident, write-protected, being written.
 };
 
+/// Why a page is out, which says what a wait for it starts.
+enum class Absence : std::uint8_t {
+  kUnfilled,  ///< Nobody has written to it yet: it gets a frame and no read.
+  kStored,    ///< Its bytes are in its extent, and are read.
+  kDropped,   ///< Its bytes are nowhere: whoever computes them again is told.
+};
+
 inline bool has_bytes_in_memory(PageState state) {
   return state == PageState::kResident || state == PageState::kWriteQueued ||
          state == PageState::kWriting;

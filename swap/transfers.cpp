@@ -13,7 +13,6 @@
 
 namespace spillway::swap {
 
-using memory::kPageBytes;
 using memory::PageIndex;
 
 namespace {
@@ -33,9 +32,10 @@ void SwapEngine::State::kick_locked() {
 /// Bytes of a page that belong to its storage, in whole disk blocks.
 std::size_t SwapEngine::State::transfer_size(PageIndex index) const {
   const Range& range = ranges_[pages_.get()[index].range];
-  const std::size_t offset = std::size_t{index - range.first} * kPageBytes;
+  const std::size_t offset = std::size_t{index - range.first} * page_size_.count();
   const std::size_t rest = range.size.count() - offset;
-  return std::min(kPageBytes, (rest + 4095) / 4096 * 4096);
+  constexpr std::size_t kBlock = kTransferAlignment;
+  return std::min<std::size_t>(page_size_.count(), (rest + kBlock - 1) / kBlock * kBlock);
 }
 
 void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>& batch) {
@@ -45,8 +45,8 @@ void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>
   ++reading_;
   ++range_of(page).in_flight;
   --free_transfers_;
-  batch.push_back({Direction::kRead, page.extent, pool_->address(page.slot), transfer_size(index),
-                   std::uint64_t{index}});
+  batch.push_back({Direction::kRead, page.extent, memory_->span_of(page.slot).data,
+                   transfer_size(index), std::uint64_t{index}});
 }
 
 /// Gives a frame to a page that was never touched: there is nothing to read.
@@ -71,7 +71,7 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
     }
     if (pool_->available_frames() == 0) return false;
     queue.pop_front();
-    if (!pages_.get()[index].extent.is_some()) {
+    if (absence_locked(pages_.get()[index]) == Absence::kUnfilled) {
       give_fresh_frame_locked(index);
       wake_waiters_locked();
       continue;
@@ -128,7 +128,7 @@ void SwapEngine::State::give_up_writing_locked() {
   store_failure_ = reason.empty() ? kStoreIsFull : reason;
   if (children_.kept_extents() > 0)
     store_failure_ += message("; {} of it are kept for {} forked children that still run",
-                              memory::kPageSize * children_.kept_extents(), children_.children());
+                              page_size_ * children_.kept_extents(), children_.children());
   wake_waiters_locked();
 }
 
@@ -144,7 +144,7 @@ void SwapEngine::State::write_protect_queued_locked(PageIndex index) {
     page.write_protected = true;
     ++run;
   }
-  mapper_->forbid_writes(address_of(index + 1 - run), run);
+  forbid_writes_locked(index + 1 - run, run);
 }
 
 bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
@@ -249,7 +249,7 @@ void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResul
     }
     if (result.error != 0 && ++page.failed_writes >= kWriteAttempts) store_failure_ = result.detail;
     if (page.write_protected && !range.is_guarded) {
-      mapper_->allow_writes(address_of(index), 1);
+      allow_writes_locked(index, 1);
       page.write_protected = false;
     }
     return;

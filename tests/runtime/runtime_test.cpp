@@ -13,7 +13,7 @@
 #include <span>
 #include <thread>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "store/ram/factory.h"
 #include "store/retrying/factory.h"
 #include "support/best_mapper.h"
@@ -53,7 +53,7 @@ class RuntimeTest : public ::testing::Test {
     options.recording = recording_;
     return std::make_unique<Runtime>(
         options,
-        std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
+        std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(best_mapper()),
                                            std::move(store), clock_),
         *step_clock_);
   }

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "spillway/base/error.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/memory/kernel_refusal.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "spillway/base/clock.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/swap/swap_engine.h"
 #include "store/striped/factory.h"
 #include "support/fault_store.h"
@@ -183,7 +183,7 @@ void run_schedule(std::uint64_t seed, Faults kinds, memory::MapperKind mapper, T
   SwapEngineOptions options;
   options.budget = kPageSize * kBudgetPages;
   options.arena_size = 1_GiB;
-  SwapEngine swap(options, memory::make_frame_mapper(mapper),
+  SwapEngine swap(options, memory::make_host_pages(mapper),
                   make_striped_store(std::move(disks), notifier), clock);
   std::vector<FaultyTrainer> trainers;
   for (std::size_t i = 0; i < 2; ++i)

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "mapper_cases.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/swap/swap_engine.h"
 #include "spillway/swap/swap_errors.h"
 #include "store/ram/factory.h"
@@ -52,7 +52,7 @@ class SwapEnginePinnedByKernelTest : public MapperTest {
     options.arena_size = 8_GiB;
     options.patience = std::chrono::milliseconds(200);
     return std::make_unique<SwapEngine>(
-        options, memory::make_frame_mapper(GetParam()),
+        options, memory::make_host_pages(GetParam()),
         std::make_unique<FaultStore>(make_ram_store(Bytes(64 * kExtentBytes), 4, notifier),
                                      notifier, faults),
         clock_);

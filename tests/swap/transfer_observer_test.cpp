@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "store/ram/factory.h"
 #include "support/best_mapper.h"
 #include "support/forwarding_store.h"
@@ -134,7 +134,7 @@ class TransferObserverTest : public testing::Test {
     options.budget = kPageSize * pages;
     options.arena_size = 8_GiB;
     options.observers = {&seen_};
-    return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(best_mapper()),
+    return std::make_unique<SwapEngine>(options, memory::make_host_pages(best_mapper()),
                                         std::move(store), clock_);
   }
 

@@ -42,7 +42,7 @@ std::uint64_t place_in_lower(ExtentId extent) { return extent.value() * kPlaceBi
 TieredStore::TieredStore(std::shared_ptr<device::Device> device,
                          std::unique_ptr<device::HostSlabs> slabs,
                          std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier)
-    : SpillStore(lower->queue_depth(), lower->descriptors()),
+    : SpillStore(lower->queue_depth(), lower->descriptors(), device->id()),
       device_(std::move(device)),
       slabs_(std::move(slabs)),
       wait_(notifier),

@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/runtime/recording/storage_pieces.h"
 #include "spillway/runtime/runtime.h"
 #include "store/ram/factory.h"
@@ -436,7 +436,7 @@ TEST(TracedRuntime, ShowsEveryOperatorAndEveryByteThatMoved) {
   options.trace = &recorder;
   auto runtime = std::make_unique<Runtime>(
       options,
-      std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
+      std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(best_mapper()),
                                          std::move(store), clock),
       clock);
   Trainer trainer(*runtime);

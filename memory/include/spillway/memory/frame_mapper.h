@@ -13,21 +13,13 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/named_values.h"
+#include "spillway/memory/page_access.h"
 
 namespace spillway::memory {
 
-/// The unit of residency: a *page* is 2 MiB of a reserved address range, a *frame* is 2 MiB of
-/// physical memory. A frame sits either under a page or in a slot of the frame pool.
+/// Pages and frames of the host. A frame sits either under a page or in a slot of the frame pool.
 inline constexpr Bytes kPageSize{std::uint64_t{2} << 20};
 inline constexpr std::size_t kPageBytes = std::size_t{2} << 20;
-
-enum class Access { kRead, kWrite };
-
-/// How a trap was left.
-enum class TrapEnd {
-  kServed,
-  kInterrupted,  ///< A signal is to be taken first; then the access traps again.
-};
 
 /// What a mapper tells when memory is touched that it has to serve. Implemented by the owner of the
 /// residency states. Both calls come without any lock held by the mapper.
@@ -48,15 +40,6 @@ class FaultSink {
   /// the program runs. Called on the faulting thread inside a signal handler that blocks all
   /// signals, with whatever locks the trainer holds.
   virtual TrapEnd serve_fault(std::byte* address, Access access, const sigset_t& blocked) = 0;
-};
-
-enum class MoveResult {
-  kMoved,
-  /// The kernel holds the frame: nothing changed. Direct I/O into it has not ended, or the program
-  /// has locked it (mlock). Where a filter of system calls refuses process_vm_readv, also when the
-  /// page is write-protected and a forked child shares it: after `allow_writes` it can leave.
-  /// A page whose contents nobody needs leaves by `drop_page`.
-  kBusy,
 };
 
 /// Moves frames between the pool and the pages of the arena, and reports accesses to pages that
