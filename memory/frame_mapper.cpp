@@ -24,7 +24,8 @@ constexpr std::array<Named<MapperKind>, 4> kKinds{
      {"signal", MapperKind::kSignal},
      {"copy", MapperKind::kCopy}}};
 
-/// Serves the few accesses of a probe: an empty page gets the frame, a closed one is opened.
+/// Serves the few accesses of a probe: an empty page gets the frame, a write-protected one becomes
+/// writable.
 class ProbeSink final : public FaultSink {
  public:
   explicit ProbeSink(FrameMapper& mapper) : mapper_(mapper) {}

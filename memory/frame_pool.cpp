@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
-#include "raw_calls.h"
 #include "spillway/base/assert.h"
 
 namespace spillway::memory {
 
-FramePool::FramePool(std::byte* base, std::size_t slot_count, std::size_t limit)
-    : base_(base), slot_count_(slot_count), limit_(limit) {
+FramePool::FramePool(FrameSource& source, std::size_t slot_count, std::size_t limit)
+    : source_(source), slot_count_(slot_count), limit_(limit) {
   SPILLWAY_ASSERT(limit <= slot_count && slot_count < SlotId::kNone);
   full_.reserve(slot_count);
   empty_.reserve(slot_count);
@@ -23,14 +22,14 @@ std::optional<SlotId> FramePool::take_frame() {
     full_.pop_back();
     if (full_.size() < to_renew_) {
       to_renew_ = full_.size();
-      discard(address(slot), kPageBytes);
-      populate(address(slot), kPageBytes);
+      source_.drop_frame(slot);
+      source_.make_frame(slot);
     }
     return slot;
   }
   if (existing_ >= limit_) return std::nullopt;
   const SlotId slot = take_empty_slot();
-  populate(address(slot), kPageBytes);
+  source_.make_frame(slot);
   ++existing_;
   return slot;
 }
@@ -65,10 +64,11 @@ void FramePool::set_limit(std::size_t frames) {
 }
 
 void FramePool::drop_free_frame() {
+  SPILLWAY_ASSERT(!full_.empty());
   const SlotId slot = full_.back();
   full_.pop_back();
   to_renew_ = std::min(to_renew_, full_.size());
-  discard(address(slot), kPageBytes);
+  source_.drop_frame(slot);
   --existing_;
   empty_.push_back(slot);
 }

@@ -13,7 +13,7 @@
 namespace spillway::memory {
 namespace {
 
-constexpr int kOpen = PROT_READ | PROT_WRITE;
+constexpr int kWritable = PROT_READ | PROT_WRITE;
 
 /// Writes to memory that nobody may access, as a debugger does. Zero or an errno. The file is
 /// opened anew each time: a descriptor that is kept could be closed by the program, and a forked
@@ -45,16 +45,16 @@ void protect(std::byte* first, std::size_t pages, int protection) {
 
 void seal_pages(std::byte* first, std::size_t pages) { protect(first, pages, PROT_NONE); }
 
-void open_pages(std::byte* first, std::size_t pages) { protect(first, pages, kOpen); }
+void open_pages(std::byte* first, std::size_t pages) { protect(first, pages, kWritable); }
 
 bool show_file(std::byte* first, std::size_t pages, int file, std::uint64_t offset) {
   constexpr int kFlags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
-  return raw_mmap(first, pages * kPageBytes, kOpen, kFlags, file, offset) != nullptr;
+  return raw_mmap(first, pages * kPageBytes, kWritable, kFlags, file, offset) != nullptr;
 }
 
 std::byte* stage_page() {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  std::byte* const whole = raw_mmap(nullptr, 2 * kPageBytes, kOpen, kFlags);
+  std::byte* const whole = raw_mmap(nullptr, 2 * kPageBytes, kWritable, kFlags);
   if (whole == nullptr) return nullptr;
   // Aligned, the page moves in one piece and may be a huge one.
   const std::size_t excess = reinterpret_cast<std::uintptr_t>(whole) % kPageBytes;
@@ -66,13 +66,13 @@ std::byte* stage_page() {
   return staged;
 }
 
-bool place_page(std::byte* page, std::byte* staged, bool closed) {
-  if (closed && raw_mprotect(staged, kPageBytes, PROT_READ) != 0) return false;
+bool place_page(std::byte* page, std::byte* staged, bool write_protected) {
+  if (write_protected && raw_mprotect(staged, kPageBytes, PROT_READ) != 0) return false;
   if (raw_mremap(staged, kPageBytes, MREMAP_MAYMOVE | MREMAP_FIXED, page) == page) return true;
   int error = errno;
   if (error == EPERM || error == ENOSYS || error == EACCES) {
     error = write_sealed(page, staged, kPageBytes);
-    if (error == 0 && raw_mprotect(page, kPageBytes, closed ? PROT_READ : kOpen) != 0)
+    if (error == 0 && raw_mprotect(page, kPageBytes, write_protected ? PROT_READ : kWritable) != 0)
       error = errno;
   }
   raw_munmap(staged, kPageBytes);

@@ -23,7 +23,7 @@ int raw_madvise(std::byte* address, std::size_t size, int advice);
 void populate(std::byte* address, std::size_t size);
 
 /// Gives every small page there a physical page of its own without making it writable: those that
-/// are shared with a forked child are copied, and stay closed to writes. False with errno where a
+/// are shared with a forked child are copied, and stay write-protected. False with errno where a
 /// filter of system calls refuses it.
 bool unshare(std::byte* address, std::size_t size);
 

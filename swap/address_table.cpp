@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 
 #include "page_table.h"
+#include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 
 namespace spillway::swap {
 
-using memory::kPageBytes;
 using memory::PageIndex;
 
 namespace {
@@ -37,20 +38,23 @@ SparseArray<T> make_sparse_array(std::size_t count) {
 }
 template SparseArray<Page> make_sparse_array<Page>(std::size_t count);
 
-AddressTable::AddressTable(std::size_t pages)
+AddressTable::AddressTable(std::size_t pages, Bytes page_size)
     : pages_(pages),
+      page_bits_(static_cast<unsigned>(std::countr_zero(page_size.count()))),
       entries_(make_sparse_array<std::uint64_t>(pages)),
       generations_(make_sparse_array<std::uint32_t>(pages)) {
+  SPILLWAY_ASSERT(std::has_single_bit(page_size.count()));
   if (pages_ >= kMask)
     throw ConfigError("address space of {} for paged storages; less than {} can be managed",
-                      memory::kPageSize * pages, memory::kPageSize * kMask);
+                      page_size * pages, page_size * kMask);
 }
 
-std::uint64_t AddressTable::entry_at(std::size_t offset) const noexcept {
-  const std::size_t page = offset / kPageBytes;
+std::uint64_t AddressTable::entry_at(std::size_t page) const noexcept {
   if (page >= pages_) return 0;
   return std::atomic_ref<std::uint64_t>(entries_[page]).load(std::memory_order_acquire);
 }
+
+bool AddressTable::has_storage(PageIndex page) const noexcept { return entry_at(page) != 0; }
 
 std::uint32_t AddressTable::generation_of(PageIndex page) const noexcept {
   return std::atomic_ref<std::uint32_t>(generations_[page]).load(std::memory_order_relaxed);
@@ -58,23 +62,26 @@ std::uint32_t AddressTable::generation_of(PageIndex page) const noexcept {
 
 // Whoever asks for an address whose storage ends meanwhile touches freed memory: only then slot and
 // generation may not belong together.
-RangeUse AddressTable::use_of(std::uint64_t entry, std::size_t offset) const noexcept {
+RangeUse AddressTable::use_of(std::uint64_t entry, std::size_t page) const noexcept {
   if (entry == 0) return {};
-  const auto page = static_cast<PageIndex>(offset / kPageBytes);
-  return {StorageId(slot_in(entry), generation_of(page)), pages_in(entry)};
+  return {StorageId(slot_in(entry), generation_of(static_cast<PageIndex>(page))), pages_in(entry)};
 }
 
-RangeUse AddressTable::find(std::size_t offset) const noexcept {
-  return use_of(entry_at(offset), offset);
+RangeUse AddressTable::find(const void* address) const noexcept {
+  const std::size_t page = offset_of(address) >> page_bits_;
+  return use_of(entry_at(page), page);
 }
 
-RangeUse AddressTable::find(std::size_t offset, Bytes size) const noexcept {
+RangeUse AddressTable::find(const void* address, Bytes size) const noexcept {
   if (size == Bytes()) return {};
-  const std::uint64_t entry = entry_at(offset);
-  RangeUse use = use_of(entry, offset);
+  const std::size_t offset = offset_of(address);
+  const std::size_t page = offset >> page_bits_;
+  const std::uint64_t entry = entry_at(page);
+  RangeUse use = use_of(entry, page);
   if (!use.storage.is_some()) return use;
   use.first = position_in(entry);
-  const std::size_t count = (offset % kPageBytes + size.count() - 1) / kPageBytes + 1;
+  const std::size_t in_page = offset - (page << page_bits_);
+  const std::size_t count = ((in_page + size.count() - 1) >> page_bits_) + 1;
   use.count = static_cast<std::uint32_t>(std::min<std::size_t>(count, use.pages - use.first));
   return use;
 }

@@ -27,13 +27,17 @@ SparseArray<T> make_sparse_array(std::size_t count);
 /// lock.
 class AddressTable {
  public:
-  /// For an arena of so many pages. Throws ConfigError for more than can be numbered.
-  explicit AddressTable(std::size_t pages);
+  /// For an arena of so many pages of a size, a power of two. Throws ConfigError for more than can
+  /// be numbered.
+  AddressTable(std::size_t pages, Bytes page_size);
+  /// Says where the arena lies. Before any other thread looks.
+  void place(const std::byte* begin) { begin_ = begin; }
 
-  /// The storage at a place of the arena, in bytes from its begin, with its pages; or none.
-  RangeUse find(std::size_t offset) const noexcept;
+  /// The storage at an address, with its pages; or none.
+  RangeUse find(const void* address) const noexcept;
   /// The same with the pages that `size` bytes lie in. None if `size` is 0.
-  RangeUse find(std::size_t offset, Bytes size) const noexcept;
+  RangeUse find(const void* address, Bytes size) const noexcept;
+  bool has_storage(memory::PageIndex page) const noexcept;
   /// Of the storage that has, or had last, a page.
   std::uint32_t generation_of(memory::PageIndex page) const noexcept;
 
@@ -41,10 +45,15 @@ class AddressTable {
   void forget(memory::PageIndex first, std::uint32_t pages) noexcept;
 
  private:
-  std::uint64_t entry_at(std::size_t offset) const noexcept;
-  RangeUse use_of(std::uint64_t entry, std::size_t offset) const noexcept;
+  std::size_t offset_of(const void* address) const noexcept {
+    return static_cast<std::size_t>(static_cast<const std::byte*>(address) - begin_);
+  }
+  std::uint64_t entry_at(std::size_t page) const noexcept;
+  RangeUse use_of(std::uint64_t entry, std::size_t page) const noexcept;
 
+  const std::byte* begin_ = nullptr;
   std::size_t pages_;
+  unsigned page_bits_;
   /// Slot + 1, the pages of the storage above it, and above that which of them this one is.
   SparseArray<std::uint64_t> entries_;
   SparseArray<std::uint32_t> generations_;

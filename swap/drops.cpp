@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 
 #include "end_by_signal.h"
 #include "engine_state.h"
@@ -10,7 +9,6 @@
 
 namespace spillway::swap {
 
-using memory::kPageBytes;
 using memory::PageIndex;
 
 bool SwapEngine::State::drop(StorageId id) {
@@ -30,7 +28,7 @@ bool SwapEngine::State::drop(StorageId id) {
     if (page.state == PageState::kResident) leave_locked(index);
     drop_extent_locked(page);
   }
-  counts_.dropped += memory::kPageSize * range.pages;
+  counts_.dropped += page_size_ * range.pages;
   wake_waiters_locked();
   if (!fetches_.empty()) kick_locked();
   return true;
@@ -52,29 +50,29 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
   Page& to = pages_.get()[target];
   // The kernel kept its bytes, or it has moved in an earlier attempt.
   if (to.state != PageState::kOut || to.extent.is_some()) return true;
-  // What stands open already must not stay so over a wait.
-  if (from.state == PageState::kWriting) close_guarded_locked(range_of(to));
+  // What is writable already must not stay so over a wait.
+  if (from.state == PageState::kWriting) write_protect_guarded_locked(range_of(to));
   if (!is_movable_locked(lock, source)) return false;
   if (from.state == PageState::kWriteQueued) cancel_write_locked(from);
-  // Whoever waits to write must not do so unseen before the whole range is closed.
+  // Whoever waits to write must not do so unseen before the whole range is write-protected.
   const bool is_touched = range_of(to).is_guarded && range_of(to).faulted;
   const auto allowed = is_touched ? memory::Access::kRead : memory::Access::kWrite;
   const memory::SlotId slot = pool_->take_empty_slot();
-  if (mapper_->unmap(pool_->address(slot), address_of(source)) == memory::MoveResult::kMoved) {
+  if (memory_->unmap(slot, source) == memory::MoveResult::kMoved) {
     from.state = PageState::kOut;
     drop_extent_locked(from);
     map_locked(target, slot, allowed);
   } else {
     // The kernel holds the frame for somebody, maybe for ever: the bytes go without it.
     pool_->put_empty_slot(slot);
-    close_guarded_locked(range_of(to));
+    write_protect_guarded_locked(range_of(to));
     std::vector<memory::SlotId> copy;
     acquire_frames_locked(lock, copy, 1, &within);
     if (!has_bytes_in_memory(from.state)) {
       pool_->put_frame(copy.front());
       return false;
     }
-    std::memcpy(pool_->address(copy.front()), address_of(source), kPageBytes);
+    memory_->copy(copy.front(), source);
     map_locked(target, copy.front(), allowed);
   }
   to.dirty = true;
@@ -97,7 +95,7 @@ bool SwapEngine::State::adopt(StorageId dropped, StorageId from, const PinSet& w
   }
   Range& range = range_of(dropped);
   range.is_dropped = false;
-  close_guarded_locked(range);
+  write_protect_guarded_locked(range);
   // It may have been wanted once more after somebody had begun to compute.
   std::erase(wanted_drops_, dropped);
   if (range.is_write_awaited) want_locked(dropped);

@@ -14,6 +14,7 @@
 #include "page_table.h"
 #include "spillway/memory/address_arena.h"
 #include "spillway/memory/frame_pool.h"
+#include "spillway/memory/page_memory.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::swap {
@@ -21,9 +22,9 @@ namespace spillway::swap {
 /// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex transfers,
 /// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
 /// Two exceptions are in waiting.md. `_locked`: to be called with the mutex held.
-class SwapEngine::State final : public memory::FaultSink {
+class SwapEngine::State final : public memory::AccessSink {
  public:
-  State(const SwapEngineOptions& options, std::unique_ptr<memory::FrameMapper> mapper,
+  State(const SwapEngineOptions& options, std::unique_ptr<memory::PageMemory> memory,
         std::unique_ptr<SpillStore> store, const Clock& clock);
   ~State() override;
 
@@ -83,24 +84,21 @@ class SwapEngine::State final : public memory::FaultSink {
   bool guard(StorageId id);
   void unguard_locked(Range& range);
   void end_guard_locked(Range& range);
-  void close_locked(const Range& range);
-  void close_guarded_locked(const Range& range);
+  void write_protect_locked(const Range& range);
+  void write_protect_guarded_locked(const Range& range);
 
   // faults.cpp
-  void begin_fault(std::byte* address, memory::Access access) override;
-  void begin_fault(std::byte* address, memory::Access access, std::uint32_t strays);
-  memory::TrapEnd serve_fault(std::byte* address, memory::Access access,
-                              const sigset_t& blocked) override;
+  void begin_access(memory::PageIndex index, memory::Access access) override;
+  void begin_access(memory::PageIndex index, memory::Access access, std::uint32_t strays);
+  memory::TrapEnd serve_access(memory::PageIndex index, memory::Access access,
+                               const std::function<bool()>& is_interrupted) override;
 
   // forks.cpp
   void begin_fork_locked();
   void leave_fork_in_parent();
   void enter_child();
-  void fill_in_child(const std::byte* address);
+  void fill_in_child(memory::PageIndex index);
 
-  std::size_t offset_of(const void* address) const {
-    return static_cast<std::size_t>(static_cast<const std::byte*>(address) - arena_base_);
-  }
   Range& range_of(StorageId id) { return ranges_[id.slot()]; }
   Range& range_of(const Page& page) { return ranges_[page.range]; }
   /// Whether the storage has been released; what names it then names nothing any more.
@@ -108,9 +106,19 @@ class SwapEngine::State final : public memory::FaultSink {
     const Range& range = ranges_[id.slot()];
     return range.id != id || !range.is_live || range.is_dying;
   }
-  std::byte* address_of(memory::PageIndex index) const {
-    return arena_base_ + std::size_t{index} * memory::kPageBytes;
+  std::size_t pages_for(Bytes size) const {
+    return size / page_size_ + (size.count() % page_size_.count() > 0 ? 1 : 0);
   }
+  void forbid_writes_locked(memory::PageIndex first, std::uint32_t pages) {
+    if (access_ != nullptr) access_->forbid_writes(first, pages);
+  }
+  void allow_writes_locked(memory::PageIndex first, std::uint32_t pages) {
+    if (access_ != nullptr) access_->allow_writes(first, pages);
+  }
+  void wake_locked(memory::PageIndex index) {
+    if (access_ != nullptr) access_->wake(index);
+  }
+  std::byte* address_of(memory::PageIndex index) const { return memory_->span_of(index).data; }
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;  ///< Frames, pins or page states changed.
@@ -134,8 +142,8 @@ class SwapEngine::State final : public memory::FaultSink {
                              const PinSet* within);
   class RoomWait;
   [[noreturn]] void refuse_locked(std::size_t pages, const PinSet* within) const;
-  std::size_t kept_pages_locked() const;
-  std::string kept_text_locked() const;
+  std::size_t pages_pinned_by_kernel_locked() const;
+  std::string pinned_by_kernel_text_locked() const;
   void wake_waiters_locked();
   void wait_locked(Lock& lock, bool holds_pins, Duration& waited);
   memory::PageIndex take_addresses_locked(std::uint32_t count, Bytes size);
@@ -147,7 +155,8 @@ class SwapEngine::State final : public memory::FaultSink {
   void let_go_locked(const PinSet::Pin& pin);
   std::size_t missing_pages_locked(std::span<const RangeUse> uses, bool asks);
   void count_missing_locked(std::span<const RangeUse> uses, MissingPages& missing);
-  void ask_for_page_locked(memory::PageIndex index);
+  Absence absence_locked(const Page& page) const;
+  void ask_for_page_locked(memory::PageIndex index, std::deque<memory::PageIndex>& queue);
   void give_fresh_frame_locked(memory::PageIndex index);
   void note_counted_locked();
   void map_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
@@ -172,7 +181,7 @@ class SwapEngine::State final : public memory::FaultSink {
   bool collect_read_locked(std::deque<memory::PageIndex>& queue, std::vector<Transfer>& batch);
   bool collect_fetch_locked(std::vector<Transfer>& batch);
   bool collect_write_locked(std::vector<Transfer>& batch);
-  void close_queued_locked(memory::PageIndex index);
+  void write_protect_queued_locked(memory::PageIndex index);
   void keep_locked(Page& page);
   void start_read_locked(memory::PageIndex index, std::vector<Transfer>& batch);
   void finish_locked(const TransferResult& result);
@@ -181,8 +190,9 @@ class SwapEngine::State final : public memory::FaultSink {
   std::size_t transfer_size(memory::PageIndex index) const;
 
   const Clock& clock_;
-  std::unique_ptr<memory::FrameMapper> mapper_;
-  std::byte* arena_base_ = nullptr;
+  std::unique_ptr<memory::PageMemory> memory_;
+  memory::AccessControl* access_;  ///< Null where nobody reports accesses and writes.
+  const Bytes page_size_;
   std::size_t budget_pages_;
   std::size_t arena_pages_;
   memory::AddressArena arena_;
@@ -191,7 +201,7 @@ class SwapEngine::State final : public memory::FaultSink {
   std::vector<std::uint32_t> free_slots_;
 
   bool begin_fault_locked(memory::PageIndex index, memory::Access access, TimePoint start);
-  bool note_open_fault_locked(memory::PageIndex index, TimePoint start);
+  bool note_waiting_fault_locked(memory::PageIndex index, TimePoint start);
   bool is_fault_unserved_locked() const;
   std::string why_no_frame_locked() const;
   std::string lost_fault_locked();

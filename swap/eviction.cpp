@@ -57,8 +57,7 @@ bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
 bool SwapEngine::State::leave_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   const memory::SlotId slot = pool_->take_empty_slot();
-  auto* address = address_of(index);
-  if (mapper_->unmap(pool_->address(slot), address) == memory::MoveResult::kMoved) {
+  if (memory_->unmap(slot, index) == memory::MoveResult::kMoved) {
     pool_->put_frame(slot);
   } else {
     pool_->put_empty_slot(slot);
@@ -66,11 +65,11 @@ bool SwapEngine::State::leave_locked(PageIndex index) {
       stay_locked(index);
       return false;
     }
-    memory::drop_page(address);
+    memory_->drop(index);
     pool_->forget_frame();
   }
   page.state = PageState::kOut;
-  page.closed = false;
+  page.write_protected = false;
   return true;
 }
 
@@ -81,11 +80,11 @@ void SwapEngine::State::stay_locked(PageIndex index) {
   page.arrival = ++arrivals_;  // Not to be tried again at once.
   if (page.refusals < kRefusalsMax) ++page.refusals;
   ++refusals_;
-  if (!page.closed) return;
-  // A guard never opens for a moment: somebody may be waiting for that.
+  if (!page.write_protected) return;
+  // A guarded page never becomes writable for a moment: somebody may be waiting for that.
   if (!range_of(page).is_guarded) {
-    mapper_->allow_writes(address_of(index), 1);
-    page.closed = false;
+    allow_writes_locked(index, 1);
+    page.write_protected = false;
   }
   page.dirty = true;
   drop_extent_locked(page);
@@ -105,7 +104,7 @@ bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced, StoreTie
   if (!can_leave_locked(page, forced)) return false;
   if (!page.dirty) {
     if (!leave_locked(index)) return false;
-    counts_.left_clean += memory::kPageSize;
+    counts_.left_clean += page_size_;
     return true;
   }
   page.state = PageState::kWriteQueued;
@@ -120,7 +119,7 @@ bool SwapEngine::State::evict_page_locked(PageIndex index, bool forced, StoreTie
 
 /// Orders pages by how little they are missed: the larger, the sooner they go. `age`: for how many
 /// touches of others they have not been used.
-static std::uint64_t dispensability(OpClock next_use, OpClock now, std::uint64_t age) {
+static std::uint64_t eviction_priority(OpClock next_use, OpClock now, std::uint64_t age) {
   if (next_use == kNeverUsed) return 0;
   if (next_use != kUnknownUse && next_use >= now) return next_use - now;
   // Without a prediction: as long as it was not used, it will not be used.
@@ -129,7 +128,7 @@ static std::uint64_t dispensability(OpClock next_use, OpClock now, std::uint64_t
 
 /// Pages of one range that are missed alike.
 struct SwapEngine::State::Candidate {
-  std::uint64_t dispensability;
+  std::uint64_t eviction_priority;
   std::uint32_t id;
   std::uint32_t first;
   std::uint32_t count;
@@ -143,7 +142,7 @@ std::vector<SwapEngine::State::Candidate> SwapEngine::State::candidates_locked()
     if (!range.is_live || range.is_dying || range.pins > 0) continue;
     if (!range.in_parts) {
       const std::uint64_t age = touch_clock_ - range.last_touch;
-      candidates.push_back({dispensability(range.next_use, now_op_, age), id, 0, range.pages});
+      candidates.push_back({eviction_priority(range.next_use, now_op_, age), id, 0, range.pages});
       continue;
     }
     for (std::uint32_t i = 0; i < range.pages; ++i) {
@@ -151,10 +150,10 @@ std::vector<SwapEngine::State::Candidate> SwapEngine::State::candidates_locked()
       if (page.state != PageState::kResident || page.pins > 0) continue;
       const OpClock next_use = range.next_use_of(i);
       const std::uint32_t age = static_cast<std::uint32_t>(touch_clock_) - page.touched;
-      const std::uint64_t key = dispensability(next_use, now_op_, age);
+      const std::uint64_t key = eviction_priority(next_use, now_op_, age);
       Candidate* const last = candidates.empty() ? nullptr : &candidates.back();
       if (last != nullptr && last->id == id && last->first + last->count == i &&
-          last->dispensability == key) {
+          last->eviction_priority == key) {
         ++last->count;
       } else {
         candidates.push_back({key, id, i, 1});
@@ -162,7 +161,8 @@ std::vector<SwapEngine::State::Candidate> SwapEngine::State::candidates_locked()
     }
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.dispensability != b.dispensability) return a.dispensability > b.dispensability;
+    if (a.eviction_priority != b.eviction_priority)
+      return a.eviction_priority > b.eviction_priority;
     return a.id != b.id ? a.id < b.id : a.first > b.first;
   });
   return candidates;
@@ -202,6 +202,8 @@ std::size_t SwapEngine::State::evict_unpinned_locked(std::size_t wanted) {
 /// or two accesses would chase each other for ever.
 std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const PinSet* spared,
                                                    Holders holders) {
+  // Whoever holds them would not notice that they are gone.
+  if (access_ == nullptr) return 0;
   std::unordered_set<PageIndex> staying;
   const auto stay = [&](PageIndex index) { staying.insert(index); };
   for (const PinSet* set : kernel_sets_)
@@ -303,25 +305,25 @@ void SwapEngine::State::cancel_write_locked(Page& page) {
   }
 }
 
-/// Opens resident pages for writing and forgets their copies in the store. The range is guarded no
+/// Makes resident pages writable and forgets their copies in the store. The range is guarded no
 /// more: whoever announced this write has seen to what a guard is for.
 void SwapEngine::State::settle_for_writing_locked(Range& range, std::uint32_t first,
                                                   std::uint32_t count) {
-  const auto open = [this](PageIndex from, std::uint32_t pages) {
-    mapper_->allow_writes(address_of(from), pages);
+  const auto make_writable = [this](PageIndex from, std::uint32_t pages) {
+    allow_writes_locked(from, pages);
   };
   PageRun run;
   for (PageIndex index = range.first + first; index < range.first + first + count; ++index) {
     Page& page = pages_.get()[index];
     const bool is_writing = page.state == PageState::kWriting && !page.cancelled;
     if (page.state == PageState::kWriteQueued || is_writing) cancel_write_locked(page);
-    // Else it comes in when it is touched, and open if that is a write.
+    // Else it comes in when it is touched, and writable if that is a write.
     if (page.state != PageState::kResident && page.state != PageState::kWriting) continue;
-    if (std::exchange(page.closed, false)) run.add(index, open);
+    if (std::exchange(page.write_protected, false)) run.add(index, make_writable);
     page.dirty = true;
     if (page.state == PageState::kResident) drop_extent_locked(page);
   }
-  run.end(open);
+  run.end(make_writable);
   if (range.is_guarded) end_guard_locked(range);
 }
 

@@ -6,13 +6,11 @@
 
 #include "end_by_signal.h"
 #include "engine_state.h"
-#include "spillway/base/waiting_signal.h"
 #include "spillway/memory/locked_memory.h"
 
 namespace spillway::swap {
 
 using memory::Access;
-using memory::kPageBytes;
 using memory::PageIndex;
 using memory::TrapEnd;
 
@@ -27,7 +25,7 @@ constexpr Duration kAttemptPause = std::chrono::seconds(1);
 
 /// Whether an access past the operators has to be allowed first.
 bool waits_for_guard(const Page& page, const Range& range, Access access) {
-  return access == Access::kWrite && page.closed && range.is_guarded;
+  return access == Access::kWrite && page.write_protected && range.is_guarded;
 }
 
 }  // namespace
@@ -40,7 +38,7 @@ bool SwapEngine::State::is_fault_unserved_locked() const {
 
 std::string SwapEngine::State::why_no_frame_locked() const {
   if (!store_failure_.empty()) return store_failure_;
-  if (kept_pages_locked() > 0) return kept_text_locked();
+  if (pages_pinned_by_kernel_locked() > 0) return pinned_by_kernel_text_locked();
   return message("the program's direct I/O uses all of the budget of {} (allow more with --budget)",
                  options_.budget);
 }
@@ -66,21 +64,20 @@ std::string SwapEngine::State::lost_fault_locked() {
   return {};
 }
 
-void SwapEngine::State::begin_fault(std::byte* address, Access access) {
-  begin_fault(address, access, kStrayReports);
+void SwapEngine::State::begin_access(PageIndex index, Access access) {
+  begin_access(index, access, kStrayReports);
 }
 
-void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint32_t strays) {
+void SwapEngine::State::begin_access(PageIndex index, Access access, std::uint32_t strays) {
   const TimePoint start = clock_.now();
   Lock lock(mutex_);
-  const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
-  if (!addresses_.find(offset_of(address)).storage.is_some()) {
+  if (!addresses_.has_storage(index)) {
     // The report may be late: the page had come, and its storage was freed behind that. Whoever
     // touches freed memory comes again.
     const bool is_again = stray_.page == index && stray_.releases == releases_;
     stray_ = {index, releases_, is_again ? stray_.reports + 1 : 1};
     if (stray_.reports < strays) {
-      mapper_->wake(address);
+      wake_locked(index);
       return;
     }
     lock.unlock();
@@ -91,36 +88,34 @@ void SwapEngine::State::begin_fault(std::byte* address, Access access, std::uint
 }
 
 /// False when somebody waits for that page already.
-bool SwapEngine::State::note_open_fault_locked(PageIndex index, TimePoint start) {
+bool SwapEngine::State::note_waiting_fault_locked(PageIndex index, TimePoint start) {
   const bool is_known = std::any_of(open_faults_.begin(), open_faults_.end(),
                                     [&](const OpenFault& fault) { return fault.index == index; });
   if (!is_known) open_faults_.push_back({index, start});
   return !is_known;
 }
 
-/// Has a page come, or open, for whoever waits since `start`. False when that was known: a signal
-/// has sleepers report once more, and what is computed again may take long.
+/// Has a page come, or become writable, for whoever waits since `start`. False when that was known:
+/// a signal has sleepers report once more, and what is computed again may take long.
 bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimePoint start) {
   Page& page = pages_.get()[index];
   Range& range = range_of(page);
   range.faulted = true;
   touch_page_locked(range, index - range.first);
-  // Of a dropped range, pages with an extent are those that an adoption has moved before it failed.
-  if (range.is_dropped && page.state == PageState::kOut && !page.extent.is_some()) {
-    want_locked(range.id);
-    return note_open_fault_locked(index, start);
-  }
   if (waits_for_guard(page, range, access)) {
     range.is_write_awaited = true;
     want_locked(range.id);
-    return note_open_fault_locked(index, start);
+    return note_waiting_fault_locked(index, start);
   }
   bool is_news = true;
   switch (page.state) {
-    case PageState::kOut: page.state = PageState::kReadQueued; [[fallthrough]];
+    case PageState::kOut:
+      ask_for_page_locked(index, fault_reads_);
+      if (page.state == PageState::kOut) return note_waiting_fault_locked(index, start);
+      [[fallthrough]];
     case PageState::kReadQueued:
-      page.open_on_arrival = true;
-      is_news = note_open_fault_locked(index, start);
+      page.writable_on_arrival = true;
+      is_news = note_waiting_fault_locked(index, start);
       std::erase(demand_reads_, index);  // It stands in one queue only, now in the faster one.
       if (std::find(fault_reads_.begin(), fault_reads_.end(), index) == fault_reads_.end())
         fault_reads_.push_back(index);
@@ -128,20 +123,20 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
       kick_locked();
       break;
     case PageState::kReading:
-      page.open_on_arrival = true;
-      is_news = note_open_fault_locked(index, start);
+      page.writable_on_arrival = true;
+      is_news = note_waiting_fault_locked(index, start);
       break;
     case PageState::kResident:
     case PageState::kWriteQueued:
     case PageState::kWriting:
-      if (access == Access::kWrite && page.closed) {
+      if (access == Access::kWrite && page.write_protected) {
         if (page.state != PageState::kResident) cancel_write_locked(page);
         page.dirty = true;
-        page.closed = false;
+        page.write_protected = false;
         if (page.state == PageState::kResident) drop_extent_locked(page);
-        mapper_->allow_writes(address_of(index), 1);
+        allow_writes_locked(index, 1);
       } else {
-        mapper_->wake(address_of(index));
+        wake_locked(index);
       }
       counts_.fault_wait += clock_.now() - start;
       break;
@@ -160,26 +155,24 @@ void SwapEngine::State::end_faults_locked(PageIndex index) {
   });
 }
 
-TrapEnd SwapEngine::State::serve_fault(std::byte* address, Access access, const sigset_t& blocked) {
+TrapEnd SwapEngine::State::serve_access(PageIndex index, Access access,
+                                        const std::function<bool()>& is_interrupted) {
   if (off_.load(std::memory_order_relaxed)) {
-    fill_in_child(address);
+    fill_in_child(index);
     return TrapEnd::kServed;
   }
-  begin_fault(address, access, kStrayTraps);
+  begin_access(index, access, kStrayTraps);
   Lock lock(mutex_);
-  const auto index = static_cast<PageIndex>((address - arena_base_) / kPageBytes);
   const Page& page = pages_.get()[index];
   const auto is_guarded = [&] { return waits_for_guard(page, range_of(page), access); };
-  while (addresses_.find(offset_of(address)).storage.is_some() &&
-         (!has_bytes_in_memory(page.state) || is_guarded())) {
+  while (addresses_.has_storage(index) && (!has_bytes_in_memory(page.state) || is_guarded())) {
     ++waiters_;
     changed_.wait_for(lock, std::chrono::milliseconds(20));
     --waiters_;
     // The page stays asked for, and whoever takes the signal may never come back for it.
-    if (is_signal_waiting(blocked)) return TrapEnd::kInterrupted;
+    if (is_interrupted()) return TrapEnd::kInterrupted;
     // It has come and left again, or nobody has computed it yet: still the same trap.
-    if ((page.state == PageState::kOut || is_guarded()) &&
-        addresses_.find(offset_of(address)).storage.is_some())
+    if ((page.state == PageState::kOut || is_guarded()) && addresses_.has_storage(index))
       begin_fault_locked(index, access, clock_.now());
   }
   return TrapEnd::kServed;

@@ -16,7 +16,8 @@ bool SwapEngine::State::guard(StorageId id) {
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   if (range.is_guarded) return true;
-  // The kernel may be filling a page, and would get an error where it is closed.
+  if (access_ == nullptr) return false;
+  // The kernel may be filling a page, and would get an error where it is write-protected.
   const auto holds_it = [&](const PinSet* set) {
     return std::any_of(set->pins_.begin(), set->pins_.end(),
                        [&](const PinSet::Pin& pin) { return pin.storage == id; });
@@ -24,27 +25,27 @@ bool SwapEngine::State::guard(StorageId id) {
   if (drops_ended_ || std::any_of(kernel_sets_.begin(), kernel_sets_.end(), holds_it)) return false;
   range.is_guarded = true;
   pressure_.store(true, std::memory_order_relaxed);  // Operators have to announce their writes.
-  close_locked(range);
+  write_protect_locked(range);
   return true;
 }
 
-/// Closes all open pages that are in memory.
-void SwapEngine::State::close_locked(const Range& range) {
-  const auto close = [this](PageIndex first, std::uint32_t count) {
-    mapper_->forbid_writes(address_of(first), count);
+/// Write-protects all pages that are in memory.
+void SwapEngine::State::write_protect_locked(const Range& range) {
+  const auto protect = [this](PageIndex first, std::uint32_t count) {
+    forbid_writes_locked(first, count);
   };
   PageRun run;
   for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
     Page& page = pages_.get()[index];
-    if (!has_bytes_in_memory(page.state) || page.closed) continue;
-    page.closed = true;
-    run.add(index, close);
+    if (!has_bytes_in_memory(page.state) || page.write_protected) continue;
+    page.write_protected = true;
+    run.add(index, protect);
   }
-  run.end(close);
+  run.end(protect);
 }
 
-void SwapEngine::State::close_guarded_locked(const Range& range) {
-  if (range.is_guarded) close_locked(range);
+void SwapEngine::State::write_protect_guarded_locked(const Range& range) {
+  if (range.is_guarded) write_protect_locked(range);
 }
 
 void SwapEngine::State::unguard_locked(Range& range) {
@@ -52,7 +53,7 @@ void SwapEngine::State::unguard_locked(Range& range) {
   settle_for_writing_locked(range, 0, range.pages);
 }
 
-/// Whoever waits to write goes on. Called when the pages are open.
+/// Whoever waits to write goes on. Called when the pages are writable.
 void SwapEngine::State::end_guard_locked(Range& range) {
   range.is_guarded = false;
   if (!std::exchange(range.is_write_awaited, false)) return;
@@ -61,7 +62,7 @@ void SwapEngine::State::end_guard_locked(Range& range) {
     const PageState state = pages_.get()[index].state;
     if (state == PageState::kReadQueued || state == PageState::kReading) continue;
     // A page may have left meanwhile: it comes again when it is touched again.
-    mapper_->wake(address_of(index));
+    wake_locked(index);
     end_faults_locked(index);
   }
   wake_waiters_locked();

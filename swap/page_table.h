@@ -18,7 +18,14 @@ enum class PageState : std::uint8_t {
   kReading,      ///< Being read into a frame of the pool.
   kResident,     ///< Under its address.
   kWriteQueued,  ///< Resident, to be written.
-  kWriting,      ///< Resident, closed for writing, being written.
+  kWriting,      ///< Resident, write-protected, being written.
+};
+
+/// Why a page is out, which says what a wait for it starts.
+enum class Absence : std::uint8_t {
+  kUnfilled,  ///< Nobody has written to it yet: it gets a frame and no read.
+  kStored,    ///< Its bytes are in its extent, and are read.
+  kDropped,   ///< Its bytes are nowhere: whoever computes them again is told.
 };
 
 inline bool has_bytes_in_memory(PageState state) {
@@ -31,12 +38,12 @@ inline constexpr std::uint8_t kRefusalsMax = 3;
 
 struct Page {
   PageState state = PageState::kOut;
-  bool dirty = false;            ///< The extent, if any, does not hold the bytes.
-  bool closed = false;           ///< Writes are reported before they happen.
-  bool leaving = false;          ///< Goes out when its write has ended.
-  bool forced = false;           ///< Goes out even while pinned.
-  bool cancelled = false;        ///< Was written to while it was being written out.
-  bool open_on_arrival = false;  ///< Somebody waits to write it, or no copy is wanted.
+  bool dirty = false;                ///< The extent, if any, does not hold the bytes.
+  bool write_protected = false;      ///< Writes are reported before they happen.
+  bool leaving = false;              ///< Goes out when its write has ended.
+  bool forced = false;               ///< Goes out even while pinned.
+  bool cancelled = false;            ///< Was written to while it was being written out.
+  bool writable_on_arrival = false;  ///< Somebody waits to write it, or no copy is wanted.
   std::uint8_t failed_writes : 4 = 0;
   std::uint8_t refusals : 2 = 0;  ///< By the kernel, to let it leave; see forget_refusals_locked.
   StoreTier tier : 2 = StoreTier::kAny;  ///< Where it goes when it is written.
@@ -58,10 +65,10 @@ struct Range {
   std::uint32_t partial_pins = 0;  ///< Of operators that use some of its pages, see Page::pins.
   std::uint32_t in_flight = 0;     ///< Pages being read or written.
   bool is_live = false;
-  bool is_dying = false;    ///< Released; ends with its last transfer.
-  bool faulted = false;     ///< Ever touched past operators: arrives dirty, open unless guarded.
+  bool is_dying = false;  ///< Released; ends with its last transfer.
+  bool faulted = false;   ///< Ever touched past operators: arrives dirty, writable unless guarded.
   bool is_dropped = false;  ///< Its bytes are nowhere until it is computed again.
-  bool is_guarded = false;  ///< All of its pages in memory are closed: a write has to be allowed.
+  bool is_guarded = false;  ///< All pages in memory are write-protected: a write has to be allowed.
   bool is_write_awaited = false;  ///< Guarded, and somebody waits to write.
   bool in_parts = false;  ///< Was ever used in parts: each page has its own age and next use.
   Bytes size;

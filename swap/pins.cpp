@@ -128,7 +128,7 @@ std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> us
     const PageIndex first = range_of(use.storage).first + use.first;
     for (PageIndex index = first; index < first + use.touched(); ++index) {
       Page& page = pages_.get()[index];
-      if (asks && page.state == PageState::kOut) ask_for_page_locked(index);
+      if (asks && page.state == PageState::kOut) ask_for_page_locked(index, demand_reads_);
       if (has_bytes_in_memory(page.state)) {
         if (asks) keep_locked(page);
       } else {
@@ -139,14 +139,26 @@ std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> us
   return missing;
 }
 
-void SwapEngine::State::ask_for_page_locked(PageIndex index) {
+Absence SwapEngine::State::absence_locked(const Page& page) const {
+  // Of a dropped range, pages with an extent are those that an adoption has moved before it failed.
+  if (page.extent.is_some()) return Absence::kStored;
+  return ranges_[page.range].is_dropped ? Absence::kDropped : Absence::kUnfilled;
+}
+
+/// Starts what a wait for a page that is out needs. What comes from somewhere else waits in
+/// `queue`; a fault may not take the frames that others were promised.
+void SwapEngine::State::ask_for_page_locked(PageIndex index, std::deque<PageIndex>& queue) {
   Page& page = pages_.get()[index];
-  if (!page.extent.is_some() && pool_->available_frames() > frames_wanted_) {
-    give_fresh_frame_locked(index);
-  } else {
-    page.state = PageState::kReadQueued;
-    demand_reads_.push_back(index);
+  switch (absence_locked(page)) {
+    case Absence::kDropped: want_locked(range_of(page).id); return;
+    case Absence::kUnfilled:
+      if (&queue == &demand_reads_ && pool_->available_frames() > frames_wanted_)
+        return give_fresh_frame_locked(index);
+      break;
+    case Absence::kStored: break;
   }
+  page.state = PageState::kReadQueued;
+  queue.push_back(index);
 }
 
 void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* absent,
@@ -197,7 +209,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
 void SwapEngine::State::page_through(PinSet& set) {
   const Lock lock(mutex_);
   enter_locked(set);
-  paged_through_.push_back(&set);
+  if (access_ != nullptr) paged_through_.push_back(&set);
 }
 
 void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders) {

@@ -54,11 +54,11 @@ bool SwapEngine::State::RoomWait::take_from_others(std::size_t missing, std::siz
 
 /// The kernel may let go of what a device uses. The longer that takes, the rarer the attempts, each
 /// of which may write the page.
-bool SwapEngine::State::RoomWait::waits_for_kept() {
-  if (state_.kept_pages_locked() == 0) return false;
+bool SwapEngine::State::RoomWait::waits_for_kernel() {
+  if (state_.pages_pinned_by_kernel_locked() == 0) return false;
   const TimePoint now = state_.clock_.now();
-  if (!kept_since_) kept_since_ = next_attempt_ = now;
-  const Duration waited = now - *kept_since_;
+  if (!pinned_by_kernel_since_) pinned_by_kernel_since_ = next_attempt_ = now;
+  const Duration waited = now - *pinned_by_kernel_since_;
   if (waited > state_.options_.patience) return false;
   if (now < next_attempt_) return true;
   next_attempt_ = now + waited + kFirstPause;
@@ -71,7 +71,7 @@ bool SwapEngine::State::RoomWait::wait(std::size_t missing, std::size_t fresh) {
   const bool was_refused = std::exchange(refusals_, state_.refusals_) != state_.refusals_;
   const bool is_stuck = missing > 0 && !stands_back() && !was_refused && !progress_is_possible();
   if ((is_stuck || is_out_of_patience()) && !take_from_others(missing, fresh) && is_stuck &&
-      !waits_for_kept())
+      !waits_for_kernel())
     return false;
   state_.kick_locked();
   state_.wait_locked(lock_, within_ != nullptr, waited_);

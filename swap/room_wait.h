@@ -29,14 +29,14 @@ class SwapEngine::State::RoomWait {
   bool progress_is_possible() const;
   bool is_out_of_patience();
   bool take_from_others(std::size_t missing, std::size_t fresh);
-  bool waits_for_kept();
+  bool waits_for_kernel();
 
   State& state_;
   Lock& lock_;
   const PinSet* within_;
   Duration& waited_;
   std::uint64_t refusals_;  ///< As of the latest look.
-  std::optional<TimePoint> kept_since_;
+  std::optional<TimePoint> pinned_by_kernel_since_;
   TimePoint next_attempt_;   ///< At what the kernel keeps.
   std::uint64_t wakes_ = 0;  ///< As of `unchanged_since_`.
   std::optional<TimePoint> unchanged_since_;

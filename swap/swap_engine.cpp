@@ -10,46 +10,46 @@
 
 namespace spillway::swap {
 
-using memory::kPageBytes;
 using memory::PageIndex;
 
 namespace {
 
-// Small blocks are granted to the heap in steps, so that most of them are accounted without a lock.
-constexpr std::uint64_t kSmallStep = kPageBytes;
-constexpr std::uint64_t kSmallSlack = 8 * kSmallStep;
+// Small blocks are granted to the heap in steps of a page, so that most are accounted without a
+// lock. So many steps are granted ahead.
+constexpr std::uint64_t kSmallStepsAhead = 8;
 // What small blocks leave to storages: an access may span two pages, and without a frame the thread
 // that touches one would wait for ever.
 constexpr std::size_t kLeastFrames = 2;
 
 thread_local Duration waited_here{0};
 
-std::size_t pages_for(Bytes size) {
-  return size.count() / kPageBytes + (size.count() % kPageBytes > 0 ? 1 : 0);
-}
-
 }  // namespace
 
 SwapEngine::State::State(const SwapEngineOptions& options,
-                         std::unique_ptr<memory::FrameMapper> mapper,
+                         std::unique_ptr<memory::PageMemory> memory,
                          std::unique_ptr<SpillStore> store, const Clock& clock)
     : options_(options),
       store_(std::move(store)),
-      addresses_(options.arena_size / memory::kPageSize),
+      addresses_(options.arena_size / memory->page_size(), memory->page_size()),
       descriptors_(store_->descriptors() ? store_->descriptors() : memory::make_own_descriptors()),
       clock_(clock),
-      mapper_(std::move(mapper)),
-      budget_pages_(options.budget / memory::kPageSize),
-      arena_pages_(options.arena_size / memory::kPageSize),
+      memory_(std::move(memory)),
+      access_(memory_->access_control()),
+      page_size_(memory_->page_size()),
+      budget_pages_(options.budget / page_size_),
+      arena_pages_(options.arena_size / page_size_),
       arena_(static_cast<PageIndex>(arena_pages_)),
       pages_(make_sparse_array<Page>(arena_pages_)) {
   if (budget_pages_ == 0)
-    throw ConfigError("budget of {} is below the page size of {}", options.budget,
-                      memory::kPageSize);
-  const auto regions =
-      mapper_->reserve(memory::kPageSize * arena_pages_, memory::kPageSize * budget_pages_, *this);
-  arena_base_ = regions.arena;
-  pool_ = std::make_unique<memory::FramePool>(regions.pool, budget_pages_, budget_pages_);
+    throw ConfigError("budget of {} is below the page size of {}", options.budget, page_size_);
+  if (page_size_ > Bytes(kExtentBytes) || page_size_.count() % kTransferAlignment > 0)
+    throw ConfigError("pages of {} do not fit into extents of {}", page_size_, Bytes(kExtentBytes));
+  if (store_->device() != memory_->device())
+    throw ConfigError("the spill store moves memory of {}, and the pages are of {}",
+                      to_string(store_->device()), to_string(memory_->device()));
+  memory_->reserve(arena_pages_, budget_pages_, *this);
+  addresses_.place(address_of(0));
+  pool_ = std::make_unique<memory::FramePool>(*memory_, budget_pages_, budget_pages_);
   free_transfers_ = store_->queue_depth();
   try {
     transfer_thread_ = descriptors_->start_thread([this] { run_transfers(); });
@@ -68,7 +68,7 @@ SwapEngine::State::~State() {
   store_->wake();
   transfer_thread_.join();
   // Its thread may still bring a late report, which looks at the pages.
-  mapper_.reset();
+  memory_.reset();
 }
 
 /// Addresses for `count` pages that the kernel lets us use. Throws where there are none, with
@@ -78,10 +78,10 @@ PageIndex SwapEngine::State::take_addresses_locked(std::uint32_t count, Bytes si
   if (!first)
     throw UnsupportedError("no {} of addresses in one piece are left of the {} that are reserved "
                            "for tensors, of which {} are in use{}",
-                           size, options_.arena_size, memory::kPageSize * arena_.used_pages(),
+                           size, options_.arena_size, page_size_ * arena_.used_pages(),
                            options_.arena_reason);
   try {
-    mapper_->prepare(address_of(*first), count);
+    memory_->prepare(*first, count);
   } catch (...) {
     arena_.release(*first, count);
     throw;
@@ -113,7 +113,7 @@ StorageId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pag
     page.range = id.slot();
   }
   addresses_.enter(id, first, pages);
-  counts_.live += memory::kPageSize * pages;
+  counts_.live += page_size_ * pages;
   counts_.live_peak = std::max(counts_.live_peak, counts_.live + Bytes(small_bytes_.load()));
   return id;
 }
@@ -126,7 +126,7 @@ void SwapEngine::State::end_range_locked(Range& range) {
 }
 
 void SwapEngine::State::note_counted_locked() {
-  const Bytes counted = memory::kPageSize * pool_->existing_frames() + Bytes(small_granted_.load());
+  const Bytes counted = page_size_ * pool_->existing_frames() + Bytes(small_granted_.load());
   SPILLWAY_ASSERT(counted <= options_.budget);
   counts_.counted_peak = std::max(counts_.counted_peak, counted);
   latest_peak_ = std::max(latest_peak_, resident_locked());
@@ -134,16 +134,11 @@ void SwapEngine::State::note_counted_locked() {
 
 void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory::Access allowed) {
   Page& page = pages_.get()[index];
-  auto* target = address_of(index);
-  while (mapper_->map(target, pool_->address(slot), allowed) == memory::MoveResult::kBusy) {
-    // A fork shares the frame with a child; writing to it makes it ours alone again.
-    auto* frame = reinterpret_cast<volatile std::byte*>(pool_->address(slot));
-    for (std::size_t at = 0; at < kPageBytes; at += 4096) frame[at] = frame[at];
-  }
+  memory_->map(index, slot, allowed);
   pool_->put_empty_slot(slot);
   page.state = PageState::kResident;
   page.arrival = ++arrivals_;
-  page.closed = allowed == memory::Access::kRead;
+  page.write_protected = allowed == memory::Access::kRead;
   end_faults_locked(index);
 }
 
@@ -163,21 +158,21 @@ void SwapEngine::State::exit_locked(const PinSet& set) {
 void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) const {
   if (!store_failure_.empty()) throw StoreError("{}", store_failure_);
   const std::size_t held = held_pages_locked(within);
-  if (kept_pages_locked() > 0 && pages + held <= pool_->limit())
-    throw KeptError("no room for {} under a budget of {}: {}", memory::kPageSize * pages,
-                    options_.budget, kept_text_locked());
-  throw NoRoomError(memory::kPageSize * pages, memory::kPageSize * held,
-                    Bytes(small_granted_.load()), options_.budget);
+  if (pages_pinned_by_kernel_locked() > 0 && pages + held <= pool_->limit())
+    throw PinnedByKernelError("no room for {} under a budget of {}: {}", page_size_ * pages,
+                              options_.budget, pinned_by_kernel_text_locked());
+  throw NoRoomError(page_size_ * pages, page_size_ * held, Bytes(small_granted_.load()),
+                    options_.budget);
 }
 
-std::string SwapEngine::State::kept_text_locked() const {
+std::string SwapEngine::State::pinned_by_kernel_text_locked() const {
   return message("the kernel keeps {} of tensors in memory, which the program has locked (mlock, "
                  "mlockall) or a device uses",
-                 memory::kPageSize * kept_pages_locked());
+                 page_size_ * pages_pinned_by_kernel_locked());
 }
 
 /// Pages that were to leave, and that the kernel kept when they were tried last.
-std::size_t SwapEngine::State::kept_pages_locked() const {
+std::size_t SwapEngine::State::pages_pinned_by_kernel_locked() const {
   std::size_t kept = 0;
   for (const Range& range : ranges_) {
     if (!range.is_live || range.is_dying) continue;
@@ -318,7 +313,7 @@ void SwapEngine::State::release(StorageId id) {
   ++releases_;
   range.pins = 0;
   range.partial_pins = 0;
-  counts_.live -= memory::kPageSize * range.pages;
+  counts_.live -= page_size_ * range.pages;
   addresses_.forget(range.first, range.pages);
   if (range.is_dropped || range.is_write_awaited) std::erase(wanted_drops_, id);
   for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
@@ -343,7 +338,7 @@ void SwapEngine::State::account_small(Bytes size, PinSet* within) {
         pool_->put_frame(frames.front());
       }
       pool_->set_limit(pool_->limit() - 1);
-      small_granted_.fetch_add(kSmallStep);
+      small_granted_.fetch_add(page_size_.count());
     }
   } catch (...) {
     small_bytes_.fetch_sub(size.count());
@@ -355,18 +350,19 @@ void SwapEngine::State::account_small(Bytes size, PinSet* within) {
 }
 
 void SwapEngine::State::release_small(Bytes size) noexcept {
+  const std::uint64_t slack = kSmallStepsAhead * page_size_.count();
   const std::uint64_t now = small_bytes_.fetch_sub(size.count()) - size.count();
-  if (now + 2 * kSmallSlack > small_granted_.load(std::memory_order_relaxed)) return;
+  if (now + 2 * slack > small_granted_.load(std::memory_order_relaxed)) return;
   Lock lock(mutex_);
-  while (small_bytes_.load() + kSmallSlack < small_granted_.load()) {
-    small_granted_.fetch_sub(kSmallStep);
+  while (small_bytes_.load() + slack < small_granted_.load()) {
+    small_granted_.fetch_sub(page_size_.count());
     pool_->set_limit(pool_->limit() + 1);
   }
   wake_waiters_locked();
 }
 
 std::uint32_t SwapEngine::State::storage_pages() const noexcept {
-  const std::uint64_t small = small_granted_.load(std::memory_order_relaxed) / kPageBytes;
+  const std::uint64_t small = small_granted_.load(std::memory_order_relaxed) / page_size_.count();
   return static_cast<std::uint32_t>(budget_pages_ - std::min(small, budget_pages_));
 }
 
@@ -374,14 +370,14 @@ SwapStatistics SwapEngine::State::statistics() {
   const StoreReport report = store_->report();
   Lock lock(mutex_);
   SwapStatistics now = counts_;
-  now.counted = memory::kPageSize * pool_->existing_frames() + Bytes(small_granted_.load());
+  now.counted = page_size_ * pool_->existing_frames() + Bytes(small_granted_.load());
   now.live = counts_.live + Bytes(small_bytes_.load());
   now.store = report;
   return now;
 }
 
 Bytes SwapEngine::State::resident_locked() const {
-  return memory::kPageSize * (pool_->existing_frames() - pool_->free_frames()) +
+  return page_size_ * (pool_->existing_frames() - pool_->free_frames()) +
          Bytes(small_granted_.load());
 }
 
@@ -394,10 +390,9 @@ PinSet::~PinSet() {
   if (engine_ != nullptr) engine_->unpin(*this);
 }
 
-SwapEngine::SwapEngine(const SwapEngineOptions& options,
-                       std::unique_ptr<memory::FrameMapper> mapper,
+SwapEngine::SwapEngine(const SwapEngineOptions& options, std::unique_ptr<memory::PageMemory> memory,
                        std::unique_ptr<SpillStore> store, const Clock& clock)
-    : state_(std::make_unique<State>(options, std::move(mapper), std::move(store), clock)) {}
+    : state_(std::make_unique<State>(options, std::move(memory), std::move(store), clock)) {}
 
 SwapEngine::~SwapEngine() = default;
 
@@ -418,11 +413,11 @@ void SwapEngine::release(StorageId range) {
 }
 
 RangeUse SwapEngine::find(const void* address) const noexcept {
-  return state_->addresses_.find(state_->offset_of(address));
+  return state_->addresses_.find(address);
 }
 
 RangeUse SwapEngine::find(const void* address, Bytes size) const noexcept {
-  return state_->addresses_.find(state_->offset_of(address), size);
+  return state_->addresses_.find(address, size);
 }
 
 bool SwapEngine::is_under_pressure() const noexcept {

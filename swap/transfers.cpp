@@ -13,12 +13,11 @@
 
 namespace spillway::swap {
 
-using memory::kPageBytes;
 using memory::PageIndex;
 
 namespace {
 constexpr std::uint8_t kWriteAttempts = 3;
-constexpr std::uint32_t kCloseAtOnce = 16;  // Pages.
+constexpr std::uint32_t kProtectAtOnce = 16;  // Pages.
 constexpr std::chrono::milliseconds kReapPatience(200);
 constexpr Duration kStandstill = std::chrono::seconds(2);  // No thread waits that long to run.
 constexpr const char* kStoreIsFull = "the spill store takes no more pages";
@@ -33,9 +32,10 @@ void SwapEngine::State::kick_locked() {
 /// Bytes of a page that belong to its storage, in whole disk blocks.
 std::size_t SwapEngine::State::transfer_size(PageIndex index) const {
   const Range& range = ranges_[pages_.get()[index].range];
-  const std::size_t offset = std::size_t{index - range.first} * kPageBytes;
+  const std::size_t offset = std::size_t{index - range.first} * page_size_.count();
   const std::size_t rest = range.size.count() - offset;
-  return std::min(kPageBytes, (rest + 4095) / 4096 * 4096);
+  constexpr std::size_t kBlock = kTransferAlignment;
+  return std::min<std::size_t>(page_size_.count(), (rest + kBlock - 1) / kBlock * kBlock);
 }
 
 void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>& batch) {
@@ -45,8 +45,8 @@ void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>
   ++reading_;
   ++range_of(page).in_flight;
   --free_transfers_;
-  batch.push_back({Direction::kRead, page.extent, pool_->address(page.slot), transfer_size(index),
-                   std::uint64_t{index}});
+  batch.push_back({Direction::kRead, page.extent, memory_->span_of(page.slot).data,
+                   transfer_size(index), std::uint64_t{index}});
 }
 
 /// Gives a frame to a page that was never touched: there is nothing to read.
@@ -56,7 +56,7 @@ void SwapEngine::State::give_fresh_frame_locked(PageIndex index) {
   map_locked(index, *pool_->take_frame(),
              is_guarded ? memory::Access::kRead : memory::Access::kWrite);
   page.dirty = true;
-  page.open_on_arrival = false;
+  page.writable_on_arrival = false;
   note_counted_locked();
 }
 
@@ -71,7 +71,7 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
     }
     if (pool_->available_frames() == 0) return false;
     queue.pop_front();
-    if (!pages_.get()[index].extent.is_some()) {
+    if (absence_locked(pages_.get()[index]) == Absence::kUnfilled) {
       give_fresh_frame_locked(index);
       wake_waiters_locked();
       continue;
@@ -106,7 +106,7 @@ bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
         Page& page = pages_.get()[range.first + i];
         if (page.state != PageState::kOut || !page.extent.is_some()) continue;
         if (!room) return false;
-        if (fetch.copy == OnFetch::kDropStoreCopy) page.open_on_arrival = true;
+        if (fetch.copy == OnFetch::kDropStoreCopy) page.writable_on_arrival = true;
         start_read_locked(range.first + i, batch);
         return true;
       }
@@ -128,23 +128,23 @@ void SwapEngine::State::give_up_writing_locked() {
   store_failure_ = reason.empty() ? kStoreIsFull : reason;
   if (children_.kept_extents() > 0)
     store_failure_ += message("; {} of it are kept for {} forked children that still run",
-                              memory::kPageSize * children_.kept_extents(), children_.children());
+                              page_size_ * children_.kept_extents(), children_.children());
   wake_waiters_locked();
 }
 
-/// Closes a page for its write, and those below it that are next in the queue: each call interrupts
-/// all cores that the trainer runs on.
-void SwapEngine::State::close_queued_locked(PageIndex index) {
-  pages_.get()[index].closed = true;
+/// Write-protects a page that is to be written out, and those below it that are next in the queue:
+/// each call interrupts all cores that the trainer runs on.
+void SwapEngine::State::write_protect_queued_locked(PageIndex index) {
+  pages_.get()[index].write_protected = true;
   std::uint32_t run = 1;
   for (const PageIndex queued : writes_) {
-    if (run >= kCloseAtOnce || queued + run != index) break;
+    if (run >= kProtectAtOnce || queued + run != index) break;
     Page& page = pages_.get()[queued];
-    if (page.state != PageState::kWriteQueued || page.closed) break;
-    page.closed = true;
+    if (page.state != PageState::kWriteQueued || page.write_protected) break;
+    page.write_protected = true;
     ++run;
   }
-  mapper_->forbid_writes(address_of(index + 1 - run), run);
+  forbid_writes_locked(index + 1 - run, run);
 }
 
 bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
@@ -164,7 +164,7 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
       page.extent_since = children_.now();
       ++extents_held_;
     }
-    if (!page.closed) close_queued_locked(index);
+    if (!page.write_protected) write_protect_queued_locked(index);
     page.state = PageState::kWriting;
     ++writing_;
     ++range_of(page).in_flight;
@@ -222,10 +222,10 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
   }
   counts_.fetched += Bytes(result.transfer.size);
   // A page that is touched past the operators could be written between its arrival and its closing.
-  const bool loses_copy = page.open_on_arrival || range.faulted;
-  const bool opens = loses_copy && !range.is_guarded;
-  map_locked(index, slot, opens ? memory::Access::kWrite : memory::Access::kRead);
-  page.open_on_arrival = false;
+  const bool loses_copy = page.writable_on_arrival || range.faulted;
+  const bool is_writable = loses_copy && !range.is_guarded;
+  map_locked(index, slot, is_writable ? memory::Access::kWrite : memory::Access::kRead);
+  page.writable_on_arrival = false;
   page.dirty = loses_copy;
   if (loses_copy) drop_extent_locked(page);
 }
@@ -248,9 +248,9 @@ void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResul
       return;
     }
     if (result.error != 0 && ++page.failed_writes >= kWriteAttempts) store_failure_ = result.detail;
-    if (page.closed && !range.is_guarded) {
-      mapper_->allow_writes(address_of(index), 1);
-      page.closed = false;
+    if (page.write_protected && !range.is_guarded) {
+      allow_writes_locked(index, 1);
+      page.write_protected = false;
     }
     return;
   }

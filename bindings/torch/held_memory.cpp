@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core.h"
+#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::torch_binding {
 namespace {

@@ -20,7 +20,7 @@
 namespace spillway::memory::signal {
 namespace {
 
-constexpr int kOpen = PROT_READ | PROT_WRITE;
+constexpr int kWritable = PROT_READ | PROT_WRITE;
 
 void require_mappings(MapperKind kind, Bytes pool_size) {
   std::uint64_t allowed = 0;
@@ -119,11 +119,11 @@ MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
   // The slot that the frame has left counts on.
   arena_.count_writable(kPageBytes);
   if (movement_ == Movement::kCopy) return copy_in(page, pool_slot, allowed);
-  // Closed before it moves: the page never stands open.
+  // Protected before it moves: the page is never writable.
   if (allowed == Access::kRead) protect(pool_slot, kPageBytes, PROT_READ);
   move_frame(page, pool_slot);
   raw_madvise(page, kPageBytes, MADV_DODUMP);
-  if (allowed == Access::kRead) protect(pool_slot, kPageBytes, kOpen);
+  if (allowed == Access::kRead) protect(pool_slot, kPageBytes, kWritable);
   note_access(page, 1);
   return MoveResult::kMoved;
 }
@@ -136,7 +136,7 @@ MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
   protect(page, kPageBytes, PROT_NONE);
   move_frame(pool_slot, page);
   clear_place(page);
-  protect(pool_slot, kPageBytes, kOpen);
+  protect(pool_slot, kPageBytes, kWritable);
   return MoveResult::kMoved;
 }
 
@@ -165,7 +165,7 @@ void Mapper::forbid_writes(std::byte* first, std::size_t pages) {
 }
 
 void Mapper::allow_writes(std::byte* first, std::size_t pages) {
-  protect(first, pages * kPageBytes, kOpen);
+  protect(first, pages * kPageBytes, kWritable);
   note_access(first, pages);
 }
 

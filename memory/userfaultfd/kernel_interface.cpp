@@ -157,14 +157,15 @@ int FaultDescriptor::move(std::byte* to, std::byte* from, std::size_t size, std:
   return error;
 }
 
-int FaultDescriptor::copy(std::byte* to, const std::byte* from, std::size_t size, bool closed) {
+int FaultDescriptor::copy(std::byte* to, const std::byte* from, std::size_t size,
+                          bool write_protected) {
   std::size_t done = 0;
   while (done < size) {
     uffdio_copy request{};
     request.dst = number_of(to + done);
     request.src = number_of(from + done);
     request.len = size - done;
-    request.mode = UFFDIO_COPY_MODE_DONTWAKE | (closed ? UFFDIO_COPY_MODE_WP : 0);
+    request.mode = UFFDIO_COPY_MODE_DONTWAKE | (write_protected ? UFFDIO_COPY_MODE_WP : 0);
     const int error = ask(UFFDIO_COPY, &request);
     if (error != EAGAIN) return error;
     if (request.copy > 0) done += static_cast<std::size_t>(request.copy);
@@ -172,10 +173,11 @@ int FaultDescriptor::copy(std::byte* to, const std::byte* from, std::size_t size
   return 0;
 }
 
-void FaultDescriptor::set_closed(std::byte* address, std::size_t size, bool closed) {
+void FaultDescriptor::set_write_protected(std::byte* address, std::size_t size,
+                                          bool write_protected) {
   uffdio_writeprotect request{};
   request.range = {number_of(address), size};
-  request.mode = closed ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
+  request.mode = write_protected ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
   int error = EAGAIN;
   while (error == EAGAIN) error = ask(UFFDIO_WRITEPROTECT, &request);
   if (error != 0) die_of_refusal("UFFDIO_WRITEPROTECT", address, error);

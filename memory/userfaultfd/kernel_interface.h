@@ -59,10 +59,11 @@ class FaultDescriptor {
 
   /// Zero or an errno. On a failure `moved` bytes from the start did move.
   int move(std::byte* to, std::byte* from, std::size_t size, std::size_t& moved);
-  /// The same by copying; with `closed` the pages appear closed for writing. No thread is woken.
-  int copy(std::byte* to, const std::byte* from, std::size_t size, bool closed);
-  /// Closes for writing, or opens and wakes. Aborts on a refusal.
-  void set_closed(std::byte* address, std::size_t size, bool closed);
+  /// The same by copying; with `write_protected` the pages appear write-protected. No thread is
+  /// woken.
+  int copy(std::byte* to, const std::byte* from, std::size_t size, bool write_protected);
+  /// Write-protects, or makes writable and wakes. Aborts on a refusal.
+  void set_write_protected(std::byte* address, std::size_t size, bool write_protected);
   void wake(std::byte* address, std::size_t size);
   /// Looks whether the number in the program's table still means this userfaultfd. To be called
   /// before a wake alone, which another userfaultfd would take without an error.

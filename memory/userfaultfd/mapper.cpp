@@ -51,7 +51,7 @@ FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSin
                     UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
   // Frames move only into watched memory. Watching writes alone lets the kernel fill empty slots.
   descriptor_.watch(pool_.begin(), pool_.size(), UFFDIO_REGISTER_MODE_WP);
-  closed_ = std::vector<std::atomic<bool>>(arena_.size() / kPageBytes);
+  write_protected_ = std::vector<std::atomic<bool>>(arena_.size() / kPageBytes);
   sink_ = &sink;
   start_fault_thread();
   return {arena_.begin(), pool_.begin()};
@@ -101,7 +101,7 @@ int Mapper::open_until(const std::byte* end) {
 MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
   const int refused = open_until(page + kPageBytes);
   if (refused != 0) die_of_refusal("mprotect", page, refused);
-  const bool closed = allowed == Access::kRead;
+  const bool write_protected = allowed == Access::kRead;
   Attempt attempt = move_patiently(page, pool_slot, 0);
   if (attempt.error == EBUSY) {
     // A frame shared with a forked child moves once it has been copied.
@@ -112,26 +112,26 @@ MoveResult Mapper::map(std::byte* page, std::byte* pool_slot, Access allowed) {
   // A page that the program has locked (mlock) takes no frame from elsewhere, only a copy.
   const bool locked = attempt.error == EINVAL;
   if (attempt.error == EBUSY || locked) {
-    // Threads may already use the first small pages of the frame, so the way back is closed. What
+    // Threads may already use the first small pages of the frame, so there is no way back. What
     // holds the others only reads them or has ended, for a frame in the pool is its owner's alone.
     attempt.error = descriptor_.copy(page + attempt.moved, pool_slot + attempt.moved,
-                                     kPageBytes - attempt.moved, closed);
+                                     kPageBytes - attempt.moved, write_protected);
     if (attempt.error == 0) discard(pool_slot + attempt.moved, kPageBytes - attempt.moved);
   }
   if (attempt.error != 0) die_of_refusal("UFFDIO_MOVE into a page", page, attempt.error);
-  if (closed) descriptor_.set_closed(page, kPageBytes, true);
-  closed_of(page) = closed;
+  if (write_protected) descriptor_.set_write_protected(page, kPageBytes, true);
+  write_protected_at(page) = write_protected;
   descriptor_.wake(page, kPageBytes);
   return MoveResult::kMoved;
 }
 
 MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
-  std::atomic<bool>& closed = closed_of(page);
+  std::atomic<bool>& write_protected = write_protected_at(page);
   Attempt attempt = move_patiently(pool_slot, page, 0);
   if (attempt.error == EBUSY) {
-    // Perhaps a forked child shares it. What is closed stays so meanwhile.
+    // Perhaps a forked child shares it. What is write-protected stays so.
     std::byte* const rest = page + attempt.moved;
-    if (closed) {
+    if (write_protected) {
       if (!unshare(rest, kPageBytes - attempt.moved)) cannot_unshare_ = true;
     } else {
       populate(rest, kPageBytes - attempt.moved);
@@ -144,18 +144,18 @@ MoveResult Mapper::unmap(std::byte* pool_slot, std::byte* page) {
     return MoveResult::kBusy;
   }
   if (attempt.error != 0) die_of_refusal("UFFDIO_MOVE out of a page", page, attempt.error);
-  closed = false;
+  write_protected = false;
   return MoveResult::kMoved;
 }
 
 void Mapper::forbid_writes(std::byte* first, std::size_t pages) {
-  for (std::size_t i = 0; i < pages; ++i) closed_of(first + i * kPageBytes) = true;
-  descriptor_.set_closed(first, pages * kPageBytes, true);
+  for (std::size_t i = 0; i < pages; ++i) write_protected_at(first + i * kPageBytes) = true;
+  descriptor_.set_write_protected(first, pages * kPageBytes, true);
 }
 
 void Mapper::allow_writes(std::byte* first, std::size_t pages) {
-  descriptor_.set_closed(first, pages * kPageBytes, false);
-  for (std::size_t i = 0; i < pages; ++i) closed_of(first + i * kPageBytes) = false;
+  descriptor_.set_write_protected(first, pages * kPageBytes, false);
+  for (std::size_t i = 0; i < pages; ++i) write_protected_at(first + i * kPageBytes) = false;
   if (cannot_unshare_) populate(first, pages * kPageBytes);
 }
 
@@ -164,11 +164,11 @@ void Mapper::wake(std::byte* page) {
   descriptor_.wake(page, kPageBytes);
 }
 
-std::atomic<bool>& Mapper::closed_of(const std::byte* page) {
+std::atomic<bool>& Mapper::write_protected_at(const std::byte* page) {
   SPILLWAY_ASSERT(arena_.contains(page));
   const auto offset = static_cast<std::size_t>(page - arena_.begin());
   SPILLWAY_ASSERT(offset % kPageBytes == 0);
-  return closed_[offset / kPageBytes];
+  return write_protected_[offset / kPageBytes];
 }
 
 /// Moves what is left of one frame; gives up with EBUSY after some attempts without progress.
@@ -196,10 +196,10 @@ Mapper::Attempt Mapper::move_patiently(std::byte* to, std::byte* from, std::size
 }
 
 /// Undoes the first `moved` bytes of a move to the pool. By copying, because only a copy can appear
-/// closed for writing at once; moved back, a closed page would stand open for a moment.
+/// write-protected at once; moved back, a protected page would be writable for a moment.
 void Mapper::put_back(std::byte* page, std::byte* pool_slot, std::size_t moved) {
   if (moved == 0) return;
-  const int error = descriptor_.copy(page, pool_slot, moved, closed_of(page));
+  const int error = descriptor_.copy(page, pool_slot, moved, write_protected_at(page));
   if (error != 0) die_of_refusal("UFFDIO_COPY", page, error);
   discard(pool_slot, moved);
   descriptor_.wake(page, kPageBytes);

@@ -33,9 +33,9 @@ class Mapper final : public FrameMapper {
     std::size_t moved = 0;
   };
 
-  /// Whether a page is closed for writing. Calls for one page never overlap, so no lock guards it;
+  /// Whether a page is write-protected. Calls for one page never overlap, so no lock guards it;
   /// atomic because a fault may lead from one thread's call to another's through the kernel alone.
-  std::atomic<bool>& closed_of(const std::byte* page);
+  std::atomic<bool>& write_protected_at(const std::byte* page);
   /// Zero or an errno.
   int open_until(const std::byte* end);
   Attempt move_patiently(std::byte* to, std::byte* from, std::size_t already_moved);
@@ -51,7 +51,7 @@ class Mapper final : public FrameMapper {
   /// not in cores, nothing can fill it, and only limits of address space count it.
   std::atomic<std::size_t> open_bytes_{0};
   std::mutex opening_;
-  std::vector<std::atomic<bool>> closed_;
+  std::vector<std::atomic<bool>> write_protected_;
   /// Closed pages that a forked child shares become the parent's own when they are opened, then.
   std::atomic<bool> cannot_unshare_{false};
   FaultSink* sink_ = nullptr;

@@ -4,6 +4,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/runtime/host_tier.h"
 #include "spillway/runtime/settings/mapper_choice.h"
 #include "spillway/swap/spill_store_factory.h"
@@ -85,7 +86,7 @@ class Builder {
     engine.arena_reason = parts_.budget.arena_reason;
     engine.observers = {parts_.transfers.get()};
     if (parts_.trace != nullptr) engine.observers.push_back(parts_.trace.get());
-    return std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(parts_.mapper),
+    return std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(parts_.mapper),
                                               std::move(opened.store), clock_);
   }
 

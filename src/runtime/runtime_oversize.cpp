@@ -7,6 +7,7 @@
 #include "runtime_parts.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
+#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::runtime {
 

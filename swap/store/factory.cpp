@@ -9,10 +9,10 @@
 #include "spillway/memory/kernel_refusal.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "store/directory_facts.h"
-#include "store/doorbell.h"
 #include "store/extent_file.h"
 #include "store/io_uring/factory.h"
 #include "store/mapped_memory.h"
+#include "store/notifier.h"
 #include "store/posix/factory.h"
 #include "store/ram/factory.h"
 #include "store/retrying/factory.h"
@@ -36,7 +36,7 @@ struct Opening {
 
   const SpillStoreOptions& options;
   StoreKind kind = options.kind;
-  std::shared_ptr<Doorbell> bell = std::make_shared<Doorbell>();
+  std::shared_ptr<Notifier> notifier = std::make_shared<Notifier>();
   std::shared_ptr<OwnDescriptors> descriptors;  // null in RAM
   std::vector<std::unique_ptr<SpillStore>> children;
   std::vector<std::string> warnings;
@@ -109,10 +109,10 @@ void open_directory(Opening& opening, const SpillDirectory& directory) {
                                    directory.path, facts.file_system);
     const std::size_t depth = opening.options.queue_depth;
     auto store = opening.kind == StoreKind::kIoUring
-                     ? make_io_uring_store(std::move(file), depth, opening.bell)
-                     : make_posix_store(std::move(file), depth, opening.bell);
+                     ? make_io_uring_store(std::move(file), depth, opening.notifier)
+                     : make_posix_store(std::move(file), depth, opening.notifier);
     if (opening.options.verify) store = make_verifying_store(std::move(store), directory.path);
-    opening.children.push_back(make_retrying_store(std::move(store), opening.bell, clock));
+    opening.children.push_back(make_retrying_store(std::move(store), opening.notifier, clock));
   } catch (const IoError& refused) {
     opening.warnings.emplace_back(refused.what());
   }
@@ -120,7 +120,7 @@ void open_directory(Opening& opening, const SpillDirectory& directory) {
 
 void open_ram(Opening& opening) {
   const Bytes capacity = opening.options.ram_capacity;
-  auto store = make_ram_store(capacity, opening.options.queue_depth, opening.bell);
+  auto store = make_ram_store(capacity, opening.options.queue_depth, opening.notifier);
   if (opening.options.verify) store = make_verifying_store(std::move(store), "RAM");
   opening.children.push_back(std::move(store));
   opening.description = message("RAM, {}", capacity);
@@ -144,8 +144,8 @@ void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
                                         .pinning = device::Pinning::kPageable,
                                         .memory = map_memory});
   opened.description = message("host memory, {}, before {}", slabs->capacity(), opened.description);
-  opened.store =
-      make_tiered_store(std::move(device), std::move(slabs), std::move(opened.store), opening.bell);
+  opened.store = make_tiered_store(std::move(device), std::move(slabs), std::move(opened.store),
+                                   opening.notifier);
 }
 
 std::string joined(const std::vector<std::string>& texts) {
@@ -182,7 +182,7 @@ OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
   OpenedSpillStore opened;
   opened.store = opening.children.size() == 1
                      ? std::move(opening.children.front())
-                     : make_striped_store(std::move(opening.children), opening.bell);
+                     : make_striped_store(std::move(opening.children), opening.notifier);
   opened.description = std::move(opening.description);
   opened.warnings = std::move(opening.warnings);
   if (options.host_tier > Bytes()) put_host_memory_before(opened, opening);

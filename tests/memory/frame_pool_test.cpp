@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "spillway/memory/host_pages.h"
+
 namespace spillway::memory {
 namespace {
 
@@ -18,6 +20,7 @@ class FramePoolTest : public ::testing::Test {
     void* memory = mmap(nullptr, kSlots * kPageBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     base_ = static_cast<std::byte*>(memory);
+    frames_ = HostFrames(base_);
   }
   ~FramePoolTest() override { munmap(base_, kSlots * kPageBytes); }
 
@@ -29,12 +32,13 @@ class FramePoolTest : public ::testing::Test {
   }
 
   std::byte* base_;
+  HostFrames frames_;
 };
 
 using FramePoolDeathTest = FramePoolTest;
 
 TEST_F(FramePoolTest, MakesFramesOnFirstNeedUpToTheLimit) {
-  FramePool pool(base_, kSlots, 2);
+  FramePool pool(frames_, kSlots, 2);
   EXPECT_EQ(resident_bytes(), 0U);
   EXPECT_EQ(pool.available_frames(), 2U);
   const auto first = pool.take_frame();
@@ -47,20 +51,20 @@ TEST_F(FramePoolTest, MakesFramesOnFirstNeedUpToTheLimit) {
 }
 
 TEST_F(FramePoolTest, RecyclesTheWarmestFrameWithoutClearingIt) {
-  FramePool pool(base_, kSlots, 3);
+  FramePool pool(frames_, kSlots, 3);
   const SlotId first = pool.take_frame().value();
   const SlotId second = pool.take_frame().value();
-  pool.address(second)[17] = std::byte(5);
+  frames_.address(second)[17] = std::byte(5);
   pool.put_frame(first);
   pool.put_frame(second);
   EXPECT_EQ(pool.free_frames(), 2U);
   EXPECT_EQ(pool.take_frame(), second);
-  EXPECT_EQ(pool.address(second)[17], std::byte(5));
+  EXPECT_EQ(frames_.address(second)[17], std::byte(5));
   EXPECT_EQ(pool.existing_frames(), 2U);
 }
 
 TEST_F(FramePoolTest, LoweringTheLimitGivesFreeFramesBackAtOnceAndOthersOnReturn) {
-  FramePool pool(base_, kSlots, 4);
+  FramePool pool(frames_, kSlots, 4);
   std::vector<SlotId> taken;
   for (int i = 0; i < 4; ++i) taken.push_back(pool.take_frame().value());
   pool.put_frame(taken[0]);
@@ -80,7 +84,7 @@ TEST_F(FramePoolTest, LoweringTheLimitGivesFreeFramesBackAtOnceAndOthersOnReturn
 }
 
 TEST_F(FramePoolTest, AForgottenFrameMakesRoomForANewOne) {
-  FramePool pool(base_, kSlots, 1);
+  FramePool pool(frames_, kSlots, 1);
   const SlotId slot = pool.take_frame().value();
   pool.put_empty_slot(slot);
   EXPECT_EQ(pool.take_frame(), std::nullopt);
@@ -89,28 +93,28 @@ TEST_F(FramePoolTest, AForgottenFrameMakesRoomForANewOne) {
 }
 
 TEST_F(FramePoolTest, RenewingReplacesTheMemoryOfFramesThatWereAtRestWhenTheyAreTaken) {
-  FramePool pool(base_, kSlots, 2);
+  FramePool pool(frames_, kSlots, 2);
   const SlotId kept = pool.take_frame().value();
   const SlotId renewed = pool.take_frame().value();
-  pool.address(kept)[0] = std::byte(1);
-  pool.address(renewed)[0] = std::byte(2);
+  frames_.address(kept)[0] = std::byte(1);
+  frames_.address(renewed)[0] = std::byte(2);
   pool.put_frame(renewed);
   pool.renew_free_frames();
-  EXPECT_EQ(pool.address(renewed)[0], std::byte(2)) << "forking is cheap";
+  EXPECT_EQ(frames_.address(renewed)[0], std::byte(2)) << "forking is cheap";
   pool.put_frame(kept);
   ASSERT_EQ(pool.take_frame(), kept);
-  EXPECT_EQ(pool.address(kept)[0], std::byte(1)) << "came back after the fork";
+  EXPECT_EQ(frames_.address(kept)[0], std::byte(1)) << "came back after the fork";
   ASSERT_EQ(pool.take_frame(), renewed);
-  EXPECT_EQ(pool.address(renewed)[0], std::byte(0));
+  EXPECT_EQ(frames_.address(renewed)[0], std::byte(0));
   EXPECT_EQ(resident_bytes(), 2 * kPageBytes);
-  pool.address(renewed)[0] = std::byte(3);
+  frames_.address(renewed)[0] = std::byte(3);
   pool.put_frame(renewed);
   ASSERT_EQ(pool.take_frame(), renewed);
-  EXPECT_EQ(pool.address(renewed)[0], std::byte(3)) << "once";
+  EXPECT_EQ(frames_.address(renewed)[0], std::byte(3)) << "once";
 }
 
 TEST_F(FramePoolDeathTest, NoticesAFrameThatComesBackTwice) {
-  FramePool pool(base_, kSlots, 2);
+  FramePool pool(frames_, kSlots, 2);
   const SlotId slot = pool.take_frame().value();
   pool.put_frame(slot);
   EXPECT_DEATH(pool.put_frame(slot), "");
@@ -119,7 +123,7 @@ TEST_F(FramePoolDeathTest, NoticesAFrameThatComesBackTwice) {
 
 // Frames wander: taken, mapped (the slot stays behind empty), unmapped into another slot, returned.
 TEST_F(FramePoolTest, RandomOperationsAgreeWithAModel) {
-  FramePool pool(base_, kSlots, kSlots);
+  FramePool pool(frames_, kSlots, kSlots);
   std::mt19937 random(11);
   std::size_t limit = kSlots;
   std::size_t mapped = 0;

@@ -15,7 +15,8 @@ PageOwner::PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std
   const std::lock_guard lock(mutex_);
   regions_ = mapper_->reserve(pages * kPageSize, slots * kPageSize, *this);
   mapper_->prepare(regions_.arena, pages);
-  pool_.emplace(regions_.pool, slots, slots);
+  frames_ = HostFrames(regions_.pool);
+  pool_.emplace(frames_, slots, slots);
   // Faults are noted inside a signal handler, which must not allocate.
   faults_.reserve(std::size_t{1} << 16);
   for (Page& page : pages_) page.slot = pool_->take_frame().value();
@@ -24,7 +25,7 @@ PageOwner::PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std
 std::byte* PageOwner::frame(std::size_t index) {
   const std::lock_guard lock(mutex_);
   SPILLWAY_ASSERT(pages_[index].state == State::kOut);
-  return pool_->address(pages_[index].slot);
+  return frames_.address(pages_[index].slot);
 }
 
 void PageOwner::bring_in(std::size_t index, Access allowed) {
@@ -37,7 +38,7 @@ MoveResult PageOwner::move_out(std::size_t index) {
   Page& moved = pages_[index];
   if (moved.state == State::kOut) return MoveResult::kMoved;
   const SlotId slot = pool_->take_empty_slot();
-  const MoveResult result = mapper_->unmap(pool_->address(slot), page(index));
+  const MoveResult result = mapper_->unmap(frames_.address(slot), page(index));
   if (result == MoveResult::kMoved) {
     moved = {State::kOut, slot};
   } else {
@@ -113,7 +114,7 @@ void PageOwner::serve(std::byte* address, Access access) {
 
 void PageOwner::bring_in_locked(Page& page, std::byte* address, Access allowed) {
   if (page.state != State::kOut) return;
-  while (mapper_->map(address, pool_->address(page.slot), allowed) == MoveResult::kBusy) {
+  while (mapper_->map(address, frames_.address(page.slot), allowed) == MoveResult::kBusy) {
   }
   pool_->put_empty_slot(page.slot);
   page = {allowed == Access::kRead ? State::kClosed : State::kOpen, SlotId()};

@@ -9,6 +9,7 @@
 
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/memory/frame_pool.h"
+#include "spillway/memory/host_pages.h"
 
 namespace spillway::memory {
 
@@ -63,6 +64,7 @@ class PageOwner final : public FaultSink {
 
   FrameMapper* mapper_;
   FrameMapper::Regions regions_;
+  HostFrames frames_;
   std::optional<FramePool> pool_;
   std::mutex mutex_;
   std::vector<Page> pages_;

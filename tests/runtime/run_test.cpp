@@ -1,5 +1,6 @@
 // A run from its settings to the files that it leaves, without LibTorch.
 #include "spillway/runtime/run.h"
+#include "spillway/memory/frame_mapper.h"
 
 #include <gmock/gmock.h>
 

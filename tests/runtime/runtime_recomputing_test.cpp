@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/planner/strategies.h"
 #include "spillway/runtime/runtime.h"
 #include "spillway/swap/spill_store_factory.h"
@@ -55,7 +55,7 @@ std::unique_ptr<Runtime> make_runtime(
   options.planning = {.recomputes = true, .strategy = &strategy};
   return std::make_unique<Runtime>(
       options,
-      std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
+      std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(best_mapper()),
                                          std::move(store), clock),
       clock);
 }

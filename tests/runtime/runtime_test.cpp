@@ -13,7 +13,7 @@
 #include <span>
 #include <thread>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "store/ram/factory.h"
 #include "store/retrying/factory.h"
 #include "support/best_mapper.h"
@@ -41,9 +41,9 @@ class RuntimeTest : public ::testing::Test {
  protected:
   std::unique_ptr<Runtime> make(std::size_t budget_pages, std::size_t store_pages = 1024,
                                 const FaultOptions& faults = {}) {
-    auto bell = std::make_shared<swap::Doorbell>();
+    auto notifier = std::make_shared<swap::Notifier>();
     auto store = std::make_unique<swap::FaultStore>(
-        swap::make_ram_store(kPageSize * store_pages, 4, bell), bell, faults);
+        swap::make_ram_store(kPageSize * store_pages, 4, notifier), notifier, faults);
     swap::SwapEngineOptions engine;
     engine.budget = kPageSize * budget_pages;
     engine.arena_size = 8_GiB;
@@ -53,7 +53,7 @@ class RuntimeTest : public ::testing::Test {
     options.recording = recording_;
     return std::make_unique<Runtime>(
         options,
-        std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
+        std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(best_mapper()),
                                            std::move(store), clock_),
         *step_clock_);
   }

@@ -19,10 +19,10 @@ double rate(std::mt19937_64& random, double most) {
 
 }  // namespace
 
-FaultStore::FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Doorbell> bell,
+FaultStore::FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Notifier> notifier,
                        FaultOptions options)
     : ForwardingStore(std::move(child)),
-      wait_(std::move(bell)),
+      wait_(std::move(notifier)),
       options_(std::move(options)),
       random_(options_.seed),
       copies_(queue_depth() * kExtentBytes),
@@ -52,7 +52,8 @@ void FaultStore::do_submit(const Transfer& transfer) {
   if (is_dead || (may_fail && chance(options_.failing))) {
     const int error = is_dead ? EIO : options_.errors[random_() % options_.errors.size()];
     hold({transfer, error, is_dead ? "the disk is dead" : "a fault on purpose"});
-    wait_.bell().ring();  // As every store that finishes at once: it may be asked in mid-reap.
+    wait_.notifier()
+        .notify();  // As every store that finishes at once: it may be asked in mid-reap.
     return;
   }
   const std::size_t index = idle_route();
@@ -103,11 +104,12 @@ void FaultStore::collect(std::vector<TransferResult>& results) {
   for (auto held = due; held != held_.end(); ++held) results.push_back(std::move(held->result));
   held_.erase(due, held_.end());
   for (Held& held : held_) --held.reaps_left;
-  if (!held_.empty()) wait_.bell().ring();  // nobody else will call for what is held back
+  if (!held_.empty()) wait_.notifier().notify();  // nobody else will call for what is held back
 }
 
 std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Faults kinds, Bytes capacity,
-                                             std::shared_ptr<Doorbell> bell, const Clock& clock) {
+                                             std::shared_ptr<Notifier> notifier,
+                                             const Clock& clock) {
   FaultOptions faults;
   faults.seed = random();
   faults.failing = rate(random, 0.5);
@@ -122,12 +124,13 @@ std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Faults kin
   if (random() % 4 == 0) faults.errors.push_back(ENOSPC);
   if (random() % 4 == 0) faults.transfers_until_death = random() % 30;
   const auto depth = static_cast<std::uint32_t>(1 + random() % 4);
-  auto disk = std::make_unique<FaultStore>(make_ram_store(capacity, depth, bell), bell, faults);
+  auto disk =
+      std::make_unique<FaultStore>(make_ram_store(capacity, depth, notifier), notifier, faults);
   RetryOptions retries;
   retries.attempts_max = 1 + static_cast<std::uint32_t>(random() % 6);
   retries.first_pause = std::chrono::microseconds(20);
-  return make_retrying_store(make_verifying_store(std::move(disk), "a faulty disk"), bell, clock,
-                             retries);
+  return make_retrying_store(make_verifying_store(std::move(disk), "a faulty disk"), notifier,
+                             clock, retries);
 }
 
 }  // namespace spillway::swap

@@ -6,8 +6,8 @@
 
 #include "spillway/base/clock.h"
 #include "spillway/swap/spill_store.h"
-#include "store/doorbell.h"
 #include "store/mapped_memory.h"
+#include "store/notifier.h"
 #include "support/forwarding_store.h"
 
 namespace spillway::swap {
@@ -29,7 +29,7 @@ struct FaultOptions {
 /// A store that fails by seed: the same seed and the same calls give the same faults.
 class FaultStore final : public ForwardingStore {
  public:
-  FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Doorbell> bell,
+  FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Notifier> notifier,
              FaultOptions options);
 
  private:
@@ -71,6 +71,7 @@ enum class Faults {
 /// A disk of `capacity` with as many faults as `random` will have it, below checksums and retries.
 /// `clock` outlives it.
 std::unique_ptr<SpillStore> make_faulty_disk(std::mt19937_64& random, Faults kinds, Bytes capacity,
-                                             std::shared_ptr<Doorbell> bell, const Clock& clock);
+                                             std::shared_ptr<Notifier> notifier,
+                                             const Clock& clock);
 
 }  // namespace spillway::swap

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/memory/host_pages.h"
 #include "store/ram/factory.h"
 #include "support/forwarding_store.h"
 
@@ -51,9 +52,9 @@ HeldPage::HeldPage(memory::MapperKind mapper) {
   SwapEngineOptions options;
   options.budget = kPageSize * kBudgetPages;
   options.arena_size = 1_GiB;
-  auto store = make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Doorbell>());
+  auto store = make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Notifier>());
   engine_ = std::make_unique<SwapEngine>(
-      options, memory::make_frame_mapper(mapper),
+      options, memory::make_host_pages(mapper),
       std::make_unique<HeldReadStore>(std::move(store), first_read_), clock_);
   held_ = engine_->allocate(kPageSize, nullptr).address;
   free_ = engine_->allocate(kPageSize, nullptr).address;

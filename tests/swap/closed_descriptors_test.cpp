@@ -20,12 +20,12 @@
 #include <vector>
 
 #include "spillway/base/error.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/memory/kernel_refusal.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
-#include "store/doorbell.h"
 #include "store/extent_file.h"
+#include "store/notifier.h"
 #include "store/posix/factory.h"
 #include "support/failing_calls.h"
 #include "support/page_patterns.h"
@@ -135,7 +135,7 @@ bool refuses_a_lost_file(const std::string& directory) {
   auto file =
       std::make_unique<ExtentFile>(place, memory::make_own_descriptors(), Bytes(kExtentBytes));
   const auto descriptors = file->descriptors();
-  auto store = make_posix_store(std::move(file), 4, std::make_shared<Doorbell>());
+  auto store = make_posix_store(std::move(file), 4, std::make_shared<Notifier>());
   PatternPages pages(2);
   const auto extent = store->reserve_extent();
   bool is_right = !descriptors->is_apart() && moves(*store, pages, *extent, 1);

@@ -18,19 +18,19 @@ const SteadyClock kClock;
 struct VerifyingFixture {
   std::unique_ptr<SpillStore> open(std::size_t extents, std::size_t depth) {
     return make_verifying_store(
-        make_ram_store(Bytes(extents * kExtentBytes), depth, std::make_shared<Doorbell>()), "RAM");
+        make_ram_store(Bytes(extents * kExtentBytes), depth, std::make_shared<Notifier>()), "RAM");
   }
 };
 
 /// Every transfer fails now and then, none for good.
 struct RetryingFixture {
   std::unique_ptr<SpillStore> open(std::size_t extents, std::size_t depth) {
-    auto bell = std::make_shared<Doorbell>();
-    auto ram = make_ram_store(Bytes(extents * kExtentBytes), depth, bell);
+    auto notifier = std::make_shared<Notifier>();
+    auto ram = make_ram_store(Bytes(extents * kExtentBytes), depth, notifier);
     const FaultOptions faults{.seed = 1, .failing = 0.2, .delaying = 0.2, .errors = {EIO, EAGAIN}};
-    auto faulty = std::make_unique<FaultStore>(std::move(ram), bell, faults);
+    auto faulty = std::make_unique<FaultStore>(std::move(ram), notifier, faults);
     const RetryOptions patient{.attempts_max = 20, .first_pause = Duration(100)};
-    return make_retrying_store(std::move(faulty), bell, kClock, patient);
+    return make_retrying_store(std::move(faulty), notifier, kClock, patient);
   }
 };
 
@@ -38,13 +38,13 @@ struct RetryingFixture {
 struct StripedFixture {
   TemporaryDirectory directory;
   std::unique_ptr<SpillStore> open(std::size_t extents, std::size_t depth) {
-    auto bell = std::make_shared<Doorbell>();
+    auto notifier = std::make_shared<Notifier>();
     const std::size_t on_disk = extents / 3;
     std::vector<std::unique_ptr<SpillStore>> children;
-    children.push_back(make_ram_store(Bytes((extents - on_disk) * kExtentBytes), depth, bell));
+    children.push_back(make_ram_store(Bytes((extents - on_disk) * kExtentBytes), depth, notifier));
     const SpillDirectory place{directory.path(), Bytes(on_disk * kExtentBytes)};
-    children.push_back(make_posix_store(std::make_unique<ExtentFile>(place), depth / 4, bell));
-    return make_striped_store(std::move(children), bell);
+    children.push_back(make_posix_store(std::make_unique<ExtentFile>(place), depth / 4, notifier));
+    return make_striped_store(std::move(children), notifier);
   }
 };
 
@@ -64,10 +64,10 @@ struct ProductFixture {
 /// Half in host memory; that much is always on its way down.
 struct TieredFixture {
   std::unique_ptr<SpillStore> open(std::size_t extents, std::size_t depth) {
-    auto bell = std::make_shared<Doorbell>();
-    auto lower = make_ram_store(Bytes(extents / 2 * kExtentBytes), depth, bell);
+    auto notifier = std::make_shared<Notifier>();
+    auto lower = make_ram_store(Bytes(extents / 2 * kExtentBytes), depth, notifier);
     return host_memory_before(std::move(lower), static_cast<std::uint32_t>(extents - extents / 2),
-                              bell);
+                              notifier);
   }
 };
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "spillway/base/error.h"
-#include "store/doorbell.h"
+#include "store/notifier.h"
 #include "store/ram/factory.h"
 #include "support/temporary_directory.h"
 
@@ -24,7 +24,7 @@ class TickingClock final : public Clock {
 };
 
 std::unique_ptr<SpillStore> ram(Bytes capacity) {
-  return make_ram_store(capacity, 16, std::make_shared<Doorbell>());
+  return make_ram_store(capacity, 16, std::make_shared<Notifier>());
 }
 
 TEST(MeasureStore, DividesBytesByTime) {

@@ -10,7 +10,7 @@ struct IoUringFixture {
   std::unique_ptr<SpillStore> open(std::size_t extents, std::size_t depth) {
     const SpillDirectory place{directory.path(), Bytes(extents * kExtentBytes)};
     return make_io_uring_store(std::make_unique<ExtentFile>(place), depth,
-                               std::make_shared<Doorbell>());
+                               std::make_shared<Notifier>());
   }
 };
 

@@ -6,7 +6,7 @@ namespace {
 
 struct RamFixture {
   std::unique_ptr<SpillStore> open(std::size_t extents, std::size_t depth) {
-    return make_ram_store(Bytes(extents * kExtentBytes), depth, std::make_shared<Doorbell>());
+    return make_ram_store(Bytes(extents * kExtentBytes), depth, std::make_shared<Notifier>());
   }
 };
 

@@ -50,7 +50,7 @@ class RetryingStoreTest : public testing::Test {
   void open(std::deque<int> errors) {
     auto scripted = std::make_unique<ScriptedStore>(std::move(errors));
     child_ = scripted.get();
-    store_ = make_retrying_store(std::move(scripted), std::make_shared<Doorbell>(), clock_,
+    store_ = make_retrying_store(std::move(scripted), std::make_shared<Notifier>(), clock_,
                                  {.attempts_max = 4, .first_pause = 10ms});
   }
   void submit(std::uint64_t tag, Direction direction = Direction::kWrite) {
@@ -146,7 +146,7 @@ TEST_F(RetryingStoreTest, KeepsTheOrderOfTransfersThatDoNotFail) {
 TEST_F(RetryingStoreTest, AWaitingReapCarriesTheRetryOutByItself) {
   const SteadyClock steady;
   auto store = make_retrying_store(std::make_unique<ScriptedStore>(std::deque<int>{EIO, EIO}),
-                                   std::make_shared<Doorbell>(), steady,
+                                   std::make_shared<Notifier>(), steady,
                                    {.attempts_max = 3, .first_pause = 1ms});
   store->submit({Direction::kWrite, ExtentId(0), pages_[0], kExtentBytes, 1});
   std::vector<TransferResult> results;

@@ -39,9 +39,9 @@ class Schedule {
     const std::size_t disks = 1 + random_() % 3;
     for (std::size_t i = 0; i < disks; ++i) {
       const Bytes capacity((2 + random_() % 6) * kExtentBytes);
-      children.push_back(make_faulty_disk(random_, Faults::kAll, capacity, bell_, clock_));
+      children.push_back(make_faulty_disk(random_, Faults::kAll, capacity, notifier_, clock_));
     }
-    store_ = make_striped_store(std::move(children), bell_);
+    store_ = make_striped_store(std::move(children), notifier_);
   }
 
   void run() {
@@ -158,7 +158,7 @@ class Schedule {
   PatternPages& pages_;
   Tally& tally_;
   ManualClock clock_;
-  std::shared_ptr<Doorbell> bell_ = std::make_shared<Doorbell>();
+  std::shared_ptr<Notifier> notifier_ = std::make_shared<Notifier>();
   std::unique_ptr<SpillStore> store_;
   std::map<std::uint64_t, Request> under_way_;
   std::map<ExtentId, std::uint64_t> stored_;

@@ -19,14 +19,14 @@ const SteadyClock kClock;
 class StripedStoreTest : public testing::Test {
  protected:
   std::unique_ptr<SpillStore> ram(std::size_t extents, std::size_t depth = 4) {
-    return make_ram_store(Bytes(extents * kExtentBytes), depth, bell_);
+    return make_ram_store(Bytes(extents * kExtentBytes), depth, notifier_);
   }
 
   /// A disk that takes `transfers` and then fails every write.
   std::unique_ptr<SpillStore> dying(std::size_t extents, std::size_t transfers) {
-    auto faulty = std::make_unique<FaultStore>(ram(extents), bell_,
+    auto faulty = std::make_unique<FaultStore>(ram(extents), notifier_,
                                                FaultOptions{.transfers_until_death = transfers});
-    return make_retrying_store(std::move(faulty), bell_, kClock,
+    return make_retrying_store(std::move(faulty), notifier_, kClock,
                                {.attempts_max = 2, .first_pause = Duration(0)});
   }
 
@@ -35,7 +35,7 @@ class StripedStoreTest : public testing::Test {
     std::vector<std::unique_ptr<SpillStore>> both;
     both.push_back(std::move(a));
     both.push_back(std::move(b));
-    store_ = make_striped_store(std::move(both), bell_);
+    store_ = make_striped_store(std::move(both), notifier_);
   }
 
   std::uint64_t extents_in(std::size_t child) const {
@@ -50,7 +50,7 @@ class StripedStoreTest : public testing::Test {
     return result.error == 0 && pages_.holds(1, pattern);
   }
 
-  std::shared_ptr<Doorbell> bell_ = std::make_shared<Doorbell>();
+  std::shared_ptr<Notifier> notifier_ = std::make_shared<Notifier>();
   PatternPages pages_{16};
   std::vector<SpillStore*> children_;
   std::unique_ptr<SpillStore> store_;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "mapper_cases.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
 #include "support/lock_in_memory.h"
@@ -37,7 +37,7 @@ class SwapEngineDropTest : public MapperTest {
     SwapEngineOptions options;
     options.budget = kPageSize * pages;
     options.arena_size = 8_GiB;
-    return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+    return std::make_unique<SwapEngine>(options, memory::make_host_pages(GetParam()),
                                         make_spill_store(store).store, clock_);
   }
 

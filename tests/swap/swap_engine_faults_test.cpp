@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "spillway/base/clock.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/swap/swap_engine.h"
 #include "store/striped/factory.h"
 #include "support/fault_store.h"
@@ -175,15 +175,16 @@ std::vector<memory::MapperKind> viable_mappers() {
 void run_schedule(std::uint64_t seed, Faults kinds, memory::MapperKind mapper, Tally& tally) {
   std::mt19937_64 random(seed);
   const SteadyClock clock;
-  auto bell = std::make_shared<Doorbell>();
+  auto notifier = std::make_shared<Notifier>();
   std::vector<std::unique_ptr<SpillStore>> disks;
   for (std::size_t i = 0; i < 1 + random() % 2; ++i)
-    disks.push_back(make_faulty_disk(random, kinds, kPageSize * (2 + random() % 16), bell, clock));
+    disks.push_back(
+        make_faulty_disk(random, kinds, kPageSize * (2 + random() % 16), notifier, clock));
   SwapEngineOptions options;
   options.budget = kPageSize * kBudgetPages;
   options.arena_size = 1_GiB;
-  SwapEngine swap(options, memory::make_frame_mapper(mapper),
-                  make_striped_store(std::move(disks), bell), clock);
+  SwapEngine swap(options, memory::make_host_pages(mapper),
+                  make_striped_store(std::move(disks), notifier), clock);
   std::vector<FaultyTrainer> trainers;
   for (std::size_t i = 0; i < 2; ++i)
     trainers.emplace_back(swap, random(), kinds == Faults::kAll ? 2 : 1, tally);

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
 #include "support/sanitized.h"
@@ -115,8 +115,8 @@ class SwapEngineForkTest : public testing::TestWithParam<Parameters> {
     SwapEngineOptions options;
     options.budget = kPageSize * kBudgetPages;
     options.arena_size = 8_GiB;
-    swap_ = std::make_unique<SwapEngine>(
-        options, memory::make_frame_mapper(std::get<0>(GetParam())), open_store(), clock_);
+    swap_ = std::make_unique<SwapEngine>(options, memory::make_host_pages(std::get<0>(GetParam())),
+                                         open_store(), clock_);
     for (std::size_t i = 0; i < kRanges; ++i) allocate(i);
   }
 

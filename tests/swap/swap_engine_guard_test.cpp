@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "mapper_cases.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
 #include "spillway/swap/transfer_observer.h"
@@ -59,7 +59,7 @@ class SwapEngineGuardTest : public MapperTest {
     options.budget = kPageSize * kBudgetPages;
     options.arena_size = 8_GiB;
     options.observers = {&on_transfer_};
-    swap_ = std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+    swap_ = std::make_unique<SwapEngine>(options, memory::make_host_pages(GetParam()),
                                          make_spill_store(store).store, clock_);
   }
 

@@ -10,6 +10,7 @@
 
 #include "mapper_cases.h"
 #include "spillway/base/error.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
 #include "support/failing_calls.h"
@@ -25,7 +26,7 @@ class SwapEngineLimits : public MapperTest {
     SpillStoreOptions store;
     store.kind = StoreKind::kRam;
     store.ram_capacity = 64_MiB;
-    return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+    return std::make_unique<SwapEngine>(options, memory::make_host_pages(GetParam()),
                                         make_spill_store(store).store, clock);
   }
 };

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "mapper_cases.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "store/ram/factory.h"
 #include "store/verifying/factory.h"
@@ -108,7 +108,7 @@ class SwapEngineTest : public MapperTest {
     options.budget = kPageSize * pages;
     options.arena_size = 8_GiB;
     options.patience = patience;
-    return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+    return std::make_unique<SwapEngine>(options, memory::make_host_pages(GetParam()),
                                         ram_store(store_pages), clock_);
   }
 
@@ -117,7 +117,7 @@ class SwapEngineTest : public MapperTest {
     SwapEngineOptions options;
     options.budget = kPageSize * pages;
     options.arena_size = 8_GiB;
-    return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+    return std::make_unique<SwapEngine>(options, memory::make_host_pages(GetParam()),
                                         std::make_unique<ReadsStore>(ram_store(64, depth), reads),
                                         clock_);
   }
@@ -605,7 +605,7 @@ TEST_P(SwapEngineTest, SaysWhichPagesGoPastHostMemory) {
   options.budget = kPageSize * 8;
   options.arena_size = 8_GiB;
   auto swap =
-      std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+      std::make_unique<SwapEngine>(options, memory::make_host_pages(GetParam()),
                                    std::make_unique<TiersStore>(ram_store(64), tiers), clock_);
   const auto out = [&](StorageId storage, std::uint32_t pages, std::optional<std::uint32_t> far) {
     const Bytes before = swap->statistics().spilled;
@@ -635,7 +635,7 @@ TEST_P(SwapEngineTest, KeepsContentsBehindALittleHostMemory) {
   SwapEngineOptions options;
   options.budget = kPageSize * 6;
   options.arena_size = 8_GiB;
-  auto swap = std::make_unique<SwapEngine>(options, memory::make_frame_mapper(GetParam()),
+  auto swap = std::make_unique<SwapEngine>(options, memory::make_host_pages(GetParam()),
                                            make_spill_store(store).store, clock_);
   std::vector<SwapEngine::Allocation> ranges;
   for (std::size_t i = 0; i < 12; ++i) ranges.push_back(swap->allocate(kPageSize * 3, nullptr));
@@ -886,17 +886,18 @@ TEST_P(SwapEngineTest, AFetchThatFailsIsNotTriedForEver) {
 
 /// Touches pages, spilled to a disk that flips a bit in all that it returns.
 void touch_what_cannot_come_back(memory::MapperKind kind) {
-  auto bell = std::make_shared<Doorbell>();
+  auto notifier = std::make_shared<Notifier>();
   FaultOptions faults;
   faults.flipping_reads = 1.0;
   auto store = make_verifying_store(
-      std::make_unique<FaultStore>(make_ram_store(Bytes(64 * kExtentBytes), 4, bell), bell, faults),
+      std::make_unique<FaultStore>(make_ram_store(Bytes(64 * kExtentBytes), 4, notifier), notifier,
+                                   faults),
       "it");
   SwapEngineOptions options;
   options.budget = kPageSize * 4;
   options.arena_size = 1_GiB;
   const SteadyClock clock;
-  SwapEngine swap(options, memory::make_frame_mapper(kind), std::move(store), clock);
+  SwapEngine swap(options, memory::make_host_pages(kind), std::move(store), clock);
   std::byte* const range = swap.allocate(kPageSize * 4, nullptr).address;
   for (std::size_t page = 0; page < 4; ++page) word(range, page) = page;
   const auto other = swap.allocate(kPageSize * 4, nullptr);
@@ -920,7 +921,7 @@ void touch_what_finds_no_room(memory::MapperKind kind) {
   options.arena_size = 1_GiB;
   options.fault_patience = std::chrono::milliseconds(1);
   const SteadyClock clock;
-  SwapEngine swap(options, memory::make_frame_mapper(kind), ram_store(2), clock);
+  SwapEngine swap(options, memory::make_host_pages(kind), ram_store(2), clock);
   std::byte* const spilled = swap.allocate(kPageSize * 2, nullptr).address;
   for (std::size_t page = 0; page < 2; ++page) word(spilled, page) = 7;
   std::byte* const other = swap.allocate(kPageSize * 4, nullptr).address;
@@ -942,7 +943,7 @@ void touch_what_the_kernel_leaves_no_room_for(memory::MapperKind kind) {
   options.arena_size = 1_GiB;
   options.fault_patience = std::chrono::milliseconds(1);
   const SteadyClock clock;
-  SwapEngine swap(options, memory::make_frame_mapper(kind), ram_store(64), clock);
+  SwapEngine swap(options, memory::make_host_pages(kind), ram_store(64), clock);
   std::byte* const spilled = swap.allocate(kPageSize, nullptr).address;
   const RangeUse used = swap.find(swap.allocate(kPageSize * 4, nullptr).address);
   PinSet held(Hold::kKernel);
@@ -961,8 +962,8 @@ void touch_what_was_freed(memory::MapperKind kind) {
   options.budget = kPageSize * 4;
   options.arena_size = 1_GiB;
   const SteadyClock clock;
-  SwapEngine swap(options, memory::make_frame_mapper(kind),
-                  make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Doorbell>()), clock);
+  SwapEngine swap(options, memory::make_host_pages(kind),
+                  make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Notifier>()), clock);
   const auto range = swap.allocate(kPageSize * 2, nullptr);
   swap.release(range.storage);
   std::_Exit(word(range.address, 1) == 0 ? 5 : 6);

@@ -83,11 +83,11 @@ class TieredStoreTest : public testing::Test {
   static constexpr std::size_t kLower = 8;
 
   void SetUp() override {
-    auto bell = std::make_shared<Doorbell>();
+    auto notifier = std::make_shared<Notifier>();
     auto watched = std::make_unique<WatchedStore>(
-        make_ram_store(Bytes(kLower * kExtentBytes), /*queue_depth=*/4, bell));
+        make_ram_store(Bytes(kLower * kExtentBytes), /*queue_depth=*/4, notifier));
     lower_ = watched.get();
-    store_ = host_memory_before(std::move(watched), kSlabs, bell);
+    store_ = host_memory_before(std::move(watched), kSlabs, notifier);
   }
 
   ExtentId written(std::uint64_t pattern, StoreTier tier = StoreTier::kAny) {
@@ -278,13 +278,14 @@ TEST_F(TieredStoreTest, LosesNothingWhereADemotionFails) {
 }
 
 TEST_F(TieredStoreTest, SaysWhyADiskThatFailedTakesNoMore) {
-  auto bell = std::make_shared<Doorbell>();
+  auto notifier = std::make_shared<Notifier>();
   FaultOptions dead;
   dead.transfers_until_death = 0;
-  auto disk =
-      std::make_unique<FaultStore>(make_ram_store(Bytes(8 * kExtentBytes), 4, bell), bell, dead);
+  auto disk = std::make_unique<FaultStore>(make_ram_store(Bytes(8 * kExtentBytes), 4, notifier),
+                                           notifier, dead);
   store_ = host_memory_before(
-      make_retrying_store(std::move(disk), bell, kClock, {.attempts_max = 1}), kSlabs, bell);
+      make_retrying_store(std::move(disk), notifier, kClock, {.attempts_max = 1}), kSlabs,
+      notifier);
   std::vector<ExtentId> extents;
   for (std::uint32_t i = 0; i < kSlabs; ++i) extents.push_back(written(i + 1));
   settle();
@@ -340,12 +341,12 @@ class LostDevice final : public device::Device {
 };
 
 TEST_F(TieredStoreTest, ReportsCopiesThatFail) {
-  auto bell = std::make_shared<Doorbell>();
+  auto notifier = std::make_shared<Notifier>();
   const auto device = std::make_shared<LostDevice>();
   auto slabs = std::make_unique<device::HostSlabs>(
       *device, device::HostSlabsOptions{.slab_size = Bytes(kExtentBytes), .slab_count = 2});
   store_ = make_tiered_store(device, std::move(slabs),
-                             make_ram_store(Bytes(2 * kExtentBytes), 4, bell), bell);
+                             make_ram_store(Bytes(2 * kExtentBytes), 4, notifier), notifier);
   const auto extent = store_->reserve_extent();
   ASSERT_TRUE(extent);
   const TransferResult result =
@@ -364,13 +365,13 @@ class TieredDeviceStoreTest : public testing::Test {
   static constexpr std::size_t kLower = 24;
   static constexpr std::size_t kPages = 8;
 
-  void SetUp() override { open(make_ram_store(Bytes(kLower * kExtentBytes), 4, bell_)); }
+  void SetUp() override { open(make_ram_store(Bytes(kLower * kExtentBytes), 4, notifier_)); }
 
   void open(std::unique_ptr<SpillStore> lower) {
     auto slabs = std::make_unique<device::HostSlabs>(
         *device_, device::HostSlabsOptions{.slab_size = Bytes(kExtentBytes), .slab_count = kSlabs});
     store_.reset();
-    store_ = make_tiered_store(device_, std::move(slabs), std::move(lower), bell_);
+    store_ = make_tiered_store(device_, std::move(slabs), std::move(lower), notifier_);
   }
 
   std::byte* page(std::size_t index) {
@@ -393,7 +394,7 @@ class TieredDeviceStoreTest : public testing::Test {
   device::DeviceMemory memory_ = device_->allocate(Bytes(kPages * kExtentBytes));
   std::unique_ptr<device::Queue> queue_ = device_->make_queue("test");
   PatternPages host_{2};
-  std::shared_ptr<Doorbell> bell_ = std::make_shared<Doorbell>();
+  std::shared_ptr<Notifier> notifier_ = std::make_shared<Notifier>();
   std::unique_ptr<SpillStore> store_;
 };
 
@@ -435,8 +436,8 @@ TEST_F(TieredDeviceStoreTest, HandsFailuresOfTheStoreBelowOn) {
     FaultOptions faults;
     faults.failing = 1.0;
     (reads_fail ? faults.spares_writes : faults.spares_reads) = true;
-    open(std::make_unique<FaultStore>(make_ram_store(Bytes(kLower * kExtentBytes), 4, bell_), bell_,
-                                      faults));
+    open(std::make_unique<FaultStore>(make_ram_store(Bytes(kLower * kExtentBytes), 4, notifier_),
+                                      notifier_, faults));
     // Often enough to run out of slabs that stage, if one were lost each time.
     for (std::uint64_t round = 1; round <= 8; ++round) {
       const auto extent = store_->reserve_extent(StoreTier::kFar);
@@ -456,9 +457,10 @@ TEST(TieredStoreWalk, KeepsEveryExtentAboveAFaultyDisk) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    auto bell = std::make_shared<Doorbell>();
-    auto disk = make_faulty_disk(random, Faults::kOfWrites, Bytes(12 * kExtentBytes), bell, kClock);
-    auto store = host_memory_before(std::move(disk), /*slabs=*/8 + random() % 9, bell);
+    auto notifier = std::make_shared<Notifier>();
+    auto disk =
+        make_faulty_disk(random, Faults::kOfWrites, Bytes(12 * kExtentBytes), notifier, kClock);
+    auto store = host_memory_before(std::move(disk), /*slabs=*/8 + random() % 9, notifier);
     PatternPages pages(2);
     std::map<ExtentId, std::uint64_t> stored;
     for (std::uint64_t step = 1; step <= 120; ++step) {

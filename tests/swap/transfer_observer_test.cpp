@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "store/ram/factory.h"
 #include "support/best_mapper.h"
 #include "support/forwarding_store.h"
@@ -127,14 +127,14 @@ class Notebook final : public TransferObserver {
 class TransferObserverTest : public testing::Test {
  protected:
   static std::unique_ptr<SpillStore> ram_store() {
-    return make_ram_store(kPageSize * 64, 4, std::make_shared<Doorbell>());
+    return make_ram_store(kPageSize * 64, 4, std::make_shared<Notifier>());
   }
   std::unique_ptr<SwapEngine> engine(std::size_t pages, std::unique_ptr<SpillStore> store) {
     SwapEngineOptions options;
     options.budget = kPageSize * pages;
     options.arena_size = 8_GiB;
     options.observers = {&seen_};
-    return std::make_unique<SwapEngine>(options, memory::make_frame_mapper(best_mapper()),
+    return std::make_unique<SwapEngine>(options, memory::make_host_pages(best_mapper()),
                                         std::move(store), clock_);
   }
 

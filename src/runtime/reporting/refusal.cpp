@@ -34,7 +34,7 @@ std::string remedy(RefusalCause cause) {
 bool is_refusal(const Error& error) {
   return dynamic_cast<const IoError*>(&error) != nullptr ||
          dynamic_cast<const RecomputeError*>(&error) != nullptr ||
-         dynamic_cast<const swap::KeptError*>(&error) != nullptr;
+         dynamic_cast<const swap::PinnedByKernelError*>(&error) != nullptr;
 }
 
 Refusal refusal_by(const Error& error, const std::string& who) {
@@ -45,7 +45,7 @@ Refusal refusal_by(const Error& error, const std::string& who) {
   if (dynamic_cast<const swap::UnreadableError*>(&error) != nullptr)
     return {RefusalCause::kUnreadable,
             message("{} needs a tensor that cannot be read back: {}", who, what)};
-  if (dynamic_cast<const swap::KeptError*>(&error) != nullptr)
+  if (dynamic_cast<const swap::PinnedByKernelError*>(&error) != nullptr)
     return {RefusalCause::kKept, message("{}, needed for {}", what, who)};
   return {RefusalCause::kStore, message("{}, needed for {}", what, who)};
 }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "spillway/base/error.h"
+#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::runtime {
 namespace {

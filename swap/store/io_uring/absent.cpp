@@ -10,7 +10,7 @@ std::string why_no_io_uring() {
 }
 
 std::unique_ptr<SpillStore> make_io_uring_store(std::unique_ptr<ExtentFile>, std::size_t,
-                                                std::shared_ptr<Doorbell>) {
+                                                std::shared_ptr<Notifier>) {
   throw UnsupportedError(why_no_io_uring());
 }
 

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "spillway/swap/spill_store.h"
-#include "store/doorbell.h"
 #include "store/extent_file.h"
+#include "store/notifier.h"
 
 namespace spillway::swap {
 
@@ -12,6 +12,6 @@ namespace spillway::swap {
 /// UnsupportedError with that text.
 std::unique_ptr<SpillStore> make_io_uring_store(std::unique_ptr<ExtentFile> file,
                                                 std::size_t queue_depth,
-                                                std::shared_ptr<Doorbell> bell);
+                                                std::shared_ptr<Notifier> notifier);
 
 }  // namespace spillway::swap

@@ -66,8 +66,10 @@ std::string why_no_io_uring() {
 }
 
 IoUringStore::IoUringStore(std::unique_ptr<ExtentFile> file, std::size_t queue_depth,
-                           std::shared_ptr<Doorbell> bell)
-    : SpillStore(queue_depth, file->descriptors()), file_(std::move(file)), wait_(std::move(bell)) {
+                           std::shared_ptr<Notifier> notifier)
+    : SpillStore(queue_depth, file->descriptors()),
+      file_(std::move(file)),
+      wait_(std::move(notifier)) {
   if (!descriptors()->is_apart())
     throw UnsupportedError("io_uring needs a table of descriptors of its own: {}",
                            descriptors()->why_shared());
@@ -81,7 +83,7 @@ IoUringStore::IoUringStore(std::unique_ptr<ExtentFile> file, std::size_t queue_d
 }
 
 void IoUringStore::open_ring() {
-  const int event = wait_.bell().event_in(descriptors());
+  const int event = wait_.notifier().event_in(descriptors());
   int error = -::io_uring_queue_init(static_cast<unsigned>(flights_.size()), &ring_, 0);
   if (error != 0) throw UnsupportedError(why_refused(error));
   error = -::io_uring_register_eventfd(&ring_, event);
@@ -107,7 +109,7 @@ IoUringStore::~IoUringStore() {
 
 void IoUringStore::count_sent(std::ptrdiff_t more) {
   sent_ += static_cast<std::size_t>(more);
-  wait_.bell().expect_of_kernel(more);
+  wait_.notifier().expect_of_kernel(more);
 }
 
 void IoUringStore::do_submit(const Transfer& transfer) {
@@ -145,7 +147,7 @@ void IoUringStore::flush() {
       unsent_.erase(unsent_.begin(), unsent_.begin() + taken);
       count_sent(taken);
     } else if (taken == 0 || is_passing(-taken)) {
-      wait_.bell().ring_by(SteadyClock().now() + kPauseOfBusyRing);
+      wait_.notifier().notify_by(SteadyClock().now() + kPauseOfBusyRing);
       return;
     } else {
       broken_ = -taken;
@@ -201,8 +203,8 @@ StoreReport IoUringStore::do_report() const {
 
 std::unique_ptr<SpillStore> make_io_uring_store(std::unique_ptr<ExtentFile> file,
                                                 std::size_t queue_depth,
-                                                std::shared_ptr<Doorbell> bell) {
-  return std::make_unique<IoUringStore>(std::move(file), queue_depth, std::move(bell));
+                                                std::shared_ptr<Notifier> notifier) {
+  return std::make_unique<IoUringStore>(std::move(file), queue_depth, std::move(notifier));
 }
 
 }  // namespace spillway::swap

@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "spillway/swap/spill_store.h"
-#include "store/doorbell.h"
 #include "store/extent_file.h"
+#include "store/notifier.h"
 
 namespace spillway::swap {
 
 class IoUringStore final : public SpillStore {
  public:
   IoUringStore(std::unique_ptr<ExtentFile> file, std::size_t queue_depth,
-               std::shared_ptr<Doorbell> bell);
+               std::shared_ptr<Notifier> notifier);
   ~IoUringStore() override;
   IoUringStore(const IoUringStore&) = delete;
   IoUringStore& operator=(const IoUringStore&) = delete;

@@ -21,8 +21,10 @@ constexpr std::size_t kMostThreads = 8;
 }  // namespace
 
 PosixStore::PosixStore(std::unique_ptr<ExtentFile> file, std::size_t queue_depth,
-                       std::size_t thread_count, std::shared_ptr<Doorbell> bell)
-    : SpillStore(queue_depth, file->descriptors()), file_(std::move(file)), wait_(std::move(bell)) {
+                       std::size_t thread_count, std::shared_ptr<Notifier> notifier)
+    : SpillStore(queue_depth, file->descriptors()),
+      file_(std::move(file)),
+      wait_(std::move(notifier)) {
   start_threads(thread_count);
 }
 
@@ -69,7 +71,7 @@ void PosixStore::carry_out_on_worker() {
     TransferResult result = move(transfer);
     lock.lock();
     finished_.push_back(std::move(result));
-    wait_.bell().ring();
+    wait_.notifier().notify();
   }
 }
 
@@ -107,9 +109,9 @@ StoreReport PosixStore::do_report() const {
 
 std::unique_ptr<SpillStore> make_posix_store(std::unique_ptr<ExtentFile> file,
                                              std::size_t queue_depth,
-                                             std::shared_ptr<Doorbell> bell) {
+                                             std::shared_ptr<Notifier> notifier) {
   return std::make_unique<PosixStore>(std::move(file), queue_depth,
-                                      std::min(queue_depth, kMostThreads), std::move(bell));
+                                      std::min(queue_depth, kMostThreads), std::move(notifier));
 }
 
 }  // namespace spillway::swap

@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "spillway/swap/spill_store.h"
-#include "store/doorbell.h"
 #include "store/extent_file.h"
+#include "store/notifier.h"
 
 namespace spillway::swap {
 
 class PosixStore final : public SpillStore {
  public:
   PosixStore(std::unique_ptr<ExtentFile> file, std::size_t queue_depth, std::size_t thread_count,
-             std::shared_ptr<Doorbell> bell);
+             std::shared_ptr<Notifier> notifier);
   ~PosixStore() override;
   PosixStore(const PosixStore&) = delete;
   PosixStore& operator=(const PosixStore&) = delete;

@@ -22,9 +22,9 @@ std::size_t count_extents(Bytes capacity) {
 
 }  // namespace
 
-RamStore::RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Doorbell> bell)
+RamStore::RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Notifier> notifier)
     : SpillStore(queue_depth),
-      wait_(std::move(bell)),
+      wait_(std::move(notifier)),
       extent_count_(count_extents(capacity)),
       memory_(extent_count_ * kExtentBytes) {}
 
@@ -54,7 +54,7 @@ void RamStore::do_submit(const Transfer& transfer) {
   else
     std::memcpy(transfer.memory, place, transfer.size);
   finished_.push_back({transfer, 0, {}});
-  wait_.bell().ring();
+  wait_.notifier().notify();
 }
 
 void RamStore::do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) {
@@ -82,8 +82,8 @@ StoreReport RamStore::do_report() const {
 }
 
 std::unique_ptr<SpillStore> make_ram_store(Bytes capacity, std::size_t queue_depth,
-                                           std::shared_ptr<Doorbell> bell) {
-  return std::make_unique<RamStore>(capacity, queue_depth, std::move(bell));
+                                           std::shared_ptr<Notifier> notifier) {
+  return std::make_unique<RamStore>(capacity, queue_depth, std::move(notifier));
 }
 
 }  // namespace spillway::swap

@@ -6,14 +6,14 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/swap/spill_store.h"
-#include "store/doorbell.h"
 #include "store/mapped_memory.h"
+#include "store/notifier.h"
 
 namespace spillway::swap {
 
 class RamStore final : public SpillStore {
  public:
-  RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Doorbell> bell);
+  RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Notifier> notifier);
 
  private:
   std::optional<ExtentId> do_reserve_extent(StoreTier) override;

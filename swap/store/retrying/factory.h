@@ -5,7 +5,7 @@
 
 #include "spillway/base/clock.h"
 #include "spillway/swap/spill_store.h"
-#include "store/doorbell.h"
+#include "store/notifier.h"
 
 namespace spillway::swap {
 
@@ -16,9 +16,9 @@ struct RetryOptions {
 
 /// Repeats transfers that failed for a reason that may pass. One that fails for good is reported
 /// with the number of attempts; from then on the store gives out no new extents, and reads go on.
-/// `bell` is the one that `child` rings; `clock` outlives the store.
+/// `notifier` is the one that `child` notifies; `clock` outlives the store.
 std::unique_ptr<SpillStore> make_retrying_store(std::unique_ptr<SpillStore> child,
-                                                std::shared_ptr<Doorbell> bell, const Clock& clock,
-                                                RetryOptions options = {});
+                                                std::shared_ptr<Notifier> notifier,
+                                                const Clock& clock, RetryOptions options = {});
 
 }  // namespace spillway::swap

@@ -28,11 +28,11 @@ bool may_pass(const TransferResult& result) {
 
 }  // namespace
 
-RetryingStore::RetryingStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Doorbell> bell,
+RetryingStore::RetryingStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Notifier> notifier,
                              const Clock& clock, RetryOptions options)
     : SpillStore(child->queue_depth(), child->descriptors()),
       child_(std::move(child)),
-      wait_(std::move(bell)),
+      wait_(std::move(notifier)),
       clock_(clock),
       options_(options),
       attempts_(queue_depth()) {
@@ -68,9 +68,9 @@ void RetryingStore::collect(std::vector<TransferResult>& results) {
   scratch_.clear();
   child_->reap(scratch_, std::chrono::milliseconds(0));
   for (TransferResult& result : scratch_) take(std::move(result), results);
-  // The bell sleeps in real time; under another clock the caller looks again by itself.
+  // The notifier sleeps in real time; under another clock the caller looks again by itself.
   if (!paused_.empty())
-    wait_.bell().ring_by(SteadyClock().now() + (paused_.begin()->first - clock_.now()));
+    wait_.notifier().notify_by(SteadyClock().now() + (paused_.begin()->first - clock_.now()));
 }
 
 void RetryingStore::resubmit_due() {
@@ -115,9 +115,9 @@ StoreReport RetryingStore::do_report() const {
 }
 
 std::unique_ptr<SpillStore> make_retrying_store(std::unique_ptr<SpillStore> child,
-                                                std::shared_ptr<Doorbell> bell, const Clock& clock,
-                                                RetryOptions options) {
-  return std::make_unique<RetryingStore>(std::move(child), std::move(bell), clock, options);
+                                                std::shared_ptr<Notifier> notifier,
+                                                const Clock& clock, RetryOptions options) {
+  return std::make_unique<RetryingStore>(std::move(child), std::move(notifier), clock, options);
 }
 
 }  // namespace spillway::swap

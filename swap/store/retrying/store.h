@@ -9,14 +9,14 @@
 
 #include "spillway/base/clock.h"
 #include "spillway/swap/spill_store.h"
-#include "store/doorbell.h"
+#include "store/notifier.h"
 #include "store/retrying/factory.h"
 
 namespace spillway::swap {
 
 class RetryingStore final : public SpillStore {
  public:
-  RetryingStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Doorbell> bell,
+  RetryingStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Notifier> notifier,
                 const Clock& clock, RetryOptions options);
 
  private:

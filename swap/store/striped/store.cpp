@@ -22,10 +22,10 @@ std::size_t total_depth(const std::vector<std::unique_ptr<SpillStore>>& stores) 
 }  // namespace
 
 StripedStore::StripedStore(std::vector<std::unique_ptr<SpillStore>> children,
-                           std::shared_ptr<Doorbell> bell)
+                           std::shared_ptr<Notifier> notifier)
     : SpillStore(total_depth(children), children.front()->descriptors()),
       stripes_(children.size()),
-      wait_(std::move(bell)) {
+      wait_(std::move(notifier)) {
   SPILLWAY_ASSERT(!children.empty());
   for (std::size_t i = 0; i < children.size(); ++i) stripes_[i].store = std::move(children[i]);
 }
@@ -159,8 +159,8 @@ StoreReport StripedStore::do_report() const {
 }
 
 std::unique_ptr<SpillStore> make_striped_store(std::vector<std::unique_ptr<SpillStore>> children,
-                                               std::shared_ptr<Doorbell> bell) {
-  return std::make_unique<StripedStore>(std::move(children), std::move(bell));
+                                               std::shared_ptr<Notifier> notifier) {
+  return std::make_unique<StripedStore>(std::move(children), std::move(notifier));
 }
 
 }  // namespace spillway::swap

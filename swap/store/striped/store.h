@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "spillway/swap/spill_store.h"
-#include "store/doorbell.h"
+#include "store/notifier.h"
 
 namespace spillway::swap {
 
 class StripedStore final : public SpillStore {
  public:
-  StripedStore(std::vector<std::unique_ptr<SpillStore>> children, std::shared_ptr<Doorbell> bell);
+  StripedStore(std::vector<std::unique_ptr<SpillStore>> children,
+               std::shared_ptr<Notifier> notifier);
 
  private:
   struct Stripe {

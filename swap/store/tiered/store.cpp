@@ -41,12 +41,12 @@ std::uint64_t place_in_lower(ExtentId extent) { return extent.value() * kPlaceBi
 
 TieredStore::TieredStore(std::shared_ptr<device::Device> device,
                          std::unique_ptr<device::HostSlabs> slabs,
-                         std::unique_ptr<SpillStore> lower, std::shared_ptr<Doorbell> bell)
-    : SpillStore(lower->queue_depth(), lower->descriptors()),
+                         std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier)
+    : SpillStore(lower->queue_depth(), lower->descriptors(), device->id()),
       device_(std::move(device)),
       slabs_(std::move(slabs)),
-      wait_(bell),
-      bell_(std::move(bell)),
+      wait_(notifier),
+      notifier_(std::move(notifier)),
       staging_slabs_(count_staging_slabs(*device_, *slabs_, queue_depth())),
       spare_slabs_(std::min<std::size_t>(this->slabs() / kSparePart, queue_depth())),
       lower_jobs_(queue_depth()),
@@ -191,8 +191,8 @@ void TieredStore::start_copy(const Transfer& transfer, SharedSlab slab, ExtentId
   const bool is_write = transfer.direction == Direction::kWrite;
   lane.queue->copy(is_write ? place : page, is_write ? page : place);
   lane.jobs.push_back({transfer, std::move(slab), lane.queue->record(), lower});
-  lane.queue->run([bell = bell_] {
-    bell->ring();
+  lane.queue->run([notifier = notifier_] {
+    notifier->notify();
     return device::Outcome{};
   });
 }
@@ -396,9 +396,9 @@ StoreReport TieredStore::do_report() const {
 std::unique_ptr<SpillStore> make_tiered_store(std::shared_ptr<device::Device> device,
                                               std::unique_ptr<device::HostSlabs> slabs,
                                               std::unique_ptr<SpillStore> lower,
-                                              std::shared_ptr<Doorbell> bell) {
+                                              std::shared_ptr<Notifier> notifier) {
   return std::make_unique<TieredStore>(std::move(device), std::move(slabs), std::move(lower),
-                                       std::move(bell));
+                                       std::move(notifier));
 }
 
 }  // namespace spillway::swap

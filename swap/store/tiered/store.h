@@ -12,8 +12,8 @@
 #include "spillway/device/device.h"
 #include "spillway/device/host_slabs.h"
 #include "spillway/swap/spill_store.h"
-#include "store/doorbell.h"
 #include "store/extent_table.h"
+#include "store/notifier.h"
 
 namespace spillway::swap {
 
@@ -32,7 +32,7 @@ namespace spillway::swap {
 class TieredStore final : public SpillStore {
  public:
   TieredStore(std::shared_ptr<device::Device> device, std::unique_ptr<device::HostSlabs> slabs,
-              std::unique_ptr<SpillStore> lower, std::shared_ptr<Doorbell> bell);
+              std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier);
 
  private:
   using SharedSlab =
@@ -109,7 +109,7 @@ class TieredStore final : public SpillStore {
   const std::shared_ptr<device::Device> device_;
   const std::unique_ptr<device::HostSlabs> slabs_;
   ReapWait wait_;
-  const std::shared_ptr<Doorbell> bell_;
+  const std::shared_ptr<Notifier> notifier_;
   const std::uint32_t staging_slabs_;  // Where the lower store cannot reach the device's memory.
   const std::size_t spare_slabs_;      // Demotions keep so many free.
   ExtentTable<std::atomic<std::uint64_t>> places_;  // See place_in_slab, place_in_lower.

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/planner/strategies.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "support/best_mapper.h"
@@ -30,7 +30,7 @@ std::unique_ptr<swap::SwapEngine> make_engine(const Clock& clock) {
   swap::SwapEngineOptions options;
   options.budget = memory::kPageSize * 64;
   options.arena_size = 8_GiB;
-  return std::make_unique<swap::SwapEngine>(options, memory::make_frame_mapper(best_mapper()),
+  return std::make_unique<swap::SwapEngine>(options, memory::make_host_pages(best_mapper()),
                                             swap::make_spill_store(store).store, clock);
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/runtime/recomputing/recomputer.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/swap/swap_engine.h"
@@ -42,7 +42,7 @@ class RecomputerTest : public ::testing::Test {
     swap::SwapEngineOptions options;
     options.budget = kPageSize * 24;
     options.arena_size = 8_GiB;
-    engine_ = std::make_unique<swap::SwapEngine>(options, memory::make_frame_mapper(mapper),
+    engine_ = std::make_unique<swap::SwapEngine>(options, memory::make_host_pages(mapper),
                                                  swap::make_spill_store(store).store, clock_);
     recomputer_ = std::make_unique<Recomputer>(
         Recomputer::Memory{*engine_, *engine_, *engine_},

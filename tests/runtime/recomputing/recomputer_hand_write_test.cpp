@@ -1,5 +1,6 @@
 // Writes past the operators to what dropped storages are made of.
 #include "recomputer_cases.h"
+#include "spillway/memory/frame_mapper.h"
 #include "support/hand_write.h"
 #include "support/residency_orders.h"
 

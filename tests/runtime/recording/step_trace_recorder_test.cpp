@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/runtime/recording/storage_pieces.h"
 #include "spillway/runtime/runtime.h"
 #include "store/ram/factory.h"
@@ -430,13 +430,13 @@ TEST(TracedRuntime, ShowsEveryOperatorAndEveryByteThatMoved) {
   engine.arena_size = 8_GiB;
   engine.observers = {&recorder};
   auto store = std::make_unique<CountingStore>(
-      swap::make_ram_store(kPageSize * 256, 4, std::make_shared<swap::Doorbell>()), moved);
+      swap::make_ram_store(kPageSize * 256, 4, std::make_shared<swap::Notifier>()), moved);
   RuntimeOptions options;
   options.budget = engine.budget;
   options.trace = &recorder;
   auto runtime = std::make_unique<Runtime>(
       options,
-      std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
+      std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(best_mapper()),
                                          std::move(store), clock),
       clock);
   Trainer trainer(*runtime);

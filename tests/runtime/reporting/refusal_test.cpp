@@ -42,7 +42,7 @@ TEST(Refusal, OfWhatCannotBeComputedAgainNamesTheSwitch) {
 }
 
 TEST(Refusal, OfWhatTheKernelKeepsNamesTheBudget) {
-  const swap::KeptError error("the kernel keeps {}", 4_MiB);
+  const swap::PinnedByKernelError error("the kernel keeps {}", 4_MiB);
   EXPECT_EQ(refusal_by(error, "x").cause, RefusalCause::kKept);
   EXPECT_EQ(told(error),
             "the kernel keeps 4.00 MiB, needed for aten::mm(float[2]). All tensors are still "

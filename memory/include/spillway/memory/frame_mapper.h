@@ -13,21 +13,13 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/named_values.h"
+#include "spillway/memory/page_access.h"
 
 namespace spillway::memory {
 
-/// The unit of residency: a *page* is 2 MiB of a reserved address range, a *frame* is 2 MiB of
-/// physical memory. A frame sits either under a page or in a slot of the frame pool.
+/// Pages and frames of the host. A frame sits either under a page or in a slot of the frame pool.
 inline constexpr Bytes kPageSize{std::uint64_t{2} << 20};
 inline constexpr std::size_t kPageBytes = std::size_t{2} << 20;
-
-enum class Access { kRead, kWrite };
-
-/// How a trap was left.
-enum class TrapEnd {
-  kServed,
-  kInterrupted,  ///< A signal is to be taken first; then the access traps again.
-};
 
 /// What a mapper tells when memory is touched that it has to serve. Implemented by the owner of the
 /// residency states. Both calls come without any lock held by the mapper.
@@ -50,17 +42,8 @@ class FaultSink {
   virtual TrapEnd serve_fault(std::byte* address, Access access, const sigset_t& blocked) = 0;
 };
 
-enum class MoveResult {
-  kMoved,
-  /// The kernel holds the frame: nothing changed. Direct I/O into it has not ended, or the program
-  /// has locked it (mlock). Where a filter of system calls refuses process_vm_readv, also when the
-  /// page is closed for writing and a forked child shares it: after `allow_writes` it can leave.
-  /// A page whose contents nobody needs leaves by `drop_page`.
-  kBusy,
-};
-
 /// Moves frames between the pool and the pages of the arena, and reports accesses to pages that
-/// are empty or closed for writing. One instance serves one arena and one pool. Thread-safe, except
+/// are empty or write-protected. One instance serves one arena and one pool. Thread-safe, except
 /// that calls for the same page must not overlap.
 class FrameMapper {
  public:
@@ -82,7 +65,7 @@ class FrameMapper {
   virtual void prepare(std::byte* /*first*/, std::size_t /*pages*/) {}
 
   /// Moves the frame at `pool_slot` under the empty `page`. With `Access::kRead` the page arrives
-  /// closed for writing, and no thread asleep on it can write in between; a thread that comes upon
+  /// write-protected, and no thread asleep on it can write in between; a thread that comes upon
   /// it in the short time between may (the caller treats pages that ever faulted as dirty).
   /// Wakes whoever waits for the page.
   virtual MoveResult map(std::byte* page, std::byte* pool_slot, Access allowed) = 0;
@@ -90,11 +73,11 @@ class FrameMapper {
   /// Moves the frame of `page` to the empty `pool_slot`. The page reports accesses from then on.
   virtual MoveResult unmap(std::byte* pool_slot, std::byte* page) = 0;
 
-  /// Closes `pages` present pages from `first` for writing: when it returns, a write is reported
+  /// Write-protects `pages` present pages from `first`: when it returns, a write is reported
   /// before it happens.
   virtual void forbid_writes(std::byte* first, std::size_t pages) = 0;
 
-  /// Opens present pages for writing and wakes whoever waits to write them.
+  /// Makes present pages writable and wakes whoever waits to write them.
   virtual void allow_writes(std::byte* first, std::size_t pages) = 0;
 
   /// Lets threads that wait for `page` try again; for those that came too late for a `map`.

@@ -6,21 +6,31 @@
 #include <vector>
 
 #include "spillway/base/strong_id.h"
-#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::memory {
 
 /// A place in the pool's address space; it holds a frame or is empty.
 using SlotId = StrongId<struct PoolSlotTag>;
 
+/// Gives slots of a pool their physical memory.
+class FrameSource {
+ public:
+  virtual ~FrameSource() = default;
+
+  /// Makes a frame in an empty slot. What cannot be had must have been refused before.
+  virtual void make_frame(SlotId slot) = 0;
+  /// Gives the frame in a slot back to the system, and its bytes up.
+  virtual void drop_frame(SlotId slot) = 0;
+};
+
 /// Keeps the frames that lie under no page, and the empty slots that frames return to. Frames are
-/// made on first need (transparent huge pages, zeroed by the kernel once) and recycled without
-/// clearing after that. Not thread-safe: the owner of the residency states guards it.
+/// made on first need and recycled without clearing after that. Not thread-safe: the owner of the
+/// residency states guards it.
 class FramePool {
  public:
-  /// `base` is the reserved pool region with room for `slot_count` slots. `limit` (at most
-  /// `slot_count`) bounds the frames that exist, free ones and mapped ones together.
-  FramePool(std::byte* base, std::size_t slot_count, std::size_t limit);
+  /// `source` has `slot_count` slots and outlives the pool. `limit` (at most `slot_count`) bounds
+  /// the frames that exist, free ones and mapped ones together.
+  FramePool(FrameSource& source, std::size_t slot_count, std::size_t limit);
 
   /// A slot that holds a frame, or nothing when all frames that may exist are taken.
   std::optional<SlotId> take_frame();
@@ -41,12 +51,14 @@ class FramePool {
   /// to the system); frames in use are dropped as they return.
   void set_limit(std::size_t frames);
 
+  /// Gives the memory of one free frame back to the system; a new one may be made later.
+  void drop_free_frame();
+
   /// Has the memory of the frames that are at rest now replaced when they are taken. For the parent
   /// after fork(2), which leaves every frame shared with the child: a shared frame is copied before
   /// it moves, and its huge page is lost. Contents go; frames at rest have none that matter.
   void renew_free_frames() { to_renew_ = full_.size(); }
 
-  std::byte* address(SlotId slot) const { return base_ + std::size_t{slot.value()} * kPageBytes; }
   std::size_t limit() const { return limit_; }
   std::size_t free_frames() const { return full_.size(); }   ///< Frames at rest.
   std::size_t existing_frames() const { return existing_; }  ///< At rest, taken, or mapped.
@@ -56,9 +68,7 @@ class FramePool {
   }
 
  private:
-  void drop_free_frame();
-
-  std::byte* base_;
+  FrameSource& source_;
   std::size_t slot_count_;
   std::size_t limit_;
   std::size_t existing_ = 0;

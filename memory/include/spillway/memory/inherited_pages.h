@@ -12,7 +12,7 @@ namespace spillway::memory {
 /// Ends every access to the pages with a signal, until one of the calls below fills them.
 void seal_pages(std::byte* first, std::size_t pages);
 
-/// Opens present pages for writing. Pages that the parent had closed may need it.
+/// Makes present pages writable. Pages that the parent had write-protected need it.
 void open_pages(std::byte* first, std::size_t pages);
 
 /// Lets the pages show the bytes of `file` from `offset` on; writes stay private to the child.
@@ -23,9 +23,9 @@ bool show_file(std::byte* first, std::size_t pages, int file, std::uint64_t offs
 std::byte* stage_page();
 
 /// Puts a staged page under the sealed `page` at once: another thread sees all of its bytes or
-/// none. It is open for writing then, or only for reading if `closed`. Where a filter of system
+/// none. It is writable then, unless `write_protected`. Where a filter of system
 /// calls forbids mremap, the bytes are copied. Returns false with errno, and the page still sealed,
 /// when the kernel refuses that too.
-bool place_page(std::byte* page, std::byte* staged, bool closed = false);
+bool place_page(std::byte* page, std::byte* staged, bool write_protected = false);
 
 }  // namespace spillway::memory

@@ -15,6 +15,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/own_descriptors.h"
 #include "spillway/base/strong_id.h"
+#include "spillway/device/device_span.h"
 
 namespace spillway::swap {
 
@@ -41,7 +42,7 @@ enum class StoreTier : std::uint8_t {
 struct Transfer {
   Direction direction = Direction::kWrite;
   ExtentId extent;
-  std::byte* memory = nullptr;  ///< Aligned to 4096 bytes.
+  std::byte* memory = nullptr;  ///< Of the store's device, aligned to 4096 bytes.
   std::size_t size = 0;         ///< Multiple of 4096, at most one page.
   std::uint64_t tag = 0;        ///< Comes back with the completion.
 };
@@ -131,13 +132,17 @@ class SpillStore {
   /// there, and forks are announced there. Any thread.
   const std::shared_ptr<OwnDescriptors>& descriptors() const { return descriptors_; }
 
+  /// Whose memory its transfers move: the host's, or that of a device whose queues copy it.
+  device::DeviceId device() const { return device_; }  ///< Any thread.
+
   std::size_t in_flight() const { return in_flight_; }      ///< I/O thread only.
   std::size_t queue_depth() const { return queue_depth_; }  ///< Any thread.
 
  protected:
   explicit SpillStore(std::size_t queue_depth,
-                      std::shared_ptr<OwnDescriptors> descriptors = nullptr)
-      : descriptors_(std::move(descriptors)), queue_depth_(queue_depth) {}
+                      std::shared_ptr<OwnDescriptors> descriptors = nullptr,
+                      device::DeviceId device = {})
+      : descriptors_(std::move(descriptors)), device_(device), queue_depth_(queue_depth) {}
 
   /// A report with `written`, `read` and `busy_time` of what passed through this object. Any
   /// thread.
@@ -153,6 +158,7 @@ class SpillStore {
   virtual StoreReport do_report() const = 0;
 
   std::shared_ptr<OwnDescriptors> descriptors_;
+  device::DeviceId device_;
   std::size_t queue_depth_;
   std::size_t in_flight_ = 0;
   std::atomic<std::uint64_t> written_bytes_{0};

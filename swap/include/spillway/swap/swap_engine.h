@@ -9,7 +9,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/page_memory.h"
 #include "spillway/swap/residency.h"
 #include "spillway/swap/spill_store.h"
 #include "spillway/swap/storage_range.h"
@@ -61,7 +61,7 @@ class SwapEngine final : public StorageMemory,
                          public WriteGuards,
                          public ForkHooks {
  public:
-  SwapEngine(const SwapEngineOptions& options, std::unique_ptr<memory::FrameMapper> mapper,
+  SwapEngine(const SwapEngineOptions& options, std::unique_ptr<memory::PageMemory> memory,
              std::unique_ptr<SpillStore> store, const Clock& clock);
   /// Waits for transfers in flight. Ranges that are still live lose their memory.
   ~SwapEngine() override;

@@ -18,7 +18,7 @@ class NoRoomError : public BudgetError {
 };
 
 /// It would fit, but the kernel lets too little leave.
-class KeptError : public BudgetError {
+class PinnedByKernelError : public BudgetError {
  public:
   using BudgetError::BudgetError;
 };

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "mapper_cases.h"
-#include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/swap/swap_engine.h"
 #include "spillway/swap/swap_errors.h"
 #include "store/ram/factory.h"
@@ -40,11 +40,11 @@ void unlock(const SwapEngine::Allocation& made, std::size_t pages) {
   ASSERT_EQ(::syscall(SYS_munlock, made.address, pages * kPageBytes), 0);
 }
 
-class SwapEngineKeptTest : public MapperTest {
+class SwapEnginePinnedByKernelTest : public MapperTest {
  protected:
   /// On a store in memory whose writes fail after so many transfers.
   std::unique_ptr<SwapEngine> engine(std::size_t transfers_until_death = 1'000'000) const {
-    auto bell = std::make_shared<Doorbell>();
+    auto notifier = std::make_shared<Notifier>();
     FaultOptions faults;
     faults.transfers_until_death = transfers_until_death;
     SwapEngineOptions options;
@@ -52,9 +52,9 @@ class SwapEngineKeptTest : public MapperTest {
     options.arena_size = 8_GiB;
     options.patience = std::chrono::milliseconds(200);
     return std::make_unique<SwapEngine>(
-        options, memory::make_frame_mapper(GetParam()),
-        std::make_unique<FaultStore>(make_ram_store(Bytes(64 * kExtentBytes), 4, bell), bell,
-                                     faults),
+        options, memory::make_host_pages(GetParam()),
+        std::make_unique<FaultStore>(make_ram_store(Bytes(64 * kExtentBytes), 4, notifier),
+                                     notifier, faults),
         clock_);
   }
 
@@ -73,7 +73,7 @@ class SwapEngineKeptTest : public MapperTest {
   SteadyClock clock_;
 };
 
-TEST_P(SwapEngineKeptTest, AreNamedWhereNothingElseMayLeave) {
+TEST_P(SwapEnginePinnedByKernelTest, AreNamedWhereNothingElseMayLeave) {
   if (!keeps_what_is_locked()) GTEST_SKIP() << "this mapper moves what is locked";
   const auto swap = engine();
   const auto locked = filled(*swap, 3);
@@ -81,7 +81,7 @@ TEST_P(SwapEngineKeptTest, AreNamedWhereNothingElseMayLeave) {
   try {
     swap->allocate(kPageSize * 2, nullptr);
     FAIL() << "there is room for one page only";
-  } catch (const KeptError& error) {
+  } catch (const PinnedByKernelError& error) {
     EXPECT_THAT(error.what(),
                 ::testing::HasSubstr("no room for 4.00 MiB under a budget of 8.00 MiB: the kernel "
                                      "keeps 6.00 MiB of tensors in memory, which the program has "
@@ -93,7 +93,7 @@ TEST_P(SwapEngineKeptTest, AreNamedWhereNothingElseMayLeave) {
   for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(locked.address, page), 10 + page);
 }
 
-TEST_P(SwapEngineKeptTest, LeaveAsSoonAsTheyMay) {
+TEST_P(SwapEnginePinnedByKernelTest, LeaveAsSoonAsTheyMay) {
   const auto swap = engine();
   const auto locked = filled(*swap, 3);
   if (!lock_in_memory(locked.address, 3)) GTEST_SKIP() << "mlock is limited here";
@@ -108,7 +108,7 @@ TEST_P(SwapEngineKeptTest, LeaveAsSoonAsTheyMay) {
   device.join();
 }
 
-TEST_P(SwapEngineKeptTest, LeaveForWhoTouchesWhatIsOut) {
+TEST_P(SwapEnginePinnedByKernelTest, LeaveForWhoTouchesWhatIsOut) {
   const auto swap = engine();
   const auto out = filled(*swap, 2);
   const auto locked = filled(*swap, kBudgetPages);
@@ -120,7 +120,7 @@ TEST_P(SwapEngineKeptTest, LeaveForWhoTouchesWhatIsOut) {
   reader.join();
 }
 
-TEST_P(SwapEngineKeptTest, DoNotHideThatTheStoreTakesNoMore) {
+TEST_P(SwapEnginePinnedByKernelTest, DoNotHideThatTheStoreTakesNoMore) {
   constexpr std::size_t kOutAndBack = 2;
   const auto swap = engine(kOutAndBack);
   const auto clean = filled(*swap, 1);
@@ -157,7 +157,7 @@ bool leaves_beside_a_child(SwapEngine& swap, const SwapEngine::Allocation& share
   bool has_left = true;
   try {
     swap.allocate(kPageSize * kBudgetPages, nullptr);
-  } catch (const KeptError& error) {
+  } catch (const PinnedByKernelError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     has_left = false;
   }
@@ -166,7 +166,7 @@ bool leaves_beside_a_child(SwapEngine& swap, const SwapEngine::Allocation& share
          WIFEXITED(status) && WEXITSTATUS(status) == 7 && has_left;
 }
 
-TEST_P(SwapEngineKeptTest, AreNotThoseThatAChildSharesEvenWhereACallIsRefused) {
+TEST_P(SwapEnginePinnedByKernelTest, AreNotThoseThatAChildSharesEvenWhereACallIsRefused) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer does not support a fork of a process with threads";
 #endif
@@ -183,7 +183,7 @@ TEST_P(SwapEngineKeptTest, AreNotThoseThatAChildSharesEvenWhereACallIsRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Mappers, SwapEngineKeptTest, all_mappers(), mapper_case);
+INSTANTIATE_TEST_SUITE_P(Mappers, SwapEnginePinnedByKernelTest, all_mappers(), mapper_case);
 
 }  // namespace
 }  // namespace spillway::swap

@@ -1,4 +1,4 @@
-#include "store/doorbell.h"
+#include "store/notifier.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 namespace spillway::swap {
 
-Doorbell::~Doorbell() {
+Notifier::~Notifier() {
   if (table_ == nullptr) return;
   if (!table_->is_reachable()) {
     static_cast<void>(passer_.release());  // The thread is not in a forked child.
@@ -32,7 +32,7 @@ Doorbell::~Doorbell() {
   table_->run([this] { ::close(event_); });
 }
 
-int Doorbell::event_in(const std::shared_ptr<OwnDescriptors>& table) {
+int Notifier::event_in(const std::shared_ptr<OwnDescriptors>& table) {
   SPILLWAY_ASSERT(table_ == nullptr || table_ == table);
   if (table_ != nullptr) return event_;
   table->run([this] {
@@ -41,68 +41,68 @@ int Doorbell::event_in(const std::shared_ptr<OwnDescriptors>& table) {
   });
   table_ = table;
   passer_ = std::make_unique<std::thread>(table_->start_thread([this] { pass_on(); }));
-  ::pthread_setname_np(passer_->native_handle(), "spill-bell");
+  ::pthread_setname_np(passer_->native_handle(), "spill-notifier");
   return event_;
 }
 
-void Doorbell::ring() {
+void Notifier::notify() {
   Sleep sleep;
   {
     const std::lock_guard lock(mutex_);
-    is_ringing_ = true;
+    is_notified_ = true;
     sleep = sleep_;
   }
   if (sleep == Sleep::kOnCondition)
-    rung_.notify_one();
+    notified_.notify_one();
   else if (sleep == Sleep::kOnEvent && table_->is_current())
     ::eventfd_write(event_, 1);
   else if (sleep == Sleep::kOnEvent)
     to_pass_on_.notify_one();
 }
 
-/// What a thread with another table has rung. Once for each sleep.
-void Doorbell::pass_on() {
+/// Notifications by threads with another table. Once for each sleep.
+void Notifier::pass_on() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    to_pass_on_.wait(lock,
-                     [this] { return is_stopping_ || (is_ringing_ && sleep_ == Sleep::kOnEvent); });
+    to_pass_on_.wait(
+        lock, [this] { return is_stopping_ || (is_notified_ && sleep_ == Sleep::kOnEvent); });
     if (is_stopping_) return;
     sleep_ = Sleep::kAwake;
     ::eventfd_write(event_, 1);
   }
 }
 
-void Doorbell::ring_by(TimePoint moment) {
+void Notifier::notify_by(TimePoint moment) {
   if (!due_ || moment < *due_) due_ = moment;
 }
 
-void Doorbell::wait(Duration timeout) {
+void Notifier::wait(Duration timeout) {
   if (due_) timeout = std::min(timeout, std::max(*due_ - SteadyClock().now(), Duration::zero()));
   {
     std::unique_lock lock(mutex_);
     if (expected_ == 0) {
       sleep_ = Sleep::kOnCondition;
-      rung_.wait_for(lock, timeout, [this] { return is_ringing_; });
-    } else if (!is_ringing_) {
+      notified_.wait_for(lock, timeout, [this] { return is_notified_; });
+    } else if (!is_notified_) {
       sleep_ = Sleep::kOnEvent;
       lock.unlock();
       table_->run([&] { sleep_on_event(timeout); });
       lock.lock();
     }
     sleep_ = Sleep::kAwake;
-    is_ringing_ = false;
+    is_notified_ = false;
   }
   if (due_ && SteadyClock().now() >= *due_) due_.reset();
 }
 
-void Doorbell::sleep_on_event(Duration timeout) const {
+void Notifier::sleep_on_event(Duration timeout) const {
   const timespec limit{.tv_sec = static_cast<time_t>(timeout.count() / 1'000'000'000),
                        .tv_nsec = static_cast<long>(timeout.count() % 1'000'000'000)};
   pollfd entry{.fd = event_, .events = POLLIN, .revents = 0};
   // A signal ends the sleep early, which the caller's loop forgives.
   if (::ppoll(&entry, 1, &limit, nullptr) <= 0) return;
-  eventfd_t rings = 0;
-  ::eventfd_read(event_, &rings);
+  eventfd_t count = 0;
+  ::eventfd_read(event_, &count);
 }
 
 }  // namespace spillway::swap

@@ -1,0 +1,119 @@
+#include "spillway/memory/host_pages.h"
+
+#include <cstring>
+#include <utility>
+
+#include "child_faults.h"
+#include "raw_calls.h"
+#include "spillway/base/waiting_signal.h"
+#include "spillway/memory/inherited_pages.h"
+
+namespace spillway::memory {
+namespace {
+
+class HostPages final : public PageMemory,
+                        public AccessControl,
+                        public InheritedPages,
+                        public FaultSink {
+ public:
+  explicit HostPages(std::unique_ptr<FrameMapper> mapper)
+      : PageMemory(device::DeviceId(), kPageSize), mapper_(std::move(mapper)) {}
+
+  void make_frame(SlotId slot) override { frames_.make_frame(slot); }
+  void drop_frame(SlotId slot) override { frames_.drop_frame(slot); }
+
+  using PageMemory::span_of;
+  device::DeviceSpan span_of(SlotId slot) const override {
+    return device::host_span(frames_.address(slot), kPageSize);
+  }
+
+  void prepare(PageIndex first, std::uint32_t pages) override {
+    mapper_->prepare(address_of(first), pages);
+  }
+
+  void map(PageIndex page, SlotId slot, Access allowed) override {
+    std::byte* const frame = frames_.address(slot);
+    while (mapper_->map(address_of(page), frame, allowed) == MoveResult::kBusy) {
+      // A fork shares the frame with a child; writing to it makes it ours alone again.
+      auto* bytes = reinterpret_cast<volatile std::byte*>(frame);
+      for (std::size_t at = 0; at < kPageBytes; at += 4096) bytes[at] = bytes[at];
+    }
+  }
+
+  MoveResult unmap(SlotId slot, PageIndex page) override {
+    return mapper_->unmap(frames_.address(slot), address_of(page));
+  }
+
+  void copy(SlotId slot, PageIndex page) override {
+    std::memcpy(frames_.address(slot), address_of(page), kPageBytes);
+  }
+  void drop(PageIndex page) override { drop_page(address_of(page)); }
+
+  AccessControl* access_control() override { return this; }
+  void forbid_writes(PageIndex first, std::uint32_t pages) override {
+    mapper_->forbid_writes(address_of(first), pages);
+  }
+  void allow_writes(PageIndex first, std::uint32_t pages) override {
+    mapper_->allow_writes(address_of(first), pages);
+  }
+  void wake(PageIndex page) override { mapper_->wake(address_of(page)); }
+
+  void begin_fault(std::byte* address, Access access) override {
+    sink_->begin_access(page_at(address), access);
+  }
+  TrapEnd serve_fault(std::byte* address, Access access, const sigset_t& blocked) override {
+    return sink_->serve_access(page_at(address), access,
+                               [&blocked] { return is_signal_waiting(blocked); });
+  }
+
+  InheritedPages* inherited_pages() override { return this; }
+  void seal(PageIndex first, std::uint32_t pages) override { seal_pages(address_of(first), pages); }
+  void make_writable(PageIndex first, std::uint32_t pages) override {
+    open_pages(address_of(first), pages);
+  }
+  bool show_file(PageIndex page, int file, std::uint64_t offset) override {
+    return memory::show_file(address_of(page), 1, file, offset);
+  }
+  std::byte* stage() override { return stage_page(); }
+  bool place(PageIndex page, std::byte* staged) override {
+    return place_page(address_of(page), staged);
+  }
+  void report_accesses(void (*cannot_read)()) override {
+    report_in_child({address_of(0), pages_ * kPageBytes, this, cannot_read});
+  }
+
+ private:
+  std::byte* do_reserve(std::size_t pages, std::size_t frames, AccessSink& sink) override {
+    sink_ = &sink;
+    pages_ = pages;
+    const auto regions = mapper_->reserve(kPageSize * pages, kPageSize * frames, *this);
+    frames_ = HostFrames(regions.pool);
+    return regions.arena;
+  }
+
+  std::byte* address_of(PageIndex page) const { return span_of(page).data; }
+  PageIndex page_at(const std::byte* address) const {
+    return static_cast<PageIndex>(static_cast<std::size_t>(address - address_of(0)) / kPageBytes);
+  }
+
+  AccessSink* sink_ = nullptr;
+  std::size_t pages_ = 0;
+  HostFrames frames_;
+  std::unique_ptr<FrameMapper> mapper_;  ///< Last: it may report until its end.
+};
+
+}  // namespace
+
+void HostFrames::make_frame(SlotId slot) { populate(address(slot), kPageBytes); }
+
+void HostFrames::drop_frame(SlotId slot) { discard(address(slot), kPageBytes); }
+
+std::unique_ptr<PageMemory> make_host_pages(std::unique_ptr<FrameMapper> mapper) {
+  return std::make_unique<HostPages>(std::move(mapper));
+}
+
+std::unique_ptr<PageMemory> make_host_pages(MapperKind kind) {
+  return make_host_pages(make_frame_mapper(kind));
+}
+
+}  // namespace spillway::memory
