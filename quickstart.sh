@@ -18,6 +18,8 @@ for everything, with half of that memory and with a quarter; ends with a table t
   --steps N   steps of each of the four trainings [6]
   --seed S    decides the initial weights and all random numbers [1]
 
+SPILLWAY_LIBTORCH=2.13 takes that minor release of LibTorch, instead of the newest that Spillway serves.
+
 $costs
 TEXT
 }
@@ -55,6 +57,12 @@ echo "$costs"
 
 "$setup/install_packages.sh" build demo
 
+minor=""  # Of whatever SPILLWAY_LIBTORCH_DIR names.
+if [[ -z "${SPILLWAY_LIBTORCH_DIR:-}" ]]; then
+  release=$(python3 "$setup/libtorch.py" version "${SPILLWAY_LIBTORCH:-}")
+  minor=${release%.*}
+fi
+
 configure() {
   echo "build: configuring"
   cmake --preset release -DSPILLWAY_BUILD_TESTS=OFF "$@"
@@ -65,13 +73,17 @@ build() {
   cmake --build build/release --parallel "$("$setup/build_jobs.sh")" --target "$@" | cat
 }
 
-lacks_libtorch() {
-  [[ ! -f build/release/build.ninja ]] ||
-    grep -q '^SPILLWAY_WITH_TORCH:BOOL=OFF' build/release/CMakeCache.txt
+# is_configured REGEX: whether the build folder is, with that in its cache.
+is_configured() {
+  [[ -f build/release/build.ninja ]] && grep -q "$1" build/release/CMakeCache.txt
+}
+
+has_libtorch() {
+  is_configured '^SPILLWAY_WITH_TORCH:BOOL=ON' && is_configured "^SPILLWAY_LIBTORCH:STRING=${minor:-.*}\$"
 }
 
 build_without_libtorch() {
-  if lacks_libtorch; then
+  if ! is_configured '^SPILLWAY_WITH_TORCH:BOOL=ON'; then
     configure -DSPILLWAY_WITH_TORCH=OFF
     build bin/spillway lib/libspillway_preload.so
     echo "build: what needs no LibTorch is there"
@@ -91,7 +103,7 @@ trap end_parts EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 set -m
-"$setup/fetch_libtorch.sh" &
+"$setup/fetch_libtorch.sh" "$minor" &
 fetching=$!
 build_without_libtorch &
 parts=("$fetching" $!)
@@ -109,15 +121,15 @@ for _ in "${parts[@]}"; do
 done
 parts=()
 
-if lacks_libtorch; then
-  configure -DSPILLWAY_WITH_TORCH=ON
+if ! has_libtorch; then
+  configure -DSPILLWAY_WITH_TORCH=ON -DSPILLWAY_LIBTORCH="$minor"
 fi
 programs=(bin/spillway bin/brain_unet)
 # What an earlier build has left stays of the same version as the command.
 if [[ -e build/release/bin/spillway-planning ]]; then
   programs+=(bin/spillway-planning)
 fi
-build "${programs[@]}" lib/libspillway_preload.so lib/libspillway_core_2.11.so
+build "${programs[@]}" lib/libspillway_preload.so spillway_core
 
 python3 "$setup/demo.py" --bin build/release/bin --out build/quickstart --steps "$steps" \
   --seed "$seed" "$@"

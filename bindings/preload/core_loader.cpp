@@ -43,24 +43,48 @@ void own_folder(char (&folder)[PATH_MAX]) {
   if (slash != nullptr) *slash = '\0';
 }
 
-// The LibTorch versions that have a core in `folder`, as "2.11, 2.13"; empty without any.
-void list_served_versions(const char* folder, char (&list)[256]) {
-  static const char kStart[] = "libspillway_core_";
-  list[0] = '\0';
+struct Minor {
+  unsigned major, minor;
+};
+
+bool is_older(const Minor& one, const Minor& other) {
+  return one.major != other.major ? one.major < other.major : one.minor < other.minor;
+}
+
+// The newest that is not newer than `version`, or else the oldest.
+const Minor& nearest_of(const Minor* served, size_t count, const TorchVersion& version) {
+  size_t nearest = 0;
+  while (nearest + 1 < count && !is_older({version.major, version.minor}, served[nearest + 1]))
+    ++nearest;
+  return served[nearest];
+}
+
+// The minor releases of LibTorch that have a core in `folder`, the oldest first; their number.
+template <size_t kMost>
+size_t find_served(const char* folder, Minor (&served)[kMost]) {
   DIR* entries = opendir(folder);
-  if (entries == nullptr) return;
-  size_t length = 0;
+  if (entries == nullptr) return 0;
+  size_t count = 0;
   while (const dirent* entry = readdir(entries)) {
-    const char* name = entry->d_name;
-    const char* end = strstr(name, ".so");
-    if (strncmp(name, kStart, sizeof kStart - 1) != 0 || end == nullptr || end[3] != '\0') continue;
-    const int digits = static_cast<int>(end - name) - static_cast<int>(sizeof kStart - 1);
-    const int added = snprintf(list + length, sizeof list - length, "%s%.*s",
-                               length == 0 ? "" : ", ", digits, name + sizeof kStart - 1);
-    if (added < 0 || length + static_cast<size_t>(added) >= sizeof list) break;
-    length += static_cast<size_t>(added);
+    Minor found{};
+    int end = 0;
+    sscanf(entry->d_name, "libspillway_core_%u.%u.so%n", &found.major, &found.minor, &end);
+    if (end == 0 || entry->d_name[end] != '\0' || count == kMost) continue;
+    size_t at = count++;
+    for (; at > 0 && is_older(found, served[at - 1]); --at) served[at] = served[at - 1];
+    served[at] = found;
   }
   closedir(entries);
+  return count;
+}
+
+// "2.11, 2.13"
+void list_served(const Minor* served, size_t count, char (&list)[256]) {
+  int length = 0;
+  list[0] = '\0';
+  for (size_t i = 0; i < count && length < static_cast<int>(sizeof list); ++i)
+    length += snprintf(list + length, sizeof list - static_cast<size_t>(length), "%s%u.%u",
+                       i == 0 ? "" : ", ", served[i].major, served[i].minor);
 }
 
 // Takes our entry out of LD_PRELOAD, so that children of this process start without us.
@@ -90,20 +114,24 @@ void leave_children_alone(const char* folder) {
 }
 
 void refuse_version(const TorchInProcess& torch, const char* folder) {
-  char served[256];
-  list_served_versions(folder, served);
-  if (served[0] == '\0') {
+  Minor served[32];
+  const size_t count = find_served(folder, served);
+  char list[256];
+  list_served(served, count, list);
+  if (count == 0) {
     refuse("no libspillway_core_*.so in %s: the installation is incomplete (install it again, or "
            "start the program without Spillway)",
            folder);
   } else if (!torch.version.is_known()) {
     refuse("cannot tell the version of the LibTorch in this process (%s), and this Spillway serves "
            "LibTorch %s (use an official build of LibTorch, or start the program without Spillway)",
-           torch.path, served);
+           torch.path, list);
   } else {
+    const Minor& nearest = nearest_of(served, count, torch.version);
     refuse("this program runs LibTorch %s (%s), but this Spillway serves LibTorch %s (build the "
-           "program with that version, or start it without Spillway)",
-           torch.version.text, torch.path, served);
+           "program with the nearest, %u.%u, or Spillway for the program's, or start it without "
+           "Spillway)",
+           torch.version.text, torch.path, list, nearest.major, nearest.minor);
   }
 }
 

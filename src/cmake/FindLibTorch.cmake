@@ -4,9 +4,10 @@
 #   LibTorch_ROOT_DIR          the folder that holds include/ and lib/
 #   LibTorch_VERSION, LibTorch_FOUND
 # and no other variable to the caller.
+# SPILLWAY_LIBTORCH names the minor that is wanted; without it the first that is found is taken.
 # Searched in this order: SPILLWAY_LIBTORCH_DIR (variable, then environment; nothing else is tried
 # when it is set), CMAKE_PREFIX_PATH, the torch of the active Python, and what fetch_libtorch.sh made:
-# ${XDG_CACHE_HOME:-~/.cache}/spillway/libtorch-2.11.0.
+# ${XDG_CACHE_HOME:-~/.cache}/spillway/libtorch-VERSION, in the order of libtorch_versions.txt.
 # Part of the installed package too.
 
 # Sets OUT to the version in the headers below ROOT, or to nothing when ROOT holds no LibTorch.
@@ -26,8 +27,15 @@ function(spillway_read_torch_version root out)
   endforeach()
 endfunction()
 
-# Lists the folders to try, best first.
-function(spillway_torch_candidates out)
+# Sets OUT to the releases that are served, as 2.11.0, oldest first.
+function(spillway_served_torch out)
+  file(STRINGS "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/libtorch_versions.txt" lines REGEX "^[0-9]")
+  list(TRANSFORM lines REPLACE " .*" "")
+  set(${out} "${lines}" PARENT_SCOPE)
+endfunction()
+
+# Lists the folders to try, best first; of what was fetched, those of RELEASES.
+function(spillway_torch_candidates releases out)
   set(candidates "")
   foreach(prefix IN LISTS CMAKE_PREFIX_PATH)
     # torch.utils.cmake_prefix_path is <torch>/share/cmake.
@@ -48,90 +56,116 @@ function(spillway_torch_candidates out)
   if(NOT cache)
     set(cache "$ENV{HOME}/.cache")
   endif()
-  list(APPEND candidates "${cache}/spillway/libtorch-2.11.0/torch")
+  foreach(release IN LISTS releases)
+    list(APPEND candidates "${cache}/spillway/libtorch-${release}/torch")
+  endforeach()
   set(${out} "${candidates}" PARENT_SCOPE)
 endfunction()
 
-# Accepts ROOT into the results of spillway_search_torch, or appends the reason against it to its
+# Accepts ROOT into the results of spillway_locate_torch, or appends the reason against it to its
 # `rejected`.
 macro(spillway_try_torch root)
   spillway_read_torch_version("${root}" version)
   if(version)
     string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${version}")
-    if(minor IN_LIST supported)
-      get_filename_component(LibTorch_ROOT_DIR "${root}" ABSOLUTE)
-      set(LibTorch_VERSION "${version}")
-      set(SPILLWAY_TORCH_MINOR "${minor}")
+    if(minor IN_LIST wanted)
+      get_filename_component(found "${root}" ABSOLUTE)
+      set(found_version "${version}")
     else()
-      string(APPEND rejected "\n  ${root}: LibTorch ${version}, not supported")
+      string(APPEND rejected "\n  ${root}: LibTorch ${version}")
     endif()
   endif()
 endmacro()
 
-function(spillway_import_torch)
-  if(TARGET spillway_torch)
+# spillway_locate_torch(<prefix> <minors> <folder>...): sets PREFIX_ROOT and PREFIX_VERSION to the first LibTorch of
+# these minors, or to nothing and PREFIX_REJECTED to what was found instead.
+function(spillway_locate_torch prefix wanted)
+  set(found "")
+  set(found_version "")
+  set(rejected "")
+  foreach(folder IN LISTS ARGN)
+    if(NOT found)
+      spillway_try_torch("${folder}")
+    endif()
+  endforeach()
+  set(${prefix}_ROOT "${found}" PARENT_SCOPE)
+  set(${prefix}_VERSION "${found_version}" PARENT_SCOPE)
+  set(${prefix}_REJECTED "${rejected}" PARENT_SCOPE)
+endfunction()
+
+# Makes TARGET of the LibTorch in ROOT.
+function(spillway_import_torch target root)
+  if(TARGET ${target})
     return()
   endif()
-  foreach(library IN ITEMS c10 torch_cpu)
-    add_library(spillway_${library} SHARED IMPORTED GLOBAL)
-    set_target_properties(spillway_${library} PROPERTIES
-      IMPORTED_LOCATION "${LibTorch_ROOT_DIR}/lib/lib${library}.so"
+  add_library(${target} INTERFACE IMPORTED GLOBAL)
+  foreach(library IN ITEMS torch_cpu c10)
+    add_library(${target}_${library} SHARED IMPORTED GLOBAL)
+    set_target_properties(${target}_${library} PROPERTIES
+      IMPORTED_LOCATION "${root}/lib/lib${library}.so"
       IMPORTED_SONAME "lib${library}.so")
+    target_link_libraries(${target} INTERFACE ${target}_${library})
   endforeach()
-  add_library(spillway_torch INTERFACE IMPORTED GLOBAL)
-  target_include_directories(spillway_torch SYSTEM INTERFACE
-    "${LibTorch_ROOT_DIR}/include"
-    "${LibTorch_ROOT_DIR}/include/torch/csrc/api/include")
+  target_include_directories(${target} SYSTEM INTERFACE
+    "${root}/include" "${root}/include/torch/csrc/api/include")
   # Without NDEBUG the headers declare and assert what the shipped libraries were built without.
-  target_compile_definitions(spillway_torch INTERFACE NDEBUG)
-  target_link_libraries(spillway_torch INTERFACE spillway_torch_cpu spillway_c10)
+  target_compile_definitions(${target} INTERFACE NDEBUG)
+endfunction()
+
+# Sets OUT to the minors that are served, oldest first, or to the one that SPILLWAY_LIBTORCH names.
+function(spillway_wanted_torch out)
+  spillway_served_torch(minors)
+  list(TRANSFORM minors REPLACE "\\.[0-9]+$" "")
+  if(SPILLWAY_LIBTORCH)
+    if(NOT SPILLWAY_LIBTORCH IN_LIST minors)
+      list(JOIN minors ", " served)
+      message(FATAL_ERROR "SPILLWAY_LIBTORCH=${SPILLWAY_LIBTORCH} names no minor release of LibTorch that "
+        "Spillway serves: ${served}")
+    endif()
+    set(minors "${SPILLWAY_LIBTORCH}")
+  endif()
+  set(${out} "${minors}" PARENT_SCOPE)
 endfunction()
 
 function(spillway_search_torch)
-  set(supported 2.11)
-  set(rejected "")
-  set(LibTorch_ROOT_DIR "")
+  spillway_wanted_torch(minors)
   set(named "${SPILLWAY_LIBTORCH_DIR}")
   if(NOT named)
     set(named "$ENV{SPILLWAY_LIBTORCH_DIR}")
   endif()
   if(named)
-    spillway_try_torch("${named}")
-    if(NOT LibTorch_ROOT_DIR)
-      spillway_try_torch("${named}/torch")
-    endif()
-    if(NOT LibTorch_ROOT_DIR AND NOT rejected)
-      set(rejected "\n  ${named}: no lib/libtorch_cpu.so with headers")
-    endif()
+    set(candidates "${named}" "${named}/torch")
   else()
-    spillway_torch_candidates(candidates)
-    foreach(candidate IN LISTS candidates)
-      if(NOT LibTorch_ROOT_DIR)
-        spillway_try_torch("${candidate}")
-      endif()
-    endforeach()
+    spillway_served_torch(releases)
+    spillway_torch_candidates("${releases}" candidates)
   endif()
-
-  if(LibTorch_ROOT_DIR)
-    spillway_import_torch()
-    foreach(result IN ITEMS LibTorch_ROOT_DIR LibTorch_VERSION SPILLWAY_TORCH_MINOR)
-      set(${result} "${${result}}" PARENT_SCOPE)
-    endforeach()
+  spillway_locate_torch(best "${minors}" ${candidates})
+  if(named AND NOT best_ROOT AND NOT best_REJECTED)
+    set(best_REJECTED "\n  ${named}: no lib/libtorch_cpu.so with headers")
+  endif()
+  if(best_ROOT)
+    spillway_import_torch(spillway_torch "${best_ROOT}")
+    string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${best_VERSION}")
+    set(LibTorch_ROOT_DIR "${best_ROOT}" PARENT_SCOPE)
+    set(LibTorch_VERSION "${best_VERSION}" PARENT_SCOPE)
+    set(SPILLWAY_TORCH_MINOR "${minor}" PARENT_SCOPE)
     set(LibTorch_FOUND TRUE PARENT_SCOPE)
     if(NOT LibTorch_FIND_QUIETLY)
-      message(STATUS "LibTorch ${LibTorch_VERSION}: ${LibTorch_ROOT_DIR}")
+      message(STATUS "LibTorch ${best_VERSION}: ${best_ROOT}")
     endif()
     return()
   endif()
   set(LibTorch_FOUND FALSE PARENT_SCOPE)
-  if(rejected)
-    set(rejected " Found, but of no use:${rejected}\n")
+  if(best_REJECTED)
+    set(best_REJECTED " Found, but of no use:${best_REJECTED}\n")
   endif()
-  set(reason "Spillway needs LibTorch ${supported}.${rejected}")
+  list(JOIN minors ", " wanted)
+  set(reason "Spillway needs LibTorch ${wanted}.${best_REJECTED}")
   set(LibTorch_NOT_FOUND_MESSAGE "${reason}" PARENT_SCOPE)
   if(LibTorch_FIND_REQUIRED)
+    list(GET minors -1 newest)
     message(FATAL_ERROR "${reason} "
-      "Fetch it with src/cmake/setup/fetch_libtorch.sh, or set SPILLWAY_LIBTORCH_DIR to the folder "
+      "Fetch it with src/cmake/setup/fetch_libtorch.sh ${newest}, or set SPILLWAY_LIBTORCH_DIR to the folder "
       "`torch` of an unpacked wheel, or configure with -DSPILLWAY_WITH_TORCH=OFF.")
   endif()
 endfunction()

@@ -16,5 +16,6 @@ if(exported)
     "${PROJECT_BINARY_DIR}/SpillwayConfigVersion.cmake"
     "${CMAKE_CURRENT_LIST_DIR}/SpillwayThirdParty.cmake"
     "${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake"
+    "${CMAKE_CURRENT_LIST_DIR}/libtorch_versions.txt"
     DESTINATION "${config_folder}")
 endif()

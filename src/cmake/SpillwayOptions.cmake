@@ -13,6 +13,9 @@ option(SPILLWAY_WARNINGS_AS_ERRORS "Stop at the first compiler warning" OFF)
 option(SPILLWAY_TORCH_PCH "Precompile torch/torch.h once for all units that include it" ON)
 option(SPILLWAY_TEST_PCH "Precompile GoogleTest's headers once for all tests" ON)
 set(SPILLWAY_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined or thread")
+set(SPILLWAY_LIBTORCH "" CACHE STRING "Minor release of LibTorch, for example 2.15; what is found first if empty")
+set(SPILLWAY_OTHER_CORES "" CACHE STRING
+  "Minor releases of LibTorch that get a core too, for example 2.11;2.13, or `all`")
 set(SPILLWAY_LIBTORCH_DIR "" CACHE PATH
   "Folder `torch` of an unpacked wheel, or an unpacked LibTorch")
 

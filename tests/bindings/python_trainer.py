@@ -2,10 +2,9 @@
 """Trains a small model in Python, plain and under the runtime, and requires the same bytes.
 
 The interpreter is the one that SPILLWAY_TEST_PYTHON names, or the one that this file is given to.
-Exit status 77 (skipped) where it cannot import torch 2.11.
+Exit status 77 (skipped) where it cannot import a torch that the command serves.
 """
 import argparse
-import importlib.util
 import os
 import pathlib
 import sys
@@ -14,9 +13,8 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / "bindings/awkward"), str(TESTS / "support")]
 import run_case  # noqa: E402  pylint: disable=wrong-import-position
 from clean_environment import clean_environment  # noqa: E402  pylint: disable=wrong-import-position
+import torch_of_python  # noqa: E402  pylint: disable=wrong-import-position
 import trainer_script  # noqa: E402  pylint: disable=wrong-import-position
-
-WANTED = "2.11."
 
 
 def digest_of(tensor):
@@ -87,19 +85,6 @@ def run_trainer(arguments):
     options.out.write_text("\n".join(train(options.seed, options.threads)) + "\n")
 
 
-def reason_to_skip():
-    if importlib.util.find_spec("torch") is None:
-        return "no module torch for " + sys.executable
-    try:
-        import numpy  # noqa: F401
-        import torch
-    except ImportError as error:
-        return f"torch or numpy cannot be imported: {error}"
-    if not torch.__version__.startswith(WANTED):
-        return f"torch is {torch.__version__}, the runtime is made for {WANTED}x"
-    return None
-
-
 def compare(options):
     class Session(run_case.Session):
         def program(self, name):
@@ -127,7 +112,7 @@ def main():
     run_case.add_run_options(parser)
     options = parser.parse_args()
     options.percent = options.percent or [50, 25]
-    reason = reason_to_skip()
+    reason = torch_of_python.reason_to_skip(sys.executable, options.spillway)
     if reason:
         print("skipped: " + reason)
         sys.exit(trainer_script.SKIPPED)

@@ -1,8 +1,12 @@
 """find_package(LibTorch) searches where it says, and refuses with a sentence that helps."""
 import os
+import sys
 import unittest
 
 import probe_project
+
+sys.path.insert(0, str(probe_project.REPOSITORY / "src/cmake/setup"))
+import libtorch  # noqa: E402
 
 FIND = """\
 cmake_minimum_required(VERSION 3.25)
@@ -39,9 +43,9 @@ class Finder(probe_project.ProbeCase):
             HOME=str(self.root / "home"), XDG_CACHE_HOME="", **variables)
         return self.configure("", files, preamble=FIND, flags=flags, environment=environment)
 
-    def assert_found(self, outcome, folder):
+    def assert_found(self, outcome, folder, minor="2.11"):
         self.assert_accepted(outcome)
-        self.assertIn(f"minor=2.11 root={self.root / folder}", outcome[1])
+        self.assertIn(f"minor={minor} root={self.root / folder}", outcome[1])
         self.assertIn("definitions=NDEBUG", outcome[1])
 
     def test_named_folder_is_taken(self):
@@ -84,10 +88,23 @@ case "$*" in "-c "*find_spec*torch*) echo {self.root / 'site/torch'} ;; *) exit 
         self.assert_found(self.find(torch_tree(folder, "2.11.0")), folder)
 
     def test_other_minor_is_refused_by_name(self):
-        self.assert_refused(
-            self.find(torch_tree("t", "2.13.1"), f"-DSPILLWAY_LIBTORCH_DIR={self.root / 't'}"),
-            "Spillway needs LibTorch 2.11", f"{self.root / 't'}: LibTorch 2.13.1, not supported",
-            "fetch_libtorch.sh", "SPILLWAY_WITH_TORCH=OFF")
+        named = f"-DSPILLWAY_LIBTORCH_DIR={self.root / 't'}"
+        self.assert_refused(self.find(torch_tree("t", "2.6.1"), named),
+                            "Spillway needs LibTorch 2.11, 2.12,", f"{self.root / 't'}: LibTorch 2.6.1 Fetch",
+                            "fetch_libtorch.sh", "SPILLWAY_WITH_TORCH=OFF")
+        self.assert_refused(self.find({}, named, "-DSPILLWAY_LIBTORCH=2.11"),
+                            "Spillway needs LibTorch 2.11.", f"{self.root / 't'}: LibTorch 2.6.1 Fetch",
+                            "fetch_libtorch.sh 2.11")
+
+    def test_every_minor_that_is_served_can_be_asked_for(self):
+        for release in libtorch.served():
+            minor = release.rpartition(".")[0]
+            folder = f"home/.cache/spillway/libtorch-{release}/torch"
+            self.assert_found(self.find(torch_tree(folder, release), f"-DSPILLWAY_LIBTORCH={minor}"), folder, minor)
+
+    def test_a_minor_that_is_not_served_cannot_be_asked_for(self):
+        self.assert_refused(self.find({}, "-DSPILLWAY_LIBTORCH=2.6"),
+                            "SPILLWAY_LIBTORCH=2.6 names no minor release", "serves: 2.11, 2.12")
 
     def test_other_minor_on_the_way_does_not_hide_a_good_one(self):
         folder = "home/.cache/spillway/libtorch-2.11.0/torch"
@@ -101,7 +118,7 @@ case "$*" in "-c "*find_spec*torch*) echo {self.root / 'site/torch'} ;; *) exit 
             f"{self.root / 'no'}: no lib/libtorch_cpu.so with headers")
 
     def test_nothing_anywhere_tells_what_to_do(self):
-        self.assert_refused(self.find({}), "Spillway needs LibTorch 2.11", "fetch_libtorch.sh")
+        self.assert_refused(self.find({}), "Spillway needs LibTorch 2.11", "fetch_libtorch.sh 2.")
 
 
 class Options(probe_project.ProbeCase):

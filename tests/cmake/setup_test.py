@@ -155,13 +155,13 @@ class Wheels(ScriptCase):
 
     def unpacked(self):
         target = self.root / "target"
-        libtorch.unpack(self.root / "wheels", target)
+        libtorch.unpack("2.11.0", self.root / "wheels", target)
         return target
 
     def test_only_what_cpp_needs_is_unpacked(self):
         self.wheels()
         target = self.unpacked()
-        self.assertIsNone(libtorch.check(target))
+        self.assertIsNone(libtorch.check("2.11.0", target))
         names = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
         self.assertIn("torch/include/ATen/ATen.h", names)
         self.assertIn("nvidia/cu13/lib/libcudart.so.13", names)
@@ -171,19 +171,19 @@ class Wheels(ScriptCase):
         self.wheels()
         target = self.unpacked()
         (target / "torch/lib/libc10.so").unlink()
-        self.assertIn("libc10.so is missing", libtorch.check(target))
+        self.assertIn("libc10.so is missing", libtorch.check("2.11.0", target))
 
     def test_truncated_file_is_named(self):
         self.wheels()
         target = self.unpacked()
         (target / "torch/lib/libtorch_cpu.so").write_text("c", encoding="utf-8")
-        self.assertIn("libtorch_cpu.so has 1 bytes instead of 3", libtorch.check(target))
+        self.assertIn("libtorch_cpu.so has 1 bytes instead of 3", libtorch.check("2.11.0", target))
 
     def test_empty_folder_is_incomplete(self):
-        self.assertIn("RECORD is missing", libtorch.check(self.root))
+        self.assertIn("RECORD is missing", libtorch.check("2.11.0", self.root))
 
     def fetch(self, cache, **variables):
-        return probe_project.run([SETUP / "fetch_libtorch.sh"],
+        return probe_project.run([SETUP / "fetch_libtorch.sh", "2.11"],
                                  env=clean_environment(XDG_CACHE_HOME=str(cache), **variables))
 
     def fetch_in_vain(self, cache):
@@ -193,18 +193,33 @@ class Wheels(ScriptCase):
     def test_fetch_leaves_a_complete_folder_alone(self):
         self.wheels()
         target = self.root / "spillway" / "libtorch-2.11.0"
-        libtorch.unpack(self.root / "wheels", target)
+        libtorch.unpack("2.11.0", self.root / "wheels", target)
         status, output = self.fetch(self.root, PIP_NO_INDEX="1")
         self.assertEqual((status, output.strip()), (0, f"libtorch: 2.11.0 is in {target}"))
 
     def test_fetch_replaces_a_folder_that_was_damaged(self):
         self.wheels()
         target = self.root / "spillway" / "libtorch-2.11.0"
-        libtorch.unpack(self.root / "wheels", target)
+        libtorch.unpack("2.11.0", self.root / "wheels", target)
         (target / "torch/lib/libtorch_cpu.so").write_text("c", encoding="utf-8")
         status, output = self.fetch_in_vain(self.root)
         self.assertEqual(status, 7, output)
         self.assertIn("libtorch: downloading", output)
+
+    def test_without_a_version_that_of_the_environment_or_the_newest_is_meant(self):
+        self.assertEqual(libtorch.release_of(""), list(libtorch.served())[-1])
+        _status, output = probe_project.run(
+            [SETUP / "fetch_libtorch.sh"],
+            env=clean_environment(XDG_CACHE_HOME=str(self.root), SPILLWAY_LIBTORCH="2.99"))
+        self.assertIn("LibTorch 2.99 is not fetched", output)
+
+    def test_another_version_is_refused_with_the_nearest_that_is_served(self):
+        minors = [release.rpartition(".")[0] for release in libtorch.served()]
+        for version, nearest in (("2.10", minors[0]), ("2.99.1", minors[-1]), ("3.0", minors[0])):
+            with self.assertRaisesRegex(SystemExit, f"LibTorch {version} .* nearest is {nearest}$"):
+                libtorch.release_of(version)
+        with self.assertRaisesRegex(SystemExit, "'newest' is no version of LibTorch"):
+            libtorch.release_of("newest")
 
     def test_failed_fetch_leaves_nothing_behind(self):
         cache = self.root / "cache"
@@ -250,6 +265,7 @@ class PythonTorch(ScriptCase):
         for name in ("torch/lib/libtorch_cuda.so", "torch/bin/ptxas", "torch/include/ATen/ATen.h"):
             self.assertFalse(python_torch.is_needed(name), name)
 
+    INFO = "torch-2.11.0.dist-info"
     TORCH = {"torch/__init__.py": b"python", "torch/include/ATen/ATen.h": b"aten" * (1 << 20),
              "torch/lib/libtorch_python.so": b"module" * 1000}
 
@@ -258,7 +274,7 @@ class PythonTorch(ScriptCase):
         built = self.root / "built"
         digests = {name: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
                    for name, data in self.TORCH.items()}
-        self.write({f"built/{python_torch.INFO}/RECORD": "".join(
+        self.write({f"built/{self.INFO}/RECORD": "".join(
             f"{name},sha256={digest},1\n" for name, digest in digests.items()),
             **{f"built/{name}": "library" for name in libtorch.LIBRARIES}})
         wheel = self.root / "served/torch.whl"
@@ -333,7 +349,7 @@ class FetchPython(ScriptCase):
         environment = {**os.environ, "XDG_CACHE_HOME": str(self.root), **variables}
         if not variables:
             environment.pop("SPILLWAY_TEST_PYTHON", None)
-        done = subprocess.run([SETUP / "fetch_python.sh"], stdout=subprocess.PIPE,
+        done = subprocess.run([SETUP / "fetch_python.sh", "2.11"], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False, env=environment)
         return done.returncode, done.stdout
 
@@ -467,14 +483,17 @@ class QuickStart(ScriptCase):
 
     STEP = "#!/bin/bash\necho \"$(basename \"$0\") $*\" >>\"$LOG\"\n"
 
-    def start(self, *flags, fetch=STEP, cmake=STEP):
+    PYTHON = STEP.replace("\n", f"\n[[ $1 == *libtorch.py ]] && exec {sys.executable} -B "
+                          f"{SETUP}/libtorch.py \"${{@:2}}\"\n", 1)
+
+    def start(self, *flags, fetch=STEP, cmake=STEP, **variables):
         script = (probe_project.REPOSITORY / "quickstart.sh").read_text(encoding="utf-8")
         setup = "src/cmake/setup/"
-        self.write({"quickstart.sh": script, "bin/cmake": cmake, "bin/python3": self.STEP,
+        self.write({"quickstart.sh": script, "bin/cmake": cmake, "bin/python3": self.PYTHON,
                     setup + "install_packages.sh": self.STEP, setup + "fetch_libtorch.sh": fetch,
                     setup + "build_jobs.sh": "#!/bin/sh\necho 1\n"})
-        environment = {**os.environ, "LOG": str(self.root / "log"), "HOME": str(self.root),
-                       "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
+        environment = clean_environment(LOG=str(self.root / "log"), HOME=str(self.root),
+                                        PATH=f"{self.root / 'bin'}:{os.environ['PATH']}", **variables)
         status, output = probe_project.run([self.root / "quickstart.sh", *flags], env=environment)
         log = self.root / "log"
         return status, output, log.read_text(encoding="utf-8") if log.exists() else ""
@@ -531,8 +550,9 @@ class QuickStart(ScriptCase):
         self.assertEqual(len(steps), 5, log)
         self.assertIn("-DSPILLWAY_WITH_TORCH=OFF", steps[0])
         self.assertNotIn("core", steps[1])
-        self.assertIn("-DSPILLWAY_WITH_TORCH=ON", steps[2])
-        self.assertRegex(steps[3], "bin/brain_unet .*lib/libspillway_core_2.11.so")
+        newest = list(libtorch.served())[-1].rpartition(".")[0]
+        self.assertTrue(steps[2].endswith(f"-DSPILLWAY_WITH_TORCH=ON -DSPILLWAY_LIBTORCH={newest}"), log)
+        self.assertRegex(steps[3], "bin/brain_unet .*spillway_core")
         self.assertIn("demo.py", steps[4])
 
     def test_a_failed_fetch_ends_the_build(self):
@@ -556,13 +576,27 @@ class QuickStart(ScriptCase):
         self.assertNotIn("demo.py", log)
 
     def test_what_was_built_is_not_configured_again(self):
-        for with_torch, count in (("ON", 0), ("OFF", 2)):
-            with self.subTest(with_torch):
+        for with_torch, minor, count in (("ON", "2.13", 0), ("ON", "2.11", 1), ("OFF", "", 2)):
+            with self.subTest(with_torch + minor):
                 (self.root / "log").unlink(missing_ok=True)
                 self.write({"build/release/build.ninja": "", "build/release/CMakeCache.txt":
-                            f"SPILLWAY_WITH_TORCH:BOOL={with_torch}\n"})
-                status, output, log = self.start()
+                            f"SPILLWAY_WITH_TORCH:BOOL={with_torch}\n"
+                            f"SPILLWAY_LIBTORCH:STRING={minor}\n"})
+                status, output, log = self.start(SPILLWAY_LIBTORCH="2.13")
+                self.assertIn("fetch_libtorch.sh 2.13\n", log)
                 self.assertEqual((status, log.count("cmake --preset")), (0, count), output)
+
+    def test_a_libtorch_that_is_not_served_is_refused_before_anything_is_built(self):
+        status, output, log = self.start(SPILLWAY_LIBTORCH="2.99")
+        self.assertEqual(status, 1, output)
+        self.assertIn("LibTorch 2.99 is not fetched", output)
+        self.assertNotIn("cmake", log)
+
+    def test_a_libtorch_that_is_there_is_taken_whatever_its_version(self):
+        self.write({"build/release/build.ninja": "", "build/release/CMakeCache.txt":
+                    "SPILLWAY_WITH_TORCH:BOOL=OFF\n"})
+        log = self.start(SPILLWAY_LIBTORCH_DIR="/opt/torch")[2]
+        self.assertIn("-DSPILLWAY_WITH_TORCH=ON -DSPILLWAY_LIBTORCH=\n", log)
 
     def test_a_planning_program_that_is_there_is_kept_up_to_date(self):
         self.assertNotIn("spillway-planning", self.start()[2])

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts a Python with torch 2.11.0 and numpy, on the CPU, for test cases in Python, into
-# ${XDG_CACHE_HOME:-~/.cache}/spillway/python-torch-2.11.0 (python/bin/python3). Uses the libraries
-# of the LibTorch that fetch_libtorch.sh has put beside it, and leaves that folder as it is. Does
+# fetch_python.sh VERSION: puts a Python with torch of that version (2.15 or 2.15.0) and numpy, on the CPU, for
+# test cases in Python, into ${XDG_CACHE_HOME:-~/.cache}/spillway/python-torch-VERSION (python/bin/python3). Uses
+# the libraries of the LibTorch that fetch_libtorch.sh has put beside it, and leaves that folder as it is. Does
 # nothing when it is complete, or when SPILLWAY_TEST_PYTHON names another one. Downloads about 50 MB:
 # of the torch wheel only what is missing, unless the package index serves no parts of files (then
 # 560). Tests alone need it: what goes wrong is told in one line, and the exit status is 0.
@@ -15,8 +15,9 @@ if [[ -n "${SPILLWAY_TEST_PYTHON:-}" ]]; then
   exit 0
 fi
 
-libtorch="$cache/libtorch-2.11.0"
-target="$cache/python-torch-2.11.0"
+version=$(python3 "$here/libtorch.py" version "${1?names no version of torch}")
+libtorch="$cache/libtorch-$version"
+target="$cache/python-torch-$version"
 requirements="$here/python_requirements.txt"
 site=python/lib/python3.11/site-packages
 
@@ -41,7 +42,7 @@ lock_cache python
 stamp() { cat "$requirements" "$here/python_torch.py"; }
 if stamp | cmp -s - "$target/.complete" && [[ -x "$target/python/bin/python3" &&
   -e "$target/$site/torch/lib/libtorch_cpu.so" ]]; then
-  echo "python: with torch 2.11.0 is in $target"
+  echo "python: with torch $version is in $target"
   exit 0
 fi
 if [[ ! -e "$libtorch/torch/lib/libtorch_cpu.so" ]]; then
@@ -61,7 +62,7 @@ echo "python: downloading about 50 MB"
 start_reporting python 210
 download --require-hashes -r "$requirements"
 address=$("$python" -m pip index versions torch -vv 2>/dev/null |
-  grep -om 1 'https\?://[^ #]*/torch-2\.11\.0-cp311-cp311-manylinux_2_28_x86_64\.whl' || true)
+  grep -om 1 "https\?://[^ #]*/torch-${version//./\\.}-cp311-cp311-manylinux_2_28_x86_64\.whl" || true)
 status=4
 [[ -z "$address" ]] || {
   status=0
@@ -73,7 +74,7 @@ if ((status == 4)); then
   start_reporting python 740
   rm -rf "$staging/unpacked"
   mkdir "$staging/unpacked"
-  download torch==2.11.0
+  download "torch==$version"
   make_with "$(echo "$staging"/wheels/torch-*.whl)"
 elif ((status != 0)); then
   exit "$status"
@@ -82,4 +83,4 @@ stop_reporting
 
 stamp >"$staging/unpacked/.complete"
 put_in_place "$target"
-echo "python: with torch 2.11.0 is in $target"
+echo "python: with torch $version is in $target"

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """Unpacks the part of the LibTorch wheels that C++ on the CPU needs, and checks such a folder.
 
-  libtorch.py unpack <folder of wheels> <target>
-  libtorch.py check <target>               exit status 0 when nothing is missing
+  libtorch.py version [<version>]          the release that is served: of 2.15 or 2.15.0; of all, the newest
+  libtorch.py versions                     all of them, oldest first
+  libtorch.py wheels <release>             what to download
+  libtorch.py unpack <release> <folder of wheels> <target>
+  libtorch.py check <release> <target>     exit status 0 when nothing is missing
 
-The list of files and their sizes comes from the wheels' own RECORD, which is unpacked too.
+What is served is in libtorch_versions.txt. The list of files and their sizes comes from the wheels' own RECORD,
+which is unpacked too.
 """
 import csv
 import pathlib
@@ -12,11 +16,8 @@ import shutil
 import sys
 import zipfile
 
-WHEELS = {
-    "torch": "2.11.0",
-    "nvidia_cuda_runtime": "13.0.96",
-    "nvidia_cuda_cupti": "13.0.85",
-}
+TABLE = pathlib.Path(__file__).resolve().parent.parent / "libtorch_versions.txt"
+NAMES = ("torch", "nvidia_cuda_runtime", "nvidia_cuda_cupti")
 LIBRARIES = {
     "torch/lib/libc10.so",
     "torch/lib/libtorch_cpu.so",
@@ -27,16 +28,44 @@ LIBRARIES = {
 }
 
 
+def served():
+    """Maps each release to the versions of its wheels, oldest first."""
+    lines = [line.split() for line in TABLE.read_text(encoding="utf-8").splitlines()
+             if line and not line.startswith("#")]
+    return {line[0]: dict(zip(NAMES, line, strict=True)) for line in lines}
+
+
+def numbers(version):
+    return [int(part) for part in version.split(".")[:2]]
+
+
+def release_of(version):
+    """Returns the release that serves `version`, which may name a minor alone or nothing."""
+    releases = list(served())
+    if not version:
+        return releases[-1]
+    for release in releases:
+        if version in (release, release.rpartition(".")[0]):
+            return release
+    minors = [release.rpartition(".")[0] for release in releases]
+    try:
+        major, minor = numbers(version)
+    except ValueError:
+        raise SystemExit(f"'{version}' is no version of LibTorch; Spillway serves {', '.join(minors)}") from None
+    nearest = min(minors, key=lambda other: (abs(numbers(other)[0] - major), abs(numbers(other)[1] - minor)))
+    raise SystemExit(f"LibTorch {version} is not fetched: Spillway serves {', '.join(releases)}; nearest is {nearest}")
+
+
 def is_needed(name):
     return (name in LIBRARIES or name == "torch/version.py"
             or name.startswith("torch/include/")
             or (".dist-info/" in name and not name.endswith("/")))
 
 
-def recorded_sizes(target):
+def recorded_sizes(release, target):
     """Maps each needed file to its size, None where the wheel records none."""
     sizes = {}
-    for name, version in WHEELS.items():
+    for name, version in served()[release].items():
         record = target / f"{name}-{version}.dist-info" / "RECORD"
         if not record.is_file():
             raise FileNotFoundError(f"{record} is missing")
@@ -47,10 +76,10 @@ def recorded_sizes(target):
     return sizes
 
 
-def check(target):
+def check(release, target):
     """Returns the first thing wrong with `target`, or None."""
     try:
-        sizes = recorded_sizes(target)
+        sizes = recorded_sizes(release, target)
     except FileNotFoundError as error:
         return str(error)
     missing = LIBRARIES - sizes.keys()
@@ -76,8 +105,8 @@ def extract(archive, member, target):
     return path
 
 
-def unpack(wheels, target):
-    for name, version in WHEELS.items():
+def unpack(release, wheels, target):
+    for name, version in served()[release].items():
         found = sorted(wheels.glob(f"{name}-{version}-*.whl"))
         if len(found) != 1:
             raise SystemExit(f"expected one wheel {name}-{version} in {wheels}, found {len(found)}")
@@ -89,14 +118,22 @@ def unpack(wheels, target):
 
 
 def main(arguments):
-    if len(arguments) == 3 and arguments[0] == "unpack":
-        unpack(pathlib.Path(arguments[1]), pathlib.Path(arguments[2]))
-        target = pathlib.Path(arguments[2])
-    elif len(arguments) == 2 and arguments[0] == "check":
-        target = pathlib.Path(arguments[1])
-    else:
+    verb, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if verb == "version" and len(rest) <= 1:
+        print(release_of(rest[0] if rest else ""))
+        return
+    if verb == "versions" and not rest:
+        print(*served(), sep="\n")
+        return
+    if verb == "wheels" and len(rest) == 1:
+        for name, version in served()[release_of(rest[0])].items():
+            print(f"{name.replace('_', '-')}=={version}")
+        return
+    if verb == "unpack" and len(rest) == 3:
+        unpack(release_of(rest[0]), pathlib.Path(rest[1]), pathlib.Path(rest[2]))
+    elif verb != "check" or len(rest) != 2:
         raise SystemExit(__doc__)
-    problem = check(target)
+    problem = check(release_of(rest[0]), pathlib.Path(rest[-1]))
     if problem:
         raise SystemExit(f"libtorch: incomplete: {problem}")
 

@@ -31,7 +31,28 @@ CUDA = "libtorch_cuda.so"
 MISSING = (CUDA, "libcudnn.so.9", "libcufile.so.0")
 # Asked for while the module is imported: a reference to an empty pointer.
 REFERENCES = {"_ZN4c10d15get_gil_checkerEv"}
-INFO = "torch-2.11.0.dist-info"
+# Made while the module is imported, as the default of an argument, and destroyed with it: a constructor whose
+# object knows its class, by the table of virtual functions that the module has, and is empty.
+CONSTRUCTORS = {"_ZN4c10d16ProcessGroupNCCL7OptionsC1Eb": "_ZTVN4c10d16ProcessGroupNCCL7OptionsE"}
+CONSTRUCTOR = """pushq %rbx
+movq %rdi, %rbx
+call malloc_usable_size@PLT
+movq %rbx, %rdi
+xorl %esi, %esi
+movq %rax, %rdx
+call memset@PLT
+movq {}@GOTPCREL(%rip), %rax
+addq $16, %rax
+movq %rax, (%rbx)
+popq %rbx
+ret"""
+# From 2.15 on torch puts kernels of its own before those of CUDA while it is imported, and asks a function that
+# this variable names which of them.
+WITHOUT_CUDA = {
+    "without_cuda.py": "def kept(_operator, key, kernels):\n    return [] if key == 'CUDA' else kernels\n",
+    "without_cuda.pth": "import os; "
+                        "os.environ['TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN'] = 'without_cuda.kept'\n",
+}
 NO_PARTS = 4
 
 
@@ -104,9 +125,14 @@ def unpack(wheel, site):
                 libtorch.extract(archive, member, site)
 
 
+def info_of(built):
+    """The folder with what the torch wheel says of itself."""
+    return next(built.glob("torch-*.dist-info")).name
+
+
 def unpack_torch(wheel, built, site):
     """Unpacks the Python part, as the RECORD says that came with LibTorch, `built`."""
-    with (built / INFO / "RECORD").open(newline="", encoding="utf-8") as lines:
+    with (built / info_of(built) / "RECORD").open(newline="", encoding="utf-8") as lines:
         recorded = {path: digest for path, digest, _size in csv.reader(lines)}
     with opened(wheel) as source, zipfile.ZipFile(source) as archive:
         for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
@@ -122,7 +148,7 @@ def unpack_torch(wheel, built, site):
 
 def link_libraries(built, site):
     """Links, so that a process that loads both finds that they are one file."""
-    for name in ("nvidia", INFO, *libtorch.LIBRARIES):
+    for name in ("nvidia", info_of(built), *libtorch.LIBRARIES):
         link = site / name
         if name.startswith("nvidia/"):
             continue  # In its folder, a link too.
@@ -165,7 +191,11 @@ def stand_in(names):
         elif name.startswith("_ZTV"):
             data.append(f'{head}@object\n"{name}": .zero 512')
         else:
-            body = "leaq nothing(%rip), %rax\nret" if name in REFERENCES else "ud2"
+            body = "ud2"
+            if name in REFERENCES:
+                body = "leaq nothing(%rip), %rax\nret"
+            elif name in CONSTRUCTORS:
+                body = CONSTRUCTOR.format(CONSTRUCTORS[name])
             functions.append(f'{head}@function\n"{name}": {body}')
     return "\n".join([".text", *functions, ".data", ".balign 16", "nothing: .zero 64", *data,
                       '.section .note.GNU-stack,"",@progbits', ""])
@@ -203,6 +233,8 @@ def main(wheel, small_wheels, built, target):
             unpack(small, site)
     link_libraries(built, site)
     make_stand_ins(site / "torch/lib")
+    for name, text in WITHOUT_CUDA.items():
+        (site / name).write_text(text, encoding="utf-8")
     subprocess.run([home / "bin/python3", "-c",
                     "import numpy, torch; torch.from_numpy(numpy.ones(3)).sum()"], check=True)
 

@@ -17,6 +17,7 @@ from clean_environment import clean_environment
 from memory_group import MemoryGroup, Unavailable, mounted
 from mpi_launchers import RANKS_ALLOWED, mpi_launcher
 from surroundings import SmallDisk, unnamed_files
+from torch_of_python import reason_to_skip
 
 COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
 PROGRAMS = pathlib.Path(os.environ["SPILLWAY_TEST_PROGRAMS"])
@@ -510,11 +511,9 @@ class PythonCase(RunCase):
     def setUp(self):
         super().setUp()
         self.python = os.environ.get("SPILLWAY_TEST_PYTHON", sys.executable)
-        probe = subprocess.run([self.python, "-c", "import torch; print(torch.__version__)"],
-                               capture_output=True, text=True, check=False)
-        if not probe.stdout.startswith("2.11."):
-            self.skipTest(f"{self.python} has no torch 2.11 (name an interpreter that has one with "
-                          "SPILLWAY_TEST_PYTHON)")
+        reason = reason_to_skip(self.python, COMMAND)
+        if reason:
+            self.skipTest(reason)
 
 
 class Python(PythonCase):

@@ -150,6 +150,16 @@ class LinkedProgram(PreloadCase):
         self.assertEqual((code, output), (2, ""))
         self.assertRegex(errors, r"^\[spillway\] error: .*LibTorch 2\.13\.1 .*LibTorch 2\.11 .*\n$")
 
+    def test_of_another_version_is_told_of_the_nearest_served(self):
+        for cores, listed, nearest in ((("2.15", "2.9", "2.12", "2.11"), "2.9, 2.11, 2.12, 2.15", "2.12"),
+                                       (("2.12", "2.9"), "2.9, 2.12", "2.12"),
+                                       (("2.15", "2.14"), "2.14, 2.15", "2.14")):
+            preload = self.copy_of_installation(*cores)
+            (preload.parent / "libspillway_core_2.13.so.old").touch()
+            code, _, errors = start([WORLD / "bin/trainer_2.13.1"], preload, SPILLWAY_ACTIVE="1")
+            self.assertEqual(code, 2)
+            self.assertIn(f"serves LibTorch {listed} (build the program with the nearest, {nearest}, or", errors)
+
     def test_of_another_version_runs_plainly_without_the_command(self):
         code, output, errors = start([WORLD / "bin/trainer_2.13.1"], PRELOAD)
         self.assertEqual(code, 7)

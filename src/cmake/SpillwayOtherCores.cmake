@@ -1,0 +1,47 @@
+# Cores for further minor releases of LibTorch in one build (SPILLWAY_OTHER_CORES), so that one installation
+# serves them all. What does not include LibTorch is compiled once.
+
+# Makes spillway_torch_<minor> for each of them, and sets SPILLWAY_OTHER_MINORS for the caller.
+function(spillway_import_other_torches)
+  set(others "${SPILLWAY_OTHER_CORES}")
+  set(SPILLWAY_LIBTORCH "")
+  spillway_wanted_torch(minors)
+  if(others STREQUAL "all")
+    set(others "${minors}")
+  endif()
+  list(REMOVE_ITEM others "${SPILLWAY_TORCH_MINOR}")
+  spillway_served_torch(releases)
+  spillway_torch_candidates("${releases}" candidates)
+  foreach(minor IN LISTS others)
+    spillway_locate_torch(other "${minor}" ${candidates})
+    if(NOT other_ROOT)
+      message(FATAL_ERROR "SPILLWAY_OTHER_CORES names LibTorch ${minor}, which was not found. Fetch it with "
+        "src/cmake/setup/fetch_libtorch.sh ${minor}.")
+    endif()
+    message(STATUS "LibTorch ${other_VERSION}: ${other_ROOT} (for a core only)")
+    spillway_import_torch(spillway_torch_${minor} "${other_ROOT}")
+  endforeach()
+  set(SPILLWAY_OTHER_MINORS "${others}" PARENT_SCOPE)
+endfunction()
+
+# spillway_copy_for_torch(<target> <minor>): the library <target>_<minor>, which is <target> with
+# spillway_torch_<minor> in the place of spillway_torch, and with such copies of what <target> links.
+function(spillway_copy_for_torch target minor)
+  set(copy ${target}_${minor})
+  get_target_property(kind ${target} TYPE)
+  string(REPLACE _LIBRARY "" kind ${kind})
+  get_target_property(folder ${target} SOURCE_DIR)
+  get_target_property(sources ${target} SOURCES)
+  list(TRANSFORM sources REPLACE "^([^/].*)$" "${folder}/\\1")
+  add_library(${copy} ${kind} ${sources})
+  get_target_property(includes ${target} INCLUDE_DIRECTORIES)
+  target_include_directories(${copy} PUBLIC ${includes})
+  get_target_property(libraries ${target} LINK_LIBRARIES)
+  foreach(library IN LISTS libraries)
+    string(REPLACE "::" "_" real "${library}")
+    if(TARGET ${real}_${minor})
+      set(library ${real}_${minor})
+    endif()
+    target_link_libraries(${copy} PUBLIC ${library})
+  endforeach()
+endfunction()
