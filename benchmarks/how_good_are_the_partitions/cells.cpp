@@ -133,7 +133,7 @@ void add_cells(const Workload& workload, Setting setting, const std::vector<doub
   for (const double share : shares) {
     setting.memory = rounded_up(tight + share * (plenty - tight));
     ordered_json cell{{"stages", setting.stages},
-                      {"swaps", setting.relief == Relief::kSwapAndRecompute},
+                      {"swaps", setting.memory_reduction == MemoryReduction::kSwapAndRecompute},
                       {"share", share},
                       {"memory_bytes", setting.memory.count()},
                       {"least_seconds", quickest->worst}};
@@ -152,9 +152,10 @@ ordered_json cells(const Workload& workload, bool is_quick) {
   ordered_json all = ordered_json::array();
   for (const std::uint32_t stages : counts) {
     if (workload.chain.layers.size() < 2 * std::size_t{stages}) continue;
-    for (const Relief relief : {Relief::kSwapAndRecompute, Relief::kRecompute}) {
-      if (relief == Relief::kSwapAndRecompute && !workload.can_swap) continue;
-      add_cells(workload, {.stages = stages, .relief = relief}, shares, all);
+    for (const MemoryReduction memory_reduction :
+         {MemoryReduction::kSwapAndRecompute, MemoryReduction::kRecompute}) {
+      if (memory_reduction == MemoryReduction::kSwapAndRecompute && !workload.can_swap) continue;
+      add_cells(workload, {.stages = stages, .memory_reduction = memory_reduction}, shares, all);
     }
   }
   return all;

@@ -26,7 +26,7 @@ WORKLOADS = (("AlexNet", "pipedream", "pipedream/alexnet.graph.txt"),
              ("BERT-48L", "vpipe", None))
 # Of which workload, how the names of the layers begin that are repeated, and parts of the published micro-batch.
 GROWING = {"BERT": ("BERT-32", "ParallelTransformerLayer", 1), "ResNet": ("ResNet-50", "Conv2d(1024, 256", 16)}
-RELIEVED = ("BERT",)  # With relief the others grow beyond 100,000 layers before weights alone limit them.
+REDUCED = ("BERT",)  # With memory reduction the others grow beyond 100,000 layers before weights alone limit them.
 BATCHES = ("VGG-16", "GNMT", "BERT-32")
 
 
@@ -56,7 +56,7 @@ class GoodPartitions(report.Benchmark):
             else:
                 files[name] = file
         sources = {name: source for name, source, _ in WORKLOADS}
-        results = {"left_out": left_out, "plans": self.figures("plans"), "cells": {}, "layers": {}, "unrelieved": {},
+        results = {"left_out": left_out, "plans": self.figures("plans"), "cells": {}, "layers": {}, "without_memory_reduction": {},
                    "batch": {}}
         for name, file in files.items():
             results["cells"][name] = self.figures("cells", sources[name], file)
@@ -66,9 +66,9 @@ class GoodPartitions(report.Benchmark):
             if workload not in files or options.tiny:
                 continue
             source = sources[workload], files[workload]
-            if name in RELIEVED:
+            if name in REDUCED:
                 results["layers"][name] = self.figures("layers", *source, block)
-            results["unrelieved"][name] = self.figures("unrelieved", *source, block, parts)
+            results["without_memory_reduction"][name] = self.figures("without_memory_reduction", *source, block, parts)
         for name in BATCHES:
             if name in files and not options.tiny:
                 results["batch"][name] = self.figures("batch", sources[name], files[name])

@@ -92,7 +92,7 @@ ordered_json published_plans() {
   ordered_json rows = ordered_json::array();
   for (const PublishedPlan& plan : kPlans) {
     const Row row = published(plan);
-    Setting setting{.stages = kStages, .relief = Relief::kRecompute};
+    Setting setting{.stages = kStages, .memory_reduction = MemoryReduction::kRecompute};
     const SegmentCosts endless(problem_of(bert48, setting));
     setting.memory = Bytes(static_cast<std::uint64_t>(std::llround(kBlockBytes * most(row.stash))));
     const SegmentCosts costs(problem_of(bert48, setting));
@@ -112,8 +112,8 @@ ordered_json piper_optima(const Workload& bert32) {
   ordered_json rows = ordered_json::array();
   for (const std::uint32_t stages : {4U, 8U, 16U, 32U}) {
     for (const std::uint64_t memory : {6U, 8U, 12U, 20U, 40U}) {
-      const Setting alone{stages, gigabytes(memory), Relief::kRecompute};
-      const Setting swapping{stages, gigabytes(memory), Relief::kSwapAndRecompute};
+      const Setting alone{stages, gigabytes(memory), MemoryReduction::kRecompute};
+      const Setting swapping{stages, gigabytes(memory), MemoryReduction::kSwapAndRecompute};
       ordered_json row{{"stages", stages},
                        {"gigabytes", memory},
                        {"piper", seconds_of(partitioner_named("piper"), bert32, alone)},

@@ -46,7 +46,7 @@ class DropChooser {
     std::uint32_t interval = 0;
     bool is_drop = false;
     double cost = 0.0;  ///< Per page.
-    double rate = 0.0;  ///< Cost against what the relieved operators pay; the lowest goes first.
+    double rate = 0.0;  ///< Cost against what the reduced operators pay; the lowest goes first.
     std::int64_t taken = 0;
   };
 

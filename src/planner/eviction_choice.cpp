@@ -104,7 +104,7 @@ class Chooser {
   }
 
   /// Crowded operators from `op` to `end`.
-  double relieved(std::uint32_t op, std::uint64_t end) const {
+  double with_memory_reduction(std::uint32_t op, std::uint64_t end) const {
     return std::max(crowded_.sum(op, end - op), 1.0);
   }
 
@@ -116,7 +116,7 @@ class Chooser {
       if (heaps_[i].empty()) continue;
       if (i == kFree) return kFree;
       const Candidate& top = heaps_[i].front();
-      double score = class_cost_[i] / relieved(op, top.end);
+      double score = class_cost_[i] / with_memory_reduction(op, top.end);
       if (rule_ == ChoiceRule::kFarthestUse)
         score = i == kWriteOnly ? 1.0 : -static_cast<double>(top.end);
       if (rule_ == ChoiceRule::kBestValue) score = class_cost_[i] / std::max(top.value, kNoPrice);
@@ -182,7 +182,7 @@ class Chooser {
   std::vector<std::uint32_t> pages_;
   std::vector<std::uint32_t> copied_;  ///< Per epoch: pages that have a copy from there on.
   LevelTree levels_;
-  const CircularSums crowded_;  ///< 1 for each operator that is relieved by taking something out.
+  const CircularSums crowded_;  ///< 1 for each operator that is reduced by taking something out.
   std::vector<double> values_;  ///< Per interval, for the rule that asks.
   std::array<std::vector<Candidate>, kClassCount> heaps_;
   std::vector<std::uint32_t> order_;  ///< Intervals in the order in which they were taken.

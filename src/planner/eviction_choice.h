@@ -12,8 +12,8 @@ namespace spillway::planner {
 /// How the next page to leave is chosen where the level is too high.
 enum class ChoiceRule : std::uint8_t {
   kFarthestUse,  ///< Belady: the interval that ends last; what dies unused only as a last resort.
-  kLeastCost,    ///< The fewest transfer seconds per relieved operator.
-  kBestValue,    ///< The fewest transfer seconds for what the relieved operators pay.
+  kLeastCost,    ///< The fewest transfer seconds per reduced operator.
+  kBestValue,    ///< The fewest transfer seconds for what the reduced operators pay.
 };
 
 /// Seconds to move one page.

@@ -16,7 +16,7 @@ std::vector<double> operator_prices(const TouchIntervals& touches,
                                     const std::vector<std::uint32_t>& gross,
                                     std::uint32_t target_pages, PageCost cost);
 
-/// The same where intervals can also be relieved without a transfer, at a cost per page of their
+/// The same where intervals can also be reduced without a transfer, at a cost per page of their
 /// own (infinite where they cannot).
 std::vector<double> operator_prices(const TouchIntervals& touches,
                                     const std::vector<std::uint32_t>& gross,

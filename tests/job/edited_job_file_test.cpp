@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// Messages, sums, swaps or recomputation, a limit of memory on both sides.
-JobFile busy_file(std::string_view schedule, JobRelief relief) {
+JobFile busy_file(std::string_view schedule, JobMemoryReduction memory_reduction) {
   const NamedSchedule named = schedule_in(schedule);
   JobRequest request = even_job(8, 4, 8, named.generator->name);
   request.chain.step = {20, 42, {0, 1, 2, schedule::kNoLayer, 3, 4, 5, 6, 7}};
@@ -30,7 +30,7 @@ JobFile busy_file(std::string_view schedule, JobRelief relief) {
   request.ranks = 8;
   request.micro_batches = request.batch = 16;
   request.device_memory = planned(request).peak() * 85 / 100;
-  request.variant.relief = relief;
+  request.variant.memory_reduction = memory_reduction;
   request.host_memory = Bytes(1000 * kMega);
   return describe_job(planned(request), request.chain);
 }
@@ -96,10 +96,11 @@ const std::set<std::string> kHarmless{"device_memory_bytes",
 TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
   std::set<std::string> accepted;
   std::size_t refused = 0;
-  for (const auto& [schedule, relief] :
-       {std::pair{"1f1b", JobRelief::kStages}, std::pair{"gpipe", JobRelief::kWindows},
-        std::pair{"zb-v", JobRelief::kStages}}) {
-    const json document = json::parse(to_text(busy_file(schedule, relief)));
+  for (const auto& [schedule, memory_reduction] :
+       {std::pair{"1f1b", JobMemoryReduction::kStages},
+        std::pair{"gpipe", JobMemoryReduction::kWindows},
+        std::pair{"zb-v", JobMemoryReduction::kStages}}) {
+    const json document = json::parse(to_text(busy_file(schedule, memory_reduction)));
     ASSERT_EQ(judged(document), "accepted");
     const json flat = document.flatten();
     for (const auto& [pointer, value] : flat.items()) {
@@ -127,7 +128,7 @@ TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
 }
 
 TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
-  const json document = json::parse(to_text(busy_file("1f1b", JobRelief::kStages)));
+  const json document = json::parse(to_text(busy_file("1f1b", JobMemoryReduction::kStages)));
   const auto told = [&](const char* pointer, double factor) {
     json edited = document;
     json& value = edited[json::json_pointer(pointer)];
@@ -153,9 +154,10 @@ TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
 }
 
 TEST(EditedJobFile, SwapsOverALinkThatCarriesSomething) {
-  for (const auto& [schedule, relief] :
-       {std::pair{"1f1b", JobRelief::kStages}, std::pair{"gpipe", JobRelief::kWindows}}) {
-    json document = json::parse(to_text(busy_file(schedule, relief)));
+  for (const auto& [schedule, memory_reduction] :
+       {std::pair{"1f1b", JobMemoryReduction::kStages},
+        std::pair{"gpipe", JobMemoryReduction::kWindows}}) {
+    json document = json::parse(to_text(busy_file(schedule, memory_reduction)));
     json& rate = document["links"]["host_link"]["bytes_per_second"];
     rate = rate.get<double>() / 1000;
     EXPECT_THAT(judged(document), HasSubstr("figures.step_seconds is ")) << schedule;
@@ -167,7 +169,7 @@ TEST(EditedJobFile, SwapsOverALinkThatCarriesSomething) {
 }
 
 TEST(EditedJobFile, SaysWhereSwapsGo) {
-  json document = json::parse(to_text(busy_file("1f1b", JobRelief::kStages)));
+  json document = json::parse(to_text(busy_file("1f1b", JobMemoryReduction::kStages)));
   EXPECT_EQ(document["swaps_to"], "hosts");
   document["host_memory_bytes"] = 1;
   EXPECT_THAT(judged(document), HasSubstr("on its host at its most"));

@@ -206,7 +206,7 @@ TEST(JobFault, CountsWhatHostsHold) {
   JobRequest request = small_job("1f1b");
   request.device_memory = Bytes(70 * kMega);
   request.swap_bytes_per_second = 1e9;
-  request.variant.relief = JobRelief::kStages;
+  request.variant.memory_reduction = JobMemoryReduction::kStages;
   const JobPlan free = planned(request);
   ASSERT_GT(free.memory[0].host, Bytes(0));
   request.host_memory = free.memory[0].host;

@@ -89,7 +89,7 @@ TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
   request.host_memory = swapped.memory[0].host - Bytes(1);
   EXPECT_EQ(planned(request).memory[0].host, Bytes(0)) << "it computes again instead";
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
-  request.variant.relief = JobRelief::kStages;
+  request.variant.memory_reduction = JobMemoryReduction::kStages;
   EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("to its host"));
 }
 

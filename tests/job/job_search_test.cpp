@@ -31,7 +31,7 @@ JobRequest uneven_job() {
 
 TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
   std::size_t compared = 0;
-  std::size_t relieved = 0;
+  std::size_t reduced = 0;
   for (std::uint32_t seed = 80; seed < 100; ++seed) {
     Draw draw(seed);
     JobRequest request = random_job(seed);
@@ -52,20 +52,20 @@ TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
         if (changes_results(plan.actions)) continue;
         EXPECT_GE(plan.step_seconds, open * (1 - 1e-9)) << seed << " " << generator.name;
         ++compared;
-        relieved += plan.is_relieved() ? 1 : 0;
+        reduced += plan.reduces_memory() ? 1 : 0;
       } catch (const Error&) {
         continue;  // Not for these counts, or too large.
       }
     }
   }
   EXPECT_GT(compared, 40U);
-  EXPECT_GT(relieved, 20U);
+  EXPECT_GT(reduced, 20U);
 }
 
 // Choices that cannot win are given up early, and windows are not tried for them.
 TEST(JobSearch, LosesNothingByGivingUpEarly) {
   std::size_t hopeless = 0;
-  std::size_t relieved = 0;
+  std::size_t reduced = 0;
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     std::mt19937 random(seed);
     JobRequest request = uneven_job();
@@ -83,7 +83,7 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
       continue;
     }
     hopeless += search.hopeless;
-    relieved += search.plan.is_relieved() ? 1 : 0;
+    reduced += search.plan.reduces_memory() ? 1 : 0;
     std::optional<JobPlan> best;
     PlanMemo memo;
     const Partitioner& partitioner = partitioner_named("spillway");
@@ -98,7 +98,7 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
     EXPECT_LE(search.plan.step_seconds, best->step_seconds * (1 + 1e-9)) << seed;
   }
   EXPECT_GT(hopeless, 100U);
-  EXPECT_GT(relieved, 10U);
+  EXPECT_GT(reduced, 10U);
 }
 
 TEST(JobSearch, GivesUpWhatCannotBeFaster) {
@@ -109,13 +109,13 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   std::optional<JobPlan> plan;
   const Partitioner& partitioner = partitioner_named("spillway");
   const JobAttempt open = try_choice(request, partitioner, choice, plan);
-  ASSERT_TRUE(open.is_possible() && open.is_relieved);
+  ASSERT_TRUE(open.is_possible() && open.reduces_memory);
   choice.to_beat.put_off = open.step_seconds * 2;
   EXPECT_EQ(try_choice(request, partitioner, choice, plan).step_seconds, open.step_seconds);
   JobRequest roomy = request;
   roomy.device_memory = kNoLimit;
-  const double without_relief = try_choice(roomy, partitioner, choice, plan).step_seconds;
-  choice.to_beat.put_off = choice.to_beat.windows = without_relief / 2;
+  const double without_memory_reduction = try_choice(roomy, partitioner, choice, plan).step_seconds;
+  choice.to_beat.put_off = choice.to_beat.windows = without_memory_reduction / 2;
   const JobAttempt put_off = try_choice(request, partitioner, choice, plan);
   EXPECT_TRUE(put_off.is_put_off && !put_off.is_hopeless);
   EXPECT_THAT(put_off.refusal, HasSubstr("as if there were room for all"));
@@ -225,14 +225,14 @@ TEST(JobSearch, PrefersThePlainestOfEquals) {
   EXPECT_EQ(search_job(request).plan.schedule, "1f1b");
 }
 
-JobRequest job_without_relief() {
+JobRequest job_without_memory_reduction() {
   JobRequest request = even_job(8, 4, 8);
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   return request;
 }
 
 TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
-  JobRequest request = job_without_relief();
+  JobRequest request = job_without_memory_reduction();
   for (const std::uint64_t megabytes : {10U, 28U, 40U}) {  // The first holds no layer.
     request.device_memory = Bytes(megabytes * kMega);
     std::optional<JobPlan> best;

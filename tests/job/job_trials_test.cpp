@@ -59,10 +59,10 @@ TEST(TryChoices, GoesOnAboveWhatIsTooSlow) {
   EXPECT_THAT(tried, ::testing::Not(::testing::Contains("slots=8")));
 }
 
-TEST(TryChoices, GoesOnBelowWhatNeedsRelief) {
+TEST(TryChoices, GoesOnBelowWhatNeedsMemoryReduction) {
   const JobTrials trials = try_choices(wide_job(), [](const JobChoice& choice) {
     JobAttempt attempt = attempt_of(choice, 1e6);
-    attempt.is_relieved = choice.variant.slots > 3;
+    attempt.reduces_memory = choice.variant.slots > 3;
     return attempt;
   });
   const auto tried = variants_of(trials, "1f1b-capped");
@@ -101,7 +101,7 @@ TEST(TryChoices, TriesSecondCopiesWhereTheyApply) {
   EXPECT_THAT(variants_of(tried(), "zb-v"), ::testing::ElementsAre(""));  // It has room.
   const JobTrials full = try_choices(request, [](const JobChoice& choice) {
     JobAttempt attempt = attempt_of(choice, 1e6);
-    attempt.is_relieved = true;
+    attempt.reduces_memory = true;
     return attempt;
   });
   EXPECT_THAT(variants_of(full, "zb-v"), ::testing::ElementsAre("", "parked"));
@@ -146,7 +146,7 @@ TEST(TryChoices, EndsHoweverMuchIsOpen) {
   request.swap_bytes_per_second = 1e9;
   const JobTrials trials = try_choices(request, [](const JobChoice& choice) {
     JobAttempt attempt = attempt_of(choice, 1e9);
-    attempt.is_relieved = true;
+    attempt.reduces_memory = true;
     return attempt;
   });
   EXPECT_LE(trials.attempts.size(), job_choices(request).size() + 128);

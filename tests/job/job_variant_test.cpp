@@ -20,7 +20,7 @@ TEST(ScheduleIn, ReadsWhatItsTextSays) {
   const NamedSchedule named = schedule_in("gems-master:windows,parked,replicas=4");
   EXPECT_EQ(named.variant.replicas, 4U);
   EXPECT_EQ(named.variant.second_copy, SecondCopy::kParked);
-  EXPECT_EQ(named.variant.relief, JobRelief::kWindows);
+  EXPECT_EQ(named.variant.memory_reduction, JobMemoryReduction::kWindows);
 }
 
 TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {

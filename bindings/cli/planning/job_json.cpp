@@ -104,7 +104,7 @@ ordered_json attempt_json(const JobAttempt& attempt) {
   json["exposed_communication_seconds"] = attempt.exposed_communication_seconds;
   json["peak_bytes"] = attempt.peak.count();
   json["gap"] = attempt.gap;
-  json["is_relieved"] = attempt.is_relieved;
+  json["reduces_memory"] = attempt.reduces_memory;
   json["not_tried"] = attempt.not_tried;
   return json;
 }
@@ -141,7 +141,7 @@ ordered_json job_json(const FoundJob& job) {
                        {"batch", plan.batch}};
   if (plan.device_memory != planner::kNoLimit)
     json["device_memory_bytes"] = plan.device_memory.count();
-  json["relief"] = planner::to_string(plan.relief);
+  json["memory_reduction"] = planner::to_string(plan.memory_reduction);
   json["not_tried"] = plan.not_tried;
   json["order"] = order_json(job);
   json["stages"] = ordered_json::array();

@@ -136,7 +136,7 @@ std::string search_text(const FoundJob& job) {
   return text;
 }
 
-std::string relief_text(const JobPlan& plan) {
+std::string memory_reduction_text(const JobPlan& plan) {
   std::int64_t swaps = 0;
   std::int64_t again = 0;
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
@@ -195,8 +195,9 @@ std::string job_text(const FoundJob& job) {
   text += line("peak", message("{} on the fullest rank", plan.peak()));
   text += hosts_text(job);
   if (job.machine) text += machine_text(*job.machine);
-  if (plan.relief == planner::JobRelief::kWindows) text += line("relief", relief_text(plan));
-  if (!plan.not_tried.empty()) text += line("relief", plan.not_tried);
+  if (plan.memory_reduction == planner::JobMemoryReduction::kWindows)
+    text += line("offload", memory_reduction_text(plan));
+  if (!plan.not_tried.empty()) text += line("offload", plan.not_tried);
   text += line("planned", search_text(job));
   text += '\n';
   text += stages_table(job);

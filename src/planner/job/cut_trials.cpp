@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "job_choices.h"
-#include "job_relief.h"
+#include "job_memory_reduction.h"
 
 namespace spillway::planner {
 namespace {

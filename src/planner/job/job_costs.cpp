@@ -146,7 +146,7 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   device.memory = request.device_memory;
   device.reserved = request.reserved;
   const double swaps = request.swap_bytes_per_second * request.stage_swap_share;
-  if (swaps > 0.0 && request.variant.relief != JobRelief::kRecompute)
+  if (swaps > 0.0 && request.variant.memory_reduction != JobMemoryReduction::kRecompute)
     device.swap_seconds_per_byte = 1.0 / swaps;
   problem.devices.assign(ranks, device);
   problem.links.assign(ranks - 1,

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "job_costs.h"
-#include "job_relief.h"
+#include "job_memory_reduction.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_bound.h"
 #include "step_choice.h"
@@ -32,8 +32,8 @@ JobPlan as_given(const JobRequest& asked, const Partitioner& partitioner, const 
                  PlanMemo& memo) {
   JobRequest moved = asked;
   moved.chain = reordered(asked.chain, asked.stages.order);
-  JobPlan plan =
-      relieved(moved, partitioner, compute, {}, memo.of(asked.micro_batches, asked.stages.order));
+  JobPlan plan = with_memory_reduction(moved, partitioner, compute, {},
+                                       memo.of(asked.micro_batches, asked.stages.order));
   plan.order.layers = asked.stages.order;
   if (!plan.order.layers.empty()) plan.order.name = "given";
   return plan;
@@ -92,17 +92,17 @@ JobPlan with_or_without_swaps(const JobRequest& asked, const Partitioner& partit
   } catch (const Error&) {
     reason = std::current_exception();
   }
-  const auto& relief = asked.variant.relief;
+  const auto& memory_reduction = asked.variant.memory_reduction;
   const bool may_swap = asked.swap_bytes_per_second > 0.0 && asked.device_memory != kNoLimit &&
-                        (!relief || relief == JobRelief::kStages);
+                        (!memory_reduction || memory_reduction == JobMemoryReduction::kStages);
   if (may_swap) {
     JobRequest alone = asked;
-    alone.variant.relief = JobRelief::kRecompute;
+    alone.variant.memory_reduction = JobMemoryReduction::kRecompute;
     if (plan) to_beat.all = to_beat.cuts = std::min(to_beat.all, plan->step_seconds);
     try {
       JobPlan other = ordered(alone, partitioner, compute, to_beat, memo);
       if (!plan || is_faster(other.step_seconds, plan->step_seconds)) plan = std::move(other);
-      if (relief) plan->relief = *relief;
+      if (memory_reduction) plan->memory_reduction = *memory_reduction;
     } catch (const Error&) {
       // The first reason is told.
     }
@@ -119,8 +119,8 @@ Bytes JobPlan::peak() const {
   return most;
 }
 
-bool JobPlan::is_relieved() const {
-  return relief == JobRelief::kWindows ||
+bool JobPlan::reduces_memory() const {
+  return memory_reduction == JobMemoryReduction::kWindows ||
          std::any_of(stages.begin(), stages.end(),
                      [](const StageEstimate& stage) { return stage.raw_memory > stage.memory; });
 }

@@ -22,8 +22,8 @@ Schedule compute_of(const JobRequest& request) {
                                       request.micro_batches / request.groups));
 }
 
-/// The passes of micro-batches through the stages of a rank, without all that relief and messages
-/// add to them.
+/// The passes of micro-batches through the stages of a rank, without all that memory reduction and
+/// messages add to them.
 std::vector<Action> passes_of(const std::vector<Action>& list) {
   std::vector<Action> passes;
   std::copy_if(list.begin(), list.end(), std::back_inserter(passes),
@@ -137,7 +137,8 @@ class Replanning {
 std::vector<Begins> places_of(const Replanning& replanning, const RebalancedJob& job) {
   std::vector<Begins> places;
   try {
-    places = replanning.near(job.before && job.before->relief == JobRelief::kWindows);
+    places =
+        replanning.near(job.before && job.before->memory_reduction == JobMemoryReduction::kWindows);
   } catch (const Error&) {
     // Stages as they are may get into room that equal shares of a rank are too small for.
     if (!job.before) throw;

@@ -130,7 +130,7 @@ JobAttempt figures_of(const JobPlan& plan) {
   attempt.gap = plan.gap();
   attempt.seconds_per_micro_batch = plan.seconds_per_micro_batch;
   attempt.peak = plan.peak();
-  attempt.is_relieved = plan.is_relieved();
+  attempt.reduces_memory = plan.reduces_memory();
   attempt.not_tried = plan.not_tried;
   std::uint64_t actions = 0;
   for (const auto& list : plan.actions.ranks) actions += list.size();

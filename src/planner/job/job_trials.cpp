@@ -120,8 +120,8 @@ class Trials {
     }
   }
 
-  /// Of values in the order of the memory that they take, the last one that needs no relief; what
-  /// needs more, or is given up for that, is passed on the way there.
+  /// Of values in the order of the memory that they take, the last one that needs no memory
+  /// reduction; what needs more, or is given up for that, is passed on the way there.
   void try_up_to_memory(JobChoice choice, std::uint32_t JobVariant::*field,
                         const std::vector<std::uint32_t>& by_memory) {
     std::size_t first = 0;
@@ -131,7 +131,7 @@ class Trials {
       // With less memory they are slower still.
       const bool is_slow = !record_.known(choice) && !may_be_best(choice);
       const std::optional<JobAttempt> made = try_variant(choice);
-      if (is_slow || (made && made->is_possible() && !made->is_relieved))
+      if (is_slow || (made && made->is_possible() && !made->reduces_memory))
         first = next + 1;
       else
         end = next;
@@ -195,7 +195,7 @@ class Trials {
       if (generator.stages_per_rank == StagesPerRank::kOne && generator.name != "chimera") continue;
       JobChoice choice{&generator, groups};
       const JobAttempt* usual = record_.known(choice);
-      if (usual && usual->is_possible() && !usual->is_relieved) continue;
+      if (usual && usual->is_possible() && !usual->reduces_memory) continue;
       choice.variant.second_copy = SecondCopy::kParked;
       try_variant(choice);
     }

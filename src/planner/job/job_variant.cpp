@@ -36,9 +36,10 @@ constexpr std::array<CountWord, 3> kCounts{
 
 constexpr std::array<Named<SecondCopy>, 2> kSecondCopies{
     {{"parked", SecondCopy::kParked}, {"single-owner", SecondCopy::kSingleOwner}}};
-constexpr std::array<Named<JobRelief>, 3> kReliefs{{{"stages", JobRelief::kStages},
-                                                    {"recompute", JobRelief::kRecompute},
-                                                    {"windows", JobRelief::kWindows}}};
+constexpr std::array<Named<JobMemoryReduction>, 3> kMemoryReductions{
+    {{"stages", JobMemoryReduction::kStages},
+     {"recompute", JobMemoryReduction::kRecompute},
+     {"windows", JobMemoryReduction::kWindows}}};
 
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
@@ -73,8 +74,8 @@ class VariantReader {
       return read_count(word.substr(0, sign), word.substr(sign + 1));
     for (const auto& each : kSecondCopies)
       if (each.name == word) return set_second_copy(each.value);
-    for (const auto& each : kReliefs)
-      if (each.name == word) return set_relief(each.value);
+    for (const auto& each : kMemoryReductions)
+      if (each.name == word) return set_memory_reduction(each.value);
     refuse("it has no option '{}' (options are chunks=, slots=, replicas=, parked, single-owner, "
            "stages, recompute, windows)",
            shown_text(word));
@@ -102,11 +103,11 @@ class VariantReader {
     variant_.second_copy = value;
   }
 
-  void set_relief(JobRelief value) {
-    if (variant_.relief)
+  void set_memory_reduction(JobMemoryReduction value) {
+    if (variant_.memory_reduction)
       refuse("stages, recompute and windows are ways to get into memory (leave all out for the "
              "fastest one)");
-    variant_.relief = value;
+    variant_.memory_reduction = value;
   }
 
   std::string_view text_;
@@ -115,7 +116,9 @@ class VariantReader {
 
 }  // namespace
 
-std::string_view to_string(JobRelief relief) { return name_in(kReliefs, relief); }
+std::string_view to_string(JobMemoryReduction memory_reduction) {
+  return name_in(kMemoryReductions, memory_reduction);
+}
 
 std::string to_string(const JobVariant& variant) {
   std::string text;
@@ -123,7 +126,7 @@ std::string to_string(const JobVariant& variant) {
   for (const CountWord& each : kCounts)
     if (variant.*each.field != 0) add(message("{}={}", each.name, variant.*each.field));
   if (variant.second_copy != SecondCopy::kStepped) add(name_in(kSecondCopies, variant.second_copy));
-  if (variant.relief) add(to_string(*variant.relief));
+  if (variant.memory_reduction) add(to_string(*variant.memory_reduction));
   return text;
 }
 

@@ -152,8 +152,8 @@ JobPlan roomy(const JobRequest& request, JobPlan plan) {
 
 }  // namespace
 
-JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                          const Schedule& compute, double seconds_to_beat, CutMemo& memo) {
+JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
+                         const Schedule& compute, double seconds_to_beat, CutMemo& memo) {
   StageRooms rooms(request, partitioner, compute, seconds_to_beat, memo);
   std::optional<Cuts> cuts;
   bool is_first = true;

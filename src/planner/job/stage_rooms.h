@@ -13,7 +13,7 @@ namespace spillway::planner {
 /// come out too full, and where no cuts fit, what ranks leave free under those that hold least.
 /// Throws NoRoomError where those do not fit either, TooSlowError where a rank computes for
 /// `seconds_to_beat` under the partitioner's cuts, and as `make_job_plan`.
-JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                          const Schedule& compute, double seconds_to_beat, CutMemo& memo);
+JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
+                         const Schedule& compute, double seconds_to_beat, CutMemo& memo);
 
 }  // namespace spillway::planner

@@ -53,7 +53,7 @@ class StepChoice {
   void begin_with(const Partitioner& partitioner) {
     is_new(partitioner);
     try {
-      best_ = relieved(request_, partitioner, compute_, to_beat_, memo_);
+      best_ = with_memory_reduction(request_, partitioner, compute_, to_beat_, memo_);
       to_beat_.cuts = best_->step_seconds;
     } catch (const GivenUpError&) {
       throw;
@@ -68,7 +68,7 @@ class StepChoice {
   void consider(const Partitioner& partitioner) {
     if (is_far_ || !is_new(partitioner)) return;
     try {
-      JobPlan plan = relieved(request_, partitioner, compute_, to_beat_, memo_);
+      JobPlan plan = with_memory_reduction(request_, partitioner, compute_, to_beat_, memo_);
       if (best_ && !is_faster(plan.step_seconds, best_->step_seconds)) return;
       best_ = std::move(plan);
       to_beat_.cuts = best_->step_seconds;
@@ -84,7 +84,7 @@ class StepChoice {
     JobRequest less = request_;
     less.device_memory = request_.device_memory * percent / 100;
     try {
-      JobPlan plan = relieved(less, partitioner, compute_, to_beat_, memo_);
+      JobPlan plan = with_memory_reduction(less, partitioner, compute_, to_beat_, memo_);
       if (best_ && !is_faster(plan.step_seconds, best_->step_seconds)) return;
       plan.device_memory = request_.device_memory;
       to_beat_.cuts = plan.step_seconds;
@@ -134,7 +134,7 @@ class StepChoice {
 JobPlan quickest(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
                  const SecondsToBeat& to_beat, CutMemo& memo) {
   if (partitioner.reading != Reading::kOurs || asked.cut_effort == CutEffort::kExact)
-    return relieved(asked, partitioner, compute, to_beat, memo);
+    return with_memory_reduction(asked, partitioner, compute, to_beat, memo);
   StepChoice choice(asked, compute, to_beat, memo);
   choice.begin_with(partitioner);
   if (asked.link.latency_seconds > 0.0 || asked.link.bytes_per_second < kNoLink)

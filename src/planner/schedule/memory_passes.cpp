@@ -108,13 +108,13 @@ Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint3
                         schedule.rank_count());
     Insertions insertions;
     auto& list = recomputed.ranks[rank];
-    std::set<Action> relieved;  // Swapped or recomputed already.
+    std::set<Action> reduced;  // Swapped or recomputed already.
     for (const Action& action : list)
       if (action.kind == ActionKind::kSwapOut || action.kind == ActionKind::kRecompute)
-        relieved.insert(as(ActionKind::kForward, action));
+        reduced.insert(as(ActionKind::kForward, action));
     for (std::size_t i = 0; i < list.size(); ++i)
       if (makes_input_gradient(list[i].kind) &&
-          !relieved.contains(as(ActionKind::kForward, list[i])))
+          !reduced.contains(as(ActionKind::kForward, list[i])))
         insertions.add(before_receives(list, i), as(ActionKind::kRecompute, list[i]));
     insertions.apply(list);
   }

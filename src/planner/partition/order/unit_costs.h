@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "order/unit_graph.h"
-#include "stage_relief.h"
+#include "stage_memory_reduction.h"
 
 namespace spillway::planner {
 

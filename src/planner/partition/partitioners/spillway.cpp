@@ -55,7 +55,7 @@ class WholeLayers {
     const auto score = [&](Segment segment) {
       const double whole = whole_seconds(costs_, segment, kNever, effort_);
       if (effort_.is_spent()) return kNever;  // Nothing gets better any more, so moves end.
-      return whole < kNever ? whole : relieved_score(costs_, segment);
+      return whole < kNever ? whole : reduced_score(costs_, segment);
     };
     consider(moved_by_neighbours(costs_, best_, score, kMostMoves));
   }

@@ -37,8 +37,8 @@ struct JobPlan {
   std::uint32_t batch = 1;          ///< The same in micro-batches as the request's chain has them.
   Bytes device_memory = kNoLimit;
   Bytes host_memory = kNoLimit;  ///< Of each rank.
-  JobRelief relief = JobRelief::kStages;
-  std::string not_tried;  ///< Which kind of relief was left out, and why; mostly empty.
+  JobMemoryReduction memory_reduction = JobMemoryReduction::kStages;
+  std::string not_tried;  ///< Which kind of memory reduction was left out, and why; mostly empty.
 
   /// Of the layers. Stages and what they compute again count places in it.
   OrderChoice order;
@@ -62,7 +62,7 @@ struct JobPlan {
   double gap() const { return bound_seconds > 0.0 ? step_seconds / bound_seconds - 1.0 : 0.0; }
   Bytes peak() const;
   /// Whether stashes are swapped or computed again, however it was decided.
-  bool is_relieved() const;
+  bool reduces_memory() const;
   double micro_batches_per_second() const;  ///< Of all groups; 0 for a step that takes no time.
   double exposed_communication_seconds() const;  ///< Of the rank that waits most.
   double exposed_swap_seconds() const;           ///< The same for swaps, stages' own included.
@@ -77,8 +77,9 @@ inline constexpr double kNoTime = std::numeric_limits<double>::infinity();
 struct SecondsToBeat {
   double all = kNoTime;      ///< Given up where it is proven that no plan of the choice is.
   double put_off = kNoTime;  ///< Put off where it is not likely that one is.
-  double windows = kNoTime;  ///< Windows are tried for plans that are faster without any relief.
-  double cuts = kNoTime;     ///< What other cuts take: those that surely take as long are left out.
+  double windows =
+      kNoTime;  ///< Windows are tried for plans that are faster without any memory reduction.
+  double cuts = kNoTime;  ///< What other cuts take: those that surely take as long are left out.
 };
 
 /// A schedule on so many groups.
@@ -142,19 +143,19 @@ class PutOffError : public GivenUpError {
 /// reordered, all partitioners cut it in the order that `choose_order` finds for these stages, and
 /// as it stands; the faster one counts. Stages get the memory of their device in equal parts where
 /// a rank has several, behind reserved bytes and the largest working peak, or what others leave
-/// where equal parts do not do. Where stages need relief and there is a link to the host, both
-/// kinds of relief are tried, and the faster one counts; the search for windows is shorter for
-/// longer lists, and left out beyond 16,384 passes of micro-batches through stages, which the plan
-/// then says.
+/// where equal parts do not do. Where stages need memory reduction and there is a link to the host,
+/// both kinds of memory reduction are tried, and the faster one counts; the search for windows is
+/// shorter for longer lists, and left out beyond 16,384 passes of micro-batches through stages,
+/// which the plan then says.
 ///
 /// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, and for
 /// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where
 /// hosts have too little memory for what is swapped, for parked weights without a link to the host,
 /// and, where the request's schedule is the chooser's, for one that changes results; TooSlowError
-/// where relief is needed, and the step is no faster than `choice.to_beat` by what the slowest
-/// stage of the best cuts takes; PutOffError where it is not likely to be by what it would take
-/// without relief, with a fourth of it to spare. Windows are only tried where it would be faster
-/// without any relief.
+/// where memory reduction is needed, and the step is no faster than `choice.to_beat` by what the
+/// slowest stage of the best cuts takes; PutOffError where it is not likely to be by what it would
+/// take without memory reduction, with a fourth of it to spare. Windows are only tried where it
+/// would be faster without any memory reduction.
 JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice);
 

@@ -31,8 +31,8 @@ struct JobAttempt {
   double gap = 0.0;
   double seconds_per_micro_batch = 0.0;  ///< Of the slowest stage.
   Bytes peak{};
-  bool is_relieved = false;  ///< Stashes are swapped or computed again.
-  std::string not_tried{};   ///< As of `JobPlan`.
+  bool reduces_memory = false;  ///< Stashes are swapped or computed again.
+  std::string not_tried{};      ///< As of `JobPlan`.
   /// To do for those who run it: groups, replicas, stages, actions of all ranks.
   std::array<std::uint64_t, 4> work{};
   bool is_hopeless = false;  ///< Refused with TooSlowError.
@@ -87,10 +87,11 @@ using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
 /// the order of how fast their groups were:
 ///
 /// - slots of 1f1b-capped, and replicas of GEMS: the most for which the devices have room without
-///   relief, which is the fastest, found by halving; what is tried on the way counts, too;
+///   memory reduction, which is the fastest, found by halving; what is tried on the way counts,
+///   too;
 /// - stages per rank of interleaved and breadth-first: twice as many as long as it helps;
 /// - a single owner for GEMS; parked weights for all that have two stages on a rank, where these
-///   needed relief, or did not fit;
+///   needed memory reduction, or did not fit;
 /// - the three next smaller numbers of micro-batches that divide the batch, each schedule as it was
 ///   fastest, where their number is open.
 ///

@@ -10,14 +10,14 @@
 namespace spillway::planner {
 
 /// How a plan gets into the memory of its devices.
-enum class JobRelief : std::uint8_t {
+enum class JobMemoryReduction : std::uint8_t {
   kStages,     ///< Each stage swaps a part of every stash, and computes layers again.
   kRecompute,  ///< Each stage computes layers again, and swaps nothing.
   kWindows,  ///< Whole stashes leave in idle windows; ranks that are still too full compute again.
 };
 
 /// "stages", "recompute", "windows"
-std::string_view to_string(JobRelief relief);
+std::string_view to_string(JobMemoryReduction memory_reduction);
 
 /// What becomes of weights that a rank does not use: it has two stages, and works on them in turn.
 enum class SecondCopy : std::uint8_t {
@@ -33,7 +33,7 @@ struct JobVariant {
   std::uint32_t slots = 0;     ///< 1f1b-capped: micro-batches in flight at most.
   std::uint32_t replicas = 0;  ///< gems-basic, gems-master: passes over the model.
   SecondCopy second_copy = SecondCopy::kStepped;
-  std::optional<JobRelief> relief{};  ///< None: the fastest one.
+  std::optional<JobMemoryReduction> memory_reduction{};  ///< None: the fastest one.
 
   bool operator==(const JobVariant&) const = default;
 };
@@ -65,7 +65,7 @@ void check(const ScheduleGenerator& generator, const JobVariant& variant);
 ScheduleRequest lists_for(const ScheduleGenerator& generator, const JobVariant& variant,
                           std::uint32_t ranks, std::uint32_t micro_batches);
 
-/// The variant with what was left open as the lists have it, but for the kind of relief.
+/// The variant with what was left open as the lists have it, but for the kind of memory reduction.
 JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant,
                    const Schedule& compute);
 

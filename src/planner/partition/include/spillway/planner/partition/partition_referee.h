@@ -19,8 +19,9 @@ struct ChosenPoint {
 struct StageEstimate {
   LayerIndex first_layer = 0;
   LayerIndex last_layer = 0;
-  Bytes parameters;          ///< Tied weights once.
-  double raw_seconds = 0.0;  ///< Before any relief: layers, and transfers that do not hide.
+  Bytes parameters;  ///< Tied weights once.
+  double raw_seconds =
+      0.0;  ///< Before any memory reduction: layers, and transfers that do not hide.
   double link_seconds = 0.0;
   double seconds = 0.0;  ///< Infinite where nothing makes it fit.
   double recompute_seconds = 0.0;

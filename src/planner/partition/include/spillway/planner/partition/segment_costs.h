@@ -19,7 +19,7 @@ struct Segment {
 enum class Borders : std::uint8_t { kExact, kNone, kLargest };
 
 /// What a stage may do about its memory.
-enum class Relief : std::uint8_t { kNone, kRecompute, kSwapAndRecompute };
+enum class MemoryReduction : std::uint8_t { kNone, kRecompute, kSwapAndRecompute };
 
 /// A segment as it runs before swaps and recomputation. Seconds and bytes of one micro-batch.
 struct SegmentLoad {
@@ -32,17 +32,19 @@ struct SegmentLoad {
   double swap_bytes_per_second = 0.0;
 
   double raw_bytes() const { return fixed_bytes + in_flight * stash_bytes; }
-  /// What relief has to get away per micro-batch to come down to so many bytes: at most 0 where
-  /// that is nothing, infinite where it cannot.
+  /// What memory reduction has to get away per micro-batch to come down to so many bytes: at most 0
+  /// where that is nothing, infinite where it cannot.
   double excess_bytes(double bytes) const;
-  /// Before any relief: its layers, the links at its ends, and its transfers on the swap link.
+  /// Before any memory reduction: its layers, the links at its ends, and its transfers on the swap
+  /// link.
   double busy_seconds() const;
 };
 
 /// Time and memory of any segment on any stage, before and after the best swaps and recomputation:
 /// the judge of all partitioners. A **unit** is a layer, or layers that stay together; cuts lie
 /// between units. Recomputation in fractions of layers (the bound); whole ones are chosen by
-/// `partition_referee.h`. Building takes O(n log n), figures O(1), those after relief O(log n).
+/// `partition_referee.h`. Building takes O(n log n), figures O(1), those after memory reduction
+/// O(log n).
 ///
 ///     bytes(T)   = fixed + in_flight * max(0, stash - saved(T - seconds) - (T * rate - transfers))
 ///     seconds(X) = the least T with bytes(T) <= X
@@ -79,12 +81,12 @@ class SegmentCosts {
 
   /// Least time per micro-batch within so many bytes; infinite where nothing helps.
   double least_seconds(Segment segment, double bytes, Borders borders = Borders::kExact,
-                       Relief relief = Relief::kSwapAndRecompute) const;
+                       MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute) const;
   /// The same where swaps get another rate than the stage's own: the share of a host's budget.
   double least_seconds_at(Segment segment, double bytes, double swap_bytes_per_second) const;
   /// Least memory at so many seconds per micro-batch; infinite where it takes longer anyway.
   double least_bytes(Segment segment, double seconds, Borders borders = Borders::kExact,
-                     Relief relief = Relief::kSwapAndRecompute) const;
+                     MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute) const;
   /// Bytes per micro-batch that the swap link must carry, transfers included, so that the segment
   /// takes so many seconds and bytes; infinite where nothing helps.
   double swap_need(Segment segment, double seconds, double bytes) const;

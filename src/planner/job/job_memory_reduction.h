@@ -11,9 +11,9 @@ namespace spillway::planner {
 inline constexpr double kMostGainOfCuts = 1.25;
 
 /// The plan for these lists of compute, with the layers as the request has them: as cut, or with
-/// the fastest kind of relief, where it is open. `memo` is of this chain. Throws as
+/// the fastest kind of memory reduction, where it is open. `memo` is of this chain. Throws as
 /// `make_job_plan`.
-JobPlan relieved(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
-                 const SecondsToBeat& to_beat, CutMemo& memo);
+JobPlan with_memory_reduction(const JobRequest& asked, const Partitioner& partitioner,
+                              const Schedule& compute, const SecondsToBeat& to_beat, CutMemo& memo);
 
 }  // namespace spillway::planner

@@ -1,4 +1,4 @@
-#include "job_relief.h"
+#include "job_memory_reduction.h"
 
 #include <algorithm>
 #include <exception>
@@ -45,7 +45,7 @@ std::string problem_of_windows(const JobRequest& request, const Schedule& comput
   constexpr std::uint64_t kMostPasses = 1U << 14U;
   if (!has_windows(request))
     return "windows are for devices with a limit and a link to the host (name both, or let stages "
-           "relieve themselves)";
+           "reduce their own memory)";
   if (passes_of(compute) <= kMostPasses) return {};
   return message("swaps in idle windows were not tried: {} passes of micro-batches through stages "
                  "are more than {}",
@@ -63,10 +63,10 @@ std::string problem_of_windows(const JobRequest& request, const Schedule& comput
   }
 }
 
-class ReliefSearch {
+class MemoryReductionSearch {
  public:
-  ReliefSearch(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
-               const SecondsToBeat& to_beat, CutMemo& memo)
+  MemoryReductionSearch(const JobRequest& request, const Partitioner& partitioner,
+                        const Schedule& compute, const SecondsToBeat& to_beat, CutMemo& memo)
       : request_(request),
         partitioner_(partitioner),
         compute_(compute),
@@ -75,16 +75,17 @@ class ReliefSearch {
         no_windows_(problem_of_windows(request, compute)) {}
 
   JobPlan find() {
-    if (request_.variant.relief == JobRelief::kWindows) {
+    if (request_.variant.memory_reduction == JobMemoryReduction::kWindows) {
       if (!no_windows_.empty()) throw PlanError("{}", no_windows_);
       if (!is_faster(roomy().plan.step_seconds, to_beat_.cuts))
         throw TooSlowError("windows only add to what these cuts take");
       return in_windows();
     }
     if (request_.device_memory == kNoLimit) return by_stage(request_, to_beat_.cuts);
-    const bool is_open = !request_.variant.relief;
+    const bool is_open = !request_.variant.memory_reduction;
     require_hope(/*may_have_windows=*/is_open);
-    if (!has_windows(request_) || request_.variant.relief == JobRelief::kRecompute)
+    if (!has_windows(request_) ||
+        request_.variant.memory_reduction == JobMemoryReduction::kRecompute)
       return by_stage(request_, to_beat_.cuts);
     return is_open ? by_the_fastest_kind() : by_any_share();
   }
@@ -97,8 +98,8 @@ class ReliefSearch {
   };
 
   JobPlan by_stage(const JobRequest& request, double seconds_to_beat) {
-    JobPlan plan = relieved_by_stage(request, partitioner_, compute_, seconds_to_beat, memo_);
-    plan.relief = request.variant.relief.value_or(JobRelief::kStages);
+    JobPlan plan = reduced_by_stage(request, partitioner_, compute_, seconds_to_beat, memo_);
+    plan.memory_reduction = request.variant.memory_reduction.value_or(JobMemoryReduction::kStages);
     return plan;
   }
 
@@ -148,8 +149,8 @@ class ReliefSearch {
     return solved ? solved->worst * passes : 0.0;
   }
 
-  /// Throws TooSlowError where no kind of relief can be fast enough, PutOffError where none is
-  /// likely to be.
+  /// Throws TooSlowError where no kind of memory reduction can be fast enough, PutOffError where
+  /// none is likely to be.
   void require_hope(bool may_have_windows) {
     if (to_beat_.all == kNoTime && to_beat_.put_off == kNoTime) return;
     double without = 0.0;
@@ -168,16 +169,17 @@ class ReliefSearch {
                          "{} s",
                          least, to_beat_.all);
     if (is_faster(without / kMostGainOfCuts, to_beat_.put_off)) return;
-    throw PutOffError(message("it takes {} s as if there were room for all, and more with relief; "
-                              "another choice takes {} s",
-                              without, to_beat_.put_off),
-                      without);
+    throw PutOffError(
+        message("it takes {} s as if there were room for all, and more with memory reduction; "
+                "another choice takes {} s",
+                without, to_beat_.put_off),
+        without);
   }
 
   /// Cuts as if there were room, and whole stashes that leave while a rank computes something else.
   JobPlan in_windows() {
     JobPlan plan = roomy().plan;
-    plan.relief = JobRelief::kWindows;
+    plan.memory_reduction = JobMemoryReduction::kWindows;
     Bytes fixed;
     for (const RankMemory& rank : plan.memory) fixed = std::max(fixed, rank.fixed);
     if (fixed >= request_.device_memory)
@@ -200,7 +202,7 @@ class ReliefSearch {
     return std::min({to_beat_.all, to_beat_.windows, to_beat_.cuts});
   }
 
-  /// Whether windows may be faster: they only add to what their cuts take without relief.
+  /// Whether windows may be faster: they only add to what their cuts take without memory reduction.
   bool can_windows_win(const std::optional<JobPlan>& by_stage) {
     const double known = by_stage ? by_stage->step_seconds : windows_to_beat();
     return roomy().plan.step_seconds < std::min(known, windows_to_beat());
@@ -212,7 +214,7 @@ class ReliefSearch {
     Bytes needed = kNoLimit;
     try {
       stages = by_any_share();
-      if (!stages->is_relieved()) return std::move(*stages);
+      if (!stages->reduces_memory()) return std::move(*stages);
     } catch (const NoRoomError& error) {
       reason = std::current_exception();
       needed = error.needed();
@@ -249,9 +251,10 @@ class ReliefSearch {
 
 }  // namespace
 
-JobPlan relieved(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
-                 const SecondsToBeat& to_beat, CutMemo& memo) {
-  return ReliefSearch(asked, partitioner, compute, to_beat, memo).find();
+JobPlan with_memory_reduction(const JobRequest& asked, const Partitioner& partitioner,
+                              const Schedule& compute, const SecondsToBeat& to_beat,
+                              CutMemo& memo) {
+  return MemoryReductionSearch(asked, partitioner, compute, to_beat, memo).find();
 }
 
 }  // namespace spillway::planner
