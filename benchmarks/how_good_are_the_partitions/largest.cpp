@@ -148,7 +148,7 @@ class Largest {
       if (seconds == kInfinite || seconds > most) return false;
     }
     // Where time does not matter, whole layers save as much as fractions: all of them.
-    return !in_time || judge(*costs, *cuts).seconds <= most;
+    return !in_time || evaluate(*costs, *cuts).seconds <= most;
   }
 
   std::optional<Cuts> cuts_of(const Partitioner& partitioner, const Habit& habit,

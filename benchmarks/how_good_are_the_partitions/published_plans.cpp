@@ -79,7 +79,7 @@ ordered_json seconds_of(const Partitioner& partitioner, const Workload& workload
                         const Setting& setting) {
   try {
     const SegmentCosts costs(problem_of(workload, setting));
-    return judge(costs, partitioner.cut(costs)).seconds;
+    return evaluate(costs, partitioner.cut(costs)).seconds;
   } catch (const Error&) {
     return nullptr;
   }
@@ -98,12 +98,12 @@ ordered_json published_plans() {
     const SegmentCosts costs(problem_of(bert48, setting));
     const double seconds = most(row.seconds);
     rows.push_back(row.json(plan.name, "published"));
-    rows.push_back(judged(judge(costs, cuts_of(plan))).json(plan.name, "its cuts, our actions"));
-    rows.push_back(judged(judge(costs, partitioners().front().cut(costs)))
+    rows.push_back(judged(evaluate(costs, cuts_of(plan))).json(plan.name, "its cuts, our actions"));
+    rows.push_back(judged(evaluate(costs, partitioners().front().cut(costs)))
                        .json(plan.name, "ours at its stash"));
     const Cuts frugal = balanced_memory_cuts(endless, seconds)->cuts;
     rows.push_back(
-        judged(judge_memory(endless, frugal, seconds)).json(plan.name, "ours at its time"));
+        judged(evaluate_memory(endless, frugal, seconds)).json(plan.name, "ours at its time"));
   }
   return rows;
 }

@@ -47,7 +47,7 @@ class PlanAssembly {
     return estimate_step(steps_.tape, swaps, limits_);
   }
 
-  /// The whole plan, judged; without name.
+  /// The whole plan, evaluated; without name.
   StepPlan finish(SwapPlan swaps) &&;
 
  private:

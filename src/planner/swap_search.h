@@ -32,7 +32,7 @@ struct StyledSwaps {
   SwapPlan plan;
 };
 
-/// Builds swap plans for one tape from what they share and judges them by the event model. Keeps
+/// Builds swap plans for one tape from what they share and evaluates them by the event model. Keeps
 /// references to tape and limits. Leaves `SwapPlan::bound` empty.
 class SwapSearch {
  public:

@@ -226,7 +226,7 @@ TEST(JobFile, IsNeverReadInPart) {
 }
 
 /// Whatever happens to a file: it is refused in one sentence that names it; or it is read, can be
-/// judged, written and read again. Whether it was read.
+/// evaluated, written and read again. Whether it was read.
 bool is_read_or_refused(const std::string& text) {
   std::string sentence;
   bool is_read = false;

@@ -215,7 +215,7 @@ struct Tally {
   std::uint32_t fluid_tight = 0;
 };
 
-void judge(const StepTape& tape, std::uint64_t seed, Tally& tally) {
+void evaluate(const StepTape& tape, std::uint64_t seed, Tally& tally) {
   for (std::uint32_t budget = std::max(1U, smallest_budget(tape)); budget < live_peak(tape);
        ++budget) {
     const bool is_duplex = seed % 2 == 0;
@@ -253,7 +253,7 @@ void record(const Tally& tally) {
 TEST(BoundPlan, IsNeverAboveTheLeastTimeOfTinyTrainingSteps) {
   Tally tally;
   for (std::uint64_t seed = 0; seed < kTinyTrainings; ++seed)
-    judge(tiny_training(seed), seed, tally);
+    evaluate(tiny_training(seed), seed, tally);
   record(tally);
   EXPECT_GT(tally.cases, kTinyTrainings / 2);
   EXPECT_GT(tally.beyond_compute, tally.cases / 3);
@@ -264,7 +264,7 @@ TEST(BoundPlan, IsNeverAboveTheLeastTimeOfTinyTrainingSteps) {
 
 TEST(BoundPlan, IsNeverAboveTheLeastTimeOfAnyTinyStep) {
   Tally tally;
-  for (std::uint64_t seed = 0; seed < kTinyTapes; ++seed) judge(tiny_random(seed), seed, tally);
+  for (std::uint64_t seed = 0; seed < kTinyTapes; ++seed) evaluate(tiny_random(seed), seed, tally);
   record(tally);
   EXPECT_GT(tally.cases, kTinyTapes / 2);
 }
@@ -273,7 +273,7 @@ TEST(BoundPlan, IsNeverAboveTheLeastTimeOfAnyTinyStep) {
 /// not leave in the first: a version of the linear program made them, and was above these two.
 TEST(BoundPlan, LetsPagesStayThatAreCopiedForLater) {
   Tally tally;
-  for (const std::uint64_t seed : {270, 625}) judge(tiny_random(seed), seed, tally);
+  for (const std::uint64_t seed : {270, 625}) evaluate(tiny_random(seed), seed, tally);
   EXPECT_GE(tally.cases, 2U);
 }
 

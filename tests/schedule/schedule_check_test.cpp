@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "naive_judge.h"
+#include "naive_checker.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/schedule_csv.h"
@@ -109,7 +109,7 @@ TEST(FirstFault, FindsDeadlocksWithoutMessages) {
             "rank 0, action 1 (0B0): deadlock: it waits for rank 1, whose 1F1 waits for rank 0");
 }
 
-// The checker let the two halves pass one after the other, and the referee waited for ever.
+// The checker let the two halves pass one after the other, and the simulator waited for ever.
 TEST(FirstFault, FindsThatNeitherHalfOfAPairStartsBeforeTheOtherCan) {
   EXPECT_THAT(fault_in("(0F0;0B0)OVERLAP_F_B\n1F0,1B0\n"),
               ::testing::EndsWith("deadlock: it waits for rank 1, whose 1F0 waits for rank 0"));
@@ -168,7 +168,7 @@ TEST(FirstFault, JudgesEverySwapOfNeighboursAsAPlainModelDoes) {
       const std::size_t at = random() % (list.size() - 1);
       std::swap(list[at], list[at + 1]);
       const auto fault = first_fault(schedule);
-      EXPECT_EQ(NaiveJudge(schedule).comes_to_an_end(), !fault)
+      EXPECT_EQ(NaiveChecker(schedule).comes_to_an_end(), !fault)
           << name << ", rank " << rank << ", " << list[at] << " before " << list[at + 1] << ": "
           << (fault ? to_string(*fault) : "none");
       if (!fault) {

@@ -31,7 +31,7 @@ CostCuts cut_with(const Partitioner& partitioner, const planner::SegmentCosts& c
   try {
     const planner::Cuts cuts = partitioner.cut(costs);
     result.search_seconds = seconds(clock.now() - begin);
-    const planner::PartitionEstimate estimate = planner::judge(costs, cuts);
+    const planner::PartitionEstimate estimate = planner::evaluate(costs, cuts);
     result.stages = estimate.stages;
     result.worst_seconds = estimate.seconds;
     result.all_seconds = costs.layer_seconds(0, costs.units());
@@ -67,7 +67,7 @@ std::vector<double> costs_in(std::string_view text, const std::string& file) {
   std::vector<double> costs;
   std::size_t line = 1;
   const char* at = text.data();
-  const char* judged = at;  // Words before it are not ambiguous.
+  const char* evaluated = at;  // Words before it are not ambiguous.
   const char* const end = at + text.size();
   const auto is_between = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == ','; };
   while (at != end) {
@@ -80,11 +80,11 @@ std::vector<double> costs_in(std::string_view text, const std::string& file) {
       ++at;
     } else {
       const std::string_view word = word_at(at, end);
-      if (at >= judged && is_ambiguous(word))
+      if (at >= evaluated && is_ambiguous(word))
         throw ConfigError("{}, line {}: '{}' may be one number or two (write a decimal point, or a "
                           "blank between two costs)",
                           file, line, shown_text(word));
-      judged = std::max(judged, word.data() + word.size());
+      evaluated = std::max(evaluated, word.data() + word.size());
       const char* const stop =
           std::find_if(at, end, [&](char c) { return c == '\n' || c == '#' || is_between(c); });
       double value = 0.0;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 
 namespace spillway::cli {
 

@@ -179,27 +179,27 @@ double effort_seconds(const std::string& word, double fallback) {
   return value;
 }
 
-JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planning,
-                          const Clock& clock) {
+EvaluatedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planning,
+                             const Clock& clock) {
   const Strategy strategy = chosen_strategies(words.strategy).front();
   ProgressLine progress;
   progress.show(message("planning a step of {} operators within {}",
                         planning.step.profile.tape.ops.size(), planning.budget));
-  JudgedPlan judged =
+  EvaluatedPlan evaluated =
       plan_with(strategy, planning, effort_seconds(words.effort, kSecondsForOnePlan), clock);
-  if (judged.figures.ran_out_of_memory)
+  if (evaluated.figures.ran_out_of_memory)
     throw PlanError("the strategy '{}' has no plan: {} (give the command more memory, or try "
                     "--strategy belady, which does not search)",
-                    strategy.name, judged.figures.refusal);
-  if (judged.figures.cannot_replay)
+                    strategy.name, evaluated.figures.refusal);
+  if (evaluated.figures.cannot_replay)
     throw PlanError("the strategy '{}' cannot plan this step: {} (choose another one; --strategy "
                     "all shows which can)",
-                    strategy.name, judged.figures.refusal);
-  if (!judged.figures.is_possible())
+                    strategy.name, evaluated.figures.refusal);
+  if (!evaluated.figures.is_possible())
     throw BudgetError("the strategy '{}' has no plan for {}: {} (a larger --budget, or --strategy "
                       "all shows which do)",
-                      strategy.name, planning.budget, judged.figures.refusal);
-  return judged;
+                      strategy.name, planning.budget, evaluated.figures.refusal);
+  return evaluated;
 }
 
 int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& clock) {
@@ -221,16 +221,16 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
     return compare_strategies(words, step, rates, budget, out, clock);
   const planner::SwapLimits limits = limits_for(step, budget, rates);
   const PlanningCase planning = case_for(step, budget, limits, bound_effort(words.common.bound));
-  const JudgedPlan judged = plan_asked_for(words.common, planning, clock);
+  const EvaluatedPlan evaluated = plan_asked_for(words.common, planning, clock);
   if (!words.out.empty())
     topology::write_file_at_once(
-        words.out, planner::to_text(planner::describe_plan(judged.plan, planning.bound,
+        words.out, planner::to_text(planner::describe_plan(evaluated.plan, planning.bound,
                                                            step.profile, limits, budget)));
   if (words.common.json) {
-    out << json_text(figures_json(step, rates, judged.figures));
+    out << json_text(figures_json(step, rates, evaluated.figures));
     return kDone;
   }
-  out << plan_text(step, rates, judged.figures);
+  out << plan_text(step, rates, evaluated.figures);
   if (!words.out.empty())
     out << "plan stored in " << words.out << "; look at the step with: spillway simulate "
         << shell_word(words.common.profile) << " --plan " << shell_word(words.out)

@@ -42,8 +42,8 @@ int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& cl
 
 /// The plan of one strategy (ours when nothing is named). Throws BudgetError when the strategy has
 /// none for that budget.
-JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planning,
-                          const Clock& clock);
+EvaluatedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planning,
+                             const Clock& clock);
 
 /// Throws ConfigError for an unknown word; empty: quick.
 BoundEffort bound_effort(const std::string& word);

@@ -57,12 +57,12 @@ struct PlanFigures {
 };
 
 /// A plan and its figures.
-struct JudgedPlan {
+struct EvaluatedPlan {
   planner::StepPlan plan;
   PlanFigures figures;
 };
 
-/// A step under one budget. Every plan for it is judged by the same bound, whatever it does.
+/// A step under one budget. Every plan for it is evaluated by the same bound, whatever it does.
 struct PlanningCase {
   const PlanningStep& step;
   Bytes budget;
@@ -87,7 +87,7 @@ PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::Swa
 PlanFigures figures_of(const PlanningCase& planning, const planner::StepPlan& plan);
 
 /// Plans with a strategy. One that cannot serve this step gives a refusal instead of a plan.
-JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
-                     double most_seconds, const Clock& clock);
+EvaluatedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
+                        double most_seconds, const Clock& clock);
 
 }  // namespace spillway::cli

@@ -96,11 +96,11 @@ Simulated new_plan(const SimulateWords& words, const PlanningStep& step, const C
   simulated.rates = choose_rates(words.common.rates, step.profile);
   const Bytes budget = budget_in(step, words.common.budget);
   simulated.limits = limits_for(step, budget, simulated.rates);
-  JudgedPlan judged = plan_asked_for(
+  EvaluatedPlan evaluated = plan_asked_for(
       words.common, case_for(step, budget, simulated.limits, bound_effort(words.common.bound)),
       clock);
-  simulated.plan = std::move(judged.plan);
-  simulated.figures = std::move(judged.figures);
+  simulated.plan = std::move(evaluated.plan);
+  simulated.figures = std::move(evaluated.figures);
   return simulated;
 }
 

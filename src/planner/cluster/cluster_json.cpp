@@ -19,7 +19,7 @@ std::uint32_t count_in(JsonObject& json, const char* key) {
   return static_cast<std::uint32_t>(json.count(key, 0, kMostCount));
 }
 
-/// What `check_cluster` judges: any number is read.
+/// What `check_cluster` evaluates: any number is read.
 double number_in(JsonObject& json, const char* key) { return json.number(key, -kAny, kAny); }
 
 double number_or(JsonObject& json, const char* key, double otherwise) {

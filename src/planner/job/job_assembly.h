@@ -1,7 +1,7 @@
 #pragma once
 
 #include "spillway/planner/job/job_plan.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {

@@ -34,7 +34,7 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   const double trained = costs.trained_bytes(segment.first, segment.end);
   if (all_trained > 0.0) result.step_seconds = request.update_seconds * trained / all_trained;
   const double kept = static_cast<double>(stage.memory.count()) - load.fixed_bytes;
-  // Down: all of them together must not exceed what the partition's referee has counted.
+  // Down: all of them together must not exceed what the partition's simulator has counted.
   result.stash = Bytes(static_cast<std::uint64_t>(std::max(0.0, kept / load.in_flight)));
   result.swapped = stage.swapped;
   result.boundary = rounded_up(costs.crossing_bytes(segment.end));

@@ -4,7 +4,7 @@
 
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/job/plan_memo.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/rank_factors.h"
 #include "spillway/planner/schedule/schedule_names.h"
@@ -32,9 +32,9 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
 /// micro-batch: no step is faster.
 double busiest_rank_seconds(const Schedule& schedule, const std::vector<double>& stage_seconds);
 
-/// What the schedule's referee needs to know of the stages as they are cut, behind their swaps and
-/// recomputation: stash is what stays on the device, beside what is swapped, and backward has the
-/// time of what is computed again.
+/// What the schedule's simulator needs to know of the stages as they are cut, behind their swaps
+/// and recomputation: stash is what stays on the device, beside what is swapped, and backward has
+/// the time of what is computed again.
 ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,
                              const PartitionEstimate& estimate);
 

@@ -23,12 +23,12 @@ bool may_recompute_all(const ModelChain& chain) {
   });
 }
 
-/// Passes of micro-batches through stages: what a run of the referee takes, but for messages.
+/// Passes of micro-batches through stages: what a run of the simulator takes, but for messages.
 std::uint64_t passes_of(const Schedule& compute) {
   return compute.all_micro_batches() * compute.stages;
 }
 
-/// Runs of the referee for windows, so that the search for longer lists takes no longer.
+/// Runs of the simulator for windows, so that the search for longer lists takes no longer.
 std::size_t window_runs(const Schedule& compute) {
   constexpr std::uint64_t kMostRuns = 200;
   constexpr std::uint64_t kMostPassesOfAllRuns = 1024 * kMostRuns;
@@ -132,7 +132,8 @@ class MemoryReductionSearch {
     JobRequest endless = request_;
     endless.device_memory = kNoLimit;
     const SegmentCosts costs(problem_for(endless, compute_));
-    const PartitionEstimate estimate = judge(costs, cuts_for(request_, partitioner_, costs, memo_));
+    const PartitionEstimate estimate =
+        evaluate(costs, cuts_for(request_, partitioner_, costs, memo_));
     roomy_ = Roomy{timed(request_, started(request_, partitioner_, compute_, costs, estimate)),
                    largest_input_share(costs, estimate)};
     return *roomy_;

@@ -127,7 +127,7 @@ class StageRooms {
     for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
       seconds.push_back(costs.load({cuts[k], cuts[k + 1], k}).seconds);
     require_faster(seconds);
-    const PartitionEstimate estimate = judge(costs, cuts);
+    const PartitionEstimate estimate = evaluate(costs, cuts);
     require_fit(costs, estimate);
     for (std::uint32_t k = 0; k < seconds.size(); ++k)
       seconds[k] += estimate.stages[k].recompute_seconds;

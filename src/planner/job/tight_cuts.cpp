@@ -12,12 +12,12 @@ CutModel tight_cuts(const JobRequest& request, const Schedule& schedule,
   roomy.device_memory = kNoLimit;
   SegmentCosts costs(problem_for(roomy, schedule));
   if (cuts) {
-    PartitionEstimate estimate = judge_memory(costs, *cuts, kLongEnough);
+    PartitionEstimate estimate = evaluate_memory(costs, *cuts, kLongEnough);
     return {std::move(costs), std::move(estimate)};
   }
   const auto least = least_memory_cuts(costs, kLongEnough);
   if (!least) throw PlanError("a micro-batch takes more than {} s on a stage", kLongEnough);
-  PartitionEstimate estimate = judge_memory(costs, least->cuts, kLongEnough);
+  PartitionEstimate estimate = evaluate_memory(costs, least->cuts, kLongEnough);
   return {std::move(costs), std::move(estimate)};
 }
 

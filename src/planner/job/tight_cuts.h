@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "spillway/planner/job/job_request.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {

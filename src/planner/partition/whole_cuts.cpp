@@ -61,7 +61,7 @@ double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, 
   if (effort.is_spent() || bottleneck_of(TimeGoal(costs), whole(costs), cuts) >= below)
     return kNever;
   if (!costs.shared_links().empty()) {
-    const PartitionEstimate estimate = judge(costs, cuts);
+    const PartitionEstimate estimate = evaluate(costs, cuts);
     effort.spend(estimate.point_sets);
     return estimate.seconds < below ? estimate.seconds : kNever;
   }

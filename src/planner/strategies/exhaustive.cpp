@@ -8,7 +8,8 @@
 namespace spillway::planner {
 namespace {
 
-// Sets of drops times sets of swaps that may be judged. A step of ten operators has some hundreds.
+// Sets of drops times sets of swaps that may be evaluated. A step of ten operators has some
+// hundreds.
 constexpr std::size_t kMostChoices = 20'000;
 
 [[noreturn]] void refuse(std::string_view what, std::size_t count) {

@@ -76,7 +76,7 @@ using OpKindOf = std::function<profile::OpKind(profile::OpIndex)>;
 std::string text_of_other_step(const PlanFile& file, const std::string& name, std::uint64_t ops,
                                const OpKindOf& kind_of);
 
-/// The plan on the tape it is for, judged anew with `limits` (`file.limits()`, or other rates).
+/// The plan on the tape it is for, evaluated anew with `limits` (`file.limits()`, or other rates).
 /// Throws PlanError that begins with `name` for a tape of another program, other shapes or another
 /// page size, and for a plan that cannot be carried out on it.
 StepPlan fit_plan(const PlanFile& file, const std::string& name, const profile::StepTape& tape,

@@ -10,7 +10,7 @@
 #include "spillway/planner/job/held_bytes.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/job/plan_memo.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
 #include "spillway/planner/schedule/schedule_timing.h"
@@ -19,7 +19,7 @@ namespace spillway::planner {
 
 /// What one rank holds at its fullest moment.
 struct RankMemory {
-  Bytes peak;      ///< By the schedule's referee, with `fixed`.
+  Bytes peak;      ///< By the schedule's simulator, with `fixed`.
   HeldBytes held;  ///< The same by class, all of them at the moment of the peak.
   Bytes fixed;     ///< What no action moves: working peak, relayed tensors, buffers, frozen
                    ///< parameters, reserved bytes.
@@ -137,7 +137,7 @@ class PutOffError : public GivenUpError {
   double seconds_;
 };
 
-/// The stages that a partitioner cuts for a schedule, and their step by the schedule's referee.
+/// The stages that a partitioner cuts for a schedule, and their step by the schedule's simulator.
 /// Where the partitioner is ours, they are those of the fastest step among the cuts that
 /// `cut_effort` names. Stages that the request gives are not cut anew. Where the chain may be
 /// reordered, all partitioners cut it in the order that `choose_order` finds for these stages, and

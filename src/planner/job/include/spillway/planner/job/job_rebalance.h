@@ -32,10 +32,10 @@ struct RebalanceChoice {
   std::vector<RankMove> moves;     ///< Of one pipeline; all groups do the same at the same time.
   std::uint32_t rounds = 0;
   Bytes bytes;  ///< Of one pipeline.
-  /// Each round lasts as long as its busiest link, as the schedule's referee has links: one message
-  /// at a time from a rank to another one, both directions and all pairs at once.
+  /// Each round lasts as long as its busiest link, as the schedule's simulator has links: one
+  /// message at a time from a rank to another one, both directions and all pairs at once.
   double move_seconds = 0.0;
-  double step_seconds = 0.0;  ///< By the schedule's referee.
+  double step_seconds = 0.0;  ///< By the schedule's simulator.
 
   /// The fewest steps behind which the moves have paid against steps of that length (infinite: they
   /// are not possible any more, so at once); nothing where they never do.

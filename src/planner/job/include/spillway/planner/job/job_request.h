@@ -23,7 +23,7 @@ struct GivenStages {
   std::vector<LayerIndex> begins;  ///< The first layer of each stage, by place in that order.
 };
 
-/// Whose cuts the referee of the step sees, where the partitioner is ours.
+/// Whose cuts the simulator of the step sees, where the partitioner is ours.
 enum class CutEffort : std::uint8_t {
   kExact,     ///< Those with the quickest slowest stage alone: a first look at many choices.
   kMessages,  ///< Also those whose stages wait for their messages.

@@ -41,9 +41,9 @@ struct SegmentLoad {
 };
 
 /// Time and memory of any segment on any stage, before and after the best swaps and recomputation:
-/// the judge of all partitioners. A **unit** is a layer, or layers that stay together; cuts lie
+/// the evaluate of all partitioners. A **unit** is a layer, or layers that stay together; cuts lie
 /// between units. Recomputation in fractions of layers (the bound); whole ones are chosen by
-/// `partition_referee.h`. Building takes O(n log n), figures O(1), those after memory reduction
+/// `partition_estimate.h`. Building takes O(n log n), figures O(1), those after memory reduction
 /// O(log n).
 ///
 ///     bytes(T)   = fixed + in_flight * max(0, stash - saved(T - seconds) - (T * rate - transfers))

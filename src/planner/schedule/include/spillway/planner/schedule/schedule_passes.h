@@ -35,7 +35,7 @@ Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs
 /// Under equal times of all stages.
 Schedule with_communication(const Schedule& schedule, const CommunicationOptions& options = {});
 
-/// Runs of the referee in a search for windows, which bound its time.
+/// Runs of the simulator in a search for windows, which bound its time.
 inline constexpr std::size_t kMostWindowRuns = 200;
 
 /// Forwards of these ranks keep their input alone; the rest is computed again before the backward,
@@ -44,7 +44,7 @@ Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint3
 
 /// Stashes leave behind their forward and come back before their backward, where the time in
 /// between holds both copies and other compute of the rank: the longest-lived ones first, and only
-/// such as do not make the step longer under `costs`. Runs the referee up to `most_runs` times.
+/// such as do not make the step longer under `costs`. Runs the simulator up to `most_runs` times.
 Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& costs,
                               std::size_t most_runs = kMostWindowRuns);
 
