@@ -49,7 +49,7 @@ Row published(const PublishedPlan& plan) {
   return row;
 }
 
-Row judged(const PartitionEstimate& estimate) {
+Row estimate_row(const PartitionEstimate& estimate) {
   Row row;
   for (const StageEstimate& stage : estimate.stages) {
     const double blocks = stage.last_layer - stage.first_layer + 1;
@@ -98,12 +98,13 @@ ordered_json published_plans() {
     const SegmentCosts costs(problem_of(bert48, setting));
     const double seconds = most(row.seconds);
     rows.push_back(row.json(plan.name, "published"));
-    rows.push_back(judged(evaluate(costs, cuts_of(plan))).json(plan.name, "its cuts, our actions"));
-    rows.push_back(judged(evaluate(costs, partitioners().front().cut(costs)))
+    rows.push_back(
+        estimate_row(evaluate(costs, cuts_of(plan))).json(plan.name, "its cuts, our actions"));
+    rows.push_back(estimate_row(evaluate(costs, partitioners().front().cut(costs)))
                        .json(plan.name, "ours at its stash"));
     const Cuts frugal = balanced_memory_cuts(endless, seconds)->cuts;
-    rows.push_back(
-        judged(evaluate_memory(endless, frugal, seconds)).json(plan.name, "ours at its time"));
+    rows.push_back(estimate_row(evaluate_memory(endless, frugal, seconds))
+                       .json(plan.name, "ours at its time"));
   }
   return rows;
 }

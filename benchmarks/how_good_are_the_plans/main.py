@@ -325,8 +325,8 @@ def gaps_text(cells):
     gaps = [cell["plans"][OURS]["gap"] for cell in planned]
     median = statistics.median(gaps)
     text = report.table(["our gap to the bound", "median", "worst", "where", "above 15 %"], rows)
-    text += (f"\nAll cells: median {median * 100:.2f} % (goal {report.judged(median, MEDIAN_GOAL)}), "
-             f"worst {max(gaps) * 100:.1f} % (goal {report.judged(max(gaps), WORST_GOAL)}).")
+    text += (f"\nAll cells: median {median * 100:.2f} % (goal {report.against_goal(median, MEDIAN_GOAL)}), "
+             f"worst {max(gaps) * 100:.1f} % (goal {report.against_goal(max(gaps), WORST_GOAL)}).")
     wide = [cell for cell in planned if cell["plans"][OURS]["gap"] > WORST_GOAL]
     if wide:
         text += " Above 15 %: " + "; ".join(f"{name_of(cell)} {cell['plans'][OURS]['gap'] * 100:.0f} % "
