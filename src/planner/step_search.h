@@ -29,7 +29,7 @@ class StepSearch {
     std::vector<Replay> replays;
     RewrittenTape steps;
     StyledSwaps swaps;
-    bool is_hopeless = false;  ///< Far too much runs again; nothing else is known of it.
+    bool is_pruned = false;  ///< Far too much runs again; nothing else is known of it.
 
     const StepEstimate& estimate() const { return swaps.plan.estimate; }
   };

@@ -52,7 +52,7 @@ void StepSearch::drop_by_prices(DropPressure pressure) {
     std::vector<Fate> more = space_.extended(last.fates, last.steps, pressure);
     if (more == last.fates) break;
     last = attempt(std::move(more), best_->swaps.style);
-    if (last.is_hopeless) return;
+    if (last.is_pruned) return;
     keep_start(last, pressure);
     offer(last);
   }
@@ -162,7 +162,7 @@ void StepSearch::set_window() {
 
 void StepSearch::extend(Attempt from, int rounds, std::size_t spared) {
   const DropPressure pressure = other_pressure();
-  for (int round = 0; round < rounds && !from.is_hopeless && !is_over(); ++round) {
+  for (int round = 0; round < rounds && !from.is_pruned && !is_over(); ++round) {
     std::vector<Fate> more = space_.extended(from.fates, from.steps, pressure, spared);
     if (more == from.fates && round > 0) break;
     from = attempt(std::move(more), current_.swaps.style);
@@ -172,7 +172,7 @@ void StepSearch::extend(Attempt from, int rounds, std::size_t spared) {
 }
 
 void StepSearch::prune(Attempt from, double share) {
-  for (int round = 0; round < kPruneRounds && !from.is_hopeless && !is_over(); ++round) {
+  for (int round = 0; round < kPruneRounds && !from.is_pruned && !is_over(); ++round) {
     std::vector<Fate> less = space_.pruned(from.fates, from.steps, share);
     if (less == from.fates) return;
     from = attempt(std::move(less), current_.swaps.style);

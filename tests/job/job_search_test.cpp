@@ -64,7 +64,7 @@ TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
 
 // Choices that cannot win are given up early, and windows are not tried for them.
 TEST(JobSearch, LosesNothingByGivingUpEarly) {
-  std::size_t hopeless = 0;
+  std::size_t pruned = 0;
   std::size_t reduced = 0;
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     std::mt19937 random(seed);
@@ -82,7 +82,7 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
     } catch (const PlanError&) {
       continue;
     }
-    hopeless += search.hopeless;
+    pruned += search.pruned;
     reduced += search.plan.reduces_memory() ? 1 : 0;
     std::optional<JobPlan> best;
     PlanMemo memo;
@@ -97,7 +97,7 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
     }
     EXPECT_LE(search.plan.step_seconds, best->step_seconds * (1 + 1e-9)) << seed;
   }
-  EXPECT_GT(hopeless, 100U);
+  EXPECT_GT(pruned, 100U);
   EXPECT_GT(reduced, 10U);
 }
 
@@ -117,12 +117,12 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   const double without_memory_reduction = try_choice(roomy, partitioner, choice, plan).step_seconds;
   choice.to_beat.put_off = choice.to_beat.windows = without_memory_reduction / 2;
   const JobAttempt put_off = try_choice(request, partitioner, choice, plan);
-  EXPECT_TRUE(put_off.is_put_off && !put_off.is_hopeless);
+  EXPECT_TRUE(put_off.is_put_off && !put_off.is_pruned);
   EXPECT_THAT(put_off.refusal, HasSubstr("as if there were room for all"));
   choice.to_beat = {};
   choice.to_beat.all = choice.to_beat.windows = job_bound(request) / 2;
   const JobAttempt given_up = try_choice(request, partitioner, choice, plan);
-  EXPECT_TRUE(given_up.is_hopeless && !given_up.is_put_off);
+  EXPECT_TRUE(given_up.is_pruned && !given_up.is_put_off);
   EXPECT_THAT(given_up.refusal, HasSubstr("its slowest stage takes"));
 }
 

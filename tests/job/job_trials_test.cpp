@@ -135,7 +135,7 @@ TEST(TryChoices, LeavesOutWhatCannotBeFaster) {
   });
   EXPECT_EQ(tried, job_choices(request).size());
   EXPECT_EQ(trials.attempts.size(), tried);
-  EXPECT_GT(trials.hopeless, 0U);
+  EXPECT_GT(trials.pruned, 0U);
   EXPECT_EQ(trials.left_out, 0U);
 }
 

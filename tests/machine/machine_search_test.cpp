@@ -19,7 +19,7 @@ TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelveAndMore) {
   const JobRequest request = even_job(16, 8, 16);
   const MachineSearch found = search_job_on(request, cluster);
   // And variants.
-  EXPECT_GE(found.search.attempts.size() + found.search.hopeless, job_choices(request).size());
+  EXPECT_GE(found.search.attempts.size() + found.search.pruned, job_choices(request).size());
   ASSERT_GE(found.runs.size(), 12U);
   EXPECT_TRUE(
       std::is_sorted(found.runs.begin(), found.runs.end(),

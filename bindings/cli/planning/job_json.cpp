@@ -166,7 +166,7 @@ ordered_json job_json(const FoundJob& job) {
   json["attempts"] = ordered_json::array();
   for (const JobAttempt& attempt : job.search.attempts)
     json["attempts"].push_back(attempt_json(attempt));
-  json["hopeless"] = job.search.hopeless;
+  json["pruned"] = job.search.pruned;
   json["left_out"] = job.search.left_out;
   json["model"] = {{"path", job.path},
                    {"layers", job.request.chain.layers.size()},

@@ -129,8 +129,8 @@ std::string search_text(const FoundJob& job) {
   std::string text = message("in {}", seconds_text(job.search_seconds));
   if (job.search.attempts.size() < 2) return text;
   text += message(": {} plans", job.search.attempts.size());
-  if (job.search.hopeless > 0)
-    text += message("; {} more were given up as slower", job.search.hopeless);
+  if (job.search.pruned > 0)
+    text += message("; {} more were given up as slower", job.search.pruned);
   if (job.search.left_out > 0)
     text += message("; {} more were not looked at (name one with --schedule)", job.search.left_out);
   return text;

@@ -182,7 +182,7 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
     if (!best || is_better(attempt, figures_of(*best))) best = std::move(plan);
   } catch (const TooSlowError& error) {
     attempt.refusal = error.what();
-    attempt.is_hopeless = true;
+    attempt.is_pruned = true;
   } catch (const PutOffError& error) {
     attempt.refusal = error.what();
     attempt.is_put_off = true;

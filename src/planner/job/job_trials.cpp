@@ -34,7 +34,7 @@ class Trials {
       if (beat.all < kNoTime) beat.windows = record_.best_seconds();
       // What is as fast may take less memory.
       if (beat.all < kNoTime && is_faster(beat.all, pipeline_bound(request_, choice)))
-        ++trials_.hopeless;
+        ++trials_.pruned;
       else if (has_time_for(choice, usual_passes) || record_.best_seconds() == kNoTime)
         attempt(choice);
       else
@@ -53,7 +53,7 @@ class Trials {
   /// Nothing where it was given up.
   std::optional<JobAttempt> attempt(const JobChoice& choice) {
     JobAttempt made = attempt_(choice);
-    if (made.is_hopeless) ++trials_.hopeless;
+    if (made.is_pruned) ++trials_.pruned;
     if (made.is_put_off) put_off_.emplace_back(made.step_seconds, choice);
     if (made.is_given_up()) return std::nullopt;
     record_.add(choice, made);
@@ -87,7 +87,7 @@ class Trials {
     if (const JobAttempt* made = record_.known(choice)) return *made;
     if (is_put_off(choice)) return std::nullopt;
     if (!may_be_best(choice)) {
-      ++trials_.hopeless;
+      ++trials_.pruned;
       return std::nullopt;
     }
     if (variants_ == kMostVariants || !has_time_for(choice, passes_)) {
@@ -108,7 +108,7 @@ class Trials {
     std::size_t tried = 0;
     for (auto& [seconds, choice] : choices) {
       if (!may_be_best(choice)) {
-        ++trials_.hopeless;
+        ++trials_.pruned;
       } else if (tried == kMostTriedLast) {
         ++trials_.left_out;
       } else {

@@ -237,7 +237,7 @@ TEST_F(JobCommand, TellsWhatTheSearchTriedAndWhatItAssumes) {
   std::set<std::string> variants;
   for (const json& each : plan["attempts"]) variants.insert(each["variant"]);
   EXPECT_THAT(variants, testing::IsSupersetOf({"slots=1", "chunks=2", "replicas=4"}));
-  EXPECT_GT(plan["hopeless"], 0);
+  EXPECT_GT(plan["pruned"], 0);
   EXPECT_THAT(this->plan(words), AllOf(HasSubstr("the work of 12 micro-batches"),
                                        HasSubstr("k times as long"), HasSubstr(" plans")));
   words.job.schedule = "1f1b-capped:slots=1,stages";

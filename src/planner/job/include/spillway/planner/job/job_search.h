@@ -35,11 +35,11 @@ struct JobAttempt {
   std::string not_tried{};      ///< As of `JobPlan`.
   /// To do for those who run it: groups, replicas, stages, actions of all ranks.
   std::array<std::uint64_t, 4> work{};
-  bool is_hopeless = false;  ///< Refused with TooSlowError.
-  bool is_put_off = false;   ///< Refused with PutOffError.
+  bool is_pruned = false;   ///< Refused with TooSlowError.
+  bool is_put_off = false;  ///< Refused with PutOffError.
 
   bool is_possible() const { return refusal.empty(); }
-  bool is_given_up() const { return is_hopeless || is_put_off; }
+  bool is_given_up() const { return is_pruned || is_put_off; }
 };
 
 /// The figures of a plan; its choice says all that was left open.
@@ -56,7 +56,7 @@ std::vector<std::size_t> best_of_each(std::span<const JobAttempt> attempts);
 /// What was tried of all choices, and what was not.
 struct JobTrials {
   std::vector<JobAttempt> attempts;  ///< In the order in which they were made.
-  std::uint32_t hopeless = 0;        ///< Left out or given up as slower.
+  std::uint32_t pruned = 0;          ///< Left out or given up as slower.
   std::uint32_t left_out = 0;        ///< Were not looked at: it would take too long with them.
 };
 
@@ -77,7 +77,7 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
 JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, PlanMemo& memo, std::optional<JobPlan>& best);
 
-/// Makes one choice; of its attempt the schedule, whether it is possible or hopeless, and its
+/// Makes one choice; of its attempt the schedule, whether it is possible or pruned, and its
 /// figures count.
 using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
 
