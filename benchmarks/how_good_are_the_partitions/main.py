@@ -48,15 +48,15 @@ class GoodPartitions(report.Benchmark):
     def measure(self, options):
         self.planner = self.program(options, PROGRAM)
         self.is_quick = options.quick or options.tiny
-        files, left_out = {}, {}
+        files, skipped = {}, {}
         for name, _, path in WORKLOADS:
             file = options.reference_data / path if path and options.reference_data else None
             if path and (file is None or not file.exists()):
-                left_out[name] = f"{path} is not there" if file else "no --reference-data that holds it"
+                skipped[name] = f"{path} is not there" if file else "no --reference-data that holds it"
             else:
                 files[name] = file
         sources = {name: source for name, source, _ in WORKLOADS}
-        results = {"left_out": left_out, "plans": self.figures("plans"), "cells": {}, "layers": {}, "without_memory_reduction": {},
+        results = {"skipped": skipped, "plans": self.figures("plans"), "cells": {}, "layers": {}, "without_memory_reduction": {},
                    "batch": {}}
         for name, file in files.items():
             results["cells"][name] = self.figures("cells", sources[name], file)
@@ -178,7 +178,7 @@ def gaps_text(cells):
 
 
 def left_out_text(results):
-    reasons = [f"{name} ({reason})" for name, reason in results["left_out"].items()]
+    reasons = [f"{name} ({reason})" for name, reason in results["skipped"].items()]
     return f"Left out: {', '.join(reasons)}.\n\n" if reasons else ""
 
 

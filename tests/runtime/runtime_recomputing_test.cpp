@@ -312,7 +312,7 @@ TEST(RuntimeRecomputing, TellsHowTheRunWasWhileAnOperatorRunsAgain) {
   chain.while_it_runs_again = [&] { std::thread([&] { report = runtime->report(); }).join(); };
   chain.train(6);
   EXPECT_GT(report.replays, 0u);
-  EXPECT_EQ(report.left_out, "");
+  EXPECT_EQ(report.not_reported, "");
   EXPECT_GT(report.learned.plans, 0u);
 }
 
@@ -348,14 +348,14 @@ TEST(RuntimeRecomputing, TellsHowTheRunWasWhileAStepWaitsForItsPlan) {
   const RuntimeCounts counts = runtime->counts();
   plan.may_come.set_value();
   trainer.join();
-  EXPECT_EQ(report.left_out.find("what was learned of the steps, since it was in use"), 0u);
+  EXPECT_EQ(report.not_reported.find("what was learned of the steps, since it was in use"), 0u);
   EXPECT_EQ(report.learned.steps, 0u);
   EXPECT_GT(report.ops, 0u);
   EXPECT_EQ(counts.ops, report.ops);
   EXPECT_EQ(counts.steps, report.steps);
   EXPECT_GT(counts.steps, 0u);
   EXPECT_GT(report.memory.live_peak, Bytes());
-  EXPECT_EQ(runtime->report().left_out, "");
+  EXPECT_EQ(runtime->report().not_reported, "");
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ ordered_json job_json(const FoundJob& job) {
   for (const JobAttempt& attempt : job.search.attempts)
     json["attempts"].push_back(attempt_json(attempt));
   json["pruned"] = job.search.pruned;
-  json["left_out"] = job.search.left_out;
+  json["skipped"] = job.search.skipped;
   json["model"] = {{"path", job.path},
                    {"layers", job.request.chain.layers.size()},
                    {"micro_batch_seconds", work_of(job.request.chain)},

@@ -84,7 +84,7 @@ std::string layers_text(const planner::LayerOrder& order, const StageEstimate& s
   return ranges.size() > kRangesShown ? text + " ..." : text;
 }
 
-std::string rows_left_out(std::size_t rows) {
+std::string rows_not_shown(std::size_t rows) {
   if (rows <= kRowsShown) return {};
   return message("and {} more; --json tells all\n", rows - kRowsShown);
 }
@@ -104,7 +104,7 @@ std::string stages_table(const FoundJob& job) {
              job.request.chain.layers[planner::layer_at(plan.order.layers, stage.first_layer)].name,
              kMostLettersOfName)});
   }
-  return table_text(rows) + rows_left_out(plan.stages.size());
+  return table_text(rows) + rows_not_shown(plan.stages.size());
 }
 
 /// By class; a row sums up to its peak.
@@ -121,7 +121,7 @@ std::string classes_table(const JobPlan& plan) {
                     to_string(plan.memory[rank].peak)});
   }
   return "\nWhat ranks hold at the moment of their peak:\n" + table_text(rows) +
-         rows_left_out(plan.memory.size());
+         rows_not_shown(plan.memory.size());
 }
 
 /// What the search did, so that nobody takes it for more.
@@ -131,8 +131,8 @@ std::string search_text(const FoundJob& job) {
   text += message(": {} plans", job.search.attempts.size());
   if (job.search.pruned > 0)
     text += message("; {} more were given up as slower", job.search.pruned);
-  if (job.search.left_out > 0)
-    text += message("; {} more were not looked at (name one with --schedule)", job.search.left_out);
+  if (job.search.skipped > 0)
+    text += message("; {} more were not looked at (name one with --schedule)", job.search.skipped);
   return text;
 }
 

@@ -38,7 +38,7 @@ class Trials {
       else if (has_time_for(choice, usual_passes) || record_.best_seconds() == kNoTime)
         attempt(choice);
       else
-        ++trials_.left_out;
+        ++trials_.skipped;
     }
     if (request_.schedule == kAnySchedule) {
       for (const std::uint32_t groups : record_.groups_by_time()) try_variants(groups);
@@ -91,7 +91,7 @@ class Trials {
       return std::nullopt;
     }
     if (variants_ == kMostVariants || !has_time_for(choice, passes_)) {
-      ++trials_.left_out;
+      ++trials_.skipped;
       return std::nullopt;
     }
     ++variants_;
@@ -110,7 +110,7 @@ class Trials {
       if (!may_be_best(choice)) {
         ++trials_.pruned;
       } else if (tried == kMostTriedLast) {
-        ++trials_.left_out;
+        ++trials_.skipped;
       } else {
         ++tried;
         const double best = record_.best_seconds();

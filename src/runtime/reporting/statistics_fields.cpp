@@ -146,7 +146,7 @@ constexpr StatisticsField kFields[] = {
   {"deviations", "", [](const S& s) -> Json { return s.learned.deviations; },
    "operators that did not match the plan"},
   {"step_shapes", "", [](const S& s) -> Json { return s.learned.shapes; }, "kinds of step known"},
-  {"left_out", "", [](const S& s) -> Json { return s.left_out; },
+  {"not_reported", "", [](const S& s) -> Json { return s.not_reported; },
    "what could not be told, and why: a run that ends while a step waits for its plan (`--planning at-once`), or "
    "where an exception that nobody caught left the learner locked, tells nothing of plans (`given_plan` is "
    "null), of `deviations`, `step_shapes` and `value_stalls` (0, empty), nor the median of steps that only their "

@@ -83,7 +83,7 @@ std::string lost(const RunStatistics& s) {
 
 std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
-  if (!s.left_out.empty()) return message("not told: {}", s.left_out);
+  if (!s.not_reported.empty()) return message("not told: {}", s.not_reported);
   return message("{} of step; {} of {} operators came otherwise than planned",
                  counted(s.learned.shapes, "kind"), s.learned.deviations, s.ops);
 }
@@ -243,7 +243,7 @@ std::string summary(const RunStatistics& s) {
     for (std::size_t i = 0; i < std::min(kStallsShown, s.learned.stalls.size()); ++i)
       screen.line("", stalled(s.learned.stalls[i]));
   }
-  if (s.learned.shapes > 0 || !s.prefetch || !s.left_out.empty())
+  if (s.learned.shapes > 0 || !s.prefetch || !s.not_reported.empty())
     screen.line("learned", learned(s));
   if (s.given_plan) screen.line("plan", given(*s.given_plan, s.steps));
   if (const std::string rates = other_rates(s); !rates.empty()) screen.line("", rates);

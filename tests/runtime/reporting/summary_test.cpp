@@ -263,7 +263,7 @@ TEST(Summary, SaysWhyAGivenPlanWasNotFollowed) {
 TEST(Summary, TellsWhatItCannotTell) {
   RunStatistics s = busy_run();
   s.learned.shapes = 0;
-  s.left_out = "what was learned, since it was in use";
+  s.not_reported = "what was learned, since it was in use";
   EXPECT_THAT(summary(s),
               HasSubstr("] learned  not told: what was learned, since it was in use\n"));
 }

@@ -57,7 +57,7 @@ std::vector<std::size_t> best_of_each(std::span<const JobAttempt> attempts);
 struct JobTrials {
   std::vector<JobAttempt> attempts;  ///< In the order in which they were made.
   std::uint32_t pruned = 0;          ///< Left out or given up as slower.
-  std::uint32_t left_out = 0;        ///< Were not looked at: it would take too long with them.
+  std::uint32_t skipped = 0;         ///< Were not looked at: it would take too long with them.
 };
 
 /// The same with the plan that came of it.

@@ -23,7 +23,7 @@ struct RuntimeCounts {
 struct RuntimeReport {
   swap::SwapStatistics memory;
   LearnerReport learned;
-  std::string left_out;                 ///< What `learned` does not tell, and why; empty: nothing.
+  std::string not_reported;             ///< What `learned` does not tell, and why; empty: nothing.
   std::uint64_t replays = 0;            ///< Operators that ran again to bring dropped tensors back.
   std::uint64_t unplanned_replays = 0;  ///< Of them: because a step went otherwise than planned.
   std::uint64_t refused_drops = 0;      ///< Tensors that a plan gave up, and that stayed.
