@@ -110,19 +110,19 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   const Partitioner& partitioner = partitioner_named("spillway");
   const JobAttempt open = try_choice(request, partitioner, choice, plan);
   ASSERT_TRUE(open.is_possible() && open.reduces_memory);
-  choice.to_beat.put_off = open.step_seconds * 2;
+  choice.incumbent.deferred = open.step_seconds * 2;
   EXPECT_EQ(try_choice(request, partitioner, choice, plan).step_seconds, open.step_seconds);
   JobRequest roomy = request;
   roomy.device_memory = kNoLimit;
   const double without_memory_reduction = try_choice(roomy, partitioner, choice, plan).step_seconds;
-  choice.to_beat.put_off = choice.to_beat.windows = without_memory_reduction / 2;
-  const JobAttempt put_off = try_choice(request, partitioner, choice, plan);
-  EXPECT_TRUE(put_off.is_put_off && !put_off.is_pruned);
-  EXPECT_THAT(put_off.refusal, HasSubstr("as if there were room for all"));
-  choice.to_beat = {};
-  choice.to_beat.all = choice.to_beat.windows = job_bound(request) / 2;
+  choice.incumbent.deferred = choice.incumbent.windows = without_memory_reduction / 2;
+  const JobAttempt deferred = try_choice(request, partitioner, choice, plan);
+  EXPECT_TRUE(deferred.is_deferred && !deferred.is_pruned);
+  EXPECT_THAT(deferred.refusal, HasSubstr("as if there were room for all"));
+  choice.incumbent = {};
+  choice.incumbent.all = choice.incumbent.windows = job_bound(request) / 2;
   const JobAttempt given_up = try_choice(request, partitioner, choice, plan);
-  EXPECT_TRUE(given_up.is_pruned && !given_up.is_put_off);
+  EXPECT_TRUE(given_up.is_pruned && !given_up.is_deferred);
   EXPECT_THAT(given_up.refusal, HasSubstr("its slowest stage takes"));
 }
 

@@ -40,7 +40,7 @@ void try_all_cuts(const JobRequest& request, const Partitioner& partitioner, Pla
     const std::uint64_t own = passes_of(request, choice);
     if (own > kMostPassesAgain - passes) continue;
     passes += own;
-    choice.to_beat = {seconds, seconds, seconds};
+    choice.incumbent = {seconds, seconds, seconds};
     std::optional<JobPlan> found;
     const JobAttempt again = try_choice(thorough, partitioner, choice, memo, found);
     if (!found || !is_faster(again.step_seconds, seconds)) continue;

@@ -66,27 +66,27 @@ std::string problem_of_windows(const JobRequest& request, const Schedule& comput
 class MemoryReductionSearch {
  public:
   MemoryReductionSearch(const JobRequest& request, const Partitioner& partitioner,
-                        const Schedule& compute, const SecondsToBeat& to_beat, CutMemo& memo)
+                        const Schedule& compute, const IncumbentSeconds& incumbent, CutMemo& memo)
       : request_(request),
         partitioner_(partitioner),
         compute_(compute),
-        to_beat_(to_beat),
+        incumbent_(incumbent),
         memo_(memo),
         no_windows_(problem_of_windows(request, compute)) {}
 
   JobPlan find() {
     if (request_.variant.memory_reduction == JobMemoryReduction::kWindows) {
       if (!no_windows_.empty()) throw PlanError("{}", no_windows_);
-      if (!is_faster(roomy().plan.step_seconds, to_beat_.cuts))
+      if (!is_faster(roomy().plan.step_seconds, incumbent_.cuts))
         throw TooSlowError("windows only add to what these cuts take");
       return in_windows();
     }
-    if (request_.device_memory == kNoLimit) return by_stage(request_, to_beat_.cuts);
+    if (request_.device_memory == kNoLimit) return by_stage(request_, incumbent_.cuts);
     const bool is_open = !request_.variant.memory_reduction;
     require_hope(/*may_have_windows=*/is_open);
     if (!has_windows(request_) ||
         request_.variant.memory_reduction == JobMemoryReduction::kRecompute)
-      return by_stage(request_, to_beat_.cuts);
+      return by_stage(request_, incumbent_.cuts);
     return is_open ? by_the_fastest_kind() : by_any_share();
   }
 
@@ -97,8 +97,8 @@ class MemoryReductionSearch {
     double input_share = 0.0;
   };
 
-  JobPlan by_stage(const JobRequest& request, double seconds_to_beat) {
-    JobPlan plan = reduced_by_stage(request, partitioner_, compute_, seconds_to_beat, memo_);
+  JobPlan by_stage(const JobRequest& request, double incumbent_seconds) {
+    JobPlan plan = reduced_by_stage(request, partitioner_, compute_, incumbent_seconds, memo_);
     plan.memory_reduction = request.variant.memory_reduction.value_or(JobMemoryReduction::kStages);
     return plan;
   }
@@ -114,7 +114,7 @@ class MemoryReductionSearch {
     for (const double share : {1.0, 0.5, 0.25}) {
       request.stage_swap_share = share;
       try {
-        JobPlan plan = by_stage(request, best ? best->step_seconds : to_beat_.cuts);
+        JobPlan plan = by_stage(request, best ? best->step_seconds : incumbent_.cuts);
         const bool waits = plan.exposed_swap_seconds() > 1e-9 * plan.step_seconds;
         if (!best || is_faster(plan.step_seconds, best->step_seconds)) best = std::move(plan);
         if (!waits) break;
@@ -153,7 +153,7 @@ class MemoryReductionSearch {
   /// Throws TooSlowError where no kind of memory reduction can be fast enough, PutOffError where
   /// none is likely to be.
   void require_hope(bool may_have_windows) {
-    if (to_beat_.all == kNoTime && to_beat_.put_off == kNoTime) return;
+    if (incumbent_.all == kNoTime && incumbent_.deferred == kNoTime) return;
     double without = 0.0;
     double least = 0.0;
     try {
@@ -162,18 +162,18 @@ class MemoryReductionSearch {
     } catch (const Error&) {
       return;  // Whatever is wrong is told elsewhere.
     }
-    if (may_have_windows && no_windows_.empty() && is_faster(without, windows_to_beat())) return;
+    if (may_have_windows && no_windows_.empty() && is_faster(without, offload_incumbent())) return;
     const bool windows_may_win = may_have_windows && no_windows_.empty() &&
-                                 is_faster(without / kMostGainOfCuts, to_beat_.all);
-    if (!is_faster(least, to_beat_.all) && !windows_may_win)
+                                 is_faster(without / kMostGainOfCuts, incumbent_.all);
+    if (!is_faster(least, incumbent_.all) && !windows_may_win)
       throw TooSlowError("its slowest stage takes {} s for all micro-batches; another choice takes "
                          "{} s",
-                         least, to_beat_.all);
-    if (is_faster(without / kMostGainOfCuts, to_beat_.put_off)) return;
-    throw PutOffError(
+                         least, incumbent_.all);
+    if (is_faster(without / kMostGainOfCuts, incumbent_.deferred)) return;
+    throw DeferredError(
         message("it takes {} s as if there were room for all, and more with memory reduction; "
                 "another choice takes {} s",
-                without, to_beat_.put_off),
+                without, incumbent_.deferred),
         without);
   }
 
@@ -199,14 +199,14 @@ class MemoryReductionSearch {
     return plan;
   }
 
-  double windows_to_beat() const {
-    return std::min({to_beat_.all, to_beat_.windows, to_beat_.cuts});
+  double offload_incumbent() const {
+    return std::min({incumbent_.all, incumbent_.windows, incumbent_.cuts});
   }
 
   /// Whether windows may be faster: they only add to what their cuts take without memory reduction.
   bool can_windows_win(const std::optional<JobPlan>& by_stage) {
-    const double known = by_stage ? by_stage->step_seconds : windows_to_beat();
-    return roomy().plan.step_seconds < std::min(known, windows_to_beat());
+    const double known = by_stage ? by_stage->step_seconds : offload_incumbent();
+    return roomy().plan.step_seconds < std::min(known, offload_incumbent());
   }
 
   JobPlan by_the_fastest_kind() {
@@ -244,7 +244,7 @@ class MemoryReductionSearch {
   const JobRequest& request_;
   const Partitioner& partitioner_;
   const Schedule& compute_;
-  const SecondsToBeat to_beat_;
+  const IncumbentSeconds incumbent_;
   CutMemo& memo_;
   const std::string no_windows_;
   std::optional<Roomy> roomy_;
@@ -253,9 +253,9 @@ class MemoryReductionSearch {
 }  // namespace
 
 JobPlan with_memory_reduction(const JobRequest& asked, const Partitioner& partitioner,
-                              const Schedule& compute, const SecondsToBeat& to_beat,
+                              const Schedule& compute, const IncumbentSeconds& incumbent,
                               CutMemo& memo) {
-  return MemoryReductionSearch(asked, partitioner, compute, to_beat, memo).find();
+  return MemoryReductionSearch(asked, partitioner, compute, incumbent, memo).find();
 }
 
 }  // namespace spillway::planner

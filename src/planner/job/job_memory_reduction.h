@@ -14,6 +14,7 @@ inline constexpr double kMostGainOfCuts = 1.25;
 /// the fastest kind of memory reduction, where it is open. `memo` is of this chain. Throws as
 /// `make_job_plan`.
 JobPlan with_memory_reduction(const JobRequest& asked, const Partitioner& partitioner,
-                              const Schedule& compute, const SecondsToBeat& to_beat, CutMemo& memo);
+                              const Schedule& compute, const IncumbentSeconds& incumbent,
+                              CutMemo& memo);
 
 }  // namespace spillway::planner

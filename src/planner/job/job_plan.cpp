@@ -42,24 +42,25 @@ JobPlan as_given(const JobRequest& asked, const Partitioner& partitioner, const 
 /// The faster one of the best order and the recorded one: an order is chosen for its slowest stage,
 /// a step is more than that.
 JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
-                SecondsToBeat to_beat, PlanMemo& memo) {
+                IncumbentSeconds incumbent, PlanMemo& memo) {
   if (!asked.stages.begins.empty()) return as_given(asked, partitioner, compute, memo);
   CutMemo& as_recorded = memo.of(asked.micro_batches, {});
-  if (!asked.chain.may_reorder) return quickest(asked, partitioner, compute, to_beat, as_recorded);
+  if (!asked.chain.may_reorder)
+    return quickest(asked, partitioner, compute, incumbent, as_recorded);
   OrderChoice order = order_for(asked, compute, as_recorded);
   std::optional<JobPlan> plan;
-  std::exception_ptr put_off;
+  std::exception_ptr deferred;
   if (!order.layers.empty()) {
     JobRequest moved = asked;
     moved.chain = reordered(asked.chain, order.layers);
     try {
-      plan = quickest(moved, partitioner, compute, to_beat,
+      plan = quickest(moved, partitioner, compute, incumbent,
                       memo.of(asked.micro_batches, order.layers));
       plan->order = order;
-      for (double* each : {&to_beat.all, &to_beat.put_off, &to_beat.windows})
+      for (double* each : {&incumbent.all, &incumbent.deferred, &incumbent.windows})
         *each = std::min(*each, plan->step_seconds);
-    } catch (const PutOffError&) {
-      put_off = std::current_exception();
+    } catch (const DeferredError&) {
+      deferred = std::current_exception();
     } catch (const Error&) {
       // Not in this order, by this partitioner; the recorded one may do.
     }
@@ -69,11 +70,11 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
     order.is_exact = false;
   }
   try {
-    JobPlan recorded = quickest(asked, partitioner, compute, to_beat, as_recorded);
+    JobPlan recorded = quickest(asked, partitioner, compute, incumbent, as_recorded);
     recorded.order = std::move(order);
     if (!plan || recorded.step_seconds <= plan->step_seconds) return recorded;
   } catch (const Error&) {
-    if (!plan && put_off) std::rethrow_exception(put_off);
+    if (!plan && deferred) std::rethrow_exception(deferred);
     if (!plan) throw;
   }
   return std::move(*plan);
@@ -82,11 +83,11 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
 /// The same without swaps of stages, and what is the faster one: with a link cuts and orders are
 /// made for swaps, for which lists may leave too little time, and hosts too little room.
 JobPlan with_or_without_swaps(const JobRequest& asked, const Partitioner& partitioner,
-                              const Schedule& compute, SecondsToBeat to_beat, PlanMemo& memo) {
+                              const Schedule& compute, IncumbentSeconds incumbent, PlanMemo& memo) {
   std::optional<JobPlan> plan;
   std::exception_ptr reason;
   try {
-    plan = ordered(asked, partitioner, compute, to_beat, memo);
+    plan = ordered(asked, partitioner, compute, incumbent, memo);
   } catch (const GivenUpError&) {
     throw;
   } catch (const Error&) {
@@ -98,9 +99,9 @@ JobPlan with_or_without_swaps(const JobRequest& asked, const Partitioner& partit
   if (may_swap) {
     JobRequest alone = asked;
     alone.variant.memory_reduction = JobMemoryReduction::kRecompute;
-    if (plan) to_beat.all = to_beat.cuts = std::min(to_beat.all, plan->step_seconds);
+    if (plan) incumbent.all = incumbent.cuts = std::min(incumbent.all, plan->step_seconds);
     try {
-      JobPlan other = ordered(alone, partitioner, compute, to_beat, memo);
+      JobPlan other = ordered(alone, partitioner, compute, incumbent, memo);
       if (!plan || is_faster(other.step_seconds, plan->step_seconds)) plan = std::move(other);
       if (memory_reduction) plan->memory_reduction = *memory_reduction;
     } catch (const Error&) {
@@ -189,7 +190,7 @@ JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
   if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_bytes_per_second == 0.0)
     throw PlanError("weights are parked on the host, and there is no link to it (name one, or keep "
                     "both copies)");
-  JobPlan plan = with_or_without_swaps(asked, partitioner, compute, choice.to_beat, memo);
+  JobPlan plan = with_or_without_swaps(asked, partitioner, compute, choice.incumbent, memo);
   plan.variant = as_made(generator, choice.variant, compute);
   plan.batch = batch_of(request);
   plan.bound_seconds = job_bound(request);

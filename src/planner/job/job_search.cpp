@@ -183,9 +183,9 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
   } catch (const TooSlowError& error) {
     attempt.refusal = error.what();
     attempt.is_pruned = true;
-  } catch (const PutOffError& error) {
+  } catch (const DeferredError& error) {
     attempt.refusal = error.what();
-    attempt.is_put_off = true;
+    attempt.is_deferred = true;
     attempt.step_seconds = error.seconds();
   } catch (const NoRoomError& error) {
     attempt.refusal = error.what();

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kMostVariants = 128;
 constexpr std::uint64_t kMostPasses = std::uint64_t{1} << 21U;  // Of usual ones, and of variants.
 constexpr std::size_t kFewerMicroBatches = 3;
-/// Of those that were put off.
+/// Of those that were deferred.
 constexpr std::size_t kMostTriedLast = 40;
 
 class Trials {
@@ -29,8 +29,8 @@ class Trials {
                      [](const JobChoice& a, const JobChoice& b) { return a.groups > b.groups; });
     std::uint64_t usual_passes = 0;
     for (JobChoice& choice : choices) {
-      SecondsToBeat& beat = choice.to_beat;
-      beat.all = beat.put_off = record_.best_seconds_of(*choice.generator);
+      IncumbentSeconds& beat = choice.incumbent;
+      beat.all = beat.deferred = record_.best_seconds_of(*choice.generator);
       if (beat.all < kNoTime) beat.windows = record_.best_seconds();
       // What is as fast may take less memory.
       if (beat.all < kNoTime && is_faster(beat.all, pipeline_bound(request_, choice)))
@@ -54,7 +54,7 @@ class Trials {
   std::optional<JobAttempt> attempt(const JobChoice& choice) {
     JobAttempt made = attempt_(choice);
     if (made.is_pruned) ++trials_.pruned;
-    if (made.is_put_off) put_off_.emplace_back(made.step_seconds, choice);
+    if (made.is_deferred) deferred_.emplace_back(made.step_seconds, choice);
     if (made.is_given_up()) return std::nullopt;
     record_.add(choice, made);
     return made;
@@ -68,8 +68,8 @@ class Trials {
     return true;
   }
 
-  bool is_put_off(const JobChoice& choice) const {
-    return std::any_of(put_off_.begin(), put_off_.end(), [&](const auto& each) {
+  bool is_deferred(const JobChoice& choice) const {
+    return std::any_of(deferred_.begin(), deferred_.end(), [&](const auto& each) {
       const JobChoice& other = each.second;
       return other.generator == choice.generator && other.groups == choice.groups &&
              other.variant == choice.variant && other.micro_batches == choice.micro_batches;
@@ -85,7 +85,7 @@ class Trials {
   /// Nothing where it cannot be faster than what is there, or the search has gone on for too long.
   std::optional<JobAttempt> try_variant(JobChoice choice) {
     if (const JobAttempt* made = record_.known(choice)) return *made;
-    if (is_put_off(choice)) return std::nullopt;
+    if (is_deferred(choice)) return std::nullopt;
     if (!may_be_best(choice)) {
       ++trials_.pruned;
       return std::nullopt;
@@ -96,13 +96,13 @@ class Trials {
     }
     ++variants_;
     const double best = record_.best_seconds();
-    choice.to_beat = {best, best, best};
+    choice.incumbent = {best, best, best};
     return attempt(choice);
   }
 
   /// What is not likely to be faster and may be, for all that is proven: the likeliest first.
   void try_put_off() {
-    std::vector<std::pair<double, JobChoice>> choices = std::move(put_off_);
+    std::vector<std::pair<double, JobChoice>> choices = std::move(deferred_);
     std::stable_sort(choices.begin(), choices.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     std::size_t tried = 0;
@@ -114,7 +114,7 @@ class Trials {
       } else {
         ++tried;
         const double best = record_.best_seconds();
-        choice.to_beat = {best, kNoTime, best};
+        choice.incumbent = {best, kNoTime, best};
         attempt(choice);
       }
     }
@@ -218,7 +218,7 @@ class Trials {
   const TryChoice& attempt_;
   JobTrials trials_;
   TrialRecord record_;
-  std::vector<std::pair<double, JobChoice>> put_off_;  ///< By the step as if there were room.
+  std::vector<std::pair<double, JobChoice>> deferred_;  ///< By the step as if there were room.
   std::uint32_t variants_ = 0;
   std::uint64_t passes_ = 0;  ///< Of variants.
 };

@@ -47,11 +47,11 @@ struct TightPlan {
 class StageRooms {
  public:
   StageRooms(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
-             double seconds_to_beat, CutMemo& memo)
+             double incumbent_seconds, CutMemo& memo)
       : request_(request),
         partitioner_(partitioner),
         compute_(compute),
-        seconds_to_beat_(seconds_to_beat),
+        incumbent_seconds_(incumbent_seconds),
         memo_(memo),
         problem_(problem_for(request, compute)),
         by_rank_(stages_of_ranks(compute)) {}
@@ -118,7 +118,7 @@ class StageRooms {
 
  private:
   void require_faster(const std::vector<double>& stage_seconds) const {
-    if (busiest_rank_seconds(compute_, stage_seconds) >= seconds_to_beat_)
+    if (busiest_rank_seconds(compute_, stage_seconds) >= incumbent_seconds_)
       throw TooSlowError("a rank computes for longer than other cuts take");
   }
 
@@ -138,7 +138,7 @@ class StageRooms {
   const JobRequest& request_;
   const Partitioner& partitioner_;
   const Schedule& compute_;
-  const double seconds_to_beat_;
+  const double incumbent_seconds_;
   CutMemo& memo_;
   PartitionProblem problem_;
   std::vector<std::set<std::uint32_t>> by_rank_;
@@ -153,8 +153,8 @@ JobPlan roomy(const JobRequest& request, JobPlan plan) {
 }  // namespace
 
 JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                         const Schedule& compute, double seconds_to_beat, CutMemo& memo) {
-  StageRooms rooms(request, partitioner, compute, seconds_to_beat, memo);
+                         const Schedule& compute, double incumbent_seconds, CutMemo& memo) {
+  StageRooms rooms(request, partitioner, compute, incumbent_seconds, memo);
   std::optional<Cuts> cuts;
   bool is_first = true;
   bool was_tight = false;

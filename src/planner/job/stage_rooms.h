@@ -12,8 +12,8 @@ namespace spillway::planner {
 /// of another one (GEMS, Chimera), what each may hold is found by trying: less where a rank has
 /// come out too full, and where no cuts fit, what ranks leave free under those that hold least.
 /// Throws NoRoomError where those do not fit either, TooSlowError where a rank computes for
-/// `seconds_to_beat` under the partitioner's cuts, and as `make_job_plan`.
+/// `incumbent_seconds` under the partitioner's cuts, and as `make_job_plan`.
 JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                         const Schedule& compute, double seconds_to_beat, CutMemo& memo);
+                         const Schedule& compute, double incumbent_seconds, CutMemo& memo);
 
 }  // namespace spillway::planner

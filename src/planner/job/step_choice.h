@@ -9,6 +9,6 @@ namespace spillway::planner {
 /// stage, and a step is more than that: it fills and drains, and waits for messages. Throws what
 /// the exact cuts throw, where no others work or those are too slow.
 JobPlan quickest(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
-                 const SecondsToBeat& to_beat, CutMemo& memo);
+                 const IncumbentSeconds& incumbent, CutMemo& memo);
 
 }  // namespace spillway::planner

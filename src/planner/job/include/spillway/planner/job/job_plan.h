@@ -74,9 +74,9 @@ inline bool is_faster(double seconds, double than) { return seconds < than * (1.
 inline constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
 /// What a plan is not worth the while for, unless it may be faster.
-struct SecondsToBeat {
-  double all = kNoTime;      ///< Given up where it is proven that no plan of the choice is.
-  double put_off = kNoTime;  ///< Put off where it is not likely that one is.
+struct IncumbentSeconds {
+  double all = kNoTime;       ///< Given up where it is proven that no plan of the choice is.
+  double deferred = kNoTime;  ///< Deferred where it is not likely that one is.
   double windows =
       kNoTime;  ///< Windows are tried for plans that are faster without any memory reduction.
   double cuts = kNoTime;  ///< What other cuts take: those that surely take as long are left out.
@@ -88,7 +88,7 @@ struct JobChoice {
   std::uint32_t groups = 1;
   JobVariant variant{};
   std::uint32_t micro_batches = 0;  ///< 0: as many as the request says, or as its batch has.
-  SecondsToBeat to_beat{};
+  IncumbentSeconds incumbent{};
 };
 
 /// The choice that a plan came of.
@@ -118,16 +118,16 @@ class GivenUpError : public PlanError {
   using PlanError::PlanError;
 };
 
-/// A choice that cannot be faster than its `to_beat`.
+/// A choice that cannot be faster than its `incumbent`.
 class TooSlowError : public GivenUpError {
  public:
   using GivenUpError::GivenUpError;
 };
 
 /// A choice that is not likely to be faster, and was not looked at.
-class PutOffError : public GivenUpError {
+class DeferredError : public GivenUpError {
  public:
-  PutOffError(const std::string& sentence, double seconds)
+  DeferredError(const std::string& sentence, double seconds)
       : GivenUpError("{}", sentence), seconds_(seconds) {}
 
   /// Of a step as if there were room.
@@ -152,7 +152,7 @@ class PutOffError : public GivenUpError {
 /// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where
 /// hosts have too little memory for what is swapped, for parked weights without a link to the host,
 /// and, where the request's schedule is the chooser's, for one that changes results; TooSlowError
-/// where memory reduction is needed, and the step is no faster than `choice.to_beat` by what the
+/// where memory reduction is needed, and the step is no faster than `choice.incumbent` by what the
 /// slowest stage of the best cuts takes; PutOffError where it is not likely to be by what it would
 /// take without memory reduction, with a fourth of it to spare. Windows are only tried where it
 /// would be faster without any memory reduction.

@@ -25,7 +25,7 @@ struct JobAttempt {
   /// least, or as planned.
   Bytes missing{};
   std::uint32_t fullest_rank = 0;
-  double step_seconds = 0.0;  ///< Where it is put off, as if there were room for all.
+  double step_seconds = 0.0;  ///< Where it is deferred, as if there were room for all.
   double bubble = 0.0;
   double exposed_communication_seconds = 0.0;
   double gap = 0.0;
@@ -35,11 +35,11 @@ struct JobAttempt {
   std::string not_tried{};      ///< As of `JobPlan`.
   /// To do for those who run it: groups, replicas, stages, actions of all ranks.
   std::array<std::uint64_t, 4> work{};
-  bool is_pruned = false;   ///< Refused with TooSlowError.
-  bool is_put_off = false;  ///< Refused with PutOffError.
+  bool is_pruned = false;    ///< Refused with TooSlowError.
+  bool is_deferred = false;  ///< Refused with PutOffError.
 
   bool is_possible() const { return refusal.empty(); }
-  bool is_given_up() const { return is_pruned || is_put_off; }
+  bool is_given_up() const { return is_pruned || is_deferred; }
 };
 
 /// The figures of a plan; its choice says all that was left open.
@@ -97,7 +97,7 @@ using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
 ///
 /// All of these have the best attempt of all to beat. At most 128 of them, with two million passes
 /// of micro-batches through stages in all, and as many of the usual ones, as soon as one works.
-/// What was put off on the way comes at the end, the 40 likeliest in full, unless it cannot be
+/// What was deferred on the way comes at the end, the 40 likeliest in full, unless it cannot be
 /// faster by its `pipeline_bound`.
 JobTrials try_choices(const JobRequest& request, const TryChoice& attempt);
 
