@@ -112,9 +112,9 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   ASSERT_TRUE(open.is_possible() && open.reduces_memory);
   choice.incumbent.deferred = open.step_seconds * 2;
   EXPECT_EQ(try_choice(request, partitioner, choice, plan).step_seconds, open.step_seconds);
-  JobRequest roomy = request;
-  roomy.device_memory = kNoLimit;
-  const double without_memory_reduction = try_choice(roomy, partitioner, choice, plan).step_seconds;
+  JobRequest ample = request;
+  ample.device_memory = kNoLimit;
+  const double without_memory_reduction = try_choice(ample, partitioner, choice, plan).step_seconds;
   choice.incumbent.deferred = choice.incumbent.windows = without_memory_reduction / 2;
   const JobAttempt deferred = try_choice(request, partitioner, choice, plan);
   EXPECT_TRUE(deferred.is_deferred && !deferred.is_pruned);

@@ -250,8 +250,8 @@ JobRequest heavy_and_light(Bytes device_memory) {
 }
 
 TEST(RebalanceRounds, WaitForRoom) {
-  const JobRequest roomy = heavy_and_light(Bytes(500 * kMega));
-  RebalancedJob job = rebalance_job(roomy, std::nullopt);
+  const JobRequest ample = heavy_and_light(Bytes(500 * kMega));
+  RebalancedJob job = rebalance_job(ample, std::nullopt);
   ASSERT_TRUE(job.chosen);
   EXPECT_EQ(job.choices[*job.chosen].begins, (Begins{0, 1, 3, 5}));
   EXPECT_EQ(job.choices[*job.chosen].rounds, 1U);

@@ -120,16 +120,16 @@ JobRequest swapping_job() {
 
 TEST(SearchJobOn, GoesOnToDisksWhereAHostIsTooFull) {
   Cluster cluster = million_byte_cluster(1, 4);
-  const MachineSearch roomy = search_job_on(swapping_job(), cluster);
-  EXPECT_EQ(roomy.swap_target, SwapTarget::kHost);
-  const Bytes held = fullest_host(roomy.search.plan, 4);
+  const MachineSearch ample = search_job_on(swapping_job(), cluster);
+  EXPECT_EQ(ample.swap_target, SwapTarget::kHost);
+  const Bytes held = fullest_host(ample.search.plan, 4);
   EXPECT_GT(held, 0_B);
   cluster.node.host_memory = held;
   EXPECT_EQ(search_job_on(swapping_job(), cluster).swap_target, SwapTarget::kHost);
   cluster.node.host_memory = held - 1_B;
   const MachineSearch tight = search_job_on(swapping_job(), cluster);
   EXPECT_EQ(tight.swap_target, SwapTarget::kDisk);
-  EXPECT_GT(tight.search.plan.step_seconds, roomy.search.plan.step_seconds);
+  EXPECT_GT(tight.search.plan.step_seconds, ample.search.plan.step_seconds);
   EXPECT_DOUBLE_EQ(tight.request.swap_bytes_per_second, 2e6 / 4);
   cluster.node.disks = 0;
   EXPECT_THAT(refusal([&] { search_job_on(swapping_job(), cluster); }),

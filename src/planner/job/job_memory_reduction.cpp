@@ -77,7 +77,7 @@ class MemoryReductionSearch {
   JobPlan find() {
     if (request_.variant.memory_reduction == JobMemoryReduction::kWindows) {
       if (!no_windows_.empty()) throw PlanError("{}", no_windows_);
-      if (!is_faster(roomy().plan.step_seconds, incumbent_.cuts))
+      if (!is_faster(unlimited().plan.step_seconds, incumbent_.cuts))
         throw TooSlowError("windows only add to what these cuts take");
       return in_windows();
     }
@@ -92,7 +92,7 @@ class MemoryReductionSearch {
 
  private:
   /// With what it takes when devices have no end.
-  struct Roomy {
+  struct UnlimitedPlan {
     JobPlan plan;
     double input_share = 0.0;
   };
@@ -127,16 +127,17 @@ class MemoryReductionSearch {
   }
 
   /// Made when it is first asked for.
-  const Roomy& roomy() {
-    if (roomy_) return *roomy_;
+  const UnlimitedPlan& unlimited() {
+    if (unlimited_) return *unlimited_;
     JobRequest endless = request_;
     endless.device_memory = kNoLimit;
     const SegmentCosts costs(problem_for(endless, compute_));
     const PartitionEstimate estimate =
         evaluate(costs, cuts_for(request_, partitioner_, costs, memo_));
-    roomy_ = Roomy{timed(request_, started(request_, partitioner_, compute_, costs, estimate)),
-                   largest_input_share(costs, estimate)};
-    return *roomy_;
+    unlimited_ =
+        UnlimitedPlan{timed(request_, started(request_, partitioner_, compute_, costs, estimate)),
+                      largest_input_share(costs, estimate)};
+    return *unlimited_;
   }
 
   /// What the slowest stage takes for all micro-batches under any cuts that fit, where a rank has
@@ -157,7 +158,7 @@ class MemoryReductionSearch {
     double without = 0.0;
     double least = 0.0;
     try {
-      without = roomy().plan.step_seconds;
+      without = unlimited().plan.step_seconds;
       least = least_seconds();
     } catch (const Error&) {
       return;  // Whatever is wrong is told elsewhere.
@@ -179,7 +180,7 @@ class MemoryReductionSearch {
 
   /// Cuts as if there were room, and whole stashes that leave while a rank computes something else.
   JobPlan in_windows() {
-    JobPlan plan = roomy().plan;
+    JobPlan plan = unlimited().plan;
     plan.memory_reduction = JobMemoryReduction::kWindows;
     Bytes fixed;
     for (const RankMemory& rank : plan.memory) fixed = std::max(fixed, rank.fixed);
@@ -187,7 +188,7 @@ class MemoryReductionSearch {
       throw PlanError("a rank holds {} before its first action, and its device has {}", fixed,
                       request_.device_memory);
     plan.costs.memory = request_.device_memory - fixed;
-    plan.costs.shares.input = roomy().input_share;
+    plan.costs.shares.input = unlimited().input_share;
     const std::size_t runs = window_runs(compute_);
     plan.actions = may_recompute_all(request_.chain)
                        ? with_memory_fitted(plan.actions, plan.costs, runs)
@@ -206,7 +207,7 @@ class MemoryReductionSearch {
   /// Whether windows may be faster: they only add to what their cuts take without memory reduction.
   bool can_windows_win(const std::optional<JobPlan>& by_stage) {
     const double known = by_stage ? by_stage->step_seconds : offload_incumbent();
-    return roomy().plan.step_seconds < std::min(known, offload_incumbent());
+    return unlimited().plan.step_seconds < std::min(known, offload_incumbent());
   }
 
   JobPlan by_the_fastest_kind() {
@@ -247,7 +248,7 @@ class MemoryReductionSearch {
   const IncumbentSeconds incumbent_;
   CutMemo& memo_;
   const std::string no_windows_;
-  std::optional<Roomy> roomy_;
+  std::optional<UnlimitedPlan> unlimited_;
 };
 
 }  // namespace

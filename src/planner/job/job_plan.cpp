@@ -22,9 +22,9 @@ OrderChoice order_for(const JobRequest& asked, const Schedule& compute, CutMemo&
   } catch (const Error&) {
     if (asked.device_memory == kNoLimit) throw;
   }
-  JobRequest roomy = asked;
-  roomy.device_memory = kNoLimit;
-  return memo.order(problem_for(roomy, compute), asked.order_effort);
+  JobRequest unlimited = asked;
+  unlimited.device_memory = kNoLimit;
+  return memo.order(problem_for(unlimited, compute), asked.order_effort);
 }
 
 /// In the order that goes with stages which are there already.

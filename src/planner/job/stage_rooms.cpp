@@ -145,7 +145,7 @@ class StageRooms {
   std::size_t steps_ = 0;
 };
 
-JobPlan roomy(const JobRequest& request, JobPlan plan) {
+JobPlan unlimited(const JobRequest& request, JobPlan plan) {
   require_room(request, plan);
   return plan;
 }
@@ -171,17 +171,17 @@ JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partition
         throw NoRoomError(error.what(), fullest_rank(tight.plan), tight.plan.peak());
       require_room(request, tight.plan);
       if (was_tight && !cuts) throw;  // This partitioner does not find them.
-      if (was_tight) return roomy(request, rooms.within(tight));
+      if (was_tight) return unlimited(request, rooms.within(tight));
       was_tight = true;
       rooms.give_back(tight.plan);
       continue;
     }
-    if (plan->peak() <= request.device_memory) return roomy(request, std::move(*plan));
+    if (plan->peak() <= request.device_memory) return unlimited(request, std::move(*plan));
     rooms.take_away(*plan);
   }
   const TightPlan tight = rooms.tightest(cuts);
   require_room(request, tight.plan);
-  return roomy(request, rooms.within(tight));
+  return unlimited(request, rooms.within(tight));
 }
 
 }  // namespace spillway::planner

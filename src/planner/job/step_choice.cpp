@@ -42,7 +42,7 @@ class StepChoice {
     JobRequest endless = request;
     endless.device_memory = kNoLimit;
     try {
-      roomy_.emplace(problem_for(endless, compute));
+      unlimited_.emplace(problem_for(endless, compute));
       within_.emplace(problem_for(request, compute));
     } catch (const Error&) {
       // A layer that fits on no device; whoever plans for it says so.
@@ -103,7 +103,7 @@ class StepChoice {
  private:
   /// Whether its cuts are other ones, at first or later on.
   bool is_new(const Partitioner& partitioner) {
-    return seen_.insert({cuts_by(partitioner, roomy_), cuts_by(partitioner, within_)}).second ||
+    return seen_.insert({cuts_by(partitioner, unlimited_), cuts_by(partitioner, within_)}).second ||
            !cuts_once_;
   }
 
@@ -123,7 +123,7 @@ class StepChoice {
   CutMemo& memo_;
   bool cuts_once_ = true;
   bool is_far_ = false;  ///< From what there is to beat: no cuts make up for that.
-  std::optional<SegmentCosts> roomy_, within_;
+  std::optional<SegmentCosts> unlimited_, within_;
   std::set<std::pair<Cuts, Cuts>> seen_;  ///< As if there were room, and within the devices.
   std::optional<JobPlan> best_;
   std::exception_ptr reason_;

@@ -8,9 +8,9 @@ namespace spillway::planner {
 CutModel tight_cuts(const JobRequest& request, const Schedule& schedule,
                     const std::optional<Cuts>& cuts) {
   constexpr double kLongEnough = 1e12;
-  JobRequest roomy = request;
-  roomy.device_memory = kNoLimit;
-  SegmentCosts costs(problem_for(roomy, schedule));
+  JobRequest unlimited = request;
+  unlimited.device_memory = kNoLimit;
+  SegmentCosts costs(problem_for(unlimited, schedule));
   if (cuts) {
     PartitionEstimate estimate = evaluate_memory(costs, *cuts, kLongEnough);
     return {std::move(costs), std::move(estimate)};

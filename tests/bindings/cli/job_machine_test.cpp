@@ -153,14 +153,14 @@ TEST_F(JobMachine, ComparesPartitionersWithTheScheduleThatIsFastestThere) {
 
 TEST_F(JobMachine, HoldsHostsAgainstTheirMemory) {
   PlanWords words = tight_job();
-  const json roomy = told(words);
-  EXPECT_EQ(roomy["hosts"]["swaps_to"], "hosts");
-  EXPECT_GT(roomy["hosts"]["peak_bytes"], 0);
-  ASSERT_EQ(roomy["hosts"]["per_host_bytes"].size(), 1U);
-  EXPECT_EQ(roomy["hosts"]["per_host_bytes"][0], roomy["hosts"]["peak_bytes"]);
+  const json ample = told(words);
+  EXPECT_EQ(ample["hosts"]["swaps_to"], "hosts");
+  EXPECT_GT(ample["hosts"]["peak_bytes"], 0);
+  ASSERT_EQ(ample["hosts"]["per_host_bytes"].size(), 1U);
+  EXPECT_EQ(ample["hosts"]["per_host_bytes"][0], ample["hosts"]["peak_bytes"]);
   std::uint64_t sum = 0;
-  for (const json& rank : roomy["per_rank"]) sum += rank["host_bytes"].get<std::uint64_t>();
-  EXPECT_EQ(roomy["hosts"]["peak_bytes"], sum) << "all ranks are on one node";
+  for (const json& rank : ample["per_rank"]) sum += rank["host_bytes"].get<std::uint64_t>();
+  EXPECT_EQ(ample["hosts"]["peak_bytes"], sum) << "all ranks are on one node";
   EXPECT_THAT(plan(words), AllOf(HasSubstr(" of 376 GiB on the fullest one"),
                                  HasSubstr("4 neighbouring ranks on each")));
   words.common.rates.host_memory = "1MiB";
@@ -174,20 +174,20 @@ TEST_F(JobMachine, GoesOnToDisksWithoutADescription) {
   words.job.topology.clear();
   RateWords& rates = words.common.rates;
   rates.link_out = "8", rates.link_in = "9", rates.host_memory = "1GiB";
-  const json roomy = told(words);
-  EXPECT_EQ(roomy["hosts"]["swaps_to"], "hosts");
-  EXPECT_EQ(roomy["hosts"]["ranks_per_host"], 1);
-  EXPECT_EQ(roomy["hosts"]["memory_bytes"], (1_GiB).count());
+  const json ample = told(words);
+  EXPECT_EQ(ample["hosts"]["swaps_to"], "hosts");
+  EXPECT_EQ(ample["hosts"]["ranks_per_host"], 1);
+  EXPECT_EQ(ample["hosts"]["memory_bytes"], (1_GiB).count());
   EXPECT_THAT(plan(words), HasSubstr("every rank on a host of its own"));
   rates.host_memory = "2MiB";
   const json small = told(words);  // It computes again instead.
-  EXPECT_GT(small["step_seconds"], roomy["step_seconds"]);
+  EXPECT_GT(small["step_seconds"], ample["step_seconds"]);
   for (const json& rank : small["per_rank"]) EXPECT_LE(rank["host_bytes"], (2_MiB).count());
   rates.disk_out = "8", rates.disk_in = "9";
   words.job.ranks_per_host = "1";
   const json behind = told(words);
   EXPECT_EQ(behind["hosts"]["swaps_to"], "disks");
-  EXPECT_DOUBLE_EQ(behind["step_seconds"].get<double>(), roomy["step_seconds"].get<double>());
+  EXPECT_DOUBLE_EQ(behind["step_seconds"].get<double>(), ample["step_seconds"].get<double>());
   rates.disk_out = "0.1", rates.disk_in = "0.1";  // Slower than to compute again.
   EXPECT_EQ(told(words)["step_seconds"], small["step_seconds"]);
 }
