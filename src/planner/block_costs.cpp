@@ -35,7 +35,7 @@ BlockCosts::BlockCosts(const StepTape& tape, const ForwardStash& stash,
       if (use.writes && !may_run) is_rebuilt_[use.value] = false;
     for (const ValueIndex born : births_.of(op)) is_rebuilt_[born] = may_run;
   }
-  for (const std::uint32_t level : gross_levels(tape)) levels_.push_back(level);
+  for (const std::uint32_t level : live_pages(tape)) levels_.push_back(level);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     find_replays(i);
     find_levels(i);

@@ -13,7 +13,7 @@ namespace spillway::planner {
 /// `drop_costs` are seconds per page and interval, infinite where nothing can be dropped. Returns
 /// the intervals to drop.
 std::vector<std::uint32_t> choose_drops(const TouchIntervals& touches,
-                                        const std::vector<std::uint32_t>& gross,
+                                        const std::vector<std::uint32_t>& live,
                                         std::uint32_t target_pages, PageCost cost,
                                         const std::vector<double>& drop_costs);
 

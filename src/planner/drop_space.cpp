@@ -28,7 +28,7 @@ constexpr double kFullShare = 0.85;
 
 std::vector<double> crowd(const StepTape& tape, double pages) {
   std::vector<double> crowd;
-  for (const std::uint32_t level : gross_levels(tape)) crowd.push_back(level > pages ? 1.0 : 0.0);
+  for (const std::uint32_t level : live_pages(tape)) crowd.push_back(level > pages ? 1.0 : 0.0);
   return crowd;
 }
 
@@ -172,13 +172,13 @@ std::vector<Fate> DropSpace::extended(const std::vector<Fate>& fates, const Rewr
     costs.push_back(all[i].drop == kNoOp || all[i].drop == spared
                         ? std::numeric_limits<double>::infinity()
                         : all[i].seconds / touches.intervals[i].pages);
-  const std::vector<std::uint32_t> gross = gross_levels(steps.tape);
-  PageCost cost = page_cost(limits_, excess_over(limits_.budget_pages, gross));
+  const std::vector<std::uint32_t> live = live_pages(steps.tape);
+  PageCost cost = page_cost(limits_, excess_over(limits_.budget_pages, live));
   cost.write *= pressure.transfer_weight;
   cost.read *= pressure.transfer_weight;
   const auto target = static_cast<std::uint32_t>(pressure.share * limits_.budget_pages);
   std::vector<Fate> extended = fates;
-  for (const std::uint32_t i : choose_drops(touches, gross, target, cost, costs)) {
+  for (const std::uint32_t i : choose_drops(touches, live, target, cost, costs)) {
     const std::uint32_t drop = all[i].drop;
     const bool is_kept = !is_ingredient(drop) && fates[drop] == Fate::kStays;
     extended[drop] = is_kept ? Fate::kDrops : Fate::kDropsAgain;
@@ -233,7 +233,7 @@ std::vector<Fate> DropSpace::pruned(const std::vector<Fate>& fates, const Rewrit
   std::stable_sort(all.begin(), all.end(), [](const Gap& a, const Gap& b) {
     return a.seconds * b.pages > b.seconds * a.pages;
   });
-  LevelTree levels(gross_levels(steps.tape));
+  LevelTree levels(live_pages(steps.tape));
   const auto target = static_cast<std::int64_t>(share * limits_.budget_pages);
   std::vector<Fate> pruned = fates;
   for (const Gap& gap : all) {

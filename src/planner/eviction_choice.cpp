@@ -23,19 +23,19 @@ std::vector<double> ones_where_above(const std::vector<std::uint32_t>& levels,
 
 class Chooser {
  public:
-  Chooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& gross,
+  Chooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& live,
           std::uint32_t target_pages, ChoiceRule rule, PageCost cost)
       : touches_(touches),
         target_(target_pages),
         rule_(rule),
-        op_count_(static_cast<std::uint32_t>(gross.size())),
+        op_count_(static_cast<std::uint32_t>(live.size())),
         class_cost_{0.0, cost.write, cost.read, cost.write + cost.read},
         pages_(touches.intervals.size(), 0),
         copied_(touches.epoch_count, 0),
-        levels_(gross),
-        crowded_(ones_where_above(gross, target_pages)) {
+        levels_(live),
+        crowded_(ones_where_above(live, target_pages)) {
     if (rule == ChoiceRule::kBestValue)
-      values_ = interval_values(touches, operator_prices(touches, gross, target_pages, cost));
+      values_ = interval_values(touches, operator_prices(touches, live, target_pages, cost));
   }
 
   EvictionChoice choose() {
@@ -191,9 +191,9 @@ class Chooser {
 }  // namespace
 
 EvictionChoice choose_evictions(const TouchIntervals& touches,
-                                const std::vector<std::uint32_t>& gross, std::uint32_t target_pages,
+                                const std::vector<std::uint32_t>& live, std::uint32_t target_pages,
                                 ChoiceRule rule, PageCost cost) {
-  return Chooser(touches, gross, target_pages, rule, cost).choose();
+  return Chooser(touches, live, target_pages, rule, cost).choose();
 }
 
 }  // namespace spillway::planner

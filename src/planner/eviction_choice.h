@@ -32,7 +32,7 @@ struct EvictionChoice {
 /// Chooses pages so that no operator sees more than `target_pages` (or, where its own needs exceed
 /// that, nothing but them). Pages of the same value may leave in several intervals.
 EvictionChoice choose_evictions(const TouchIntervals& touches,
-                                const std::vector<std::uint32_t>& gross, std::uint32_t target_pages,
+                                const std::vector<std::uint32_t>& live, std::uint32_t target_pages,
                                 ChoiceRule rule, PageCost cost);
 
 }  // namespace spillway::planner

@@ -58,7 +58,7 @@ class PlanAssembly {
   std::vector<Replay> replays_;
   RewrittenTape steps_;
   TouchIntervals touches_;
-  std::vector<std::uint32_t> gross_;
+  std::vector<std::uint32_t> live_pages_;
   std::vector<OpIndex> anchor_;  ///< Per operator: the last original one up to it, by old number.
 };
 

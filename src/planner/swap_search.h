@@ -69,7 +69,7 @@ class SwapSearch {
   const StepTape& tape_;
   const SwapLimits& limits_;
   const TouchIntervals touches_;
-  const std::vector<std::uint32_t> gross_;
+  const std::vector<std::uint32_t> live_pages_;
   const std::vector<double> begins_;
   const PageCost cost_;
   std::vector<std::uint32_t> groups_;  ///< See `copy_groups`; found when they are asked for.

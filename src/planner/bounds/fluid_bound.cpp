@@ -304,7 +304,7 @@ double proven_least(const LinearProgram& program, const std::vector<double>& row
 StepBound bound_fluid(const StepTape& tape, const std::vector<std::uint32_t>& needs,
                       const SwapLimits& limits, const BoundOptions& options) {
   const TouchIntervals touches = find_intervals(tape);
-  const std::vector<std::uint32_t> levels = gross_levels(tape);
+  const std::vector<std::uint32_t> levels = live_pages(tape);
   for (const std::size_t count : kCutCounts) {
     const CutMoments cuts = choose_moments(tape, needs, levels, count);
     const std::vector<FluidGroup> groups = find_groups(tape, touches, cuts, options.most_parents);

@@ -231,7 +231,7 @@ OpIndex neediest_operator(const StepTape& tape) {
 }
 
 std::uint32_t live_peak(const StepTape& tape) {
-  const auto levels = gross_levels(tape);
+  const auto levels = live_pages(tape);
   return levels.empty() ? 0 : *std::max_element(levels.begin(), levels.end());
 }
 

@@ -9,7 +9,7 @@
 #include "job_costs.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
-#include "stage_rooms.h"
+#include "stage_budgets.h"
 
 namespace spillway::planner {
 namespace {

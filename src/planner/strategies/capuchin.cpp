@@ -95,7 +95,7 @@ class CapuchinPolicy {
         step_seconds_(std::max(1e-12, compute_begins(tape).back())),
         writes_(step_seconds_),
         reads_(step_seconds_) {
-    for (const std::uint32_t level : gross_levels(tape)) levels_.push_back(level);
+    for (const std::uint32_t level : live_pages(tape)) levels_.push_back(level);
     const std::vector<double> begins = compute_begins(tape);
     for (const Interval& interval : touches_.intervals) {
       if (is_told(should_stop_)) break;

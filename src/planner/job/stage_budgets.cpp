@@ -1,4 +1,4 @@
-#include "stage_rooms.h"
+#include "stage_budgets.h"
 
 #include <algorithm>
 #include <cmath>
@@ -44,10 +44,10 @@ struct TightPlan {
 };
 
 /// What the stages of one plan may hold, as it changes from trial to trial.
-class StageRooms {
+class StageBudgets {
  public:
-  StageRooms(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
-             double incumbent_seconds, CutMemo& memo)
+  StageBudgets(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
+               double incumbent_seconds, CutMemo& memo)
       : request_(request),
         partitioner_(partitioner),
         compute_(compute),
@@ -154,34 +154,34 @@ JobPlan unlimited(const JobRequest& request, JobPlan plan) {
 
 JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
                          const Schedule& compute, double incumbent_seconds, CutMemo& memo) {
-  StageRooms rooms(request, partitioner, compute, incumbent_seconds, memo);
+  StageBudgets budgets(request, partitioner, compute, incumbent_seconds, memo);
   std::optional<Cuts> cuts;
   bool is_first = true;
   bool was_tight = false;
-  for (; rooms.steps() < kMostSteps; is_first = false) {
+  for (; budgets.steps() < kMostSteps; is_first = false) {
     std::optional<JobPlan> plan;
     try {
-      plan = rooms.cut(cuts);
+      plan = budgets.cut(cuts);
     } catch (const TooSlowError&) {
       throw;
     } catch (const Error& error) {
       if (request.device_memory == kNoLimit) throw;
-      const TightPlan tight = rooms.tightest(cuts);
+      const TightPlan tight = budgets.tightest(cuts);
       if (tight.plan.peak() > request.device_memory && is_first)
         throw NoRoomError(error.what(), fullest_rank(tight.plan), tight.plan.peak());
       require_room(request, tight.plan);
       if (was_tight && !cuts) throw;  // This partitioner does not find them.
-      if (was_tight) return unlimited(request, rooms.within(tight));
+      if (was_tight) return unlimited(request, budgets.within(tight));
       was_tight = true;
-      rooms.give_back(tight.plan);
+      budgets.give_back(tight.plan);
       continue;
     }
     if (plan->peak() <= request.device_memory) return unlimited(request, std::move(*plan));
-    rooms.take_away(*plan);
+    budgets.take_away(*plan);
   }
-  const TightPlan tight = rooms.tightest(cuts);
+  const TightPlan tight = budgets.tightest(cuts);
   require_room(request, tight.plan);
-  return unlimited(request, rooms.within(tight));
+  return unlimited(request, budgets.within(tight));
 }
 
 }  // namespace spillway::planner
