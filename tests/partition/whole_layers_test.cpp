@@ -6,7 +6,7 @@
 #include "spillway/planner/partition/partitioners.h"
 #include "support/sanitized.h"
 #include "whole_actions.h"
-#include "whole_cuts.h"
+#include "whole_layer_cuts.h"
 
 namespace spillway::planner {
 namespace {
@@ -119,15 +119,15 @@ TEST(WholeLayers, TheSearchForTheBestCutsEndsWithItsEffort) {
   const SegmentCosts costs(problem);
   Effort enough{20'000'000};
   const double start = 1.001 * evaluate(costs, partitioner_named("even").cut(costs)).seconds;
-  const auto best = quickest_whole_cuts(costs, start, enough);
+  const auto best = fastest_whole_layer_cuts(costs, start, enough);
   ASSERT_TRUE(best);
   EXPECT_FALSE(enough.is_spent());
   const std::uint64_t needed = 20'000'000 - enough.left;
   EXPECT_GT(needed, 100U);
   Effort same{needed + 1};
-  EXPECT_EQ(quickest_whole_cuts(costs, start, same), best);
+  EXPECT_EQ(fastest_whole_layer_cuts(costs, start, same), best);
   Effort half{needed / 2};
-  EXPECT_FALSE(quickest_whole_cuts(costs, start, half));
+  EXPECT_FALSE(fastest_whole_layer_cuts(costs, start, half));
   Effort none;
   EXPECT_EQ(whole_seconds(costs, Segment{0, 10, 0}, kNever, none), kNever);
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "one_way_swaps.h"
+#include "half_duplex_swaps.h"
 #include "spillway/base/error.h"
 #include "spillway/schedule/weight_copies.h"
 
@@ -158,9 +158,9 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   else
     problem.factors = factors;
   // One direction after the other leaves half of the time for each.
-  const std::vector<bool> is_one_way = swaps_one_way(schedule);
+  const std::vector<bool> is_half_duplex = half_duplex_stages(schedule);
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
-    if (is_one_way[stage]) problem.devices[stage].swap_seconds_per_byte *= 2.0;
+    if (is_half_duplex[stage]) problem.devices[stage].swap_seconds_per_byte *= 2.0;
   return problem;
 }
 

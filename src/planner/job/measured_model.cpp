@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "frozen_stem.h"
+#include "frozen_prefix.h"
 #include "layer_dependences.h"
 #include "operator_roles.h"
 #include "recompute_closure.h"
@@ -218,7 +218,7 @@ class ModelReader {
   }
 
   void freeze_stem() {
-    const LayerIndex stem = frozen_stem(profile_, layer_of_op_, turn_);
+    const LayerIndex stem = frozen_prefix(profile_, layer_of_op_, turn_);
     for (LayerIndex i = 0; i < stem; ++i) {
       ModelLayer& layer = model_.chain.layers[i];
       if (layer.backward_seconds > 0.0 || layer.stash > Bytes(0)) return;

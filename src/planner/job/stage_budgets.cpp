@@ -8,8 +8,8 @@
 
 #include "job_assembly.h"
 #include "job_costs.h"
+#include "least_memory_model.h"
 #include "spillway/base/error.h"
-#include "tight_cuts.h"
 
 namespace spillway::planner {
 namespace {
@@ -67,7 +67,7 @@ class StageBudgets {
   /// Under the cuts that hold least, or under those that are given, whatever it takes: how stages
   /// look then, and how full ranks are.
   TightPlan tightest(const std::optional<Cuts>& given) const {
-    const CutModel tight = tight_cuts(request_, compute_, given);
+    const CutModel tight = least_memory_model(request_, compute_, given);
     Cuts cuts{0};
     for (std::uint32_t k = 0; k < tight.estimate.stages.size(); ++k)
       cuts.push_back(segment_of(tight.costs, tight.estimate.stages[k], k).end);

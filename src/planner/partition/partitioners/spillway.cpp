@@ -2,7 +2,7 @@
 #include "neighbour_moves.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/partition/partitioners.h"
-#include "whole_cuts.h"
+#include "whole_layer_cuts.h"
 
 namespace spillway::planner {
 namespace {
@@ -61,7 +61,8 @@ class WholeLayers {
   }
 
   void try_all() {
-    if (const auto quicker = quickest_whole_cuts(costs_, seconds_, effort_)) consider(*quicker);
+    if (const auto quicker = fastest_whole_layer_cuts(costs_, seconds_, effort_))
+      consider(*quicker);
   }
 
  private:

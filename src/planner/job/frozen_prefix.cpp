@@ -1,4 +1,4 @@
-#include "frozen_stem.h"
+#include "frozen_prefix.h"
 
 #include <algorithm>
 
@@ -11,8 +11,8 @@ using profile::StorageClass;
 using profile::TapeUse;
 using profile::ValueIndex;
 
-LayerIndex frozen_stem(const profile::StepProfile& profile,
-                       const std::vector<LayerIndex>& layer_of_op, OpIndex turn) {
+LayerIndex frozen_prefix(const profile::StepProfile& profile,
+                         const std::vector<LayerIndex>& layer_of_op, OpIndex turn) {
   const profile::StepTape& tape = profile.tape;
   std::vector<char> is_used(tape.values.size(), 0);
   for (OpIndex op = turn + 1; op < tape.ops.size(); ++op)

@@ -11,7 +11,7 @@ namespace spillway::planner {
 /// parameter, or makes or reads what any operator behind the turn uses. Parameters too small to be
 /// values are not seen, but what their layers read and make is. `layer_of_op` has a layer for each
 /// operator, or kNoLayer; `turn` is the last operator of forward.
-LayerIndex frozen_stem(const profile::StepProfile& profile,
-                       const std::vector<LayerIndex>& layer_of_op, profile::OpIndex turn);
+LayerIndex frozen_prefix(const profile::StepProfile& profile,
+                         const std::vector<LayerIndex>& layer_of_op, profile::OpIndex turn);
 
 }  // namespace spillway::planner

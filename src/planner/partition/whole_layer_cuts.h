@@ -17,6 +17,7 @@ double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, 
 /// seconds. A dynamic program over the cuts that fractions of layers leave below that time; looks
 /// at whole layers only where fractions promise something better. Nothing where the effort is spent
 /// before its end (a segment counts as ten sets), or links are shared.
-std::optional<Cuts> quickest_whole_cuts(const SegmentCosts& costs, double seconds, Effort& effort);
+std::optional<Cuts> fastest_whole_layer_cuts(const SegmentCosts& costs, double seconds,
+                                             Effort& effort);
 
 }  // namespace spillway::planner

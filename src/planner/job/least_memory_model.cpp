@@ -1,12 +1,12 @@
-#include "tight_cuts.h"
+#include "least_memory_model.h"
 
 #include "job_costs.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
 
-CutModel tight_cuts(const JobRequest& request, const Schedule& schedule,
-                    const std::optional<Cuts>& cuts) {
+CutModel least_memory_model(const JobRequest& request, const Schedule& schedule,
+                            const std::optional<Cuts>& cuts) {
   constexpr double kLongEnough = 1e12;
   JobRequest unlimited = request;
   unlimited.device_memory = kNoLimit;
