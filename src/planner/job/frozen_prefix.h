@@ -8,10 +8,10 @@
 namespace spillway::planner {
 
 /// How many layers lead that no gradient reaches: up to the first one that reads a trained
-/// parameter, or makes or reads what any operator behind the turn uses. Parameters too small to be
-/// values are not seen, but what their layers read and make is. `layer_of_op` has a layer for each
-/// operator, or kNoLayer; `turn` is the last operator of forward.
+/// parameter, or makes or reads what any operator after the end of forward uses. Parameters too
+/// small to be values are not seen, but what their layers read and make is. `layer_of_op` has a
+/// layer for each operator, or kNoLayer; `forward_end` is the last operator of forward.
 LayerIndex frozen_prefix(const profile::StepProfile& profile,
-                         const std::vector<LayerIndex>& layer_of_op, profile::OpIndex turn);
+                         const std::vector<LayerIndex>& layer_of_op, profile::OpIndex forward_end);
 
 }  // namespace spillway::planner

@@ -18,7 +18,8 @@ struct MeasuredModel {
 /// The forward operators of a profile as layers. A profile knows no modules, so a layer is one
 /// operator; cuts lie between operators.
 ///
-/// - Operators before the turn are forward: before the first one that is called "... backward", as
+/// - Operators up to the end of forward are forward: before the first one that is called "...
+/// backward", as
 ///   in imported graphs, else as `forward_stash.h` finds it. Those that touch optimizer states or
 ///   write parameters are the update, all others backward.
 /// - A backward operator counts for the layer whose parameters it uses, else for the latest one of
