@@ -28,11 +28,11 @@ constexpr std::uint32_t kEnoughLayers = 64;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// What a partitioner's source does about memory, and whether that decides its cuts.
-struct Habit {
+struct PartitionerTraits {
   MemoryReduction memory_reduction = MemoryReduction::kNone;
   bool sees_memory_reduction = false;
 };
-constexpr std::array<Named<Habit>, 13> kHabits{{
+constexpr std::array<Named<PartitionerTraits>, 13> kTraits{{
     {"spillway", {MemoryReduction::kSwapAndRecompute, true}},
     {"capslog", {MemoryReduction::kNone, false}},
     {"dawnpiper", {MemoryReduction::kSwapAndRecompute, true}},
@@ -75,10 +75,10 @@ class Largest {
 
   /// From what any cuts reach downwards in steps of 3 %, since a strategy may fail on a model and
   /// do on a larger one; then between the two.
-  std::uint32_t of(const Partitioner& partitioner, const Habit& habit,
+  std::uint32_t of(const Partitioner& partitioner, const PartitionerTraits& traits,
                    MemoryReduction memory_reduction, bool in_time) {
     const auto fits_here = [&](std::uint32_t size) {
-      return fits(partitioner, habit, size, memory_reduction, in_time);
+      return fits(partitioner, traits, size, memory_reduction, in_time);
     };
     std::uint32_t size = of_any(memory_reduction, in_time);
     std::uint32_t refused = size + 1;
@@ -135,11 +135,11 @@ class Largest {
     return cuts && cuts->worst <= limit(size, in_time);
   }
 
-  bool fits(const Partitioner& partitioner, const Habit& habit, std::uint32_t size,
+  bool fits(const Partitioner& partitioner, const PartitionerTraits& traits, std::uint32_t size,
             MemoryReduction memory_reduction, bool in_time) {
     const auto costs = costs_of(size, memory_reduction, kDevice);
     if (!costs) return false;
-    const auto cuts = cuts_of(partitioner, habit, *costs, size);
+    const auto cuts = cuts_of(partitioner, traits, *costs, size);
     if (!cuts) return false;
     const double most = limit(size, in_time);
     for (std::uint32_t k = 0; k < stages_; ++k) {
@@ -151,7 +151,7 @@ class Largest {
     return !in_time || evaluate(*costs, *cuts).seconds <= most;
   }
 
-  std::optional<Cuts> cuts_of(const Partitioner& partitioner, const Habit& habit,
+  std::optional<Cuts> cuts_of(const Partitioner& partitioner, const PartitionerTraits& traits,
                               const SegmentCosts& costs, std::uint32_t size) {
     const auto made = [&]() -> std::optional<Cuts> {
       try {
@@ -160,7 +160,7 @@ class Largest {
         return std::nullopt;  // It finds none that fit.
       }
     };
-    if (habit.sees_memory_reduction) return made();
+    if (traits.sees_memory_reduction) return made();
     const auto [known, is_new] = cuts_.try_emplace({partitioner.name, size});
     if (is_new) known->second = made();
     return known->second;
@@ -192,17 +192,17 @@ ordered_json sizes(const Family& family, const std::vector<std::uint32_t>& count
     Largest search(family, stages);
     ordered_json all = ordered_json::array();
     for (const Partitioner& each : partitioners()) {
-      const Habit habit = value_named(each.name, kHabits, "partitioner");
+      const PartitionerTraits traits = value_named(each.name, kTraits, "partitioner");
       for (const auto& memory_reduction : kMemoryReductions) {
         if (memory_reduction.value > most ||
             (most > MemoryReduction::kNone &&
-             !is_wanted(each, memory_reduction.value, habit.memory_reduction)))
+             !is_wanted(each, memory_reduction.value, traits.memory_reduction)))
           continue;
         all.push_back({{"partitioner", each.name},
                        {"memory_reduction", memory_reduction.name},
-                       {"own", memory_reduction.value == habit.memory_reduction},
-                       {"any_time", search.of(each, habit, memory_reduction.value, false)},
-                       {"in_time", search.of(each, habit, memory_reduction.value, true)}});
+                       {"own", memory_reduction.value == traits.memory_reduction},
+                       {"any_time", search.of(each, traits, memory_reduction.value, false)},
+                       {"in_time", search.of(each, traits, memory_reduction.value, true)}});
       }
     }
     devices[std::to_string(stages)] = std::move(all);

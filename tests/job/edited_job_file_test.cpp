@@ -98,7 +98,7 @@ TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
   std::size_t refused = 0;
   for (const auto& [schedule, memory_reduction] :
        {std::pair{"1f1b", JobMemoryReduction::kStages},
-        std::pair{"gpipe", JobMemoryReduction::kWindows},
+        std::pair{"gpipe", JobMemoryReduction::kIdleOffload},
         std::pair{"zb-v", JobMemoryReduction::kStages}}) {
     const json document = json::parse(to_text(busy_file(schedule, memory_reduction)));
     ASSERT_EQ(judged(document), "accepted");
@@ -156,7 +156,7 @@ TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
 TEST(EditedJobFile, SwapsOverALinkThatCarriesSomething) {
   for (const auto& [schedule, memory_reduction] :
        {std::pair{"1f1b", JobMemoryReduction::kStages},
-        std::pair{"gpipe", JobMemoryReduction::kWindows}}) {
+        std::pair{"gpipe", JobMemoryReduction::kIdleOffload}}) {
     json document = json::parse(to_text(busy_file(schedule, memory_reduction)));
     json& rate = document["links"]["host_link"]["bytes_per_second"];
     rate = rate.get<double>() / 1000;

@@ -171,15 +171,15 @@ TEST(JobMemoryReduction, GivesAStageWhatTheOthersOfItsRankLeave) {
                     HasSubstr(message("a stage may hold {}", Bytes(80 * kMega)))));
 }
 
-// The search for an order refused layers before windows were tried.
-TEST(JobMemoryReduction, LooksForWindowsWhereNoOrderFitsTheStages) {
+// The search for an order refused layers before idle-time offload was tried.
+TEST(JobMemoryReduction, LooksForIdleOffloadWhereNoOrderFitsTheStages) {
   JobRequest request = even_job(8, 4, 8, "zb-v");
   request.chain.may_reorder = true;
   request.chain.layers[1].parameters = Bytes(50 * kMega);
   for (ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
   request.swap_bytes_per_second = 1e9;
   request.device_memory = planned(request).peak() * 95 / 100;
-  request.variant.memory_reduction = JobMemoryReduction::kWindows;
+  request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
   EXPECT_LT(request.device_memory, Bytes(300 * kMega));  // Half of it has no room for 150 MB.
   EXPECT_LE(planned(request).peak(), request.device_memory);
 }
@@ -208,7 +208,7 @@ TEST(JobMemoryReduction, TakesTheFasterKind) {
         };
         const double fastest = std::min({seconds_by(JobMemoryReduction::kStages),
                                          seconds_by(JobMemoryReduction::kRecompute),
-                                         seconds_by(JobMemoryReduction::kWindows)});
+                                         seconds_by(JobMemoryReduction::kIdleOffload)});
         JobPlan plan;
         try {
           plan = planned(request);
@@ -265,16 +265,16 @@ TEST(JobMemoryReduction, IsNoSlowerForALinkToTheHost) {
   EXPECT_GT(reduced, 25U);
 }
 
-// Beyond 1,024 passes windows were left out, and nobody heard of it.
-TEST(JobMemoryReduction, LooksForWindowsInLongListsAndSaysWhereItDoesNot) {
+// Beyond 1,024 passes idle-time offload was left out, and nobody heard of it.
+TEST(JobMemoryReduction, LooksForIdleOffloadInLongListsAndSaysWhereItDoesNot) {
   JobRequest request = even_job(8, 8, 256, "gpipe");
   request.swap_bytes_per_second = 1e9;
   request.device_memory = planned(request).peak() / 2;
-  request.variant.memory_reduction = JobMemoryReduction::kWindows;
-  const JobPlan by_window = planned(request);
-  EXPECT_EQ(by_window.memory_reduction, JobMemoryReduction::kWindows);
-  EXPECT_LE(by_window.peak(), request.device_memory);
-  for (const StageEstimate& stage : by_window.stages) {  // As they come out, not as they were cut.
+  request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
+  const JobPlan by_offload = planned(request);
+  EXPECT_EQ(by_offload.memory_reduction, JobMemoryReduction::kIdleOffload);
+  EXPECT_LE(by_offload.peak(), request.device_memory);
+  for (const StageEstimate& stage : by_offload.stages) {  // As they come out, not as they were cut.
     EXPECT_LE(stage.memory, request.device_memory);
     EXPECT_GT(stage.raw_memory, request.device_memory);
   }
@@ -283,7 +283,7 @@ TEST(JobMemoryReduction, LooksForWindowsInLongListsAndSaysWhereItDoesNot) {
   request.swap_bytes_per_second = 1e9;
   request.device_memory = Bytes(70 * kMega);  // Rank 0 would hold 92 MB.
   EXPECT_THAT(planned(request).not_tried, HasSubstr("not tried: 32768 passes"));
-  request.variant.memory_reduction = JobMemoryReduction::kWindows;
+  request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
   EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("not tried: 32768 passes"));
   request.variant.memory_reduction.reset();
   request.micro_batches = 16;

@@ -63,8 +63,8 @@ TEST(JobRebalance, FindsTheStoredStepAgainForEverySchedule) {
   EXPECT_GT(compared, 12U);
 }
 
-TEST(JobRebalance, FindsStoredSwapsWindowsAndLargerMicroBatchesAgain) {
-  for (const char* text : {"1f1b", "gpipe:windows", "gems-mast:single-owner"}) {
+TEST(JobRebalance, FindsStoredSwapsIdleOffloadAndLargerMicroBatchesAgain) {
+  for (const char* text : {"1f1b", "gpipe:idle-offload", "gems-mast:single-owner"}) {
     SCOPED_TRACE(text);
     const NamedSchedule named = schedule_in(text);
     JobRequest asked = job_of(named.generator->name, 16);

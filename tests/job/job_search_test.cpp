@@ -62,7 +62,7 @@ TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
   EXPECT_GT(reduced, 20U);
 }
 
-// Choices that cannot win are given up early, and windows are not tried for them.
+// Choices that cannot win are given up early, and idle-time offload is not tried for them.
 TEST(JobSearch, LosesNothingByGivingUpEarly) {
   std::size_t pruned = 0;
   std::size_t reduced = 0;
@@ -115,12 +115,12 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   JobRequest ample = request;
   ample.device_memory = kNoLimit;
   const double without_memory_reduction = try_choice(ample, partitioner, choice, plan).step_seconds;
-  choice.incumbent.deferred = choice.incumbent.windows = without_memory_reduction / 2;
+  choice.incumbent.deferred = choice.incumbent.offload = without_memory_reduction / 2;
   const JobAttempt deferred = try_choice(request, partitioner, choice, plan);
   EXPECT_TRUE(deferred.is_deferred && !deferred.is_pruned);
   EXPECT_THAT(deferred.refusal, HasSubstr("as if there were room for all"));
   choice.incumbent = {};
-  choice.incumbent.all = choice.incumbent.windows = job_bound(request) / 2;
+  choice.incumbent.all = choice.incumbent.offload = job_bound(request) / 2;
   const JobAttempt given_up = try_choice(request, partitioner, choice, plan);
   EXPECT_TRUE(given_up.is_pruned && !given_up.is_deferred);
   EXPECT_THAT(given_up.refusal, HasSubstr("its slowest stage takes"));

@@ -36,7 +36,7 @@ TEST(HostPeaks, AreThoseOfTheSimulation) {
   std::size_t swapping = 0;
   for (const char* schedule :
        {"gems-mast", "gems-mast:single-owner", "gems-mast:parked", "gems-master:parked", "chimera",
-        "1f1b:stages", "1f1b:windows", "gpipe:windows", "gems-basic:stages"}) {
+        "1f1b:stages", "1f1b:idle-offload", "gpipe:idle-offload", "gems-basic:stages"}) {
     SCOPED_TRACE(schedule);
     const NamedSchedule named = schedule_in(schedule);
     JobRequest request = even_job(8, 8, 16, named.generator->name);

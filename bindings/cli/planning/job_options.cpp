@@ -19,7 +19,7 @@ std::string schedule_help() {
                  "its usual variant, on one pipeline unless --groups says more. What a schedule "
                  "leaves open stands behind it: 1f1b-capped:slots=3, interleaved:chunks=4, "
                  "gems-master:replicas=4; gems-mast:parked or :single-owner for its second "
-                 "copy of the weights; :stages or :windows for how it gets into memory",
+                 "copy of the weights; :stages or :idle-offload for how it gets into memory",
                  planner::kAnySchedule, planner::kAnySchedule);
 }
 

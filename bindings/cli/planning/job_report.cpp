@@ -143,7 +143,7 @@ std::string memory_reduction_text(const JobPlan& plan) {
     swaps += count_of(plan, rank, planner::ActionKind::kSwapOut);
     again += count_of(plan, rank, planner::ActionKind::kRecompute);
   }
-  return message("{} whole stashes leave in idle windows, {} are computed again", swaps, again);
+  return message("{} whole stashes leave in idle time, {} are computed again", swaps, again);
 }
 
 }  // namespace
@@ -195,7 +195,7 @@ std::string job_text(const FoundJob& job) {
   text += line("peak", message("{} on the fullest rank", plan.peak()));
   text += hosts_text(job);
   if (job.machine) text += machine_text(*job.machine);
-  if (plan.memory_reduction == planner::JobMemoryReduction::kWindows)
+  if (plan.memory_reduction == planner::JobMemoryReduction::kIdleOffload)
     text += line("offload", memory_reduction_text(plan));
   if (!plan.not_tried.empty()) text += line("offload", plan.not_tried);
   text += line("planned", search_text(job));

@@ -28,38 +28,40 @@ std::uint64_t passes_of(const Schedule& compute) {
   return compute.all_micro_batches() * compute.stages;
 }
 
-/// Runs of the simulator for windows, so that the search for longer lists takes no longer.
-std::size_t window_runs(const Schedule& compute) {
+/// Runs of the simulator for idle-time offload, so that the search for longer lists takes no
+/// longer.
+std::size_t offload_runs(const Schedule& compute) {
   constexpr std::uint64_t kMostRuns = 200;
   constexpr std::uint64_t kMostPassesOfAllRuns = 1024 * kMostRuns;
   return std::clamp<std::uint64_t>(kMostPassesOfAllRuns / passes_of(compute), 1, kMostRuns);
 }
 
 /// Whether there is anything to leave for, and any reason to.
-bool has_windows(const JobRequest& request) {
+bool can_offload(const JobRequest& request) {
   return request.swap_bytes_per_second > 0.0 && request.device_memory != kNoLimit;
 }
 
-/// Why whole stashes are not tried to leave in idle windows; empty: they are.
-std::string problem_of_windows(const JobRequest& request, const Schedule& compute) {
+/// Why whole stashes are not tried to leave in idle time; empty: they are.
+std::string problem_of_offload(const JobRequest& request, const Schedule& compute) {
   constexpr std::uint64_t kMostPasses = 1U << 14U;
-  if (!has_windows(request))
-    return "windows are for devices with a limit and a link to the host (name both, or let stages "
+  if (!can_offload(request))
+    return "idle-time offload is for devices with a limit and a link to the host (name both, or "
+           "let stages "
            "reduce their own memory)";
   if (passes_of(compute) <= kMostPasses) return {};
-  return message("swaps in idle windows were not tried: {} passes of micro-batches through stages "
+  return message("swaps in idle time were not tried: {} passes of micro-batches through stages "
                  "are more than {}",
                  passes_of(compute), kMostPasses);
 }
 
-[[noreturn]] void refuse_without_windows(const std::exception_ptr& reason,
-                                         const std::string& no_windows) {
+[[noreturn]] void refuse_without_offload(const std::exception_ptr& reason,
+                                         const std::string& no_offload) {
   try {
     std::rethrow_exception(reason);
   } catch (const NoRoomError& error) {
-    throw NoRoomError(message("{}; {}", error.what(), no_windows), error.rank(), error.needed());
+    throw NoRoomError(message("{}; {}", error.what(), no_offload), error.rank(), error.needed());
   } catch (const PlanError& error) {
-    throw PlanError("{}; {}", error.what(), no_windows);
+    throw PlanError("{}; {}", error.what(), no_offload);
   }
 }
 
@@ -72,19 +74,19 @@ class MemoryReductionSearch {
         compute_(compute),
         incumbent_(incumbent),
         memo_(memo),
-        no_windows_(problem_of_windows(request, compute)) {}
+        no_offload_(problem_of_offload(request, compute)) {}
 
   JobPlan find() {
-    if (request_.variant.memory_reduction == JobMemoryReduction::kWindows) {
-      if (!no_windows_.empty()) throw PlanError("{}", no_windows_);
+    if (request_.variant.memory_reduction == JobMemoryReduction::kIdleOffload) {
+      if (!no_offload_.empty()) throw PlanError("{}", no_offload_);
       if (!is_faster(unlimited().plan.step_seconds, incumbent_.cuts))
-        throw TooSlowError("windows only add to what these cuts take");
-      return in_windows();
+        throw TooSlowError("idle-time offload only add to what these cuts take");
+      return with_idle_offload();
     }
     if (request_.device_memory == kNoLimit) return by_stage(request_, incumbent_.cuts);
     const bool is_open = !request_.variant.memory_reduction;
     require_hope(/*may_have_windows=*/is_open);
-    if (!has_windows(request_) ||
+    if (!can_offload(request_) ||
         request_.variant.memory_reduction == JobMemoryReduction::kRecompute)
       return by_stage(request_, incumbent_.cuts);
     return is_open ? by_the_fastest_kind() : by_any_share();
@@ -153,7 +155,7 @@ class MemoryReductionSearch {
 
   /// Throws TooSlowError where no kind of memory reduction can be fast enough, PutOffError where
   /// none is likely to be.
-  void require_hope(bool may_have_windows) {
+  void require_hope(bool may_offload) {
     if (incumbent_.all == kNoTime && incumbent_.deferred == kNoTime) return;
     double without = 0.0;
     double least = 0.0;
@@ -163,10 +165,10 @@ class MemoryReductionSearch {
     } catch (const Error&) {
       return;  // Whatever is wrong is told elsewhere.
     }
-    if (may_have_windows && no_windows_.empty() && is_faster(without, offload_incumbent())) return;
-    const bool windows_may_win = may_have_windows && no_windows_.empty() &&
-                                 is_faster(without / kMostGainOfCuts, incumbent_.all);
-    if (!is_faster(least, incumbent_.all) && !windows_may_win)
+    if (may_offload && no_offload_.empty() && is_faster(without, offload_incumbent())) return;
+    const bool offload_may_win =
+        may_offload && no_offload_.empty() && is_faster(without / kMostGainOfCuts, incumbent_.all);
+    if (!is_faster(least, incumbent_.all) && !offload_may_win)
       throw TooSlowError("its slowest stage takes {} s for all micro-batches; another choice takes "
                          "{} s",
                          least, incumbent_.all);
@@ -179,9 +181,9 @@ class MemoryReductionSearch {
   }
 
   /// Cuts as if there were room, and whole stashes that leave while a rank computes something else.
-  JobPlan in_windows() {
+  JobPlan with_idle_offload() {
     JobPlan plan = unlimited().plan;
-    plan.memory_reduction = JobMemoryReduction::kWindows;
+    plan.memory_reduction = JobMemoryReduction::kIdleOffload;
     Bytes fixed;
     for (const RankMemory& rank : plan.memory) fixed = std::max(fixed, rank.fixed);
     if (fixed >= request_.device_memory)
@@ -189,7 +191,7 @@ class MemoryReductionSearch {
                       request_.device_memory);
     plan.costs.memory = request_.device_memory - fixed;
     plan.costs.shares.input = unlimited().input_share;
-    const std::size_t runs = window_runs(compute_);
+    const std::size_t runs = offload_runs(compute_);
     plan.actions = may_recompute_all(request_.chain)
                        ? with_memory_fitted(plan.actions, plan.costs, runs)
                        : with_swapped_stashes(plan.actions, plan.costs, runs);
@@ -201,11 +203,12 @@ class MemoryReductionSearch {
   }
 
   double offload_incumbent() const {
-    return std::min({incumbent_.all, incumbent_.windows, incumbent_.cuts});
+    return std::min({incumbent_.all, incumbent_.offload, incumbent_.cuts});
   }
 
-  /// Whether windows may be faster: they only add to what their cuts take without memory reduction.
-  bool can_windows_win(const std::optional<JobPlan>& by_stage) {
+  /// Whether idle-time offload may be faster: they only add to what their cuts take without memory
+  /// reduction.
+  bool can_offload_win(const std::optional<JobPlan>& by_stage) {
     const double known = by_stage ? by_stage->step_seconds : offload_incumbent();
     return unlimited().plan.step_seconds < std::min(known, offload_incumbent());
   }
@@ -223,15 +226,15 @@ class MemoryReductionSearch {
     } catch (const Error&) {
       reason = std::current_exception();
     }
-    if (!no_windows_.empty()) {
-      if (!stages) refuse_without_windows(reason, no_windows_);
-      stages->not_tried = no_windows_;
+    if (!no_offload_.empty()) {
+      if (!stages) refuse_without_offload(reason, no_offload_);
+      stages->not_tried = no_offload_;
       return std::move(*stages);
     }
     try {
-      if (can_windows_win(stages)) {
-        JobPlan windows = in_windows();
-        if (!stages || windows.step_seconds < stages->step_seconds) return windows;
+      if (can_offload_win(stages)) {
+        JobPlan offload = with_idle_offload();
+        if (!stages || offload.step_seconds < stages->step_seconds) return offload;
       }
     } catch (const NoRoomError& error) {
       if (!stages && error.needed() < needed) throw;  // The nearer one.
@@ -247,7 +250,7 @@ class MemoryReductionSearch {
   const Schedule& compute_;
   const IncumbentSeconds incumbent_;
   CutMemo& memo_;
-  const std::string no_windows_;
+  const std::string no_offload_;
   std::optional<UnlimitedPlan> unlimited_;
 };
 

@@ -14,7 +14,7 @@ namespace spillway::planner {
 namespace {
 
 /// The best order for the stages of this schedule within the devices; if nothing fits, as if there
-/// were room: windows may make it.
+/// were room: idle-time offload may make it.
 OrderChoice order_for(const JobRequest& asked, const Schedule& compute, CutMemo& memo) {
   try {
     const OrderChoice& order = memo.order(problem_for(asked, compute), asked.order_effort);
@@ -57,7 +57,7 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
       plan = quickest(moved, partitioner, compute, incumbent,
                       memo.of(asked.micro_batches, order.layers));
       plan->order = order;
-      for (double* each : {&incumbent.all, &incumbent.deferred, &incumbent.windows})
+      for (double* each : {&incumbent.all, &incumbent.deferred, &incumbent.offload})
         *each = std::min(*each, plan->step_seconds);
     } catch (const DeferredError&) {
       deferred = std::current_exception();
@@ -121,7 +121,7 @@ Bytes JobPlan::peak() const {
 }
 
 bool JobPlan::reduces_memory() const {
-  return memory_reduction == JobMemoryReduction::kWindows ||
+  return memory_reduction == JobMemoryReduction::kIdleOffload ||
          std::any_of(stages.begin(), stages.end(),
                      [](const StageEstimate& stage) { return stage.raw_memory > stage.memory; });
 }

@@ -76,7 +76,7 @@ class Replanning {
   }
 
   /// Where stages may begin, from the fewest bytes on. `has_room`: as if devices had no end, since
-  /// windows make room behind the cuts.
+  /// idle-time offload make room behind the cuts.
   std::vector<Begins> near(bool has_room) const {
     const SegmentCosts costs(problem(has_room));
     std::vector<Begins> all;
@@ -137,8 +137,8 @@ class Replanning {
 std::vector<Begins> places_of(const Replanning& replanning, const RebalancedJob& job) {
   std::vector<Begins> places;
   try {
-    places =
-        replanning.near(job.before && job.before->memory_reduction == JobMemoryReduction::kWindows);
+    places = replanning.near(job.before &&
+                             job.before->memory_reduction == JobMemoryReduction::kIdleOffload);
   } catch (const Error&) {
     // Stages as they are may get into room that equal shares of a rank are too small for.
     if (!job.before) throw;

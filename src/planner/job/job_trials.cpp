@@ -31,7 +31,7 @@ class Trials {
     for (JobChoice& choice : choices) {
       IncumbentSeconds& beat = choice.incumbent;
       beat.all = beat.deferred = record_.best_seconds_of(*choice.generator);
-      if (beat.all < kNoTime) beat.windows = record_.best_seconds();
+      if (beat.all < kNoTime) beat.offload = record_.best_seconds();
       // What is as fast may take less memory.
       if (beat.all < kNoTime && is_faster(beat.all, pipeline_bound(request_, choice)))
         ++trials_.pruned;

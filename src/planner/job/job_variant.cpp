@@ -39,7 +39,7 @@ constexpr std::array<Named<SecondCopy>, 2> kSecondCopies{
 constexpr std::array<Named<JobMemoryReduction>, 3> kMemoryReductions{
     {{"stages", JobMemoryReduction::kStages},
      {"recompute", JobMemoryReduction::kRecompute},
-     {"windows", JobMemoryReduction::kWindows}}};
+     {"idle-offload", JobMemoryReduction::kIdleOffload}}};
 
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
@@ -76,8 +76,9 @@ class VariantReader {
       if (each.name == word) return set_second_copy(each.value);
     for (const auto& each : kMemoryReductions)
       if (each.name == word) return set_memory_reduction(each.value);
+    if (word == "windows") refuse("windows is called idle-offload now (write that)");
     refuse("it has no option '{}' (options are chunks=, slots=, replicas=, parked, single-owner, "
-           "stages, recompute, windows)",
+           "stages, recompute, idle-offload)",
            shown_text(word));
   }
 
@@ -85,8 +86,9 @@ class VariantReader {
     const auto known = std::find_if(kCounts.begin(), kCounts.end(),
                                     [&](const CountWord& each) { return each.name == name; });
     if (known == kCounts.end())
-      refuse("it has no option '{}=' (options with a number are chunks=, slots= and replicas=)",
-             shown_text(name));
+      if (word == "windows") refuse("windows is called idle-offload now (write that)");
+    refuse("it has no option '{}=' (options with a number are chunks=, slots= and replicas=)",
+           shown_text(name));
     std::uint32_t count = 0;
     const char* const end = digits.data() + digits.size();
     const auto [stop, status] = std::from_chars(digits.data(), end, count);
@@ -105,8 +107,9 @@ class VariantReader {
 
   void set_memory_reduction(JobMemoryReduction value) {
     if (variant_.memory_reduction)
-      refuse("stages, recompute and windows are ways to get into memory (leave all out for the "
-             "fastest one)");
+      refuse(
+          "stages, recompute and idle-offload are ways to get into memory (leave all out for the "
+          "fastest one)");
     variant_.memory_reduction = value;
   }
 

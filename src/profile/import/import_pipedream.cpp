@@ -20,20 +20,20 @@ using Layer = PipedreamLayer;
 constexpr std::size_t kMostReads = 4'000'000;
 
 /// What a layer's backward operator reads of its forward one, and how its gradients come about.
-struct LayerHabits {
+struct LayerTraits {
   bool saves_inputs = true;
   bool saves_outputs = true;
   bool passes_gradient = false;  ///< Its inputs get the gradient of its output, or parts of it.
   bool is_view = false;          ///< Its output is its input; it does nothing.
 };
 
-constexpr LayerHabits kSavesInputs{true, false, false, false};
-constexpr LayerHabits kSavesOutputs{false, true, false, false};
-constexpr LayerHabits kSavesNothing{false, false, false, false};
-constexpr LayerHabits kPasses{false, false, true, false};
-constexpr LayerHabits kView{false, false, true, true};
+constexpr LayerTraits kSavesInputs{true, false, false, false};
+constexpr LayerTraits kSavesOutputs{false, true, false, false};
+constexpr LayerTraits kSavesNothing{false, false, false, false};
+constexpr LayerTraits kPasses{false, false, true, false};
+constexpr LayerTraits kView{false, false, true, true};
 
-constexpr std::array<Named<LayerHabits>, 27> kHabits{{{"Conv1d", kSavesInputs},
+constexpr std::array<Named<LayerTraits>, 27> kTraits{{{"Conv1d", kSavesInputs},
                                                       {"Conv2d", kSavesInputs},
                                                       {"Conv3d", kSavesInputs},
                                                       {"ConvTranspose2d", kSavesInputs},
@@ -61,8 +61,8 @@ constexpr std::array<Named<LayerHabits>, 27> kHabits{{{"Conv1d", kSavesInputs},
                                                       {"hidden", kView},
                                                       {"Flatten", kView}}};
 
-LayerHabits habits_of(const std::string& kind) {
-  for (const auto& known : kHabits)
+LayerTraits habits_of(const std::string& kind) {
+  for (const auto& known : kTraits)
     if (known.name == kind) return known.value;
   return {};
 }
@@ -183,7 +183,7 @@ class LayerReplay {
 
   void backward(std::size_t index) {
     const Layer& layer = layers_[index];
-    LayerHabits habits = habits_of(layer.kind);
+    LayerTraits habits = habits_of(layer.kind);
     builder_.begin_op(layer.kind + " backward", layer.arguments, layer.backward);
     bool has_gradient = false;
     for (const std::size_t port : ports_of_[index]) {

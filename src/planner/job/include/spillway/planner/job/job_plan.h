@@ -77,8 +77,8 @@ inline constexpr double kNoTime = std::numeric_limits<double>::infinity();
 struct IncumbentSeconds {
   double all = kNoTime;       ///< Given up where it is proven that no plan of the choice is.
   double deferred = kNoTime;  ///< Deferred where it is not likely that one is.
-  double windows =
-      kNoTime;  ///< Windows are tried for plans that are faster without any memory reduction.
+  double offload = kNoTime;   ///< Idle-time offload is tried for plans that are faster without any
+                              ///< memory reduction.
   double cuts = kNoTime;  ///< What other cuts take: those that surely take as long are left out.
 };
 
@@ -144,9 +144,9 @@ class DeferredError : public GivenUpError {
 /// as it stands; the faster one counts. Stages get the memory of their device in equal parts where
 /// a rank has several, behind reserved bytes and the largest working peak, or what others leave
 /// where equal parts do not do. Where stages need memory reduction and there is a link to the host,
-/// both kinds of memory reduction are tried, and the faster one counts; the search for windows is
-/// shorter for longer lists, and left out beyond 16,384 passes of micro-batches through stages,
-/// which the plan then says.
+/// both kinds of memory reduction are tried, and the faster one counts; the search for idle-time
+/// offload is shorter for longer lists, and left out beyond 16,384 passes of micro-batches through
+/// stages, which the plan then says.
 ///
 /// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, and for
 /// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where
@@ -154,8 +154,8 @@ class DeferredError : public GivenUpError {
 /// and, where the request's schedule is the chooser's, for one that changes results; TooSlowError
 /// where memory reduction is needed, and the step is no faster than `choice.incumbent` by what the
 /// slowest stage of the best cuts takes; PutOffError where it is not likely to be by what it would
-/// take without memory reduction, with a fourth of it to spare. Windows are only tried where it
-/// would be faster without any memory reduction.
+/// take without memory reduction, with a fourth of it to spare. Idle-time offload is only tried
+/// where it would be faster without any memory reduction.
 JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice);
 

@@ -11,12 +11,12 @@ namespace spillway::planner {
 
 /// How a plan gets into the memory of its devices.
 enum class JobMemoryReduction : std::uint8_t {
-  kStages,     ///< Each stage swaps a part of every stash, and computes layers again.
-  kRecompute,  ///< Each stage computes layers again, and swaps nothing.
-  kWindows,  ///< Whole stashes leave in idle windows; ranks that are still too full compute again.
+  kStages,       ///< Each stage swaps a part of every stash, and computes layers again.
+  kRecompute,    ///< Each stage computes layers again, and swaps nothing.
+  kIdleOffload,  ///< Whole stashes leave in idle time; ranks that are still too full compute again.
 };
 
-/// "stages", "recompute", "windows"
+/// "stages", "recompute", "idle-offload"
 std::string_view to_string(JobMemoryReduction memory_reduction);
 
 /// What becomes of weights that a rank does not use: it has two stages, and works on them in turn.
@@ -38,7 +38,7 @@ struct JobVariant {
   bool operator==(const JobVariant&) const = default;
 };
 
-/// "slots=3", "replicas=4,parked", "windows"; empty where all is left open.
+/// "slots=3", "replicas=4,parked", "idle-offload"; empty where all is left open.
 std::string to_string(const JobVariant& variant);
 
 /// A schedule and what is said of it.
@@ -47,8 +47,8 @@ struct NamedSchedule {
   JobVariant variant;
 };
 
-/// "1f1b-capped", "1f1b-capped:slots=3", "gems-mast:parked,windows". Throws ConfigError with the
-/// nearest name for an unknown schedule, and for what it does not leave open.
+/// "1f1b-capped", "1f1b-capped:slots=3", "gems-mast:parked,idle-offload". Throws ConfigError with
+/// the nearest name for an unknown schedule, and for what it does not leave open.
 NamedSchedule schedule_in(std::string_view text);
 
 /// "1f1b-capped:slots=3": what `schedule_in` reads.

@@ -35,8 +35,8 @@ Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs
 /// Under equal times of all stages.
 Schedule with_communication(const Schedule& schedule, const CommunicationOptions& options = {});
 
-/// Runs of the simulator in a search for windows, which bound its time.
-inline constexpr std::size_t kMostWindowRuns = 200;
+/// Runs of the simulator in a search for idle-time offload, which bound its time.
+inline constexpr std::size_t kMostOffloadRuns = 200;
 
 /// Forwards of these ranks keep their input alone; the rest is computed again before the backward,
 /// where the rank may still wait for its gradient. Stashes that are swapped stay so.
@@ -46,7 +46,7 @@ Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint3
 /// between holds both copies and other compute of the rank: the longest-lived ones first, and only
 /// such as do not make the step longer under `costs`. Runs the simulator up to `most_runs` times.
 Schedule with_swapped_stashes(const Schedule& schedule, const ScheduleCosts& costs,
-                              std::size_t most_runs = kMostWindowRuns);
+                              std::size_t most_runs = kMostOffloadRuns);
 
 /// Stashes of the first so many stages of each rank, in the order of the model, leave behind their
 /// forward and come back as late as the link allows, and a backward ahead of their own: what
@@ -64,12 +64,12 @@ Schedule with_offloaded_stages(const Schedule& schedule, const ScheduleCosts& co
 /// as one.
 Schedule with_parked_weights(const Schedule& schedule);
 
-/// Into `costs.memory`, for GEMS or any other: stashes swapped in idle windows; that, with the
+/// Into `costs.memory`, for GEMS or any other: stashes swapped in idle time; that, with the
 /// ranks that still hold more computing the rest again; with the ranks whose copies are too slow
 /// computing all of theirs again; recomputation alone; or half or all of each rank's stages
 /// offloaded. What fits, and is the fastest, or else what comes nearest. Throws ConfigError without
 /// a limit.
 Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs,
-                            std::size_t most_runs = kMostWindowRuns);
+                            std::size_t most_runs = kMostOffloadRuns);
 
 }  // namespace spillway::planner
