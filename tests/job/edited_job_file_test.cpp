@@ -26,7 +26,7 @@ JobFile busy_file(std::string_view schedule, JobMemoryReduction memory_reduction
   request.update_seconds = 1.0;
   request.link = {1e-3, 1e6};
   request.swap_bytes_per_second = 3e7;
-  request.groups = 2;
+  request.data_parallel = 2;
   request.ranks = 8;
   request.micro_batches = request.batch = 16;
   request.device_memory = planned(request).peak() * 85 / 100;
@@ -149,7 +149,7 @@ TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
   EXPECT_THAT(told("/figures/gap", 1.1), HasSubstr("figures.gap is "));
   EXPECT_THAT(told("/figures/bound_seconds", 0.9), HasSubstr("figures.gap is "));
   EXPECT_THAT(told("/stages/0/stash_bytes", 0.9), HasSubstr("it was changed"));
-  EXPECT_THAT(told("/ranks", 2), HasSubstr("ranks is 16, and 2 groups of 4 lists"));
+  EXPECT_THAT(told("/ranks", 2), HasSubstr("ranks is 16, and 2 data-parallel replicas of 4 lists"));
   EXPECT_THAT(told("/micro_batches", 2), HasSubstr("micro-batches"));
 }
 

@@ -49,7 +49,7 @@ TEST(JobFile, ComesBackAsItWasForEverySchedule) {
 
 TEST(JobFile, KeepsWhatSumsShare) {
   JobRequest request = small_job("1f1b");
-  request.groups = 2;
+  request.data_parallel = 2;
   request.shared_sums = {2, 1e6};
   JobFile read = parse_job_file(to_text(describe_job(planned(request), request.chain)), "plan");
   EXPECT_EQ(read.costs.shared_sums.ranks, 2U);
@@ -134,7 +134,8 @@ TEST(JobFile, RefusesWhatIsNoPlan) {
   };
   EXPECT_THAT(reason(text, "spillway-job-plan", "spillway-plan"), HasSubstr("job.json: "));
   EXPECT_THAT(reason(text, "\"version\": 1", "\"version\": 3"), HasSubstr("newer"));
-  EXPECT_THAT(reason(text, "\"groups\": 1", "\"groups\": 2"), HasSubstr("2 groups"));
+  EXPECT_THAT(reason(text, "\"data_parallel\": 1", "\"data_parallel\": 2"),
+              HasSubstr("2 data-parallel replicas"));
   EXPECT_THAT(reason(text, "0F0", "0Q0"), HasSubstr("job.json, actions, line 1, column 2"));
   EXPECT_THAT(reason(text, "\"first\":0", "\"first\":-1"), HasSubstr("stages[0].first"));
   EXPECT_THAT(reason(text, "\"forward_seconds\":2.0", "\"forward_seconds\":-2.0"),

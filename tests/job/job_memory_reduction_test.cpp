@@ -358,7 +358,7 @@ TEST(SecondCopy, NeverBeatsTheChooserWhereMemoryIsInTheWay) {
     layer.stash = Bytes(40 * kMega);
   }
   request.swap_bytes_per_second = 1e9;
-  request.groups = 1;
+  request.data_parallel = 1;
   JobRequest named = request;
   named.schedule = "gems-mast";
   named.variant.second_copy = SecondCopy::kParked;

@@ -63,7 +63,7 @@ TEST(JobPlan, CountsTransientsOfTheUpdateOncePerRank) {
 
 TEST(JobPlan, GroupsShareTheMicroBatches) {
   JobRequest request = even_job(8, 8, 8, "1f1b");
-  request.groups = 2;
+  request.data_parallel = 2;
   const JobPlan plan = planned(request);
   EXPECT_EQ(plan.actions.rank_count(), 4U);
   EXPECT_EQ(plan.actions.data_parallel, 2U);
@@ -122,11 +122,13 @@ TEST(JobPlan, RefusesWhatCannotBe) {
   request.partitioner = "evn";
   EXPECT_THAT(reason(request), HasSubstr("unknown partitioner 'evn' (did you mean 'even'?)"));
   request = even_job(8, 4, 8, "1f1b");
-  request.groups = 3;
-  EXPECT_THAT(reason(request), HasSubstr("4 ranks do not split into 3 equal groups"));
+  request.data_parallel = 3;
+  EXPECT_THAT(reason(request),
+              HasSubstr("4 ranks do not split into 3 equal data-parallel replicas"));
   request = even_job(8, 4, 6, "1f1b");
-  request.groups = 4;
-  EXPECT_THAT(reason(request), HasSubstr("6 micro-batches do not split evenly over 4 groups"));
+  request.data_parallel = 4;
+  EXPECT_THAT(reason(request),
+              HasSubstr("6 micro-batches do not split evenly over 4 data-parallel replicas"));
   request = even_job(8, 4, 6, "1f1b");
   request.batch = 8;
   EXPECT_THAT(reason(request), HasSubstr("a batch of 8 does not split into 6 equal micro-batches"));

@@ -130,7 +130,7 @@ TEST(JobSearch, IsTheSameEachTime) {
   const JobSearch first = search_job(uneven_job());
   const JobSearch second = search_job(uneven_job());
   EXPECT_EQ(first.plan.schedule, second.plan.schedule);
-  EXPECT_EQ(first.plan.groups, second.plan.groups);
+  EXPECT_EQ(first.plan.data_parallel, second.plan.data_parallel);
   EXPECT_EQ(first.plan.step_seconds, second.plan.step_seconds);
   EXPECT_EQ(first.plan.actions.ranks, second.plan.actions.ranks);
 }
@@ -153,7 +153,7 @@ TEST(WithMicroBatches, ScalesTimesAndSizesOfOne) {
 TEST(JobSearch, ChoosesMicroBatchesWhereTheyAreOpen) {
   JobRequest request = even_job(8, 4, 0);
   request.batch = 8;
-  request.groups = 1;
+  request.data_parallel = 1;
   const JobSearch open = search_job(request);
   EXPECT_EQ(open.plan.batch, 8U);
   std::set<std::uint32_t> tried;
@@ -172,7 +172,7 @@ TEST(JobSearch, ChoosesMicroBatchesWhereTheyAreOpen) {
 TEST(JobSearch, TakesAsManySlotsAsHaveRoom) {
   JobRequest request = even_job(8, 8, 16);
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
-  request.groups = 1;
+  request.data_parallel = 1;
   request.device_memory = Bytes(70 * kMega);  // 12 MB and five stashes of 11, not six.
   const JobSearch search = search_job(request);
   std::set<std::string> possible;
@@ -191,9 +191,10 @@ TEST(JobSearch, TakesAsManySlotsAsHaveRoom) {
 TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
   JobRequest request = even_job(8, 4, 8);
   const JobSearch search = search_job(request);
-  const auto tried = std::find_if(
-      search.attempts.begin(), search.attempts.end(),
-      [](const JobAttempt& each) { return each.schedule == "pipedream" && each.groups == 1; });
+  const auto tried =
+      std::find_if(search.attempts.begin(), search.attempts.end(), [](const JobAttempt& each) {
+        return each.schedule == "pipedream" && each.data_parallel == 1;
+      });
   ASSERT_NE(tried, search.attempts.end());
   EXPECT_THAT(tried->refusal, HasSubstr("changes results"));
   // Before it is planned: whether its versions of the weights fit does not matter.
@@ -208,20 +209,20 @@ TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
   EXPECT_EQ(planned(request).schedule, "pipedream");
 }
 
-TEST(JobSearch, TakesGroupsWhereTheWholeModelFits) {
+TEST(JobSearch, TakesReplicasWhereTheWholeModelFits) {
   JobRequest request = even_job(8, 4, 8);
   const JobSearch search = search_job(request);
-  EXPECT_EQ(search.plan.groups, 4U);  // No bubble, and sums take no time.
+  EXPECT_EQ(search.plan.data_parallel, 4U);  // No bubble, and sums take no time.
   EXPECT_NEAR(search.plan.gap(), 0.0, 1e-9);
   request.device_memory = Bytes(90 * kMega);  // All layers have 96 MB beside their stash.
-  EXPECT_LT(search_job(request).plan.groups, 4U);
+  EXPECT_LT(search_job(request).plan.data_parallel, 4U);
 }
 
 // Equal lists, or as fast and small ones with more to do.
 TEST(JobSearch, PrefersThePlainestOfEquals) {
   EXPECT_EQ(search_job(even_job(8, 1, 4)).plan.schedule, "1f1b");
   JobRequest request = even_job(8, 4, 4);
-  request.groups = 4;  // A rank each, with a micro-batch.
+  request.data_parallel = 4;  // A rank each, with a micro-batch.
   EXPECT_EQ(search_job(request).plan.schedule, "1f1b");
 }
 
@@ -252,8 +253,8 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
                 StartsWith(message("nothing works on 4 ranks with 8 micro-batches; nearest is {} "
                                    "on pipelines of {} ranks, whose rank {} lacks {} of {} (use "
                                    "devices of ",
-                                   nearest.schedule, 4 / nearest.groups, nearest.fullest_rank,
-                                   nearest.missing, needed)));
+                                   nearest.schedule, 4 / nearest.data_parallel,
+                                   nearest.fullest_rank, nearest.missing, needed)));
     request.device_memory = needed;  // Enough here, where no stage may choose.
     EXPECT_LE(search_job(request).plan.peak(), needed);
     request.device_memory = needed - Bytes(1);
@@ -285,7 +286,7 @@ TEST(JobSearch, NamesDevicesThatDoAsPrinted) {
 
 TEST(JobSearch, TellsTheCommonestReasonWhereNoMemoryHelps) {
   JobRequest request = even_job(3, 4, 8);
-  request.groups = 1;
+  request.data_parallel = 1;
   EXPECT_THAT(refusal([&] { search_job(request); }),
               AllOf(HasSubstr("nothing works on 4 ranks with 8 micro-batches"),
                     HasSubstr("more stages than layers: ")));

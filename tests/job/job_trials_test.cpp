@@ -10,7 +10,7 @@ namespace spillway::planner {
 namespace {
 
 JobAttempt attempt_of(const JobChoice& choice, double seconds) {
-  JobAttempt attempt{"spillway", std::string(choice.generator->name), choice.groups,
+  JobAttempt attempt{"spillway", std::string(choice.generator->name), choice.data_parallel,
                      to_string(choice.variant), choice.micro_batches};
   attempt.step_seconds = seconds;
   return attempt;
@@ -26,7 +26,7 @@ std::vector<std::string> variants_of(const JobTrials& trials, std::string_view s
 /// On 16 ranks; nothing comes near the bound.
 JobRequest wide_job() {
   JobRequest request = even_job(64, 16, 16);
-  request.groups = 1;
+  request.data_parallel = 1;
   return request;
 }
 
@@ -71,7 +71,7 @@ TEST(TryChoices, GoesOnBelowWhatNeedsMemoryReduction) {
 
 TEST(TryChoices, TakesMoreStagesPerRankAsLongAsItHelps) {
   JobRequest request = even_job(128, 16, 16);
-  request.groups = 1;
+  request.data_parallel = 1;
   const auto tried_with = [&](std::uint32_t best_chunks) {
     const JobTrials trials = try_choices(request, [&](const JobChoice& choice) {
       const std::uint32_t chunks = std::max(2U, choice.variant.chunks);
@@ -117,7 +117,7 @@ TEST(TryChoices, TriesFewerMicroBatchesOnlyWhereTheyAreOpen) {
     return counts;
   };
   JobRequest request = even_job(64, 16, 0);
-  request.groups = 1;
+  request.data_parallel = 1;
   request.batch = 48;
   EXPECT_THAT(counts_of(request), ::testing::SizeIs(4));  // 48 (as 0), 24, 16 and 12.
   EXPECT_EQ(counts_of(request).count(16), 1U);

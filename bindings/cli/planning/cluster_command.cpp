@@ -70,7 +70,7 @@ bool has_reductions(const planner::Schedule& actions) {
 
 /// As many pipelines as --ranks asks for, or as the plan is for.
 std::uint32_t pipelines_for(const SimulateWords& words, const JobFile& file) {
-  if (words.ranks.empty()) return file.groups;
+  if (words.ranks.empty()) return file.data_parallel;
   const auto of_one = static_cast<std::uint32_t>(file.actions.ranks.size());
   const std::uint32_t ranks = count_in("--ranks", words.ranks, 1, planner::kMostRanksOfJob);
   if (ranks % of_one != 0)
@@ -79,7 +79,7 @@ std::uint32_t pipelines_for(const SimulateWords& words, const JobFile& file) {
   const std::uint32_t pipelines = ranks / of_one;
   if (pipelines > 1 && !has_reductions(file.actions))
     throw ConfigError("the lists of {} are those of one pipeline, which sums no gradients with "
-                      "others: {} of them need a plan with --groups 2 or more",
+                      "others: {} of them need a plan with --data-parallel 2 or more",
                       words.common.profile, pipelines);
   return pipelines;
 }

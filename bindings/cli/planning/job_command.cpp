@@ -92,8 +92,9 @@ JobRequest request_of(const PlanWords& words, const profile::StepProfile& profil
   JobRequest request;
   request.ranks = ranks_in(job);
   set_schedule(job, request);
-  if (!job.groups.empty())
-    request.groups = count_in("--groups", job.groups, 1, planner::kMostRanksOfJob);
+  if (!job.data_parallel.empty())
+    request.data_parallel =
+        count_in("--data-parallel", job.data_parallel, 1, planner::kMostRanksOfJob);
   if (!job.partitioner.empty()) request.partitioner = job.partitioner;
   if (!job.device_memory.empty())
     request.device_memory = size_in("--device-memory", job.device_memory);
@@ -123,9 +124,10 @@ int compare_jobs(const PlanWords& words, JobRequest request, const std::optional
   refuse_any({{"--out", &words.out}, {"--svg", &words.job.picture}},
              "is for one plan, and --compare makes many");
   const JobComparison compared = compared_jobs(request, cluster, clock);
-  // One bound for all rows, whatever groups they have.
+  // One bound for all rows, whatever data-parallel replicas they have.
   if (cluster)
-    request = planner::request_on(request, *cluster, compared.groups, planner::SwapTarget::kHost);
+    request =
+        planner::request_on(request, *cluster, compared.data_parallel, planner::SwapTarget::kHost);
   if (words.common.json)
     out << json_text(compared_json(request, compared));
   else
@@ -143,7 +145,7 @@ void search(const PlanWords& words, const profile::StepProfile& profile,
     progress.show(message("planning {} layers on {} ranks: {} on pipelines of {}",
                           job.request.chain.layers.size(), job.request.ranks,
                           planner::schedule_text(choice.generator->name, choice.variant),
-                          job.request.ranks / choice.groups));
+                          job.request.ranks / choice.data_parallel));
   };
   if (cluster) {
     planner::MachineSearch found = planner::search_job_on(job.request, *cluster, show);
@@ -223,6 +225,7 @@ int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
 }  // namespace
 
 int plan_for_ranks(const PlanWords& words, std::ostream& out, const Clock& clock) {
+  refuse_any({{"--groups", &words.job.groups}}, "is called --data-parallel now (write that)");
   if (words.job.rebalance.empty())
     refuse_any({{"--steps-left", &words.job.steps_left}},
                "belongs to --rebalance, which is missing (add it, or leave both out)");

@@ -30,17 +30,18 @@ struct ComparedJob {
 };
 
 struct JobComparison {
-  std::uint32_t groups = 1;           ///< Of all rows.
-  std::vector<ComparedJob> rows;      ///< Fastest first, those that are refused last.
-  std::optional<ComparedJob> best{};  ///< Of any number of groups, where none is named.
+  std::uint32_t data_parallel = 1;  ///< Of all rows.
+  std::vector<ComparedJob> rows;    ///< Fastest first, those that are refused last.
+  std::optional<ComparedJob>
+      best{};  ///< Of any number of data-parallel replicas, where none is named.
 };
 
-/// On one pipeline over all ranks, or on the groups that are named: every schedule with the
-/// partitioner that is asked for, as it is best, then every partitioner with the fastest of these,
-/// and with the fastest that has one stage and one copy on each rank. Where one pipeline works with
-/// no schedule, on as few groups as do. With a machine plans are made by the links that it leaves
-/// each rank, and the rows run there: what its ranks share says which is fastest. Shows what it
-/// does on the terminal.
+/// On one pipeline over all ranks, or on the data-parallel replicas that are named: every schedule
+/// with the partitioner that is asked for, as it is best, then every partitioner with the fastest
+/// of these, and with the fastest that has one stage and one copy on each rank. Where one pipeline
+/// works with no schedule, on as few data-parallel replicas as do. With a machine plans are made by
+/// the links that it leaves each rank, and the rows run there: what its ranks share says which is
+/// fastest. Shows what it does on the terminal.
 ///
 /// Throws ConfigError for a machine with fewer devices than ranks, and what `try_choices` throws.
 JobComparison compared_jobs(const planner::JobRequest& request,

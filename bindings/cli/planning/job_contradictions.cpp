@@ -12,7 +12,7 @@ std::vector<GivenWord> words_of_ranks(const JobWords& job) {
   return {{"--device-memory", &job.device_memory},
           {"--micro-batches", &job.micro_batches},
           {"--batch", &job.batch},
-          {"--groups", &job.groups},
+          {"--data-parallel", &job.data_parallel},
           {"--schedule", &job.schedule},
           {"--order", &job.order},
           {"--link", &job.link},

@@ -93,7 +93,7 @@ ordered_json attempt_json(const JobAttempt& attempt) {
   ordered_json json = {{"partitioner", attempt.partitioner},
                        {"schedule", attempt.schedule},
                        {"variant", attempt.variant},
-                       {"groups", attempt.groups},
+                       {"data_parallel", attempt.data_parallel},
                        {"micro_batches", attempt.micro_batches},
                        {"is_possible", attempt.is_possible()},
                        {"refusal", attempt.refusal}};
@@ -136,7 +136,7 @@ ordered_json job_json(const FoundJob& job) {
                        {"schedule", plan.schedule},
                        {"variant", to_string(plan.variant)},
                        {"ranks", plan.ranks},
-                       {"groups", plan.groups},
+                       {"data_parallel", plan.data_parallel},
                        {"micro_batches", plan.micro_batches},
                        {"batch", plan.batch}};
   if (plan.device_memory != planner::kNoLimit)
@@ -178,15 +178,15 @@ ordered_json job_json(const FoundJob& job) {
 
 ordered_json compared_json(const JobRequest& request, const JobComparison& compared) {
   auto list = ordered_json::array();
-  const auto add = [&](const ComparedJob& row, bool has_any_groups) {
+  const auto add = [&](const ComparedJob& row, bool has_any_data_parallel) {
     JobRequest asked = request;
-    if (!has_any_groups) asked.groups = compared.groups;
+    if (!has_any_data_parallel) asked.data_parallel = compared.data_parallel;
     ordered_json json = attempt_json(row.attempt);
     if (row.on_machine)
       json["machine"] = {{"step_seconds", row.on_machine->step_seconds},
                          {"swaps_to", name_in(kSwapTargets, row.on_machine->swap_target)}};
     json["bound"] = planner::job_bound(asked);
-    json["has_any_groups"] = has_any_groups;
+    json["has_any_data_parallel"] = has_any_data_parallel;
     json["search_seconds"] = row.search_seconds;
     list.push_back(std::move(json));
   };

@@ -15,12 +15,13 @@ std::string schedule_help() {
   for (const planner::ScheduleGenerator& each : planner::schedule_generators())
     text += message(" {} ({});", each.name, each.summary);
   return text +
-         message(" or {}, the fastest that fits and changes no results [{}]. A name alone is "
-                 "its usual variant, on one pipeline unless --groups says more. What a schedule "
-                 "leaves open stands behind it: 1f1b-capped:slots=3, interleaved:chunks=4, "
-                 "gems-master:replicas=4; gems-mast:parked or :single-owner for its second "
-                 "copy of the weights; :stages or :idle-offload for how it gets into memory",
-                 planner::kAnySchedule, planner::kAnySchedule);
+         message(
+             " or {}, the fastest that fits and changes no results [{}]. A name alone is "
+             "its usual variant, on one pipeline unless --data-parallel says more. What a schedule "
+             "leaves open stands behind it: 1f1b-capped:slots=3, interleaved:chunks=4, "
+             "gems-master:replicas=4; gems-mast:parked or :single-owner for its second "
+             "copy of the weights; :stages or :idle-offload for how it gets into memory",
+             planner::kAnySchedule, planner::kAnySchedule);
 }
 
 std::string partitioner_help() {
@@ -46,9 +47,10 @@ void add_job_options(CommandLine& line, JobWords& words) {
       "--batch", words.batch, "COUNT",
       "With --ranks: the work of a step, in micro-batches as profiled; fewer micro-batches are "
       "taken to be so many times as long and large [as many as --micro-batches, or as ranks]");
-  line.add_text("--groups", words.groups, "COUNT",
+  line.add_text("--data-parallel", words.data_parallel, "COUNT",
                 "With --ranks: pipelines that do the same with other micro-batches, and sum their "
                 "gradients [1; with --schedule auto the best]");
+  line.add_hidden_text("--groups", words.groups);
   line.add_text("--schedule", words.schedule, "NAME", schedule_help());
   line.add_text("--partitioner", words.partitioner, "NAME", partitioner_help());
   line.add_text(
@@ -68,10 +70,11 @@ void add_job_options(CommandLine& line, JobWords& words) {
       "to the job; --host-memory is then of each node");
   line.add_text("--ranks-per-host", words.ranks_per_host, "COUNT",
                 "With --ranks, and disks (--rates, --nvme): neighbouring ranks that share them");
-  line.add_flag("--compare", words.compare,
-                "With --ranks: all schedules on one pipeline, or on --groups of them, and all "
-                "partitioners with the best of them, in one table; with --topology each as it runs "
-                "on the machine");
+  line.add_flag(
+      "--compare", words.compare,
+      "With --ranks: all schedules on one pipeline, or on --data-parallel of them, and all "
+      "partitioners with the best of them, in one table; with --topology each as it runs "
+      "on the machine");
   line.add_text("--svg", words.picture, "FILE",
                 "With --ranks: draw what each device does when, and what it holds");
   line.add_text(

@@ -116,11 +116,11 @@ class Drawing {
 
  private:
   std::string subtitle() const {
-    std::string text =
-        message("{} on {} of {}, {}: {} per step, {} idle", plan_.schedule,
-                counted(plan_.groups, "pipeline"), counted(plan_.ranks / plan_.groups, "rank"),
-                counted(plan_.micro_batches, "micro-batch"), seconds_text(plan_.step_seconds),
-                percent_text(plan_.timing.bubble));
+    std::string text = message("{} on {} of {}, {}: {} per step, {} idle", plan_.schedule,
+                               counted(plan_.data_parallel, "pipeline"),
+                               counted(plan_.ranks / plan_.data_parallel, "rank"),
+                               counted(plan_.micro_batches, "micro-batch"),
+                               seconds_text(plan_.step_seconds), percent_text(plan_.timing.bubble));
     if (plan_.device_memory != planner::kNoLimit)
       text += message("; devices of {}", plan_.device_memory);
     if (ranks_.size() < plan_.actions.rank_count())

@@ -160,11 +160,11 @@ std::string job_text(const FoundJob& job) {
   const planner::ScheduleGenerator& generator = planner::schedule_generator_named(plan.schedule);
   const std::string machine = job.machine ? job.machine->cluster.name : "";
   std::string text = request_text(job.request, job.path, links_text(job.request, machine));
-  const bool is_whole = plan.groups > 1 && plan.ranks == plan.groups;
+  const bool is_whole = plan.data_parallel > 1 && plan.ranks == plan.data_parallel;
   text += line("schedule",
                message("{} ({}) on {} of {}{}", planner::schedule_text(plan.schedule, plan.variant),
-                       generator.summary, counted(plan.groups, "pipeline"),
-                       counted(plan.ranks / plan.groups, "rank"),
+                       generator.summary, counted(plan.data_parallel, "pipeline"),
+                       counted(plan.ranks / plan.data_parallel, "rank"),
                        is_whole ? ": each has the whole model (data parallel)" : ""));
   text += batch_text(plan, job.request);
   const bool is_ours = partitioner.reading == planner::Reading::kOurs;

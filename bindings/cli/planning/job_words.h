@@ -10,7 +10,8 @@ struct JobWords {
   std::string device_memory{};
   std::string micro_batches{};
   std::string batch{};  ///< Work of a step, in micro-batches as profiled.
-  std::string groups{};
+  std::string data_parallel{};
+  std::string groups{};  ///< What `data_parallel` was called.
   std::string schedule{};
   std::string partitioner{};
   std::string order{};           ///< Of the layers: auto, recorded or any.
@@ -26,9 +27,9 @@ struct JobWords {
 
   /// Whether any of them was given: then the plan is for ranks, not for a budget.
   bool is_given() const {
-    return compare || !(ranks + device_memory + micro_batches + batch + groups + schedule +
-                        partitioner + order + link + topology + ranks_per_host + costs + check +
-                        rebalance + steps_left + picture)
+    return compare || !(ranks + device_memory + micro_batches + batch + data_parallel + groups +
+                        schedule + partitioner + order + link + topology + ranks_per_host + costs +
+                        check + rebalance + steps_left + picture)
                            .empty();
   }
 };

@@ -35,7 +35,7 @@ Examples:
                                                           and keep the plan
 
 On many devices the profile is of one micro-batch: the step of a trainer that works on as much at
-once. A rank is a device. --ranks 8 --groups 2 are two pipelines of four ranks, each of which takes
+once. A rank is a device. --ranks 8 --data-parallel 2 are two pipelines of four ranks, each of which takes
 half of the micro-batches; then they sum their gradients.
 
   spillway plan step.profile.json --ranks 4 --device-memory 8GiB --micro-batches 8

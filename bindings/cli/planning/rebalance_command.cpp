@@ -55,7 +55,7 @@ class HeldWords {
     require_count("--ranks", job.ranks, stored_.ranks);
     require_count("--micro-batches", job.micro_batches, stored_.micro_batches);
     require_count("--batch", job.batch, stored_.batch);
-    require_count("--groups", job.groups, stored_.groups);
+    require_count("--data-parallel", job.data_parallel, stored_.data_parallel);
   }
 
   void require_schedule() const {

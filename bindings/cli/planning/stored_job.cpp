@@ -26,11 +26,11 @@ bool is_list_of_actions(const std::string& path) {
 std::string readers_text(const planner::JobPlan& plan) {
   if (!schedule::for_pytorch(plan.actions))
     return " (with actions that PyTorch's pipelining does not have, and refuses)";
-  if (plan.groups == 1) return " (as PyTorch's pipelining reads them; it updates by itself)";
+  if (plan.data_parallel == 1) return " (as PyTorch's pipelining reads them; it updates by itself)";
   return message(
       " (of one of {} pipelines, as PyTorch's pipelining reads them; it sums and updates "
       "by itself)",
-      plan.groups);
+      plan.data_parallel);
 }
 
 }  // namespace

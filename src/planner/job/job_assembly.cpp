@@ -116,7 +116,7 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.partitioner = partitioner.name;
   plan.schedule = compute.name;
   plan.ranks = request.ranks;
-  plan.groups = request.groups;
+  plan.data_parallel = request.data_parallel;
   plan.micro_batches = request.micro_batches;
   plan.device_memory = request.device_memory;
   plan.host_memory = request.host_memory;
@@ -128,7 +128,7 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.costs = schedule_costs(request, costs, estimate);
   take_free_from_updates(compute, plan.bytes_before, plan.costs);
   CommunicationOptions communication;
-  communication.data_parallel = request.groups;
+  communication.data_parallel = request.data_parallel;
   const SecondCopy second_copy = request.variant.second_copy;
   if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
   Schedule lists = compute;

@@ -158,7 +158,8 @@ double bound_of_alternation(const ChainTimes& chain, Alternation alternation, st
 double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
   const JobRequest asked = request_for(request, choice);
   const ScheduleTraits& traits = traits_of(choice.generator->name);
-  const Pipeline pipeline{asked.ranks / asked.groups, asked.micro_batches / asked.groups};
+  const Pipeline pipeline{asked.ranks / asked.data_parallel,
+                          asked.micro_batches / asked.data_parallel};
   const ScheduleRequest lists =
       lists_for(*choice.generator, choice.variant, pipeline.ranks, pipeline.micro_batches);
   const ChainTimes chain(asked.chain, asked.update_seconds);
@@ -185,16 +186,18 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
 double job_bound(const JobRequest& request) {
   if (request.schedule != kAnySchedule)
     return pipeline_bound(request, {&schedule_generator_named(request.schedule),
-                                    std::max(1U, request.groups), request.variant});
+                                    std::max(1U, request.data_parallel), request.variant});
   // The smallest micro-batches there are: the way through layers grows with them, and work is never
   // shared more evenly over ranks by larger ones.
   const JobRequest asked = with_micro_batches(request, most_micro_batches(request));
   const ChainTimes chain(asked.chain, asked.update_seconds);
   const std::uint32_t most = std::gcd(asked.ranks, asked.micro_batches);
   double bound = std::numeric_limits<double>::infinity();
-  for (std::uint32_t groups = 1; groups <= most; ++groups) {
-    if (request.groups != 0 ? groups != request.groups : most % groups != 0) continue;
-    const Pipeline pipeline{asked.ranks / groups, asked.micro_batches / groups};
+  for (std::uint32_t data_parallel = 1; data_parallel <= most; ++data_parallel) {
+    if (request.data_parallel != 0 ? data_parallel != request.data_parallel
+                                   : most % data_parallel != 0)
+      continue;
+    const Pipeline pipeline{asked.ranks / data_parallel, asked.micro_batches / data_parallel};
     bound = std::min(bound, bound_of_layers(chain, kAnyTraits, pipeline));
   }
   return bound;

@@ -152,12 +152,13 @@ bool changes_results(const Schedule& schedule) {
 }
 
 JobChoice choice_of(const JobPlan& plan) {
-  return {&schedule_generator_named(plan.schedule), plan.groups, plan.variant, plan.micro_batches};
+  return {&schedule_generator_named(plan.schedule), plan.data_parallel, plan.variant,
+          plan.micro_batches};
 }
 
 JobRequest request_for(const JobRequest& request, const JobChoice& choice) {
   JobRequest asked = request;
-  asked.groups = choice.groups;
+  asked.data_parallel = choice.data_parallel;
   asked.variant = choice.variant;
   if (choice.micro_batches != 0) asked.micro_batches = choice.micro_batches;
   check(asked);
@@ -175,8 +176,9 @@ JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, PlanMemo& memo) {
   const JobRequest asked = request_for(request, choice);
   const ScheduleGenerator& generator = *choice.generator;
-  const ScheduleRequest lists = lists_for(generator, choice.variant, asked.ranks / asked.groups,
-                                          asked.micro_batches / asked.groups);
+  const ScheduleRequest lists =
+      lists_for(generator, choice.variant, asked.ranks / asked.data_parallel,
+                asked.micro_batches / asked.data_parallel);
   // Before lists are made, which may be long.
   const std::uint64_t stages = generator.stage_count(lists);
   if (stages > asked.chain.layers.size())

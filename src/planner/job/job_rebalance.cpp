@@ -18,8 +18,9 @@ namespace {
 /// The lists of a job without messages, as its generator makes them.
 Schedule compute_of(const JobRequest& request) {
   const ScheduleGenerator& generator = schedule_generator_named(request.schedule);
-  return generator.generate(lists_for(generator, request.variant, request.ranks / request.groups,
-                                      request.micro_batches / request.groups));
+  return generator.generate(lists_for(generator, request.variant,
+                                      request.ranks / request.data_parallel,
+                                      request.micro_batches / request.data_parallel));
 }
 
 /// The passes of micro-batches through the stages of a rank, without all that memory reduction and
@@ -110,7 +111,7 @@ class Replanning {
 
  private:
   JobChoice choice() const {
-    return {&schedule_generator_named(request_.schedule), request_.groups, request_.variant,
+    return {&schedule_generator_named(request_.schedule), request_.data_parallel, request_.variant,
             request_.micro_batches};
   }
 
@@ -217,8 +218,8 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
   if (!file.order.empty()) request.chain.may_reorder = true;
   request.update_seconds = model.update_seconds;
   request.reserved = model.reserved;
-  request.groups = file.groups;
-  request.ranks = file.actions.rank_count() * file.groups;
+  request.data_parallel = file.data_parallel;
+  request.ranks = file.actions.rank_count() * file.data_parallel;
   request.micro_batches = file.micro_batches;
   request.batch = file.batch;
   request.partitioner = file.partitioner;

@@ -59,8 +59,8 @@ std::optional<std::string> memory_that_does(const JobRequest& request,
       "nothing works on {} with {}; nearest is {} on pipelines of {}, whose rank {} lacks {} of {} "
       "(use {}, or more ranks{})",
       counted(request.ranks, "rank"), counted(nearest.micro_batches, "micro-batch"),
-      nearest.schedule, counted(request.ranks / nearest.groups, "rank"), nearest.fullest_rank,
-      nearest.missing, request.device_memory + nearest.missing,
+      nearest.schedule, counted(request.ranks / nearest.data_parallel, "rank"),
+      nearest.fullest_rank, nearest.missing, request.device_memory + nearest.missing,
       enough ? message("devices of {}", *enough) : std::string("devices with more memory"), link);
 }
 
@@ -84,7 +84,7 @@ std::optional<std::string> memory_that_does(const JobRequest& request,
   throw PlanError("nothing works on {} with {}; {} on pipelines of {}: {}",
                   counted(request.ranks, "rank"),
                   counted(most_micro_batches(request), "micro-batch"), told->schedule,
-                  counted(request.ranks / told->groups, "rank"), told->refusal);
+                  counted(request.ranks / told->data_parallel, "rank"), told->refusal);
 }
 
 /// The only choice, or why it is none, with devices that would do where memory is the reason.
@@ -121,7 +121,7 @@ bool look_again(const JobRequest& request, const Partitioner& partitioner, JobPl
 }  // namespace
 
 JobAttempt figures_of(const JobPlan& plan) {
-  JobAttempt attempt{plan.partitioner, plan.schedule, plan.groups, to_string(plan.variant),
+  JobAttempt attempt{plan.partitioner, plan.schedule, plan.data_parallel, to_string(plan.variant),
                      plan.micro_batches};
   attempt.choice = choice_of(plan);
   attempt.step_seconds = plan.step_seconds;
@@ -134,7 +134,7 @@ JobAttempt figures_of(const JobPlan& plan) {
   attempt.not_tried = plan.not_tried;
   std::uint64_t actions = 0;
   for (const auto& list : plan.actions.ranks) actions += list.size();
-  attempt.work = {plan.groups, plan.actions.replica_count(), plan.actions.stages, actions};
+  attempt.work = {plan.data_parallel, plan.actions.replica_count(), plan.actions.stages, actions};
   return attempt;
 }
 
@@ -171,7 +171,7 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, PlanMemo& memo, std::optional<JobPlan>& best) {
   JobAttempt attempt{std::string(partitioner.name),
                      std::string(choice.generator->name),
-                     choice.groups,
+                     choice.data_parallel,
                      to_string(choice.variant),
                      choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request),
                      choice};

@@ -25,8 +25,9 @@ class Trials {
   JobTrials run() {
     // Short pipelines are planned soonest, and often the fastest.
     std::vector<JobChoice> choices = job_choices(request_);
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const JobChoice& a, const JobChoice& b) { return a.groups > b.groups; });
+    std::stable_sort(choices.begin(), choices.end(), [](const JobChoice& a, const JobChoice& b) {
+      return a.data_parallel > b.data_parallel;
+    });
     std::uint64_t usual_passes = 0;
     for (JobChoice& choice : choices) {
       IncumbentSeconds& beat = choice.incumbent;
@@ -41,7 +42,8 @@ class Trials {
         ++trials_.skipped;
     }
     if (request_.schedule == kAnySchedule) {
-      for (const std::uint32_t groups : record_.groups_by_time()) try_variants(groups);
+      for (const std::uint32_t data_parallel : record_.data_parallel_by_time())
+        try_variants(data_parallel);
       if (request_.micro_batches == 0) try_fewer_micro_batches();
     }
     try_put_off();
@@ -71,7 +73,7 @@ class Trials {
   bool is_deferred(const JobChoice& choice) const {
     return std::any_of(deferred_.begin(), deferred_.end(), [&](const auto& each) {
       const JobChoice& other = each.second;
-      return other.generator == choice.generator && other.groups == choice.groups &&
+      return other.generator == choice.generator && other.data_parallel == choice.data_parallel &&
              other.variant == choice.variant && other.micro_batches == choice.micro_batches;
     });
   }
@@ -138,33 +140,34 @@ class Trials {
     }
   }
 
-  void try_variants(std::uint32_t groups) {
-    const std::uint32_t ranks = request_.ranks / groups;
+  void try_variants(std::uint32_t data_parallel) {
+    const std::uint32_t ranks = request_.ranks / data_parallel;
     // Sums of several stages begin beside the backward of others, also where a rank has all.
     for (const ScheduleGenerator& generator : schedule_generators())
       if (generator.stages_per_rank == StagesPerRank::kAsRequested)
-        try_chunks({&generator, groups}, ranks);
+        try_chunks({&generator, data_parallel}, ranks);
     if (ranks < 2) return;  // Nothing to pipeline.
-    try_slots(groups, ranks);
-    try_gems(groups);
-    if (can_park()) try_parked(groups);
+    try_slots(data_parallel, ranks);
+    try_gems(data_parallel);
+    if (can_park()) try_parked(data_parallel);
   }
 
-  void try_slots(std::uint32_t groups, std::uint32_t ranks) {
+  void try_slots(std::uint32_t data_parallel, std::uint32_t ranks) {
     std::vector<std::uint32_t> slots;
     for (std::uint32_t each = 1; each < ranks; ++each) slots.push_back(each);
-    try_up_to_memory({&schedule_generator_named("1f1b-capped"), groups}, &JobVariant::slots, slots);
+    try_up_to_memory({&schedule_generator_named("1f1b-capped"), data_parallel}, &JobVariant::slots,
+                     slots);
   }
 
   /// Fewer passes over the model have more micro-batches in each, which take more memory. One or
   /// two passes of gems-master are other schedules.
-  void try_gems(std::uint32_t groups) {
-    std::vector<std::uint32_t> passes = divisors_of(most_micro_batches(request_) / groups);
-    try_up_to_memory({&schedule_generator_named("gems-basic"), groups}, &JobVariant::replicas,
-                     passes);
+  void try_gems(std::uint32_t data_parallel) {
+    std::vector<std::uint32_t> passes = divisors_of(most_micro_batches(request_) / data_parallel);
+    try_up_to_memory({&schedule_generator_named("gems-basic"), data_parallel},
+                     &JobVariant::replicas, passes);
     std::erase_if(passes, [](std::uint32_t each) { return each < 3; });
-    JobChoice twice{&schedule_generator_named("gems-mast"), groups};
-    JobChoice often{&schedule_generator_named("gems-master"), groups};
+    JobChoice twice{&schedule_generator_named("gems-mast"), data_parallel};
+    JobChoice often{&schedule_generator_named("gems-master"), data_parallel};
     for (const SecondCopy copy :
          {SecondCopy::kStepped, SecondCopy::kSingleOwner, SecondCopy::kParked}) {
       if (copy == SecondCopy::kParked && !can_park()) continue;
@@ -190,10 +193,10 @@ class Trials {
   }
 
   /// Of schedules with two stages on a rank, GEMS apart, where memory is in the way.
-  void try_parked(std::uint32_t groups) {
+  void try_parked(std::uint32_t data_parallel) {
     for (const ScheduleGenerator& generator : schedule_generators()) {
       if (generator.stages_per_rank == StagesPerRank::kOne && generator.name != "chimera") continue;
-      JobChoice choice{&generator, groups};
+      JobChoice choice{&generator, data_parallel};
       const JobAttempt* usual = record_.known(choice);
       if (usual && usual->is_possible() && !usual->reduces_memory) continue;
       choice.variant.second_copy = SecondCopy::kParked;
@@ -208,7 +211,7 @@ class Trials {
     const std::vector<JobChoice> fastest = record_.fastest_of_each();
     for (const std::uint32_t count : counts)
       for (JobChoice choice : fastest) {
-        if (count % choice.groups != 0) continue;
+        if (count % choice.data_parallel != 0) continue;
         choice.micro_batches = count;
         try_variant(choice);
       }

@@ -23,12 +23,13 @@ class ClusterCommand : public PlanningCommand {
     store(single_, "2", "1");
   }
 
-  /// A plan for `ranks` devices in `groups` pipelines of two ranks.
-  void store(const std::string& path, const std::string& ranks, const std::string& groups) const {
+  /// A plan for `ranks` devices in `data_parallel` pipelines of two ranks.
+  void store(const std::string& path, const std::string& ranks,
+             const std::string& data_parallel) const {
     PlanWords words;
     words.common.profile = profile_;
     words.job.ranks = ranks;
-    words.job.groups = groups;
+    words.job.data_parallel = data_parallel;
     words.job.micro_batches = "8";
     words.job.schedule = "1f1b";
     words.out = path;
@@ -284,7 +285,7 @@ TEST_F(ClusterCommand, RefusesWhatDoesNotFitTogether) {
   EXPECT_THAT(refused([](SimulateWords& w) { w.common.budget = "1GiB"; }),
               HasSubstr("--budget 1GiB has no place beside a plan for many ranks"));
   EXPECT_THAT(refused([&](SimulateWords& w) { w.common.profile = single_, w.ranks = "4"; }),
-              AllOf(HasSubstr("sums no gradients"), HasSubstr("--groups 2 or more")));
+              AllOf(HasSubstr("sums no gradients"), HasSubstr("--data-parallel 2 or more")));
   EXPECT_THAT(refused([&](SimulateWords& w) { w.common.profile = profile_; }), HasSubstr(profile_));
   EXPECT_THAT(refused([&](SimulateWords& w) { w.cluster = job_; }), HasSubstr(job_));
   EXPECT_THAT(refused([&](SimulateWords& w) { w.cluster = in_folder("none.json"); }),

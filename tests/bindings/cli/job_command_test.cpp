@@ -65,7 +65,7 @@ TEST_F(JobCommand, CutsTheProfileIntoStages) {
   EXPECT_EQ(plan["stages"][2]["last"], 6);
   EXPECT_EQ(plan["stages"][2]["last_name"], "aten::mse_loss #6");
   EXPECT_EQ(plan["schedule"], "1f1b");
-  EXPECT_EQ(plan["groups"], 1);
+  EXPECT_EQ(plan["data_parallel"], 1);
   EXPECT_GE(plan["step_seconds"], plan["bound"]);
   EXPECT_NEAR(plan["gap"].get<double>(),
               plan["step_seconds"].get<double>() / plan["bound"].get<double>() - 1.0, 1e-12);
@@ -81,8 +81,11 @@ TEST_F(JobCommand, TellsTheSameInWords) {
                     HasSubstr("stage"), HasSubstr("aten::convolution #0"),
                     HasSubstr("messages between ranks take no time"),
                     HasSubstr("; micro-batches: 3"), Not(HasSubstr("data parallel"))));
-  words.job.groups = "3";
+  words.job.data_parallel = "3";
   EXPECT_THAT(plan(words), HasSubstr("3 pipelines of 1 rank: each has the whole model"));
+  words.job.data_parallel.clear();
+  words.job.groups = "2";
+  EXPECT_THAT(refusal(words), HasSubstr("--groups 2 is called --data-parallel now"));
   words.job.groups.clear();
   words.job.schedule = "auto";
   EXPECT_THAT(plan(words), AllOf(HasSubstr("All schedules that were tried"),
@@ -150,16 +153,16 @@ TEST_F(JobCommand, ComparesAllSchedulesAndPartitioners) {
   // The last one is what the chooser takes.
   const json best = rows.back();
   rows.erase(rows.size() - 1);
-  EXPECT_EQ(best["has_any_groups"], true);
-  EXPECT_EQ(best["groups"], told_chosen()["groups"]);
+  EXPECT_EQ(best["has_any_data_parallel"], true);
+  EXPECT_EQ(best["data_parallel"], told_chosen()["data_parallel"]);
   EXPECT_EQ(best["step_seconds"], told_chosen()["step_seconds"]);
   std::set<std::string> schedules, cutters;
   double last = 0.0;
   for (const json& row : rows) {
     schedules.insert(row["schedule"]);
     cutters.insert(row["partitioner"]);
-    EXPECT_EQ(row["groups"], 1);
-    EXPECT_EQ(row["has_any_groups"], false);
+    EXPECT_EQ(row["data_parallel"], 1);
+    EXPECT_EQ(row["has_any_data_parallel"], false);
     if (!row["is_possible"]) continue;
     EXPECT_GE(row["step_seconds"].get<double>(), last);
     last = row["step_seconds"];
@@ -169,8 +172,9 @@ TEST_F(JobCommand, ComparesAllSchedulesAndPartitioners) {
   EXPECT_THAT(plan(words),
               AllOf(HasSubstr("torchgpipe"), HasSubstr("gems-mast"),
                     HasSubstr("one pipeline over all 3 ranks; the last row is the best with any")));
-  words.job.groups = "3";
-  EXPECT_THAT(plan(words), AllOf(HasSubstr("3 groups of 1 rank\n"), Not(HasSubstr("last row"))));
+  words.job.data_parallel = "3";
+  EXPECT_THAT(plan(words),
+              AllOf(HasSubstr("3 data-parallel replicas of 1 rank\n"), Not(HasSubstr("last row"))));
 }
 
 /// Steps by partitioner, of the fastest schedule with one stage on each rank.
@@ -180,12 +184,13 @@ std::map<std::string, double> steps_by_partitioner(const json& rows) {
                                       "gis-h",       "zb-v",          "v-half",
                                       "v-min",       "pipeoffload",   "dualpipe-v"};
   for (const json& row : rows)
-    if (row["is_possible"] && !row["has_any_groups"] && several.count(row["schedule"]) == 0)
+    if (row["is_possible"] && !row["has_any_data_parallel"] && several.count(row["schedule"]) == 0)
       steps.emplace(row["partitioner"], row["step_seconds"]);
   return steps;
 }
 
-// Where the model fits on each device, groups of one rank would leave nothing to compare.
+// Where the model fits on each device, data-parallel replicas of one rank would leave nothing to
+// compare.
 TEST_F(JobCommand, ComparesCutsThatDiffer) {
   PlanWords words = job();
   words.common.profile = in_folder("uneven.json");

@@ -98,7 +98,7 @@ TEST_F(JobMachine, ChoosesWhatIsFastestThere) {
   const json& runs = plan["machine"]["runs"];
   ASSERT_GE(runs.size(), 12U);
   EXPECT_EQ(runs[0]["schedule"], plan["schedule"]);
-  EXPECT_EQ(runs[0]["groups"], plan["groups"]);
+  EXPECT_EQ(runs[0]["data_parallel"], plan["data_parallel"]);
   EXPECT_EQ(runs[0]["step_seconds"], plan["machine"]["step_seconds"]);
   for (std::size_t i = 1; i < runs.size(); ++i)
     EXPECT_LE(runs[i - 1]["step_seconds"], runs[i]["step_seconds"]);
@@ -107,7 +107,7 @@ TEST_F(JobMachine, ChoosesWhatIsFastestThere) {
 
 TEST_F(JobMachine, ComparesOnTheMachine) {
   PlanWords words = job();
-  words.job.groups = "2";
+  words.job.data_parallel = "2";
   words.job.ranks = "8";  // Two nodes, whose cards the sums of all stages share.
   const json plan = told(words);
   words.job.compare = true;
@@ -147,7 +147,7 @@ TEST_F(JobMachine, ComparesPartitionersWithTheScheduleThatIsFastestThere) {
     EXPECT_EQ(schedules.count(row["schedule"]), 1U) << "the fastest schedule is the first row";
     break;
   }
-  EXPECT_EQ(rows.back()["has_any_groups"], true);
+  EXPECT_EQ(rows.back()["has_any_data_parallel"], true);
   EXPECT_TRUE(rows.back().contains("machine"));
 }
 

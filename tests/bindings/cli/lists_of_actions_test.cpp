@@ -61,14 +61,14 @@ TEST_F(ListsOfActions, SayWhoReadsThem) {
   words.job.micro_batches = "8";
   words.out = in_folder("LISTS.CSV");
   words.job.schedule = "1f1b";
-  words.job.groups = "2";
+  words.job.data_parallel = "2";
   EXPECT_THAT(plan(words), HasSubstr("(of one of 2 pipelines, as PyTorch's pipelining reads them"));
   EXPECT_THAT(file_text(words.out), ::testing::StartsWith("0F0,"));
   EXPECT_THAT(file_text(words.out), ::testing::Not(HasSubstr("REDUCE")));
   PlanWords check;
   check.job.check = words.out;
   EXPECT_THAT(plan(check), HasSubstr("nothing is missing"));
-  words.job.groups.clear();
+  words.job.data_parallel.clear();
   words.job.schedule = "gems-mast";
   EXPECT_THAT(plan(words), HasSubstr("does not have, and refuses"));
   EXPECT_THAT(file_text(words.out), HasSubstr("STEP"));

@@ -19,7 +19,7 @@ class MachineOfPlan : public PlanningCommand {
     PlanWords words;
     words.common.profile = profile_;
     words.job.ranks = std::string("4");  // A literal makes g++ 12 warn of nothing.
-    words.job.groups = std::string("2");
+    words.job.data_parallel = std::string("2");
     words.job.micro_batches = std::string("8");
     words.job.schedule = "1f1b";
     words.job.topology = machine_;

@@ -238,8 +238,8 @@ TEST_F(RebalanceCommand, RefusesWordsThatContradictThePlan) {
               AllOf(HasSubstr("--ranks 4 contradicts "), HasSubstr("job.plan.json, which has 3")));
   EXPECT_THAT(refused([](PlanWords& words) { words.job.micro_batches = "12"; }),
               HasSubstr("--micro-batches 12 contradicts "));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.groups = "3"; }),
-              HasSubstr("--groups 3 contradicts "));
+  EXPECT_THAT(refused([](PlanWords& words) { words.job.data_parallel = "3"; }),
+              HasSubstr("--data-parallel 3 contradicts "));
   EXPECT_THAT(refused([](PlanWords& words) { words.job.batch = "7"; }),
               HasSubstr("--batch 7 contradicts "));
   EXPECT_THAT(refused([](PlanWords& words) { words.job.schedule = "gpipe"; }),

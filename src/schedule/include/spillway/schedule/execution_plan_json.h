@@ -10,9 +10,9 @@
 namespace spillway::schedule {
 
 inline constexpr const char* kPlanFormat = "spillway-job-plan";
-inline constexpr std::uint64_t kPlanVersion = 2;
-/// Of plans that know no operators: older readers know it, and need no more.
-inline constexpr std::uint64_t kPlanVersionWithoutStep = 1;
+/// Version 1 has no `step`, version 2 always has it; both call `data_parallel` "groups" and the
+/// schedule option "idle-offload" "windows".
+inline constexpr std::uint64_t kPlanVersion = 3;
 
 /// What a plan says of its execution, and the objects of its stages for what else they say.
 struct ExecutionText {

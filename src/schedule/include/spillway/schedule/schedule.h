@@ -31,7 +31,7 @@ enum class ActionKind : std::uint8_t {
   kReceiveGradients,
   kSwapOutWeights,  ///< A copy of the parameters leaves for the host; for free when unchanged.
   kSwapInWeights,
-  kReduce,  ///< The gradients of a stage are summed over its copies and the data parallel groups.
+  kReduce,  ///< The gradients of a stage are summed over its copies and the data-parallel replicas.
   kStep,    ///< The optimizer updates the stage. With a micro-batch: the last one it has seen.
 };
 

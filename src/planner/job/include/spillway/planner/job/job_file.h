@@ -30,22 +30,23 @@ struct JobFile {
   ModelIdentity model;  ///< Whose layers these are.
   /// The step that these were recorded in; nothing: in none, as layers of a list of costs.
   std::optional<schedule::RecordedStep> step;
-  std::uint32_t groups = 1;
-  std::uint32_t micro_batches = 1;  ///< Of all groups.
+  std::uint32_t data_parallel = 1;
+  std::uint32_t micro_batches = 1;  ///< Of all data-parallel replicas.
   std::uint32_t batch = 1;          ///< The same in micro-batches as they were profiled.
   Bytes device_memory = kNoLimit;
   Bytes host_memory = kNoLimit;  ///< Of each rank, for what it swaps.
   LayerOrder order;  ///< That the stages count places of; empty: layers as the model has them.
   std::vector<JobFileStage> stages;
-  Schedule actions;          ///< Of one group.
+  Schedule actions;          ///< Of one data-parallel replica.
   ScheduleCosts costs;       ///< Of the same stages.
-  std::vector<Bytes> fixed;  ///< By rank of a group: what no action moves.
+  std::vector<Bytes> fixed;  ///< By rank of a data-parallel replica: what no action moves.
   /// What leaves a rank goes on to the disks of its host, which then has any room for it.
   bool swaps_to_disks = false;
   double step_seconds = 0.0;
   double bound_seconds = 0.0;
-  double bubble = 0.0;              ///< Share of all ranks' step that is not compute.
-  std::vector<Bytes> peaks, hosts;  ///< By rank of a group, as `RankMemory` has them.
+  double bubble = 0.0;  ///< Share of all ranks' step that is not compute.
+  std::vector<Bytes> peaks,
+      hosts;  ///< By rank of a data-parallel replica, as `RankMemory` has them.
   /// The machine that the plan was made for, a description as JSON: see `to_text(Cluster)`. Empty:
   /// none. Whoever runs the plan there reads it; here it is any object.
   std::string cluster;

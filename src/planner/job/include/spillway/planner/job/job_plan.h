@@ -30,10 +30,10 @@ struct RankMemory {
 struct JobPlan {
   std::string partitioner;
   std::string schedule;
-  std::uint32_t ranks = 1;          ///< Of all groups.
+  std::uint32_t ranks = 1;          ///< Of all data-parallel replicas.
   JobVariant variant;               ///< What the schedule leaves open, as it was made.
-  std::uint32_t groups = 1;         ///< That do the same with micro-batches of their own.
-  std::uint32_t micro_batches = 1;  ///< Of all groups.
+  std::uint32_t data_parallel = 1;  ///< That do the same with micro-batches of their own.
+  std::uint32_t micro_batches = 1;  ///< Of all data-parallel replicas.
   std::uint32_t batch = 1;          ///< The same in micro-batches as the request's chain has them.
   Bytes device_memory = kNoLimit;
   Bytes host_memory = kNoLimit;  ///< Of each rank.
@@ -51,10 +51,10 @@ struct JobPlan {
   double seconds_per_micro_batch = 0.0;  ///< Of the slowest stage.
   double rounding_gap = 0.0;  ///< What recomputing whole layers costs there, over fractions.
 
-  Schedule actions;  ///< Of one group, with messages.
+  Schedule actions;  ///< Of one data-parallel replica, with messages.
   ScheduleCosts costs;
   ScheduleTiming timing;
-  std::vector<RankMemory> memory;  ///< By rank of a group.
+  std::vector<RankMemory> memory;  ///< By rank of a data-parallel replica.
 
   double step_seconds = 0.0;
   double bound_seconds = 0.0;
@@ -63,7 +63,8 @@ struct JobPlan {
   Bytes peak() const;
   /// Whether stashes are swapped or computed again, however it was decided.
   bool reduces_memory() const;
-  double micro_batches_per_second() const;  ///< Of all groups; 0 for a step that takes no time.
+  double micro_batches_per_second()
+      const;  ///< Of all data-parallel replicas; 0 for a step that takes no time.
   double exposed_communication_seconds() const;  ///< Of the rank that waits most.
   double exposed_swap_seconds() const;           ///< The same for swaps, stages' own included.
 };
@@ -82,10 +83,10 @@ struct IncumbentSeconds {
   double cuts = kNoTime;  ///< What other cuts take: those that surely take as long are left out.
 };
 
-/// A schedule on so many groups.
+/// A schedule on so many data-parallel replicas.
 struct JobChoice {
   const ScheduleGenerator* generator = nullptr;
-  std::uint32_t groups = 1;
+  std::uint32_t data_parallel = 1;
   JobVariant variant{};
   std::uint32_t micro_batches = 0;  ///< 0: as many as the request says, or as its batch has.
   IncumbentSeconds incumbent{};

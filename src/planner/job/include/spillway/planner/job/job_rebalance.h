@@ -29,7 +29,8 @@ struct RankMove {
 /// with rounds of messages between neighbours and no step between them.
 struct RebalanceChoice {
   std::vector<LayerIndex> begins;  ///< First layer of each stage.
-  std::vector<RankMove> moves;     ///< Of one pipeline; all groups do the same at the same time.
+  std::vector<RankMove>
+      moves;  ///< Of one pipeline; all data-parallel replicas do the same at the same time.
   std::uint32_t rounds = 0;
   Bytes bytes;  ///< Of one pipeline.
   /// Each round lasts as long as its busiest link, as the schedule's simulator has links: one

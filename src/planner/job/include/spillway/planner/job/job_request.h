@@ -13,7 +13,7 @@
 
 namespace spillway::planner {
 
-/// The chooser: every schedule, and every number of groups where none is named.
+/// The chooser: every schedule, and every number of data-parallel replicas where none is named.
 inline constexpr std::string_view kAnySchedule = "auto";
 inline constexpr std::uint32_t kMostRanksOfJob = schedule::kMostRanksOfPlan;
 
@@ -36,13 +36,14 @@ struct JobRequest {
   double update_seconds = 0.0;  ///< Of the optimizer, over all parameters.
   Bytes reserved;               ///< On each device, beside all that the chain says.
   std::uint32_t ranks = 1;
-  std::uint32_t micro_batches = 1;  ///< Of a step, of all groups together; 0: the chooser's.
+  std::uint32_t micro_batches =
+      1;  ///< Of a step, of all data-parallel replicas together; 0: the chooser's.
   /// How much work a step is, in micro-batches as the chain has them. 0: `micro_batches`. Fewer
   /// micro-batches than that are so much larger: see `with_micro_batches`.
   std::uint32_t batch = 0;
-  /// Data parallel pipelines of ranks / groups ranks each, which share the micro-batches. 0: with
-  /// the chooser any number, else 1.
-  std::uint32_t groups = 0;
+  /// Data parallel pipelines of ranks / data-parallel replicas ranks each, which share the
+  /// micro-batches. 0: with the chooser any number, else 1.
+  std::uint32_t data_parallel = 0;
   std::string schedule{kAnySchedule};
   JobVariant variant{};  ///< Of the schedule that is named.
   std::string partitioner = "spillway";
@@ -60,9 +61,9 @@ struct JobRequest {
   Bytes host_memory = kNoLimit;  ///< Of each rank, for what is swapped.
 };
 
-/// Throws ConfigError for what no job can be: no ranks, groups that do not divide ranks and
-/// micro-batches, micro-batches that do not divide the batch, or are open for a schedule that is
-/// named, unknown names, rates that are none, and what check(ModelChain) refuses.
+/// Throws ConfigError for what no job can be: no ranks, data-parallel replicas that do not divide
+/// ranks and micro-batches, micro-batches that do not divide the batch, or are open for a schedule
+/// that is named, unknown names, rates that are none, and what check(ModelChain) refuses.
 void check(const JobRequest& request);
 
 /// The work of a step in micro-batches as the chain has them.

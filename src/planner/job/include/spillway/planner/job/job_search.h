@@ -16,9 +16,9 @@ namespace spillway::planner {
 struct JobAttempt {
   std::string partitioner;
   std::string schedule;
-  std::uint32_t groups = 1;
+  std::uint32_t data_parallel = 1;
   std::string variant{};            ///< What the schedule leaves open, as `to_string` says it.
-  std::uint32_t micro_batches = 1;  ///< Of all groups.
+  std::uint32_t micro_batches = 1;  ///< Of all data-parallel replicas.
   JobChoice choice{};               ///< What was tried.
   std::string refusal{};            ///< Empty: it works, and the figures below hold.
   /// Where it is refused for want of memory: what the fullest rank lacks under the cuts that hold
@@ -33,7 +33,7 @@ struct JobAttempt {
   Bytes peak{};
   bool reduces_memory = false;  ///< Stashes are swapped or computed again.
   std::string not_tried{};      ///< As of `JobPlan`.
-  /// To do for those who run it: groups, replicas, stages, actions of all ranks.
+  /// To do for those who run it: data-parallel replicas, replicas, stages, actions of all ranks.
   std::array<std::uint64_t, 4> work{};
   bool is_pruned = false;    ///< Refused with TooSlowError.
   bool is_deferred = false;  ///< Refused with PutOffError.
@@ -46,7 +46,8 @@ struct JobAttempt {
 JobAttempt figures_of(const JobPlan& plan);
 
 /// Whether it works and the other one does not, or it is faster, or as fast in less memory, or as
-/// fast and small with less to do: fewer groups, replicas, stages, actions, in this order.
+/// fast and small with less to do: fewer data-parallel replicas, replicas, stages, actions, in this
+/// order.
 bool is_better(const JobAttempt& attempt, const JobAttempt& other);
 
 /// Of each schedule, in the order of their first attempts, the index of the best attempt, of equals
@@ -66,8 +67,8 @@ struct JobSearch : JobTrials {
 };
 
 /// What a request leaves open: the schedule that it names, or all of them, by name; each on the
-/// groups that it names, or on all numbers that divide ranks and micro-batches. As many
-/// micro-batches as the batch has where their number is open, and variants as they are usual.
+/// data-parallel replicas that it names, or on all numbers that divide ranks and micro-batches. As
+/// many micro-batches as the batch has where their number is open, and variants as they are usual.
 std::vector<JobChoice> job_choices(const JobRequest& request);
 
 /// Tries one choice. Where it works and there is no `best`, or it is better, it takes its place.
@@ -84,7 +85,7 @@ using TryChoice = std::function<JobAttempt(const JobChoice& choice)>;
 /// Tries all of `job_choices`, the shortest pipelines first, each with the seconds of its
 /// schedule's best attempt to beat, so that the best one of every schedule is found; and, where the
 /// schedule is the chooser's, then variants and fewer micro-batches of them that may be faster, in
-/// the order of how fast their groups were:
+/// the order of how fast their data-parallel replicas were:
 ///
 /// - slots of 1f1b-capped, and replicas of GEMS: the most for which the devices have room without
 ///   memory reduction, which is the fastest, found by halving; what is tried on the way counts,
