@@ -17,7 +17,7 @@
 #include "profile_command.h"
 #include "profile_options.h"
 #include "run_command.h"
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 
@@ -47,7 +47,7 @@ int run(const Words& words) {
 int profile(const Words& words) {
   const ProfileArguments arguments = split_profile_arguments(words);
   if (arguments.imports) hand_to_planning("profile", words);
-  ProfileWords given;
+  ProfileOptions given;
   CommandLine line = profile_command_line(given);
   if (!line.parse(arguments.options)) return kDone;
   return record_profile(line.given_settings(), given.out, given.steps, given.kind,
@@ -91,10 +91,10 @@ int bench_io(const Words& words) {
   options.probe.repetitions = count_in("--repetitions", repetitions);
   options.probe.kind = value_named(store, measurable_stores(), "store for a disk");
   options.probe.block_sizes.clear();
-  for (const std::string& block : listed_words(blocks))
+  for (const std::string& block : comma_separated(blocks))
     options.probe.block_sizes.push_back(size_in("--blocks", block));
   options.probe.queue_depths.clear();
-  for (const std::string& depth : listed_words(depths))
+  for (const std::string& depth : comma_separated(depths))
     options.probe.queue_depths.push_back(count_in("--depths", depth));
   return measure_disk(options);
 }

@@ -40,24 +40,24 @@ program cannot be executed, 127 it was not found.
 
 }  // namespace
 
-CommandLine profile_command_line(ProfileWords& words) {
+CommandLine profile_command_line(ProfileOptions& options) {
   CommandLine line("profile", kProfileDescription,
                    "spillway profile --out FILE [options] -- program arguments...\n"
                    "       spillway profile --import FORMAT TRACE --out FILE [options]",
                    kProfileExamples);
-  line.add_text("--out", words.out, "FILE", "Where the profile is written, as JSON");
-  line.add_text("--steps", words.steps, "COUNT",
+  line.add_text("--out", options.out, "FILE", "Where the profile is written, as JSON");
+  line.add_text("--steps", options.steps, "COUNT",
                 "End the program once a step has come so often [it runs to its end]");
-  line.add_text("--kind", words.kind, "COUNT",
+  line.add_text("--kind", options.kind, "COUNT",
                 "Of which kind of step, where a trainer has several (other shapes, or a validation "
                 "behind some steps, which belongs to them): 1 is the one that comes most often, 2 "
                 "the next [1]");
-  line.add_text("--import", words.format, alternatives(kTraceFormats),
+  line.add_text("--import", options.format, alternatives(kTraceFormats),
                 "Make a profile of a published trace instead");
-  line.add_argument("TRACE", words.trace, "The trace to import", CommandLine::Need::kOptional);
-  line.add_text("--tensor-parallel", words.tensor_parallel, "COUNT",
+  line.add_argument("TRACE", options.trace, "The trace to import", CommandLine::Need::kOptional);
+  line.add_text("--tensor-parallel", options.tensor_parallel, "COUNT",
                 "For piper: into how many parts each layer is split [1]");
-  line.add_text("--micro-batches", words.micro_batches, "COUNT",
+  line.add_text("--micro-batches", options.micro_batches, "COUNT",
                 "For piper: how many of them a layer works on at once [1]");
   line.add_settings({}, {"profile-out", "profile-steps", "profile-kind"});
   return line;

@@ -17,7 +17,7 @@ inline constexpr std::array<Named<TraceFormat>, 3> kTraceFormats{
      {"piper", TraceFormat::kPiper}}};
 
 /// The words of `spillway profile`, beside settings and the program.
-struct ProfileWords {
+struct ProfileOptions {
   std::string out;
   std::string steps;  ///< Empty when not given; so is `kind`.
   std::string kind;
@@ -27,7 +27,7 @@ struct ProfileWords {
   std::string micro_batches = "1";
 };
 
-/// The options and the help of `spillway profile`. `words` must outlive the parsing.
-CommandLine profile_command_line(ProfileWords& words);
+/// The options and the help of `spillway profile`. `options` must outlive the parsing.
+CommandLine profile_command_line(ProfileOptions& options);
 
 }  // namespace spillway::cli

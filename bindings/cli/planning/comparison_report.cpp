@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planning/machine_words.h"
+#include "planning/machine_names.h"
 #include "planning/planning_text.h"
 #include "planning/request_text.h"
 #include "spillway/base/error.h"

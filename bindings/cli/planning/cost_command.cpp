@@ -101,10 +101,11 @@ std::vector<double> costs_in(std::string_view text, const std::string& file) {
   return costs;
 }
 
-int cut_costs(const PlanWords& words, std::ostream& out, const Clock& clock) {
-  const JobWords& job = words.job;
-  refuse_any(words_of_job(words), "has no place beside --costs, which is about time alone");
-  refuse_any({{"PROFILE", &words.common.profile}}, "has no place beside --costs: name one of both");
+int cut_costs(const PlanOptions& options, std::ostream& out, const Clock& clock) {
+  const JobOptions& job = options.job;
+  refuse_any(options_of_job(options), "has no place beside --costs, which is about time alone");
+  refuse_any({{"PROFILE", &options.common.profile}},
+             "has no place beside --costs: name one of both");
   const std::uint32_t ranks = ranks_in(job);
   const Partitioner& asked = job.partitioner.empty() ? planner::partitioners().front()
                                                      : planner::partitioner_named(job.partitioner);
@@ -126,7 +127,7 @@ int cut_costs(const PlanWords& words, std::ostream& out, const Clock& clock) {
       cuts.push_back(cut_with(each, costs, best ? best->worst : 0.0, clock));
   if (!job.compare && !cuts.front().refusal.empty())
     throw PlanError("{}: {}", asked.name, cuts.front().refusal);
-  if (!words.common.json) {
+  if (!options.common.json) {
     out << cost_cuts_text(cuts);
     return kDone;
   }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "planning/machine_words.h"
+#include "planning/machine_names.h"
 #include "planning/request_text.h"
 #include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/machine/host_memory.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "planning/machine_words.h"
+#include "planning/machine_names.h"
 #include "planning/planning_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"

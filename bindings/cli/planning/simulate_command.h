@@ -7,8 +7,8 @@
 
 namespace spillway::cli {
 
-struct SimulateWords {
-  PlanningWords common;
+struct SimulateOptions {
+  CommonOptions common;
   std::string plan;    ///< A stored plan; empty: it is made.
   std::string trace;   ///< Where the Chrome trace goes.
   std::string beside;  ///< The trace of a run, to be laid beside it.
@@ -30,6 +30,6 @@ struct SimulateWords {
 
 /// Runs the event model over a plan, prints what it says and writes a trace; returns an exit code.
 /// Throws as `plan_from_profile`, and PlanError for a stored plan that is for another step.
-int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& clock);
+int simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock& clock);
 
 }  // namespace spillway::cli

@@ -1,7 +1,7 @@
 #include <limits>
 #include <string_view>
 
-#include "cluster_words.h"
+#include "cluster_names.h"
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
 #include "spillway/base/shown_text.h"

@@ -729,7 +729,7 @@ class OutputFiles(CommandCase):
         self.assertFalse((self.root / "work/none").exists())
 
 
-class PlanningWords(CommandCase):
+class CommonOptions(CommandCase):
     def test_may_follow_two_dashes(self):
         self.assertIn("cannot read none.json", self.refused("plan", "--budget", "1GiB", "--",
                                                             "none.json"))
