@@ -76,10 +76,10 @@ std::vector<Blocks> cut(const Blocks& blocks, std::uint32_t count) {
 /// Bytes that a stage holds of one image.
 struct Held {
   double kept = 0.0;     // From forward to backward.
-  double working = 0.0;  // In backward: a run that is computed again, gradients of a block.
+  double working = 0.0;  // In backward: a run that is recomputed, gradients of a block.
 };
 
-/// Where so many blocks are computed again together; 0: none is.
+/// Where so many blocks are recomputed together; 0: none is.
 Held held_by(const Blocks& stage, std::size_t run) {
   Held held;
   double gradients = 0.0;
@@ -88,10 +88,10 @@ Held held_by(const Blocks& stage, std::size_t run) {
     for (const Block& block : stage) held.kept += block.stash_bytes;
   for (std::size_t first = 0; run > 0 && first < stage.size(); first += run) {
     held.kept += stage[first].input_bytes;
-    double again = 0.0;
+    double recomputed = 0.0;
     for (std::size_t i = first; i < std::min(first + run, stage.size()); ++i)
-      again += stage[i].stash_bytes;
-    held.working = std::max(held.working, again);
+      recomputed += stage[i].stash_bytes;
+    held.working = std::max(held.working, recomputed);
   }
   held.working += gradients;
   return held;

@@ -10,8 +10,8 @@ namespace spillway::scaling {
 /// What brings a job into the memory of its devices; each has all of the one before.
 enum class MemoryReduction : std::uint8_t {
   kNone,
-  kRecompute,  ///< Backwards compute runs of blocks again, each from its input.
-  /// These inputs leave for the host while a rank does something else, or are computed again
+  kRecompute,  ///< Backwards recompute runs of blocks, each from its input.
+  /// These inputs leave for the host while a rank does something else, or are recomputed
   /// themselves, from the input of the stage.
   kFitted,
 };

@@ -76,7 +76,7 @@ BlockReplay BlockCosts::replay_of(const ChainBlock& block,
     replay.ops.push_back(op);
     replay.seconds += seconds(tape_.ops[op].time);
     for (const TapeUse& use : uses) {
-      // What cannot be computed again never leaves, and is there as its last operator left it.
+      // What cannot be recomputed never leaves, and is there as its last operator left it.
       const OpIndex birth = tape_.values[use.value].birth;
       if (is_rebuilt_[use.value] && birth >= block.first) is_needed[use.value] = true;
     }

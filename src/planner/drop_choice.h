@@ -8,7 +8,7 @@
 
 namespace spillway::planner {
 
-/// Chooses for every interval the cheaper of moving its pages and computing them again, and of all
+/// Chooses for every interval the cheaper of moving its pages and recomputing them, and of all
 /// of them what brings no operator above the target for the least cost: greedily at dual prices.
 /// `drop_costs` are seconds per page and interval, infinite where nothing can be dropped. Returns
 /// the intervals to drop.

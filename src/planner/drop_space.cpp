@@ -94,10 +94,10 @@ std::optional<std::vector<Replay>> DropSpace::replays(const std::vector<Fate>& f
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     if (fates[i] == Fate::kStays) continue;
     drops.push_back(candidates_[i].drop);
-    drops.back().again = fates[i] == Fate::kDropsAgain;
+    drops.back().each_time = fates[i] == Fate::kDropsEachTime;
   }
   for (std::size_t i = candidates_.size(); i < fates.size(); ++i) {
-    if (fates[i] != Fate::kDropsAgain) drops.push_back(ingredients_[i - candidates_.size()]);
+    if (fates[i] != Fate::kDropsEachTime) drops.push_back(ingredients_[i - candidates_.size()]);
   }
   return ReplayWalk(all_).walk(drops, kMostRounds * tape_.ops.size() + kFreeReplays);
 }
@@ -111,7 +111,7 @@ std::vector<Fate> DropSpace::fates_in(const RewrittenTape& steps) const {
   }
   std::vector<Fate> fates = nothing();
   for (std::size_t drop = 0; drop < fates.size(); ++drop) {
-    if (returns[drop] > 1) fates[drop] = Fate::kDropsAgain;
+    if (returns[drop] > 1) fates[drop] = Fate::kDropsEachTime;
     if (returns[drop] == 1 && !is_ingredient(drop)) fates[drop] = Fate::kDrops;
   }
   return fates;
@@ -148,7 +148,7 @@ std::vector<DropSpace::Option> DropSpace::options(const std::vector<Fate>& fates
     const OpIndex birth = steps.tape.values[interval.value].birth;
     const bool is_back = birth != kCarriedIn && steps.is_replay[birth];
     // What came back early can be dropped again; what others need meanwhile comes back anyway.
-    if (is_back ? fates[drop] == Fate::kDropsAgain
+    if (is_back ? fates[drop] == Fate::kDropsEachTime
                 : fates[drop] != Fate::kStays || steps.is_replay[interval.begin])
       continue;
     options[i].drop = drop;
@@ -181,7 +181,7 @@ std::vector<Fate> DropSpace::extended(const std::vector<Fate>& fates, const Rewr
   for (const std::uint32_t i : choose_drops(touches, live, target, cost, costs)) {
     const std::uint32_t drop = all[i].drop;
     const bool is_kept = !is_ingredient(drop) && fates[drop] == Fate::kStays;
-    extended[drop] = is_kept ? Fate::kDrops : Fate::kDropsAgain;
+    extended[drop] = is_kept ? Fate::kDrops : Fate::kDropsEachTime;
   }
   return extended;
 }
@@ -213,7 +213,7 @@ std::vector<DropSpace::Gap> DropSpace::gaps(const std::vector<Fate>& fates,
     const bool is_first = last.returns++ == 0;
     const OpIndex since = last.since;
     last.since = lived.death;
-    if (is_first && (is_ingredient(drop) || fates[drop] == Fate::kDropsAgain)) continue;
+    if (is_first && (is_ingredient(drop) || fates[drop] == Fate::kDropsEachTime)) continue;
     if (lived.birth <= since) continue;
     Gap gap{drop, since + 1, lived.birth + 1, lived.pages, 0.0};
     if (is_ingredient(drop)) {

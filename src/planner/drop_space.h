@@ -12,9 +12,9 @@ namespace spillway::planner {
 
 /// What becomes of a value between two touches, as far as replays are concerned.
 enum class Fate : std::uint8_t {
-  kStays,       ///< In memory or in the store, as the swaps decide.
-  kDrops,       ///< Computed again; it stays from then on, also when others need it earlier.
-  kDropsAgain,  ///< Computed again, for each need anew.
+  kStays,          ///< In memory or in the store, as the swaps decide.
+  kDrops,          ///< Recomputed; it stays from then on, also when others need it earlier.
+  kDropsEachTime,  ///< Recomputed, for each need anew.
 };
 
 /// How `DropSpace::extended` weighs replays against transfers.
@@ -42,7 +42,7 @@ class DropSpace {
   /// The fates that come nearest to a tape with replays, however these were found.
   std::vector<Fate> fates_in(const RewrittenTape& steps) const;
   /// Looks at the tape that fates lead to, and drops more where it is still too full: what can be
-  /// dropped there and is cheaper to compute again than to move, at dual prices.
+  /// dropped there and is cheaper to recompute than to move, at dual prices.
   std::vector<Fate> extended(const std::vector<Fate>& fates, const RewrittenTape& steps,
                              DropPressure pressure, std::size_t spared = kNoOp) const;
   /// The reverse: keeps what the tape has room for, the dearest to compute first.

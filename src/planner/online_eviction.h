@@ -11,14 +11,14 @@
 
 namespace spillway::planner {
 
-/// What becomes of a value that the program has freed, once it was computed again for others.
+/// What becomes of a value that the program has freed, once it was recomputed for others.
 enum class FreedValues : std::uint8_t {
   kStay,   ///< Until it is evicted.
   kLeave,  ///< Behind the operator that asked for them.
 };
 
 /// Runs a step under a budget as an on-line recomputation does: when room is missing, the value
-/// with the least score goes, and what an operator lacks is computed again first. The score is that
+/// with the least score goes, and what an operator lacks is recomputed first. The score is that
 /// of DTR with equivalence classes: compute time of the value and of the evicted ones around it,
 /// over its pages and the time since its last use.
 class OnlineEviction {

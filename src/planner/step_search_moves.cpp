@@ -43,7 +43,7 @@ void StepSearch::sweep() {
   }
 }
 
-/// What is computed again comes back when the first one needs it, so a tape with replays can be too
+/// What is recomputed comes back when the first one needs it, so a tape with replays can be too
 /// full where the one before was not: it is looked at anew until that ends.
 void StepSearch::drop_by_prices(DropPressure pressure) {
   if (is_over()) return;
@@ -115,7 +115,7 @@ void StepSearch::disturb() {
 
 void StepSearch::toggle(std::size_t drop) {
   const Fate now = current_.fates[drop];
-  for (const Fate fate : {Fate::kStays, Fate::kDrops, Fate::kDropsAgain}) {
+  for (const Fate fate : {Fate::kStays, Fate::kDrops, Fate::kDropsEachTime}) {
     const bool is_same = fate == now || (space_.is_ingredient(drop) && fate == Fate::kDrops);
     if (is_same || is_over()) continue;
     std::vector<Fate> fates = current_.fates;
@@ -128,15 +128,15 @@ void StepSearch::toggle(std::size_t drop) {
 void StepSearch::repair_without(std::size_t drop) {
   std::vector<Fate> fates = current_.fates;
   if (fates[drop] == Fate::kStays) return toggle(drop);
-  fates[drop] = fates[drop] == Fate::kDropsAgain ? Fate::kDrops : Fate::kStays;
+  fates[drop] = fates[drop] == Fate::kDropsEachTime ? Fate::kDrops : Fate::kStays;
   extend(rewritten(std::move(fates)), 2, drop);
 }
 
 /// Drops one more, and takes back what that makes needless.
 void StepSearch::add_and_prune(std::size_t drop) {
   std::vector<Fate> fates = current_.fates;
-  if (fates[drop] == Fate::kDropsAgain) return toggle(drop);
-  fates[drop] = fates[drop] == Fate::kStays ? Fate::kDrops : Fate::kDropsAgain;
+  if (fates[drop] == Fate::kDropsEachTime) return toggle(drop);
+  fates[drop] = fates[drop] == Fate::kStays ? Fate::kDrops : Fate::kDropsEachTime;
   Attempt more = attempt(std::move(fates), current_.swaps.style);
   if (!offer(more)) prune(std::move(more), other_pressure().share);
 }

@@ -50,7 +50,7 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
           Recomputer::Memory{*engine_, *engine_, *engine_},
           [this](profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
                  const std::function<void(swap::PinSet&)>& body) {
-            run_again(place, recorded, uses, body);
+            replay_op(place, recorded, uses, body);
           });
   }
   step_start_ = clock_.now();

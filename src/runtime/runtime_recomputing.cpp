@@ -92,7 +92,7 @@ void Runtime::drop_wished(OpContext& op) noexcept {
 }
 
 /// Runs something as an operator that is none of the trainer's.
-void Runtime::run_again(profile::OpIndex place, const RecordedOp& recorded,
+void Runtime::replay_op(profile::OpIndex place, const RecordedOp& recorded,
                         std::span<const RangeUse> uses,
                         const std::function<void(swap::PinSet&)>& body) {
   const ReplayText text(recorded);

@@ -73,7 +73,7 @@ std::vector<json> changes_of(const json& value) {
 }
 
 /// Edits that may pass. No figure depends on limits that are not reached, nor on times and sizes of
-/// what nobody waits for; what is computed again, and how many operators backward has, is known of
+/// what nobody waits for; what is recomputed, and how many operators backward has, is known of
 /// the profile alone.
 const std::set<std::string> kHarmless{"device_memory_bytes",
                                       "host_memory_bytes",

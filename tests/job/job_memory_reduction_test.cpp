@@ -17,7 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Nothing can be computed again, so that stages have to swap.
+/// Nothing can be recomputed, so that stages have to swap.
 JobRequest swapping_job(std::uint32_t layers, std::uint32_t ranks, std::uint32_t micro_batches,
                         std::string_view schedule) {
   JobRequest request = even_job(layers, ranks, micro_batches, schedule);

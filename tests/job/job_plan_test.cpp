@@ -87,7 +87,7 @@ TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
   EXPECT_NEAR(swapped.step_seconds, free.step_seconds, 1e-6);
   EXPECT_GT(swapped.memory[0].host, Bytes(0));
   request.host_memory = swapped.memory[0].host - Bytes(1);
-  EXPECT_EQ(planned(request).memory[0].host, Bytes(0)) << "it computes again instead";
+  EXPECT_EQ(planned(request).memory[0].host, Bytes(0)) << "it recomputes instead";
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   request.variant.memory_reduction = JobMemoryReduction::kStages;
   EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("to its host"));

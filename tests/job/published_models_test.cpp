@@ -72,7 +72,7 @@ TEST_P(PublishedModels, HaveTheLayersThatRunForward) {
 }
 
 // All their operators may run again, and what they write in place was made in the same step.
-TEST_P(PublishedModels, CanComputeAgainAllThatTheyKeep) {
+TEST_P(PublishedModels, CanRecomputeAllThatTheyKeep) {
   for (const PublishedModel& each : models_of(GetParam())) {
     SCOPED_TRACE(each.file);
     std::size_t keeping = 0;

@@ -213,7 +213,7 @@ TEST(Mcap, BeyondWhatCanBeEnumeratedDrawsTheSameCutsAgain) {
 }
 
 TEST(Vpipe, TakesLayersFromStagesThatMustRecompute) {
-  // Equal layers; the first stage holds four micro-batches and has to compute half of them again.
+  // Equal layers; the first stage holds four micro-batches and has to recompute half of them.
   PartitionProblem problem = memory_chain(std::vector<std::uint64_t>(24, 10), 4);
   for (ModelLayer& layer : problem.chain.layers) layer.recompute = {{0.5, Bytes(0)}};
   problem.devices.assign(4, {.memory = Bytes(120)});

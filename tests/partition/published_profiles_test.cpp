@@ -46,7 +46,7 @@ PartitionProblem unmerged(const PublishedChain& published, std::uint32_t stages)
   problem.chain = {};
   for (std::size_t i = 0; i < published.nodes.size(); ++i) {
     ModelLayer layer = layer_of(published.nodes[i]);
-    // What is kept can be computed again from the layer's input.
+    // What is kept can be recomputed from the layer's input.
     layer.recompute = {{layer.forward_seconds, Bytes()}};
     problem.chain.layers.push_back(layer);
     BorderTensor border{static_cast<LayerIndex>(i), {}, layer.stash};

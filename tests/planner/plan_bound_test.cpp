@@ -173,7 +173,7 @@ StepTape middle_random(std::uint64_t seed) {
   return tape;
 }
 
-/// Some values that are computed again for their next use.
+/// Some values that are recomputed for their next use.
 std::vector<Drop> random_drops(const StepTape& tape, const Recomputation& all,
                                std::mt19937_64& random) {
   std::vector<Drop> drops;
@@ -448,7 +448,7 @@ TEST(BoundPlan, IsThatOfSwappingWhereNothingMayRunAgain) {
   }
 }
 
-/// Whatever the planner does, and whatever is computed again at random, takes at least the bound.
+/// Whatever the planner does, and whatever is recomputed at random, takes at least the bound.
 TEST(BoundPlan, IsNeverAboveWhatPlansTake) {
   std::uint32_t with_replays = 0;
   for (std::uint64_t seed = 0; seed < kMiddleTapes; ++seed) {
@@ -478,7 +478,7 @@ TEST(BoundPlan, IsNeverAboveWhatPlansTake) {
   EXPECT_GT(with_replays, kMiddleTapes / 2);
 }
 
-TEST(BoundPlan, IsReachedByComputingEverySecondValueAgain) {
+TEST(BoundPlan, IsReachedByRecomputingEverySecondValue) {
   constexpr std::uint32_t kPages = 4;
   constexpr std::uint32_t kAgain = 5;
   const StepTape tape = training_chain(16, kPages, 1, 2);
@@ -513,7 +513,7 @@ TEST(BoundPlan, IsNearlyReachedBySwappingAChain) {
   }
 }
 
-/// What cannot be swapped in time is computed again, exactly as much as that.
+/// What cannot be swapped in time is recomputed, exactly as much as that.
 TEST(BoundPlan, TellsWhatIsComputedAgainBesideSwapping) {
   const StepTape tape = training_chain(4, 1, 1, 2);
   for (std::uint32_t budget = smallest_budget(tape); budget < live_peak(tape); ++budget) {
@@ -553,7 +553,7 @@ TEST(BoundPlan, NeedsNoCostForWhatFits) {
 
 /// Carried-in values, results of operators that may not run again, and what was made of inputs that
 /// have been written over come back by reading only.
-TEST(BoundPlan, ReadsWhatCannotBeComputedAgain) {
+TEST(BoundPlan, ReadsWhatCannotBeRecomputed) {
   for (const int reason : {0, 1, 2}) {
     StepWriter writer;
     writer.tape.values.push_back({.pages = 4, .becomes = 0});  // Carried in.

@@ -64,7 +64,7 @@ struct Measured {
 };
 
 /// What the fullest GPU holds: its stashes; room to run the backward of one layer, as what it
-/// computes again and its gradients are reckoned to be as large as its stash; and a message that
+/// recomputes and its gradients are reckoned to be as large as its stash; and a message that
 /// has come ahead or is still leaving. The latter two are our reading: the paper names no such
 /// figures. Stashes alone are whole layers, and where they are fewest, 4 for PO-F at 32768 tokens,
 /// rounding does not explain the 14 that is printed: with one layer more it would be 13.1, with the

@@ -72,7 +72,7 @@ TEST(FirstFault, NamesMisusedStashesAndWeights) {
   EXPECT_EQ(fault_in("0F0,0SWAP_IN0,0B0\n"),
             "rank 0, action 1 (0SWAP_IN0): its stash is not swapped out");
   EXPECT_EQ(fault_in("0F0,0B0,0RECOMPUTE0\n"),
-            "rank 0, action 1 (0B0): its stash is not computed again yet");
+            "rank 0, action 1 (0B0): its stash is not recomputed yet");
   EXPECT_EQ(fault_in("0SWAP_OUT_WEIGHTS,0F0,0B0\n"),
             "rank 0, action 1 (0F0): its weights are away");
   EXPECT_EQ(fault_in("0SWAP_IN_WEIGHTS,0SWAP_IN_WEIGHTS,0F0,0B0\n"),

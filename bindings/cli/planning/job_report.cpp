@@ -91,8 +91,9 @@ std::string rows_not_shown(std::size_t rows) {
 
 std::string stages_table(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
-  std::vector<std::vector<std::string>> rows{{"stage", "rank", "layers", "time", "again", "swapped",
-                                              "held", "before", "parameters", "begins with"}};
+  std::vector<std::vector<std::string>> rows{{"stage", "rank", "layers", "time", "recomputed",
+                                              "swapped", "held", "before", "parameters",
+                                              "begins with"}};
   for (std::size_t k = 0; k < std::min(plan.stages.size(), kRowsShown); ++k) {
     const StageEstimate& stage = plan.stages[k];
     rows.push_back(
@@ -138,12 +139,12 @@ std::string search_text(const FoundJob& job) {
 
 std::string memory_reduction_text(const JobPlan& plan) {
   std::int64_t swaps = 0;
-  std::int64_t again = 0;
+  std::int64_t recomputed = 0;
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
     swaps += count_of(plan, rank, planner::ActionKind::kSwapOut);
-    again += count_of(plan, rank, planner::ActionKind::kRecompute);
+    recomputed += count_of(plan, rank, planner::ActionKind::kRecompute);
   }
-  return message("{} whole stashes leave in idle time, {} are computed again", swaps, again);
+  return message("{} whole stashes leave in idle time, {} are recomputed", swaps, recomputed);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
   figures.host_peak = estimate.near_peak_pages * limits.page_size;
   figures.peak = in_memory(step, estimate.peak_pages);
   figures.recompute_seconds = plan.replay_seconds;
-  // Each presence of a value beyond its first one was computed again.
+  // Each presence of a value beyond its first one was recomputed.
   figures.recomputed_values = plan.steps.tape.values.size() - step.profile.tape.values.size();
   figures.replayed_operators = plan.replays.size();
   figures.stall_seconds = estimate.stall_seconds;

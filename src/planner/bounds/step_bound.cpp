@@ -107,7 +107,7 @@ void take(const StepBound& larger, StepBound& bound) {
   bound.recompute_seconds = larger.recompute_seconds;
 }
 
-/// The groups of all cuts; those that can be computed again belong to none.
+/// The groups of all cuts; those that can be recomputed belong to none.
 CutBound read_groups(const StepTape& tape, const TouchIntervals& touches,
                      const std::vector<RecomputeCost>* costs) {
   CutBound reads(tape.ops.size(), touches.intervals.size());

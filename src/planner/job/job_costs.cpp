@@ -21,7 +21,7 @@ double forward_seconds(const ModelChain& chain, const StageEstimate& stage) {
   return seconds;
 }
 
-/// Of a stage: its layers, and what is computed again. `all_trained` are bytes of parameters.
+/// Of a stage: its layers, and what is recomputed. `all_trained` are bytes of parameters.
 StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
                        const StageEstimate& stage, Segment segment, double all_trained) {
   const SegmentLoad load = costs.load(segment);

@@ -34,11 +34,11 @@ double busiest_rank_seconds(const Schedule& schedule, const std::vector<double>&
 
 /// What the schedule's simulator needs to know of the stages as they are cut, behind their swaps
 /// and recomputation: stash is what stays on the device, beside what is swapped, and backward has
-/// the time of what is computed again.
+/// the time of what is recomputed.
 ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,
                              const PartitionEstimate& estimate);
 
-/// What of a stash is the input of its stage, which stays when the rest is computed again: the
+/// What of a stash is the input of its stage, which stays when the rest is recomputed: the
 /// largest share of all stages.
 double largest_input_share(const SegmentCosts& costs, const PartitionEstimate& estimate);
 

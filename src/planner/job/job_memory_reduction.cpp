@@ -14,7 +14,7 @@
 namespace spillway::planner {
 namespace {
 
-/// Lists compute whole stages again, so every layer must be one that may run again.
+/// Lists recompute whole stages, so every layer must be one that may run again.
 bool may_recompute_all(const ModelChain& chain) {
   return std::all_of(chain.layers.begin(), chain.layers.end(), [](const ModelLayer& layer) {
     return layer.stash == Bytes(0) ||

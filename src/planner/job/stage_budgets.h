@@ -6,7 +6,7 @@
 
 namespace spillway::planner {
 
-/// A plan whose stages swap parts of their stashes and compute layers again until ranks fit.
+/// A plan whose stages swap parts of their stashes and recompute layers until ranks fit.
 ///
 /// Partitions know stages, and devices limit ranks. Where a rank has several of them, or the copy
 /// of another one (GEMS, Chimera), what each may hold is found by trying: less where a rank has

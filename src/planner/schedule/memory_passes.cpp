@@ -150,7 +150,7 @@ Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs
                             std::size_t most_runs) {
   if (!costs.memory) throw ConfigError("there is no memory limit to fit into (set one)");
   const Schedule swapped = with_swapped_stashes(schedule, costs, most_runs);
-  // Ranks whose copies do not make room in time compute again instead of waiting for it.
+  // Ranks whose copies do not make room in time recompute instead of waiting for it.
   ScheduleCosts unlimited = costs;
   unlimited.memory.reset();
   Schedule mixed = swapped;

@@ -69,8 +69,8 @@ struct Candidate {
   double returns = 0.0;  ///< And to the begin of the second.
   double write_seconds = 0.0;
   double read_seconds = 0.0;
-  double recompute_seconds = 0.0;   ///< 0: it cannot be computed again.
-  std::vector<ValueIndex> sources;  ///< What computing it again reads.
+  double recompute_seconds = 0.0;   ///< 0: it cannot be recomputed.
+  std::vector<ValueIndex> sources;  ///< What recomputing it reads.
   bool may_hide = true;             ///< Lanes only fill, so what was not hidden never will be.
   bool is_chosen = false;
 

@@ -146,9 +146,9 @@ std::string bound(const RunStatistics& s) {
       percent_text(s.learned.planned_step_seconds() / s.learned.bound_step_seconds() - 1.0));
 }
 
-std::string computed_again(const RunStatistics& s) {
+std::string recompute_text(const RunStatistics& s) {
   std::string text =
-      message("{} ran again in {}, to bring back {} that had been dropped",
+      message("{} recomputed in {}, which brought back {} that had been dropped",
               counted(s.replays, "operator"), seconds_text(s.replay_seconds), s.memory.dropped);
   if (s.unplanned_replays > 0)
     text += message("; {} of them because steps went otherwise than planned", s.unplanned_replays);
@@ -233,7 +233,7 @@ std::string summary(const RunStatistics& s) {
   if (s.memory.spilled > Bytes(0)) screen.line("to", where(s));
   if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
-  if (s.replays > 0) screen.line("again", computed_again(s));
+  if (s.replays > 0) screen.line("replayed", recompute_text(s));
   if (s.verified.equal_kinds + s.verified.differing_kinds > 0)
     screen.line("verified", verified(s.verified));
   screen.line("waited", lost(s));

@@ -189,7 +189,7 @@ constexpr std::array<SettingField, 27> kFields{{
     "is faster than the disk; off only moves them."},
    [](Settings& s, Text t) { s.recompute = parse_switch(t); }},
   {{"strategy", "NAME", "spillway",
-    "Who decides what to move and what to compute again: ours, or a published way of doing it, to "
+    "Who decides what to move and what to recompute: ours, or a published way of doing it, to "
     "compare; spillway plan --help lists them."},
    [](Settings& s, Text t) { s.strategy = planner::strategy_named(t).name; }},
   {{"plan", "FILE", "none",

@@ -469,12 +469,12 @@ def add_run_options(parser):
     add("--planned", action="store_true",
         help="fail when a run below the need followed no plan")
     add("--recomputed", action="store_true",
-        help="fail when a run below the need has computed nothing again")
+        help="fail when a run below the need has recomputed nothing")
     add("--both-tiers", action="store_true",
         help="fail when a run below the need has not used host memory and the disk behind it, which "
         "--run-option=--nvme=ram:SIZE,DIR gives")
     add("--moved-and-recomputed", action="store_true",
-        help="fail when the latest whole step of a run below the need has computed nothing again, or "
+        help="fail when the latest whole step of a run below the need has recomputed nothing, or "
         "the run has read nothing back")
     add("--side-by-side", action="store_true",
         help="operators of several threads run at once and may need more than any")

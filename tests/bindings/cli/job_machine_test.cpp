@@ -180,7 +180,7 @@ TEST_F(JobMachine, GoesOnToDisksWithoutADescription) {
   EXPECT_EQ(ample["hosts"]["memory_bytes"], (1_GiB).count());
   EXPECT_THAT(plan(options), HasSubstr("every rank on a host of its own"));
   rates.host_memory = "2MiB";
-  const json small = told(options);  // It computes again instead.
+  const json small = told(options);  // It recomputes instead.
   EXPECT_GT(small["step_seconds"], ample["step_seconds"]);
   for (const json& rank : small["per_rank"]) EXPECT_LE(rank["host_bytes"], (2_MiB).count());
   rates.disk_out = "8", rates.disk_in = "9";
@@ -188,7 +188,7 @@ TEST_F(JobMachine, GoesOnToDisksWithoutADescription) {
   const json behind = told(options);
   EXPECT_EQ(behind["hosts"]["swaps_to"], "disks");
   EXPECT_DOUBLE_EQ(behind["step_seconds"].get<double>(), ample["step_seconds"].get<double>());
-  rates.disk_out = "0.1", rates.disk_in = "0.1";  // Slower than to compute again.
+  rates.disk_out = "0.1", rates.disk_in = "0.1";  // Slower than to recompute.
   EXPECT_EQ(told(options)["step_seconds"], small["step_seconds"]);
 }
 

@@ -19,7 +19,7 @@ TEST_F(PlanningCommand, TellsWhatAUserNeedsToDecide) {
         "smallest  --budget ", ", set by aten::convolution_backward (float[1, 8, 64, 64])\n",
         "rates     1.50 GB/s out, 2.00 GB/s in", "(guesses", "budget    ",
         "50.0 % of what is needed", "strategy  spillway\n", " times in-core (", "bound     ",
-        " out, ", "again     ", "peak      ", "Operators that wait longest:\n",
+        " out, ", "recompute ", "peak      ", "Operators that wait longest:\n",
         "Tensors that they wait for:\n", " wait"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }

@@ -86,7 +86,7 @@ TEST_F(PlanningOutput, HasTheDocumentedKeysInsideToo) {
   EXPECT_EQ(compared, 6U);
 }
 
-TEST_F(PlanningOutput, TellsWhatTheBoundComputesAgain) {
+TEST_F(PlanningOutput, TellsWhatTheBoundRecomputes) {
   const PlanningStep step = to_step(chain_profile(), "chain");
   PlanFigures figures;
   figures.bound.kind = planner::BoundKind::kFluid;
@@ -95,7 +95,7 @@ TEST_F(PlanningOutput, TellsWhatTheBoundComputesAgain) {
   figures.bound.recompute_seconds = 0.012;
   EXPECT_THAT(plan_text(step, {}, figures),
               HasSubstr("linear program over the step, where 25.0 % of what comes back is "
-                        "computed again in 12.0 ms);"));
+                        "recomputed in 12.0 ms);"));
   EXPECT_EQ(figures_json(step, {}, figures).at("bound_recomputed_share"), 0.25);
 }
 

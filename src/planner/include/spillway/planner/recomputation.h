@@ -26,10 +26,10 @@ struct Drop {
   ValueIndex value = 0;
   OpIndex after = 0;
   /// What others need of it meanwhile is dropped again, instead of staying until its own next use.
-  bool again = false;
+  bool each_time = false;
 };
 
-/// A tape with replays as operators of their own. What was dropped and computed again is several
+/// A tape with replays as operators of their own. What was dropped and recomputed is several
 /// values, one per stretch of presence, so swaps are planned on it as on any tape.
 struct RewrittenTape {
   StepTape tape;
@@ -59,7 +59,7 @@ class ReplayError : public PlanError {
 };
 
 /// Inserts replays, which are sorted by `before` and run in this order. A value ends after its last
-/// use before it is computed again; results of replays that nobody needs are none. Values keep
+/// use before it is recomputed; results of replays that nobody needs are none. Values keep
 /// their numbers, further presences follow. Throws ReplayError where a replay would not find its
 /// inputs as they were, PlanError where another operator would not, where one is not replayable,
 /// and for indices out of range.
@@ -80,7 +80,7 @@ class Recomputation {
   /// Operator that uses the value next after `after`; kNoOp (-1) without one in this step.
   OpIndex next_use(ValueIndex value, OpIndex after) const;
 
-  /// Whether a value that is dropped after its touch by `after` can be computed again for its next
+  /// Whether a value that is dropped after its touch by `after` can be recomputed for its next
   /// use: every operator involved is replayable and every input still is, or can be computed
   /// again, as it was. Takes time that grows with the step.
   bool can_drop(ValueIndex value, OpIndex after) const;

@@ -38,7 +38,7 @@ struct StepBound {
   profile::OpIndex from = 0;
   profile::OpIndex to = 0;
   /// Of the pages that have to come back there (by the linear program: in the step), the share that
-  /// is computed again where the bound is attained, and what that takes.
+  /// is recomputed where the bound is attained, and what that takes.
   double recomputed_share = 0.0;
   double recompute_seconds = 0.0;
 };
@@ -63,7 +63,7 @@ struct BoundOptions {
 /// sound (`profile::check` and `check`), which is not looked at. All is 0 for an empty tape.
 StepBound bound_step(const profile::StepTape& tape, const SwapLimits& limits);
 
-/// The bound for plans that swap and compute replayable operators again; the same holds for it.
+/// The bound for plans that swap and recompute replayable operators; the same holds for it.
 StepBound bound_plan(const profile::StepTape& tape, const SwapLimits& limits,
                      const BoundOptions& options = {});
 

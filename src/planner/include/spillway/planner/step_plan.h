@@ -10,7 +10,7 @@
 
 namespace spillway::planner {
 
-/// What to keep, to swap and to compute again during a repeating step, and when. `bound_plan` says
+/// What to keep, to swap and to recompute during a repeating step, and when. `bound_plan` says
 /// what no plan can beat.
 struct StepPlan {
   std::string strategy;         ///< That made it.
@@ -32,7 +32,7 @@ struct PlanEffort {
   const StepPlan* known = nullptr;
 };
 
-/// Decides together what to keep, to swap and to compute again, so that the repeating step fits
+/// Decides together what to keep, to swap and to recompute, so that the repeating step fits
 /// into the budget and is fast. Deterministic as long as nobody stops it. Throws PlanError for a
 /// tape that contradicts itself and ConfigError for senseless limits.
 StepPlan plan_step(const StepTape& tape, const SwapLimits& limits, const PlanEffort& effort = {});

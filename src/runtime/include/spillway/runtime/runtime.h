@@ -188,7 +188,7 @@ class Runtime {
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
   void drop_wished(OpContext& op) noexcept;
   void settle_unrecorded(OpContext& op);
-  void run_again(profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
+  void replay_op(profile::OpIndex place, const RecordedOp& recorded, std::span<const RangeUse> uses,
                  const std::function<void(swap::PinSet&)>& body);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);
@@ -205,7 +205,7 @@ class Runtime {
   std::unique_ptr<swap::SwapEngine> engine_;
 
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
-  std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is computed again.
+  std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.
 
   mutable std::mutex step_mutex_;
   std::uint64_t boundaries_ = 0;

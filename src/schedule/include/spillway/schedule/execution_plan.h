@@ -34,7 +34,7 @@ struct RecordedStep {
 struct PlannedStage {
   std::uint32_t first = 0;  ///< Both ends included.
   std::uint32_t last = 0;
-  std::vector<std::uint32_t> recomputed;  ///< Layers that backward computes again, as they run.
+  std::vector<std::uint32_t> recomputed;  ///< Layers that backward recomputes, as they run.
   Bytes stash;                            ///< Stays on the device from forward to backward.
   Bytes swapped;  ///< Leaves it beside the forward, and comes back beside the backward.
 

@@ -24,7 +24,7 @@ enum class ActionKind : std::uint8_t {
   kReceiveBackward,
   kSwapOut,    ///< The stash of a micro-batch starts to leave the device.
   kSwapIn,     ///< It starts to come back.
-  kRecompute,  ///< Its forward kept the input alone; the rest is computed again.
+  kRecompute,  ///< Its forward kept the input alone; the rest is recomputed.
   kSendWeights,
   kReceiveWeights,
   kSendGradients,

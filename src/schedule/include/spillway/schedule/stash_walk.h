@@ -9,7 +9,7 @@ namespace spillway::schedule {
 
 /// What is left of the stash of one micro-batch on one stage, as a share of the whole.
 struct StashShares {
-  double input = 0.0;                 ///< Kept by a forward whose rest is computed again.
+  double input = 0.0;                 ///< Kept by a forward whose rest is recomputed.
   double after_input_gradient = 1.0;  ///< Kept between input gradient and weight gradient.
 };
 

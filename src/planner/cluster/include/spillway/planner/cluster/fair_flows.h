@@ -15,7 +15,7 @@ namespace spillway::planner {
 ///
 ///     Σ streams · rate ≤ link rate,  each flow has a link that is full and on which none is faster
 ///
-/// Rates are computed again after starts and ends, and only for flows that these can reach: over
+/// Rates are recomputed after starts and ends, and only for flows that these can reach: over
 /// links on which flows hinder each other. A link whose flows could all run as fast as their other
 /// links allow hinders nobody.
 class FairFlows {

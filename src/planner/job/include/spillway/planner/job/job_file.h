@@ -19,8 +19,8 @@ struct JobFileStage {
   LayerIndex last = 0;
   std::string first_name;
   std::string last_name;
-  std::vector<ChosenPoint> recomputed;  ///< Layers that backward computes again, as they run.
-  Bytes whole_stash;  ///< Of each micro-batch, before anything is swapped or computed again.
+  std::vector<ChosenPoint> recomputed;  ///< Layers that backward recomputes, as they run.
+  Bytes whole_stash;  ///< Of each micro-batch, before anything is swapped or recomputed.
 };
 
 /// A plan for many ranks as a file keeps it: what each rank does, and what that was reckoned with.

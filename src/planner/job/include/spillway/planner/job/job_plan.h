@@ -40,9 +40,9 @@ struct JobPlan {
   JobMemoryReduction memory_reduction = JobMemoryReduction::kStages;
   std::string not_tried;  ///< Which kind of memory reduction was left out, and why; mostly empty.
 
-  /// Of the layers. Stages and what they compute again count places in it.
+  /// Of the layers. Stages and what they recompute count places in it.
   OrderChoice order;
-  std::vector<StageEstimate> stages;  ///< Layers, times, what is swapped and computed again.
+  std::vector<StageEstimate> stages;  ///< Layers, times, what is swapped and recomputed.
   std::vector<StageFactors> factors;  ///< By stage, that the cuts were made for.
   /// By stage, before and after swaps and recomputation of its stash: in all copies together, but
   /// buffers and stash of one. Each class at its most, which need not be at the same moment. Where
@@ -61,7 +61,7 @@ struct JobPlan {
 
   double gap() const { return bound_seconds > 0.0 ? step_seconds / bound_seconds - 1.0 : 0.0; }
   Bytes peak() const;
-  /// Whether stashes are swapped or computed again, however it was decided.
+  /// Whether stashes are swapped or recomputed, however it was decided.
   bool reduces_memory() const;
   double micro_batches_per_second()
       const;  ///< Of all data-parallel replicas; 0 for a step that takes no time.

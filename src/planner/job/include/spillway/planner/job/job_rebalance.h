@@ -72,7 +72,7 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
                       const std::string& profile);
 
 /// On-line re-balancing, after vPipe (IEEE TPDS 33(3), 2022): layers move between neighbouring
-/// stages, which swap and compute again what is best for them then; the schedule stays: see
+/// stages, which swap and recompute what is best for them then; the schedule stays: see
 /// rebalance.md. `request` is one of `request_of`, whose links and memory may have been said anew.
 /// Without `steps_left` the quickest step counts. Deterministic and pure; some fifty plans at
 /// most.

@@ -31,7 +31,7 @@ struct JobAttempt {
   double gap = 0.0;
   double seconds_per_micro_batch = 0.0;  ///< Of the slowest stage.
   Bytes peak{};
-  bool reduces_memory = false;  ///< Stashes are swapped or computed again.
+  bool reduces_memory = false;  ///< Stashes are swapped or recomputed.
   std::string not_tried{};      ///< As of `JobPlan`.
   /// To do for those who run it: data-parallel replicas, replicas, stages, actions of all ranks.
   std::array<std::uint64_t, 4> work{};

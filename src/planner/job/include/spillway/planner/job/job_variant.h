@@ -11,9 +11,9 @@ namespace spillway::planner {
 
 /// How a plan gets into the memory of its devices.
 enum class JobMemoryReduction : std::uint8_t {
-  kStages,       ///< Each stage swaps a part of every stash, and computes layers again.
-  kRecompute,    ///< Each stage computes layers again, and swaps nothing.
-  kIdleOffload,  ///< Whole stashes leave in idle time; ranks that are still too full compute again.
+  kStages,       ///< Each stage swaps a part of every stash, and recomputes layers.
+  kRecompute,    ///< Each stage recomputes layers, and swaps nothing.
+  kIdleOffload,  ///< Whole stashes leave in idle time; ranks that are still too full recompute.
 };
 
 /// "stages", "recompute", "idle-offload"

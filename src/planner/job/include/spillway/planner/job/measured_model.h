@@ -37,7 +37,7 @@ struct MeasuredModel {
 /// - Layers wait for those whose values they read or overwrite, and for what the profile says of
 ///   smaller ones (`hidden_dependences`). Where it does not, as recorded ones, the order is fixed
 ///   (`may_reorder`); the chain's dependences then are a guess on the safe side for who frees it.
-/// - What a layer makes and keeps can be computed again from what other layers keep, with all that
+/// - What a layer makes and keeps can be recomputed from what other layers keep, with all that
 ///   writes it in place, where these operators and those in between may run again and write nothing
 ///   that was there before the step. Data that a layer keeps stays.
 ///

@@ -38,7 +38,7 @@ Schedule with_communication(const Schedule& schedule, const CommunicationOptions
 /// Runs of the simulator in a search for idle-time offload, which bound its time.
 inline constexpr std::size_t kMostOffloadRuns = 200;
 
-/// Forwards of these ranks keep their input alone; the rest is computed again before the backward,
+/// Forwards of these ranks keep their input alone; the rest is recomputed before the backward,
 /// where the rank may still wait for its gradient. Stashes that are swapped stay so.
 Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint32_t> ranks);
 
@@ -65,8 +65,8 @@ Schedule with_offloaded_stages(const Schedule& schedule, const ScheduleCosts& co
 Schedule with_parked_weights(const Schedule& schedule);
 
 /// Into `costs.memory`, for GEMS or any other: stashes swapped in idle time; that, with the
-/// ranks that still hold more computing the rest again; with the ranks whose copies are too slow
-/// computing all of theirs again; recomputation alone; or half or all of each rank's stages
+/// ranks that still hold more recomputing the rest; with the ranks whose copies are too slow
+/// recomputing all of theirs; recomputation alone; or half or all of each rank's stages
 /// offloaded. What fits, and is the fastest, or else what comes nearest. Throws ConfigError without
 /// a limit.
 Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs,

@@ -14,7 +14,7 @@ enum class RefusalCause : std::uint8_t {
   kBudget,         ///< An operator does not fit.
   kStore,          ///< The spill store takes nothing more.
   kUnreadable,     ///< What is in it does not come back.
-  kRecomputation,  ///< What was dropped cannot be computed again.
+  kRecomputation,  ///< What was dropped cannot be recomputed.
   kKept,           ///< The kernel keeps tensors in memory that are locked or in use by a device.
 };
 
