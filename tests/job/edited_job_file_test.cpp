@@ -43,7 +43,7 @@ std::string judged(const json& document) {
   });
 }
 
-/// The key without places in lists: "/stages/2/stash_bytes" as "stages.stash_bytes".
+/// The key without places in action lists: "/stages/2/stash_bytes" as "stages.stash_bytes".
 std::string key_of(const std::string& pointer) {
   std::string key;
   std::string part;
@@ -149,7 +149,8 @@ TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
   EXPECT_THAT(told("/figures/gap", 1.1), HasSubstr("figures.gap is "));
   EXPECT_THAT(told("/figures/bound_seconds", 0.9), HasSubstr("figures.gap is "));
   EXPECT_THAT(told("/stages/0/stash_bytes", 0.9), HasSubstr("it was changed"));
-  EXPECT_THAT(told("/ranks", 2), HasSubstr("ranks is 16, and 2 data-parallel replicas of 4 lists"));
+  EXPECT_THAT(told("/ranks", 2),
+              HasSubstr("ranks is 16, and 2 data-parallel replicas of 4 action lists"));
   EXPECT_THAT(told("/micro_batches", 2), HasSubstr("micro-batches"));
 }
 

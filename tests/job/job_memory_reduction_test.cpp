@@ -236,8 +236,8 @@ double seconds_of(JobRequest request, std::string_view schedule) {
   }
 }
 
-// Cuts reckon with more swaps than lists leave time for, so that a link to the host made plans
-// slower, and a host with little room made them impossible.
+// Cuts reckon with more swaps than action lists leave time for, so that a link to the host made
+// plans slower, and a host with little room made them impossible.
 TEST(JobMemoryReduction, IsNoSlowerForALinkToTheHost) {
   std::size_t reduced = 0;
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {

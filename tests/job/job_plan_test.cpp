@@ -110,7 +110,7 @@ TEST(JobPlan, GivesTheOptimizerToTheStagesByTheirParameters) {
 TEST(JobPlan, RefusesWhatCannotBe) {
   const auto reason = [](const JobRequest& request) { return refusal([&] { planned(request); }); };
   EXPECT_THAT(reason(even_job(3, 4, 8, "1f1b")), HasSubstr("more stages than layers: 4 for 3"));
-  // Before lists are made, which would be too long.
+  // Before action lists are made, which would be too long.
   EXPECT_THAT(reason(even_job(3, 60'000, 60'000, "1f1b")),
               HasSubstr("more stages than layers: 60000 for 3"));
   EXPECT_THAT(reason(even_job(7, 4, 8, "interleaved")),

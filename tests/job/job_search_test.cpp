@@ -218,7 +218,7 @@ TEST(JobSearch, TakesReplicasWhereTheWholeModelFits) {
   EXPECT_LT(search_job(request).plan.data_parallel, 4U);
 }
 
-// Equal lists, or as fast and small ones with more to do.
+// Equal action lists, or as fast and small ones with more to do.
 TEST(JobSearch, PrefersThePlainestOfEquals) {
   EXPECT_EQ(search_job(even_job(8, 1, 4)).plan.schedule, "1f1b");
   JobRequest request = even_job(8, 4, 4);

@@ -153,7 +153,7 @@ TEST(TryChoices, EndsHoweverMuchIsOpen) {
   EXPECT_GT(trials.skipped, 0U);
 }
 
-// Usual variants of endless lists went on for minutes.
+// Usual variants of endless action lists went on for minutes.
 TEST(TryChoices, LooksAtFewUsualVariantsOfEndlessLists) {
   const JobRequest request = even_job(16, 8, 1U << 16U);
   const JobTrials trials =

@@ -43,15 +43,15 @@ TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
 
 TEST(ListsFor, TakesWhatIsSaidAndFillsInTheRest) {
   const ScheduleGenerator& capped = schedule_generator_named("1f1b-capped");
-  EXPECT_EQ(lists_for(capped, {}, 8, 16).slots, 4U);
+  EXPECT_EQ(schedule_request_for(capped, {}, 8, 16).slots, 4U);
   JobVariant variant;
   variant.slots = 7;
-  EXPECT_EQ(lists_for(capped, variant, 8, 16).slots, 7U);
+  EXPECT_EQ(schedule_request_for(capped, variant, 8, 16).slots, 7U);
   const ScheduleGenerator& master = schedule_generator_named("gems-master");
-  const Schedule lists = master.generate(lists_for(master, {}, 4, 8));
-  EXPECT_EQ(to_string(as_made(master, {}, lists)), "replicas=8");
+  const Schedule action_lists = master.generate(schedule_request_for(master, {}, 4, 8));
+  EXPECT_EQ(to_string(as_made(master, {}, action_lists)), "replicas=8");
   const ScheduleGenerator& chunks = schedule_generator_named("interleaved");
-  EXPECT_EQ(to_string(as_made(chunks, {}, chunks.generate(lists_for(chunks, {}, 4, 8)))),
+  EXPECT_EQ(to_string(as_made(chunks, {}, chunks.generate(schedule_request_for(chunks, {}, 4, 8)))),
             "chunks=2");
 }
 

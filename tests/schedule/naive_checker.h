@@ -9,9 +9,9 @@
 
 namespace spillway::schedule {
 
-/// Runs lists with messages and flushes in the slowest and plainest way: each rank's next action
-/// goes as soon as all it needs is done, messages when both ends stand at them, reductions when all
-/// copies do. For comparison with the checker; knows no swaps, no recomputation.
+/// Runs action lists with messages and flushes in the slowest and plainest way: each rank's next
+/// action goes as soon as all it needs is done, messages when both ends stand at them, reductions
+/// when all copies do. For comparison with the checker; knows no swaps, no recomputation.
 class NaiveChecker {
  public:
   explicit NaiveChecker(const Schedule& schedule)

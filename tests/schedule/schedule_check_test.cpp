@@ -137,7 +137,7 @@ TEST(FirstFault, FindsAReductionThatAPartnerDoesNotJoin) {
   std::erase_if(schedule.ranks[1], [](const Action& action) {
     return action.kind == ActionKind::kReduce && action.stage == 0;
   });
-  EXPECT_THAT(fault_in(schedule), HasSubstr("waits for rank 1, whose list is over"));
+  EXPECT_THAT(fault_in(schedule), HasSubstr("waits for rank 1, whose action list is over"));
 }
 
 TEST(FirstFault, ThrowsForIndicesOutside) {
@@ -152,8 +152,8 @@ TEST(FirstFault, ThrowsForIndicesOutside) {
   EXPECT_THROW(check_schedule(schedule), PlanError);
 }
 
-// Two neighbours of a list change places. What the checker lets through must run, in a plain model
-// and in the event model; what it refuses, the plain model must not bring to an end.
+// Two neighbours of an action list change places. What the checker lets through must run, in a
+// plain model and in the event model; what it refuses, the plain model must not bring to an end.
 TEST(FirstFault, JudgesEverySwapOfNeighboursAsAPlainModelDoes) {
   std::mt19937 random(7);
   std::size_t refused = 0;

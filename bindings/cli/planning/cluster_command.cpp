@@ -78,9 +78,10 @@ std::uint32_t pipelines_for(const SimulateOptions& options, const JobFile& file)
                       ranks, of_one, options.common.profile, std::max(1U, ranks / of_one) * of_one);
   const std::uint32_t pipelines = ranks / of_one;
   if (pipelines > 1 && !has_reductions(file.actions))
-    throw ConfigError("the lists of {} are those of one pipeline, which sums no gradients with "
-                      "others: {} of them need a plan with --data-parallel 2 or more",
-                      options.common.profile, pipelines);
+    throw ConfigError(
+        "the action lists of {} are those of one pipeline, which sums no gradients with "
+        "others: {} of them need a plan with --data-parallel 2 or more",
+        options.common.profile, pipelines);
   return pipelines;
 }
 

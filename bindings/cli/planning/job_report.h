@@ -24,7 +24,7 @@ struct FoundJob {
 /// What a user needs to decide, as lines and a table of the stages.
 std::string job_text(const FoundJob& job);
 
-/// Actions of a kind in the list of a rank.
+/// Actions of a kind in the action list of a rank.
 std::int64_t count_of(const planner::JobPlan& plan, std::uint32_t rank, planner::ActionKind kind);
 
 }  // namespace spillway::cli

@@ -164,7 +164,7 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
                                : message("{}, after {}", figures.strategy, figures.source));
   text += line("time", time_text(step, figures));
   text += line("bound", bound_text(step, figures));
-  text += line("moved", moved_text(rates, figures));
+  text += line("swapped", moved_text(rates, figures));
   text += line("recompute", recompute_text(figures));
   text += line("peak", message("{} of tensors in memory", figures.peak));
   if (figures.planning_seconds > 0.0)

@@ -53,7 +53,8 @@ class JobRun {
 
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  /// The memory of a rank. Of a list one task at most waits for room: all others are behind it.
+  /// The memory of a rank. Of an action list one task at most waits for room: all others are behind
+  /// it.
   struct Room {
     double held = 0.0;
     double most = 0.0;

@@ -11,7 +11,7 @@ using TaskId = std::uint32_t;
 inline constexpr TaskId kNoTask = static_cast<TaskId>(-1);
 
 enum class TaskKind : std::uint8_t {
-  kGate,  ///< Takes no time: a point in a list.
+  kGate,  ///< Takes no time: a point in an action list.
   kJoin,  ///< The same, but the rank may have waited for it: where a backward is over for others.
   kCompute,
   kMessage,

@@ -6,7 +6,7 @@
 
 namespace spillway::planner {
 
-/// Seconds of one micro-batch. A backward is taken as two halves, as the lists have it.
+/// Seconds of one micro-batch. A backward is taken as two halves, as the action lists have it.
 struct LayerTimes {
   double forward = 0.0;
   double input = 0.0;   ///< The gradient of what comes in, for the layers before.

@@ -131,11 +131,11 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   communication.data_parallel = request.data_parallel;
   const SecondCopy second_copy = request.variant.second_copy;
   if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
-  Schedule lists = compute;
+  Schedule action_lists = compute;
   const LayerIndex trained = leading_frozen_layers(request.chain);
   for (const StageEstimate& stage : plan.stages)
-    if (stage.last_layer < trained) ++lists.untrained_stages;
-  plan.actions = with_communication(lists, plan.costs, communication);
+    if (stage.last_layer < trained) ++action_lists.untrained_stages;
+  plan.actions = with_communication(action_lists, plan.costs, communication);
   if (second_copy == SecondCopy::kParked) plan.actions = with_parked_weights(plan.actions);
   return plan;
 }

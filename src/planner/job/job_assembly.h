@@ -7,7 +7,7 @@
 namespace spillway::planner {
 
 /// All that both ways of memory reduction have in common, once cuts and their estimate are there:
-/// the lists with their messages, and what they cost.
+/// the action lists with their messages, and what they cost.
 JobPlan started(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
                 const SegmentCosts& costs, const PartitionEstimate& estimate);
 

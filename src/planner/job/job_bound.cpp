@@ -18,7 +18,7 @@ enum class Alternation : std::uint8_t {
   kMeet,   ///< The next pass has its last stage on the rank where the one before ends.
 };
 
-/// What lists of a schedule have in common, whatever their counts.
+/// What action lists of a schedule have in common, whatever their counts.
 struct ScheduleTraits {
   std::string_view name;
   std::uint32_t copies = 1;  ///< Ranks of one pipeline that can share the work of a layer.
@@ -160,12 +160,12 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
   const ScheduleTraits& traits = traits_of(choice.generator->name);
   const Pipeline pipeline{asked.ranks / asked.data_parallel,
                           asked.micro_batches / asked.data_parallel};
-  const ScheduleRequest lists =
-      lists_for(*choice.generator, choice.variant, pipeline.ranks, pipeline.micro_batches);
+  const ScheduleRequest schedule_request = schedule_request_for(
+      *choice.generator, choice.variant, pipeline.ranks, pipeline.micro_batches);
   const ChainTimes chain(asked.chain, asked.update_seconds);
   double bound = bound_of_layers(chain, traits, pipeline);
   if (traits.alternation != Alternation::kNone) {
-    std::uint32_t passes = lists.replicas;
+    std::uint32_t passes = schedule_request.replicas;
     if (choice.generator->name == "gpipe") passes = 1;
     if (choice.generator->name == "gems-mast") passes = 2;
     if (passes == 0) passes = choice.generator->name == "gems-basic" ? 1 : pipeline.micro_batches;
@@ -179,7 +179,8 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
     bound = std::max(bound, bound_of_stages(chain, traits.is_whole, pipeline));
   // On the first rank that trains, each micro-batch is in flight until it has come back.
   if (choice.generator->name == "1f1b-capped")
-    bound = std::max(bound, chain.trained().work() * pipeline.micro_batches / lists.slots);
+    bound =
+        std::max(bound, chain.trained().work() * pipeline.micro_batches / schedule_request.slots);
   return bound;
 }
 

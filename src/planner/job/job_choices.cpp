@@ -18,8 +18,8 @@ std::uint64_t passes_of(const JobRequest& request, const JobChoice& choice) {
   const std::uint32_t all =
       choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request);
   const std::uint32_t own = all / choice.data_parallel;
-  const std::uint64_t stages =
-      choice.generator->stage_count(lists_for(*choice.generator, choice.variant, ranks, own));
+  const std::uint64_t stages = choice.generator->stage_count(
+      schedule_request_for(*choice.generator, choice.variant, ranks, own));
   return stages > request.chain.layers.size() ? 0 : stages * own;
 }
 

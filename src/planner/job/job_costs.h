@@ -20,12 +20,12 @@ Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::u
 Cuts cuts_for(const JobRequest& request, const Partitioner& partitioner, const SegmentCosts& costs,
               CutMemo& memo);
 
-/// What stages hold of stashes and copies of weights and states, counted over the lists.
+/// What stages hold of stashes and copies of weights and states, counted over the action lists.
 std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares = {});
 
 /// What to cut for a schedule: a device per stage, with the stash and the copies of the weights
-/// that the lists hold. Of ranks with several stages each gets an equal share of the rank, and what
-/// the rank holds in the mean. Throws ConfigError as check(PartitionProblem).
+/// that the action lists hold. Of ranks with several stages each gets an equal share of the rank,
+/// and what the rank holds in the mean. Throws ConfigError as check(PartitionProblem).
 PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule);
 
 /// For how long the busiest rank computes in a step, when each stage takes so many seconds per

@@ -14,7 +14,7 @@
 namespace spillway::planner {
 namespace {
 
-/// Lists recompute whole stages, so every layer must be one that may run again.
+/// Action lists recompute whole stages, so every layer must be one that may run again.
 bool may_recompute_all(const ModelChain& chain) {
   return std::all_of(chain.layers.begin(), chain.layers.end(), [](const ModelLayer& layer) {
     return layer.stash == Bytes(0) ||
@@ -28,7 +28,7 @@ std::uint64_t passes_of(const Schedule& compute) {
   return compute.all_micro_batches() * compute.stages;
 }
 
-/// Runs of the simulator for idle-time offload, so that the search for longer lists takes no
+/// Runs of the simulator for idle-time offload, so that the search for longer action lists takes no
 /// longer.
 std::size_t offload_runs(const Schedule& compute) {
   constexpr std::uint64_t kMostRuns = 200;
@@ -107,8 +107,8 @@ class MemoryReductionSearch {
 
   /// The fastest with the whole rate of the link, and with less of it as long as somebody waits for
   /// swaps, or hosts have no room for them. (Without any: `make_job_plan`.) A rate beside the
-  /// compute is what cuts know of swaps; in the lists, forwards in a row leave less time for them.
-  /// Throws what the first try throws.
+  /// compute is what cuts know of swaps; in the action lists, forwards in a row leave less time for
+  /// them. Throws what the first try throws.
   JobPlan by_any_share() {
     std::optional<JobPlan> best;
     std::exception_ptr reason;
@@ -196,7 +196,7 @@ class MemoryReductionSearch {
                        ? with_memory_fitted(plan.actions, plan.costs, runs)
                        : with_swapped_stashes(plan.actions, plan.costs, runs);
     plan = finished(request_, std::move(plan));
-    // The cuts were made as if there were room; the lists have made it.
+    // The cuts were made as if there were room; the action lists have made it.
     for (std::size_t k = 0; k < plan.stages.size(); ++k)
       plan.stages[k].memory = plan.bytes_after[k].all();
     return plan;

@@ -10,8 +10,8 @@ namespace spillway::planner {
 /// or for the slowest stage: a step is more than that. Seen: a fifth.
 inline constexpr double kMostGainOfCuts = 1.25;
 
-/// The plan for these lists of compute, with the layers as the request has them: as cut, or with
-/// the fastest kind of memory reduction, where it is open. `memo` is of this chain. Throws as
+/// The plan for these action lists of compute, with the layers as the request has them: as cut, or
+/// with the fastest kind of memory reduction, where it is open. `memo` is of this chain. Throws as
 /// `make_job_plan`.
 JobPlan with_memory_reduction(const JobRequest& asked, const Partitioner& partitioner,
                               const Schedule& compute, const IncumbentSeconds& incumbent,

@@ -81,7 +81,7 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
 }
 
 /// The same without swaps of stages, and what is the faster one: with a link cuts and orders are
-/// made for swaps, for which lists may leave too little time, and hosts too little room.
+/// made for swaps, for which action lists may leave too little time, and hosts too little room.
 JobPlan with_or_without_swaps(const JobRequest& asked, const Partitioner& partitioner,
                               const Schedule& compute, IncumbentSeconds incumbent, PlanMemo& memo) {
   std::optional<JobPlan> plan;
@@ -176,16 +176,16 @@ JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, PlanMemo& memo) {
   const JobRequest asked = request_for(request, choice);
   const ScheduleGenerator& generator = *choice.generator;
-  const ScheduleRequest lists =
-      lists_for(generator, choice.variant, asked.ranks / asked.data_parallel,
-                asked.micro_batches / asked.data_parallel);
-  // Before lists are made, which may be long.
-  const std::uint64_t stages = generator.stage_count(lists);
+  const ScheduleRequest schedule_request =
+      schedule_request_for(generator, choice.variant, asked.ranks / asked.data_parallel,
+                           asked.micro_batches / asked.data_parallel);
+  // Before action lists are made, which may be long.
+  const std::uint64_t stages = generator.stage_count(schedule_request);
   if (stages > asked.chain.layers.size())
     throw ConfigError("there are more stages than layers: {} for {}; use fewer {}", stages,
                       asked.chain.layers.size(),
                       choice.variant.chunks > 2 ? "chunks or devices" : "devices");
-  const Schedule compute = generator.generate(lists);
+  const Schedule compute = generator.generate(schedule_request);
   if (request.schedule == kAnySchedule && changes_results(compute))
     throw PlanError("it updates weights while micro-batches are in flight, which changes results "
                     "(name it with --schedule to have it)");

@@ -15,12 +15,12 @@
 namespace spillway::planner {
 namespace {
 
-/// The lists of a job without messages, as its generator makes them.
+/// The action lists of a job without messages, as its generator makes them.
 Schedule compute_of(const JobRequest& request) {
   const ScheduleGenerator& generator = schedule_generator_named(request.schedule);
-  return generator.generate(lists_for(generator, request.variant,
-                                      request.ranks / request.data_parallel,
-                                      request.micro_batches / request.data_parallel));
+  return generator.generate(schedule_request_for(generator, request.variant,
+                                                 request.ranks / request.data_parallel,
+                                                 request.micro_batches / request.data_parallel));
 }
 
 /// The passes of micro-batches through the stages of a rank, without all that memory reduction and
@@ -36,18 +36,18 @@ void require_lists_of(const Schedule& made, const Schedule& stored, const std::s
   if (made.placement != stored.placement)
     throw ConfigError(
         "{}: its stages do not lie on ranks as {} places them; re-balancing makes the "
-        "lists anew (plan anew)",
+        "action lists anew (plan anew)",
         name, stored.name);
   const bool is_parked = schedule_in(stored.name).variant.second_copy == SecondCopy::kParked;
   if (is_parked != has_action(stored, ActionKind::kSwapInWeights))
-    throw ConfigError("{}: its lists park {}, unlike its schedule {} (plan anew)", name,
+    throw ConfigError("{}: its action lists park {}, unlike its schedule {} (plan anew)", name,
                       is_parked ? "no weights" : "weights", stored.name);
   for (std::size_t rank = 0; rank < made.ranks.size(); ++rank)
     if (passes_of(made.ranks[rank]) != passes_of(stored.ranks[rank]))
-      throw ConfigError(
-          "{}: the list of rank {} is not the one of {}; re-balancing makes the lists anew (plan "
-          "anew)",
-          name, rank, stored.name);
+      throw ConfigError("{}: the action list of rank {} is not the one of {}; re-balancing makes "
+                        "the action lists anew (plan "
+                        "anew)",
+                        name, rank, stored.name);
 }
 
 using Begins = std::vector<LayerIndex>;  // Of stages.

@@ -26,7 +26,8 @@ bool works_within(const JobRequest& request, const Partitioner& partitioner,
 }
 
 /// Devices with which a choice works, if a little more than it lacks is enough (whole layers, or
-/// the order of the lists, need more than counted): as an option, which was tried as it is printed.
+/// the order of the action lists, need more than counted): as an option, which was tried as it is
+/// printed.
 std::optional<std::string> enough_memory(const JobRequest& request, const JobAttempt& attempt) {
   const Partitioner& partitioner = partitioner_named(attempt.partitioner);
   for (const std::uint64_t percent : {100U, 101U, 105U, 120U, 150U}) {

@@ -157,16 +157,16 @@ void check(const ScheduleGenerator& generator, const JobVariant& variant) {
                         each.name, each.schedules, each.name, variant.*each.field);
 }
 
-ScheduleRequest lists_for(const ScheduleGenerator& generator, const JobVariant& variant,
-                          std::uint32_t ranks, std::uint32_t micro_batches) {
+ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const JobVariant& variant,
+                                     std::uint32_t ranks, std::uint32_t micro_batches) {
   check(generator, variant);
-  ScheduleRequest lists;
-  lists.ranks = ranks;
-  lists.micro_batches = micro_batches;
-  lists.stages_per_rank = variant.chunks != 0 ? variant.chunks : kChunks;
-  lists.slots = variant.slots != 0 ? variant.slots : (ranks + 1) / 2;
-  lists.replicas = variant.replicas;
-  return lists;
+  ScheduleRequest schedule_request;
+  schedule_request.ranks = ranks;
+  schedule_request.micro_batches = micro_batches;
+  schedule_request.stages_per_rank = variant.chunks != 0 ? variant.chunks : kChunks;
+  schedule_request.slots = variant.slots != 0 ? variant.slots : (ranks + 1) / 2;
+  schedule_request.replicas = variant.replicas;
+  return schedule_request;
 }
 
 JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant,

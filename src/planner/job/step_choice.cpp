@@ -11,7 +11,8 @@
 namespace spillway::planner {
 namespace {
 
-/// Of micro-batches through stages, up to which lists are run for the cuts of all partitioners.
+/// Of micro-batches through stages, up to which action lists are run for the cuts of all
+/// partitioners.
 constexpr std::uint64_t kMostPasses = 4096;
 /// The same for the cuts for less memory.
 constexpr std::uint64_t kMostPassesForLess = 256;

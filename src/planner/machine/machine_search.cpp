@@ -16,7 +16,7 @@ namespace {
 
 /// So many of the fastest are simulated in any case.
 constexpr std::size_t kSimulated = 12;
-/// Of all ranks: so long are lists that are kept beside them, and simulated in all.
+/// Of all ranks: so long are action lists that are kept beside them, and simulated in all.
 constexpr std::uint64_t kMostActionsOfOthers = std::uint64_t{1} << 16U;
 constexpr std::uint64_t kMostActionsOfAllOthers = std::uint64_t{1} << 20U;
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "list_edits.h"
+#include "action_list_edits.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/stash_walk.h"
@@ -12,7 +12,7 @@ namespace {
 /// A stash that might leave for a while.
 struct Absence {
   std::uint32_t rank = 0;
-  std::size_t out_before = 0;  // Positions in the rank's list.
+  std::size_t out_before = 0;  // Positions in the rank's action list.
   std::size_t in_before = 0;
   std::size_t use = 0;  // Of the backward.
   Action action;        // Any of its micro-batch.

@@ -84,7 +84,7 @@ std::string lost(const RunStatistics& s) {
 std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
   if (!s.not_reported.empty()) return message("not told: {}", s.not_reported);
-  return message("{} of step; {} of {} operators came otherwise than planned",
+  return message("{} of step; {} of {} operators did not match the plan",
                  counted(s.learned.shapes, "kind"), s.learned.deviations, s.ops);
 }
 
@@ -229,14 +229,14 @@ std::string summary(const RunStatistics& s) {
   screen.line("steps", s.step_seconds_median > 0.0
                            ? message("{}, median {}", s.steps, seconds_text(s.step_seconds_median))
                            : message("{}", s.steps));
-  screen.line("moved", moved(s));
+  screen.line("swapped", moved(s));
   if (s.memory.spilled > Bytes(0)) screen.line("to", where(s));
   if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
   if (s.replays > 0) screen.line("replayed", recompute_text(s));
   if (s.verified.equal_kinds + s.verified.differing_kinds > 0)
     screen.line("verified", verified(s.verified));
-  screen.line("waited", lost(s));
+  screen.line("stalled", lost(s));
   if (share_of_run(s, s.stall_seconds()) > kNoticeableShare) {
     for (std::size_t i = 0; i < std::min(kStallsShown, s.stalls.size()); ++i)
       screen.line(i == 0 ? "mostly" : "", stalled(s.stalls[i]));

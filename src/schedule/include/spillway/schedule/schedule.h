@@ -35,7 +35,7 @@ enum class ActionKind : std::uint8_t {
   kStep,    ///< The optimizer updates the stage. With a micro-batch: the last one it has seen.
 };
 
-/// One entry of a rank's list.
+/// One entry of a rank's action list.
 struct Action {
   ActionKind kind = ActionKind::kForward;
   std::uint32_t stage = 0;
@@ -65,15 +65,15 @@ std::ostream& operator<<(std::ostream& out, const Action& action);
 
 /// Which parameters a forward, and its backward, uses.
 enum class WeightRule : std::uint8_t {
-  kNewest,    ///< Those after the last step in the list; its backward the same.
+  kNewest,    ///< Those after the last step in the action list; its backward the same.
   kPrevious,  ///< Those one update older than what its batch of micro-batches could see at best.
 };
 
 /// Who does what in which order: for one update, or, without a flush, for many.
 ///
 /// A replica is a pass over the whole model by micro-batches of its own. Replicas of one placement
-/// use the same copy of the parameters. Where a list stands still, it waits; in what order, is all
-/// that a schedule says.
+/// use the same copy of the parameters. Where an action list stands still, it waits; in what order,
+/// is all that a schedule says.
 struct Schedule {
   std::uint32_t rank_count() const { return static_cast<std::uint32_t>(ranks.size()); }
   std::uint32_t replica_count() const { return static_cast<std::uint32_t>(placement.size()); }
@@ -94,7 +94,7 @@ struct Schedule {
   std::uint32_t untrained_stages = 0;
 };
 
-/// Whether some list has an action of this kind.
+/// Whether some action list has an action of this kind.
 bool has_action(const Schedule& schedule, ActionKind kind);
 
 /// Throws PlanError for a schedule in which an index points outside, with the action at fault. All

@@ -24,9 +24,9 @@ namespace spillway::schedule {
 /// The rank of a stage is the one with its forwards, so placements are not written.
 std::string to_csv(const Schedule& schedule);
 
-/// The lists that PyTorch is to run: of one pipeline, without the updates at their ends and the
-/// sums over pipelines, which it does itself. Nothing for lists that need more than its form can
-/// say.
+/// The action lists that PyTorch is to run: of one pipeline, without the updates at their ends and
+/// the sums over pipelines, which it does itself. Nothing for action lists that need more than its
+/// form can say.
 std::optional<Schedule> for_pytorch(Schedule schedule);
 
 /// Reads what `to_csv` or PyTorch has written, the latter in both of its forms, with messages

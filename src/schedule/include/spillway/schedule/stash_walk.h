@@ -20,10 +20,11 @@ struct StashEffect {
   const char* problem = nullptr;  ///< Why it cannot come here; the effect counts only without.
 };
 
-/// Follows the stash of every micro-batch through the lists. States depend on the order in each
-/// rank's list alone, so the lists may be walked in any order, each from its begin.
+/// Follows the stash of every micro-batch through the action lists. States depend on the order in
+/// each rank's action list alone, so the action lists may be walked in any order, each from its
+/// begin.
 ///
-///     F          -> whole        (or input alone, when the list holds its RECOMPUTE)
+///     F          -> whole        (or input alone, when the action list holds its RECOMPUTE)
 ///     RECOMPUTE     input alone -> whole
 ///     SWAP_OUT      whole -> out
 ///     SWAP_IN       out -> whole

@@ -20,11 +20,11 @@ enum class PlacementOrder : std::uint8_t {
 
 /// Where parameters are updated.
 enum class UpdatePlace : std::uint8_t {
-  kDevice,  ///< Reductions and steps as the lists say.
+  kDevice,  ///< Reductions and steps as the action lists say.
   /// Out-of-core data parallelism: the gradients of a stage are summed in the node, leave for the
   /// hosts, are summed between them, each host updates its share, and the weights come back. A
-  /// stage of the next repetition waits for its own weights alone. Weights that the lists swap in
-  /// stay on the host until then.
+  /// stage of the next repetition waits for its own weights alone. Weights that the action lists
+  /// swap in stay on the host until then.
   kHost,
 };
 
@@ -43,8 +43,8 @@ struct Job {
   /// would make some. Without: nobody waits.
   std::optional<Bytes> memory{};
   std::optional<CollectiveAlgorithm> algorithm{};  ///< Empty: the fastest for each size.
-  /// Lists in a row. From two on, the result is of the last one, which the ones before have brought
-  /// into step.
+  /// Action lists in a row. From two on, the result is of the last one, which the ones before have
+  /// brought into step.
   std::uint32_t repetitions = 1;
   bool simulates_all_pipelines = false;  ///< Also where one stands for all.
   std::uint32_t traced_ranks = 0;        ///< The first ones, for `spans`.
@@ -96,8 +96,8 @@ struct JobTiming {
   std::uint64_t events = 0;
 };
 
-/// The lists of one pipeline as a job of so many, with what they were planned with: stages, shares
-/// and memory.
+/// The action lists of one pipeline as a job of so many, with what they were planned with: stages,
+/// shares and memory.
 Job make_job(Schedule actions, const ScheduleCosts& costs, std::uint32_t pipelines);
 
 /// Devices by rank: rank r of pipeline k is number k · ranks + r. Throws ConfigError for a cluster
@@ -105,14 +105,14 @@ Job make_job(Schedule actions, const ScheduleCosts& costs, std::uint32_t pipelin
 std::vector<std::uint32_t> place_ranks(const Cluster& cluster, std::uint32_t pipelines,
                                        std::uint32_t ranks, PlacementOrder order);
 
-/// Runs a job in discrete events. Lists mean what they mean to `time_schedule`; but messages,
-/// copies and reductions are flows that share links fairly. Messages between two ranks, copies of a
-/// rank in one direction, and reductions of a rank go one after the other, as NCCL and copy engines
-/// do.
+/// Runs a job in discrete events. Action lists mean what they mean to `time_schedule`; but
+/// messages, copies and reductions are flows that share links fairly. Messages between two ranks,
+/// copies of a rank in one direction, and reductions of a rank go one after the other, as NCCL and
+/// copy engines do.
 ///
-/// Throws what `time_schedule` throws for lists that make no sense, ConfigError for a cluster that
-/// is too small, or lacks what the job needs, and for repetitions of lists that do not give back
-/// what they take, where memory is limited.
+/// Throws what `time_schedule` throws for action lists that make no sense, ConfigError for a
+/// cluster that is too small, or lacks what the job needs, and for repetitions of action lists that
+/// do not give back what they take, where memory is limited.
 JobTiming simulate_job(const Job& job, const Cluster& cluster);
 
 /// The spans as JSON in Chrome's trace event format: a process per rank, a lane per `Lane`.

@@ -62,14 +62,14 @@ std::string to_text(const JobFile& file);
 
 /// Reads what `to_text` wrote. Throws ConfigError that begins with `name` for text that is none, of
 /// a newer format, with a key that the format does not have, with a partitioner or schedule that
-/// nobody has, or whose lists and figures do not belong together. What is read need not work: see
-/// `job_fault`.
+/// nobody has, or whose action lists and figures do not belong together. What is read need not
+/// work: see `job_fault`.
 JobFile parse_job_file(std::string_view text, const std::string& name);
 
 /// What makes a plan impossible, in one sentence, or nothing. Looks for, in this order: what
 /// `schedule::plan_fault` finds in stages, order, operators and actions; actions that need more
-/// memory than the devices have; ranks that hold more than their device while the lists run, or
-/// more on their host than it has for them; stages whose stash is not what swaps leave of it, or
+/// memory than the devices have; ranks that hold more than their device while the action lists run,
+/// or more on their host than it has for them; stages whose stash is not what swaps leave of it, or
 /// swaps over a link without a rate; figures that are not what the actions make, as when somebody
 /// changed the one or the other.
 std::optional<std::string> job_fault(const JobFile& file);

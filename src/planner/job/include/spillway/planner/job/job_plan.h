@@ -146,8 +146,8 @@ class DeferredError : public GivenUpError {
 /// a rank has several, behind reserved bytes and the largest working peak, or what others leave
 /// where equal parts do not do. Where stages need memory reduction and there is a link to the host,
 /// both kinds of memory reduction are tried, and the faster one counts; the search for idle-time
-/// offload is shorter for longer lists, and left out beyond 16,384 passes of micro-batches through
-/// stages, which the plan then says.
+/// offload is shorter for longer action lists, and left out beyond 16,384 passes of micro-batches
+/// through stages, which the plan then says.
 ///
 /// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, and for
 /// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where

@@ -67,7 +67,7 @@ struct RebalancedJob {
 /// The job of a stored plan with a model that was measured anew: its ranks, schedule,
 /// micro-batches, memory, links, order of the layers and stages. `name` and `profile` are the files
 /// of both. Throws PlanError for a model of other layers (`require_same_model`), ConfigError for
-/// lists that the schedule does not make.
+/// action lists that the schedule does not make.
 JobRequest request_of(const JobFile& file, const std::string& name, MeasuredModel model,
                       const std::string& profile);
 

@@ -62,10 +62,11 @@ void check(const ScheduleGenerator& generator, const JobVariant& variant);
 /// What the generator is asked for on so many ranks of one pipeline, with its micro-batches. Left
 /// open: two stages per rank, half the slots of what 1F1B holds at its most, replicas as many as
 /// the generator takes.
-ScheduleRequest lists_for(const ScheduleGenerator& generator, const JobVariant& variant,
-                          std::uint32_t ranks, std::uint32_t micro_batches);
+ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const JobVariant& variant,
+                                     std::uint32_t ranks, std::uint32_t micro_batches);
 
-/// The variant with what was left open as the lists have it, but for the kind of memory reduction.
+/// The variant with what was left open as the action lists have it, but for the kind of memory
+/// reduction.
 JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant,
                    const Schedule& compute);
 

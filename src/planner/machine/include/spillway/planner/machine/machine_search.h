@@ -42,9 +42,9 @@ MachineAttempt try_choice_on(const JobRequest& request, const Cluster& cluster,
 /// The fastest plan on a machine: all choices by what the machine gives each rank, then the twelve
 /// best of them in a simulation in which ranks share its links, and the best of each schedule on
 /// each number of data-parallel replicas that may be faster by its bound, up to a million actions
-/// of short lists; then the order of layers of the fastest one once more, as `search_job` does; it
-/// counts if it is as fast there. `request` has the profile's times; its links count for nothing,
-/// its `device_memory` where that is less than the machine's.
+/// of short action lists; then the order of layers of the fastest one once more, as `search_job`
+/// does; it counts if it is as fast there. `request` has the profile's times; its links count for
+/// nothing, its `device_memory` where that is less than the machine's.
 ///
 /// Throws ConfigError for a cluster with fewer devices than ranks, and what `search_job` throws.
 MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster,

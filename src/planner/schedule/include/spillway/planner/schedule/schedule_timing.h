@@ -92,26 +92,26 @@ struct RankTiming {
 
 struct ScheduleTiming {
   double step_seconds = 0.0;    ///< Until the last rank is done.
-  double period_seconds = 0.0;  ///< When the next list may begin on a rank that is done.
+  double period_seconds = 0.0;  ///< When the next action list may begin on a rank that is done.
   double bubble = 0.0;          ///< Share of all ranks' step that is not compute.
   std::vector<RankTiming> ranks;
   std::vector<std::vector<ActionSpan>> spans;
 };
 
-/// Runs the lists in discrete events. A rank computes one action after the other; sends, copies and
-/// reductions start where they stand in its list, when the compute before them is over, and run
-/// beside what follows. Receives are posted ahead: a message leaves when its send is reached. Lists
-/// without any message get each output as soon as it is made, by the same links. A forward and a
-/// backward that run as one start when both can, take the sum of their times, and deliver at the
-/// end.
+/// Runs the action lists in discrete events. A rank computes one action after the other; sends,
+/// copies and reductions start where they stand in its action list, when the compute before them is
+/// over, and run beside what follows. Receives are posted ahead: a message leaves when its send is
+/// reached. Action lists without any message get each output as soon as it is made, by the same
+/// links. A forward and a backward that run as one start when both can, take the sum of their
+/// times, and deliver at the end.
 ///
 /// What a stage swaps of each stash by itself (`swapped`) leaves piece by piece from the begin of
 /// its forward on, and the next forward of the rank that swaps waits for the room. It comes back
 /// behind the backward before, when it is out, and its own backward ends with it at the earliest.
 /// These copies pass the host link like those of actions. Room for pieces is not counted.
 ///
-/// Throws PlanError for lists that stand still or make no sense, with the action at which they do,
-/// and ConfigError for costs that are negative, not finite, or not of these stages.
+/// Throws PlanError for action lists that stand still or make no sense, with the action at which
+/// they do, and ConfigError for costs that are negative, not finite, or not of these stages.
 ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs);
 
 }  // namespace spillway::planner
