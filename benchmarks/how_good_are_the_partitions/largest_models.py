@@ -43,10 +43,11 @@ class Sizes:
     def names(self):
         return list(dict.fromkeys(row["partitioner"] for row in next(iter(self._rows.values()))))
 
-    def of(self, devices, name, memory_reduction=None, key="any_time"):
+    def of(self, devices, name, reduction=None, key="any_time"):
         """The amount with this memory reduction; without one, with its own. 0: nothing fits."""
         for row in self._rows[str(devices)]:
-            if row["partitioner"] == name and (row["own"] if memory_reduction is None else row["memory_reduction"] == memory_reduction):
+            if row["partitioner"] == name and (
+                    row["own"] if reduction is None else row["memory_reduction"] == reduction):
                 return self.amount(row[key])
         return 0
 
@@ -64,13 +65,13 @@ def families(results):
             {name: Sizes(figures, True) for name, figures in results["batch"].items()})
 
 
-def ratio_text(sizes, name, memory_reduction, key):
+def ratio_text(sizes, name, reduction, key):
     """Ours with all memory reduction over another one: geometric mean and ends over families and devices."""
     found, missing = [], 0
     for family in sizes.values():
         for devices in family.devices:
             ours = family.of(devices, OURS, ALL_REDUCTION, key)
-            other = family.of(devices, name, memory_reduction, key)
+            other = family.of(devices, name, reduction, key)
             if ours and other:
                 found.append(ours / other)
             missing += bool(ours) and not other
@@ -80,10 +81,11 @@ def ratio_text(sizes, name, memory_reduction, key):
 
 def ratios_table(sizes, what):
     first = next(iter(sizes.values()))
-    kinds = [(memory_reduction, key) for memory_reduction in (None, ALL_REDUCTION) for key in ("any_time", "in_time")]
+    kinds = [(reduction, key) for reduction in (None, ALL_REDUCTION) for key in ("any_time", "in_time")]
     rows = [[f"`{name}`", first.memory_reduction_of(name), *(ratio_text(sizes, name, *kind) for kind in kinds)]
             for name in first.names() if name != OURS]
-    return report.table([f"{what}: ours / this one", "its own memory reduction", "with its own memory reduction", "the same, in time",
+    return report.table([f"{what}: ours / this one", "its own memory reduction", "with its own memory reduction",
+                         "the same, in time",
                          "with our memory reduction", "the same, in time"], rows)
 
 
@@ -105,7 +107,8 @@ def claims_of_mcap(without_memory_reduction):
                 rows.append([name, schedule, devices,
                              *map(shown, [*earlier, of("mcap"), of("capslog"), of(OURS)]),
                              *(times(of(each), other) for each in ("mcap", OURS) for other in others)])
-    return report.table(["10⁹ parameters, no memory reduction", "schedule", "devices", *EARLIER, "mcap", "capslog", "ours",
+    return report.table(["10⁹ parameters, no memory reduction", "schedule", "devices", *EARLIER, "mcap", "capslog",
+                         "ours",
                          "mcap / best of the first three", "/ their mean", "ours / best", "/ mean"], rows)
 
 
@@ -119,8 +122,8 @@ def claims_of_dawnpiper(batches):
         for devices in family.devices:
             pipedream = family.of(devices, "pipedream")
             row = [name, devices, shown(pipedream)]
-            for _, memory_reduction, key in KINDS:
-                vpipe, dawnpiper, ours = (family.of(devices, each, memory_reduction, key)
+            for _, reduction, key in KINDS:
+                vpipe, dawnpiper, ours = (family.of(devices, each, reduction, key)
                                           for each in ("vpipe", "dawnpiper", OURS))
                 row += [*map(shown, (vpipe, dawnpiper, ours)), times(ours, vpipe), times(ours, pipedream)]
             rows.append(row)
@@ -130,10 +133,10 @@ def claims_of_dawnpiper(batches):
                            for word in head)], rows)
 
 
-def highest(sizes, name, memory_reduction, key):
+def highest(sizes, name, reduction, key):
     """Ours over another one at most: vPipe has the same memory reduction and time, PipeDream none and any time."""
-    compared = (memory_reduction, key) if name == "vpipe" else (NO_REDUCTION, "any_time")
-    pairs = [(family.of(devices, OURS, memory_reduction, key), family.of(devices, name, *compared))
+    compared = (reduction, key) if name == "vpipe" else (NO_REDUCTION, "any_time")
+    pairs = [(family.of(devices, OURS, reduction, key), family.of(devices, name, *compared))
              for family in sizes.values() for devices in family.devices]
     return max((ours / other for ours, other in pairs if other), default=math.nan)
 
@@ -145,7 +148,8 @@ def summary(results):
     if batches:
         text += "\n" + ratios_table(batches, "batch") + "\n" + claims_of_dawnpiper(batches)
         told = [f"{claim} times {TITLES[name]}'s batch (ours: "
-                + ", ".join(f"{highest(batches, name, memory_reduction, key):.3g} {what}" for what, memory_reduction, key in KINDS) + ")"
+                + ", ".join(f"{highest(batches, name, reduction, key):.3g} {what}"
+                            for what, reduction, key in KINDS) + ")"
                 for name, claim in DAWNPIPER_CLAIMS.items()]
         text += f"\nDawnPiper claims up to {' and '.join(told)}.\n"
     return text
@@ -160,11 +164,12 @@ def page(results):
             rows = []
             for partitioner in family.names():
                 reductions = family.memory_reductions_of(partitioner)
-                rows += [[f"`{partitioner}`", memory_reduction,
-                          *(f"{shown(family.of(devices, partitioner, memory_reduction))} "
-                            f"[{shown(family.of(devices, partitioner, memory_reduction, 'in_time'))}]"
-                            for devices in family.devices)] for memory_reduction in reductions]
-            text += "\n" + report.table([name, "memory_reduction", *(f"{devices} devices" for devices in family.devices)], rows)
+                rows += [[f"`{partitioner}`", reduction,
+                          *(f"{shown(family.of(devices, partitioner, reduction))} "
+                            f"[{shown(family.of(devices, partitioner, reduction, 'in_time'))}]"
+                            for devices in family.devices)] for reduction in reductions]
+            text += "\n" + report.table([name, "memory reduction",
+                                         *(f"{devices} devices" for devices in family.devices)], rows)
     return text
 
 

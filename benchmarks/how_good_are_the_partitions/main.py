@@ -56,7 +56,8 @@ class GoodPartitions(report.Benchmark):
             else:
                 files[name] = file
         sources = {name: source for name, source, _ in WORKLOADS}
-        results = {"skipped": skipped, "plans": self.figures("plans"), "cells": {}, "layers": {}, "without_memory_reduction": {},
+        results = {"skipped": skipped, "plans": self.figures("plans"), "cells": {}, "layers": {},
+                   "without_memory_reduction": {},
                    "batch": {}}
         for name, file in files.items():
             results["cells"][name] = self.figures("cells", sources[name], file)
@@ -82,7 +83,7 @@ class GoodPartitions(report.Benchmark):
     def report(self, results, folder):
         cells = [{"workload": name, **cell} for name, all_cells in results["cells"].items() for cell in all_cells]
         (folder / "cells.md").write_text(cells_page(cells), encoding="utf-8")
-        text = left_out_text(results) + strategies_table(cells) + "\n" + lost_cells(cells) + "\n" + gaps_text(cells)
+        text = skipped_text(results) + strategies_table(cells) + "\n" + lost_cells(cells) + "\n" + gaps_text(cells)
         text += "\n[All cells](cells.md)\n\n" + published_table(results["plans"]) + "\n"
         if "piper" in results:
             text += piper_table(results["piper"]) + "\n"
@@ -177,7 +178,7 @@ def gaps_text(cells):
                          "first cuts bettered in", "first cuts behind another's in"], rows)
 
 
-def left_out_text(results):
+def skipped_text(results):
     reasons = [f"{name} ({reason})" for name, reason in results["skipped"].items()]
     return f"Left out: {', '.join(reasons)}.\n\n" if reasons else ""
 

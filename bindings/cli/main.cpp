@@ -76,16 +76,15 @@ int bench_io(const Words& words) {
   std::string size = "1GiB", blocks = "512KiB,1MiB,2MiB", depths = "1,4,16", store = "auto",
               repetitions = std::to_string(options.probe.repetitions);
   options.rates_path = topology::default_disk_rates_path();
-  line.add_argument("DIR", options.directory, "The directory to measure",
-                    CommandLine::Need::kRequired);
+  line.add_argument("DIR", options.directory, "Directory to measure", CommandLine::Need::kRequired);
   line.add_text("--file-size", size, "SIZE", "Size of the file that is written and read [1GiB]");
   line.add_text("--blocks", blocks, "SIZE,...", "Block sizes, at most 2MiB [512KiB,1MiB,2MiB]");
-  line.add_text("--depths", depths, "COUNT,...", "Transfers in flight [1,4,16]");
-  line.add_text("--repetitions", repetitions, "COUNT", "Passes of each kind [3]");
+  line.add_text("--depths", depths, "COUNT,...", "Numbers of transfers in flight [1,4,16]");
+  line.add_text("--repetitions", repetitions, "COUNT", "Repetitions of each measurement [3]");
   line.add_text("--store", store, alternatives(measurable_stores()),
-                "How it is written and read [auto]");
+                "I/O interface that writes and reads the file [auto]");
   line.add_text("--rates", options.rates_path, "FILE",
-                "File that keeps the result [~/.config/spillway/disks.json]");
+                "File for the result [~/.config/spillway/disks.json]");
   if (!line.parse(words)) return kDone;
   options.probe.file_size = size_in("--file-size", size);
   options.probe.repetitions = count_in("--repetitions", repetitions);

@@ -41,7 +41,7 @@ TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
   EXPECT_THAT(reason("gpipe:stages,idle-offload"), HasSubstr("ways to get into memory"));
 }
 
-TEST(ListsFor, TakesWhatIsSaidAndFillsInTheRest) {
+TEST(ScheduleRequestFor, TakesWhatIsSaidAndFillsInTheRest) {
   const ScheduleGenerator& capped = schedule_generator_named("1f1b-capped");
   EXPECT_EQ(schedule_request_for(capped, {}, 8, 16).slots, 4U);
   JobVariant variant;

@@ -514,7 +514,7 @@ TEST(BoundPlan, IsNearlyReachedBySwappingAChain) {
 }
 
 /// What cannot be swapped in time is recomputed, exactly as much as that.
-TEST(BoundPlan, TellsWhatIsComputedAgainBesideSwapping) {
+TEST(BoundPlan, TellsWhatIsRecomputedBesideSwapping) {
   const StepTape tape = training_chain(4, 1, 1, 2);
   for (std::uint32_t budget = smallest_budget(tape); budget < live_peak(tape); ++budget) {
     for (const bool is_duplex : {false, true}) {

@@ -95,7 +95,7 @@ TEST(WithRecomputation, KeepsTheInputAloneInBetween) {
   EXPECT_THROW(with_recomputation(plain, beyond), ConfigError);
 }
 
-TEST(WithRecomputation, LeavesAloneWhatIsComputedAgainAlready) {
+TEST(WithRecomputation, LeavesAloneWhatIsRecomputedAlready) {
   const std::vector<std::uint32_t> some{0, 2};
   const std::vector<std::uint32_t> all{0, 1, 2, 3};
   const Schedule once = with_recomputation(with_communication(gems(4, 3, 2)), some);

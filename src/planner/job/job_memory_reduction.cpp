@@ -153,7 +153,7 @@ class MemoryReductionSearch {
     return solved ? solved->worst * passes : 0.0;
   }
 
-  /// Throws TooSlowError where no kind of memory reduction can be fast enough, PutOffError where
+  /// Throws TooSlowError where no kind of memory reduction can be fast enough, DeferredError where
   /// none is likely to be.
   void require_hope(bool may_offload) {
     if (incumbent_.all == kNoTime && incumbent_.deferred == kNoTime) return;

@@ -46,7 +46,7 @@ class Trials {
         try_variants(data_parallel);
       if (request_.micro_batches == 0) try_fewer_micro_batches();
     }
-    try_put_off();
+    try_deferred();
     trials_.attempts = record_.take();
     return std::move(trials_);
   }
@@ -103,7 +103,7 @@ class Trials {
   }
 
   /// What is not likely to be faster and may be, for all that is proven: the likeliest first.
-  void try_put_off() {
+  void try_deferred() {
     std::vector<std::pair<double, JobChoice>> choices = std::move(deferred_);
     std::stable_sort(choices.begin(), choices.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -86,9 +86,8 @@ class VariantReader {
     const auto known = std::find_if(kCounts.begin(), kCounts.end(),
                                     [&](const CountWord& each) { return each.name == name; });
     if (known == kCounts.end())
-      if (word == "windows") refuse("windows is called idle-offload now (write that)");
-    refuse("it has no option '{}=' (options with a number are chunks=, slots= and replicas=)",
-           shown_text(name));
+      refuse("it has no option '{}=' (options with a number are chunks=, slots= and replicas=)",
+             shown_text(name));
     std::uint32_t count = 0;
     const char* const end = digits.data() + digits.size();
     const auto [stop, status] = std::from_chars(digits.data(), end, count);

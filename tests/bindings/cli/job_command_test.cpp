@@ -85,7 +85,8 @@ TEST_F(JobCommand, TellsTheSameInWords) {
   EXPECT_THAT(plan(options), HasSubstr("3 pipelines of 1 rank: each has the whole model"));
   options.job.data_parallel.clear();
   options.job.groups = "2";
-  EXPECT_THAT(plan_refusal(options), HasSubstr("--groups 2 is called --data-parallel now"));
+  EXPECT_THAT(plan_refusal(options),
+              HasSubstr("--groups " + options.job.groups + " is called --data-parallel now"));
   options.job.groups.clear();
   options.job.schedule = "auto";
   EXPECT_THAT(plan(options), AllOf(HasSubstr("All schedules that were tried"),

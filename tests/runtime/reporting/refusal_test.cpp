@@ -31,7 +31,7 @@ TEST(Refusal, OfWhatCannotBeReadBackPromisesNothing) {
       "directory on another disk (--nvme).");
 }
 
-TEST(Refusal, OfWhatCannotBeComputedAgainNamesTheSwitch) {
+TEST(Refusal, OfWhatCannotBeRecomputedNamesTheSwitch) {
   const RecomputeError error("another run of aten::relu failed: boom");
   EXPECT_EQ(refusal_by(error, "x").cause, RefusalCause::kRecomputation);
   EXPECT_EQ(told(error),

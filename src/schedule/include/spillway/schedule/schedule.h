@@ -12,7 +12,8 @@ namespace spillway::schedule {
 /// Of actions that concern a stage as a whole.
 inline constexpr std::uint32_t kNoMicroBatch = static_cast<std::uint32_t>(-1);
 
-/// What a rank does next. A full backward is the input gradient and the weight gradient in one.
+/// Kinds of actions of a rank. A full backward is the input gradient and the weight gradient in
+/// one.
 enum class ActionKind : std::uint8_t {
   kForward,
   kBackward,
@@ -24,7 +25,7 @@ enum class ActionKind : std::uint8_t {
   kReceiveBackward,
   kSwapOut,    ///< The stash of a micro-batch starts to leave the device.
   kSwapIn,     ///< It starts to come back.
-  kRecompute,  ///< Its forward kept the input alone; the rest is recomputed.
+  kRecompute,  ///< The forward kept only its input; backward needs the rest recomputed.
   kSendWeights,
   kReceiveWeights,
   kSendGradients,
@@ -41,7 +42,7 @@ struct Action {
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = kNoMicroBatch;  ///< Counted from 0 in each replica.
   std::uint32_t replica = 0;
-  bool overlaps_next = false;  ///< This forward and the backward behind it run as one.
+  bool overlaps_next = false;  ///< This forward and the next backward run as one.
 
   auto operator<=>(const Action&) const = default;
 };
@@ -65,15 +66,15 @@ std::ostream& operator<<(std::ostream& out, const Action& action);
 
 /// Which parameters a forward, and its backward, uses.
 enum class WeightRule : std::uint8_t {
-  kNewest,    ///< Those after the last step in the action list; its backward the same.
+  kNewest,    ///< Those after the last step in the action list; backward uses the same.
   kPrevious,  ///< Those one update older than what its batch of micro-batches could see at best.
 };
 
-/// Who does what in which order: for one update, or, without a flush, for many.
+/// Action lists of all ranks of a pipeline: for one update, or, without a flush, for many.
 ///
 /// A replica is a pass over the whole model by micro-batches of its own. Replicas of one placement
-/// use the same copy of the parameters. Where an action list stands still, it waits; in what order,
-/// is all that a schedule says.
+/// use the same copy of the parameters. A schedule fixes the order of actions on each rank and no
+/// times: a rank waits until the inputs of its next action are there.
 struct Schedule {
   std::uint32_t rank_count() const { return static_cast<std::uint32_t>(ranks.size()); }
   std::uint32_t replica_count() const { return static_cast<std::uint32_t>(placement.size()); }
@@ -89,8 +90,10 @@ struct Schedule {
   std::vector<std::vector<std::uint32_t>> placement;  ///< The rank by replica and stage.
   std::vector<std::vector<Action>> ranks;             ///< What each rank does, in order.
   WeightRule weight_rule = WeightRule::kNewest;
-  std::uint32_t data_parallel = 1;  ///< Pipelines like this one that share each reduction.
-  /// That lead and train nothing. No gradient goes to them: their backward waits for nobody.
+  std::uint32_t data_parallel =
+      1;  ///< Data-parallel replicas of this pipeline, which share each reduction.
+  /// Number of leading stages that train nothing. No gradient goes to them, so their backward waits
+  /// for nothing.
   std::uint32_t untrained_stages = 0;
 };
 

@@ -32,7 +32,7 @@ struct MeasuredModel {
 ///   Buffers, among them data that lives on behind the step, are no parameters: they belong to the
 ///   first layer that reads them.
 /// - Layers that lead are frozen up to the first one that reads a trained parameter, or that makes
-///   or reads what backward uses: the last layer of a frozen stem counts as trained, without any
+///   or reads what backward uses: the last layer of a frozen prefix counts as trained, without any
 ///   backward, since what it makes waits for the layer behind it.
 /// - Layers wait for those whose values they read or overwrite, and for what the profile says of
 ///   smaller ones (`hidden_dependences`). Where it does not, as recorded ones, the order is fixed

@@ -41,7 +41,7 @@ struct SegmentLoad {
 };
 
 /// Time and memory of any segment on any stage, before and after the best swaps and recomputation:
-/// the evaluate of all partitioners. A **unit** is a layer, or layers that stay together; cuts lie
+/// the measure of all partitioners. A **unit** is a layer, or layers that stay together; cuts lie
 /// between units. Recomputation in fractions of layers (the bound); whole ones are chosen by
 /// `partition_estimate.h`. Building takes O(n log n), figures O(1), those after memory reduction
 /// O(log n).
