@@ -21,7 +21,7 @@ struct Finding {
   std::string subject;  ///< "disk /scratch"
   std::string value;
   Verdict verdict = Verdict::kOk;
-  std::string mend;  ///< What to do about it; empty when there is nothing to do.
+  std::string mend;  ///< Next step for the user; empty when there is none.
 };
 
 // Findings about what was found out; free of I/O, so that any machine can be put before them.
@@ -38,7 +38,7 @@ Finding check_disk(const runtime::ResolvedDirectory& directory,
 /// A LibTorch that was found, for programs of `user` ("python3", a program's path).
 struct FoundTorch {
   std::string user;
-  std::string path;     ///< Of libtorch_cpu.so.
+  std::string path;     ///< Path of libtorch_cpu.so.
   std::string version;  ///< "2.11.0", or empty when it cannot be told.
 };
 Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& served);

@@ -10,7 +10,7 @@
 
 namespace spillway::planner {
 
-/// What becomes of a value between two touches, as far as replays are concerned.
+/// Whether a value is dropped between two touches, and how it is recomputed.
 enum class Fate : std::uint8_t {
   kStays,          ///< In memory or in the store, as the swaps decide.
   kDrops,          ///< Recomputed; it stays from then on, also when others need it earlier.
@@ -19,8 +19,8 @@ enum class Fate : std::uint8_t {
 
 /// How `DropSpace::extended` weighs replays against transfers.
 struct DropPressure {
-  double share = 1.0;            ///< Of the budget to fill.
-  double transfer_weight = 1.0;  ///< What a second of transfers counts, in seconds of replays.
+  double share = 1.0;            ///< Share of the budget to fill.
+  double transfer_weight = 1.0;  ///< Weight of a second of transfers, in seconds of replays.
 };
 
 /// All drops that can relieve a tape, and sets of them: one fate per drop. First come values that
@@ -55,7 +55,7 @@ class DropSpace {
     OpIndex next = 0;              ///< The operator that asks for it again.
     std::vector<OpIndex> replays;  ///< The least that runs again for it.
   };
-  /// What can be dropped in an interval of a rewritten tape.
+  /// The value that can be dropped in an interval of a rewritten tape.
   struct Option {
     std::uint32_t drop = kNoOp;  ///< Among all drops; kNoOp: nothing.
     double seconds = 0.0;

@@ -25,7 +25,7 @@ struct PageCost {
 /// How many pages of each interval leave.
 struct EvictionChoice {
   std::vector<std::uint32_t> pages;  ///< Parallel to the intervals.
-  LevelTree levels;                  ///< What stays resident, when all of it leaves at once.
+  LevelTree levels;                  ///< Resident pages, if all chosen pages leave at once.
   std::vector<TierWish> wishes{};    ///< See `choose_far_pages`.
 };
 

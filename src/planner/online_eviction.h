@@ -11,7 +11,7 @@
 
 namespace spillway::planner {
 
-/// What becomes of a value that the program has freed, once it was recomputed for others.
+/// Whether a value that the program has freed stays, once it was recomputed for others.
 enum class FreedValues : std::uint8_t {
   kStay,   ///< Until it is evicted.
   kLeave,  ///< Behind the operator that asked for them.
@@ -37,7 +37,7 @@ class OnlineEviction {
     std::uint32_t version = 0;  ///< In-place writes that what is present holds.
     std::uint32_t pins = 0;
     double used_at = 0.0;
-    double compute = 0.0;  ///< Of the operators that have made it so far.
+    double compute = 0.0;  ///< Seconds of the operators that have made it so far.
     std::uint32_t evicted_class = 0;
     OpIndex droppable_until = 0;  ///< Cached answer of `can_drop` for this next use.
     bool is_droppable = false;

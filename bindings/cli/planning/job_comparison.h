@@ -11,7 +11,7 @@
 
 namespace spillway::cli {
 
-/// What a plan takes on a machine whose links its ranks share.
+/// Step time of a plan on a machine whose links its ranks share.
 struct MachineStep {
   double step_seconds = 0.0;
   planner::SwapTarget swap_target = planner::SwapTarget::kHost;
@@ -21,7 +21,7 @@ struct MachineStep {
 struct ComparedJob {
   planner::JobAttempt attempt;
   double search_seconds = 0.0;
-  std::optional<MachineStep> on_machine{};  ///< Of a plan that was run there.
+  std::optional<MachineStep> on_machine{};  ///< Step of a plan that was simulated there.
 
   /// What rows are put in order by.
   double step_seconds() const {
@@ -30,7 +30,7 @@ struct ComparedJob {
 };
 
 struct JobComparison {
-  std::uint32_t data_parallel = 1;  ///< Of all rows.
+  std::uint32_t data_parallel = 1;  ///< Data-parallel replicas of all rows.
   std::vector<ComparedJob> rows;    ///< Fastest first, those that are refused last.
   std::optional<ComparedJob>
       best{};  ///< Of any number of data-parallel replicas, where none is named.

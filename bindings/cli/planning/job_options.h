@@ -13,17 +13,17 @@ struct JobOptions {
   std::string micro_batches{};
   std::string batch{};  ///< Work of a step, in micro-batches as profiled.
   std::string data_parallel{};
-  std::string groups{};  ///< What `data_parallel` was called.
+  std::string groups{};  ///< Old name of `data_parallel`, which is refused.
   std::string schedule{};
   std::string partitioner{};
-  std::string order{};           ///< Of the layers: auto, recorded or any.
+  std::string order{};           ///< Order of the layers: auto, recorded or any.
   std::string link{};            ///< GB/s between ranks.
   std::string topology{};        ///< A description of a machine, or the name of one.
-  std::string ranks_per_host{};  ///< That share its disks.
+  std::string ranks_per_host{};  ///< Ranks that share the disks of a host.
   std::string costs{};           ///< A file with a cost per layer, instead of a profile.
   std::string check{};           ///< A stored plan, or lists of actions as CSV.
   std::string rebalance{};       ///< The stored plan of a job that runs.
-  std::string steps_left{};      ///< Of that job.
+  std::string steps_left{};      ///< Steps that the job will still run.
   std::string picture{};         ///< Where the SVG goes.
   bool compare = false;
 

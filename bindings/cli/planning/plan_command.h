@@ -12,7 +12,7 @@
 
 namespace spillway::cli {
 
-/// What `plan` and `simulate` have in common, as given; an empty text: not given.
+/// Options that `plan` and `simulate` share, as given; an empty text: not given.
 struct CommonOptions {
   std::string profile;  ///< Path.
   std::string budget;
@@ -51,7 +51,7 @@ BoundEffort bound_effort(const std::string& word);
 /// Throws ConfigError for what is no time; `fallback` without a word.
 double effort_seconds(const std::string& word, double fallback);
 
-/// What both commands read, for `check_outputs`.
+/// Files that both commands read, for `check_outputs`.
 std::vector<NamedFile> files_read(const CommonOptions& options);
 
 }  // namespace spillway::cli

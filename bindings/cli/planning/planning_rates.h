@@ -10,7 +10,7 @@
 
 namespace spillway::cli {
 
-/// What was written on the command line about transfers; empty: nothing.
+/// Options about transfers, as given; an empty text: not given.
 struct RateOptions {
   std::string link_out{};  ///< GB/s, 10^9 bytes.
   std::string link_in{};

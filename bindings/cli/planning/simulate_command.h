@@ -15,12 +15,12 @@ struct SimulateOptions {
   /// A description of a machine, for a stored plan for many ranks in the profile's place; empty:
   /// the one that the plan was made for.
   std::string cluster;
-  std::string ranks;    ///< Of that machine; empty: as many as the plan has.
-  std::string speedup;  ///< Of its devices over those of the plan; empty: none.
+  std::string ranks;    ///< Devices of that machine; empty: as many as the plan has.
+  std::string speedup;  ///< Speed of its devices over those of the plan; empty: 1.
   std::string placement{};
   std::string update{};
   std::string swap_to{};
-  std::string stragglers{};  ///< Of the time of a device.
+  std::string stragglers{};  ///< Share of the time of a device.
 
   /// Whether any word is about a machine.
   bool has_machine() const {

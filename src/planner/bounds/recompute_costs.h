@@ -6,7 +6,7 @@
 
 namespace spillway::planner {
 
-/// What recomputing a value costs at least, when its pages left without a copy in an interval.
+/// Least cost of recomputing a value whose pages left without a copy in an interval.
 struct RecomputeCost {
   bool is_possible = false;
   /// Seconds per page of that writer of the value which costs most. Its pages are away at least

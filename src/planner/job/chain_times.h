@@ -17,7 +17,7 @@ struct LayerTimes {
   LayerTimes& operator+=(const LayerTimes& other);
 };
 
-/// What a chain takes at least, in whatever order its branches run and wherever it is cut: no
+/// Least times of a chain, in any order of its branches and under any cuts: no
 /// recomputation, no swaps, no messages.
 class ChainTimes {
  public:

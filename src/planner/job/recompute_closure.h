@@ -7,7 +7,7 @@
 
 namespace spillway::planner {
 
-/// What it takes to recompute what a forward operator made, as forward left it.
+/// Cost of recomputing what a forward operator made, as forward left it.
 class RecomputeClosure {
  public:
   /// `is_kept`: by value, whether it waits for backward anyway. Keeps references.

@@ -17,7 +17,7 @@ struct ParameterPlaces {
   /// By rank: weights in all the versions that the action list needs, gradients, and optimizer
   /// states of what it steps.
   std::vector<double> bytes;
-  std::vector<double> gradients, optimizer_states;  ///< Of these, by rank.
+  std::vector<double> gradients, optimizer_states;  ///< Bytes of these, by rank.
 };
 
 }  // namespace spillway::planner

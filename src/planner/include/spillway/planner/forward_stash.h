@@ -21,7 +21,7 @@ struct StashedValue {
   OpIndex last_use = 0;  ///< The last one.
 };
 
-/// What lives from forward to backward. A tape does not tell the two apart: forward ends with the
+/// Values that live from forward to backward. A tape does not mark the two: forward ends with the
 /// operator behind which most pages of values wait that are born and die within the step. Values
 /// that are used last by an operator that writes carried-in ones (gradients, which wait for the
 /// optimizer) do not count. Where the first gradient is larger than all that the last layer leaves,

@@ -14,7 +14,7 @@ using profile::OpIndex;
 using profile::StepTape;
 using profile::ValueIndex;
 
-/// An operator of the tape runs once more, right before another one.
+/// A second run of operator `op` of the tape, right before operator `before`.
 struct Replay {
   OpIndex before = 0;
   OpIndex op = 0;
@@ -25,7 +25,7 @@ struct Replay {
 struct Drop {
   ValueIndex value = 0;
   OpIndex after = 0;
-  /// What others need of it meanwhile is dropped again, instead of staying until its own next use.
+  /// Recomputed for each need and dropped after it, instead of staying until its own next use.
   bool each_time = false;
 };
 
@@ -41,7 +41,7 @@ struct RewrittenTape {
 /// Where the operators of the original tape stand in the rewritten one.
 std::vector<OpIndex> places_in(const RewrittenTape& steps);
 
-/// An operator that would not find an input as its first run found it.
+/// Refuses a replay that would not find an input as the first run found it.
 class ReplayError : public PlanError {
  public:
   struct Cause {
@@ -72,7 +72,7 @@ StepTape retimed(const RewrittenTape& steps, const StepTape& tape);
 /// Compute time of the replays.
 double replay_seconds(const StepTape& tape, std::span<const Replay> replays);
 
-/// Tells what must run again to bring values back. Keeps a reference to the tape.
+/// Finds the replays that bring values back. Keeps a reference to the tape.
 class Recomputation {
  public:
   explicit Recomputation(const StepTape& tape);
@@ -95,7 +95,7 @@ class Recomputation {
   friend class ReplayWalk;
   struct Writer {
     OpIndex op = 0;
-    std::uint32_t version = 0;  ///< Of the value, once the operator has run.
+    std::uint32_t version = 0;  ///< Version of the value, once the operator has run.
   };
   struct Touch {
     OpIndex op = 0;

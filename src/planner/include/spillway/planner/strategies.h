@@ -7,7 +7,7 @@
 
 namespace spillway::planner {
 
-/// Of `Strategy::summary`: a line of the table of all strategies holds no more.
+/// Limit of `Strategy::summary`: a line of the table of all strategies holds no more.
 inline constexpr std::size_t kMostSummaryLetters = 80;
 
 /// A way to plan a step. All are evaluated by the same event model.

@@ -14,7 +14,7 @@ inline constexpr const char* kPlanFormat = "spillway-job-plan";
 /// schedule option "idle-offload" "windows".
 inline constexpr std::uint64_t kPlanVersion = 3;
 
-/// What a plan says of its execution, and the objects of its stages for what else they say.
+/// The execution part of a plan, and the JSON objects of its stages for their other keys.
 struct ExecutionText {
   ExecutionPlan plan;
   std::vector<JsonObject> stages;

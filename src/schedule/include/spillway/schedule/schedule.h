@@ -9,7 +9,7 @@
 
 namespace spillway::schedule {
 
-/// Of actions that concern a stage as a whole.
+/// Micro-batch of actions that concern a stage as a whole.
 inline constexpr std::uint32_t kNoMicroBatch = static_cast<std::uint32_t>(-1);
 
 /// Kinds of actions of a rank. A full backward is the input gradient and the weight gradient in
@@ -86,9 +86,9 @@ struct Schedule {
 
   std::string name;
   std::uint32_t stages = 0;
-  std::uint32_t micro_batches = 0;                    ///< Of each replica.
+  std::uint32_t micro_batches = 0;                    ///< Micro-batches of each replica.
   std::vector<std::vector<std::uint32_t>> placement;  ///< The rank by replica and stage.
-  std::vector<std::vector<Action>> ranks;             ///< What each rank does, in order.
+  std::vector<std::vector<Action>> ranks;             ///< Action list of each rank.
   WeightRule weight_rule = WeightRule::kNewest;
   std::uint32_t data_parallel =
       1;  ///< Data-parallel replicas of this pipeline, which share each reduction.

@@ -7,13 +7,13 @@
 
 namespace spillway::schedule {
 
-/// What is left of the stash of one micro-batch on one stage, as a share of the whole.
+/// Part of the stash of one micro-batch on one stage that is left, as a share of the whole.
 struct StashShares {
   double input = 0.0;                 ///< Kept by a forward whose rest is recomputed.
   double after_input_gradient = 1.0;  ///< Kept between input gradient and weight gradient.
 };
 
-/// What an action does to the memory of its stage, in stashes of one micro-batch there.
+/// Effect of an action on the memory of its stage, in stashes of one micro-batch there.
 struct StashEffect {
   double taken = 0.0;             ///< When it starts.
   double returned = 0.0;          ///< When it ends.

@@ -32,12 +32,12 @@ enum class SwapTarget : std::uint8_t { kHost, kDisk };
 
 /// A schedule on the devices of a cluster, `schedule.data_parallel` times.
 struct Job {
-  Schedule schedule;               ///< Of one pipeline.
+  Schedule schedule;               ///< Schedule of one pipeline.
   std::vector<StageCosts> stages;  ///< On a device of nominal speed.
   StashShares shares;
   PlacementOrder order = PlacementOrder::kPipelineFirst;
   UpdatePlace update = UpdatePlace::kDevice;
-  double bytes_per_parameter = 4.0;  ///< Of the weights: what a host's optimizer counts.
+  double bytes_per_parameter = 4.0;  ///< Bytes of one weight, for the rate of a host's optimizer.
   SwapTarget swap_target = SwapTarget::kHost;
   /// Of each device, as `ScheduleCosts::memory`: who needs room waits for stashes under way that
   /// would make some. Without: nobody waits.
@@ -69,7 +69,7 @@ struct LinkClassLoad {
 struct JobSpan {
   enum class Lane : std::uint8_t { kCompute, kMessage, kOut, kIn, kReduction };
 
-  std::uint32_t rank = 0;  ///< Of all; of reductions the first member.
+  std::uint32_t rank = 0;  ///< Rank in the job; of a reduction its first member.
   Lane lane = Lane::kCompute;
   Action action;
   std::uint32_t repetition = 0;
@@ -83,15 +83,15 @@ struct JobTiming {
   std::uint32_t pipelines = 1;
   /// 1 where all pipelines provably do the same at the same time: the one stands for all.
   std::uint32_t simulated_pipelines = 1;
-  std::uint32_t nodes = 1;  ///< That the job is on.
+  std::uint32_t nodes = 1;  ///< Nodes that the job uses.
   /// Of the fullest host: what its devices have swapped, each at its worst moment; where hosts
   /// update, gradients, weights and states of the optimizer.
   Bytes host_memory;
-  std::vector<JobRank> ranks;  ///< Of the simulated pipelines, one pipeline after the other.
+  std::vector<JobRank> ranks;  ///< Ranks of the simulated pipelines, one pipeline after the other.
   /// By rank of a pipeline: with a limit of memory what it has held at its most, else as
   /// `time_schedule` counts it; where hosts update, without gradients on their way there.
   std::vector<Bytes> peak_memory;
-  std::vector<LinkClassLoad> links;  ///< Of classes that the cluster has.
+  std::vector<LinkClassLoad> links;  ///< Loads of the classes of links that the cluster has.
   std::vector<JobSpan> spans;
   std::uint64_t events = 0;
 };

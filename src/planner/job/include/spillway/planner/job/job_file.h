@@ -20,27 +20,27 @@ struct JobFileStage {
   std::string first_name;
   std::string last_name;
   std::vector<ChosenPoint> recomputed;  ///< Layers that backward recomputes, as they run.
-  Bytes whole_stash;  ///< Of each micro-batch, before anything is swapped or recomputed.
+  Bytes whole_stash;  ///< Bytes of a micro-batch before anything is swapped or recomputed.
 };
 
 /// A plan for many ranks as a file keeps it: what each rank does, and what that was reckoned with.
 /// job_format.md describes the format.
 struct JobFile {
   std::string partitioner;
-  ModelIdentity model;  ///< Whose layers these are.
+  ModelIdentity model;  ///< Model that the layers are of.
   /// The step that these were recorded in; nothing: in none, as layers of a list of costs.
   std::optional<schedule::RecordedStep> step;
   std::uint32_t data_parallel = 1;
-  std::uint32_t micro_batches = 1;  ///< Of all data-parallel replicas.
+  std::uint32_t micro_batches = 1;  ///< Micro-batches of all data-parallel replicas.
   std::uint32_t batch = 1;          ///< The same in micro-batches as they were profiled.
   Bytes device_memory = kNoLimit;
-  Bytes host_memory = kNoLimit;  ///< Of each rank, for what it swaps.
-  LayerOrder order;  ///< That the stages count places of; empty: layers as the model has them.
+  Bytes host_memory = kNoLimit;  ///< Limit of each rank for swapped data.
+  LayerOrder order;  ///< Order that the stages count places in; empty: that of the model.
   std::vector<JobFileStage> stages;
-  Schedule actions;          ///< Of one data-parallel replica.
-  ScheduleCosts costs;       ///< Of the same stages.
+  Schedule actions;          ///< Action lists of one data-parallel replica.
+  ScheduleCosts costs;       ///< Costs of the same stages.
   std::vector<Bytes> fixed;  ///< By rank of a data-parallel replica: what no action moves.
-  /// What leaves a rank goes on to the disks of its host, which then has any room for it.
+  /// Whether swapped data goes on to the disks of the host, which then has no limit.
   bool swaps_to_disks = false;
   double step_seconds = 0.0;
   double bound_seconds = 0.0;
@@ -54,7 +54,7 @@ struct JobFile {
 
 JobFile describe_job(const JobPlan& plan, const ModelChain& chain);
 
-/// What ranks do by a plan, for who executes it (`schedule::rank_schedule`).
+/// The part of a plan that ranks execute (`schedule::rank_schedule`).
 schedule::ExecutionPlan execution_of(const JobFile& file);
 
 /// The file as JSON.
@@ -66,7 +66,7 @@ std::string to_text(const JobFile& file);
 /// work: see `job_fault`.
 JobFile parse_job_file(std::string_view text, const std::string& name);
 
-/// What makes a plan impossible, in one sentence, or nothing. Looks for, in this order: what
+/// The reason why a plan is impossible, in one sentence, or nothing. Looks for, in this order: what
 /// `schedule::plan_fault` finds in stages, order, operators and actions; actions that need more
 /// memory than the devices have; ranks that hold more than their device while the action lists run,
 /// or more on their host than it has for them; stages whose stash is not what swaps leave of it, or

@@ -19,10 +19,11 @@ struct RankMove {
   LayerIndex last_layer = 0;
   std::uint32_t from_stage = 0;
   std::uint32_t to_stage = 0;
-  std::uint32_t from_rank = 0;  ///< Of a pipeline; the same as `to_rank` where one has both stages.
+  std::uint32_t from_rank =
+      0;  ///< Rank in a pipeline; equals `to_rank` where one rank has both stages.
   std::uint32_t to_rank = 0;
-  Bytes bytes;           ///< That a message carries: none within a rank.
-  double seconds = 0.0;  ///< Of that message alone.
+  Bytes bytes;           ///< Bytes of the message; 0 within a rank.
+  double seconds = 0.0;  ///< Seconds of that message alone.
 };
 
 /// Other stages for the same ranks, and what it takes to get there: one flush, the end of a step,
@@ -30,9 +31,9 @@ struct RankMove {
 struct RebalanceChoice {
   std::vector<LayerIndex> begins;  ///< First layer of each stage.
   std::vector<RankMove>
-      moves;  ///< Of one pipeline; all data-parallel replicas do the same at the same time.
+      moves;  ///< Moves of one pipeline; all data-parallel replicas do the same at the same time.
   std::uint32_t rounds = 0;
-  Bytes bytes;  ///< Of one pipeline.
+  Bytes bytes;  ///< Bytes of one pipeline.
   /// Each round lasts as long as its busiest link, as the schedule's simulator has links: one
   /// message at a time from a rank to another one, both directions and all pairs at once.
   double move_seconds = 0.0;

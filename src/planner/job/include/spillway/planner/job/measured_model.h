@@ -11,7 +11,7 @@ namespace spillway::planner {
 /// step is one micro-batch.
 struct MeasuredModel {
   ModelChain chain;
-  double update_seconds = 0.0;  ///< Of the optimizer, over all parameters.
+  double update_seconds = 0.0;  ///< Seconds of the optimizer for all parameters.
   Bytes reserved;               ///< On every device: what is too small to be told apart.
 };
 

@@ -15,14 +15,14 @@ struct MachineRun {
   SwapTarget swap_target = SwapTarget::kHost;
   double planned_step_seconds = 0.0;  ///< With links of its own for every rank.
   double step_seconds = 0.0;          ///< With the machine's, which they share.
-  std::string variant{};              ///< Of the schedule.
+  std::string variant{};              ///< Options of the schedule.
 };
 
 struct MachineSearch {
   JobSearch search;    ///< The plan, and all that was tried by the links of `share_of`.
-  JobRequest request;  ///< What the plan was made for: that of `request_on`.
-  SwapTarget swap_target = SwapTarget::kHost;  ///< Of the plan.
-  JobTiming timing;                            ///< Of the plan on the machine.
+  JobRequest request;  ///< Request that the plan was made for: that of `request_on`.
+  SwapTarget swap_target = SwapTarget::kHost;  ///< Target of the plan.
+  JobTiming timing;                            ///< Timing of the plan on the machine.
   std::vector<MachineRun> runs;  ///< Fastest on the machine first; the first is the plan.
 };
 

@@ -11,7 +11,7 @@ namespace spillway::planner {
 /// own, and what sums share, as stages come to theirs one after the other.
 struct MachineShare {
   LinkCosts peer;          ///< The slowest way from a rank to the next one of its pipeline, alone.
-  LinkCosts reduce;        ///< Of a rank in the ring that sums its gradients, alone.
+  LinkCosts reduce;        ///< Link of a rank in the ring that sums its gradients, alone.
   SharedSums shared_sums;  ///< The link that is fullest while all ranks sum.
   double swap_bytes_per_second = 0.0;  ///< To its host or disks and back, while all ranks swap.
 };

@@ -12,7 +12,8 @@ using Cuts = std::vector<std::uint32_t>;
 
 struct SolvedCuts {
   Cuts cuts;
-  /// Of the worst stage: seconds per micro-batch, or bytes. Recomputation in fractions of layers.
+  /// Cost of the worst stage: seconds per micro-batch, or bytes. Recomputation in fractions of
+  /// layers.
   double worst = 0.0;
   bool is_exact = true;
 };

@@ -33,9 +33,9 @@ struct StageEstimate {
 
 struct PartitionEstimate {
   std::vector<StageEstimate> stages;
-  double seconds = 0.0;        ///< Of the slowest stage; infinite where one does not fit.
+  double seconds = 0.0;        ///< Seconds of the slowest stage; infinite where one does not fit.
   double fluid_seconds = 0.0;  ///< The same, when fractions of layers may be recomputed.
-  Bytes memory;                ///< Of the fullest stage.
+  Bytes memory;                ///< Bytes of the fullest stage.
   double fluid_bytes = 0.0;    ///< Of `evaluate_memory` alone: the same with fractions.
   bool fits = false;
 

@@ -18,15 +18,15 @@ struct Segment {
 /// with the segment, which the exact one need not.
 enum class Borders : std::uint8_t { kExact, kNone, kLargest };
 
-/// What a stage may do about its memory.
+/// Ways in which a stage may reduce its memory.
 enum class MemoryReduction : std::uint8_t { kNone, kRecompute, kSwapAndRecompute };
 
 /// A segment as it runs before swaps and recomputation. Seconds and bytes of one micro-batch.
 struct SegmentLoad {
   double seconds = 0.0;         ///< Forward and backward, and transfers that do not hide.
-  double link_seconds = 0.0;    ///< What the links at its ends are busy, the longer one.
+  double link_seconds = 0.0;    ///< Busy time of the busier link at its ends.
   double fixed_bytes = 0.0;     ///< Static bytes, relayed tensors, working peak, reserved.
-  double stash_bytes = 0.0;     ///< Of its layers, and border tensors that they keep.
+  double stash_bytes = 0.0;     ///< Stash of its layers, and border tensors that they keep.
   double transfer_bytes = 0.0;  ///< That leave less of the swap link, in each direction.
   double in_flight = 1.0;
   double swap_bytes_per_second = 0.0;
@@ -65,7 +65,7 @@ class SegmentCosts {
   LayerIndex first_layer(std::uint32_t unit) const;  ///< Of `units()`: the number of layers.
 
   SegmentLoad load(Segment segment, Borders borders = Borders::kExact) const;
-  /// What a cut before `unit` sends in each direction: every tensor once.
+  /// Bytes that a cut before `unit` sends in each direction: every tensor once.
   double crossing_bytes(std::uint32_t unit) const;
   double parameter_bytes(std::uint32_t first, std::uint32_t end) const;
   /// The same, with tied weights of these units once.

@@ -8,7 +8,7 @@
 
 namespace spillway::planner {
 
-/// What a schedule is made for. Options that a generator does not know stay as they are here.
+/// Request to a generator. It ignores options that it does not have.
 struct ScheduleRequest {
   std::uint32_t ranks = 0;
   std::uint32_t micro_batches = 0;  ///< All in the action list, of all replicas together.

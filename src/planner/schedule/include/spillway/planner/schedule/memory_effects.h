@@ -6,7 +6,7 @@
 
 namespace spillway::planner {
 
-/// What one action does to the bytes that its rank holds.
+/// Effect of one action on the bytes that its rank holds.
 struct MemoryEffect {
   /// Where its action list comes to it. Below 0 for weights that leave for free.
   double at_start = 0.0;
@@ -14,7 +14,7 @@ struct MemoryEffect {
   bool waits_for_room = false;  ///< While stashes of its rank leave and `at_start` has no room.
 };
 
-/// Of all action lists.
+/// Effects of all action lists.
 struct MemoryEffects {
   std::vector<double> at_begin;                    ///< By rank: parameters and what goes with them.
   std::vector<std::vector<MemoryEffect>> actions;  ///< By rank and position in its action list.

@@ -8,9 +8,9 @@
 
 namespace spillway::planner {
 
-/// What a rank (or a stage) holds, each at its own worst moment of the action list. The two moments
-/// need not be the same: with weights in turn on the host, two copies are there while stashes are
-/// few.
+/// Counts that a rank (or a stage) holds, each at its own worst moment of the action list. The two
+/// moments need not be the same: with weights in turn on the host, two copies are there while
+/// stashes are few.
 struct RankFactors {
   /// Stashes of micro-batches alive at once. The unit is one micro-batch through as much of the
   /// model as a rank has of it (1/ranks), or through the stage. Fractional with split backwards.

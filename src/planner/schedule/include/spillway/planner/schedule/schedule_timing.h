@@ -11,7 +11,7 @@
 
 namespace spillway::planner {
 
-/// What one stage costs for one micro-batch. A full backward takes both of its halves.
+/// Costs of one stage for one micro-batch. A full backward takes both of its halves.
 struct StageCosts {
   double forward_seconds = 0.0;
   double input_gradient_seconds = 0.0;
@@ -30,7 +30,7 @@ struct StageCosts {
 /// Whether some stage swaps a part of its stashes by itself.
 bool swaps_parts(const std::vector<StageCosts>& stages);
 
-/// Of an action, on its stage, without waits.
+/// Seconds of an action on its stage, without stalls.
 double seconds_of(const StageCosts& stage, ActionKind kind);
 
 /// A size as rates divide it.
@@ -50,15 +50,15 @@ struct SharedSums {
   double bytes_per_second = std::numeric_limits<double>::infinity();
 };
 
-/// What a schedule runs on.
+/// Devices and links that a schedule runs on.
 struct ScheduleCosts {
   std::vector<StageCosts> stages;
   StashShares shares;
   LinkCosts peer;                    ///< From each rank to each other one, one message at a time.
   LinkCosts host;                    ///< Each way of a rank's link to its host, one copy at a time.
   bool is_host_link_shared = false;  ///< Messages pass the host links of both ranks, too.
-  LinkCosts reduce;                  ///< Of each rank in a ring, latency once per message of it.
-  SharedSums shared_sums;            ///< What rings share besides.
+  LinkCosts reduce;                  ///< Link of each rank in a ring, with one latency per message.
+  SharedSums shared_sums;            ///< Links that rings share besides.
   /// A forward, recomputation or swap-in waits for swap-outs under way that would make room.
   std::optional<Bytes> memory;
 };
@@ -70,7 +70,7 @@ ScheduleCosts even_costs(const Schedule& schedule, double forward_seconds,
 /// From then on a rank holds so much.
 struct MemoryMoment {
   double seconds = 0.0;
-  double stashes = 0.0;  ///< Of one micro-batch on one stage.
+  double stashes = 0.0;  ///< Stashes, each of one micro-batch on one stage.
   Bytes bytes;           ///< All that `StageCosts` names but boundaries.
 };
 
