@@ -118,7 +118,7 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   choice.incumbent.deferred = choice.incumbent.offload = without_memory_reduction / 2;
   const JobAttempt deferred = try_choice(request, partitioner, choice, plan);
   EXPECT_TRUE(deferred.is_deferred && !deferred.is_pruned);
-  EXPECT_THAT(deferred.refusal, HasSubstr("as if there were room for all"));
+  EXPECT_THAT(deferred.refusal, HasSubstr("with unlimited memory"));
   choice.incumbent = {};
   choice.incumbent.all = choice.incumbent.offload = job_bound(request) / 2;
   const JobAttempt given_up = try_choice(request, partitioner, choice, plan);

@@ -93,7 +93,8 @@ std::string attempts_text(std::span<const JobAttempt> attempts) {
       table_text(rows));
   return reasons.empty()
              ? text
-             : text + "Why some are none, of what was not given up as slower:\n" + reasons;
+             : text + "Reasons of those without a plan, unless they were pruned as slower:\n" +
+                   reasons;
 }
 
 std::string job_comparison_text(const JobRequest& request, const std::string& path,
@@ -104,7 +105,7 @@ std::string job_comparison_text(const JobRequest& request, const std::string& pa
                       : message("step: those that {} leaves a rank; shared: on the machine, where "
                                 "ranks share them",
                                 machine));
-  text += line("bound", message("{}: nothing is faster on pipelines like these",
+  text += line("bound", message("{}: no plan is faster on pipelines like these",
                                 seconds_text(planner::job_bound(
                                     with_data_parallel(request, compared.data_parallel)))));
   text += line("compared", pipelines_text(request, compared));
@@ -126,7 +127,8 @@ std::string job_comparison_text(const JobRequest& request, const std::string& pa
   text += table_text(table);
   return reasons.empty()
              ? text
-             : text + "\nWhy some are none, of what was not given up as slower:\n" + reasons;
+             : text + "\nReasons of those without a plan, unless they were pruned as slower:\n" +
+                   reasons;
 }
 
 }  // namespace spillway::cli

@@ -109,7 +109,7 @@ ordered_json attempt_json(const JobAttempt& attempt) {
   return json;
 }
 
-/// Nothing is told of orders that were not looked at, and JSON has no infinity.
+/// Nothing is told of orders that were skipped, and JSON has no infinity.
 ordered_json order_json(const FoundJob& job) {
   const planner::OrderChoice& order = job.search.plan.order;
   const bool is_open = job.request.chain.may_reorder;

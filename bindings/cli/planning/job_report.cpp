@@ -31,7 +31,7 @@ std::string batch_text(const JobPlan& plan, const JobRequest& request) {
     return line("batch", message("in {}, each of {} profiled ones; {}",
                                  counted(plan.micro_batches, "micro-batch"), share, larger));
   if (request.micro_batches != 0) return {};
-  return line("batch", message("in {} as profiled; {}, and smaller ones were not looked at",
+  return line("batch", message("in {} as profiled; {}, and smaller ones were skipped",
                                counted(plan.micro_batches, "micro-batch"), larger));
 }
 
@@ -45,14 +45,14 @@ std::string hosts_text(const FoundJob& job) {
   if (job.swap_target == planner::SwapTarget::kDisk)
     return line("hosts",
                 job.host_memory == planner::kNoLimit
-                    ? message("{} on the disks of the fullest one, what its ranks have swapped at "
-                              "their most; {}",
+                    ? message("{} on the disks of the fullest one, summed over the peaks of its "
+                              "ranks; {}",
                               held, whose)
                     : message("{} on the disks of the fullest one, as swaps to its memory of {} "
                               "had no room there; {}",
                               held, job.host_memory, whose));
   return line("hosts",
-              message("{}{} on the fullest one, what its ranks have swapped at their most; "
+              message("{}{} on the fullest one, summed over the peaks of its ranks; "
                       "{}",
                       held,
                       job.host_memory == planner::kNoLimit ? std::string()
@@ -130,10 +130,9 @@ std::string search_text(const FoundJob& job) {
   std::string text = message("in {}", seconds_text(job.search_seconds));
   if (job.search.attempts.size() < 2) return text;
   text += message(": {} plans", job.search.attempts.size());
-  if (job.search.pruned > 0)
-    text += message("; {} more were given up as slower", job.search.pruned);
+  if (job.search.pruned > 0) text += message("; {} more were pruned as slower", job.search.pruned);
   if (job.search.skipped > 0)
-    text += message("; {} more were not looked at (name one with --schedule)", job.search.skipped);
+    text += message("; {} more were skipped (name one with --schedule)", job.search.skipped);
   return text;
 }
 
@@ -144,7 +143,7 @@ std::string memory_reduction_text(const JobPlan& plan) {
     swaps += count_of(plan, rank, planner::ActionKind::kSwapOut);
     recomputed += count_of(plan, rank, planner::ActionKind::kRecompute);
   }
-  return message("{} whole stashes leave in idle time, {} are recomputed", swaps, recomputed);
+  return message("{} whole stashes are swapped in idle time, {} are recomputed", swaps, recomputed);
 }
 
 }  // namespace
@@ -182,7 +181,7 @@ std::string job_text(const FoundJob& job) {
                        rate_text(plan.micro_batches_per_second())));
   const bool is_named = job.request.schedule != planner::kAnySchedule;
   text +=
-      line("bound", message("{}: nothing is faster {}; this is {} above it; integrality gap "
+      line("bound", message("{}: no plan is faster {}; this is {} above it; integrality gap "
                             "{}{}",
                             seconds_text(plan.bound_seconds),
                             is_named ? "with this schedule on such pipelines" : "on so many ranks",

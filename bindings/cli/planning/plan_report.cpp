@@ -88,7 +88,7 @@ std::string source_text(const ChosenRates& rates) {
 }
 
 std::string moved_text(const ChosenRates& rates, const PlanFigures& figures) {
-  if (figures.written == Bytes(0) && figures.read == Bytes(0)) return "nothing has to leave memory";
+  if (figures.written == Bytes(0) && figures.read == Bytes(0)) return "nothing is swapped";
   std::string text = message("{} out, {} in per step", figures.written, figures.read);
   if (figures.read > figures.written)
     text += ", some of it from copies written once and still good";

@@ -79,7 +79,8 @@ std::string stay_text(const RebalanceReport& report) {
   double soonest = report.job.choices.front().pays_after(report.job.step_before()).value_or(0.0);
   for (const RebalanceChoice& each : report.job.choices)
     soonest = std::min(soonest, each.pays_after(report.job.step_before()).value_or(soonest));
-  return message("nothing: what pays soonest does after {}, and {} left", steps_text(soonest),
+  return message("nothing: the first move to pay does so after {}, and {} left",
+                 steps_text(soonest),
                  steps_text(*report.steps_left) + (*report.steps_left == 1.0 ? " is" : " are"));
 }
 

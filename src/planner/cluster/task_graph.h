@@ -34,7 +34,7 @@ struct Task {
 /// The moment of another task that a task waits for.
 enum class Moment : std::uint8_t {
   kEnd,    ///< The end; of flows, the arrival of the last byte.
-  kFree,   ///< When it has left its link free: latency keeps nobody off.
+  kFree,   ///< When it has left its link free: latency does not occupy the link.
   kStart,  ///< The start of compute.
 };
 

@@ -17,7 +17,7 @@ bool may_win(const JobAttempt& attempt, double best) {
   return is_faster(attempt.step_seconds / kMostGainOfCuts, best);
 }
 
-/// Plans first, the fastest of them before others; then what lacks least memory.
+/// Plans first, the fastest of them before others; then what lacks the least memory.
 bool is_likelier(const JobAttempt& a, const JobAttempt& b) {
   if (a.is_possible() != b.is_possible()) return a.is_possible();
   return a.is_possible() ? a.step_seconds < b.step_seconds : a.missing < b.missing;

@@ -60,7 +60,7 @@ class JobReader {
     throw ConfigError("{}: {}", name_, message(pattern, args...));
   }
 
-  /// `look_up` throws for a name that nobody has; the error then begins with the file and the key.
+  /// `look_up` throws for an unknown name; the error then begins with the file and the key.
   template <typename LookUp>
   void require_known(const char* key, const LookUp& look_up) const {
     try {

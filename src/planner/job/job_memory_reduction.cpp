@@ -143,7 +143,7 @@ class MemoryReductionSearch {
   }
 
   /// What the slowest stage takes for all micro-batches under any cuts that fit, where a rank has
-  /// one stage; 0 where nobody knows.
+  /// one stage; 0 where it is unknown.
   double least_seconds() {
     if (compute_.stages != compute_.rank_count() || compute_.replica_count() > 1) return 0.0;
     const SegmentCosts costs(problem_for(request_, compute_));
@@ -174,13 +174,13 @@ class MemoryReductionSearch {
                          least, incumbent_.all);
     if (is_faster(without / kMostGainOfCuts, incumbent_.deferred)) return;
     throw DeferredError(
-        message("it takes {} s as if there were room for all, and more with memory reduction; "
+        message("it takes {} s with unlimited memory, and more with memory reduction; "
                 "another choice takes {} s",
                 without, incumbent_.deferred),
         without);
   }
 
-  /// Cuts as if there were room, and whole stashes that leave while a rank computes something else.
+  /// Cuts with unlimited memory, and whole stashes that leave while a rank computes something else.
   JobPlan with_idle_offload() {
     JobPlan plan = unlimited().plan;
     plan.memory_reduction = JobMemoryReduction::kIdleOffload;
@@ -196,7 +196,7 @@ class MemoryReductionSearch {
                        ? with_memory_fitted(plan.actions, plan.costs, runs)
                        : with_swapped_stashes(plan.actions, plan.costs, runs);
     plan = finished(request_, std::move(plan));
-    // The cuts were made as if there were room; the action lists have made it.
+    // The cuts were made with unlimited memory; the action lists have made it.
     for (std::size_t k = 0; k < plan.stages.size(); ++k)
       plan.stages[k].memory = plan.bytes_after[k].all();
     return plan;

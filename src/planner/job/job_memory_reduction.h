@@ -6,7 +6,7 @@
 
 namespace spillway::planner {
 
-/// How much faster a step may become by other cuts than those that are made as if there were room,
+/// How much faster a step may become by other cuts than those that are made with unlimited memory,
 /// or for the slowest stage: a step is more than that. Seen: a fifth.
 inline constexpr double kMostGainOfCuts = 1.25;
 

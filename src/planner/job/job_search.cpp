@@ -65,8 +65,8 @@ std::optional<std::string> memory_that_does(const JobRequest& request,
       enough ? message("devices of {}", *enough) : std::string("devices with more memory"), link);
 }
 
-/// The one that lacks least memory, else the reason that most of all choices share, and how often;
-/// the first one of equals.
+/// The one that lacks the least memory, else the reason that most of all choices share, and how
+/// often; the first one of equals.
 [[noreturn]] void refuse(const JobRequest& request, const std::vector<JobAttempt>& attempts) {
   const JobAttempt* nearest = nullptr;
   const JobAttempt* told = nullptr;

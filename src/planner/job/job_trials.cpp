@@ -221,7 +221,7 @@ class Trials {
   const TryChoice& attempt_;
   JobTrials trials_;
   TrialRecord record_;
-  std::vector<std::pair<double, JobChoice>> deferred_;  ///< By the step as if there were room.
+  std::vector<std::pair<double, JobChoice>> deferred_;  ///< By the step with unlimited memory.
   std::uint32_t variants_ = 0;
   std::uint64_t passes_ = 0;  ///< Of variants.
 };

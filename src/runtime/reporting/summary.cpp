@@ -30,8 +30,7 @@ double share_of_run(const RunStatistics& s, double seconds) {
 }
 
 std::string moved(const RunStatistics& s) {
-  if (s.memory.spilled == Bytes(0) && s.memory.fetched == Bytes(0))
-    return "nothing had to leave memory";
+  if (s.memory.spilled == Bytes(0) && s.memory.fetched == Bytes(0)) return "nothing was swapped";
   std::string text = message("{} out, {} in", s.memory.spilled, s.memory.fetched);
   if (s.steps > 0)
     text +=
@@ -83,7 +82,7 @@ std::string lost(const RunStatistics& s) {
 
 std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
-  if (!s.not_reported.empty()) return message("not told: {}", s.not_reported);
+  if (!s.not_reported.empty()) return message("not reported: {}", s.not_reported);
   return message("{} of step; {} of {} operators did not match the plan",
                  counted(s.learned.shapes, "kind"), s.learned.deviations, s.ops);
 }
@@ -151,7 +150,7 @@ std::string recompute_text(const RunStatistics& s) {
       message("{} recomputed in {}, which brought back {} that had been dropped",
               counted(s.replays, "operator"), seconds_text(s.replay_seconds), s.memory.dropped);
   if (s.unplanned_replays > 0)
-    text += message("; {} of them because steps went otherwise than planned", s.unplanned_replays);
+    text += message("; {} of them in steps that did not match the plan", s.unplanned_replays);
   return text;
 }
 

@@ -27,7 +27,7 @@ TEST_F(PlanningCommand, TellsWhatAUserNeedsToDecide) {
 
 TEST_F(PlanningCommand, SaysWhenNothingHasToLeave) {
   const std::string text = plan(options("2GiB"));
-  EXPECT_THAT(text, HasSubstr("swapped   nothing has to leave memory\n"));
+  EXPECT_THAT(text, HasSubstr("swapped   nothing is swapped\n"));
   EXPECT_THAT(text, HasSubstr("1.00 times in-core"));
   EXPECT_THAT(text, Not(HasSubstr("wait longest")));
 }

@@ -135,8 +135,9 @@ TEST_F(RebalanceCommand, StaysWhereTheStepsThatAreLeftDoNotPay) {
   EXPECT_EQ(stays["step_seconds"], stays["step_seconds_before"]);
   EXPECT_TRUE(stays["pays_after_steps"].is_null());
   EXPECT_FALSE(stays["choices"].empty());
-  EXPECT_THAT(plan(options), AllOf(HasSubstr("moves     nothing: what pays soonest does after "),
-                                   HasSubstr("and 1 step is left"), HasSubstr("All choices")));
+  EXPECT_THAT(plan(options),
+              AllOf(HasSubstr("moves     nothing: the first move to pay does after "),
+                    HasSubstr("and 1 step is left"), HasSubstr("All choices")));
 }
 
 TEST_F(RebalanceCommand, TellsTheSameInWords) {

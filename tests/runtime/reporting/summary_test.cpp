@@ -67,7 +67,7 @@ TEST(Summary, ShowsARun) {
       "[spillway] wear     69.6 TB a day at this pace; disks rated for 1.2e+03 TB of writes "
       "(--endurance) would last 17.2 days of training\n"
       "[spillway] replayed 410 operators recomputed in 2.20 s, which brought back 12.0 GiB that "
-      "had been dropped; 3 of them because steps went otherwise than planned\n"
+      "had been dropped; 3 of them in steps that did not match the plan\n"
       "[spillway] stalled  413 ms of 80.0 s (0.5 %): 300 ms for tensors to come in, "
       "100 ms for room, 12.6 ms in 7 traps\n"
       "[spillway] learned  2 kinds of step; 12 of 17410 operators did not match the "
@@ -127,7 +127,7 @@ TEST(Summary, SaysWhenNothingHadToMove) {
   RunStatistics s = busy_run();
   s.memory.live_peak = 1_GiB;
   s.memory.spilled = s.memory.fetched = 0_B;
-  EXPECT_THAT(summary(s), HasSubstr("nothing had to leave memory"));
+  EXPECT_THAT(summary(s), HasSubstr("nothing was swapped"));
   EXPECT_THAT(summary(s), HasSubstr("everything fitted, and this trainer does not depend"));
   s.steps = 0;
   EXPECT_THAT(summary(s), HasSubstr("everything fitted until the end, and no step was seen"));
@@ -265,7 +265,7 @@ TEST(Summary, TellsWhatItCannotTell) {
   s.learned.shapes = 0;
   s.not_reported = "what was learned, since it was in use";
   EXPECT_THAT(summary(s),
-              HasSubstr("] learned  not told: what was learned, since it was in use\n"));
+              HasSubstr("] learned  not reported: what was learned, since it was in use\n"));
 }
 
 TEST(Summary, SurvivesARunOfNoTime) {

@@ -68,7 +68,7 @@ std::string to_text(const PlanFile& file);
 /// is no plan, truncated, changed, of a newer format, or with senseless limits.
 PlanFile parse_plan_file(std::string_view text, const std::string& name);
 
-/// How an operator of a tape is called. Empty: nobody knows.
+/// How an operator of a tape is called. Empty: unknown.
 using OpKindOf = std::function<profile::OpKind(profile::OpIndex)>;
 
 /// "net.plan.json: the plan is for another program or other shapes: …", about a step of so many

@@ -40,7 +40,7 @@ struct Job {
   double bytes_per_parameter = 4.0;  ///< Bytes of one weight, for the rate of a host's optimizer.
   SwapTarget swap_target = SwapTarget::kHost;
   /// Of each device, as `ScheduleCosts::memory`: who needs room waits for stashes under way that
-  /// would make some. Without: nobody waits.
+  /// would make some. Without: no rank waits.
   std::optional<Bytes> memory{};
   std::optional<CollectiveAlgorithm> algorithm{};  ///< Empty: the fastest for each size.
   /// Action lists in a row. From two on, the result is of the last one, which the ones before have

@@ -77,7 +77,7 @@ class SegmentCosts {
   double layer_seconds(std::uint32_t first, std::uint32_t end) const;
   /// All of a stage that moves with its layers at a flush: weights, states and buffers, each once.
   double static_bytes(std::uint32_t first, std::uint32_t end) const;
-  double device_bytes(std::uint32_t stage) const;  ///< Infinite where nobody limits it.
+  double device_bytes(std::uint32_t stage) const;  ///< Infinite without a limit.
 
   /// Least time per micro-batch within so many bytes; infinite where nothing helps.
   double least_seconds(Segment segment, double bytes, Borders borders = Borders::kExact,
