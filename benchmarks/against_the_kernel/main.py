@@ -43,10 +43,10 @@ class AgainstTheKernel(report.Benchmark):
     def measure_case(self, options, group, case):
         program = case.command(options.bin, options.steps, os.cpu_count())
         stats = options.work / "stats.json"
-        roomy = training.train([*cases.under_spillway(options.bin, cases.NO_PRESSURE, stats,
+        ample = training.train([*cases.under_spillway(options.bin, cases.NO_PRESSURE, stats,
                                                       options.disk), *program], stats_file=stats)
-        roomy.require_success(case.name)
-        needed = roomy.stats["needed_bytes"]
+        ample.require_success(case.name)
+        needed = ample.stats["needed_bytes"]
         limits = {percent: needed * percent // 100 + RESERVE
                   for percent in options.percent or [50, 35]}
         free = [training.train(program) for _ in range(options.rounds)]
@@ -57,7 +57,7 @@ class AgainstTheKernel(report.Benchmark):
             limited[percent] = self.measure_limit(options, group, case, limit)
         self.require_equal(case, free, limited)
         return {"flags": list(case.flags), "needed_bytes": needed,
-                "peak_rss_bytes": roomy.stats["peak_rss_bytes"],
+                "peak_rss_bytes": ample.stats["peak_rss_bytes"],
                 ROOM: [run.record() for run in free],
                 "limits": {str(percent): {"limit_bytes": limits[percent],
                                           **{name: [run.record() for run in runs]

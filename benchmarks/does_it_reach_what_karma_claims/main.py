@@ -367,17 +367,17 @@ def causes_table(cells):
     for cell in cells:
         ours = cell["plans"][OURS]
         swap = best_of(cell, (*SWAP_ONLY, "offload-only"))
-        again = best_of(cell, RECOMPUTE_ONLY)
-        alone = min(swap[1], again[1]) / ours["step_seconds"]
+        recompute = best_of(cell, RECOMPUTE_ONLY)
+        alone = min(swap[1], recompute[1]) / ours["step_seconds"]
         rows.append([
             name_of(cell), f"{ours['swapped_bytes'] / GIB:.1f} GiB",
             f"{ours['recompute_seconds'] / cell['incore_seconds'] * 100:.1f} %",
             f"{swap[0]} {swap[1] / ours['step_seconds']:.2f}",
-            f"{again[0]} {again[1] / ours['step_seconds']:.2f}",
+            f"{recompute[0]} {recompute[1] / ours['step_seconds']:.2f}",
             f"yes, {(alone - 1) * 100:.0f} %" if alone > 1.01 else "no"
         ])
     return report.table([
-        "our plan", "moves", "computes again, of in-core", "best swap-only / ours",
+        "our plan", "moves", "recomputes, of in-core", "best swap-only / ours",
         "best recompute-only / ours", "both together win"
     ], rows)
 

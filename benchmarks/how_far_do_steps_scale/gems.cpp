@@ -37,7 +37,7 @@ void print_row(const std::string& folder, const ResnetSetting& setting, bool at_
     alone = rate;
     std::printf("| %s | %s, %u images | %s | %s | %.1f | %.2f |", setting.model, setting.schedule,
                 setting.micro_batches, at_end ? "at the end" : "as soon as possible",
-                relief_text(made).c_str(), gigabytes(made.peak), rate);
+                memory_reduction_text(made).c_str(), gigabytes(made.peak), rate);
   }
   const Cluster cluster = cluster_named(folder, "abci_v100", 256);
   const Drawn slow =
@@ -76,8 +76,8 @@ void print_strong(const std::string& folder) {
       last = simulate_job(made.job, cluster).step_seconds;
       if (first == 0.0) {
         first = last;
-        std::printf("| ResNet-1001 v2, %s | %s | %.1f |", schedule, relief_text(made).c_str(),
-                    gigabytes(made.peak));
+        std::printf("| ResNet-1001 v2, %s | %s | %.1f |", schedule,
+                    memory_reduction_text(made).c_str(), gigabytes(made.peak));
       }
       std::printf(" %.2f |", last);
     }

@@ -27,7 +27,7 @@ double layer_flop(const StreamedModel& model) {
          4.0 * kSequence * kSequence * model.hidden;
 }
 
-/// A stage for each layer, and one for embedding and head; backwards compute their layer again.
+/// A stage for each layer, and one for embedding and head; backwards recompute their layer.
 std::vector<StageCosts> stages_of(const StreamedModel& model, double samples, double flops) {
   std::vector<StageCosts> stages;
   const double rest = kVocabulary * model.hidden + kSequence * model.hidden;

@@ -76,10 +76,10 @@ std::vector<Blocks> cut(const Blocks& blocks, std::uint32_t count) {
 /// Bytes that a stage holds of one image.
 struct Held {
   double kept = 0.0;     // From forward to backward.
-  double working = 0.0;  // In backward: a run that is computed again, gradients of a block.
+  double working = 0.0;  // In backward: a run that is recomputed, gradients of a block.
 };
 
-/// Where so many blocks are computed again together; 0: none is.
+/// Where so many blocks are recomputed together; 0: none is.
 Held held_by(const Blocks& stage, std::size_t run) {
   Held held;
   double gradients = 0.0;
@@ -88,10 +88,10 @@ Held held_by(const Blocks& stage, std::size_t run) {
     for (const Block& block : stage) held.kept += block.stash_bytes;
   for (std::size_t first = 0; run > 0 && first < stage.size(); first += run) {
     held.kept += stage[first].input_bytes;
-    double again = 0.0;
+    double recomputed = 0.0;
     for (std::size_t i = first; i < std::min(first + run, stage.size()); ++i)
-      again += stage[i].stash_bytes;
-    held.working = std::max(held.working, again);
+      recomputed += stage[i].stash_bytes;
+    held.working = std::max(held.working, recomputed);
   }
   held.working += gradients;
   return held;
@@ -146,12 +146,12 @@ struct Attempt {
 };
 
 /// With runs chosen for so many images at once; nothing where working space alone is too much.
-std::optional<Attempt> try_relief(const ResnetSetting& setting, const Cluster& cluster,
-                                  const CommunicationOptions& communication, Relief relief,
-                                  double images) {
+std::optional<Attempt> try_memory_reduction(const ResnetSetting& setting, const Cluster& cluster,
+                                            const CommunicationOptions& communication,
+                                            MemoryReduction memory_reduction, double images) {
   Attempt attempt;
   ResnetJob& made = attempt.made;
-  made.relief = relief;
+  made.memory_reduction = memory_reduction;
   ScheduleRequest request;
   request.ranks = kRanks;
   request.micro_batches = setting.micro_batches;
@@ -160,7 +160,8 @@ std::optional<Attempt> try_relief(const ResnetSetting& setting, const Cluster& c
   std::vector<Bytes> working;
   double input_share = 0.0;  // Of what a stage keeps, its own input: the largest of all stages.
   for (const Blocks& blocks : cut(resnet(setting.n), compute.stages)) {
-    const std::size_t run = relief == Relief::kNone ? 0 : best_run(blocks, images);
+    const std::size_t run =
+        memory_reduction == MemoryReduction::kNone ? 0 : best_run(blocks, images);
     made.job.stages.push_back(costs_of(blocks, run));
     const Held held = held_by(blocks, run);
     working.push_back(whole(held.working));
@@ -176,7 +177,7 @@ std::optional<Attempt> try_relief(const ResnetSetting& setting, const Cluster& c
   costs.host.bytes_per_second /= cluster.node.devices_per_switch;
   costs.memory = cluster.device.memory - most;
   made.job.schedule = with_communication(compute, costs, communication);
-  if (relief == Relief::kFitted) {
+  if (memory_reduction == MemoryReduction::kFitted) {
     made.job.shares = costs.shares;
     made.job.schedule = with_memory_fitted(made.job.schedule, costs);
     made.job.memory = costs.memory;
@@ -191,8 +192,8 @@ std::optional<Attempt> try_relief(const ResnetSetting& setting, const Cluster& c
 
 }  // namespace
 
-std::string relief_text(const ResnetJob& made) {
-  if (made.relief == Relief::kNone) return "as it is";
+std::string memory_reduction_text(const ResnetJob& made) {
+  if (made.memory_reduction == MemoryReduction::kNone) return "as it is";
   std::uint32_t ranks = 0;
   bool swaps = false;
   for (const auto& list : made.job.schedule.ranks) {
@@ -213,11 +214,13 @@ ResnetJob resnet_job(const ResnetSetting& setting, const Cluster& cluster, std::
   CommunicationOptions communication;
   communication.data_parallel = pipelines;
   communication.reduces_at_end = reduces_at_end;
-  for (const Relief relief : {Relief::kNone, Relief::kRecompute, Relief::kFitted}) {
+  for (const MemoryReduction memory_reduction :
+       {MemoryReduction::kNone, MemoryReduction::kRecompute, MemoryReduction::kFitted}) {
     std::optional<Attempt> best;
     for (const double images : {1.0, 2.0, 3.0, 4.0}) {
-      if (relief == Relief::kNone && images > 1.0) break;  // There are no runs to choose.
-      auto next = try_relief(setting, cluster, communication, relief, images);
+      if (memory_reduction == MemoryReduction::kNone && images > 1.0)
+        break;  // There are no runs to choose.
+      auto next = try_memory_reduction(setting, cluster, communication, memory_reduction, images);
       if (!next || next->made.peak > cluster.device.memory) continue;
       if (!best || next->step_seconds < best->step_seconds) best = std::move(next);
     }

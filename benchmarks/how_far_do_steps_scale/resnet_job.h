@@ -8,10 +8,10 @@
 namespace spillway::scaling {
 
 /// What brings a job into the memory of its devices; each has all of the one before.
-enum class Relief : std::uint8_t {
+enum class MemoryReduction : std::uint8_t {
   kNone,
-  kRecompute,  ///< Backwards compute runs of blocks again, each from its input.
-  /// These inputs leave for the host while a rank does something else, or are computed again
+  kRecompute,  ///< Backwards recompute runs of blocks, each from its input.
+  /// These inputs leave for the host while a rank does something else, or are recomputed
   /// themselves, from the input of the stage.
   kFitted,
 };
@@ -27,15 +27,15 @@ struct ResnetSetting {
 
 struct ResnetJob {
   planner::Job job;
-  Relief relief = Relief::kNone;
+  MemoryReduction memory_reduction = MemoryReduction::kNone;
   Bytes peak;  ///< Of the fullest rank: what the lists hold, and the working space of a backward.
 };
 
 /// "as it is", "recomputing", "recomputing twice on 2 ranks, and swapping"
-std::string relief_text(const ResnetJob& made);
+std::string memory_reduction_text(const ResnetJob& made);
 
-/// With the first relief under which every rank fits into a device of the cluster, for so many
-/// pipelines. Throws PlanError where none does.
+/// With the first memory reduction under which every rank fits into a device of the cluster, for so
+/// many pipelines. Throws PlanError where none does.
 ResnetJob resnet_job(const ResnetSetting& setting, const planner::Cluster& cluster,
                      std::uint32_t pipelines, bool reduces_at_end);
 

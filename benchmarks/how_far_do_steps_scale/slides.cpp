@@ -73,8 +73,8 @@ void print_row(const std::string& folder, const Fitted& fit, double tiles) {
   std::printf("| %s", fit.setting.schedule);
   if (fit.setting.replicas > 0) std::printf(", %u passes", fit.setting.replicas);
   std::printf(" | %u | %s | %.1f | %.2f |", fit.setting.micro_batches,
-              relief_text(fit.made).c_str(), 1e-9 * static_cast<double>(fit.made.peak.count()),
-              fit.rate);
+              memory_reduction_text(fit.made).c_str(),
+              1e-9 * static_cast<double>(fit.made.peak.count()), fit.rate);
   for (const std::uint32_t devices : {4U, 64U, 128U, 1024U})
     std::printf(" %s |", time_text(tiles / rate_on(folder, fit, devices)).c_str());
   std::printf("\n");

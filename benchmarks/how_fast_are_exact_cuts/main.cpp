@@ -121,9 +121,9 @@ SegmentCosts on_small_devices(const Case& size) {
 void print_long_stages(const Case& size) {
   const SegmentCosts costs = on_small_devices(size);
   const Cuts cuts = partitioner_named("spillway").cut(costs);
-  const PartitionEstimate estimate = judge(costs, cuts);
+  const PartitionEstimate estimate = evaluate(costs, cuts);
   std::printf("| %u × %u |", size.layers, size.stages);
-  print(timed([&] { judge(costs, cuts); }));
+  print(timed([&] { evaluate(costs, cuts); }));
   print(timed([&] { partitioner_named("spillway").cut(costs); }));
   std::printf(" %.3g | %+.4f %% |\n", static_cast<double>(estimate.point_sets),
               100 * (estimate.seconds / least_time_cuts(costs)->worst - 1));
@@ -139,7 +139,7 @@ void print_partitioners(const Case& size) {
   for (const Partitioner& each : partitioners()) {
     try {
       const Cuts cuts = each.cut(costs);
-      const PartitionEstimate estimate = judge(costs, cuts);
+      const PartitionEstimate estimate = evaluate(costs, cuts);
       std::printf("| `%s` |", std::string(each.name).c_str());
       print(timed([&] { each.cut(costs); }));
       if (estimate.fits) {
@@ -166,8 +166,9 @@ int main(int count, char** arguments) {
     for (const bool has_borders : {false, true})
       for (const bool can_swap : {true, false}) print_row({layers, stages, has_borders, can_swap});
   }
-  std::printf("\n| layers × stages | judge, ms | `spillway`, ms | sets of points | over the bound |"
-              "\n| --- | --- | --- | --- | --- |\n");
+  std::printf(
+      "\n| layers × stages | evaluate, ms | `spillway`, ms | sets of points | over the bound |"
+      "\n| --- | --- | --- | --- | --- |\n");
   for (const auto& [layers, stages] : {std::pair{10'000U, 16U}, {10'000U, 4U}, {100'000U, 2U}})
     print_long_stages({layers, stages, false, false});
   for (const auto& [layers, stages] : {std::pair{400U, 16U}, {10'000U, 1'000U}})

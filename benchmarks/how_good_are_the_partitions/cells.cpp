@@ -51,7 +51,7 @@ class Cell {
       const auto found = cuts_of(each, costs);
       if (!found) continue;
       cuts.emplace(each.name, *found);
-      const PartitionEstimate estimate = judge(costs, *found);
+      const PartitionEstimate estimate = evaluate(costs, *found);
       if (estimate.fits) seconds[std::string(each.name)] = estimate.seconds;
     }
     const double least = seconds.value(std::string(ours().name), kInfinite);
@@ -67,7 +67,7 @@ class Cell {
     const auto balanced = balanced_time_cuts(costs);
     const auto frugal = balanced_memory_cuts(endless_, seconds_);
     return {{"bound_seconds", bound->worst},
-            {"first_seconds", judge(costs, balanced->cuts).seconds},
+            {"first_seconds", evaluate(costs, balanced->cuts).seconds},
             {"seconds", seconds},
             {"bound_bytes", least_memory_cuts(endless_, seconds_)->worst},
             {"first_bytes", bytes_of(frugal->cuts)},
@@ -77,7 +77,7 @@ class Cell {
  private:
   /// What the fullest stage needs so that none takes longer than ours.
   double bytes_of(const Cuts& cuts) const {
-    const PartitionEstimate estimate = judge_memory(endless_, cuts, seconds_);
+    const PartitionEstimate estimate = evaluate_memory(endless_, cuts, seconds_);
     return estimate.fits ? static_cast<double>(estimate.memory.count()) : kInfinite;
   }
 
@@ -87,7 +87,7 @@ class Cell {
     try {
       const SegmentCosts costs(problem_of(workload_, smaller));
       const auto cuts = cuts_of(ours(), costs);
-      return cuts && judge(costs, *cuts).seconds <= seconds_;
+      return cuts && evaluate(costs, *cuts).seconds <= seconds_;
     } catch (const ConfigError&) {
       return false;  // A layer fits on no device.
     }
@@ -128,12 +128,12 @@ void add_cells(const Workload& workload, Setting setting, const std::vector<doub
                ordered_json& all) {
   const SegmentCosts endless(problem_of(workload, setting));
   const auto quickest = balanced_time_cuts(endless);
-  const double plenty = static_cast<double>(judge(endless, quickest->cuts).memory.count());
+  const double plenty = static_cast<double>(evaluate(endless, quickest->cuts).memory.count());
   const double tight = least_memory_cuts(endless, kSlowest * quickest->worst)->worst;
   for (const double share : shares) {
     setting.memory = rounded_up(tight + share * (plenty - tight));
     ordered_json cell{{"stages", setting.stages},
-                      {"swaps", setting.relief == Relief::kSwapAndRecompute},
+                      {"swaps", setting.memory_reduction == MemoryReduction::kSwapAndRecompute},
                       {"share", share},
                       {"memory_bytes", setting.memory.count()},
                       {"least_seconds", quickest->worst}};
@@ -152,9 +152,10 @@ ordered_json cells(const Workload& workload, bool is_quick) {
   ordered_json all = ordered_json::array();
   for (const std::uint32_t stages : counts) {
     if (workload.chain.layers.size() < 2 * std::size_t{stages}) continue;
-    for (const Relief relief : {Relief::kSwapAndRecompute, Relief::kRecompute}) {
-      if (relief == Relief::kSwapAndRecompute && !workload.can_swap) continue;
-      add_cells(workload, {.stages = stages, .relief = relief}, shares, all);
+    for (const MemoryReduction memory_reduction :
+         {MemoryReduction::kSwapAndRecompute, MemoryReduction::kRecompute}) {
+      if (memory_reduction == MemoryReduction::kSwapAndRecompute && !workload.can_swap) continue;
+      add_cells(workload, {.stages = stages, .memory_reduction = memory_reduction}, shares, all);
     }
   }
   return all;

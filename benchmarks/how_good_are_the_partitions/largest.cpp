@@ -28,29 +28,29 @@ constexpr std::uint32_t kEnoughLayers = 64;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// What a partitioner's source does about memory, and whether that decides its cuts.
-struct Habit {
-  Relief relief = Relief::kNone;
-  bool sees_relief = false;
+struct PartitionerTraits {
+  MemoryReduction memory_reduction = MemoryReduction::kNone;
+  bool sees_memory_reduction = false;
 };
-constexpr std::array<Named<Habit>, 13> kHabits{{
-    {"spillway", {Relief::kSwapAndRecompute, true}},
-    {"capslog", {Relief::kNone, false}},
-    {"dawnpiper", {Relief::kSwapAndRecompute, true}},
-    {"even", {Relief::kNone, false}},
-    {"galvatron", {Relief::kRecompute, false}},
-    {"gpipe", {Relief::kRecompute, false}},
-    {"mcap", {Relief::kNone, false}},
-    {"obscura", {Relief::kSwapAndRecompute, true}},
-    {"parameters", {Relief::kNone, false}},
-    {"pipedream", {Relief::kNone, false}},
-    {"piper", {Relief::kRecompute, true}},
-    {"torchgpipe", {Relief::kRecompute, false}},
-    {"vpipe", {Relief::kSwapAndRecompute, true}},
+constexpr std::array<Named<PartitionerTraits>, 13> kTraits{{
+    {"spillway", {MemoryReduction::kSwapAndRecompute, true}},
+    {"capslog", {MemoryReduction::kNone, false}},
+    {"dawnpiper", {MemoryReduction::kSwapAndRecompute, true}},
+    {"even", {MemoryReduction::kNone, false}},
+    {"galvatron", {MemoryReduction::kRecompute, false}},
+    {"gpipe", {MemoryReduction::kRecompute, false}},
+    {"mcap", {MemoryReduction::kNone, false}},
+    {"obscura", {MemoryReduction::kSwapAndRecompute, true}},
+    {"parameters", {MemoryReduction::kNone, false}},
+    {"pipedream", {MemoryReduction::kNone, false}},
+    {"piper", {MemoryReduction::kRecompute, true}},
+    {"torchgpipe", {MemoryReduction::kRecompute, false}},
+    {"vpipe", {MemoryReduction::kSwapAndRecompute, true}},
 }};
-constexpr std::array<Named<Relief>, 3> kReliefs{
-    {{"none", Relief::kNone},
-     {"recompute", Relief::kRecompute},
-     {"swap and recompute", Relief::kSwapAndRecompute}}};
+constexpr std::array<Named<MemoryReduction>, 3> kMemoryReductions{
+    {{"none", MemoryReduction::kNone},
+     {"recompute", MemoryReduction::kRecompute},
+     {"swap and recompute", MemoryReduction::kSwapAndRecompute}}};
 
 /// Models of each size from 1 on.
 struct Family {
@@ -65,21 +65,22 @@ class Largest {
   Largest(const Family& family, std::uint32_t stages) : family_(family), stages_(stages) {}
 
   /// What any cuts reach, with layers recomputed in fractions.
-  std::uint32_t of_any(Relief relief, bool in_time) {
-    const auto [known, is_new] = any_.try_emplace({relief, in_time}, 0U);
+  std::uint32_t of_any(MemoryReduction memory_reduction, bool in_time) {
+    const auto [known, is_new] = any_.try_emplace({memory_reduction, in_time}, 0U);
     if (is_new)
-      known->second = largest([&](std::uint32_t size) { return fits_any(size, relief, in_time); });
+      known->second =
+          largest([&](std::uint32_t size) { return fits_any(size, memory_reduction, in_time); });
     return known->second;
   }
 
   /// From what any cuts reach downwards in steps of 3 %, since a strategy may fail on a model and
   /// do on a larger one; then between the two.
-  std::uint32_t of(const Partitioner& partitioner, const Habit& habit, Relief relief,
-                   bool in_time) {
+  std::uint32_t of(const Partitioner& partitioner, const PartitionerTraits& traits,
+                   MemoryReduction memory_reduction, bool in_time) {
     const auto fits_here = [&](std::uint32_t size) {
-      return fits(partitioner, habit, size, relief, in_time);
+      return fits(partitioner, traits, size, memory_reduction, in_time);
     };
-    std::uint32_t size = of_any(relief, in_time);
+    std::uint32_t size = of_any(memory_reduction, in_time);
     std::uint32_t refused = size + 1;
     while (size > 0 && !fits_here(size)) {
       refused = size;
@@ -109,10 +110,11 @@ class Largest {
     return low;
   }
 
-  std::optional<SegmentCosts> costs_of(std::uint32_t size, Relief relief, Bytes memory) const {
+  std::optional<SegmentCosts> costs_of(std::uint32_t size, MemoryReduction memory_reduction,
+                                       Bytes memory) const {
     try {
       return SegmentCosts(
-          problem_of(family_.of_size(size), {stages_, memory, relief, family_.flight}));
+          problem_of(family_.of_size(size), {stages_, memory, memory_reduction, family_.flight}));
     } catch (const ConfigError&) {
       return std::nullopt;  // A layer fits on no device, or there are too few.
     }
@@ -122,22 +124,22 @@ class Largest {
     if (!in_time) return kInfinite;
     const auto [known, is_new] = limits_.try_emplace(size, 0.0);
     if (is_new)
-      if (const auto costs = costs_of(size, Relief::kNone, kNoLimit))
+      if (const auto costs = costs_of(size, MemoryReduction::kNone, kNoLimit))
         known->second = kSlowest * least_time_cuts(*costs)->worst;
     return known->second;
   }
 
-  bool fits_any(std::uint32_t size, Relief relief, bool in_time) {
-    const auto costs = costs_of(size, relief, kDevice);
+  bool fits_any(std::uint32_t size, MemoryReduction memory_reduction, bool in_time) {
+    const auto costs = costs_of(size, memory_reduction, kDevice);
     const auto cuts = costs ? least_time_cuts(*costs) : std::nullopt;
     return cuts && cuts->worst <= limit(size, in_time);
   }
 
-  bool fits(const Partitioner& partitioner, const Habit& habit, std::uint32_t size, Relief relief,
-            bool in_time) {
-    const auto costs = costs_of(size, relief, kDevice);
+  bool fits(const Partitioner& partitioner, const PartitionerTraits& traits, std::uint32_t size,
+            MemoryReduction memory_reduction, bool in_time) {
+    const auto costs = costs_of(size, memory_reduction, kDevice);
     if (!costs) return false;
-    const auto cuts = cuts_of(partitioner, habit, *costs, size);
+    const auto cuts = cuts_of(partitioner, traits, *costs, size);
     if (!cuts) return false;
     const double most = limit(size, in_time);
     for (std::uint32_t k = 0; k < stages_; ++k) {
@@ -146,10 +148,10 @@ class Largest {
       if (seconds == kInfinite || seconds > most) return false;
     }
     // Where time does not matter, whole layers save as much as fractions: all of them.
-    return !in_time || judge(*costs, *cuts).seconds <= most;
+    return !in_time || evaluate(*costs, *cuts).seconds <= most;
   }
 
-  std::optional<Cuts> cuts_of(const Partitioner& partitioner, const Habit& habit,
+  std::optional<Cuts> cuts_of(const Partitioner& partitioner, const PartitionerTraits& traits,
                               const SegmentCosts& costs, std::uint32_t size) {
     const auto made = [&]() -> std::optional<Cuts> {
       try {
@@ -158,7 +160,7 @@ class Largest {
         return std::nullopt;  // It finds none that fit.
       }
     };
-    if (habit.sees_relief) return made();
+    if (traits.sees_memory_reduction) return made();
     const auto [known, is_new] = cuts_.try_emplace({partitioner.name, size});
     if (is_new) known->second = made();
     return known->second;
@@ -166,36 +168,41 @@ class Largest {
 
   const Family& family_;
   const std::uint32_t stages_;
-  std::map<std::pair<Relief, bool>, std::uint32_t> any_;
+  std::map<std::pair<MemoryReduction, bool>, std::uint32_t> any_;
   std::map<std::uint32_t, double> limits_;  ///< By size.
-  /// Of partitioners that do not see the relief.
+  /// Of partitioners that do not see the memory reduction.
   std::map<std::pair<std::string_view, std::uint32_t>, std::optional<Cuts>> cuts_;
 };
 
-bool is_wanted(const Partitioner& partitioner, Relief relief, Relief own) {
+bool is_wanted(const Partitioner& partitioner, MemoryReduction memory_reduction,
+               MemoryReduction own) {
   // Ours with all kinds, the others with theirs and ours; who could swap also where nothing can.
-  if (partitioner.reading == Reading::kOurs || relief == own) return true;
-  return relief == Relief::kSwapAndRecompute ||
-         (relief == Relief::kRecompute && own == Relief::kSwapAndRecompute);
+  if (partitioner.reading == Reading::kOurs || memory_reduction == own) return true;
+  return memory_reduction == MemoryReduction::kSwapAndRecompute ||
+         (memory_reduction == MemoryReduction::kRecompute &&
+          own == MemoryReduction::kSwapAndRecompute);
 }
 
-/// By devices: each partitioner with the kinds of relief that are wanted of it, `most` at most.
-ordered_json sizes(const Family& family, const std::vector<std::uint32_t>& counts, Relief most) {
+/// By devices: each partitioner with the kinds of memory reduction that are wanted of it, `most` at
+/// most.
+ordered_json sizes(const Family& family, const std::vector<std::uint32_t>& counts,
+                   MemoryReduction most) {
   ordered_json devices = ordered_json::object();
   for (const std::uint32_t stages : counts) {
     Largest search(family, stages);
     ordered_json all = ordered_json::array();
     for (const Partitioner& each : partitioners()) {
-      const Habit habit = value_named(each.name, kHabits, "partitioner");
-      for (const auto& relief : kReliefs) {
-        if (relief.value > most ||
-            (most > Relief::kNone && !is_wanted(each, relief.value, habit.relief)))
+      const PartitionerTraits traits = value_named(each.name, kTraits, "partitioner");
+      for (const auto& memory_reduction : kMemoryReductions) {
+        if (memory_reduction.value > most ||
+            (most > MemoryReduction::kNone &&
+             !is_wanted(each, memory_reduction.value, traits.memory_reduction)))
           continue;
         all.push_back({{"partitioner", each.name},
-                       {"relief", relief.name},
-                       {"own", relief.value == habit.relief},
-                       {"any_time", search.of(each, habit, relief.value, false)},
-                       {"in_time", search.of(each, habit, relief.value, true)}});
+                       {"memory_reduction", memory_reduction.name},
+                       {"own", memory_reduction.value == traits.memory_reduction},
+                       {"any_time", search.of(each, traits, memory_reduction.value, false)},
+                       {"in_time", search.of(each, traits, memory_reduction.value, true)}});
       }
     }
     devices[std::to_string(stages)] = std::move(all);
@@ -257,21 +264,21 @@ ordered_json largest_batches(const Workload& workload, bool is_quick) {
   };
   family.parameter_bytes_of_one = parameter_bytes(workload.chain);
   return sizes(family, device_counts(workload.chain.layers.size(), is_quick),
-               Relief::kSwapAndRecompute);
+               MemoryReduction::kSwapAndRecompute);
 }
 
 ordered_json largest_models(const Workload& workload, const std::string& block, bool is_quick) {
   return sizes(growing(workload, block, Flight::kOneForwardOneBackward),
-               device_counts(kEnoughLayers, is_quick), Relief::kSwapAndRecompute);
+               device_counts(kEnoughLayers, is_quick), MemoryReduction::kSwapAndRecompute);
 }
 
-ordered_json largest_unrelieved_models(const Workload& workload, const std::string& block,
-                                       bool is_quick) {
+ordered_json largest_models_without_reduction(const Workload& workload, const std::string& block,
+                                              bool is_quick) {
   const auto counts = device_counts(kEnoughLayers, is_quick);
   return {{"all forwards first",
-           sizes(growing(workload, block, Flight::kAllForward), counts, Relief::kNone)},
-          {"1F1B",
-           sizes(growing(workload, block, Flight::kOneForwardOneBackward), counts, Relief::kNone)}};
+           sizes(growing(workload, block, Flight::kAllForward), counts, MemoryReduction::kNone)},
+          {"1F1B", sizes(growing(workload, block, Flight::kOneForwardOneBackward), counts,
+                         MemoryReduction::kNone)}};
 }
 
 }  // namespace spillway::quality

@@ -29,13 +29,14 @@ nlohmann::ordered_json figures(const std::vector<std::string>& words, bool is_qu
   if (words[0] == "piper") return quality::piper_optima(workload);
   if (words[0] == "batch") return quality::largest_batches(workload, is_quick);
   if (words[0] == "layers") return quality::largest_models(workload, word(3), is_quick);
-  if (words[0] == "unrelieved") {
+  if (words[0] == "without_memory_reduction") {
     if (words.size() > 4) workload.chain = planner::scaled(workload.chain, 1.0 / parts_in(word(4)));
-    return quality::largest_unrelieved_models(workload, word(3), is_quick);
+    return quality::largest_models_without_reduction(workload, word(3), is_quick);
   }
-  throw ConfigError("there are no figures '{}'; ask for cells, batch, layers, unrelieved, "
-                    "piper or plans",
-                    words[0]);
+  throw ConfigError(
+      "there are no figures '{}'; ask for cells, batch, layers, without_memory_reduction, "
+      "piper or plans",
+      words[0]);
 }
 
 }  // namespace
@@ -51,7 +52,8 @@ int main(int count, char** arguments) {
   if (words.empty()) {
     std::fprintf(
         stderr,
-        "usage: %s [--quick] cells|batch|layers|unrelieved|piper SOURCE [FILE] [BLOCK] [PARTS]\n"
+        "usage: %s [--quick] cells|batch|layers|without_memory_reduction|piper SOURCE [FILE] "
+        "[BLOCK] [PARTS]\n"
         "       %s plans\n"
         "SOURCE is pipedream, piper or vpipe; BLOCK how the name of repeated layers begins,\n"
         "PARTS into how many micro-batches the published one is divided.\n",

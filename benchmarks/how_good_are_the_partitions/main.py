@@ -26,7 +26,7 @@ WORKLOADS = (("AlexNet", "pipedream", "pipedream/alexnet.graph.txt"),
              ("BERT-48L", "vpipe", None))
 # Of which workload, how the names of the layers begin that are repeated, and parts of the published micro-batch.
 GROWING = {"BERT": ("BERT-32", "ParallelTransformerLayer", 1), "ResNet": ("ResNet-50", "Conv2d(1024, 256", 16)}
-RELIEVED = ("BERT",)  # With relief the others grow beyond 100,000 layers before weights alone limit them.
+REDUCED = ("BERT",)  # With memory reduction the others grow beyond 100,000 layers before weights alone limit them.
 BATCHES = ("VGG-16", "GNMT", "BERT-32")
 
 
@@ -48,15 +48,16 @@ class GoodPartitions(report.Benchmark):
     def measure(self, options):
         self.planner = self.program(options, PROGRAM)
         self.is_quick = options.quick or options.tiny
-        files, left_out = {}, {}
+        files, skipped = {}, {}
         for name, _, path in WORKLOADS:
             file = options.reference_data / path if path and options.reference_data else None
             if path and (file is None or not file.exists()):
-                left_out[name] = f"{path} is not there" if file else "no --reference-data that holds it"
+                skipped[name] = f"{path} is not there" if file else "no --reference-data that holds it"
             else:
                 files[name] = file
         sources = {name: source for name, source, _ in WORKLOADS}
-        results = {"left_out": left_out, "plans": self.figures("plans"), "cells": {}, "layers": {}, "unrelieved": {},
+        results = {"skipped": skipped, "plans": self.figures("plans"), "cells": {}, "layers": {},
+                   "without_memory_reduction": {},
                    "batch": {}}
         for name, file in files.items():
             results["cells"][name] = self.figures("cells", sources[name], file)
@@ -66,9 +67,9 @@ class GoodPartitions(report.Benchmark):
             if workload not in files or options.tiny:
                 continue
             source = sources[workload], files[workload]
-            if name in RELIEVED:
+            if name in REDUCED:
                 results["layers"][name] = self.figures("layers", *source, block)
-            results["unrelieved"][name] = self.figures("unrelieved", *source, block, parts)
+            results["without_memory_reduction"][name] = self.figures("without_memory_reduction", *source, block, parts)
         for name in BATCHES:
             if name in files and not options.tiny:
                 results["batch"][name] = self.figures("batch", sources[name], files[name])
@@ -82,7 +83,7 @@ class GoodPartitions(report.Benchmark):
     def report(self, results, folder):
         cells = [{"workload": name, **cell} for name, all_cells in results["cells"].items() for cell in all_cells]
         (folder / "cells.md").write_text(cells_page(cells), encoding="utf-8")
-        text = left_out_text(results) + strategies_table(cells) + "\n" + lost_cells(cells) + "\n" + gaps_text(cells)
+        text = skipped_text(results) + strategies_table(cells) + "\n" + lost_cells(cells) + "\n" + gaps_text(cells)
         text += "\n[All cells](cells.md)\n\n" + published_table(results["plans"]) + "\n"
         if "piper" in results:
             text += piper_table(results["piper"]) + "\n"
@@ -177,8 +178,8 @@ def gaps_text(cells):
                          "first cuts bettered in", "first cuts behind another's in"], rows)
 
 
-def left_out_text(results):
-    reasons = [f"{name} ({reason})" for name, reason in results["left_out"].items()]
+def skipped_text(results):
+    reasons = [f"{name} ({reason})" for name, reason in results["skipped"].items()]
     return f"Left out: {', '.join(reasons)}.\n\n" if reasons else ""
 
 

@@ -49,7 +49,7 @@ Row published(const PublishedPlan& plan) {
   return row;
 }
 
-Row judged(const PartitionEstimate& estimate) {
+Row estimate_row(const PartitionEstimate& estimate) {
   Row row;
   for (const StageEstimate& stage : estimate.stages) {
     const double blocks = stage.last_layer - stage.first_layer + 1;
@@ -79,7 +79,7 @@ ordered_json seconds_of(const Partitioner& partitioner, const Workload& workload
                         const Setting& setting) {
   try {
     const SegmentCosts costs(problem_of(workload, setting));
-    return judge(costs, partitioner.cut(costs)).seconds;
+    return evaluate(costs, partitioner.cut(costs)).seconds;
   } catch (const Error&) {
     return nullptr;
   }
@@ -92,18 +92,19 @@ ordered_json published_plans() {
   ordered_json rows = ordered_json::array();
   for (const PublishedPlan& plan : kPlans) {
     const Row row = published(plan);
-    Setting setting{.stages = kStages, .relief = Relief::kRecompute};
+    Setting setting{.stages = kStages, .memory_reduction = MemoryReduction::kRecompute};
     const SegmentCosts endless(problem_of(bert48, setting));
     setting.memory = Bytes(static_cast<std::uint64_t>(std::llround(kBlockBytes * most(row.stash))));
     const SegmentCosts costs(problem_of(bert48, setting));
     const double seconds = most(row.seconds);
     rows.push_back(row.json(plan.name, "published"));
-    rows.push_back(judged(judge(costs, cuts_of(plan))).json(plan.name, "its cuts, our actions"));
-    rows.push_back(judged(judge(costs, partitioners().front().cut(costs)))
+    rows.push_back(
+        estimate_row(evaluate(costs, cuts_of(plan))).json(plan.name, "its cuts, our actions"));
+    rows.push_back(estimate_row(evaluate(costs, partitioners().front().cut(costs)))
                        .json(plan.name, "ours at its stash"));
     const Cuts frugal = balanced_memory_cuts(endless, seconds)->cuts;
-    rows.push_back(
-        judged(judge_memory(endless, frugal, seconds)).json(plan.name, "ours at its time"));
+    rows.push_back(estimate_row(evaluate_memory(endless, frugal, seconds))
+                       .json(plan.name, "ours at its time"));
   }
   return rows;
 }
@@ -112,8 +113,8 @@ ordered_json piper_optima(const Workload& bert32) {
   ordered_json rows = ordered_json::array();
   for (const std::uint32_t stages : {4U, 8U, 16U, 32U}) {
     for (const std::uint64_t memory : {6U, 8U, 12U, 20U, 40U}) {
-      const Setting alone{stages, gigabytes(memory), Relief::kRecompute};
-      const Setting swapping{stages, gigabytes(memory), Relief::kSwapAndRecompute};
+      const Setting alone{stages, gigabytes(memory), MemoryReduction::kRecompute};
+      const Setting swapping{stages, gigabytes(memory), MemoryReduction::kSwapAndRecompute};
       ordered_json row{{"stages", stages},
                        {"gigabytes", memory},
                        {"piper", seconds_of(partitioner_named("piper"), bert32, alone)},

@@ -29,11 +29,11 @@ std::string text_of(const std::string& file) {
 PartitionProblem problem_of(const Workload& workload, const Setting& setting) {
   PartitionProblem problem;
   problem.chain = workload.chain;
-  if (setting.relief == Relief::kNone)
+  if (setting.memory_reduction == MemoryReduction::kNone)
     for (ModelLayer& layer : problem.chain.layers) layer.recompute.clear();
   StageDevice device;
   device.memory = setting.memory;
-  if (setting.relief == Relief::kSwapAndRecompute)
+  if (setting.memory_reduction == MemoryReduction::kSwapAndRecompute)
     device.swap_seconds_per_byte = 1.0 / kBytesPerSecond;
   problem.devices.assign(setting.stages, device);
   if (workload.has_links)

@@ -26,7 +26,7 @@ enum class Flight {
 struct Setting {
   std::uint32_t stages = 1;
   Bytes memory = planner::kNoLimit;
-  planner::Relief relief = planner::Relief::kSwapAndRecompute;
+  planner::MemoryReduction memory_reduction = planner::MemoryReduction::kSwapAndRecompute;
   Flight flight = Flight::kOneForwardOneBackward;
 };
 

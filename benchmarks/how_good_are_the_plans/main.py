@@ -125,7 +125,7 @@ class GoodPlans(report.Benchmark):
         self.spillway = self.program(options, "spillway")
         self.effort = options.effort or (0.05 if options.tiny else 0.5 if options.quick else 2)
         self.bound = "quick" if options.tiny else "tight"
-        steps, left_out = self.profiles(options)
+        steps, skipped = self.profiles(options)
         percents = (60,) if options.tiny else (60, 20) if options.quick else PERCENTS
         rates_file = options.work / "disks.json"
         rates = disk.bench_io(options, rates_file)
@@ -137,7 +137,7 @@ class GoodPlans(report.Benchmark):
                 cells += [{"step": name, "percent": percent, "link": link.name,
                            **self.planned(profile, f"{percent}%", link)} for link in links]
             print(name, file=sys.stderr, flush=True)
-        return {"effort": self.effort, "rates": rates, "bound": self.bound, "left_out": left_out, "cells": cells,
+        return {"effort": self.effort, "rates": rates, "bound": self.bound, "skipped": skipped, "cells": cells,
                 "chains": self.chains(options),
                 "steps": {name: self.facts(profile) for name, profile in steps.items()},
                 "published": [] if options.tiny else self.published_rows(steps)}
@@ -154,11 +154,11 @@ class GoodPlans(report.Benchmark):
 
     def profiles(self, options):
         """Files by name, and what is missing with its reason."""
-        files, left_out = {}, {}
+        files, skipped = {}, {}
         for name, kind, path in TRACES:
             trace = options.reference_data / path if options.reference_data else None
             if trace is None or not trace.exists():
-                left_out[name] = (f"{path} is not there" if trace
+                skipped[name] = (f"{path} is not there" if trace
                                   else "no --reference-data that holds the published traces")
                 continue
             files[name] = options.work / f"{len(files)}.json"
@@ -178,7 +178,7 @@ class GoodPlans(report.Benchmark):
             if options.tiny:
                 files = {name: files[name]}
                 break
-        return files, left_out
+        return files, skipped
 
     @staticmethod
     def run_command(command):
@@ -266,8 +266,8 @@ def steps_table(results):
              f"{step['smallest_budget_bytes'] / step['needed_bytes'] * 100:.0f} %",
              f"{step['incore_seconds']:.3f} s"] for name, step in results["steps"].items()]
     text = report.table(["step", "operators", "needs", "smallest budget", "in-core"], rows)
-    for why in dict.fromkeys(results["left_out"].values()):
-        names = [name for name, reason in results["left_out"].items() if reason == why]
+    for why in dict.fromkeys(results["skipped"].values()):
+        names = [name for name, reason in results["skipped"].items() if reason == why]
         text += f"\nLeft out: {', '.join(names)}: {why}.\n"
     impossible = [cell for cell in results["cells"] if not cell["plans"]]
     if impossible:
@@ -325,8 +325,8 @@ def gaps_text(cells):
     gaps = [cell["plans"][OURS]["gap"] for cell in planned]
     median = statistics.median(gaps)
     text = report.table(["our gap to the bound", "median", "worst", "where", "above 15 %"], rows)
-    text += (f"\nAll cells: median {median * 100:.2f} % (goal {report.judged(median, MEDIAN_GOAL)}), "
-             f"worst {max(gaps) * 100:.1f} % (goal {report.judged(max(gaps), WORST_GOAL)}).")
+    text += (f"\nAll cells: median {median * 100:.2f} % (goal {report.against_goal(median, MEDIAN_GOAL)}), "
+             f"worst {max(gaps) * 100:.1f} % (goal {report.against_goal(max(gaps), WORST_GOAL)}).")
     wide = [cell for cell in planned if cell["plans"][OURS]["gap"] > WORST_GOAL]
     if wide:
         text += " Above 15 %: " + "; ".join(f"{name_of(cell)} {cell['plans'][OURS]['gap'] * 100:.0f} % "

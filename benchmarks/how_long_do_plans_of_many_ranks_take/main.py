@@ -20,7 +20,8 @@ SETTINGS = {"links": "full devices, 12 GB/s each way", "machine": f"on `{MACHINE
 
 
 class ManyRanks(report.Benchmark):
-    """Runs `spillway plan --ranks` with everything left to it: schedule, variant, groups, cuts, order."""
+    """Runs `spillway plan --ranks` with everything left open: schedule and its options, data-parallel replicas,
+    cuts, order."""
 
     rounds, quick_rounds = 3, 1
     steps, quick_steps, skipped = 1, 1, 0
@@ -65,7 +66,7 @@ class ManyRanks(report.Benchmark):
             plan = json.loads(child.output)
             cell["processor"].append(child.processor_seconds)
             cell["memory"].append(child.memory_bytes)
-            cell.update({key: plan[key] for key in ("schedule", "variant", "groups", "step_seconds", "gap")})
+            cell.update({key: plan[key] for key in ("schedule", "variant", "data_parallel", "step_seconds", "gap")})
             print(f"{what}: {child.processor_seconds:.2f} s", file=sys.stderr, flush=True)
         return cell
 
@@ -86,7 +87,7 @@ class ManyRanks(report.Benchmark):
             return [*head, cell["over"], "–", "–", "–"]
         variant = f":{cell['variant']}" if cell["variant"] else ""
         return [*head, spread.Spread(cell["processor"]).shown() + " s", f"{max(cell['memory']) / 2**20:.0f} MiB",
-                f"`{cell['schedule']}{variant}`, {cell['groups']:,} × {cell['ranks'] // cell['groups']}",
+                f"`{cell['schedule']}{variant}`, {cell['data_parallel']:,} × {cell['ranks'] // cell['data_parallel']}",
                 f"{cell['gap'] * 100:.1f} %"]
 
     @staticmethod

@@ -300,7 +300,7 @@ class CaseReport:
 
     def goal(self, budget, ratio, over_bound):
         if not self.question.goals:
-            return report.judged(over_bound, PARAMETERS_GOAL) + " of the bound"
+            return report.against_goal(over_bound, PARAMETERS_GOAL) + " of the bound"
         if budget == SMALLEST:
             # The floor stands for the first share that is below it.
             below = [percent for percent in self.question.percents
@@ -308,7 +308,7 @@ class CaseReport:
             if not below:
                 return ""
             budget = below[0]
-        return report.judged(ratio.median, self.question.goals[budget])
+        return report.against_goal(ratio.median, self.question.goals[budget])
 
     def budget_table(self):
         rows = []

@@ -20,7 +20,7 @@ def table(head, rows):
     return "\n".join(lines) + "\n"
 
 
-def judged(value, goal, digits=2):
+def against_goal(value, goal, digits=2):
     """A figure beside its goal: reached or not."""
     return f"<= {goal:.{digits}f}: " + ("yes" if value <= goal else "**no**")
 

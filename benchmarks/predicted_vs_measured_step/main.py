@@ -68,8 +68,8 @@ class Predictions(report.Benchmark):
             for percent, runs in case["runs"].items():
                 followed = [run for run in runs if run["followed_step_seconds"] > 0]
                 if followed:
-                    left_out = "" if len(followed) == len(runs) else f", {len(followed)} of {len(runs)} runs followed"
-                    rows.append(row_of(name, f"{percent} %{left_out}", followed))
+                    partly = "" if len(followed) == len(runs) else f", {len(followed)} of {len(runs)} runs followed"
+                    rows.append(row_of(name, f"{percent} %{partly}", followed))
                     errors += [abs(error_of(run)) for run in followed]
                     points += [(name, run) for run in followed]
                 else:

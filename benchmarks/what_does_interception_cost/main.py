@@ -81,7 +81,7 @@ class InterceptionCost(report.Benchmark):
             rows.append([f"{name}: `{' '.join(case['flags'])}`",
                          *(spread.Spread(spread.pooled(seconds[variant], skipped)).shown(3)
                            for variant in VARIANTS),
-                         cost.shown(3), report.judged(cost.median, STEP_GOAL),
+                         cost.shown(3), report.against_goal(cost.median, STEP_GOAL),
                          spread.ratio(seconds[SPILLWAY], seconds[HUGE], skipped).shown(3)])
         return report.table(["trainer", "plain, s", "plain with huge pages, s", "Spillway, s",
                              "Spillway / plain", "goal", "Spillway / plain with huge pages"], rows)
@@ -93,7 +93,7 @@ class InterceptionCost(report.Benchmark):
                            for variant in (PLAIN, SPILLWAY))
             added = spread.Spread(b - a for a, b in zip(plain, ours))
             rows.append([kind, spread.Spread(plain).shown(3), spread.Spread(ours).shown(3),
-                         added.shown(3), report.judged(added.median, OP_GOAL_US)])
+                         added.shown(3), report.against_goal(added.median, OP_GOAL_US)])
         return report.table(["operator", "plain", "Spillway", "added", "goal"], rows)
 
     def plot(self, results, folder):

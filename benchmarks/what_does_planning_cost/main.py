@@ -161,7 +161,7 @@ class PlanningCost(report.Benchmark):
             rows.append([name, f"{statistics.median(turn['reference'] for turn in figures['turns']):.3f}",
                          over.shown(3), f"{mean:.3f} ± {self.error_of_mean(over.values):.3f}",
                          spread.Spread(figures["processor_shares"]).shown(2),
-                         len(figures["turns"]), report.judged(mean, GOAL)])
+                         len(figures["turns"]), report.against_goal(mean, GOAL)])
         self.plot(results, folder)
         return report.table(["trainer", "step while it stands still, s", "searching / standing still",
                              "mean", "of a core for the search", "pairs", "goal"],

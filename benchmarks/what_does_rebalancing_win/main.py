@@ -17,7 +17,7 @@ WORKLOADS = (("VGG-16", "pipedream", "pipedream/vgg16.graph.txt", "4GiB"),
 RANKS, MICRO_BATCHES = 8, 16
 JOB = ["--ranks", RANKS, "--micro-batches", MICRO_BATCHES, "--schedule", "1f1b", "--link", "12"]
 HOST = ["--link-out", "12", "--link-in", "12"]
-SETTINGS = {"roomy": "devices of any size", "full": "full devices"}
+SETTINGS = {"ample": "devices of any size", "full": "full devices"}
 SLOWER, DEVIATION, DRAWS = (1.10, 1.25, 1.50), 0.25, 8
 ANY_LAYER = "all layers, random"
 
@@ -74,7 +74,7 @@ class Rebalancing(report.Benchmark):
             path, stored = options.work / "now.profile.json", options.work / "job.plan.json"
             training.output_of([spillway, "profile", "--import", source, options.reference_data / file, "--out", path])
             profile = json.loads(path.read_text(encoding="utf-8"))
-            for setting in ("roomy",) if options.tiny else SETTINGS:
+            for setting in ("ample",) if options.tiny else SETTINGS:
                 words = [*JOB, *(["--device-memory", memory, *HOST] if setting == "full" else [])]
                 told = self.told([spillway, "plan", path, *words, "--out", stored])
                 plan = json.loads(stored.read_text(encoding="utf-8"))

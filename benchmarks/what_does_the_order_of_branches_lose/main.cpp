@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     for (const BranchedModel& model : models)
       for (const std::uint32_t stages : {4U, 8U}) {
         PartitionProblem problem = problem_of(model.chain, stages);
-        print_row(model, problem, "roomy");
+        print_row(model, problem, "ample");
         const Bytes memory = tight_memory(problem);
         for (StageDevice& device : problem.devices) device.memory = memory;
         print_row(model, problem, "70 %");

@@ -25,7 +25,7 @@ int measure_disk(const BenchOptions& options);
 /// The table by block size and depth.
 std::string rates_table(const swap::DiskProbe& probe);
 
-/// What transfers cost beyond their bytes, and what is assumed where that was not measured.
+/// Costs of transfers beyond their bytes, with assumptions where they were not measured.
 std::string costs_text(const topology::DiskRate& rate);
 
 /// The result as the rates file keeps it. `measured_at` is ISO 8601.

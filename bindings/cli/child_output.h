@@ -8,7 +8,7 @@ namespace spillway::cli {
 
 /// How a program that was run has ended.
 struct ChildOutcome {
-  std::string output;  ///< What it wrote to its standard output and error output.
+  std::string output;  ///< Text that it wrote to its standard output and error output.
   std::string ending;  ///< "exit code 3", "signal 11 (Segmentation fault)"; empty: without failure.
 };
 

@@ -8,7 +8,7 @@
 #include <new>
 
 #include "exit_codes.h"
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/nearest_name.h"

@@ -23,7 +23,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
   for (Finding& finding : more) findings.push_back(std::move(finding));
 }
 
-Finding judge_installation(const Installation& here) {
+Finding check_installation(const Installation& here) {
   if (here.preload.empty() || here.served.empty())
     return {"installation", here.library_folder, Verdict::kProblem,
             here.preload.empty() ? "libspillway_preload.so is missing: install Spillway again"
@@ -64,8 +64,8 @@ std::vector<FoundTorch> find_installed_torches() {
   return found;
 }
 
-// Judges the LibTorches that there are; `torches` takes them.
-std::vector<Finding> judge_torches(const DoctorOptions& options, const Installation& here,
+// Checks the LibTorches that there are; `torches` takes them.
+std::vector<Finding> check_torches(const DoctorOptions& options, const Installation& here,
                                    std::vector<FoundTorch>& torches) {
   if (!options.program.empty()) {
     const char* search = std::getenv("PATH");
@@ -91,13 +91,13 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
     }
     const auto version = torch_version_of_file(*library);
     torches.push_back({options.program, *library, version.text});
-    findings.push_back(judge_torch(torches.front(), here.served));
+    findings.push_back(check_torch(torches.front(), here.served));
     return findings;
   }
   torches = find_installed_torches();
   std::vector<Finding> findings;
   findings.reserve(torches.size());
-  for (const FoundTorch& torch : torches) findings.push_back(judge_torch(torch, here.served));
+  for (const FoundTorch& torch : torches) findings.push_back(check_torch(torch, here.served));
   if (findings.empty())
     findings.push_back({"LibTorch", "none found", Verdict::kWarning,
                         "if your trainer has its own, ask with: spillway doctor -- ./trainer"});
@@ -106,7 +106,7 @@ std::vector<Finding> judge_torches(const DoctorOptions& options, const Installat
 
 constexpr std::string_view kNoRates = "plans then start from guesses: spillway bench-io {}";
 
-std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget,
+std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget,
                                  const runtime::DirectorySurroundings& surroundings,
                                  const DoctorOptions& options, Finding& about_rates) {
   std::vector<Finding> findings;
@@ -136,7 +136,7 @@ std::vector<Finding> judge_disks(const runtime::Settings& settings, Bytes budget
         failure = error.what();
       }
     }
-    findings.push_back(judge_disk(directory, probe));
+    findings.push_back(check_disk(directory, probe));
     if (!failure.empty()) {
       findings.back().verdict = Verdict::kProblem;
       findings.back().mend = failure;
@@ -172,7 +172,7 @@ runtime::DirectorySurroundings look_around(const runtime::Settings& settings,
   return runtime::surroundings_without_rates();
 }
 
-Finding judge_mpi() {
+Finding check_mpi() {
   const char* search = std::getenv("PATH");
   for (const char* name : {"mpiexec", "mpirun", "srun"}) {
     const ProgramLookup found = find_program(name, search == nullptr ? "" : search);
@@ -183,7 +183,7 @@ Finding judge_mpi() {
 }
 
 // Tried with the first LibTorch that this installation serves.
-Finding judge_dispatch_key(const runtime::Settings& settings, const Installation& here,
+Finding check_dispatch_key(const runtime::Settings& settings, const Installation& here,
                            const std::vector<FoundTorch>& torches) {
   for (const FoundTorch& torch : torches) {
     const std::string core = here.core_for(torch.version);
@@ -200,23 +200,23 @@ int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
       runtime::load_settings({given, runtime::spillway_environment()});
   const Installation here = find_installation(own_path());
   const topology::Machine machine = topology::discover_machine();
-  std::vector<Finding> findings = {judge_installation(here)};
+  std::vector<Finding> findings = {check_installation(here)};
   std::vector<FoundTorch> torches;
-  append(findings, judge_torches(options, here, torches));
-  findings.push_back(judge_dispatch_key(settings, here, torches));
-  append(findings, judge_machine(machine));
-  const Finding budget = judge_budget(settings, machine);
+  append(findings, check_torches(options, here, torches));
+  findings.push_back(check_dispatch_key(settings, here, torches));
+  append(findings, check_machine(machine));
+  const Finding budget = check_budget(settings, machine);
   findings.push_back(budget);
   const auto resolved = budget.verdict == Verdict::kProblem
                             ? runtime::ResolvedBudget()
                             : runtime::resolve_budget(settings, machine);
-  findings.push_back(judge_mappers(settings, machine, resolved, memory::probe_mappers()));
-  findings.push_back(judge_io_uring(swap::why_no_io_uring()));
+  findings.push_back(check_mappers(settings, machine, resolved, memory::probe_mappers()));
+  findings.push_back(check_io_uring(swap::why_no_io_uring()));
   Finding about_rates;
   const auto surroundings = look_around(settings, about_rates);
-  append(findings, judge_disks(settings, resolved.budget, surroundings, options, about_rates));
+  append(findings, check_disks(settings, resolved.budget, surroundings, options, about_rates));
   findings.push_back(about_rates);
-  findings.push_back(judge_mpi());
+  findings.push_back(check_mpi());
   std::cout << (options.json ? report_json(findings) : report_text(findings));
   return worst(findings) == Verdict::kProblem ? kFoundProblem : kDone;
 }

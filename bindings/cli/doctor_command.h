@@ -9,7 +9,7 @@ namespace spillway::cli {
 struct DoctorOptions {
   bool json = false;
   bool measures_disks = true;
-  std::string program;  ///< Whose LibTorch to look at; empty: what can be found.
+  std::string program;  ///< Program whose LibTorch is checked; empty: all that are found.
 };
 
 /// Prints one line per check; returns an exit code. Throws ConfigError for wrong settings.

@@ -23,7 +23,7 @@ Finding unknown(std::string subject) {
   return {std::move(subject), "unknown", Verdict::kWarning, "mount /proc and /sys, or ignore this"};
 }
 
-Finding judge_processors(const topology::Processors& processors) {
+Finding check_processors(const topology::Processors& processors) {
   if (!processors.cores && !processors.threads) return unknown("cores");
   std::string value =
       message("{} cores, {} threads, {}", processors.cores.value_or(*processors.threads),
@@ -57,7 +57,7 @@ int first_kernel_for(memory::MapperKind kind) {
   return 0;
 }
 
-Finding judge_kernel(const topology::Kernel& kernel) {
+Finding check_kernel(const topology::Kernel& kernel) {
   if (!kernel.release) return unknown("kernel");
   const int version = version_number(*kernel.release);
   std::string left;
@@ -77,12 +77,12 @@ Finding judge_kernel(const topology::Kernel& kernel) {
                     : "Linux 6.8 or later serves system calls on spilled memory, too"};
 }
 
-Finding judge_memory(const topology::Memory& memory) {
+Finding check_memory(const topology::Memory& memory) {
   if (!memory.total || !memory.available) return unknown("memory");
   return ok("memory", message("{} in all, {} available now", *memory.total, *memory.available));
 }
 
-Finding judge_memory_limits(const topology::Memory& memory) {
+Finding check_memory_limits(const topology::Memory& memory) {
   if (memory.limits.empty()) return ok("memory limits", "no cgroup limit");
   std::string value;
   for (const topology::MemoryLimit& limit : memory.limits)
@@ -91,7 +91,7 @@ Finding judge_memory_limits(const topology::Memory& memory) {
   return ok("memory limits", value);
 }
 
-Finding judge_address_space(const topology::ProcessLimits& limits) {
+Finding check_address_space(const topology::ProcessLimits& limits) {
   if (!limits.address_space_bytes) return unknown("address space");
   if (*limits.address_space_bytes == topology::kUnlimited) return ok("address space", "unlimited");
   const Bytes size(*limits.address_space_bytes);
@@ -102,7 +102,7 @@ Finding judge_address_space(const topology::ProcessLimits& limits) {
                   kArenaSize)};
 }
 
-Finding judge_locked_memory(const topology::ProcessLimits& limits) {
+Finding check_locked_memory(const topology::ProcessLimits& limits) {
   if (!limits.locked_bytes) return unknown("locked memory");
   if (*limits.locked_bytes == topology::kUnlimited) return ok("locked memory", "unlimited");
   const Bytes size(*limits.locked_bytes);
@@ -112,7 +112,7 @@ Finding judge_locked_memory(const topology::ProcessLimits& limits) {
           "/etc/security/limits.conf"};
 }
 
-Finding judge_overcommit(const topology::Kernel& kernel) {
+Finding check_overcommit(const topology::Kernel& kernel) {
   if (!kernel.overcommit_mode) return unknown("overcommit");
   if (*kernel.overcommit_mode != 2)
     return ok("overcommit", *kernel.overcommit_mode == 1 ? "always" : "heuristic");
@@ -120,7 +120,7 @@ Finding judge_overcommit(const topology::Kernel& kernel) {
           "reservations may be refused: sysctl vm.overcommit_memory=0"};
 }
 
-Finding judge_huge_pages(const topology::Kernel& kernel) {
+Finding check_huge_pages(const topology::Kernel& kernel) {
   if (!kernel.huge_pages) return unknown("huge pages");
   if (*kernel.huge_pages != "never") return ok("huge pages", *kernel.huge_pages);
   return {"huge pages", "never", Verdict::kWarning,
@@ -128,7 +128,7 @@ Finding judge_huge_pages(const topology::Kernel& kernel) {
           "/sys/kernel/mm/transparent_hugepage/enabled"};
 }
 
-Finding judge_gpus(const std::vector<topology::Gpu>& gpus) {
+Finding check_gpus(const std::vector<topology::Gpu>& gpus) {
   if (gpus.empty()) return ok("GPUs", "none; trainers run on the CPU");
   std::string value;
   for (const topology::Gpu& gpu : gpus)
@@ -155,7 +155,7 @@ void add_mend(Finding& finding, Verdict verdict, const std::string& mend) {
 }
 
 // A mapper that works: whether it serves all that a trainer does, and the budget.
-Finding judge_mapper(const runtime::Settings& settings, const topology::Machine& machine,
+Finding check_mapper(const runtime::Settings& settings, const topology::Machine& machine,
                      const runtime::ResolvedBudget& budget, memory::MapperKind kind,
                      const memory::MapperProbe& best) {
   Finding finding = ok("mapper", std::string(memory::name_of(kind)));
@@ -181,19 +181,19 @@ Finding judge_mapper(const runtime::Settings& settings, const topology::Machine&
 
 }  // namespace
 
-std::vector<Finding> judge_machine(const topology::Machine& machine) {
-  return {judge_kernel(machine.kernel),
-          judge_processors(machine.processors),
-          judge_memory(machine.memory),
-          judge_memory_limits(machine.memory),
-          judge_address_space(machine.limits),
-          judge_locked_memory(machine.limits),
-          judge_overcommit(machine.kernel),
-          judge_huge_pages(machine.kernel),
-          judge_gpus(machine.gpus)};
+std::vector<Finding> check_machine(const topology::Machine& machine) {
+  return {check_kernel(machine.kernel),
+          check_processors(machine.processors),
+          check_memory(machine.memory),
+          check_memory_limits(machine.memory),
+          check_address_space(machine.limits),
+          check_locked_memory(machine.limits),
+          check_overcommit(machine.kernel),
+          check_huge_pages(machine.kernel),
+          check_gpus(machine.gpus)};
 }
 
-Finding judge_budget(const runtime::Settings& settings, const topology::Machine& machine) {
+Finding check_budget(const runtime::Settings& settings, const topology::Machine& machine) {
   try {
     const runtime::ResolvedBudget budget = runtime::resolve_budget(settings, machine);
     std::string value = message("{} ({})", budget.budget, budget.origin);
@@ -204,7 +204,7 @@ Finding judge_budget(const runtime::Settings& settings, const topology::Machine&
   }
 }
 
-Finding judge_mappers(const runtime::Settings& settings, const topology::Machine& machine,
+Finding check_mappers(const runtime::Settings& settings, const topology::Machine& machine,
                       const runtime::ResolvedBudget& budget,
                       const std::vector<memory::MapperProbe>& probes) {
   const bool is_forced = settings.mapper != "auto";
@@ -216,20 +216,20 @@ Finding judge_mappers(const runtime::Settings& settings, const topology::Machine
   for (const memory::MapperProbe& probe : probes) {
     const std::string name(memory::name_of(probe.kind));
     if (is_forced && name != settings.mapper) continue;
-    if (probe.is_viable) return judge_mapper(settings, machine, budget, probe.kind, probes.front());
+    if (probe.is_viable) return check_mapper(settings, machine, budget, probe.kind, probes.front());
     refused.mend += message("{}{}: {}", refused.mend.empty() ? "" : "; ", name, probe.reason);
   }
   if (is_forced) refused.mend += message(" (choose another, such as auto: {})", kMapperSetting);
   return refused;
 }
 
-Finding judge_io_uring(const std::string& why_not) {
+Finding check_io_uring(const std::string& why_not) {
   if (why_not.empty()) return ok("io_uring", "available");
   return {"io_uring", "not available; threads with pread and pwrite serve instead",
           Verdict::kWarning, why_not};
 }
 
-Finding judge_disk(const runtime::ResolvedDirectory& directory,
+Finding check_disk(const runtime::ResolvedDirectory& directory,
                    const std::optional<swap::DiskProbe>& probe) {
   Finding finding = ok("disk " + directory.facts.path, disk_value(directory));
   const swap::DiskRates* rates = probe ? probe->best() : nullptr;
@@ -262,7 +262,7 @@ Finding judge_disk(const runtime::ResolvedDirectory& directory,
   return finding;
 }
 
-Finding judge_torch(const FoundTorch& torch, const std::vector<std::string>& served) {
+Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& served) {
   std::string list;
   for (const std::string& minor : served) (list += list.empty() ? "" : ", ") += minor;
   Finding finding{

@@ -5,7 +5,7 @@
 
 namespace spillway::cli {
 
-/// What lies beside the command.
+/// Files of the installation beside the command.
 struct Installation {
   std::string library_folder;       ///< ../lib, seen from the command.
   std::string preload;              ///< Path of libspillway_preload.so, or empty.

@@ -17,7 +17,7 @@
 #include "profile_command.h"
 #include "profile_options.h"
 #include "run_command.h"
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 
@@ -47,7 +47,7 @@ int run(const Words& words) {
 int profile(const Words& words) {
   const ProfileArguments arguments = split_profile_arguments(words);
   if (arguments.imports) hand_to_planning("profile", words);
-  ProfileWords given;
+  ProfileOptions given;
   CommandLine line = profile_command_line(given);
   if (!line.parse(arguments.options)) return kDone;
   return record_profile(line.given_settings(), given.out, given.steps, given.kind,
@@ -76,25 +76,24 @@ int bench_io(const Words& words) {
   std::string size = "1GiB", blocks = "512KiB,1MiB,2MiB", depths = "1,4,16", store = "auto",
               repetitions = std::to_string(options.probe.repetitions);
   options.rates_path = topology::default_disk_rates_path();
-  line.add_argument("DIR", options.directory, "The directory to measure",
-                    CommandLine::Need::kRequired);
+  line.add_argument("DIR", options.directory, "Directory to measure", CommandLine::Need::kRequired);
   line.add_text("--file-size", size, "SIZE", "Size of the file that is written and read [1GiB]");
   line.add_text("--blocks", blocks, "SIZE,...", "Block sizes, at most 2MiB [512KiB,1MiB,2MiB]");
-  line.add_text("--depths", depths, "COUNT,...", "Transfers in flight [1,4,16]");
-  line.add_text("--repetitions", repetitions, "COUNT", "Passes of each kind [3]");
+  line.add_text("--depths", depths, "COUNT,...", "Numbers of transfers in flight [1,4,16]");
+  line.add_text("--repetitions", repetitions, "COUNT", "Repetitions of each measurement [3]");
   line.add_text("--store", store, alternatives(measurable_stores()),
-                "How it is written and read [auto]");
+                "I/O interface that writes and reads the file [auto]");
   line.add_text("--rates", options.rates_path, "FILE",
-                "File that keeps the result [~/.config/spillway/disks.json]");
+                "File for the result [~/.config/spillway/disks.json]");
   if (!line.parse(words)) return kDone;
   options.probe.file_size = size_in("--file-size", size);
   options.probe.repetitions = count_in("--repetitions", repetitions);
   options.probe.kind = value_named(store, measurable_stores(), "store for a disk");
   options.probe.block_sizes.clear();
-  for (const std::string& block : listed_words(blocks))
+  for (const std::string& block : comma_separated(blocks))
     options.probe.block_sizes.push_back(size_in("--blocks", block));
   options.probe.queue_depths.clear();
-  for (const std::string& depth : listed_words(depths))
+  for (const std::string& depth : comma_separated(depths))
     options.probe.queue_depths.push_back(count_in("--depths", depth));
   return measure_disk(options);
 }

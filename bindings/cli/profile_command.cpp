@@ -6,7 +6,7 @@
 
 #include "exit_codes.h"
 #include "run_command.h"
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/shown_text.h"

@@ -6,12 +6,14 @@ namespace spillway::cli {
 namespace {
 
 constexpr std::string_view kProfileDescription =
-    "Runs a program as `spillway run` does, with the same options, and writes at its end what a "
-    "step of it does: operators with names, shapes and times, tensors with sizes and lives, the "
-    "rates of the disk. It is the kind of step that came most often, or the one that --kind names; "
-    "times are medians of its repetitions. A budget may be given: waits are left out of the times, "
-    "so a model that does not fit can be profiled as well. Or turns a published trace into such a "
-    "file.";
+    "Runs a program as `spillway run` does, with the same options, and writes a profile of one "
+    "step "
+    "at its end: operators with names, shapes and times, tensors with sizes and lifetimes, and the "
+    "bandwidths of the disk. The step is of the most frequent kind, or of the kind that --kind "
+    "names; "
+    "times are medians over its repetitions. Stalls do not count as operator time, so a model that "
+    "does not fit can be profiled with --budget. --import converts a published trace to a profile "
+    "instead.";
 
 constexpr std::string_view kProfileExamples =
     R"(Traces that --import reads: dtr, operator logs of the prototype of Dynamic Tensor
@@ -23,42 +25,43 @@ Examples:
   spillway profile --out step.profile.json --steps 8 -- ./trainer
                                                 end the trainer when a step has come 8 times
   spillway profile --out step.profile.json --budget 4GiB -- ./trainer
-                                                a trainer that needs more than there is
+                                                a trainer that needs more memory than there is
   spillway profile --out val.profile.json --kind 2 -- ./trainer
-                                                a step with a validation behind it, if those are
-                                                the second most frequent ones
+                                                the second most frequent kind of step, such as
+                                                one with a validation after it
   spillway profile --import dtr unet-b6.log --out unet.profile.json
   spillway profile --import piper bert.json --tensor-parallel 4 --out bert.profile.json
 
-A step has to come at least twice, and better five times, for medians. With --steps the trainer is
-ended between two operators, with exit code 0: what it would have saved at its end is not saved.
+A step must run at least twice; five repetitions make better medians. --steps ends the trainer between
+two operators with exit code 0, so the trainer does not save what it saves at its end.
 
-Exit codes: the program's own, or 0 when --steps ended it; 1 when that would be 0 and there is no
-profile; 2 wrong options, a trace that cannot be read or a program that cannot be served, 126 the
-program cannot be executed, 127 it was not found.
+Exit codes: the program's own, or 0 when --steps ended it; 1 where that is 0 but no profile was made;
+2 for wrong options, an unreadable trace or a program that Spillway cannot serve; 126 where the
+program cannot be executed; 127 where it is not found.
 )";
 
 }  // namespace
 
-CommandLine profile_command_line(ProfileWords& words) {
+CommandLine profile_command_line(ProfileOptions& options) {
   CommandLine line("profile", kProfileDescription,
                    "spillway profile --out FILE [options] -- program arguments...\n"
                    "       spillway profile --import FORMAT TRACE --out FILE [options]",
                    kProfileExamples);
-  line.add_text("--out", words.out, "FILE", "Where the profile is written, as JSON");
-  line.add_text("--steps", words.steps, "COUNT",
-                "End the program once a step has come so often [it runs to its end]");
-  line.add_text("--kind", words.kind, "COUNT",
-                "Of which kind of step, where a trainer has several (other shapes, or a validation "
-                "behind some steps, which belongs to them): 1 is the one that comes most often, 2 "
-                "the next [1]");
-  line.add_text("--import", words.format, alternatives(kTraceFormats),
-                "Make a profile of a published trace instead");
-  line.add_argument("TRACE", words.trace, "The trace to import", CommandLine::Need::kOptional);
-  line.add_text("--tensor-parallel", words.tensor_parallel, "COUNT",
-                "For piper: into how many parts each layer is split [1]");
-  line.add_text("--micro-batches", words.micro_batches, "COUNT",
-                "For piper: how many of them a layer works on at once [1]");
+  line.add_text("--out", options.out, "FILE", "File for the profile, as JSON");
+  line.add_text(
+      "--steps", options.steps, "COUNT",
+      "Repetitions of one kind of step after which the program is ended [it runs to its end]");
+  line.add_text("--kind", options.kind, "COUNT",
+                "Kind of step to profile, by frequency: 1 is the most frequent one. Steps of other "
+                "shapes, and steps with a validation after them, are kinds of their own [1]");
+  line.add_text("--import", options.format, alternatives(kTraceFormats),
+                "Format of a published trace to convert to a profile");
+  line.add_argument("TRACE", options.trace, "Published trace to convert",
+                    CommandLine::Need::kOptional);
+  line.add_text("--tensor-parallel", options.tensor_parallel, "COUNT",
+                "For piper: parts that each layer is split into [1]");
+  line.add_text("--micro-batches", options.micro_batches, "COUNT",
+                "For piper: micro-batches that a layer processes at once [1]");
   line.add_settings({}, {"profile-out", "profile-steps", "profile-kind"});
   return line;
 }

@@ -25,13 +25,13 @@ enum class ProgramKind {
   kScript,   ///< Starts with "#!", or is left to the kernel and the shell.
 };
 
-/// What can be told from the file alone.
+/// Facts that the file alone shows.
 struct ProgramFile {
   ProgramKind kind = ProgramKind::kScript;
   /// Where it is secure, the loader ignores preloads. A script's is that of its interpreter.
   preload::SecureStart start = preload::SecureStart::kNo;
   bool has_torch_inside = false;  ///< LibTorch was linked in from an archive.
-  std::string loader;             ///< Of a dynamic program.
+  std::string loader;             ///< Loader of a dynamic program.
 };
 
 ProgramFile inspect_program(const std::string& path);

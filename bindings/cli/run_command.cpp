@@ -17,7 +17,7 @@
 #include "installation.h"
 #include "output_files.h"
 #include "program_file.h"
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/active.h"

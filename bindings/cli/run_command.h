@@ -21,10 +21,10 @@ RunArguments split_run_arguments(const std::vector<std::string>& arguments);
 /// before it: they refuse to come later.
 std::string with_preload(const std::string& preload, const std::string& existing);
 
-/// What `run_program` has found out about the program that it is to start.
+/// Facts about the program that `run_program` starts.
 struct ProgramStart {
   std::string profile_out;      ///< The setting, with %p and %r.
-  std::string path;             ///< Of the program.
+  std::string path;             ///< Path of the program.
   bool is_linked_with_torch;    ///< False: it may load it later, or start what does.
   std::function<int()> become;  ///< Becomes it; returns an exit code for why it could not.
 };

@@ -97,9 +97,9 @@ int run_watched(const std::function<int()>& become,
   const int status = status_of(child, signals);
   const bool is_killed = WIFSIGNALED(status);
   const int code = is_killed ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
-  const int judged = ended(child, code);
+  const int exit_code = ended(child, code);
   if (is_killed) die_by(WTERMSIG(status));
-  return judged;
+  return exit_code;
 }
 
 std::vector<std::string> written_states(const std::string& pattern) {

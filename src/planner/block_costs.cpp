@@ -35,7 +35,7 @@ BlockCosts::BlockCosts(const StepTape& tape, const ForwardStash& stash,
       if (use.writes && !may_run) is_rebuilt_[use.value] = false;
     for (const ValueIndex born : births_.of(op)) is_rebuilt_[born] = may_run;
   }
-  for (const std::uint32_t level : gross_levels(tape)) levels_.push_back(level);
+  for (const std::uint32_t level : live_pages(tape)) levels_.push_back(level);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     find_replays(i);
     find_levels(i);
@@ -76,7 +76,7 @@ BlockReplay BlockCosts::replay_of(const ChainBlock& block,
     replay.ops.push_back(op);
     replay.seconds += seconds(tape_.ops[op].time);
     for (const TapeUse& use : uses) {
-      // What cannot be computed again never leaves, and is there as its last operator left it.
+      // What cannot be recomputed never leaves, and is there as its last operator left it.
       const OpIndex birth = tape_.values[use.value].birth;
       if (is_rebuilt_[use.value] && birth >= block.first) is_needed[use.value] = true;
     }

@@ -9,7 +9,7 @@
 
 namespace spillway::planner {
 
-/// What runs again of a block, and what that takes in pages.
+/// Replays of a block, and the pages that they take.
 struct BlockReplay {
   std::vector<OpIndex> ops;
   double seconds = 0.0;

@@ -10,11 +10,11 @@ namespace {
 
 class DropChooser {
  public:
-  DropChooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& gross,
+  DropChooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& live,
               std::uint32_t target_pages, PageCost cost, const std::vector<double>& drop_costs)
-      : touches_(touches), target_(target_pages), levels_(gross) {
+      : touches_(touches), target_(target_pages), levels_(live) {
     const auto values =
-        interval_values(touches, operator_prices(touches, gross, target_pages, cost, drop_costs));
+        interval_values(touches, operator_prices(touches, live, target_pages, cost, drop_costs));
     for (std::uint32_t i = 0; i < touches.intervals.size(); ++i) {
       if (values[i] <= 0.0) continue;
       const Interval& interval = touches.intervals[i];
@@ -46,7 +46,7 @@ class DropChooser {
     std::uint32_t interval = 0;
     bool is_drop = false;
     double cost = 0.0;  ///< Per page.
-    double rate = 0.0;  ///< Cost against what the relieved operators pay; the lowest goes first.
+    double rate = 0.0;  ///< Cost against what the reduced operators pay; the lowest goes first.
     std::int64_t taken = 0;
   };
 
@@ -81,10 +81,10 @@ class DropChooser {
 }  // namespace
 
 std::vector<std::uint32_t> choose_drops(const TouchIntervals& touches,
-                                        const std::vector<std::uint32_t>& gross,
+                                        const std::vector<std::uint32_t>& live,
                                         std::uint32_t target_pages, PageCost cost,
                                         const std::vector<double>& drop_costs) {
-  return DropChooser(touches, gross, target_pages, cost, drop_costs).choose();
+  return DropChooser(touches, live, target_pages, cost, drop_costs).choose();
 }
 
 }  // namespace spillway::planner

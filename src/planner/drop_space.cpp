@@ -28,7 +28,7 @@ constexpr double kFullShare = 0.85;
 
 std::vector<double> crowd(const StepTape& tape, double pages) {
   std::vector<double> crowd;
-  for (const std::uint32_t level : gross_levels(tape)) crowd.push_back(level > pages ? 1.0 : 0.0);
+  for (const std::uint32_t level : live_pages(tape)) crowd.push_back(level > pages ? 1.0 : 0.0);
   return crowd;
 }
 
@@ -94,10 +94,10 @@ std::optional<std::vector<Replay>> DropSpace::replays(const std::vector<Fate>& f
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     if (fates[i] == Fate::kStays) continue;
     drops.push_back(candidates_[i].drop);
-    drops.back().again = fates[i] == Fate::kDropsAgain;
+    drops.back().each_time = fates[i] == Fate::kDropsEachTime;
   }
   for (std::size_t i = candidates_.size(); i < fates.size(); ++i) {
-    if (fates[i] != Fate::kDropsAgain) drops.push_back(ingredients_[i - candidates_.size()]);
+    if (fates[i] != Fate::kDropsEachTime) drops.push_back(ingredients_[i - candidates_.size()]);
   }
   return ReplayWalk(all_).walk(drops, kMostRounds * tape_.ops.size() + kFreeReplays);
 }
@@ -111,7 +111,7 @@ std::vector<Fate> DropSpace::fates_in(const RewrittenTape& steps) const {
   }
   std::vector<Fate> fates = nothing();
   for (std::size_t drop = 0; drop < fates.size(); ++drop) {
-    if (returns[drop] > 1) fates[drop] = Fate::kDropsAgain;
+    if (returns[drop] > 1) fates[drop] = Fate::kDropsEachTime;
     if (returns[drop] == 1 && !is_ingredient(drop)) fates[drop] = Fate::kDrops;
   }
   return fates;
@@ -148,7 +148,7 @@ std::vector<DropSpace::Option> DropSpace::options(const std::vector<Fate>& fates
     const OpIndex birth = steps.tape.values[interval.value].birth;
     const bool is_back = birth != kCarriedIn && steps.is_replay[birth];
     // What came back early can be dropped again; what others need meanwhile comes back anyway.
-    if (is_back ? fates[drop] == Fate::kDropsAgain
+    if (is_back ? fates[drop] == Fate::kDropsEachTime
                 : fates[drop] != Fate::kStays || steps.is_replay[interval.begin])
       continue;
     options[i].drop = drop;
@@ -172,16 +172,16 @@ std::vector<Fate> DropSpace::extended(const std::vector<Fate>& fates, const Rewr
     costs.push_back(all[i].drop == kNoOp || all[i].drop == spared
                         ? std::numeric_limits<double>::infinity()
                         : all[i].seconds / touches.intervals[i].pages);
-  const std::vector<std::uint32_t> gross = gross_levels(steps.tape);
-  PageCost cost = page_cost(limits_, excess_over(limits_.budget_pages, gross));
+  const std::vector<std::uint32_t> live = live_pages(steps.tape);
+  PageCost cost = page_cost(limits_, excess_over(limits_.budget_pages, live));
   cost.write *= pressure.transfer_weight;
   cost.read *= pressure.transfer_weight;
   const auto target = static_cast<std::uint32_t>(pressure.share * limits_.budget_pages);
   std::vector<Fate> extended = fates;
-  for (const std::uint32_t i : choose_drops(touches, gross, target, cost, costs)) {
+  for (const std::uint32_t i : choose_drops(touches, live, target, cost, costs)) {
     const std::uint32_t drop = all[i].drop;
     const bool is_kept = !is_ingredient(drop) && fates[drop] == Fate::kStays;
-    extended[drop] = is_kept ? Fate::kDrops : Fate::kDropsAgain;
+    extended[drop] = is_kept ? Fate::kDrops : Fate::kDropsEachTime;
   }
   return extended;
 }
@@ -213,7 +213,7 @@ std::vector<DropSpace::Gap> DropSpace::gaps(const std::vector<Fate>& fates,
     const bool is_first = last.returns++ == 0;
     const OpIndex since = last.since;
     last.since = lived.death;
-    if (is_first && (is_ingredient(drop) || fates[drop] == Fate::kDropsAgain)) continue;
+    if (is_first && (is_ingredient(drop) || fates[drop] == Fate::kDropsEachTime)) continue;
     if (lived.birth <= since) continue;
     Gap gap{drop, since + 1, lived.birth + 1, lived.pages, 0.0};
     if (is_ingredient(drop)) {
@@ -233,7 +233,7 @@ std::vector<Fate> DropSpace::pruned(const std::vector<Fate>& fates, const Rewrit
   std::stable_sort(all.begin(), all.end(), [](const Gap& a, const Gap& b) {
     return a.seconds * b.pages > b.seconds * a.pages;
   });
-  LevelTree levels(gross_levels(steps.tape));
+  LevelTree levels(live_pages(steps.tape));
   const auto target = static_cast<std::int64_t>(share * limits_.budget_pages);
   std::vector<Fate> pruned = fates;
   for (const Gap& gap : all) {

@@ -10,17 +10,17 @@
 
 namespace spillway::planner {
 
-/// What becomes of a value between two touches, as far as replays are concerned.
+/// Whether a value is dropped between two touches, and how it is recomputed.
 enum class Fate : std::uint8_t {
-  kStays,       ///< In memory or in the store, as the swaps decide.
-  kDrops,       ///< Computed again; it stays from then on, also when others need it earlier.
-  kDropsAgain,  ///< Computed again, for each need anew.
+  kStays,          ///< In memory or in the store, as the swaps decide.
+  kDrops,          ///< Recomputed; it stays from then on, also when others need it earlier.
+  kDropsEachTime,  ///< Recomputed, for each need anew.
 };
 
 /// How `DropSpace::extended` weighs replays against transfers.
 struct DropPressure {
-  double share = 1.0;            ///< Of the budget to fill.
-  double transfer_weight = 1.0;  ///< What a second of transfers counts, in seconds of replays.
+  double share = 1.0;            ///< Share of the budget to fill.
+  double transfer_weight = 1.0;  ///< Weight of a second of transfers, in seconds of replays.
 };
 
 /// All drops that can relieve a tape, and sets of them: one fate per drop. First come values that
@@ -42,7 +42,7 @@ class DropSpace {
   /// The fates that come nearest to a tape with replays, however these were found.
   std::vector<Fate> fates_in(const RewrittenTape& steps) const;
   /// Looks at the tape that fates lead to, and drops more where it is still too full: what can be
-  /// dropped there and is cheaper to compute again than to move, at dual prices.
+  /// dropped there and is cheaper to recompute than to move, at dual prices.
   std::vector<Fate> extended(const std::vector<Fate>& fates, const RewrittenTape& steps,
                              DropPressure pressure, std::size_t spared = kNoOp) const;
   /// The reverse: keeps what the tape has room for, the dearest to compute first.
@@ -55,7 +55,7 @@ class DropSpace {
     OpIndex next = 0;              ///< The operator that asks for it again.
     std::vector<OpIndex> replays;  ///< The least that runs again for it.
   };
-  /// What can be dropped in an interval of a rewritten tape.
+  /// The value that can be dropped in an interval of a rewritten tape.
   struct Option {
     std::uint32_t drop = kNoOp;  ///< Among all drops; kNoOp: nothing.
     double seconds = 0.0;

@@ -6,7 +6,7 @@
 
 namespace spillway::planner {
 
-/// What several repetitions take on average; peaks are the largest. Complete if all are.
+/// Mean over several repetitions; peaks are the largest. Complete if all are.
 StepEstimate mean_of(std::span<const StepEstimate> periods);
 
 }  // namespace spillway::planner

@@ -23,19 +23,19 @@ std::vector<double> ones_where_above(const std::vector<std::uint32_t>& levels,
 
 class Chooser {
  public:
-  Chooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& gross,
+  Chooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& live,
           std::uint32_t target_pages, ChoiceRule rule, PageCost cost)
       : touches_(touches),
         target_(target_pages),
         rule_(rule),
-        op_count_(static_cast<std::uint32_t>(gross.size())),
+        op_count_(static_cast<std::uint32_t>(live.size())),
         class_cost_{0.0, cost.write, cost.read, cost.write + cost.read},
         pages_(touches.intervals.size(), 0),
         copied_(touches.epoch_count, 0),
-        levels_(gross),
-        crowded_(ones_where_above(gross, target_pages)) {
+        levels_(live),
+        crowded_(ones_where_above(live, target_pages)) {
     if (rule == ChoiceRule::kBestValue)
-      values_ = interval_values(touches, operator_prices(touches, gross, target_pages, cost));
+      values_ = interval_values(touches, operator_prices(touches, live, target_pages, cost));
   }
 
   EvictionChoice choose() {
@@ -104,7 +104,7 @@ class Chooser {
   }
 
   /// Crowded operators from `op` to `end`.
-  double relieved(std::uint32_t op, std::uint64_t end) const {
+  double with_memory_reduction(std::uint32_t op, std::uint64_t end) const {
     return std::max(crowded_.sum(op, end - op), 1.0);
   }
 
@@ -116,7 +116,7 @@ class Chooser {
       if (heaps_[i].empty()) continue;
       if (i == kFree) return kFree;
       const Candidate& top = heaps_[i].front();
-      double score = class_cost_[i] / relieved(op, top.end);
+      double score = class_cost_[i] / with_memory_reduction(op, top.end);
       if (rule_ == ChoiceRule::kFarthestUse)
         score = i == kWriteOnly ? 1.0 : -static_cast<double>(top.end);
       if (rule_ == ChoiceRule::kBestValue) score = class_cost_[i] / std::max(top.value, kNoPrice);
@@ -182,7 +182,7 @@ class Chooser {
   std::vector<std::uint32_t> pages_;
   std::vector<std::uint32_t> copied_;  ///< Per epoch: pages that have a copy from there on.
   LevelTree levels_;
-  const CircularSums crowded_;  ///< 1 for each operator that is relieved by taking something out.
+  const CircularSums crowded_;  ///< 1 for each operator that is reduced by taking something out.
   std::vector<double> values_;  ///< Per interval, for the rule that asks.
   std::array<std::vector<Candidate>, kClassCount> heaps_;
   std::vector<std::uint32_t> order_;  ///< Intervals in the order in which they were taken.
@@ -191,9 +191,9 @@ class Chooser {
 }  // namespace
 
 EvictionChoice choose_evictions(const TouchIntervals& touches,
-                                const std::vector<std::uint32_t>& gross, std::uint32_t target_pages,
+                                const std::vector<std::uint32_t>& live, std::uint32_t target_pages,
                                 ChoiceRule rule, PageCost cost) {
-  return Chooser(touches, gross, target_pages, rule, cost).choose();
+  return Chooser(touches, live, target_pages, rule, cost).choose();
 }
 
 }  // namespace spillway::planner

@@ -18,7 +18,7 @@ bool writes_what_was_carried_in(const StepTape& tape, OpIndex op) {
   });
 }
 
-OpIndex find_turn(const StepTape& tape, const std::vector<OpIndex>& last_use) {
+OpIndex find_forward_end(const StepTape& tape, const std::vector<OpIndex>& last_use) {
   std::vector<std::int64_t> change(tape.ops.size() + 1, 0);
   for (ValueIndex i = 0; i < tape.values.size(); ++i) {
     const TapeValue& value = tape.values[i];
@@ -28,16 +28,16 @@ OpIndex find_turn(const StepTape& tape, const std::vector<OpIndex>& last_use) {
     change[value.birth] += value.pages;
     change[last_use[i]] -= value.pages;
   }
-  OpIndex turn = 0;
+  OpIndex forward_end = 0;
   std::int64_t waiting = 0;
   std::int64_t most = -1;
   for (OpIndex op = 0; op < tape.ops.size(); ++op) {
     waiting += change[op];
     if (waiting <= most) continue;
     most = waiting;
-    turn = op;
+    forward_end = op;
   }
-  return turn;
+  return forward_end;
 }
 
 std::vector<OpIndex> last_uses(const StepTape& tape) {
@@ -47,14 +47,15 @@ std::vector<OpIndex> last_uses(const StepTape& tape) {
   return last_use;
 }
 
-ForwardStash stash_at(const StepTape& tape, OpIndex turn, const std::vector<OpIndex>& last_use) {
-  ForwardStash stash{turn, {}};
+ForwardStash stash_at(const StepTape& tape, OpIndex forward_end,
+                      const std::vector<OpIndex>& last_use) {
+  ForwardStash stash{forward_end, {}};
   constexpr auto kNone = static_cast<std::size_t>(-1);
   std::vector<std::size_t> place(tape.values.size(), kNone);
   for (ValueIndex i = 0; i < tape.values.size(); ++i) {
     const TapeValue& value = tape.values[i];
-    const bool is_used_behind = last_use[i] != kCarriedIn && last_use[i] > stash.turn;
-    if (value.birth == kCarriedIn || value.birth > stash.turn || value.death == kSurvives ||
+    const bool is_used_behind = last_use[i] != kCarriedIn && last_use[i] > stash.forward_end;
+    if (value.birth == kCarriedIn || value.birth > stash.forward_end || value.death == kSurvives ||
         !is_used_behind)
       continue;
     place[i] = stash.values.size();
@@ -64,7 +65,7 @@ ForwardStash stash_at(const StepTape& tape, OpIndex turn, const std::vector<OpIn
     for (const TapeUse& use : uses_of(tape, op)) {
       if (place[use.value] == kNone) continue;
       StashedValue& value = stash.values[place[use.value]];
-      if (op <= stash.turn)
+      if (op <= stash.forward_end)
         value.after = op;
       else
         value.next = std::min(value.next, op);
@@ -79,11 +80,11 @@ ForwardStash stash_at(const StepTape& tape, OpIndex turn, const std::vector<OpIn
 
 ForwardStash find_stash(const StepTape& tape) {
   const std::vector<OpIndex> last_use = last_uses(tape);
-  return stash_at(tape, find_turn(tape, last_use), last_use);
+  return stash_at(tape, find_forward_end(tape, last_use), last_use);
 }
 
-ForwardStash find_stash(const StepTape& tape, OpIndex turn) {
-  return stash_at(tape, turn, last_uses(tape));
+ForwardStash find_stash(const StepTape& tape, OpIndex forward_end) {
+  return stash_at(tape, forward_end, last_uses(tape));
 }
 
 }  // namespace spillway::planner

@@ -29,8 +29,9 @@ class LevelTree {
 
   std::uint32_t op_count_;
   std::uint32_t leaves_;
-  std::vector<std::int64_t> highest_;  ///< Of the subtree, with what was added to it as a whole.
-  std::vector<std::int64_t> added_;    ///< To the whole subtree.
+  std::vector<std::int64_t>
+      highest_;  ///< Highest level of the subtree, with what was added to it as a whole.
+  std::vector<std::int64_t> added_;  ///< To the whole subtree.
 };
 
 }  // namespace spillway::planner

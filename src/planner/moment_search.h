@@ -8,15 +8,15 @@
 
 namespace spillway::planner {
 
-/// The best plan that moves these pages, judged, by the style of moments.
+/// The best plan that moves these pages, evaluated, by the style of moments.
 SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages);
 /// The same with that moment for write-outs.
 SwapPlan with_best_style(const PlanAssembly& assembly, const std::vector<std::uint32_t>& pages,
                          WriteOutMoment moment);
 
-/// A judged plan and what other sets of values lead to, best first: beginning at the plan's, whole
-/// intervals stay or leave, one by one, then two by two, then three by three, each set by the style
-/// of moments that suits it, until no set is better or so many were tried. For tiny steps.
+/// A evaluated plan and what other sets of values lead to, best first: beginning at the plan's,
+/// whole intervals stay or leave, one by one, then two by two, then three by three, each set by the
+/// style of moments that suits it, until no set is better or so many were tried. For tiny steps.
 std::vector<SwapPlan> best_sets(const PlanAssembly& assembly, SwapPlan plan,
                                 std::uint32_t budget_pages, std::size_t most_sets,
                                 std::size_t most_plans);
@@ -26,7 +26,7 @@ enum class MomentEffort : std::uint8_t {
   kPairs,    ///< Then two at a time, in all combinations.
 };
 
-/// A judged plan, made better with every operator at which write-outs and fetches could start,
+/// A evaluated plan, made better with every operator at which write-outs and fetches could start,
 /// until nothing helps. For tiny steps.
 SwapPlan with_best_moments(const PlanAssembly& assembly, SwapPlan plan,
                            MomentEffort effort = MomentEffort::kSingles);

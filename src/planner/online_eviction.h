@@ -11,14 +11,14 @@
 
 namespace spillway::planner {
 
-/// What becomes of a value that the program has freed, once it was computed again for others.
+/// Whether a value that the program has freed stays, once it was recomputed for others.
 enum class FreedValues : std::uint8_t {
   kStay,   ///< Until it is evicted.
   kLeave,  ///< Behind the operator that asked for them.
 };
 
 /// Runs a step under a budget as an on-line recomputation does: when room is missing, the value
-/// with the least score goes, and what an operator lacks is computed again first. The score is that
+/// with the least score goes, and what an operator lacks is recomputed first. The score is that
 /// of DTR with equivalence classes: compute time of the value and of the evicted ones around it,
 /// over its pages and the time since its last use.
 class OnlineEviction {
@@ -37,7 +37,7 @@ class OnlineEviction {
     std::uint32_t version = 0;  ///< In-place writes that what is present holds.
     std::uint32_t pins = 0;
     double used_at = 0.0;
-    double compute = 0.0;  ///< Of the operators that have made it so far.
+    double compute = 0.0;  ///< Seconds of the operators that have made it so far.
     std::uint32_t evicted_class = 0;
     OpIndex droppable_until = 0;  ///< Cached answer of `can_drop` for this next use.
     bool is_droppable = false;

@@ -14,23 +14,23 @@ constexpr double kCoolingRounds = 16.0;  // After so many the pace has halved.
 /// Goes after the excess: an operator that is too full gets dearer, one with room to spare cheaper.
 class PriceFinder {
  public:
-  PriceFinder(const TouchIntervals& touches, const std::vector<std::uint32_t>& gross,
+  PriceFinder(const TouchIntervals& touches, const std::vector<std::uint32_t>& live,
               std::uint32_t target_pages, PageCost cost, std::vector<double> drop_costs)
       : touches_(touches),
         cost_(cost),
         drop_costs_(std::move(drop_costs)),
         rounds_(drop_costs_.empty() ? kRounds : kFewRounds),
         gains_(touches.epoch_count, 0.0),
-        excess_(gross.size()),
-        prices_(gross.size(), 0.0) {
-    for (std::size_t op = 0; op < gross.size(); ++op)
-      excess_[op] = static_cast<double>(gross[op]) - static_cast<double>(target_pages);
+        excess_(live.size()),
+        prices_(live.size(), 0.0) {
+    for (std::size_t op = 0; op < live.size(); ++op)
+      excess_[op] = static_cast<double>(live[op]) - static_cast<double>(target_pages);
     for (const double excess : excess_) {
       if (excess <= 0.0) continue;
       ++crowded_;
       most_ = std::max(most_, excess);
     }
-    if (crowded_ > 0) find_spans(gross);
+    if (crowded_ > 0) find_spans(live);
   }
 
   std::vector<double> find() {
@@ -69,8 +69,8 @@ class PriceFinder {
   }
 
   /// Intervals that relieve nobody never pay, so only the others are looked at.
-  void find_spans(const std::vector<std::uint32_t>& gross) {
-    const std::size_t op_count = gross.size();
+  void find_spans(const std::vector<std::uint32_t>& live) {
+    const std::size_t op_count = live.size();
     std::vector<double> crowd;
     for (const double excess : excess_) crowd.push_back(excess > 0.0 ? 1.0 : 0.0);
     const CircularSums crowded(crowd);
@@ -168,16 +168,16 @@ class PriceFinder {
 }  // namespace
 
 std::vector<double> operator_prices(const TouchIntervals& touches,
-                                    const std::vector<std::uint32_t>& gross,
+                                    const std::vector<std::uint32_t>& live,
                                     std::uint32_t target_pages, PageCost cost) {
-  return PriceFinder(touches, gross, target_pages, cost, {}).find();
+  return PriceFinder(touches, live, target_pages, cost, {}).find();
 }
 
 std::vector<double> operator_prices(const TouchIntervals& touches,
-                                    const std::vector<std::uint32_t>& gross,
+                                    const std::vector<std::uint32_t>& live,
                                     std::uint32_t target_pages, PageCost cost,
                                     const std::vector<double>& drop_costs) {
-  return PriceFinder(touches, gross, target_pages, cost, drop_costs).find();
+  return PriceFinder(touches, live, target_pages, cost, drop_costs).find();
 }
 
 std::vector<double> interval_values(const TouchIntervals& touches,

@@ -13,13 +13,13 @@ namespace spillway::planner {
 /// one that pays for itself interval by interval. Found by going after the excess, so they are
 /// near, not exact.
 std::vector<double> operator_prices(const TouchIntervals& touches,
-                                    const std::vector<std::uint32_t>& gross,
+                                    const std::vector<std::uint32_t>& live,
                                     std::uint32_t target_pages, PageCost cost);
 
-/// The same where intervals can also be relieved without a transfer, at a cost per page of their
+/// The same where intervals can also be reduced without a transfer, at a cost per page of their
 /// own (infinite where they cannot).
 std::vector<double> operator_prices(const TouchIntervals& touches,
-                                    const std::vector<std::uint32_t>& gross,
+                                    const std::vector<std::uint32_t>& live,
                                     std::uint32_t target_pages, PageCost cost,
                                     const std::vector<double>& drop_costs);
 

@@ -18,7 +18,7 @@ PlanAssembly::PlanAssembly(const StepTape& tape, std::vector<Replay> replays,
       replays_(std::move(replays)),
       steps_(rewrite_tape(tape, replays_)),
       touches_(find_intervals(steps_.tape)),
-      gross_(gross_levels(steps_.tape)) {
+      live_pages_(live_pages(steps_.tape)) {
   OpIndex last = 0;
   for (OpIndex at = 0; at < steps_.op_of.size(); ++at) {
     if (!steps_.is_replay[at]) last = steps_.op_of[at];
@@ -44,7 +44,7 @@ std::vector<std::uint32_t> PlanAssembly::pages_for(std::span<const ChosenGap> ga
 }
 
 LevelTree PlanAssembly::levels_without(const std::vector<std::uint32_t>& pages) const {
-  LevelTree levels(gross_);
+  LevelTree levels(live_pages_);
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const Interval& interval = touches_.intervals[i];
     if (pages[i] > 0) levels.add(interval.begin + 1, interval.covered_ops, -std::int64_t{pages[i]});

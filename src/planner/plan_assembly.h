@@ -47,7 +47,7 @@ class PlanAssembly {
     return estimate_step(steps_.tape, swaps, limits_);
   }
 
-  /// The whole plan, judged; without name.
+  /// The whole plan, evaluated; without name.
   StepPlan finish(SwapPlan swaps) &&;
 
  private:
@@ -58,7 +58,7 @@ class PlanAssembly {
   std::vector<Replay> replays_;
   RewrittenTape steps_;
   TouchIntervals touches_;
-  std::vector<std::uint32_t> gross_;
+  std::vector<std::uint32_t> live_pages_;
   std::vector<OpIndex> anchor_;  ///< Per operator: the last original one up to it, by old number.
 };
 

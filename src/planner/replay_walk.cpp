@@ -68,7 +68,7 @@ std::optional<std::vector<Replay>> ReplayWalk::walk(std::span<const Drop> drops,
   for (OpIndex op = 0; op < tape_.ops.size() && begun_in_all_ <= most_in_all; ++op) {
     bring_back_inputs(op);
     for (; next != moments.end() && next->op == op; ++next)
-      state_[next->drop.value] = {true, next->drop.again, kAbsent};
+      state_[next->drop.value] = {true, next->drop.each_time, kAbsent};
   }
   state_.assign(state_.size(), State{});
   if (begun_in_all_ > most_in_all) return std::nullopt;
@@ -101,7 +101,8 @@ void ReplayWalk::begin_restoring(OpIndex before, std::size_t most) {
 void ReplayWalk::keep_parents() {
   for (const ValueIndex value : seen_) {
     State& state = state_[value];
-    if (state.is_dropped) state.version = state.drops_again ? kAbsent : presence_[value].version;
+    if (state.is_dropped)
+      state.version = state.drops_each_time ? kAbsent : presence_[value].version;
   }
 }
 
@@ -116,7 +117,7 @@ std::uint32_t& ReplayWalk::version_of(ValueIndex value) {
   return presence.version;
 }
 
-/// Whether nothing that is still needed would be overwritten by computing the value again.
+/// Whether nothing that is still needed would be overwritten by recomputing the value.
 bool ReplayWalk::is_replaceable(ValueIndex value) const {
   return state_[value].is_dropped || !is_alive_before(tape_.values[value], before_);
 }

@@ -11,7 +11,7 @@
 
 namespace spillway::planner {
 
-// Nothing is worth computing again that takes more operators than this; bounds the recursion, too.
+// Nothing is worth recomputing that takes more operators than this; bounds the recursion, too.
 inline constexpr std::size_t kMostReplays = 4096;
 
 /// Goes through the step with what is there, and notes the replays that bring back what is not.
@@ -43,7 +43,7 @@ class ReplayWalk {
 
   struct State {
     bool is_dropped = false;
-    bool drops_again = false;
+    bool drops_each_time = false;
     std::uint32_t version = kAbsent;  ///< Of a dropped value that is there in part or for now.
   };
   struct Presence {

@@ -60,7 +60,7 @@ void StashBlocks::measure_blocks() {
 }
 
 void StashBlocks::find_swapped_prefix() {
-  LevelTree levels(gross_levels(tape_));
+  LevelTree levels(live_pages(tape_));
   const auto add = [&](const StashBlock& block, int sign) {
     for (const std::size_t i : block.stash) {
       const StashedValue& value = stash_.values[i];

@@ -7,11 +7,11 @@
 
 namespace spillway::planner {
 
-/// Writes down what happens in a simulated repetition, for `observe_step`. Where nobody looks it
+/// Writes down what happens in a simulated repetition, for `observe_step`. Without an observer it
 /// does nothing. Moments are those of the simulation, in seconds from its begin.
 class StepObserver {
  public:
-  /// Null: nobody looks.
+  /// Null: no observer.
   explicit StepObserver(StepEvents* events) : events_(events) {}
 
   bool is_looking() const { return events_ != nullptr; }

@@ -119,7 +119,7 @@ void StepSearch::offer_published(StepPlan plan) {
   hand_out(std::move(plan));
   if (fates == space_.nothing() || is_over()) return;
   const Attempt own = attempt(std::move(fates), best_->swaps.style);
-  if (own.is_hopeless) return;
+  if (own.is_pruned) return;
   keep_start(own, {});
   offer(own);
 }
@@ -140,7 +140,7 @@ StepSearch::Attempt StepSearch::rewritten(std::vector<Fate> fates) const {
     made.steps = rewrite_tape(tape_, made.replays);
     return made;
   }
-  made.is_hopeless = true;
+  made.is_pruned = true;
   made.swaps.plan.estimate.is_complete = false;
   made.swaps.plan.estimate.step_seconds = std::numeric_limits<double>::infinity();
   return made;
@@ -149,7 +149,7 @@ StepSearch::Attempt StepSearch::rewritten(std::vector<Fate> fates) const {
 StepSearch::Attempt StepSearch::attempt(std::vector<Fate> fates, const SwapStyle& style) {
   Attempt made = rewritten(std::move(fates));
   spend(tape_.ops.size());
-  if (made.is_hopeless) return made;
+  if (made.is_pruned) return made;
   made.swaps = {style, SwapSearch(made.steps.tape, limits_).plan(style)};
   spend(made.replays.size());
   return made;
@@ -157,7 +157,7 @@ StepSearch::Attempt StepSearch::attempt(std::vector<Fate> fates, const SwapStyle
 
 StepSearch::Attempt StepSearch::best_attempt(std::vector<Fate> fates, std::size_t refinement_ops) {
   Attempt made = rewritten(std::move(fates));
-  if (made.is_hopeless) return made;
+  if (made.is_pruned) return made;
   made.swaps =
       SwapSearch(made.steps.tape, limits_).best(refinement_ops, [this] { return is_stopped(); });
   spend(kSwapTries * made.steps.tape.ops.size() + refinement_ops);

@@ -14,8 +14,8 @@
 
 namespace spillway::planner {
 
-/// Searches sets of drops. Each is judged by the event model, with the swaps that go with it. Keeps
-/// references to what it is given.
+/// Searches sets of drops. Each is evaluated by the event model, with the swaps that go with it.
+/// Keeps references to what it is given.
 class StepSearch {
  public:
   StepSearch(const StepTape& tape, const SwapLimits& limits, const PlanEffort& effort);
@@ -29,7 +29,7 @@ class StepSearch {
     std::vector<Replay> replays;
     RewrittenTape steps;
     StyledSwaps swaps;
-    bool is_hopeless = false;  ///< Far too much runs again; nothing else is known of it.
+    bool is_pruned = false;  ///< Far too much runs again; nothing else is known of it.
 
     const StepEstimate& estimate() const { return swaps.plan.estimate; }
   };

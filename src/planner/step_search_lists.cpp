@@ -22,7 +22,7 @@ constexpr double kFarBehind = 1.1;
 
 }  // namespace
 
-/// What an on-line eviction with more room than there is computes again, and swaps for the rest:
+/// What an on-line eviction with more room than there is recomputes, and swaps for the rest:
 /// where layers read all those before them, prices of single drops do not find such plans.
 void StepSearch::find_evictions() {
   if (space_.empty() || tape_.ops.size() > kMostOpsEvicted) return;

@@ -43,7 +43,7 @@ void StepSearch::sweep() {
   }
 }
 
-/// What is computed again comes back when the first one needs it, so a tape with replays can be too
+/// What is recomputed comes back when the first one needs it, so a tape with replays can be too
 /// full where the one before was not: it is looked at anew until that ends.
 void StepSearch::drop_by_prices(DropPressure pressure) {
   if (is_over()) return;
@@ -52,7 +52,7 @@ void StepSearch::drop_by_prices(DropPressure pressure) {
     std::vector<Fate> more = space_.extended(last.fates, last.steps, pressure);
     if (more == last.fates) break;
     last = attempt(std::move(more), best_->swaps.style);
-    if (last.is_hopeless) return;
+    if (last.is_pruned) return;
     keep_start(last, pressure);
     offer(last);
   }
@@ -115,7 +115,7 @@ void StepSearch::disturb() {
 
 void StepSearch::toggle(std::size_t drop) {
   const Fate now = current_.fates[drop];
-  for (const Fate fate : {Fate::kStays, Fate::kDrops, Fate::kDropsAgain}) {
+  for (const Fate fate : {Fate::kStays, Fate::kDrops, Fate::kDropsEachTime}) {
     const bool is_same = fate == now || (space_.is_ingredient(drop) && fate == Fate::kDrops);
     if (is_same || is_over()) continue;
     std::vector<Fate> fates = current_.fates;
@@ -128,15 +128,15 @@ void StepSearch::toggle(std::size_t drop) {
 void StepSearch::repair_without(std::size_t drop) {
   std::vector<Fate> fates = current_.fates;
   if (fates[drop] == Fate::kStays) return toggle(drop);
-  fates[drop] = fates[drop] == Fate::kDropsAgain ? Fate::kDrops : Fate::kStays;
+  fates[drop] = fates[drop] == Fate::kDropsEachTime ? Fate::kDrops : Fate::kStays;
   extend(rewritten(std::move(fates)), 2, drop);
 }
 
 /// Drops one more, and takes back what that makes needless.
 void StepSearch::add_and_prune(std::size_t drop) {
   std::vector<Fate> fates = current_.fates;
-  if (fates[drop] == Fate::kDropsAgain) return toggle(drop);
-  fates[drop] = fates[drop] == Fate::kStays ? Fate::kDrops : Fate::kDropsAgain;
+  if (fates[drop] == Fate::kDropsEachTime) return toggle(drop);
+  fates[drop] = fates[drop] == Fate::kStays ? Fate::kDrops : Fate::kDropsEachTime;
   Attempt more = attempt(std::move(fates), current_.swaps.style);
   if (!offer(more)) prune(std::move(more), other_pressure().share);
 }
@@ -162,7 +162,7 @@ void StepSearch::set_window() {
 
 void StepSearch::extend(Attempt from, int rounds, std::size_t spared) {
   const DropPressure pressure = other_pressure();
-  for (int round = 0; round < rounds && !from.is_hopeless && !is_over(); ++round) {
+  for (int round = 0; round < rounds && !from.is_pruned && !is_over(); ++round) {
     std::vector<Fate> more = space_.extended(from.fates, from.steps, pressure, spared);
     if (more == from.fates && round > 0) break;
     from = attempt(std::move(more), current_.swaps.style);
@@ -172,7 +172,7 @@ void StepSearch::extend(Attempt from, int rounds, std::size_t spared) {
 }
 
 void StepSearch::prune(Attempt from, double share) {
-  for (int round = 0; round < kPruneRounds && !from.is_hopeless && !is_over(); ++round) {
+  for (int round = 0; round < kPruneRounds && !from.is_pruned && !is_over(); ++round) {
     std::vector<Fate> less = space_.pruned(from.fates, from.steps, share);
     if (less == from.fates) return;
     from = attempt(std::move(less), current_.swaps.style);

@@ -51,9 +51,9 @@ SwapSearch::SwapSearch(const StepTape& tape, const SwapLimits& limits)
     : tape_(tape),
       limits_(limits),
       touches_(find_intervals(tape)),
-      gross_(gross_levels(tape)),
+      live_pages_(live_pages(tape)),
       begins_(compute_begins(tape)),
-      cost_(page_cost(limits, excess_over(limits.budget_pages, gross_))) {
+      cost_(page_cost(limits, excess_over(limits.budget_pages, live_pages_))) {
   base_.use_distance = touches_.use_distance;
   base_.birth_distance = touches_.birth_distance;
   base_.births = births_per_op(tape);
@@ -62,7 +62,7 @@ SwapSearch::SwapSearch(const StepTape& tape, const SwapLimits& limits)
 }
 
 bool SwapSearch::is_needed() const {
-  return *std::max_element(gross_.begin(), gross_.end()) > limits_.budget_pages;
+  return *std::max_element(live_pages_.begin(), live_pages_.end()) > limits_.budget_pages;
 }
 
 /// Whether the near tier holds something, and not all that could ever leave.
@@ -75,9 +75,9 @@ bool SwapSearch::may_choose_tiers() const {
 
 EvictionChoice SwapSearch::choose(double share, ChoiceRule rule) const {
   if (!is_needed())
-    return {std::vector<std::uint32_t>(touches_.intervals.size(), 0), LevelTree(gross_)};
+    return {std::vector<std::uint32_t>(touches_.intervals.size(), 0), LevelTree(live_pages_)};
   const auto target = static_cast<std::uint32_t>(share * static_cast<double>(limits_.budget_pages));
-  return choose_evictions(touches_, gross_, target, rule, cost_);
+  return choose_evictions(touches_, live_pages_, target, rule, cost_);
 }
 
 SwapPlan SwapSearch::plan(const SwapStyle& style) {

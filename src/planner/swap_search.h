@@ -32,7 +32,7 @@ struct StyledSwaps {
   SwapPlan plan;
 };
 
-/// Builds swap plans for one tape from what they share and judges them by the event model. Keeps
+/// Builds swap plans for one tape from what they share and evaluates them by the event model. Keeps
 /// references to tape and limits. Leaves `SwapPlan::bound` empty.
 class SwapSearch {
  public:
@@ -69,7 +69,7 @@ class SwapSearch {
   const StepTape& tape_;
   const SwapLimits& limits_;
   const TouchIntervals touches_;
-  const std::vector<std::uint32_t> gross_;
+  const std::vector<std::uint32_t> live_pages_;
   const std::vector<double> begins_;
   const PageCost cost_;
   std::vector<std::uint32_t> groups_;  ///< See `copy_groups`; found when they are asked for.

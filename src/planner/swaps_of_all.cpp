@@ -25,8 +25,8 @@ void keep_best(std::vector<Finalist>& finalists, std::size_t most) {
 }
 
 /// Swaps whole intervals: all subsets that leave no operator too much.
-void judge_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits& limits,
-               const StopCheck& should_stop, std::vector<Finalist>& finalists) {
+void evaluate_all(const PlanAssembly& assembly, std::size_t index, const SwapLimits& limits,
+                  const StopCheck& should_stop, std::vector<Finalist>& finalists) {
   const auto& intervals = assembly.touches().intervals;
   const std::int64_t need = std::max(limits.budget_pages, smallest_budget(assembly.steps().tape));
   for (std::size_t choice = 0; choice < std::size_t{1} << intervals.size(); ++choice) {
@@ -49,7 +49,7 @@ SwapsOfAll best_of_all_swaps(std::span<const PlanAssembly> assemblies, const Swa
                              const StopCheck& should_stop) {
   std::vector<Finalist> finalists;
   for (std::size_t i = 0; i < assemblies.size(); ++i)
-    judge_all(assemblies[i], i, limits, should_stop, finalists);
+    evaluate_all(assemblies[i], i, limits, should_stop, finalists);
   SwapsOfAll best{0, assemblies[0].paged()};
   best.plan.estimate = assemblies[0].estimate(best.plan);
   const auto consider = [&](std::size_t index, SwapPlan plan) {

@@ -7,7 +7,7 @@
 
 namespace spillway::planner {
 
-/// What moves and when, for one of several ways to compute again.
+/// What moves and when, for one of several ways to recompute.
 struct SwapsOfAll {
   std::size_t assembly = 0;  ///< Its index.
   SwapPlan plan;             ///< Judged.

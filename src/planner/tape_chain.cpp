@@ -36,9 +36,9 @@ class ChainFinder {
     find_oldest_needs();
     std::vector<ChainBlock> blocks;
     std::size_t taken = droppable_.size();  // Those of later blocks lie behind.
-    ChainBlock block{0, stash_.turn, kNoValue, {}, stash_.turn + 1};
+    ChainBlock block{0, stash_.forward_end, kNoValue, {}, stash_.forward_end + 1};
     bool is_last = true;
-    for (OpIndex cut = stash_.turn; cut-- > 0;) {
+    for (OpIndex cut = stash_.forward_end; cut-- > 0;) {
       const auto boundary = boundary_at(cut);
       if (!boundary) continue;
       const std::size_t first = first_born_behind(cut);
@@ -68,11 +68,11 @@ class ChainFinder {
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
       for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
         const TapeUse& use = tape_.uses[tape_.ops[op].first_use + i];
-        if (op <= stash_.turn) last_touch[use.value] = op;
+        if (op <= stash_.forward_end) last_touch[use.value] = op;
         if (use.writes) last_write_[use.value] = op;
       }
     }
-    crossing_.assign(stash_.turn + std::size_t{2}, {});
+    crossing_.assign(stash_.forward_end + std::size_t{2}, {});
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       const OpIndex birth = tape_.values[i].birth;
       if (birth == kCarriedIn || birth >= last_touch[i] || !tape_.ops[birth].is_replayable)
@@ -82,7 +82,7 @@ class ChainFinder {
       crossing_[last_touch[i]].count -= 1;
       crossing_[last_touch[i]].sum -= i;
     }
-    for (OpIndex op = 1; op <= stash_.turn; ++op) {
+    for (OpIndex op = 1; op <= stash_.forward_end; ++op) {
       crossing_[op].count += crossing_[op - 1].count;
       crossing_[op].sum += crossing_[op - 1].sum;
     }

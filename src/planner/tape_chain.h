@@ -14,13 +14,13 @@ struct ChainBlock {
   OpIndex first = 0;  ///< Operators [first, last] of forward.
   OpIndex last = 0;
   ValueIndex boundary = profile::kNoValue;  ///< What leads on; none behind the last block.
-  /// What backward uses and can be computed again from the block before, the boundary included;
+  /// What backward uses and can be recomputed from the block before, the boundary included;
   /// into `ForwardStash::values`.
   std::vector<std::size_t> stash;
   OpIndex backward = 0;  ///< Its backward begins with this operator; descends from block to block.
 };
 
-/// Groups forward to a chain. Values that cannot be computed again (carried in, born by operators
+/// Groups forward to a chain. Values that cannot be recomputed (carried in, born by operators
 /// that may not run again) are there anyway and do not count. A cut needs a boundary that nobody
 /// writes later, that lives until the backward of the block behind it begins, and a backward that
 /// takes the blocks in reverse order. Neighbours are grouped until no more than about `most_blocks`

@@ -8,11 +8,11 @@
 
 namespace spillway::planner {
 
-/// What gets the near one of two tiers first.
+/// Which swaps get the near one of two tiers first.
 enum class TierRule : std::uint8_t {
-  kShortest,   ///< What saves most seconds for the time that it takes the place.
-  kLeastTime,  ///< What has the least time to hide transfers of the far tier.
-  kFirst,      ///< What comes first, as long as there is room: no page is sent far by plan.
+  kShortest,   ///< Swaps that save the most seconds per time in the near tier.
+  kLeastTime,  ///< Swaps with the least time to hide transfers of the far tier.
+  kFirst,      ///< The first swaps, as long as there is room: no page is sent far by plan.
 };
 
 /// What a swap of an interval should get, whatever the rule says.

@@ -215,7 +215,7 @@ ValueIndex number_after(const StepTape& tape, ValueIndex value, std::uint64_t bo
   return value;
 }
 
-std::vector<std::uint32_t> gross_levels(const StepTape& tape) {
+std::vector<std::uint32_t> live_pages(const StepTape& tape) {
   const std::size_t op_count = tape.ops.size();
   std::vector<std::int64_t> change(op_count + 1, 0);
   for (const TapeValue& value : tape.values) {
@@ -234,9 +234,9 @@ std::vector<std::uint32_t> gross_levels(const StepTape& tape) {
   return levels;
 }
 
-std::uint32_t excess_over(std::uint32_t budget_pages, const std::vector<std::uint32_t>& gross) {
-  const auto most = std::max_element(gross.begin(), gross.end());
-  return most == gross.end() ? 0 : *most - std::min(*most, budget_pages);
+std::uint32_t excess_over(std::uint32_t budget_pages, const std::vector<std::uint32_t>& live) {
+  const auto most = std::max_element(live.begin(), live.end());
+  return most == live.end() ? 0 : *most - std::min(*most, budget_pages);
 }
 
 PerOp births_per_op(const StepTape& tape) {

@@ -47,10 +47,10 @@ TouchIntervals find_intervals(const StepTape& tape);
 ValueIndex number_after(const StepTape& tape, ValueIndex value, std::uint64_t boundaries);
 
 /// Pages live during each operator without any swapping, including the peak inside.
-std::vector<std::uint32_t> gross_levels(const StepTape& tape);
+std::vector<std::uint32_t> live_pages(const StepTape& tape);
 
 /// Pages by which the fullest operator exceeds the budget.
-std::uint32_t excess_over(std::uint32_t budget_pages, const std::vector<std::uint32_t>& gross);
+std::uint32_t excess_over(std::uint32_t budget_pages, const std::vector<std::uint32_t>& live);
 
 /// Values by the operator of their birth, in order.
 PerOp births_per_op(const StepTape& tape);

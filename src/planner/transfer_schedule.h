@@ -15,7 +15,7 @@ inline constexpr std::uint32_t kChunkPages = 8;  ///< Moved as a whole by the ev
 /// length of the step.
 std::vector<double> compute_begins(const StepTape& tape);
 
-/// What a page costs among seven others, fixed costs included.
+/// Seconds of a page among seven others, fixed costs included.
 PageCost page_cost(const TransferRates& rates, Bytes page_size);
 
 /// The same under these limits. With two tiers it is between theirs: `excess_pages`, by which the

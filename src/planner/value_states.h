@@ -18,7 +18,7 @@ struct Residency {
   std::uint64_t pinned_at = 0;  ///< Operator count plus one.
 };
 
-/// What goes next when memory is full and nothing is in flight that could help: what is needed
+/// The value to evict when memory is full and nothing is in flight that could help: the one needed
 /// last, what dies unused at the end. From the first time on that it is asked, every value whose
 /// next use or presence changes is entered anew; what an older entry says no longer holds.
 class Victims {

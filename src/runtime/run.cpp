@@ -94,7 +94,7 @@ RunStatistics Run::statistics() const {
     statistics.disk_written = statistics.memory.store.written_to_disks();
   }
   if (statistics.memory.store.busy_time.count() > 0) statistics.rates = parts_.transfers->rates();
-  if (parts_.plan != nullptr && statistics.left_out.empty())
+  if (parts_.plan != nullptr && statistics.not_reported.empty())
     statistics.given_plan = given_plan_in(*parts_.plan, settings_.plan, statistics.learned);
   statistics.recompute = facts.records_calls;
   statistics.recorded_peak = facts.recorded_peak;

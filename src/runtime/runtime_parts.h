@@ -13,21 +13,21 @@
 
 namespace spillway::runtime {
 
-/// Of so many operators, one shows what interception costs.
+/// The cost of interception is measured on one operator of this number.
 inline constexpr std::uint64_t kSampleEvery = 64;
 
 inline std::uint32_t pages_of(std::size_t size) {
   return static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
 }
 
-/// Of an operator that needs more than the budget and is paged through.
+/// State of an operator that needs more than the budget and is paged through.
 struct Runtime::Oversize {
   Bytes moved_before;                      ///< By all transfers until then.
   Bytes may_move;                          ///< Then the process ends.
   std::unique_ptr<Alarm> alarm = nullptr;  ///< Looks at that.
 };
 
-/// What runs on one thread.
+/// The operator of one thread.
 struct Runtime::OpContext {
   bool is_running = false;
   bool learns = false;           ///< The learner was told of the running operator.

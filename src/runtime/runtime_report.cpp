@@ -43,8 +43,9 @@ RuntimeReport Runtime::report(Duration patience) const {
   if (guide_ != nullptr) {
     auto learned = guide_->report(patience);
     if (!learned)
-      report.left_out = "what was learned of the steps, since it was in use at the end: a step was "
-                        "waiting for its plan, or an exception came there";
+      report.not_reported =
+          "what was learned of the steps, since it was in use at the end: a step was "
+          "waiting for its plan, or an exception came there";
     report.learned = std::move(learned).value_or(LearnerReport());
   }
   std::lock_guard lock(step_mutex_);

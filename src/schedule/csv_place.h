@@ -22,7 +22,7 @@ template <typename... Args>
                     message(pattern, args...));
 }
 
-/// One rank's list with the place of each action.
+/// One rank's action list with the place of each action.
 struct PlacedActions {
   void add(const Action& action, const CsvPlace& place) {
     actions.push_back(action);
@@ -33,8 +33,9 @@ struct PlacedActions {
   std::vector<CsvPlace> places;
 };
 
-/// Finds out what the lists of a schedule with a name are of: stages, replicas, micro-batches, and
-/// where they are placed. An action that fits to no forward is refused at its place.
+/// Finds out what the action lists of a schedule with a name are of: stages, replicas,
+/// micro-batches, and where they are placed. An action that fits to no forward is refused at its
+/// place.
 void complete_schedule(Schedule& schedule, std::vector<PlacedActions>& ranks);
 
 }  // namespace spillway::schedule

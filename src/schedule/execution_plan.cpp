@@ -89,7 +89,7 @@ std::uint32_t layer_at(const ExecutionPlan& plan, std::uint32_t place) {
 
 RankStage stage_on(const ExecutionPlan& plan, const WeightCopies& copies, std::uint32_t rank,
                    std::uint32_t stage) {
-  const Schedule& lists = plan.actions;
+  const Schedule& action_lists = plan.actions;
   RankStage view{.stage = stage,
                  .replicas = {},
                  .operators = operators_of(plan, stage),
@@ -97,11 +97,11 @@ RankStage stage_on(const ExecutionPlan& plan, const WeightCopies& copies, std::u
                  .stash = plan.stages[stage].stash,
                  .swapped = plan.stages[stage].swapped,
                  .reducers = {}};
-  for (std::uint32_t replica = 0; replica < lists.replica_count(); ++replica)
-    if (lists.rank_of(replica, stage) == rank) view.replicas.push_back(replica);
-  for (std::uint32_t pipeline = 0; pipeline < lists.data_parallel; ++pipeline)
+  for (std::uint32_t replica = 0; replica < action_lists.replica_count(); ++replica)
+    if (action_lists.rank_of(replica, stage) == rank) view.replicas.push_back(replica);
+  for (std::uint32_t pipeline = 0; pipeline < action_lists.data_parallel; ++pipeline)
     for (const std::uint32_t reducer : copies.reducers(stage))
-      view.reducers.push_back(pipeline * lists.rank_count() + reducer);
+      view.reducers.push_back(pipeline * action_lists.rank_count() + reducer);
   std::sort(view.reducers.begin(), view.reducers.end());
   return view;
 }
@@ -136,21 +136,21 @@ std::vector<OperatorRange> recomputed_operators_of(const ExecutionPlan& plan, st
 RankSchedule rank_schedule(const ExecutionPlan& plan, std::uint32_t rank) {
   if (rank >= plan.rank_count())
     throw PlanError("there is no rank {} in a plan of {} ranks", rank, plan.rank_count());
-  const Schedule& lists = plan.actions;
-  const WeightCopies copies(lists);
+  const Schedule& action_lists = plan.actions;
+  const WeightCopies copies(action_lists);
   RankSchedule view{
-      .rank = rank, .pipeline = rank / lists.rank_count(), .stages = {}, .actions = {}};
-  const std::uint32_t own = rank % lists.rank_count();
+      .rank = rank, .pipeline = rank / action_lists.rank_count(), .stages = {}, .actions = {}};
+  const std::uint32_t own = rank % action_lists.rank_count();
   const std::uint32_t first = rank - own;
   for (std::size_t copy = 0; copy < copies.size(); ++copy)
     if (copies[copy].rank == own)
       view.stages.push_back(stage_on(plan, copies, own, copies[copy].stage));
   std::sort(view.stages.begin(), view.stages.end(),
             [](const RankStage& a, const RankStage& b) { return a.stage < b.stage; });
-  for (const Action& action : lists.ranks[own]) {
+  for (const Action& action : action_lists.ranks[own]) {
     RankAction& done = view.actions.emplace_back(RankAction{action, std::nullopt});
     if (!is_send(action.kind) && !is_receive(action.kind)) continue;
-    if (const auto peer = peer_of(lists, copies, own, action)) done.peer = first + *peer;
+    if (const auto peer = peer_of(action_lists, copies, own, action)) done.peer = first + *peer;
   }
   return view;
 }

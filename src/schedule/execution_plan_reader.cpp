@@ -17,13 +17,13 @@ class ExecutionReader {
   ExecutionText read() {
     read_head();
     plan_.layers = static_cast<std::uint32_t>(root_.count("layers", 1, kMostLayers));
-    pipelines_ = ranks_in("groups");
+    pipelines_ = ranks_in(has_new_words() ? "data_parallel" : "groups");
     micro_batches_ = ranks_in("micro_batches");
     const std::uint32_t batch = root_.has("batch") ? ranks_in("batch") : micro_batches_;
     if (batch % micro_batches_ != 0)
       refuse("a batch of {} is not shared evenly by {} micro-batches", batch, micro_batches_);
     plan_.micro_batch_size = batch / micro_batches_;
-    if (version_ > kPlanVersionWithoutStep) read_step(root_.object("step"));
+    if (version_ == 2 || (has_new_words() && root_.has("step"))) read_step(root_.object("step"));
     if (root_.has("order"))
       plan_.order = root_.counts<std::uint32_t>("order", plan_.layers, 0, last_layer());
     stages_ = root_.objects("stages");
@@ -45,6 +45,18 @@ class ExecutionReader {
       refuse("version {} of the format is newer than this Spillway, which reads {} (use a newer "
              "Spillway)",
              version_, kPlanVersion);
+  }
+
+  bool has_new_words() const { return version_ >= 3; }
+
+  /// The name as it is written today.
+  std::string schedule_name() {
+    constexpr std::string_view kOldWord = "windows";
+    std::string name = root_.text("schedule");
+    const std::size_t at = name.find(kOldWord);
+    if (!has_new_words() && at != std::string::npos)
+      name.replace(at, kOldWord.size(), "idle-offload");
+    return name;
   }
 
   std::uint32_t ranks_in(const char* key) {
@@ -87,21 +99,22 @@ class ExecutionReader {
     std::string csv;
     for (const std::string& line : root_.texts("actions", JsonObject::kAnySize)) csv += line + "\n";
     Schedule& actions = plan_.actions = read_schedule_csv(csv, name_ + ", actions");
-    actions.name = root_.text("schedule");
+    actions.name = schedule_name();
     if (actions.stages != stages_.size())
       refuse("its actions are of {} stages, and it describes {}", actions.stages, stages_.size());
     const std::uint64_t all = actions.all_micro_batches() * pipelines_;
     if (all != micro_batches_)
-      refuse("its actions are of {} micro-batches in {} groups, and it speaks of {}", all,
-             pipelines_, micro_batches_);
+      refuse(
+          "its actions are of {} micro-batches in {} data-parallel replicas, and it speaks of {}",
+          all, pipelines_, micro_batches_);
     if (actions.data_parallel != pipelines_)
-      refuse("its actions sum the gradients of {} groups, and it speaks of {}",
+      refuse("its actions sum the gradients of {} data-parallel replicas, and it speaks of {}",
              actions.data_parallel, pipelines_);
     const std::uint64_t told = root_.count("ranks", 1, kMost53);
     const std::uint64_t ranks = std::uint64_t{actions.rank_count()} * pipelines_;
     if (told != ranks)
-      refuse("ranks is {}, and {} groups of {} lists of actions are {}", told, pipelines_,
-             actions.rank_count(), ranks);
+      refuse("ranks is {}, and {} data-parallel replicas of {} lists of actions are {}", told,
+             pipelines_, actions.rank_count(), ranks);
   }
 
   JsonObject& root_;

@@ -21,7 +21,7 @@ bool is_gradient(ActionKind kind) {
 }
 
 /// Which messages have been sent and received, and which compute has happened, on the way through
-/// the lists. One rank's list decides about its own stages alone.
+/// the action lists. One rank's action list decides about its own stages alone.
 class MessageWalk {
  public:
   MessageWalk(const Schedule& schedule, const WeightCopies& copies)

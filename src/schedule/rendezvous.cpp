@@ -141,7 +141,7 @@ std::optional<ScheduleFault> Rendezvous::fault() {
     const std::uint32_t awaited = awaited_by(rank);
     if (is_over(awaited))
       return ScheduleFault{rank, next_[rank], current(rank),
-                           message("it waits for rank {}, whose list is over", awaited)};
+                           message("it waits for rank {}, whose action list is over", awaited)};
     rank = awaited;
   }
   way.erase(way.begin(), std::find(way.begin(), way.end(), rank));

@@ -8,8 +8,8 @@
 
 namespace spillway::schedule {
 
-/// Runs the lists without time: whatever concerns several ranks happens when all of them have come
-/// to it. Lists with messages must have passed `message_fault` and `order_fault`.
+/// Runs the action lists without time: whatever concerns several ranks happens when all of them
+/// have come to it. Action lists with messages must have passed `message_fault` and `order_fault`.
 class Rendezvous {
  public:
   Rendezvous(const Schedule& schedule, const WeightCopies& copies);

@@ -110,8 +110,8 @@ Action read_action(LineReader& line) {
 }
 
 /// "0UNSHARD", "0RESHARD": where the parameters of a stage are gathered from the ranks of its data
-/// parallel group, and given up again. PyTorch writes them into every list, and they do something
-/// only for a stage that is sharded (FSDP).
+/// parallel group, and given up again. PyTorch writes them into every action list, and they do
+/// something only for a stage that is sharded (FSDP).
 bool take_sharding(LineReader& line) {
   LineReader ahead = line;
   if (ahead.take_while(is_digit).empty()) return false;

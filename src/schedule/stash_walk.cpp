@@ -22,13 +22,12 @@ StashEffect StashWalk::move(State& state, State from, State to, StashEffect effe
   if (from == State::kAbsent) return {.problem = "it runs a second time"};
   if (state == State::kAbsent) return {.problem = "it comes before its forward"};
   if (wants_stash && state == State::kOut) return {.problem = "its stash is swapped out"};
-  if (wants_stash && state == State::kInput)
-    return {.problem = "its stash is not computed again yet"};
+  if (wants_stash && state == State::kInput) return {.problem = "its stash is not recomputed yet"};
   if (state == State::kDone) return {.problem = "its backward is over"};
   if (wants_stash && state == State::kHalf) return {.problem = "its input gradient is over"};
   if (from == State::kHalf) return {.problem = "it comes before its input gradient"};
   if (from == State::kOut) return {.problem = "its stash is not swapped out"};
-  return {.problem = "its stash is whole"};  // Computed again twice.
+  return {.problem = "its stash is whole"};  // Recomputed twice.
 }
 
 double StashWalk::taken_by(const Action& action) const {

@@ -14,8 +14,8 @@ using Fault = std::optional<ScheduleFault>;
 constexpr const char* kEarly = "it comes before the last gradient of its stage";
 constexpr const char* kTwice = "it comes a second time";
 
-/// Follows the gradients of every copy of the weights up to its step. One rank's list decides about
-/// its own copies alone.
+/// Follows the gradients of every copy of the weights up to its step. One rank's action list
+/// decides about its own copies alone.
 class UpdateWalk {
  public:
   UpdateWalk(const Schedule& schedule, const WeightCopies& copies)
@@ -74,7 +74,7 @@ class UpdateWalk {
 
  private:
   struct State {
-    std::size_t gradients_end = 0;  // Position of the last one in its list, plus one.
+    std::size_t gradients_end = 0;  // Position of the last one in its action list, plus one.
     bool is_reduced = false;        // Since the last step that names a micro-batch.
     bool is_sent = false;
     bool is_stepped = false;

@@ -181,8 +181,8 @@ class HowGoodAreThePartitions(unittest.TestCase):
         self.assertIn("| net, 4 stages, no swaps, 1 GB | time | `even` | 5.0000 % |", text)
 
     def test_compares_the_largest_models_by_parameters(self):
-        def row(name, relief, own, size):
-            return {"partitioner": name, "relief": relief, "own": own, "any_time": size, "in_time": 0}
+        def row(name, reduction, own, size):
+            return {"partitioner": name, "memory_reduction": reduction, "own": own, "any_time": size, "in_time": 0}
 
         largest = self.module.largest_models
         sizes = largest.Sizes({"parameter_bytes_of_one": 4e9, "parameter_bytes_of_each_more": 8e9, "devices": {

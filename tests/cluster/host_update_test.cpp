@@ -124,7 +124,7 @@ TEST(HostUpdate, NeedsNoReductionOfASinglePipeline) {
   EXPECT_NEAR(timing.step_seconds, 3.0 + 10.0 + 25.0 / 50.0 + 10.0, 1e-9);
 }
 
-// What the list fetches itself does not come by itself, too.
+// What the action list fetches itself does not come by itself, too.
 TEST(HostUpdate, LeavesStreamedWeightsOnTheHost) {
   Job job = grouped_job({100}, {1.0}, 1);
   job.schedule =

@@ -29,7 +29,7 @@ TEST(SimulateJob, AgreesWithTheScheduleWhereNothingIsShared) {
   }
 }
 
-// Of one replica: sums that begin together wait for each other in the schedule's referee alone.
+// Of one replica: sums that begin together wait for each other in the schedule's simulator alone.
 TEST(SimulateJob, AgreesWithTheScheduleWhereStagesThatLeadGetNoGradient) {
   const Cluster cluster = delaying_cluster(4, 0.3);
   for (const ScheduleGenerator& generator : schedule_generators()) {

@@ -1,4 +1,4 @@
-// Who waits for room while stashes leave: as the schedule's own referee has it.
+// Who waits for room while stashes leave: as the schedule's own simulator has it.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -43,7 +43,7 @@ inline Job small_job(Schedule schedule, double bytes = 0.0) {
   return job;
 }
 
-/// Links that only delay, so that the schedule's own referee, which shares nothing, must agree.
+/// Links that only delay, so that the schedule's own simulator, which shares nothing, must agree.
 inline Cluster delaying_cluster(std::uint32_t devices, double peer_latency) {
   Cluster cluster = small_cluster(1, devices);
   cluster.node.devices_per_switch = 1;
@@ -51,7 +51,7 @@ inline Cluster delaying_cluster(std::uint32_t devices, double peer_latency) {
   return cluster;
 }
 
-/// What that referee is told of it, with a limit of memory where the job has one.
+/// What that simulator is told of it, with a limit of memory where the job has one.
 inline ScheduleCosts costs_like(const Job& job, const Cluster& cluster) {
   ScheduleCosts costs;
   costs.stages = job.stages;

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// Messages, sums, swaps or recomputation, a limit of memory on both sides.
-JobFile busy_file(std::string_view schedule, JobRelief relief) {
+JobFile busy_file(std::string_view schedule, JobMemoryReduction memory_reduction) {
   const NamedSchedule named = schedule_in(schedule);
   JobRequest request = even_job(8, 4, 8, named.generator->name);
   request.chain.step = {20, 42, {0, 1, 2, schedule::kNoLayer, 3, 4, 5, 6, 7}};
@@ -26,11 +26,11 @@ JobFile busy_file(std::string_view schedule, JobRelief relief) {
   request.update_seconds = 1.0;
   request.link = {1e-3, 1e6};
   request.swap_bytes_per_second = 3e7;
-  request.groups = 2;
+  request.data_parallel = 2;
   request.ranks = 8;
   request.micro_batches = request.batch = 16;
   request.device_memory = planned(request).peak() * 85 / 100;
-  request.variant.relief = relief;
+  request.variant.memory_reduction = memory_reduction;
   request.host_memory = Bytes(1000 * kMega);
   return describe_job(planned(request), request.chain);
 }
@@ -43,7 +43,7 @@ std::string judged(const json& document) {
   });
 }
 
-/// The key without places in lists: "/stages/2/stash_bytes" as "stages.stash_bytes".
+/// The key without places in action lists: "/stages/2/stash_bytes" as "stages.stash_bytes".
 std::string key_of(const std::string& pointer) {
   std::string key;
   std::string part;
@@ -73,7 +73,7 @@ std::vector<json> changes_of(const json& value) {
 }
 
 /// Edits that may pass. No figure depends on limits that are not reached, nor on times and sizes of
-/// what nobody waits for; what is computed again, and how many operators backward has, is known of
+/// what nobody waits for; what is recomputed, and how many operators backward has, is known of
 /// the profile alone.
 const std::set<std::string> kHarmless{"device_memory_bytes",
                                       "host_memory_bytes",
@@ -96,10 +96,11 @@ const std::set<std::string> kHarmless{"device_memory_bytes",
 TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
   std::set<std::string> accepted;
   std::size_t refused = 0;
-  for (const auto& [schedule, relief] :
-       {std::pair{"1f1b", JobRelief::kStages}, std::pair{"gpipe", JobRelief::kWindows},
-        std::pair{"zb-v", JobRelief::kStages}}) {
-    const json document = json::parse(to_text(busy_file(schedule, relief)));
+  for (const auto& [schedule, memory_reduction] :
+       {std::pair{"1f1b", JobMemoryReduction::kStages},
+        std::pair{"gpipe", JobMemoryReduction::kIdleOffload},
+        std::pair{"zb-v", JobMemoryReduction::kStages}}) {
+    const json document = json::parse(to_text(busy_file(schedule, memory_reduction)));
     ASSERT_EQ(judged(document), "accepted");
     const json flat = document.flatten();
     for (const auto& [pointer, value] : flat.items()) {
@@ -127,7 +128,7 @@ TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
 }
 
 TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
-  const json document = json::parse(to_text(busy_file("1f1b", JobRelief::kStages)));
+  const json document = json::parse(to_text(busy_file("1f1b", JobMemoryReduction::kStages)));
   const auto told = [&](const char* pointer, double factor) {
     json edited = document;
     json& value = edited[json::json_pointer(pointer)];
@@ -148,14 +149,16 @@ TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
   EXPECT_THAT(told("/figures/gap", 1.1), HasSubstr("figures.gap is "));
   EXPECT_THAT(told("/figures/bound_seconds", 0.9), HasSubstr("figures.gap is "));
   EXPECT_THAT(told("/stages/0/stash_bytes", 0.9), HasSubstr("it was changed"));
-  EXPECT_THAT(told("/ranks", 2), HasSubstr("ranks is 16, and 2 groups of 4 lists"));
+  EXPECT_THAT(told("/ranks", 2),
+              HasSubstr("ranks is 16, and 2 data-parallel replicas of 4 action lists"));
   EXPECT_THAT(told("/micro_batches", 2), HasSubstr("micro-batches"));
 }
 
 TEST(EditedJobFile, SwapsOverALinkThatCarriesSomething) {
-  for (const auto& [schedule, relief] :
-       {std::pair{"1f1b", JobRelief::kStages}, std::pair{"gpipe", JobRelief::kWindows}}) {
-    json document = json::parse(to_text(busy_file(schedule, relief)));
+  for (const auto& [schedule, memory_reduction] :
+       {std::pair{"1f1b", JobMemoryReduction::kStages},
+        std::pair{"gpipe", JobMemoryReduction::kIdleOffload}}) {
+    json document = json::parse(to_text(busy_file(schedule, memory_reduction)));
     json& rate = document["links"]["host_link"]["bytes_per_second"];
     rate = rate.get<double>() / 1000;
     EXPECT_THAT(judged(document), HasSubstr("figures.step_seconds is ")) << schedule;
@@ -167,7 +170,7 @@ TEST(EditedJobFile, SwapsOverALinkThatCarriesSomething) {
 }
 
 TEST(EditedJobFile, SaysWhereSwapsGo) {
-  json document = json::parse(to_text(busy_file("1f1b", JobRelief::kStages)));
+  json document = json::parse(to_text(busy_file("1f1b", JobMemoryReduction::kStages)));
   EXPECT_EQ(document["swaps_to"], "hosts");
   document["host_memory_bytes"] = 1;
   EXPECT_THAT(judged(document), HasSubstr("on its host at its most"));

@@ -9,7 +9,7 @@ namespace spillway::planner {
 constexpr std::uint64_t kMega = 1'000'000;
 
 /// Equal layers: forward 1 s, backward 2 s, 4 MB of parameters with gradients and one state, 10 MB
-/// of stash, which 0.5 s compute again, and borders of 1 MB.
+/// of stash, which 0.5 s recompute, and borders of 1 MB.
 inline ModelChain even_chain(std::uint32_t layers) {
   ModelChain chain;
   for (LayerIndex i = 0; i < layers; ++i) {

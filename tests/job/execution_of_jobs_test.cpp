@@ -160,20 +160,36 @@ TEST(ExecutionOfJobs, IsRefusedWithoutOperators) {
   JobRequest request = recorded_job();
   request.chain = even_chain(8);
   const std::string text = to_text(file_of(request));
-  EXPECT_EQ(json::parse(text)["version"], 1);
+  EXPECT_FALSE(json::parse(text).contains("step"));
   EXPECT_EQ(job_fault(parse_job_file(text, "job.json")), std::nullopt);
   EXPECT_EQ(told(text),
             "job.json: it does not say which operators its layers are, so it cannot be run (make "
             "the plan again with: spillway plan PROFILE --ranks COUNT --out FILE)");
-  EXPECT_EQ(json::parse(to_text(file_of(recorded_job())))["version"], 2);
+}
+
+// Versions 1 and 2 had other words; 1 was of plans without operators.
+TEST(ExecutionOfJobs, IsReadFromOlderFiles) {
+  json document = json::parse(to_text(file_of(recorded_job())));
+  const std::string schedule = document["schedule"];
+  document["groups"] = document["data_parallel"];
+  document.erase("data_parallel");
+  EXPECT_THAT(told(document.dump()), HasSubstr("data_parallel"));
+  document["version"] = 2;
+  document["schedule"] = schedule + ":windows";
+  EXPECT_EQ(told(document.dump()), "accepted");
+  EXPECT_EQ(parse_job_file(document.dump(), "job.json").actions.name, schedule + ":idle-offload");
+  document.erase("step");
+  EXPECT_THAT(told(document.dump()), HasSubstr("step"));
+  document["version"] = 1;
+  EXPECT_THAT(told(document.dump()), HasSubstr("cannot be run"));
 }
 
 TEST(ExecutionOfJobs, RefusesAFileThatLacksAnyOfItsKeys) {
   const json document = json::parse(to_text(file_of(tight_job())));
   ASSERT_EQ(told(document.dump()), "accepted");
   for (const char* pointer :
-       {"/format", "/version", "/schedule", "/layers", "/ranks", "/groups", "/micro_batches",
-        "/step", "/step/operators", "/step/operator_hash", "/step/layer_of_operator", "/stages",
+       {"/format", "/version", "/schedule", "/layers", "/ranks", "/data_parallel", "/micro_batches",
+        "/step/operators", "/step/operator_hash", "/step/layer_of_operator", "/stages",
         "/stages/1/first", "/stages/1/last", "/stages/1/recomputed", "/stages/1/stash_bytes",
         "/stages/1/swapped_bytes", "/actions"}) {
     SCOPED_TRACE(pointer);
@@ -191,9 +207,9 @@ TEST(ExecutionOfJobs, RefusesAFileThatLacksAnyOfItsKeys) {
     }
   }
   json newer = document;
-  newer["version"] = 3;
+  newer["version"] = 4;
   newer.erase("stages");
-  EXPECT_THAT(told(newer.dump()), HasSubstr("version 3 of the format is newer"));
+  EXPECT_THAT(told(newer.dump()), HasSubstr("version 4 of the format is newer"));
 }
 
 /// Each number of what is executed becomes another one. Sizes and the number of operators of the
@@ -204,7 +220,7 @@ TEST(ExecutionOfJobs, RefusesEachNumberThatSomebodyChanged) {
   const json flat = document.flatten();
   for (const auto& [pointer, value] : flat.items()) {
     const bool is_of_execution = pointer == "/layers" || pointer == "/ranks" ||
-                                 pointer == "/groups" || pointer == "/micro_batches" ||
+                                 pointer == "/data_parallel" || pointer == "/micro_batches" ||
                                  pointer.starts_with("/step/layer") ||
                                  pointer.ends_with("/first") || pointer.ends_with("/last");
     if (!is_of_execution) continue;

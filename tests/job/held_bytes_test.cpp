@@ -96,29 +96,32 @@ void expect_sums(const JobPlan& plan) {
 
 TEST(HeldBytes, SumUpToThePeakOfEachRank) {
   std::mt19937 random(7);
-  std::uint32_t relieved = 0;
-  std::uint32_t in_windows = 0;
+  std::uint32_t reduced = 0;
+  std::uint32_t offloaded = 0;
   for (const char* schedule : kSchedules)
     for (int round = 0; round < 3; ++round) {
       SCOPED_TRACE(message("{}, {}", schedule, round));
       JobRequest request = random_job(schedule, random);
       const JobPlan free = planned(request);
       expect_sums(free);
-      for (const JobRelief relief : {JobRelief::kStages, JobRelief::kWindows}) {
-        request.variant.relief = relief;
+      for (const JobMemoryReduction memory_reduction :
+           {JobMemoryReduction::kStages, JobMemoryReduction::kIdleOffload}) {
+        request.variant.memory_reduction = memory_reduction;
         request.device_memory = free.peak() * (80 + random() % 15) / 100;
         try {
           const JobPlan plan = planned(request);
           expect_sums(plan);
-          relieved += plan.is_relieved() ? 1U : 0U;
-          in_windows += relief == JobRelief::kWindows && plan.is_relieved() ? 1U : 0U;
+          reduced += plan.reduces_memory() ? 1U : 0U;
+          offloaded += memory_reduction == JobMemoryReduction::kIdleOffload && plan.reduces_memory()
+                           ? 1U
+                           : 0U;
         } catch (const PlanError&) {
           // No room, which says nothing of what is held.
         }
       }
     }
-  EXPECT_GE(relieved, kSchedules.size());
-  EXPECT_GE(in_windows, kSchedules.size() / 3);
+  EXPECT_GE(reduced, kSchedules.size());
+  EXPECT_GE(offloaded, kSchedules.size() / 3);
 }
 
 // Two layers of 4 MB a stage, whose second copies come from the host for their steps alone.

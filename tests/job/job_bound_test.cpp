@@ -50,8 +50,8 @@ TEST(PipelineBound, IsBelowAllThatTheScheduleReaches) {
       ++compared[generator.name];
       EXPECT_GE(made.step_seconds, any * kDown) << seed << " " << generator.name;
       EXPECT_GE(made.step_seconds, pipeline_bound(named, choice) * kDown)
-          << seed << " " << schedule_text(generator.name, choice.variant) << " in " << choice.groups
-          << " groups with cuts by " << partitioner.name;
+          << seed << " " << schedule_text(generator.name, choice.variant) << " in "
+          << choice.data_parallel << " data-parallel replicas with cuts by " << partitioner.name;
       EXPECT_GE(pipeline_bound(named, choice), any * kDown) << seed << " " << generator.name;
     }
   }
@@ -80,7 +80,7 @@ TEST(JobBound, IsTheLargestOfWorkWayAndTurns) {
   // One on its way: weight gradients of the first layer alone.
   EXPECT_DOUBLE_EQ(job_bound(request), 4 * 2.0 + 1.0);
   request.micro_batches = 8;
-  request.groups = 1;
+  request.data_parallel = 1;
   // 12 s, on two ranks at most, behind two forwards.
   request.chain.layers[2].forward_seconds = 10.0;
   EXPECT_DOUBLE_EQ(job_bound(request), 2 * 1.0 + 12.0 * 4);

@@ -49,7 +49,7 @@ TEST(JobFile, ComesBackAsItWasForEverySchedule) {
 
 TEST(JobFile, KeepsWhatSumsShare) {
   JobRequest request = small_job("1f1b");
-  request.groups = 2;
+  request.data_parallel = 2;
   request.shared_sums = {2, 1e6};
   JobFile read = parse_job_file(to_text(describe_job(planned(request), request.chain)), "plan");
   EXPECT_EQ(read.costs.shared_sums.ranks, 2U);
@@ -134,7 +134,8 @@ TEST(JobFile, RefusesWhatIsNoPlan) {
   };
   EXPECT_THAT(reason(text, "spillway-job-plan", "spillway-plan"), HasSubstr("job.json: "));
   EXPECT_THAT(reason(text, "\"version\": 1", "\"version\": 3"), HasSubstr("newer"));
-  EXPECT_THAT(reason(text, "\"groups\": 1", "\"groups\": 2"), HasSubstr("2 groups"));
+  EXPECT_THAT(reason(text, "\"data_parallel\": 1", "\"data_parallel\": 2"),
+              HasSubstr("2 data-parallel replicas"));
   EXPECT_THAT(reason(text, "0F0", "0Q0"), HasSubstr("job.json, actions, line 1, column 2"));
   EXPECT_THAT(reason(text, "\"first\":0", "\"first\":-1"), HasSubstr("stages[0].first"));
   EXPECT_THAT(reason(text, "\"forward_seconds\":2.0", "\"forward_seconds\":-2.0"),
@@ -206,7 +207,7 @@ TEST(JobFault, CountsWhatHostsHold) {
   JobRequest request = small_job("1f1b");
   request.device_memory = Bytes(70 * kMega);
   request.swap_bytes_per_second = 1e9;
-  request.variant.relief = JobRelief::kStages;
+  request.variant.memory_reduction = JobMemoryReduction::kStages;
   const JobPlan free = planned(request);
   ASSERT_GT(free.memory[0].host, Bytes(0));
   request.host_memory = free.memory[0].host;
@@ -226,7 +227,7 @@ TEST(JobFile, IsNeverReadInPart) {
 }
 
 /// Whatever happens to a file: it is refused in one sentence that names it; or it is read, can be
-/// judged, written and read again. Whether it was read.
+/// evaluated, written and read again. Whether it was read.
 bool is_read_or_refused(const std::string& text) {
   std::string sentence;
   bool is_read = false;

@@ -63,7 +63,7 @@ TEST(JobPlan, CountsTransientsOfTheUpdateOncePerRank) {
 
 TEST(JobPlan, GroupsShareTheMicroBatches) {
   JobRequest request = even_job(8, 8, 8, "1f1b");
-  request.groups = 2;
+  request.data_parallel = 2;
   const JobPlan plan = planned(request);
   EXPECT_EQ(plan.actions.rank_count(), 4U);
   EXPECT_EQ(plan.actions.data_parallel, 2U);
@@ -87,9 +87,9 @@ TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
   EXPECT_NEAR(swapped.step_seconds, free.step_seconds, 1e-6);
   EXPECT_GT(swapped.memory[0].host, Bytes(0));
   request.host_memory = swapped.memory[0].host - Bytes(1);
-  EXPECT_EQ(planned(request).memory[0].host, Bytes(0)) << "it computes again instead";
+  EXPECT_EQ(planned(request).memory[0].host, Bytes(0)) << "it recomputes instead";
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
-  request.variant.relief = JobRelief::kStages;
+  request.variant.memory_reduction = JobMemoryReduction::kStages;
   EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("to its host"));
 }
 
@@ -110,7 +110,7 @@ TEST(JobPlan, GivesTheOptimizerToTheStagesByTheirParameters) {
 TEST(JobPlan, RefusesWhatCannotBe) {
   const auto reason = [](const JobRequest& request) { return refusal([&] { planned(request); }); };
   EXPECT_THAT(reason(even_job(3, 4, 8, "1f1b")), HasSubstr("more stages than layers: 4 for 3"));
-  // Before lists are made, which would be too long.
+  // Before action lists are made, which would be too long.
   EXPECT_THAT(reason(even_job(3, 60'000, 60'000, "1f1b")),
               HasSubstr("more stages than layers: 60000 for 3"));
   EXPECT_THAT(reason(even_job(7, 4, 8, "interleaved")),
@@ -122,11 +122,13 @@ TEST(JobPlan, RefusesWhatCannotBe) {
   request.partitioner = "evn";
   EXPECT_THAT(reason(request), HasSubstr("unknown partitioner 'evn' (did you mean 'even'?)"));
   request = even_job(8, 4, 8, "1f1b");
-  request.groups = 3;
-  EXPECT_THAT(reason(request), HasSubstr("4 ranks do not split into 3 equal groups"));
+  request.data_parallel = 3;
+  EXPECT_THAT(reason(request),
+              HasSubstr("4 ranks do not split into 3 equal data-parallel replicas"));
   request = even_job(8, 4, 6, "1f1b");
-  request.groups = 4;
-  EXPECT_THAT(reason(request), HasSubstr("6 micro-batches do not split evenly over 4 groups"));
+  request.data_parallel = 4;
+  EXPECT_THAT(reason(request),
+              HasSubstr("6 micro-batches do not split evenly over 4 data-parallel replicas"));
   request = even_job(8, 4, 6, "1f1b");
   request.batch = 8;
   EXPECT_THAT(reason(request), HasSubstr("a batch of 8 does not split into 6 equal micro-batches"));

@@ -63,8 +63,8 @@ TEST(JobRebalance, FindsTheStoredStepAgainForEverySchedule) {
   EXPECT_GT(compared, 12U);
 }
 
-TEST(JobRebalance, FindsStoredSwapsWindowsAndLargerMicroBatchesAgain) {
-  for (const char* text : {"1f1b", "gpipe:windows", "gems-mast:single-owner"}) {
+TEST(JobRebalance, FindsStoredSwapsIdleOffloadAndLargerMicroBatchesAgain) {
+  for (const char* text : {"1f1b", "gpipe:idle-offload", "gems-mast:single-owner"}) {
     SCOPED_TRACE(text);
     const NamedSchedule named = schedule_in(text);
     JobRequest asked = job_of(named.generator->name, 16);
@@ -210,10 +210,10 @@ TEST(JobRebalance, RefusesOtherModelsAndOtherLists) {
               HasSubstr("do not lie on ranks as zb-v places them"));
   other.actions.name = "gpipe";
   EXPECT_THAT(refusal([&] { request_of(other, "job", model_of(asked), "new"); }),
-              HasSubstr("job: the list of rank 0 is not the one of gpipe;"));
+              HasSubstr("job: the action list of rank 0 is not the one of gpipe;"));
   other.actions.name = file.actions.name + ":parked";
   EXPECT_THAT(refusal([&] { request_of(other, "job", model_of(asked), "new"); }),
-              HasSubstr("job: its lists park no weights, unlike its schedule"));
+              HasSubstr("job: its action lists park no weights, unlike its schedule"));
 }
 
 }  // namespace

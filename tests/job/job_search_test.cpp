@@ -31,7 +31,7 @@ JobRequest uneven_job() {
 
 TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
   std::size_t compared = 0;
-  std::size_t relieved = 0;
+  std::size_t reduced = 0;
   for (std::uint32_t seed = 80; seed < 100; ++seed) {
     Draw draw(seed);
     JobRequest request = random_job(seed);
@@ -52,20 +52,20 @@ TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
         if (changes_results(plan.actions)) continue;
         EXPECT_GE(plan.step_seconds, open * (1 - 1e-9)) << seed << " " << generator.name;
         ++compared;
-        relieved += plan.is_relieved() ? 1 : 0;
+        reduced += plan.reduces_memory() ? 1 : 0;
       } catch (const Error&) {
         continue;  // Not for these counts, or too large.
       }
     }
   }
   EXPECT_GT(compared, 40U);
-  EXPECT_GT(relieved, 20U);
+  EXPECT_GT(reduced, 20U);
 }
 
-// Choices that cannot win are given up early, and windows are not tried for them.
+// Choices that cannot win are given up early, and idle-time offload is not tried for them.
 TEST(JobSearch, LosesNothingByGivingUpEarly) {
-  std::size_t hopeless = 0;
-  std::size_t relieved = 0;
+  std::size_t pruned = 0;
+  std::size_t reduced = 0;
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     std::mt19937 random(seed);
     JobRequest request = uneven_job();
@@ -82,8 +82,8 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
     } catch (const PlanError&) {
       continue;
     }
-    hopeless += search.hopeless;
-    relieved += search.plan.is_relieved() ? 1 : 0;
+    pruned += search.pruned;
+    reduced += search.plan.reduces_memory() ? 1 : 0;
     std::optional<JobPlan> best;
     PlanMemo memo;
     const Partitioner& partitioner = partitioner_named("spillway");
@@ -97,8 +97,8 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
     }
     EXPECT_LE(search.plan.step_seconds, best->step_seconds * (1 + 1e-9)) << seed;
   }
-  EXPECT_GT(hopeless, 100U);
-  EXPECT_GT(relieved, 10U);
+  EXPECT_GT(pruned, 100U);
+  EXPECT_GT(reduced, 10U);
 }
 
 TEST(JobSearch, GivesUpWhatCannotBeFaster) {
@@ -109,20 +109,20 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   std::optional<JobPlan> plan;
   const Partitioner& partitioner = partitioner_named("spillway");
   const JobAttempt open = try_choice(request, partitioner, choice, plan);
-  ASSERT_TRUE(open.is_possible() && open.is_relieved);
-  choice.to_beat.put_off = open.step_seconds * 2;
+  ASSERT_TRUE(open.is_possible() && open.reduces_memory);
+  choice.incumbent.deferred = open.step_seconds * 2;
   EXPECT_EQ(try_choice(request, partitioner, choice, plan).step_seconds, open.step_seconds);
-  JobRequest roomy = request;
-  roomy.device_memory = kNoLimit;
-  const double without_relief = try_choice(roomy, partitioner, choice, plan).step_seconds;
-  choice.to_beat.put_off = choice.to_beat.windows = without_relief / 2;
-  const JobAttempt put_off = try_choice(request, partitioner, choice, plan);
-  EXPECT_TRUE(put_off.is_put_off && !put_off.is_hopeless);
-  EXPECT_THAT(put_off.refusal, HasSubstr("as if there were room for all"));
-  choice.to_beat = {};
-  choice.to_beat.all = choice.to_beat.windows = job_bound(request) / 2;
+  JobRequest ample = request;
+  ample.device_memory = kNoLimit;
+  const double without_memory_reduction = try_choice(ample, partitioner, choice, plan).step_seconds;
+  choice.incumbent.deferred = choice.incumbent.offload = without_memory_reduction / 2;
+  const JobAttempt deferred = try_choice(request, partitioner, choice, plan);
+  EXPECT_TRUE(deferred.is_deferred && !deferred.is_pruned);
+  EXPECT_THAT(deferred.refusal, HasSubstr("with unlimited memory"));
+  choice.incumbent = {};
+  choice.incumbent.all = choice.incumbent.offload = job_bound(request) / 2;
   const JobAttempt given_up = try_choice(request, partitioner, choice, plan);
-  EXPECT_TRUE(given_up.is_hopeless && !given_up.is_put_off);
+  EXPECT_TRUE(given_up.is_pruned && !given_up.is_deferred);
   EXPECT_THAT(given_up.refusal, HasSubstr("its slowest stage takes"));
 }
 
@@ -130,7 +130,7 @@ TEST(JobSearch, IsTheSameEachTime) {
   const JobSearch first = search_job(uneven_job());
   const JobSearch second = search_job(uneven_job());
   EXPECT_EQ(first.plan.schedule, second.plan.schedule);
-  EXPECT_EQ(first.plan.groups, second.plan.groups);
+  EXPECT_EQ(first.plan.data_parallel, second.plan.data_parallel);
   EXPECT_EQ(first.plan.step_seconds, second.plan.step_seconds);
   EXPECT_EQ(first.plan.actions.ranks, second.plan.actions.ranks);
 }
@@ -153,7 +153,7 @@ TEST(WithMicroBatches, ScalesTimesAndSizesOfOne) {
 TEST(JobSearch, ChoosesMicroBatchesWhereTheyAreOpen) {
   JobRequest request = even_job(8, 4, 0);
   request.batch = 8;
-  request.groups = 1;
+  request.data_parallel = 1;
   const JobSearch open = search_job(request);
   EXPECT_EQ(open.plan.batch, 8U);
   std::set<std::uint32_t> tried;
@@ -172,7 +172,7 @@ TEST(JobSearch, ChoosesMicroBatchesWhereTheyAreOpen) {
 TEST(JobSearch, TakesAsManySlotsAsHaveRoom) {
   JobRequest request = even_job(8, 8, 16);
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
-  request.groups = 1;
+  request.data_parallel = 1;
   request.device_memory = Bytes(70 * kMega);  // 12 MB and five stashes of 11, not six.
   const JobSearch search = search_job(request);
   std::set<std::string> possible;
@@ -191,9 +191,10 @@ TEST(JobSearch, TakesAsManySlotsAsHaveRoom) {
 TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
   JobRequest request = even_job(8, 4, 8);
   const JobSearch search = search_job(request);
-  const auto tried = std::find_if(
-      search.attempts.begin(), search.attempts.end(),
-      [](const JobAttempt& each) { return each.schedule == "pipedream" && each.groups == 1; });
+  const auto tried =
+      std::find_if(search.attempts.begin(), search.attempts.end(), [](const JobAttempt& each) {
+        return each.schedule == "pipedream" && each.data_parallel == 1;
+      });
   ASSERT_NE(tried, search.attempts.end());
   EXPECT_THAT(tried->refusal, HasSubstr("changes results"));
   // Before it is planned: whether its versions of the weights fit does not matter.
@@ -208,31 +209,31 @@ TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
   EXPECT_EQ(planned(request).schedule, "pipedream");
 }
 
-TEST(JobSearch, TakesGroupsWhereTheWholeModelFits) {
+TEST(JobSearch, TakesReplicasWhereTheWholeModelFits) {
   JobRequest request = even_job(8, 4, 8);
   const JobSearch search = search_job(request);
-  EXPECT_EQ(search.plan.groups, 4U);  // No bubble, and sums take no time.
+  EXPECT_EQ(search.plan.data_parallel, 4U);  // No bubble, and sums take no time.
   EXPECT_NEAR(search.plan.gap(), 0.0, 1e-9);
   request.device_memory = Bytes(90 * kMega);  // All layers have 96 MB beside their stash.
-  EXPECT_LT(search_job(request).plan.groups, 4U);
+  EXPECT_LT(search_job(request).plan.data_parallel, 4U);
 }
 
-// Equal lists, or as fast and small ones with more to do.
+// Equal action lists, or as fast and small ones with more to do.
 TEST(JobSearch, PrefersThePlainestOfEquals) {
   EXPECT_EQ(search_job(even_job(8, 1, 4)).plan.schedule, "1f1b");
   JobRequest request = even_job(8, 4, 4);
-  request.groups = 4;  // A rank each, with a micro-batch.
+  request.data_parallel = 4;  // A rank each, with a micro-batch.
   EXPECT_EQ(search_job(request).plan.schedule, "1f1b");
 }
 
-JobRequest job_without_relief() {
+JobRequest job_without_memory_reduction() {
   JobRequest request = even_job(8, 4, 8);
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   return request;
 }
 
 TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
-  JobRequest request = job_without_relief();
+  JobRequest request = job_without_memory_reduction();
   for (const std::uint64_t megabytes : {10U, 28U, 40U}) {  // The first holds no layer.
     request.device_memory = Bytes(megabytes * kMega);
     std::optional<JobPlan> best;
@@ -252,8 +253,8 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
                 StartsWith(message("nothing works on 4 ranks with 8 micro-batches; nearest is {} "
                                    "on pipelines of {} ranks, whose rank {} lacks {} of {} (use "
                                    "devices of ",
-                                   nearest.schedule, 4 / nearest.groups, nearest.fullest_rank,
-                                   nearest.missing, needed)));
+                                   nearest.schedule, 4 / nearest.data_parallel,
+                                   nearest.fullest_rank, nearest.missing, needed)));
     request.device_memory = needed;  // Enough here, where no stage may choose.
     EXPECT_LE(search_job(request).plan.peak(), needed);
     request.device_memory = needed - Bytes(1);
@@ -285,7 +286,7 @@ TEST(JobSearch, NamesDevicesThatDoAsPrinted) {
 
 TEST(JobSearch, TellsTheCommonestReasonWhereNoMemoryHelps) {
   JobRequest request = even_job(3, 4, 8);
-  request.groups = 1;
+  request.data_parallel = 1;
   EXPECT_THAT(refusal([&] { search_job(request); }),
               AllOf(HasSubstr("nothing works on 4 ranks with 8 micro-batches"),
                     HasSubstr("more stages than layers: ")));

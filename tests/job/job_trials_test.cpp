@@ -10,7 +10,7 @@ namespace spillway::planner {
 namespace {
 
 JobAttempt attempt_of(const JobChoice& choice, double seconds) {
-  JobAttempt attempt{"spillway", std::string(choice.generator->name), choice.groups,
+  JobAttempt attempt{"spillway", std::string(choice.generator->name), choice.data_parallel,
                      to_string(choice.variant), choice.micro_batches};
   attempt.step_seconds = seconds;
   return attempt;
@@ -26,7 +26,7 @@ std::vector<std::string> variants_of(const JobTrials& trials, std::string_view s
 /// On 16 ranks; nothing comes near the bound.
 JobRequest wide_job() {
   JobRequest request = even_job(64, 16, 16);
-  request.groups = 1;
+  request.data_parallel = 1;
   return request;
 }
 
@@ -59,10 +59,10 @@ TEST(TryChoices, GoesOnAboveWhatIsTooSlow) {
   EXPECT_THAT(tried, ::testing::Not(::testing::Contains("slots=8")));
 }
 
-TEST(TryChoices, GoesOnBelowWhatNeedsRelief) {
+TEST(TryChoices, GoesOnBelowWhatNeedsMemoryReduction) {
   const JobTrials trials = try_choices(wide_job(), [](const JobChoice& choice) {
     JobAttempt attempt = attempt_of(choice, 1e6);
-    attempt.is_relieved = choice.variant.slots > 3;
+    attempt.reduces_memory = choice.variant.slots > 3;
     return attempt;
   });
   const auto tried = variants_of(trials, "1f1b-capped");
@@ -71,7 +71,7 @@ TEST(TryChoices, GoesOnBelowWhatNeedsRelief) {
 
 TEST(TryChoices, TakesMoreStagesPerRankAsLongAsItHelps) {
   JobRequest request = even_job(128, 16, 16);
-  request.groups = 1;
+  request.data_parallel = 1;
   const auto tried_with = [&](std::uint32_t best_chunks) {
     const JobTrials trials = try_choices(request, [&](const JobChoice& choice) {
       const std::uint32_t chunks = std::max(2U, choice.variant.chunks);
@@ -101,7 +101,7 @@ TEST(TryChoices, TriesSecondCopiesWhereTheyApply) {
   EXPECT_THAT(variants_of(tried(), "zb-v"), ::testing::ElementsAre(""));  // It has room.
   const JobTrials full = try_choices(request, [](const JobChoice& choice) {
     JobAttempt attempt = attempt_of(choice, 1e6);
-    attempt.is_relieved = true;
+    attempt.reduces_memory = true;
     return attempt;
   });
   EXPECT_THAT(variants_of(full, "zb-v"), ::testing::ElementsAre("", "parked"));
@@ -117,7 +117,7 @@ TEST(TryChoices, TriesFewerMicroBatchesOnlyWhereTheyAreOpen) {
     return counts;
   };
   JobRequest request = even_job(64, 16, 0);
-  request.groups = 1;
+  request.data_parallel = 1;
   request.batch = 48;
   EXPECT_THAT(counts_of(request), ::testing::SizeIs(4));  // 48 (as 0), 24, 16 and 12.
   EXPECT_EQ(counts_of(request).count(16), 1U);
@@ -135,8 +135,8 @@ TEST(TryChoices, LeavesOutWhatCannotBeFaster) {
   });
   EXPECT_EQ(tried, job_choices(request).size());
   EXPECT_EQ(trials.attempts.size(), tried);
-  EXPECT_GT(trials.hopeless, 0U);
-  EXPECT_EQ(trials.left_out, 0U);
+  EXPECT_GT(trials.pruned, 0U);
+  EXPECT_EQ(trials.skipped, 0U);
 }
 
 TEST(TryChoices, EndsHoweverMuchIsOpen) {
@@ -146,21 +146,21 @@ TEST(TryChoices, EndsHoweverMuchIsOpen) {
   request.swap_bytes_per_second = 1e9;
   const JobTrials trials = try_choices(request, [](const JobChoice& choice) {
     JobAttempt attempt = attempt_of(choice, 1e9);
-    attempt.is_relieved = true;
+    attempt.reduces_memory = true;
     return attempt;
   });
   EXPECT_LE(trials.attempts.size(), job_choices(request).size() + 128);
-  EXPECT_GT(trials.left_out, 0U);
+  EXPECT_GT(trials.skipped, 0U);
 }
 
-// Usual variants of endless lists went on for minutes.
+// Usual variants of endless action lists went on for minutes.
 TEST(TryChoices, LooksAtFewUsualVariantsOfEndlessLists) {
   const JobRequest request = even_job(16, 8, 1U << 16U);
   const JobTrials trials =
       try_choices(request, [](const JobChoice& choice) { return attempt_of(choice, 1e9); });
   EXPECT_GE(trials.attempts.size(), 1U);
   EXPECT_LT(trials.attempts.size(), job_choices(request).size());
-  EXPECT_GE(trials.left_out, 10U);
+  EXPECT_GE(trials.skipped, 10U);
 }
 
 }  // namespace

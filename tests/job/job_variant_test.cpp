@@ -11,16 +11,16 @@ using ::testing::HasSubstr;
 
 TEST(ScheduleIn, ReadsWhatItsTextSays) {
   for (const char* text :
-       {"1f1b", "1f1b-capped:slots=3", "interleaved:chunks=4,windows", "breadth-first:chunks=1",
-        "gems-basic:replicas=2", "gems-master:replicas=4,parked,stages", "gems-mast:single-owner",
-        "chimera:parked", "gpipe:windows"}) {
+       {"1f1b", "1f1b-capped:slots=3", "interleaved:chunks=4,idle-offload",
+        "breadth-first:chunks=1", "gems-basic:replicas=2", "gems-master:replicas=4,parked,stages",
+        "gems-mast:single-owner", "chimera:parked", "gpipe:idle-offload"}) {
     const NamedSchedule named = schedule_in(text);
     EXPECT_EQ(schedule_text(named.generator->name, named.variant), text);
   }
-  const NamedSchedule named = schedule_in("gems-master:windows,parked,replicas=4");
+  const NamedSchedule named = schedule_in("gems-master:idle-offload,parked,replicas=4");
   EXPECT_EQ(named.variant.replicas, 4U);
   EXPECT_EQ(named.variant.second_copy, SecondCopy::kParked);
-  EXPECT_EQ(named.variant.relief, JobRelief::kWindows);
+  EXPECT_EQ(named.variant.memory_reduction, JobMemoryReduction::kIdleOffload);
 }
 
 TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
@@ -35,23 +35,23 @@ TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
   EXPECT_THAT(reason("1f1b-capped:slots=3,slots=4"), HasSubstr("slots is there twice"));
   EXPECT_THAT(reason("1f1b-capped:slot=3"), HasSubstr("no option 'slot='"));
   EXPECT_THAT(reason("gpipe:fast"), HasSubstr("no option 'fast'"));
-  EXPECT_THAT(reason("gpipe:windows,"), HasSubstr("no option ''"));
+  EXPECT_THAT(reason("gpipe:idle-offload,"), HasSubstr("no option ''"));
   EXPECT_THAT(reason("gpipe:"), HasSubstr("no option ''"));
   EXPECT_THAT(reason("gems-mast:parked,single-owner"), HasSubstr("two ways to hold weights"));
-  EXPECT_THAT(reason("gpipe:stages,windows"), HasSubstr("ways to get into memory"));
+  EXPECT_THAT(reason("gpipe:stages,idle-offload"), HasSubstr("ways to get into memory"));
 }
 
-TEST(ListsFor, TakesWhatIsSaidAndFillsInTheRest) {
+TEST(ScheduleRequestFor, TakesWhatIsSaidAndFillsInTheRest) {
   const ScheduleGenerator& capped = schedule_generator_named("1f1b-capped");
-  EXPECT_EQ(lists_for(capped, {}, 8, 16).slots, 4U);
+  EXPECT_EQ(schedule_request_for(capped, {}, 8, 16).slots, 4U);
   JobVariant variant;
   variant.slots = 7;
-  EXPECT_EQ(lists_for(capped, variant, 8, 16).slots, 7U);
+  EXPECT_EQ(schedule_request_for(capped, variant, 8, 16).slots, 7U);
   const ScheduleGenerator& master = schedule_generator_named("gems-master");
-  const Schedule lists = master.generate(lists_for(master, {}, 4, 8));
-  EXPECT_EQ(to_string(as_made(master, {}, lists)), "replicas=8");
+  const Schedule action_lists = master.generate(schedule_request_for(master, {}, 4, 8));
+  EXPECT_EQ(to_string(as_made(master, {}, action_lists)), "replicas=8");
   const ScheduleGenerator& chunks = schedule_generator_named("interleaved");
-  EXPECT_EQ(to_string(as_made(chunks, {}, chunks.generate(lists_for(chunks, {}, 4, 8)))),
+  EXPECT_EQ(to_string(as_made(chunks, {}, chunks.generate(schedule_request_for(chunks, {}, 4, 8)))),
             "chunks=2");
 }
 

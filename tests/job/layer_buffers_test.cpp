@@ -63,12 +63,12 @@ TEST(LayerBuffers, AreThereWithEachCopyAndMoveNowhere) {
 // They make a stage too large for its device, which then has to swap.
 TEST(LayerBuffers, TakeRoomFromStashes) {
   JobRequest request = job_of("1f1b");
-  request.variant.relief = JobRelief::kStages;
+  request.variant.memory_reduction = JobMemoryReduction::kStages;
   request.device_memory = planned(request).peak();
-  EXPECT_FALSE(planned(request).is_relieved());
+  EXPECT_FALSE(planned(request).reduces_memory());
   request.chain.layers[0].buffers = Bytes(30 * kMega);
   const JobPlan plan = planned(request);
-  EXPECT_TRUE(plan.is_relieved());
+  EXPECT_TRUE(plan.reduces_memory());
   EXPECT_LE(plan.peak(), request.device_memory);
   request.chain.layers[0].buffers = request.device_memory;
   EXPECT_THROW(planned(request), NoRoomError);

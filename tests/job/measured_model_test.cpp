@@ -33,7 +33,7 @@ TEST(MeasuredModel, HasALayerForEachForwardOperator) {
 TEST(MeasuredModel, EndsForwardOfPiperGraphsWithTheirLastLayer) {
   const profile::StepProfile profile = profile::import_piper(three_piper_layers(), "file");
   const ForwardStash stash = find_stash(profile.tape);
-  EXPECT_EQ(stash.turn, 2U);
+  EXPECT_EQ(stash.forward_end, 2U);
   EXPECT_EQ(stash.values.size(), 5U);  // Two outputs, and what each layer keeps inside.
   const ModelChain chain = measured_model(profile).chain;
   ASSERT_EQ(chain.layers.size(), 3U);
@@ -151,7 +151,7 @@ TEST(MeasuredModel, EndsForwardNotBeforeTheLastParameterThatIsNewToIt) {
   profile.tape.values[large].death = 4;
   for (std::size_t i = profile.tape.ops[5].first_use; i < profile.tape.uses.size(); ++i)
     if (profile.tape.uses[i].value == large) profile.tape.uses[i].value = made_by(profile, 2);
-  ASSERT_LT(find_stash(profile.tape).turn, 5U);
+  ASSERT_LT(find_stash(profile.tape).forward_end, 5U);
   Bytes all;
   for (const ModelLayer& layer : measured_model(profile).chain.layers) all += layer.parameters;
   EXPECT_EQ(all, Bytes(6 * 2 * kPage));
@@ -221,7 +221,7 @@ TEST(MeasuredModel, TakesTheTurnFromNamesThatTellIt) {
   const profile::ValueIndex gradient = made_by(profile, 7) + 1;
   profile.tape.values[gradient].pages = 1000;
   profile.bytes_of_value[gradient] = 1000 * profile.page_size;
-  ASSERT_EQ(find_stash(profile.tape).turn, 7U);
+  ASSERT_EQ(find_stash(profile.tape).forward_end, 7U);
   EXPECT_EQ(measured_model(profile).chain.layers.size(), 7U);
 }
 
@@ -283,7 +283,7 @@ TEST(MeasuredModel, RefusesProfilesThatAreNoTrainingStep) {
         each = profile::StorageClass::kOptimizerState;
     return refusal([&] { measured_model(profile); });
   };
-  // What touches states of the optimizer is the update: all of it, or all behind the turn.
+  // What touches states of the optimizer is the update: all of it, or all after the end of forward.
   EXPECT_THAT(with_states_for(profile::StorageClass::kOptimizerState),
               HasSubstr("no forward operators"));
   EXPECT_THAT(with_states_for(profile::StorageClass::kGradient),

@@ -72,7 +72,7 @@ TEST_P(PublishedModels, HaveTheLayersThatRunForward) {
 }
 
 // All their operators may run again, and what they write in place was made in the same step.
-TEST_P(PublishedModels, CanComputeAgainAllThatTheyKeep) {
+TEST_P(PublishedModels, CanRecomputeAllThatTheyKeep) {
   for (const PublishedModel& each : models_of(GetParam())) {
     SCOPED_TRACE(each.file);
     std::size_t keeping = 0;
@@ -110,7 +110,7 @@ TEST(PublishedBert, HasAllItsLayers) {
     const std::size_t transformers = file.is_whole ? 32 : 8;
     const profile::StepProfile profile = profile::import_piper(file_text(file.path), file.path);
     // Behind the embedding and them comes one that takes no time and keeps nothing.
-    EXPECT_EQ(find_stash(profile.tape).turn, transformers);
+    EXPECT_EQ(find_stash(profile.tape).forward_end, transformers);
     const ModelChain chain = measured_model(profile).chain;
     EXPECT_THAT(chain.layers, SizeIs(transformers + 2));
     double seconds = 0.0;

@@ -21,7 +21,7 @@ class Draw {
 };
 
 /// Layers of any size, some of them frozen, in a chain or with branches that may run in another
-/// order; with or without links, relief and room.
+/// order; with or without links, memory reduction and room.
 inline JobRequest random_job(std::uint32_t seed, std::uint32_t most_layers = 10) {
   Draw draw(seed);
   const std::uint32_t layers = draw.among(3, most_layers);

@@ -24,7 +24,7 @@ std::vector<std::uint32_t> stage_of_layers(const Begins& begins, std::size_t lay
 
 JobPlan plan_of(const JobRequest& request) {
   return make_job_plan(request, partitioner_named(request.partitioner),
-                       {&schedule_generator_named(request.schedule), request.groups,
+                       {&schedule_generator_named(request.schedule), request.data_parallel,
                         request.variant, request.micro_batches});
 }
 
@@ -140,7 +140,7 @@ JobRequest random_job(std::uint32_t seed) {
     layer.backward_seconds = 2 * layer.forward_seconds;
   }
   request.reserved = Bytes(5 * kMega);
-  request.groups = 1;
+  request.data_parallel = 1;
   request.cut_effort = CutEffort::kExact;  // Quick: these tests are for what moves.
   request.link = {1e-3, 1e7 * pick(1, 100)};
   const JobPlan plan = plan_of(request);
@@ -210,7 +210,7 @@ TEST(RebalanceRounds, ReachTheStepOfAFreshPlanWhereThereIsRoom) {
 JobRequest crowded(Bytes device_memory) {
   JobRequest request = even_job(16, 4, 8, "1f1b");
   for (ModelLayer& layer : request.chain.layers) layer.stash = Bytes();
-  request.groups = 1;
+  request.data_parallel = 1;
   request.device_memory = device_memory;
   request.link = {0.0, 12e6};  // A layer in a second.
   request.stages.begins = {0, 13, 14, 15};
@@ -235,7 +235,7 @@ TEST(RebalanceRounds, HandLayersOnOverSeveralStages) {
 JobRequest heavy_and_light(Bytes device_memory) {
   JobRequest request = even_job(7, 2, 4, "interleaved");
   request.variant.chunks = 2;
-  request.groups = 1;
+  request.data_parallel = 1;
   for (LayerIndex i = 0; i < 7; ++i) {
     ModelLayer& layer = request.chain.layers[i];
     layer.parameters = Bytes((i % 2 == 0 ? 1 : 40) * kMega);
@@ -250,8 +250,8 @@ JobRequest heavy_and_light(Bytes device_memory) {
 }
 
 TEST(RebalanceRounds, WaitForRoom) {
-  const JobRequest roomy = heavy_and_light(Bytes(500 * kMega));
-  RebalancedJob job = rebalance_job(roomy, std::nullopt);
+  const JobRequest ample = heavy_and_light(Bytes(500 * kMega));
+  RebalancedJob job = rebalance_job(ample, std::nullopt);
   ASSERT_TRUE(job.chosen);
   EXPECT_EQ(job.choices[*job.chosen].begins, (Begins{0, 1, 3, 5}));
   EXPECT_EQ(job.choices[*job.chosen].rounds, 1U);

@@ -10,8 +10,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-JobRequest request_without_relief(JobRequest request) {
-  request.variant.relief.reset();
+JobRequest request_without_memory_reduction(JobRequest request) {
+  request.variant.memory_reduction.reset();
   return request;
 }
 
@@ -36,15 +36,15 @@ TEST(HostPeaks, AreThoseOfTheSimulation) {
   std::size_t swapping = 0;
   for (const char* schedule :
        {"gems-mast", "gems-mast:single-owner", "gems-mast:parked", "gems-master:parked", "chimera",
-        "1f1b:stages", "1f1b:windows", "gpipe:windows", "gems-basic:stages"}) {
+        "1f1b:stages", "1f1b:idle-offload", "gpipe:idle-offload", "gems-basic:stages"}) {
     SCOPED_TRACE(schedule);
     const NamedSchedule named = schedule_in(schedule);
     JobRequest request = even_job(8, 8, 16, named.generator->name);
     request.variant = named.variant;
-    request.groups = 2;
+    request.data_parallel = 2;
     request.swap_bytes_per_second = 1e8;
-    if (named.variant.relief)
-      request.device_memory = planned(request_without_relief(request)).peak() * 3 / 4;
+    if (named.variant.memory_reduction)
+      request.device_memory = planned(request_without_memory_reduction(request)).peak() * 3 / 4;
     const JobPlan plan = planned(request);
     const JobTiming timing = simulate_job(job_of(plan, SwapTarget::kHost), cluster);
     EXPECT_EQ(fullest_host(plan, cluster.node.devices), timing.host_memory);

@@ -19,13 +19,13 @@ TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelveAndMore) {
   const JobRequest request = even_job(16, 8, 16);
   const MachineSearch found = search_job_on(request, cluster);
   // And variants.
-  EXPECT_GE(found.search.attempts.size() + found.search.hopeless, job_choices(request).size());
+  EXPECT_GE(found.search.attempts.size() + found.search.pruned, job_choices(request).size());
   ASSERT_GE(found.runs.size(), 12U);
   EXPECT_TRUE(
       std::is_sorted(found.runs.begin(), found.runs.end(),
                      [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; }));
   EXPECT_EQ(found.runs[0].schedule, found.search.plan.schedule);
-  EXPECT_EQ(found.runs[0].groups, found.search.plan.groups);
+  EXPECT_EQ(found.runs[0].data_parallel, found.search.plan.data_parallel);
   EXPECT_DOUBLE_EQ(found.runs[0].step_seconds, found.timing.step_seconds);
   EXPECT_DOUBLE_EQ(
       found.timing.step_seconds,
@@ -38,9 +38,9 @@ TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelveAndMore) {
           return run.planned_step_seconds <= attempt.step_seconds * (1 + 1e-9);
         });
     const bool is_one = std::any_of(found.runs.begin(), found.runs.end(), [&](const auto& run) {
-      return run.schedule == attempt.schedule && run.groups == attempt.groups;
+      return run.schedule == attempt.schedule && run.data_parallel == attempt.data_parallel;
     });
-    EXPECT_TRUE(is_one || simulated >= 12) << attempt.schedule << ' ' << attempt.groups;
+    EXPECT_TRUE(is_one || simulated >= 12) << attempt.schedule << ' ' << attempt.data_parallel;
   }
 }
 
@@ -52,8 +52,8 @@ double step_on(const JobRequest& request, const Cluster& cluster, const JobChoic
   return simulate_job(job_of(made.plan, made.swap_target), cluster).step_seconds;
 }
 
-// Of several numbers of groups and schedules, each of which could be named: where devices have
-// room, and where they swap over links that they share.
+// Of several numbers of data-parallel replicas and schedules, each of which could be named: where
+// devices have room, and where they swap over links that they share.
 TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
   std::size_t named = 0;
   for (const auto& [megabytes, uplink] : {std::pair{1'000U, 1U}, {70U, 4U}, {50U, 4U}}) {
@@ -67,8 +67,8 @@ TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
       if (seconds < kNoTime) ++named;
       EXPECT_GE(seconds, found.timing.step_seconds * (1.0 - 1e-9))
           << megabytes << " MB, uplink / " << uplink << ": " << choice.generator->name << " on "
-          << choice.groups << " groups, not " << found.search.plan.schedule << " on "
-          << found.search.plan.groups;
+          << choice.data_parallel << " data-parallel replicas, not " << found.search.plan.schedule
+          << " on " << found.search.plan.data_parallel;
     }
   }
   EXPECT_GT(named, 75U);
@@ -79,24 +79,24 @@ TEST(SearchJobOn, KeepsPipelinesInTheirNodes) {
   Cluster cluster = million_byte_cluster(4, 2);
   cluster.node.nic.bytes_per_second = 0.2e6;  // A border takes 5 s, as long as a stage.
   const MachineSearch slow = search_job_on(even_job(8, 8, 16, "1f1b"), cluster);
-  EXPECT_EQ(slow.search.plan.groups, 1U) << "what was named stays";
+  EXPECT_EQ(slow.search.plan.data_parallel, 1U) << "what was named stays";
   JobRequest request = even_job(8, 8, 16);
   for (ModelLayer& layer : request.chain.layers) layer.parameters = Bytes(4);
-  EXPECT_GE(search_job_on(request, cluster).search.plan.groups, 4U);
+  EXPECT_GE(search_job_on(request, cluster).search.plan.data_parallel, 4U);
 }
 
 // Stages come to their sums one after the other, so that these meet on the cards in part only.
 TEST(SearchJobOn, PlansSumsAsTheyHappen) {
   Cluster cluster = million_byte_cluster(4, 4);
   cluster.node.nic = cluster.node.pcie;
-  for (const std::uint32_t groups : {2U, 4U, 8U})
+  for (const std::uint32_t data_parallel : {2U, 4U, 8U})
     for (const std::uint64_t megabytes : {4U, 16U, 64U}) {
       JobRequest request = even_job(16, 16, 32, "1f1b");
-      request.groups = groups;
+      request.data_parallel = data_parallel;
       for (ModelLayer& layer : request.chain.layers) layer.parameters = Bytes(megabytes * kMega);
       const MachineRun run = search_job_on(request, cluster).runs.at(0);
       EXPECT_NEAR(run.planned_step_seconds, run.step_seconds, 0.03 * run.step_seconds)
-          << groups << " groups, " << megabytes << " MB";
+          << data_parallel << " data-parallel replicas, " << megabytes << " MB";
     }
 }
 
@@ -120,16 +120,16 @@ JobRequest swapping_job() {
 
 TEST(SearchJobOn, GoesOnToDisksWhereAHostIsTooFull) {
   Cluster cluster = million_byte_cluster(1, 4);
-  const MachineSearch roomy = search_job_on(swapping_job(), cluster);
-  EXPECT_EQ(roomy.swap_target, SwapTarget::kHost);
-  const Bytes held = fullest_host(roomy.search.plan, 4);
+  const MachineSearch ample = search_job_on(swapping_job(), cluster);
+  EXPECT_EQ(ample.swap_target, SwapTarget::kHost);
+  const Bytes held = fullest_host(ample.search.plan, 4);
   EXPECT_GT(held, 0_B);
   cluster.node.host_memory = held;
   EXPECT_EQ(search_job_on(swapping_job(), cluster).swap_target, SwapTarget::kHost);
   cluster.node.host_memory = held - 1_B;
   const MachineSearch tight = search_job_on(swapping_job(), cluster);
   EXPECT_EQ(tight.swap_target, SwapTarget::kDisk);
-  EXPECT_GT(tight.search.plan.step_seconds, roomy.search.plan.step_seconds);
+  EXPECT_GT(tight.search.plan.step_seconds, ample.search.plan.step_seconds);
   EXPECT_DOUBLE_EQ(tight.request.swap_bytes_per_second, 2e6 / 4);
   cluster.node.disks = 0;
   EXPECT_THAT(refusal([&] { search_job_on(swapping_job(), cluster); }),

@@ -35,9 +35,10 @@ TEST(ShareOf, SharesUplinksAndDisks) {
   EXPECT_THROW(share_of(without, 8, 1, SwapTarget::kDisk), ConfigError);
 }
 
-/// What a ring of `groups` takes for so many bytes.
-double ring_seconds(const LinkCosts& link, double groups, double bytes) {
-  return 2 * (groups - 1) * (link.latency_seconds + bytes / groups / link.bytes_per_second);
+/// What a ring of `data_parallel` takes for so many bytes.
+double ring_seconds(const LinkCosts& link, double data_parallel, double bytes) {
+  return 2 * (data_parallel - 1) *
+         (link.latency_seconds + bytes / data_parallel / link.bytes_per_second);
 }
 
 TEST(ShareOf, SumsAsFastAsTheFastestCollective) {
@@ -78,8 +79,8 @@ TEST(ShareOf, SumsOfANodeShareItsCards) {
 
 TEST(ShareOf, SumsShareWhatIsFullest) {
   Cluster cluster = million_byte_cluster(4, 4);
-  const auto sharing = [&](std::uint32_t ranks, std::uint32_t groups) {
-    return share_of(cluster, ranks, groups, kHost).shared_sums.ranks;
+  const auto sharing = [&](std::uint32_t ranks, std::uint32_t data_parallel) {
+    return share_of(cluster, ranks, data_parallel, kHost).shared_sums.ranks;
   };
   cluster.node.nic = cluster.node.pcie;
   EXPECT_EQ(sharing(16, 2), 2U) << "four nodes, two of a pipeline";

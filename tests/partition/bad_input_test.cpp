@@ -170,7 +170,7 @@ TEST(BadInput, UpToWhatIsRefusedEveryPartitionerFindsCuts) {
   const SegmentCosts costs(problem);
   for (const Partitioner& each : partitioners()) {
     SCOPED_TRACE(each.name);
-    EXPECT_EQ(judge(costs, each.cut(costs)).stages.size(), 2U);
+    EXPECT_EQ(evaluate(costs, each.cut(costs)).stages.size(), 2U);
   }
 }
 

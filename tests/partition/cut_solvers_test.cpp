@@ -46,9 +46,11 @@ double least_worst_by_table(const SegmentCosts& costs, const Cost& cost) {
   return worst[units];
 }
 
-Cost time_of(const SegmentCosts& costs, Relief relief = Relief::kSwapAndRecompute) {
-  return [&costs, relief](Segment segment) {
-    return costs.least_seconds(segment, costs.device_bytes(segment.stage), Borders::kExact, relief);
+Cost time_of(const SegmentCosts& costs,
+             MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute) {
+  return [&costs, memory_reduction](Segment segment) {
+    return costs.least_seconds(segment, costs.device_bytes(segment.stage), Borders::kExact,
+                               memory_reduction);
   };
 }
 
@@ -101,13 +103,14 @@ TEST(LeastTimeCuts, EqualsAllCutsTried) {
   EXPECT_GT(counts.impossible, tries(20U, 2U));
 }
 
-TEST(LeastTimeCuts, WithoutSwapsOrReliefEqualsAllCutsTried) {
-  for (const Relief relief : {Relief::kNone, Relief::kRecompute}) {
+TEST(LeastTimeCuts, WithoutSwapsOrMemoryReductionEqualsAllCutsTried) {
+  for (const MemoryReduction memory_reduction :
+       {MemoryReduction::kNone, MemoryReduction::kRecompute}) {
     for (const ProblemShape& shape : {kMonotone, kBorders}) {
       for_random_costs(tries(250U, 50U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
         SCOPED_TRACE(::testing::Message() << "seed " << seed);
-        const Cost cost = time_of(costs, relief);
-        expect_solved(least_time_cuts(costs, relief), least_worst(costs, cost), cost);
+        const Cost cost = time_of(costs, memory_reduction);
+        expect_solved(least_time_cuts(costs, memory_reduction), least_worst(costs, cost), cost);
       });
     }
   }

@@ -87,7 +87,7 @@ LayerOrder order_through(const UnitGraph& graph, const Downsets& sets, std::uint
 
 TEST(SetCosts, AreThoseOfSegmentsOfAnOrderThroughBothSets) {
   std::uint32_t compared = 0;
-  std::uint32_t relieved = 0;
+  std::uint32_t reduced = 0;
   for (std::uint64_t seed = 0; seed < tries(60U, 6U); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const PartitionProblem problem = random_branches(seed, {.layers = 6, .stages = 3});
@@ -111,7 +111,7 @@ TEST(SetCosts, AreThoseOfSegmentsOfAnOrderThroughBothSets) {
             } else {
               EXPECT_EQ(seconds, expected);
             }
-            relieved += seconds > segments.load(segment).busy_seconds() * 1.001 ? 1 : 0;
+            reduced += seconds > segments.load(segment).busy_seconds() * 1.001 ? 1 : 0;
             ++compared;
           }
         } catch (const ConfigError&) {
@@ -120,7 +120,7 @@ TEST(SetCosts, AreThoseOfSegmentsOfAnOrderThroughBothSets) {
       }
   }
   EXPECT_GT(compared, tries(5000U, 300U));
-  EXPECT_GT(relieved, tries(500U, 20U));
+  EXPECT_GT(reduced, tries(500U, 20U));
 }
 
 }  // namespace

@@ -88,12 +88,12 @@ TEST(Partitioners, NoneIsQuickerThanOurs) {
         EXPECT_THROW(partitioner_named("spillway").cut(costs), PlanError);
         return;
       }
-      const PartitionEstimate ours = judge(costs, partitioner_named("spillway").cut(costs));
+      const PartitionEstimate ours = evaluate(costs, partitioner_named("spillway").cut(costs));
       EXPECT_TRUE(ours.fits);
       for (const Partitioner& each : partitioners()) {
         SCOPED_TRACE(::testing::Message() << each.name << " seed " << seed);
         try {
-          const PartitionEstimate other = judge(costs, each.cut(costs));
+          const PartitionEstimate other = evaluate(costs, each.cut(costs));
           EXPECT_GE(other.fluid_seconds, bound->worst * (1 - 1e-9));
           EXPECT_GE(other.seconds, ours.seconds * (1 - 1e-9));
           slower[each.name] += other.seconds > ours.seconds * (1 + 1e-9);
@@ -119,11 +119,11 @@ TEST(Partitioners, OursIsSeldomBeatenBeforeItLooksAtOthers) {
     for_random_costs(tries(100U, 10U), shape, [&](const SegmentCosts& costs, std::uint64_t) {
       const auto own = balanced_time_cuts(costs);
       if (!own) return;
-      const double seconds = judge(costs, own->cuts).seconds;
+      const double seconds = evaluate(costs, own->cuts).seconds;
       double best = seconds;
       for (const Partitioner& each : partitioners().subspan(1)) {
         try {
-          best = std::min(best, judge(costs, each.cut(costs)).seconds);
+          best = std::min(best, evaluate(costs, each.cut(costs)).seconds);
         } catch (const PlanError&) {
           EXPECT_EQ(each.name, "piper");
         }
@@ -213,7 +213,7 @@ TEST(Mcap, BeyondWhatCanBeEnumeratedDrawsTheSameCutsAgain) {
 }
 
 TEST(Vpipe, TakesLayersFromStagesThatMustRecompute) {
-  // Equal layers; the first stage holds four micro-batches and has to compute half of them again.
+  // Equal layers; the first stage holds four micro-batches and has to recompute half of them.
   PartitionProblem problem = memory_chain(std::vector<std::uint64_t>(24, 10), 4);
   for (ModelLayer& layer : problem.chain.layers) layer.recompute = {{0.5, Bytes(0)}};
   problem.devices.assign(4, {.memory = Bytes(120)});
@@ -221,8 +221,8 @@ TEST(Vpipe, TakesLayersFromStagesThatMustRecompute) {
   const Cuts cuts = cut(problem, "vpipe");
   EXPECT_LT(cuts[1], 6U);
   const SegmentCosts costs(problem);
-  EXPECT_LT(judge(costs, cuts).fluid_seconds,
-            judge(costs, partitioner_named("even").cut(costs)).fluid_seconds);
+  EXPECT_LT(evaluate(costs, cuts).fluid_seconds,
+            evaluate(costs, partitioner_named("even").cut(costs)).fluid_seconds);
 }
 
 TEST(Dawnpiper, CutsTwoStagesBetweenBothBalances) {
@@ -234,7 +234,7 @@ TEST(Dawnpiper, CutsTwoStagesBetweenBothBalances) {
   EXPECT_GE(cuts[1], 3U);
   EXPECT_LE(cuts[1], 6U);
   const SegmentCosts costs(problem);
-  EXPECT_NEAR(judge(costs, cuts).fluid_seconds, least_time_cuts(costs)->worst, 1e-9);
+  EXPECT_NEAR(evaluate(costs, cuts).fluid_seconds, least_time_cuts(costs)->worst, 1e-9);
 }
 
 TEST(Galvatron, TrimsWhatIsFarAboveTheMean) {

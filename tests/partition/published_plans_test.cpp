@@ -54,7 +54,7 @@ TEST(PublishedPlans, OfBert48AreNotQuickerThanOursAtTheirStash) {
                        (1 - plan.recomputed[k]) * plan.blocks[k] * (8.0 - static_cast<double>(k)));
     }
     const SegmentCosts costs(bert48(stash));
-    const PartitionEstimate ours = judge(costs, partitioner_named("spillway").cut(costs));
+    const PartitionEstimate ours = evaluate(costs, partitioner_named("spillway").cut(costs));
     EXPECT_LE(ours.seconds, seconds);
     RecordProperty(std::string(plan.name) + "_seconds_percent",
                    static_cast<int>(100 * ours.seconds));
@@ -82,14 +82,14 @@ bool is_quicker_with_swaps(const PartitionProblem& problem) {
   const auto bound = least_time_cuts(costs);
   EXPECT_EQ(bound.has_value(), theirs < std::numeric_limits<double>::infinity());
   if (!bound) return false;
-  const PartitionEstimate ours = judge(costs, partitioner_named("spillway").cut(costs));
+  const PartitionEstimate ours = evaluate(costs, partitioner_named("spillway").cut(costs));
   EXPECT_NEAR(piper_seconds(costs, partitioner_named("piper").cut(costs)), theirs, 1e-9 * theirs);
   EXPECT_LE(bound->worst, theirs * (1 + 1e-12));
   EXPECT_LE(ours.seconds, theirs * (1 + 1e-12));
   PartitionProblem swapping = problem;
   for (StageDevice& device : swapping.devices) device.swap_seconds_per_byte = 1.0 / 12e9;
   const SegmentCosts both(swapping);
-  const double seconds = judge(both, partitioner_named("spillway").cut(both)).seconds;
+  const double seconds = evaluate(both, partitioner_named("spillway").cut(both)).seconds;
   EXPECT_LE(seconds, ours.seconds * (1 + 1e-12));
   return seconds < theirs * 0.999;
 }

@@ -46,7 +46,7 @@ PartitionProblem unmerged(const PublishedChain& published, std::uint32_t stages)
   problem.chain = {};
   for (std::size_t i = 0; i < published.nodes.size(); ++i) {
     ModelLayer layer = layer_of(published.nodes[i]);
-    // What is kept can be computed again from the layer's input.
+    // What is kept can be recomputed from the layer's input.
     layer.recompute = {{layer.forward_seconds, Bytes()}};
     problem.chain.layers.push_back(layer);
     BorderTensor border{static_cast<LayerIndex>(i), {}, layer.stash};
@@ -88,7 +88,7 @@ TEST_P(PublishedBottlenecks, AreReproduced) {
     EXPECT_NEAR(solved->worst * 1e3, file.is_whole ? GetParam().whole_ms : GetParam().extract_ms,
                 0.006);
     // Without links theirs is the same problem.
-    EXPECT_NEAR(judge(costs, partitioner_named("pipedream").cut(costs)).seconds, solved->worst,
+    EXPECT_NEAR(evaluate(costs, partitioner_named("pipedream").cut(costs)).seconds, solved->worst,
                 1e-12);
   }
 }
@@ -98,7 +98,7 @@ void expect_nobody_quicker_or_smaller(PartitionProblem problem, std::uint32_t st
   for (StageDevice& device : problem.devices) device.swap_seconds_per_byte = 1.0 / 12e9;
   // Half of what the compute-balanced cuts need on their fullest stage.
   const SegmentCosts endless(problem);
-  const PartitionEstimate raw = judge(endless, least_time_cuts(endless)->cuts);
+  const PartitionEstimate raw = evaluate(endless, least_time_cuts(endless)->cuts);
   for (const std::uint64_t percent : {100U, 60U}) {
     SCOPED_TRACE(::testing::Message() << percent << " %");
     for (StageDevice& device : problem.devices) device.memory = raw.memory * percent / 100;
@@ -107,17 +107,17 @@ void expect_nobody_quicker_or_smaller(PartitionProblem problem, std::uint32_t st
     ASSERT_TRUE(least);
     const auto smallest = least_memory_cuts(costs, 1.1 * least->worst);
     ASSERT_TRUE(smallest);
-    const PartitionEstimate ours = judge(costs, partitioner_named("spillway").cut(costs));
+    const PartitionEstimate ours = evaluate(costs, partitioner_named("spillway").cut(costs));
     EXPECT_GE(ours.seconds, least->worst * (1 - 1e-12));
     // Ours takes better cuts of others; how far behind its first ones are, is bounded here.
-    const double first = judge(costs, balanced_time_cuts(costs)->cuts).seconds;
+    const double first = evaluate(costs, balanced_time_cuts(costs)->cuts).seconds;
     EXPECT_LE(first, 1.01 * ours.seconds);
     for (const Partitioner& each : partitioners()) {
       SCOPED_TRACE(each.name);
       try {
         const Cuts cuts = each.cut(costs);
-        EXPECT_GE(judge(costs, cuts).seconds, ours.seconds * (1 - 1e-9));
-        EXPECT_GE(judge_memory(costs, cuts, 1.1 * least->worst).fluid_bytes,
+        EXPECT_GE(evaluate(costs, cuts).seconds, ours.seconds * (1 - 1e-9));
+        EXPECT_GE(evaluate_memory(costs, cuts, 1.1 * least->worst).fluid_bytes,
                   smallest->worst * (1 - 1e-9));
       } catch (const PlanError&) {
         EXPECT_EQ(each.name, "piper");

@@ -7,7 +7,7 @@
 
 #include "random_problems.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 #include "support/sanitized.h"
 
 namespace spillway::planner {
@@ -103,7 +103,7 @@ TEST(RebalanceChoices, LeaveCutsThatDoNotFitAnyMore) {
   const SegmentCosts costs(problem);
   const auto choices = rebalance_choices(costs, {0, 2, 4, 6, 8});
   ASSERT_FALSE(choices.empty());
-  for (const NearCuts& choice : choices) EXPECT_TRUE(judge(costs, choice.cuts).fits);
+  for (const NearCuts& choice : choices) EXPECT_TRUE(evaluate(costs, choice.cuts).fits);
 }
 
 /// A layer that no cuts divide is the slowest stage whatever moves, and swaps leave every time
@@ -135,7 +135,7 @@ TEST(RebalanceChoices, ComeSoonForLongChainsThatDoNotFitAnyMore) {
   ASSERT_EQ(choices.size(), 1U);
   EXPECT_EQ(worst_of(costs, now), kInfinite);
   EXPECT_EQ(choices[0].seconds, 1e6);
-  EXPECT_TRUE(judge(costs, choices[0].cuts).fits);
+  EXPECT_TRUE(evaluate(costs, choices[0].cuts).fits);
   // The last border alone moves, and no farther than it must.
   const std::uint32_t border = choices[0].cuts[kStages - 1];
   EXPECT_EQ(choices[0].cuts[kStages - 2], kStages - 2);

@@ -68,8 +68,9 @@ TEST(SegmentCosts, KnowTheLeastMemoryAtATime) {
           expect_near(costs.least_bytes(segment, seconds),
                       expected.least_bytes(seconds, load.swap_bytes_per_second), "bytes");
           if (!costs.problem().transfers_use_swap_link)
-            expect_near(costs.least_bytes(segment, seconds, Borders::kExact, Relief::kRecompute),
-                        expected.least_bytes(seconds, 0.0), "bytes without swaps");
+            expect_near(
+                costs.least_bytes(segment, seconds, Borders::kExact, MemoryReduction::kRecompute),
+                expected.least_bytes(seconds, 0.0), "bytes without swaps");
         }
       });
     });

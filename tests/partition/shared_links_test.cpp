@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "random_problems.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 #include "support/sanitized.h"
 
 namespace spillway::planner {
@@ -88,14 +88,14 @@ TEST(SharedLinks, LeastMemoryEqualsAllCutsTried) {
   }
 }
 
-TEST(SharedLinks, TheRefereeGivesEachStageWhatItNeeds) {
+TEST(SharedLinks, TheSimulatorGivesEachStageWhatItNeeds) {
   std::uint64_t fluid = 0;
   for_random_costs(
       tries(300U, 40U), kShapes[0], [&](const SegmentCosts& costs, std::uint64_t seed) {
         SCOPED_TRACE(::testing::Message() << "seed " << seed);
         const auto solved = least_time_cuts(costs);
         if (!solved) return;
-        const PartitionEstimate estimate = judge(costs, solved->cuts);
+        const PartitionEstimate estimate = evaluate(costs, solved->cuts);
         EXPECT_TRUE(estimate.fits);
         EXPECT_NEAR(estimate.fluid_seconds, solved->worst, 1e-9 * solved->worst);
         EXPECT_GE(estimate.seconds, estimate.fluid_seconds * (1 - 1e-9));

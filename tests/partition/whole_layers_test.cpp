@@ -6,7 +6,7 @@
 #include "spillway/planner/partition/partitioners.h"
 #include "support/sanitized.h"
 #include "whole_actions.h"
-#include "whole_cuts.h"
+#include "whole_layer_cuts.h"
 
 namespace spillway::planner {
 namespace {
@@ -49,13 +49,13 @@ TEST(WholeLayers, OfLongStagesTakeABoundedEffort) {
     SCOPED_TRACE(layers);
     const PartitionProblem problem = long_chain(tries(layers, layers / 10), stages);
     const SegmentCosts costs(problem);
-    const PartitionEstimate estimate = judge(costs, partitioner_named("even").cut(costs));
+    const PartitionEstimate estimate = evaluate(costs, partitioner_named("even").cut(costs));
     EXPECT_TRUE(estimate.fits);
     // Half a million sets are kept in each stage, and three points follow each of them.
     EXPECT_LE(estimate.point_sets, stages * 3U * (524'288U + 8U * layers));
     EXPECT_LE(estimate.seconds, estimate.fluid_seconds + longest_point(problem));
     const PartitionEstimate small =
-        judge_memory(costs, partitioner_named("even").cut(costs), 1.1 * estimate.seconds);
+        evaluate_memory(costs, partitioner_named("even").cut(costs), 1.1 * estimate.seconds);
     EXPECT_LE(small.point_sets, stages * 3U * (524'288U + 8U * layers));
     EXPECT_LE(small.rounding_gap, 0.01);
   }
@@ -64,7 +64,7 @@ TEST(WholeLayers, OfLongStagesTakeABoundedEffort) {
 TEST(WholeLayers, OursEndsOnLongStages) {
   const PartitionProblem problem = long_chain(tries(10'000U, 1'000U), 4);
   const SegmentCosts costs(problem);
-  const PartitionEstimate ours = judge(costs, partitioner_named("spillway").cut(costs));
+  const PartitionEstimate ours = evaluate(costs, partitioner_named("spillway").cut(costs));
   EXPECT_TRUE(ours.fits);
   EXPECT_LE(ours.seconds, least_time_cuts(costs)->worst + longest_point(problem));
 }
@@ -118,16 +118,16 @@ TEST(WholeLayers, TheSearchForTheBestCutsEndsWithItsEffort) {
   const PartitionProblem problem = long_chain(60, 4);
   const SegmentCosts costs(problem);
   Effort enough{20'000'000};
-  const double start = 1.001 * judge(costs, partitioner_named("even").cut(costs)).seconds;
-  const auto best = quickest_whole_cuts(costs, start, enough);
+  const double start = 1.001 * evaluate(costs, partitioner_named("even").cut(costs)).seconds;
+  const auto best = fastest_whole_layer_cuts(costs, start, enough);
   ASSERT_TRUE(best);
   EXPECT_FALSE(enough.is_spent());
   const std::uint64_t needed = 20'000'000 - enough.left;
   EXPECT_GT(needed, 100U);
   Effort same{needed + 1};
-  EXPECT_EQ(quickest_whole_cuts(costs, start, same), best);
+  EXPECT_EQ(fastest_whole_layer_cuts(costs, start, same), best);
   Effort half{needed / 2};
-  EXPECT_FALSE(quickest_whole_cuts(costs, start, half));
+  EXPECT_FALSE(fastest_whole_layer_cuts(costs, start, half));
   Effort none;
   EXPECT_EQ(whole_seconds(costs, Segment{0, 10, 0}, kNever, none), kNever);
 }

@@ -64,7 +64,7 @@ TEST_P(OursAndExhaustive, AreWithinOnePercent) {
   EXPECT_EQ(steps, kStepsPerShard);
 }
 
-/// Steps of which nothing can be computed again: `exhaustive` tries swaps alone.
+/// Steps of which nothing can be recomputed: `exhaustive` tries swaps alone.
 TEST(OffloadOnly, IsTheBestOfAllSwapsOnTinySteps) {
   std::uint32_t steps = 0;
   for (std::uint64_t seed = 0; seed < tries(80U, 8U); ++seed) {

@@ -173,7 +173,7 @@ StepTape middle_random(std::uint64_t seed) {
   return tape;
 }
 
-/// Some values that are computed again for their next use.
+/// Some values that are recomputed for their next use.
 std::vector<Drop> random_drops(const StepTape& tape, const Recomputation& all,
                                std::mt19937_64& random) {
   std::vector<Drop> drops;
@@ -215,7 +215,7 @@ struct Tally {
   std::uint32_t fluid_tight = 0;
 };
 
-void judge(const StepTape& tape, std::uint64_t seed, Tally& tally) {
+void evaluate(const StepTape& tape, std::uint64_t seed, Tally& tally) {
   for (std::uint32_t budget = std::max(1U, smallest_budget(tape)); budget < live_peak(tape);
        ++budget) {
     const bool is_duplex = seed % 2 == 0;
@@ -253,7 +253,7 @@ void record(const Tally& tally) {
 TEST(BoundPlan, IsNeverAboveTheLeastTimeOfTinyTrainingSteps) {
   Tally tally;
   for (std::uint64_t seed = 0; seed < kTinyTrainings; ++seed)
-    judge(tiny_training(seed), seed, tally);
+    evaluate(tiny_training(seed), seed, tally);
   record(tally);
   EXPECT_GT(tally.cases, kTinyTrainings / 2);
   EXPECT_GT(tally.beyond_compute, tally.cases / 3);
@@ -264,7 +264,7 @@ TEST(BoundPlan, IsNeverAboveTheLeastTimeOfTinyTrainingSteps) {
 
 TEST(BoundPlan, IsNeverAboveTheLeastTimeOfAnyTinyStep) {
   Tally tally;
-  for (std::uint64_t seed = 0; seed < kTinyTapes; ++seed) judge(tiny_random(seed), seed, tally);
+  for (std::uint64_t seed = 0; seed < kTinyTapes; ++seed) evaluate(tiny_random(seed), seed, tally);
   record(tally);
   EXPECT_GT(tally.cases, kTinyTapes / 2);
 }
@@ -273,7 +273,7 @@ TEST(BoundPlan, IsNeverAboveTheLeastTimeOfAnyTinyStep) {
 /// not leave in the first: a version of the linear program made them, and was above these two.
 TEST(BoundPlan, LetsPagesStayThatAreCopiedForLater) {
   Tally tally;
-  for (const std::uint64_t seed : {270, 625}) judge(tiny_random(seed), seed, tally);
+  for (const std::uint64_t seed : {270, 625}) evaluate(tiny_random(seed), seed, tally);
   EXPECT_GE(tally.cases, 2U);
 }
 
@@ -448,7 +448,7 @@ TEST(BoundPlan, IsThatOfSwappingWhereNothingMayRunAgain) {
   }
 }
 
-/// Whatever the planner does, and whatever is computed again at random, takes at least the bound.
+/// Whatever the planner does, and whatever is recomputed at random, takes at least the bound.
 TEST(BoundPlan, IsNeverAboveWhatPlansTake) {
   std::uint32_t with_replays = 0;
   for (std::uint64_t seed = 0; seed < kMiddleTapes; ++seed) {
@@ -478,7 +478,7 @@ TEST(BoundPlan, IsNeverAboveWhatPlansTake) {
   EXPECT_GT(with_replays, kMiddleTapes / 2);
 }
 
-TEST(BoundPlan, IsReachedByComputingEverySecondValueAgain) {
+TEST(BoundPlan, IsReachedByRecomputingEverySecondValue) {
   constexpr std::uint32_t kPages = 4;
   constexpr std::uint32_t kAgain = 5;
   const StepTape tape = training_chain(16, kPages, 1, 2);
@@ -513,8 +513,8 @@ TEST(BoundPlan, IsNearlyReachedBySwappingAChain) {
   }
 }
 
-/// What cannot be swapped in time is computed again, exactly as much as that.
-TEST(BoundPlan, TellsWhatIsComputedAgainBesideSwapping) {
+/// What cannot be swapped in time is recomputed, exactly as much as that.
+TEST(BoundPlan, TellsWhatIsRecomputedBesideSwapping) {
   const StepTape tape = training_chain(4, 1, 1, 2);
   for (std::uint32_t budget = smallest_budget(tape); budget < live_peak(tape); ++budget) {
     for (const bool is_duplex : {false, true}) {
@@ -553,7 +553,7 @@ TEST(BoundPlan, NeedsNoCostForWhatFits) {
 
 /// Carried-in values, results of operators that may not run again, and what was made of inputs that
 /// have been written over come back by reading only.
-TEST(BoundPlan, ReadsWhatCannotBeComputedAgain) {
+TEST(BoundPlan, ReadsWhatCannotBeRecomputed) {
   for (const int reason : {0, 1, 2}) {
     StepWriter writer;
     writer.tape.values.push_back({.pages = 4, .becomes = 0});  // Carried in.

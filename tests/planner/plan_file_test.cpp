@@ -29,7 +29,7 @@ struct Planned {
   std::string text;
 };
 
-/// Activations of the first layers are computed again, the rest is swapped.
+/// Activations of the first layers are recomputed, the rest is swapped.
 Planned planned() {
   Planned result;
   const profile::StepProfile profile = chain_profile();

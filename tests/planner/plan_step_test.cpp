@@ -108,7 +108,7 @@ void expect_holds_together(const StepTape& tape, const StepPlan& plan, const Swa
   EXPECT_GE(estimate.step_seconds * 1.000001, bound_plan(tape, limits).step_seconds);
 }
 
-TEST(PlanStep, ComputesAgainWhenTheLinkIsSlow) {
+TEST(PlanStep, RecomputesWhenTheLinkIsSlow) {
   const StepTape tape = even_chain(12, kMillisecond);
   const SwapLimits limits = limits_for(tape, 0.6, 0.2);
   const StepPlan plan = plan_step(tape, limits);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "least_transfers.h"
-#include "page_referee.h"
+#include "page_simulator.h"
 #include "random_tapes.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/swap_plan.h"
@@ -227,7 +227,7 @@ TEST_P(RandomTapes, KeepThePromisesOfAPlan) {
     EXPECT_GE(plan.estimate.step_seconds, plan.bound.step_seconds * 0.999999);
     EXPECT_GE(plan.estimate.written_pages, plan.bound.written_pages);
     EXPECT_GE(plan.estimate.read_pages, plan.bound.read_pages);
-    const RefereeReport report = referee(random.tape, plan, random.budget);
+    const PageReport report = simulate_pages(random.tape, plan, random.budget);
     EXPECT_THAT(report.faults, ::testing::IsEmpty());
     EXPECT_GE(report.written_pages, plan.bound.written_pages);
     EXPECT_GE(report.read_pages, plan.bound.read_pages);
@@ -305,7 +305,7 @@ TEST(BoundStep, IsNeverAboveTheLeastTransfersOfAnySwapping) {
       const auto moved =
           static_cast<double>(plan.estimate.written_pages + plan.estimate.read_pages);
       EXPECT_GE(moved, *both - kRounding) << "moves less than is possible: the model loses pages";
-      const RefereeReport report = referee(tape, plan, budget);
+      const PageReport report = simulate_pages(tape, plan, budget);
       EXPECT_THAT(report.faults, ::testing::IsEmpty());
       EXPECT_GE(static_cast<double>(report.written_pages + report.read_pages), *both - kRounding);
       planned += moved;

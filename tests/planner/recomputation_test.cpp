@@ -161,7 +161,7 @@ TEST(Recomputation, RefusesWhatItsInputsNoLongerAllow) {
   EXPECT_EQ(drawing(all.replays(std::vector<Drop>{{a, 0}, {b, 3}, {x, 1}})), "");
 }
 
-TEST(Recomputation, ComputesWhatWasFreedAndFreesItAgain) {
+TEST(Recomputation, RecomputesWhatWasFreedAndFreesIt) {
   TapeWriter writer;
   const ValueIndex x = writer.carried_in();
   writer.op({{x, false}});

@@ -106,10 +106,10 @@ TEST(Tiers, SlowDownWhatRunsBesideAllThatTheyPass) {
   // All that moves is waited for: 4 pages either way near by, and as many far away.
   EXPECT_NEAR(milliseconds_of(limits, 0, 4), 33, kNearly);
   // With room for both, operator 1 runs beside the write-outs.
-  StepTape roomy = two_values();
-  roomy.ops[1].inside_peak_pages = 0;
+  StepTape ample = two_values();
+  ample.ops[1].inside_peak_pages = 0;
   const auto slowdown_ms = [&] {
-    return both_out(limits, 0, 4, roomy).estimate.interference_seconds / kMillisecond;
+    return both_out(limits, 0, 4, ample).estimate.interference_seconds / kMillisecond;
   };
   EXPECT_NEAR(slowdown_ms(), 4 * 1 + 4 * (1 + 10), kNearly);
   limits.rates.checksum_seconds_per_byte = 1e-4 / page;

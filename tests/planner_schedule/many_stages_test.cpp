@@ -1,7 +1,7 @@
 // Sizes at which anything that takes stages times actions would not come back.
 #include <gmock/gmock.h>
 
-#include "list_building.h"
+#include "action_list_building.h"
 #include "spillway/planner/schedule/rank_factors.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/schedule_check.h"

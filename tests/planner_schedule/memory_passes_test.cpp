@@ -72,7 +72,7 @@ TEST(WithSwappedStashes, WorksWithinOtherSchedules) {
   }
 }
 
-TEST(WithRecomputation, ComputesAgainWhileTheGradientIsOnItsWay) {
+TEST(WithRecomputation, RecomputesWhileTheGradientIsOnItsWay) {
   const Schedule plain = generated("gems-mast", 4, 2);
   const std::vector<std::uint32_t> ends{0, 3};
   const Schedule recomputed = with_recomputation(plain, ends);
@@ -95,7 +95,7 @@ TEST(WithRecomputation, KeepsTheInputAloneInBetween) {
   EXPECT_THROW(with_recomputation(plain, beyond), ConfigError);
 }
 
-TEST(WithRecomputation, LeavesAloneWhatIsComputedAgainAlready) {
+TEST(WithRecomputation, LeavesAloneWhatIsRecomputedAlready) {
   const std::vector<std::uint32_t> some{0, 2};
   const std::vector<std::uint32_t> all{0, 1, 2, 3};
   const Schedule once = with_recomputation(with_communication(gems(4, 3, 2)), some);
@@ -180,8 +180,8 @@ TEST(WithMemoryFitted, HoldsThreeOfEightMicroBatchesForNothingWhereCopiesAreFast
   }
 }
 
-// The ends have the least windows, so they swap least; and neither way alone is as fast.
-TEST(WithMemoryFitted, ComputesMoreAgainAtTheEnds) {
+// The ends have the least idle-time offload, so they swap least; and neither way alone is as fast.
+TEST(WithMemoryFitted, RecomputesMoreAtTheEnds) {
   const Schedule plain = with_communication(gems(4, 3, 4));
   const ScheduleCosts costs = stash_costs(plain, 1.6, 2000_B);
   const Schedule fitted = with_memory_fitted(plain, costs);
@@ -198,7 +198,7 @@ TEST(WithMemoryFitted, ComputesMoreAgainAtTheEnds) {
             time_schedule(with_recomputation(plain, all), costs).step_seconds - 3.0);
 }
 
-TEST(WithMemoryFitted, ComputesAgainAloneWhereThatIsFaster) {
+TEST(WithMemoryFitted, RecomputesAloneWhereThatIsFaster) {
   const Schedule plain = with_communication(gems(4, 4, 2));
   ScheduleCosts costs = stash_costs(plain, 4.0, 1000_B);
   for (StageCosts& stage : costs.stages) stage.recompute_seconds = 0.01;

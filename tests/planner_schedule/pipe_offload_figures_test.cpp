@@ -64,7 +64,7 @@ struct Measured {
 };
 
 /// What the fullest GPU holds: its stashes; room to run the backward of one layer, as what it
-/// computes again and its gradients are reckoned to be as large as its stash; and a message that
+/// recomputes and its gradients are reckoned to be as large as its stash; and a message that
 /// has come ahead or is still leaving. The latter two are our reading: the paper names no such
 /// figures. Stashes alone are whole layers, and where they are fewest, 4 for PO-F at 32768 tokens,
 /// rounding does not explain the 14 that is printed: with one layer more it would be 13.1, with the
@@ -150,8 +150,8 @@ TEST(PipeOffloadFigures, OffloadsAllStagesWhereTheLinkIsFastEnough) {
 // where its link had nothing to spare (k = 1.0). The rest of the difference has one sign: theirs is
 // never above ours but for rounding. Theirs is measured: with messages, which take no time here,
 // with kernels that copies beside them slow down (PO-H at 8192 tokens: 61 for 65.0), and with what
-// stages do at their begin, which 1F1B (59 for 62.6) hides less of than interleaved lists do. The
-// paper gives no times of these.
+// stages do at their begin, which 1F1B (59 for 62.6) hides less of than interleaved action lists
+// do. The paper gives no times of these.
 TEST(PipeOffloadFigures, UtilizationIsWithinSixPercentOfTheFastest) {
   for (const Row& row : kRows) {
     const double* const fastest = std::max_element(row.utilization, std::end(row.utilization));

@@ -70,8 +70,8 @@ TEST(RankFactors, CountWeightsWhileTheyAreThere) {
   EXPECT_EQ(rank_factors(lent)[1].weight_versions, 1.0);
 }
 
-// The referee, to which copies take no time here, must come to the same peak.
-TEST(RankFactors, CountWeightsOfGemsAsTheRefereeDoes) {
+// The simulator, to which copies take no time here, must come to the same peak.
+TEST(RankFactors, CountWeightsOfGemsAsTheSimulatorDoes) {
   const Schedule plain = gems(4, 2, 4);
   const Schedule owned =
       with_communication(plain, CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});

@@ -100,7 +100,7 @@ TEST(TimeSchedule, TakesTheSameTimeWithMessagesWrittenDown) {
     }
 }
 
-// A link carries one message at a time; latency keeps nobody off.
+// A link carries one message at a time; latency does not occupy the link.
 TEST(TimeSchedule, LetsMessagesOfAPairQueue) {
   const Schedule schedule = generated("gpipe", 2, 3);
   ScheduleCosts costs = pair_costs(schedule);

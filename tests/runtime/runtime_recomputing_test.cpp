@@ -1,4 +1,4 @@
-// The runtime with a plan that computes again, without LibTorch.
+// The runtime with a plan that recomputes, without LibTorch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -122,7 +122,7 @@ class Chain {
 
   bool fails = false;      ///< What runs again does.
   bool overflows = false;  ///< It asks for more than there is, past the runtime.
-  std::function<void()> while_it_runs_again;
+  std::function<void()> while_it_replays;
 
  private:
   struct Use {
@@ -138,7 +138,7 @@ class Chain {
     std::vector<recompute::OutputMemory> run(const recompute::RecordedCall& call,
                                              const recompute::AddressOf& address_of) override {
       if (chain_.fails) throw std::runtime_error("no way\nin add.cpp:7");
-      if (chain_.while_it_runs_again) chain_.while_it_runs_again();
+      if (chain_.while_it_replays) chain_.while_it_replays();
       Runtime& runtime = chain_.runtime_;
       if (chain_.overflows) runtime.engine().allocate(kPageSize * 2 * kTightPages, nullptr);
       void* const out = runtime.allocate(kPages * kPageBytes);
@@ -207,7 +207,7 @@ TEST_F(RuntimeWithDrops, BringsAllBackAtTheNextOperatorWhenThatHasFailed) {
   EXPECT_THROW(chain.touch_unplanned(), RecomputeError);
   const std::string told = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(
-      told.find("op 999 needs a dropped tensor that cannot be computed again: another run of "
+      told.find("op 999 needs a dropped tensor that cannot be recomputed: another run of "
                 "the addition failed: no way. The trainer cannot go on without it: go on from "
                 "the last checkpoint with --recompute off"),
       std::string::npos)
@@ -309,10 +309,10 @@ TEST(RuntimeRecomputing, TellsHowTheRunWasWhileAnOperatorRunsAgain) {
   const auto runtime = make_runtime(clock);
   Chain chain(*runtime);
   RuntimeReport report;
-  chain.while_it_runs_again = [&] { std::thread([&] { report = runtime->report(); }).join(); };
+  chain.while_it_replays = [&] { std::thread([&] { report = runtime->report(); }).join(); };
   chain.train(6);
   EXPECT_GT(report.replays, 0u);
-  EXPECT_EQ(report.left_out, "");
+  EXPECT_EQ(report.not_reported, "");
   EXPECT_GT(report.learned.plans, 0u);
 }
 
@@ -348,14 +348,14 @@ TEST(RuntimeRecomputing, TellsHowTheRunWasWhileAStepWaitsForItsPlan) {
   const RuntimeCounts counts = runtime->counts();
   plan.may_come.set_value();
   trainer.join();
-  EXPECT_EQ(report.left_out.find("what was learned of the steps, since it was in use"), 0u);
+  EXPECT_EQ(report.not_reported.find("what was learned of the steps, since it was in use"), 0u);
   EXPECT_EQ(report.learned.steps, 0u);
   EXPECT_GT(report.ops, 0u);
   EXPECT_EQ(counts.ops, report.ops);
   EXPECT_EQ(counts.steps, report.steps);
   EXPECT_GT(counts.steps, 0u);
   EXPECT_GT(report.memory.live_peak, Bytes());
-  EXPECT_EQ(runtime->report().left_out, "");
+  EXPECT_EQ(runtime->report().not_reported, "");
 }
 
 }  // namespace

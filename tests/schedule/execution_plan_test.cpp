@@ -27,9 +27,9 @@ using ::testing::Optional;
 
 /// A layer more than stages, of one forward operator each but for the last one, which has two; an
 /// operator of no layer in front of the third. The first stage has two layers.
-ExecutionPlan plan_of(Schedule lists) {
+ExecutionPlan plan_of(Schedule action_lists) {
   ExecutionPlan plan;
-  plan.layers = lists.stages + 1;
+  plan.layers = action_lists.stages + 1;
   RecordedStep& step = plan.step.emplace();
   step.operators = 3 * plan.layers;
   step.operator_hash = 42;
@@ -39,9 +39,9 @@ ExecutionPlan plan_of(Schedule lists) {
   }
   step.layer_of_operator.push_back(plan.layers - 1);
   plan.stages.push_back({0, 1, {1}, 8_MiB, 2_MiB});
-  for (std::uint32_t stage = 1; stage < lists.stages; ++stage)
+  for (std::uint32_t stage = 1; stage < action_lists.stages; ++stage)
     plan.stages.push_back({stage + 1, stage + 1, {}, 4_MiB, Bytes(0)});
-  plan.actions = std::move(lists);
+  plan.actions = std::move(action_lists);
   return plan;
 }
 
@@ -81,7 +81,7 @@ TEST(RankSchedule, CountsPlacesOfTheOrderOfThePlan) {
   EXPECT_THAT(operators_of(plan, 1), ElementsAre(OperatorRange{1, 1}));
 }
 
-// Whatever the schedule: each rank has its list, and what one sends another one receives.
+// Whatever the schedule: each rank has its action list, and what one sends another one receives.
 TEST(RankSchedule, OfAllRanksTogetherAreTheSchedule) {
   std::size_t messages = 0;
   for (const ScheduleGenerator& generator : schedule_generators()) {

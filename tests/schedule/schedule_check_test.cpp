@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "naive_judge.h"
+#include "naive_checker.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/schedule_csv.h"
@@ -72,7 +72,7 @@ TEST(FirstFault, NamesMisusedStashesAndWeights) {
   EXPECT_EQ(fault_in("0F0,0SWAP_IN0,0B0\n"),
             "rank 0, action 1 (0SWAP_IN0): its stash is not swapped out");
   EXPECT_EQ(fault_in("0F0,0B0,0RECOMPUTE0\n"),
-            "rank 0, action 1 (0B0): its stash is not computed again yet");
+            "rank 0, action 1 (0B0): its stash is not recomputed yet");
   EXPECT_EQ(fault_in("0SWAP_OUT_WEIGHTS,0F0,0B0\n"),
             "rank 0, action 1 (0F0): its weights are away");
   EXPECT_EQ(fault_in("0SWAP_IN_WEIGHTS,0SWAP_IN_WEIGHTS,0F0,0B0\n"),
@@ -109,7 +109,7 @@ TEST(FirstFault, FindsDeadlocksWithoutMessages) {
             "rank 0, action 1 (0B0): deadlock: it waits for rank 1, whose 1F1 waits for rank 0");
 }
 
-// The checker let the two halves pass one after the other, and the referee waited for ever.
+// The checker let the two halves pass one after the other, and the simulator waited for ever.
 TEST(FirstFault, FindsThatNeitherHalfOfAPairStartsBeforeTheOtherCan) {
   EXPECT_THAT(fault_in("(0F0;0B0)OVERLAP_F_B\n1F0,1B0\n"),
               ::testing::EndsWith("deadlock: it waits for rank 1, whose 1F0 waits for rank 0"));
@@ -137,7 +137,7 @@ TEST(FirstFault, FindsAReductionThatAPartnerDoesNotJoin) {
   std::erase_if(schedule.ranks[1], [](const Action& action) {
     return action.kind == ActionKind::kReduce && action.stage == 0;
   });
-  EXPECT_THAT(fault_in(schedule), HasSubstr("waits for rank 1, whose list is over"));
+  EXPECT_THAT(fault_in(schedule), HasSubstr("waits for rank 1, whose action list is over"));
 }
 
 TEST(FirstFault, ThrowsForIndicesOutside) {
@@ -152,8 +152,8 @@ TEST(FirstFault, ThrowsForIndicesOutside) {
   EXPECT_THROW(check_schedule(schedule), PlanError);
 }
 
-// Two neighbours of a list change places. What the checker lets through must run, in a plain model
-// and in the event model; what it refuses, the plain model must not bring to an end.
+// Two neighbours of an action list change places. What the checker lets through must run, in a
+// plain model and in the event model; what it refuses, the plain model must not bring to an end.
 TEST(FirstFault, JudgesEverySwapOfNeighboursAsAPlainModelDoes) {
   std::mt19937 random(7);
   std::size_t refused = 0;
@@ -168,7 +168,7 @@ TEST(FirstFault, JudgesEverySwapOfNeighboursAsAPlainModelDoes) {
       const std::size_t at = random() % (list.size() - 1);
       std::swap(list[at], list[at + 1]);
       const auto fault = first_fault(schedule);
-      EXPECT_EQ(NaiveJudge(schedule).comes_to_an_end(), !fault)
+      EXPECT_EQ(NaiveChecker(schedule).comes_to_an_end(), !fault)
           << name << ", rank " << rank << ", " << list[at] << " before " << list[at + 1] << ": "
           << (fault ? to_string(*fault) : "none");
       if (!fault) {

@@ -93,10 +93,10 @@ constexpr std::string_view kComputeOnly =
     "0F0,0F1,2F0,2F1,,,,2B0,,2B1,,0B0,,0B1\r\n,1F0,1F1,,3F0,3B0,3F1,3B1,,1B0,,1B1\r\n";
 
 std::vector<std::vector<Action>> compute_of(const Schedule& schedule) {
-  auto lists = schedule.ranks;
-  for (auto& list : lists)
+  auto action_lists = schedule.ranks;
+  for (auto& list : action_lists)
     std::erase_if(list, [](const Action& action) { return !is_model_compute(action.kind); });
-  return lists;
+  return action_lists;
 }
 
 TEST(ScheduleCsv, ReadsBothFormsOfADumpOfPyTorch) {

@@ -107,7 +107,7 @@ TEST(FirstFault, NamesAStepBeforeTheGradientsOfTheOtherCopy) {
               HasSubstr("(0STEP): it comes before the last gradient of its stage"));
 }
 
-// Lists of others may leave steps, and with them sums, to who runs them.
+// Action lists of others may leave steps, and with them sums, to who runs them.
 TEST(FirstFault, LetsListsWithoutAnyStepPass) {
   Schedule schedule = two_copies();
   for (auto& list : schedule.ranks)

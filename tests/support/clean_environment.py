@@ -2,13 +2,13 @@
 import os
 
 # Torch without cached bytecode takes ten seconds longer to come up.
-LEFT_OUT = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONDONTWRITEBYTECODE")
+REMOVED = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONDONTWRITEBYTECODE")
 
 
-def clean_environment(*left_out, **variables):
+def clean_environment(*removed, **variables):
     """Ours without settings of Spillway and malloc, without preloaded libraries and what is
-    `left_out` too, and with `variables`."""
+    `removed` too, and with `variables`."""
     kept = {name: value for name, value in os.environ.items()
-            if not name.startswith("SPILLWAY_") and name not in (*LEFT_OUT, *left_out)}
+            if not name.startswith("SPILLWAY_") and name not in (*REMOVED, *removed)}
     kept.update(variables)
     return kept

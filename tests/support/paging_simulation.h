@@ -22,7 +22,7 @@ struct StepCounts {
 
 /// A small pager with a clock of its own that runs a scripted trainer under a hard budget. With a
 /// learner it honours the advice; without one it evicts what was used longest ago. Independent of
-/// the planner's event model on purpose: it is the referee.
+/// the planner's event model on purpose: it is the simulator.
 class PagingSimulation {
  public:
   struct Options {

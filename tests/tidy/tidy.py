@@ -9,6 +9,7 @@ import re
 import sys
 
 import function_lengths
+import retired_words
 
 TOP_LEVEL = {"src", "memory", "swap", "recompute", "pipeline", "allreduce", "bindings", "tests",
              "benchmarks"}
@@ -247,12 +248,25 @@ def products_do_not_link_tests(tree):
                 yield f"{name}: a product target links test code"
 
 
+def retired_words_are_gone(tree):
+    """Also from the names of files."""
+    for path in tree.files:
+        name = tree.name(path)
+        if name.startswith(retired_words.UNREAD) or path.suffix not in retired_words.READ:
+            continue
+        for _, word, say in retired_words.used(name.replace("/", " ").replace(".", " ")):
+            yield f"{name}: '{word}' in its name is retired; say: {say}"
+        for number, word, say in retired_words.used(text_of(path)):
+            yield f"{name}:{number}: '{word}' is retired; say: {say}"
+
+
 RULES = [
     lines_are_short, functions_are_short, headers_are_short, headers_are_guarded,
     names_say_what_is_inside, files_are_text, top_level_is_fixed, includes_stay_at_home, planning_is_pure,
     cuda_sources_stay_at_home,
     public_headers_show_no_third_party, public_headers_match_their_folder, torch_is_linked_at_home,
     todos_have_a_text, folders_have_a_readme, tests_do_not_sleep, products_do_not_link_tests,
+    retired_words_are_gone,
 ]
 
 

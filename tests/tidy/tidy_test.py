@@ -11,6 +11,7 @@ import unittest.mock
 import check_format
 import clang_tidy
 import function_lengths
+import retired_words
 import tidy
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -71,6 +72,9 @@ class Repository(unittest.TestCase):
 
     def test_products_do_not_link_tests(self):
         self.hold(tidy.products_do_not_link_tests)
+
+    def test_retired_words_are_gone(self):
+        self.hold(tidy.retired_words_are_gone)
 
 
 class Rules(unittest.TestCase):
@@ -202,6 +206,34 @@ class Rules(unittest.TestCase):
         self.check(tidy.products_do_not_link_tests,
                    {"tests/a/CMakeLists.txt": "f(GTest::gmock)", "swap/CMakeLists.txt": ""},
                    {"swap/CMakeLists.txt": "f(spillway::test_support)"})
+
+
+    def test_retired_words_are_gone(self):
+        self.check(tidy.retired_words_are_gone,
+                   {"src/a.cpp": "int skipped = roominess;  // A fair turn: the judge left, out again.\n",
+                    "README.md": "To judge from that, it is put off no longer, and leaves again.\n",
+                    "CHANGELOG.md": "`relief` is called memory reduction.\n"},
+                   {"src/a.cpp": "int left_out = 0;\n", "swap/b.h": "struct StageRooms;\n",
+                    "memory/c.py": "kHopelessCases = 1\n", "benchmarks/d.md": "The referee says so.\n",
+                    "tests/job_relief_test.cpp": "\n"})
+
+    def test_each_retired_word_is_refused(self):
+        samples = {r"\breliefs?\b|\brelieved\b": "relieved", r"\breferees?\b": "referee", r"\bhopeless\b": "hopeless",
+                   r"\bfrozen stem\b": "frozen stem", r"\bidle windows?\b": "idle windows",
+                   r"(?<![\w-])--groups (COUNT|\d)": "--groups 2", r"\bdata.parallel groups?\b": "data parallel group",
+                   r"\bcomput(?:e[sd]?|ing) again\b": "computed again", r"\bdoorbells?\b": "doorbell",
+                   r"\bcame otherwise than planned\b": "came otherwise than planned"}
+        for entry in retired_words.RETIRED:
+            word, where, say = entry
+            spelt = [samples[word]] if where == "text" else [
+                "is_" + word.replace(" ", "_"), "k" + word.title().replace(" ", "") + "Count"]
+            for text in spelt:
+                with self.subTest(text), unittest.mock.patch.object(retired_words, "NOT_YET", set()):
+                    self.assertEqual([(1, text, say)], list(retired_words.used(f"// {text};", [entry])))
+
+    def test_words_that_are_not_gone_yet_are_retired_ones(self):
+        self.assertLessEqual(retired_words.NOT_YET, {word for word, _, _ in retired_words.RETIRED})
+        self.assertEqual([], list(retired_words.used("int doorbell_fd;")))
 
 
 class FunctionLengths(unittest.TestCase):

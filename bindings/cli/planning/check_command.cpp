@@ -44,19 +44,20 @@ CheckedPlan checked(const std::string& path) {
 
 }  // namespace
 
-int check_plan(const PlanWords& words, std::ostream& out) {
-  const std::string& path = words.job.check;
-  refuse_any(words_of_job(words), "has no place beside --check, which looks at a plan as it is");
-  refuse_any({{"PROFILE", &words.common.profile},
-              {"--ranks", &words.job.ranks},
-              {"--partitioner", &words.job.partitioner},
-              {"--costs", &words.job.costs}},
+int check_plan(const PlanOptions& options, std::ostream& out) {
+  const std::string& path = options.job.check;
+  refuse_any(options_of_job(options),
              "has no place beside --check, which looks at a plan as it is");
-  if (words.job.compare) throw ConfigError("--compare has no place beside --check");
+  refuse_any({{"PROFILE", &options.common.profile},
+              {"--ranks", &options.job.ranks},
+              {"--partitioner", &options.job.partitioner},
+              {"--costs", &options.job.costs}},
+             "has no place beside --check, which looks at a plan as it is");
+  if (options.job.compare) throw ConfigError("--compare has no place beside --check");
   const CheckedPlan plan = checked(path);
   std::uint64_t actions = 0;
   for (const auto& list : plan.actions.ranks) actions += list.size();
-  if (words.common.json) {
+  if (options.common.json) {
     ordered_json json = {{"path", path},
                          {"ranks", plan.actions.rank_count()},
                          {"stages", plan.actions.stages},

@@ -9,11 +9,11 @@
 #include "output_files.h"
 #include "planning/cluster_file.h"
 #include "planning/job_contradictions.h"
+#include "planning/machine_names.h"
 #include "planning/machine_report.h"
-#include "planning/machine_words.h"
 #include "planning/plan_report.h"
 #include "planning/stored_job.h"
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/cluster/cluster.h"
@@ -69,18 +69,19 @@ bool has_reductions(const planner::Schedule& actions) {
 }
 
 /// As many pipelines as --ranks asks for, or as the plan is for.
-std::uint32_t pipelines_for(const SimulateWords& words, const JobFile& file) {
-  if (words.ranks.empty()) return file.groups;
+std::uint32_t pipelines_for(const SimulateOptions& options, const JobFile& file) {
+  if (options.ranks.empty()) return file.data_parallel;
   const auto of_one = static_cast<std::uint32_t>(file.actions.ranks.size());
-  const std::uint32_t ranks = count_in("--ranks", words.ranks, 1, planner::kMostRanksOfJob);
+  const std::uint32_t ranks = count_in("--ranks", options.ranks, 1, planner::kMostRanksOfJob);
   if (ranks % of_one != 0)
     throw ConfigError("--ranks {} is no multiple of the {} ranks of a pipeline in {} (try {})",
-                      ranks, of_one, words.common.profile, std::max(1U, ranks / of_one) * of_one);
+                      ranks, of_one, options.common.profile, std::max(1U, ranks / of_one) * of_one);
   const std::uint32_t pipelines = ranks / of_one;
   if (pipelines > 1 && !has_reductions(file.actions))
-    throw ConfigError("the lists of {} are those of one pipeline, which sums no gradients with "
-                      "others: {} of them need a plan with --groups 2 or more",
-                      words.common.profile, pipelines);
+    throw ConfigError(
+        "the action lists of {} are those of one pipeline, which sums no gradients with "
+        "others: {} of them need a plan with --data-parallel 2 or more",
+        options.common.profile, pipelines);
   return pipelines;
 }
 
@@ -187,34 +188,34 @@ std::string text_of(const ClusterRun& run) {
 }
 
 /// How much slower than nominal devices are, in place of what the description says.
-void straggle(const SimulateWords& words, Cluster& cluster) {
-  if (words.stragglers.empty()) return;
+void straggle(const SimulateOptions& options, Cluster& cluster) {
+  if (options.stragglers.empty()) return;
   cluster.stragglers = {};
   cluster.stragglers.law = planner::StragglerLaw::kHalfNormal;
-  cluster.stragglers.spread = number_in("--stragglers", words.stragglers, 0.0, kMostStraggling);
+  cluster.stragglers.spread = number_in("--stragglers", options.stragglers, 0.0, kMostStraggling);
 }
 
-planner::Job job_for(const SimulateWords& words, const ClusterRun& run) {
+planner::Job job_for(const SimulateOptions& options, const ClusterRun& run) {
   planner::Job job = planner::make_job(run.file.actions, run.file.costs, run.pipelines);
   for (planner::StageCosts& stage : job.stages) speed_up(stage, run.speedup);
-  job.order = choice_in("--placement", words.placement, kPlacements);
-  job.update = choice_in("--update", words.update, kUpdatePlaces);
-  job.swap_target = words.swap_to.empty() ? swap_target_of(run.file)
-                                          : choice_in("--swap-to", words.swap_to, kSwapTargets);
+  job.order = choice_in("--placement", options.placement, kPlacements);
+  job.update = choice_in("--update", options.update, kUpdatePlaces);
+  job.swap_target = options.swap_to.empty() ? swap_target_of(run.file)
+                                            : choice_in("--swap-to", options.swap_to, kSwapTargets);
   // What an update on the hosts costs, shows in the steps behind it.
   if (job.update == planner::UpdatePlace::kHost) job.repetitions = kStepsWithHosts;
-  job.traced_ranks = words.trace.empty() ? 0 : kTracedRanks;
+  job.traced_ranks = options.trace.empty() ? 0 : kTracedRanks;
   return job;
 }
 
-void refuse_others(const SimulateWords& words) {
-  const RateWords& rates = words.common.rates;
-  refuse_any({{"--plan", &words.plan},
-              {"--beside", &words.beside},
-              {"--budget", &words.common.budget},
-              {"--strategy", &words.common.strategy},
-              {"--effort", &words.common.effort},
-              {"--bound", &words.common.bound},
+void refuse_others(const SimulateOptions& options) {
+  const RateOptions& rates = options.common.rates;
+  refuse_any({{"--plan", &options.plan},
+              {"--beside", &options.beside},
+              {"--budget", &options.common.budget},
+              {"--strategy", &options.common.strategy},
+              {"--effort", &options.common.effort},
+              {"--bound", &options.common.bound},
               {"--rates", &rates.rates},
               {"--nvme", &rates.nvme},
               {"--link-out", &rates.link_out},
@@ -228,48 +229,49 @@ void refuse_others(const SimulateWords& words) {
 }
 
 /// The machine that is named, else the one that the plan was made for.
-Cluster machine_for_run(const SimulateWords& words, const JobFile& file,
+Cluster machine_for_run(const SimulateOptions& options, const JobFile& file,
                         const std::string& cluster_file) {
   if (!cluster_file.empty()) return read_cluster(cluster_file);
-  if (auto cluster = machine_of(file, words.common.profile)) return *cluster;
+  if (auto cluster = machine_of(file, options.common.profile)) return *cluster;
   throw ConfigError("{} was not made for a machine, so it takes one to run it on (name it with "
                     "--cluster FILE, or by the name of one that came with the command; plans that "
                     "spillway plan --topology makes bring theirs along)",
-                    words.common.profile);
+                    options.common.profile);
 }
 
 }  // namespace
 
-int simulate_on_cluster(const SimulateWords& words, std::ostream& out, const Clock& clock) {
-  refuse_others(words);
+int simulate_on_cluster(const SimulateOptions& options, std::ostream& out, const Clock& clock) {
+  refuse_others(options);
   const std::string cluster_file =
-      words.cluster.empty() ? std::string() : cluster_path("--cluster", words.cluster);
-  check_outputs({{"PLAN", words.common.profile}, {"--cluster", cluster_file}},
-                {{"--trace", words.trace}});
+      options.cluster.empty() ? std::string() : cluster_path("--cluster", options.cluster);
+  check_outputs({{"PLAN", options.common.profile}, {"--cluster", cluster_file}},
+                {{"--trace", options.trace}});
   ClusterRun run;
-  run.plan_path = words.common.profile;
+  run.plan_path = options.common.profile;
   run.file = stored_job(stored_job_text(run.plan_path), run.plan_path);
-  run.cluster = machine_for_run(words, run.file, cluster_file);
-  straggle(words, run.cluster);
-  run.pipelines = pipelines_for(words, run.file);
-  if (!words.speedup.empty())
-    run.speedup = number_in("--speedup", words.speedup, kLeastSpeedup, kMostSpeedup);
-  run.job = job_for(words, run);
+  run.cluster = machine_for_run(options, run.file, cluster_file);
+  straggle(options, run.cluster);
+  run.pipelines = pipelines_for(options, run.file);
+  if (!options.speedup.empty())
+    run.speedup = number_in("--speedup", options.speedup, kLeastSpeedup, kMostSpeedup);
+  run.job = job_for(options, run);
   const TimePoint begin = clock.now();
   run.timing = planner::simulate_job(run.job, run.cluster);
   run.simulation_seconds = seconds(clock.now() - begin);
   check_room(run);
-  if (!words.trace.empty())
-    topology::write_file_at_once(words.trace, planner::to_chrome_trace(run.timing));
-  if (words.common.json) {
+  if (!options.trace.empty())
+    topology::write_file_at_once(options.trace, planner::to_chrome_trace(run.timing));
+  if (options.common.json) {
     out << json_text(json_of(run));
     return kDone;
   }
   out << text_of(run);
-  if (!words.trace.empty())
+  if (!options.trace.empty())
     out << message(
         "\ntrace of {} written to {}; open it in https://ui.perfetto.dev or chrome://tracing\n",
-        counted(std::min<std::size_t>(kTracedRanks, run.timing.ranks.size()), "rank"), words.trace);
+        counted(std::min<std::size_t>(kTracedRanks, run.timing.ranks.size()), "rank"),
+        options.trace);
   return kDone;
 }
 

@@ -11,6 +11,6 @@ namespace spillway::cli {
 /// on the one that it was made for, and prints what it takes there; returns an exit code. Throws
 /// ConfigError for files and counts that make no sense, PlanError for a plan that has a fault or
 /// does not fit into the devices, IoError.
-int simulate_on_cluster(const SimulateWords& words, std::ostream& out, const Clock& clock);
+int simulate_on_cluster(const SimulateOptions& options, std::ostream& out, const Clock& clock);
 
 }  // namespace spillway::cli

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planning/machine_words.h"
+#include "planning/machine_names.h"
 #include "planning/planning_text.h"
 #include "planning/request_text.h"
 #include "spillway/base/error.h"
@@ -19,13 +19,13 @@ namespace {
 constexpr std::ptrdiff_t kColumnsUpToStep = 5;  // Of `titles`.
 
 std::vector<std::string> titles() {
-  return {"schedule", "partitioner", "groups", "micro-batches", "step",
-          "bubble",   "waits",       "gap",    "peak"};
+  return {"schedule", "partitioner", "data-parallel", "micro-batches", "step",
+          "bubble",   "waits",       "gap",           "peak"};
 }
 
 std::vector<std::string> row_of(const JobAttempt& attempt) {
   std::vector<std::string> row{planner::schedule_text(attempt.schedule, attempt.variant),
-                               attempt.partitioner, message("{}", attempt.groups),
+                               attempt.partitioner, message("{}", attempt.data_parallel),
                                message("{}", attempt.micro_batches)};
   if (!attempt.is_possible()) {
     row.resize(titles().size(), "-");
@@ -54,19 +54,20 @@ void add_machine_step(const std::optional<MachineStep>& made, std::vector<std::s
     add_machine_columns("-", "-", row);
 }
 
-JobRequest on_groups(JobRequest request, std::uint32_t groups) {
-  request.groups = groups;
+JobRequest with_data_parallel(JobRequest request, std::uint32_t data_parallel) {
+  request.data_parallel = data_parallel;
   return request;
 }
 
 /// What the rows have in common.
 std::string pipelines_text(const JobRequest& request, const JobComparison& compared) {
-  const std::uint32_t ranks = request.ranks / compared.groups;
-  std::string text = compared.groups == 1
+  const std::uint32_t ranks = request.ranks / compared.data_parallel;
+  std::string text = compared.data_parallel == 1
                          ? message("one pipeline over all {}", counted(ranks, "rank"))
-                         : message("{} groups of {}", compared.groups, counted(ranks, "rank"));
-  if (compared.groups > 1 && compared.best) text += ", since no longer pipeline works";
-  if (compared.best) text += "; the last row is the best with any number of groups";
+                         : message("{} data-parallel replicas of {}", compared.data_parallel,
+                                   counted(ranks, "rank"));
+  if (compared.data_parallel > 1 && compared.best) text += ", since no longer pipeline works";
+  if (compared.best) text += "; the last row is the best with any number of data-parallel replicas";
   return text;
 }
 
@@ -86,12 +87,14 @@ std::string attempts_text(std::span<const JobAttempt> attempts) {
     rows.push_back(row_of(each));
     if (!each.is_possible()) reasons += message("  {}: {}\n", each.schedule, each.refusal);
   }
-  std::string text = message("\nAll schedules that were tried, each on its best number of groups:\n"
-                             "{}",
-                             table_text(rows));
+  std::string text = message(
+      "\nAll schedules that were tried, each on its best number of data-parallel replicas:\n"
+      "{}",
+      table_text(rows));
   return reasons.empty()
              ? text
-             : text + "Why some are none, of what was not given up as slower:\n" + reasons;
+             : text + "Reasons of those without a plan, unless they were pruned as slower:\n" +
+                   reasons;
 }
 
 std::string job_comparison_text(const JobRequest& request, const std::string& path,
@@ -102,9 +105,9 @@ std::string job_comparison_text(const JobRequest& request, const std::string& pa
                       : message("step: those that {} leaves a rank; shared: on the machine, where "
                                 "ranks share them",
                                 machine));
-  text +=
-      line("bound", message("{}: nothing is faster on pipelines like these",
-                            seconds_text(planner::job_bound(on_groups(request, compared.groups)))));
+  text += line("bound", message("{}: no plan is faster on pipelines like these",
+                                seconds_text(planner::job_bound(
+                                    with_data_parallel(request, compared.data_parallel)))));
   text += line("compared", pipelines_text(request, compared));
   std::vector<std::vector<std::string>> table{titles()};
   if (!machine.empty()) add_machine_columns("shared", "swaps to", table.front());
@@ -124,7 +127,8 @@ std::string job_comparison_text(const JobRequest& request, const std::string& pa
   text += table_text(table);
   return reasons.empty()
              ? text
-             : text + "\nWhy some are none, of what was not given up as slower:\n" + reasons;
+             : text + "\nReasons of those without a plan, unless they were pruned as slower:\n" +
+                   reasons;
 }
 
 }  // namespace spillway::cli

@@ -12,8 +12,8 @@ namespace spillway::cli {
 /// where there is one attempt.
 std::string attempts_text(std::span<const planner::JobAttempt> attempts);
 
-/// All rows as a table, the best with groups last, and why some are none. `machine`: on which they
-/// were run; empty without one.
+/// All rows as a table, the best with data-parallel replicas last, and why some are none.
+/// `machine`: on which they were run; empty without one.
 std::string job_comparison_text(const planner::JobRequest& request, const std::string& path,
                                 const JobComparison& compared, const std::string& machine);
 

@@ -31,7 +31,7 @@ CostCuts cut_with(const Partitioner& partitioner, const planner::SegmentCosts& c
   try {
     const planner::Cuts cuts = partitioner.cut(costs);
     result.search_seconds = seconds(clock.now() - begin);
-    const planner::PartitionEstimate estimate = planner::judge(costs, cuts);
+    const planner::PartitionEstimate estimate = planner::evaluate(costs, cuts);
     result.stages = estimate.stages;
     result.worst_seconds = estimate.seconds;
     result.all_seconds = costs.layer_seconds(0, costs.units());
@@ -67,7 +67,7 @@ std::vector<double> costs_in(std::string_view text, const std::string& file) {
   std::vector<double> costs;
   std::size_t line = 1;
   const char* at = text.data();
-  const char* judged = at;  // Words before it are not ambiguous.
+  const char* evaluated = at;  // Words before it are not ambiguous.
   const char* const end = at + text.size();
   const auto is_between = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == ','; };
   while (at != end) {
@@ -80,11 +80,11 @@ std::vector<double> costs_in(std::string_view text, const std::string& file) {
       ++at;
     } else {
       const std::string_view word = word_at(at, end);
-      if (at >= judged && is_ambiguous(word))
+      if (at >= evaluated && is_ambiguous(word))
         throw ConfigError("{}, line {}: '{}' may be one number or two (write a decimal point, or a "
                           "blank between two costs)",
                           file, line, shown_text(word));
-      judged = std::max(judged, word.data() + word.size());
+      evaluated = std::max(evaluated, word.data() + word.size());
       const char* const stop =
           std::find_if(at, end, [&](char c) { return c == '\n' || c == '#' || is_between(c); });
       double value = 0.0;
@@ -101,10 +101,11 @@ std::vector<double> costs_in(std::string_view text, const std::string& file) {
   return costs;
 }
 
-int cut_costs(const PlanWords& words, std::ostream& out, const Clock& clock) {
-  const JobWords& job = words.job;
-  refuse_any(words_of_job(words), "has no place beside --costs, which is about time alone");
-  refuse_any({{"PROFILE", &words.common.profile}}, "has no place beside --costs: name one of both");
+int cut_costs(const PlanOptions& options, std::ostream& out, const Clock& clock) {
+  const JobOptions& job = options.job;
+  refuse_any(options_of_job(options), "has no place beside --costs, which is about time alone");
+  refuse_any({{"PROFILE", &options.common.profile}},
+             "has no place beside --costs: name one of both");
   const std::uint32_t ranks = ranks_in(job);
   const Partitioner& asked = job.partitioner.empty() ? planner::partitioners().front()
                                                      : planner::partitioner_named(job.partitioner);
@@ -126,7 +127,7 @@ int cut_costs(const PlanWords& words, std::ostream& out, const Clock& clock) {
       cuts.push_back(cut_with(each, costs, best ? best->worst : 0.0, clock));
   if (!job.compare && !cuts.front().refusal.empty())
     throw PlanError("{}: {}", asked.name, cuts.front().refusal);
-  if (!words.common.json) {
+  if (!options.common.json) {
     out << cost_cuts_text(cuts);
     return kDone;
   }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 
 namespace spillway::cli {
 
@@ -15,7 +15,7 @@ struct CostCuts {
   std::vector<planner::StageEstimate> stages;
   double worst_seconds = 0.0;
   double all_seconds = 0.0;
-  double bound_seconds = 0.0;  ///< Of the best cuts that there are.
+  double bound_seconds = 0.0;  ///< Seconds of the slowest stage under the best cuts.
   double search_seconds = 0.0;
 
   double bubble() const;  ///< Share of all stages' time that they wait for the slowest one.

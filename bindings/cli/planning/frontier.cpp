@@ -138,8 +138,8 @@ Frontier plan_frontier(
 
 std::string frontier_text(const PlanningStep& step, const ChosenRates& rates,
                           const Frontier& frontier) {
-  std::vector<std::vector<std::string>> rows{
-      {"budget", "share", "strategy", "step", "x in-core", "bound", "gap", "out", "in", "again"}};
+  std::vector<std::vector<std::string>> rows{{"budget", "share", "strategy", "step", "x in-core",
+                                              "bound", "gap", "out", "in", "recomputed"}};
   for (const PlanFigures& plan : frontier.plans) {
     const double share =
         static_cast<double>(plan.budget.count()) / static_cast<double>(step.needed.count());

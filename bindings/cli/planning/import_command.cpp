@@ -7,7 +7,7 @@
 
 #include "exit_codes.h"
 #include "output_files.h"
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 #include "spillway/profile/import/trace_import.h"
@@ -18,14 +18,14 @@ namespace spillway::cli {
 namespace {
 
 /// An import runs nothing, so nothing of a run has a meaning there.
-void refuse_words_of_runs(const ProfileWords& words, const runtime::NamedTexts& settings) {
+void refuse_options_of_runs(const ProfileOptions& options, const runtime::NamedTexts& settings) {
   const auto refuse = [](const std::string& option, const std::string& value) {
     throw ConfigError("--{} {} is for a program that runs, and --import runs none (leave it out)",
                       option, value);
   };
   for (const auto& [key, value] : settings) refuse(key, value);
-  if (!words.steps.empty()) refuse("steps", words.steps);
-  if (!words.kind.empty()) refuse("kind", words.kind);
+  if (!options.steps.empty()) refuse("steps", options.steps);
+  if (!options.kind.empty()) refuse("kind", options.kind);
 }
 
 TraceFormat format_named(const std::string& name) {
@@ -62,27 +62,27 @@ profile::StepProfile imported(TraceFormat format, const std::string& file,
 
 }  // namespace
 
-int import_profile(const ProfileWords& words, const runtime::NamedTexts& settings) {
-  refuse_words_of_runs(words, settings);
-  if (words.trace.empty())
+int import_profile(const ProfileOptions& options, const runtime::NamedTexts& settings) {
+  refuse_options_of_runs(options, settings);
+  if (options.trace.empty())
     throw ConfigError("the trace to import is missing (spillway profile --import {} TRACE --out "
                       "FILE)",
-                      words.format);
-  const TraceFormat format = format_named(words.format);
-  if (words.out.empty())
+                      options.format);
+  const TraceFormat format = format_named(options.format);
+  if (options.out.empty())
     throw ConfigError("where to write the profile is missing (--out FILE.profile.json)");
   profile::PiperOptions degrees;
-  degrees.tensor_parallel = count_in("--tensor-parallel", words.tensor_parallel);
-  degrees.micro_batches = count_in("--micro-batches", words.micro_batches);
+  degrees.tensor_parallel = count_in("--tensor-parallel", options.tensor_parallel);
+  degrees.micro_batches = count_in("--micro-batches", options.micro_batches);
   if (format != TraceFormat::kPiper && (degrees.tensor_parallel > 1 || degrees.micro_batches > 1))
     throw ConfigError("--tensor-parallel and --micro-batches are for piper, whose layers have "
                       "several costs; those of {} have one",
-                      words.format);
-  check_outputs({{"TRACE", words.trace}}, {{"--out", words.out}});
-  const profile::StepProfile profile = imported(format, words.trace, degrees);
-  topology::write_file_at_once(words.out, profile::to_text(profile));
-  std::cout << words.out << ": " << runtime::describe(profile) << "; pages of " << profile.page_size
-            << '\n';
+                      options.format);
+  check_outputs({{"TRACE", options.trace}}, {{"--out", options.out}});
+  const profile::StepProfile profile = imported(format, options.trace, degrees);
+  topology::write_file_at_once(options.out, profile::to_text(profile));
+  std::cout << options.out << ": " << runtime::describe(profile) << "; pages of "
+            << profile.page_size << '\n';
   return kDone;
 }
 

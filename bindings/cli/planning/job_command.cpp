@@ -20,7 +20,7 @@
 #include "planning/progress_line.h"
 #include "planning/rebalance_command.h"
 #include "planning/stored_job.h"
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/job/measured_model.h"
@@ -36,10 +36,10 @@ using planner::JobRequest;
 namespace {
 
 /// Ranks of a host, which share the disks that are named. A described machine says it itself.
-std::uint32_t sharers_of_disks(const PlanWords& words, std::uint32_t ranks) {
-  const RateWords& rates = words.common.rates;
-  const std::string& text = words.job.ranks_per_host;
-  if (!words.job.topology.empty()) {
+std::uint32_t sharers_of_disks(const PlanOptions& options, std::uint32_t ranks) {
+  const RateOptions& rates = options.common.rates;
+  const std::string& text = options.job.ranks_per_host;
+  if (!options.job.topology.empty()) {
     refuse_any({{"--ranks-per-host", &text}},
                "has no place beside --topology, which says how many devices a node has");
     return 1;
@@ -61,7 +61,7 @@ std::uint32_t sharers_of_disks(const PlanWords& words, std::uint32_t ranks) {
 }
 
 /// Schedule, batch and micro-batches, as far as they are said.
-void set_schedule(const JobWords& job, JobRequest& request) {
+void set_schedule(const JobOptions& job, JobRequest& request) {
   if (!job.schedule.empty() && job.schedule != planner::kAnySchedule) {
     const planner::NamedSchedule named = planner::schedule_in(job.schedule);
     request.schedule = named.generator->name;
@@ -87,19 +87,20 @@ bool may_reorder(const std::string& word, bool is_known) {
 }
 
 /// What is asked for, without a machine.
-JobRequest request_of(const PlanWords& words, const profile::StepProfile& profile) {
-  const JobWords& job = words.job;
+JobRequest request_of(const PlanOptions& options, const profile::StepProfile& profile) {
+  const JobOptions& job = options.job;
   JobRequest request;
   request.ranks = ranks_in(job);
   set_schedule(job, request);
-  if (!job.groups.empty())
-    request.groups = count_in("--groups", job.groups, 1, planner::kMostRanksOfJob);
+  if (!job.data_parallel.empty())
+    request.data_parallel =
+        count_in("--data-parallel", job.data_parallel, 1, planner::kMostRanksOfJob);
   if (!job.partitioner.empty()) request.partitioner = job.partitioner;
   if (!job.device_memory.empty())
     request.device_memory = size_in("--device-memory", job.device_memory);
   if (!job.link.empty()) request.link.bytes_per_second = rate_in(job.link, "--link");
-  const RateWords& rates = words.common.rates;
-  const std::uint32_t sharers = sharers_of_disks(words, request.ranks);
+  const RateOptions& rates = options.common.rates;
+  const std::uint32_t sharers = sharers_of_disks(options, request.ranks);
   if (job.topology.empty())
     request.swap_bytes_per_second = swap_rates(rates, sharers, profile).host;
   if (job.topology.empty() && !rates.host_memory.empty()) {
@@ -118,32 +119,33 @@ JobRequest request_of(const PlanWords& words, const profile::StepProfile& profil
   return request;
 }
 
-int compare_jobs(const PlanWords& words, JobRequest request, const std::optional<Cluster>& cluster,
-                 std::ostream& out, const Clock& clock) {
-  refuse_any({{"--out", &words.out}, {"--svg", &words.job.picture}},
+int compare_jobs(const PlanOptions& options, JobRequest request,
+                 const std::optional<Cluster>& cluster, std::ostream& out, const Clock& clock) {
+  refuse_any({{"--out", &options.out}, {"--svg", &options.job.picture}},
              "is for one plan, and --compare makes many");
   const JobComparison compared = compared_jobs(request, cluster, clock);
-  // One bound for all rows, whatever groups they have.
+  // One bound for all rows, whatever data-parallel replicas they have.
   if (cluster)
-    request = planner::request_on(request, *cluster, compared.groups, planner::SwapTarget::kHost);
-  if (words.common.json)
+    request =
+        planner::request_on(request, *cluster, compared.data_parallel, planner::SwapTarget::kHost);
+  if (options.common.json)
     out << json_text(compared_json(request, compared));
   else
-    out << job_comparison_text(request, words.common.profile, compared,
+    out << job_comparison_text(request, options.common.profile, compared,
                                cluster ? cluster->name : "");
   return kDone;
 }
 
 /// On the machine, where one is named. What the hosts have no room for goes to disks, where some
 /// are named.
-void search(const PlanWords& words, const profile::StepProfile& profile,
+void search(const PlanOptions& options, const profile::StepProfile& profile,
             const std::optional<Cluster>& cluster, FoundJob& job) {
   ProgressLine progress;
   const planner::ShowChoice show = [&](const planner::JobChoice& choice) {
     progress.show(message("planning {} layers on {} ranks: {} on pipelines of {}",
                           job.request.chain.layers.size(), job.request.ranks,
                           planner::schedule_text(choice.generator->name, choice.variant),
-                          job.request.ranks / choice.groups));
+                          job.request.ranks / choice.data_parallel));
   };
   if (cluster) {
     planner::MachineSearch found = planner::search_job_on(job.request, *cluster, show);
@@ -152,14 +154,14 @@ void search(const PlanWords& words, const profile::StepProfile& profile,
     job.swap_target = found.swap_target;
     job.ranks_per_host = cluster->node.devices;
     if (cluster->node.host_memory > Bytes(0)) job.host_memory = cluster->node.host_memory;
-    job.machine = FoundMachine{cluster_path("--topology", words.job.topology), *cluster,
+    job.machine = FoundMachine{cluster_path("--topology", options.job.topology), *cluster,
                                std::move(found.timing), std::move(found.runs)};
     return;
   }
   job.host_memory = job.request.host_memory;
-  if (swaps_to_disks_alone(words.common.rates)) job.swap_target = planner::SwapTarget::kDisk;
+  if (swaps_to_disks_alone(options.common.rates)) job.swap_target = planner::SwapTarget::kDisk;
   const double disk =
-      swap_rates(words.common.rates, sharers_of_disks(words, job.request.ranks), profile).disk;
+      swap_rates(options.common.rates, sharers_of_disks(options, job.request.ranks), profile).disk;
   // Hosts with room for all are quicker than the disks behind them.
   const bool may_go_on = disk > 0.0 && job.request.host_memory != planner::kNoLimit;
   bool has_plan = true;
@@ -185,56 +187,57 @@ void search(const PlanWords& words, const profile::StepProfile& profile,
   }
 }
 
-int plan_model(const PlanWords& words, std::ostream& out, const Clock& clock) {
-  const std::string& path = words.common.profile;
+int plan_model(const PlanOptions& options, std::ostream& out, const Clock& clock) {
+  const std::string& path = options.common.profile;
   if (path.empty())
     throw ConfigError("PROFILE is missing: the step of one micro-batch, as `spillway profile` "
                       "recorded it (see spillway plan --help)");
-  ranks_in(words.job);
-  std::vector<NamedFile> read = files_read(words.common);
-  if (!words.job.topology.empty())
-    read.push_back({"--topology", cluster_path("--topology", words.job.topology)});
-  check_outputs(read, {{"--out", words.out}, {"--svg", words.job.picture}});
+  ranks_in(options.job);
+  std::vector<NamedFile> read = files_read(options.common);
+  if (!options.job.topology.empty())
+    read.push_back({"--topology", cluster_path("--topology", options.job.topology)});
+  check_outputs(read, {{"--out", options.out}, {"--svg", options.job.picture}});
   FoundJob job;
   job.path = path;
   const profile::StepProfile profile = load_step(path).profile;
-  job.request = request_of(words, profile);
+  job.request = request_of(options, profile);
   std::optional<Cluster> cluster;
-  if (!words.job.topology.empty()) cluster = machine_for(words, profile);
-  if (words.job.compare) return compare_jobs(words, job.request, cluster, out, clock);
+  if (!options.job.topology.empty()) cluster = machine_for(options, profile);
+  if (options.job.compare) return compare_jobs(options, job.request, cluster, out, clock);
   const TimePoint begin = clock.now();
-  search(words, profile, cluster, job);
+  search(options, profile, cluster, job);
   job.search_seconds = seconds(clock.now() - begin);
-  if (!words.out.empty())
+  if (!options.out.empty())
     store_job(job.search.plan, job.request.chain, job.swap_target,
-              job.machine ? planner::to_text(job.machine->cluster) : "", words.out);
-  if (!words.job.picture.empty())
-    topology::write_file_at_once(words.job.picture, job_picture(job.search.plan, path));
-  if (words.common.json) {
+              job.machine ? planner::to_text(job.machine->cluster) : "", options.out);
+  if (!options.job.picture.empty())
+    topology::write_file_at_once(options.job.picture, job_picture(job.search.plan, path));
+  if (options.common.json) {
     out << json_text(job_json(job));
     return kDone;
   }
   out << job_text(job);
-  if (!words.out.empty()) out << stored_text(job.search.plan, words.out);
-  if (!words.job.picture.empty()) out << "\ndrawn in " << words.job.picture << '\n';
+  if (!options.out.empty()) out << stored_text(job.search.plan, options.out);
+  if (!options.job.picture.empty()) out << "\ndrawn in " << options.job.picture << '\n';
   return kDone;
 }
 
 }  // namespace
 
-int plan_for_ranks(const PlanWords& words, std::ostream& out, const Clock& clock) {
-  if (words.job.rebalance.empty())
-    refuse_any({{"--steps-left", &words.job.steps_left}},
+int plan_for_ranks(const PlanOptions& options, std::ostream& out, const Clock& clock) {
+  refuse_any({{"--groups", &options.job.groups}}, "is called --data-parallel now (write that)");
+  if (options.job.rebalance.empty())
+    refuse_any({{"--steps-left", &options.job.steps_left}},
                "belongs to --rebalance, which is missing (add it, or leave both out)");
-  if (words.job.check.empty() && words.job.rebalance.empty()) ranks_in(words.job);
-  refuse_any(words_of_one_device(words),
+  if (options.job.check.empty() && options.job.rebalance.empty()) ranks_in(options.job);
+  refuse_any(options_of_one_device(options),
              "is about one device; plans for many have --ranks, --device-memory and --schedule");
-  if (words.frontier)
+  if (options.frontier)
     throw ConfigError("--frontier is about one device; compare schedules with --compare");
-  if (!words.job.rebalance.empty()) return rebalance_plan(words, out, clock);
-  if (!words.job.check.empty()) return check_plan(words, out);
-  if (!words.job.costs.empty()) return cut_costs(words, out, clock);
-  return plan_model(words, out, clock);
+  if (!options.job.rebalance.empty()) return rebalance_plan(options, out, clock);
+  if (!options.job.check.empty()) return check_plan(options, out);
+  if (!options.job.costs.empty()) return cut_costs(options, out, clock);
+  return plan_model(options, out, clock);
 }
 
 }  // namespace spillway::cli

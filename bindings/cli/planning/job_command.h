@@ -9,6 +9,6 @@ namespace spillway::cli {
 
 /// `spillway plan` for many ranks: plans a profile, cuts a list of costs, re-balances or checks a
 /// stored plan, and prints; returns an exit code. Throws ConfigError, PlanError and IoError.
-int plan_for_ranks(const PlanWords& words, std::ostream& out, const Clock& clock);
+int plan_for_ranks(const PlanOptions& options, std::ostream& out, const Clock& clock);
 
 }  // namespace spillway::cli

@@ -30,13 +30,13 @@ bool is_shown_before(const ComparedJob& a, const ComparedJob& b) {
 /// What was tried, without what was to beat then.
 JobChoice again(const JobAttempt& attempt) {
   const JobChoice& choice = attempt.choice;
-  return {choice.generator, attempt.groups, choice.variant, choice.micro_batches};
+  return {choice.generator, attempt.data_parallel, choice.variant, choice.micro_batches};
 }
 
 /// Whether each rank has one stage, and each stage one rank.
 bool has_plain_stages(const JobAttempt& attempt, std::uint32_t ranks) {
-  const auto [groups, replicas, stages, actions] = attempt.work;
-  return replicas == 1 && stages * groups == ranks;
+  const auto [data_parallel, replicas, stages, actions] = attempt.work;
+  return replicas == 1 && stages * data_parallel == ranks;
 }
 
 class Comparison {
@@ -47,11 +47,12 @@ class Comparison {
   JobComparison run() {
     const JobRequest asked = request_;
     const Partitioner& partitioner = planner::partitioner_named(asked.partitioner);
-    std::set<std::uint32_t> groups;  // As few as possible.
-    for (const JobChoice& choice : planner::job_choices(asked)) groups.insert(choice.groups);
+    std::set<std::uint32_t> data_parallel;  // As few as possible.
+    for (const JobChoice& choice : planner::job_choices(asked))
+      data_parallel.insert(choice.data_parallel);
     JobComparison compared;
-    for (const std::uint32_t count : groups) {
-      compared.groups = request_.groups = count;
+    for (const std::uint32_t count : data_parallel) {
+      compared.data_parallel = request_.data_parallel = count;
       request_.cut_effort = planner::kFirstLook;
       compared.rows = schedules(partitioner);
       if (compared.rows.front().attempt.is_possible()) break;
@@ -63,7 +64,7 @@ class Comparison {
         if (each.name != partitioner.name) compared.rows.push_back(made(each, choice).row);
     }
     std::stable_sort(compared.rows.begin(), compared.rows.end(), is_shown_before);
-    if (groups.size() > 1) compared.best = best_of_any_groups(asked);
+    if (data_parallel.size() > 1) compared.best = best_of_any_data_parallel(asked);
     progress_.clear();
     return compared;
   }
@@ -159,12 +160,12 @@ class Comparison {
     row.on_machine = MachineStep{timing.step_seconds, plan.swap_target};
   }
 
-  std::optional<ComparedJob> best_of_any_groups(const JobRequest& asked) {
+  std::optional<ComparedJob> best_of_any_data_parallel(const JobRequest& asked) {
     const TimePoint begin = clock_.now();
     const planner::ShowChoice show = [&](const JobChoice& choice) {
-      progress_.show(message("{} in {} groups",
+      progress_.show(message("{} in {} data-parallel replicas",
                              planner::schedule_text(choice.generator->name, choice.variant),
-                             choice.groups));
+                             choice.data_parallel));
     };
     ComparedJob best;
     try {
@@ -185,11 +186,11 @@ class Comparison {
   /// For the bound.
   JobRequest with_times_of_machine() const {
     if (!machine_) return request_;
-    return planner::request_on(request_, *machine_, std::max(1U, request_.groups),
+    return planner::request_on(request_, *machine_, std::max(1U, request_.data_parallel),
                                planner::SwapTarget::kHost);
   }
 
-  JobRequest request_;  ///< With the groups that are being compared.
+  JobRequest request_;  ///< With the data-parallel replicas that are being compared.
   const std::optional<Cluster>& machine_;
   const Clock& clock_;
   ProgressLine progress_;

@@ -11,7 +11,7 @@
 
 namespace spillway::cli {
 
-/// What a plan takes on a machine whose links its ranks share.
+/// Step time of a plan on a machine whose links its ranks share.
 struct MachineStep {
   double step_seconds = 0.0;
   planner::SwapTarget swap_target = planner::SwapTarget::kHost;
@@ -21,7 +21,7 @@ struct MachineStep {
 struct ComparedJob {
   planner::JobAttempt attempt;
   double search_seconds = 0.0;
-  std::optional<MachineStep> on_machine{};  ///< Of a plan that was run there.
+  std::optional<MachineStep> on_machine{};  ///< Step of a plan that was simulated there.
 
   /// What rows are put in order by.
   double step_seconds() const {
@@ -30,17 +30,18 @@ struct ComparedJob {
 };
 
 struct JobComparison {
-  std::uint32_t groups = 1;           ///< Of all rows.
-  std::vector<ComparedJob> rows;      ///< Fastest first, those that are refused last.
-  std::optional<ComparedJob> best{};  ///< Of any number of groups, where none is named.
+  std::uint32_t data_parallel = 1;  ///< Data-parallel replicas of all rows.
+  std::vector<ComparedJob> rows;    ///< Fastest first, those that are refused last.
+  std::optional<ComparedJob>
+      best{};  ///< Of any number of data-parallel replicas, where none is named.
 };
 
-/// On one pipeline over all ranks, or on the groups that are named: every schedule with the
-/// partitioner that is asked for, as it is best, then every partitioner with the fastest of these,
-/// and with the fastest that has one stage and one copy on each rank. Where one pipeline works with
-/// no schedule, on as few groups as do. With a machine plans are made by the links that it leaves
-/// each rank, and the rows run there: what its ranks share says which is fastest. Shows what it
-/// does on the terminal.
+/// On one pipeline over all ranks, or on the data-parallel replicas that are named: every schedule
+/// with the partitioner that is asked for, as it is best, then every partitioner with the fastest
+/// of these, and with the fastest that has one stage and one copy on each rank. Where one pipeline
+/// works with no schedule, on as few data-parallel replicas as do. With a machine plans are made by
+/// the links that it leaves each rank, and the rows run there: what its ranks share says which is
+/// fastest. Shows what it does on the terminal.
 ///
 /// Throws ConfigError for a machine with fewer devices than ranks, and what `try_choices` throws.
 JobComparison compared_jobs(const planner::JobRequest& request,

@@ -1,6 +1,6 @@
 #include "planning/job_contradictions.h"
 
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_request.h"
 
@@ -8,11 +8,11 @@ namespace spillway::cli {
 
 namespace {
 
-std::vector<GivenWord> words_of_ranks(const JobWords& job) {
+std::vector<GivenOption> options_of_ranks(const JobOptions& job) {
   return {{"--device-memory", &job.device_memory},
           {"--micro-batches", &job.micro_batches},
           {"--batch", &job.batch},
-          {"--groups", &job.groups},
+          {"--data-parallel", &job.data_parallel},
           {"--schedule", &job.schedule},
           {"--order", &job.order},
           {"--link", &job.link},
@@ -22,34 +22,34 @@ std::vector<GivenWord> words_of_ranks(const JobWords& job) {
 }
 
 /// What was said about ranks, so that nobody wonders why a plan is to be for some.
-std::string beside_what(const JobWords& job) {
+std::string beside_what(const JobOptions& job) {
   if (job.compare) return " beside --compare";
-  std::vector<GivenWord> all = words_of_ranks(job);
+  std::vector<GivenOption> all = options_of_ranks(job);
   all.insert(all.end(), {{"--partitioner", &job.partitioner}, {"--costs", &job.costs}});
-  for (const GivenWord& each : all)
+  for (const GivenOption& each : all)
     if (!each.text->empty()) return message(" beside {} {}", each.option, *each.text);
   return {};
 }
 
 }  // namespace
 
-void refuse_any(const std::vector<GivenWord>& words, const char* reason) {
-  for (const GivenWord& each : words)
+void refuse_any(const std::vector<GivenOption>& options, const char* reason) {
+  for (const GivenOption& each : options)
     if (!each.text->empty()) throw ConfigError("{} {} {}", each.option, *each.text, reason);
 }
 
-std::vector<GivenWord> words_of_one_device(const PlanWords& words) {
-  const PlanningWords& common = words.common;
-  return {{"--budget", &common.budget}, {"--strategy", &common.strategy},
-          {"--effort", &common.effort}, {"--bound", &common.bound},
-          {"--points", &words.points},  {"--frontier", &words.picture}};
+std::vector<GivenOption> options_of_one_device(const PlanOptions& options) {
+  const CommonOptions& common = options.common;
+  return {{"--budget", &common.budget},  {"--strategy", &common.strategy},
+          {"--effort", &common.effort},  {"--bound", &common.bound},
+          {"--points", &options.points}, {"--frontier", &options.picture}};
 }
 
 /// All that says something about a plan which is made.
-std::vector<GivenWord> words_of_job(const PlanWords& words) {
-  const RateWords& rates = words.common.rates;
-  std::vector<GivenWord> all = words_of_ranks(words.job);
-  all.insert(all.end(), {{"--out", &words.out},
+std::vector<GivenOption> options_of_job(const PlanOptions& options) {
+  const RateOptions& rates = options.common.rates;
+  std::vector<GivenOption> all = options_of_ranks(options.job);
+  all.insert(all.end(), {{"--out", &options.out},
                          {"--link-out", &rates.link_out},
                          {"--link-in", &rates.link_in},
                          {"--duplex", &rates.duplex},
@@ -61,11 +61,11 @@ std::vector<GivenWord> words_of_job(const PlanWords& words) {
   return all;
 }
 
-std::uint32_t ranks_in(const JobWords& words) {
-  if (words.ranks.empty())
+std::uint32_t ranks_in(const JobOptions& options) {
+  if (options.ranks.empty())
     throw ConfigError("--ranks is missing{}: on how many devices is the model to run?",
-                      beside_what(words));
-  return count_in("--ranks", words.ranks, 1, planner::kMostRanksOfJob);
+                      beside_what(options));
+  return count_in("--ranks", options.ranks, 1, planner::kMostRanksOfJob);
 }
 
 }  // namespace spillway::cli

@@ -9,21 +9,21 @@
 namespace spillway::cli {
 
 /// An option with what was written behind it.
-struct GivenWord {
+struct GivenOption {
   const char* option;
   const std::string* text;
 };
 
 /// Throws ConfigError "OPTION TEXT REASON" for the first one that was given.
-void refuse_any(const std::vector<GivenWord>& words, const char* reason);
+void refuse_any(const std::vector<GivenOption>& options, const char* reason);
 
 /// What is about one device and its budget.
-std::vector<GivenWord> words_of_one_device(const PlanWords& words);
+std::vector<GivenOption> options_of_one_device(const PlanOptions& options);
 
 /// What says how a model runs on many ranks; not how many there are, nor who cuts.
-std::vector<GivenWord> words_of_job(const PlanWords& words);
+std::vector<GivenOption> options_of_job(const PlanOptions& options);
 
 /// Throws ConfigError where --ranks is missing, or no count.
-std::uint32_t ranks_in(const JobWords& words);
+std::uint32_t ranks_in(const JobOptions& options);
 
 }  // namespace spillway::cli

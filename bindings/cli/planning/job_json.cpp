@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "planning/machine_words.h"
+#include "planning/machine_names.h"
 #include "planning/request_text.h"
 #include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/machine/host_memory.h"
@@ -93,7 +93,7 @@ ordered_json attempt_json(const JobAttempt& attempt) {
   ordered_json json = {{"partitioner", attempt.partitioner},
                        {"schedule", attempt.schedule},
                        {"variant", attempt.variant},
-                       {"groups", attempt.groups},
+                       {"data_parallel", attempt.data_parallel},
                        {"micro_batches", attempt.micro_batches},
                        {"is_possible", attempt.is_possible()},
                        {"refusal", attempt.refusal}};
@@ -104,12 +104,12 @@ ordered_json attempt_json(const JobAttempt& attempt) {
   json["exposed_communication_seconds"] = attempt.exposed_communication_seconds;
   json["peak_bytes"] = attempt.peak.count();
   json["gap"] = attempt.gap;
-  json["is_relieved"] = attempt.is_relieved;
+  json["reduces_memory"] = attempt.reduces_memory;
   json["not_tried"] = attempt.not_tried;
   return json;
 }
 
-/// Nothing is told of orders that were not looked at, and JSON has no infinity.
+/// Nothing is told of orders that were skipped, and JSON has no infinity.
 ordered_json order_json(const FoundJob& job) {
   const planner::OrderChoice& order = job.search.plan.order;
   const bool is_open = job.request.chain.may_reorder;
@@ -136,12 +136,12 @@ ordered_json job_json(const FoundJob& job) {
                        {"schedule", plan.schedule},
                        {"variant", to_string(plan.variant)},
                        {"ranks", plan.ranks},
-                       {"groups", plan.groups},
+                       {"data_parallel", plan.data_parallel},
                        {"micro_batches", plan.micro_batches},
                        {"batch", plan.batch}};
   if (plan.device_memory != planner::kNoLimit)
     json["device_memory_bytes"] = plan.device_memory.count();
-  json["relief"] = planner::to_string(plan.relief);
+  json["memory_reduction"] = planner::to_string(plan.memory_reduction);
   json["not_tried"] = plan.not_tried;
   json["order"] = order_json(job);
   json["stages"] = ordered_json::array();
@@ -166,8 +166,8 @@ ordered_json job_json(const FoundJob& job) {
   json["attempts"] = ordered_json::array();
   for (const JobAttempt& attempt : job.search.attempts)
     json["attempts"].push_back(attempt_json(attempt));
-  json["hopeless"] = job.search.hopeless;
-  json["left_out"] = job.search.left_out;
+  json["pruned"] = job.search.pruned;
+  json["skipped"] = job.search.skipped;
   json["model"] = {{"path", job.path},
                    {"layers", job.request.chain.layers.size()},
                    {"micro_batch_seconds", work_of(job.request.chain)},
@@ -178,15 +178,15 @@ ordered_json job_json(const FoundJob& job) {
 
 ordered_json compared_json(const JobRequest& request, const JobComparison& compared) {
   auto list = ordered_json::array();
-  const auto add = [&](const ComparedJob& row, bool has_any_groups) {
+  const auto add = [&](const ComparedJob& row, bool has_any_data_parallel) {
     JobRequest asked = request;
-    if (!has_any_groups) asked.groups = compared.groups;
+    if (!has_any_data_parallel) asked.data_parallel = compared.data_parallel;
     ordered_json json = attempt_json(row.attempt);
     if (row.on_machine)
       json["machine"] = {{"step_seconds", row.on_machine->step_seconds},
                          {"swaps_to", name_in(kSwapTargets, row.on_machine->swap_target)}};
     json["bound"] = planner::job_bound(asked);
-    json["has_any_groups"] = has_any_groups;
+    json["has_any_data_parallel"] = has_any_data_parallel;
     json["search_seconds"] = row.search_seconds;
     list.push_back(std::move(json));
   };

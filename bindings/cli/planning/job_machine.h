@@ -15,15 +15,15 @@ struct SwapRates {
 
 /// Of the words about a link, disks, which so many ranks share, and the memory between them. Throws
 /// as `choose_rates`.
-SwapRates swap_rates(const RateWords& words, std::uint32_t sharers,
+SwapRates swap_rates(const RateOptions& options, std::uint32_t sharers,
                      const profile::StepProfile& profile);
 
 /// Whether disks are named, and no memory in front of them.
-bool swaps_to_disks_alone(const RateWords& words);
+bool swaps_to_disks_alone(const RateOptions& options);
 
 /// The machine behind --topology, as the other words leave it to the job: less memory, a slower
 /// link to the host, measured disks. Throws ConfigError for what it does not have, and what
 /// `cluster_path` and `parse_cluster` throw.
-planner::Cluster machine_for(const PlanWords& words, const profile::StepProfile& profile);
+planner::Cluster machine_for(const PlanOptions& options, const profile::StepProfile& profile);
 
 }  // namespace spillway::cli

@@ -11,20 +11,21 @@ namespace spillway::cli {
 namespace {
 
 std::string schedule_help() {
-  std::string text = "Who computes what when:";
+  std::string text = "Schedule, the order of the work of each rank:";
   for (const planner::ScheduleGenerator& each : planner::schedule_generators())
     text += message(" {} ({});", each.name, each.summary);
   return text +
-         message(" or {}, the fastest that fits and changes no results [{}]. A name alone is "
-                 "its usual variant, on one pipeline unless --groups says more. What a schedule "
-                 "leaves open stands behind it: 1f1b-capped:slots=3, interleaved:chunks=4, "
-                 "gems-master:replicas=4; gems-mast:parked or :single-owner for its second "
-                 "copy of the weights; :stages or :windows for how it gets into memory",
+         message(" or {}: the fastest one that fits and leaves the results of training unchanged "
+                 "[{}]. Parameters follow a colon: 1f1b-capped:slots=3, interleaved:chunks=4, "
+                 "gems-master:replicas=4; gems-mast:parked or gems-mast:single-owner, for the "
+                 "second copy of the weights; any schedule with :stages, :recompute or "
+                 ":idle-offload, for the way to save memory. Without parameters the defaults "
+                 "apply, and one pipeline unless --data-parallel names more",
                  planner::kAnySchedule, planner::kAnySchedule);
 }
 
 std::string partitioner_help() {
-  std::string text = "How to cut the model:";
+  std::string text = "Partitioner, which cuts the model into stages:";
   for (const planner::Partitioner& each : planner::partitioners())
     text += message(" {} ({});", each.name, each.summary);
   text.back() = ' ';
@@ -33,65 +34,67 @@ std::string partitioner_help() {
 
 }  // namespace
 
-void add_job_options(CommandLine& line, JobWords& words) {
-  line.add_text("--ranks", words.ranks, "COUNT",
-                "Plan for so many devices: cut the model into stages, and choose a schedule");
-  line.add_text("--device-memory", words.device_memory, "SIZE",
-                "With --ranks: memory of each device [as much as is needed]");
+void add_job_options(CommandLine& line, JobOptions& options) {
+  line.add_text("--ranks", options.ranks, "COUNT",
+                "Devices to plan for: the plan cuts the model into stages and has a schedule");
+  line.add_text("--device-memory", options.device_memory, "SIZE",
+                "With --ranks: memory of each device [no limit]");
   line.add_text(
-      "--micro-batches", words.micro_batches, "COUNT",
-      "With --ranks: how many make a step, on all devices together; the profile is of one "
-      "[as many as --batch; with --schedule auto the best that divide it]");
+      "--micro-batches", options.micro_batches, "COUNT",
+      "With --ranks: micro-batches of a step, summed over data-parallel replicas; the profile is "
+      "of exactly one [the value of --batch; with --schedule auto the best divisor of it]");
   line.add_text(
-      "--batch", words.batch, "COUNT",
-      "With --ranks: the work of a step, in micro-batches as profiled; fewer micro-batches are "
-      "taken to be so many times as long and large [as many as --micro-batches, or as ranks]");
-  line.add_text("--groups", words.groups, "COUNT",
-                "With --ranks: pipelines that do the same with other micro-batches, and sum their "
-                "gradients [1; with --schedule auto the best]");
-  line.add_text("--schedule", words.schedule, "NAME", schedule_help());
-  line.add_text("--partitioner", words.partitioner, "NAME", partitioner_help());
+      "--batch", options.batch, "COUNT",
+      "With --ranks: work of a step, as a number of micro-batches of the profile's size; with "
+      "fewer --micro-batches, each is larger and takes longer in proportion [the value of "
+      "--micro-batches, else of --ranks]");
+  line.add_text("--data-parallel", options.data_parallel, "COUNT",
+                "With --ranks: data-parallel replicas, that is pipelines which share the "
+                "micro-batches of a step and sum their gradients [1; with --schedule auto the "
+                "best number]");
+  line.add_hidden_text("--groups", options.groups);
+  line.add_text("--schedule", options.schedule, "NAME", schedule_help());
+  line.add_text("--partitioner", options.partitioner, "NAME", partitioner_help());
   line.add_text(
-      "--order", words.order, "NAME",
-      "With --ranks: in which order the branches of a model go to the stages: recorded; any "
-      "that the tensors of the profile allow; or auto, any where the profile knows all that "
-      "operators wait for, as imported ones do [auto]");
+      "--order", options.order, "NAME",
+      "With --ranks: order in which the branches of a model are assigned to stages: recorded; "
+      "any, the best one that the tensors of the profile allow; or auto, which is any where the "
+      "profile has all dependences, as imported profiles do, else recorded [auto]");
   line.add_text(
-      "--link", words.link, "GB/s",
-      "With --ranks: rate between any two devices, each way [messages take no time]; the one "
-      "to each host, for swaps, is --link-out and --link-in [nothing is swapped], and "
-      "--host-memory is then of each rank");
+      "--link", options.link, "GB/s",
+      "With --ranks: bandwidth between any two devices, in each direction [messages take no "
+      "time]. --link-out and --link-in are then the bandwidth between each device and its host, "
+      "for swaps [nothing is swapped], and --host-memory is per rank");
   line.add_text(
-      "--topology", words.topology, "FILE|NAME",
-      "With --ranks: plan for this description of a machine, or for the one of that name that "
-      "came with the command: its memory, links and disks. Other options leave less of them "
-      "to the job; --host-memory is then of each node");
-  line.add_text("--ranks-per-host", words.ranks_per_host, "COUNT",
-                "With --ranks, and disks (--rates, --nvme): neighbouring ranks that share them");
-  line.add_flag("--compare", words.compare,
-                "With --ranks: all schedules on one pipeline, or on --groups of them, and all "
-                "partitioners with the best of them, in one table; with --topology each as it runs "
-                "on the machine");
-  line.add_text("--svg", words.picture, "FILE",
-                "With --ranks: draw what each device does when, and what it holds");
+      "--topology", options.topology, "FILE|NAME",
+      "With --ranks: machine to plan for, as a description or the name of a bundled one; it sets "
+      "device memory, links and disks. Other options may only lower these limits; --host-memory "
+      "is then per node");
+  line.add_text("--ranks-per-host", options.ranks_per_host, "COUNT",
+                "With --ranks and disks (--rates, --nvme): neighbouring ranks that share the "
+                "disks of a host");
+  line.add_flag("--compare", options.compare,
+                "With --ranks: print one table of all schedules, on one pipeline or as many as "
+                "--data-parallel says, and of all partitioners with the best schedules; with "
+                "--topology each row as it runs on the machine");
+  line.add_text("--svg", options.picture, "FILE",
+                "With --ranks: SVG picture to write, of the work and the memory of each device "
+                "over a step");
+  line.add_text("--costs", options.costs, "FILE",
+                "With --ranks: text file of layer times in seconds, one number per layer, to cut "
+                "instead of a profile");
   line.add_text(
-      "--costs", words.costs, "FILE",
-      "With --ranks: cut a list of numbers, seconds of one layer each, instead of a profile");
-  line.add_text(
-      "--rebalance", words.rebalance, "FILE",
-      "Take up the plan for many ranks that a job runs by (--out stored it) with a PROFILE that "
-      "was recorded since: which layers to move to neighbouring ranks at the end of a step, in "
-      "which rounds, and after how many steps that pays. Ranks, schedule, memory and links are the "
-      "plan's; "
-      "--out stores the plan to go on with");
-  line.add_text(
-      "--steps-left", words.steps_left, "COUNT",
-      "With --rebalance: move what pays within so many steps, nothing if nothing does [move to "
-      "the quickest step, whenever that pays]");
-  line.add_text(
-      "--check", words.check, "FILE",
-      "Look for the first fault of a stored plan for many ranks, or of lists of actions as "
-      "PyTorch's pipelining writes them (CSV)");
+      "--rebalance", options.rebalance, "FILE",
+      "Plan that a job runs now (stored by --out). From a newer PROFILE of the same model, the "
+      "output says which layers should move to neighbouring ranks at the end of a step, in which "
+      "rounds, and after how many steps the move pays. Ranks, schedule, memory and links stay as "
+      "in the plan; --out stores the new plan");
+  line.add_text("--steps-left", options.steps_left, "COUNT",
+                "With --rebalance: steps that the job will still run; layers move only if that "
+                "pays within them [no limit: the fastest step]");
+  line.add_text("--check", options.check, "FILE",
+                "Stored plan for many ranks, or CSV action lists as PyTorch's pipelining writes "
+                "them, to check; the output names the first fault");
 }
 
 }  // namespace spillway::cli

@@ -55,7 +55,7 @@ struct BarKind {
 constexpr std::array<BarKind, 5> kBarKinds{{{"forward", "#56B4E9"},
                                             {"backward", "#E69F00"},
                                             {"weight gradient", "#009E73"},
-                                            {"computed again", "#CC79A7"},
+                                            {"recomputed", "#CC79A7"},
                                             {"update", "#000000"}}};
 
 /// Replicas in turn, so that those that meet on a rank differ: Chimera's two, GEMS's one after the
@@ -116,11 +116,11 @@ class Drawing {
 
  private:
   std::string subtitle() const {
-    std::string text =
-        message("{} on {} of {}, {}: {} per step, {} idle", plan_.schedule,
-                counted(plan_.groups, "pipeline"), counted(plan_.ranks / plan_.groups, "rank"),
-                counted(plan_.micro_batches, "micro-batch"), seconds_text(plan_.step_seconds),
-                percent_text(plan_.timing.bubble));
+    std::string text = message("{} on {} of {}, {}: {} per step, {} idle", plan_.schedule,
+                               counted(plan_.data_parallel, "pipeline"),
+                               counted(plan_.ranks / plan_.data_parallel, "rank"),
+                               counted(plan_.micro_batches, "micro-batch"),
+                               seconds_text(plan_.step_seconds), percent_text(plan_.timing.bubble));
     if (plan_.device_memory != planner::kNoLimit)
       text += message("; devices of {}", plan_.device_memory);
     if (ranks_.size() < plan_.actions.rank_count())
@@ -139,7 +139,7 @@ class Drawing {
       x += 20 + kWidthOfLegendLetter * static_cast<double>(text.size()) + 22;
     };
     for (const BarKind& kind : kBarKinds) {
-      // As actions; what stages compute again by themselves is in their backward.
+      // As actions; what stages recompute by themselves is in their backward.
       const bool is_recomputation = &kind == &kind_of(ActionKind::kRecompute);
       if (is_recomputation && !has_action(plan_.actions, ActionKind::kRecompute)) continue;
       svg_.box(x, 62, 14, 10, message("fill=\"{}\"", kind.colour));

@@ -31,7 +31,7 @@ std::string batch_text(const JobPlan& plan, const JobRequest& request) {
     return line("batch", message("in {}, each of {} profiled ones; {}",
                                  counted(plan.micro_batches, "micro-batch"), share, larger));
   if (request.micro_batches != 0) return {};
-  return line("batch", message("in {} as profiled; {}, and smaller ones were not looked at",
+  return line("batch", message("in {} as profiled; {}, and smaller ones were skipped",
                                counted(plan.micro_batches, "micro-batch"), larger));
 }
 
@@ -45,14 +45,14 @@ std::string hosts_text(const FoundJob& job) {
   if (job.swap_target == planner::SwapTarget::kDisk)
     return line("hosts",
                 job.host_memory == planner::kNoLimit
-                    ? message("{} on the disks of the fullest one, what its ranks have swapped at "
-                              "their most; {}",
+                    ? message("{} on the disks of the fullest one, summed over the peaks of its "
+                              "ranks; {}",
                               held, whose)
                     : message("{} on the disks of the fullest one, as swaps to its memory of {} "
                               "had no room there; {}",
                               held, job.host_memory, whose));
   return line("hosts",
-              message("{}{} on the fullest one, what its ranks have swapped at their most; "
+              message("{}{} on the fullest one, summed over the peaks of its ranks; "
                       "{}",
                       held,
                       job.host_memory == planner::kNoLimit ? std::string()
@@ -84,15 +84,16 @@ std::string layers_text(const planner::LayerOrder& order, const StageEstimate& s
   return ranges.size() > kRangesShown ? text + " ..." : text;
 }
 
-std::string rows_left_out(std::size_t rows) {
+std::string rows_not_shown(std::size_t rows) {
   if (rows <= kRowsShown) return {};
   return message("and {} more; --json tells all\n", rows - kRowsShown);
 }
 
 std::string stages_table(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
-  std::vector<std::vector<std::string>> rows{{"stage", "rank", "layers", "time", "again", "swapped",
-                                              "held", "before", "parameters", "begins with"}};
+  std::vector<std::vector<std::string>> rows{{"stage", "rank", "layers", "time", "recomputed",
+                                              "swapped", "held", "before", "parameters",
+                                              "begins with"}};
   for (std::size_t k = 0; k < std::min(plan.stages.size(), kRowsShown); ++k) {
     const StageEstimate& stage = plan.stages[k];
     rows.push_back(
@@ -104,7 +105,7 @@ std::string stages_table(const FoundJob& job) {
              job.request.chain.layers[planner::layer_at(plan.order.layers, stage.first_layer)].name,
              kMostLettersOfName)});
   }
-  return table_text(rows) + rows_left_out(plan.stages.size());
+  return table_text(rows) + rows_not_shown(plan.stages.size());
 }
 
 /// By class; a row sums up to its peak.
@@ -121,7 +122,7 @@ std::string classes_table(const JobPlan& plan) {
                     to_string(plan.memory[rank].peak)});
   }
   return "\nWhat ranks hold at the moment of their peak:\n" + table_text(rows) +
-         rows_left_out(plan.memory.size());
+         rows_not_shown(plan.memory.size());
 }
 
 /// What the search did, so that nobody takes it for more.
@@ -129,21 +130,20 @@ std::string search_text(const FoundJob& job) {
   std::string text = message("in {}", seconds_text(job.search_seconds));
   if (job.search.attempts.size() < 2) return text;
   text += message(": {} plans", job.search.attempts.size());
-  if (job.search.hopeless > 0)
-    text += message("; {} more were given up as slower", job.search.hopeless);
-  if (job.search.left_out > 0)
-    text += message("; {} more were not looked at (name one with --schedule)", job.search.left_out);
+  if (job.search.pruned > 0) text += message("; {} more were pruned as slower", job.search.pruned);
+  if (job.search.skipped > 0)
+    text += message("; {} more were skipped (name one with --schedule)", job.search.skipped);
   return text;
 }
 
-std::string relief_text(const JobPlan& plan) {
+std::string memory_reduction_text(const JobPlan& plan) {
   std::int64_t swaps = 0;
-  std::int64_t again = 0;
+  std::int64_t recomputed = 0;
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
     swaps += count_of(plan, rank, planner::ActionKind::kSwapOut);
-    again += count_of(plan, rank, planner::ActionKind::kRecompute);
+    recomputed += count_of(plan, rank, planner::ActionKind::kRecompute);
   }
-  return message("{} whole stashes leave in idle windows, {} are computed again", swaps, again);
+  return message("{} whole stashes are swapped in idle time, {} are recomputed", swaps, recomputed);
 }
 
 }  // namespace
@@ -160,11 +160,11 @@ std::string job_text(const FoundJob& job) {
   const planner::ScheduleGenerator& generator = planner::schedule_generator_named(plan.schedule);
   const std::string machine = job.machine ? job.machine->cluster.name : "";
   std::string text = request_text(job.request, job.path, links_text(job.request, machine));
-  const bool is_whole = plan.groups > 1 && plan.ranks == plan.groups;
+  const bool is_whole = plan.data_parallel > 1 && plan.ranks == plan.data_parallel;
   text += line("schedule",
                message("{} ({}) on {} of {}{}", planner::schedule_text(plan.schedule, plan.variant),
-                       generator.summary, counted(plan.groups, "pipeline"),
-                       counted(plan.ranks / plan.groups, "rank"),
+                       generator.summary, counted(plan.data_parallel, "pipeline"),
+                       counted(plan.ranks / plan.data_parallel, "rank"),
                        is_whole ? ": each has the whole model (data parallel)" : ""));
   text += batch_text(plan, job.request);
   const bool is_ours = partitioner.reading == planner::Reading::kOurs;
@@ -181,7 +181,7 @@ std::string job_text(const FoundJob& job) {
                        rate_text(plan.micro_batches_per_second())));
   const bool is_named = job.request.schedule != planner::kAnySchedule;
   text +=
-      line("bound", message("{}: nothing is faster {}; this is {} above it; integrality gap "
+      line("bound", message("{}: no plan is faster {}; this is {} above it; integrality gap "
                             "{}{}",
                             seconds_text(plan.bound_seconds),
                             is_named ? "with this schedule on such pipelines" : "on so many ranks",
@@ -195,8 +195,9 @@ std::string job_text(const FoundJob& job) {
   text += line("peak", message("{} on the fullest rank", plan.peak()));
   text += hosts_text(job);
   if (job.machine) text += machine_text(*job.machine);
-  if (plan.relief == planner::JobRelief::kWindows) text += line("relief", relief_text(plan));
-  if (!plan.not_tried.empty()) text += line("relief", plan.not_tried);
+  if (plan.memory_reduction == planner::JobMemoryReduction::kIdleOffload)
+    text += line("offload", memory_reduction_text(plan));
+  if (!plan.not_tried.empty()) text += line("offload", plan.not_tried);
   text += line("planned", search_text(job));
   text += '\n';
   text += stages_table(job);

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "planning/machine_words.h"
+#include "planning/machine_names.h"
 #include "planning/planning_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -79,11 +79,12 @@ std::string machine_tables(const FoundMachine& machine) {
   std::string text = '\n' + link_loads_text(machine.timing);
   if (machine.runs.size() < 2) return text;
   std::vector<std::vector<std::string>> rows{
-      {"schedule", "groups", "swaps to", "step alone", "step shared"}};
+      {"schedule", "data-parallel", "swaps to", "step alone", "step shared"}};
   constexpr std::size_t kShown = 12;
   for (std::size_t i = 0; i < std::min(kShown, machine.runs.size()); ++i) {
     const planner::MachineRun& run = machine.runs[i];
-    rows.push_back({planner::schedule_text(run.schedule, run.variant), message("{}", run.groups),
+    rows.push_back({planner::schedule_text(run.schedule, run.variant),
+                    message("{}", run.data_parallel),
                     std::string(name_in(kSwapTargets, run.swap_target)),
                     seconds_text(run.planned_step_seconds), seconds_text(run.step_seconds)});
   }
@@ -115,7 +116,7 @@ ordered_json machine_json(const FoundMachine& machine) {
   for (const planner::MachineRun& run : machine.runs)
     json["runs"].push_back({{"schedule", run.schedule},
                             {"variant", run.variant},
-                            {"groups", run.groups},
+                            {"data_parallel", run.data_parallel},
                             {"swaps_to", name_in(kSwapTargets, run.swap_target)},
                             {"planned_step_seconds", run.planned_step_seconds},
                             {"step_seconds", run.step_seconds}});

@@ -10,13 +10,13 @@ namespace spillway::cli {
 
 /// The machine that a plan was made for, and what the plan does there.
 struct FoundMachine {
-  std::string path;  ///< Of its description.
+  std::string path;  ///< Path of its description.
   planner::Cluster cluster;
   planner::JobTiming timing;
   std::vector<planner::MachineRun> runs;  ///< Fastest first; the first is the plan.
 };
 
-/// What a plan takes on its machine, as lines.
+/// Figures of a plan on its machine, as lines.
 std::string machine_text(const FoundMachine& machine);
 /// All that ran on it as a table, and the load of its links.
 std::string machine_tables(const FoundMachine& machine);

@@ -24,7 +24,7 @@ int plan(const Words& words) {
                    "       spillway plan --costs FILE --ranks COUNT [--partitioner NAME]\n"
                    "       spillway plan --check FILE",
                    kPlanExamples);
-  PlanWords given;
+  PlanOptions given;
   add_plan_options(line, given);
   if (!line.parse(split_frontier(words))) return kDone;
   return plan_from_profile(given, std::cout, SteadyClock());
@@ -35,14 +35,14 @@ int simulate(const Words& words) {
                    "spillway simulate [options] PROFILE\n"
                    "       spillway simulate [--cluster FILE|NAME] [options] PLAN",
                    kSimulateExamples);
-  SimulateWords given;
+  SimulateOptions given;
   add_simulate_options(line, given);
   if (!line.parse(words)) return kDone;
   return simulate_plan(given, std::cout, SteadyClock());
 }
 
 int import(const Words& words) {
-  ProfileWords given;
+  ProfileOptions given;
   CommandLine line = profile_command_line(given);
   if (!line.parse(words)) return kDone;
   return import_profile(given, line.given_settings());

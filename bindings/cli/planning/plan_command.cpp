@@ -45,36 +45,36 @@ std::size_t points_in(const std::string& text) {
   return points;
 }
 
-void refuse_contradictions(const PlanWords& words) {
-  const PlanningWords& common = words.common;
-  if (!words.picture.empty() && !words.frontier)
-    throw ConfigError("write --frontier {} for a picture", words.picture);
-  if (words.frontier) {
+void refuse_contradictions(const PlanOptions& options) {
+  const CommonOptions& common = options.common;
+  if (!options.picture.empty() && !options.frontier)
+    throw ConfigError("write --frontier {} for a picture", options.picture);
+  if (options.frontier) {
     if (!common.budget.empty())
       throw ConfigError(
           "--frontier plans for all budgets, so --budget {} has no place beside it (leave "
           "one out)",
           common.budget);
-    if (!words.out.empty())
+    if (!options.out.empty())
       throw ConfigError(
           "--out {} stores one plan, and --frontier makes many (name a --budget instead)",
-          words.out);
-    if (!words.picture.empty()) check_picture_path(words.picture);
+          options.out);
+    if (!options.picture.empty()) check_picture_path(options.picture);
     return;
   }
-  if (!words.points.empty())
+  if (!options.points.empty())
     throw ConfigError(
         "--points {} belongs to --frontier, which is missing (add it, or leave both out)",
-        words.points);
+        options.points);
   if (common.budget.empty())
     throw ConfigError("--budget is missing: name one (4GiB, 50%), or ask for all with --frontier");
-  if (common.strategy == kAll && !words.out.empty())
+  if (common.strategy == kAll && !options.out.empty())
     throw ConfigError("--out {} stores one plan, and --strategy all makes many (name one strategy)",
-                      words.out);
+                      options.out);
 }
 
-std::vector<NamedFile> outputs_of(const PlanWords& words) {
-  return {{"--out", words.out}, {"--frontier", words.picture}};
+std::vector<NamedFile> outputs_of(const PlanOptions& options) {
+  return {{"--out", options.out}, {"--frontier", options.picture}};
 }
 
 nlohmann::ordered_json json_of(const PlanningStep& step, const ChosenRates& rates,
@@ -84,38 +84,39 @@ nlohmann::ordered_json json_of(const PlanningStep& step, const ChosenRates& rate
   return list;
 }
 
-int draw_frontier(const PlanWords& words, const PlanningStep& step, const ChosenRates& rates,
+int draw_frontier(const PlanOptions& options, const PlanningStep& step, const ChosenRates& rates,
                   std::ostream& out, const Clock& clock) {
-  const auto strategies = chosen_strategies(words.common.strategy);
+  const auto strategies = chosen_strategies(options.common.strategy);
   ProgressLine progress;
-  const Frontier frontier =
-      plan_frontier(step, rates, bound_effort(words.common.bound), strategies,
-                    points_in(words.points), effort_seconds(words.common.effort, kSecondsOfMany),
-                    clock, [&](std::size_t done, std::size_t all, const std::string& next) {
-                      progress.show(message("plan {} of {}: {}", done + 1, all, next));
-                    });
+  const Frontier frontier = plan_frontier(
+      step, rates, bound_effort(options.common.bound), strategies, points_in(options.points),
+      effort_seconds(options.common.effort, kSecondsOfMany), clock,
+      [&](std::size_t done, std::size_t all, const std::string& next) {
+        progress.show(message("plan {} of {}: {}", done + 1, all, next));
+      });
   progress.clear();
-  if (!words.picture.empty()) write_picture(step, rates, frontier, words.picture);
-  if (words.common.json) {
+  if (!options.picture.empty()) write_picture(step, rates, frontier, options.picture);
+  if (options.common.json) {
     out << json_text(json_of(step, rates, frontier.plans));
     return kDone;
   }
   out << frontier_text(step, rates, frontier);
-  if (!words.picture.empty()) out << "\ndrawn in " << words.picture << '\n';
+  if (!options.picture.empty()) out << "\ndrawn in " << options.picture << '\n';
   return kDone;
 }
 
-int compare_strategies(const PlanWords& words, const PlanningStep& step, const ChosenRates& rates,
-                       Bytes budget, std::ostream& out, const Clock& clock) {
+int compare_strategies(const PlanOptions& options, const PlanningStep& step,
+                       const ChosenRates& rates, Bytes budget, std::ostream& out,
+                       const Clock& clock) {
   const PlanningCase planning =
-      case_for(step, budget, limits_for(step, budget, rates), bound_effort(words.common.bound));
+      case_for(step, budget, limits_for(step, budget, rates), bound_effort(options.common.bound));
   std::vector<PlanFigures> plans;
   ProgressLine progress;
   const auto all = planner::strategies();
   for (const Strategy& strategy : all) {
     progress.show(message("plan {} of {}: {}", plans.size() + 1, all.size(), strategy.name));
     plans.push_back(
-        plan_with(strategy, planning, effort_seconds(words.common.effort, kSecondsOfMany), clock)
+        plan_with(strategy, planning, effort_seconds(options.common.effort, kSecondsOfMany), clock)
             .figures);
   }
   progress.clear();
@@ -123,14 +124,14 @@ int compare_strategies(const PlanWords& words, const PlanningStep& step, const C
     if (a.is_possible() != b.is_possible()) return a.is_possible();
     return a.step_seconds < b.step_seconds;
   });
-  out << (words.common.json ? json_text(json_of(step, rates, plans))
-                            : comparison_text(step, rates, plans));
+  out << (options.common.json ? json_text(json_of(step, rates, plans))
+                              : comparison_text(step, rates, plans));
   return kDone;
 }
 
 }  // namespace
 
-std::vector<std::string> split_frontier(const std::vector<std::string>& words) {
+std::vector<std::string> split_frontier(const std::vector<std::string>& options) {
   constexpr std::string_view kOption = "--frontier";
   constexpr std::array<std::string_view, 8> kPictures{".svg", ".png",  ".pdf", ".jpg",
                                                       ".gif", ".jpeg", ".eps", ".webp"};
@@ -140,8 +141,8 @@ std::vector<std::string> split_frontier(const std::vector<std::string>& words) {
            });
   };
   std::vector<std::string> split;
-  for (std::size_t at = 0; at < words.size(); ++at) {
-    const std::string& word = words[at];
+  for (std::size_t at = 0; at < options.size(); ++at) {
+    const std::string& word = options[at];
     const bool has_value = word.starts_with(std::string(kOption) + "=");
     if (word != kOption && !has_value) {
       split.push_back(word);
@@ -150,16 +151,16 @@ std::vector<std::string> split_frontier(const std::vector<std::string>& words) {
     split.emplace_back(kOption);
     if (has_value)
       split.push_back("--picture=" + word.substr(kOption.size() + 1));
-    else if (at + 1 < words.size() && !words[at + 1].empty() && is_picture(words[at + 1]))
-      split.push_back("--picture=" + words[++at]);
+    else if (at + 1 < options.size() && !options[at + 1].empty() && is_picture(options[at + 1]))
+      split.push_back("--picture=" + options[++at]);
   }
   return split;
 }
 
-std::vector<NamedFile> files_read(const PlanningWords& words) {
-  const std::string& rates = words.rates.rates;
+std::vector<NamedFile> files_read(const CommonOptions& options) {
+  const std::string& rates = options.rates.rates;
   // The recorded rates of this machine are in nobody's words, and nobody wants them gone.
-  return {{"PROFILE", words.profile},
+  return {{"PROFILE", options.profile},
           {"--rates", rates.empty() ? topology::default_disk_rates_path() : rates}};
 }
 
@@ -179,61 +180,61 @@ double effort_seconds(const std::string& word, double fallback) {
   return value;
 }
 
-JudgedPlan plan_asked_for(const PlanningWords& words, const PlanningCase& planning,
-                          const Clock& clock) {
-  const Strategy strategy = chosen_strategies(words.strategy).front();
+EvaluatedPlan plan_asked_for(const CommonOptions& options, const PlanningCase& planning,
+                             const Clock& clock) {
+  const Strategy strategy = chosen_strategies(options.strategy).front();
   ProgressLine progress;
   progress.show(message("planning a step of {} operators within {}",
                         planning.step.profile.tape.ops.size(), planning.budget));
-  JudgedPlan judged =
-      plan_with(strategy, planning, effort_seconds(words.effort, kSecondsForOnePlan), clock);
-  if (judged.figures.ran_out_of_memory)
+  EvaluatedPlan evaluated =
+      plan_with(strategy, planning, effort_seconds(options.effort, kSecondsForOnePlan), clock);
+  if (evaluated.figures.ran_out_of_memory)
     throw PlanError("the strategy '{}' has no plan: {} (give the command more memory, or try "
                     "--strategy belady, which does not search)",
-                    strategy.name, judged.figures.refusal);
-  if (judged.figures.cannot_replay)
+                    strategy.name, evaluated.figures.refusal);
+  if (evaluated.figures.cannot_replay)
     throw PlanError("the strategy '{}' cannot plan this step: {} (choose another one; --strategy "
                     "all shows which can)",
-                    strategy.name, judged.figures.refusal);
-  if (!judged.figures.is_possible())
+                    strategy.name, evaluated.figures.refusal);
+  if (!evaluated.figures.is_possible())
     throw BudgetError("the strategy '{}' has no plan for {}: {} (a larger --budget, or --strategy "
                       "all shows which do)",
-                      strategy.name, planning.budget, judged.figures.refusal);
-  return judged;
+                      strategy.name, planning.budget, evaluated.figures.refusal);
+  return evaluated;
 }
 
-int plan_from_profile(const PlanWords& words, std::ostream& out, const Clock& clock) {
-  if (words.job.is_given()) return plan_for_ranks(words, out, clock);
-  if (words.common.profile.empty())
+int plan_from_profile(const PlanOptions& options, std::ostream& out, const Clock& clock) {
+  if (options.job.is_given()) return plan_for_ranks(options, out, clock);
+  if (options.common.profile.empty())
     throw ConfigError("PROFILE is missing: the step, as `spillway profile` recorded it (see "
                       "spillway plan --help)");
-  refuse_contradictions(words);
-  check_outputs(files_read(words.common), outputs_of(words));
-  if (words.common.strategy != kAll) chosen_strategies(words.common.strategy);
-  points_in(words.points);
-  bound_effort(words.common.bound);
-  effort_seconds(words.common.effort, kSecondsOfMany);
-  const PlanningStep step = load_step(words.common.profile);
-  const ChosenRates rates = choose_rates(words.common.rates, step.profile);
-  if (words.frontier) return draw_frontier(words, step, rates, out, clock);
-  const Bytes budget = budget_in(step, words.common.budget);
-  if (words.common.strategy == kAll)
-    return compare_strategies(words, step, rates, budget, out, clock);
+  refuse_contradictions(options);
+  check_outputs(files_read(options.common), outputs_of(options));
+  if (options.common.strategy != kAll) chosen_strategies(options.common.strategy);
+  points_in(options.points);
+  bound_effort(options.common.bound);
+  effort_seconds(options.common.effort, kSecondsOfMany);
+  const PlanningStep step = load_step(options.common.profile);
+  const ChosenRates rates = choose_rates(options.common.rates, step.profile);
+  if (options.frontier) return draw_frontier(options, step, rates, out, clock);
+  const Bytes budget = budget_in(step, options.common.budget);
+  if (options.common.strategy == kAll)
+    return compare_strategies(options, step, rates, budget, out, clock);
   const planner::SwapLimits limits = limits_for(step, budget, rates);
-  const PlanningCase planning = case_for(step, budget, limits, bound_effort(words.common.bound));
-  const JudgedPlan judged = plan_asked_for(words.common, planning, clock);
-  if (!words.out.empty())
+  const PlanningCase planning = case_for(step, budget, limits, bound_effort(options.common.bound));
+  const EvaluatedPlan evaluated = plan_asked_for(options.common, planning, clock);
+  if (!options.out.empty())
     topology::write_file_at_once(
-        words.out, planner::to_text(planner::describe_plan(judged.plan, planning.bound,
-                                                           step.profile, limits, budget)));
-  if (words.common.json) {
-    out << json_text(figures_json(step, rates, judged.figures));
+        options.out, planner::to_text(planner::describe_plan(evaluated.plan, planning.bound,
+                                                             step.profile, limits, budget)));
+  if (options.common.json) {
+    out << json_text(figures_json(step, rates, evaluated.figures));
     return kDone;
   }
-  out << plan_text(step, rates, judged.figures);
-  if (!words.out.empty())
-    out << "plan stored in " << words.out << "; look at the step with: spillway simulate "
-        << shell_word(words.common.profile) << " --plan " << shell_word(words.out)
+  out << plan_text(step, rates, evaluated.figures);
+  if (!options.out.empty())
+    out << "plan stored in " << options.out << "; look at the step with: spillway simulate "
+        << shell_word(options.common.profile) << " --plan " << shell_word(options.out)
         << " --trace step.json\n";
   return kDone;
 }

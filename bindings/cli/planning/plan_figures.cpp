@@ -111,7 +111,7 @@ PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
   figures.host_peak = estimate.near_peak_pages * limits.page_size;
   figures.peak = in_memory(step, estimate.peak_pages);
   figures.recompute_seconds = plan.replay_seconds;
-  // Each presence of a value beyond its first one was computed again.
+  // Each presence of a value beyond its first one was recomputed.
   figures.recomputed_values = plan.steps.tape.values.size() - step.profile.tape.values.size();
   figures.replayed_operators = plan.replays.size();
   figures.stall_seconds = estimate.stall_seconds;
@@ -123,38 +123,38 @@ PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
   return figures;
 }
 
-JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
-                     double most_seconds, const Clock& clock) {
-  JudgedPlan judged;
+EvaluatedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
+                        double most_seconds, const Clock& clock) {
+  EvaluatedPlan evaluated;
   const TimePoint begin = clock.now();
   try {
-    judged.plan = make_plan(strategy, planning, [&] {
-      return judged.figures.was_cut = seconds(clock.now() - begin) >= most_seconds;
+    evaluated.plan = make_plan(strategy, planning, [&] {
+      return evaluated.figures.was_cut = seconds(clock.now() - begin) >= most_seconds;
     });
-    judged.figures.planning_seconds = seconds(clock.now() - begin);
+    evaluated.figures.planning_seconds = seconds(clock.now() - begin);
   } catch (const planner::ReplayError& error) {
-    judged.figures.planning_seconds = seconds(clock.now() - begin);
-    judged.figures.refusal = replay_text(planning.step, error.cause());
-    judged.figures.cannot_replay = true;
+    evaluated.figures.planning_seconds = seconds(clock.now() - begin);
+    evaluated.figures.refusal = replay_text(planning.step, error.cause());
+    evaluated.figures.cannot_replay = true;
   } catch (const Error& error) {
-    judged.figures.planning_seconds = seconds(clock.now() - begin);
-    judged.figures.refusal = error.what();
+    evaluated.figures.planning_seconds = seconds(clock.now() - begin);
+    evaluated.figures.refusal = error.what();
   } catch (const std::bad_alloc&) {
-    judged.figures.planning_seconds = seconds(clock.now() - begin);
-    judged.figures.refusal = message("memory ran out while it planned a step of {} operators",
-                                     planning.step.profile.tape.ops.size());
-    judged.figures.ran_out_of_memory = true;
+    evaluated.figures.planning_seconds = seconds(clock.now() - begin);
+    evaluated.figures.refusal = message("memory ran out while it planned a step of {} operators",
+                                        planning.step.profile.tape.ops.size());
+    evaluated.figures.ran_out_of_memory = true;
   }
-  if (judged.figures.is_possible()) {
-    PlanFigures figures = figures_of(planning, judged.plan);
-    figures.planning_seconds = judged.figures.planning_seconds;
-    figures.was_cut = judged.figures.was_cut;
-    judged.figures = std::move(figures);
+  if (evaluated.figures.is_possible()) {
+    PlanFigures figures = figures_of(planning, evaluated.plan);
+    figures.planning_seconds = evaluated.figures.planning_seconds;
+    figures.was_cut = evaluated.figures.was_cut;
+    evaluated.figures = std::move(figures);
   }
-  judged.plan.strategy = judged.figures.strategy = strategy.name;
-  judged.figures.source = strategy.source;
-  judged.figures.budget = planning.budget;
-  return judged;
+  evaluated.plan.strategy = evaluated.figures.strategy = strategy.name;
+  evaluated.figures.source = strategy.source;
+  evaluated.figures.budget = planning.budget;
+  return evaluated;
 }
 
 }  // namespace spillway::cli

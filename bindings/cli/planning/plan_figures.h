@@ -11,7 +11,7 @@
 
 namespace spillway::cli {
 
-/// What operators of one kind, or one value, make the step wait.
+/// Stall of a step for operators of one kind, or for one value.
 struct StallCause {
   std::string what;
   double pages_seconds = 0.0;  ///< Waiting for tensors to come in.
@@ -29,9 +29,9 @@ struct PlanFigures {
   Bytes budget;
   double step_seconds = 0.0;
   double bound_seconds = 0.0;
-  planner::StepBound bound;  ///< What makes it bind.
+  planner::StepBound bound;  ///< The bound, with its cause.
   Bytes written, read, peak;
-  Bytes far_written, far_read;  ///< Of those: to and from the far one of two tiers.
+  Bytes far_written, far_read;  ///< Part of these: to and from the far one of two tiers.
   Bytes host_peak;              ///< Most of the near one that is taken.
   double recompute_seconds = 0.0;
   std::uint64_t recomputed_values = 0;
@@ -57,12 +57,12 @@ struct PlanFigures {
 };
 
 /// A plan and its figures.
-struct JudgedPlan {
+struct EvaluatedPlan {
   planner::StepPlan plan;
   PlanFigures figures;
 };
 
-/// A step under one budget. Every plan for it is judged by the same bound, whatever it does.
+/// A step under one budget. Every plan for it is evaluated by the same bound, whatever it does.
 struct PlanningCase {
   const PlanningStep& step;
   Bytes budget;
@@ -87,7 +87,7 @@ PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::Swa
 PlanFigures figures_of(const PlanningCase& planning, const planner::StepPlan& plan);
 
 /// Plans with a strategy. One that cannot serve this step gives a refusal instead of a plan.
-JudgedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
-                     double most_seconds, const Clock& clock);
+EvaluatedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& planning,
+                        double most_seconds, const Clock& clock);
 
 }  // namespace spillway::cli

@@ -46,7 +46,7 @@ std::string time_text(const PlanningStep& step, const PlanFigures& figures) {
   };
   add(figures.stall_seconds, "waiting for transfers");
   add(figures.interference_seconds, "slowed down by transfers");
-  add(figures.recompute_seconds, "computing again");
+  add(figures.recompute_seconds, "recomputing");
   if (!figures.is_settled)
     parts += message("{}a mean of repetitions that go on to differ", parts.empty() ? "" : ", ");
   return parts.empty() ? text : text + "; " + parts;
@@ -55,7 +55,7 @@ std::string time_text(const PlanningStep& step, const PlanFigures& figures) {
 /// What the bound grants: so much of what has to come back is computed instead.
 std::string granted_text(const planner::StepBound& bound) {
   if (bound.recomputed_share <= 0.0) return {};
-  return message(", where {} of what comes back is computed again in {}",
+  return message(", where {} of what comes back is recomputed in {}",
                  percent_text(bound.recomputed_share), seconds_text(bound.recompute_seconds));
 }
 
@@ -88,7 +88,7 @@ std::string source_text(const ChosenRates& rates) {
 }
 
 std::string moved_text(const ChosenRates& rates, const PlanFigures& figures) {
-  if (figures.written == Bytes(0) && figures.read == Bytes(0)) return "nothing has to leave memory";
+  if (figures.written == Bytes(0) && figures.read == Bytes(0)) return "nothing is swapped";
   std::string text = message("{} out, {} in per step", figures.written, figures.read);
   if (figures.read > figures.written)
     text += ", some of it from copies written once and still good";
@@ -100,7 +100,7 @@ std::string moved_text(const ChosenRates& rates, const PlanFigures& figures) {
                         figures.far_written, figures.far_read, figures.host_peak);
 }
 
-std::string again_text(const PlanFigures& figures) {
+std::string recompute_text(const PlanFigures& figures) {
   if (figures.replayed_operators == 0) return "nothing";
   return message("{} by {}, {}", counted(figures.recomputed_values, "value"),
                  counted(figures.replayed_operators, "operator"),
@@ -164,8 +164,8 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
                                : message("{}, after {}", figures.strategy, figures.source));
   text += line("time", time_text(step, figures));
   text += line("bound", bound_text(step, figures));
-  text += line("moved", moved_text(rates, figures));
-  text += line("again", again_text(figures));
+  text += line("swapped", moved_text(rates, figures));
+  text += line("recompute", recompute_text(figures));
   text += line("peak", message("{} of tensors in memory", figures.peak));
   if (figures.planning_seconds > 0.0)
     text +=
@@ -183,7 +183,7 @@ std::string comparison_text(const PlanningStep& step, const ChosenRates& rates,
     text += line("budget", message("{}; in a run: --budget {}", plans.front().budget,
                                    as_option(plans.front().budget)));
   std::vector<std::vector<std::string>> rows{
-      {"strategy", "step", "x in-core", "gap", "out", "in", "again", "peak", "planned"}};
+      {"strategy", "step", "x in-core", "gap", "out", "in", "recomputed", "peak", "planned"}};
   std::string sources;
   for (const PlanFigures& plan : plans) {
     if (!plan.source.empty()) sources += message("  {}: {}\n", plan.strategy, plan.source);

@@ -9,7 +9,7 @@
 
 namespace spillway::cli {
 
-/// What a user needs to decide about one plan, as lines.
+/// One plan as lines.
 std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
                       const PlanFigures& figures);
 

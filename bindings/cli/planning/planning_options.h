@@ -10,10 +10,10 @@ namespace spillway::cli {
 
 class CommandLine;
 
-/// Adds the options of `spillway plan`; `words` must outlive the parsing.
-void add_plan_options(CommandLine& line, PlanWords& words);
+/// Adds the options of `spillway plan`; `options` must outlive the parsing.
+void add_plan_options(CommandLine& line, PlanOptions& options);
 
 /// The same for `spillway simulate`.
-void add_simulate_options(CommandLine& line, SimulateWords& words);
+void add_simulate_options(CommandLine& line, SimulateOptions& options);
 
 }  // namespace spillway::cli

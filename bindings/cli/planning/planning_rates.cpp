@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/bytes.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
@@ -39,19 +39,19 @@ double duplex_in(const std::string& text) {
   return share;
 }
 
-ChosenRates given_rates(const RateWords& words) {
+ChosenRates given_rates(const RateOptions& options) {
   for (const auto& [option, text, other] :
-       {std::tuple{"--link-out", &words.link_out, "--link-in"},
-        std::tuple{"--link-in", &words.link_in, "--link-out"}}) {
+       {std::tuple{"--link-out", &options.link_out, "--link-in"},
+        std::tuple{"--link-in", &options.link_in, "--link-out"}}) {
     if (text->empty())
       throw ConfigError("{} is missing beside {}: a link has a rate in either direction", option,
                         other);
   }
   TransferRates rates;
-  rates.write_bytes_per_second = rate_in(words.link_out, "--link-out");
-  rates.read_bytes_per_second = rate_in(words.link_in, "--link-in");
+  rates.write_bytes_per_second = rate_in(options.link_out, "--link-out");
+  rates.read_bytes_per_second = rate_in(options.link_in, "--link-in");
   // A link of its own beside the processors' memory: both directions at once, nobody slowed down.
-  rates.duplex_share = words.duplex.empty() ? 1.0 : duplex_in(words.duplex);
+  rates.duplex_share = options.duplex.empty() ? 1.0 : duplex_in(options.duplex);
   rates.interference_seconds_per_byte = 0.0;
   return {rates, "given"};
 }
@@ -95,12 +95,13 @@ const topology::DiskRate& rate_of(const topology::DiskRates& disks, const std::s
                     file, directory, known_directories(disks), shell_word(directory));
 }
 
-ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& profile) {
-  const std::string file = words.rates.empty() ? topology::default_disk_rates_path() : words.rates;
+ChosenRates measured_rates(const RateOptions& options, const profile::StepProfile& profile) {
+  const std::string file =
+      options.rates.empty() ? topology::default_disk_rates_path() : options.rates;
   const auto disks = topology::DiskRates::load(file);
   std::vector<std::string> names;
-  if (!words.nvme.empty()) {
-    names = directories_in(words.nvme);
+  if (!options.nvme.empty()) {
+    names = directories_in(options.nvme);
   } else if (disks.all().size() == 1) {
     names = {disks.all().front().directory};
   } else if (disks.all().empty()) {
@@ -140,10 +141,10 @@ ChosenRates measured_rates(const RateWords& words, const profile::StepProfile& p
   return chosen;
 }
 
-TransferRates given_disks(const RateWords& words) {
+TransferRates given_disks(const RateOptions& options) {
   TransferRates rates;
-  rates.write_bytes_per_second = rate_in(words.disk_out, "--disk-out");
-  rates.read_bytes_per_second = rate_in(words.disk_in, "--disk-in");
+  rates.write_bytes_per_second = rate_in(options.disk_out, "--disk-out");
+  rates.read_bytes_per_second = rate_in(options.disk_in, "--disk-in");
   return rates;
 }
 
@@ -154,54 +155,54 @@ std::string given_of(std::initializer_list<std::pair<const char*, const std::str
   return {};
 }
 
-void refuse_half_tiers(const RateWords& words) {
-  const bool has_disk = !words.disk_out.empty() || !words.disk_in.empty();
-  if (words.host_memory.empty()) {
+void refuse_half_tiers(const RateOptions& options) {
+  const bool has_disk = !options.disk_out.empty() || !options.disk_in.empty();
+  if (options.host_memory.empty()) {
     const std::string link =
-        given_of({{"--link-out", &words.link_out}, {"--link-in", &words.link_in}});
-    const std::string disks = given_of({{"--rates", &words.rates}, {"--nvme", &words.nvme}});
+        given_of({{"--link-out", &options.link_out}, {"--link-in", &options.link_in}});
+    const std::string disks = given_of({{"--rates", &options.rates}, {"--nvme", &options.nvme}});
     if (!link.empty() && !disks.empty())
       throw ConfigError("{} and {} both say what transfers take: leave one out, or put disks "
                         "behind a link with --host-memory SIZE",
                         link, disks);
     if (!has_disk) return;
-    const bool is_out = !words.disk_out.empty();
+    const bool is_out = !options.disk_out.empty();
     throw ConfigError(
         "{} {} belongs to --host-memory, which is missing: a disk alone is --link-out "
         "and --link-in, or --rates",
-        is_out ? "--disk-out" : "--disk-in", is_out ? words.disk_out : words.disk_in);
+        is_out ? "--disk-out" : "--disk-in", is_out ? options.disk_out : options.disk_in);
   }
-  if (words.link_out.empty() && words.link_in.empty())
+  if (options.link_out.empty() && options.link_in.empty())
     throw ConfigError("--host-memory {} lies behind a link: name its rates with --link-out and "
                       "--link-in",
-                      words.host_memory);
-  const bool has_file = !words.rates.empty() || !words.nvme.empty();
+                      options.host_memory);
+  const bool has_file = !options.rates.empty() || !options.nvme.empty();
   if (has_disk && has_file)
     throw ConfigError("--disk-out and --disk-in say what --rates and --nvme say, too: name one of "
                       "the two");
   if (!has_disk && !has_file)
     throw ConfigError("--host-memory {} has an end, and nothing is named that takes the rest: name "
                       "disks with --disk-out and --disk-in, or with --rates; or leave it out",
-                      words.host_memory);
-  if (has_disk && (words.disk_out.empty() || words.disk_in.empty()))
+                      options.host_memory);
+  if (has_disk && (options.disk_out.empty() || options.disk_in.empty()))
     throw ConfigError("{} is missing beside {}: a disk has a rate in either direction",
-                      words.disk_out.empty() ? "--disk-out" : "--disk-in",
-                      words.disk_out.empty() ? "--disk-in" : "--disk-out");
+                      options.disk_out.empty() ? "--disk-out" : "--disk-in",
+                      options.disk_out.empty() ? "--disk-in" : "--disk-out");
 }
 
 /// A GPU's operators run beside the disks of its host and are not slowed down by them.
-DisksBehind disks_behind(const RateWords& words, const profile::StepProfile& profile) {
+DisksBehind disks_behind(const RateOptions& options, const profile::StepProfile& profile) {
   DisksBehind disks;
-  disks.host_memory = size_in("--host-memory", words.host_memory);
+  disks.host_memory = size_in("--host-memory", options.host_memory);
   if (disks.host_memory < profile.page_size)
     throw ConfigError("--host-memory {} holds no page of {}; without host memory, give --link-out "
                       "and --link-in the rates of the disk",
-                      words.host_memory, profile.page_size);
+                      options.host_memory, profile.page_size);
   ChosenRates chosen{{}, "given"};
-  if (words.disk_out.empty())
-    chosen = measured_rates(words, profile);
+  if (options.disk_out.empty())
+    chosen = measured_rates(options, profile);
   else
-    chosen.rates = given_disks(words);
+    chosen.rates = given_disks(options);
   disks.rates = chosen.rates;
   disks.rates.interference_seconds_per_byte = 0.0;
   disks.source = chosen.source;
@@ -237,18 +238,18 @@ double rate_in(const std::string& text, const char* option) {
   return rate;
 }
 
-ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& profile) {
-  refuse_half_tiers(words);
-  if (!words.host_memory.empty()) {
-    ChosenRates chosen = given_rates(words);
-    chosen.far = disks_behind(words, profile);
+ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile) {
+  refuse_half_tiers(options);
+  if (!options.host_memory.empty()) {
+    ChosenRates chosen = given_rates(options);
+    chosen.far = disks_behind(options, profile);
     return chosen;
   }
-  if (!words.link_out.empty() || !words.link_in.empty()) return given_rates(words);
-  if (!words.duplex.empty())
+  if (!options.link_out.empty() || !options.link_in.empty()) return given_rates(options);
+  if (!options.duplex.empty())
     throw ConfigError("--duplex {} belongs to --link-out and --link-in, which are missing",
-                      words.duplex);
-  if (!words.rates.empty() || !words.nvme.empty()) return measured_rates(words, profile);
+                      options.duplex);
+  if (!options.rates.empty() || !options.nvme.empty()) return measured_rates(options, profile);
   if (profile.rates) return rates_of_profile(*profile.rates);
   return {TransferRates{}, "guesses for a fair NVMe disk; see --rates and --link-out"};
 }

@@ -10,8 +10,8 @@
 
 namespace spillway::cli {
 
-/// What was written on the command line about transfers; empty: nothing.
-struct RateWords {
+/// Options about transfers, as given; an empty text: not given.
+struct RateOptions {
   std::string link_out{};  ///< GB/s, 10^9 bytes.
   std::string link_in{};
   std::string duplex{};  ///< In (0, 1].
@@ -39,7 +39,7 @@ struct ChosenRates {
 /// defaults. With host memory there are two tiers: the link first, and the disks behind it. Throws
 /// ConfigError for words that contradict each other, for rates that no link or disk has, with their
 /// value, and for a directory that was not measured; IoError for a file that is not there.
-ChosenRates choose_rates(const RateWords& words, const profile::StepProfile& profile);
+ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile);
 
 /// A rate in GB/s as bytes per second. Throws ConfigError with option and text.
 double rate_in(const std::string& text, const char* option);

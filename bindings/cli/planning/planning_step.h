@@ -35,7 +35,7 @@ Bytes in_memory(const PlanningStep& step, std::uint64_t pages);
 /// naming the smallest one and the operator that sets it, for a budget that is too small.
 Bytes budget_in(const PlanningStep& step, std::string_view text);
 
-/// What planning has to live with under that budget.
+/// Limits of planning under that budget.
 planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget, const ChosenRates& rates);
 
 /// Of shapes of operators with dozens of tensors, and of command lines, which fill pages.

@@ -12,7 +12,7 @@
 #include "planning/progress_line.h"
 #include "planning/rebalance_report.h"
 #include "planning/stored_job.h"
-#include "setting_words.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/job/measured_model.h"
@@ -26,9 +26,9 @@ namespace {
 constexpr std::uint32_t kMostStepsLeft = 1'000'000'000;
 
 /// What makes a plan of its own, or is about links that the stored plan has.
-void refuse_contradictions(const PlanWords& words) {
-  const JobWords& job = words.job;
-  const RateWords& rates = words.common.rates;
+void refuse_contradictions(const PlanOptions& options) {
+  const JobOptions& job = options.job;
+  const RateOptions& rates = options.common.rates;
   refuse_any({{"--check", &job.check},
               {"--costs", &job.costs},
               {"--partitioner", &job.partitioner},
@@ -47,15 +47,15 @@ void refuse_contradictions(const PlanWords& words) {
 /// Words about what the plan holds, which may be repeated but say nothing else.
 class HeldWords {
  public:
-  HeldWords(const PlanWords& words, const JobRequest& stored)
-      : words_(words), path_(words.job.rebalance), stored_(stored) {}
+  HeldWords(const PlanOptions& options, const JobRequest& stored)
+      : words_(options), path_(options.job.rebalance), stored_(stored) {}
 
   void require_counts() const {
-    const JobWords& job = words_.job;
+    const JobOptions& job = words_.job;
     require_count("--ranks", job.ranks, stored_.ranks);
     require_count("--micro-batches", job.micro_batches, stored_.micro_batches);
     require_count("--batch", job.batch, stored_.batch);
-    require_count("--groups", job.groups, stored_.groups);
+    require_count("--data-parallel", job.data_parallel, stored_.data_parallel);
   }
 
   void require_schedule() const {
@@ -101,22 +101,22 @@ class HeldWords {
                         option, shown_text(text), path_, held);
   }
 
-  const PlanWords& words_;
+  const PlanOptions& words_;
   const std::string& path_;
   const JobRequest& stored_;
 };
 
-void hold_to_words(const PlanWords& words, const profile::StepProfile& profile,
-                   JobRequest& request) {
-  const RateWords& rates = words.common.rates;
-  const HeldWords held(words, request);
+void hold_to_options(const PlanOptions& options, const profile::StepProfile& profile,
+                     JobRequest& request) {
+  const RateOptions& rates = options.common.rates;
+  const HeldWords held(options, request);
   held.require_counts();
   held.require_schedule();
-  held.limit("--device-memory", words.job.device_memory, request.device_memory);
-  if (!words.job.link.empty())
-    held.link("--link", words.job.link, rate_in(words.job.link, "--link"),
+  held.limit("--device-memory", options.job.device_memory, request.device_memory);
+  if (!options.job.link.empty())
+    held.link("--link", options.job.link, rate_in(options.job.link, "--link"),
               !std::isinf(request.link.bytes_per_second), request.link.bytes_per_second);
-  RateWords host;
+  RateOptions host;
   host.link_out = rates.link_out;
   host.link_in = rates.link_in;
   host.duplex = rates.duplex;
@@ -127,39 +127,39 @@ void hold_to_words(const PlanWords& words, const profile::StepProfile& profile,
     throw ConfigError(
         "--host-memory {} is for what is swapped, and {} has no link to the host (add "
         "--link-out and --link-in)",
-        rates.host_memory, words.job.rebalance);
+        rates.host_memory, options.job.rebalance);
   held.limit("--host-memory", rates.host_memory, request.host_memory);
 }
 
 }  // namespace
 
-int rebalance_plan(const PlanWords& words, std::ostream& out, const Clock& clock) {
-  const std::string& path = words.job.rebalance;
-  refuse_contradictions(words);
-  if (words.common.profile.empty())
+int rebalance_plan(const PlanOptions& options, std::ostream& out, const Clock& clock) {
+  const std::string& path = options.job.rebalance;
+  refuse_contradictions(options);
+  if (options.common.profile.empty())
     throw ConfigError("PROFILE is missing: the step of one micro-batch as it runs now, recorded "
                       "since {} was made (see spillway plan --help)",
                       path);
   std::optional<double> steps_left;
-  if (!words.job.steps_left.empty())
-    steps_left = count_in("--steps-left", words.job.steps_left, 1, kMostStepsLeft);
-  std::vector<NamedFile> read = files_read(words.common);
+  if (!options.job.steps_left.empty())
+    steps_left = count_in("--steps-left", options.job.steps_left, 1, kMostStepsLeft);
+  std::vector<NamedFile> read = files_read(options.common);
   read.push_back({"--rebalance", path});
-  check_outputs(read, {{"--out", words.out}});
+  check_outputs(read, {{"--out", options.out}});
 
   const planner::JobFile stored = stored_job(stored_job_text(path), path);
-  const profile::StepProfile profile = load_step(words.common.profile).profile;
+  const profile::StepProfile profile = load_step(options.common.profile).profile;
   RebalanceReport report;
-  report.profile = words.common.profile;
+  report.profile = options.common.profile;
   report.path = path;
   report.steps_left = steps_left;
   report.stored = stored;
   report.request =
-      planner::request_of(stored, path, planner::measured_model(profile), words.common.profile);
+      planner::request_of(stored, path, planner::measured_model(profile), options.common.profile);
   if (stored.swaps_to_disks)
-    refuse_any({{"--host-memory", &words.common.rates.host_memory}},
+    refuse_any({{"--host-memory", &options.common.rates.host_memory}},
                "has no place beside --rebalance of a plan that swaps to disks");
-  hold_to_words(words, profile, report.request);
+  hold_to_options(options, profile, report.request);
   const TimePoint begin = clock.now();
   {
     ProgressLine progress;
@@ -169,15 +169,15 @@ int rebalance_plan(const PlanWords& words, std::ostream& out, const Clock& clock
     progress.clear();
   }
   report.search_seconds = seconds(clock.now() - begin);
-  if (!words.out.empty())
+  if (!options.out.empty())
     store_job(report.job.plan, report.request.chain, swap_target_of(stored), stored.cluster,
-              words.out);
-  if (words.common.json) {
+              options.out);
+  if (options.common.json) {
     out << json_text(rebalance_json(report));
     return kDone;
   }
   out << rebalance_text(report);
-  if (!words.out.empty()) out << stored_text(report.job.plan, words.out);
+  if (!options.out.empty()) out << stored_text(report.job.plan, options.out);
   return kDone;
 }
 

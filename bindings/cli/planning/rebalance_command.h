@@ -12,6 +12,6 @@ namespace spillway::cli {
 /// on with where --out names a file, and returns an exit code. Throws ConfigError for words that
 /// contradict the plan and for a profile of another model, PlanError where nothing fits any more,
 /// and IoError.
-int rebalance_plan(const PlanWords& words, std::ostream& out, const Clock& clock);
+int rebalance_plan(const PlanOptions& options, std::ostream& out, const Clock& clock);
 
 }  // namespace spillway::cli

@@ -79,7 +79,8 @@ std::string stay_text(const RebalanceReport& report) {
   double soonest = report.job.choices.front().pays_after(report.job.step_before()).value_or(0.0);
   for (const RebalanceChoice& each : report.job.choices)
     soonest = std::min(soonest, each.pays_after(report.job.step_before()).value_or(soonest));
-  return message("nothing: what pays soonest does after {}, and {} left", steps_text(soonest),
+  return message("nothing: the first move to pay does so after {}, and {} left",
+                 steps_text(soonest),
                  steps_text(*report.steps_left) + (*report.steps_left == 1.0 ? " is" : " are"));
 }
 
@@ -89,8 +90,8 @@ std::string whole_text(const RebalanceReport& report, const RebalanceChoice& cho
   std::string text = message("{} in {}, {} at the end of a step", to_string(choice.bytes),
                              counted(static_cast<std::size_t>(messages), "message"),
                              counted(choice.rounds, "round"));
-  if (report.request.groups > 1)
-    text += message("; each of {} pipelines does the same", report.request.groups);
+  if (report.request.data_parallel > 1)
+    text += message("; each of {} pipelines does the same", report.request.data_parallel);
   if (std::isinf(report.request.link.bytes_per_second))
     text += "; messages take no time in this plan (--link names a rate)";
   return text;
@@ -193,7 +194,7 @@ std::string rebalance_text(const RebalanceReport& report) {
                                            seconds_text(work_of(request.chain))));
   text += line("plan", message("{}: {} on {} of {}, {} per step", report.path,
                                planner::schedule_text(request.schedule, request.variant),
-                               counted(request.groups, "pipeline"),
+                               counted(request.data_parallel, "pipeline"),
                                counted(report.stored.actions.rank_count(), "rank"),
                                request.micro_batches == 1
                                    ? std::string("1 micro-batch")
@@ -215,7 +216,7 @@ ordered_json rebalance_json(const RebalanceReport& report) {
                        {"partitioner", request.partitioner},
                        {"schedule", planner::schedule_text(request.schedule, request.variant)},
                        {"ranks", request.ranks},
-                       {"groups", request.groups},
+                       {"data_parallel", request.data_parallel},
                        {"micro_batches", request.micro_batches},
                        {"batch", request.batch},
                        {"planned_step_seconds", report.stored.step_seconds},

@@ -11,7 +11,7 @@ namespace spillway::cli {
 /// A stored plan that was taken up with a new profile.
 struct RebalanceReport {
   std::string profile;  ///< Path.
-  std::string path;     ///< Of the stored plan.
+  std::string path;     ///< Path of the stored plan.
   std::optional<double> steps_left;
   planner::JobFile stored;
   planner::JobRequest request;

@@ -10,7 +10,7 @@ namespace spillway::cli {
 /// A line of a report, behind its label.
 std::string line(std::string label, const std::string& text);
 
-/// What is planned for: lines of the model, the job, and `links`.
+/// The request as lines: the model, the job, and `links`.
 std::string request_text(const planner::JobRequest& request, const std::string& path,
                          const std::string& links);
 

@@ -29,9 +29,9 @@ struct Simulated {
   ChosenRates rates;
 };
 
-bool names_rates(const RateWords& words) {
-  return !(words.link_out + words.link_in + words.duplex + words.rates + words.nvme +
-           words.host_memory + words.disk_out + words.disk_in)
+bool names_rates(const RateOptions& options) {
+  return !(options.link_out + options.link_in + options.duplex + options.rates + options.nvme +
+           options.host_memory + options.disk_out + options.disk_in)
               .empty();
 }
 
@@ -50,57 +50,57 @@ std::string text_of_other_small(const planner::PlanFile& file, const std::string
       shell_word(step.path), as_option(file.budget), shell_word(name));
 }
 
-Simulated stored_plan(const SimulateWords& words, const PlanningStep& step) {
+Simulated stored_plan(const SimulateOptions& options, const PlanningStep& step) {
   for (const auto& [option, text, reason] :
-       {std::tuple{"--budget", &words.common.budget, "has its own"},
-        std::tuple{"--strategy", &words.common.strategy, "has its own"},
-        std::tuple{"--effort", &words.common.effort, "is not searched for"}}) {
+       {std::tuple{"--budget", &options.common.budget, "has its own"},
+        std::tuple{"--strategy", &options.common.strategy, "has its own"},
+        std::tuple{"--effort", &options.common.effort, "is not searched for"}}) {
     if (!text->empty())
       throw ConfigError("{} {} has no place beside --plan: a stored plan {} (leave it out)", option,
                         *text, reason);
   }
   const std::string text = topology::text_of_file(
-      words.plan, message("spillway plan {} --budget SIZE --out {}",
-                          shell_word(words.common.profile), shell_word(words.plan)));
-  const auto file = planner::parse_plan_file(text, words.plan);
+      options.plan, message("spillway plan {} --budget SIZE --out {}",
+                            shell_word(options.common.profile), shell_word(options.plan)));
+  const auto file = planner::parse_plan_file(text, options.plan);
   Simulated simulated;
   simulated.rates = {file.rates, "of the plan"};
   if (file.far)
     simulated.rates.far =
         DisksBehind{file.far->rates, file.far->near_pages * file.page_size, "of the plan"};
   // Other rates than the plan was made for: what it does on another machine.
-  if (names_rates(words.common.rates))
-    simulated.rates = choose_rates(words.common.rates, step.profile);
+  if (names_rates(options.common.rates))
+    simulated.rates = choose_rates(options.common.rates, step.profile);
   simulated.limits = file.limits();
   simulated.limits.rates = simulated.rates.rates;
   simulated.limits.far = far_tier(simulated.rates, file.page_size);
   const profile::StepProfile& profile = step.profile;
   simulated.plan =
-      planner::fit_plan(file, words.plan, profile.tape, profile.page_size, simulated.limits,
+      planner::fit_plan(file, options.plan, profile.tape, profile.page_size, simulated.limits,
                         [&](profile::OpIndex op) { return profile.kinds[profile.kind_of_op[op]]; });
   simulated.figures =
-      figures_of(case_for(step, file.budget, simulated.limits, bound_effort(words.common.bound)),
+      figures_of(case_for(step, file.budget, simulated.limits, bound_effort(options.common.bound)),
                  simulated.plan);
   if (file.small_bytes != step.profile.small_bytes)
-    log_warning("{}", text_of_other_small(file, words.plan, step));
+    log_warning("{}", text_of_other_small(file, options.plan, step));
   return simulated;
 }
 
-Simulated new_plan(const SimulateWords& words, const PlanningStep& step, const Clock& clock) {
-  if (words.common.budget.empty())
+Simulated new_plan(const SimulateOptions& options, const PlanningStep& step, const Clock& clock) {
+  if (options.common.budget.empty())
     throw ConfigError("name what to simulate: a plan with --plan FILE, or a budget to plan for "
                       "with --budget SIZE");
-  if (words.common.strategy == "all")
+  if (options.common.strategy == "all")
     throw ConfigError("one plan is simulated at a time: name one strategy instead of 'all'");
   Simulated simulated;
-  simulated.rates = choose_rates(words.common.rates, step.profile);
-  const Bytes budget = budget_in(step, words.common.budget);
+  simulated.rates = choose_rates(options.common.rates, step.profile);
+  const Bytes budget = budget_in(step, options.common.budget);
   simulated.limits = limits_for(step, budget, simulated.rates);
-  JudgedPlan judged = plan_asked_for(
-      words.common, case_for(step, budget, simulated.limits, bound_effort(words.common.bound)),
+  EvaluatedPlan evaluated = plan_asked_for(
+      options.common, case_for(step, budget, simulated.limits, bound_effort(options.common.bound)),
       clock);
-  simulated.plan = std::move(judged.plan);
-  simulated.figures = std::move(judged.figures);
+  simulated.plan = std::move(evaluated.plan);
+  simulated.figures = std::move(evaluated.figures);
   return simulated;
 }
 
@@ -135,28 +135,28 @@ std::optional<profile::StepTrace> trace_of_run(const std::string& file) {
 
 }  // namespace
 
-int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& clock) {
-  if (words.has_machine() || is_stored_job(words.common.profile))
-    return simulate_on_cluster(words, out, clock);
-  std::vector<NamedFile> read = files_read(words.common);
-  read.push_back({"--plan", words.plan});
-  read.push_back({"--beside", words.beside});
-  check_outputs(read, {{"--trace", words.trace}});
-  const PlanningStep step = load_step(words.common.profile);
-  const std::optional<profile::StepTrace> run = trace_of_run(words.beside);
+int simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock& clock) {
+  if (options.has_machine() || is_stored_job(options.common.profile))
+    return simulate_on_cluster(options, out, clock);
+  std::vector<NamedFile> read = files_read(options.common);
+  read.push_back({"--plan", options.plan});
+  read.push_back({"--beside", options.beside});
+  check_outputs(read, {{"--trace", options.trace}});
+  const PlanningStep step = load_step(options.common.profile);
+  const std::optional<profile::StepTrace> run = trace_of_run(options.beside);
   const Simulated simulated =
-      words.plan.empty() ? new_plan(words, step, clock) : stored_plan(words, step);
+      options.plan.empty() ? new_plan(options, step, clock) : stored_plan(options, step);
   std::vector<profile::StepTrace> traces;
-  if (run || !words.trace.empty()) traces.push_back(predicted_trace(step, simulated));
+  if (run || !options.trace.empty()) traces.push_back(predicted_trace(step, simulated));
   std::optional<TraceOverlay> beside;
   if (run) {
-    beside = overlay(step, traces.front(), *run, words.beside);
+    beside = overlay(step, traces.front(), *run, options.beside);
     traces.push_back(beside->measured);
   }
-  if (!words.trace.empty())
-    topology::write_file_at_once(words.trace, profile::to_chrome_trace(traces));
+  if (!options.trace.empty())
+    topology::write_file_at_once(options.trace, profile::to_chrome_trace(traces));
   const double model = model_seconds(simulated, clock);
-  if (words.common.json) {
+  if (options.common.json) {
     auto json = figures_json(step, simulated.rates, simulated.figures);
     json["model_seconds"] = model;
     if (beside) json["measured"] = overlay_json(step, *beside);
@@ -167,8 +167,8 @@ int simulate_plan(const SimulateWords& words, std::ostream& out, const Clock& cl
       << message("model     {} for one simulation of {} operators\n", seconds_text(model),
                  simulated.plan.steps.tape.ops.size());
   if (beside) out << overlay_text(step, *beside);
-  if (!words.trace.empty())
-    out << "trace written to " << words.trace << "; open it in https://ui.perfetto.dev or "
+  if (!options.trace.empty())
+    out << "trace written to " << options.trace << "; open it in https://ui.perfetto.dev or "
         << "chrome://tracing\n";
   return kDone;
 }

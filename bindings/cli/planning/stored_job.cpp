@@ -15,22 +15,22 @@ namespace spillway::cli {
 
 namespace {
 
-bool is_list_of_actions(const std::string& path) {
+bool is_action_csv(const std::string& path) {
   std::string ending = path.substr(path.size() - std::min<std::size_t>(4, path.size()));
   std::transform(ending.begin(), ending.end(), ending.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
   return ending == ".csv";
 }
 
-/// Whose lists are in a file of actions.
+/// Whose action lists are in a file of actions.
 std::string readers_text(const planner::JobPlan& plan) {
   if (!schedule::for_pytorch(plan.actions))
     return " (with actions that PyTorch's pipelining does not have, and refuses)";
-  if (plan.groups == 1) return " (as PyTorch's pipelining reads them; it updates by itself)";
+  if (plan.data_parallel == 1) return " (as PyTorch's pipelining reads them; it updates by itself)";
   return message(
       " (of one of {} pipelines, as PyTorch's pipelining reads them; it sums and updates "
       "by itself)",
-      plan.groups);
+      plan.data_parallel);
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ planner::SwapTarget swap_target_of(const planner::JobFile& file) {
 void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
                planner::SwapTarget swap_target, const std::string& cluster,
                const std::string& path) {
-  if (is_list_of_actions(path))
+  if (is_action_csv(path))
     return topology::write_file_at_once(
         path, schedule::to_csv(schedule::for_pytorch(plan.actions).value_or(plan.actions)));
   planner::JobFile file = planner::describe_job(plan, chain);
@@ -77,10 +77,11 @@ void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
 }
 
 std::string stored_text(const planner::JobPlan& plan, const std::string& path) {
-  const bool are_lists = is_list_of_actions(path);
+  const bool is_action_csv_path = is_action_csv(path);
   return message("\n{} stored in {}{}; check {} with: spillway plan --check {}\n",
-                 are_lists ? "actions" : "plan", path, are_lists ? readers_text(plan) : "",
-                 are_lists ? "them" : "it", shell_word(path));
+                 is_action_csv_path ? "actions" : "plan", path,
+                 is_action_csv_path ? readers_text(plan) : "", is_action_csv_path ? "them" : "it",
+                 shell_word(path));
 }
 
 }  // namespace spillway::cli

@@ -22,11 +22,11 @@ struct OperatorTimes {
 /// A measured step beside the predicted one.
 struct TraceOverlay {
   std::string step;              ///< "step 12"
-  double planned_seconds = 0.0;  ///< Of the step.
+  double planned_seconds = 0.0;  ///< Seconds of the step.
   double measured_seconds = 0.0;
   double spread_slowdown_seconds = 0.0;  ///< Planned, in one piece, in no operator's time.
   std::vector<OperatorTimes> operators;  ///< Largest difference first, either way.
-  profile::StepTrace measured;           ///< That step alone, which begins at 0.
+  profile::StepTrace measured;           ///< The measured step, which begins at 0.
 };
 
 /// Lays the latest step of `run` (what `spillway run --trace` wrote, read from the file `name`)

@@ -128,13 +128,13 @@ class FluidProgram {
     bound.kind = BoundKind::kFluid;
     bound.step_seconds = proven_least(program_, solution.row_prices) * unit_ * (1 - kRounding);
     double read = 0.0;
-    double again = 0.0;
+    double recomputed = 0.0;
     for (const std::uint32_t column : read_columns_) read += solution.columns[column];
-    for (const auto& [column, each] : again_columns_) {
-      again += solution.columns[column];
+    for (const auto& [column, each] : recompute_columns_) {
+      recomputed += solution.columns[column];
       bound.recompute_seconds += solution.columns[column] * each * unit_;
     }
-    if (again > 0.0) bound.recomputed_share = again / (read + again);
+    if (recomputed > 0.0) bound.recomputed_share = recomputed / (read + recomputed);
     double most = 0.0;
     for (std::uint32_t bucket = 0; bucket < count_; ++bucket) {
       const double beyond = solution.columns[bucket] - compute_[bucket];
@@ -250,8 +250,8 @@ class FluidProgram {
           entries.push_back({due_[stretch.first + stretch.visits - 1], -besides});
           entries.push_back({released_[each.from], -besides});
         }
-        again_columns_.emplace_back(add_column(program_, each.pages, entries),
-                                    each.at_return / unit_ + besides);
+        recompute_columns_.emplace_back(add_column(program_, each.pages, entries),
+                                        each.at_return / unit_ + besides);
       }
     }
   }
@@ -280,7 +280,7 @@ class FluidProgram {
   // Rows per bucket, or per cut at its begin.
   std::vector<std::uint32_t> computing_, writing_, reading_, due_, released_, memory_;
   std::vector<std::uint32_t> read_columns_;
-  std::vector<std::pair<std::uint32_t, double>> again_columns_;  ///< With the time of a page.
+  std::vector<std::pair<std::uint32_t, double>> recompute_columns_;  ///< With the time of a page.
 };
 
 }  // namespace
@@ -304,7 +304,7 @@ double proven_least(const LinearProgram& program, const std::vector<double>& row
 StepBound bound_fluid(const StepTape& tape, const std::vector<std::uint32_t>& needs,
                       const SwapLimits& limits, const BoundOptions& options) {
   const TouchIntervals touches = find_intervals(tape);
-  const std::vector<std::uint32_t> levels = gross_levels(tape);
+  const std::vector<std::uint32_t> levels = live_pages(tape);
   for (const std::size_t count : kCutCounts) {
     const CutMoments cuts = choose_moments(tape, needs, levels, count);
     const std::vector<FluidGroup> groups = find_groups(tape, touches, cuts, options.most_parents);

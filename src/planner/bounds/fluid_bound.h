@@ -9,7 +9,7 @@
 namespace spillway::planner {
 
 /// The bound by a linear program: pages as a fluid that leaves, is dropped, comes back and is
-/// computed again between up to 128 moments of the step. bounds.md has the proof.
+/// recomputed between up to 128 moments of the step. bounds.md has the proof.
 StepBound bound_fluid(const StepTape& tape, const std::vector<std::uint32_t>& needs,
                       const SwapLimits& limits, const BoundOptions& options);
 

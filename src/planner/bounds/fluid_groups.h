@@ -14,7 +14,7 @@ using CutMoments = std::vector<std::uint32_t>;
 /// A number of a cut around the endless repetition: cut i % count, in step i / count.
 using CutVisit = std::uint32_t;
 
-/// Pages of a group that cost about the same to compute again.
+/// Pages of a group that cost about the same to recompute.
 struct RecomputeClass {
   double pages = 0.0;
   double at_return = 0.0;  ///< Seconds per page, the least of the class.

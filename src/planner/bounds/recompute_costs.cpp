@@ -75,9 +75,9 @@ struct Content {
   /// All writers up to this one may run again, and the birth is one of them.
   bool is_replayable = false;
   /// The last operator before which the writers find what they read, if nothing that cannot be
-  /// computed again has ended meanwhile.
+  /// recomputed has ended meanwhile.
   OpIndex inputs_end = kAlways;
-  bool returns = false;  ///< It can be computed again after its end.
+  bool returns = false;  ///< It can be recomputed after its end.
   /// What runs again when it is computed after its end, as far as that is looked at.
   std::vector<LaterReplay> replays;
 };
@@ -226,7 +226,7 @@ std::vector<bool> read_by_replays(const StepTape& tape) {
   return is_read;
 }
 
-/// The content that can be computed again in the interval; kNone if there is none.
+/// The content that can be recomputed in the interval; kNone if there is none.
 std::uint32_t content_to_return(const StepTape& tape, const Contents& contents,
                                 const Interval& interval) {
   const OpIndex last = interval.begin;

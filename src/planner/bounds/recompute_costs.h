@@ -6,20 +6,20 @@
 
 namespace spillway::planner {
 
-/// What computing a value again costs at least, when its pages left without a copy in an interval.
+/// Least cost of recomputing a value whose pages left without a copy in an interval.
 struct RecomputeCost {
   bool is_possible = false;
   /// Seconds per page of that writer of the value which costs most. Its pages are away at least
   /// until it has run again.
   double at_return = 0.0;
   double other_writers = 0.0;  ///< The same for its other writers; they run in the interval, too.
-  /// For what is freed or overwritten and has to be computed again on the way, by `from`.
+  /// For what is freed or overwritten and has to be recomputed on the way, by `from`.
   struct Parent {
     OpIndex from = 0;  ///< It is there until this operator has run.
     double seconds_per_page = 0.0;
   };
   std::vector<Parent> parents;
-  /// The last operator before which the value can be computed again; some input has ended then.
+  /// The last operator before which the value can be recomputed; some input has ended then.
   OpIndex return_before = kNoOp;
 };
 

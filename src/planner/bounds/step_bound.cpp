@@ -107,7 +107,7 @@ void take(const StepBound& larger, StepBound& bound) {
   bound.recompute_seconds = larger.recompute_seconds;
 }
 
-/// The groups of all cuts; those that can be computed again belong to none.
+/// The groups of all cuts; those that can be recomputed belong to none.
 CutBound read_groups(const StepTape& tape, const TouchIntervals& touches,
                      const std::vector<RecomputeCost>* costs) {
   CutBound reads(tape.ops.size(), touches.intervals.size());
@@ -231,7 +231,7 @@ OpIndex neediest_operator(const StepTape& tape) {
 }
 
 std::uint32_t live_peak(const StepTape& tape) {
-  const auto levels = gross_levels(tape);
+  const auto levels = live_pages(tape);
   return levels.empty() ? 0 : *std::max_element(levels.begin(), levels.end());
 }
 

@@ -78,7 +78,7 @@ class WindowSweep {
       : tape_(tape),
         budget_(budget_pages),
         costs_(costs),
-        wanted_again_(costs != nullptr ? costs->class_seconds.size() : 0, 0),
+        wanted_recomputed_(costs != nullptr ? costs->class_seconds.size() : 0, 0),
         births_(births_per_op(tape)),
         deaths_(deaths_per_op(tape)),
         needs_(needs),
@@ -99,7 +99,7 @@ class WindowSweep {
     begin_ = op_ = op;
     is_next_period_ = false;
     wanted_ = changed_ = 0;
-    std::fill(wanted_again_.begin(), wanted_again_.end(), 0);
+    std::fill(wanted_recomputed_.begin(), wanted_recomputed_.end(), 0);
     for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i)
       wanted_in_[use_of(op, i).value] = sweep_;
   }
@@ -121,10 +121,12 @@ class WindowSweep {
 
   /// Of the window from `begin` to where the sweep is: pages that have to be read.
   std::uint32_t read_pages() const { return wanted_ - std::min(wanted_, room(begin_)); }
-  /// Of what may be computed again instead, by classes of costs; all of it needs room, too.
-  const std::vector<std::uint32_t>& wanted_again() const { return wanted_again_; }
+  /// Of what may be recomputed instead, by classes of costs; all of it needs room, too.
+  const std::vector<std::uint32_t>& wanted_recomputed() const { return wanted_recomputed_; }
   /// Room for either that the begin leaves.
-  std::uint32_t room_for_again() const { return room(begin_) - std::min(wanted_, room(begin_)); }
+  std::uint32_t room_for_recomputed() const {
+    return room(begin_) - std::min(wanted_, room(begin_));
+  }
   std::uint32_t written_pages() {
     ++count_;
     std::uint32_t used = 0;
@@ -156,8 +158,10 @@ class WindowSweep {
       wanted_in_[storage] = sweep_;
       const std::uint32_t use = tape_.ops[op].first_use + i;
       const bool can_return = costs_ != nullptr && costs_->return_before_use[use] > begin_;
-      const std::uint8_t again = can_return ? costs_->class_before_use[use] : WalkCosts::kOnlyRead;
-      (again == WalkCosts::kOnlyRead ? wanted_ : wanted_again_[again]) += tape_.values[value].pages;
+      const std::uint8_t recomputed =
+          can_return ? costs_->class_before_use[use] : WalkCosts::kOnlyRead;
+      (recomputed == WalkCosts::kOnlyRead ? wanted_ : wanted_recomputed_[recomputed]) +=
+          tape_.values[value].pages;
     }
   }
 
@@ -211,7 +215,7 @@ class WindowSweep {
   const StepTape& tape_;
   const std::uint32_t budget_;
   const WalkCosts* costs_;
-  std::vector<std::uint32_t> wanted_again_;  ///< Per class of costs.
+  std::vector<std::uint32_t> wanted_recomputed_;  ///< Per class of costs.
   const PerOp births_;
   const PerOp deaths_;
   const std::vector<std::uint32_t>& needs_;
@@ -295,14 +299,14 @@ double transfer_seconds(double written_pages, double read_pages, const SwapLimit
 
 namespace {
 
-/// What a window takes at least, and what is computed again in it then.
+/// What a window takes at least, and what is recomputed in it then.
 struct WindowTime {
   double seconds = 0.0;
-  double again_seconds = 0.0;
-  double again_share = 0.0;
+  double recompute_seconds = 0.0;
+  double recomputed_share = 0.0;
 };
 
-/// Least over the pages that are computed again, the cheapest ones first: computing takes longer
+/// Least over the pages that are recomputed, the cheapest ones first: computing takes longer
 /// with each of them, moving shorter.
 WindowTime window_time(double compute, std::uint32_t written, WindowSweep& sweep,
                        const WalkCosts* costs, const SwapLimits& limits) {
@@ -310,19 +314,19 @@ WindowTime window_time(double compute, std::uint32_t written, WindowSweep& sweep
   WindowTime best{std::max(compute, transfer_seconds(written, read, limits)), 0.0, 0.0};
   if (costs == nullptr) return best;
   double pages = 0.0;
-  for (const std::uint32_t each : sweep.wanted_again()) pages += each;
-  const double away = pages - std::min<double>(pages, sweep.room_for_again());
-  double again = 0.0;
-  double again_seconds = 0.0;
+  for (const std::uint32_t each : sweep.wanted_recomputed()) pages += each;
+  const double away = pages - std::min<double>(pages, sweep.room_for_recomputed());
+  double recomputed = 0.0;
+  double recompute_seconds = 0.0;
   const auto moving = [&](double computed) {
     return transfer_seconds(written, read + away - computed, limits);
   };
-  for (std::size_t i = 0; i < costs->class_seconds.size() && again < away; ++i) {
-    const double more = std::min<double>(sweep.wanted_again()[i], away - again);
+  for (std::size_t i = 0; i < costs->class_seconds.size() && recomputed < away; ++i) {
+    const double more = std::min<double>(sweep.wanted_recomputed()[i], away - recomputed);
     const double each = costs->class_seconds[i];
-    if (compute + again_seconds + more * each <= moving(again + more)) {
-      again += more;
-      again_seconds += more * each;
+    if (compute + recompute_seconds + more * each <= moving(recomputed + more)) {
+      recomputed += more;
+      recompute_seconds += more * each;
       continue;
     }
     // Where computing begins to take longer than moving, from both sides.
@@ -330,16 +334,17 @@ WindowTime window_time(double compute, std::uint32_t written, WindowSweep& sweep
     double high = more;
     for (int round = 0; round < 30; ++round) {
       const double middle = (low + high) / 2;
-      const bool is_less = compute + again_seconds + middle * each < moving(again + middle);
+      const bool is_less =
+          compute + recompute_seconds + middle * each < moving(recomputed + middle);
       (is_less ? low : high) = middle;
     }
-    again_seconds += low * each;
-    again += high;
+    recompute_seconds += low * each;
+    recomputed += high;
     break;
   }
-  best.seconds = std::max(compute + again_seconds, moving(again));
-  best.again_seconds = again_seconds;
-  best.again_share = again > 0.0 ? again / (read + away) : 0.0;
+  best.seconds = std::max(compute + recompute_seconds, moving(recomputed));
+  best.recompute_seconds = recompute_seconds;
+  best.recomputed_share = recomputed > 0.0 ? recomputed / (read + away) : 0.0;
   return best;
 }
 
@@ -431,8 +436,8 @@ StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& 
   sweep_from(worst.from, [&](std::size_t length, double passed) {
     if (length != worst.length) return;
     const WindowTime time = window_time(passed, sweep.written_pages(), sweep, costs, limits);
-    bound.recomputed_share = time.again_share;
-    bound.recompute_seconds = time.again_seconds;
+    bound.recomputed_share = time.recomputed_share;
+    bound.recompute_seconds = time.recompute_seconds;
   });
   return bound;
 }

@@ -16,7 +16,7 @@ std::vector<std::uint32_t> needs_of_ops(const StepTape& tape);
 double transfer_seconds(double written_pages, double read_pages, const SwapLimits& limits);
 
 /// The bound by disjoint windows. `needs` as `needs_of_ops` tells them; `costs` where plans may
-/// compute values again, else null. bounds.md has the proof.
+/// recompute values, else null. bounds.md has the proof.
 StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& needs,
                         const SwapLimits& limits, const WalkCosts* costs);
 

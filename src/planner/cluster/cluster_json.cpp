@@ -1,7 +1,7 @@
 #include <limits>
 #include <string_view>
 
-#include "cluster_words.h"
+#include "cluster_names.h"
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
 #include "spillway/base/shown_text.h"
@@ -19,7 +19,7 @@ std::uint32_t count_in(JsonObject& json, const char* key) {
   return static_cast<std::uint32_t>(json.count(key, 0, kMostCount));
 }
 
-/// What `check_cluster` judges: any number is read.
+/// What `check_cluster` evaluates: any number is read.
 double number_in(JsonObject& json, const char* key) { return json.number(key, -kAny, kAny); }
 
 double number_or(JsonObject& json, const char* key, double otherwise) {

@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "cluster_words.h"
+#include "cluster_names.h"
 #include "spillway/base/error.h"
 #include "spillway/base/json_writer.h"
 #include "spillway/planner/cluster/cluster.h"

@@ -91,7 +91,7 @@ const std::vector<JobTasks::PhaseKind>& JobTasks::phases_of(std::uint32_t stage)
           ? host_update_phases(job_, job_.stages[stage], flows_.links(), member_devices(stage))
           : reduction_phases(job_, job_.stages[stage], flows_.links(), member_devices(stage));
   for (const UpdatePhase& each : phases) {
-    // Streamed weights stay on the host until the list fetches them.
+    // Streamed weights stay on the host until the action list fetches them.
     if (are_streamed_[stage] && each.lane >= kFirstLaneToDevices) continue;
     const double least = each.streams.latency_seconds + each.streams.seconds_per_byte * each.bytes;
     kinds.push_back({each.lane, flows_.add_shared(each.streams), each.bytes, least});

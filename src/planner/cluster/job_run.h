@@ -34,7 +34,7 @@ class JobRun {
   /// All but what concerns links. Throws PlanError for tasks that wait for ever.
   JobTiming run();
 
-  /// What has passed a link.
+  /// Bytes that have passed a link.
   double carried(std::uint32_t link) const { return flows_.carried(link); }
   /// Bytes of a rank at its fullest; where memory has a limit.
   double most_held(std::uint32_t rank) const { return rooms_[rank].most; }
@@ -53,7 +53,8 @@ class JobRun {
 
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  /// The memory of a rank. Of a list one task at most waits for room: all others are behind it.
+  /// The memory of a rank. Of an action list one task at most waits for room: all others are behind
+  /// it.
   struct Room {
     double held = 0.0;
     double most = 0.0;

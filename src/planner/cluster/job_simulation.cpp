@@ -15,7 +15,8 @@
 namespace spillway::planner {
 namespace {
 
-/// What a cluster offers without any sharing, for the check of the lists and the peaks of memory.
+/// What a cluster offers without any sharing, for the check of the action lists and the peaks of
+/// memory.
 ScheduleCosts nominal_costs(const Job& job, const Cluster& cluster) {
   ScheduleCosts costs;
   costs.stages = job.stages;
@@ -33,7 +34,8 @@ ScheduleCosts nominal_costs(const Job& job, const Cluster& cluster) {
 
 void check_job(const Job& job) {
   if (job.repetitions == 0 || job.repetitions > 1000)
-    throw ConfigError("a job cannot run its lists {} times (give 1 to 1000)", job.repetitions);
+    throw ConfigError("a job cannot run its action lists {} times (give 1 to 1000)",
+                      job.repetitions);
   if (job.update == UpdatePlace::kHost && job.repetitions < 2)
     throw ConfigError("what an update on the hosts costs shows in the next step only: a job needs "
                       "2 repetitions, not {}",
@@ -121,17 +123,17 @@ static Schedule without_steps(Schedule schedule) {
   return schedule;
 }
 
-/// What the lists do to memory, where that has a limit.
-static MemoryEffects limited_effects(const Job& job, const Schedule& lists,
+/// What the action lists do to memory, where that has a limit.
+static MemoryEffects limited_effects(const Job& job, const Schedule& action_lists,
                                      const ScheduleCosts& costs) {
   if (!job.memory) return {};
-  MemoryEffects effects = memory_effects(lists, costs);
+  MemoryEffects effects = memory_effects(action_lists, costs);
   for (std::size_t rank = 0; rank < effects.actions.size() && job.repetitions > 1; ++rank) {
     double kept = 0.0;
     for (const MemoryEffect& each : effects.actions[rank]) kept += each.at_start + each.at_end;
     if (std::abs(kept) > 1.0)
       throw ConfigError("rank {} ends with {} bytes more than it begins with, so under a limit of "
-                        "memory its list runs once, not {} times",
+                        "memory its action list runs once, not {} times",
                         rank, kept, job.repetitions);
   }
   return effects;
@@ -167,11 +169,11 @@ JobTiming simulate_job(const Job& job, const Cluster& cluster) {
   check_job(job);
   check_size(job, simulated);
   const ClusterLinks links(cluster);
-  const Schedule lists =
+  const Schedule action_lists =
       job.update == UpdatePlace::kHost ? without_steps(job.schedule) : job.schedule;
   const ScheduleCosts costs = nominal_costs(job, cluster);
-  const ScheduleTiming nominal = time_schedule(lists, costs);
-  const MemoryEffects effects = limited_effects(job, lists, costs);
+  const ScheduleTiming nominal = time_schedule(action_lists, costs);
+  const MemoryEffects effects = limited_effects(job, action_lists, costs);
   const std::uint32_t pipelines = job.schedule.data_parallel;
   const std::uint32_t ranks = job.schedule.rank_count();
   const std::vector<std::uint32_t> devices = place_ranks(cluster, pipelines, ranks, job.order);

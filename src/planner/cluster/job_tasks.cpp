@@ -65,8 +65,8 @@ MemoryEffect JobTasks::next_effect(const Action& action) {
   return effects_.actions[local_][next_effect_++];
 }
 
-/// Under a limit, where the list comes to something that takes memory or starts to leave: what
-/// follows it in the list waits until that has its room.
+/// Under a limit, where the action list comes to something that takes memory or starts to leave:
+/// what follows it in the action list waits until that has its room.
 void JobTasks::pass_gate(const Action& action) {
   if (effects_.actions.empty()) return;
   const TaskId gate = add(TaskKind::kGate, action, 0.0);
@@ -125,7 +125,7 @@ Task JobTasks::task_of(TaskKind kind, const Action& action, double amount,
   return task;
 }
 
-/// Behind the compute before it in the list.
+/// Behind the compute before it in the action list.
 TaskId JobTasks::add(TaskKind kind, const Action& action, double amount, std::uint32_t flow) {
   const TaskId id = graph_.add(task_of(kind, action, amount, flow));
   if (ranks_[rank_].compute != kNoTask) graph_.follow(id, ranks_[rank_].compute);
@@ -172,7 +172,7 @@ void JobTasks::need_stage(TaskId task, std::uint32_t stage) {
   state.waits_for_weights = false;
 }
 
-/// In lists without messages, each output leaves as soon as it is made.
+/// In action lists without messages, each output leaves as soon as it is made.
 void JobTasks::deliver(const Action& action) {
   const bool is_forward = action.kind == ActionKind::kForward;
   if (!is_forward && !makes_input_gradient(action.kind)) return;

@@ -15,13 +15,14 @@
 
 namespace spillway::planner {
 
-/// Writes the lists of a job as tasks. What a list waits for is known from the lists alone: its own
-/// compute in order, the messages for each of its inputs, copies of the same stash, what its stage
-/// is reduced with.
+/// Writes the action lists of a job as tasks. What an action list waits for is known from the
+/// action lists alone: its own compute in order, the messages for each of its inputs, copies of the
+/// same stash, what its stage is reduced with.
 class JobTasks {
  public:
-  /// The first `simulated` pipelines; reductions are of all. `effects` are of the lists, without
-  /// steps where hosts update; of no list where memory has no limit. All must outlive it.
+  /// The first `simulated` pipelines; reductions are of all. `effects` are of the action lists,
+  /// without steps where hosts update; of no action list where memory has no limit. All must
+  /// outlive it.
   JobTasks(const Job& job, std::span<const double> slowdowns, std::uint32_t simulated,
            const MemoryEffects& effects, FlowTable& flows);
 
@@ -39,7 +40,7 @@ class JobTasks {
     std::uint32_t rounds = 0;
   };
   struct Rank {
-    TaskId compute = kNoTask;  // The last one, which what follows in the list waits for.
+    TaskId compute = kNoTask;  // The last one, which what follows in the action list waits for.
     TaskId out = kNoTask, in = kNoTask;
     TaskId part_out = kNoTask;      // Of the forward before: the next one waits for its room.
     TaskId backward_end = kNoTask;  // Of the one before of which a part was swapped.

@@ -8,7 +8,7 @@
 
 namespace spillway::planner {
 
-/// Of the links of these nodes, which are sorted, by class. `carried` is by link.
+/// Loads by class of the links of these nodes, which are sorted. `carried` is by link.
 std::vector<LinkClassLoad> loads_of(const ClusterLinks& links, std::span<const std::uint32_t> nodes,
                                     double seconds, std::span<const double> carried);
 

@@ -11,7 +11,7 @@ using TaskId = std::uint32_t;
 inline constexpr TaskId kNoTask = static_cast<TaskId>(-1);
 
 enum class TaskKind : std::uint8_t {
-  kGate,  ///< Takes no time: a point in a list.
+  kGate,  ///< Takes no time: a point in an action list.
   kJoin,  ///< The same, but the rank may have waited for it: where a backward is over for others.
   kCompute,
   kMessage,
@@ -23,22 +23,22 @@ enum class TaskKind : std::uint8_t {
 struct Task {
   TaskKind kind = TaskKind::kGate;
   std::uint16_t repetition = 0;
-  std::uint32_t rank = 0;      ///< Of all that are simulated.
+  std::uint32_t rank = 0;      ///< Rank among all that are simulated.
   std::uint32_t flow = 0;      ///< Which route; see FlowTable.
   TaskId continues = kNoTask;  ///< The phase before, of a chain that is asked for once.
   double amount = 0.0;         ///< Seconds of compute, bytes of each stream.
-  double least_seconds = 0.0;  ///< Of a reduction, however fast its links.
+  double least_seconds = 0.0;  ///< Least time of a reduction, however fast its links.
   Action action;
 };
 
-/// What a task waits for of another one.
+/// The moment of another task that a task waits for.
 enum class Moment : std::uint8_t {
-  kEnd,    ///< Of flows, when the last byte has arrived.
-  kFree,   ///< When it has left its link free: latency keeps nobody off.
-  kStart,  ///< Of compute.
+  kEnd,    ///< The end; of flows, the arrival of the last byte.
+  kFree,   ///< When it has left its link free: latency does not occupy the link.
+  kStart,  ///< The start of compute.
 };
 
-/// What a task does to the memory of its rank, where that is limited.
+/// The effect of a task on the memory of its rank, where that is limited.
 struct RoomUse {
   double taken = 0.0;           ///< When it starts; bytes.
   double returned = 0.0;        ///< When it has ended.

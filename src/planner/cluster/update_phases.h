@@ -13,7 +13,7 @@ struct UpdatePhase {
   /// Phases of one lane use the same engine: of two stages, one waits for the other.
   std::uint32_t lane = 0;
   CollectivePhase streams;
-  double bytes = 0.0;  ///< Of each stream; parameters in the lane of the hosts' optimizers.
+  double bytes = 0.0;  ///< Bytes of each stream; parameters in the lane of the hosts' optimizers.
 };
 
 /// All-reduce between the devices that hold the stage; nothing for a single one.

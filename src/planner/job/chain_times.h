@@ -6,7 +6,7 @@
 
 namespace spillway::planner {
 
-/// Seconds of one micro-batch. A backward is taken as two halves, as the lists have it.
+/// Seconds of one micro-batch. A backward is taken as two halves, as the action lists have it.
 struct LayerTimes {
   double forward = 0.0;
   double input = 0.0;   ///< The gradient of what comes in, for the layers before.
@@ -17,7 +17,7 @@ struct LayerTimes {
   LayerTimes& operator+=(const LayerTimes& other);
 };
 
-/// What a chain takes at least, in whatever order its branches run and wherever it is cut: no
+/// Least times of a chain, in any order of its branches and under any cuts: no
 /// recomputation, no swaps, no messages.
 class ChainTimes {
  public:

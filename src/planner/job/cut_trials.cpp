@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "job_choices.h"
-#include "job_relief.h"
+#include "job_memory_reduction.h"
 
 namespace spillway::planner {
 namespace {
@@ -17,7 +17,7 @@ bool may_win(const JobAttempt& attempt, double best) {
   return is_faster(attempt.step_seconds / kMostGainOfCuts, best);
 }
 
-/// Plans first, the fastest of them before others; then what lacks least memory.
+/// Plans first, the fastest of them before others; then what lacks the least memory.
 bool is_likelier(const JobAttempt& a, const JobAttempt& b) {
   if (a.is_possible() != b.is_possible()) return a.is_possible();
   return a.is_possible() ? a.step_seconds < b.step_seconds : a.missing < b.missing;
@@ -40,7 +40,7 @@ void try_all_cuts(const JobRequest& request, const Partitioner& partitioner, Pla
     const std::uint64_t own = passes_of(request, choice);
     if (own > kMostPassesAgain - passes) continue;
     passes += own;
-    choice.to_beat = {seconds, seconds, seconds};
+    choice.incumbent = {seconds, seconds, seconds};
     std::optional<JobPlan> found;
     const JobAttempt again = try_choice(thorough, partitioner, choice, memo, found);
     if (!found || !is_faster(again.step_seconds, seconds)) continue;

@@ -116,7 +116,7 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.partitioner = partitioner.name;
   plan.schedule = compute.name;
   plan.ranks = request.ranks;
-  plan.groups = request.groups;
+  plan.data_parallel = request.data_parallel;
   plan.micro_batches = request.micro_batches;
   plan.device_memory = request.device_memory;
   plan.host_memory = request.host_memory;
@@ -128,14 +128,14 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.costs = schedule_costs(request, costs, estimate);
   take_free_from_updates(compute, plan.bytes_before, plan.costs);
   CommunicationOptions communication;
-  communication.data_parallel = request.groups;
+  communication.data_parallel = request.data_parallel;
   const SecondCopy second_copy = request.variant.second_copy;
   if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
-  Schedule lists = compute;
+  Schedule action_lists = compute;
   const LayerIndex trained = leading_frozen_layers(request.chain);
   for (const StageEstimate& stage : plan.stages)
-    if (stage.last_layer < trained) ++lists.untrained_stages;
-  plan.actions = with_communication(lists, plan.costs, communication);
+    if (stage.last_layer < trained) ++action_lists.untrained_stages;
+  plan.actions = with_communication(action_lists, plan.costs, communication);
   if (second_copy == SecondCopy::kParked) plan.actions = with_parked_weights(plan.actions);
   return plan;
 }

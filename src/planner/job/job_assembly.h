@@ -1,13 +1,13 @@
 #pragma once
 
 #include "spillway/planner/job/job_plan.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 
-/// All that both ways of relief have in common, once cuts and their estimate are there: the lists
-/// with their messages, and what they cost.
+/// All that both ways of memory reduction have in common, once cuts and their estimate are there:
+/// the action lists with their messages, and what they cost.
 JobPlan started(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
                 const SegmentCosts& costs, const PartitionEstimate& estimate);
 

@@ -12,50 +12,51 @@
 namespace spillway::planner {
 namespace {
 
-enum class Turns : std::uint8_t {
+enum class Alternation : std::uint8_t {
   kNone,   ///< Forwards and backwards of a pass over the model overlap.
   kApart,  ///< Each pass has all its forwards first, and ends before the next one begins.
   kMeet,   ///< The next pass has its last stage on the rank where the one before ends.
 };
 
-/// What lists of a schedule have in common, whatever their counts.
-struct ListHabits {
+/// What action lists of a schedule have in common, whatever their counts.
+struct ScheduleTraits {
   std::string_view name;
   std::uint32_t copies = 1;  ///< Ranks of one pipeline that can share the work of a layer.
   bool is_whole = true;      ///< No backward is split, so gradients are sent at its end.
-  Turns turns = Turns::kNone;
+  Alternation alternation = Alternation::kNone;
 };
 
 /// Of any schedule that is not in the table.
-constexpr ListHabits kAnyHabits{"", 2, false};
+constexpr ScheduleTraits kAnyTraits{"", 2, false};
 
-constexpr std::array kHabits{
-    ListHabits{"1f1b"},
-    ListHabits{"1f1b-capped"},
-    ListHabits{"breadth-first"},
-    ListHabits{"chimera", 2},
-    ListHabits{"dualpipe-v", 1, false},
-    ListHabits{"gems-basic", 1, true, Turns::kApart},
-    ListHabits{"gems-mast", 2, true, Turns::kMeet},
-    ListHabits{"gems-master", 2, true, Turns::kMeet},
-    ListHabits{"gis", 1, false},
-    ListHabits{"gis-h", 1, false},
-    ListHabits{"gpipe", 1, true, Turns::kApart},
-    ListHabits{"interleaved"},
-    ListHabits{"pipedream"},
-    ListHabits{"pipedream-2bw"},
-    ListHabits{"pipeoffload", 1, false},
-    ListHabits{"v-half", 1, false},
-    ListHabits{"v-min", 1, false},
-    ListHabits{"zb-h1", 1, false},
-    ListHabits{"zb-h2", 1, false},
-    ListHabits{"zb-v", 1, false},
+constexpr std::array kTraits{
+    ScheduleTraits{"1f1b"},
+    ScheduleTraits{"1f1b-capped"},
+    ScheduleTraits{"breadth-first"},
+    ScheduleTraits{"chimera", 2},
+    ScheduleTraits{"dualpipe-v", 1, false},
+    ScheduleTraits{"gems-basic", 1, true, Alternation::kApart},
+    ScheduleTraits{"gems-mast", 2, true, Alternation::kMeet},
+    ScheduleTraits{"gems-master", 2, true, Alternation::kMeet},
+    ScheduleTraits{"gis", 1, false},
+    ScheduleTraits{"gis-h", 1, false},
+    ScheduleTraits{"gpipe", 1, true, Alternation::kApart},
+    ScheduleTraits{"interleaved"},
+    ScheduleTraits{"pipedream"},
+    ScheduleTraits{"pipedream-2bw"},
+    ScheduleTraits{"pipeoffload", 1, false},
+    ScheduleTraits{"v-half", 1, false},
+    ScheduleTraits{"v-min", 1, false},
+    ScheduleTraits{"zb-h1", 1, false},
+    ScheduleTraits{"zb-h2", 1, false},
+    ScheduleTraits{"zb-v", 1, false},
 };
 
-const ListHabits& habits_of(std::string_view schedule) {
-  const auto known = std::find_if(kHabits.begin(), kHabits.end(),
-                                  [&](const ListHabits& each) { return each.name == schedule; });
-  return known != kHabits.end() ? *known : kAnyHabits;
+const ScheduleTraits& traits_of(std::string_view schedule) {
+  const auto known = std::find_if(kTraits.begin(), kTraits.end(), [&](const ScheduleTraits& each) {
+    return each.name == schedule;
+  });
+  return known != kTraits.end() ? *known : kAnyTraits;
 }
 
 /// One pipeline of `ranks`, with its micro-batches.
@@ -67,17 +68,17 @@ struct Pipeline {
 /// Of all work, of one micro-batch on its way, and of each layer on the rank that has most of its
 /// micro-batches: nothing comes to it before the layers in front have run once, and gradients have
 /// a way to go when it is done.
-double bound_of_layers(const ChainTimes& chain, const ListHabits& habits,
+double bound_of_layers(const ChainTimes& chain, const ScheduleTraits& traits,
                        const Pipeline& pipeline) {
-  const std::uint32_t copies = std::min(pipeline.ranks, habits.copies);
+  const std::uint32_t copies = std::min(pipeline.ranks, traits.copies);
   const double turns = (pipeline.micro_batches + copies - 1) / copies;
   double bound = (chain.all().work() * pipeline.micro_batches + chain.update_seconds()) /
                  static_cast<double>(pipeline.ranks);
   const auto back = [&](const LayerTimes& times) {
-    return habits.is_whole ? times.backward() : times.input;
+    return traits.is_whole ? times.backward() : times.input;
   };
   bound = std::max(bound, chain.all().forward + back(chain.all()) +
-                              (habits.is_whole ? 0.0 : chain.last_weight_gradient()));
+                              (traits.is_whole ? 0.0 : chain.last_weight_gradient()));
   for (LayerIndex i = 0; i < chain.size(); ++i) {
     const LayerTimes& layer = chain[i];
     const LayerTimes& before = chain.before(i);
@@ -129,8 +130,8 @@ double phase(double all, double slowest, double micro_batches) {
 
 /// All forwards of a pass, then all its backwards. The next pass comes to a stage behind the one
 /// before; where stages are frozen, only to those that are trained.
-double bound_of_turns(const ChainTimes& chain, Turns turns, std::uint32_t passes,
-                      const Pipeline& pipeline) {
+double bound_of_alternation(const ChainTimes& chain, Alternation alternation, std::uint32_t passes,
+                            const Pipeline& pipeline) {
   const double ranks = pipeline.ranks;
   double forward = chain.all().forward / ranks;
   double trained_forward = chain.trained().forward / ranks;
@@ -146,8 +147,9 @@ double bound_of_turns(const ChainTimes& chain, Turns turns, std::uint32_t passes
   const double own = pipeline.micro_batches / passes;
   const double first = phase(chain.all().forward, forward, own);
   const double backwards = passes * phase(chain.all().backward(), backward, own);
-  const double next = turns == Turns::kApart ? phase(chain.trained().forward, trained_forward, own)
-                                             : own * last_forward;
+  const double next = alternation == Alternation::kApart
+                          ? phase(chain.trained().forward, trained_forward, own)
+                          : own * last_forward;
   return first + backwards + (passes - 1.0) * next;
 }
 
@@ -155,45 +157,49 @@ double bound_of_turns(const ChainTimes& chain, Turns turns, std::uint32_t passes
 
 double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
   const JobRequest asked = request_for(request, choice);
-  const ListHabits& habits = habits_of(choice.generator->name);
-  const Pipeline pipeline{asked.ranks / asked.groups, asked.micro_batches / asked.groups};
-  const ScheduleRequest lists =
-      lists_for(*choice.generator, choice.variant, pipeline.ranks, pipeline.micro_batches);
+  const ScheduleTraits& traits = traits_of(choice.generator->name);
+  const Pipeline pipeline{asked.ranks / asked.data_parallel,
+                          asked.micro_batches / asked.data_parallel};
+  const ScheduleRequest schedule_request = schedule_request_for(
+      *choice.generator, choice.variant, pipeline.ranks, pipeline.micro_batches);
   const ChainTimes chain(asked.chain, asked.update_seconds);
-  double bound = bound_of_layers(chain, habits, pipeline);
-  if (habits.turns != Turns::kNone) {
-    std::uint32_t passes = lists.replicas;
+  double bound = bound_of_layers(chain, traits, pipeline);
+  if (traits.alternation != Alternation::kNone) {
+    std::uint32_t passes = schedule_request.replicas;
     if (choice.generator->name == "gpipe") passes = 1;
     if (choice.generator->name == "gems-mast") passes = 2;
     if (passes == 0) passes = choice.generator->name == "gems-basic" ? 1 : pipeline.micro_batches;
     passes = std::min(passes, pipeline.micro_batches);
-    bound = std::max(bound, bound_of_turns(chain, habits.turns, passes, pipeline));
+    bound = std::max(bound, bound_of_alternation(chain, traits.alternation, passes, pipeline));
   }
   const bool is_plain =
-      habits.copies == 1 && choice.generator->stages_per_rank == StagesPerRank::kOne;
-  if (is_plain && habits.is_whole) bound = std::max(bound, bound_of_slopes(chain, pipeline));
+      traits.copies == 1 && choice.generator->stages_per_rank == StagesPerRank::kOne;
+  if (is_plain && traits.is_whole) bound = std::max(bound, bound_of_slopes(chain, pipeline));
   if (is_plain && !chain.may_reorder())
-    bound = std::max(bound, bound_of_stages(chain, habits.is_whole, pipeline));
+    bound = std::max(bound, bound_of_stages(chain, traits.is_whole, pipeline));
   // On the first rank that trains, each micro-batch is in flight until it has come back.
   if (choice.generator->name == "1f1b-capped")
-    bound = std::max(bound, chain.trained().work() * pipeline.micro_batches / lists.slots);
+    bound =
+        std::max(bound, chain.trained().work() * pipeline.micro_batches / schedule_request.slots);
   return bound;
 }
 
 double job_bound(const JobRequest& request) {
   if (request.schedule != kAnySchedule)
     return pipeline_bound(request, {&schedule_generator_named(request.schedule),
-                                    std::max(1U, request.groups), request.variant});
+                                    std::max(1U, request.data_parallel), request.variant});
   // The smallest micro-batches there are: the way through layers grows with them, and work is never
   // shared more evenly over ranks by larger ones.
   const JobRequest asked = with_micro_batches(request, most_micro_batches(request));
   const ChainTimes chain(asked.chain, asked.update_seconds);
   const std::uint32_t most = std::gcd(asked.ranks, asked.micro_batches);
   double bound = std::numeric_limits<double>::infinity();
-  for (std::uint32_t groups = 1; groups <= most; ++groups) {
-    if (request.groups != 0 ? groups != request.groups : most % groups != 0) continue;
-    const Pipeline pipeline{asked.ranks / groups, asked.micro_batches / groups};
-    bound = std::min(bound, bound_of_layers(chain, kAnyHabits, pipeline));
+  for (std::uint32_t data_parallel = 1; data_parallel <= most; ++data_parallel) {
+    if (request.data_parallel != 0 ? data_parallel != request.data_parallel
+                                   : most % data_parallel != 0)
+      continue;
+    const Pipeline pipeline{asked.ranks / data_parallel, asked.micro_batches / data_parallel};
+    bound = std::min(bound, bound_of_layers(chain, kAnyTraits, pipeline));
   }
   return bound;
 }

@@ -38,7 +38,7 @@ std::optional<std::string> fault_of_hosts(const JobFile& file, const std::vector
 }
 
 /// What a stage keeps of a micro-batch and what it swaps is all that there is, where nothing is
-/// computed again, but for bytes that were rounded.
+/// recomputed, but for bytes that were rounded.
 std::optional<std::string> fault_of_stashes(const JobFile& file) {
   constexpr Bytes kRounded(64);
   for (std::size_t k = 0; k < file.stages.size(); ++k) {
@@ -50,7 +50,7 @@ std::optional<std::string> fault_of_stashes(const JobFile& file) {
       return message("stages[{}].whole_stash_bytes is {}, and its stash_bytes and swapped_bytes "
                      "are {}{}: it was changed",
                      k, stage.whole_stash.count(), both.count(),
-                     is_too_much ? "" : ", with nothing computed again");
+                     is_too_much ? "" : ", with nothing recomputed");
   }
   return std::nullopt;
 }

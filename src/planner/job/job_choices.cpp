@@ -14,12 +14,12 @@ std::vector<std::uint32_t> divisors_of(std::uint32_t number) {
 }
 
 std::uint64_t passes_of(const JobRequest& request, const JobChoice& choice) {
-  const std::uint32_t ranks = request.ranks / choice.groups;
+  const std::uint32_t ranks = request.ranks / choice.data_parallel;
   const std::uint32_t all =
       choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request);
-  const std::uint32_t own = all / choice.groups;
-  const std::uint64_t stages =
-      choice.generator->stage_count(lists_for(*choice.generator, choice.variant, ranks, own));
+  const std::uint32_t own = all / choice.data_parallel;
+  const std::uint64_t stages = choice.generator->stage_count(
+      schedule_request_for(*choice.generator, choice.variant, ranks, own));
   return stages > request.chain.layers.size() ? 0 : stages * own;
 }
 
@@ -27,16 +27,16 @@ std::vector<JobChoice> job_choices(const JobRequest& request) {
   check(request);
   const bool is_open = request.schedule == kAnySchedule;
   const std::uint32_t micro_batches = most_micro_batches(request);
-  std::vector<std::uint32_t> groups;
-  if (request.groups != 0)
-    groups = {request.groups};
+  std::vector<std::uint32_t> data_parallel;
+  if (request.data_parallel != 0)
+    data_parallel = {request.data_parallel};
   else if (!is_open)
-    groups = {1};
+    data_parallel = {1};
   else
     for (std::uint32_t count = 1; count <= std::min(request.ranks, micro_batches); ++count)
-      if (request.ranks % count == 0 && micro_batches % count == 0) groups.push_back(count);
+      if (request.ranks % count == 0 && micro_batches % count == 0) data_parallel.push_back(count);
   std::vector<JobChoice> choices;
-  for (const std::uint32_t count : groups) {
+  for (const std::uint32_t count : data_parallel) {
     if (!is_open) {
       choices.push_back({&schedule_generator_named(request.schedule), count, request.variant});
       continue;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "one_way_swaps.h"
+#include "half_duplex_swaps.h"
 #include "spillway/base/error.h"
 #include "spillway/schedule/weight_copies.h"
 
@@ -21,7 +21,7 @@ double forward_seconds(const ModelChain& chain, const StageEstimate& stage) {
   return seconds;
 }
 
-/// Of a stage: its layers, and what is computed again. `all_trained` are bytes of parameters.
+/// Of a stage: its layers, and what is recomputed. `all_trained` are bytes of parameters.
 StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
                        const StageEstimate& stage, Segment segment, double all_trained) {
   const SegmentLoad load = costs.load(segment);
@@ -34,7 +34,7 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   const double trained = costs.trained_bytes(segment.first, segment.end);
   if (all_trained > 0.0) result.step_seconds = request.update_seconds * trained / all_trained;
   const double kept = static_cast<double>(stage.memory.count()) - load.fixed_bytes;
-  // Down: all of them together must not exceed what the partition's referee has counted.
+  // Down: all of them together must not exceed what the partition's simulator has counted.
   result.stash = Bytes(static_cast<std::uint64_t>(std::max(0.0, kept / load.in_flight)));
   result.swapped = stage.swapped;
   result.boundary = rounded_up(costs.crossing_bytes(segment.end));
@@ -146,7 +146,7 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   device.memory = request.device_memory;
   device.reserved = request.reserved;
   const double swaps = request.swap_bytes_per_second * request.stage_swap_share;
-  if (swaps > 0.0 && request.variant.relief != JobRelief::kRecompute)
+  if (swaps > 0.0 && request.variant.memory_reduction != JobMemoryReduction::kRecompute)
     device.swap_seconds_per_byte = 1.0 / swaps;
   problem.devices.assign(ranks, device);
   problem.links.assign(ranks - 1,
@@ -158,9 +158,9 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   else
     problem.factors = factors;
   // One direction after the other leaves half of the time for each.
-  const std::vector<bool> is_one_way = swaps_one_way(schedule);
+  const std::vector<bool> is_half_duplex = half_duplex_stages(schedule);
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
-    if (is_one_way[stage]) problem.devices[stage].swap_seconds_per_byte *= 2.0;
+    if (is_half_duplex[stage]) problem.devices[stage].swap_seconds_per_byte *= 2.0;
   return problem;
 }
 

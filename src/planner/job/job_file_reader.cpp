@@ -60,7 +60,7 @@ class JobReader {
     throw ConfigError("{}: {}", name_, message(pattern, args...));
   }
 
-  /// `look_up` throws for a name that nobody has; the error then begins with the file and the key.
+  /// `look_up` throws for an unknown name; the error then begins with the file and the key.
   template <typename LookUp>
   void require_known(const char* key, const LookUp& look_up) const {
     try {
@@ -83,8 +83,8 @@ class JobReader {
       costs.stash = stage.stash;
       costs.swapped = stage.swapped;
     }
-    file_.groups = plan.actions.data_parallel;
-    const std::uint64_t micro_batches = plan.actions.all_micro_batches() * file_.groups;
+    file_.data_parallel = plan.actions.data_parallel;
+    const std::uint64_t micro_batches = plan.actions.all_micro_batches() * file_.data_parallel;
     file_.micro_batches = static_cast<std::uint32_t>(micro_batches);
     file_.batch = file_.micro_batches * plan.micro_batch_size;
     file_.actions = std::move(plan.actions);

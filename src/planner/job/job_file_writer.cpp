@@ -99,7 +99,7 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   file.partitioner = plan.partitioner;
   file.model = identity_of(chain);
   file.step = chain.step;
-  file.groups = plan.groups;
+  file.data_parallel = plan.data_parallel;
   file.micro_batches = plan.micro_batches;
   file.batch = plan.batch;
   file.device_memory = plan.device_memory;
@@ -148,13 +148,13 @@ schedule::ExecutionPlan execution_of(const JobFile& file) {
 std::string to_text(const JobFile& file) {
   ordered_json document;
   document["format"] = schedule::kPlanFormat;
-  document["version"] = file.step ? schedule::kPlanVersion : schedule::kPlanVersionWithoutStep;
+  document["version"] = schedule::kPlanVersion;
   document["partitioner"] = file.partitioner;
   document["schedule"] = file.actions.name;
   document["layers"] = file.model.layers;
   document["layer_name_hash"] = hexadecimal_text(file.model.name_hash);
-  document["ranks"] = file.actions.rank_count() * file.groups;
-  document["groups"] = file.groups;
+  document["ranks"] = file.actions.rank_count() * file.data_parallel;
+  document["data_parallel"] = file.data_parallel;
   document["micro_batches"] = file.micro_batches;
   if (file.batch != file.micro_batches) document["batch"] = file.batch;
   if (file.device_memory != kNoLimit) document["device_memory_bytes"] = file.device_memory.count();

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "job_costs.h"
-#include "job_relief.h"
+#include "job_memory_reduction.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_bound.h"
 #include "step_choice.h"
@@ -14,7 +14,7 @@ namespace spillway::planner {
 namespace {
 
 /// The best order for the stages of this schedule within the devices; if nothing fits, as if there
-/// were room: windows may make it.
+/// were room: idle-time offload may make it.
 OrderChoice order_for(const JobRequest& asked, const Schedule& compute, CutMemo& memo) {
   try {
     const OrderChoice& order = memo.order(problem_for(asked, compute), asked.order_effort);
@@ -22,9 +22,9 @@ OrderChoice order_for(const JobRequest& asked, const Schedule& compute, CutMemo&
   } catch (const Error&) {
     if (asked.device_memory == kNoLimit) throw;
   }
-  JobRequest roomy = asked;
-  roomy.device_memory = kNoLimit;
-  return memo.order(problem_for(roomy, compute), asked.order_effort);
+  JobRequest unlimited = asked;
+  unlimited.device_memory = kNoLimit;
+  return memo.order(problem_for(unlimited, compute), asked.order_effort);
 }
 
 /// In the order that goes with stages which are there already.
@@ -32,8 +32,8 @@ JobPlan as_given(const JobRequest& asked, const Partitioner& partitioner, const 
                  PlanMemo& memo) {
   JobRequest moved = asked;
   moved.chain = reordered(asked.chain, asked.stages.order);
-  JobPlan plan =
-      relieved(moved, partitioner, compute, {}, memo.of(asked.micro_batches, asked.stages.order));
+  JobPlan plan = with_memory_reduction(moved, partitioner, compute, {},
+                                       memo.of(asked.micro_batches, asked.stages.order));
   plan.order.layers = asked.stages.order;
   if (!plan.order.layers.empty()) plan.order.name = "given";
   return plan;
@@ -42,24 +42,25 @@ JobPlan as_given(const JobRequest& asked, const Partitioner& partitioner, const 
 /// The faster one of the best order and the recorded one: an order is chosen for its slowest stage,
 /// a step is more than that.
 JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
-                SecondsToBeat to_beat, PlanMemo& memo) {
+                IncumbentSeconds incumbent, PlanMemo& memo) {
   if (!asked.stages.begins.empty()) return as_given(asked, partitioner, compute, memo);
   CutMemo& as_recorded = memo.of(asked.micro_batches, {});
-  if (!asked.chain.may_reorder) return quickest(asked, partitioner, compute, to_beat, as_recorded);
+  if (!asked.chain.may_reorder)
+    return quickest(asked, partitioner, compute, incumbent, as_recorded);
   OrderChoice order = order_for(asked, compute, as_recorded);
   std::optional<JobPlan> plan;
-  std::exception_ptr put_off;
+  std::exception_ptr deferred;
   if (!order.layers.empty()) {
     JobRequest moved = asked;
     moved.chain = reordered(asked.chain, order.layers);
     try {
-      plan = quickest(moved, partitioner, compute, to_beat,
+      plan = quickest(moved, partitioner, compute, incumbent,
                       memo.of(asked.micro_batches, order.layers));
       plan->order = order;
-      for (double* each : {&to_beat.all, &to_beat.put_off, &to_beat.windows})
+      for (double* each : {&incumbent.all, &incumbent.deferred, &incumbent.offload})
         *each = std::min(*each, plan->step_seconds);
-    } catch (const PutOffError&) {
-      put_off = std::current_exception();
+    } catch (const DeferredError&) {
+      deferred = std::current_exception();
     } catch (const Error&) {
       // Not in this order, by this partitioner; the recorded one may do.
     }
@@ -69,40 +70,40 @@ JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const S
     order.is_exact = false;
   }
   try {
-    JobPlan recorded = quickest(asked, partitioner, compute, to_beat, as_recorded);
+    JobPlan recorded = quickest(asked, partitioner, compute, incumbent, as_recorded);
     recorded.order = std::move(order);
     if (!plan || recorded.step_seconds <= plan->step_seconds) return recorded;
   } catch (const Error&) {
-    if (!plan && put_off) std::rethrow_exception(put_off);
+    if (!plan && deferred) std::rethrow_exception(deferred);
     if (!plan) throw;
   }
   return std::move(*plan);
 }
 
 /// The same without swaps of stages, and what is the faster one: with a link cuts and orders are
-/// made for swaps, for which lists may leave too little time, and hosts too little room.
+/// made for swaps, for which action lists may leave too little time, and hosts too little room.
 JobPlan with_or_without_swaps(const JobRequest& asked, const Partitioner& partitioner,
-                              const Schedule& compute, SecondsToBeat to_beat, PlanMemo& memo) {
+                              const Schedule& compute, IncumbentSeconds incumbent, PlanMemo& memo) {
   std::optional<JobPlan> plan;
   std::exception_ptr reason;
   try {
-    plan = ordered(asked, partitioner, compute, to_beat, memo);
+    plan = ordered(asked, partitioner, compute, incumbent, memo);
   } catch (const GivenUpError&) {
     throw;
   } catch (const Error&) {
     reason = std::current_exception();
   }
-  const auto& relief = asked.variant.relief;
+  const auto& memory_reduction = asked.variant.memory_reduction;
   const bool may_swap = asked.swap_bytes_per_second > 0.0 && asked.device_memory != kNoLimit &&
-                        (!relief || relief == JobRelief::kStages);
+                        (!memory_reduction || memory_reduction == JobMemoryReduction::kStages);
   if (may_swap) {
     JobRequest alone = asked;
-    alone.variant.relief = JobRelief::kRecompute;
-    if (plan) to_beat.all = to_beat.cuts = std::min(to_beat.all, plan->step_seconds);
+    alone.variant.memory_reduction = JobMemoryReduction::kRecompute;
+    if (plan) incumbent.all = incumbent.cuts = std::min(incumbent.all, plan->step_seconds);
     try {
-      JobPlan other = ordered(alone, partitioner, compute, to_beat, memo);
+      JobPlan other = ordered(alone, partitioner, compute, incumbent, memo);
       if (!plan || is_faster(other.step_seconds, plan->step_seconds)) plan = std::move(other);
-      if (relief) plan->relief = *relief;
+      if (memory_reduction) plan->memory_reduction = *memory_reduction;
     } catch (const Error&) {
       // The first reason is told.
     }
@@ -119,8 +120,8 @@ Bytes JobPlan::peak() const {
   return most;
 }
 
-bool JobPlan::is_relieved() const {
-  return relief == JobRelief::kWindows ||
+bool JobPlan::reduces_memory() const {
+  return memory_reduction == JobMemoryReduction::kIdleOffload ||
          std::any_of(stages.begin(), stages.end(),
                      [](const StageEstimate& stage) { return stage.raw_memory > stage.memory; });
 }
@@ -151,12 +152,13 @@ bool changes_results(const Schedule& schedule) {
 }
 
 JobChoice choice_of(const JobPlan& plan) {
-  return {&schedule_generator_named(plan.schedule), plan.groups, plan.variant, plan.micro_batches};
+  return {&schedule_generator_named(plan.schedule), plan.data_parallel, plan.variant,
+          plan.micro_batches};
 }
 
 JobRequest request_for(const JobRequest& request, const JobChoice& choice) {
   JobRequest asked = request;
-  asked.groups = choice.groups;
+  asked.data_parallel = choice.data_parallel;
   asked.variant = choice.variant;
   if (choice.micro_batches != 0) asked.micro_batches = choice.micro_batches;
   check(asked);
@@ -174,22 +176,23 @@ JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, PlanMemo& memo) {
   const JobRequest asked = request_for(request, choice);
   const ScheduleGenerator& generator = *choice.generator;
-  const ScheduleRequest lists = lists_for(generator, choice.variant, asked.ranks / asked.groups,
-                                          asked.micro_batches / asked.groups);
-  // Before lists are made, which may be long.
-  const std::uint64_t stages = generator.stage_count(lists);
+  const ScheduleRequest schedule_request =
+      schedule_request_for(generator, choice.variant, asked.ranks / asked.data_parallel,
+                           asked.micro_batches / asked.data_parallel);
+  // Before action lists are made, which may be long.
+  const std::uint64_t stages = generator.stage_count(schedule_request);
   if (stages > asked.chain.layers.size())
     throw ConfigError("there are more stages than layers: {} for {}; use fewer {}", stages,
                       asked.chain.layers.size(),
                       choice.variant.chunks > 2 ? "chunks or devices" : "devices");
-  const Schedule compute = generator.generate(lists);
+  const Schedule compute = generator.generate(schedule_request);
   if (request.schedule == kAnySchedule && changes_results(compute))
     throw PlanError("it updates weights while micro-batches are in flight, which changes results "
                     "(name it with --schedule to have it)");
   if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_bytes_per_second == 0.0)
     throw PlanError("weights are parked on the host, and there is no link to it (name one, or keep "
                     "both copies)");
-  JobPlan plan = with_or_without_swaps(asked, partitioner, compute, choice.to_beat, memo);
+  JobPlan plan = with_or_without_swaps(asked, partitioner, compute, choice.incumbent, memo);
   plan.variant = as_made(generator, choice.variant, compute);
   plan.batch = batch_of(request);
   plan.bound_seconds = job_bound(request);

@@ -15,15 +15,16 @@
 namespace spillway::planner {
 namespace {
 
-/// The lists of a job without messages, as its generator makes them.
+/// The action lists of a job without messages, as its generator makes them.
 Schedule compute_of(const JobRequest& request) {
   const ScheduleGenerator& generator = schedule_generator_named(request.schedule);
-  return generator.generate(lists_for(generator, request.variant, request.ranks / request.groups,
-                                      request.micro_batches / request.groups));
+  return generator.generate(schedule_request_for(generator, request.variant,
+                                                 request.ranks / request.data_parallel,
+                                                 request.micro_batches / request.data_parallel));
 }
 
-/// The passes of micro-batches through the stages of a rank, without all that relief and messages
-/// add to them.
+/// The passes of micro-batches through the stages of a rank, without all that memory reduction and
+/// messages add to them.
 std::vector<Action> passes_of(const std::vector<Action>& list) {
   std::vector<Action> passes;
   std::copy_if(list.begin(), list.end(), std::back_inserter(passes),
@@ -35,18 +36,18 @@ void require_lists_of(const Schedule& made, const Schedule& stored, const std::s
   if (made.placement != stored.placement)
     throw ConfigError(
         "{}: its stages do not lie on ranks as {} places them; re-balancing makes the "
-        "lists anew (plan anew)",
+        "action lists anew (plan anew)",
         name, stored.name);
   const bool is_parked = schedule_in(stored.name).variant.second_copy == SecondCopy::kParked;
   if (is_parked != has_action(stored, ActionKind::kSwapInWeights))
-    throw ConfigError("{}: its lists park {}, unlike its schedule {} (plan anew)", name,
+    throw ConfigError("{}: its action lists park {}, unlike its schedule {} (plan anew)", name,
                       is_parked ? "no weights" : "weights", stored.name);
   for (std::size_t rank = 0; rank < made.ranks.size(); ++rank)
     if (passes_of(made.ranks[rank]) != passes_of(stored.ranks[rank]))
-      throw ConfigError(
-          "{}: the list of rank {} is not the one of {}; re-balancing makes the lists anew (plan "
-          "anew)",
-          name, rank, stored.name);
+      throw ConfigError("{}: the action list of rank {} is not the one of {}; re-balancing makes "
+                        "the action lists anew (plan "
+                        "anew)",
+                        name, rank, stored.name);
 }
 
 using Begins = std::vector<LayerIndex>;  // Of stages.
@@ -76,7 +77,7 @@ class Replanning {
   }
 
   /// Where stages may begin, from the fewest bytes on. `has_room`: as if devices had no end, since
-  /// windows make room behind the cuts.
+  /// idle-time offload make room behind the cuts.
   std::vector<Begins> near(bool has_room) const {
     const SegmentCosts costs(problem(has_room));
     std::vector<Begins> all;
@@ -110,7 +111,7 @@ class Replanning {
 
  private:
   JobChoice choice() const {
-    return {&schedule_generator_named(request_.schedule), request_.groups, request_.variant,
+    return {&schedule_generator_named(request_.schedule), request_.data_parallel, request_.variant,
             request_.micro_batches};
   }
 
@@ -137,7 +138,8 @@ class Replanning {
 std::vector<Begins> places_of(const Replanning& replanning, const RebalancedJob& job) {
   std::vector<Begins> places;
   try {
-    places = replanning.near(job.before && job.before->relief == JobRelief::kWindows);
+    places = replanning.near(job.before &&
+                             job.before->memory_reduction == JobMemoryReduction::kIdleOffload);
   } catch (const Error&) {
     // Stages as they are may get into room that equal shares of a rank are too small for.
     if (!job.before) throw;
@@ -216,8 +218,8 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
   if (!file.order.empty()) request.chain.may_reorder = true;
   request.update_seconds = model.update_seconds;
   request.reserved = model.reserved;
-  request.groups = file.groups;
-  request.ranks = file.actions.rank_count() * file.groups;
+  request.data_parallel = file.data_parallel;
+  request.ranks = file.actions.rank_count() * file.data_parallel;
   request.micro_batches = file.micro_batches;
   request.batch = file.batch;
   request.partitioner = file.partitioner;

@@ -29,13 +29,15 @@ void check(const JobRequest& request) {
     throw ConfigError("a batch of {} does not split into {} equal micro-batches; name a divisor "
                       "of {}",
                       batch_of(request), request.micro_batches, batch_of(request));
-  if (request.groups != 0 && request.ranks % request.groups != 0)
-    throw ConfigError("{} ranks do not split into {} equal groups; name a divisor of {}",
-                      request.ranks, request.groups, request.ranks);
+  if (request.data_parallel != 0 && request.ranks % request.data_parallel != 0)
+    throw ConfigError(
+        "{} ranks do not split into {} equal data-parallel replicas; name a divisor of {}",
+        request.ranks, request.data_parallel, request.ranks);
   const std::uint32_t micro_batches = most_micro_batches(request);
-  if (request.groups != 0 && micro_batches % request.groups != 0)
-    throw ConfigError("{} micro-batches do not split evenly over {} groups; name a multiple of {}",
-                      micro_batches, request.groups, request.groups);
+  if (request.data_parallel != 0 && micro_batches % request.data_parallel != 0)
+    throw ConfigError("{} micro-batches do not split evenly over {} data-parallel replicas; name a "
+                      "multiple of {}",
+                      micro_batches, request.data_parallel, request.data_parallel);
   if (!(request.update_seconds >= 0.0) || std::isinf(request.update_seconds))
     throw ConfigError("the optimizer takes {} s; times are finite and at least 0",
                       request.update_seconds);

@@ -26,7 +26,8 @@ bool works_within(const JobRequest& request, const Partitioner& partitioner,
 }
 
 /// Devices with which a choice works, if a little more than it lacks is enough (whole layers, or
-/// the order of the lists, need more than counted): as an option, which was tried as it is printed.
+/// the order of the action lists, need more than counted): as an option, which was tried as it is
+/// printed.
 std::optional<std::string> enough_memory(const JobRequest& request, const JobAttempt& attempt) {
   const Partitioner& partitioner = partitioner_named(attempt.partitioner);
   for (const std::uint64_t percent : {100U, 101U, 105U, 120U, 150U}) {
@@ -59,13 +60,13 @@ std::optional<std::string> memory_that_does(const JobRequest& request,
       "nothing works on {} with {}; nearest is {} on pipelines of {}, whose rank {} lacks {} of {} "
       "(use {}, or more ranks{})",
       counted(request.ranks, "rank"), counted(nearest.micro_batches, "micro-batch"),
-      nearest.schedule, counted(request.ranks / nearest.groups, "rank"), nearest.fullest_rank,
-      nearest.missing, request.device_memory + nearest.missing,
+      nearest.schedule, counted(request.ranks / nearest.data_parallel, "rank"),
+      nearest.fullest_rank, nearest.missing, request.device_memory + nearest.missing,
       enough ? message("devices of {}", *enough) : std::string("devices with more memory"), link);
 }
 
-/// The one that lacks least memory, else the reason that most of all choices share, and how often;
-/// the first one of equals.
+/// The one that lacks the least memory, else the reason that most of all choices share, and how
+/// often; the first one of equals.
 [[noreturn]] void refuse(const JobRequest& request, const std::vector<JobAttempt>& attempts) {
   const JobAttempt* nearest = nullptr;
   const JobAttempt* told = nullptr;
@@ -84,7 +85,7 @@ std::optional<std::string> memory_that_does(const JobRequest& request,
   throw PlanError("nothing works on {} with {}; {} on pipelines of {}: {}",
                   counted(request.ranks, "rank"),
                   counted(most_micro_batches(request), "micro-batch"), told->schedule,
-                  counted(request.ranks / told->groups, "rank"), told->refusal);
+                  counted(request.ranks / told->data_parallel, "rank"), told->refusal);
 }
 
 /// The only choice, or why it is none, with devices that would do where memory is the reason.
@@ -121,7 +122,7 @@ bool look_again(const JobRequest& request, const Partitioner& partitioner, JobPl
 }  // namespace
 
 JobAttempt figures_of(const JobPlan& plan) {
-  JobAttempt attempt{plan.partitioner, plan.schedule, plan.groups, to_string(plan.variant),
+  JobAttempt attempt{plan.partitioner, plan.schedule, plan.data_parallel, to_string(plan.variant),
                      plan.micro_batches};
   attempt.choice = choice_of(plan);
   attempt.step_seconds = plan.step_seconds;
@@ -130,11 +131,11 @@ JobAttempt figures_of(const JobPlan& plan) {
   attempt.gap = plan.gap();
   attempt.seconds_per_micro_batch = plan.seconds_per_micro_batch;
   attempt.peak = plan.peak();
-  attempt.is_relieved = plan.is_relieved();
+  attempt.reduces_memory = plan.reduces_memory();
   attempt.not_tried = plan.not_tried;
   std::uint64_t actions = 0;
   for (const auto& list : plan.actions.ranks) actions += list.size();
-  attempt.work = {plan.groups, plan.actions.replica_count(), plan.actions.stages, actions};
+  attempt.work = {plan.data_parallel, plan.actions.replica_count(), plan.actions.stages, actions};
   return attempt;
 }
 
@@ -171,7 +172,7 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, PlanMemo& memo, std::optional<JobPlan>& best) {
   JobAttempt attempt{std::string(partitioner.name),
                      std::string(choice.generator->name),
-                     choice.groups,
+                     choice.data_parallel,
                      to_string(choice.variant),
                      choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request),
                      choice};
@@ -182,10 +183,10 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
     if (!best || is_better(attempt, figures_of(*best))) best = std::move(plan);
   } catch (const TooSlowError& error) {
     attempt.refusal = error.what();
-    attempt.is_hopeless = true;
-  } catch (const PutOffError& error) {
+    attempt.is_pruned = true;
+  } catch (const DeferredError& error) {
     attempt.refusal = error.what();
-    attempt.is_put_off = true;
+    attempt.is_deferred = true;
     attempt.step_seconds = error.seconds();
   } catch (const NoRoomError& error) {
     attempt.refusal = error.what();

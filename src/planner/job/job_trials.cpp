@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kMostVariants = 128;
 constexpr std::uint64_t kMostPasses = std::uint64_t{1} << 21U;  // Of usual ones, and of variants.
 constexpr std::size_t kFewerMicroBatches = 3;
-/// Of those that were put off.
+/// Of those that were deferred.
 constexpr std::size_t kMostTriedLast = 40;
 
 class Trials {
@@ -25,26 +25,28 @@ class Trials {
   JobTrials run() {
     // Short pipelines are planned soonest, and often the fastest.
     std::vector<JobChoice> choices = job_choices(request_);
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const JobChoice& a, const JobChoice& b) { return a.groups > b.groups; });
+    std::stable_sort(choices.begin(), choices.end(), [](const JobChoice& a, const JobChoice& b) {
+      return a.data_parallel > b.data_parallel;
+    });
     std::uint64_t usual_passes = 0;
     for (JobChoice& choice : choices) {
-      SecondsToBeat& beat = choice.to_beat;
-      beat.all = beat.put_off = record_.best_seconds_of(*choice.generator);
-      if (beat.all < kNoTime) beat.windows = record_.best_seconds();
+      IncumbentSeconds& beat = choice.incumbent;
+      beat.all = beat.deferred = record_.best_seconds_of(*choice.generator);
+      if (beat.all < kNoTime) beat.offload = record_.best_seconds();
       // What is as fast may take less memory.
       if (beat.all < kNoTime && is_faster(beat.all, pipeline_bound(request_, choice)))
-        ++trials_.hopeless;
+        ++trials_.pruned;
       else if (has_time_for(choice, usual_passes) || record_.best_seconds() == kNoTime)
         attempt(choice);
       else
-        ++trials_.left_out;
+        ++trials_.skipped;
     }
     if (request_.schedule == kAnySchedule) {
-      for (const std::uint32_t groups : record_.groups_by_time()) try_variants(groups);
+      for (const std::uint32_t data_parallel : record_.data_parallel_by_time())
+        try_variants(data_parallel);
       if (request_.micro_batches == 0) try_fewer_micro_batches();
     }
-    try_put_off();
+    try_deferred();
     trials_.attempts = record_.take();
     return std::move(trials_);
   }
@@ -53,8 +55,8 @@ class Trials {
   /// Nothing where it was given up.
   std::optional<JobAttempt> attempt(const JobChoice& choice) {
     JobAttempt made = attempt_(choice);
-    if (made.is_hopeless) ++trials_.hopeless;
-    if (made.is_put_off) put_off_.emplace_back(made.step_seconds, choice);
+    if (made.is_pruned) ++trials_.pruned;
+    if (made.is_deferred) deferred_.emplace_back(made.step_seconds, choice);
     if (made.is_given_up()) return std::nullopt;
     record_.add(choice, made);
     return made;
@@ -68,10 +70,10 @@ class Trials {
     return true;
   }
 
-  bool is_put_off(const JobChoice& choice) const {
-    return std::any_of(put_off_.begin(), put_off_.end(), [&](const auto& each) {
+  bool is_deferred(const JobChoice& choice) const {
+    return std::any_of(deferred_.begin(), deferred_.end(), [&](const auto& each) {
       const JobChoice& other = each.second;
-      return other.generator == choice.generator && other.groups == choice.groups &&
+      return other.generator == choice.generator && other.data_parallel == choice.data_parallel &&
              other.variant == choice.variant && other.micro_batches == choice.micro_batches;
     });
   }
@@ -85,43 +87,43 @@ class Trials {
   /// Nothing where it cannot be faster than what is there, or the search has gone on for too long.
   std::optional<JobAttempt> try_variant(JobChoice choice) {
     if (const JobAttempt* made = record_.known(choice)) return *made;
-    if (is_put_off(choice)) return std::nullopt;
+    if (is_deferred(choice)) return std::nullopt;
     if (!may_be_best(choice)) {
-      ++trials_.hopeless;
+      ++trials_.pruned;
       return std::nullopt;
     }
     if (variants_ == kMostVariants || !has_time_for(choice, passes_)) {
-      ++trials_.left_out;
+      ++trials_.skipped;
       return std::nullopt;
     }
     ++variants_;
     const double best = record_.best_seconds();
-    choice.to_beat = {best, best, best};
+    choice.incumbent = {best, best, best};
     return attempt(choice);
   }
 
   /// What is not likely to be faster and may be, for all that is proven: the likeliest first.
-  void try_put_off() {
-    std::vector<std::pair<double, JobChoice>> choices = std::move(put_off_);
+  void try_deferred() {
+    std::vector<std::pair<double, JobChoice>> choices = std::move(deferred_);
     std::stable_sort(choices.begin(), choices.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     std::size_t tried = 0;
     for (auto& [seconds, choice] : choices) {
       if (!may_be_best(choice)) {
-        ++trials_.hopeless;
+        ++trials_.pruned;
       } else if (tried == kMostTriedLast) {
-        ++trials_.left_out;
+        ++trials_.skipped;
       } else {
         ++tried;
         const double best = record_.best_seconds();
-        choice.to_beat = {best, kNoTime, best};
+        choice.incumbent = {best, kNoTime, best};
         attempt(choice);
       }
     }
   }
 
-  /// Of values in the order of the memory that they take, the last one that needs no relief; what
-  /// needs more, or is given up for that, is passed on the way there.
+  /// Of values in the order of the memory that they take, the last one that needs no memory
+  /// reduction; what needs more, or is given up for that, is passed on the way there.
   void try_up_to_memory(JobChoice choice, std::uint32_t JobVariant::*field,
                         const std::vector<std::uint32_t>& by_memory) {
     std::size_t first = 0;
@@ -131,40 +133,41 @@ class Trials {
       // With less memory they are slower still.
       const bool is_slow = !record_.known(choice) && !may_be_best(choice);
       const std::optional<JobAttempt> made = try_variant(choice);
-      if (is_slow || (made && made->is_possible() && !made->is_relieved))
+      if (is_slow || (made && made->is_possible() && !made->reduces_memory))
         first = next + 1;
       else
         end = next;
     }
   }
 
-  void try_variants(std::uint32_t groups) {
-    const std::uint32_t ranks = request_.ranks / groups;
+  void try_variants(std::uint32_t data_parallel) {
+    const std::uint32_t ranks = request_.ranks / data_parallel;
     // Sums of several stages begin beside the backward of others, also where a rank has all.
     for (const ScheduleGenerator& generator : schedule_generators())
       if (generator.stages_per_rank == StagesPerRank::kAsRequested)
-        try_chunks({&generator, groups}, ranks);
+        try_chunks({&generator, data_parallel}, ranks);
     if (ranks < 2) return;  // Nothing to pipeline.
-    try_slots(groups, ranks);
-    try_gems(groups);
-    if (can_park()) try_parked(groups);
+    try_slots(data_parallel, ranks);
+    try_gems(data_parallel);
+    if (can_park()) try_parked(data_parallel);
   }
 
-  void try_slots(std::uint32_t groups, std::uint32_t ranks) {
+  void try_slots(std::uint32_t data_parallel, std::uint32_t ranks) {
     std::vector<std::uint32_t> slots;
     for (std::uint32_t each = 1; each < ranks; ++each) slots.push_back(each);
-    try_up_to_memory({&schedule_generator_named("1f1b-capped"), groups}, &JobVariant::slots, slots);
+    try_up_to_memory({&schedule_generator_named("1f1b-capped"), data_parallel}, &JobVariant::slots,
+                     slots);
   }
 
   /// Fewer passes over the model have more micro-batches in each, which take more memory. One or
   /// two passes of gems-master are other schedules.
-  void try_gems(std::uint32_t groups) {
-    std::vector<std::uint32_t> passes = divisors_of(most_micro_batches(request_) / groups);
-    try_up_to_memory({&schedule_generator_named("gems-basic"), groups}, &JobVariant::replicas,
-                     passes);
+  void try_gems(std::uint32_t data_parallel) {
+    std::vector<std::uint32_t> passes = divisors_of(most_micro_batches(request_) / data_parallel);
+    try_up_to_memory({&schedule_generator_named("gems-basic"), data_parallel},
+                     &JobVariant::replicas, passes);
     std::erase_if(passes, [](std::uint32_t each) { return each < 3; });
-    JobChoice twice{&schedule_generator_named("gems-mast"), groups};
-    JobChoice often{&schedule_generator_named("gems-master"), groups};
+    JobChoice twice{&schedule_generator_named("gems-mast"), data_parallel};
+    JobChoice often{&schedule_generator_named("gems-master"), data_parallel};
     for (const SecondCopy copy :
          {SecondCopy::kStepped, SecondCopy::kSingleOwner, SecondCopy::kParked}) {
       if (copy == SecondCopy::kParked && !can_park()) continue;
@@ -190,12 +193,12 @@ class Trials {
   }
 
   /// Of schedules with two stages on a rank, GEMS apart, where memory is in the way.
-  void try_parked(std::uint32_t groups) {
+  void try_parked(std::uint32_t data_parallel) {
     for (const ScheduleGenerator& generator : schedule_generators()) {
       if (generator.stages_per_rank == StagesPerRank::kOne && generator.name != "chimera") continue;
-      JobChoice choice{&generator, groups};
+      JobChoice choice{&generator, data_parallel};
       const JobAttempt* usual = record_.known(choice);
-      if (usual && usual->is_possible() && !usual->is_relieved) continue;
+      if (usual && usual->is_possible() && !usual->reduces_memory) continue;
       choice.variant.second_copy = SecondCopy::kParked;
       try_variant(choice);
     }
@@ -208,7 +211,7 @@ class Trials {
     const std::vector<JobChoice> fastest = record_.fastest_of_each();
     for (const std::uint32_t count : counts)
       for (JobChoice choice : fastest) {
-        if (count % choice.groups != 0) continue;
+        if (count % choice.data_parallel != 0) continue;
         choice.micro_batches = count;
         try_variant(choice);
       }
@@ -218,7 +221,7 @@ class Trials {
   const TryChoice& attempt_;
   JobTrials trials_;
   TrialRecord record_;
-  std::vector<std::pair<double, JobChoice>> put_off_;  ///< By the step as if there were room.
+  std::vector<std::pair<double, JobChoice>> deferred_;  ///< By the step with unlimited memory.
   std::uint32_t variants_ = 0;
   std::uint64_t passes_ = 0;  ///< Of variants.
 };

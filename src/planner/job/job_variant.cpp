@@ -36,9 +36,10 @@ constexpr std::array<CountWord, 3> kCounts{
 
 constexpr std::array<Named<SecondCopy>, 2> kSecondCopies{
     {{"parked", SecondCopy::kParked}, {"single-owner", SecondCopy::kSingleOwner}}};
-constexpr std::array<Named<JobRelief>, 3> kReliefs{{{"stages", JobRelief::kStages},
-                                                    {"recompute", JobRelief::kRecompute},
-                                                    {"windows", JobRelief::kWindows}}};
+constexpr std::array<Named<JobMemoryReduction>, 3> kMemoryReductions{
+    {{"stages", JobMemoryReduction::kStages},
+     {"recompute", JobMemoryReduction::kRecompute},
+     {"idle-offload", JobMemoryReduction::kIdleOffload}}};
 
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
@@ -73,10 +74,11 @@ class VariantReader {
       return read_count(word.substr(0, sign), word.substr(sign + 1));
     for (const auto& each : kSecondCopies)
       if (each.name == word) return set_second_copy(each.value);
-    for (const auto& each : kReliefs)
-      if (each.name == word) return set_relief(each.value);
+    for (const auto& each : kMemoryReductions)
+      if (each.name == word) return set_memory_reduction(each.value);
+    if (word == "windows") refuse("windows is called idle-offload now (write that)");
     refuse("it has no option '{}' (options are chunks=, slots=, replicas=, parked, single-owner, "
-           "stages, recompute, windows)",
+           "stages, recompute, idle-offload)",
            shown_text(word));
   }
 
@@ -102,11 +104,12 @@ class VariantReader {
     variant_.second_copy = value;
   }
 
-  void set_relief(JobRelief value) {
-    if (variant_.relief)
-      refuse("stages, recompute and windows are ways to get into memory (leave all out for the "
-             "fastest one)");
-    variant_.relief = value;
+  void set_memory_reduction(JobMemoryReduction value) {
+    if (variant_.memory_reduction)
+      refuse(
+          "stages, recompute and idle-offload are ways to get into memory (leave all out for the "
+          "fastest one)");
+    variant_.memory_reduction = value;
   }
 
   std::string_view text_;
@@ -115,7 +118,9 @@ class VariantReader {
 
 }  // namespace
 
-std::string_view to_string(JobRelief relief) { return name_in(kReliefs, relief); }
+std::string_view to_string(JobMemoryReduction memory_reduction) {
+  return name_in(kMemoryReductions, memory_reduction);
+}
 
 std::string to_string(const JobVariant& variant) {
   std::string text;
@@ -123,7 +128,7 @@ std::string to_string(const JobVariant& variant) {
   for (const CountWord& each : kCounts)
     if (variant.*each.field != 0) add(message("{}={}", each.name, variant.*each.field));
   if (variant.second_copy != SecondCopy::kStepped) add(name_in(kSecondCopies, variant.second_copy));
-  if (variant.relief) add(to_string(*variant.relief));
+  if (variant.memory_reduction) add(to_string(*variant.memory_reduction));
   return text;
 }
 
@@ -151,16 +156,16 @@ void check(const ScheduleGenerator& generator, const JobVariant& variant) {
                         each.name, each.schedules, each.name, variant.*each.field);
 }
 
-ScheduleRequest lists_for(const ScheduleGenerator& generator, const JobVariant& variant,
-                          std::uint32_t ranks, std::uint32_t micro_batches) {
+ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const JobVariant& variant,
+                                     std::uint32_t ranks, std::uint32_t micro_batches) {
   check(generator, variant);
-  ScheduleRequest lists;
-  lists.ranks = ranks;
-  lists.micro_batches = micro_batches;
-  lists.stages_per_rank = variant.chunks != 0 ? variant.chunks : kChunks;
-  lists.slots = variant.slots != 0 ? variant.slots : (ranks + 1) / 2;
-  lists.replicas = variant.replicas;
-  return lists;
+  ScheduleRequest schedule_request;
+  schedule_request.ranks = ranks;
+  schedule_request.micro_batches = micro_batches;
+  schedule_request.stages_per_rank = variant.chunks != 0 ? variant.chunks : kChunks;
+  schedule_request.slots = variant.slots != 0 ? variant.slots : (ranks + 1) / 2;
+  schedule_request.replicas = variant.replicas;
+  return schedule_request;
 }
 
 JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant,

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "frozen_stem.h"
+#include "frozen_prefix.h"
 #include "layer_dependences.h"
 #include "operator_roles.h"
 #include "recompute_closure.h"
@@ -37,7 +37,7 @@ class ModelReader {
   MeasuredModel read() {
     if (tape_.ops.empty()) throw ConfigError("the profile has no operators; record a step of it");
     roles_ = operator_roles(profile_);
-    turn_ = roles_.stash.turn;
+    forward_end_ = roles_.stash.forward_end;
     make_layers();
     is_kept_.assign(tape_.values.size(), 0);
     for (const StashedValue& value : roles_.stash.values) is_kept_[value.value] = 1;
@@ -205,7 +205,7 @@ class ModelReader {
     for (const OpIndex op : ops_) add_working_peak(layer_of_op_[op], op);
     auto owner = static_cast<LayerIndex>(model_.chain.layers.size() - 1);
     bool has_backward = false;
-    for (OpIndex op = turn_ + 1; op < tape_.ops.size(); ++op) {
+    for (OpIndex op = forward_end_ + 1; op < tape_.ops.size(); ++op) {
       if (!roles_.is(op, Role::kBackward)) continue;
       const LayerIndex found = owner_of(op);
       if (found != kNoLayer) owner = found;
@@ -218,7 +218,7 @@ class ModelReader {
   }
 
   void freeze_stem() {
-    const LayerIndex stem = frozen_stem(profile_, layer_of_op_, turn_);
+    const LayerIndex stem = frozen_prefix(profile_, layer_of_op_, forward_end_);
     for (LayerIndex i = 0; i < stem; ++i) {
       ModelLayer& layer = model_.chain.layers[i];
       if (layer.backward_seconds > 0.0 || layer.stash > Bytes(0)) return;
@@ -240,7 +240,7 @@ class ModelReader {
   }
 
   void add_recomputation() {
-    const RecomputeClosure closure(tape_, is_kept_, turn_);
+    const RecomputeClosure closure(tape_, is_kept_, forward_end_);
     for (const OpIndex op : ops_) {
       ModelLayer& layer = model_.chain.layers[layer_of_op_[op]];
       const Bytes data = data_of_[layer_of_op_[op]];
@@ -266,7 +266,7 @@ class ModelReader {
   const StepTape& tape_;
   MeasuredModel model_;
   OperatorRoles roles_;
-  OpIndex turn_ = 0;
+  OpIndex forward_end_ = 0;
   std::vector<LayerIndex> layer_of_op_;                 ///< By operator.
   std::vector<OpIndex> ops_;                            ///< By layer.
   std::vector<std::vector<LayerIndex>> forward_users_;  ///< By value, in order.

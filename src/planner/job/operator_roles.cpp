@@ -14,7 +14,7 @@ using profile::TapeValue;
 namespace {
 
 /// The last operator of forward in imported graphs, which call all that follows so.
-std::optional<OpIndex> named_turn(const StepProfile& profile) {
+std::optional<OpIndex> named_forward_end(const StepProfile& profile) {
   for (OpIndex op = 1; op < profile.tape.ops.size(); ++op)
     if (profile.kinds[profile.kind_of_op[op]].name.ends_with(" backward")) return op - 1;
   return std::nullopt;
@@ -43,31 +43,31 @@ bool is_left_by_update(const TapeValue& value, const std::vector<Role>& of_op) {
 }
 
 /// `of_op` has the roles of all operators before.
-bool is_update(const StepProfile& profile, OpIndex op, OpIndex turn,
+bool is_update(const StepProfile& profile, OpIndex op, OpIndex forward_end,
                const std::vector<Role>& of_op) {
   const auto uses = uses_of(profile.tape, op);
   return std::any_of(uses.begin(), uses.end(), [&](const TapeUse& use) {
     const StorageClass kind = profile.class_of_value[use.value];
     return kind == StorageClass::kOptimizerState ||
            (kind == StorageClass::kParameter && use.writes) ||
-           (kind == StorageClass::kGradient && op <= turn) ||
-           (op > turn && is_left_by_update(profile.tape.values[use.value], of_op));
+           (kind == StorageClass::kGradient && op <= forward_end) ||
+           (op > forward_end && is_left_by_update(profile.tape.values[use.value], of_op));
   });
 }
 
 }  // namespace
 
 OperatorRoles operator_roles(const StepProfile& profile) {
-  const std::optional<OpIndex> named = named_turn(profile);
+  const std::optional<OpIndex> named = named_forward_end(profile);
   OperatorRoles roles;
   roles.stash = named ? find_stash(profile.tape, *named) : find_stash(profile.tape);
   const OpIndex read = latest_first_read(profile);
-  if (!named && read > roles.stash.turn) roles.stash = find_stash(profile.tape, read);
-  const OpIndex turn = roles.stash.turn;
+  if (!named && read > roles.stash.forward_end) roles.stash = find_stash(profile.tape, read);
+  const OpIndex forward_end = roles.stash.forward_end;
   for (OpIndex op = 0; op < profile.tape.ops.size(); ++op)
-    roles.of_op.push_back(is_update(profile, op, turn, roles.of_op) ? Role::kUpdate
-                          : op <= turn                              ? Role::kForward
-                                                                    : Role::kBackward);
+    roles.of_op.push_back(is_update(profile, op, forward_end, roles.of_op) ? Role::kUpdate
+                          : op <= forward_end                              ? Role::kForward
+                                                                           : Role::kBackward);
   return roles;
 }
 

@@ -10,7 +10,7 @@ namespace spillway::planner {
 
 enum class Role : std::uint8_t { kForward, kBackward, kUpdate };
 
-/// What the operators of a step do.
+/// Roles of the operators of a step.
 struct OperatorRoles {
   ForwardStash stash;       ///< With the last operator of forward.
   std::vector<Role> of_op;  ///< By operator.

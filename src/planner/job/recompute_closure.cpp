@@ -11,13 +11,13 @@ using profile::TapeValue;
 using profile::ValueIndex;
 
 RecomputeClosure::RecomputeClosure(const StepTape& tape, const std::vector<char>& is_kept,
-                                   OpIndex turn)
+                                   OpIndex forward_end)
     : tape_(tape),
       is_kept_(is_kept),
-      turn_(turn),
+      forward_end_(forward_end),
       writers_(tape.values.size()),
       kept_of_(tape.ops.size()) {
-  for (OpIndex op = 0; op <= turn; ++op)
+  for (OpIndex op = 0; op <= forward_end; ++op)
     for (const TapeUse& use : uses_of(tape, op))
       if (use.writes && tape.values[use.value].birth != op) writers_[use.value].push_back(op);
   for (ValueIndex value = 0; value < tape.values.size(); ++value)
@@ -57,8 +57,9 @@ bool RecomputeClosure::is_there(const TapeUse& use, OpIndex reader, OpIndex op) 
   if (!writers.empty() && writers.back() > reader) return false;
   const TapeValue& value = tape_.values[use.value];
   if (value.birth != profile::kCarriedIn) return is_kept_[use.value] != 0 && value.birth != op;
-  // Alive behind the turn: parameters, and data that backward or the next step still sees.
-  return is_kept_[use.value] != 0 || value.death == profile::kSurvives || value.death > turn_;
+  // Alive after the end of forward: parameters, and data that backward or the next step still sees.
+  return is_kept_[use.value] != 0 || value.death == profile::kSurvives ||
+         value.death > forward_end_;
 }
 
 }  // namespace spillway::planner

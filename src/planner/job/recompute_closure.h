@@ -7,12 +7,12 @@
 
 namespace spillway::planner {
 
-/// What it takes to compute again what a forward operator made, as forward left it.
+/// Cost of recomputing what a forward operator made, as forward left it.
 class RecomputeClosure {
  public:
   /// `is_kept`: by value, whether it waits for backward anyway. Keeps references.
   RecomputeClosure(const profile::StepTape& tape, const std::vector<char>& is_kept,
-                   profile::OpIndex turn);
+                   profile::OpIndex forward_end);
 
   /// The time of the operator, of those that write what it made and is kept in place, and of all
   /// that these read and nobody keeps as they read it. Nothing where one of them may not run again
@@ -26,7 +26,7 @@ class RecomputeClosure {
 
   const profile::StepTape& tape_;
   const std::vector<char>& is_kept_;
-  profile::OpIndex turn_;
+  profile::OpIndex forward_end_;
   /// By value: forward operators that write it in place, in order.
   std::vector<std::vector<profile::OpIndex>> writers_;
   std::vector<std::vector<profile::ValueIndex>> kept_of_;  ///< By the operator that makes it.

@@ -11,7 +11,8 @@
 namespace spillway::planner {
 namespace {
 
-/// Of micro-batches through stages, up to which lists are run for the cuts of all partitioners.
+/// Of micro-batches through stages, up to which action lists are run for the cuts of all
+/// partitioners.
 constexpr std::uint64_t kMostPasses = 4096;
 /// The same for the cuts for less memory.
 constexpr std::uint64_t kMostPassesForLess = 256;
@@ -33,16 +34,16 @@ const Partitioner kMessageCuts{"spillway", "least time of computing and messages
 /// The cuts of one partitioner after the other.
 class StepChoice {
  public:
-  StepChoice(const JobRequest& request, const Schedule& compute, const SecondsToBeat& to_beat,
+  StepChoice(const JobRequest& request, const Schedule& compute, const IncumbentSeconds& incumbent,
              CutMemo& memo)
-      : request_(request), compute_(compute), to_beat_(to_beat), memo_(memo) {
+      : request_(request), compute_(compute), incumbent_(incumbent), memo_(memo) {
     // Ranks with more than one stage may come out too full, and are cut again then.
     const bool is_plain = compute.stages == compute.rank_count() && compute.replica_count() == 1;
     cuts_once_ = is_plain || request.device_memory == kNoLimit;
     JobRequest endless = request;
     endless.device_memory = kNoLimit;
     try {
-      roomy_.emplace(problem_for(endless, compute));
+      unlimited_.emplace(problem_for(endless, compute));
       within_.emplace(problem_for(request, compute));
     } catch (const Error&) {
       // A layer that fits on no device; whoever plans for it says so.
@@ -53,25 +54,25 @@ class StepChoice {
   void begin_with(const Partitioner& partitioner) {
     is_new(partitioner);
     try {
-      best_ = relieved(request_, partitioner, compute_, to_beat_, memo_);
-      to_beat_.cuts = best_->step_seconds;
+      best_ = with_memory_reduction(request_, partitioner, compute_, incumbent_, memo_);
+      incumbent_.cuts = best_->step_seconds;
     } catch (const GivenUpError&) {
       throw;
     } catch (const Error&) {
       reason_ = std::current_exception();
     }
-    is_far_ = best_ && !is_faster(best_->step_seconds / kMostGainOfCuts, to_beat_.put_off);
+    is_far_ = best_ && !is_faster(best_->step_seconds / kMostGainOfCuts, incumbent_.deferred);
     // What the first ones have to beat leaves them all that other cuts may gain.
-    to_beat_.all = to_beat_.put_off = kNoTime;
+    incumbent_.all = incumbent_.deferred = kNoTime;
   }
 
   void consider(const Partitioner& partitioner) {
     if (is_far_ || !is_new(partitioner)) return;
     try {
-      JobPlan plan = relieved(request_, partitioner, compute_, to_beat_, memo_);
+      JobPlan plan = with_memory_reduction(request_, partitioner, compute_, incumbent_, memo_);
       if (best_ && !is_faster(plan.step_seconds, best_->step_seconds)) return;
       best_ = std::move(plan);
-      to_beat_.cuts = best_->step_seconds;
+      incumbent_.cuts = best_->step_seconds;
     } catch (const Error&) {
       // Not by this one, or not faster.
     }
@@ -84,10 +85,10 @@ class StepChoice {
     JobRequest less = request_;
     less.device_memory = request_.device_memory * percent / 100;
     try {
-      JobPlan plan = relieved(less, partitioner, compute_, to_beat_, memo_);
+      JobPlan plan = with_memory_reduction(less, partitioner, compute_, incumbent_, memo_);
       if (best_ && !is_faster(plan.step_seconds, best_->step_seconds)) return;
       plan.device_memory = request_.device_memory;
-      to_beat_.cuts = plan.step_seconds;
+      incumbent_.cuts = plan.step_seconds;
       best_ = std::move(plan);
     } catch (const Error&) {
       // Not with so little, or not faster.
@@ -103,7 +104,7 @@ class StepChoice {
  private:
   /// Whether its cuts are other ones, at first or later on.
   bool is_new(const Partitioner& partitioner) {
-    return seen_.insert({cuts_by(partitioner, roomy_), cuts_by(partitioner, within_)}).second ||
+    return seen_.insert({cuts_by(partitioner, unlimited_), cuts_by(partitioner, within_)}).second ||
            !cuts_once_;
   }
 
@@ -119,11 +120,11 @@ class StepChoice {
 
   const JobRequest& request_;
   const Schedule& compute_;
-  SecondsToBeat to_beat_;
+  IncumbentSeconds incumbent_;
   CutMemo& memo_;
   bool cuts_once_ = true;
   bool is_far_ = false;  ///< From what there is to beat: no cuts make up for that.
-  std::optional<SegmentCosts> roomy_, within_;
+  std::optional<SegmentCosts> unlimited_, within_;
   std::set<std::pair<Cuts, Cuts>> seen_;  ///< As if there were room, and within the devices.
   std::optional<JobPlan> best_;
   std::exception_ptr reason_;
@@ -132,10 +133,10 @@ class StepChoice {
 }  // namespace
 
 JobPlan quickest(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
-                 const SecondsToBeat& to_beat, CutMemo& memo) {
+                 const IncumbentSeconds& incumbent, CutMemo& memo) {
   if (partitioner.reading != Reading::kOurs || asked.cut_effort == CutEffort::kExact)
-    return relieved(asked, partitioner, compute, to_beat, memo);
-  StepChoice choice(asked, compute, to_beat, memo);
+    return with_memory_reduction(asked, partitioner, compute, incumbent, memo);
+  StepChoice choice(asked, compute, incumbent, memo);
   choice.begin_with(partitioner);
   if (asked.link.latency_seconds > 0.0 || asked.link.bytes_per_second < kNoLink)
     choice.consider(kMessageCuts);

@@ -25,8 +25,8 @@ const JobAttempt* TrialRecord::known(const JobChoice& choice) const {
     const JobChoice& other = choices_[i];
     // What was left open may have become just this.
     const bool is_same = other.variant == choice.variant || attempts_[i].variant == variant;
-    if (is_same && other.generator == choice.generator && other.groups == choice.groups &&
-        other.micro_batches == choice.micro_batches)
+    if (is_same && other.generator == choice.generator &&
+        other.data_parallel == choice.data_parallel && other.micro_batches == choice.micro_batches)
       return &attempts_[i];
   }
   return nullptr;
@@ -43,22 +43,22 @@ std::vector<JobChoice> TrialRecord::fastest_of_each() const {
   return choices;
 }
 
-std::vector<std::uint32_t> TrialRecord::groups_by_time() const {
+std::vector<std::uint32_t> TrialRecord::data_parallel_by_time() const {
   std::vector<std::pair<double, std::uint32_t>> best;
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     const auto same = std::find_if(best.begin(), best.end(), [&](const auto& other) {
-      return other.second == choices_[i].groups;
+      return other.second == choices_[i].data_parallel;
     });
     const double seconds = attempts_[i].is_possible() ? attempts_[i].step_seconds : kNoTime;
     if (same == best.end())
-      best.emplace_back(seconds, choices_[i].groups);
+      best.emplace_back(seconds, choices_[i].data_parallel);
     else
       same->first = std::min(same->first, seconds);
   }
   std::sort(best.begin(), best.end());  // Of equals the fewest.
-  std::vector<std::uint32_t> groups;
-  for (const auto& each : best) groups.push_back(each.second);
-  return groups;
+  std::vector<std::uint32_t> data_parallel;
+  for (const auto& each : best) data_parallel.push_back(each.second);
+  return data_parallel;
 }
 
 }  // namespace spillway::planner

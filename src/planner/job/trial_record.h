@@ -19,8 +19,8 @@ class TrialRecord {
   const JobAttempt* known(const JobChoice& choice) const;
   /// Of each schedule the choice that was fastest; the fastest schedule first.
   std::vector<JobChoice> fastest_of_each() const;
-  /// The numbers of groups, those of the fastest attempt first.
-  std::vector<std::uint32_t> groups_by_time() const;
+  /// The numbers of data-parallel replicas, those of the fastest attempt first.
+  std::vector<std::uint32_t> data_parallel_by_time() const;
 
  private:
   std::vector<JobAttempt> attempts_;

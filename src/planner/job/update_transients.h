@@ -11,7 +11,7 @@ namespace spillway::planner {
 /// By layer: the most bytes of transients that are there at once while the optimizer works on its
 /// parameters, beside weights, gradients and states. Operators work on the parameter that is
 /// written next; `layer_of_value` has the layer of each parameter, and kNoLayer for other values.
-/// What follows the last write counts with that.
+/// Operators after the last write count with that one.
 std::vector<Bytes> update_transients(const profile::StepProfile& profile,
                                      const OperatorRoles& roles,
                                      const std::vector<LayerIndex>& layer_of_value,

@@ -16,7 +16,7 @@ namespace {
 
 /// So many of the fastest are simulated in any case.
 constexpr std::size_t kSimulated = 12;
-/// Of all ranks: so long are lists that are kept beside them, and simulated in all.
+/// Of all ranks: so long are action lists that are kept beside them, and simulated in all.
 constexpr std::uint64_t kMostActionsOfOthers = std::uint64_t{1} << 16U;
 constexpr std::uint64_t kMostActionsOfAllOthers = std::uint64_t{1} << 20U;
 
@@ -39,10 +39,10 @@ class Requests {
   Requests(const JobRequest& request, const Cluster& cluster)
       : request_(request), cluster_(cluster) {}
 
-  const JobRequest& on(std::uint32_t groups, SwapTarget target) {
-    const auto found = made_.find({groups, target});
+  const JobRequest& on(std::uint32_t data_parallel, SwapTarget target) {
+    const auto found = made_.find({data_parallel, target});
     if (found != made_.end()) return found->second;
-    return made_[{groups, target}] = request_on(request_, cluster_, groups, target);
+    return made_[{data_parallel, target}] = request_on(request_, cluster_, data_parallel, target);
   }
 
   PlanMemo& memo() { return memo_; }
@@ -60,8 +60,8 @@ MachineAttempt attempt_on(Requests& requests, const Cluster& cluster,
     MachineAttempt made;
     made.swap_target = target;
     std::optional<JobPlan> plan;
-    made.attempt =
-        try_choice(requests.on(choice.groups, target), partitioner, choice, requests.memo(), plan);
+    made.attempt = try_choice(requests.on(choice.data_parallel, target), partitioner, choice,
+                              requests.memo(), plan);
     if (plan) made.plan = std::move(*plan);
     return made;
   };
@@ -75,22 +75,24 @@ MachineAttempt attempt_on(Requests& requests, const Cluster& cluster,
 }
 
 /// Why nothing works: as `search_job` says it, or what is the matter with the first choice.
-[[noreturn]] void refuse(Requests& requests, const Cluster& cluster, std::uint32_t groups,
+[[noreturn]] void refuse(Requests& requests, const Cluster& cluster, std::uint32_t data_parallel,
                          const JobAttempt& first) {
-  search_job(requests.on(groups, SwapTarget::kHost));
-  if (cluster.node.disks > 0) search_job(requests.on(groups, SwapTarget::kDisk));
+  search_job(requests.on(data_parallel, SwapTarget::kHost));
+  if (cluster.node.disks > 0) search_job(requests.on(data_parallel, SwapTarget::kDisk));
   throw PlanError("{}", first.refusal);
 }
 
 MachineRun run_of(const MachineAttempt& made, const JobTiming& timing) {
-  return {made.attempt.schedule,  made.attempt.groups, made.swap_target,
-          made.plan.step_seconds, timing.step_seconds, made.attempt.variant};
+  return {made.attempt.schedule,  made.attempt.data_parallel, made.swap_target,
+          made.plan.step_seconds, timing.step_seconds,        made.attempt.variant};
 }
 
-std::uint64_t actions_of(const JobAttempt& attempt) { return attempt.groups * attempt.work[3]; }
+std::uint64_t actions_of(const JobAttempt& attempt) {
+  return attempt.data_parallel * attempt.work[3];
+}
 
 /// What may be the fastest on the machine: the fastest by links of their own, and the best of each
-/// schedule on each number of groups, which share other links.
+/// schedule on each number of data-parallel replicas, which share other links.
 class Candidates {
  public:
   void add(MachineAttempt made) {
@@ -111,7 +113,7 @@ class Candidates {
     return std::none_of(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(index),
                         [&](const MachineAttempt& faster) {
                           return faster.attempt.schedule == attempt.schedule &&
-                                 faster.attempt.groups == attempt.groups;
+                                 faster.attempt.data_parallel == attempt.data_parallel;
                         });
   }
 
@@ -127,7 +129,7 @@ void choose(Requests& requests, const Cluster& cluster,
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const MachineAttempt& each = candidates[i];
     if (best && i >= kSimulated) {
-      const JobRequest& request = requests.on(each.attempt.groups, each.swap_target);
+      const JobRequest& request = requests.on(each.attempt.data_parallel, each.swap_target);
       if (!is_faster(pipeline_bound(request, each.attempt.choice), found.timing.step_seconds))
         continue;
       actions_of_others += actions_of(each.attempt);
@@ -150,7 +152,7 @@ void choose(Requests& requests, const Cluster& cluster,
       found.runs.begin(), found.runs.end(),
       [](const MachineRun& a, const MachineRun& b) { return a.step_seconds < b.step_seconds; });
   found.swap_target = best->swap_target;
-  found.request = requests.on(best->plan.groups, best->swap_target);
+  found.request = requests.on(best->plan.data_parallel, best->swap_target);
   found.search.plan = best->plan;
 }
 
@@ -187,7 +189,7 @@ void look_again(const Cluster& cluster, const Partitioner& partitioner, MachineS
 }  // namespace
 
 Job job_of(const JobPlan& plan, SwapTarget swap_target) {
-  Job job = make_job(plan.actions, plan.costs, plan.groups);
+  Job job = make_job(plan.actions, plan.costs, plan.data_parallel);
   job.swap_target = swap_target;
   return job;
 }
@@ -215,10 +217,11 @@ MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster,
     return told;
   };
   // The times of the machine's devices, for the bound.
-  const std::uint32_t groups = std::max(1U, request.groups);
+  const std::uint32_t data_parallel = std::max(1U, request.data_parallel);
   static_cast<JobTrials&>(found.search) =
-      try_choices(requests.on(groups, SwapTarget::kHost), attempt);
-  if (candidates.all().empty()) refuse(requests, cluster, groups, found.search.attempts.front());
+      try_choices(requests.on(data_parallel, SwapTarget::kHost), attempt);
+  if (candidates.all().empty())
+    refuse(requests, cluster, data_parallel, found.search.attempts.front());
   choose(requests, cluster, candidates.all(), found);
   look_again(cluster, partitioner, found);
   found.request.cut_effort = request.cut_effort;

@@ -63,7 +63,7 @@ struct SumLoad {
 
 /// Links for which the ring's formula, 2(n − 1)α + 2(n − 1)/n · M/β, says what the sum of a stage
 /// takes alone, and how long the fullest link is busy with the sums of those that share it.
-void set_sum_links(const ClusterLinks& links, std::uint32_t pipeline, std::uint32_t groups,
+void set_sum_links(const ClusterLinks& links, std::uint32_t pipeline, std::uint32_t data_parallel,
                    MachineShare& share) {
   std::unordered_map<std::uint32_t, SumLoad> loads;
   double latency = 0.0;
@@ -71,7 +71,7 @@ void set_sum_links(const ClusterLinks& links, std::uint32_t pipeline, std::uint3
   SumLoad fullest;
   for (std::uint32_t rank = 0; rank < pipeline; ++rank) {
     std::vector<Endpoint> members;
-    for (std::uint32_t group = 0; group < groups; ++group)
+    for (std::uint32_t group = 0; group < data_parallel; ++group)
       members.push_back({group * pipeline + rank});
     const Collective sum =
         fastest_collective(CollectiveKind::kAllReduce, links, members, kTypicalBytes);
@@ -85,10 +85,10 @@ void set_sum_links(const ClusterLinks& links, std::uint32_t pipeline, std::uint3
         if (load.seconds > fullest.seconds) fullest = load;
       }
   }
-  const double rounds = 2.0 * (groups - 1.0);
-  share.reduce = {latency / rounds, rounds / (groups * slowest)};
+  const double rounds = 2.0 * (data_parallel - 1.0);
+  share.reduce = {latency / rounds, rounds / (data_parallel * slowest)};
   const std::uint32_t sharing = fullest.is_of_a_block() ? fullest.ranks : pipeline;
-  share.shared_sums = {sharing, sharing * rounds / (groups * fullest.seconds)};
+  share.shared_sums = {sharing, sharing * rounds / (data_parallel * fullest.seconds)};
 }
 
 double swap_rate(const Cluster& cluster, std::uint32_t ranks, SwapTarget target) {
@@ -117,25 +117,25 @@ void divide_times(JobRequest& request, double speed) {
 
 }  // namespace
 
-MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t groups,
+MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t data_parallel,
                       SwapTarget swap_target) {
   if (ranks > cluster.device_count())
     throw ConfigError("{} ranks are more than the {} devices of cluster {} (use fewer ranks, or a "
                       "larger cluster)",
                       ranks, cluster.device_count(), cluster.name);
   const ClusterLinks links(cluster);
-  const std::uint32_t pipeline = ranks / groups;
+  const std::uint32_t pipeline = ranks / data_parallel;
   MachineShare share;
   share.peer = slowest_peer(links, ranks, pipeline);
   share.reduce = share.peer;
-  if (groups > 1) set_sum_links(links, pipeline, groups, share);
+  if (data_parallel > 1) set_sum_links(links, pipeline, data_parallel, share);
   share.swap_bytes_per_second = swap_rate(cluster, ranks, swap_target);
   return share;
 }
 
-JobRequest request_on(const JobRequest& request, const Cluster& cluster, std::uint32_t groups,
-                      SwapTarget swap_target) {
-  const MachineShare share = share_of(cluster, request.ranks, groups, swap_target);
+JobRequest request_on(const JobRequest& request, const Cluster& cluster,
+                      std::uint32_t data_parallel, SwapTarget swap_target) {
+  const MachineShare share = share_of(cluster, request.ranks, data_parallel, swap_target);
   JobRequest on = request;
   on.link = share.peer;
   on.reduce_link = share.reduce;

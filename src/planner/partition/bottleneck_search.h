@@ -19,7 +19,7 @@ struct BottleneckCuts {
 /// from the left where that is exact or already decides, and else keep the reachable cuts.
 std::optional<BottleneckCuts> least_bottleneck(const SegmentGoal& goal, const CutRange& range);
 
-/// What the worst segment of these cuts costs; infinite where one is impossible.
+/// Cost of the worst segment of these cuts; infinite where one is impossible.
 double bottleneck_of(const SegmentGoal& goal, const CutRange& range,
                      const std::vector<std::uint32_t>& cuts);
 

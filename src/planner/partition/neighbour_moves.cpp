@@ -5,21 +5,21 @@
 
 namespace spillway::planner {
 
-double relieved_score(const SegmentCosts& costs, Segment segment, double device) {
+double reduced_score(const SegmentCosts& costs, Segment segment, double device) {
   constexpr double kDoesNotFit = 1e30;  // More than any seconds.
   const double seconds = costs.least_seconds(segment, device);
   if (seconds < kNever) return seconds;
   return kDoesNotFit * (1.0 + costs.load(segment).raw_bytes() / device);
 }
 
-double relieved_score(const SegmentCosts& costs, Segment segment) {
-  return relieved_score(costs, segment, costs.device_bytes(segment.stage));
+double reduced_score(const SegmentCosts& costs, Segment segment) {
+  return reduced_score(costs, segment, costs.device_bytes(segment.stage));
 }
 
 double worst_score(const SegmentCosts& costs, const Cuts& cuts) {
   double worst = 0.0;
   for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
-    worst = std::max(worst, relieved_score(costs, {cuts[k], cuts[k + 1], k}));
+    worst = std::max(worst, reduced_score(costs, {cuts[k], cuts[k + 1], k}));
   return worst;
 }
 

@@ -8,11 +8,11 @@ namespace spillway::planner {
 
 /// Seconds of a segment after the best swaps and recomputation; where it does not fit, more than
 /// any seconds, the more the less it fits, so that searches find their way out.
-double relieved_score(const SegmentCosts& costs, Segment segment);
+double reduced_score(const SegmentCosts& costs, Segment segment);
 /// The same on a device of so many bytes.
-double relieved_score(const SegmentCosts& costs, Segment segment, double device);
+double reduced_score(const SegmentCosts& costs, Segment segment, double device);
 
-/// The worst of the cuts, by `relieved_score`.
+/// The worst of the cuts, by `reduced_score`.
 double worst_score(const SegmentCosts& costs, const Cuts& cuts);
 
 /// Moves one unit at a time over a border of the worst stage while that makes the worse of the two

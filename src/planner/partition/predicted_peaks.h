@@ -6,11 +6,11 @@
 
 namespace spillway::planner {
 
-/// Peaks of memory as mCAP and CAPSlog predict them, whatever the device and without relief: what
-/// the first unit has alone, and what each further one adds. `added` of a unit is how much higher
-/// the peak is with it behind the units of a window than without it; windows of so many units begin
-/// at its multiples. Their profiling runs a pipeline for these figures, ours asks the costs of the
-/// first stage.
+/// Peaks of memory as mCAP and CAPSlog predict them, whatever the device and without memory
+/// reduction: what the first unit has alone, and what each further one adds. `added` of a unit is
+/// how much higher the peak is with it behind the units of a window than without it; windows of so
+/// many units begin at its multiples. Their profiling runs a pipeline for these figures, ours asks
+/// the costs of the first stage.
 class PredictedPeaks {
  public:
   PredictedPeaks(const SegmentCosts& costs, std::uint32_t window) {

@@ -6,7 +6,7 @@
 
 #include "bottleneck_search.h"
 #include "cheapest_cuts.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 
 namespace spillway::planner {
 namespace {

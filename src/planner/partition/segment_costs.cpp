@@ -5,7 +5,7 @@
 #include "plain_figures.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
-#include "stage_relief.h"
+#include "stage_memory_reduction.h"
 
 namespace spillway::planner {
 
@@ -146,13 +146,14 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
 }
 
 double SegmentCosts::least_seconds(Segment segment, double bytes, Borders borders,
-                                   Relief relief) const {
+                                   MemoryReduction memory_reduction) const {
   const SegmentLoad here = load(segment, borders);
   const double excess = here.excess_bytes(bytes);
   if (excess <= 0.0) return here.busy_seconds();
-  if (excess == kNever || relief == Relief::kNone) return kNever;
-  const double rate = relief == Relief::kSwapAndRecompute ? here.swap_bytes_per_second : 0.0;
-  return relieved_seconds(state_->stretch(segment), here, excess, rate);
+  if (excess == kNever || memory_reduction == MemoryReduction::kNone) return kNever;
+  const double rate =
+      memory_reduction == MemoryReduction::kSwapAndRecompute ? here.swap_bytes_per_second : 0.0;
+  return reduced_seconds(state_->stretch(segment), here, excess, rate);
 }
 
 double SegmentCosts::least_seconds_at(Segment segment, double bytes,
@@ -162,16 +163,17 @@ double SegmentCosts::least_seconds_at(Segment segment, double bytes,
   const double excess = here.excess_bytes(bytes);
   if (excess <= 0.0) return here.busy_seconds();
   if (excess == kNever) return kNever;
-  return relieved_seconds(state_->stretch(segment), here, excess, swap_bytes_per_second);
+  return reduced_seconds(state_->stretch(segment), here, excess, swap_bytes_per_second);
 }
 
 double SegmentCosts::least_bytes(Segment segment, double seconds, Borders borders,
-                                 Relief relief) const {
+                                 MemoryReduction memory_reduction) const {
   const SegmentLoad here = load(segment, borders);
   if (here.busy_seconds() > seconds) return kNever;
   double stash = here.stash_bytes;
-  if (relief != Relief::kNone) stash -= state_->saved_bytes(segment, seconds - here.seconds);
-  if (relief == Relief::kSwapAndRecompute)
+  if (memory_reduction != MemoryReduction::kNone)
+    stash -= state_->saved_bytes(segment, seconds - here.seconds);
+  if (memory_reduction == MemoryReduction::kSwapAndRecompute)
     stash -=
         std::max(0.0, carried_bytes(seconds, here.swap_bytes_per_second) - here.transfer_bytes);
   return here.fixed_bytes + here.in_flight * std::max(0.0, stash);

@@ -49,19 +49,21 @@ class SegmentGoal {
 /// Least time per micro-batch of a stage that stays within its device.
 class TimeGoal : public SegmentGoal {
  public:
-  explicit TimeGoal(const SegmentCosts& costs, Relief relief = Relief::kSwapAndRecompute)
-      : costs_(costs), relief_(relief) {}
+  explicit TimeGoal(const SegmentCosts& costs,
+                    MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute)
+      : costs_(costs), memory_reduction_(memory_reduction) {}
 
   double cost(Segment segment, Borders borders) const override {
-    return costs_.least_seconds(segment, costs_.device_bytes(segment.stage), borders, relief_);
+    return costs_.least_seconds(segment, costs_.device_bytes(segment.stage), borders,
+                                memory_reduction_);
   }
   bool is_monotone() const override { return costs_.is_monotone(); }
   double need(Segment segment, double at) const override {
     return costs_.swap_need(segment, at, costs_.device_bytes(segment.stage));
   }
   const std::vector<SharedLink>& shared_links() const override {
-    return relief_ == Relief::kSwapAndRecompute ? costs_.shared_links()
-                                                : SegmentGoal::shared_links();
+    return memory_reduction_ == MemoryReduction::kSwapAndRecompute ? costs_.shared_links()
+                                                                   : SegmentGoal::shared_links();
   }
   double budget(const SharedLink& link, double at) const override {
     return carried_bytes(at, link.bytes_per_second);
@@ -69,21 +71,22 @@ class TimeGoal : public SegmentGoal {
 
  private:
   const SegmentCosts& costs_;
-  const Relief relief_;
+  const MemoryReduction memory_reduction_;
 };
 
 /// Least memory of a stage that takes at most so long per micro-batch, and stays within its device.
 class MemoryGoal : public SegmentGoal {
  public:
-  MemoryGoal(const SegmentCosts& costs, double seconds, Relief relief = Relief::kSwapAndRecompute)
-      : costs_(costs), seconds_(seconds), relief_(relief) {}
+  MemoryGoal(const SegmentCosts& costs, double seconds,
+             MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute)
+      : costs_(costs), seconds_(seconds), memory_reduction_(memory_reduction) {}
 
   double cost(Segment segment, Borders borders) const override {
-    const double bytes = costs_.least_bytes(segment, seconds_, borders, relief_);
+    const double bytes = costs_.least_bytes(segment, seconds_, borders, memory_reduction_);
     return bytes <= costs_.device_bytes(segment.stage) ? bytes : kNever;
   }
   bool is_surely_within(Segment segment, double at) const override {
-    return costs_.least_bytes(segment, seconds_, Borders::kExact, Relief::kNone) <=
+    return costs_.least_bytes(segment, seconds_, Borders::kExact, MemoryReduction::kNone) <=
            std::min(at, costs_.device_bytes(segment.stage));
   }
   bool is_monotone() const override { return costs_.is_monotone(); }
@@ -91,8 +94,8 @@ class MemoryGoal : public SegmentGoal {
     return costs_.swap_need(segment, seconds_, std::min(at, costs_.device_bytes(segment.stage)));
   }
   const std::vector<SharedLink>& shared_links() const override {
-    return relief_ == Relief::kSwapAndRecompute ? costs_.shared_links()
-                                                : SegmentGoal::shared_links();
+    return memory_reduction_ == MemoryReduction::kSwapAndRecompute ? costs_.shared_links()
+                                                                   : SegmentGoal::shared_links();
   }
   double budget(const SharedLink& link, double /*at*/) const override {
     return carried_bytes(seconds_, link.bytes_per_second);
@@ -101,7 +104,7 @@ class MemoryGoal : public SegmentGoal {
  private:
   const SegmentCosts& costs_;
   const double seconds_;
-  const Relief relief_;
+  const MemoryReduction memory_reduction_;
 };
 
 }  // namespace spillway::planner

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "plain_figures.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 
 namespace spillway::planner {
 

@@ -104,15 +104,15 @@ class OneOrder {
           add(kEnd, rank, {ActionKind::kStep, stage, kNoMicroBatch});
   }
 
-  std::vector<std::vector<Action>> lists() && {
-    std::vector<std::vector<Action>> lists;
+  std::vector<std::vector<Action>> action_lists() && {
+    std::vector<std::vector<Action>> action_lists;
     for (auto& entries : entries_) {
       std::stable_sort(entries.begin(), entries.end(),
                        [](const Entry& a, const Entry& b) { return a.moment < b.moment; });
-      auto& list = lists.emplace_back();
+      auto& list = action_lists.emplace_back();
       for (const Entry& entry : entries) list.push_back(entry.action);
     }
-    return lists;
+    return action_lists;
   }
 
  private:
@@ -207,7 +207,7 @@ Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs
   }
   Schedule complete = plain;
   complete.data_parallel = options.data_parallel;
-  complete.ranks = std::move(order).lists();
+  complete.ranks = std::move(order).action_lists();
   if (!has_flush && options.data_parallel > 1) reduce_before_steps(complete);
   return complete;
 }

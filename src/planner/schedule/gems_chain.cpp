@@ -1,6 +1,6 @@
 #include "gems_chain.h"
 
-#include "list_building.h"
+#include "action_list_building.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {

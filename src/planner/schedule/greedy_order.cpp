@@ -1,8 +1,8 @@
 #include <limits>
 #include <optional>
 
+#include "action_list_building.h"
 #include "awake_ranks.h"
-#include "list_building.h"
 #include "spillway/base/assert.h"
 #include "spillway/schedule/boundary_stages.h"
 

@@ -9,7 +9,7 @@
 namespace spillway::planner {
 namespace {
 
-/// Copies of the parameters as the lists move them.
+/// Copies of the parameters as the action lists move them.
 class WeightWalk {
  public:
   WeightWalk(const WeightCopies& copies, const ParameterPlaces& places)

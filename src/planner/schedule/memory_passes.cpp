@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "list_edits.h"
+#include "action_list_edits.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/stash_walk.h"
@@ -12,7 +12,7 @@ namespace {
 /// A stash that might leave for a while.
 struct Absence {
   std::uint32_t rank = 0;
-  std::size_t out_before = 0;  // Positions in the rank's list.
+  std::size_t out_before = 0;  // Positions in the rank's action list.
   std::size_t in_before = 0;
   std::size_t use = 0;  // Of the backward.
   Action action;        // Any of its micro-batch.
@@ -108,13 +108,13 @@ Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint3
                         schedule.rank_count());
     Insertions insertions;
     auto& list = recomputed.ranks[rank];
-    std::set<Action> relieved;  // Swapped or recomputed already.
+    std::set<Action> reduced;  // Swapped or recomputed already.
     for (const Action& action : list)
       if (action.kind == ActionKind::kSwapOut || action.kind == ActionKind::kRecompute)
-        relieved.insert(as(ActionKind::kForward, action));
+        reduced.insert(as(ActionKind::kForward, action));
     for (std::size_t i = 0; i < list.size(); ++i)
       if (makes_input_gradient(list[i].kind) &&
-          !relieved.contains(as(ActionKind::kForward, list[i])))
+          !reduced.contains(as(ActionKind::kForward, list[i])))
         insertions.add(before_receives(list, i), as(ActionKind::kRecompute, list[i]));
     insertions.apply(list);
   }
@@ -150,7 +150,7 @@ Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs
                             std::size_t most_runs) {
   if (!costs.memory) throw ConfigError("there is no memory limit to fit into (set one)");
   const Schedule swapped = with_swapped_stashes(schedule, costs, most_runs);
-  // Ranks whose copies do not make room in time compute again instead of waiting for it.
+  // Ranks whose copies do not make room in time recompute instead of waiting for it.
   ScheduleCosts unlimited = costs;
   unlimited.memory.reset();
   Schedule mixed = swapped;

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "list_edits.h"
+#include "action_list_edits.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/stage_turns.h"
 #include "spillway/schedule/stash_walk.h"
@@ -11,7 +11,7 @@ namespace {
 
 /// A stash that might leave for a while.
 struct Absence {
-  std::size_t forward = 0;  // Positions in the rank's list.
+  std::size_t forward = 0;  // Positions in the rank's action list.
   std::size_t use = 0;      // Of the backward.
   Action action;            // Of its micro-batch.
   double out_by = 0.0;      // When it has left, in seconds.

@@ -52,7 +52,7 @@ std::vector<Action> parked(const std::vector<Action>& list) {
       ++turn;
     }
   }
-  // The next list begins with the first turn again.
+  // The next action list begins with the first turn again.
   const std::uint32_t first_stage = turns.front().stage;
   const auto other = std::find_if(turns.begin(), turns.end(),
                                   [&](const Turn& each) { return each.stage != first_stage; });

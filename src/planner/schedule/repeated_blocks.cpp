@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "list_building.h"
+#include "action_list_building.h"
 #include "spillway/base/assert.h"
 
 namespace spillway::planner {

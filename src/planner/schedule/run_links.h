@@ -9,7 +9,7 @@
 namespace spillway::planner {
 
 /// The links between ranks and to their hosts. Each carries one transfer at a time, in the order in
-/// which they are asked for; latency comes on top and keeps nobody off.
+/// which they are asked for; latency comes on top and does not occupy them.
 class RunLinks {
  public:
   RunLinks(const ScheduleCosts& costs, std::size_t ranks);

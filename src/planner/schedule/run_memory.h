@@ -9,13 +9,13 @@
 
 namespace spillway::planner {
 
-/// What each rank holds while a schedule runs. In doubles: exact for whole bytes, and shares of
-/// stashes come back as they went.
+/// Bytes that each rank holds while a schedule runs. In doubles: exact for whole bytes, and shares
+/// of stashes come back as they went.
 class RunMemory {
  public:
   explicit RunMemory(std::size_t ranks) : ranks_(ranks) {}
 
-  /// What a rank holds from the begin on.
+  /// Bytes that a rank holds from the begin on.
   struct Placed {
     double bytes = 0.0;
     double gradients = 0.0;  ///< Of these. The rest is weights.

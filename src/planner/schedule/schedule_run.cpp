@@ -152,7 +152,7 @@ bool ScheduleRun::can_start_second(std::uint32_t rank, const Action& first) {
   return can_start(rank, schedule_.ranks[rank][second]);
 }
 
-/// The action is the next one of its rank's list.
+/// The action is the next one of its rank's action list.
 void ScheduleRun::start(std::uint32_t rank, const Action& action) {
   const std::size_t position = ranks_[rank].next;
   ActionSpan& span = timing_.spans[rank][position];

@@ -35,8 +35,8 @@ class ScheduleRun {
     double seconds = 0.0;
     std::uint64_t number = 0;      // Of two at the same time, the one that was known first.
     std::uint32_t rank = 0;        // Whom it concerns.
-    std::uint32_t cause_rank = 0;  // Whose list has the action that ends.
-    std::size_t position = 0;      // Of it in that list.
+    std::uint32_t cause_rank = 0;  // Whose action list has the action that ends.
+    std::size_t position = 0;      // Of it in that action list.
     Moment moment = Moment::kEnd;
 
     bool operator>(const Event& other) const {
@@ -120,8 +120,9 @@ class ScheduleRun {
   RunLinks links_;
   std::vector<Rank> ranks_;
   std::vector<Parameters> parameters_;
-  std::vector<Arrival> arrivals_;          // By cell, activation and gradient.
-  std::vector<std::size_t> receives_;      // As arrivals: where a receive was posted, in its list.
+  std::vector<Arrival> arrivals_;  // By cell, activation and gradient.
+  std::vector<std::size_t>
+      receives_;  // As arrivals: where a receive was posted, in its action list.
   std::vector<double> copied_until_;       // By cell: the end of the last copy of its stash.
   std::vector<double> part_out_;           // By cell: when what its stage swaps of it has left.
   std::vector<std::vector<Join>> joined_;  // By stage: those that have come to the reduction.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "list_building.h"
+#include "action_list_building.h"
 #include "spillway/base/assert.h"
 
 namespace spillway::planner {

@@ -25,7 +25,8 @@ class CopyVersions {
     return std::min(newest, batch == 0 ? 0 : batch - 1);
   }
 
-  /// Adds what changes before each action of a list of this length; returns the most at once.
+  /// Adds what changes before each action of an action list of this length; returns the most at
+  /// once.
   std::uint32_t count(std::size_t list_length, std::vector<std::int32_t>& changes) {
     std::vector<std::size_t> ends;
     for (std::size_t version = 0; version < lives_.size(); ++version) {
@@ -48,16 +49,17 @@ class CopyVersions {
  private:
   struct Life {
     std::size_t begin = 0;
-    std::size_t end = 0;  // Behind its last use; that of the newest one is the end of the list.
+    std::size_t end =
+        0;  // Behind its last use; that of the newest one is the end of the action list.
   };
 
-  std::vector<std::uint32_t> batch_ends_;  // Ascending in lists that make sense.
+  std::vector<std::uint32_t> batch_ends_;  // Ascending in action lists that make sense.
   std::vector<Life> lives_;
 };
 
 }  // namespace
 
-// Once over each list, however many stages a rank has.
+// Once over each action list, however many stages a rank has.
 VersionCount count_versions(const Schedule& schedule, const WeightCopies& copies) {
   VersionCount count;
   count.peaks.resize(copies.size());

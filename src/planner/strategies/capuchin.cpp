@@ -69,8 +69,8 @@ struct Candidate {
   double returns = 0.0;  ///< And to the begin of the second.
   double write_seconds = 0.0;
   double read_seconds = 0.0;
-  double recompute_seconds = 0.0;   ///< 0: it cannot be computed again.
-  std::vector<ValueIndex> sources;  ///< What computing it again reads.
+  double recompute_seconds = 0.0;   ///< 0: it cannot be recomputed.
+  std::vector<ValueIndex> sources;  ///< What recomputing it reads.
   bool may_hide = true;             ///< Lanes only fill, so what was not hidden never will be.
   bool is_chosen = false;
 
@@ -95,7 +95,7 @@ class CapuchinPolicy {
         step_seconds_(std::max(1e-12, compute_begins(tape).back())),
         writes_(step_seconds_),
         reads_(step_seconds_) {
-    for (const std::uint32_t level : gross_levels(tape)) levels_.push_back(level);
+    for (const std::uint32_t level : live_pages(tape)) levels_.push_back(level);
     const std::vector<double> begins = compute_begins(tape);
     for (const Interval& interval : touches_.intervals) {
       if (is_told(should_stop_)) break;

@@ -22,7 +22,7 @@ std::vector<OpIndex> segment_ends(const StepTape& tape, const ForwardStash& stas
 }
 
 /// Forward is cut into sqrt(n) segments of sqrt(n) blocks; values that a later segment reads stay,
-/// the others are computed again, a segment at a time, when backward comes to it. The last segment
+/// the others are recomputed, a segment at a time, when backward comes to it. The last segment
 /// stays whole, since backward begins with it. What does not fit then is paged on demand.
 StepPlan make_checkpoint_sqrt(const StepTape& tape, const SwapLimits& limits,
                               const StopCheck& /*should_stop*/) {

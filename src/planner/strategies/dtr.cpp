@@ -7,7 +7,7 @@ namespace spillway::planner {
 namespace {
 
 /// What dynamic rematerialization would have run again, written down; what then does not fit is
-/// paged on demand. A value that the program has freed and that is computed again for others stays
+/// paged on demand. A value that the program has freed and that is recomputed for others stays
 /// until it is evicted, as in the authors' simulator with eager eviction. That costs little where
 /// many need it, and all the room where few do, so the better of this and of letting it go at once.
 StepPlan make_dtr(const StepTape& tape, const SwapLimits& limits, const StopCheck& should_stop) {

@@ -8,7 +8,8 @@
 namespace spillway::planner {
 namespace {
 
-// Sets of drops times sets of swaps that may be judged. A step of ten operators has some hundreds.
+// Sets of drops times sets of swaps that may be evaluated. A step of ten operators has some
+// hundreds.
 constexpr std::size_t kMostChoices = 20'000;
 
 [[noreturn]] void refuse(std::string_view what, std::size_t count) {
@@ -18,7 +19,7 @@ constexpr std::size_t kMostChoices = 20'000;
       kMostChoices, count, what);
 }
 
-/// Every stretch between two uses of a value that can be computed again for the second.
+/// Every stretch between two uses of a value that can be recomputed for the second.
 std::vector<Drop> possible_drops(const StepTape& tape, const Recomputation& all) {
   std::vector<Drop> drops;
   ReplayWalk walk(all);
@@ -38,7 +39,7 @@ std::vector<std::vector<Replay>> possible_replays(const StepTape& tape) {
   std::size_t count = 1;
   for (std::size_t i = 0; i < drops.size(); ++i) {
     count *= 3;
-    if (count > kMostChoices) refuse("values that can be computed again", drops.size());
+    if (count > kMostChoices) refuse("values that can be recomputed", drops.size());
   }
   std::map<std::vector<std::pair<OpIndex, OpIndex>>, std::vector<Replay>> distinct;
   for (std::size_t choice = 0; choice < count; ++choice) {
@@ -58,7 +59,7 @@ std::vector<std::vector<Replay>> possible_replays(const StepTape& tape) {
   return all_of_them;
 }
 
-/// Keeps, swaps or computes again, for every stretch between two uses, in every combination. When
+/// Keeps, swaps or recomputes, for every stretch between two uses, in every combination. When
 /// told to stop, the best of what was tried by then.
 StepPlan make_exhaustive(const StepTape& tape, const SwapLimits& limits,
                          const StopCheck& should_stop) {

@@ -38,8 +38,8 @@ StepPlan make_rotor(const StepTape& tape, const SwapLimits& limits, const StopCh
   if (chain.size() < 2)
     throw PlanError(
         "strategy rotor needs a chain, and nowhere among the {} operators of forward does a single "
-        "value lead on that can be computed again: use dtr or spillway",
-        stash.turn + 1);
+        "value lead on that can be recomputed: use dtr or spillway",
+        stash.forward_end + 1);
   const BlockCosts costs(tape, stash, chain);
   const std::uint32_t most = live_peak(tape);
   std::vector<Replay> replays;

@@ -20,20 +20,20 @@ using Layer = PipedreamLayer;
 constexpr std::size_t kMostReads = 4'000'000;
 
 /// What a layer's backward operator reads of its forward one, and how its gradients come about.
-struct LayerHabits {
+struct LayerTraits {
   bool saves_inputs = true;
   bool saves_outputs = true;
   bool passes_gradient = false;  ///< Its inputs get the gradient of its output, or parts of it.
   bool is_view = false;          ///< Its output is its input; it does nothing.
 };
 
-constexpr LayerHabits kSavesInputs{true, false, false, false};
-constexpr LayerHabits kSavesOutputs{false, true, false, false};
-constexpr LayerHabits kSavesNothing{false, false, false, false};
-constexpr LayerHabits kPasses{false, false, true, false};
-constexpr LayerHabits kView{false, false, true, true};
+constexpr LayerTraits kSavesInputs{true, false, false, false};
+constexpr LayerTraits kSavesOutputs{false, true, false, false};
+constexpr LayerTraits kSavesNothing{false, false, false, false};
+constexpr LayerTraits kPasses{false, false, true, false};
+constexpr LayerTraits kView{false, false, true, true};
 
-constexpr std::array<Named<LayerHabits>, 27> kHabits{{{"Conv1d", kSavesInputs},
+constexpr std::array<Named<LayerTraits>, 27> kTraits{{{"Conv1d", kSavesInputs},
                                                       {"Conv2d", kSavesInputs},
                                                       {"Conv3d", kSavesInputs},
                                                       {"ConvTranspose2d", kSavesInputs},
@@ -61,8 +61,8 @@ constexpr std::array<Named<LayerHabits>, 27> kHabits{{{"Conv1d", kSavesInputs},
                                                       {"hidden", kView},
                                                       {"Flatten", kView}}};
 
-LayerHabits habits_of(const std::string& kind) {
-  for (const auto& known : kHabits)
+LayerTraits traits_of(const std::string& kind) {
+  for (const auto& known : kTraits)
     if (known.name == kind) return known.value;
   return {};
 }
@@ -113,7 +113,7 @@ class LayerReplay {
 
   bool is_input(std::size_t layer) const { return layers_[layer].kind.rfind("Input", 0) == 0; }
   bool runs(std::size_t layer) const {
-    return !is_input(layer) && !habits_of(layers_[layer].kind).is_view;
+    return !is_input(layer) && !traits_of(layers_[layer].kind).is_view;
   }
 
   void find_ports(std::size_t index) {
@@ -183,7 +183,7 @@ class LayerReplay {
 
   void backward(std::size_t index) {
     const Layer& layer = layers_[index];
-    LayerHabits habits = habits_of(layer.kind);
+    LayerTraits traits = traits_of(layer.kind);
     builder_.begin_op(layer.kind + " backward", layer.arguments, layer.backward);
     bool has_gradient = false;
     for (const std::size_t port : ports_of_[index]) {
@@ -191,15 +191,15 @@ class LayerReplay {
       has_gradient = has_gradient || ports_[port].gradient != kNone;
     }
     // Nobody reads the last layer but the loss, whose part this operator plays.
-    habits.saves_outputs = habits.saves_outputs || !has_gradient;
-    habits.passes_gradient = habits.passes_gradient && has_gradient;
-    if (habits.saves_outputs)
+    traits.saves_outputs = traits.saves_outputs || !has_gradient;
+    traits.passes_gradient = traits.passes_gradient && has_gradient;
+    if (traits.saves_outputs)
       for (const std::size_t port : ports_of_[index]) builder_.use_if_any(ports_[port].value);
-    if (habits.saves_inputs)
+    if (traits.saves_inputs)
       for (const std::size_t port : inputs_of_[index]) builder_.use_if_any(ports_[port].value);
     builder_.use_if_any(parameters_[index]);
     for (const std::size_t port : inputs_of_[index]) {
-      if (habits.passes_gradient)
+      if (traits.passes_gradient)
         pass_gradient(ports_[port], ports_[ports_of_[index].front()].gradient);
       else
         make_gradient(ports_[port]);

@@ -17,7 +17,7 @@ bool has_same_lifetimes(const std::vector<profile::TapeValue>& a,
 
 namespace {
 
-constexpr std::uint64_t kStepsToJudge = 6;
+constexpr std::uint64_t kStepsToDecide = 6;
 constexpr std::uint32_t kSpareShare = 32;  // Of the room, that the plan may take beyond it.
 
 }  // namespace
@@ -71,12 +71,12 @@ std::optional<planner::StepPlan> GivenPlan::on(const profile::StepTape& tape,
 void GivenPlan::note_step(const profile::OpSequence& usual) {
   if (fits_) return;
   ++steps_;
-  if (!was_tried_ && (misfit_.empty() || steps_ == kStepsToJudge)) {
+  if (!was_tried_ && (misfit_.empty() || steps_ == kStepsToDecide)) {
     misfit_ =
         planner::text_of_other_step(*options_.stored, options_.stored_name, usual.size(),
                                     [&](profile::OpIndex op) { return names_.kind_of(usual[op]); });
   }
-  if (steps_ < kStepsToJudge || is_told_) return;
+  if (steps_ < kStepsToDecide || is_told_) return;
   is_told_ = true;
   log_warning("{}; none of {} steps was the plan's: the run goes on with plans of its own (record "
               "the step with spillway profile and plan it anew with spillway plan)",

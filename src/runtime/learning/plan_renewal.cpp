@@ -22,7 +22,7 @@ constexpr std::int64_t kTimeOverForecasts = 1000;
 constexpr double kTimeDrift = 0.05;
 // And when whole rounds, waits included, are off by more than this.
 constexpr double kStepDrift = 0.03;
-constexpr std::size_t kCyclesToJudge = 4;
+constexpr std::size_t kCyclesToDecide = 4;
 // And when the store moves pages by so much faster or slower.
 constexpr double kRateDrift = 0.1;
 // By so much only where somebody else has begun to use it, or has ended.
@@ -190,7 +190,7 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
   if (std::abs(measured - planned) > kTimeDrift * planned) return true;
   if (has_drifted(plan.rates, limits_.rates, kRateDrift)) return true;
   const auto forecast = plan.typical_forecast();
-  const bool is_known = plan.rounds() >= kCyclesToJudge && forecast != nullptr;
+  const bool is_known = plan.rounds() >= kCyclesToDecide && forecast != nullptr;
   if (is_known &&
       std::abs(plan.typical_seconds() - forecast->seconds) > kStepDrift * forecast->seconds)
     return true;

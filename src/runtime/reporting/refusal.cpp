@@ -41,7 +41,7 @@ Refusal refusal_by(const Error& error, const std::string& who) {
   const char* const what = error.what();
   if (dynamic_cast<const RecomputeError*>(&error) != nullptr)
     return {RefusalCause::kRecomputation,
-            message("{} needs a dropped tensor that cannot be computed again: {}", who, what)};
+            message("{} needs a dropped tensor that cannot be recomputed: {}", who, what)};
   if (dynamic_cast<const swap::UnreadableError*>(&error) != nullptr)
     return {RefusalCause::kUnreadable,
             message("{} needs a tensor that cannot be read back: {}", who, what)};

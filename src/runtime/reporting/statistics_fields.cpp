@@ -84,7 +84,7 @@ constexpr StatisticsField kFields[] = {
   {"refusal_cause", "", [](const S& s) -> Json { return name_of(s.refusal.cause); },
    "of which kind that is: `budget`, an operator that does not fit; `store`, disks that are full or take no "
    "writes; `unreadable`, what they hold does not come back as it was; `recomputation`, a dropped tensor that "
-   "cannot be computed again; `kept`, tensors that the program has locked in memory (mlock) or a device uses"},
+   "cannot be recomputed; `kept`, tensors that the program has locked in memory (mlock) or a device uses"},
 
   {"steps", "", [](const S& s) -> Json { return s.steps; },
    "recognised training steps, the last one too once its optimizer has begun"},
@@ -146,7 +146,7 @@ constexpr StatisticsField kFields[] = {
   {"deviations", "", [](const S& s) -> Json { return s.learned.deviations; },
    "operators that did not match the plan"},
   {"step_shapes", "", [](const S& s) -> Json { return s.learned.shapes; }, "kinds of step known"},
-  {"left_out", "", [](const S& s) -> Json { return s.left_out; },
+  {"not_reported", "", [](const S& s) -> Json { return s.not_reported; },
    "what could not be told, and why: a run that ends while a step waits for its plan (`--planning at-once`), or "
    "where an exception that nobody caught left the learner locked, tells nothing of plans (`given_plan` is "
    "null), of `deviations`, `step_shapes` and `value_stalls` (0, empty), nor the median of steps that only their "
@@ -175,7 +175,7 @@ constexpr StatisticsField kFields[] = {
    "whether operators may run again: as set, but false where they cannot be recorded (`--prefetch off`, or a "
    "`dispatch_key` other than Fake)"},
   {"dropped_bytes", "bytes", [](const S& s) -> Json { return s.memory.dropped.count(); },
-   "left memory without a copy, to be computed again"},
+   "left memory without a copy, to be recomputed"},
   {"recorded_peak_bytes", "bytes", [](const S& s) -> Json { return s.recorded_peak.count(); },
    "the most bytes at once, beside the budget, of copies of what recorded operators have read and no page holds: "
    "small tensors, and larger ones (weights below `--min-storage`) that were written while an operator might "
@@ -185,7 +185,7 @@ constexpr StatisticsField kFields[] = {
   {"unplanned_replays", "", [](const S& s) -> Json { return s.unplanned_replays; },
    "those of them that no plan had foreseen"},
   {"refused_drops", "", [](const S& s) -> Json { return s.refused_drops; },
-   "tensors that a plan gave up and that stayed, since they could not have been computed again or were in use; "
+   "tensors that a plan gave up and that stayed, since they could not have been recomputed or were in use; "
    "then more is in memory than planned"},
   {"replay_seconds", "s", [](const S& s) -> Json { return s.replay_seconds; },
    "what operators that ran again took"},

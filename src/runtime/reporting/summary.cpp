@@ -30,8 +30,7 @@ double share_of_run(const RunStatistics& s, double seconds) {
 }
 
 std::string moved(const RunStatistics& s) {
-  if (s.memory.spilled == Bytes(0) && s.memory.fetched == Bytes(0))
-    return "nothing had to leave memory";
+  if (s.memory.spilled == Bytes(0) && s.memory.fetched == Bytes(0)) return "nothing was swapped";
   std::string text = message("{} out, {} in", s.memory.spilled, s.memory.fetched);
   if (s.steps > 0)
     text +=
@@ -83,8 +82,8 @@ std::string lost(const RunStatistics& s) {
 
 std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
-  if (!s.left_out.empty()) return message("not told: {}", s.left_out);
-  return message("{} of step; {} of {} operators came otherwise than planned",
+  if (!s.not_reported.empty()) return message("not reported: {}", s.not_reported);
+  return message("{} of step; {} of {} operators did not match the plan",
                  counted(s.learned.shapes, "kind"), s.learned.deviations, s.ops);
 }
 
@@ -146,12 +145,12 @@ std::string bound(const RunStatistics& s) {
       percent_text(s.learned.planned_step_seconds() / s.learned.bound_step_seconds() - 1.0));
 }
 
-std::string recomputed(const RunStatistics& s) {
+std::string recompute_text(const RunStatistics& s) {
   std::string text =
-      message("{} ran again in {}, to bring back {} that had been dropped",
+      message("{} recomputed in {}, which brought back {} that had been dropped",
               counted(s.replays, "operator"), seconds_text(s.replay_seconds), s.memory.dropped);
   if (s.unplanned_replays > 0)
-    text += message("; {} of them because steps went otherwise than planned", s.unplanned_replays);
+    text += message("; {} of them in steps that did not match the plan", s.unplanned_replays);
   return text;
 }
 
@@ -229,21 +228,21 @@ std::string summary(const RunStatistics& s) {
   screen.line("steps", s.step_seconds_median > 0.0
                            ? message("{}, median {}", s.steps, seconds_text(s.step_seconds_median))
                            : message("{}", s.steps));
-  screen.line("moved", moved(s));
+  screen.line("swapped", moved(s));
   if (s.memory.spilled > Bytes(0)) screen.line("to", where(s));
   if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
-  if (s.replays > 0) screen.line("replayed", recomputed(s));
+  if (s.replays > 0) screen.line("replayed", recompute_text(s));
   if (s.verified.equal_kinds + s.verified.differing_kinds > 0)
     screen.line("verified", verified(s.verified));
-  screen.line("waited", lost(s));
+  screen.line("stalled", lost(s));
   if (share_of_run(s, s.stall_seconds()) > kNoticeableShare) {
     for (std::size_t i = 0; i < std::min(kStallsShown, s.stalls.size()); ++i)
       screen.line(i == 0 ? "mostly" : "", stalled(s.stalls[i]));
     for (std::size_t i = 0; i < std::min(kStallsShown, s.learned.stalls.size()); ++i)
       screen.line("", stalled(s.learned.stalls[i]));
   }
-  if (s.learned.shapes > 0 || !s.prefetch || !s.left_out.empty())
+  if (s.learned.shapes > 0 || !s.prefetch || !s.not_reported.empty())
     screen.line("learned", learned(s));
   if (s.given_plan) screen.line("plan", given(*s.given_plan, s.steps));
   if (const std::string rates = other_rates(s); !rates.empty()) screen.line("", rates);

@@ -170,99 +170,99 @@ std::string_view mapper_names() {
 // clang-format off
 constexpr std::array<SettingField, 27> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
-    "Tensor bytes that may be in memory at once. auto: what this process can really use, less "
-    "--reserve; a percentage is of that."},
+    "Limit on the bytes of tensors in memory at once. auto is the memory that this process can "
+    "use, less --reserve; a percentage is a share of that."},
    [](Settings& s, Text t) { s.budget = parse_budget(t); }},
   {{"nvme", "[ram:SIZE,]DIR[:SIZE],...", "the roomiest of $TMPDIR, /var/tmp, /tmp, .",
-    "Where tensors spill to, and how much may be filled there. Several directories work in "
-    "parallel. ram:SIZE puts so much memory, beside the budget, before them.", false, true},
+    "Directories that tensors spill to, each with a limit on the bytes in it; several are used in "
+    "parallel. ram:SIZE puts a host memory tier of that size, beside the budget, before them.", false, true},
    &assign_places},
   {{"reserve", "SIZE", "512MiB or 8 %",
-    "What --budget auto and percentages leave for memory that tensors do not count: libraries, "
-    "their scratch space, the loader."},
+    "Memory that --budget auto and percentages leave for everything but tensors: libraries, "
+    "their scratch space, the data loader."},
    [](Settings& s, Text t) { s.reserve = parse_bytes(t); }},
   {{"prefetch", "on|off", "on",
-    "Learn the step and bring tensors back before they are needed; off fetches on demand only."},
+    "Prefetch of tensors, in the order that was learned from earlier steps; off fetches on demand "
+    "only."},
    [](Settings& s, Text t) { s.prefetch = parse_switch(t); }},
   {{"recompute", "on|off", "on",
-    "Let plans drop tensors and run the operators that made them again, bit for bit, where that "
-    "is faster than the disk; off only moves them."},
+    "Recomputation: plans may drop tensors and rerun the operators that made them, with the same "
+    "bits, where that is faster than the disk; off swaps only."},
    [](Settings& s, Text t) { s.recompute = parse_switch(t); }},
   {{"strategy", "NAME", "spillway",
-    "Who decides what to move and what to compute again: ours, or a published way of doing it, to "
-    "compare; spillway plan --help lists them."},
+    "Strategy that decides what to swap and what to recompute: spillway, or a published one for "
+    "comparison; spillway plan --help lists them."},
    [](Settings& s, Text t) { s.strategy = planner::strategy_named(t).name; }},
   {{"plan", "FILE", "none",
-    "A plan that spillway plan has written, for the step that it was made for: it is followed from "
-    "the first such step on, within the budget that it was made for or a larger one; other steps "
-    "are planned as usual.", false, true},
+    "Plan file that spillway plan wrote. The run follows it from the first step that it was made "
+    "for, under its budget or a larger one, and plans other steps as usual.", false, true},
    [](Settings& s, Text t) { s.plan = parse_text(t); }},
   {{"planning", {}, "background",
-    "When plans are made: in the background while steps go on, or at once while the step waits. "
-    "Plans follow the measured times of operators either way: equal runs go equal ways with --plan "
-    "only."},
+    "Moment of planning: in the background while steps run, or at once while the step waits. "
+    "Either way plans depend on measured times; only --plan FILE makes runs repeatable."},
    [](Settings& s, Text t) { s.planning = value_named(t, kPlanningMoments, "value"); },
    &names_of<kPlanningMoments>},
-  {{"min-storage", "SIZE", "1MiB", "Tensors smaller than this never leave memory."},
+  {{"min-storage", "SIZE", "1MiB", "Smallest size of tensors that may leave memory."},
    [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
   {{"endurance", "SIZE", "600TB",
-    "What each spill drive is rated to take in its life (TBW); the summary tells how long it lasts "
-    "at this pace."},
+    "Rated endurance of each spill drive, in bytes written (TBW); the summary estimates its "
+    "lifetime at the rate of this run."},
    [](Settings& s, Text t) { s.endurance = parse_positive(t); }},
-  {{"store", {}, "auto", "How spilled bytes are written and read."},
+  {{"store", {}, "auto", "I/O interface that writes and reads spilled bytes."},
    [](Settings& s, Text t) { s.store = swap::store_kind_from(t); }, &store_names},
-  {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB under way at once in each directory."},
+  {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB in flight at once in each directory."},
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
   {{"verify", "on|off", "off",
-    "Check a checksum of everything that comes back from disk, and that operators that run again "
-    "give the same bits.", true},
+    "Verification: checksums of all bytes that are read back from disk, and a bitwise comparison "
+    "of a second run of each kind of call that plans may rerun.", true},
    [](Settings& s, Text t) { s.verify = parse_switch(t); }},
   {{"mapper", {}, "auto",
-    "How accesses to spilled memory are noticed; spillway doctor shows what works here. "
-    "copy works everywhere, slowly."},
+    "Mechanism that detects accesses to spilled memory; spillway doctor shows which ones work "
+    "here. copy works everywhere, slowly."},
    [](Settings& s, Text t) { s.mapper = value_named(t, mapper_choices(), "mapper"); },
    &mapper_names},
   {{"dispatch-key", "auto|NAME|record-function", "auto",
-    "Where operators are intercepted in LibTorch."},
+    "Dispatch key of LibTorch at which operators are intercepted."},
    [](Settings& s, Text t) { s.dispatch_key = parse_text(t); }},
   {{"stats", "FILE", "none",
-    "Write statistics as JSON at exit; %p becomes the process id, %r the rank.", false, true},
+    "File for statistics, as JSON, written at exit; %p becomes the process id, %r the rank.", false, true},
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
   {{"trace", "FILE", "none",
-    "Write the latest whole steps at exit as they went, as a Chrome trace with the lanes of spillway "
-    "simulate --trace; %p and %r as above.", false, true},
+    "File for a Chrome trace of the latest whole steps, written at exit, with the lanes of spillway "
+    "simulate --trace; %p and %r as in --stats.", false, true},
    [](Settings& s, Text t) { s.trace = parse_text(t); }},
-  {{"trace-steps", "COUNT", "3", "How many steps --trace shows."},
+  {{"trace-steps", "COUNT", "3", "Number of steps in the file of --trace."},
    [](Settings& s, Text t) { s.trace_steps = parse_trace_steps(t); }},
   {{"profile-out", "FILE", "none",
-    "Write the profile of a step at exit, of the most frequent kind of step, as spillway profile --out does; %p and %r "
-    "as above.", false, true},
+    "File for a profile of the most frequent kind of step, written at exit, as by spillway profile "
+    "--out; %p and %r as in --stats.", false, true},
    [](Settings& s, Text t) { s.profile_out = parse_text(t); }},
   {{"profile-steps", "COUNT", "0",
-    "End the program once the profile has a step that came so often; 0: let it run to its end."},
+    "Repetitions of one kind of step after which the program is ended; 0: it runs to its end."},
    [](Settings& s, Text t) { s.profile_steps = parse_profile_steps(t); }},
   {{"profile-kind", "COUNT", "1",
-    "Which kind of step the profile is of, where a trainer has several (other shapes, or a validation "
-    "behind some steps, which belongs to them): 1 is the one that comes most often, 2 the next."},
+    "Kind of step to profile, by frequency: 1 is the most frequent one. Steps of other shapes, and "
+    "steps with a validation after them, are kinds of their own."},
    [](Settings& s, Text t) { s.profile_kind = parse_count(t, 1, ProfileRecording::kMostKinds); }},
   {{"rates", "FILE", "~/.config/spillway/disks.json",
-    "Disk rates that spillway bench-io has measured. A file named here must be there.", false,
+    "File of disk bandwidths that spillway bench-io measured. A file named here must exist.", false,
     true},
    [](Settings& s, Text t) { s.rates = parse_text(t); }},
   {{"config", "FILE", "none",
-    "Lines `key = value` with these same names. Relative paths in it start in the current folder.",
+    "File of lines `key = value` with the names of these options. Relative paths in it start in "
+    "the current folder.",
     false, true},
    [](Settings& s, Text t) { s.config = parse_text(t); }},
-  {{"quiet", "on|off", "off", "No progress line, no summary; errors are still printed.", true},
+  {{"quiet", "on|off", "off", "Silence: no progress line and no summary; errors are still printed.", true},
    [](Settings& s, Text t) { s.quiet = parse_switch(t); }},
-  {{"progress", {}, "auto", "One progress line; auto: when stderr is a terminal."},
+  {{"progress", {}, "auto", "Progress line; auto shows it where stderr is a terminal."},
    [](Settings& s, Text t) { s.progress = value_named(t, kProgressModes, "value"); },
    &names_of<kProgressModes>},
-  {{"log-level", {}, "warning", "Which messages are printed."},
+  {{"log-level", {}, "warning", "Least severe messages that are printed."},
    [](Settings& s, Text t) { s.log_level = value_named(t, kLogLevels, "level"); },
    &names_of<kLogLevels>},
   {{"children", {}, "inherit",
-    "Whether programs that the trainer starts run under Spillway too."},
+    "Programs that the trainer starts: inherit runs them under Spillway too, strip without it."},
    [](Settings& s, Text t) { s.children = value_named(t, kChildren, "value"); },
    &names_of<kChildren>},
 }};

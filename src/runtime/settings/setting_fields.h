@@ -6,7 +6,7 @@
 
 namespace spillway::runtime {
 
-/// What an entry of `nvme` begins with that is no directory.
+/// Prefix of an entry of `nvme` that is no directory.
 inline constexpr std::string_view kHostMemory = "ram:";
 
 /// A catalogue entry with the function that reads its text. The function throws ConfigError with a

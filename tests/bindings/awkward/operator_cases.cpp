@@ -145,7 +145,7 @@ SPILLWAY_AWKWARD_CASE(given_away, "arguments that nobody but the operator holds"
     optimizer.zero_grad();
     const at::Tensor all = torch::ones({kCount}, torch::kBool);
     const at::Tensor source = torch::randn({kCount});
-    // Values tell how much it returns: what it gives away cannot be computed again.
+    // Values tell how much it returns: what it gives away cannot be recomputed.
     const auto picked = [&] { return called_boxed("aten::masked_select", "", source, all); };
     at::Tensor loss = torch::zeros({});
     for (const at::Tensor& weight : weights) {

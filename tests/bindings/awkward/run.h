@@ -21,7 +21,7 @@ enum class StepStyle : std::uint8_t {
   /// before a thousand operators have run.
   kAnnounced,
   /// What the case does lies between the forward and the backward pass of a model of its own, whose
-  /// activations can be dropped and computed again meanwhile. See `more_to_drop` too.
+  /// activations can be dropped and recomputed meanwhile. See `more_to_drop` too.
   kMoreToDrop,
 };
 

@@ -302,13 +302,13 @@ def check_paging(session, run, budget, needed):
             f"{run.stats.get('run_seconds', 0):.1f} s")
 
 
-def smallest_by_statistics(roomy):
+def smallest_by_statistics(ample):
     """What the largest operator of the run with room needs at once; 0 when that says nothing.
 
     Saves the long way to a refusal: the runtime finishes the step before it refuses."""
-    largest = roomy.stats.get("largest_op_needs_bytes", 0)
+    largest = ample.stats.get("largest_op_needs_bytes", 0)
     # Else an operator asked for an absurd size and was refused.
-    return largest if largest < roomy.statistic("needed_bytes") else 0
+    return largest if largest < ample.statistic("needed_bytes") else 0
 
 
 def require_pressure(name, smallest, needed, witness):
@@ -342,23 +342,23 @@ def budget_after_refusal(run, reference):
     return smallest_budget_in(run.output)
 
 
-def require_need_to_refuse(session, run, roomy):
+def require_need_to_refuse(session, run, ample):
     """What one operator needs is known from the run with room: no budget above it is too small."""
-    known, budget = smallest_by_statistics(roomy), run.budget
+    known, budget = smallest_by_statistics(ample), run.budget
     if 0 < known <= budget and not session.options.side_by_side:
         raise Failure(f"{run.name}: was refused with {budget / MIB:.1f} MiB, although the largest "
                       f"operator needs {known / MIB:.1f} MiB\n{run.shown()}\n{tail(run.output)}")
 
 
-def under_budget(session, reference, percent, roomy):
+def under_budget(session, reference, percent, ample):
     """One run at a share of the need, or at the smallest budget that the runtime asks for."""
-    needed = roomy.statistic("needed_bytes")
+    needed = ample.statistic("needed_bytes")
     name, budget = f"budget_{percent}", needed * percent // 100 // 1024 * 1024
-    if smallest_by_statistics(roomy) > budget:
-        budget = smallest_by_statistics(roomy)
-        require_pressure(name, budget, needed, roomy)
+    if smallest_by_statistics(ample) > budget:
+        budget = smallest_by_statistics(ample)
+        require_pressure(name, budget, needed, ample)
         require_share(session, name, percent, budget, needed)
-        print(f"{name}: raised to {budget / MIB:.1f} MiB for {roomy.stats.get('largest_op')}")
+        print(f"{name}: raised to {budget / MIB:.1f} MiB for {ample.stats.get('largest_op')}")
     if budget in session.budgets:
         print(f"{name}: has been done with {budget / MIB:.1f} MiB", flush=True)
         return
@@ -366,7 +366,7 @@ def under_budget(session, reference, percent, roomy):
     run = session.runtime(name, budget)
     smallest = budget_after_refusal(run, reference)
     if smallest is not None:
-        require_need_to_refuse(session, run, roomy)
+        require_need_to_refuse(session, run, ample)
         require_pressure(name, smallest, needed, run)
         require_share(session, name, percent, smallest, needed)
         print(f"{name}: one operator needs more than {budget / MIB:.1f} MiB", flush=True)
@@ -431,25 +431,25 @@ def compare_runtime(session):
         for percent in options.percent:
             refused = under_measured_budget(session, reference, percent)
             if refused:
-                roomy = with_room(session)
-                require_need_to_refuse(session, refused, roomy)
-                compare_budgets(session, reference, roomy, [percent])
+                ample = with_room(session)
+                require_need_to_refuse(session, refused, ample)
+                compare_budgets(session, reference, ample, [percent])
     except Difference:
         # Results that differ between two plain runs tell nothing about the runtime.
         session.plain("again").require_same(reference)
         raise
 
 
-def compare_budgets(session, reference, roomy, percentages):
-    roomy_budget = session.options.room * MIB
-    roomy.require_same(reference)
-    needed = roomy.statistic("needed_bytes")
-    if not 0 < needed <= roomy_budget:
+def compare_budgets(session, reference, ample, percentages):
+    ample_budget = session.options.room * MIB
+    ample.require_same(reference)
+    needed = ample.statistic("needed_bytes")
+    if not 0 < needed <= ample_budget:
         raise Failure(f"with_room: needed_bytes is {needed}, which is no use for choosing budgets "
-                      f"below {roomy_budget}\n{roomy.shown()}")
-    print(check_paging(session, roomy, roomy_budget, needed), flush=True)
+                      f"below {ample_budget}\n{ample.shown()}")
+    print(check_paging(session, ample, ample_budget, needed), flush=True)
     for percent in percentages:
-        under_budget(session, reference, percent, roomy)
+        under_budget(session, reference, percent, ample)
 
 
 def add_run_options(parser):
@@ -469,12 +469,12 @@ def add_run_options(parser):
     add("--planned", action="store_true",
         help="fail when a run below the need followed no plan")
     add("--recomputed", action="store_true",
-        help="fail when a run below the need has computed nothing again")
+        help="fail when a run below the need has recomputed nothing")
     add("--both-tiers", action="store_true",
         help="fail when a run below the need has not used host memory and the disk behind it, which "
         "--run-option=--nvme=ram:SIZE,DIR gives")
     add("--moved-and-recomputed", action="store_true",
-        help="fail when the latest whole step of a run below the need has computed nothing again, or "
+        help="fail when the latest whole step of a run below the need has recomputed nothing, or "
         "the run has read nothing back")
     add("--side-by-side", action="store_true",
         help="operators of several threads run at once and may need more than any")

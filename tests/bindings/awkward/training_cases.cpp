@@ -120,26 +120,26 @@ SPILLWAY_AWKWARD_CASE(lbfgs_closure, "an optimizer that calls forward and backwa
 
 SPILLWAY_AWKWARD_CASE(two_optimizers, "two models trained against each other") {
   Mlp maker = make_mlp(3);
-  Mlp judge = make_mlp(3);
+  Mlp critic = make_mlp(3);
   torch::optim::Adam maker_optimizer(maker->parameters(), 1e-4);
-  torch::optim::RMSprop judge_optimizer(judge->parameters(), 1e-4);
+  torch::optim::RMSprop critic_optimizer(critic->parameters(), 1e-4);
   for (int step = 0; step < 3; ++step) {
     const at::Tensor real = mlp_batch();
     const at::Tensor made = maker->forward(mlp_batch());
-    judge_optimizer.zero_grad();
-    const at::Tensor judge_loss = torch::softplus(-judge->forward(real)).mean() +
-                                  torch::softplus(judge->forward(made.detach())).mean();
-    judge_loss.backward();
-    judge_optimizer.step();
+    critic_optimizer.zero_grad();
+    const at::Tensor critic_loss = torch::softplus(-critic->forward(real)).mean() +
+                                   torch::softplus(critic->forward(made.detach())).mean();
+    critic_loss.backward();
+    critic_optimizer.step();
     maker_optimizer.zero_grad();
-    const at::Tensor maker_loss = torch::softplus(-judge->forward(made)).mean();
+    const at::Tensor maker_loss = torch::softplus(-critic->forward(made)).mean();
     maker_loss.backward();
     maker_optimizer.step();
-    run.number("judge", judge_loss);
+    run.number("critic", critic_loss);
     run.number("maker", maker_loss);
   }
   note_module(run, *maker);
-  note_module(run, *judge);
+  note_module(run, *critic);
 }
 
 SPILLWAY_AWKWARD_CASE(lstm_detached_state,

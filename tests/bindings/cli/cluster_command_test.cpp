@@ -23,29 +23,30 @@ class ClusterCommand : public PlanningCommand {
     store(single_, "2", "1");
   }
 
-  /// A plan for `ranks` devices in `groups` pipelines of two ranks.
-  void store(const std::string& path, const std::string& ranks, const std::string& groups) const {
-    PlanWords words;
-    words.common.profile = profile_;
-    words.job.ranks = ranks;
-    words.job.groups = groups;
-    words.job.micro_batches = "8";
-    words.job.schedule = "1f1b";
-    words.out = path;
-    plan(words);
+  /// A plan for `ranks` devices in `data_parallel` pipelines of two ranks.
+  void store(const std::string& path, const std::string& ranks,
+             const std::string& data_parallel) const {
+    PlanOptions options;
+    options.common.profile = profile_;
+    options.job.ranks = ranks;
+    options.job.data_parallel = data_parallel;
+    options.job.micro_batches = "8";
+    options.job.schedule = "1f1b";
+    options.out = path;
+    plan(options);
   }
 
-  SimulateWords on_cluster(const std::string& ranks = {}) const {
-    SimulateWords words;
-    words.common.profile = job_;
-    words.cluster = SPILLWAY_TEST_CLUSTERS "/abci_v100.json";
-    words.ranks = ranks;
-    return words;
+  SimulateOptions on_cluster(const std::string& ranks = {}) const {
+    SimulateOptions options;
+    options.common.profile = job_;
+    options.cluster = SPILLWAY_TEST_CLUSTERS "/abci_v100.json";
+    options.ranks = ranks;
+    return options;
   }
 
-  json told(SimulateWords words) const {
-    words.common.json = true;
-    return json::parse(simulate(words));
+  json told(SimulateOptions options) const {
+    options.common.json = true;
+    return json::parse(simulate(options));
   }
 
   /// The description with one text in place of another one, wherever that stands.
@@ -61,8 +62,8 @@ class ClusterCommand : public PlanningCommand {
 
   /// The plan, with stages that swap 300 MB of each micro-batch, of which two are in flight on the
   /// first one.
-  SimulateWords swapping() const {
-    SimulateWords words = on_cluster();
+  SimulateOptions swapping() const {
+    SimulateOptions options = on_cluster();
     json file = json::parse(file_text(job_));
     for (json& stage : file["stages"]) {
       stage["swapped_bytes"] = 300'000'000;
@@ -70,9 +71,9 @@ class ClusterCommand : public PlanningCommand {
     }
     file["links"]["host_link"]["bytes_per_second"] = 1e18;  // No wait, so that all figures hold.
     file["figures"]["host_bytes"] = {600'000'000, 300'000'000};
-    words.common.profile = in_folder("swapping.json");
-    write(words.common.profile, file.dump());
-    return words;
+    options.common.profile = in_folder("swapping.json");
+    write(options.common.profile, file.dump());
+    return options;
   }
 
   static double load_of(const json& run, const std::string& kind) {
@@ -116,10 +117,10 @@ TEST_F(ClusterCommand, RunsItOnThousandsOfRanks) {
 }
 
 TEST_F(ClusterCommand, WritesATraceOfTheRanksThatStandForAll) {
-  SimulateWords words = on_cluster("256");
-  words.trace = in_folder("trace.json");
-  EXPECT_THAT(simulate(words), HasSubstr("trace of 2 ranks"));
-  const json trace = json::parse(file_text(words.trace));
+  SimulateOptions options = on_cluster("256");
+  options.trace = in_folder("trace.json");
+  EXPECT_THAT(simulate(options), HasSubstr("trace of 2 ranks"));
+  const json trace = json::parse(file_text(options.trace));
   std::set<int> ranks;
   for (const json& event : trace["traceEvents"])
     if (event["ph"] == "X") ranks.insert(event["pid"].get<int>());
@@ -127,107 +128,107 @@ TEST_F(ClusterCommand, WritesATraceOfTheRanksThatStandForAll) {
 }
 
 TEST_F(ClusterCommand, TracesNoMoreRanksThanCanBeLookedAt) {
-  SimulateWords words = on_cluster("256");
-  words.cluster = edited_cluster(R"("network": {)", R"("stragglers": {"law": "uniform",
+  SimulateOptions options = on_cluster("256");
+  options.cluster = edited_cluster(R"("network": {)", R"("stragglers": {"law": "uniform",
       "spread": 0.1}, "network": {)");
-  words.trace = in_folder("trace.json");
-  EXPECT_THAT(simulate(words), AllOf(HasSubstr("every rank"), HasSubstr("trace of 64 ranks")));
+  options.trace = in_folder("trace.json");
+  EXPECT_THAT(simulate(options), AllOf(HasSubstr("every rank"), HasSubstr("trace of 64 ranks")));
 }
 
 // Failures were those of all 1,088 nodes, whatever the job.
 TEST_F(ClusterCommand, TellsWhatFailuresOfItsNodesLeave) {
-  SimulateWords words = on_cluster();
-  words.cluster = edited_cluster(R"("network": {)",
-                                 R"("failures": {"node_mean_seconds": 3e4,
+  SimulateOptions options = on_cluster();
+  options.cluster = edited_cluster(R"("network": {)",
+                                   R"("failures": {"node_mean_seconds": 3e4,
       "checkpoint_interval_seconds": 600, "checkpoint_seconds": 30, "restart_seconds": 60},
     "network": {)");
   const auto share = [](double nodes) {
     const double mean = 3e4 / nodes;
     return 600.0 / (mean * std::exp(60.0 / mean) * std::expm1(630.0 / mean));
   };
-  const json few = told(words);
+  const json few = told(options);
   EXPECT_EQ(few["nodes"], 1);
   EXPECT_NEAR(few["useful_share"].get<double>(), share(1.0), 1e-12);
-  words.ranks = "400";
-  const json many = told(words);
+  options.ranks = "400";
+  const json many = told(options);
   EXPECT_EQ(many["nodes"], 100);
   EXPECT_NEAR(many["useful_share"].get<double>(), share(100.0), 1e-12);
-  EXPECT_THAT(simulate(words), AllOf(HasSubstr("100 of them with ranks"),
-                                     HasSubstr("of the time, with checkpoints every")));
+  EXPECT_THAT(simulate(options), AllOf(HasSubstr("100 of them with ranks"),
+                                       HasSubstr("of the time, with checkpoints every")));
 }
 
 // Stages that swap had waits in their times and loaded no link, so sharing one cost nothing.
 TEST_F(ClusterCommand, LoadsLinksWithWhatStagesSwap) {
-  const SimulateWords words = swapping();
-  const json shared = told(words);
+  const SimulateOptions options = swapping();
+  const json shared = told(options);
   EXPECT_GT(load_of(shared, "PCIe"), 0.1);
   EXPECT_EQ(load_of(told(on_cluster()), "PCIe"), 0.0);
   EXPECT_GT(shared["exposed_swap_seconds"].get<double>(), 0.0);
   EXPECT_GT(shared["step_seconds"], told(on_cluster())["step_seconds"]);
-  SimulateWords apart = words;
+  SimulateOptions apart = options;
   apart.cluster = edited_cluster(R"("devices_per_switch": 2)", R"("devices_per_switch": 1)");
   EXPECT_GT(shared["step_seconds"].get<double>(), 1.1 * told(apart)["step_seconds"].get<double>());
 }
 
 TEST_F(ClusterCommand, CountsWhatHostsHold) {
-  SimulateWords words = swapping();
+  SimulateOptions options = swapping();
   // Two pipelines on a node, of ranks with two micro-batches in flight and with one.
-  EXPECT_EQ(told(words)["host_bytes"], 2 * (2 + 1) * 300'000'000ULL);
-  EXPECT_THAT(simulate(words), HasSubstr("of 376 GiB, on the fullest node"));
-  words.cluster = edited_cluster("\"376GiB\"", "\"1GiB\"");
-  EXPECT_THAT(simulate_refusal(words),
+  EXPECT_EQ(told(options)["host_bytes"], 2 * (2 + 1) * 300'000'000ULL);
+  EXPECT_THAT(simulate(options), HasSubstr("of 376 GiB, on the fullest node"));
+  options.cluster = edited_cluster("\"376GiB\"", "\"1GiB\"");
+  EXPECT_THAT(simulate_refusal(options),
               AllOf(HasSubstr("1.68 GiB to the host of a node"), HasSubstr("have 1.00 GiB"),
                     HasSubstr("--swap-to disks"), HasSubstr("--host-memory 256MiB")));
-  words.swap_to = "disks";
-  EXPECT_EQ(told(words)["host_bytes"], 0);
+  options.swap_to = "disks";
+  EXPECT_EQ(told(options)["host_bytes"], 0);
 }
 
 // Times were those of the profile on any device, and nothing said so.
 TEST_F(ClusterCommand, ComputesAsFastAsItIsTold) {
   EXPECT_THAT(simulate(on_cluster()), HasSubstr("as long as in the plan, whatever the device"));
-  SimulateWords words = on_cluster();
-  words.speedup = "4";
-  const json fast = told(words);
+  SimulateOptions options = on_cluster();
+  options.speedup = "4";
+  const json fast = told(options);
   EXPECT_EQ(fast["speedup"], 4.0);
   const double plain = told(on_cluster())["step_seconds"];
   EXPECT_LT(fast["step_seconds"].get<double>(), 0.3 * plain);
   EXPECT_GT(fast["step_seconds"].get<double>(), 0.25 * plain) << "links are as fast as before";
-  EXPECT_THAT(simulate(words), HasSubstr("4 times as fast as in the plan"));
+  EXPECT_THAT(simulate(options), HasSubstr("4 times as fast as in the plan"));
 }
 
 TEST_F(ClusterCommand, FitsLinksToMessagesThatWereMeasured) {
-  SimulateWords words = on_cluster("64");
-  words.cluster = edited_cluster(R"({"latency_seconds": 14e-6, "bytes_per_second": 12.5e9})",
-                                 R"({"samples": "nic.csv"})");
-  EXPECT_THAT(simulate_refusal(words), HasSubstr(in_folder("nic.csv")));
+  SimulateOptions options = on_cluster("64");
+  options.cluster = edited_cluster(R"({"latency_seconds": 14e-6, "bytes_per_second": 12.5e9})",
+                                   R"({"samples": "nic.csv"})");
+  EXPECT_THAT(simulate_refusal(options), HasSubstr(in_folder("nic.csv")));
   write(in_folder("nic.csv"), "bytes,seconds\n0,14e-6\n125000000,10014e-6\n");
-  EXPECT_NEAR(told(words)["step_seconds"].get<double>(),
+  EXPECT_NEAR(told(options)["step_seconds"].get<double>(),
               told(on_cluster("64"))["step_seconds"].get<double>(), 1e-9);
 }
 
 TEST_F(ClusterCommand, FindsADescriptionByName) {
-  SimulateWords words = on_cluster();
-  words.cluster = "dgx_a100";
-  EXPECT_EQ(told(words)["cluster"], "dgx-a100");
+  SimulateOptions options = on_cluster();
+  options.cluster = "dgx_a100";
+  EXPECT_EQ(told(options)["cluster"], "dgx-a100");
 }
 
 TEST_F(ClusterCommand, PlacesRanksAsTold) {
-  SimulateWords words = on_cluster("64");
-  const json plain = told(words);
+  SimulateOptions options = on_cluster("64");
+  const json plain = told(options);
   EXPECT_EQ(plain["placement"], "pipeline");
-  words.placement = "data-parallel";
-  const json beside = told(words);
+  options.placement = "data-parallel";
+  const json beside = told(options);
   EXPECT_EQ(beside["placement"], "data-parallel");
   // 32 pipelines of two: sums within nodes, messages between them.
   EXPECT_NE(beside["step_seconds"], plain["step_seconds"]);
-  EXPECT_THAT(simulate(words), HasSubstr("equal ranks of all pipelines on neighbouring devices"));
+  EXPECT_THAT(simulate(options), HasSubstr("equal ranks of all pipelines on neighbouring devices"));
 }
 
 TEST_F(ClusterCommand, UpdatesOnHosts) {
-  SimulateWords words = on_cluster("64");
-  const json on_devices = told(words);
-  words.update = "hosts";
-  const json on_hosts = told(words);
+  SimulateOptions options = on_cluster("64");
+  const json on_devices = told(options);
+  options.update = "hosts";
+  const json on_hosts = told(options);
   EXPECT_EQ(on_hosts["update"], "hosts");
   const auto has_host_links = [](const json& run) {
     for (const json& load : run["links"])
@@ -237,62 +238,64 @@ TEST_F(ClusterCommand, UpdatesOnHosts) {
   EXPECT_TRUE(has_host_links(on_hosts));
   EXPECT_FALSE(has_host_links(on_devices));
   EXPECT_LT(on_hosts["peak_bytes"], on_devices["peak_bytes"]) << "states are on the hosts";
-  EXPECT_THAT(simulate(words), HasSubstr("updates   on the hosts"));
-  words.cluster = edited_cluster("\"host_update_parameters_per_second\": 6.4e9,", "");
-  EXPECT_THAT(simulate_refusal(words), HasSubstr("give host_update_parameters_per_second"));
+  EXPECT_THAT(simulate(options), HasSubstr("updates   on the hosts"));
+  options.cluster = edited_cluster("\"host_update_parameters_per_second\": 6.4e9,", "");
+  EXPECT_THAT(simulate_refusal(options), HasSubstr("give host_update_parameters_per_second"));
 }
 
 TEST_F(ClusterCommand, MakesDevicesStraggle) {
-  SimulateWords words = on_cluster("64");
-  const double even = told(words)["step_seconds"];
-  words.stragglers = "0";
-  EXPECT_EQ(told(words)["step_seconds"].get<double>(), even);
-  words.stragglers = "0.05";
-  const json slow = told(words);
+  SimulateOptions options = on_cluster("64");
+  const double even = told(options)["step_seconds"];
+  options.stragglers = "0";
+  EXPECT_EQ(told(options)["step_seconds"].get<double>(), even);
+  options.stragglers = "0.05";
+  const json slow = told(options);
   EXPECT_GT(slow["step_seconds"].get<double>(), 1.02 * even);
   EXPECT_EQ(slow["simulated_pipelines"], 32);
 }
 
 TEST_F(ClusterCommand, SwapsToHostsOrDisks) {
-  SimulateWords words = on_cluster();
-  EXPECT_EQ(told(words)["swaps_to"], "hosts");
-  words.swap_to = "disks";
-  EXPECT_EQ(told(words)["swaps_to"], "disks");
+  SimulateOptions options = on_cluster();
+  EXPECT_EQ(told(options)["swaps_to"], "hosts");
+  options.swap_to = "disks";
+  EXPECT_EQ(told(options)["swaps_to"], "disks");
 }
 
 TEST_F(ClusterCommand, RefusesWhatDoesNotFitTogether) {
   const auto refused = [&](const auto& change) {
-    SimulateWords words = on_cluster();
-    change(words);
-    return simulate_refusal(words);
+    SimulateOptions options = on_cluster();
+    change(options);
+    return simulate_refusal(options);
   };
-  EXPECT_THAT(refused([](SimulateWords& w) { w.speedup = "0"; }),
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.speedup = "0"; }),
               HasSubstr("--speedup: '0' is not a number from 0.001 to 1000"));
-  EXPECT_THAT(refused([](SimulateWords& w) { w.placement = "line"; }),
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.placement = "line"; }),
               HasSubstr("--placement: unknown value 'line'"));
-  EXPECT_THAT(refused([](SimulateWords& w) { w.update = "cloud"; }), HasSubstr("--update"));
-  EXPECT_THAT(refused([](SimulateWords& w) { w.swap_to = "tape"; }), HasSubstr("--swap-to"));
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.update = "cloud"; }), HasSubstr("--update"));
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.swap_to = "tape"; }), HasSubstr("--swap-to"));
   for (const char* share : {"many", "-1", "nan", "5%"})
-    EXPECT_THAT(refused([&](SimulateWords& w) { w.stragglers = share; }),
+    EXPECT_THAT(refused([&](SimulateOptions& w) { w.stragglers = share; }),
                 HasSubstr("--stragglers: '" + std::string(share) + "' is not a number from 0"));
-  EXPECT_THAT(refused([](SimulateWords& w) { w.cluster = "dgx_h300"; }),
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.cluster = "dgx_h300"; }),
               HasSubstr("--cluster dgx_h300 is no file"));
-  EXPECT_THAT(refused([](SimulateWords& w) { w.ranks = "7"; }),
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.ranks = "7"; }),
               HasSubstr("--ranks 7 is no multiple of the 2 ranks of a pipeline"));
-  EXPECT_THAT(refused([](SimulateWords& w) { w.ranks = "many"; }), HasSubstr("--ranks: 'many'"));
-  EXPECT_THAT(refused([](SimulateWords& w) { w.ranks = "8192"; }), HasSubstr("4352"));
-  EXPECT_THAT(refused([](SimulateWords& w) { w.common.budget = "1GiB"; }),
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.ranks = "many"; }), HasSubstr("--ranks: 'many'"));
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.ranks = "8192"; }), HasSubstr("4352"));
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.common.budget = "1GiB"; }),
               HasSubstr("--budget 1GiB has no place beside a plan for many ranks"));
-  EXPECT_THAT(refused([&](SimulateWords& w) { w.common.profile = single_, w.ranks = "4"; }),
-              AllOf(HasSubstr("sums no gradients"), HasSubstr("--groups 2 or more")));
-  EXPECT_THAT(refused([&](SimulateWords& w) { w.common.profile = profile_; }), HasSubstr(profile_));
-  EXPECT_THAT(refused([&](SimulateWords& w) { w.cluster = job_; }), HasSubstr(job_));
-  EXPECT_THAT(refused([&](SimulateWords& w) { w.cluster = in_folder("none.json"); }),
+  EXPECT_THAT(refused([&](SimulateOptions& w) { w.common.profile = single_, w.ranks = "4"; }),
+              AllOf(HasSubstr("sums no gradients"), HasSubstr("--data-parallel 2 or more")));
+  EXPECT_THAT(refused([&](SimulateOptions& w) { w.common.profile = profile_; }),
+              HasSubstr(profile_));
+  EXPECT_THAT(refused([&](SimulateOptions& w) { w.cluster = job_; }), HasSubstr(job_));
+  EXPECT_THAT(refused([&](SimulateOptions& w) { w.cluster = in_folder("none.json"); }),
               HasSubstr("none.json"));
   EXPECT_THAT(
-      refused([&](SimulateWords& w) { w.cluster = edited_cluster("\"16160MiB\"", "\"8MiB\""); }),
+      refused([&](SimulateOptions& w) { w.cluster = edited_cluster("\"16160MiB\"", "\"8MiB\""); }),
       AllOf(HasSubstr("on its fullest rank"), HasSubstr("--device-memory 8MiB")));
-  EXPECT_THAT(refused([&](SimulateWords& w) { w.trace = w.common.profile; }), HasSubstr("--trace"));
+  EXPECT_THAT(refused([&](SimulateOptions& w) { w.trace = w.common.profile; }),
+              HasSubstr("--trace"));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class Help(CommandCase):
 
     def test_of_plan_names_every_strategy(self):
         _, output, _ = self.spillway("plan", "--help")
-        self.assertRegex(output, r"--strategy NAME\n\s+How to plan: spillway \(")
+        self.assertRegex(output, r"--strategy NAME\n\s+Planning strategy: spillway \(")
 
     def test_of_profile_has_its_own_names_for_its_settings(self):
         _, output, _ = self.spillway("profile", "--help")
@@ -428,7 +428,7 @@ class Refusing(CommandCase):
                 (("plan", "p.json", "--json=3"), "--json takes no value"),
                 (("plan", "--bugdet"), "unknown option --bugdet (did you mean '--budget'?)"),
                 (("plan", "p.json", "q.json"), "unexpected argument 'q.json'"),
-                (("bench-io",), "DIR is missing: the directory to measure"),
+                (("bench-io",), "DIR is missing: directory to measure"),
                 (("bench-io", "--repetitions", "x", "."), "--repetitions: 'x' is not a whole number from 1")):
             with self.subTest(words=words):
                 self.assertIn(reason, self.refused(*words))
@@ -729,7 +729,7 @@ class OutputFiles(CommandCase):
         self.assertFalse((self.root / "work/none").exists())
 
 
-class PlanningWords(CommandCase):
+class CommonOptions(CommandCase):
     def test_may_follow_two_dashes(self):
         self.assertIn("cannot read none.json", self.refused("plan", "--budget", "1GiB", "--",
                                                             "none.json"))

@@ -22,13 +22,13 @@ using ::testing::HasSubstr;
 
 class CostCommand : public PlanningCommand {
  protected:
-  PlanWords costs(const std::string& text, const std::string& ranks) const {
-    PlanWords words;
-    words.job.costs = in_folder("costs.txt");
-    words.job.ranks = ranks;
-    words.common.json = true;
-    write(words.job.costs, text);
-    return words;
+  PlanOptions costs(const std::string& text, const std::string& ranks) const {
+    PlanOptions options;
+    options.job.costs = in_folder("costs.txt");
+    options.job.ranks = ranks;
+    options.common.json = true;
+    write(options.job.costs, text);
+    return options;
   }
 };
 
@@ -56,8 +56,8 @@ TEST(CostsIn, ReadsNumbersBetweenBlanksCommasAndLines) {
 }
 
 TEST_F(CostCommand, CutsByTheNamedPartitioner) {
-  PlanWords words = costs("5 1 1 1 1 1 2", "3");
-  json cuts = json::parse(plan(words));
+  PlanOptions options = costs("5 1 1 1 1 1 2", "3");
+  json cuts = json::parse(plan(options));
   ASSERT_EQ(cuts["stages"].size(), 3U);
   EXPECT_EQ(cuts["step_seconds"], 5.0);
   EXPECT_EQ(cuts["bound"], 5.0);
@@ -69,35 +69,35 @@ TEST_F(CostCommand, CutsByTheNamedPartitioner) {
     expected.insert(key);
   EXPECT_EQ(keys_of(cuts), expected);
 
-  words.job.partitioner = "even";
-  cuts = json::parse(plan(words));
+  options.job.partitioner = "even";
+  cuts = json::parse(plan(options));
   EXPECT_EQ(cuts["partitioner"], "even");
   EXPECT_GT(cuts["step_seconds"], 5.0);
   EXPECT_NEAR(cuts["gap"].get<double>(), cuts["step_seconds"].get<double>() / 5.0 - 1.0, 1e-12);
 
-  words.job.compare = true;
-  EXPECT_EQ(json::parse(plan(words)).size(), planner::partitioners().size());
-  words.common.json = false;
-  EXPECT_THAT(plan(words), HasSubstr("torchgpipe"));
+  options.job.compare = true;
+  EXPECT_EQ(json::parse(plan(options)).size(), planner::partitioners().size());
+  options.common.json = false;
+  EXPECT_THAT(plan(options), HasSubstr("torchgpipe"));
 }
 
 // A table of a thousand stages was padded to lines of 12,000 letters.
 TEST_F(CostCommand, ShowsTheFirstStagesOfMany) {
   std::string thousand;
   for (int i = 0; i < 1000; ++i) thousand += "1 ";
-  PlanWords words = costs(thousand, "1000");
-  words.job.partitioner = "even";
-  EXPECT_EQ(json::parse(plan(words))["stages"].size(), 1000U);
-  words.common.json = false;
-  const std::string text = plan(words);
+  PlanOptions options = costs(thousand, "1000");
+  options.job.partitioner = "even";
+  EXPECT_EQ(json::parse(plan(options))["stages"].size(), 1000U);
+  options.common.json = false;
+  const std::string text = plan(options);
   EXPECT_THAT(text, HasSubstr("  0-0 1-1 2-2 3-3 4-4 5-5 6-6 7-7 and 992 more\n"));
   EXPECT_THAT(text, EndsWith("\n--json tells all stages\n"));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 200U) << line;
 
-  words = costs("1 1 1 1 1 1 1 1", "8");
-  words.common.json = false;
-  EXPECT_THAT(plan(words), EndsWith("  0-0 1-1 2-2 3-3 4-4 5-5 6-6 7-7\n"));
+  options = costs("1 1 1 1 1 1 1 1", "8");
+  options.common.json = false;
+  EXPECT_THAT(plan(options), EndsWith("  0-0 1-1 2-2 3-3 4-4 5-5 6-6 7-7\n"));
 }
 
 TEST_F(CostCommand, RefusesWhatCannotBeCut) {
@@ -105,14 +105,14 @@ TEST_F(CostCommand, RefusesWhatCannotBeCut) {
   EXPECT_THAT(plan_refusal(costs("1 -2 3", "2")),
               HasSubstr("layer 1 ('1') has forward time of -2"));
   EXPECT_THAT(plan_refusal(costs("1 nan 3", "2")), HasSubstr("layer 1 ('1') has no forward time"));
-  PlanWords words = costs("1 2 3", "2");
-  words.job.schedule = "1f1b";
-  EXPECT_THAT(plan_refusal(words), HasSubstr("--schedule 1f1b has no place beside --costs"));
-  words = costs("1 2 3", "2");
-  words.common.profile = profile_;
-  EXPECT_THAT(plan_refusal(words), HasSubstr("name one of both"));
-  words = costs("1 2 3", "");
-  EXPECT_THAT(plan_refusal(words), HasSubstr("--ranks is missing"));
+  PlanOptions options = costs("1 2 3", "2");
+  options.job.schedule = "1f1b";
+  EXPECT_THAT(plan_refusal(options), HasSubstr("--schedule 1f1b has no place beside --costs"));
+  options = costs("1 2 3", "2");
+  options.common.profile = profile_;
+  EXPECT_THAT(plan_refusal(options), HasSubstr("name one of both"));
+  options = costs("1 2 3", "");
+  EXPECT_THAT(plan_refusal(options), HasSubstr("--ranks is missing"));
 }
 
 /// It is refused in one sentence that names the file, or cut by every partitioner that can.
@@ -137,9 +137,9 @@ TEST_F(CostCommand, SurvivesDamageAndExtremeNumbers) {
   const std::string good = "1 2.5,3e-1\r\n# all of them\n4 # the last\n2\n7 1 1 0.25\n";
   std::size_t cut = 0;
   const auto visit = [&](const std::string& text) {
-    PlanWords words = costs(text, "3");
-    words.job.compare = true;
-    cut += is_cut_or_refused(text, [&] { return plan(words); }) ? 1 : 0;
+    PlanOptions options = costs(text, "3");
+    options.job.compare = true;
+    cut += is_cut_or_refused(text, [&] { return plan(options); }) ? 1 : 0;
   };
   for (std::uint64_t seed = 0; seed < tries<std::uint64_t>(1500, 200); ++seed)
     visit(DamagedText(seed)(good));

@@ -24,22 +24,22 @@ topology::Machine good_machine() {
 }
 
 Finding finding_of(const topology::Machine& machine, const std::string& subject) {
-  for (const Finding& finding : judge_machine(machine))
+  for (const Finding& finding : check_machine(machine))
     if (finding.subject == subject) return finding;
   ADD_FAILURE() << "no finding about " << subject;
   return {};
 }
 
-TEST(JudgeMachine, IsContentWithAGoodOne) {
-  for (const Finding& finding : judge_machine(good_machine())) {
+TEST(CheckMachine, IsContentWithAGoodOne) {
+  for (const Finding& finding : check_machine(good_machine())) {
     EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.subject << ": " << finding.value;
     EXPECT_EQ(finding.mend, "") << finding.subject;
   }
 }
 
-TEST(JudgeMachine, SaysHowToMendWhateverIsWrong) {
+TEST(CheckMachine, SaysHowToMendWhateverIsWrong) {
   topology::Machine machine;  // Nothing is known.
-  for (const Finding& finding : judge_machine(machine))
+  for (const Finding& finding : check_machine(machine))
     EXPECT_EQ(finding.verdict == Verdict::kOk, finding.mend.empty()) << finding.subject;
   machine = good_machine();
   machine.limits.address_space_bytes = (8_GiB).count();
@@ -52,7 +52,7 @@ TEST(JudgeMachine, SaysHowToMendWhateverIsWrong) {
   EXPECT_THAT(finding_of(machine, "huge pages").mend, HasSubstr("madvise"));
 }
 
-TEST(JudgeMachine, SaysWhichMappersAnOlderKernelLeaves) {
+TEST(CheckMachine, SaysWhichMappersAnOlderKernelLeaves) {
   auto machine = good_machine();
   machine.kernel.release = "5.4.0-1";
   EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kWarning);
@@ -67,18 +67,18 @@ TEST(JudgeMachine, SaysWhichMappersAnOlderKernelLeaves) {
   EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kOk);
 }
 
-TEST(JudgeMachine, ListsCgroupLimits) {
+TEST(CheckMachine, ListsCgroupLimits) {
   auto machine = good_machine();
   machine.memory.limits = {{"/sys/fs/cgroup/job/memory.max", 8_GiB, 1_GiB}};
   EXPECT_EQ(finding_of(machine, "memory limits").value,
             "8.00 GiB (1.00 GiB used) by /sys/fs/cgroup/job/memory.max");
 }
 
-TEST(JudgeBudget, TurnsARefusalIntoAProblem) {
+TEST(CheckBudget, TurnsARefusalIntoAProblem) {
   auto machine = good_machine();
-  EXPECT_EQ(judge_budget({}, machine).verdict, Verdict::kOk);
+  EXPECT_EQ(check_budget({}, machine).verdict, Verdict::kOk);
   machine.memory.available = 100_MiB;
-  const Finding finding = judge_budget({}, machine);
+  const Finding finding = check_budget({}, machine);
   EXPECT_EQ(finding.verdict, Verdict::kProblem);
   EXPECT_THAT(finding.mend, HasSubstr("give the budget as a size"));
 }
@@ -93,10 +93,10 @@ Finding mapper_finding(const Probes& probes, const std::string& mapper = "auto",
   runtime::assign_setting(settings, "budget", budget, "test");
   topology::Machine machine = good_machine();
   machine.kernel.mappings_max = 65530;
-  return judge_mappers(settings, machine, runtime::resolve_budget(settings, machine), probes);
+  return check_mappers(settings, machine, runtime::resolve_budget(settings, machine), probes);
 }
 
-TEST(JudgeMappers, TakesTheBestThatWorks) {
+TEST(CheckMappers, TakesTheBestThatWorks) {
   Probes probes = {{MapperKind::kUserfaultfd, true, ""},
                    {MapperKind::kUserfaultfdUser, true, ""},
                    {MapperKind::kSignal, true, ""}};
@@ -113,7 +113,7 @@ TEST(JudgeMappers, TakesTheBestThatWorks) {
   EXPECT_EQ(mapper_finding(probes).verdict, Verdict::kProblem);
 }
 
-TEST(JudgeMappers, JudgesTheOneThatWasAskedFor) {
+TEST(CheckMappers, JudgesTheOneThatWasAskedFor) {
   Probes probes = {{MapperKind::kUserfaultfd, true, ""},
                    {MapperKind::kSignal, false, "a filter forbids it"},
                    {MapperKind::kCopy, true, ""}};
@@ -129,7 +129,7 @@ TEST(JudgeMappers, JudgesTheOneThatWasAskedFor) {
   EXPECT_THAT(refused.mend, HasSubstr("a filter forbids it (choose another"));
 }
 
-TEST(JudgeMappers, SaysWhenTheBestCannotServeTheBudget) {
+TEST(CheckMappers, SaysWhenTheBestCannotServeTheBudget) {
   const Probes probes = {{MapperKind::kUserfaultfd, false, "no privilege"},
                          {MapperKind::kSignal, true, ""}};
   const Finding lowered = mapper_finding(probes, "auto", "auto");
@@ -142,9 +142,9 @@ TEST(JudgeMappers, SaysWhenTheBestCannotServeTheBudget) {
             Verdict::kOk);
 }
 
-TEST(JudgeIoUring, ExplainsItsAbsence) {
-  EXPECT_EQ(judge_io_uring("").verdict, Verdict::kOk);
-  EXPECT_EQ(judge_io_uring("a filter forbids it").mend, "a filter forbids it");
+TEST(CheckIoUring, ExplainsItsAbsence) {
+  EXPECT_EQ(check_io_uring("").verdict, Verdict::kOk);
+  EXPECT_EQ(check_io_uring("a filter forbids it").mend, "a filter forbids it");
 }
 
 runtime::ResolvedDirectory disk(double gb_per_second) {
@@ -160,40 +160,40 @@ runtime::ResolvedDirectory disk(double gb_per_second) {
   return directory;
 }
 
-TEST(JudgeDisk, ShowsRatesFromTheFileOrFromNow) {
-  const Finding recorded = judge_disk(disk(3.0), std::nullopt);
+TEST(CheckDisk, ShowsRatesFromTheFileOrFromNow) {
+  const Finding recorded = check_disk(disk(3.0), std::nullopt);
   EXPECT_EQ(recorded.verdict, Verdict::kOk);
   EXPECT_THAT(recorded.value, HasSubstr("FAST DISK"));
   EXPECT_THAT(recorded.value, HasSubstr("read 3.00 GB/s (bench-io, yesterday)"));
   swap::DiskProbe probe;
   probe.description = "io_uring";
   probe.rates = {{2_MiB, 16, {2.5, 2, 3}, {1.5, 1, 2}, {1, 1, 1}, {1.25, 1, 1}}};
-  EXPECT_THAT(judge_disk(disk(3.0), probe).value,
+  EXPECT_THAT(check_disk(disk(3.0), probe).value,
               HasSubstr("write 2.50 GB/s, read 1.50 GB/s, both 2.25 GB/s (by io_uring)"));
 }
 
-TEST(JudgeDisk, ComplainsOfSlowAndOfRamDisks) {
-  EXPECT_EQ(judge_disk(disk(0.2), std::nullopt).verdict, Verdict::kWarning);
+TEST(CheckDisk, ComplainsOfSlowAndOfRamDisks) {
+  EXPECT_EQ(check_disk(disk(0.2), std::nullopt).verdict, Verdict::kWarning);
   auto ram = disk(9.0);
   ram.facts.is_ram_disk = true;
-  EXPECT_EQ(judge_disk(ram, std::nullopt).verdict, Verdict::kWarning);  // A run warns, too.
+  EXPECT_EQ(check_disk(ram, std::nullopt).verdict, Verdict::kWarning);  // A run warns, too.
 }
 
-TEST(JudgeDisk, PassesOnWhatWasFoundOutAboutTheDirectory) {
+TEST(CheckDisk, PassesOnWhatWasFoundOutAboutTheDirectory) {
   auto rotating = disk(3.0);
   rotating.warnings = {"it rotates"};
-  EXPECT_EQ(judge_disk(rotating, std::nullopt).verdict, Verdict::kWarning);
-  EXPECT_EQ(judge_disk(rotating, std::nullopt).mend, "it rotates");
+  EXPECT_EQ(check_disk(rotating, std::nullopt).verdict, Verdict::kWarning);
+  EXPECT_EQ(check_disk(rotating, std::nullopt).mend, "it rotates");
 }
 
-TEST(JudgeTorch, NeedsACoreOfTheSameMinor) {
-  EXPECT_EQ(judge_torch({"python3", "/t/libtorch_cpu.so", "2.11.0"}, {"2.11"}).verdict,
+TEST(CheckTorch, NeedsACoreOfTheSameMinor) {
+  EXPECT_EQ(check_torch({"python3", "/t/libtorch_cpu.so", "2.11.0"}, {"2.11"}).verdict,
             Verdict::kOk);
-  const Finding other = judge_torch({"python3", "/t/libtorch_cpu.so", "2.13.1"}, {"2.11"});
+  const Finding other = check_torch({"python3", "/t/libtorch_cpu.so", "2.13.1"}, {"2.11"});
   EXPECT_EQ(other.verdict, Verdict::kProblem);
   EXPECT_THAT(other.mend, HasSubstr("serves LibTorch 2.11"));
-  EXPECT_EQ(judge_torch({"x", "/t", ""}, {"2.11"}).verdict, Verdict::kProblem);
-  EXPECT_THAT(judge_torch({"x", "/t", "2.11.0"}, {}).mend, HasSubstr("install"));
+  EXPECT_EQ(check_torch({"x", "/t", ""}, {"2.11"}).verdict, Verdict::kProblem);
+  EXPECT_THAT(check_torch({"x", "/t", "2.11.0"}, {}).mend, HasSubstr("install"));
 }
 
 TEST(ReportText, AlignsLinesAndCounts) {

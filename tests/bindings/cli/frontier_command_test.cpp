@@ -21,8 +21,8 @@ using ::testing::Not;
 
 class FrontierCommand : public PlanningCommand {
  protected:
-  PlanWords frontier(const std::string& points = "") const {
-    PlanWords asked = words("");
+  PlanOptions frontier(const std::string& points = "") const {
+    PlanOptions asked = options("");
     asked.frontier = true;
     asked.points = points;
     return asked;
@@ -30,7 +30,7 @@ class FrontierCommand : public PlanningCommand {
 };
 
 TEST_F(FrontierCommand, GoesFromTheSmallestBudgetToAllThatIsNeeded) {
-  PlanWords asked = frontier("5");
+  PlanOptions asked = frontier("5");
   asked.common.json = true;
   const json list = json::parse(plan(asked));
   ASSERT_EQ(list.size(), 5U);
@@ -54,7 +54,7 @@ TEST_F(FrontierCommand, PrintsATable) {
 
 TEST_F(FrontierCommand, HasOneRowForEachBudgetThatMakesADifference) {
   write(profile_, profile::to_text(chain_profile({.layers = 1, .parameter_pages = 1})));
-  PlanWords asked = frontier("1000");
+  PlanOptions asked = frontier("1000");
   asked.common.json = true;
   const json list = json::parse(plan(asked));
   const auto bytes = [&](const char* key) { return list.back().at(key).get<std::uint64_t>(); };
@@ -94,7 +94,7 @@ TEST_F(FrontierCommand, DrawsASelfContainedPicture) {
   auto odd = chain_profile();
   odd.origin.program = "/home/<a> & \"b\"/train";
   write(profile_, profile::to_text(odd));
-  PlanWords asked = frontier("4");
+  PlanOptions asked = frontier("4");
   asked.picture = in_folder("chain.svg");
   EXPECT_THAT(plan(asked), HasSubstr("drawn in " + asked.picture));
   const std::string svg = file_text(asked.picture);
@@ -131,7 +131,7 @@ TEST(FrontierPicture, ShowsACurveOrSaysWhyNot) {
 }
 
 TEST_F(FrontierCommand, RefusesOtherKindsOfPictures) {
-  PlanWords asked = frontier();
+  PlanOptions asked = frontier();
   for (const char* name : {"x.pdf", "x", "svg"}) {
     asked.picture = name;
     EXPECT_THAT(plan_refusal(asked), HasSubstr("must end in .svg or .png"));
@@ -152,7 +152,7 @@ class SearchPath {
 
 TEST_F(FrontierCommand, SaysWhatPngNeeds) {
   const SearchPath nothing(folder_.path());
-  PlanWords asked = frontier();
+  PlanOptions asked = frontier();
   asked.picture = in_folder("chain.png");
   EXPECT_THAT(plan_refusal(asked), HasSubstr("apt-get install librsvg2-bin"));
 }
@@ -162,7 +162,7 @@ TEST_F(FrontierCommand, HasThePngMadeByAConverter) {
   write(converter, "#!/bin/sh\n[ \"$3\" = --output ] && /bin/cp \"$5\" \"$4\"\n");
   ::chmod(converter.c_str(), 0755);
   const SearchPath here(folder_.path());
-  PlanWords asked = frontier("3");
+  PlanOptions asked = frontier("3");
   asked.picture = in_folder("chain.PNG");
   plan(asked);
   EXPECT_THAT(file_text(asked.picture), HasSubstr("<svg xmlns="));
@@ -195,7 +195,7 @@ TEST_F(FrontierCommand, LeavesNoTemporaryFileThatItCouldNotWrite) {
   const SearchPath here(folder_.path());
   const TemporaryDirectory temporary;
   ASSERT_EQ(::setenv("TMPDIR", temporary.path().c_str(), 1), 0);
-  PlanWords asked = frontier("2");
+  PlanOptions asked = frontier("2");
   asked.picture = in_folder("chain.png");
   std::string said;
   {

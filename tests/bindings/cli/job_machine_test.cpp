@@ -20,22 +20,22 @@ using ::testing::HasSubstr;
 /// The chain of six layers and a loss on a node of V100s.
 class JobMachine : public PlanningCommand {
  protected:
-  PlanWords job() const {
-    PlanWords words;
-    words.common.profile = profile_;
-    words.job.ranks = "4";
-    words.job.micro_batches = "8";
-    words.job.schedule = "1f1b";
-    words.job.topology = SPILLWAY_TEST_CLUSTERS "/abci_v100.json";
-    return words;
+  PlanOptions job() const {
+    PlanOptions options;
+    options.common.profile = profile_;
+    options.job.ranks = "4";
+    options.job.micro_batches = "8";
+    options.job.schedule = "1f1b";
+    options.job.topology = SPILLWAY_TEST_CLUSTERS "/abci_v100.json";
+    return options;
   }
 
   /// With too little memory for all stashes.
-  PlanWords tight_job() const {
-    PlanWords words = job();
-    const auto peak = told(words)["peak_bytes"].get<std::uint64_t>();
-    words.job.device_memory = std::to_string(peak * 2 / 3 >> 10) + "KiB";
-    return words;
+  PlanOptions tight_job() const {
+    PlanOptions options = job();
+    const auto peak = told(options)["peak_bytes"].get<std::uint64_t>();
+    options.job.device_memory = std::to_string(peak * 2 / 3 >> 10) + "KiB";
+    return options;
   }
 
   /// The description with one text in place of another one.
@@ -61,16 +61,16 @@ TEST_F(JobMachine, HasTheDocumentedKeysAndNoOthers) {
 }
 
 TEST_F(JobMachine, TakesWhatTheDescriptionSays) {
-  PlanWords words = job();
-  const json plan = told(words);
+  PlanOptions options = job();
+  const json plan = told(options);
   EXPECT_EQ(plan["device_memory_bytes"], (16160_MiB).count());
   EXPECT_EQ(plan["hosts"]["ranks_per_host"], 4);
   EXPECT_EQ(plan["hosts"]["memory_bytes"], (376_GiB).count());
   EXPECT_EQ(plan["machine"]["cluster"], "abci-v100");
   EXPECT_EQ(plan["machine"]["nodes"], 1);
   EXPECT_EQ(plan["machine"]["speed_over_profile"], nullptr);
-  words.job.topology.clear();
-  EXPECT_GT(plan["step_seconds"], told(words)["step_seconds"]) << "messages take time there";
+  options.job.topology.clear();
+  EXPECT_GT(plan["step_seconds"], told(options)["step_seconds"]) << "messages take time there";
   // A pipeline in a node shares nothing but the ends of its messages.
   EXPECT_NEAR(plan["machine"]["step_seconds"].get<double>(), plan["step_seconds"].get<double>(),
               0.01 * plan["step_seconds"].get<double>());
@@ -81,37 +81,37 @@ TEST_F(JobMachine, TakesWhatTheDescriptionSays) {
 }
 
 TEST_F(JobMachine, DividesTimesByTheSpeedThatTheDescriptionNames) {
-  PlanWords words = job();
-  const double slow = told(words)["step_seconds"];
-  words.job.topology =
+  PlanOptions options = job();
+  const double slow = told(options)["step_seconds"];
+  options.job.topology =
       edited_cluster("\"flops_per_second\": 71.9e12", "\"speed_over_profile\": 10");
-  const json plan = told(words);
+  const json plan = told(options);
   EXPECT_NEAR(plan["step_seconds"].get<double>(), slow / 10, 0.05 * slow / 10);
   EXPECT_EQ(plan["machine"]["speed_over_profile"], 10.0);
-  EXPECT_THAT(this->plan(words), HasSubstr("on devices 10 times as fast"));
+  EXPECT_THAT(this->plan(options), HasSubstr("on devices 10 times as fast"));
 }
 
 TEST_F(JobMachine, ChoosesWhatIsFastestThere) {
-  PlanWords words = job();
-  words.job.schedule = "auto";
-  const json plan = told(words);
+  PlanOptions options = job();
+  options.job.schedule = "auto";
+  const json plan = told(options);
   const json& runs = plan["machine"]["runs"];
   ASSERT_GE(runs.size(), 12U);
   EXPECT_EQ(runs[0]["schedule"], plan["schedule"]);
-  EXPECT_EQ(runs[0]["groups"], plan["groups"]);
+  EXPECT_EQ(runs[0]["data_parallel"], plan["data_parallel"]);
   EXPECT_EQ(runs[0]["step_seconds"], plan["machine"]["step_seconds"]);
   for (std::size_t i = 1; i < runs.size(); ++i)
     EXPECT_LE(runs[i - 1]["step_seconds"], runs[i]["step_seconds"]);
-  EXPECT_THAT(this->plan(words), ContainsRegex("The fastest of [0-9]+ plans on the machine"));
+  EXPECT_THAT(this->plan(options), ContainsRegex("The fastest of [0-9]+ plans on the machine"));
 }
 
 TEST_F(JobMachine, ComparesOnTheMachine) {
-  PlanWords words = job();
-  words.job.groups = "2";
-  words.job.ranks = "8";  // Two nodes, whose cards the sums of all stages share.
-  const json plan = told(words);
-  words.job.compare = true;
-  const json with = told(words);
+  PlanOptions options = job();
+  options.job.data_parallel = "2";
+  options.job.ranks = "8";  // Two nodes, whose cards the sums of all stages share.
+  const json plan = told(options);
+  options.job.compare = true;
+  const json with = told(options);
   double last = 0.0;
   for (const json& row : with) {
     ASSERT_EQ(row["is_possible"], true) << row["refusal"];
@@ -123,20 +123,20 @@ TEST_F(JobMachine, ComparesOnTheMachine) {
     EXPECT_EQ(row["machine"]["step_seconds"], plan["machine"]["step_seconds"]);
     EXPECT_EQ(row["step_seconds"], plan["step_seconds"]);
   }
-  EXPECT_THAT(this->plan(words),
+  EXPECT_THAT(this->plan(options),
               AllOf(HasSubstr("those that abci-v100 leaves a rank"), HasSubstr("swaps to")));
-  words.job.topology.clear();
-  const json without = told(words);
+  options.job.topology.clear();
+  const json without = told(options);
   EXPECT_EQ(with.size(), without.size());
   EXPECT_FALSE(without[0].contains("machine"));
   EXPECT_GT(with[0]["step_seconds"], without[0]["step_seconds"]);
 }
 
 TEST_F(JobMachine, ComparesPartitionersWithTheScheduleThatIsFastestThere) {
-  PlanWords words = job();
-  words.job.schedule.clear();
-  words.job.compare = true;
-  const json rows = told(words);
+  PlanOptions options = job();
+  options.job.schedule.clear();
+  options.job.compare = true;
+  const json rows = told(options);
   std::set<std::string> schedules;
   for (const json& row : rows)
     if (row["partitioner"] != "spillway") schedules.insert(row["schedule"]);
@@ -147,88 +147,90 @@ TEST_F(JobMachine, ComparesPartitionersWithTheScheduleThatIsFastestThere) {
     EXPECT_EQ(schedules.count(row["schedule"]), 1U) << "the fastest schedule is the first row";
     break;
   }
-  EXPECT_EQ(rows.back()["has_any_groups"], true);
+  EXPECT_EQ(rows.back()["has_any_data_parallel"], true);
   EXPECT_TRUE(rows.back().contains("machine"));
 }
 
 TEST_F(JobMachine, HoldsHostsAgainstTheirMemory) {
-  PlanWords words = tight_job();
-  const json roomy = told(words);
-  EXPECT_EQ(roomy["hosts"]["swaps_to"], "hosts");
-  EXPECT_GT(roomy["hosts"]["peak_bytes"], 0);
-  ASSERT_EQ(roomy["hosts"]["per_host_bytes"].size(), 1U);
-  EXPECT_EQ(roomy["hosts"]["per_host_bytes"][0], roomy["hosts"]["peak_bytes"]);
+  PlanOptions options = tight_job();
+  const json ample = told(options);
+  EXPECT_EQ(ample["hosts"]["swaps_to"], "hosts");
+  EXPECT_GT(ample["hosts"]["peak_bytes"], 0);
+  ASSERT_EQ(ample["hosts"]["per_host_bytes"].size(), 1U);
+  EXPECT_EQ(ample["hosts"]["per_host_bytes"][0], ample["hosts"]["peak_bytes"]);
   std::uint64_t sum = 0;
-  for (const json& rank : roomy["per_rank"]) sum += rank["host_bytes"].get<std::uint64_t>();
-  EXPECT_EQ(roomy["hosts"]["peak_bytes"], sum) << "all ranks are on one node";
-  EXPECT_THAT(plan(words), AllOf(HasSubstr(" of 376 GiB on the fullest one"),
-                                 HasSubstr("4 neighbouring ranks on each")));
-  words.common.rates.host_memory = "1MiB";
-  EXPECT_EQ(told(words)["hosts"]["swaps_to"], "disks");
-  words.job.topology = edited_cluster("\"disks\": 1,", "\"disks\": 0,");
-  EXPECT_THAT(plan_refusal(words), HasSubstr("the ranks of host 0 would swap"));
+  for (const json& rank : ample["per_rank"]) sum += rank["host_bytes"].get<std::uint64_t>();
+  EXPECT_EQ(ample["hosts"]["peak_bytes"], sum) << "all ranks are on one node";
+  EXPECT_THAT(plan(options), AllOf(HasSubstr(" of 376 GiB on the fullest one"),
+                                   HasSubstr("4 neighbouring ranks on each")));
+  options.common.rates.host_memory = "1MiB";
+  EXPECT_EQ(told(options)["hosts"]["swaps_to"], "disks");
+  options.job.topology = edited_cluster("\"disks\": 1,", "\"disks\": 0,");
+  EXPECT_THAT(plan_refusal(options), HasSubstr("the ranks of host 0 would swap"));
 }
 
 TEST_F(JobMachine, GoesOnToDisksWithoutADescription) {
-  PlanWords words = tight_job();
-  words.job.topology.clear();
-  RateWords& rates = words.common.rates;
+  PlanOptions options = tight_job();
+  options.job.topology.clear();
+  RateOptions& rates = options.common.rates;
   rates.link_out = "8", rates.link_in = "9", rates.host_memory = "1GiB";
-  const json roomy = told(words);
-  EXPECT_EQ(roomy["hosts"]["swaps_to"], "hosts");
-  EXPECT_EQ(roomy["hosts"]["ranks_per_host"], 1);
-  EXPECT_EQ(roomy["hosts"]["memory_bytes"], (1_GiB).count());
-  EXPECT_THAT(plan(words), HasSubstr("every rank on a host of its own"));
+  const json ample = told(options);
+  EXPECT_EQ(ample["hosts"]["swaps_to"], "hosts");
+  EXPECT_EQ(ample["hosts"]["ranks_per_host"], 1);
+  EXPECT_EQ(ample["hosts"]["memory_bytes"], (1_GiB).count());
+  EXPECT_THAT(plan(options), HasSubstr("every rank on a host of its own"));
   rates.host_memory = "2MiB";
-  const json small = told(words);  // It computes again instead.
-  EXPECT_GT(small["step_seconds"], roomy["step_seconds"]);
+  const json small = told(options);  // It recomputes instead.
+  EXPECT_GT(small["step_seconds"], ample["step_seconds"]);
   for (const json& rank : small["per_rank"]) EXPECT_LE(rank["host_bytes"], (2_MiB).count());
   rates.disk_out = "8", rates.disk_in = "9";
-  words.job.ranks_per_host = "1";
-  const json behind = told(words);
+  options.job.ranks_per_host = "1";
+  const json behind = told(options);
   EXPECT_EQ(behind["hosts"]["swaps_to"], "disks");
-  EXPECT_DOUBLE_EQ(behind["step_seconds"].get<double>(), roomy["step_seconds"].get<double>());
-  rates.disk_out = "0.1", rates.disk_in = "0.1";  // Slower than to compute again.
-  EXPECT_EQ(told(words)["step_seconds"], small["step_seconds"]);
+  EXPECT_DOUBLE_EQ(behind["step_seconds"].get<double>(), ample["step_seconds"].get<double>());
+  rates.disk_out = "0.1", rates.disk_in = "0.1";  // Slower than to recompute.
+  EXPECT_EQ(told(options)["step_seconds"], small["step_seconds"]);
 }
 
 TEST_F(JobMachine, RefusesWhatTheMachineDoesNotHave) {
   const auto refused = [&](const auto& change) {
-    PlanWords words = job();
-    change(words);
-    return plan_refusal(words);
+    PlanOptions options = job();
+    change(options);
+    return plan_refusal(options);
   };
-  EXPECT_THAT(refused([](PlanWords& w) { w.job.link = "10"; }),
+  EXPECT_THAT(refused([](PlanOptions& w) { w.job.link = "10"; }),
               HasSubstr("--link 10 has no place beside --topology"));
-  EXPECT_THAT(refused([](PlanWords& w) { w.common.rates.disk_out = "2"; }),
+  EXPECT_THAT(refused([](PlanOptions& w) { w.common.rates.disk_out = "2"; }),
               HasSubstr("--disk-out 2 has no place beside --topology"));
-  EXPECT_THAT(refused([](PlanWords& w) { w.job.device_memory = "80GB"; }),
+  EXPECT_THAT(refused([](PlanOptions& w) { w.job.device_memory = "80GB"; }),
               HasSubstr("--device-memory 80GB is more than a Tesla V100-SXM2-16GB of abci-v100 "
                         "has: 15.8 GiB"));
-  EXPECT_THAT(refused([](PlanWords& w) { w.common.rates.host_memory = "1TiB"; }),
+  EXPECT_THAT(refused([](PlanOptions& w) { w.common.rates.host_memory = "1TiB"; }),
               HasSubstr("--host-memory 1TiB is more than a node of abci-v100 has: 376 GiB"));
-  EXPECT_THAT(
-      refused([](PlanWords& w) { w.common.rates.link_out = "100", w.common.rates.link_in = "50"; }),
-      HasSubstr("--link-out 100 and --link-in 50 are more than a device of abci-v100"));
-  EXPECT_THAT(refused([](PlanWords& w) { w.job.ranks = "8192"; }),
+  EXPECT_THAT(refused([](PlanOptions& w) {
+                w.common.rates.link_out = "100", w.common.rates.link_in = "50";
+              }),
+              HasSubstr("--link-out 100 and --link-in 50 are more than a device of abci-v100"));
+  EXPECT_THAT(refused([](PlanOptions& w) { w.job.ranks = "8192"; }),
               HasSubstr("8192 ranks are more than the 4352 devices of cluster abci-v100"));
-  EXPECT_THAT(refused([](PlanWords& w) { w.job.topology = "abci"; }),
+  EXPECT_THAT(refused([](PlanOptions& w) { w.job.topology = "abci"; }),
               HasSubstr("--topology abci is no file"));
-  EXPECT_THAT(refused([](PlanWords& w) { w.job.topology = w.common.profile; }),
+  EXPECT_THAT(refused([](PlanOptions& w) { w.job.topology = w.common.profile; }),
               HasSubstr("chain.profile.json"));
-  EXPECT_THAT(refused([](PlanWords& w) { w.out = w.job.topology; }), HasSubstr("--topology"));
-  EXPECT_THAT(
-      refused([&](PlanWords& w) { w.job.topology = edited_cluster("\"nics\": 2", "\"nics\": 0"); }),
-      HasSubstr("no network card that connects them"));
+  EXPECT_THAT(refused([](PlanOptions& w) { w.out = w.job.topology; }), HasSubstr("--topology"));
+  EXPECT_THAT(refused([&](PlanOptions& w) {
+                w.job.topology = edited_cluster("\"nics\": 2", "\"nics\": 0");
+              }),
+              HasSubstr("no network card that connects them"));
 }
 
 TEST_F(JobMachine, SlowsItsLinksAndDisksDown) {
-  PlanWords words = tight_job();
-  const json fast = told(words);
-  words.common.rates.link_out = words.common.rates.link_in = "0.5";
-  const json slow = told(words);
+  PlanOptions options = tight_job();
+  const json fast = told(options);
+  options.common.rates.link_out = options.common.rates.link_in = "0.5";
+  const json slow = told(options);
   EXPECT_GT(slow["step_seconds"], fast["step_seconds"]);
-  EXPECT_THAT(plan(words), HasSubstr("0.50 GB/s to each host"));
+  EXPECT_THAT(plan(options), HasSubstr("0.50 GB/s to each host"));
 }
 
 }  // namespace

@@ -15,28 +15,28 @@ using ::testing::HasSubstr;
 /// A stored plan that brings the machine along which it was made for.
 class MachineOfPlan : public PlanningCommand {
  protected:
-  PlanWords planning() const {
-    PlanWords words;
-    words.common.profile = profile_;
-    words.job.ranks = std::string("4");  // A literal makes g++ 12 warn of nothing.
-    words.job.groups = std::string("2");
-    words.job.micro_batches = std::string("8");
-    words.job.schedule = "1f1b";
-    words.job.topology = machine_;
-    words.out = job_;
-    return words;
+  PlanOptions planning() const {
+    PlanOptions options;
+    options.common.profile = profile_;
+    options.job.ranks = std::string("4");  // A literal makes g++ 12 warn of nothing.
+    options.job.data_parallel = std::string("2");
+    options.job.micro_batches = std::string("8");
+    options.job.schedule = "1f1b";
+    options.job.topology = machine_;
+    options.out = job_;
+    return options;
   }
 
-  SimulateWords running(const std::string& ranks = {}) const {
-    SimulateWords words;
-    words.common.profile = job_;
-    words.ranks = ranks;
-    return words;
+  SimulateOptions running(const std::string& ranks = {}) const {
+    SimulateOptions options;
+    options.common.profile = job_;
+    options.ranks = ranks;
+    return options;
   }
 
-  json told_of(SimulateWords words) const {
-    words.common.json = true;
-    return json::parse(simulate(words));
+  json told_of(SimulateOptions options) const {
+    options.common.json = true;
+    return json::parse(simulate(options));
   }
 
   const std::string job_ = in_folder("job.json");
@@ -59,17 +59,17 @@ TEST_F(MachineOfPlan, IsWhereItRunsIfNoneIsNamed) {
   EXPECT_DOUBLE_EQ(run["step_seconds"].get<double>(),
                    planned["machine"]["step_seconds"].get<double>());
   EXPECT_EQ(told_of(running("4096"))["pipelines"], 2048);
-  SimulateWords elsewhere = running();
+  SimulateOptions elsewhere = running();
   elsewhere.cluster = "dgx_a100";
   EXPECT_EQ(told_of(elsewhere)["cluster"], "dgx-a100");
 }
 
 TEST_F(MachineOfPlan, IsAsOptionsLeftItToTheJob) {
   write(machine_, file_text(SPILLWAY_TEST_CLUSTERS "/abci_v100.json"));
-  PlanWords words = planning();
-  words.job.device_memory = "1GiB";
-  words.common.rates.host_memory = "16GiB";
-  plan(words);
+  PlanOptions options = planning();
+  options.job.device_memory = "1GiB";
+  options.common.rates.host_memory = "16GiB";
+  plan(options);
   const auto cluster = machine_of(planner::parse_job_file(file_text(job_), job_), job_);
   ASSERT_TRUE(cluster);
   EXPECT_EQ(cluster->device.memory, 1_GiB);
@@ -82,7 +82,7 @@ TEST_F(MachineOfPlan, IsCheckedWithThePlan) {
   auto file = nlohmann::ordered_json::parse(file_text(job_));
   file["cluster"]["node"]["devices"] = 0;
   write(job_, file.dump());
-  PlanWords check;
+  PlanOptions check;
   check.job.check = job_;
   EXPECT_THAT(plan_refusal(check), HasSubstr(job_ + ", cluster: cluster abci-v100"));
   file["cluster"]["node"] = "two";
@@ -91,21 +91,21 @@ TEST_F(MachineOfPlan, IsCheckedWithThePlan) {
 }
 
 TEST_F(MachineOfPlan, IsAskedForWhereThereIsNone) {
-  PlanWords words = planning();
-  words.job.topology.clear();
-  plan(words);
+  PlanOptions options = planning();
+  options.job.topology.clear();
+  plan(options);
   const auto refused = [&](const auto& change) {
-    SimulateWords given = running();
+    SimulateOptions given = running();
     change(given);
     return simulate_refusal(given);
   };
   const auto names_the_next_step =
       AllOf(HasSubstr(job_ + " was not made for a machine"), HasSubstr("--cluster FILE"));
-  EXPECT_THAT(refused([](SimulateWords&) {}), names_the_next_step);
-  EXPECT_THAT(refused([](SimulateWords& w) { w.ranks = "8"; }), names_the_next_step);
-  EXPECT_THAT(refused([](SimulateWords& w) { w.update = "hosts"; }), names_the_next_step);
+  EXPECT_THAT(refused([](SimulateOptions&) {}), names_the_next_step);
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.ranks = "8"; }), names_the_next_step);
+  EXPECT_THAT(refused([](SimulateOptions& w) { w.update = "hosts"; }), names_the_next_step);
   // No plan at all.
-  EXPECT_THAT(refused([&](SimulateWords& w) { w.common.profile = profile_, w.ranks = "8"; }),
+  EXPECT_THAT(refused([&](SimulateOptions& w) { w.common.profile = profile_, w.ranks = "8"; }),
               AllOf(HasSubstr(profile_), HasSubstr("--ranks COUNT --out FILE")));
 }
 
@@ -113,9 +113,9 @@ TEST_F(MachineOfPlan, KnowsPlansByTheirFirstLines) {
   EXPECT_FALSE(is_stored_job(profile_));
   EXPECT_FALSE(is_stored_job(in_folder("none.json")));
   EXPECT_FALSE(is_stored_job(""));
-  PlanWords words = planning();
-  words.job.topology.clear();
-  plan(words);
+  PlanOptions options = planning();
+  options.job.topology.clear();
+  plan(options);
   EXPECT_TRUE(is_stored_job(job_));
 }
 

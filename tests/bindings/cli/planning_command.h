@@ -28,36 +28,36 @@ class PlanningCommand : public ::testing::Test {
 
   std::string in_folder(const std::string& name) const { return folder_.path() + "/" + name; }
 
-  PlanWords words(const std::string& budget) const {
-    PlanWords words;
-    words.common.profile = profile_;
-    words.common.budget = budget;
-    words.common.effort = no_effort_;
-    return words;
+  PlanOptions options(const std::string& budget) const {
+    PlanOptions options;
+    options.common.profile = profile_;
+    options.common.budget = budget;
+    options.common.effort = no_effort_;
+    return options;
   }
 
-  SimulateWords simulate_words(const std::string& plan) const {
-    SimulateWords words;
-    words.common.profile = profile_;
-    words.plan = plan;
-    if (plan.empty()) words.common.effort = no_effort_;
-    return words;
+  SimulateOptions simulate_options(const std::string& plan) const {
+    SimulateOptions options;
+    options.common.profile = profile_;
+    options.plan = plan;
+    if (plan.empty()) options.common.effort = no_effort_;
+    return options;
   }
 
-  std::string plan(const PlanWords& words) const {
+  std::string plan(const PlanOptions& options) const {
     std::ostringstream out;
-    EXPECT_EQ(plan_from_profile(words, out, clock_), 0);
+    EXPECT_EQ(plan_from_profile(options, out, clock_), 0);
     return out.str();
   }
 
-  nlohmann::json told(PlanWords words) const {
-    words.common.json = true;
-    return nlohmann::json::parse(plan(words));
+  nlohmann::json told(PlanOptions options) const {
+    options.common.json = true;
+    return nlohmann::json::parse(plan(options));
   }
 
-  std::string simulate(const SimulateWords& words) const {
+  std::string simulate(const SimulateOptions& options) const {
     std::ostringstream out;
-    EXPECT_EQ(simulate_plan(words, out, clock_), 0);
+    EXPECT_EQ(simulate_plan(options, out, clock_), 0);
     return out.str();
   }
 
@@ -72,12 +72,12 @@ class PlanningCommand : public ::testing::Test {
     return "accepted";
   }
 
-  std::string plan_refusal(const PlanWords& words) const {
-    return refusal([&] { plan(words); });
+  std::string plan_refusal(const PlanOptions& options) const {
+    return refusal([&] { plan(options); });
   }
 
-  std::string simulate_refusal(const SimulateWords& words) const {
-    return refusal([&] { simulate(words); });
+  std::string simulate_refusal(const SimulateOptions& options) const {
+    return refusal([&] { simulate(options); });
   }
 
   const std::string no_effort_ = "0";  // The first plan: quick, and the same at any load.

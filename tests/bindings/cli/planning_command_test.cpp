@@ -13,21 +13,21 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST_F(PlanningCommand, TellsWhatAUserNeedsToDecide) {
-  const std::string text = plan(words("50%"));
+  const std::string text = plan(options("50%"));
   for (const char* line :
        {"step      ./chain, 19 operators, times from 5 recorded steps\n", "needed    ",
         "smallest  --budget ", ", set by aten::convolution_backward (float[1, 8, 64, 64])\n",
         "rates     1.50 GB/s out, 2.00 GB/s in", "(guesses", "budget    ",
         "50.0 % of what is needed", "strategy  spillway\n", " times in-core (", "bound     ",
-        " out, ", "again     ", "peak      ", "Operators that wait longest:\n",
+        " out, ", "recompute ", "peak      ", "Operators that wait longest:\n",
         "Tensors that they wait for:\n", " wait"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }
 
 TEST_F(PlanningCommand, SaysWhenNothingHasToLeave) {
-  const std::string text = plan(words("2GiB"));
-  EXPECT_THAT(text, HasSubstr("moved     nothing has to leave memory\n"));
+  const std::string text = plan(options("2GiB"));
+  EXPECT_THAT(text, HasSubstr("swapped   nothing is swapped\n"));
   EXPECT_THAT(text, HasSubstr("1.00 times in-core"));
   EXPECT_THAT(text, Not(HasSubstr("wait longest")));
 }
@@ -36,14 +36,14 @@ TEST_F(PlanningCommand, SurvivesAStepThatTakesNoTime) {
   const Duration none{0};
   write(profile_,
         profile::to_text(chain_profile({.forward = none, .backward = none, .optimizer = none})));
-  EXPECT_THAT(plan(words("2GiB")), HasSubstr("0 s per step, - times in-core"));
-  PlanWords asked = words("2GiB");
+  EXPECT_THAT(plan(options("2GiB")), HasSubstr("0 s per step, - times in-core"));
+  PlanOptions asked = options("2GiB");
   asked.common.json = true;
   EXPECT_EQ(json::parse(plan(asked)).at("gap"), 0.0);
 }
 
 TEST_F(PlanningCommand, GivesFiguresThatAgree) {
-  PlanWords asked = words("50%");
+  PlanOptions asked = options("50%");
   asked.common.json = true;
   const json figures = json::parse(plan(asked));
   EXPECT_EQ(figures.at("strategy"), "spillway");
@@ -72,7 +72,7 @@ TEST_F(PlanningCommand, GivesFiguresThatAgree) {
 }
 
 TEST_F(PlanningCommand, ComparesAllStrategiesByTime) {
-  PlanWords asked = words("50%");
+  PlanOptions asked = options("50%");
   asked.common.strategy = "all";
   const std::string text = plan(asked);
   for (const planner::Strategy& strategy : planner::strategies())
@@ -93,12 +93,12 @@ TEST_F(PlanningCommand, ComparesAllStrategiesByTime) {
 }
 
 TEST_F(PlanningCommand, StoresAPlanThatSimulatesToTheSameFigures) {
-  PlanWords asked = words("40%");
+  PlanOptions asked = options("40%");
   asked.out = in_folder("chain.plan.json");
   asked.common.json = true;
   asked.common.rates = {.link_out = "3", .link_in = "4"};
   json planned = json::parse(plan(asked));
-  SimulateWords again = simulate_words(asked.out);
+  SimulateOptions again = simulate_options(asked.out);
   again.common.json = true;
   json simulated = json::parse(simulate(again));
   EXPECT_EQ(simulated.at("rates").at("source"), "of the plan");
@@ -111,7 +111,7 @@ TEST_F(PlanningCommand, StoresAPlanThatSimulatesToTheSameFigures) {
 }
 
 TEST_F(PlanningCommand, PlansForTwoTiersAndTellsBytesOfEach) {
-  PlanWords asked = words("40%");
+  PlanOptions asked = options("40%");
   asked.out = in_folder("chain.plan.json");
   asked.common.rates = {
       .link_out = "8", .link_in = "8", .host_memory = "24MiB", .disk_out = "2", .disk_in = "3"};
@@ -129,7 +129,7 @@ TEST_F(PlanningCommand, PlansForTwoTiersAndTellsBytesOfEach) {
             planned.at("swapped_in_bytes"));
   EXPECT_GE(planned.at("step_seconds"), planned.at("bound_seconds"));
 
-  SimulateWords again = simulate_words(asked.out);
+  SimulateOptions again = simulate_options(asked.out);
   again.common.json = true;
   again.trace = in_folder("step.json");
   json simulated = json::parse(simulate(again));
@@ -152,11 +152,11 @@ TEST_F(PlanningCommand, PlansForTwoTiersAndTellsBytesOfEach) {
 }
 
 TEST_F(PlanningCommand, SimulatesAStoredPlanWithOtherRates) {
-  PlanWords asked = words("40%");
+  PlanOptions asked = options("40%");
   asked.out = in_folder("chain.plan.json");
   asked.common.rates = {.link_out = "8", .link_in = "8"};
   plan(asked);
-  SimulateWords slower = simulate_words(asked.out);
+  SimulateOptions slower = simulate_options(asked.out);
   slower.common.json = true;
   const double before = json::parse(simulate(slower)).at("step_seconds");
   slower.common.rates = {.link_out = "1", .link_in = "1"};
@@ -166,7 +166,7 @@ TEST_F(PlanningCommand, SimulatesAStoredPlanWithOtherRates) {
 }
 
 TEST_F(PlanningCommand, SimulatesWhatItPlansItself) {
-  SimulateWords asked = simulate_words("");
+  SimulateOptions asked = simulate_options("");
   asked.common.budget = "50%";
   asked.trace = in_folder("step.json");
   const std::string text = simulate(asked);
@@ -175,18 +175,18 @@ TEST_F(PlanningCommand, SimulatesWhatItPlansItself) {
 }
 
 TEST_F(PlanningCommand, RefusesAPlanForAnotherStep) {
-  PlanWords asked = words("50%");
+  PlanOptions asked = options("50%");
   asked.out = in_folder("chain.plan.json");
   plan(asked);
   write(profile_, profile::to_text(chain_profile({.layers = 7})));
-  EXPECT_THAT(simulate_refusal(simulate_words(asked.out)),
+  EXPECT_THAT(simulate_refusal(simulate_options(asked.out)),
               HasSubstr("chain.plan.json: the plan is for another program or other shapes"));
   write(profile_, profile::to_text(chain_profile({.activation_pages = 9})));
-  EXPECT_THAT(simulate_refusal(simulate_words(asked.out)), HasSubstr("on other tensors"));
+  EXPECT_THAT(simulate_refusal(simulate_options(asked.out)), HasSubstr("on other tensors"));
 }
 
 TEST_F(PlanningCommand, WarnsWhereAPlanCountsOnOtherSmallTensors) {
-  PlanWords asked = words("500MiB");
+  PlanOptions asked = options("500MiB");
   asked.out = in_folder("chain.plan.json");
   plan(asked);
   const auto warning = [&](std::uint64_t small_bytes) {
@@ -194,7 +194,7 @@ TEST_F(PlanningCommand, WarnsWhereAPlanCountsOnOtherSmallTensors) {
     profile.small_bytes = Bytes(small_bytes);
     write(profile_, profile::to_text(profile));
     ::testing::internal::CaptureStderr();
-    simulate(simulate_words(asked.out));
+    simulate(simulate_options(asked.out));
     return ::testing::internal::GetCapturedStderr();
   };
   const std::string next = message(" (make the plan again with: spillway plan {} --budget 500MiB "
@@ -210,15 +210,15 @@ TEST_F(PlanningCommand, WarnsWhereAPlanCountsOnOtherSmallTensors) {
 
 TEST_F(PlanningCommand, RefusesFilesThatAreNoPlans) {
   const std::string path = in_folder("some.json");
-  EXPECT_THAT(simulate_refusal(simulate_words(path)), HasSubstr("cannot read " + path));
+  EXPECT_THAT(simulate_refusal(simulate_options(path)), HasSubstr("cannot read " + path));
   write(path, "{\"format\": ");
-  EXPECT_THAT(simulate_refusal(simulate_words(path)), HasSubstr("not JSON, or not all of it"));
-  EXPECT_THAT(simulate_refusal(simulate_words(profile_)), HasSubstr("its format is "
-                                                                    "'spillway-profile'"));
+  EXPECT_THAT(simulate_refusal(simulate_options(path)), HasSubstr("not JSON, or not all of it"));
+  EXPECT_THAT(simulate_refusal(simulate_options(profile_)), HasSubstr("its format is "
+                                                                      "'spillway-profile'"));
 }
 
 TEST_F(PlanningCommand, RefusesWhatHasNoPlaceBesideAStoredPlan) {
-  SimulateWords asked = simulate_words("x");
+  SimulateOptions asked = simulate_options("x");
   asked.common.budget = "1GiB";
   EXPECT_THAT(simulate_refusal(asked), HasSubstr("--budget 1GiB has no place beside --plan"));
   asked.common.budget.clear();
@@ -227,17 +227,17 @@ TEST_F(PlanningCommand, RefusesWhatHasNoPlaceBesideAStoredPlan) {
   asked.common.strategy.clear();
   asked.common.effort = "3";
   EXPECT_THAT(simulate_refusal(asked), HasSubstr("--effort 3 has no place beside --plan"));
-  EXPECT_THAT(simulate_refusal(simulate_words("")), HasSubstr("name what to simulate"));
+  EXPECT_THAT(simulate_refusal(simulate_options("")), HasSubstr("name what to simulate"));
 }
 
 TEST_F(PlanningCommand, RefusesUnknownStrategiesWithTheNearest) {
-  PlanWords asked = words("50%");
+  PlanOptions asked = options("50%");
   asked.common.strategy = "spilway";
   EXPECT_THAT(plan_refusal(asked), HasSubstr("did you mean 'spillway'?"));
 }
 
 TEST_F(PlanningCommand, RefusesUnknownBounds) {
-  PlanWords asked = words("50%");
+  PlanOptions asked = options("50%");
   asked.common.bound = "tigth";
   EXPECT_THAT(plan_refusal(asked), HasSubstr("unknown bound 'tigth' (did you mean 'tight'?)"));
 }
@@ -252,7 +252,7 @@ class ImpatientClock final : public Clock {
 };
 
 TEST_F(PlanningCommand, EndsItsSearchWhenItsTimeIsOver) {
-  PlanWords asked = words("45%");
+  PlanOptions asked = options("45%");
   asked.common.json = true;
   asked.common.effort = "5";
   std::ostringstream out;
@@ -270,7 +270,7 @@ TEST_F(PlanningCommand, EndsItsSearchWhenItsTimeIsOver) {
 TEST_F(PlanningCommand, EndsTheSearchOfEachOfOurStrategies) {
   const auto was_cut = [&](const char* strategy, std::uint32_t layers, const char* budget) {
     write(profile_, profile::to_text(chain_profile({.layers = layers})));
-    PlanWords asked = words(budget);
+    PlanOptions asked = options(budget);
     asked.common.strategy = strategy;
     asked.common.json = true;
     asked.common.effort = "1";
@@ -341,18 +341,18 @@ TEST_F(PlanningCommand, TellsWhichTensorAReplayWouldFindChanged) {
 }
 
 TEST_F(PlanningCommand, NamesWhatWritesAFileThatIsMissing) {
-  PlanWords unprofiled = words("50%");
+  PlanOptions unprofiled = options("50%");
   unprofiled.common.profile = in_folder("none.json");
   EXPECT_EQ(plan_refusal(unprofiled),
             message("cannot read {}: No such file or directory (spillway profile --out {} -- "
                     "PROGRAM writes one)",
                     unprofiled.common.profile, unprofiled.common.profile));
-  EXPECT_THAT(simulate_refusal(simulate_words(in_folder("none.json"))),
+  EXPECT_THAT(simulate_refusal(simulate_options(in_folder("none.json"))),
               HasSubstr("--budget SIZE --out " + in_folder("none.json") + " writes one)"));
 }
 
 TEST_F(PlanningCommand, JudgesAllStrategiesByOneBoundThatMayBeTightened) {
-  PlanWords asked = words("45%");
+  PlanOptions asked = options("45%");
   asked.common.strategy = "all";
   asked.common.json = true;
   const auto bound = [&] {
@@ -370,21 +370,21 @@ TEST_F(PlanningCommand, JudgesAllStrategiesByOneBoundThatMayBeTightened) {
 }
 
 TEST_F(PlanningCommand, RefusesContradictions) {
-  EXPECT_THAT(plan_refusal(words("")), HasSubstr("--budget is missing"));
-  PlanWords asked = words("50%");
+  EXPECT_THAT(plan_refusal(options("")), HasSubstr("--budget is missing"));
+  PlanOptions asked = options("50%");
   asked.frontier = true;
   EXPECT_THAT(plan_refusal(asked), HasSubstr("--budget 50% has no place"));
   asked.common.budget.clear();
   asked.out = "x";
   EXPECT_THAT(plan_refusal(asked), HasSubstr("--out x stores one plan"));
-  asked = words("50%");
+  asked = options("50%");
   asked.points = "5";
   EXPECT_THAT(plan_refusal(asked), HasSubstr("--points 5 belongs to --frontier"));
-  asked = words("50%");
+  asked = options("50%");
   asked.out = "x";
   asked.common.strategy = "all";
   EXPECT_THAT(plan_refusal(asked), HasSubstr("--strategy all makes many"));
-  asked = words("");
+  asked = options("");
   asked.frontier = true;
   for (const char* points : {"0", "1", "1001", "-3", "few", "3.5"}) {
     asked.points = points;
@@ -393,11 +393,11 @@ TEST_F(PlanningCommand, RefusesContradictions) {
 }
 
 TEST_F(PlanningCommand, RefusesTooSmallABudgetWithTheSmallest) {
-  EXPECT_THAT(plan_refusal(words("10MiB")), HasSubstr("the smallest is --budget "));
+  EXPECT_THAT(plan_refusal(options("10MiB")), HasSubstr("the smallest is --budget "));
 }
 
 TEST_F(PlanningCommand, JudgesItsOutputsBeforeAnythingElse) {
-  PlanWords asked = words("50%");
+  PlanOptions asked = options("50%");
   asked.common.profile = in_folder("none.json");  // Would be told of, too, but later.
   asked.out = folder_.path();
   EXPECT_THAT(plan_refusal(asked), HasSubstr("it is a folder (name a file in it)"));
@@ -411,12 +411,12 @@ TEST_F(PlanningCommand, JudgesItsOutputsBeforeAnythingElse) {
 }
 
 TEST_F(PlanningCommand, ReplacesNothingThatItReads) {
-  PlanWords asked = words("50%");
+  PlanOptions asked = options("50%");
   asked.out = profile_;
   EXPECT_THAT(plan_refusal(asked), HasSubstr("--out " + profile_ + " is the same file as PROFILE"));
   asked.common.rates.rates = asked.out = in_folder("rates.json");
   EXPECT_THAT(plan_refusal(asked), HasSubstr("is the same file as --rates"));
-  SimulateWords simulated = simulate_words(in_folder("a.plan"));
+  SimulateOptions simulated = simulate_options(in_folder("a.plan"));
   for (const auto& [path, word] :
        {std::pair{profile_, "PROFILE"}, std::pair{simulated.plan, "--plan"}}) {
     simulated.trace = path;
@@ -427,7 +427,7 @@ TEST_F(PlanningCommand, ReplacesNothingThatItReads) {
 }
 
 TEST_F(PlanningCommand, HoldsNoPredictionAgainstAPrediction) {
-  SimulateWords asked = simulate_words("");
+  SimulateOptions asked = simulate_options("");
   asked.common.budget = "50%";
   asked.trace = in_folder("step.json");
   simulate(asked);
@@ -438,7 +438,7 @@ TEST_F(PlanningCommand, HoldsNoPredictionAgainstAPrediction) {
 }
 
 TEST_F(PlanningCommand, KnowsFilesOfAnotherKindByTheirFormat) {
-  PlanWords asked = words("50%");
+  PlanOptions asked = options("50%");
   asked.common.profile = in_folder("disks.json");
   write(asked.common.profile, R"({"format": "spillway disk rates", "version": 1,
                                   "disks": [{"samples": [{"load": "read"}]}]})");
@@ -447,8 +447,8 @@ TEST_F(PlanningCommand, KnowsFilesOfAnotherKindByTheirFormat) {
 }
 
 TEST_F(PlanningCommand, SaysWhatToGiveToARun) {
-  EXPECT_THAT(plan(words("500MiB")), HasSubstr("; in a run: --budget 500MiB\n"));
-  PlanWords asked = words("500MiB");
+  EXPECT_THAT(plan(options("500MiB")), HasSubstr("; in a run: --budget 500MiB\n"));
+  PlanOptions asked = options("500MiB");
   asked.common.strategy = "all";
   EXPECT_THAT(plan(asked), HasSubstr("budget    500 MiB; in a run: --budget 500MiB\n"));
 }
@@ -457,8 +457,8 @@ TEST_F(PlanningCommand, ShowsTheCommandThatWasProfiled) {
   auto profile = chain_profile();
   profile.origin.command = "./chain --layers 6";
   write(profile_, profile::to_text(profile));
-  EXPECT_THAT(plan(words("2GiB")), HasSubstr("step      ./chain --layers 6, 19 operators"));
-  PlanWords asked = words("2GiB");
+  EXPECT_THAT(plan(options("2GiB")), HasSubstr("step      ./chain --layers 6, 19 operators"));
+  PlanOptions asked = options("2GiB");
   asked.common.json = true;
   EXPECT_EQ(json::parse(plan(asked)).at("profile").at("command"), "./chain --layers 6");
 }

@@ -184,8 +184,8 @@ class PlanningOptions(CommandCase):
         plan = json.loads(self.told("plan", *job, "--partitioner", "even"))
         self.assertEqual((plan["partitioner"], plan["schedule"]), ("even", "1f1b"))
         self.assertEqual(len(plan["stages"]), 4)
-        groups = json.loads(self.told("plan", *job, "--groups", "2"))
-        self.assertEqual((groups["groups"], len(groups["stages"])), (2, 2))
+        data_parallel = json.loads(self.told("plan", *job, "--data-parallel", "2"))
+        self.assertEqual((data_parallel["data_parallel"], len(data_parallel["stages"])), (2, 2))
         slow = json.loads(self.told("plan", *job, "--partitioner", "even", "--link", "1"))
         self.assertGreater(slow["step_seconds"], plan["step_seconds"])
         recorded = json.loads(self.told("plan", *job, "--order", "recorded"))
@@ -239,7 +239,7 @@ class PlanningOptions(CommandCase):
         self.assertIn("from rank", output)
 
     def test_a_described_machine(self):
-        self.told("plan", "--ranks", "4", "--groups", "2", "--micro-batches", "8", "--schedule",
+        self.told("plan", "--ranks", "4", "--data-parallel", "2", "--micro-batches", "8", "--schedule",
                   "1f1b", "--out", "job.json")
         code, output, errors = self.spillway("simulate", "job.json", "--cluster", CLUSTER,
                                              "--ranks", "16", "--json")
@@ -269,7 +269,7 @@ class PlanningOptions(CommandCase):
         disks = json.loads(self.told("plan", *job, "--topology", CLUSTER, "--device-memory", memory,
                                      "--host-memory", "1MiB", "--rates", self.disks(), "--nvme", "/first"))
         self.assertEqual(disks["hosts"]["swaps_to"], "disks")
-        self.told("plan", *job, "--groups", "2", "--topology", "dgx_a100", "--out", "own.json")
+        self.told("plan", *job, "--data-parallel", "2", "--topology", "dgx_a100", "--out", "own.json")
         code, output, errors = self.spillway("simulate", "own.json", "--ranks", "1024", "--json")
         self.assertEqual((code, errors), (0, ""))
         self.assertEqual((json.loads(output)["cluster"], json.loads(output)["ranks"]), ("dgx-a100", 1024))

@@ -28,7 +28,7 @@ class PlanningOutput : public PlanningCommand {
   }
 
   /// A trace of the predicted step, as if a run had written it.
-  std::string run_like(SimulateWords asked) const {
+  std::string run_like(SimulateOptions asked) const {
     asked.trace = in_folder("prediction.json");
     simulate(asked);
     profile::StepTrace trace = profile::parse_chrome_trace(file_text(asked.trace), asked.trace);
@@ -42,7 +42,7 @@ class PlanningOutput : public PlanningCommand {
 
   /// All that there can be: two tiers, and a run beside the prediction.
   json all_figures() const {
-    SimulateWords asked = simulate_words("");
+    SimulateOptions asked = simulate_options("");
     asked.common.budget = "40%";
     asked.common.rates = {
         .link_out = "8", .link_in = "8", .host_memory = "24MiB", .disk_out = "2", .disk_in = "3"};
@@ -56,7 +56,7 @@ class PlanningOutput : public PlanningCommand {
 
 TEST_F(PlanningOutput, HasTheDocumentedKeysAndNoOthers) {
   EXPECT_EQ(keys_of(all_figures()), told([](const KeyMeaning&) { return true; }));
-  PlanWords asked = words("50%");
+  PlanOptions asked = options("50%");
   asked.common.json = true;
   EXPECT_EQ(keys_of(json::parse(plan(asked))), told(is_always_there));
 }
@@ -86,7 +86,7 @@ TEST_F(PlanningOutput, HasTheDocumentedKeysInsideToo) {
   EXPECT_EQ(compared, 6U);
 }
 
-TEST_F(PlanningOutput, TellsWhatTheBoundComputesAgain) {
+TEST_F(PlanningOutput, TellsWhatTheBoundRecomputes) {
   const PlanningStep step = to_step(chain_profile(), "chain");
   PlanFigures figures;
   figures.bound.kind = planner::BoundKind::kFluid;
@@ -95,7 +95,7 @@ TEST_F(PlanningOutput, TellsWhatTheBoundComputesAgain) {
   figures.bound.recompute_seconds = 0.012;
   EXPECT_THAT(plan_text(step, {}, figures),
               HasSubstr("linear program over the step, where 25.0 % of what comes back is "
-                        "computed again in 12.0 ms);"));
+                        "recomputed in 12.0 ms);"));
   EXPECT_EQ(figures_json(step, {}, figures).at("bound_recomputed_share"), 0.25);
 }
 

@@ -26,9 +26,9 @@ profile::StepProfile with_rates() {
   return profile;
 }
 
-std::string refusal(const RateWords& words) {
+std::string refusal(const RateOptions& options) {
   try {
-    choose_rates(words, with_rates());
+    choose_rates(options, with_rates());
   } catch (const Error& error) {
     return error.what();
   }
@@ -61,7 +61,7 @@ class RatesFile : public ::testing::Test {
   topology::DiskRates rates_;
 };
 
-RateWords two_tiers() {
+RateOptions two_tiers() {
   return {
       .link_out = "25", .link_in = "20", .host_memory = "64GiB", .disk_out = "3", .disk_in = "6"};
 }
@@ -84,28 +84,30 @@ TEST(ChooseRates, PutsDisksBehindHostMemory) {
 
 TEST(ChooseRates, RefusesHalfOfTwoTiers) {
   const auto said = [](const auto& change) {
-    RateWords words = two_tiers();
-    change(words);
-    return refusal(words);
+    RateOptions options = two_tiers();
+    change(options);
+    return refusal(options);
   };
   EXPECT_THAT(
-      said([](RateWords& w) { w.disk_out = w.disk_in = ""; }),
+      said([](RateOptions& w) { w.disk_out = w.disk_in = ""; }),
       HasSubstr("--host-memory 64GiB has an end, and nothing is named that takes the rest"));
-  EXPECT_THAT(said([](RateWords& w) { w.link_out = w.link_in = ""; }),
+  EXPECT_THAT(said([](RateOptions& w) { w.link_out = w.link_in = ""; }),
               HasSubstr("--host-memory 64GiB lies behind a link"));
-  EXPECT_THAT(said([](RateWords& w) { w.link_in = ""; }), HasSubstr("--link-in is missing"));
-  EXPECT_THAT(said([](RateWords& w) { w.disk_in = ""; }),
+  EXPECT_THAT(said([](RateOptions& w) { w.link_in = ""; }), HasSubstr("--link-in is missing"));
+  EXPECT_THAT(said([](RateOptions& w) { w.disk_in = ""; }),
               HasSubstr("--disk-in is missing beside --disk-out"));
-  EXPECT_THAT(said([](RateWords& w) { w.host_memory = ""; }),
+  EXPECT_THAT(said([](RateOptions& w) { w.host_memory = ""; }),
               HasSubstr("--disk-out 3 belongs to --host-memory, which is missing"));
-  EXPECT_THAT(said([](RateWords& w) { w.rates = "disks.json"; }), HasSubstr("name one of the two"));
+  EXPECT_THAT(said([](RateOptions& w) { w.rates = "disks.json"; }),
+              HasSubstr("name one of the two"));
   for (const char* size : {"0", "0GiB", "-4GiB", "4 apples", "nan"})
-    EXPECT_THAT(said([&](RateWords& w) { w.host_memory = size; }), HasSubstr("--host-memory"))
+    EXPECT_THAT(said([&](RateOptions& w) { w.host_memory = size; }), HasSubstr("--host-memory"))
         << size;
-  EXPECT_THAT(said([](RateWords& w) { w.host_memory = "1KiB"; }),
+  EXPECT_THAT(said([](RateOptions& w) { w.host_memory = "1KiB"; }),
               HasSubstr("--host-memory 1KiB holds no page of"));
   for (const char* rate : {"0", "-3", "fast", "1e9"})
-    EXPECT_THAT(said([&](RateWords& w) { w.disk_out = rate; }), ::testing::StartsWith("--disk-out"))
+    EXPECT_THAT(said([&](RateOptions& w) { w.disk_out = rate; }),
+                ::testing::StartsWith("--disk-out"))
         << rate;
 }
 
@@ -116,7 +118,7 @@ TEST(ChooseRates, TakesALinkForFullDuplexWithoutSideEffects) {
   EXPECT_EQ(chosen.rates.duplex_share, 1.0);
   EXPECT_EQ(chosen.rates.interference_seconds_per_byte, 0.0);
   EXPECT_EQ(chosen.source, "given");
-  const RateWords shared{.link_out = "12", .link_in = "12", .duplex = "0.6"};
+  const RateOptions shared{.link_out = "12", .link_in = "12", .duplex = "0.6"};
   EXPECT_EQ(choose_rates(shared, with_rates()).rates.duplex_share, 0.6);
 }
 
@@ -192,15 +194,15 @@ TEST_F(RatesFile, AddsDirectoriesOfDifferentDisks) {
 }
 
 TEST_F(RatesFile, ContradictsALinkUnlessMemoryLiesBetween) {
-  RateWords words{.link_out = "7", .link_in = "8", .rates = path_, .nvme = "/fast"};
-  EXPECT_EQ(refusal(words),
+  RateOptions options{.link_out = "7", .link_in = "8", .rates = path_, .nvme = "/fast"};
+  EXPECT_EQ(refusal(options),
             message("--link-out 7 and --rates {} both say what transfers take: leave "
                     "one out, or put disks behind a link with --host-memory SIZE",
                     path_));
   EXPECT_THAT(refusal({.link_in = "8", .nvme = "/fast"}),
               HasSubstr("--link-in 8 and --nvme /fast both say"));
-  words.host_memory = "1GiB";
-  const ChosenRates both = choose_rates(words, with_rates());
+  options.host_memory = "1GiB";
+  const ChosenRates both = choose_rates(options, with_rates());
   EXPECT_EQ(both.rates.write_bytes_per_second, 7e9);
   EXPECT_EQ(both.far->rates.write_bytes_per_second, 2e9);
   EXPECT_EQ(both.far->rates.interference_seconds_per_byte, 0.0);

@@ -34,15 +34,15 @@ class RebalanceCommand : public PlanningCommand {
   }
 
   void store(const std::string& device_memory) const {
-    PlanWords words;
-    words.common.profile = profile_;
-    words.job.ranks = "3";
-    words.job.micro_batches = "6";
-    words.job.schedule = "1f1b";
-    words.job.link = "1";
-    words.job.device_memory = device_memory;
-    words.out = stored_;
-    plan(words);
+    PlanOptions options;
+    options.common.profile = profile_;
+    options.job.ranks = "3";
+    options.job.micro_batches = "6";
+    options.job.schedule = "1f1b";
+    options.job.link = "1";
+    options.job.device_memory = device_memory;
+    options.out = stored_;
+    plan(options);
   }
 
   static profile::StepProfile small_layers(std::uint32_t layers = kLayers) {
@@ -63,11 +63,11 @@ class RebalanceCommand : public PlanningCommand {
     return profile;
   }
 
-  PlanWords rebalance() const {
-    PlanWords words;
-    words.common.profile = drifted_;
-    words.job.rebalance = stored_;
-    return words;
+  PlanOptions rebalance() const {
+    PlanOptions options;
+    options.common.profile = drifted_;
+    options.job.rebalance = stored_;
+    return options;
   }
 
   const std::string drifted_ = in_folder("drifted.profile.json");
@@ -112,14 +112,14 @@ TEST_F(RebalanceCommand, MovesTheExpectedLayers) {
 }
 
 TEST_F(RebalanceCommand, StaysWhereTheStepsThatAreLeftDoNotPay) {
-  PlanWords words = rebalance();
-  const json endless = told(words);
+  PlanOptions options = rebalance();
+  const json endless = told(options);
   EXPECT_TRUE(endless["steps_left"].is_null());
   EXPECT_TRUE(endless["gained_seconds"].is_null());
   const int steps = endless["pays_after_steps"];
   ASSERT_GT(steps, 1);
-  words.job.steps_left = "100";
-  const json paid = told(words);
+  options.job.steps_left = "100";
+  const json paid = told(options);
   EXPECT_EQ(paid["steps_left"], 100);
   EXPECT_EQ(paid["moves"], endless["moves"]);
   EXPECT_NEAR(
@@ -127,38 +127,39 @@ TEST_F(RebalanceCommand, StaysWhereTheStepsThatAreLeftDoNotPay) {
       100 * (paid["step_seconds_before"].get<double>() - paid["step_seconds"].get<double>()) -
           paid["move_seconds"].get<double>(),
       1e-9);
-  words.job.steps_left = "1";
-  const json stays = told(words);
+  options.job.steps_left = "1";
+  const json stays = told(options);
   EXPECT_FALSE(stays["pays"]);
   EXPECT_TRUE(stays["moves"].empty());
   EXPECT_EQ(stays["moved_bytes"], 0);
   EXPECT_EQ(stays["step_seconds"], stays["step_seconds_before"]);
   EXPECT_TRUE(stays["pays_after_steps"].is_null());
   EXPECT_FALSE(stays["choices"].empty());
-  EXPECT_THAT(plan(words), AllOf(HasSubstr("moves     nothing: what pays soonest does after "),
-                                 HasSubstr("and 1 step is left"), HasSubstr("All choices")));
+  EXPECT_THAT(plan(options),
+              AllOf(HasSubstr("moves     nothing: the first move to pay does after "),
+                    HasSubstr("and 1 step is left"), HasSubstr("All choices")));
 }
 
 TEST_F(RebalanceCommand, TellsTheSameInWords) {
-  PlanWords words = rebalance();
-  words.job.steps_left = "1000";
-  const std::string text = plan(words);
+  PlanOptions options = rebalance();
+  options.job.steps_left = "1000";
+  const std::string text = plan(options);
   EXPECT_THAT(text, AllOf(HasSubstr("1f1b on 1 pipeline of 3 ranks, 6 micro-batches per step"),
                           HasSubstr("now as it is cut"), HasSubstr("240 MiB in 2 messages"),
                           HasSubstr("in 2 messages, 1 round at the end of a step"),
                           HasSubstr(" re-balanced (-"), HasSubstr("; the flush takes "),
                           HasSubstr(", which pays after "), HasSubstr(" in 1000 steps"),
                           HasSubstr("aten::convolution #7")));
-  words.common.profile = profile_;
-  EXPECT_THAT(plan(words),
+  options.common.profile = profile_;
+  EXPECT_THAT(plan(options),
               AllOf(HasSubstr("nothing: no move of layers makes"),
                     HasSubstr("now as it is cut, and stays so"), Not(HasSubstr("Moves:"))));
 }
 
 TEST_F(RebalanceCommand, HasTheDocumentedKeysAndNoOthers) {
-  PlanWords words = rebalance();
-  words.job.steps_left = "100";
-  const json plan = told(words);
+  PlanOptions options = rebalance();
+  options.job.steps_left = "100";
+  const json plan = told(options);
   const auto page = documented(SPILLWAY_TEST_PLANNING_OUTPUT, "Re-balanced plans");
   Keys expected;
   for (const auto& [key, meaning] : page) expected.insert(key);
@@ -168,16 +169,16 @@ TEST_F(RebalanceCommand, HasTheDocumentedKeysAndNoOthers) {
 }
 
 TEST_F(RebalanceCommand, StoresAPlanThatPassesItsCheckAndNeedsNoMoreMoves) {
-  PlanWords words = rebalance();
-  words.out = in_folder("next.plan.json");
-  EXPECT_THAT(plan(words), HasSubstr("plan --check"));
-  PlanWords check;
-  check.job.check = words.out;
+  PlanOptions options = rebalance();
+  options.out = in_folder("next.plan.json");
+  EXPECT_THAT(plan(options), HasSubstr("plan --check"));
+  PlanOptions check;
+  check.job.check = options.out;
   EXPECT_THAT(plan(check), AllOf(HasSubstr("no deadlock"), HasSubstr("within 2.00 GiB")));
   EXPECT_EQ(told(check)["step_seconds"], told(rebalance())["step_seconds"]);
 
-  PlanWords again = rebalance();
-  again.job.rebalance = words.out;
+  PlanOptions again = rebalance();
+  again.job.rebalance = options.out;
   const json settled = told(again);
   EXPECT_FALSE(settled["pays"]);
   EXPECT_TRUE(settled["choices"].empty());
@@ -185,14 +186,14 @@ TEST_F(RebalanceCommand, StoresAPlanThatPassesItsCheckAndNeedsNoMoreMoves) {
 }
 
 TEST_F(RebalanceCommand, StoresActionsAloneAndKeepsTheMachine) {
-  PlanWords words = rebalance();
-  words.out = in_folder("next.csv");
-  EXPECT_THAT(plan(words), HasSubstr("actions stored in "));
-  PlanWords check;
-  check.job.check = words.out;
+  PlanOptions options = rebalance();
+  options.out = in_folder("next.csv");
+  EXPECT_THAT(plan(options), HasSubstr("actions stored in "));
+  PlanOptions check;
+  check.job.check = options.out;
   EXPECT_THAT(plan(check), HasSubstr("nothing of memory"));
 
-  PlanWords on_machine;
+  PlanOptions on_machine;
   on_machine.common.profile = profile_;
   on_machine.job.ranks = "3";
   on_machine.job.micro_batches = "6";
@@ -200,11 +201,11 @@ TEST_F(RebalanceCommand, StoresActionsAloneAndKeepsTheMachine) {
   on_machine.job.topology = std::string(SPILLWAY_TEST_CLUSTERS) + "/dgx_a100.json";
   on_machine.out = stored_;
   plan(on_machine);
-  words.out = in_folder("next.plan.json");
-  plan(words);
+  options.out = in_folder("next.plan.json");
+  plan(options);
   const json stored = json::parse(file_text(stored_));
   ASSERT_FALSE(stored["cluster"].empty());
-  EXPECT_EQ(json::parse(file_text(words.out))["cluster"], stored["cluster"]);
+  EXPECT_EQ(json::parse(file_text(options.out))["cluster"], stored["cluster"]);
 }
 
 TEST_F(RebalanceCommand, KeepsTheOrderOfBranches) {
@@ -213,57 +214,58 @@ TEST_F(RebalanceCommand, KeepsTheOrderOfBranches) {
           profile::to_text(profile::import_pipedream(branched_graph(lengths), name)));
     return in_folder(name);
   };
-  PlanWords words;
-  words.common.profile = branches({4, 6, 2}, "branches.json");
-  words.job.ranks = "2";
-  words.job.micro_batches = "4";
-  words.job.schedule = "1f1b";
-  words.out = in_folder("branches.plan.json");
-  ASSERT_NE(told(words)["order"]["name"], "recorded");
-  PlanWords later;
+  PlanOptions options;
+  options.common.profile = branches({4, 6, 2}, "branches.json");
+  options.job.ranks = "2";
+  options.job.micro_batches = "4";
+  options.job.schedule = "1f1b";
+  options.out = in_folder("branches.plan.json");
+  ASSERT_NE(told(options)["order"]["name"], "recorded");
+  PlanOptions later;
   later.common.profile = branches({4, 6, 9}, "later.json");
-  later.job.rebalance = words.out;
+  later.job.rebalance = options.out;
   later.out = in_folder("later.plan.json");
   told(later);
-  EXPECT_EQ(json::parse(file_text(later.out))["order"], json::parse(file_text(words.out))["order"]);
+  EXPECT_EQ(json::parse(file_text(later.out))["order"],
+            json::parse(file_text(options.out))["order"]);
 }
 
 TEST_F(RebalanceCommand, RefusesWordsThatContradictThePlan) {
   const auto refused = [&](auto&& change) {
-    PlanWords words = rebalance();
-    change(words);
-    return plan_refusal(words);
+    PlanOptions options = rebalance();
+    change(options);
+    return plan_refusal(options);
   };
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.ranks = "4"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.ranks = "4"; }),
               AllOf(HasSubstr("--ranks 4 contradicts "), HasSubstr("job.plan.json, which has 3")));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.micro_batches = "12"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.micro_batches = "12"; }),
               HasSubstr("--micro-batches 12 contradicts "));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.groups = "3"; }),
-              HasSubstr("--groups 3 contradicts "));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.batch = "7"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.data_parallel = "3"; }),
+              HasSubstr("--data-parallel 3 contradicts "));
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.batch = "7"; }),
               HasSubstr("--batch 7 contradicts "));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.schedule = "gpipe"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.schedule = "gpipe"; }),
               HasSubstr("--schedule gpipe contradicts "));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.schedule = "auto"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.schedule = "auto"; }),
               HasSubstr("--schedule auto contradicts "));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.device_memory = "1GiB"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.device_memory = "1GiB"; }),
               HasSubstr("--device-memory 1GiB contradicts "));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.link = "12"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.link = "12"; }),
               AllOf(HasSubstr("--link 12 contradicts "), HasSubstr("1.00 GB/s")));
-  EXPECT_THAT(refused([](PlanWords& words) { words.common.rates.host_memory = "1GiB"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.common.rates.host_memory = "1GiB"; }),
               HasSubstr("has no link to the host"));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.partitioner = "even"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.partitioner = "even"; }),
               HasSubstr("--partitioner even has no place beside --rebalance"));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.topology = "dgx_a100"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.topology = "dgx_a100"; }),
               HasSubstr("--topology dgx_a100 has no place beside --rebalance"));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.compare = true; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.compare = true; }),
               HasSubstr("--compare has no place"));
-  EXPECT_THAT(refused([](PlanWords& words) { words.common.budget = "1GiB"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.common.budget = "1GiB"; }),
               HasSubstr("--budget 1GiB is about one device"));
-  EXPECT_THAT(refused([](PlanWords& words) { words.job.steps_left = "0"; }),
+  EXPECT_THAT(refused([](PlanOptions& options) { options.job.steps_left = "0"; }),
               HasSubstr("--steps-left"));
   // The same words again are none, and neither is what the plan does not hold.
-  PlanWords same = rebalance();
+  PlanOptions same = rebalance();
   same.job.ranks = "3";
   same.job.micro_batches = "6";
   same.job.schedule = "1f1b";
@@ -275,27 +277,27 @@ TEST_F(RebalanceCommand, RefusesWordsThatContradictThePlan) {
 }
 
 TEST_F(RebalanceCommand, RefusesFilesThatDoNotBelongTogether) {
-  PlanWords words = rebalance();
-  words.common.profile.clear();
-  EXPECT_THAT(plan_refusal(words), HasSubstr("PROFILE is missing"));
-  words.job.rebalance.clear();
-  words.job.steps_left = "7";
-  EXPECT_THAT(plan_refusal(words), HasSubstr("--steps-left 7 belongs to --rebalance"));
+  PlanOptions options = rebalance();
+  options.common.profile.clear();
+  EXPECT_THAT(plan_refusal(options), HasSubstr("PROFILE is missing"));
+  options.job.rebalance.clear();
+  options.job.steps_left = "7";
+  EXPECT_THAT(plan_refusal(options), HasSubstr("--steps-left 7 belongs to --rebalance"));
 
-  words = rebalance();
+  options = rebalance();
   write(drifted_, profile::to_text(small_layers(11)));
-  EXPECT_THAT(plan_refusal(words),
+  EXPECT_THAT(plan_refusal(options),
               AllOf(HasSubstr("job.plan.json: this plan is of another model: 13 layers"),
                     HasSubstr("drifted.profile.json has 12")));
   profile::StepProfile renamed = small_layers();
   renamed.kinds[0].name = "aten::linear";
   write(drifted_, profile::to_text(renamed));
-  EXPECT_THAT(plan_refusal(words), HasSubstr("this plan is of another model"));
-  words.job.rebalance = drifted_;
-  EXPECT_NE(plan_refusal(words), "accepted");
-  words = rebalance();
-  words.out = stored_;
-  EXPECT_THAT(plan_refusal(words), HasSubstr("--out"));
+  EXPECT_THAT(plan_refusal(options), HasSubstr("this plan is of another model"));
+  options.job.rebalance = drifted_;
+  EXPECT_NE(plan_refusal(options), "accepted");
+  options = rebalance();
+  options.out = stored_;
+  EXPECT_THAT(plan_refusal(options), HasSubstr("--out"));
 }
 
 TEST_F(RebalanceCommand, SaysWhyNothingFitsAnyMore) {

@@ -22,7 +22,7 @@ struct Traced {
   json document;
 };
 
-/// A step whose plan swaps and computes again, so that every lane but the host's is used.
+/// A step whose plan swaps and recomputes, so that every lane but the host's is used.
 Traced traced(double budget_share) {
   Traced result{to_step(chain_profile(), "chain.json"), {}, {}, {}};
   const profile::StepTape& tape = result.step.profile.tape;
@@ -93,7 +93,7 @@ TEST(StepTrace, MovesAsManyBytesAsTheEstimateSays) {
   EXPECT_GT(bytes[3], 0U);
 }
 
-TEST(StepTrace, MarksWhatIsComputedAgain) {
+TEST(StepTrace, MarksWhatIsRecomputed) {
   const Traced step = traced(0.4);
   const auto lanes = spans_by_lane(step.document);
   std::size_t replays = 0;

@@ -494,13 +494,13 @@ class Statistics(RunCase):
 
     def require_few_traps(self, program, steps):
         self.require_finished(self.command(self.trainer(program, "room", steps), budget="4GiB"))
-        roomy = self.statistics()
-        self.assertEqual(roomy["trap_count"], 0)
-        half = roomy["needed_bytes"] // 2 // 1024
+        ample = self.statistics()
+        self.assertEqual(ample["trap_count"], 0)
+        half = ample["needed_bytes"] // 2 // 1024
         self.require_finished(self.command(self.trainer(program, "half", steps),
                                            budget=f"{half}KiB"))
         tight = self.statistics()
-        self.assertEqual(tight["ops"], roomy["ops"])
+        self.assertEqual(tight["ops"], ample["ops"])
         self.assertGreater(tight["spilled_bytes"], 0)
         self.assertLess(tight["trap_count"], tight["ops"] / 500)
 

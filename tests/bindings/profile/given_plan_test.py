@@ -28,7 +28,7 @@ class GivenPlan(unittest.TestCase):
         cls.profile = profile
         cls.command(COMMAND, "profile", "--out", profile, "--steps", "3", "--", TRAINER, *FLAGS,
                     "--steps", "100")
-        # A slow disk: then it is worth while to compute again.
+        # A slow disk: then it is worth while to recompute.
         cls.command(COMMAND, "plan", profile, "--budget", "90MiB", "--strategy", "karma",
                     "--link-out", "0.05", "--link-in", "0.05", "--out", cls.plan)
 
@@ -72,7 +72,7 @@ class GivenPlan(unittest.TestCase):
         self.assertEqual(len(plain), 9)
         # Before the first step that it is for, other plans may have been followed.
         self.assertEqual(followed[1] - followed[0], 3)
-        # What was still being written when it was to be dropped stays, and is not computed again.
+        # What was still being written when it was to be dropped stays, and is not recomputed.
         if refused == 0:
             self.assertEqual(replays[1] - replays[0], 3 * per_step)
         else:

@@ -69,7 +69,7 @@ class JobLines(PageLines):
         for line in (swapped, stages, both_ways, parked, machine):
             self.check_step(self.run_line(line)[0])
         self.check_comparison(self.run_line(compare)[0])
-        self.assertEqual(self.json_of("bert.job.json")["groups"], 8)
+        self.assertEqual(self.json_of("bert.job.json")["data_parallel"], 8)
         self.assertIn("128 pipelines of 8 ranks", self.run_line(simulate)[0])
 
 

@@ -400,7 +400,7 @@ TEST(StepLearner, TellsNextUsesAsMomentsOfTheOperatorClock) {
   EXPECT_EQ(driver.next_use_of(1), kNeverUsed);
 }
 
-TEST(StepLearner, KeepsFollowingWhenAnOperatorIsLeftOutOrPutIn) {
+TEST(StepLearner, KeepsFollowingWhenAnOperatorIsMissingOrNew) {
   Driver driver(1000);
   driver.learner.allocated(PieceId(0), kPages);
   run_chain(driver);

@@ -31,14 +31,13 @@ TEST(Refusal, OfWhatCannotBeReadBackPromisesNothing) {
       "directory on another disk (--nvme).");
 }
 
-TEST(Refusal, OfWhatCannotBeComputedAgainNamesTheSwitch) {
+TEST(Refusal, OfWhatCannotBeRecomputedNamesTheSwitch) {
   const RecomputeError error("another run of aten::relu failed: boom");
   EXPECT_EQ(refusal_by(error, "x").cause, RefusalCause::kRecomputation);
-  EXPECT_EQ(
-      told(error),
-      "aten::mm(float[2]) needs a dropped tensor that cannot be computed again: another run of "
-      "aten::relu failed: boom. The trainer cannot go on without it: go on from the last "
-      "checkpoint with --recompute off, which only moves tensors.");
+  EXPECT_EQ(told(error),
+            "aten::mm(float[2]) needs a dropped tensor that cannot be recomputed: another run of "
+            "aten::relu failed: boom. The trainer cannot go on without it: go on from the last "
+            "checkpoint with --recompute off, which only moves tensors.");
 }
 
 TEST(Refusal, OfWhatTheKernelKeepsNamesTheBudget) {

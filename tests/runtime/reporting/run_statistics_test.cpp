@@ -17,7 +17,7 @@ namespace {
 TEST(RunStatistics, HaveTheKeysThatScriptsReadWithTheirTypes) {
   const auto json = nlohmann::json::parse(to_json(RunStatistics{}));
   for (const char* key : {"spillway_version", "libtorch_version", "device", "mapper",
-                          "dispatch_key", "store", "left_out"})
+                          "dispatch_key", "store", "not_reported"})
     EXPECT_TRUE(json.at(key).is_string()) << key;
   for (const char* key :
        {"budget_bytes", "peak_bytes", "needed_bytes", "peak_rss_bytes", "steps", "spilled_bytes",

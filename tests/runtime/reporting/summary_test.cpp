@@ -60,18 +60,18 @@ TEST(Summary, ShowsARun) {
       "[spillway] budget   2.00 GiB  given\n"
       "[spillway] peak     1.99 GiB  of tensors in memory; the whole process took 2.34 GiB\n"
       "[spillway] steps    10, median 3.91 s\n"
-      "[spillway] moved    30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
+      "[spillway] swapped  30.0 GiB out, 28.0 GiB in (3.00 GiB and 2.80 GiB per step); "
       "3.00 GiB left without a write\n"
       "[spillway] to       io_uring, direct I/O, /scratch (ext4); busy 12.0 s; about 1.50 GB/s "
       "out, 3.00 GB/s in\n"
       "[spillway] wear     69.6 TB a day at this pace; disks rated for 1.2e+03 TB of writes "
       "(--endurance) would last 17.2 days of training\n"
-      "[spillway] replayed 410 operators ran again in 2.20 s, to bring back 12.0 GiB that had "
-      "been dropped; 3 of them because steps went otherwise than planned\n"
-      "[spillway] waited   413 ms of 80.0 s (0.5 %): 300 ms for tensors to come in, "
+      "[spillway] replayed 410 operators recomputed in 2.20 s, which brought back 12.0 GiB that "
+      "had been dropped; 3 of them in steps that did not match the plan\n"
+      "[spillway] stalled  413 ms of 80.0 s (0.5 %): 300 ms for tensors to come in, "
       "100 ms for room, 12.6 ms in 7 traps\n"
-      "[spillway] learned  2 kinds of step; 12 of 17410 operators came otherwise than "
-      "planned\n"
+      "[spillway] learned  2 kinds of step; 12 of 17410 operators did not match the "
+      "plan\n"
       "[spillway] planned  3.75 s per step, measured 3.90 s (+4.0 %); at most 1.99 GiB in "
       "memory, measured 1.99 GiB\n"
       "[spillway] bound    3.50 s per step: no plan is faster with this memory and the times "
@@ -127,7 +127,7 @@ TEST(Summary, SaysWhenNothingHadToMove) {
   RunStatistics s = busy_run();
   s.memory.live_peak = 1_GiB;
   s.memory.spilled = s.memory.fetched = 0_B;
-  EXPECT_THAT(summary(s), HasSubstr("nothing had to leave memory"));
+  EXPECT_THAT(summary(s), HasSubstr("nothing was swapped"));
   EXPECT_THAT(summary(s), HasSubstr("everything fitted, and this trainer does not depend"));
   s.steps = 0;
   EXPECT_THAT(summary(s), HasSubstr("everything fitted until the end, and no step was seen"));
@@ -192,7 +192,7 @@ TEST(Summary, AdvisesAfterARefusal) {
 TEST(Summary, AddsWaitsOfSeveralThreadsUp) {
   RunStatistics s = busy_run();
   s.memory.fetch_wait = std::chrono::seconds(100);
-  EXPECT_THAT(summary(s), HasSubstr("waited   100 s in all threads together: 100 s for tensors"));
+  EXPECT_THAT(summary(s), HasSubstr("stalled  100 s in all threads together: 100 s for tensors"));
 }
 
 TEST(Summary, DrawsNoConclusionsFromAFewSeconds) {
@@ -263,9 +263,9 @@ TEST(Summary, SaysWhyAGivenPlanWasNotFollowed) {
 TEST(Summary, TellsWhatItCannotTell) {
   RunStatistics s = busy_run();
   s.learned.shapes = 0;
-  s.left_out = "what was learned, since it was in use";
+  s.not_reported = "what was learned, since it was in use";
   EXPECT_THAT(summary(s),
-              HasSubstr("] learned  not told: what was learned, since it was in use\n"));
+              HasSubstr("] learned  not reported: what was learned, since it was in use\n"));
 }
 
 TEST(Summary, SurvivesARunOfNoTime) {

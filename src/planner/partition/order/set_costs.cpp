@@ -60,8 +60,8 @@ double SetCosts::least_seconds(std::uint32_t small, std::uint32_t large,
   const double excess = load.excess_bytes(stage.memory);
   if (excess <= 0.0) return load.busy_seconds();
   if (excess == kNever) return kNever;
-  return relieved_seconds(units_.items(between, stage.slowdown), load, excess,
-                          load.swap_bytes_per_second);
+  return reduced_seconds(units_.items(between, stage.slowdown), load, excess,
+                         load.swap_bytes_per_second);
 }
 
 }  // namespace spillway::planner

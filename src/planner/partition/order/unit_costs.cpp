@@ -124,7 +124,7 @@ double UnitCosts::bound_seconds() const {
   const double excess = all.excess_bytes(memory);
   if (excess == kNever) return kNever;
   const double together =
-      excess <= 0.0 ? all.seconds : relieved_seconds(items(units, 1.0), all, excess, rate / speed);
+      excess <= 0.0 ? all.seconds : reduced_seconds(items(units, 1.0), all, excess, rate / speed);
   return std::max(largest, together / speed);
 }
 

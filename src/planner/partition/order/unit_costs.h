@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "order/unit_graph.h"
-#include "stage_relief.h"
+#include "stage_memory_reduction.h"
 
 namespace spillway::planner {
 
@@ -66,7 +66,7 @@ class UnitCosts {
   std::uint32_t frozen_units() const { return frozen_units_; }
 
   /// What no order is faster than: the largest unit on the fastest device, all work shared evenly,
-  /// and longer where all devices together have to swap and to compute again. Infinite where they
+  /// and longer where all devices together have to swap and to recompute. Infinite where they
   /// cannot hold the model.
   double bound_seconds() const;
 

@@ -39,7 +39,7 @@ class HalvedStages {
       const double device = count * costs_.device_bytes(stage);
       mean.seconds += load.seconds / count / count;
       mean.bytes += load.raw_bytes() / count / count;
-      mean.cost += relieved_score(costs_, segment, device) / count / count;
+      mean.cost += reduced_score(costs_, segment, device) / count / count;
     }
     return mean;
   }

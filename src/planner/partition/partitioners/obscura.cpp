@@ -23,13 +23,13 @@ Cuts cut_obscura(const SegmentCosts& costs) {
     double least = std::numeric_limits<double>::infinity();
     for (std::uint32_t k = 0; k < costs.stages(); ++k) {
       const Segment segment{cuts[k], cuts[k + 1], k};
-      const double score = relieved_score(costs, segment);
+      const double score = reduced_score(costs, segment);
       if (!fits(costs, segment) && score > most) most = score, slowest = k;
     }
     for (std::uint32_t k = 0; k < costs.stages() && slowest < costs.stages(); ++k) {
       Segment with_one_more{cuts[k], cuts[k + 1], k};
       if (k == slowest || !fits(costs, with_one_more)) continue;
-      const double score = relieved_score(costs, with_one_more);
+      const double score = reduced_score(costs, with_one_more);
       k < slowest ? ++with_one_more.end : --with_one_more.first;
       if (fits(costs, with_one_more) && score < least) least = score, fastest = k;
     }
@@ -52,7 +52,7 @@ Cuts cut_obscura(const SegmentCosts& costs) {
 }  // namespace
 
 extern const Partitioner kObscuraPartitioner{
-    "obscura", "equal stages, relieved; then layers leave the slowest relieved one",
+    "obscura", "equal stages, reduced; then layers leave the slowest reduced one",
     "Obscura, USENIX ATC 2025; for layers of any kind, where the paper has equal ones",
     Reading::kInferred, cut_obscura};
 

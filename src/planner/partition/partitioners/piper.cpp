@@ -85,7 +85,7 @@ class PiperGoal : public SegmentGoal {
 /// table over layers and stages; reachable cuts find the same least bottleneck.
 Cuts cut_piper(const SegmentCosts& costs) {
   auto solved = least_bottleneck(PiperGoal(costs), whole(costs));
-  if (!solved) refuse_cuts(costs, Relief::kRecompute);
+  if (!solved) refuse_cuts(costs, MemoryReduction::kRecompute);
   return std::move(solved->cuts);
 }
 

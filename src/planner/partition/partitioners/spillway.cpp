@@ -2,13 +2,13 @@
 #include "neighbour_moves.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/partition/partitioners.h"
-#include "whole_cuts.h"
+#include "whole_layer_cuts.h"
 
 namespace spillway::planner {
 namespace {
 
 /// Sets of points, and ten for each segment, that the search for whole layers looks at besides
-/// judging its first cuts. Some 40 ns each on the machine of the benchmark.
+/// evaluating its first cuts. Some 40 ns each on the machine of the benchmark.
 constexpr std::uint64_t kMostEffort = 20'000'000;
 /// Units times stages up to which the cuts of others are tried.
 constexpr std::uint64_t kMostTried = 200'000;
@@ -23,18 +23,18 @@ std::uint64_t size_of(const SegmentCosts& costs) {
   return std::uint64_t{costs.units()} * costs.stages();
 }
 
-/// The best cuts so far, judged with whole layers, and what may still be spent on better ones.
+/// The best cuts so far, evaluated with whole layers, and what may still be spent on better ones.
 class WholeLayers {
  public:
   WholeLayers(const SegmentCosts& costs, Cuts first)
-      : costs_(costs), best_(std::move(first)), seconds_(judge(costs, best_).seconds) {}
+      : costs_(costs), best_(std::move(first)), seconds_(evaluate(costs, best_).seconds) {}
 
   double seconds() const { return seconds_; }
   Cuts& best() { return best_; }
 
   void consider(const Cuts& cuts) {
     if (whole_seconds(costs_, cuts, seconds_, effort_) >= seconds_) return;
-    const PartitionEstimate estimate = judge(costs_, cuts);
+    const PartitionEstimate estimate = evaluate(costs_, cuts);
     effort_.spend(estimate.point_sets);
     if (estimate.seconds < seconds_) seconds_ = estimate.seconds, best_ = cuts;
   }
@@ -55,13 +55,14 @@ class WholeLayers {
     const auto score = [&](Segment segment) {
       const double whole = whole_seconds(costs_, segment, kNever, effort_);
       if (effort_.is_spent()) return kNever;  // Nothing gets better any more, so moves end.
-      return whole < kNever ? whole : relieved_score(costs_, segment);
+      return whole < kNever ? whole : reduced_score(costs_, segment);
     };
     consider(moved_by_neighbours(costs_, best_, score, kMostMoves));
   }
 
   void try_all() {
-    if (const auto quicker = quickest_whole_cuts(costs_, seconds_, effort_)) consider(*quicker);
+    if (const auto quicker = fastest_whole_layer_cuts(costs_, seconds_, effort_))
+      consider(*quicker);
   }
 
  private:

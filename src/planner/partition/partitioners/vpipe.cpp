@@ -13,7 +13,7 @@ Cuts cut_vpipe(const SegmentCosts& costs) {
       [&](Segment segment) { return costs.layer_seconds(segment.first, segment.end); });
   return moved_by_neighbours(
       costs, least_bottleneck(seconds, whole(costs))->cuts,
-      [&](Segment segment) { return relieved_score(costs, segment); }, 4 * costs.units());
+      [&](Segment segment) { return reduced_score(costs, segment); }, 4 * costs.units());
 }
 
 }  // namespace

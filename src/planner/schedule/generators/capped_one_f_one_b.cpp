@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "list_building.h"
+#include "action_list_building.h"
 #include "spillway/planner/schedule/generators.h"
 
 namespace spillway::planner {

@@ -1,13 +1,13 @@
 #include <deque>
 
-#include "list_building.h"
+#include "action_list_building.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/generators.h"
 
 namespace spillway::planner {
 namespace {
 
-/// One rank's list. Leg 0 goes down the ranks, leg 1 comes back.
+/// One rank's action list. Leg 0 goes down the ranks, leg 1 comes back.
 class DualLegs {
  public:
   DualLegs(std::uint32_t rank, std::uint32_t ranks) : stages_{rank, 2 * ranks - 1 - rank} {}

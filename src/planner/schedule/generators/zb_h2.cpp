@@ -1,4 +1,4 @@
-#include "list_building.h"
+#include "action_list_building.h"
 #include "spillway/planner/schedule/generators.h"
 
 namespace spillway::planner {

@@ -56,7 +56,7 @@ class IoError : public Error {
   using Error::Error;
 };
 
-/// A tensor that was dropped to be computed again, and cannot be.
+/// A tensor that was dropped to be recomputed, and cannot be.
 class RecomputeError : public Error {
  public:
   using Error::Error;

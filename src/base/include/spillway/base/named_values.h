@@ -36,7 +36,7 @@ auto value_named(std::string_view name, const List& list, std::string_view kind)
   throw ConfigError("unknown {} '{}'{}", kind, name, hint_for(name, names));
 }
 
-/// What a value is called; "unknown" for one that the list lacks.
+/// Name of a value; "unknown" for one that the list lacks.
 template <typename List, typename Value>
 std::string_view name_in(const List& list, Value value) {
   for (const auto& each : list)

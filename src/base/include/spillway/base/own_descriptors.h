@@ -102,7 +102,7 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// What is behind the number in the calling thread's table; both fields 0: nothing.
+/// The open file behind the number in the calling thread's table; both fields 0: none.
 FileIdentity identity_of(int descriptor) noexcept;
 
 /// Moves a new descriptor to a number above those that programs count on, above 2 in any case, and

@@ -10,25 +10,26 @@ namespace spillway::planner {
 /// One block of a chain. Memory in slots of equal size, whatever that is; peaks hold all that is
 /// resident except for the kept inputs and stashes of earlier blocks.
 struct ChainCosts {
-  double boundary_seconds = 0.0;  ///< To run it again for its output, which the next block reads.
-  double all_seconds = 0.0;       ///< The same for its output and its stash.
-  double last_seconds = 0.0;      ///< The same for what its own backward needs.
+  double boundary_seconds =
+      0.0;                    ///< Seconds of a rerun for its output, which the next block reads.
+  double all_seconds = 0.0;   ///< Seconds of a rerun for its output and its stash.
+  double last_seconds = 0.0;  ///< Seconds of a rerun for what its own backward needs.
 
   std::uint32_t boundary = 0;  ///< Slots of its output.
   std::uint32_t stash = 0;     ///< Slots of all that its backward and the next block need.
 
-  std::uint32_t first_boundary_peak = 0;  ///< Of its first run, when only the output stays.
-  std::uint32_t first_all_peak = 0;       ///< The same, when its stash stays.
-  std::uint32_t boundary_peak = 0;        ///< Of running it again, without what is held meanwhile.
+  std::uint32_t first_boundary_peak = 0;  ///< Peak of its first run, when only the output stays.
+  std::uint32_t first_all_peak = 0;       ///< Peak of its first run, when its stash stays.
+  std::uint32_t boundary_peak = 0;        ///< Peak of a rerun, without what is held meanwhile.
   std::uint32_t all_peak = 0;
   std::uint32_t last_peak = 0;
-  std::uint32_t held_before_backward = 0;  ///< Other things, right before its backward begins.
+  std::uint32_t held_before_backward = 0;  ///< Slots of other values right before its backward.
   std::uint32_t backward_peak = 0;         ///< During its backward, its stash included.
 };
 
 enum class RerunFor : std::uint8_t { kBoundary, kAll, kLast };
 
-/// A block runs again, right before the backward of block `before`.
+/// A rerun of a block, right before the backward of block `before`.
 struct BlockRerun {
   std::uint32_t block = 0;
   RerunFor wanted = RerunFor::kAll;

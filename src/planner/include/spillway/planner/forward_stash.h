@@ -21,13 +21,13 @@ struct StashedValue {
   OpIndex last_use = 0;  ///< The last one.
 };
 
-/// What lives from forward to backward. A tape does not tell the two apart: forward ends with the
+/// Values that live from forward to backward. A tape does not mark the two: forward ends with the
 /// operator behind which most pages of values wait that are born and die within the step. Values
 /// that are used last by an operator that writes carried-in ones (gradients, which wait for the
 /// optimizer) do not count. Where the first gradient is larger than all that the last layer leaves,
 /// this is an operator too late, or a few.
 struct ForwardStash {
-  OpIndex turn = 0;                  ///< The last operator of forward.
+  OpIndex forward_end = 0;           ///< The last operator of forward.
   std::vector<StashedValue> values;  ///< By birth.
 };
 
@@ -35,6 +35,6 @@ struct ForwardStash {
 ForwardStash find_stash(const StepTape& tape);
 
 /// The same where it is known which operator of the tape is the last one of forward.
-ForwardStash find_stash(const StepTape& tape, OpIndex turn);
+ForwardStash find_stash(const StepTape& tape, OpIndex forward_end);
 
 }  // namespace spillway::planner

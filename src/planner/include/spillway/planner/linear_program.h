@@ -38,7 +38,7 @@ class LinearSolver {
   virtual Solution solve(const LinearProgram& program, std::size_t most_iterations) const = 0;
 };
 
-/// What no feasible point costs less than, whatever the prices y are, one per row: y · row_least +
+/// A lower bound of the cost of all feasible points, for any prices y, one per row: y · row_least +
 /// sum over columns j of min(0, column_cost_j - y · column_j) · column_most_j, where prices below
 /// zero of rows without equality count as zero (weak duality over the box; see bounds.md). In units
 /// of the cost; who relies on it takes off some 1e-9 of it for rounding.

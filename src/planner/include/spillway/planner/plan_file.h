@@ -14,20 +14,20 @@
 
 namespace spillway::planner {
 
-/// Which step a plan is for. Times are no part of it: the same program on another machine has the
-/// same identity.
+/// Identity of the step that a plan is for, without times: the same program on another machine has
+/// the same identity.
 struct StepIdentity {
   std::uint64_t operators = 0;  ///< How many.
   std::uint64_t values = 0;
   std::uint64_t operator_hash = 0;  ///< `profile::OpSequence::identity`.
-  std::uint64_t value_hash = 0;     ///< Of sizes and lives of the values, in order.
+  std::uint64_t value_hash = 0;     ///< Hash of sizes and lifetimes of the values, in order.
 
   bool operator==(const StepIdentity&) const = default;
 };
 
 StepIdentity identity_of(const profile::StepTape& tape);
 
-/// What was predicted when the plan was made, with the rates of that time.
+/// Predictions of the time when the plan was made, with the rates of that time.
 struct StoredFigures {
   double step_seconds = 0.0;
   double bound_seconds = 0.0;
@@ -38,18 +38,18 @@ struct StoredFigures {
 struct PlanFile {
   std::string strategy;
   StepIdentity step;
-  std::string program;               ///< Whose step it is; empty: not known.
+  std::string program;               ///< Program that the step is of; empty: not known.
   std::vector<profile::OpKind> ops;  ///< Its operators, for messages; empty: not known.
   Bytes page_size;
   Bytes budget;  ///< As given; holds what never leaves (`small_bytes`) and the planned pages.
   Bytes small_bytes;
-  profile::TransferRates rates;  ///< That it was made for.
+  profile::TransferRates rates;  ///< Rates that it was made for.
   std::optional<FarTier> far;    ///< And the second tier, if it was made for two.
   std::vector<Replay> replays;
   SwapChoices swaps;  ///< On the tape with the replays.
   StoredFigures figures;
 
-  /// What planning had to live with.
+  /// Limits that the plan was made for.
   SwapLimits limits() const;
 };
 
@@ -68,7 +68,7 @@ std::string to_text(const PlanFile& file);
 /// is no plan, truncated, changed, of a newer format, or with senseless limits.
 PlanFile parse_plan_file(std::string_view text, const std::string& name);
 
-/// How an operator of a tape is called. Empty: nobody knows.
+/// How an operator of a tape is called. Empty: unknown.
 using OpKindOf = std::function<profile::OpKind(profile::OpIndex)>;
 
 /// "net.plan.json: the plan is for another program or other shapes: …", about a step of so many
@@ -76,7 +76,7 @@ using OpKindOf = std::function<profile::OpKind(profile::OpIndex)>;
 std::string text_of_other_step(const PlanFile& file, const std::string& name, std::uint64_t ops,
                                const OpKindOf& kind_of);
 
-/// The plan on the tape it is for, judged anew with `limits` (`file.limits()`, or other rates).
+/// The plan on the tape it is for, evaluated anew with `limits` (`file.limits()`, or other rates).
 /// Throws PlanError that begins with `name` for a tape of another program, other shapes or another
 /// page size, and for a plan that cannot be carried out on it.
 StepPlan fit_plan(const PlanFile& file, const std::string& name, const profile::StepTape& tape,

@@ -14,7 +14,7 @@ using profile::OpIndex;
 using profile::StepTape;
 using profile::ValueIndex;
 
-/// An operator of the tape runs once more, right before another one.
+/// A second run of operator `op` of the tape, right before operator `before`.
 struct Replay {
   OpIndex before = 0;
   OpIndex op = 0;
@@ -25,11 +25,11 @@ struct Replay {
 struct Drop {
   ValueIndex value = 0;
   OpIndex after = 0;
-  /// What others need of it meanwhile is dropped again, instead of staying until its own next use.
-  bool again = false;
+  /// Recomputed for each need and dropped after it, instead of staying until its own next use.
+  bool each_time = false;
 };
 
-/// A tape with replays as operators of their own. What was dropped and computed again is several
+/// A tape with replays as operators of their own. What was dropped and recomputed is several
 /// values, one per stretch of presence, so swaps are planned on it as on any tape.
 struct RewrittenTape {
   StepTape tape;
@@ -41,7 +41,7 @@ struct RewrittenTape {
 /// Where the operators of the original tape stand in the rewritten one.
 std::vector<OpIndex> places_in(const RewrittenTape& steps);
 
-/// An operator that would not find an input as its first run found it.
+/// Refuses a replay that would not find an input as the first run found it.
 class ReplayError : public PlanError {
  public:
   struct Cause {
@@ -59,7 +59,7 @@ class ReplayError : public PlanError {
 };
 
 /// Inserts replays, which are sorted by `before` and run in this order. A value ends after its last
-/// use before it is computed again; results of replays that nobody needs are none. Values keep
+/// use before it is recomputed; results of replays that nobody needs are none. Values keep
 /// their numbers, further presences follow. Throws ReplayError where a replay would not find its
 /// inputs as they were, PlanError where another operator would not, where one is not replayable,
 /// and for indices out of range.
@@ -72,7 +72,7 @@ StepTape retimed(const RewrittenTape& steps, const StepTape& tape);
 /// Compute time of the replays.
 double replay_seconds(const StepTape& tape, std::span<const Replay> replays);
 
-/// Tells what must run again to bring values back. Keeps a reference to the tape.
+/// Finds the replays that bring values back. Keeps a reference to the tape.
 class Recomputation {
  public:
   explicit Recomputation(const StepTape& tape);
@@ -80,7 +80,7 @@ class Recomputation {
   /// Operator that uses the value next after `after`; kNoOp (-1) without one in this step.
   OpIndex next_use(ValueIndex value, OpIndex after) const;
 
-  /// Whether a value that is dropped after its touch by `after` can be computed again for its next
+  /// Whether a value that is dropped after its touch by `after` can be recomputed for its next
   /// use: every operator involved is replayable and every input still is, or can be computed
   /// again, as it was. Takes time that grows with the step.
   bool can_drop(ValueIndex value, OpIndex after) const;
@@ -95,7 +95,7 @@ class Recomputation {
   friend class ReplayWalk;
   struct Writer {
     OpIndex op = 0;
-    std::uint32_t version = 0;  ///< Of the value, once the operator has run.
+    std::uint32_t version = 0;  ///< Version of the value, once the operator has run.
   };
   struct Touch {
     OpIndex op = 0;

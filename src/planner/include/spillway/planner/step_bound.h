@@ -21,24 +21,25 @@ enum class BoundKind : std::uint8_t {
 /// In words, for users.
 const char* name_of(BoundKind kind);
 
-/// What no plan can beat for this order of operators, on average over repetitions that need not be
-/// equal, when operators hold what they need for their whole time and take what the tape says.
-/// bounds.md has the proofs, which are our own; pages are those of `SwapLimits::page_size`.
+/// A lower bound of the step time of all plans for this order of operators, on average over
+/// repetitions that need not be equal, when operators hold what they need for their whole time and
+/// take what the tape says. bounds.md has the proofs, which are our own; pages are those of
+/// `SwapLimits::page_size`.
 struct StepBound {
-  double compute_seconds = 0.0;     ///< Of the operators, once each.
-  std::uint64_t written_pages = 0;  ///< That every plan writes per step.
+  double compute_seconds = 0.0;     ///< Seconds of the operators, once each.
+  std::uint64_t written_pages = 0;  ///< Pages that every plan writes per step.
   std::uint64_t read_pages = 0;     ///< The same for reads.
   double step_seconds = 0.0;        ///< Per step; at least `compute_seconds`.
 
   BoundKind kind = BoundKind::kCompute;
-  bool is_of_far_tier = false;  ///< Of what has to pass the far one of two tiers.
+  bool is_of_far_tier = false;  ///< The bound is of the far one of two tiers.
   /// The part of the step that costs most beyond its operators: from the begin of one operator to
   /// the begin of the other, around the end of the step where that is not behind it. The whole step
   /// when both are 0.
   profile::OpIndex from = 0;
   profile::OpIndex to = 0;
   /// Of the pages that have to come back there (by the linear program: in the step), the share that
-  /// is computed again where the bound is attained, and what that takes.
+  /// is recomputed where the bound is attained, and what that takes.
   double recomputed_share = 0.0;
   double recompute_seconds = 0.0;
 };
@@ -63,7 +64,7 @@ struct BoundOptions {
 /// sound (`profile::check` and `check`), which is not looked at. All is 0 for an empty tape.
 StepBound bound_step(const profile::StepTape& tape, const SwapLimits& limits);
 
-/// The bound for plans that swap and compute replayable operators again; the same holds for it.
+/// The bound for plans that swap and recompute replayable operators; the same holds for it.
 StepBound bound_plan(const profile::StepTape& tape, const SwapLimits& limits,
                      const BoundOptions& options = {});
 

@@ -17,14 +17,14 @@ struct OperatorEvent {
 
 enum class WaitReason : std::uint8_t {
   kPages,  ///< Pages of an input are on their way.
-  kRoom,   ///< What must come in or be allocated finds the budget taken.
+  kRoom,   ///< No room in the budget for pages that must come in or be allocated.
 };
 
 /// An operator that could have begun waits.
 struct WaitEvent {
   OpIndex op = 0;
   WaitReason reason = WaitReason::kPages;
-  ValueIndex value = profile::kNoValue;  ///< That is missing; none when only room is.
+  ValueIndex value = profile::kNoValue;  ///< Missing value; none when only room is missing.
   double begin = 0.0;
   double end = 0.0;
 };

@@ -10,10 +10,10 @@
 
 namespace spillway::planner {
 
-/// What to keep, to swap and to compute again during a repeating step, and when. `bound_plan` says
-/// what no plan can beat.
+/// Which values to keep, to swap and to recompute during a repeating step, and when. `bound_plan`
+/// says what no plan can beat.
 struct StepPlan {
-  std::string strategy;         ///< That made it.
+  std::string strategy;         ///< Strategy that made the plan.
   std::vector<Replay> replays;  ///< Positions in the original tape, sorted by `before`.
   RewrittenTape steps;          ///< The tape with the replays, which `swaps` refers to.
   SwapPlan swaps;               ///< Its estimate and needs hold for the whole plan.
@@ -32,7 +32,7 @@ struct PlanEffort {
   const StepPlan* known = nullptr;
 };
 
-/// Decides together what to keep, to swap and to compute again, so that the repeating step fits
+/// Decides together which values to keep, to swap and to recompute, so that the repeating step fits
 /// into the budget and is fast. Deterministic as long as nobody stops it. Throws PlanError for a
 /// tape that contradicts itself and ConfigError for senseless limits.
 StepPlan plan_step(const StepTape& tape, const SwapLimits& limits, const PlanEffort& effort = {});

@@ -7,13 +7,13 @@
 
 namespace spillway::planner {
 
-/// Of `Strategy::summary`: a line of the table of all strategies holds no more.
+/// Limit of `Strategy::summary`: a line of the table of all strategies holds no more.
 inline constexpr std::size_t kMostSummaryLetters = 80;
 
-/// A way to plan a step. All are judged by the same event model.
+/// A way to plan a step. All are evaluated by the same event model.
 struct Strategy {
-  /// The plan for a step that does not fit into the budget, judged; without name. Ends soon after
-  /// it is told to, with what it has so far; one that is quick for any step need not ask. May
+  /// The plan for a step that does not fit into the budget, evaluated; without name. Ends soon
+  /// after it is told to, with what it has so far; one that is quick for any step need not ask. May
   /// refuse by a PlanError that names another strategy, but not a short chain.
   using Make = StepPlan (*)(const StepTape& tape, const SwapLimits& limits,
                             const StopCheck& should_stop);

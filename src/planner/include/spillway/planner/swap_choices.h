@@ -7,7 +7,7 @@
 
 namespace spillway::planner {
 
-/// What a SwapPlan decides, without what follows from its tape: enough to make it again.
+/// Decisions of a SwapPlan, from which it can be made again on its tape.
 struct SwapChoices {
   std::vector<PlannedSwap> swaps;
   std::vector<std::uint32_t> write_outs;      ///< Every swap, in the order in which they leave.

@@ -28,7 +28,7 @@ inline bool is_told(const StopCheck& should_stop) { return should_stop && should
 /// Where copies of pages are.
 enum class Tier : std::uint8_t {
   kNear,  ///< The only store, or the first one of two: a GPU's host memory.
-  kFar,   ///< What lies behind it: a disk.
+  kFar,   ///< The tier behind it: a disk.
 };
 
 /// A store without an end behind a first one that has one. Its bytes pass both.
@@ -37,11 +37,11 @@ struct FarTier {
   std::uint32_t near_pages = 0;  ///< Pages that may have their copies in the near tier at once.
 };
 
-/// What a plan has to live with.
+/// Limits of a plan.
 struct SwapLimits {
   std::uint32_t budget_pages = 0;  ///< Pages that may be resident at once.
   Bytes page_size{std::uint64_t{2} << 20};
-  TransferRates rates;  ///< Of the only store, or of the link to the near tier.
+  TransferRates rates;  ///< Rates of the only store, or of the link to the near tier.
   std::optional<FarTier> far = std::nullopt;  ///< None: one store, without an end.
   double target_share = 0.88;  ///< Share of the budget to fill, the first one that is tried.
   /// Operators that may be simulated to refine the best plan swap by swap; bounds planning time.
@@ -80,14 +80,15 @@ struct PlannedSwap {
   std::uint32_t out_ops = 0;
 };
 
-/// What the event model says about one repetition of the step, once it has settled.
+/// Prediction of the event model for one repetition of the step, once it has settled.
 struct StepEstimate {
-  double step_seconds = 0.0;          ///< Compute, stalls and interference.
-  double stall_seconds = 0.0;         ///< Of it: waiting for pages or for room.
-  double interference_seconds = 0.0;  ///< Of it: what transfers cost the operators beside them.
+  double step_seconds = 0.0;   ///< Compute, stalls and interference.
+  double stall_seconds = 0.0;  ///< Part of it: stalls for pages or for room.
+  double interference_seconds =
+      0.0;  ///< Part of it: slowdown of operators by transfers beside them.
   std::uint64_t written_pages = 0;
   std::uint64_t read_pages = 0;
-  std::uint64_t far_written_pages = 0;  ///< Of those written: to the far tier.
+  std::uint64_t far_written_pages = 0;  ///< Part of the written pages: to the far tier.
   std::uint64_t far_read_pages = 0;
   std::uint32_t near_peak_pages = 0;   ///< Most pages of the near tier taken, where there are two.
   std::uint32_t peak_pages = 0;        ///< Most pages resident at once.
@@ -121,13 +122,13 @@ struct SwapPlan {
   PerOp births;  ///< Values by the operator of their birth, in the order of allocation.
 
   StepEstimate estimate;
-  StepBound bound;  ///< Of any plan that only swaps; by `plan_swaps` alone, else empty.
+  StepBound bound;  ///< Bound of all plans that only swap; by `plan_swaps` alone, else empty.
   std::uint32_t smallest_budget_pages = 0;  ///< Below it some operator cannot run.
   bool is_feasible = false;                 ///< Whether the budget reaches that.
   double filled_share = 0.0;                ///< Share of the budget that was chosen.
 };
 
-/// Chooses what to swap so that the repeating step fits into the budget and is fast: bytes first by
+/// Chooses the swaps so that the repeating step fits into the budget and is fast: bytes first by
 /// the structure of the tape, then fill share, moments and single swaps by simulation.
 /// Deterministic. Throws PlanError for a tape that contradicts itself and ConfigError for senseless
 /// limits.

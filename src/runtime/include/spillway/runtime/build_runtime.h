@@ -18,7 +18,7 @@
 
 namespace spillway::runtime {
 
-/// What a run finds around it; tests give their own.
+/// Surroundings of a run; tests give their own.
 struct RunSurroundings {
   topology::Machine machine;
   unsigned ranks_here = 1;  ///< Processes of the same job on the machine, this one included.
@@ -37,7 +37,7 @@ struct RunParts {
   std::string store_name;
   std::vector<std::string> directories;
   std::uint64_t wearing_directories = 0;          ///< Those that are no RAM disk.
-  std::shared_ptr<const planner::PlanFile> plan;  ///< That the user gave; may be null.
+  std::shared_ptr<const planner::PlanFile> plan;  ///< Plan that the user gave; may be null.
   std::unique_ptr<StepTraceRecorder> trace;       ///< With `trace` only.
   std::unique_ptr<ProfileRecording> recording;    ///< With `profile_out` only.
   std::unique_ptr<TransferMeter> transfers;

@@ -7,9 +7,9 @@
 
 namespace spillway::runtime {
 
-/// What plans reckon with: one store, or two tiers.
+/// Rates for plans: of one store, or of two tiers.
 struct TierRates {
-  planner::TransferRates rates;         ///< Of the disks, or of the way to host memory.
+  planner::TransferRates rates;         ///< Rates of the disks, or of the link to host memory.
   std::optional<planner::FarTier> far;  ///< The disks, where host memory lies before them.
 };
 

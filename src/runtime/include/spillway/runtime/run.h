@@ -12,12 +12,12 @@
 
 namespace spillway::runtime {
 
-/// What only the adapter to the trainer's library knows of a run.
+/// Facts about a run that only the adapter to the trainer's library knows.
 struct TrainerFacts {
   std::string spillway_version;
   std::string libtorch_version;
   std::string dispatch_key;
-  std::uint32_t threads = 1;  ///< That the trainer's operators compute with.
+  std::uint32_t threads = 1;  ///< Threads that the trainer's operators compute with.
   bool records_calls = true;  ///< False: no operator can run again.
   Bytes recorded_peak;        ///< As RunStatistics tells it.
   VerifiedReplays verified;   ///< The same.

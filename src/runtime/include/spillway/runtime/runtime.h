@@ -31,7 +31,7 @@ class Recomputer;
 /// bindings/torch calls it from the trainer's threads.
 class Runtime {
  public:
-  /// Of so many steps, the latest ones, the times are kept: a quarter of a MiB.
+  /// Number of latest steps whose times are kept, in a quarter of a MiB.
   static constexpr std::size_t kStepsTimed = 65536;
 
   Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
@@ -40,7 +40,7 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  /// The operator so far that needed most at once; none before the first. Any thread.
+  /// The operator with the largest need so far; none before the first operator. Any thread.
   std::optional<profile::ProgramNeeds> program_needs() const;
 
   /// Memory for a tensor, aligned to 64 bytes. Throws BudgetError, with what holds the memory and
@@ -50,91 +50,94 @@ class Runtime {
 
   /// The paged storage that `memory` points into, or none. Any thread, no lock.
   RangeUse find(const void* memory) const noexcept { return engine_->find(memory); }
-  /// The same with the pages that `size` bytes lie in.
+  /// The same with the pages of `size` bytes from there.
   RangeUse find(const void* memory, Bytes size) const noexcept {
     return engine_->find(memory, size);
   }
 
-  /// An operator has come by on this thread, and `begin_op` will follow once its tensors are found.
+  /// Announces an operator on this thread; `begin_op` follows when its tensors are found.
   void announce_op() noexcept;
 
-  /// The announced operator starts: brings its paged storages in and holds them. Throws as
-  /// `allocate`; then `end_op` must not be called. Operators do not nest.
-  /// `uses` holds what `find` gave for its tensors, as OpUses orders it.
+  /// Starts the announced operator: fetches its paged storages and pins them. Throws as `allocate`;
+  /// then `end_op` must not be called. Operators do not nest. `uses` has the results of `find` for
+  /// its tensors, in the order of OpUses.
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
                 OpTraits traits = {});
   void end_op() noexcept;
 
-  /// Whether the operator that has just begun on this thread is to be recorded. Then `keep` follows
-  /// once its kernel has run, before `end_op`; none says that it cannot be recorded. Until then the
-  /// storages among its arguments must live: what ends unseen would be taken for an ingredient.
+  /// Whether the operator that has just begun on this thread is to be recorded. Then the caller
+  /// must call `keep` after its kernel has run and before `end_op`, with none where the call cannot
+  /// be recorded. Keep every argument alive until `keep`: an untracked release corrupts the record
+  /// of what depends on what.
   bool wants_record() const noexcept;
   void keep(std::optional<recompute::RecordedCall> call);
-  /// A moment, and until then: what all transfers had moved, and this thread had waited for them.
+  /// A point in time, with the bytes that all transfers had moved and the time that this thread had
+  /// waited for them until then.
   struct Mark {
     TimePoint at;
     Bytes moved;
     Duration waited;
   };
-  /// While it lives, the running operator of this thread is tried a second time: what that
-  /// allocates is not learned, its time does not count, and when there is no room for it nobody is
-  /// refused.
+  /// A second run of the running operator of this thread, for as long as the object lives: its
+  /// allocations are not learned, its time does not count, and an allocation that fails is not
+  /// reported as a refusal.
   class Rehearsal {
    public:
     explicit Rehearsal(Runtime& runtime);
     ~Rehearsal();
     Rehearsal(const Rehearsal&) = delete;
     Rehearsal& operator=(const Rehearsal&) = delete;
-    /// An allocation has failed by NoRoomError or StoreError.
+    /// Whether an allocation has failed with NoRoomError or StoreError.
     bool ran_out_of_room() const;
 
    private:
     Runtime& runtime_;
     Mark start_;
   };
-  /// The trainer is about to write past all operators, not inside of one: brings back what could
-  /// not be computed any more. What is thrown, by operators too, is the loss of just that.
+  /// Prepares a write by the trainer outside of all operators: brings back the dropped storages
+  /// that could not be recomputed after it. An exception, in operators too, means that such a
+  /// storage is lost.
   void before_write(const RangeUse& use);
-  /// Where a paged storage begins.
+  /// First address of a paged storage.
   void* address_of(StorageId storage) const { return engine_->address_of(storage); }
 
-  /// The process is about to fork: brings back what is dropped, as the child cannot, and drops
-  /// nothing until the fork is over. What cannot come back is told, and the child ends where it
-  /// touches it. Nothing is told in the child but to the engine.
+  /// Prepares a fork: brings back dropped storages, which the child could not, and drops nothing
+  /// until the fork is over. A storage that cannot come back is logged, and the child ends where it
+  /// touches it. In the child only the engine is informed of the fork.
   void before_fork() noexcept;
   void after_fork_in_parent() noexcept;
   /// Whether a profile is being recorded.
   bool records() const { return options_.recording != nullptr; }
-  /// Whether `note_class` should be called: values get names.
+  /// Whether values get names, so that `note_class` should be called.
   bool names_values() const {
     return records() || options_.trace != nullptr || engine_->is_under_pressure();
   }
-  /// What a paged storage that the next operator uses holds; for the profile.
+  /// Sets the class of a paged storage that the next operator uses; for the profile.
   void note_class(StorageId storage, profile::StorageClass holds);
-  /// The same of all parameters that are too small to be paged, as this thread knows them.
+  /// Sets the bytes of all parameters that are too small to be paged, as this thread knows them.
   void note_small_parameters(Bytes bytes);
   /// Whether an operator runs on this thread.
   static bool runs_operator();
-  /// A new step was recognised. Called between operators.
+  /// Reports a recognised new step, between operators.
   void step_boundary();
 
-  /// The trainer says that a new step begins. From the first call on, only these calls count.
+  /// Reports a new step that the trainer has marked. After the first call only these calls count.
   void begin_step();
 
-  /// The optimizer has begun to write: the step counts, even if no other follows.
+  /// Reports that the optimizer has begun to write: the step counts even if none follows.
   void step_updated();
 
-  /// The program ends: tells the smallest budget, if operators needed more than the budget.
+  /// Ends the run; logs the smallest budget if operators needed more than the budget.
   enum class Ending { kByItself, kBySignal };
   void finish(Ending ending);
 
   Bytes budget() const { return options_.budget; }
   bool recomputes() const { return recomputer_ != nullptr; }
   bool traces() const { return options_.trace != nullptr; }
-  /// Any thread; never waits for a plan, or for what runs again.
+  /// Counters so far. Any thread; never waits for a plan or a replay.
   RuntimeCounts counts() const;
-  /// For the end of a run: it takes milliseconds, and longer where steps are long. Waits so long
-  /// for a learner that is busy, and leaves out what that knows then.
+  /// Report for the end of a run; takes milliseconds, and longer where steps are long. Waits up to
+  /// `patience` for a busy learner, whose part is then missing (`not_reported`).
   RuntimeReport report(Duration patience = std::chrono::seconds(1)) const;
   swap::SwapEngine& engine() { return *engine_; }
 
@@ -142,8 +145,8 @@ class Runtime {
   std::function<void(Duration)> on_step;
   /// Called before an operator once the recording is complete, on the trainer's thread.
   std::function<void()> on_recorded;
-  /// An operator that needs more than the budget has moved all that it may and is not done. Nothing
-  /// can interrupt it, so the process should end. On a thread of its own.
+  /// Called on a thread of its own when an operator that needs more than the budget has moved as
+  /// many bytes as it may and has not ended. Nothing can interrupt it, so the process should end.
   std::function<void()> on_endless_op;
 
  private:
@@ -205,7 +208,7 @@ class Runtime {
   std::unique_ptr<swap::SwapEngine> engine_;
 
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
-  std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is computed again.
+  std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.
 
   mutable std::mutex step_mutex_;
   std::uint64_t boundaries_ = 0;

@@ -17,8 +17,8 @@ struct RuntimeOptions {
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
   bool learns = true;                         ///< Off: demand paging only.
-  PlanningOptions planning = {};              ///< Of no effect without `learns`.
-  planner::TransferRates rates;               ///< Of the spill store, or of its host memory.
+  PlanningOptions planning = {};              ///< No effect without `learns`.
+  planner::TransferRates rates;               ///< Rates of the spill store, or of its host memory.
   std::optional<planner::FarTier> far = {};   ///< Disks behind that; none: there is one tier.
   std::function<planner::TransferRates()> rates_now = {};  ///< As seen lately; empty: as above.
   std::function<Bytes()> moved = {};      ///< By all transfers so far; empty: nothing moves.

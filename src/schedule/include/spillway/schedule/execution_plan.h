@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kMostRanksOfPlan = 1U << 16U;
 /// The step that a plan was made from. A run whose step has other operators is not that of the
 /// plan: it compares their number and their hash.
 struct RecordedStep {
-  std::uint32_t operators = 0;      ///< Of the whole step, backward and update included.
+  std::uint32_t operators = 0;      ///< Operators of the whole step, backward and update included.
   std::uint64_t operator_hash = 0;  ///< `profile::OpSequence::identity` of all of them.
   /// The layer whose forward an operator is part of, by its position in the step, up to the last
   /// one of forward. Layers follow each other as they were recorded.
@@ -34,22 +34,22 @@ struct RecordedStep {
 struct PlannedStage {
   std::uint32_t first = 0;  ///< Both ends included.
   std::uint32_t last = 0;
-  std::vector<std::uint32_t> recomputed;  ///< Layers that backward computes again, as they run.
+  std::vector<std::uint32_t> recomputed;  ///< Layers that backward recomputes, as they run.
   Bytes stash;                            ///< Stays on the device from forward to backward.
   Bytes swapped;  ///< Leaves it beside the forward, and comes back beside the backward.
 
   bool operator==(const PlannedStage&) const = default;
 };
 
-/// What the ranks of a job do: the decisions of a plan, without the figures that they were made by.
+/// The decisions of a plan for the ranks of a job, without the figures that they were made by.
 struct ExecutionPlan {
   std::uint32_t rank_count() const { return actions.rank_count() * actions.data_parallel; }
 
-  std::uint32_t layers = 0;          ///< Of the model.
+  std::uint32_t layers = 0;          ///< Layers of the model.
   std::optional<RecordedStep> step;  ///< Nothing: the layers are of no recorded step.
   std::vector<std::uint32_t> order;  ///< The layer at each place; empty: as they were recorded.
   std::vector<PlannedStage> stages;  ///< In the order of the pipeline.
-  /// Of one pipeline; `data_parallel` of them do the same with micro-batches of their own.
+  /// Action lists of one pipeline; `data_parallel` of them run with micro-batches of their own.
   Schedule actions;
   /// In micro-batches as they were recorded. Above 1, the step of a run has the operators of the
   /// recorded one with larger tensors, and another hash.
@@ -93,7 +93,7 @@ struct RankAction {
 /// A stage on a rank that has its parameters.
 struct RankStage {
   std::uint32_t stage = 0;
-  std::vector<std::uint32_t> replicas;    ///< Whose micro-batches pass it here, ascending.
+  std::vector<std::uint32_t> replicas;    ///< Replicas whose micro-batches pass it here, ascending.
   std::vector<OperatorRange> operators;   ///< `operators_of` it.
   std::vector<OperatorRange> recomputed;  ///< `recomputed_operators_of` it.
   Bytes stash;                            ///< As `PlannedStage::stash`.
@@ -106,7 +106,7 @@ struct RankStage {
 /// A plan as one rank sees it: its per-rank schedule.
 struct RankSchedule {
   std::uint32_t rank = 0;
-  std::uint32_t pipeline = 0;       ///< Of so many data-parallel ones.
+  std::uint32_t pipeline = 0;       ///< Number of the data-parallel replica.
   std::vector<RankStage> stages;    ///< In the order of the model.
   std::vector<RankAction> actions;  ///< In the order in which it does them.
 };

@@ -10,11 +10,11 @@
 namespace spillway::schedule {
 
 inline constexpr const char* kPlanFormat = "spillway-job-plan";
-inline constexpr std::uint64_t kPlanVersion = 2;
-/// Of plans that know no operators: older readers know it, and need no more.
-inline constexpr std::uint64_t kPlanVersionWithoutStep = 1;
+/// Version 1 has no `step`, version 2 always has it; both call `data_parallel` "groups" and the
+/// schedule option "idle-offload" "windows".
+inline constexpr std::uint64_t kPlanVersion = 3;
 
-/// What a plan says of its execution, and the objects of its stages for what else they say.
+/// The execution part of a plan, and the JSON objects of its stages for their other keys.
 struct ExecutionText {
   ExecutionPlan plan;
   std::vector<JsonObject> stages;

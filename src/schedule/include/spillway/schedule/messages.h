@@ -11,7 +11,7 @@ namespace spillway::schedule {
 /// Whether it sends or receives weights or gradients of a whole stage.
 bool is_of_parameters(ActionKind kind);
 
-/// Whether any list sends or receives activations or gradients of micro-batches.
+/// Whether any action list sends or receives activations or gradients of micro-batches.
 bool has_messages(const Schedule& schedule);
 
 /// The rank at the other end of a send or receive; nothing, when there is none.

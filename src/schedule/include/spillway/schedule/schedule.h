@@ -9,10 +9,11 @@
 
 namespace spillway::schedule {
 
-/// Of actions that concern a stage as a whole.
+/// Micro-batch of actions that concern a stage as a whole.
 inline constexpr std::uint32_t kNoMicroBatch = static_cast<std::uint32_t>(-1);
 
-/// What a rank does next. A full backward is the input gradient and the weight gradient in one.
+/// Kinds of actions of a rank. A full backward is the input gradient and the weight gradient in
+/// one.
 enum class ActionKind : std::uint8_t {
   kForward,
   kBackward,
@@ -24,24 +25,24 @@ enum class ActionKind : std::uint8_t {
   kReceiveBackward,
   kSwapOut,    ///< The stash of a micro-batch starts to leave the device.
   kSwapIn,     ///< It starts to come back.
-  kRecompute,  ///< Its forward kept the input alone; the rest is computed again.
+  kRecompute,  ///< The forward kept only its input; backward needs the rest recomputed.
   kSendWeights,
   kReceiveWeights,
   kSendGradients,
   kReceiveGradients,
   kSwapOutWeights,  ///< A copy of the parameters leaves for the host; for free when unchanged.
   kSwapInWeights,
-  kReduce,  ///< The gradients of a stage are summed over its copies and the data parallel groups.
+  kReduce,  ///< The gradients of a stage are summed over its copies and the data-parallel replicas.
   kStep,    ///< The optimizer updates the stage. With a micro-batch: the last one it has seen.
 };
 
-/// One entry of a rank's list.
+/// One entry of a rank's action list.
 struct Action {
   ActionKind kind = ActionKind::kForward;
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = kNoMicroBatch;  ///< Counted from 0 in each replica.
   std::uint32_t replica = 0;
-  bool overlaps_next = false;  ///< This forward and the backward behind it run as one.
+  bool overlaps_next = false;  ///< This forward and the next backward run as one.
 
   auto operator<=>(const Action&) const = default;
 };
@@ -65,15 +66,15 @@ std::ostream& operator<<(std::ostream& out, const Action& action);
 
 /// Which parameters a forward, and its backward, uses.
 enum class WeightRule : std::uint8_t {
-  kNewest,    ///< Those after the last step in the list; its backward the same.
+  kNewest,    ///< Those after the last step in the action list; backward uses the same.
   kPrevious,  ///< Those one update older than what its batch of micro-batches could see at best.
 };
 
-/// Who does what in which order: for one update, or, without a flush, for many.
+/// Action lists of all ranks of a pipeline: for one update, or, without a flush, for many.
 ///
 /// A replica is a pass over the whole model by micro-batches of its own. Replicas of one placement
-/// use the same copy of the parameters. Where a list stands still, it waits; in what order, is all
-/// that a schedule says.
+/// use the same copy of the parameters. A schedule fixes the order of actions on each rank and no
+/// times: a rank waits until the inputs of its next action are there.
 struct Schedule {
   std::uint32_t rank_count() const { return static_cast<std::uint32_t>(ranks.size()); }
   std::uint32_t replica_count() const { return static_cast<std::uint32_t>(placement.size()); }
@@ -85,16 +86,18 @@ struct Schedule {
 
   std::string name;
   std::uint32_t stages = 0;
-  std::uint32_t micro_batches = 0;                    ///< Of each replica.
+  std::uint32_t micro_batches = 0;                    ///< Micro-batches of each replica.
   std::vector<std::vector<std::uint32_t>> placement;  ///< The rank by replica and stage.
-  std::vector<std::vector<Action>> ranks;             ///< What each rank does, in order.
+  std::vector<std::vector<Action>> ranks;             ///< Action list of each rank.
   WeightRule weight_rule = WeightRule::kNewest;
-  std::uint32_t data_parallel = 1;  ///< Pipelines like this one that share each reduction.
-  /// That lead and train nothing. No gradient goes to them: their backward waits for nobody.
+  std::uint32_t data_parallel =
+      1;  ///< Data-parallel replicas of this pipeline, which share each reduction.
+  /// Number of leading stages that train nothing. No gradient goes to them, so their backward waits
+  /// for nothing.
   std::uint32_t untrained_stages = 0;
 };
 
-/// Whether some list has an action of this kind.
+/// Whether some action list has an action of this kind.
 bool has_action(const Schedule& schedule, ActionKind kind);
 
 /// Throws PlanError for a schedule in which an index points outside, with the action at fault. All

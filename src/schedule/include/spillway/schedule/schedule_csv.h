@@ -24,16 +24,16 @@ namespace spillway::schedule {
 /// The rank of a stage is the one with its forwards, so placements are not written.
 std::string to_csv(const Schedule& schedule);
 
-/// The lists that PyTorch is to run: of one pipeline, without the updates at their ends and the
-/// sums over pipelines, which it does itself. Nothing for lists that need more than its form can
-/// say.
+/// The action lists that PyTorch is to run: of one pipeline, without the updates at their ends and
+/// the sums over pipelines, which it does itself. Nothing for action lists that need more than its
+/// form can say.
 std::optional<Schedule> for_pytorch(Schedule schedule);
 
 /// Reads what `to_csv` or PyTorch has written, the latter in both of its forms, with messages
 /// ("compute_comms") and without. Its UNSHARD and RESHARD are read over: a schedule says nothing of
-/// parameters that are sharded over a data parallel group. Throws ConfigError "NAME, line 2, column
-/// 17: …" for text that is no schedule: the first place that is wrong. What is read need not be a
-/// good schedule; `first_fault` tells.
+/// parameters that are sharded over a data-parallel replica. Throws ConfigError "NAME, line 2,
+/// column 17: …" for text that is no schedule: the first place that is wrong. What is read need not
+/// be a good schedule; `first_fault` tells.
 Schedule read_schedule_csv(std::string_view text, std::string_view name);
 
 }  // namespace spillway::schedule

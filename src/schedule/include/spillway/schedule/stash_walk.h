@@ -7,23 +7,24 @@
 
 namespace spillway::schedule {
 
-/// What is left of the stash of one micro-batch on one stage, as a share of the whole.
+/// Part of the stash of one micro-batch on one stage that is left, as a share of the whole.
 struct StashShares {
-  double input = 0.0;                 ///< Kept by a forward whose rest is computed again.
+  double input = 0.0;                 ///< Kept by a forward whose rest is recomputed.
   double after_input_gradient = 1.0;  ///< Kept between input gradient and weight gradient.
 };
 
-/// What an action does to the memory of its stage, in stashes of one micro-batch there.
+/// Effect of an action on the memory of its stage, in stashes of one micro-batch there.
 struct StashEffect {
   double taken = 0.0;             ///< When it starts.
   double returned = 0.0;          ///< When it ends.
   const char* problem = nullptr;  ///< Why it cannot come here; the effect counts only without.
 };
 
-/// Follows the stash of every micro-batch through the lists. States depend on the order in each
-/// rank's list alone, so the lists may be walked in any order, each from its begin.
+/// Follows the stash of every micro-batch through the action lists. States depend on the order in
+/// each rank's action list alone, so the action lists may be walked in any order, each from its
+/// begin.
 ///
-///     F          -> whole        (or input alone, when the list holds its RECOMPUTE)
+///     F          -> whole        (or input alone, when the action list holds its RECOMPUTE)
 ///     RECOMPUTE     input alone -> whole
 ///     SWAP_OUT      whole -> out
 ///     SWAP_IN       out -> whole

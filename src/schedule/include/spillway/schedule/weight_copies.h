@@ -38,8 +38,8 @@ class WeightCopies {
   std::unordered_map<std::uint64_t, std::uint32_t> index_;
 };
 
-/// Which copies are on their device when the lists begin. One whose first move brings it (from the
-/// host, from its owner) is not.
+/// Which copies are on their device when the action lists begin. One whose first move brings it
+/// (from the host, from its owner) is not.
 std::vector<bool> resident_at_start(const Schedule& schedule, const WeightCopies& copies);
 
 /// How many copies an action brings to the device (1), or takes off it (-1), at once where it

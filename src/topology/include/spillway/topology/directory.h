@@ -15,7 +15,7 @@ struct BlockDevice {
   std::optional<bool> is_rotational;
 };
 
-/// What lies under a directory.
+/// File system and device under a directory.
 struct Directory {
   std::string path;   ///< Absolute, without symbolic links when it exists.
   std::string error;  ///< Why it could not be looked at: "Permission denied"; empty when it could.

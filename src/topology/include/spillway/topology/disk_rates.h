@@ -19,7 +19,7 @@ struct DiskSample {
   double write_bytes_per_second = 0.0;
 };
 
-/// What was measured in one directory.
+/// Measurements of one directory.
 struct DiskRate {
   std::string directory;
   std::string device;                   ///< Name of the block device, or empty.
@@ -28,7 +28,7 @@ struct DiskRate {
   double read_bytes_per_second = 0.0;   ///< At the best block size and depth, reading alone.
   double write_bytes_per_second = 0.0;  ///< Writing alone.
   double both_bytes_per_second = 0.0;   ///< Sum while both run; 0 when not measured.
-  /// What a transfer on the idle disk takes beyond its bytes.
+  /// Seconds of a transfer on the idle disk beyond its bytes.
   std::optional<double> write_fixed_seconds{};
   std::optional<double> read_fixed_seconds{};
   /// What a moved byte costs computations beside it, and how fast one processor checks bytes.

@@ -38,7 +38,7 @@ struct MemoryLimit {
 
 struct Memory {
   std::optional<Bytes> total;
-  std::optional<Bytes> available;  ///< What the kernel could give without swapping.
+  std::optional<Bytes> available;  ///< Bytes that the kernel could give without swapping.
   /// Of the own cgroup and all above it, innermost first; then of the NUMA nodes that may be used.
   std::vector<MemoryLimit> limits;
 };
@@ -46,22 +46,22 @@ struct Memory {
 /// Soft limits of this process; `kUnlimited` for none.
 struct ProcessLimits {
   std::optional<std::uint64_t> address_space_bytes;
-  std::optional<std::uint64_t> data_bytes;  ///< Of writable memory, in use or not.
+  std::optional<std::uint64_t> data_bytes;  ///< Limit of writable memory, in use or not.
   std::optional<std::uint64_t> locked_bytes;
 };
 
-/// What this process takes of its limits now.
+/// Bytes that this process uses of its limits now.
 struct ProcessUse {
   std::optional<std::uint64_t> address_space_bytes;
   std::optional<std::uint64_t> data_bytes;
 };
 
-/// What the kernel was configured to do.
+/// Configuration of the kernel.
 struct Kernel {
   std::optional<std::string> release;
   std::optional<int> overcommit_mode;         ///< 0 heuristic, 1 always, 2 never.
   std::optional<std::string> huge_pages;      ///< always, madvise or never.
-  std::optional<std::uint64_t> mappings_max;  ///< Of one process (vm.max_map_count).
+  std::optional<std::uint64_t> mappings_max;  ///< Limit of one process (vm.max_map_count).
 };
 
 struct Gpu {
@@ -69,7 +69,7 @@ struct Gpu {
   std::string bus_address;
 };
 
-/// What machine this is, seen from this process. Plain data.
+/// Description of this machine as this process sees it. Plain data.
 struct Machine {
   Processors processors;
   Memory memory;
@@ -96,8 +96,8 @@ struct UsableMemory {
   std::string limited_by;  ///< "available memory", or the file of the limit.
 };
 
-/// What this process could still take: the smallest of available memory and what each cgroup limit
-/// leaves. Nothing when neither is known.
+/// Bytes that this process could still take: the smallest of available memory and what each cgroup
+/// limit leaves. Nothing when neither is known.
 std::optional<UsableMemory> usable_memory(const Memory& memory);
 
 /// Hardware threads' worth of time that this process may use, one of `sharers` on this machine:

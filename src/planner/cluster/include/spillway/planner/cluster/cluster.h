@@ -13,11 +13,13 @@
 
 namespace spillway::planner {
 
-/// What computes. Times of stages are given for it; a slower one takes them times its slowdown.
+/// A computing device. Times of stages are given for it; a slower one multiplies them by its
+/// slowdown.
 struct ClusterDevice {
   std::string name;
   Bytes memory;
-  double flops_per_second = 0.0;  ///< What large products reach, not the peak; 0: unknown.
+  double flops_per_second =
+      0.0;  ///< Rate that large matrix products reach, below the peak; 0: unknown.
   /// How many times as fast as the device that the profiles were recorded on; 0: unknown.
   double speed_over_profile = 0.0;
 };
@@ -26,23 +28,23 @@ struct ClusterDevice {
 struct ClusterNode {
   std::uint32_t devices = 1;
   std::uint32_t devices_per_switch = 1;  ///< Behind one PCIe switch.
-  LinkCosts pcie;                        ///< Of each device to its switch.
-  LinkCosts uplink;                      ///< Of each switch to the host.
-  std::optional<LinkCosts> nvlink{};     ///< Of each device to all others of its node.
+  LinkCosts pcie;                        ///< Link of each device to its switch.
+  LinkCosts uplink;                      ///< Link of each switch to the host.
+  std::optional<LinkCosts> nvlink{};     ///< Link of each device to all others of its node.
   /// Spread over the switches in order; device d uses card d · nics / devices.
   std::uint32_t nics = 0;
-  LinkCosts nic;  ///< Of each card to its leaf switch.
+  LinkCosts nic;  ///< Link of each card to its leaf switch.
   Bytes host_memory;
   double host_update_parameters_per_second = 0.0;  ///< Optimizer on the host; 0: none.
   std::uint32_t disks = 0;
-  double disk_read_bytes_per_second = 0.0;  ///< Of each disk.
+  double disk_read_bytes_per_second = 0.0;  ///< Rate of each disk.
   double disk_write_bytes_per_second = 0.0;
 };
 
 /// Two layers of switches: leaves, and a spine that joins them.
 struct ClusterNetwork {
   std::uint32_t nodes_per_leaf = 1;
-  /// What the cards below a leaf could send, over what its links to the spine carry.
+  /// Bandwidth of the cards below a leaf over that of its links to the spine.
   double oversubscription = 1.0;
   bool has_rails = false;  ///< Card i of all nodes of a group has a leaf switch of its own.
   double switch_latency_seconds = 0.0;
@@ -53,13 +55,13 @@ enum class StragglerLaw : std::uint8_t {
   kNone,
   kUniform,      ///< From 0 to 1.
   kHalfNormal,   ///< |z|.
-  kExponential,  ///< Of mean 1.
+  kExponential,  ///< Exponential with mean 1.
 };
 
 struct Stragglers {
   StragglerLaw law = StragglerLaw::kNone;
   double spread = 0.0;
-  double share = 1.0;       ///< Of devices (nodes) that are slowed down at all.
+  double share = 1.0;       ///< Share of devices (nodes) that are slowed down at all.
   bool is_by_node = false;  ///< All devices of a node alike.
   std::uint64_t seed = 1;
 };
@@ -85,7 +87,8 @@ struct Cluster {
   ClusterNetwork network;
   Stragglers stragglers;
   Failures failures;
-  std::vector<std::pair<std::string, std::string>> sources;  ///< Of figures, by what they are.
+  std::vector<std::pair<std::string, std::string>>
+      sources;  ///< Sources of figures, by the name of the figure.
 };
 
 /// Throws ConfigError for a cluster whose parts cannot reach each other or carry nothing, and for

@@ -76,7 +76,7 @@ class ClusterLinks {
   Route route(Endpoint from, Endpoint to) const;
   /// Between a device and the disks of its node. Throws ConfigError without disks.
   Route disk_route(std::uint32_t device, bool is_write) const;
-  /// Of what an optimizer on the host of a device updates. Throws ConfigError without one.
+  /// Link of the optimizer on the host of a device. Throws ConfigError without one.
   Route update_route(std::uint32_t device) const;
 
  private:

@@ -22,7 +22,7 @@ std::string_view to_string(CollectiveAlgorithm algorithm);
 /// Streams that all move the same bytes at the same pace.
 struct CollectivePhase {
   double bytes_per_stream = 0.0;  ///< For each byte of the buffer that is reduced.
-  double latency_seconds = 0.0;   ///< Of all its rounds together.
+  double latency_seconds = 0.0;   ///< Latency of all its rounds together.
   /// What a byte of a stream takes from one member to the next: the mean in rings, where a block
   /// meets every pair, else the slowest. On its way a block takes latencies and such times, at
   /// least; a link that is slower than the others hides the latency of these.

@@ -15,7 +15,7 @@ namespace spillway::planner {
 ///
 ///     Σ streams · rate ≤ link rate,  each flow has a link that is full and on which none is faster
 ///
-/// Rates are computed again after starts and ends, and only for flows that these can reach: over
+/// Rates are recomputed after starts and ends, and only for flows that these can reach: over
 /// links on which flows hinder each other. A link whose flows could all run as fast as their other
 /// links allow hinders nobody.
 class FairFlows {
@@ -37,10 +37,10 @@ class FairFlows {
   /// in the order in which they were started where they end at the same moment.
   void take_ended(double now, std::vector<std::uint32_t>& tags);
 
-  /// Of the flow with this tag, for tests; 0 when there is none.
+  /// Rate of the flow with this tag, for tests; 0 when there is none.
   double rate_of_tag(std::uint32_t tag) const;
 
-  /// What has passed a link so far, of flows that have ended.
+  /// Bytes of ended flows that have passed a link.
   double carried(std::uint32_t link) const { return links_[link].carried; }
 
  private:

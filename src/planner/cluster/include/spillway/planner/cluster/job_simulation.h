@@ -20,11 +20,11 @@ enum class PlacementOrder : std::uint8_t {
 
 /// Where parameters are updated.
 enum class UpdatePlace : std::uint8_t {
-  kDevice,  ///< Reductions and steps as the lists say.
+  kDevice,  ///< Reductions and steps as the action lists say.
   /// Out-of-core data parallelism: the gradients of a stage are summed in the node, leave for the
   /// hosts, are summed between them, each host updates its share, and the weights come back. A
-  /// stage of the next repetition waits for its own weights alone. Weights that the lists swap in
-  /// stay on the host until then.
+  /// stage of the next repetition waits for its own weights alone. Weights that the action lists
+  /// swap in stay on the host until then.
   kHost,
 };
 
@@ -32,19 +32,19 @@ enum class SwapTarget : std::uint8_t { kHost, kDisk };
 
 /// A schedule on the devices of a cluster, `schedule.data_parallel` times.
 struct Job {
-  Schedule schedule;               ///< Of one pipeline.
+  Schedule schedule;               ///< Schedule of one pipeline.
   std::vector<StageCosts> stages;  ///< On a device of nominal speed.
   StashShares shares;
   PlacementOrder order = PlacementOrder::kPipelineFirst;
   UpdatePlace update = UpdatePlace::kDevice;
-  double bytes_per_parameter = 4.0;  ///< Of the weights: what a host's optimizer counts.
+  double bytes_per_parameter = 4.0;  ///< Bytes of one weight, for the rate of a host's optimizer.
   SwapTarget swap_target = SwapTarget::kHost;
   /// Of each device, as `ScheduleCosts::memory`: who needs room waits for stashes under way that
-  /// would make some. Without: nobody waits.
+  /// would make some. Without: no rank waits.
   std::optional<Bytes> memory{};
   std::optional<CollectiveAlgorithm> algorithm{};  ///< Empty: the fastest for each size.
-  /// Lists in a row. From two on, the result is of the last one, which the ones before have brought
-  /// into step.
+  /// Action lists in a row. From two on, the result is of the last one, which the ones before have
+  /// brought into step.
   std::uint32_t repetitions = 1;
   bool simulates_all_pipelines = false;  ///< Also where one stands for all.
   std::uint32_t traced_ranks = 0;        ///< The first ones, for `spans`.
@@ -69,7 +69,7 @@ struct LinkClassLoad {
 struct JobSpan {
   enum class Lane : std::uint8_t { kCompute, kMessage, kOut, kIn, kReduction };
 
-  std::uint32_t rank = 0;  ///< Of all; of reductions the first member.
+  std::uint32_t rank = 0;  ///< Rank in the job; of a reduction its first member.
   Lane lane = Lane::kCompute;
   Action action;
   std::uint32_t repetition = 0;
@@ -83,21 +83,21 @@ struct JobTiming {
   std::uint32_t pipelines = 1;
   /// 1 where all pipelines provably do the same at the same time: the one stands for all.
   std::uint32_t simulated_pipelines = 1;
-  std::uint32_t nodes = 1;  ///< That the job is on.
+  std::uint32_t nodes = 1;  ///< Nodes that the job uses.
   /// Of the fullest host: what its devices have swapped, each at its worst moment; where hosts
   /// update, gradients, weights and states of the optimizer.
   Bytes host_memory;
-  std::vector<JobRank> ranks;  ///< Of the simulated pipelines, one pipeline after the other.
+  std::vector<JobRank> ranks;  ///< Ranks of the simulated pipelines, one pipeline after the other.
   /// By rank of a pipeline: with a limit of memory what it has held at its most, else as
   /// `time_schedule` counts it; where hosts update, without gradients on their way there.
   std::vector<Bytes> peak_memory;
-  std::vector<LinkClassLoad> links;  ///< Of classes that the cluster has.
+  std::vector<LinkClassLoad> links;  ///< Loads of the classes of links that the cluster has.
   std::vector<JobSpan> spans;
   std::uint64_t events = 0;
 };
 
-/// The lists of one pipeline as a job of so many, with what they were planned with: stages, shares
-/// and memory.
+/// The action lists of one pipeline as a job of so many, with what they were planned with: stages,
+/// shares and memory.
 Job make_job(Schedule actions, const ScheduleCosts& costs, std::uint32_t pipelines);
 
 /// Devices by rank: rank r of pipeline k is number k · ranks + r. Throws ConfigError for a cluster
@@ -105,14 +105,14 @@ Job make_job(Schedule actions, const ScheduleCosts& costs, std::uint32_t pipelin
 std::vector<std::uint32_t> place_ranks(const Cluster& cluster, std::uint32_t pipelines,
                                        std::uint32_t ranks, PlacementOrder order);
 
-/// Runs a job in discrete events. Lists mean what they mean to `time_schedule`; but messages,
-/// copies and reductions are flows that share links fairly. Messages between two ranks, copies of a
-/// rank in one direction, and reductions of a rank go one after the other, as NCCL and copy engines
-/// do.
+/// Runs a job in discrete events. Action lists mean what they mean to `time_schedule`; but
+/// messages, copies and reductions are flows that share links fairly. Messages between two ranks,
+/// copies of a rank in one direction, and reductions of a rank go one after the other, as NCCL and
+/// copy engines do.
 ///
-/// Throws what `time_schedule` throws for lists that make no sense, ConfigError for a cluster that
-/// is too small, or lacks what the job needs, and for repetitions of lists that do not give back
-/// what they take, where memory is limited.
+/// Throws what `time_schedule` throws for action lists that make no sense, ConfigError for a
+/// cluster that is too small, or lacks what the job needs, and for repetitions of action lists that
+/// do not give back what they take, where memory is limited.
 JobTiming simulate_job(const Job& job, const Cluster& cluster);
 
 /// The spans as JSON in Chrome's trace event format: a process per rank, a lane per `Lane`.

@@ -4,14 +4,15 @@
 
 namespace spillway::planner {
 
-/// Seconds of a step that no cuts beat with this schedule on these groups, whatever memory and
-/// links: see src/planner/job/search.md for what it counts, and why that is true. Throws what
-/// `request_for` throws, and ConfigError for a variant that the schedule does not leave open.
+/// Seconds of a step that no cuts beat with this schedule on so many data-parallel replicas,
+/// whatever memory and links: see src/planner/job/search.md for what it counts, and why that is
+/// true. Throws what `request_for` throws, and ConfigError for a variant that the schedule does not
+/// leave open.
 double pipeline_bound(const JobRequest& request, const JobChoice& choice);
 
 /// Seconds of a step that no plan for the request beats: the bound of the schedule that it names,
-/// else what holds for every schedule, on the groups that it names or on the best ones. Where
-/// micro-batches are open, it holds for any number of them.
+/// else what holds for every schedule, on the data-parallel replicas that it names or on the best
+/// ones. Where micro-batches are open, it holds for any number of them.
 double job_bound(const JobRequest& request);
 
 }  // namespace spillway::planner

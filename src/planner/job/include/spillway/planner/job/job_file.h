@@ -19,33 +19,34 @@ struct JobFileStage {
   LayerIndex last = 0;
   std::string first_name;
   std::string last_name;
-  std::vector<ChosenPoint> recomputed;  ///< Layers that backward computes again, as they run.
-  Bytes whole_stash;  ///< Of each micro-batch, before anything is swapped or computed again.
+  std::vector<ChosenPoint> recomputed;  ///< Layers that backward recomputes, as they run.
+  Bytes whole_stash;  ///< Bytes of a micro-batch before anything is swapped or recomputed.
 };
 
 /// A plan for many ranks as a file keeps it: what each rank does, and what that was reckoned with.
 /// job_format.md describes the format.
 struct JobFile {
   std::string partitioner;
-  ModelIdentity model;  ///< Whose layers these are.
+  ModelIdentity model;  ///< Model that the layers are of.
   /// The step that these were recorded in; nothing: in none, as layers of a list of costs.
   std::optional<schedule::RecordedStep> step;
-  std::uint32_t groups = 1;
-  std::uint32_t micro_batches = 1;  ///< Of all groups.
+  std::uint32_t data_parallel = 1;
+  std::uint32_t micro_batches = 1;  ///< Micro-batches of all data-parallel replicas.
   std::uint32_t batch = 1;          ///< The same in micro-batches as they were profiled.
   Bytes device_memory = kNoLimit;
-  Bytes host_memory = kNoLimit;  ///< Of each rank, for what it swaps.
-  LayerOrder order;  ///< That the stages count places of; empty: layers as the model has them.
+  Bytes host_memory = kNoLimit;  ///< Limit of each rank for swapped data.
+  LayerOrder order;  ///< Order that the stages count places in; empty: that of the model.
   std::vector<JobFileStage> stages;
-  Schedule actions;          ///< Of one group.
-  ScheduleCosts costs;       ///< Of the same stages.
-  std::vector<Bytes> fixed;  ///< By rank of a group: what no action moves.
-  /// What leaves a rank goes on to the disks of its host, which then has any room for it.
+  Schedule actions;          ///< Action lists of one data-parallel replica.
+  ScheduleCosts costs;       ///< Costs of the same stages.
+  std::vector<Bytes> fixed;  ///< By rank of a data-parallel replica: what no action moves.
+  /// Whether swapped data goes on to the disks of the host, which then has no limit.
   bool swaps_to_disks = false;
   double step_seconds = 0.0;
   double bound_seconds = 0.0;
-  double bubble = 0.0;              ///< Share of all ranks' step that is not compute.
-  std::vector<Bytes> peaks, hosts;  ///< By rank of a group, as `RankMemory` has them.
+  double bubble = 0.0;  ///< Share of all ranks' step that is not compute.
+  std::vector<Bytes> peaks,
+      hosts;  ///< By rank of a data-parallel replica, as `RankMemory` has them.
   /// The machine that the plan was made for, a description as JSON: see `to_text(Cluster)`. Empty:
   /// none. Whoever runs the plan there reads it; here it is any object.
   std::string cluster;
@@ -53,7 +54,7 @@ struct JobFile {
 
 JobFile describe_job(const JobPlan& plan, const ModelChain& chain);
 
-/// What ranks do by a plan, for who executes it (`schedule::rank_schedule`).
+/// The part of a plan that ranks execute (`schedule::rank_schedule`).
 schedule::ExecutionPlan execution_of(const JobFile& file);
 
 /// The file as JSON.
@@ -61,14 +62,14 @@ std::string to_text(const JobFile& file);
 
 /// Reads what `to_text` wrote. Throws ConfigError that begins with `name` for text that is none, of
 /// a newer format, with a key that the format does not have, with a partitioner or schedule that
-/// nobody has, or whose lists and figures do not belong together. What is read need not work: see
-/// `job_fault`.
+/// nobody has, or whose action lists and figures do not belong together. What is read need not
+/// work: see `job_fault`.
 JobFile parse_job_file(std::string_view text, const std::string& name);
 
-/// What makes a plan impossible, in one sentence, or nothing. Looks for, in this order: what
+/// The reason why a plan is impossible, in one sentence, or nothing. Looks for, in this order: what
 /// `schedule::plan_fault` finds in stages, order, operators and actions; actions that need more
-/// memory than the devices have; ranks that hold more than their device while the lists run, or
-/// more on their host than it has for them; stages whose stash is not what swaps leave of it, or
+/// memory than the devices have; ranks that hold more than their device while the action lists run,
+/// or more on their host than it has for them; stages whose stash is not what swaps leave of it, or
 /// swaps over a link without a rate; figures that are not what the actions make, as when somebody
 /// changed the one or the other.
 std::optional<std::string> job_fault(const JobFile& file);

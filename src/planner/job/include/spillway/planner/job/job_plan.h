@@ -10,94 +10,101 @@
 #include "spillway/planner/job/held_bytes.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/job/plan_memo.h"
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
 namespace spillway::planner {
 
-/// What one rank holds at its fullest moment.
+/// Memory of one rank at the moment of its peak.
 struct RankMemory {
-  Bytes peak;      ///< By the schedule's referee, with `fixed`.
-  HeldBytes held;  ///< The same by class, all of them at the moment of the peak.
-  Bytes fixed;     ///< What no action moves: working peak, relayed tensors, buffers, frozen
+  Bytes peak;      ///< Peak by the simulator of the schedule, `fixed` included.
+  HeldBytes held;  ///< The bytes of each class at the moment of that peak.
+  Bytes fixed;     ///< Bytes that no action moves: working peak, relayed tensors, buffers, frozen
                    ///< parameters, reserved bytes.
-  Bytes host;      ///< Swapped stash of all micro-batches in flight, and parked weights.
+  Bytes host;      ///< Bytes on the host: swapped stashes of all micro-batches in flight, and
+                   ///< parked weights.
 };
 
-/// A model cut into stages, and what each rank does with them in which order.
+/// A model cut into stages, with the action list of each rank. Figures that depend on the number of
+/// data-parallel replicas say so; all others are of one replica.
 struct JobPlan {
   std::string partitioner;
   std::string schedule;
-  std::uint32_t ranks = 1;          ///< Of all groups.
-  JobVariant variant;               ///< What the schedule leaves open, as it was made.
-  std::uint32_t groups = 1;         ///< That do the same with micro-batches of their own.
-  std::uint32_t micro_batches = 1;  ///< Of all groups.
-  std::uint32_t batch = 1;          ///< The same in micro-batches as the request's chain has them.
+  std::uint32_t ranks = 1;          ///< Ranks of all data-parallel replicas.
+  JobVariant variant;               ///< Options of the schedule, with the defaults filled in.
+  std::uint32_t data_parallel = 1;  ///< Number of data-parallel replicas.
+  std::uint32_t micro_batches = 1;  ///< Micro-batches of a step, of all replicas.
+  std::uint32_t batch = 1;          ///< Work of a step, in micro-batches of the profile's size.
   Bytes device_memory = kNoLimit;
-  Bytes host_memory = kNoLimit;  ///< Of each rank.
-  JobRelief relief = JobRelief::kStages;
-  std::string not_tried;  ///< Which kind of relief was left out, and why; mostly empty.
+  Bytes host_memory = kNoLimit;  ///< Limit of each rank.
+  JobMemoryReduction memory_reduction = JobMemoryReduction::kStages;
+  std::string not_tried;  ///< Kind of memory reduction that was skipped, with the reason, or empty.
 
-  /// Of the layers. Stages and what they compute again count places in it.
-  OrderChoice order;
-  std::vector<StageEstimate> stages;  ///< Layers, times, what is swapped and computed again.
-  std::vector<StageFactors> factors;  ///< By stage, that the cuts were made for.
-  /// By stage, before and after swaps and recomputation of its stash: in all copies together, but
-  /// buffers and stash of one. Each class at its most, which need not be at the same moment. Where
-  /// ranks have several stages, it is what the cuts were made for.
+  OrderChoice order;  ///< Order of the layers. Stages and recomputed layers count places in it.
+  std::vector<StageEstimate> stages;  ///< Layers, seconds, swapped bytes and recomputed layers.
+  std::vector<StageFactors> factors;  ///< By stage: the counts that the cuts were made with.
+  /// By stage, before and after its stashes are swapped or recomputed: buffers and stash of one
+  /// copy of the stage, all other classes summed over its copies. Each class has its own maximum
+  /// over time. For ranks with several stages, the estimate that the cuts were made with.
   std::vector<HeldBytes> bytes_before, bytes_after;
-  double seconds_per_micro_batch = 0.0;  ///< Of the slowest stage.
-  double rounding_gap = 0.0;  ///< What recomputing whole layers costs there, over fractions.
+  double seconds_per_micro_batch = 0.0;  ///< Seconds of the slowest stage.
+  double rounding_gap = 0.0;  ///< Share of time lost by recomputing whole layers, not fractions.
 
-  Schedule actions;  ///< Of one group, with messages.
+  Schedule actions;  ///< Action lists with messages.
   ScheduleCosts costs;
   ScheduleTiming timing;
-  std::vector<RankMemory> memory;  ///< By rank of a group.
+  std::vector<RankMemory> memory;  ///< By rank.
 
   double step_seconds = 0.0;
-  double bound_seconds = 0.0;
+  double bound_seconds = 0.0;  ///< Proven lower bound of `step_seconds`.
 
   double gap() const { return bound_seconds > 0.0 ? step_seconds / bound_seconds - 1.0 : 0.0; }
-  Bytes peak() const;
-  /// Whether stashes are swapped or computed again, however it was decided.
-  bool is_relieved() const;
-  double micro_batches_per_second() const;  ///< Of all groups; 0 for a step that takes no time.
-  double exposed_communication_seconds() const;  ///< Of the rank that waits most.
-  double exposed_swap_seconds() const;           ///< The same for swaps, stages' own included.
+  Bytes peak() const;  ///< Peak of the fullest rank.
+  /// Whether any stash is swapped or recomputed.
+  bool reduces_memory() const;
+  /// Throughput of all data-parallel replicas; 0 for a step that takes no time.
+  double micro_batches_per_second() const;
+  /// Seconds that the rank with the longest stalls waits for messages.
+  double exposed_communication_seconds() const;
+  /// Seconds that the rank with the longest stalls waits for swaps, those of its stages included.
+  double exposed_swap_seconds() const;
 };
 
-/// Whether a step is faster than another: sums in another order differ in the last bits.
+/// Whether a step is faster than another by more than rounding: sums in another order differ in
+/// their last bits.
 inline bool is_faster(double seconds, double than) { return seconds < than * (1.0 - 1e-9); }
 
 inline constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
-/// What a plan is not worth the while for, unless it may be faster.
-struct SecondsToBeat {
-  double all = kNoTime;      ///< Given up where it is proven that no plan of the choice is.
-  double put_off = kNoTime;  ///< Put off where it is not likely that one is.
-  double windows = kNoTime;  ///< Windows are tried for plans that are faster without any relief.
-  double cuts = kNoTime;     ///< What other cuts take: those that surely take as long are left out.
+/// Step times of incumbent plans, in seconds. A candidate that cannot be faster is pruned.
+struct IncumbentSeconds {
+  double all = kNoTime;       ///< A candidate is pruned where it is proven to be no faster.
+  double deferred = kNoTime;  ///< A candidate is deferred where it is unlikely to be faster.
+  /// Idle-time offload is tried only where the plan with unlimited memory is faster.
+  double offload = kNoTime;
+  double cuts = kNoTime;  ///< Cuts that are proven to be no faster are skipped.
 };
 
-/// A schedule on so many groups.
+/// A candidate of the search: a schedule on a number of data-parallel replicas.
 struct JobChoice {
   const ScheduleGenerator* generator = nullptr;
-  std::uint32_t groups = 1;
+  std::uint32_t data_parallel = 1;
   JobVariant variant{};
-  std::uint32_t micro_batches = 0;  ///< 0: as many as the request says, or as its batch has.
-  SecondsToBeat to_beat{};
+  std::uint32_t micro_batches = 0;  ///< 0: those of the request, or else its batch.
+  IncumbentSeconds incumbent{};
 };
 
-/// The choice that a plan came of.
+/// The candidate that a plan was made for.
 JobChoice choice_of(const JobPlan& plan);
 
-/// The request as it is for one choice, which leaves nothing open: the chain of its micro-batches.
+/// The request with everything that the choice decides filled in, and with the chain of its
+/// micro-batches.
 JobRequest request_for(const JobRequest& request, const JobChoice& choice);
 
-/// Ranks that do not fit: the fullest one, and what it needs as planned; where there are no cuts
-/// that fit, under those that hold least.
+/// Some rank does not fit into its device. `rank` is the fullest one and `needed` its bytes: under
+/// the plan, or, where no cuts fit, under the cuts with the smallest peak.
 class NoRoomError : public PlanError {
  public:
   NoRoomError(const std::string& sentence, std::uint32_t rank, Bytes needed)
@@ -111,59 +118,62 @@ class NoRoomError : public PlanError {
   Bytes needed_;
 };
 
-/// A choice that is not worth the while, for either reason.
+/// A candidate that was pruned or deferred.
 class GivenUpError : public PlanError {
  public:
   using PlanError::PlanError;
 };
 
-/// A choice that cannot be faster than its `to_beat`.
+/// A candidate that is pruned: it is proven to be no faster than its incumbent.
 class TooSlowError : public GivenUpError {
  public:
   using GivenUpError::GivenUpError;
 };
 
-/// A choice that is not likely to be faster, and was not looked at.
-class PutOffError : public GivenUpError {
+/// A candidate that is deferred: it is unlikely to be faster than its incumbent.
+class DeferredError : public GivenUpError {
  public:
-  PutOffError(const std::string& sentence, double seconds)
+  DeferredError(const std::string& sentence, double seconds)
       : GivenUpError("{}", sentence), seconds_(seconds) {}
 
-  /// Of a step as if there were room.
+  /// Step time with unlimited memory.
   double seconds() const { return seconds_; }
 
  private:
   double seconds_;
 };
 
-/// The stages that a partitioner cuts for a schedule, and their step by the schedule's referee.
-/// Where the partitioner is ours, they are those of the fastest step among the cuts that
-/// `cut_effort` names. Stages that the request gives are not cut anew. Where the chain may be
-/// reordered, all partitioners cut it in the order that `choose_order` finds for these stages, and
-/// as it stands; the faster one counts. Stages get the memory of their device in equal parts where
-/// a rank has several, behind reserved bytes and the largest working peak, or what others leave
-/// where equal parts do not do. Where stages need relief and there is a link to the host, both
-/// kinds of relief are tried, and the faster one counts; the search for windows is shorter for
-/// longer lists, and left out beyond 16,384 passes of micro-batches through stages, which the plan
-/// then says.
+/// Cuts the chain into stages for the schedule of `choice` and simulates the step.
 ///
-/// Throws ConfigError for counts that the schedule cannot serve, with ones that it can, and for
-/// more stages than layers; NoRoomError where a layer, cuts or ranks do not fit; PlanError where
-/// hosts have too little memory for what is swapped, for parked weights without a link to the host,
-/// and, where the request's schedule is the chooser's, for one that changes results; TooSlowError
-/// where relief is needed, and the step is no faster than `choice.to_beat` by what the slowest
-/// stage of the best cuts takes; PutOffError where it is not likely to be by what it would take
-/// without relief, with a fourth of it to spare. Windows are only tried where it would be faster
-/// without any relief.
+/// - Cuts: our partitioner takes the fastest simulated step among the cuts that `cut_effort` names.
+///   Stages that the request gives are kept. Where the chain may be reordered, the faster of two
+///   orders counts: the recorded one, and the one that `choose_order` finds.
+/// - Memory of a rank with several stages is shared equally between them, after reserved bytes and
+///   the largest working peak; where that does not fit, each gets what the others leave.
+/// - Memory reduction: where stages need it and there is a link to the host, both kinds are tried
+///   and the faster one counts. The search for idle-time offload is shorter for longer action
+///   lists, and is skipped beyond 16,384 passes of micro-batches through stages; `not_tried` then
+///   says so. It is skipped, too, where the plan with unlimited memory is no faster than
+///   `choice.incumbent.offload`.
+///
+/// Throws
+/// - ConfigError for counts that the schedule cannot serve, with counts that it can, and for more
+///   stages than layers;
+/// - NoRoomError where a layer, the cuts or a rank does not fit;
+/// - PlanError where hosts have too little memory for swapped data, for parked weights without a
+///   link to the host, and for a schedule that changes results, unless the request names it;
+/// - TooSlowError where memory must be reduced and the slowest stage of the best cuts alone takes
+///   as long as `choice.incumbent`;
+/// - DeferredError where the step with unlimited memory takes more than 1.25 times the incumbent.
 JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice);
 
-/// The same, as one of many: `memo` has what earlier ones found.
+/// The same for one of many candidates: `memo` keeps orders and cuts for later ones.
 JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice, PlanMemo& memo);
 
-/// Whether some update happens while micro-batches are in flight, which makes other results than
-/// training without a pipeline. The chooser leaves such schedules to those who name them.
+/// Whether some optimizer step happens while micro-batches are in flight, so that training gives
+/// other results than without a pipeline. The automatic choice skips such schedules.
 bool changes_results(const Schedule& schedule);
 
 }  // namespace spillway::planner

@@ -19,23 +19,25 @@ struct RankMove {
   LayerIndex last_layer = 0;
   std::uint32_t from_stage = 0;
   std::uint32_t to_stage = 0;
-  std::uint32_t from_rank = 0;  ///< Of a pipeline; the same as `to_rank` where one has both stages.
+  std::uint32_t from_rank =
+      0;  ///< Rank in a pipeline; equals `to_rank` where one rank has both stages.
   std::uint32_t to_rank = 0;
-  Bytes bytes;           ///< That a message carries: none within a rank.
-  double seconds = 0.0;  ///< Of that message alone.
+  Bytes bytes;           ///< Bytes of the message; 0 within a rank.
+  double seconds = 0.0;  ///< Seconds of that message alone.
 };
 
 /// Other stages for the same ranks, and what it takes to get there: one flush, the end of a step,
 /// with rounds of messages between neighbours and no step between them.
 struct RebalanceChoice {
   std::vector<LayerIndex> begins;  ///< First layer of each stage.
-  std::vector<RankMove> moves;     ///< Of one pipeline; all groups do the same at the same time.
+  std::vector<RankMove>
+      moves;  ///< Moves of one pipeline; all data-parallel replicas do the same at the same time.
   std::uint32_t rounds = 0;
-  Bytes bytes;  ///< Of one pipeline.
-  /// Each round lasts as long as its busiest link, as the schedule's referee has links: one message
-  /// at a time from a rank to another one, both directions and all pairs at once.
+  Bytes bytes;  ///< Bytes of one pipeline.
+  /// Each round lasts as long as its busiest link, as the schedule's simulator has links: one
+  /// message at a time from a rank to another one, both directions and all pairs at once.
   double move_seconds = 0.0;
-  double step_seconds = 0.0;  ///< By the schedule's referee.
+  double step_seconds = 0.0;  ///< By the schedule's simulator.
 
   /// The fewest steps behind which the moves have paid against steps of that length (infinite: they
   /// are not possible any more, so at once); nothing where they never do.
@@ -66,12 +68,12 @@ struct RebalancedJob {
 /// The job of a stored plan with a model that was measured anew: its ranks, schedule,
 /// micro-batches, memory, links, order of the layers and stages. `name` and `profile` are the files
 /// of both. Throws PlanError for a model of other layers (`require_same_model`), ConfigError for
-/// lists that the schedule does not make.
+/// action lists that the schedule does not make.
 JobRequest request_of(const JobFile& file, const std::string& name, MeasuredModel model,
                       const std::string& profile);
 
 /// On-line re-balancing, after vPipe (IEEE TPDS 33(3), 2022): layers move between neighbouring
-/// stages, which swap and compute again what is best for them then; the schedule stays: see
+/// stages, which swap and recompute what is best for them then; the schedule stays: see
 /// rebalance.md. `request` is one of `request_of`, whose links and memory may have been said anew.
 /// Without `steps_left` the quickest step counts. Deterministic and pure; some fifty plans at
 /// most.

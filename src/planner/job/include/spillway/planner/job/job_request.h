@@ -13,68 +13,71 @@
 
 namespace spillway::planner {
 
-/// The chooser: every schedule, and every number of groups where none is named.
+/// Name of the automatic choice among all schedules, and among all numbers of data-parallel
+/// replicas unless the request names one.
 inline constexpr std::string_view kAnySchedule = "auto";
 inline constexpr std::uint32_t kMostRanksOfJob = schedule::kMostRanksOfPlan;
 
-/// Stages that are there already.
+/// Stages of an existing plan.
 struct GivenStages {
-  LayerOrder order;                ///< Of the layers; empty: as the chain has them.
-  std::vector<LayerIndex> begins;  ///< The first layer of each stage, by place in that order.
+  LayerOrder order;                ///< Order of the layers; empty: the order of the chain.
+  std::vector<LayerIndex> begins;  ///< First layer of each stage, as a place in that order.
 };
 
-/// Whose cuts the referee of the step sees, where the partitioner is ours.
+/// Candidate partitions that our partitioner has simulated for each schedule.
 enum class CutEffort : std::uint8_t {
-  kExact,     ///< Those with the quickest slowest stage alone: a first look at many choices.
-  kMessages,  ///< Also those whose stages wait for their messages.
-  kAll,       ///< Also those of all other partitioners.
+  kExact,     ///< One: the cuts with the fastest slowest stage.
+  kMessages,  ///< Also the cuts that count messages as time of their stages.
+  kAll,       ///< Also the cuts of all other partitioners.
 };
 
-/// A model that is to be trained on many equal devices.
+/// A model to train on many equal devices.
 struct JobRequest {
-  ModelChain chain;             ///< Times and sizes of one micro-batch. Plans may reorder it.
-  double update_seconds = 0.0;  ///< Of the optimizer, over all parameters.
-  Bytes reserved;               ///< On each device, beside all that the chain says.
+  ModelChain chain;             ///< Seconds and bytes of one micro-batch; plans may reorder it.
+  double update_seconds = 0.0;  ///< Seconds of the optimizer for all parameters.
+  Bytes reserved;               ///< Bytes of each device that the chain does not include.
   std::uint32_t ranks = 1;
-  std::uint32_t micro_batches = 1;  ///< Of a step, of all groups together; 0: the chooser's.
-  /// How much work a step is, in micro-batches as the chain has them. 0: `micro_batches`. Fewer
-  /// micro-batches than that are so much larger: see `with_micro_batches`.
+  std::uint32_t micro_batches =
+      1;  ///< Of a step, summed over data-parallel replicas; 0: automatic.
+  /// Work of a step, in micro-batches of the chain's size; 0: `micro_batches`. With fewer
+  /// micro-batches, each is larger: see `with_micro_batches`.
   std::uint32_t batch = 0;
-  /// Data parallel pipelines of ranks / groups ranks each, which share the micro-batches. 0: with
-  /// the chooser any number, else 1.
-  std::uint32_t groups = 0;
+  /// Data-parallel replicas: pipelines of ranks / data_parallel ranks each, which share the
+  /// micro-batches. 0: any number with kAnySchedule, else 1.
+  std::uint32_t data_parallel = 0;
   std::string schedule{kAnySchedule};
-  JobVariant variant{};  ///< Of the schedule that is named.
+  JobVariant variant{};  ///< Options of the named schedule.
   std::string partitioner = "spillway";
-  GivenStages stages{};      ///< Without any, the partitioner cuts.
-  OrderEffort order_effort;  ///< Of each plan, where branches may run in another order.
+  GivenStages stages{};      ///< Stages to keep; empty: the partitioner cuts.
+  OrderEffort order_effort;  ///< Limit of the search for an order of branches, per plan.
   CutEffort cut_effort = CutEffort::kAll;
   Bytes device_memory = kNoLimit;
-  LinkCosts link;                          ///< From each rank to each other one.
-  std::optional<LinkCosts> reduce_link{};  ///< Of each rank when gradients are summed; else `link`.
-  SharedSums shared_sums{};                ///< What these sums share besides.
-  /// Of each rank's link to its host, in each direction at the same time; 0: nothing is swapped.
+  LinkCosts link;                          ///< Link from each rank to each other one.
+  std::optional<LinkCosts> reduce_link{};  ///< Link of each rank for gradient sums; else `link`.
+  SharedSums shared_sums{};                ///< Links that gradient sums of several stages share.
+  /// Bandwidth of each rank's link to its host, in each direction at the same time; 0: no swaps.
   double swap_bytes_per_second = 0.0;
-  /// Of that rate, what cuts and recomputation reckon with for what stages swap of each stash.
+  /// Share of that bandwidth that cuts and recomputation count on for swapped parts of stashes.
   double stage_swap_share = 1.0;
-  Bytes host_memory = kNoLimit;  ///< Of each rank, for what is swapped.
+  Bytes host_memory = kNoLimit;  ///< Limit of each rank for swapped data.
 };
 
-/// Throws ConfigError for what no job can be: no ranks, groups that do not divide ranks and
-/// micro-batches, micro-batches that do not divide the batch, or are open for a schedule that is
-/// named, unknown names, rates that are none, and what check(ModelChain) refuses.
+/// Throws ConfigError for a request that no job can meet: no ranks; data-parallel replicas that do
+/// not divide ranks and micro-batches; micro-batches that do not divide the batch, or that are open
+/// for a named schedule; unknown names; bandwidths that are not positive; and all that
+/// check(ModelChain) refuses.
 void check(const JobRequest& request);
 
-/// The work of a step in micro-batches as the chain has them.
+/// Work of a step, in micro-batches of the chain's size.
 std::uint32_t batch_of(const JobRequest& request);
 
-/// Those that are asked for, or, where they are open, as many as the batch has.
+/// Micro-batches of the request, or those of its batch where they are open.
 std::uint32_t most_micro_batches(const JobRequest& request);
 
-/// The same step in so many micro-batches, which divide the batch: the chain's is of one of them,
-/// k times as large. It is taken to last k times as long, to keep k times as much, and to send k
-/// times as much. Large ones are often a little quicker than that; of smaller ones than the chain's
-/// nobody knows the times.
+/// The same step in this number of micro-batches, a divisor of the batch. The chain is then of one
+/// micro-batch that is k times as large, and is taken to need k times the time, the memory and the
+/// messages. Real large micro-batches are often a little faster than that; times of smaller ones
+/// than the profiled ones are not known.
 JobRequest with_micro_batches(JobRequest request, std::uint32_t micro_batches);
 
 }  // namespace spillway::planner

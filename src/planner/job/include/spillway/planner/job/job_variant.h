@@ -9,63 +9,64 @@
 
 namespace spillway::planner {
 
-/// How a plan gets into the memory of its devices.
-enum class JobRelief : std::uint8_t {
-  kStages,     ///< Each stage swaps a part of every stash, and computes layers again.
-  kRecompute,  ///< Each stage computes layers again, and swaps nothing.
-  kWindows,  ///< Whole stashes leave in idle windows; ranks that are still too full compute again.
+/// The way in which a plan reduces memory to that of its devices.
+enum class JobMemoryReduction : std::uint8_t {
+  kStages,       ///< Each stage swaps a part of every stash and recomputes layers.
+  kRecompute,    ///< Each stage recomputes layers and swaps nothing.
+  kIdleOffload,  ///< Whole stashes are swapped in idle time; ranks that are too full recompute.
 };
 
-/// "stages", "recompute", "windows"
-std::string_view to_string(JobRelief relief);
+/// "stages", "recompute", "idle-offload"
+std::string_view to_string(JobMemoryReduction memory_reduction);
 
-/// What becomes of weights that a rank does not use: it has two stages, and works on them in turn.
+/// Handling of the second copy of weights on ranks that have two stages and alternate between them.
 enum class SecondCopy : std::uint8_t {
-  kStepped,      ///< They stay, and every copy is updated where it is.
-  kParked,       ///< They are on the host while the other ones are in use.
-  kSingleOwner,  ///< One of two copies of a stage owns it: it lends, gets gradients back, and
-                 ///< steps.
+  kStepped,      ///< Both copies stay on the device, and both are updated there.
+  kParked,       ///< The copy that is not in use is on the host.
+  kSingleOwner,  ///< One copy owns the stage: it sends weights, receives gradients and updates.
 };
 
-/// What a schedule leaves open. 0 leaves it to whoever plans.
+/// Options of a schedule; 0: the planner chooses.
 struct JobVariant {
-  std::uint32_t chunks = 0;    ///< interleaved, breadth-first: stages of each rank.
-  std::uint32_t slots = 0;     ///< 1f1b-capped: micro-batches in flight at most.
+  std::uint32_t chunks = 0;    ///< interleaved, breadth-first: stages per rank.
+  std::uint32_t slots = 0;     ///< 1f1b-capped: limit of micro-batches in flight.
   std::uint32_t replicas = 0;  ///< gems-basic, gems-master: passes over the model.
   SecondCopy second_copy = SecondCopy::kStepped;
-  std::optional<JobRelief> relief{};  ///< None: the fastest one.
+  std::optional<JobMemoryReduction> memory_reduction{};  ///< Empty: the fastest one.
 
   bool operator==(const JobVariant&) const = default;
 };
 
-/// "slots=3", "replicas=4,parked", "windows"; empty where all is left open.
+/// "slots=3", "replicas=4,parked", "idle-offload"; empty where all options are open.
 std::string to_string(const JobVariant& variant);
 
-/// A schedule and what is said of it.
+/// A schedule with its options.
 struct NamedSchedule {
   const ScheduleGenerator* generator = nullptr;
   JobVariant variant;
 };
 
-/// "1f1b-capped", "1f1b-capped:slots=3", "gems-mast:parked,windows". Throws ConfigError with the
-/// nearest name for an unknown schedule, and for what it does not leave open.
+/// Reads "1f1b-capped", "1f1b-capped:slots=3" or "gems-mast:parked,idle-offload". Throws
+/// ConfigError for an unknown schedule, with the nearest name, and for options that the schedule
+/// does not have.
 NamedSchedule schedule_in(std::string_view text);
 
-/// "1f1b-capped:slots=3": what `schedule_in` reads.
+/// Writes "1f1b-capped:slots=3", which `schedule_in` reads.
 std::string schedule_text(std::string_view schedule, const JobVariant& variant);
-/// The same of a variant as `to_string` says it.
+/// The same for options that `to_string` has written.
 std::string schedule_text(std::string_view schedule, std::string_view variant);
 
-/// Throws ConfigError for figures that the schedule has no use for.
+/// Throws ConfigError for options that the schedule does not have.
 void check(const ScheduleGenerator& generator, const JobVariant& variant);
 
-/// What the generator is asked for on so many ranks of one pipeline, with its micro-batches. Left
-/// open: two stages per rank, half the slots of what 1F1B holds at its most, replicas as many as
-/// the generator takes.
-ScheduleRequest lists_for(const ScheduleGenerator& generator, const JobVariant& variant,
-                          std::uint32_t ranks, std::uint32_t micro_batches);
+/// The request to the generator for one pipeline of `ranks` and its micro-batches. Defaults of open
+/// options: two stages per rank, half of the micro-batches in flight of 1F1B, and the largest
+/// number of replicas that the generator takes.
+ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const JobVariant& variant,
+                                     std::uint32_t ranks, std::uint32_t micro_batches);
 
-/// The variant with what was left open as the lists have it, but for the kind of relief.
+/// The variant with open options as the action lists have them; an open kind of memory reduction
+/// stays open.
 JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant,
                    const Schedule& compute);
 

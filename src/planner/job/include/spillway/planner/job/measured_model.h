@@ -11,14 +11,15 @@ namespace spillway::planner {
 /// step is one micro-batch.
 struct MeasuredModel {
   ModelChain chain;
-  double update_seconds = 0.0;  ///< Of the optimizer, over all parameters.
+  double update_seconds = 0.0;  ///< Seconds of the optimizer for all parameters.
   Bytes reserved;               ///< On every device: what is too small to be told apart.
 };
 
 /// The forward operators of a profile as layers. A profile knows no modules, so a layer is one
 /// operator; cuts lie between operators.
 ///
-/// - Operators before the turn are forward: before the first one that is called "... backward", as
+/// - Operators up to the end of forward are forward: before the first one that is called "...
+/// backward", as
 ///   in imported graphs, else as `forward_stash.h` finds it. Those that touch optimizer states or
 ///   write parameters are the update, all others backward.
 /// - A backward operator counts for the layer whose parameters it uses, else for the latest one of
@@ -31,12 +32,12 @@ struct MeasuredModel {
 ///   Buffers, among them data that lives on behind the step, are no parameters: they belong to the
 ///   first layer that reads them.
 /// - Layers that lead are frozen up to the first one that reads a trained parameter, or that makes
-///   or reads what backward uses: the last layer of a frozen stem counts as trained, without any
+///   or reads what backward uses: the last layer of a frozen prefix counts as trained, without any
 ///   backward, since what it makes waits for the layer behind it.
 /// - Layers wait for those whose values they read or overwrite, and for what the profile says of
 ///   smaller ones (`hidden_dependences`). Where it does not, as recorded ones, the order is fixed
 ///   (`may_reorder`); the chain's dependences then are a guess on the safe side for who frees it.
-/// - What a layer makes and keeps can be computed again from what other layers keep, with all that
+/// - What a layer makes and keeps can be recomputed from what other layers keep, with all that
 ///   writes it in place, where these operators and those in between may run again and write nothing
 ///   that was there before the step. Data that a layer keeps stays.
 ///

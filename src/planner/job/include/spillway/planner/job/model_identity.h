@@ -11,7 +11,7 @@ namespace spillway::planner {
 /// may be held against a later profile of the same model.
 struct ModelIdentity {
   std::uint32_t layers = 0;
-  std::uint64_t name_hash = 0;  ///< Of all names, in the order of the profile.
+  std::uint64_t name_hash = 0;  ///< Hash of all names, in the order of the profile.
 
   bool operator==(const ModelIdentity&) const = default;
 };

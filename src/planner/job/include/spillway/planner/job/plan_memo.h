@@ -20,13 +20,13 @@ class CutMemo {
   const Cuts& cuts(const Partitioner& partitioner, const SegmentCosts& costs);
 
  private:
-  using Figures = std::vector<double>;  ///< Of a problem, but for its chain.
+  using Figures = std::vector<double>;  ///< Figures of a problem, without its chain.
 
   std::map<std::pair<std::uint64_t, Figures>, OrderChoice> orders_;  ///< By steps of effort.
   std::map<std::pair<const Partitioner*, Figures>, Cuts> cuts_;
 };
 
-/// What the plans of one search have in common, with a chain for each number of micro-batches and
+/// Results that the plans of one search share, by chain: one for each number of micro-batches and
 /// each order of the layers. For requests of one model and batch, on devices of one speed. Not for
 /// several threads at once.
 class PlanMemo {

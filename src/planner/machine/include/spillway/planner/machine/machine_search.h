@@ -11,18 +11,18 @@ namespace spillway::planner {
 /// A plan that was run on the machine.
 struct MachineRun {
   std::string schedule;
-  std::uint32_t groups = 1;
+  std::uint32_t data_parallel = 1;
   SwapTarget swap_target = SwapTarget::kHost;
   double planned_step_seconds = 0.0;  ///< With links of its own for every rank.
   double step_seconds = 0.0;          ///< With the machine's, which they share.
-  std::string variant{};              ///< Of the schedule.
+  std::string variant{};              ///< Options of the schedule.
 };
 
 struct MachineSearch {
   JobSearch search;    ///< The plan, and all that was tried by the links of `share_of`.
-  JobRequest request;  ///< What the plan was made for: that of `request_on`.
-  SwapTarget swap_target = SwapTarget::kHost;  ///< Of the plan.
-  JobTiming timing;                            ///< Of the plan on the machine.
+  JobRequest request;  ///< Request that the plan was made for: that of `request_on`.
+  SwapTarget swap_target = SwapTarget::kHost;  ///< Target of the plan.
+  JobTiming timing;                            ///< Timing of the plan on the machine.
   std::vector<MachineRun> runs;  ///< Fastest on the machine first; the first is the plan.
 };
 
@@ -41,10 +41,10 @@ MachineAttempt try_choice_on(const JobRequest& request, const Cluster& cluster,
 
 /// The fastest plan on a machine: all choices by what the machine gives each rank, then the twelve
 /// best of them in a simulation in which ranks share its links, and the best of each schedule on
-/// each number of groups that may be faster by its bound, up to a million actions of short lists;
-/// then the order of layers of the fastest one once more, as `search_job` does; it counts if it is
-/// as fast there. `request` has the profile's times; its links count for nothing, its
-/// `device_memory` where that is less than the machine's.
+/// each number of data-parallel replicas that may be faster by its bound, up to a million actions
+/// of short action lists; then the order of layers of the fastest one once more, as `search_job`
+/// does; it counts if it is as fast there. `request` has the profile's times; its links count for
+/// nothing, its `device_memory` where that is less than the machine's.
 ///
 /// Throws ConfigError for a cluster with fewer devices than ranks, and what `search_job` throws.
 MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster,

@@ -11,22 +11,22 @@ namespace spillway::planner {
 /// own, and what sums share, as stages come to theirs one after the other.
 struct MachineShare {
   LinkCosts peer;          ///< The slowest way from a rank to the next one of its pipeline, alone.
-  LinkCosts reduce;        ///< Of a rank in the ring that sums its gradients, alone.
+  LinkCosts reduce;        ///< Link of a rank in the ring that sums its gradients, alone.
   SharedSums shared_sums;  ///< The link that is fullest while all ranks sum.
   double swap_bytes_per_second = 0.0;  ///< To its host or disks and back, while all ranks swap.
 };
 
-/// Of `ranks` devices in `groups` pipelines on neighbouring devices. `ranks` is a multiple of
-/// `groups`. Throws ConfigError for a cluster with fewer devices, and for swaps to disks that it
-/// does not have.
-MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t groups,
+/// Of `ranks` devices in `data_parallel` pipelines on neighbouring devices. `ranks` is a multiple
+/// of `data_parallel`. Throws ConfigError for a cluster with fewer devices, and for swaps to disks
+/// that it does not have.
+MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t data_parallel,
                       SwapTarget swap_target);
 
-/// The request as it is on a machine for so many groups, which it does not name: links and times of
-/// its devices, and no more memory than they have. What the hosts hold is for `host_peaks`, so it
-/// has no limit here. Times are divided by `speed_over_profile`; without that they stay those of
-/// the request. Throws as `share_of`.
-JobRequest request_on(const JobRequest& request, const Cluster& cluster, std::uint32_t groups,
-                      SwapTarget swap_target);
+/// The request as it is on a machine for so many data-parallel replicas, which it does not name:
+/// links and times of its devices, and no more memory than they have. What the hosts hold is for
+/// `host_peaks`, so it has no limit here. Times are divided by `speed_over_profile`; without that
+/// they stay those of the request. Throws as `share_of`.
+JobRequest request_on(const JobRequest& request, const Cluster& cluster,
+                      std::uint32_t data_parallel, SwapTarget swap_target);
 
 }  // namespace spillway::planner

@@ -50,7 +50,7 @@ struct OrderEffort {
 inline constexpr OrderEffort kThoroughOrder{20'000, 400'000'000};
 
 struct OrderChoice {
-  std::string_view name = "recorded";  ///< Of a named order, or `downsets`.
+  std::string_view name = "recorded";  ///< Name of the order, or `downsets`.
   LayerOrder layers;                   ///< Empty: as the chain has them.
   /// Of the slowest stage under the best cuts of this order, per micro-batch, recomputation in
   /// fractions of layers; infinite where no cuts fit.

@@ -13,7 +13,7 @@ namespace spillway::planner {
 
 using LayerIndex = std::uint32_t;
 
-/// What nobody has measured. `check` refuses it, so that no time is 0 by omission.
+/// A time that was not measured. `check` refuses it, so that no time is 0 by omission.
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 /// Another way through the backward of a layer: so much longer, and so much less kept.

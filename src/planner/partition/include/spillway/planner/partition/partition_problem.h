@@ -12,19 +12,19 @@ inline constexpr double kNoLink = std::numeric_limits<double>::infinity();
 inline constexpr Bytes kNoLimit{std::numeric_limits<std::uint64_t>::max()};
 inline constexpr std::uint32_t kNoHost = 0xffff'ffff;
 
-/// What a schedule holds on one stage, in units of one micro-batch or one copy of the weights.
+/// Counts of one stage in a schedule, in units of one micro-batch or one copy of the weights.
 struct StageFactors {
   double in_flight = 1;        ///< Micro-batches whose stash is alive at once, at the peak. May be
                                ///< fractional (split backward).
   double weight_versions = 1;  ///< Copies of the parameters, of all replicas together.
-  double state_copies = 1;     ///< Of gradients, optimizer states and frozen parameters.
+  double state_copies = 1;     ///< Copies of gradients, optimizer states and frozen parameters.
 };
 
 /// The device that runs one stage.
 struct StageDevice {
   double slowdown = 1.0;  ///< Times of the layers are multiplied by this.
   Bytes memory = kNoLimit;
-  Bytes reserved{};  ///< Of the memory, for contexts and buffers; counts in every figure.
+  Bytes reserved{};  ///< Bytes of the memory for contexts and buffers; counts in every figure.
   /// To the swap space, in each of both directions at the same time: the slower one's.
   double swap_seconds_per_byte = kNoLink;
   std::uint32_t host = kNoHost;  ///< Which host's budget swaps pass besides; neighbours only.
@@ -33,10 +33,10 @@ struct StageDevice {
 /// From a stage to the next one, for each direction.
 struct StageLink {
   double seconds_per_byte = 0.0;
-  double fixed_seconds = 0.0;  ///< Of each micro-batch.
+  double fixed_seconds = 0.0;  ///< Seconds of each micro-batch.
 };
 
-/// What there is to cut, and what for.
+/// The chain to cut, and the devices and links to cut it for.
 struct PartitionProblem {
   ModelChain chain;
   std::vector<StageDevice> devices;   ///< One per stage, in the order of the pipeline.

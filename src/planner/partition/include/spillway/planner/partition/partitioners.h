@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 
 namespace spillway::planner {
 
@@ -14,8 +14,8 @@ enum class Reading : std::uint8_t {
   kInferred,     ///< Our reading of an outline, not confirmed by its authors or code.
 };
 
-/// A way to cut a chain. All are judged by the same referee, which chooses swaps and recomputation
-/// for the cuts of each.
+/// A way to cut a chain. All are evaluated by the same simulator, which chooses swaps and
+/// recomputation for the cuts of each.
 struct Partitioner {
   using Make = Cuts (*)(const SegmentCosts& costs);
 

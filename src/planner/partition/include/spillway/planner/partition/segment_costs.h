@@ -18,31 +18,33 @@ struct Segment {
 /// with the segment, which the exact one need not.
 enum class Borders : std::uint8_t { kExact, kNone, kLargest };
 
-/// What a stage may do about its memory.
-enum class Relief : std::uint8_t { kNone, kRecompute, kSwapAndRecompute };
+/// Ways in which a stage may reduce its memory.
+enum class MemoryReduction : std::uint8_t { kNone, kRecompute, kSwapAndRecompute };
 
 /// A segment as it runs before swaps and recomputation. Seconds and bytes of one micro-batch.
 struct SegmentLoad {
   double seconds = 0.0;         ///< Forward and backward, and transfers that do not hide.
-  double link_seconds = 0.0;    ///< What the links at its ends are busy, the longer one.
+  double link_seconds = 0.0;    ///< Busy time of the busier link at its ends.
   double fixed_bytes = 0.0;     ///< Static bytes, relayed tensors, working peak, reserved.
-  double stash_bytes = 0.0;     ///< Of its layers, and border tensors that they keep.
+  double stash_bytes = 0.0;     ///< Stash of its layers, and border tensors that they keep.
   double transfer_bytes = 0.0;  ///< That leave less of the swap link, in each direction.
   double in_flight = 1.0;
   double swap_bytes_per_second = 0.0;
 
   double raw_bytes() const { return fixed_bytes + in_flight * stash_bytes; }
-  /// What relief has to get away per micro-batch to come down to so many bytes: at most 0 where
-  /// that is nothing, infinite where it cannot.
+  /// What memory reduction has to get away per micro-batch to come down to so many bytes: at most 0
+  /// where that is nothing, infinite where it cannot.
   double excess_bytes(double bytes) const;
-  /// Before any relief: its layers, the links at its ends, and its transfers on the swap link.
+  /// Before any memory reduction: its layers, the links at its ends, and its transfers on the swap
+  /// link.
   double busy_seconds() const;
 };
 
 /// Time and memory of any segment on any stage, before and after the best swaps and recomputation:
-/// the judge of all partitioners. A **unit** is a layer, or layers that stay together; cuts lie
+/// the measure of all partitioners. A **unit** is a layer, or layers that stay together; cuts lie
 /// between units. Recomputation in fractions of layers (the bound); whole ones are chosen by
-/// `partition_referee.h`. Building takes O(n log n), figures O(1), those after relief O(log n).
+/// `partition_estimate.h`. Building takes O(n log n), figures O(1), those after memory reduction
+/// O(log n).
 ///
 ///     bytes(T)   = fixed + in_flight * max(0, stash - saved(T - seconds) - (T * rate - transfers))
 ///     seconds(X) = the least T with bytes(T) <= X
@@ -63,7 +65,7 @@ class SegmentCosts {
   LayerIndex first_layer(std::uint32_t unit) const;  ///< Of `units()`: the number of layers.
 
   SegmentLoad load(Segment segment, Borders borders = Borders::kExact) const;
-  /// What a cut before `unit` sends in each direction: every tensor once.
+  /// Bytes that a cut before `unit` sends in each direction: every tensor once.
   double crossing_bytes(std::uint32_t unit) const;
   double parameter_bytes(std::uint32_t first, std::uint32_t end) const;
   /// The same, with tied weights of these units once.
@@ -75,16 +77,16 @@ class SegmentCosts {
   double layer_seconds(std::uint32_t first, std::uint32_t end) const;
   /// All of a stage that moves with its layers at a flush: weights, states and buffers, each once.
   double static_bytes(std::uint32_t first, std::uint32_t end) const;
-  double device_bytes(std::uint32_t stage) const;  ///< Infinite where nobody limits it.
+  double device_bytes(std::uint32_t stage) const;  ///< Infinite without a limit.
 
   /// Least time per micro-batch within so many bytes; infinite where nothing helps.
   double least_seconds(Segment segment, double bytes, Borders borders = Borders::kExact,
-                       Relief relief = Relief::kSwapAndRecompute) const;
+                       MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute) const;
   /// The same where swaps get another rate than the stage's own: the share of a host's budget.
   double least_seconds_at(Segment segment, double bytes, double swap_bytes_per_second) const;
   /// Least memory at so many seconds per micro-batch; infinite where it takes longer anyway.
   double least_bytes(Segment segment, double seconds, Borders borders = Borders::kExact,
-                     Relief relief = Relief::kSwapAndRecompute) const;
+                     MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute) const;
   /// Bytes per micro-batch that the swap link must carry, transfers included, so that the segment
   /// takes so many seconds and bytes; infinite where nothing helps.
   double swap_need(Segment segment, double seconds, double bytes) const;

@@ -8,10 +8,10 @@
 
 namespace spillway::planner {
 
-/// What a schedule is made for. Options that a generator does not know stay as they are here.
+/// Request to a generator. It ignores options that it does not have.
 struct ScheduleRequest {
   std::uint32_t ranks = 0;
-  std::uint32_t micro_batches = 0;  ///< All in the list, of all replicas together.
+  std::uint32_t micro_batches = 0;  ///< All in the action list, of all replicas together.
   /// GEMS: passes over the model, one after the other. 0: one for gems-basic, two for gems-mast,
   /// one per micro-batch for gems-master.
   std::uint32_t replicas = 0;
@@ -27,8 +27,8 @@ enum class StagesPerRank : std::uint8_t {
   kAsRequested,  ///< `ScheduleRequest::stages_per_rank`.
 };
 
-/// A way to order the work of a pipeline. The lists hold compute and steps; messages, reductions
-/// and copies are added by passes (schedule_passes.h).
+/// A way to order the work of a pipeline. The action lists hold compute and steps; messages,
+/// reductions and copies are added by passes (schedule_passes.h).
 struct ScheduleGenerator {
   using Make = Schedule (*)(const ScheduleRequest& request);
 
@@ -36,7 +36,7 @@ struct ScheduleGenerator {
   /// can.
   Schedule generate(const ScheduleRequest& request) const;
 
-  /// Of all ranks of such lists together.
+  /// Of all ranks of such action lists together.
   std::uint64_t stage_count(const ScheduleRequest& request) const;
 
   std::string_view name;

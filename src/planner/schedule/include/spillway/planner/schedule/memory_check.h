@@ -9,7 +9,7 @@
 
 namespace spillway::planner {
 
-/// What a rank may hold, by counting over its list (see rank_factors.h).
+/// Limits of what a rank holds, counted over its action list (see rank_factors.h).
 struct ScheduleLimits {
   std::optional<double> in_flight = std::nullopt;  ///< In the unit of `RankFactors`.
   /// Bytes of each rank, or one figure for all, with the sizes of the stages.

@@ -6,22 +6,22 @@
 
 namespace spillway::planner {
 
-/// What one action does to the bytes that its rank holds.
+/// Effect of one action on the bytes that its rank holds.
 struct MemoryEffect {
-  /// Where its list comes to it. Below 0 for weights that leave for free.
+  /// Where its action list comes to it. Below 0 for weights that leave for free.
   double at_start = 0.0;
   double at_end = 0.0;          ///< When its compute or its copy is over; never above 0.
   bool waits_for_room = false;  ///< While stashes of its rank leave and `at_start` has no room.
 };
 
-/// Of all lists.
+/// Effects of all action lists.
 struct MemoryEffects {
   std::vector<double> at_begin;                    ///< By rank: parameters and what goes with them.
-  std::vector<std::vector<MemoryEffect>> actions;  ///< By rank and position in its list.
+  std::vector<std::vector<MemoryEffect>> actions;  ///< By rank and position in its action list.
 };
 
-/// What `time_schedule` counts under a limit of memory, for whoever runs the lists in another way.
-/// It depends on the order in each list alone. `costs` are of these stages.
+/// What `time_schedule` counts under a limit of memory, for whoever runs the action lists in
+/// another way. It depends on the order in each action list alone. `costs` are of these stages.
 ///
 /// Throws PlanError for a stash that is not where an action needs it, with that action.
 MemoryEffects memory_effects(const Schedule& schedule, const ScheduleCosts& costs);

@@ -8,8 +8,9 @@
 
 namespace spillway::planner {
 
-/// What a rank (or a stage) holds, each at its own worst moment of the list. The two moments need
-/// not be the same: with weights in turn on the host, two copies are there while stashes are few.
+/// Counts that a rank (or a stage) holds, each at its own worst moment of the action list. The two
+/// moments need not be the same: with weights in turn on the host, two copies are there while
+/// stashes are few.
 struct RankFactors {
   /// Stashes of micro-batches alive at once. The unit is one micro-batch through as much of the
   /// model as a rank has of it (1/ranks), or through the stage. Fractional with split backwards.
@@ -19,8 +20,8 @@ struct RankFactors {
 };
 
 /// Counts over the list of each rank. Stashes and weights that come or leave count as moved at once
-/// where they stand in the list; `time_schedule` knows how long it takes. Throws PlanError for a
-/// list that holds no valid sequence of actions.
+/// where they stand in the action list; `time_schedule` knows how long it takes. Throws PlanError
+/// for an action list that holds no valid sequence of actions.
 std::vector<RankFactors> rank_factors(const Schedule& schedule, const StashShares& shares = {});
 
 /// The same by stage, over all replicas: the peak of in_flight on one rank, and the sum of what

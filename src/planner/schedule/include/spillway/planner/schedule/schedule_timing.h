@@ -11,7 +11,7 @@
 
 namespace spillway::planner {
 
-/// What one stage costs for one micro-batch. A full backward takes both of its halves.
+/// Costs of one stage for one micro-batch. A full backward takes both of its halves.
 struct StageCosts {
   double forward_seconds = 0.0;
   double input_gradient_seconds = 0.0;
@@ -30,7 +30,7 @@ struct StageCosts {
 /// Whether some stage swaps a part of its stashes by itself.
 bool swaps_parts(const std::vector<StageCosts>& stages);
 
-/// Of an action, on its stage, without waits.
+/// Seconds of an action on its stage, without stalls.
 double seconds_of(const StageCosts& stage, ActionKind kind);
 
 /// A size as rates divide it.
@@ -50,15 +50,15 @@ struct SharedSums {
   double bytes_per_second = std::numeric_limits<double>::infinity();
 };
 
-/// What a schedule runs on.
+/// Devices and links that a schedule runs on.
 struct ScheduleCosts {
   std::vector<StageCosts> stages;
   StashShares shares;
   LinkCosts peer;                    ///< From each rank to each other one, one message at a time.
   LinkCosts host;                    ///< Each way of a rank's link to its host, one copy at a time.
   bool is_host_link_shared = false;  ///< Messages pass the host links of both ranks, too.
-  LinkCosts reduce;                  ///< Of each rank in a ring, latency once per message of it.
-  SharedSums shared_sums;            ///< What rings share besides.
+  LinkCosts reduce;                  ///< Link of each rank in a ring, with one latency per message.
+  SharedSums shared_sums;            ///< Links that rings share besides.
   /// A forward, recomputation or swap-in waits for swap-outs under way that would make room.
   std::optional<Bytes> memory;
 };
@@ -70,7 +70,7 @@ ScheduleCosts even_costs(const Schedule& schedule, double forward_seconds,
 /// From then on a rank holds so much.
 struct MemoryMoment {
   double seconds = 0.0;
-  double stashes = 0.0;  ///< Of one micro-batch on one stage.
+  double stashes = 0.0;  ///< Stashes, each of one micro-batch on one stage.
   Bytes bytes;           ///< All that `StageCosts` names but boundaries.
 };
 
@@ -92,26 +92,26 @@ struct RankTiming {
 
 struct ScheduleTiming {
   double step_seconds = 0.0;    ///< Until the last rank is done.
-  double period_seconds = 0.0;  ///< When the next list may begin on a rank that is done.
+  double period_seconds = 0.0;  ///< When the next action list may begin on a rank that is done.
   double bubble = 0.0;          ///< Share of all ranks' step that is not compute.
   std::vector<RankTiming> ranks;
   std::vector<std::vector<ActionSpan>> spans;
 };
 
-/// Runs the lists in discrete events. A rank computes one action after the other; sends, copies and
-/// reductions start where they stand in its list, when the compute before them is over, and run
-/// beside what follows. Receives are posted ahead: a message leaves when its send is reached. Lists
-/// without any message get each output as soon as it is made, by the same links. A forward and a
-/// backward that run as one start when both can, take the sum of their times, and deliver at the
-/// end.
+/// Runs the action lists in discrete events. A rank computes one action after the other; sends,
+/// copies and reductions start where they stand in its action list, when the compute before them is
+/// over, and run beside what follows. Receives are posted ahead: a message leaves when its send is
+/// reached. Action lists without any message get each output as soon as it is made, by the same
+/// links. A forward and a backward that run as one start when both can, take the sum of their
+/// times, and deliver at the end.
 ///
 /// What a stage swaps of each stash by itself (`swapped`) leaves piece by piece from the begin of
 /// its forward on, and the next forward of the rank that swaps waits for the room. It comes back
 /// behind the backward before, when it is out, and its own backward ends with it at the earliest.
 /// These copies pass the host link like those of actions. Room for pieces is not counted.
 ///
-/// Throws PlanError for lists that stand still or make no sense, with the action at which they do,
-/// and ConfigError for costs that are negative, not finite, or not of these stages.
+/// Throws PlanError for action lists that stand still or make no sense, with the action at which
+/// they do, and ConfigError for costs that are negative, not finite, or not of these stages.
 ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs);
 
 }  // namespace spillway::planner

@@ -13,8 +13,8 @@ enum class RefusalCause : std::uint8_t {
   kNone,
   kBudget,         ///< An operator does not fit.
   kStore,          ///< The spill store takes nothing more.
-  kUnreadable,     ///< What is in it does not come back.
-  kRecomputation,  ///< What was dropped cannot be computed again.
+  kUnreadable,     ///< Bytes in the store cannot be read back.
+  kRecomputation,  ///< A dropped tensor cannot be recomputed.
   kKept,           ///< The kernel keeps tensors in memory that are locked or in use by a device.
 };
 
@@ -23,13 +23,13 @@ inline constexpr std::size_t kRefusalCauses = 6;
 /// As the statistics file calls it: "store"; empty for none.
 std::string name_of(RefusalCause cause);
 
-/// What the user can do about it. Empty for none, and for an operator that does not fit: there the
+/// The next step for the user. Empty for none, and for an operator that does not fit: there the
 /// budget that would do is known.
 std::string remedy(RefusalCause cause);
 
 struct Refusal {
   RefusalCause cause = RefusalCause::kNone;
-  std::string text;  ///< What happened, to which operator; no sentence yet.
+  std::string text;  ///< The event and its operator; no sentence yet.
 };
 
 /// Whether it is of the spill store, of a replay, or of what the kernel keeps. What does not fit is

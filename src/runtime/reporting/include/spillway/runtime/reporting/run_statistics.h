@@ -35,19 +35,20 @@ struct RunStatistics : RuntimeReport {
   Bytes peak_rss;
   double run_seconds = 0.0;
 
-  Bytes disk_written;  ///< What the store brought to its disks; 0 for stores in memory.
+  Bytes disk_written;  ///< Bytes that the store wrote to its disks; 0 for stores in memory.
   Bytes endurance;     ///< Rated writes of all spill drives together; 0: they do not wear.
-  std::optional<profile::TransferRates> rates;  ///< Of the store, as plans reckoned with at last.
+  std::optional<profile::TransferRates>
+      rates;  ///< Rates of the store that the latest plans were made with.
 
   /// The plan that the run was given.
   struct GivenPlan {
     std::string file;
-    Bytes budget;                  ///< That it was made for.
+    Bytes budget;                  ///< Budget that it was made for.
     profile::TransferRates rates;  ///< The same.
     double step_seconds = 0.0;     ///< Predicted when it was made.
-    std::uint64_t steps = 0;       ///< That went by it from their first operator to the last.
-    std::uint64_t all_steps = 0;   ///< That have ended.
-    std::string misfit;            ///< Why it was for none of the steps; empty: it was for some.
+    std::uint64_t steps = 0;      ///< Steps that followed it from their first operator to the last.
+    std::uint64_t all_steps = 0;  ///< Steps that have ended.
+    std::string misfit;           ///< Why it was for none of the steps; empty: it was for some.
   };
   std::optional<GivenPlan> given_plan;
 

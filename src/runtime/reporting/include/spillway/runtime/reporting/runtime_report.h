@@ -23,17 +23,18 @@ struct RuntimeCounts {
 struct RuntimeReport {
   swap::SwapStatistics memory;
   LearnerReport learned;
-  std::string left_out;                 ///< What `learned` does not tell, and why; empty: nothing.
-  std::uint64_t replays = 0;            ///< Operators that ran again to bring dropped tensors back.
-  std::uint64_t unplanned_replays = 0;  ///< Of them: because a step went otherwise than planned.
-  std::uint64_t refused_drops = 0;      ///< Tensors that a plan gave up, and that stayed.
-  std::vector<StallCause> stalls;       ///< The largest ones.
-  double replay_seconds = 0.0;          ///< What they took, waits for room included.
+  std::string not_reported;   ///< Facts that `learned` lacks, with the reason; empty: none.
+  std::uint64_t replays = 0;  ///< Operators that ran again to bring dropped tensors back.
+  std::uint64_t unplanned_replays =
+      0;                            ///< Part of `replays`: in steps that did not match the plan.
+  std::uint64_t refused_drops = 0;  ///< Tensors that a plan gave up, and that stayed.
+  std::vector<StallCause> stalls;   ///< The largest ones.
+  double replay_seconds = 0.0;      ///< Seconds of replays, stalls for room included.
   std::uint64_t ops = 0;
   std::uint64_t steps = 0;
-  double step_seconds_median = 0.0;  ///< Of the latest ones, see Runtime::kStepsTimed.
+  double step_seconds_median = 0.0;  ///< Median of the latest steps, see Runtime::kStepsTimed.
   double intercept_seconds = 0.0;    ///< Estimated from one operator in 64; without waits.
-  Bytes smallest_budget;  ///< What the largest operator so far needs at once; 0: none yet.
+  Bytes smallest_budget;  ///< Bytes that the largest operator so far needs at once; 0: none yet.
   std::string largest_op;
   Refusal refusal;  ///< The latest that still stands.
 };

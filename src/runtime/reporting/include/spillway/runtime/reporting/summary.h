@@ -14,7 +14,7 @@ namespace spillway::runtime {
 /// one line each that holds `needed … SIZE`, `budget … SIZE` and `peak … SIZE`.
 std::string summary(const RunStatistics& statistics);
 
-/// What the progress line shows.
+/// Figures of the progress line.
 struct Progress {
   std::uint64_t step = 0;
   double step_seconds = 0.0;

@@ -20,7 +20,7 @@ struct ResolvedBudget {
   std::string arena_reason;     ///< Why it is less: ends a message that it is used up.
 };
 
-/// What is left out of a budget that is derived from the machine: 512 MiB, or 8 % when that is
+/// Bytes that a budget derived from the machine leaves free: 512 MiB, or 8 % when that is
 /// more.
 Bytes default_reserve(Bytes usable);
 

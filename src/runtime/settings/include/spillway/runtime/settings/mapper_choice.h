@@ -7,7 +7,7 @@
 
 namespace spillway::runtime {
 
-/// What `choose_mapper` looks at.
+/// Facts that `choose_mapper` decides by.
 struct MapperSurroundings {
   std::function<memory::MapperProbe(memory::MapperKind)> probe;
   bool is_under_valgrind = false;

@@ -25,13 +25,13 @@ struct BudgetRequest {
 enum class ProgressMode : std::uint8_t { kAuto, kOn, kOff };
 enum class ChildPrograms : std::uint8_t { kInherit, kStrip };
 
-/// What a user may choose. Each field is one key of the config file, one variable SPILLWAY_<KEY>
+/// Settings of a user. Each field is one key of the config file, one variable SPILLWAY_<KEY>
 /// and one option --<key>; `setting_catalogue` says what it means. Sizes carry units.
 struct Settings {
   BudgetRequest budget;
   std::optional<Bytes> reserve;            ///< Unset: see `default_reserve`.
   std::vector<swap::SpillDirectory> nvme;  ///< Empty: see `resolve_spill_directories`.
-  Bytes host_tier;                         ///< Of `nvme`: host memory before these; 0: none.
+  Bytes host_tier;  ///< Host memory tier before the directories of `nvme`; 0: none.
   swap::StoreKind store = swap::StoreKind::kAuto;
   std::uint32_t queue_depth = 16;  ///< Transfers of 2 MiB in flight, per directory.
   Bytes endurance{std::uint64_t{600'000'000'000'000}};  ///< Rated writes of one spill drive.
@@ -49,7 +49,7 @@ struct Settings {
   std::uint32_t trace_steps = 3;    ///< Shown in it.
   std::string profile_out;          ///< As `stats`.
   std::uint32_t profile_steps = 0;  ///< End the program after so many equal steps; 0: never.
-  std::uint32_t profile_kind = 1;   ///< Of the kinds of step, most frequent first.
+  std::uint32_t profile_kind = 1;   ///< Kind of step to profile; 1 is the most frequent.
   std::string rates;                ///< Path, or empty for the default place.
   std::string config;               ///< Where the rest came from, or empty.
   bool quiet = false;
@@ -95,7 +95,7 @@ struct SettingSources {
   NamedTexts options;      ///< Key and value; they win over
   NamedTexts environment;  ///< name and value (names without SPILLWAY_ in front are ignored), over
                            ///< the config file that either of them names.
-  std::string options_origin = "--";  ///< What errors put before the key of an option.
+  std::string options_origin = "--";  ///< Text that errors put before the key of an option.
 };
 
 /// Throws ConfigError as `assign_setting`, also for unknown SPILLWAY_ variables.
@@ -111,7 +111,7 @@ NamedTexts spillway_environment();
 /// read and ConfigError for one that is no plan or can never be followed with these settings.
 PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budget = {});
 
-/// What the core of a run uses: `spillway run` hands everything on through the environment.
+/// Settings of the core of a run: `spillway run` hands all of them on through the environment.
 Settings settings_from_environment();
 
 /// Fills %p (process id), %r (rank, 0 without one) and %% of a path.

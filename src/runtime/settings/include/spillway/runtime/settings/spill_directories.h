@@ -26,25 +26,25 @@ std::string describe(const ResolvedDirectory& directory);
 
 struct ResolvedDirectories {
   std::vector<ResolvedDirectory> directories;
-  std::string shortage;               ///< That all together hold less than the budget, or empty.
+  std::string shortage;  ///< Warning that all together hold less than the budget, or empty.
   std::vector<std::string> warnings;  ///< All there are: of each directory, and of the whole.
 
   /// Sums over the directories when every one was measured; on the same disk it counts once.
   std::optional<double> read_bytes_per_second() const;
   std::optional<double> write_bytes_per_second() const;
 
-  /// What is left of either rate while both directions are busy, in (0, 1].
+  /// Share of either rate that is left while both directions are busy, in (0, 1].
   std::optional<double> duplex_share() const;
 
   /// All that plans reckon with; `otherwise` where it was not measured everywhere.
   profile::TransferRates rates(profile::TransferRates otherwise) const;
   /// Which of them are taken from `otherwise`: "duplex share, slowdown"; empty: none.
   std::string assumed() const;
-  /// Of one processor, for the checksums of `verify`.
+  /// Rate of one processor, for the checksums of `verify`.
   std::optional<double> checksum_bytes_per_second() const;
 };
 
-/// What a checked byte costs operators on so many processors; a guess where nothing was measured.
+/// Seconds that a checked byte costs operators on so many processors; a guess if not measured.
 double checksum_seconds_per_byte(std::optional<double> bytes_per_second, unsigned processors);
 
 /// How the resolver sees the machine; tests give their own.
@@ -52,7 +52,7 @@ struct DirectorySurroundings {
   std::function<topology::Directory(const std::string&)> inspect;
   std::vector<std::string> candidates;  ///< Where to spill when the user names nothing, best first.
   topology::DiskRates rates;
-  std::vector<std::string> warnings;  ///< That rates are there and could not be read.
+  std::vector<std::string> warnings;  ///< Files of rates that could not be read.
 };
 
 /// The real machine: $TMPDIR, /var/tmp, /tmp and the working directory. No rates.

@@ -1,4 +1,4 @@
-#include "frozen_stem.h"
+#include "frozen_prefix.h"
 
 #include <algorithm>
 
@@ -11,16 +11,16 @@ using profile::StorageClass;
 using profile::TapeUse;
 using profile::ValueIndex;
 
-LayerIndex frozen_stem(const profile::StepProfile& profile,
-                       const std::vector<LayerIndex>& layer_of_op, OpIndex turn) {
+LayerIndex frozen_prefix(const profile::StepProfile& profile,
+                         const std::vector<LayerIndex>& layer_of_op, OpIndex forward_end) {
   const profile::StepTape& tape = profile.tape;
   std::vector<char> is_used(tape.values.size(), 0);
-  for (OpIndex op = turn + 1; op < tape.ops.size(); ++op)
+  for (OpIndex op = forward_end + 1; op < tape.ops.size(); ++op)
     for (const TapeUse& use : uses_of(tape, op)) is_used[use.value] = 1;
   LayerIndex stem = 0;
   for (const LayerIndex layer : layer_of_op)
     if (layer != kNoLayer) stem = std::max(stem, layer + 1);
-  for (OpIndex op = 0; op <= turn; ++op) {
+  for (OpIndex op = 0; op <= forward_end; ++op) {
     if (layer_of_op[op] == kNoLayer) continue;
     for (const TapeUse& use : uses_of(tape, op))
       if (is_used[use.value] != 0 || profile.class_of_value[use.value] == StorageClass::kParameter)

@@ -1,4 +1,4 @@
-#include "list_building.h"
+#include "action_list_building.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 
 #include <gmock/gmock.h>
 
@@ -71,13 +71,13 @@ double whole_bytes(const SegmentCosts& costs, Segment segment, double seconds) {
 const ProblemShape kShape{.layers = 6, .stages = 3};
 const ProblemShape kFewStages{.layers = 7, .stages = 2, .has_links = false};
 
-TEST(Judge, FindsTheQuickestWholeLayers) {
+TEST(Evaluate, FindsTheQuickestWholeLayers) {
   std::uint64_t rounded = 0;
   for (const ProblemShape& shape : {kShape, kFewStages}) {
     for_random_costs(tries(1000U, 100U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const Cuts cuts = partitioner_named("even").cut(costs);
-      const PartitionEstimate estimate = judge(costs, cuts);
+      const PartitionEstimate estimate = evaluate(costs, cuts);
       double worst = 0.0;
       for (std::uint32_t k = 0; k < costs.stages(); ++k) {
         const Segment segment{cuts[k], cuts[k + 1], k};
@@ -102,11 +102,11 @@ TEST(Judge, FindsTheQuickestWholeLayers) {
   EXPECT_GT(rounded, tries(20U, 1U));
 }
 
-TEST(Judge, TellsWhichPointsItTook) {
+TEST(Evaluate, TellsWhichPointsItTook) {
   for_random_costs(tries(500U, 100U), kShape, [&](const SegmentCosts& costs, std::uint64_t seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Cuts cuts = partitioner_named("even").cut(costs);
-    const PartitionEstimate estimate = judge(costs, cuts);
+    const PartitionEstimate estimate = evaluate(costs, cuts);
     for (std::uint32_t k = 0; k < costs.stages(); ++k) {
       const StageEstimate& stage = estimate.stages[k];
       double seconds = 0.0;
@@ -129,12 +129,12 @@ TEST(Judge, TellsWhichPointsItTook) {
   });
 }
 
-TEST(JudgeMemory, FindsTheLeastMemoryOfWholeLayers) {
+TEST(EvaluateMemory, FindsTheLeastMemoryOfWholeLayers) {
   for_random_costs(tries(2000U, 100U), kShape, [&](const SegmentCosts& costs, std::uint64_t seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Cuts cuts = partitioner_named("even").cut(costs);
-    const double seconds = judge(costs, cuts).fits ? judge(costs, cuts).seconds + 2.0 : 70.0;
-    const PartitionEstimate estimate = judge_memory(costs, cuts, seconds);
+    const double seconds = evaluate(costs, cuts).fits ? evaluate(costs, cuts).seconds + 2.0 : 70.0;
+    const PartitionEstimate estimate = evaluate_memory(costs, cuts, seconds);
     if (!estimate.fits) return;
     double worst = 0.0;
     for (std::uint32_t k = 0; k < costs.stages(); ++k)
@@ -146,7 +146,7 @@ TEST(JudgeMemory, FindsTheLeastMemoryOfWholeLayers) {
   });
 }
 
-TEST(Judge, TheBestWholeLayersLieBetweenBoundAndPlan) {
+TEST(Evaluate, TheBestWholeLayersLieBetweenBoundAndPlan) {
   std::uint64_t best = 0;
   std::uint64_t compared = 0;
   for_random_costs(tries(2000U, 100U), kShape, [&](const SegmentCosts& costs, std::uint64_t seed) {
@@ -161,7 +161,7 @@ TEST(Judge, TheBestWholeLayersLieBetweenBoundAndPlan) {
             std::max(worst, whole_seconds(costs, {cuts[k], cuts[k + 1], k}, costs.device_bytes(k)));
       optimum = std::min(optimum, worst);
     });
-    const PartitionEstimate plan = judge(costs, partitioner_named("spillway").cut(costs));
+    const PartitionEstimate plan = evaluate(costs, partitioner_named("spillway").cut(costs));
     EXPECT_LE(bound->worst, optimum * (1 + 1e-12));
     EXPECT_LE(optimum, plan.seconds * (1 + 1e-12));
     best += plan.seconds <= optimum * (1 + 1e-9);
@@ -171,7 +171,7 @@ TEST(Judge, TheBestWholeLayersLieBetweenBoundAndPlan) {
   EXPECT_EQ(best, compared);
 }
 
-TEST(JudgeMemory, InEndlessTimeNeedsNoLinkToSwapTo) {
+TEST(EvaluateMemory, InEndlessTimeNeedsNoLinkToSwapTo) {
   PartitionProblem problem;
   ModelLayer layer;
   layer.name = "l";
@@ -181,13 +181,13 @@ TEST(JudgeMemory, InEndlessTimeNeedsNoLinkToSwapTo) {
   problem.chain.layers = {layer, layer};
   problem.devices.assign(2, {.memory = Bytes(50)});
   const SegmentCosts costs(problem);
-  const PartitionEstimate estimate = judge_memory(costs, {0, 1, 2}, kInfinite);
+  const PartitionEstimate estimate = evaluate_memory(costs, {0, 1, 2}, kInfinite);
   EXPECT_TRUE(estimate.fits);
   EXPECT_EQ(estimate.memory, Bytes(30));
   EXPECT_EQ(estimate.stages[0].swapped, Bytes());
 }
 
-TEST(Judge, WhatFitsIsNotAByteOverTheDevice) {
+TEST(Evaluate, WhatFitsIsNotAByteOverTheDevice) {
   // So many micro-batches in flight that a device's share of each times their number may be more.
   ModelLayer layer;
   layer.name = "l";
@@ -200,12 +200,12 @@ TEST(Judge, WhatFitsIsNotAByteOverTheDevice) {
       problem.devices = {{.memory = Bytes(memory), .swap_seconds_per_byte = 0.1}};
       problem.factors = {{in_flight, 1}};
       const SegmentCosts costs(std::move(problem));
-      ASSERT_EQ(judge(costs, {0, 1}).memory, Bytes(memory)) << in_flight;
+      ASSERT_EQ(evaluate(costs, {0, 1}).memory, Bytes(memory)) << in_flight;
     }
   }
 }
 
-TEST(Judge, CountsTiedWeightsOfAStageOnce) {
+TEST(Evaluate, CountsTiedWeightsOfAStageOnce) {
   PartitionProblem problem;
   ModelLayer layer;
   layer.name = "l";
@@ -214,21 +214,21 @@ TEST(Judge, CountsTiedWeightsOfAStageOnce) {
   problem.chain.layers = {layer, layer, layer};
   problem.chain.ties = {{{0, 2}, Bytes(100)}};
   problem.devices.resize(1);
-  EXPECT_EQ(judge(SegmentCosts(problem), {0, 3}).stages[0].parameters, Bytes(200));
+  EXPECT_EQ(evaluate(SegmentCosts(problem), {0, 3}).stages[0].parameters, Bytes(200));
   problem.devices.resize(2);
-  const PartitionEstimate apart = judge(SegmentCosts(problem), {0, 1, 3});
+  const PartitionEstimate apart = evaluate(SegmentCosts(problem), {0, 1, 3});
   EXPECT_EQ(apart.stages[1].parameters, Bytes(200));
 }
 
-TEST(Judge, RefusesCutsThatAreNone) {
+TEST(Evaluate, RefusesCutsThatAreNone) {
   PartitionProblem problem = random_problem(1, {.layers = 5, .stages = 2, .has_ties = false});
   const SegmentCosts costs(without_limits(problem));
-  EXPECT_THROW(judge(costs, {0, 5}), PlanError);
-  EXPECT_THROW(judge(costs, {0, 2, 4}), PlanError);
-  EXPECT_THROW(judge(costs, {1, 2, 5}), PlanError);
-  EXPECT_THROW(judge(costs, {0, 5, 5}), PlanError);
-  EXPECT_THROW(judge_memory(costs, {0, 0, 5}, 1.0), PlanError);
-  EXPECT_TRUE(judge(costs, {0, 2, 5}).fits);
+  EXPECT_THROW(evaluate(costs, {0, 5}), PlanError);
+  EXPECT_THROW(evaluate(costs, {0, 2, 4}), PlanError);
+  EXPECT_THROW(evaluate(costs, {1, 2, 5}), PlanError);
+  EXPECT_THROW(evaluate(costs, {0, 5, 5}), PlanError);
+  EXPECT_THROW(evaluate_memory(costs, {0, 0, 5}, 1.0), PlanError);
+  EXPECT_TRUE(evaluate(costs, {0, 2, 5}).fits);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ inline void add_transfers(SegmentLoad& load, const StageConstants& stage, const 
 /// The least time at which recomputation of the layers' items and the link get the excess away.
 /// `items` are an ItemStretch, or have a `take` and a `slowdown` like it.
 template <typename Items>
-double relieved_seconds(const Items& items, const SegmentLoad& load, double excess, double rate) {
+double reduced_seconds(const Items& items, const SegmentLoad& load, double excess, double rate) {
   const double start = load.busy_seconds();
   const auto seconds_with = [&](double recomputed) {
     return std::max(start, load.seconds + recomputed * items.slowdown);

@@ -1,4 +1,4 @@
-#include "page_referee.h"
+#include "page_simulator.h"
 
 #include <algorithm>
 
@@ -18,12 +18,12 @@ struct Page {
   bool has_copy = false;
 };
 
-class Referee {
+class PageSimulator {
  public:
-  Referee(const StepTape& tape, const SwapPlan& plan, std::uint32_t budget)
+  PageSimulator(const StepTape& tape, const SwapPlan& plan, std::uint32_t budget)
       : tape_(tape), plan_(plan), budget_(budget), storages_(tape.values.size()) {}
 
-  RefereeReport run() {
+  PageReport run() {
     const auto op_count = static_cast<std::uint32_t>(tape_.ops.size());
     std::uint32_t longest = 0;
     for (const PlannedSwap& swap : plan_.swaps) longest = std::max(longest, swap.out_ops);
@@ -145,13 +145,13 @@ class Referee {
   const std::uint32_t budget_;
   std::vector<std::vector<Page>> storages_;
   bool is_settled_ = false;
-  RefereeReport report_;
+  PageReport report_;
 };
 
 }  // namespace
 
-RefereeReport referee(const StepTape& tape, const SwapPlan& plan, std::uint32_t budget_pages) {
-  return Referee(tape, plan, budget_pages).run();
+PageReport simulate_pages(const StepTape& tape, const SwapPlan& plan, std::uint32_t budget_pages) {
+  return PageSimulator(tape, plan, budget_pages).run();
 }
 
 }  // namespace spillway::planner

@@ -1,4 +1,4 @@
-#include "one_way_swaps.h"
+#include "half_duplex_swaps.h"
 
 #include <cstdint>
 
@@ -23,7 +23,7 @@ bool turns_back_with_stashes(const std::vector<Action>& list) {
 
 }  // namespace
 
-std::vector<bool> swaps_one_way(const Schedule& compute) {
+std::vector<bool> half_duplex_stages(const Schedule& compute) {
   std::vector<bool> by_stage(compute.stages, false);
   std::vector<bool> by_rank;
   for (const auto& list : compute.ranks) by_rank.push_back(!turns_back_with_stashes(list));

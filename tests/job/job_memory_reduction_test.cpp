@@ -17,12 +17,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Nothing can be computed again, so that stages have to swap.
+/// Nothing can be recomputed, so that stages have to swap.
 JobRequest swapping_job(std::uint32_t layers, std::uint32_t ranks, std::uint32_t micro_batches,
                         std::string_view schedule) {
   JobRequest request = even_job(layers, ranks, micro_batches, schedule);
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
-  request.variant.relief = JobRelief::kStages;
+  request.variant.memory_reduction = JobMemoryReduction::kStages;
   return request;
 }
 
@@ -34,7 +34,7 @@ std::size_t count_of(const JobPlan& plan, ActionKind kind) {
 }
 
 // Waits were reckoned from the slower of compute and messages, and added to compute alone.
-TEST(JobRelief, WaitsForSwapsAsLongAsTheyTakeWhereMessagesAreSlowToo) {
+TEST(JobMemoryReduction, WaitsForSwapsAsLongAsTheyTakeWhereMessagesAreSlowToo) {
   JobRequest request = swapping_job(4, 2, 16, "1f1b");
   request.link.bytes_per_second = 1e5;        // 10 s a message, beside 6 s of compute.
   request.device_memory = Bytes(46 * kMega);  // 24 MB + 2 * 11 of 20 MB.
@@ -46,7 +46,7 @@ TEST(JobRelief, WaitsForSwapsAsLongAsTheyTakeWhereMessagesAreSlowToo) {
 }
 
 // Copies hid behind both directions of compute where one direction runs at a time.
-TEST(JobRelief, HidesSwapsBehindOneDirectionWhereListsRunOneAtATime) {
+TEST(JobMemoryReduction, HidesSwapsBehindOneDirectionWhereListsRunOneAtATime) {
   JobRequest request = swapping_job(4, 2, 4, "gpipe");
   request.device_memory = Bytes(64 * kMega);  // 24 MB + 4 * 10 of 20 MB, or of 21 behind a border.
   request.swap_bytes_per_second = 2.5e6;
@@ -62,7 +62,7 @@ TEST(JobRelief, HidesSwapsBehindOneDirectionWhereListsRunOneAtATime) {
 }
 
 // What stages swap was counted once per replica, though replicas run in turn.
-TEST(JobRelief, CountsWhatHostsHoldOfReplicasInTurn) {
+TEST(JobMemoryReduction, CountsWhatHostsHoldOfReplicasInTurn) {
   JobRequest request = swapping_job(8, 4, 16, "gems-master");
   for (ModelLayer& layer : request.chain.layers) layer.static_ratio = 1.0;
   request.device_memory = Bytes(31 * kMega);  // Two copies of 8 MB, and 15 of 20 or 21.
@@ -79,7 +79,7 @@ JobRequest uneven_job(std::string_view schedule) {
   const NamedSchedule named = schedule_in(schedule);
   JobRequest request = swapping_job(8, 4, 8, named.generator->name);
   request.variant = named.variant;
-  request.variant.relief = JobRelief::kStages;
+  request.variant.memory_reduction = JobMemoryReduction::kStages;
   std::uint64_t size = 0;
   for (ModelLayer& layer : request.chain.layers) {
     layer.parameters = Bytes(++size * kMega);
@@ -92,7 +92,7 @@ JobRequest uneven_job(std::string_view schedule) {
 
 // Second copies had no gradients and no states, and were those of the stage itself: stages filled
 // their devices with stashes for which there was no room, and the plan was thrown away.
-TEST(JobRelief, FitsRanksThatHoldTwoStagesOfOtherSizes) {
+TEST(JobMemoryReduction, FitsRanksThatHoldTwoStagesOfOtherSizes) {
   for (const char* schedule :
        {"gems-mast", "gems-mast:parked", "gems-mast:single-owner", "gems-master", "chimera"}) {
     JobRequest request = uneven_job(schedule);
@@ -101,16 +101,16 @@ TEST(JobRelief, FitsRanksThatHoldTwoStagesOfOtherSizes) {
       SCOPED_TRACE(message("{} at {} %", schedule, percent));
       request.device_memory = free.peak() * percent / 100;
       const JobPlan plan = planned(request);
-      EXPECT_EQ(plan.relief, JobRelief::kStages);
+      EXPECT_EQ(plan.memory_reduction, JobMemoryReduction::kStages);
       EXPECT_LE(plan.peak(), request.device_memory);
-      EXPECT_TRUE(plan.is_relieved());
+      EXPECT_TRUE(plan.reduces_memory());
       // 60 MB of a stage are copied in 0.06 s of 6.
       EXPECT_LE(plan.step_seconds, free.step_seconds * 1.25);
     }
   }
 }
 
-TEST(JobRelief, NamesTheBytesOfAllCopies) {
+TEST(JobMemoryReduction, NamesTheBytesOfAllCopies) {
   for (const char* schedule : {"gems-mast", "gems-master", "chimera"}) {
     const JobPlan plan = planned(uneven_job(schedule));
     double held = 0.0;
@@ -133,7 +133,7 @@ TEST(JobRelief, NamesTheBytesOfAllCopies) {
 }
 
 // Each stage of a rank got its share of the memory, and the whole of the largest working peak.
-TEST(JobRelief, CountsWorkingPeaksOnceOnRanksOfSeveralStages) {
+TEST(JobMemoryReduction, CountsWorkingPeaksOnceOnRanksOfSeveralStages) {
   for (const char* schedule : {"zb-v", "v-min", "interleaved", "interleaved:chunks=4"}) {
     const NamedSchedule named = schedule_in(schedule);
     JobRequest request = swapping_job(16, 4, 8, named.generator->name);
@@ -147,21 +147,21 @@ TEST(JobRelief, CountsWorkingPeaksOnceOnRanksOfSeveralStages) {
       request.device_memory = Bytes(200 * kMega) + beside * percent / 100;
       const JobPlan plan = planned(request);
       EXPECT_LE(plan.peak(), request.device_memory);
-      EXPECT_TRUE(plan.is_relieved());
+      EXPECT_TRUE(plan.reduces_memory());
       EXPECT_LE(plan.step_seconds, free.step_seconds * 1.25);
     }
   }
 }
 
 // A layer of more than half a device was refused where the rank's other stage left it room.
-TEST(JobRelief, GivesAStageWhatTheOthersOfItsRankLeave) {
+TEST(JobMemoryReduction, GivesAStageWhatTheOthersOfItsRankLeave) {
   JobRequest request = swapping_job(8, 4, 8, "zb-v");
   request.chain.layers[1].parameters = Bytes(50 * kMega);
   request.swap_bytes_per_second = 1e9;
   request.device_memory = Bytes(190 * kMega);  // 150 + 12 on the rank of layer 1.
   EXPECT_GT(planned(even_job(8, 4, 8, "zb-v")).peak(), Bytes(60 * kMega));
   const JobPlan plan = planned(request);
-  EXPECT_TRUE(plan.is_relieved());
+  EXPECT_TRUE(plan.reduces_memory());
   EXPECT_LE(plan.peak(), request.device_memory);
   EXPECT_GT(plan.stages[1].memory, request.device_memory / 2);
 
@@ -171,21 +171,21 @@ TEST(JobRelief, GivesAStageWhatTheOthersOfItsRankLeave) {
                     HasSubstr(message("a stage may hold {}", Bytes(80 * kMega)))));
 }
 
-// The search for an order refused layers before windows were tried.
-TEST(JobRelief, LooksForWindowsWhereNoOrderFitsTheStages) {
+// The search for an order refused layers before idle-time offload was tried.
+TEST(JobMemoryReduction, LooksForIdleOffloadWhereNoOrderFitsTheStages) {
   JobRequest request = even_job(8, 4, 8, "zb-v");
   request.chain.may_reorder = true;
   request.chain.layers[1].parameters = Bytes(50 * kMega);
   for (ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
   request.swap_bytes_per_second = 1e9;
   request.device_memory = planned(request).peak() * 95 / 100;
-  request.variant.relief = JobRelief::kWindows;
+  request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
   EXPECT_LT(request.device_memory, Bytes(300 * kMega));  // Half of it has no room for 150 MB.
   EXPECT_LE(planned(request).peak(), request.device_memory);
 }
 
-TEST(JobRelief, TakesTheFasterKind) {
-  std::set<JobRelief> kinds;
+TEST(JobMemoryReduction, TakesTheFasterKind) {
+  std::set<JobMemoryReduction> kinds;
   for (const char* schedule : {"1f1b", "gpipe", "gems-mast", "chimera"})
     for (const double rate : {1e6, 4e6, 16e6})
       for (const std::uint64_t percent : {50U, 70U, 90U}) {
@@ -195,20 +195,20 @@ TEST(JobRelief, TakesTheFasterKind) {
         request.swap_bytes_per_second = rate;
         const JobPlan free = planned(request);
         request.device_memory = free.peak() * percent / 100;
-        const auto seconds_by = [&](JobRelief relief) {
+        const auto seconds_by = [&](JobMemoryReduction memory_reduction) {
           JobRequest one = request;
-          one.variant.relief = relief;
+          one.variant.memory_reduction = memory_reduction;
           try {
             const JobPlan plan = planned(one);
-            EXPECT_EQ(plan.relief, relief);
+            EXPECT_EQ(plan.memory_reduction, memory_reduction);
             return plan.step_seconds;
           } catch (const PlanError&) {
             return std::numeric_limits<double>::infinity();  // Too little for it.
           }
         };
-        const double fastest =
-            std::min({seconds_by(JobRelief::kStages), seconds_by(JobRelief::kRecompute),
-                      seconds_by(JobRelief::kWindows)});
+        const double fastest = std::min({seconds_by(JobMemoryReduction::kStages),
+                                         seconds_by(JobMemoryReduction::kRecompute),
+                                         seconds_by(JobMemoryReduction::kIdleOffload)});
         JobPlan plan;
         try {
           plan = planned(request);
@@ -216,7 +216,7 @@ TEST(JobRelief, TakesTheFasterKind) {
           EXPECT_TRUE(std::isinf(fastest));
           continue;
         }
-        kinds.insert(plan.relief);
+        kinds.insert(plan.memory_reduction);
         EXPECT_DOUBLE_EQ(plan.step_seconds, fastest);
         EXPECT_LE(plan.peak(), request.device_memory);
         EXPECT_GE(plan.step_seconds, free.step_seconds * (1 - 1e-9));
@@ -236,10 +236,10 @@ double seconds_of(JobRequest request, std::string_view schedule) {
   }
 }
 
-// Cuts reckon with more swaps than lists leave time for, so that a link to the host made plans
-// slower, and a host with little room made them impossible.
-TEST(JobRelief, IsNoSlowerForALinkToTheHost) {
-  std::size_t relieved = 0;
+// Cuts reckon with more swaps than action lists leave time for, so that a link to the host made
+// plans slower, and a host with little room made them impossible.
+TEST(JobMemoryReduction, IsNoSlowerForALinkToTheHost) {
+  std::size_t reduced = 0;
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     JobRequest without = random_job(seed);
     without.swap_bytes_per_second = 0.0;
@@ -252,7 +252,7 @@ TEST(JobRelief, IsNoSlowerForALinkToTheHost) {
       without.device_memory = planned(without).peak() * 6 / 10;
       const double alone = seconds_of(without, schedule);
       if (std::isinf(alone)) continue;
-      ++relieved;
+      ++reduced;
       for (const double rate : {1e6, 2e7}) {
         JobRequest with = without;
         with.swap_bytes_per_second = rate;
@@ -262,19 +262,19 @@ TEST(JobRelief, IsNoSlowerForALinkToTheHost) {
       }
     }
   }
-  EXPECT_GT(relieved, 25U);
+  EXPECT_GT(reduced, 25U);
 }
 
-// Beyond 1,024 passes windows were left out, and nobody heard of it.
-TEST(JobRelief, LooksForWindowsInLongListsAndSaysWhereItDoesNot) {
+// Beyond 1,024 passes idle-time offload was left out, and nobody heard of it.
+TEST(JobMemoryReduction, LooksForIdleOffloadInLongListsAndSaysWhereItDoesNot) {
   JobRequest request = even_job(8, 8, 256, "gpipe");
   request.swap_bytes_per_second = 1e9;
   request.device_memory = planned(request).peak() / 2;
-  request.variant.relief = JobRelief::kWindows;
-  const JobPlan by_window = planned(request);
-  EXPECT_EQ(by_window.relief, JobRelief::kWindows);
-  EXPECT_LE(by_window.peak(), request.device_memory);
-  for (const StageEstimate& stage : by_window.stages) {  // As they come out, not as they were cut.
+  request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
+  const JobPlan by_offload = planned(request);
+  EXPECT_EQ(by_offload.memory_reduction, JobMemoryReduction::kIdleOffload);
+  EXPECT_LE(by_offload.peak(), request.device_memory);
+  for (const StageEstimate& stage : by_offload.stages) {  // As they come out, not as they were cut.
     EXPECT_LE(stage.memory, request.device_memory);
     EXPECT_GT(stage.raw_memory, request.device_memory);
   }
@@ -283,23 +283,23 @@ TEST(JobRelief, LooksForWindowsInLongListsAndSaysWhereItDoesNot) {
   request.swap_bytes_per_second = 1e9;
   request.device_memory = Bytes(70 * kMega);  // Rank 0 would hold 92 MB.
   EXPECT_THAT(planned(request).not_tried, HasSubstr("not tried: 32768 passes"));
-  request.variant.relief = JobRelief::kWindows;
+  request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
   EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("not tried: 32768 passes"));
-  request.variant.relief.reset();
+  request.variant.memory_reduction.reset();
   request.micro_batches = 16;
   EXPECT_EQ(planned(request).not_tried, "");
 }
 
-TEST(JobRelief, NamesBytesByClass) {
+TEST(JobMemoryReduction, NamesBytesByClass) {
   JobRequest request = even_job(8, 4, 8, "1f1b");
   request.reserved = Bytes(kMega);
   for (ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
   request.chain.borders.push_back({0, {7}, Bytes(2 * kMega)});  // Relayed by stages 1 and 2.
   request.device_memory = Bytes(70 * kMega);
   request.partitioner = "even";
-  request.variant.relief = JobRelief::kStages;
+  request.variant.memory_reduction = JobMemoryReduction::kStages;
   const JobPlan plan = planned(request);
-  bool is_relieved = false;
+  bool reduces_memory = false;
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const HeldBytes& before = plan.bytes_before[k];
     EXPECT_EQ(before.weights, plan.stages[k].parameters) << k;
@@ -313,9 +313,9 @@ TEST(JobRelief, NamesBytesByClass) {
     EXPECT_LE(plan.bytes_after[k].all(), plan.stages[k].memory) << k;
     EXPECT_GE(plan.bytes_after[k].all() + Bytes(8), plan.stages[k].memory) << k;
     EXPECT_EQ(plan.bytes_after[k].weights, before.weights) << k;
-    is_relieved = is_relieved || plan.bytes_after[k].stash < before.stash;
+    reduces_memory = reduces_memory || plan.bytes_after[k].stash < before.stash;
   }
-  EXPECT_TRUE(is_relieved);
+  EXPECT_TRUE(reduces_memory);
 }
 
 TEST(SecondCopy, IsParkedOnTheHost) {
@@ -358,7 +358,7 @@ TEST(SecondCopy, NeverBeatsTheChooserWhereMemoryIsInTheWay) {
     layer.stash = Bytes(40 * kMega);
   }
   request.swap_bytes_per_second = 1e9;
-  request.groups = 1;
+  request.data_parallel = 1;
   JobRequest named = request;
   named.schedule = "gems-mast";
   named.variant.second_copy = SecondCopy::kParked;
@@ -366,7 +366,7 @@ TEST(SecondCopy, NeverBeatsTheChooserWhereMemoryIsInTheWay) {
   named.device_memory = request.device_memory;
   const JobPlan parked = planned(named);
   EXPECT_LE(search_job(request).plan.step_seconds, parked.step_seconds * (1 + 1e-9));
-  EXPECT_FALSE(parked.is_relieved());
+  EXPECT_FALSE(parked.reduces_memory());
   std::vector<std::string> tried;
   try_choices(request, [&](const JobChoice& choice) {
     if (choice.generator->name == "gems-mast") tried.push_back(to_string(choice.variant));

@@ -1,4 +1,4 @@
-#include "setting_words.h"
+#include "setting_values.h"
 
 #include <gtest/gtest.h>
 
@@ -28,13 +28,13 @@ TEST(CountIn, TakesWholeNumbersWithinLimits) {
             "--kind: '9' is not a whole number from 1 to 8");
 }
 
-TEST(ListedWords, StandBetweenCommas) {
+TEST(CommaSeparated, StandBetweenCommas) {
   const auto words = [](auto... each) { return std::vector<std::string>{each...}; };
-  EXPECT_EQ(listed_words("1MiB"), words("1MiB"));
-  EXPECT_EQ(listed_words("1,4,16"), words("1", "4", "16"));
+  EXPECT_EQ(comma_separated("1MiB"), words("1MiB"));
+  EXPECT_EQ(comma_separated("1,4,16"), words("1", "4", "16"));
   // What reads them refuses the empty ones.
-  EXPECT_EQ(listed_words(""), words(""));
-  EXPECT_EQ(listed_words(",1,"), words("", "1", ""));
+  EXPECT_EQ(comma_separated(""), words(""));
+  EXPECT_EQ(comma_separated(",1,"), words("", "1", ""));
 }
 
 TEST(SizeIn, NamesTheOption) {

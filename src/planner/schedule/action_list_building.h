@@ -11,7 +11,7 @@ using schedule::folded_placement;
 using schedule::reversed_placement;
 using schedule::round_placement;
 
-/// An empty schedule of one replica, with the lists of its ranks still to be filled.
+/// An empty schedule of one replica, with the action lists of its ranks still to be filled.
 Schedule one_replica(std::uint32_t ranks, std::uint32_t micro_batches,
                      std::vector<std::uint32_t> placement);
 
@@ -46,18 +46,18 @@ std::vector<Action> one_forward_one_backward(std::uint32_t stage, std::uint32_t 
 /// first to be done.
 void end_with_steps(Schedule& schedule);
 
-/// Completes lists of forwards and input gradients by the weight gradients. Each list keeps its
-/// order. A rank that would have to wait computes the oldest weight gradient that it owes instead;
-/// and it does so before a forward that would take it above `most_held` stashes of micro-batches
-/// that were begun and have not seen their weight gradient. All actions count as equally long.
-/// `most_held` must suffice for the order: it is the caller's proof. Returns how often it has
-/// looked at a rank: some times per action.
+/// Completes action lists of forwards and input gradients by the weight gradients. Each action list
+/// keeps its order. A rank that would have to wait computes the oldest weight gradient that it owes
+/// instead; and it does so before a forward that would take it above `most_held` stashes of
+/// micro-batches that were begun and have not seen their weight gradient. All actions count as
+/// equally long. `most_held` must suffice for the order: it is the caller's proof. Returns how
+/// often it has looked at a rank: some times per action.
 std::uint64_t fill_with_weight_gradients(Schedule& schedule, std::uint32_t most_held);
 
-/// Fills empty lists of full backwards and forwards: a rank does the oldest backward that can run,
-/// else the forward that can run and is nearest to the end of the model, as long as it holds less
-/// than `most_held` of it. All actions count as equally long. Returns how often it has looked at a
-/// rank.
+/// Fills empty action lists of full backwards and forwards: a rank does the oldest backward that
+/// can run, else the forward that can run and is nearest to the end of the model, as long as it
+/// holds less than `most_held` of it. All actions count as equally long. Returns how often it has
+/// looked at a rank.
 std::uint64_t order_greedily(Schedule& schedule, const std::vector<std::uint32_t>& most_held);
 
 }  // namespace spillway::planner

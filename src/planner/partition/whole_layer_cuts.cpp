@@ -1,4 +1,4 @@
-#include "whole_cuts.h"
+#include "whole_layer_cuts.h"
 
 #include "bottleneck_search.h"
 #include "greedy_cuts.h"
@@ -61,7 +61,7 @@ double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, 
   if (effort.is_spent() || bottleneck_of(TimeGoal(costs), whole(costs), cuts) >= below)
     return kNever;
   if (!costs.shared_links().empty()) {
-    const PartitionEstimate estimate = judge(costs, cuts);
+    const PartitionEstimate estimate = evaluate(costs, cuts);
     effort.spend(estimate.point_sets);
     return estimate.seconds < below ? estimate.seconds : kNever;
   }
@@ -71,7 +71,8 @@ double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, 
   return worst;
 }
 
-std::optional<Cuts> quickest_whole_cuts(const SegmentCosts& costs, double seconds, Effort& effort) {
+std::optional<Cuts> fastest_whole_layer_cuts(const SegmentCosts& costs, double seconds,
+                                             Effort& effort) {
   if (!costs.shared_links().empty()) return std::nullopt;
   const TimeGoal goal(costs);
   const CutRange range = whole(costs);

@@ -1,4 +1,4 @@
-#include "stage_rooms.h"
+#include "stage_budgets.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 
 #include "job_assembly.h"
 #include "job_costs.h"
+#include "least_memory_model.h"
 #include "spillway/base/error.h"
-#include "tight_cuts.h"
 
 namespace spillway::planner {
 namespace {
@@ -44,14 +44,14 @@ struct TightPlan {
 };
 
 /// What the stages of one plan may hold, as it changes from trial to trial.
-class StageRooms {
+class StageBudgets {
  public:
-  StageRooms(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
-             double seconds_to_beat, CutMemo& memo)
+  StageBudgets(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
+               double incumbent_seconds, CutMemo& memo)
       : request_(request),
         partitioner_(partitioner),
         compute_(compute),
-        seconds_to_beat_(seconds_to_beat),
+        incumbent_seconds_(incumbent_seconds),
         memo_(memo),
         problem_(problem_for(request, compute)),
         by_rank_(stages_of_ranks(compute)) {}
@@ -67,7 +67,7 @@ class StageRooms {
   /// Under the cuts that hold least, or under those that are given, whatever it takes: how stages
   /// look then, and how full ranks are.
   TightPlan tightest(const std::optional<Cuts>& given) const {
-    const CutModel tight = tight_cuts(request_, compute_, given);
+    const CutModel tight = least_memory_model(request_, compute_, given);
     Cuts cuts{0};
     for (std::uint32_t k = 0; k < tight.estimate.stages.size(); ++k)
       cuts.push_back(segment_of(tight.costs, tight.estimate.stages[k], k).end);
@@ -118,7 +118,7 @@ class StageRooms {
 
  private:
   void require_faster(const std::vector<double>& stage_seconds) const {
-    if (busiest_rank_seconds(compute_, stage_seconds) >= seconds_to_beat_)
+    if (busiest_rank_seconds(compute_, stage_seconds) >= incumbent_seconds_)
       throw TooSlowError("a rank computes for longer than other cuts take");
   }
 
@@ -127,7 +127,7 @@ class StageRooms {
     for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
       seconds.push_back(costs.load({cuts[k], cuts[k + 1], k}).seconds);
     require_faster(seconds);
-    const PartitionEstimate estimate = judge(costs, cuts);
+    const PartitionEstimate estimate = evaluate(costs, cuts);
     require_fit(costs, estimate);
     for (std::uint32_t k = 0; k < seconds.size(); ++k)
       seconds[k] += estimate.stages[k].recompute_seconds;
@@ -138,50 +138,50 @@ class StageRooms {
   const JobRequest& request_;
   const Partitioner& partitioner_;
   const Schedule& compute_;
-  const double seconds_to_beat_;
+  const double incumbent_seconds_;
   CutMemo& memo_;
   PartitionProblem problem_;
   std::vector<std::set<std::uint32_t>> by_rank_;
   std::size_t steps_ = 0;
 };
 
-JobPlan roomy(const JobRequest& request, JobPlan plan) {
+JobPlan unlimited(const JobRequest& request, JobPlan plan) {
   require_room(request, plan);
   return plan;
 }
 
 }  // namespace
 
-JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                          const Schedule& compute, double seconds_to_beat, CutMemo& memo) {
-  StageRooms rooms(request, partitioner, compute, seconds_to_beat, memo);
+JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
+                         const Schedule& compute, double incumbent_seconds, CutMemo& memo) {
+  StageBudgets budgets(request, partitioner, compute, incumbent_seconds, memo);
   std::optional<Cuts> cuts;
   bool is_first = true;
   bool was_tight = false;
-  for (; rooms.steps() < kMostSteps; is_first = false) {
+  for (; budgets.steps() < kMostSteps; is_first = false) {
     std::optional<JobPlan> plan;
     try {
-      plan = rooms.cut(cuts);
+      plan = budgets.cut(cuts);
     } catch (const TooSlowError&) {
       throw;
     } catch (const Error& error) {
       if (request.device_memory == kNoLimit) throw;
-      const TightPlan tight = rooms.tightest(cuts);
+      const TightPlan tight = budgets.tightest(cuts);
       if (tight.plan.peak() > request.device_memory && is_first)
         throw NoRoomError(error.what(), fullest_rank(tight.plan), tight.plan.peak());
       require_room(request, tight.plan);
       if (was_tight && !cuts) throw;  // This partitioner does not find them.
-      if (was_tight) return roomy(request, rooms.within(tight));
+      if (was_tight) return unlimited(request, budgets.within(tight));
       was_tight = true;
-      rooms.give_back(tight.plan);
+      budgets.give_back(tight.plan);
       continue;
     }
-    if (plan->peak() <= request.device_memory) return roomy(request, std::move(*plan));
-    rooms.take_away(*plan);
+    if (plan->peak() <= request.device_memory) return unlimited(request, std::move(*plan));
+    budgets.take_away(*plan);
   }
-  const TightPlan tight = rooms.tightest(cuts);
+  const TightPlan tight = budgets.tightest(cuts);
   require_room(request, tight.plan);
-  return roomy(request, rooms.within(tight));
+  return unlimited(request, budgets.within(tight));
 }
 
 }  // namespace spillway::planner

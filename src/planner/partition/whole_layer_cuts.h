@@ -10,13 +10,14 @@ namespace spillway::planner {
 /// makes it fit, or takes less than `below`, or the effort is spent.
 double whole_seconds(const SegmentCosts& costs, Segment segment, double below, Effort& effort);
 
-/// The same of the worst stage of these cuts. Where links are shared, as `judge` says.
+/// The same of the worst stage of these cuts. Where links are shared, as `evaluate` says.
 double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, Effort& effort);
 
 /// The cuts with the least time when layers are recomputed whole, if they are quicker than so many
 /// seconds. A dynamic program over the cuts that fractions of layers leave below that time; looks
 /// at whole layers only where fractions promise something better. Nothing where the effort is spent
 /// before its end (a segment counts as ten sets), or links are shared.
-std::optional<Cuts> quickest_whole_cuts(const SegmentCosts& costs, double seconds, Effort& effort);
+std::optional<Cuts> fastest_whole_layer_cuts(const SegmentCosts& costs, double seconds,
+                                             Effort& effort);
 
 }  // namespace spillway::planner

@@ -9,12 +9,12 @@
 
 namespace spillway::schedule {
 
-/// Runs lists with messages and flushes in the slowest and plainest way: each rank's next action
-/// goes as soon as all it needs is done, messages when both ends stand at them, reductions when all
-/// copies do. For comparison with the checker; knows no swaps, no recomputation.
-class NaiveJudge {
+/// Runs action lists with messages and flushes in the slowest and plainest way: each rank's next
+/// action goes as soon as all it needs is done, messages when both ends stand at them, reductions
+/// when all copies do. For comparison with the checker; knows no swaps, no recomputation.
+class NaiveChecker {
  public:
-  explicit NaiveJudge(const Schedule& schedule)
+  explicit NaiveChecker(const Schedule& schedule)
       : schedule_(schedule), done_(schedule.ranks.size()), next_(schedule.ranks.size(), 0) {}
 
   bool comes_to_an_end() {

@@ -6,14 +6,14 @@
 
 namespace spillway::planner {
 
-/// A plan whose stages swap parts of their stashes and compute layers again until ranks fit.
+/// A plan whose stages swap parts of their stashes and recompute layers until ranks fit.
 ///
 /// Partitions know stages, and devices limit ranks. Where a rank has several of them, or the copy
 /// of another one (GEMS, Chimera), what each may hold is found by trying: less where a rank has
 /// come out too full, and where no cuts fit, what ranks leave free under those that hold least.
 /// Throws NoRoomError where those do not fit either, TooSlowError where a rank computes for
-/// `seconds_to_beat` under the partitioner's cuts, and as `make_job_plan`.
-JobPlan relieved_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                          const Schedule& compute, double seconds_to_beat, CutMemo& memo);
+/// `incumbent_seconds` under the partitioner's cuts, and as `make_job_plan`.
+JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
+                         const Schedule& compute, double incumbent_seconds, CutMemo& memo);
 
 }  // namespace spillway::planner

@@ -20,7 +20,7 @@ void require_value(const std::string& option, std::string_view value, const std:
 inline constexpr std::uint32_t kMostCount = 1'000'000;
 
 /// The words of a list, between commas; a word may be empty.
-std::vector<std::string> listed_words(std::string_view list);
+std::vector<std::string> comma_separated(std::string_view list);
 
 /// A whole number within limits. Throws ConfigError with option, text and limits.
 std::uint32_t count_in(const char* option, const std::string& text, std::uint32_t least = 1,

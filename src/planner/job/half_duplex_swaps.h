@@ -10,6 +10,6 @@ namespace spillway::planner {
 /// that are through with all backwards before they turn back to forwards, when nothing is left to
 /// bring in while stashes leave: GPipe, GEMS, the last rank of 1F1B, any rank whose micro-batches
 /// all fit in flight. One such rank of a stage is enough.
-std::vector<bool> swaps_one_way(const Schedule& compute);
+std::vector<bool> half_duplex_stages(const Schedule& compute);
 
 }  // namespace spillway::planner

@@ -1,4 +1,4 @@
-#include "setting_words.h"
+#include "setting_values.h"
 
 #include <charconv>
 
@@ -38,7 +38,7 @@ void require_value(const std::string& option, std::string_view value, const std:
     throw ConfigError("{} needs {}", option, wanted(value));
 }
 
-std::vector<std::string> listed_words(std::string_view list) {
+std::vector<std::string> comma_separated(std::string_view list) {
   std::vector<std::string> words;
   while (true) {
     const std::size_t comma = list.find(',');

@@ -1,4 +1,4 @@
-#include "spillway/planner/partition/partition_referee.h"
+#include "spillway/planner/partition/partition_estimate.h"
 
 #include <algorithm>
 
@@ -72,7 +72,7 @@ void check(const SegmentCosts& costs, const Cuts& cuts) {
                       cuts[k + 1]);
 }
 
-PartitionEstimate judge(const SegmentCosts& costs, const Cuts& cuts) {
+PartitionEstimate evaluate(const SegmentCosts& costs, const Cuts& cuts) {
   check(costs, cuts);
   PartitionEstimate estimate;
   estimate.fluid_seconds = bottleneck_of(TimeGoal(costs), whole(costs), cuts);
@@ -102,7 +102,7 @@ PartitionEstimate judge(const SegmentCosts& costs, const Cuts& cuts) {
   return estimate;
 }
 
-PartitionEstimate judge_memory(const SegmentCosts& costs, const Cuts& cuts, double seconds) {
+PartitionEstimate evaluate_memory(const SegmentCosts& costs, const Cuts& cuts, double seconds) {
   check(costs, cuts);
   PartitionEstimate estimate;
   estimate.fluid_bytes = bottleneck_of(MemoryGoal(costs, seconds), whole(costs), cuts);

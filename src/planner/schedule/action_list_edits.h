@@ -9,8 +9,8 @@
 
 namespace spillway::planner {
 
-/// Actions that come into a list, each before the one at a position; of one position in the order
-/// in which they were added.
+/// Actions that come into an action list, each before the one at a position; of one position in the
+/// order in which they were added.
 class Insertions {
  public:
   void add(std::size_t before, const Action& action) { entries_.push_back({before, action}); }
@@ -61,8 +61,8 @@ inline std::size_t behind_sends(const std::vector<Action>& list, std::size_t i) 
   return i;
 }
 
-/// Where copies back must stand in a list so that they start in time: it starts them when the
-/// compute before is over.
+/// Where copies back must stand in an action list so that they start in time: it starts them when
+/// the compute before is over.
 class LatestStarts {
  public:
   LatestStarts(const std::vector<Action>& list, const std::vector<ActionSpan>& spans)
