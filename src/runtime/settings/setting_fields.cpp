@@ -203,7 +203,7 @@ constexpr std::array<SettingField, 27> kFields{{
     "only."},
    [](Settings& s, Text t) { s.planning = value_named(t, kPlanningMoments, "value"); },
    &names_of<kPlanningMoments>},
-  {{"min-storage", "SIZE", "1MiB", "Tensors smaller than this never leave memory."},
+  {{"min-storage", "SIZE", "1MiB", "Size from which a tensor has pages of its own; smaller ones share pages."},
    [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
   {{"endurance", "SIZE", "600TB",
     "What each spill drive is rated to take in its life (TBW); the summary tells how long it lasts "
