@@ -13,7 +13,7 @@ namespace {
 
 recompute::PagedStorage find_storage(const runtime::Runtime& runtime, const void* data) {
   const runtime::RangeUse found = runtime.find(data);
-  if (!found.storage.is_some()) return {};
+  if (!found.storage.is_some() || runtime.is_shared(found.storage)) return {};
   return {found.storage, runtime.address_of(found.storage)};
 }
 

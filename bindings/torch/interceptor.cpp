@@ -48,6 +48,7 @@ struct ThreadState {
   StepSignal steps;
   ParameterStorages parameters;
   runtime::OpUses uses;
+  runtime::OpUses shared;     ///< Of pages that small storages share.
   std::exception_ptr missed;  ///< Thrown while an operator was observed, where LibTorch drops it.
 };
 
@@ -121,10 +122,11 @@ std::optional<runtime::ViewBytes> shown_bytes(const c10::TensorImpl& impl) {
 class UseCollector {
  public:
   /// `whole`: the kernel may touch more of a storage than its tensor shows.
-  UseCollector(runtime::Runtime& runtime, runtime::OpUses& uses, ParameterStorages& parameters,
-               bool whole)
-      : runtime_(runtime), uses_(uses), parameters_(parameters), whole_(whole) {
+  UseCollector(runtime::Runtime& runtime, runtime::OpUses& uses, runtime::OpUses& shared,
+               ParameterStorages& parameters, bool whole)
+      : runtime_(runtime), uses_(uses), shared_(shared), parameters_(parameters), whole_(whole) {
     uses_.clear();
+    shared_.clear();
   }
 
   void add(const at::Tensor& tensor, Access access) {
@@ -146,6 +148,11 @@ class UseCollector {
     runtime::RangeUse use = runtime_.find(data);
     if (!use.storage.is_some()) {
       tell_of_older_storage(*impl->unsafe_storage().unsafeGetStorageImpl());
+      return;
+    }
+    if (runtime_.is_shared(use.storage)) {
+      use.writes = writes;
+      shared_.add(use);
       return;
     }
     const auto shown = whole_ ? std::nullopt : shown_bytes(*impl);
@@ -177,7 +184,8 @@ class UseCollector {
     if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
     const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
     const runtime::RangeUse use = runtime_.find(storage.unsafeGetStorageImpl()->data());
-    if (use.storage.is_some()) runtime_.note_class(use.storage, holds);
+    if (use.storage.is_some() && !runtime_.is_shared(use.storage))
+      runtime_.note_class(use.storage, holds);
   }
 
   /// A sparse tensor is made of dense ones.
@@ -196,6 +204,7 @@ class UseCollector {
 
   runtime::Runtime& runtime_;
   runtime::OpUses& uses_;
+  runtime::OpUses& shared_;
   ParameterStorages& parameters_;
   bool whole_;
   bool wrote_leaf_ = false;
@@ -223,7 +232,8 @@ class RunningOp {
             c10::ArrayRef<c10::IValue> arguments, const runtime::OpText& text)
       : runtime_(runtime), thread_(thread) {
     runtime.announce_op();
-    UseCollector collector(runtime, thread.uses, thread.parameters, facts.uses_whole_storages);
+    UseCollector collector(runtime, thread.uses, thread.shared, thread.parameters,
+                           facts.uses_whole_storages);
     const std::size_t count = std::min(facts.accesses.size(), arguments.size());
     for (std::size_t i = 0; i < count; ++i) {
       const c10::IValue& argument = arguments[i];
@@ -240,7 +250,9 @@ class RunningOp {
         .makes_blanks = facts.makes_blanks,
         .is_replayable =
             recorder.load(std::memory_order_relaxed) != nullptr && facts.is_replayable};
-    with_torch_errors([&] { runtime.begin_op(signature_of(facts, uses), uses, text, traits); });
+    with_torch_errors([&] {
+      runtime.begin_op(signature_of(facts, uses), uses, text, traits, thread.shared.list());
+    });
     thread.inside = true;
   }
   ~RunningOp() {
@@ -255,7 +267,8 @@ class RunningOp {
   void note_small_parameters() const {
     runtime_.note_small_parameters(
         Bytes(thread_.parameters.small_bytes([this](const c10::StorageImpl& storage) {
-          return !runtime_.find(storage.data()).storage.is_some();
+          const StorageId paged = runtime_.find(storage.data()).storage;
+          return !paged.is_some() || runtime_.is_shared(paged);
         })));
   }
 

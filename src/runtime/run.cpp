@@ -124,7 +124,7 @@ void Run::write_profile() {
   origin.spillway = facts.spillway_version;
   origin.threads = facts.threads;
   const std::string path = output_path(settings_.profile_out);
-  const Bytes small = parts_.runtime->engine().statistics().small_peak;
+  const Bytes small = parts_.runtime->small_peak();
   profile::StepProfile profile =
       parts_.recording->profile(std::move(origin), small, parts_.transfers->rates());
   profile.program_needs = parts_.runtime->program_needs();

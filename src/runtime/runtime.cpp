@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime_parts.h"
+#include "shared_pages.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
@@ -32,7 +33,10 @@ Runtime::OpContext& Runtime::context() { return per_thread<OpContext>(); }
 
 Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
                  const Clock& clock)
-    : options_(options), clock_(clock), engine_(std::move(engine)) {
+    : options_(options),
+      clock_(clock),
+      engine_(std::move(engine)),
+      shared_(std::make_unique<SharedPages>(*engine_)) {
   if (options_.learns) {
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize);
     guide_ = std::make_unique<StepGuide>(
@@ -40,6 +44,7 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
                              .rates = options_.rates,
                              .far = options_.far,
                              .rates_now = options_.rates_now,
+                             .room = [this] { return room_for_plans(); },
                              .take_peak = [this] { return engine_->take_peak(); },
                              .moved = options_.moved,
                              .planning = options_.planning,
@@ -58,33 +63,6 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
 }
 
 Runtime::~Runtime() = default;
-
-/// Does what needs room: `asked` pages beside those that the running operator has.
-template <typename Action>
-void Runtime::with_room(OpContext& op, std::uint64_t asked, const Action& action) {
-  try {
-    check_oversize(op, asked);
-    try {
-      action();
-      return;
-    } catch (const swap::NoRoomError& error) {
-      page_through(op, need_of(op, error, asked));
-    }
-    try {
-      action();
-    } catch (const swap::NoRoomError& error) {
-      refuse_oversize(op, need_of(op, error, asked));  // Not even page by page.
-    }
-  } catch (const Error& error) {
-    // Nobody may have asked for what runs again: whoever cannot go on without it tells.
-    if (op.replays) {
-      op.room_failure = std::current_exception();
-    } else {
-      note_refusal(error, name_of(op), op.place());
-    }
-    throw;
-  }
-}
 
 /// Trainers that do not catch what is thrown end without a word about it that helps. Of each cause
 /// once: there may be many threads, and trainers that try again.
@@ -181,7 +159,8 @@ void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
 void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (op.rehearses) return allocate_in_rehearsal(op, size);
-  if (size < options_.min_storage.count()) return allocate_small(size, op);
+  if (size < options_.min_storage.count())
+    return !SharedPages::serves(size) ? allocate_small(size, op) : allocate_shared(size, op);
   // An operator becomes worth learning with the first paged storage that it touches or makes.
   if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
     learn_op(op, {}, *op.text, {});
@@ -238,7 +217,7 @@ Runtime::Wait Runtime::passed_since(const Mark& since) const {
 /// What an operator waits for its inputs is shared out among those that were missing, by pages.
 void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, Duration waited) {
   const auto sum = std::accumulate(op.missing.begin(), op.missing.end(), std::uint64_t{0});
-  for (std::size_t i = 0; i < op.missing.size() && sum > 0; ++i)
+  for (std::size_t i = 0; i < std::min(op.missing.size(), uses.size()) && sum > 0; ++i)
     if (op.missing[i] > 0)
       guide_->waited_for(&op, uses[i].storage, StallLedger::Reason::kInputs,
                          waited * op.missing[i] / static_cast<std::int64_t>(sum));
@@ -255,6 +234,10 @@ void Runtime::deallocate(void* memory) noexcept {
     return;
   }
   OpContext& op = context();
+  if (shared_->has(storage)) {
+    release_shared(op, memory, storage);
+    return;
+  }
   if (op.is_running) {
     const auto born = std::find(op.inside.begin(), op.inside.end(), storage);
     if (born != op.inside.end()) {
@@ -284,7 +267,7 @@ void Runtime::sample_since(TimePoint start) noexcept {
 }
 
 void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
-                       OpTraits traits) {
+                       OpTraits traits, std::span<const RangeUse> shared) {
   OpContext& op = context();
   op.signature = signature;
   try {
@@ -302,9 +285,11 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   op.makes_blanks = traits.makes_blanks;
   op.input_pages = 0;
   for (const RangeUse& use : uses) op.input_pages += use.touched();
+  op.input_pages += static_cast<std::uint32_t>(shared.size());
   op.inside_pages = op.inside_peak = 0;
   op.inside.clear();
-  const bool holds = engine_->is_under_pressure() && !uses.empty();
+  op.shared.clear();
+  const bool holds = engine_->is_under_pressure() && !(uses.empty() && shared.empty());
   if (!holds) follow_orders(op);
   sample_since(op.sampled_since);
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
@@ -312,7 +297,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   try {
     if (traces()) options_.trace->begin_op(&op, signature, text);
     note_need(op);
-    if (holds) hold(op, uses);
+    if (holds) hold(op, uses, shared);
   } catch (...) {
     end_op();
     throw;
@@ -353,9 +338,16 @@ void Runtime::pin(OpContext& op, std::span<const RangeUse> uses) {
   });
 }
 
-void Runtime::hold(OpContext& op, std::span<const RangeUse> uses) {
+void Runtime::hold(OpContext& op, std::span<const RangeUse> uses,
+                   std::span<const RangeUse> shared) {
   const Mark start = mark();
-  pin(op, uses);
+  if (shared.empty()) {
+    pin(op, uses);
+  } else {
+    op.all_uses.assign(uses.begin(), uses.end());
+    op.all_uses.insert(op.all_uses.end(), shared.begin(), shared.end());
+    pin(op, op.all_uses);
+  }
   note_success(op);
   const Wait wait = waited_since(start);
   if (op.learns) guide_->waited(&op, wait.time, wait.moved);

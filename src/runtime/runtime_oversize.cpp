@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime_parts.h"
+#include "shared_pages.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 #include "spillway/memory/frame_mapper.h"
@@ -94,6 +95,16 @@ void Runtime::check_oversize(OpContext& op, std::uint64_t asked) {
     refuse_oversize(op, need);
 }
 
+/// "below 4.00 KiB"
+std::string Runtime::sizes_that_stay() const {
+  if (options_.min_storage <= SharedPages::kSmallest)
+    return message("below --min-storage ({})", options_.min_storage);
+  const std::string small = message("below {}", SharedPages::kSmallest);
+  if (options_.min_storage <= memory::kPageSize) return small;
+  return message("{} or from {} to --min-storage ({})", small, memory::kPageSize,
+                 options_.min_storage);
+}
+
 /// "aten::mm(…) does not fit into the budget of 12.0 MiB: it needs 14.0 MiB at once."
 std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes moved) const {
   const Bytes room = memory::kPageSize * engine_->storage_pages();
@@ -101,12 +112,12 @@ std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes 
   const Bytes needed = memory::kPageSize * need;
   const std::string so_far = moved > Bytes() ? message(", and has moved {} so far", moved) : "";
   if (small > needed)  // The operator is not what holds the memory.
-    return message("Tensors below --min-storage ({}) hold {} of the budget of {} and never leave "
-                   "memory; {} finds no room beside them{}.",
-                   options_.min_storage, small, options_.budget, name_of(op), so_far);
+    return message("Tensors {} hold {} of the budget of {} and never leave memory; {} finds no "
+                   "room beside them{}.",
+                   sizes_that_stay(), small, options_.budget, name_of(op), so_far);
   const std::string beside =
       needed <= options_.budget
-          ? message(" beside {} of tensors below --min-storage, which never leave memory", small)
+          ? message(" beside {} of tensors {}, which never leave memory", small, sizes_that_stay())
           : "";
   return message("{} does not fit into the budget of {}: it needs {} at once{}{}.", name_of(op),
                  options_.budget, needed, beside, so_far);
@@ -142,8 +153,8 @@ std::string Runtime::smallest_budget_text_locked(const swap::SwapStatistics& mem
   std::string held;
   if (memory.small_peak * 2 < smallest) held = "needed at once by " + largest_op_;
   if (memory.small_peak * kTellSmallFrom >= smallest)
-    held += message("{}{} of it for tensors below --min-storage, which never leave memory",
-                    held.empty() ? "" : "; ", in_mebibytes(memory.small_peak));
+    held += message("{}{} of it for tensors {}, which never leave memory", held.empty() ? "" : "; ",
+                    in_mebibytes(memory.small_peak), sizes_that_stay());
   return message("smallest budget: {}{} ({})", in_mebibytes(smallest),
                  finding == Finding::kSoFar ? " or more" : "", held);
 }

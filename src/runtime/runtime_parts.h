@@ -47,8 +47,10 @@ struct Runtime::OpContext {
   std::unique_ptr<Oversize> oversize;  ///< None: it fits so far.
   std::exception_ptr room_failure;     ///< Thrown while an operator ran again.
   swap::PinSet pins;
-  swap::MissingPages missing;     ///< Scratch: per use of the running operator.
-  std::vector<StorageId> inside;  ///< Ranges born in the running operator and still alive.
+  swap::MissingPages missing;      ///< Scratch: per use of the running operator.
+  std::vector<RangeUse> all_uses;  ///< Scratch: with those of shared pages.
+  std::vector<StorageId> shared;   ///< Shared pages that hold what the operator has allocated.
+  std::vector<StorageId> inside;   ///< Ranges born in the running operator and still alive.
   std::uint32_t input_pages = 0;
   std::uint32_t inside_pages = 0;
   std::uint32_t inside_peak = 0;
@@ -64,5 +66,32 @@ struct Runtime::Wait {
   Duration time{0};
   Bytes moved;
 };
+
+/// Does what needs room: `asked` pages beside those that the running operator has.
+template <typename Action>
+void Runtime::with_room(OpContext& op, std::uint64_t asked, const Action& action) {
+  try {
+    check_oversize(op, asked);
+    try {
+      action();
+      return;
+    } catch (const swap::NoRoomError& error) {
+      page_through(op, need_of(op, error, asked));
+    }
+    try {
+      action();
+    } catch (const swap::NoRoomError& error) {
+      refuse_oversize(op, need_of(op, error, asked));  // Not even page by page.
+    }
+  } catch (const Error& error) {
+    // Nobody may have asked for what runs again: whoever cannot go on without it tells.
+    if (op.replays) {
+      op.room_failure = std::current_exception();
+    } else {
+      note_refusal(error, name_of(op), op.place());
+    }
+    throw;
+  }
+}
 
 }  // namespace spillway::runtime

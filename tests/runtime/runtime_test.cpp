@@ -422,13 +422,13 @@ TEST_F(RuntimeTest, NamesTheSmallTensorsThatHoldTheMemory) {
   std::string told;
   try {
     while (true) {
-      run_op(*runtime, 5, {}, [&] { small.push_back(runtime->allocate(kPageBytes / 4)); });
-      ASSERT_LT(small.size(), 100u);
+      run_op(*runtime, 5, {}, [&] { small.push_back(runtime->allocate(kPageBytes / 1024)); });
+      ASSERT_LT(small.size(), 20'000u);
     }
   } catch (const BudgetError& error) {
     told = error.what();
   }
-  EXPECT_THAT(told, HasSubstr("Tensors below --min-storage (1.00 MiB) hold 20.0 MiB of the budget "
+  EXPECT_THAT(told, HasSubstr("Tensors below 4.00 KiB hold 20.0 MiB of the budget "
                               "of 24.0 MiB and never leave memory; op 5 finds no room "
                               "beside them. smallest budget: 28MiB or more (20MiB of it for"));
   EXPECT_THAT(told, Not(HasSubstr("does not fit")));

@@ -25,6 +25,7 @@ StepGuide::StepGuide(const StepLearner::Options& options, swap::ResidencyAdvice&
                      const Clock& clock)
     : most_pages_(options.recording == nullptr ? options.budget_pages : ~0U),
       residency_(residency),
+      room_(options.room),
       clock_(clock),
       pieces_(options.budget_pages, large_pages(options)),
       learner_(with_storages(options)) {}
@@ -56,7 +57,7 @@ std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t si
   tell_freed_locked();
   advice_.clear();
   const bool is_simple = translate_locked(uses);
-  learner_.note_room(residency_.storage_pages());
+  learner_.note_room(room_ ? room_() : residency_.storage_pages());
   learner_.begin_op(signature, uses_, clock_.now(), advice_, is_replayable && is_simple);
   steps_.store(learner_.steps(), std::memory_order_relaxed);
   if (text != nullptr) learner_.name_op(*text);

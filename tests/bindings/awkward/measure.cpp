@@ -14,6 +14,7 @@ namespace awkward {
 namespace {
 
 constexpr std::size_t kMib = std::size_t{1} << 20;
+constexpr std::size_t kSmallest = 4096;  // Spillway leaves what is smaller in memory.
 
 struct Count {
   std::mutex mutex;
@@ -36,7 +37,7 @@ class CountingAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(std::size_t size) override {
     void* const memory = inner_.raw_allocate(size);
-    if (size >= kMib) {
+    if (size >= kSmallest) {
       const std::lock_guard lock(count().mutex);
       count().sizes[memory] = size;
       count().live += size;
@@ -84,7 +85,7 @@ struct Touched final : at::ObserverContext {
       return;
     }
     const at::Tensor& tensor = value.toTensor();
-    if (!tensor.defined() || !tensor.has_storage() || tensor.storage().nbytes() < kMib) {
+    if (!tensor.defined() || !tensor.has_storage() || tensor.storage().nbytes() < kSmallest) {
       return;
     }
     if (storages.insert(tensor.storage().unsafeGetStorageImpl()).second) {

@@ -77,6 +77,23 @@ class IndexedDataset : public torch::data::datasets::Dataset<IndexedDataset> {
 
 }  // namespace
 
+SPILLWAY_AWKWARD_CASE(small_activations,
+                      "a deep, narrow net, whose tensors are smaller than pages") {
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < 6; ++i) weights.push_back((torch::randn({96, 96}) * 0.1).requires_grad_());
+  for (int step = 0; step < 4; ++step) {
+    at::Tensor x = torch::randn({384, 96});
+    for (std::size_t layer = 0; layer < 240; ++layer)
+      x = torch::tanh(x.matmul(weights[layer % weights.size()])) + x * 0.5;
+    const at::Tensor loss = x.square().mean();
+    const auto gradients = torch::autograd::grad({loss}, weights);
+    run.number("loss", loss.item<double>());
+    const torch::NoGradGuard guard;
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i].sub_(gradients[i] * 1e-2);
+  }
+  for (const at::Tensor& weight : weights) run.tensor("weight", weight);
+}
+
 SPILLWAY_AWKWARD_CASE(adam, "the moments of Adam") {
   train_with<torch::optim::Adam>(run, torch::optim::AdamOptions(1e-3).weight_decay(0.01));
 }

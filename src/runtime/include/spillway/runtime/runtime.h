@@ -25,6 +25,7 @@ namespace spillway::runtime {
 
 class StepGuide;
 class Recomputer;
+class SharedPages;
 
 /// Carries a trainer through its steps: allocates its memory, brackets its operators, learns their
 /// order and passes what was learned on to the swap engine. Free of Torch; the adapter in
@@ -55,14 +56,18 @@ class Runtime {
     return engine_->find(memory, size);
   }
 
+  /// Whether `storage` is a page that small storages share: it is pinned as any other, but neither
+  /// learned nor recorded. Any thread, no lock.
+  bool is_shared(StorageId storage) const noexcept;
+
   /// Announces an operator on this thread; `begin_op` follows when its tensors are found.
   void announce_op() noexcept;
 
   /// Starts the announced operator: fetches its paged storages and pins them. Throws as `allocate`;
   /// then `end_op` must not be called. Operators do not nest. `uses` has the results of `find` for
-  /// its tensors, in the order of OpUses.
+  /// its tensors, in the order of OpUses; `shared` those of tensors in shared pages.
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
-                OpTraits traits = {});
+                OpTraits traits = {}, std::span<const RangeUse> shared = {});
   void end_op() noexcept;
 
   /// Whether the operator that has just begun on this thread is to be recorded. Then the caller
@@ -134,6 +139,8 @@ class Runtime {
   Bytes budget() const { return options_.budget; }
   bool recomputes() const { return recomputer_ != nullptr; }
   bool traces() const { return options_.trace != nullptr; }
+  /// The most bytes of storages below `min_storage` at once, with the pages that they shared.
+  Bytes small_peak() const;
   /// Counters so far. Any thread; never waits for a plan or a replay.
   RuntimeCounts counts() const;
   /// Report for the end of a run; takes milliseconds, and longer where steps are long. Waits up to
@@ -163,6 +170,10 @@ class Runtime {
   void end_wait_for_room(OpContext& op, StorageId born, const Mark& start);
 
   void* allocate_small(std::size_t size, OpContext& op);
+  void* allocate_shared(std::size_t size, OpContext& op);
+  void hold_shared(OpContext& op, StorageId page);
+  void release_shared(OpContext& op, void* memory, StorageId page);
+  std::uint32_t room_for_plans() const;
   void* small_block(std::size_t size);
   template <typename Action>
   void with_room(OpContext& op, std::uint64_t asked, const Action& action);
@@ -173,6 +184,7 @@ class Runtime {
   void end_oversize(OpContext& op) noexcept;
   [[noreturn]] void refuse_oversize(OpContext& op, std::uint64_t need);
   Bytes moved() const;
+  std::string sizes_that_stay() const;
   std::string why_refused(const OpContext& op, std::uint64_t need, Bytes moved) const;
   /// Whether all operators were seen, or larger ones may follow.
   enum class Finding { kWhole, kSoFar };
@@ -187,7 +199,7 @@ class Runtime {
   static const swap::ResidencyOrders* orders_of(OpContext& op);
   void follow_orders(OpContext& op);
   void pin(OpContext& op, std::span<const RangeUse> uses);
-  void hold(OpContext& op, std::span<const RangeUse> uses);
+  void hold(OpContext& op, std::span<const RangeUse> uses, std::span<const RangeUse> shared);
   void bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses);
   void drop_wished(OpContext& op) noexcept;
   void settle_unrecorded(OpContext& op);
@@ -207,6 +219,7 @@ class Runtime {
   const Clock& clock_;
   std::unique_ptr<swap::SwapEngine> engine_;
 
+  std::unique_ptr<SharedPages> shared_;
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
   std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.
 

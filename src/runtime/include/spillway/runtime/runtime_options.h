@@ -15,7 +15,7 @@ class StepTraceRecorder;
 
 struct RuntimeOptions {
   Bytes budget;
-  Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages live on the heap and stay.
+  Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages share pages; see SharedPages.
   bool learns = true;                         ///< Off: demand paging only.
   PlanningOptions planning = {};              ///< No effect without `learns`.
   planner::TransferRates rates;               ///< Rates of the spill store, or of its host memory.

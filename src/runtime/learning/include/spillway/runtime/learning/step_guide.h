@@ -98,6 +98,7 @@ class StepGuide {
   /// Larger storages are learned only in pieces, with their uses: they are never there as a whole.
   const std::uint32_t most_pages_;
   swap::ResidencyAdvice& residency_;
+  const std::function<std::uint32_t()> room_;  ///< Empty: what `residency_` says.
   const Clock& clock_;
 
   std::atomic<Thread> thread_{nullptr};  ///< The one that trains.

@@ -112,6 +112,8 @@ class StepLearner {
     std::optional<planner::FarTier> far = {};  ///< What lies behind that; none: there is one tier.
     /// The same as seen lately, asked for when a step has ended. Empty: they stay as they are.
     std::function<planner::TransferRates()> rates_now = {};
+    /// Pages that storages may take now. Asked for at each operator; empty: all of the budget.
+    std::function<std::uint32_t()> room = {};
     /// The most bytes in memory since the last call. Asked for when a step has ended; may be empty.
     std::function<Bytes()> take_peak = {};
     /// What all transfers have moved so far. Asked for at each operator; empty: nothing moves.

@@ -1,0 +1,67 @@
+// Storages that are smaller than pages and share them.
+
+#include <algorithm>
+
+#include "runtime_parts.h"
+#include "shared_pages.h"
+
+namespace spillway::runtime {
+
+bool Runtime::is_shared(StorageId storage) const noexcept { return shared_->has(storage); }
+
+Bytes Runtime::small_peak() const {
+  return engine_->statistics().small_peak + memory::kPageSize * shared_->most_pages();
+}
+
+void* Runtime::allocate_shared(std::size_t size, OpContext& op) {
+  swap::PinSet* const within = op.is_running ? &op.pins : nullptr;
+  SharedPages::Block block;
+  with_room(op, 1, [&] {
+    block = shared_->allocate(size, within);
+    if (block.is_new || within == nullptr || !engine_->is_under_pressure()) return;
+    try {
+      hold_shared(op, block.page);
+    } catch (...) {
+      shared_->release(block.address, block.page);
+      throw;
+    }
+  });
+  note_success(op);
+  const bool is_first =
+      op.is_running && std::find(op.shared.begin(), op.shared.end(), block.page) == op.shared.end();
+  if (is_first) {
+    op.shared.push_back(block.page);
+    op.inside_pages += 1;
+    op.inside_peak = std::max(op.inside_peak, op.inside_pages);
+    note_need(op);
+  }
+  return block.address;
+}
+
+/// The operator is about to write what it has allocated in a page that others share.
+void Runtime::hold_shared(OpContext& op, StorageId page) {
+  if (std::find(op.shared.begin(), op.shared.end(), page) != op.shared.end()) return;
+  const RangeUse use{.storage = page, .pages = 1, .writes = true};
+  engine_->pin(op.pins, {&use, 1});
+}
+
+void Runtime::release_shared(OpContext& op, void* memory, StorageId page) {
+  if (!shared_->release(memory, page) || !op.is_running) return;
+  const auto born = std::find(op.shared.begin(), op.shared.end(), page);
+  if (born == op.shared.end()) return;
+  op.inside_pages -= 1;
+  *born = op.shared.back();
+  op.shared.pop_back();
+}
+
+/// Pages that plans may use. Shared pages take part of the budget beside them: all that they have
+/// while that leaves half of it, or the largest operator, to others.
+std::uint32_t Runtime::room_for_plans() const {
+  const std::uint32_t all = engine_->storage_pages();
+  const std::uint64_t largest = largest_need_pages_.load(std::memory_order_relaxed);
+  const auto least = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(all, std::max<std::uint64_t>(all / 2, largest)));
+  return std::max(all - std::min(all, shared_->pages()), least);
+}
+
+}  // namespace spillway::runtime

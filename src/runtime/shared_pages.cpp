@@ -1,0 +1,129 @@
+#include "shared_pages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+#include "spillway/memory/frame_mapper.h"
+
+namespace spillway::runtime {
+
+using memory::kPageBytes;
+
+namespace {
+
+constexpr std::uint32_t kAlignment = 64;  // Of heap blocks of LibTorch, for AVX-512.
+// The engine numbers fewer storages than that.
+constexpr std::size_t kSlots = std::size_t{1} << 21;
+// So many of the pages that changed last are looked at for a gap, and all of them where gaps hold
+// more than a share of what is in use: then a page less is worth the search.
+constexpr std::size_t kLookAt = 8;
+constexpr std::uint64_t kSparseFrom = 8;
+// Backward uses storages in the opposite order of their making: where a page ends, those that
+// changed before it are needed next.
+constexpr int kFetchAhead = 4;
+
+}  // namespace
+
+SharedPages::SharedPages(swap::SwapEngine& engine) : engine_(engine) {
+  auto* const words = std::calloc(kSlots / 64, sizeof(std::atomic<std::uint64_t>));
+  if (words == nullptr) throw UnsupportedError("no memory for a table of {} storages", kSlots);
+  shared_.reset(static_cast<std::atomic<std::uint64_t>*>(words));
+}
+
+SharedPages::Block SharedPages::allocate(std::size_t size, swap::PinSet* within) {
+  SPILLWAY_ASSERT(serves(size));
+  const auto rounded =
+      static_cast<std::uint32_t>((size + kAlignment - 1) / kAlignment * kAlignment);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto page = page_with_gap_locked(rounded);
+    if (page != by_change_.end()) {
+      by_change_.splice(by_change_.begin(), by_change_, page);
+      free_ -= rounded;
+      return {take_locked(*page, rounded), page->storage, false};
+    }
+  }
+  // Others may make one at the same time, which is a page too many at worst.
+  const swap::StorageMemory::Allocation made = engine_.allocate(Bytes(kPageBytes), within);
+  const std::lock_guard lock(mutex_);
+  by_change_.push_front({made.storage, made.address, {}, kPageBytes});
+  by_storage_.emplace(made.storage, by_change_.begin());
+  free_ += kPageBytes - rounded;
+  const auto count = static_cast<std::uint32_t>(by_storage_.size());
+  pages_.store(count, std::memory_order_relaxed);
+  most_pages_.store(std::max(most_pages(), count), std::memory_order_relaxed);
+  word_of(made.storage).fetch_or(bit_of(made.storage), std::memory_order_release);
+  return {take_locked(by_change_.front(), rounded), made.storage, true};
+}
+
+SharedPages::Pages::iterator SharedPages::page_with_gap_locked(std::uint32_t size) {
+  const std::uint64_t all = std::uint64_t{kPageBytes} * by_storage_.size();
+  const bool is_sparse = free_ * kSparseFrom > all;
+  std::size_t seen = 0;
+  for (auto page = by_change_.begin(); page != by_change_.end(); ++page) {
+    if (page->largest_gap >= size) return page;
+    if (++seen == kLookAt && !is_sparse) break;
+  }
+  return by_change_.end();
+}
+
+std::byte* SharedPages::take_locked(Page& page, std::uint32_t size) {
+  std::uint32_t begin = 0;  // Of the gap.
+  auto next = page.blocks.begin();
+  while (next != page.blocks.end() && next->offset - begin < size) {
+    begin = next->offset + next->size;
+    ++next;
+  }
+  page.blocks.insert(next, {begin, size});
+  note_gaps_locked(page);
+  return page.address + begin;
+}
+
+void SharedPages::note_gaps_locked(Page& page) {
+  std::uint32_t begin = 0;
+  page.largest_gap = 0;
+  for (const Part& block : page.blocks) {
+    page.largest_gap = std::max(page.largest_gap, block.offset - begin);
+    begin = block.offset + block.size;
+  }
+  page.largest_gap = std::max(page.largest_gap, static_cast<std::uint32_t>(kPageBytes) - begin);
+}
+
+bool SharedPages::release(const void* address, StorageId storage) {
+  swap::ResidencyOrders orders;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_storage_.find(storage);
+    SPILLWAY_ASSERT(found != by_storage_.end());
+    const auto page = found->second;
+    const auto offset =
+        static_cast<std::uint32_t>(static_cast<const std::byte*>(address) - page->address);
+    const auto block =
+        std::lower_bound(page->blocks.begin(), page->blocks.end(), offset,
+                         [](const Part& each, std::uint32_t at) { return each.offset < at; });
+    SPILLWAY_ASSERT(block != page->blocks.end() && block->offset == offset);
+    free_ += block->size;
+    page->blocks.erase(block);
+    note_gaps_locked(*page);
+    by_change_.splice(by_change_.begin(), by_change_, page);
+    if (!page->blocks.empty()) return false;
+    free_ -= kPageBytes;
+    fetch_next_locked(page, orders);
+    by_change_.erase(page);
+    by_storage_.erase(found);
+    pages_.store(static_cast<std::uint32_t>(by_storage_.size()), std::memory_order_relaxed);
+    word_of(storage).fetch_and(~bit_of(storage), std::memory_order_release);
+  }
+  engine_.release(storage);
+  if (engine_.is_under_pressure()) engine_.apply(orders);
+  return true;
+}
+
+void SharedPages::fetch_next_locked(Pages::iterator behind, swap::ResidencyOrders& orders) const {
+  for (int ahead = 0; ahead < kFetchAhead && ++behind != by_change_.end(); ++ahead)
+    orders.fetches.push_back({behind->storage});
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/swap/swap_engine.h"
+
+namespace spillway::runtime {
+
+/// Memory for storages that are smaller than pages: several of them share a page, which the swap
+/// engine moves as a storage of its own. Storages of about the same age share one: what was made
+/// together is mostly used together, and ends together. Any thread.
+class SharedPages {
+ public:
+  /// Blocks below this size are not worth their place in the books: they belong to the heap.
+  static constexpr Bytes kSmallest{4096};
+  /// Whether blocks of so many bytes have a place here.
+  static constexpr bool serves(std::size_t size) {
+    return size >= kSmallest.count() && size <= memory::kPageBytes;
+  }
+
+  /// `engine` outlives this.
+  explicit SharedPages(swap::SwapEngine& engine);
+  SharedPages(const SharedPages&) = delete;
+  SharedPages& operator=(const SharedPages&) = delete;
+
+  struct Block {
+    std::byte* address = nullptr;
+    StorageId page;
+    bool is_new = false;  ///< The page is; else others share it already.
+  };
+  /// `size` bytes that `serves`, uninitialised, aligned to 64 bytes. A page that is new is held
+  /// by `within`, if any; another one may be out. Throws as StorageMemory::allocate.
+  Block allocate(std::size_t size, swap::PinSet* within);
+
+  /// Ends the block at `address`, which lies in `page`; the page ends with its last block. Whether
+  /// it did.
+  bool release(const void* address, StorageId page);
+
+  /// Whether small storages share this one. No lock.
+  bool has(StorageId storage) const noexcept {
+    return storage.is_some() &&
+           (word_of(storage).load(std::memory_order_acquire) & bit_of(storage));
+  }
+
+  /// Pages that small storages share now, and the most of them at once. No lock.
+  std::uint32_t pages() const noexcept { return pages_.load(std::memory_order_relaxed); }
+  std::uint32_t most_pages() const noexcept { return most_pages_.load(std::memory_order_relaxed); }
+
+ private:
+  /// Bytes of a page from `offset` on.
+  struct Part {
+    std::uint32_t offset = 0;
+    std::uint32_t size = 0;
+  };
+  struct Page {
+    StorageId storage;
+    std::byte* address = nullptr;
+    std::vector<Part> blocks;       ///< By offset.
+    std::uint32_t largest_gap = 0;  ///< Between them.
+  };
+  using Pages = std::list<Page>;
+
+  std::atomic<std::uint64_t>& word_of(StorageId storage) const noexcept {
+    return shared_.get()[storage.slot() / 64];
+  }
+  static std::uint64_t bit_of(StorageId storage) noexcept {
+    return std::uint64_t{1} << (storage.slot() % 64);
+  }
+  Pages::iterator page_with_gap_locked(std::uint32_t size);
+  static std::byte* take_locked(Page& page, std::uint32_t size);
+  static void note_gaps_locked(Page& page);
+  void fetch_next_locked(Pages::iterator behind, swap::ResidencyOrders& orders) const;
+
+  swap::SwapEngine& engine_;
+  std::atomic<std::uint32_t> pages_{0};
+  std::atomic<std::uint32_t> most_pages_{0};
+
+  struct Freed {
+    void operator()(std::atomic<std::uint64_t>* words) const { std::free(words); }
+  };
+  /// A bit for each slot of a storage; its memory is taken where it is used.
+  std::unique_ptr<std::atomic<std::uint64_t>[], Freed> shared_;
+
+  std::mutex mutex_;  ///< Of all below. Never held while the engine waits.
+  Pages by_change_;   ///< The page where a block was made or ended latest comes first.
+  std::unordered_map<StorageId, Pages::iterator> by_storage_;
+  std::uint64_t free_ = 0;  ///< Bytes between blocks, in all pages.
+};
+
+}  // namespace spillway::runtime
