@@ -1,14 +1,20 @@
 #!/usr/bin/env bash
 # Runs everything that can be tested on this machine: the part without LibTorch under the sanitizers,
-# then all cases in the release build. Exit status 0 when all passed.
+# then all cases in the release build with the oldest LibTorch that is served, then those that depend on LibTorch
+# with the newest. Exit status 0 when all passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-if (($# > 0)); then
+all_libtorch=0
+if [[ $# == 1 && $1 == --all-libtorch ]]; then
+  all_libtorch=1
+elif (($# > 0)); then
   cat <<'TEXT'
-usage: ./test.sh
+usage: ./test.sh [--all-libtorch]
 
-Installs what is missing, builds, and runs everything that this machine can test; takes no options.
+Installs what is missing, builds, and runs everything that this machine can test.
 Single cases: ctest --preset release -R NAME
+
+  --all-libtorch   only the cases that depend on LibTorch, with each minor release that is served
 TEXT
   [[ $1 == -h || $1 == --help ]] && exit 0 || exit 2
 fi
@@ -16,33 +22,53 @@ fi
 setup=src/cmake/setup
 
 "$setup/install_packages.sh" build test
-"$setup/fetch_libtorch.sh"
-"$setup/fetch_python.sh"
+# The oldest LibTorch gets all cases; what depends on LibTorch is tested with the newest, too. Another that is
+# named takes the place of both.
+releases=("")
+if [[ -z "${SPILLWAY_LIBTORCH_DIR:-}" ]]; then
+  mapfile -t releases < <(python3 "$setup/libtorch.py" versions)
+  ((all_libtorch)) || releases=("${releases[0]}" "${releases[-1]}")
+fi
+for release in "${releases[@]}"; do
+  "$setup/fetch_libtorch.sh" "$release"
+  "$setup/fetch_python.sh" "$release"
+done
 jobs=$("$setup/build_jobs.sh")
 
-# The Python that was just fetched, unless another one is named.
-python="${XDG_CACHE_HOME:-$HOME/.cache}/spillway/python-torch-2.11.0/python/bin/python3"
-if [[ -z "${SPILLWAY_TEST_PYTHON:-}" && -x "$python" ]]; then
-  export SPILLWAY_TEST_PYTHON=$python
-fi
+# What may differ from one LibTorch to the next: what records of operators give back, the adapter, and whole trainers.
+libtorch_targets=(spillway_command spillway_preload spillway_core bindings/examples/all tests/recompute/all
+  tests/bindings/{awkward,equality,examples,torch}/all)
+libtorch_cases='^(recompute|torch_binding|core|awkward|awkward_recompute)\.|^python_trainer'
+libtorch_cases+='|^equality\.(brain_unet|photo_net|text_gpt_activations)$'
 
 headline() { printf '\n== %s\n' "$*"; }
 
-# run_preset <preset>: builds it and runs its cases; leaves ctest's output and status behind.
-# Called where `set -e` is off, so it returns at the first failure itself.
-run_preset() {
-  local preset=$1
-  headline "$preset: build"
-  cmake --preset "$preset" >"build/$preset.configure.log" 2>&1 || {
-    cat "build/$preset.configure.log"
+# run_build <name> <preset> <LibTorch> <cases>: configures build/<name>, builds all of it, or only what `libtorch_cases`
+# need, and runs the cases; leaves ctest's output and status behind. Called where `set -e` is off, so it returns at
+# the first failure itself.
+run_build() {
+  local name=$1 preset=$2 release=$3 cases=$4
+  headline "$name: build"
+  cmake --preset "$preset" -B "build/$name" -DSPILLWAY_LIBTORCH="${release%.*}" >"build/$name.configure.log" 2>&1 || {
+    cat "build/$name.configure.log"
     return 1
   }
-  grep -E 'LibTorch|WARNING|Warning' "build/$preset.configure.log" || true
-  cmake --build --preset "$preset" --parallel "$jobs" || return 1
-  headline "$preset: test"
-  # More than there are cores: cases wait for children, disks and clocks.
-  ctest --preset "$preset" --parallel "$(($(nproc) + 2))" --output-junit "$PWD/build/$preset.junit.xml" \
-    2>&1 | tee "build/$preset.ctest.log"
+  grep -E 'LibTorch|WARNING|Warning' "build/$name.configure.log" || true
+  if [[ $cases == "$libtorch_cases" ]]; then
+    cmake --build "build/$name" --parallel "$jobs" --target "${libtorch_targets[@]}" || return 1
+  else
+    cmake --build --preset "$preset" --parallel "$jobs" || return 1
+  fi
+  headline "$name: test"
+  # The Python that was fetched, unless another one is named.
+  local python="${XDG_CACHE_HOME:-$HOME/.cache}/spillway/python-torch-$release/python/bin/python3"
+  if [[ -n "${SPILLWAY_TEST_PYTHON:-}" || ! -x "$python" ]]; then
+    python=${SPILLWAY_TEST_PYTHON:-}
+  fi
+  # More cases at once than there are cores: they wait for children, disks and clocks.
+  OMP_WAIT_POLICY=passive SPILLWAY_TEST_PYTHON=$python ctest --test-dir "build/$name" --tests-regex "$cases" \
+    --output-on-failure --no-tests=error --parallel "$(($(nproc) + 2))" \
+    --output-junit "$PWD/build/$name.junit.xml" 2>&1 | tee "build/$name.ctest.log"
 }
 
 summary_of() {
@@ -51,15 +77,28 @@ summary_of() {
 
 mkdir -p build
 rm -f build/*.junit.xml build/*.ctest.log
+builds=()
 failed=()
-for preset in asan tsan release; do
-  run_preset "$preset" || failed+=("$preset")
+# run <arguments of run_build>
+run() {
+  builds+=("$1")
+  run_build "$@" || failed+=("$1")
+}
+
+if ((!all_libtorch)); then
+  run asan asan "" .
+  run tsan tsan "" .
+  run release release "${releases[0]}" .
+  releases=("${releases[@]:1}")
+fi
+for release in "${releases[@]}"; do
+  run "libtorch-${release%.*}" release "$release" "$libtorch_cases"
 done
 
-for preset in asan tsan; do
-  if [[ -f build/$preset.junit.xml ]]; then
-    headline "skipped or failed in $preset"
-    python3 "$setup/count_cases.py" --exceptions-only "build/$preset" "build/$preset.junit.xml"
+for name in "${builds[@]}"; do
+  if [[ $name != release && -f build/$name.junit.xml ]]; then
+    headline "skipped or failed in $name"
+    python3 "$setup/count_cases.py" --exceptions-only "build/$name" "build/$name.junit.xml"
   fi
 done
 if [[ -f build/release.junit.xml ]]; then
@@ -67,11 +106,11 @@ if [[ -f build/release.junit.xml ]]; then
   python3 "$setup/count_cases.py" build/release build/release.junit.xml
 fi
 headline "summary"
-for preset in asan tsan; do
-  echo "$preset: $(summary_of "$preset")"
-done
 if ((${#failed[@]} > 0)); then
   echo "failed: ${failed[*]}"
 fi
-summary_of release
+for name in "${builds[@]}"; do
+  [[ $name == release ]] || echo "$name: $(summary_of "$name")"
+done
+((all_libtorch)) || summary_of release
 ((${#failed[@]} == 0))

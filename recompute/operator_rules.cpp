@@ -43,7 +43,8 @@ const char* known_objection(std::string_view name) {
   // It counts from the first byte of the storage, of which only the shown part is kept.
   if (starts_with_any(name, {"aten::as_strided", "aten::_as_strided"}))
     return "looks at its storage past its tensor";
-  if (starts_with_any(name, {"aten::resize", "aten::_resize", "aten::set_", "aten::set."}))
+  if (starts_with_any(name, {"aten::resize", "aten::_resize", "aten::set_", "aten::set.",
+                             "aten::shallow_copy_data_"}))
     return "exchanges the memory of its argument";
   if (starts_with_any(name, {"aten::from_file", "aten::_pin_memory", "aten::_copy_from"}))
     return "depends on more than its arguments";

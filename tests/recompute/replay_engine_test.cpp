@@ -92,6 +92,9 @@ TEST_F(Rules, RefuseWhatComputesNothing) {
   EXPECT_EQ(of("aten::fill_", "Scalar"), "makes memory ready that may be filled by hand");
   EXPECT_EQ(of("aten::resize_"), "exchanges the memory of its argument");
   EXPECT_EQ(of("aten::set_", "source_Storage"), "exchanges the memory of its argument");
+  if (c10::Dispatcher::singleton().findSchema({"aten::shallow_copy_data_", ""})) {  // Since 2.14.
+    EXPECT_EQ(of("aten::shallow_copy_data_"), "exchanges the memory of its argument");
+  }
   EXPECT_EQ(of("aten::linear"), "stands for other operators");
 }
 
