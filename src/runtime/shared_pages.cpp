@@ -5,7 +5,6 @@
 
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
-#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::runtime {
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/memory/frame_mapper.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {
