@@ -1,6 +1,7 @@
 // What the runtime tells of the run.
 
 #include "runtime_parts.h"
+#include "shared_pages.h"
 #include "spillway/base/median.h"
 #include "spillway/runtime/recomputing/recomputer.h"
 #include "spillway/runtime/recording/op_names.h"
@@ -56,6 +57,7 @@ RuntimeReport Runtime::report(Duration patience) const {
   std::vector<float> times = step_seconds_;
   const bool are_told = boundaries_ > 0 || is_updated_;
   report.step_seconds_median = are_told ? median(times) : report.learned.step_seconds_median;
+  report.shared_peak = memory::kPageSize * shared_->most_pages();
   if (largest_need_pages_.load() > 0)
     report.smallest_budget = smallest_budget_locked(report.memory);
   report.largest_op = largest_op_;

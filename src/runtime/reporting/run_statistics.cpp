@@ -1,5 +1,6 @@
 #include "spillway/runtime/reporting/run_statistics.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "spillway/topology/atomic_file.h"
@@ -9,7 +10,8 @@ namespace spillway::runtime {
 
 Bytes RunStatistics::planned_peak() const {
   if (learned.plan_steps == 0) return {};
-  return Bytes(swap::kExtentBytes) * learned.planned_peak_pages + memory.small_peak;
+  const Bytes planned = Bytes(swap::kExtentBytes) * learned.planned_peak_pages;
+  return std::min(budget, planned + memory.small_peak + shared_peak);
 }
 
 std::string to_json(const RunStatistics& statistics) {

@@ -71,6 +71,8 @@ constexpr StatisticsField kFields[] = {
    "part of the run needs most)"},
   {"small_peak_bytes", "bytes", [](const S& s) -> Json { return s.memory.small_peak.count(); },
    "the part of the peak that is too small to be paged"},
+  {"shared_peak_bytes", "bytes", [](const S& s) -> Json { return s.shared_peak.count(); },
+   "the most bytes of pages at once, in memory or not, that storages from 4 KiB to `--min-storage` shared"},
   {"peak_rss_bytes", "bytes", [](const S& s) -> Json { return s.peak_rss.count(); },
    "largest resident set of the process, libraries and all"},
   {"largest_op_needs_bytes", "bytes", [](const S& s) -> Json { return s.smallest_budget.count(); },
