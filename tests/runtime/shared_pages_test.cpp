@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "spillway/base/error.h"
+#include "spillway/memory/host_pages.h"
 #include "spillway/runtime/runtime.h"
 #include "store/ram/factory.h"
 #include "support/best_mapper.h"
@@ -32,7 +33,7 @@ class SharedPagesTest : public ::testing::Test {
     options.budget = engine.budget;
     runtime_ = std::make_unique<Runtime>(
         options,
-        std::make_unique<swap::SwapEngine>(engine, memory::make_frame_mapper(best_mapper()),
+        std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(best_mapper()),
                                            swap::make_ram_store(kPageSize * 1024, 4, bell), clock_),
         clock_);
   }
