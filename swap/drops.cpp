@@ -15,8 +15,9 @@ bool SwapEngine::State::drop(StorageId id) {
   Lock lock(mutex_);
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
+  end_late_uses_locked();
   const bool is_held = range.pins > 0 || range.partial_pins > 0 || range.in_flight > 0;
-  if (range.is_dropped || is_held || range.faulted || drops_ended_) return false;
+  if (range.is_dropped || is_held || range.faulted || drops_.has_ended) return false;
   for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
     if (pages_.get()[index].state == PageState::kReadQueued) return false;
   }
@@ -97,7 +98,7 @@ bool SwapEngine::State::adopt(StorageId dropped, StorageId from, const PinSet& w
   range.is_dropped = false;
   write_protect_guarded_locked(range);
   // It may have been wanted once more after somebody had begun to compute.
-  std::erase(wanted_drops_, dropped);
+  std::erase(drops_.wanted, dropped);
   if (range.is_write_awaited) want_locked(dropped);
   range.last_touch = ++touch_clock_;
   note_counted_locked();
@@ -106,23 +107,23 @@ bool SwapEngine::State::adopt(StorageId dropped, StorageId from, const PinSet& w
 }
 
 void SwapEngine::State::want_locked(StorageId id) {
-  if (std::find(wanted_drops_.begin(), wanted_drops_.end(), id) != wanted_drops_.end()) return;
-  wanted_drops_.push_back(id);
+  if (std::find(drops_.wanted.begin(), drops_.wanted.end(), id) != drops_.wanted.end()) return;
+  drops_.wanted.push_back(id);
   drop_wanted_.notify_all();
 }
 
 StorageId SwapEngine::State::wait_for_wanted() {
   Lock lock(mutex_);
-  drop_wanted_.wait(lock, [this] { return drops_ended_ || !wanted_drops_.empty(); });
-  if (drops_ended_) return StorageId();
-  const StorageId wanted = wanted_drops_.front();
-  wanted_drops_.pop_front();
+  drop_wanted_.wait(lock, [this] { return drops_.has_ended || !drops_.wanted.empty(); });
+  if (drops_.has_ended) return StorageId();
+  const StorageId wanted = drops_.wanted.front();
+  drops_.wanted.pop_front();
   return wanted;
 }
 
 void SwapEngine::State::end_drops() {
   Lock lock(mutex_);
-  drops_ended_ = true;
+  drops_.has_ended = true;
   for (Range& range : ranges_)
     if (range.is_live && !range.is_dying) unguard_locked(range);
   drop_wanted_.notify_all();
@@ -130,12 +131,12 @@ void SwapEngine::State::end_drops() {
 
 void SwapEngine::State::give_up(StorageId dropped, const std::string& reason) {
   Lock lock(mutex_);
-  drop_failure_ = {dropped, drop_failure_.count + 1, reason};
+  drops_.failure = {dropped, drops_.failure.count + 1, reason};
   const Range& range = range_of(dropped);
   const auto is_touched = [&](const OpenFault& fault) {
     return fault.index >= range.first && fault.index - range.first < range.pages;
   };
-  const bool is_fatal = std::any_of(open_faults_.begin(), open_faults_.end(), is_touched);
+  const bool is_fatal = std::any_of(faults_.open.begin(), faults_.open.end(), is_touched);
   wake_waiters_locked();
   lock.unlock();
   if (is_fatal)
@@ -159,10 +160,10 @@ void SwapEngine::State::wait_for_dropped_locked(Lock& lock, std::span<const Rang
     if (use == uses.end()) return;
     if (use->storage != awaited) {
       awaited = use->storage;
-      failures = drop_failure_.count;
+      failures = drops_.failure.count;
     }
-    if (drop_failure_.count != failures && drop_failure_.storage == awaited)
-      throw RecomputeError("{}", drop_failure_.reason);
+    if (drops_.failure.count != failures && drops_.failure.storage == awaited)
+      throw RecomputeError("{}", drops_.failure.reason);
     want_locked(awaited);
     wait_locked(lock, false, counts_.fetch_wait);
   }

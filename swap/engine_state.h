@@ -9,20 +9,18 @@
 #include <random>
 #include <thread>
 
-#include "address_table.h"
 #include "forked_children.h"
-#include "page_table.h"
-#include "spillway/memory/address_arena.h"
 #include "spillway/memory/frame_pool.h"
 #include "spillway/memory/page_memory.h"
 #include "spillway/swap/swap_engine.h"
+#include "storage_table.h"
 
 namespace spillway::swap {
 
 /// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex transfers,
 /// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
 /// Two exceptions are in waiting.md. `_locked`: to be called with the mutex held.
-class SwapEngine::State final : public memory::AccessSink {
+class SwapEngine::State final : public memory::AccessSink, public StorageTable {
  public:
   State(const SwapEngineOptions& options, std::unique_ptr<memory::PageMemory> memory,
         std::unique_ptr<SpillStore> store, const Clock& clock);
@@ -44,7 +42,9 @@ class SwapEngine::State final : public memory::AccessSink {
   // pins.cpp
   void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* absent,
            const ResidencyOrders* orders);
-  void unpin(PinSet& set, const ResidencyOrders* orders);
+  void unpin(PinSet& set, const ResidencyOrders* orders, const device::Event& until);
+  Bytes make_room(Bytes wanted);
+  bool end_late_uses_locked();
   void apply_locked(const ResidencyOrders& orders);
   void page_through(PinSet& set);
   void set_next_use_locked(const RangePart& part, OpClock at);
@@ -99,16 +99,6 @@ class SwapEngine::State final : public memory::AccessSink {
   void enter_child();
   void fill_in_child(memory::PageIndex index);
 
-  Range& range_of(StorageId id) { return ranges_[id.slot()]; }
-  Range& range_of(const Page& page) { return ranges_[page.range]; }
-  /// Whether the storage has been released; what names it then names nothing any more.
-  bool has_ended(StorageId id) const {
-    const Range& range = ranges_[id.slot()];
-    return range.id != id || !range.is_live || range.is_dying;
-  }
-  std::size_t pages_for(Bytes size) const {
-    return size / page_size_ + (size.count() % page_size_.count() > 0 ? 1 : 0);
-  }
   void forbid_writes_locked(memory::PageIndex first, std::uint32_t pages) {
     if (access_ != nullptr) access_->forbid_writes(first, pages);
   }
@@ -129,9 +119,7 @@ class SwapEngine::State final : public memory::AccessSink {
   std::uint32_t fetch_reserve_ = 0;
   std::deque<Fetch> fetches_;
   void fetch_locked(const RangePart& part, OnFetch copy);
-  std::vector<Range> ranges_;
   std::unique_ptr<SpillStore> store_;
-  AddressTable addresses_;
   /// The store's, where it has some.
   std::shared_ptr<OwnDescriptors> descriptors_;
 
@@ -148,14 +136,14 @@ class SwapEngine::State final : public memory::AccessSink {
   void wait_locked(Lock& lock, bool holds_pins, Duration& waited);
   memory::PageIndex take_addresses_locked(std::uint32_t count, Bytes size);
   StorageId new_range_locked(memory::PageIndex first, std::uint32_t pages, Bytes size);
-  void end_range_locked(Range& range);
   void release_page_locked(memory::PageIndex index);
   void start_parts_locked(Range& range);
   void hold_locked(PinSet& set, const RangeUse& use);
   void let_go_locked(const PinSet::Pin& pin);
+  void let_go_late_locked(const PinSet::Pin& pin);
+  void release_pages_locked(Range& range);
   std::size_t missing_pages_locked(std::span<const RangeUse> uses, bool asks);
   void count_missing_locked(std::span<const RangeUse> uses, MissingPages& missing);
-  Absence absence_locked(const Page& page) const;
   void ask_for_page_locked(memory::PageIndex index, std::deque<memory::PageIndex>& queue);
   void give_fresh_frame_locked(memory::PageIndex index);
   void note_counted_locked();
@@ -170,7 +158,6 @@ class SwapEngine::State final : public memory::AccessSink {
   void release_extent_locked(ExtentId extent);
   void end_children_locked();
   bool can_leave_locked(const Page& page, bool forced) const;
-  bool is_pinned_locked(const Page& page) const;
   struct Candidate;
   std::vector<Candidate> candidates_locked() const;
   std::size_t evict_unpinned_locked(std::size_t wanted);
@@ -187,30 +174,19 @@ class SwapEngine::State final : public memory::AccessSink {
   void finish_locked(const TransferResult& result);
   void finish_read_locked(memory::PageIndex index, const TransferResult& result);
   void finish_write_locked(memory::PageIndex index, const TransferResult& result);
-  std::size_t transfer_size(memory::PageIndex index) const;
 
   const Clock& clock_;
   std::unique_ptr<memory::PageMemory> memory_;
   memory::AccessControl* access_;  ///< Null where nobody reports accesses and writes.
-  const Bytes page_size_;
   std::size_t budget_pages_;
-  std::size_t arena_pages_;
-  memory::AddressArena arena_;
   std::unique_ptr<memory::FramePool> pool_;
-  SparseArray<Page> pages_;  ///< One per arena page.
-  std::vector<std::uint32_t> free_slots_;
 
   bool begin_fault_locked(memory::PageIndex index, memory::Access access, TimePoint start);
   bool note_waiting_fault_locked(memory::PageIndex index, TimePoint start);
   bool is_fault_unserved_locked() const;
   std::string why_no_frame_locked() const;
   std::string lost_fault_locked();
-  std::string fault_failure_;  ///< Why a page that the program touches cannot come.
-  std::optional<TimePoint> unserved_since_;
-  TimePoint next_attempt_;  ///< At what the kernel keeps, since then.
-  Stray stray_;             ///< The latest touch of a page that belongs to nobody.
-  std::uint64_t releases_ = 0;
-  std::vector<OpenFault> open_faults_;  ///< That wait for their page.
+  FaultBook faults_;
   std::deque<memory::PageIndex> fault_reads_;
   std::deque<memory::PageIndex> demand_reads_;
   std::deque<memory::PageIndex> writes_;
@@ -228,15 +204,19 @@ class SwapEngine::State final : public memory::AccessSink {
   std::size_t active_sets_ = 0;
   std::vector<const PinSet*> kernel_sets_;    ///< Those of them that the kernel uses.
   std::vector<const PinSet*> paged_through_;  ///< Those of operators that do not fit.
-  std::minstd_rand random_;                   ///< Equal runs choose alike.
+  /// What a set held when it let go, while a device still works on it.
+  struct LateUse {
+    device::Event until;
+    std::vector<PinSet::Pin> pins;
+  };
+  std::vector<LateUse> late_uses_;
+  std::minstd_rand random_;  ///< Equal runs choose alike.
   std::size_t waiting_sets_ = 0;
   const RoomWait* first_in_line_ = nullptr;
   std::uint64_t wakes_ = 0;  ///< Counts whatever may have ended a wait.
   std::size_t waiters_ = 0;
   std::condition_variable drop_wanted_;
-  std::deque<StorageId> wanted_drops_;  ///< Dropped ranges that somebody waits for.
-  bool drops_ended_ = false;
-  DropFailure drop_failure_;
+  DropBook drops_;
   bool is_movable_locked(Lock& lock, memory::PageIndex index);
   bool adopt_page_locked(Lock& lock, memory::PageIndex target, memory::PageIndex source,
                          const PinSet& within);

@@ -42,14 +42,10 @@ void SwapEngine::State::end_children_locked() {
   for (const ExtentId extent : free) release_extent_locked(extent);
 }
 
-bool SwapEngine::State::is_pinned_locked(const Page& page) const {
-  return page.pins > 0 || ranges_[page.range].pins > 0;
-}
-
 bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
   if (page.state != PageState::kResident || page.refusals >= kRefusalsMax) return false;
   if (page.dirty && !store_failure_.empty()) return false;
-  return forced || !is_pinned_locked(page);
+  return forced || !is_pinned(page);
 }
 
 /// Takes the frame away from a resident page whose bytes are safe or no longer needed. Returns
@@ -239,6 +235,7 @@ std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const Pin
 }
 
 void SwapEngine::State::make_room_locked() {
+  end_late_uses_locked();
   // Queued pages may have come in, or died, for another reason; they want nothing any more.
   const auto is_stale = [this](PageIndex index) {
     return pages_.get()[index].state != PageState::kReadQueued;
@@ -263,8 +260,33 @@ void SwapEngine::State::make_room_locked() {
   if (owed > 0) evict_pinned_locked(owed, nullptr, Holders::kAny);
 }
 
+Bytes SwapEngine::State::make_room(Bytes wanted) {
+  Lock lock(mutex_);
+  const std::size_t count = std::min(pages_for(wanted), pool_->existing_frames());
+  std::size_t given = 0;
+  while (given < count) {
+    end_late_uses_locked();
+    // What others wait for is theirs.
+    const std::size_t owed = frames_wanted_ + fault_reads_.size() + demand_reads_.size();
+    if (pool_->free_frames() > owed) {
+      pool_->drop_free_frame();
+      ++given;
+      continue;
+    }
+    const std::size_t leaving = pool_->free_frames() + leaving_;
+    const std::size_t missing = owed + count - given;
+    if (leaving < missing) evict_unpinned_locked(missing - leaving);
+    if (pool_->free_frames() > owed) continue;
+    if (leaving_ + writing_ == 0 && late_uses_.empty()) break;
+    kick_locked();
+    wait_locked(lock, false, counts_.room_wait);
+  }
+  return page_size_ * given;
+}
+
 void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages,
                                          std::optional<std::uint32_t> far_pages) {
+  end_late_uses_locked();
   const Range& range = range_of(part.storage);
   if (range.pins > 0) return;
   pressure_.store(true, std::memory_order_relaxed);

@@ -47,16 +47,16 @@ std::string SwapEngine::State::why_no_frame_locked() const {
 /// error: as with mapped files, the process ends, instead of sleeping for ever.
 std::string SwapEngine::State::lost_fault_locked() {
   if (!is_fault_unserved_locked()) {
-    unserved_since_.reset();
-  } else if (!unserved_since_) {
-    unserved_since_ = next_attempt_ = clock_.now();
+    faults_.unserved_since.reset();
+  } else if (!faults_.unserved_since) {
+    faults_.unserved_since = faults_.next_attempt = clock_.now();
   }
-  if (!fault_failure_.empty()) return fault_failure_;
-  if (!unserved_since_) return {};
+  if (!faults_.failure.empty()) return faults_.failure;
+  if (!faults_.unserved_since) return {};
   const TimePoint now = clock_.now();
-  if (now - *unserved_since_ > options_.fault_patience) return why_no_frame_locked();
-  if (now >= next_attempt_) {
-    next_attempt_ = now + kAttemptPause;
+  if (now - *faults_.unserved_since > options_.fault_patience) return why_no_frame_locked();
+  if (now >= faults_.next_attempt) {
+    faults_.next_attempt = now + kAttemptPause;
     forget_refusals_locked();
     make_room_locked();
     kick_locked();
@@ -74,9 +74,9 @@ void SwapEngine::State::begin_access(PageIndex index, Access access, std::uint32
   if (!addresses_.has_storage(index)) {
     // The report may be late: the page had come, and its storage was freed behind that. Whoever
     // touches freed memory comes again.
-    const bool is_again = stray_.page == index && stray_.releases == releases_;
-    stray_ = {index, releases_, is_again ? stray_.reports + 1 : 1};
-    if (stray_.reports < strays) {
+    const bool is_again = faults_.stray.page == index && faults_.stray.releases == faults_.releases;
+    faults_.stray = {index, faults_.releases, is_again ? faults_.stray.reports + 1 : 1};
+    if (faults_.stray.reports < strays) {
       wake_locked(index);
       return;
     }
@@ -89,9 +89,9 @@ void SwapEngine::State::begin_access(PageIndex index, Access access, std::uint32
 
 /// False when somebody waits for that page already.
 bool SwapEngine::State::note_waiting_fault_locked(PageIndex index, TimePoint start) {
-  const bool is_known = std::any_of(open_faults_.begin(), open_faults_.end(),
+  const bool is_known = std::any_of(faults_.open.begin(), faults_.open.end(),
                                     [&](const OpenFault& fault) { return fault.index == index; });
-  if (!is_known) open_faults_.push_back({index, start});
+  if (!is_known) faults_.open.push_back({index, start});
   return !is_known;
 }
 
@@ -146,9 +146,9 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
 
 /// The page has come, or is gone for good: nobody waits for it any more.
 void SwapEngine::State::end_faults_locked(PageIndex index) {
-  if (open_faults_.empty()) return;
+  if (faults_.open.empty()) return;
   const TimePoint now = clock_.now();
-  std::erase_if(open_faults_, [&](const OpenFault& fault) {
+  std::erase_if(faults_.open, [&](const OpenFault& fault) {
     if (fault.index != index) return false;
     counts_.fault_wait += now - fault.start;
     return true;

@@ -64,7 +64,7 @@ void SwapEngine::State::enter_child() {
         if (page.write_protected) protected_run.add(index, open);
         continue;
       }
-      const Absence absence = absence_locked(page);
+      const Absence absence = absence_of(page);
       if (absence == Absence::kUnfilled) {
         page.state = PageState::kResident;  // Never filled: the child fills a page of its own.
         protected_run.add(index, open);

@@ -22,7 +22,8 @@ bool SwapEngine::State::guard(StorageId id) {
     return std::any_of(set->pins_.begin(), set->pins_.end(),
                        [&](const PinSet::Pin& pin) { return pin.storage == id; });
   };
-  if (drops_ended_ || std::any_of(kernel_sets_.begin(), kernel_sets_.end(), holds_it)) return false;
+  if (drops_.has_ended || std::any_of(kernel_sets_.begin(), kernel_sets_.end(), holds_it))
+    return false;
   range.is_guarded = true;
   pressure_.store(true, std::memory_order_relaxed);  // Operators have to announce their writes.
   write_protect_locked(range);
@@ -57,7 +58,7 @@ void SwapEngine::State::unguard_locked(Range& range) {
 void SwapEngine::State::end_guard_locked(Range& range) {
   range.is_guarded = false;
   if (!std::exchange(range.is_write_awaited, false)) return;
-  std::erase(wanted_drops_, range.id);
+  std::erase(drops_.wanted, range.id);
   for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
     const PageState state = pages_.get()[index].state;
     if (state == PageState::kReadQueued || state == PageState::kReading) continue;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,8 +66,9 @@ struct Range {
   std::uint32_t pins = 0;          ///< Of operators that use all of it.
   std::uint32_t partial_pins = 0;  ///< Of operators that use some of its pages, see Page::pins.
   std::uint32_t in_flight = 0;     ///< Pages being read or written.
+  std::uint32_t late_uses = 0;     ///< By a device, after the operator has let go; see LateUse.
   bool is_live = false;
-  bool is_dying = false;  ///< Released; ends with its last transfer.
+  bool is_dying = false;  ///< Released; ends with its last transfer or late use.
   bool faulted = false;   ///< Ever touched past operators: arrives dirty, writable unless guarded.
   bool is_dropped = false;  ///< Its bytes are nowhere until it is computed again.
   bool is_guarded = false;  ///< All pages in memory are write-protected: a write has to be allowed.
@@ -98,6 +101,16 @@ struct OpenFault {
   TimePoint start;
 };
 
+/// Accesses that nobody announced.
+struct FaultBook {
+  std::vector<OpenFault> open;  ///< That wait for their page.
+  std::string failure;          ///< Why a page that the program touches cannot come.
+  std::optional<TimePoint> unserved_since;
+  TimePoint next_attempt;  ///< At what the kernel keeps, since then.
+  Stray stray;             ///< The latest touch of a page that belongs to nobody.
+  std::uint64_t releases = 0;
+};
+
 /// The latest page that could not be read, of so many.
 struct ReadFailure {
   memory::PageIndex page = 0;
@@ -110,6 +123,13 @@ struct DropFailure {
   StorageId storage;
   std::uint64_t count = 0;
   std::string reason;
+};
+
+/// Dropped and guarded storages that somebody waits for.
+struct DropBook {
+  std::deque<StorageId> wanted;
+  bool has_ended = false;
+  DropFailure failure;
 };
 
 }  // namespace spillway::swap

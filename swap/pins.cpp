@@ -139,17 +139,11 @@ std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> us
   return missing;
 }
 
-Absence SwapEngine::State::absence_locked(const Page& page) const {
-  // Of a dropped range, pages with an extent are those that an adoption has moved before it failed.
-  if (page.extent.is_some()) return Absence::kStored;
-  return ranges_[page.range].is_dropped ? Absence::kDropped : Absence::kUnfilled;
-}
-
 /// Starts what a wait for a page that is out needs. What comes from somewhere else waits in
 /// `queue`; a fault may not take the frames that others were promised.
 void SwapEngine::State::ask_for_page_locked(PageIndex index, std::deque<PageIndex>& queue) {
   Page& page = pages_.get()[index];
-  switch (absence_locked(page)) {
+  switch (absence_of(page)) {
     case Absence::kDropped: want_locked(range_of(page).id); return;
     case Absence::kUnfilled:
       if (&queue == &demand_reads_ && pool_->available_frames() > frames_wanted_)
@@ -212,9 +206,39 @@ void SwapEngine::State::page_through(PinSet& set) {
   if (access_ != nullptr) paged_through_.push_back(&set);
 }
 
-void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders) {
+/// The same once the device has done its work. The storage may have been released since.
+void SwapEngine::State::let_go_late_locked(const PinSet::Pin& pin) {
+  let_go_locked(pin);
+  Range& range = range_of(pin.storage);
+  if (--range.late_uses > 0 || !range.is_dying) return;
+  release_pages_locked(range);
+  if (range.in_flight == 0) end_range(range);
+}
+
+/// Whether anything was used until now that a device was working on.
+bool SwapEngine::State::end_late_uses_locked() {
+  if (late_uses_.empty()) return false;
+  const auto has_ended = [](const LateUse& use) { return use.until.is_done(); };
+  const auto ended = std::stable_partition(late_uses_.begin(), late_uses_.end(),
+                                           [&](const LateUse& use) { return !has_ended(use); });
+  if (ended == late_uses_.end()) return false;
+  for (auto use = ended; use != late_uses_.end(); ++use)
+    for (const PinSet::Pin& pin : use->pins) let_go_late_locked(pin);
+  late_uses_.erase(ended, late_uses_.end());
+  wake_waiters_locked();
+  return true;
+}
+
+void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders,
+                              const device::Event& until) {
   Lock lock(mutex_);
-  for (const PinSet::Pin& pin : set.pins_) let_go_locked(pin);
+  if (until.is_done()) {
+    for (const PinSet::Pin& pin : set.pins_) let_go_locked(pin);
+  } else {
+    std::erase_if(set.pins_, [this](const PinSet::Pin& pin) { return has_ended(pin.storage); });
+    for (const PinSet::Pin& pin : set.pins_) ++range_of(pin.storage).late_uses;
+    late_uses_.push_back({until, set.pins_});
+  }
   set.pins_.clear();
   exit_locked(set);
   if (orders != nullptr) apply_locked(*orders);

@@ -25,7 +25,7 @@ bool SwapEngine::State::RoomWait::progress_is_possible() const {
   const bool reads_start = state_.pool_->available_frames() > 0 &&
                            (!state_.fault_reads_.empty() || !state_.demand_reads_.empty());
   return reads_start || state_.leaving_ + state_.reading_ + state_.writing_ > 0 ||
-         state_.active_sets_ > stuck_sets;
+         state_.active_sets_ > stuck_sets || !state_.late_uses_.empty();
 }
 
 /// An operator may wait for a thread that waits for the operator's pages.

@@ -21,6 +21,9 @@ constexpr std::uint64_t kSmallStepsAhead = 8;
 // that touches one would wait for ever.
 constexpr std::size_t kLeastFrames = 2;
 
+constexpr std::chrono::milliseconds kWaitMax(20);
+constexpr std::chrono::milliseconds kLateWaitMax(1);
+
 thread_local Duration waited_here{0};
 
 }  // namespace
@@ -28,18 +31,14 @@ thread_local Duration waited_here{0};
 SwapEngine::State::State(const SwapEngineOptions& options,
                          std::unique_ptr<memory::PageMemory> memory,
                          std::unique_ptr<SpillStore> store, const Clock& clock)
-    : options_(options),
+    : StorageTable(options.arena_size / memory->page_size(), memory->page_size()),
+      options_(options),
       store_(std::move(store)),
-      addresses_(options.arena_size / memory->page_size(), memory->page_size()),
       descriptors_(store_->descriptors() ? store_->descriptors() : memory::make_own_descriptors()),
       clock_(clock),
       memory_(std::move(memory)),
       access_(memory_->access_control()),
-      page_size_(memory_->page_size()),
-      budget_pages_(options.budget / page_size_),
-      arena_pages_(options.arena_size / page_size_),
-      arena_(static_cast<PageIndex>(arena_pages_)),
-      pages_(make_sparse_array<Page>(arena_pages_)) {
+      budget_pages_(options.budget / page_size_) {
   if (budget_pages_ == 0)
     throw ConfigError("budget of {} is below the page size of {}", options.budget, page_size_);
   if (page_size_ > Bytes(kExtentBytes) || page_size_.count() % kTransferAlignment > 0)
@@ -90,39 +89,11 @@ PageIndex SwapEngine::State::take_addresses_locked(std::uint32_t count, Bytes si
 }
 
 StorageId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages, Bytes size) {
-  StorageId id;
-  if (free_slots_.empty()) {
-    id = StorageId(static_cast<std::uint32_t>(ranges_.size()), 0);
-    ranges_.emplace_back();
-  } else {
-    const std::uint32_t slot = free_slots_.back();
-    id = StorageId(slot, ranges_[slot].id.generation() + 1);
-    free_slots_.pop_back();
-  }
-  Range& range = range_of(id);
-  range = Range{};
-  range.id = id;
-  range.first = first;
-  range.pages = pages;
-  range.size = size;
-  range.is_live = true;
+  Range& range = new_range(first, pages, size);
   range.last_touch = ++touch_clock_;
-  for (std::uint32_t i = 0; i < pages; ++i) {
-    Page& page = pages_.get()[first + i];
-    page = Page{};
-    page.range = id.slot();
-  }
-  addresses_.enter(id, first, pages);
   counts_.live += page_size_ * pages;
   counts_.live_peak = std::max(counts_.live_peak, counts_.live + Bytes(small_bytes_.load()));
-  return id;
-}
-
-void SwapEngine::State::end_range_locked(Range& range) {
-  arena_.release(range.first, range.pages);
-  range.is_live = false;
-  range.is_dying = false;
-  free_slots_.push_back(range.id.slot());
+  return range.id;
 }
 
 void SwapEngine::State::note_counted_locked() {
@@ -199,13 +170,15 @@ void SwapEngine::State::wait_locked(Lock& lock, bool holds_pins, Duration& waite
   const std::uint64_t wakes = wakes_;
   waiting_sets_ += holds_pins ? 1 : 0;
   ++waiters_;
-  // The time limit bounds how long it goes unnoticed that the kernel keeps a page no more.
-  changed_.wait_for(lock, std::chrono::milliseconds(20));
+  // The time limit bounds how long it goes unnoticed that the kernel keeps a page no more, or that
+  // a device has done its work.
+  changed_.wait_for(lock, late_uses_.empty() ? kWaitMax : kLateWaitMax);
   --waiters_;
   if (wakes == wakes_) waiting_sets_ -= holds_pins ? 1 : 0;
   const Duration passed = clock_.now() - start;
   waited += passed;
   waited_here += passed;
+  end_late_uses_locked();
 }
 
 void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames,
@@ -305,19 +278,24 @@ void SwapEngine::State::release_page_locked(PageIndex index) {
   drop_extent_locked(page);
 }
 
+void SwapEngine::State::release_pages_locked(Range& range) {
+  for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
+}
+
 void SwapEngine::State::release(StorageId id) {
   Lock lock(mutex_);
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
+  end_late_uses_locked();
   range.is_dying = true;
-  ++releases_;
+  ++faults_.releases;
   range.pins = 0;
   range.partial_pins = 0;
   counts_.live -= page_size_ * range.pages;
   addresses_.forget(range.first, range.pages);
-  if (range.is_dropped || range.is_write_awaited) std::erase(wanted_drops_, id);
-  for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
-  if (range.in_flight == 0) end_range_locked(range);
+  if (range.is_dropped || range.is_write_awaited) std::erase(drops_.wanted, id);
+  if (range.late_uses == 0) release_pages_locked(range);
+  if (range.late_uses == 0 && range.in_flight == 0) end_range(range);
   wake_waiters_locked();
   if (!fetches_.empty()) kick_locked();
 }
@@ -431,13 +409,17 @@ void SwapEngine::pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* 
   set.engine_ = this;
 }
 
-void SwapEngine::unpin(PinSet& set, const ResidencyOrders* orders) {
+void SwapEngine::unpin(PinSet& set, const ResidencyOrders* orders, const device::Event& until) {
   if (set.engine_ == nullptr) {
     if (orders != nullptr) apply(*orders);
     return;
   }
   set.engine_ = nullptr;
-  if (!state_->off_.load(std::memory_order_relaxed)) state_->unpin(set, orders);
+  if (!state_->off_.load(std::memory_order_relaxed)) state_->unpin(set, orders, until);
+}
+
+Bytes SwapEngine::make_room(Bytes wanted) {
+  return state_->off_.load(std::memory_order_relaxed) ? Bytes() : state_->make_room(wanted);
 }
 
 void SwapEngine::page_through(PinSet& set) {

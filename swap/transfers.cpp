@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint8_t kWriteAttempts = 3;
 constexpr std::uint32_t kProtectAtOnce = 16;  // Pages.
 constexpr std::chrono::milliseconds kReapPatience(200);
+constexpr std::chrono::milliseconds kLatePatience(1);  // While a device works on what has to leave.
 constexpr Duration kStandstill = std::chrono::seconds(2);  // No thread waits that long to run.
 constexpr const char* kStoreIsFull = "the spill store takes no more pages";
 }  // namespace
@@ -27,15 +28,6 @@ void SwapEngine::State::kick_locked() {
   if (!transfers_idle_) return;
   transfers_idle_ = false;
   store_->wake();
-}
-
-/// Bytes of a page that belong to its storage, in whole disk blocks.
-std::size_t SwapEngine::State::transfer_size(PageIndex index) const {
-  const Range& range = ranges_[pages_.get()[index].range];
-  const std::size_t offset = std::size_t{index - range.first} * page_size_.count();
-  const std::size_t rest = range.size.count() - offset;
-  constexpr std::size_t kBlock = kTransferAlignment;
-  return std::min<std::size_t>(page_size_.count(), (rest + kBlock - 1) / kBlock * kBlock);
 }
 
 void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>& batch) {
@@ -71,7 +63,7 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
     }
     if (pool_->available_frames() == 0) return false;
     queue.pop_front();
-    if (absence_locked(pages_.get()[index]) == Absence::kUnfilled) {
+    if (absence_of(pages_.get()[index]) == Absence::kUnfilled) {
       give_fresh_frame_locked(index);
       wake_waiters_locked();
       continue;
@@ -179,6 +171,7 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
 /// Fills the store's queue: what somebody waits for, then write-outs and fetches in turn.
 void SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
   end_children_locked();
+  if (end_late_uses_locked()) make_room_locked();
   awaited_reads_ = 0;
   while (free_transfers_ > 0) {
     if (collect_read_locked(fault_reads_, batch) || collect_read_locked(demand_reads_, batch)) {
@@ -216,8 +209,8 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
       return part.storage == range.id && place >= part.first && place - part.first < part.count;
     });
     read_failure_ = {index, read_failure_.count + 1, result.detail};
-    for (const OpenFault& fault : open_faults_)
-      if (fault.index == index) fault_failure_ = result.detail;
+    for (const OpenFault& fault : faults_.open)
+      if (fault.index == index) faults_.failure = result.detail;
     return;
   }
   counts_.fetched += Bytes(result.transfer.size);
@@ -234,7 +227,7 @@ void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResul
   Page& page = pages_.get()[index];
   Range& range = range_of(page);
   --writing_;
-  const bool leaves = page.leaving && (page.forced || !is_pinned_locked(page));
+  const bool leaves = page.leaving && (page.forced || !is_pinned(page));
   if (page.leaving) --leaving_;
   page.leaving = false;
   page.forced = false;
@@ -269,7 +262,7 @@ void SwapEngine::State::finish_locked(const TransferResult& result) {
     finish_write_locked(index, result);
   }
   SPILLWAY_ASSERT(range.in_flight > 0);
-  if (--range.in_flight == 0 && range.is_dying) end_range_locked(range);
+  if (--range.in_flight == 0 && range.is_dying) end_range(range);
 }
 
 void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
@@ -287,7 +280,7 @@ void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
 /// The process stood still (SIGSTOP, a suspended job): nobody has waited for a page meanwhile.
 void SwapEngine::State::forgive_standstill() {
   const Lock lock(mutex_);
-  unserved_since_.reset();
+  faults_.unserved_since.reset();
 }
 
 void SwapEngine::State::run_transfers() {
@@ -296,11 +289,13 @@ void SwapEngine::State::run_transfers() {
   std::vector<TransferResult> results;
   while (true) {
     std::string lost_fault;
+    bool polls_uses = false;
     {
       Lock lock(mutex_);
       if (stopping_ && reading_ + writing_ == 0) return;
       if (!stopping_) collect_locked(batch);
       lost_fault = lost_fault_locked();
+      polls_uses = !late_uses_.empty() && (waiters_ > 0 || !fetches_.empty());
     }
     if (!lost_fault.empty())
       end_by_signal(SIGBUS, message("the program touches a tensor that cannot come back from "
@@ -311,7 +306,7 @@ void SwapEngine::State::run_transfers() {
     batch.clear();
     results.clear();
     const TimePoint since = clock_.now();
-    store_->reap(results, kReapPatience);
+    store_->reap(results, polls_uses ? kLatePatience : kReapPatience);
     const TimePoint ended = clock_.now();
     if (ended - since > kReapPatience + kStandstill) {
       forgive_standstill();

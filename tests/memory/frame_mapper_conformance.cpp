@@ -127,7 +127,7 @@ TEST_P(FrameMapperConformance, GathersScatteredFramesUnderConsecutivePages) {
 TEST_P(FrameMapperConformance, HugePagesStayWhole) {
   constexpr std::size_t kPages = 8;
   auto owner = make_owner(kPages, 0);
-  const std::byte* const pool = owner->pool().address(SlotId(0));
+  const std::byte* const pool = owner->in_slot(SlotId(0));
   const std::size_t huge_before = huge_bytes(pool, pool + kPages * kPageBytes);
   if (huge_before == 0) GTEST_SKIP() << "the kernel gives no transparent huge pages here";
   for (int round = 0; round < 3; ++round) {
@@ -143,7 +143,7 @@ TEST_P(FrameMapperConformance, HugePagesStayWhole) {
 TEST_P(FrameMapperConformance, EmptyPagesTakeNoMappingsHoweverOftenTheyWereUsed) {
   constexpr std::size_t kPages = 16;
   auto owner = make_owner(kPages);
-  const std::byte* const pool = owner->pool().address(SlotId(0));
+  const std::byte* const pool = owner->in_slot(SlotId(0));
   for (std::size_t round = 0; round < 4; ++round) {
     for (std::size_t i = 1; i < kPages; ++i)  // All but one, beside which the others must not show.
       owner->bring_in((5 * i + 7) % kPages, i % 2 == 0 ? Access::kRead : Access::kWrite);

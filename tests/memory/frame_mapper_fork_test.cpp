@@ -99,8 +99,8 @@ TEST_P(FrameMapperConformance, RenewedFramesKeepTheirHugePages) {
   auto owner = make_owner(1, 1);
   FramePool& pool = owner->pool();
   const SlotId slot = pool.take_frame().value();
-  std::byte* const frame = pool.address(slot);
-  const std::byte* const slots = pool.address(SlotId(0));
+  std::byte* const frame = owner->in_slot(slot);
+  const std::byte* const slots = owner->in_slot(SlotId(0));
   if (huge_bytes(slots, slots + 2 * kPageBytes) != 2 * kPageBytes) {
     GTEST_SKIP() << "the kernel gives no transparent huge pages here";
   }

@@ -29,6 +29,7 @@ class PageOwner final : public FaultSink {
   std::byte* frame(std::size_t index);  ///< Of a page that is out.
   FrameMapper& mapper() { return *mapper_; }
   FramePool& pool() { return *pool_; }
+  std::byte* in_slot(SlotId slot) const { return frames_.address(slot); }
 
   /// Bring in, move out, close, open; each does nothing when it is so already.
   void bring_in(std::size_t index, Access allowed);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,17 +23,43 @@ class ShadowDevice final : public Device {
   explicit ShadowDevice(DeviceId id = {DeviceKind::kCuda, 7})
       : Device(id, {.pinned_host_memory = true}) {}
 
-  /// Where the bytes of a span of this device lie on the host; other spans as they are.
+  /// Where the bytes of a span of this device lie on the host; other spans as they are. Null where
+  /// nothing lies.
   DeviceSpan bytes_of(DeviceSpan span) const {
     if (span.device != id()) return span;
     if (span.size == Bytes()) return {};
     const std::lock_guard lock(mutex_);
-    const auto block = std::prev(blocks_.upper_bound(span.data));
+    if (const auto page = at_or_before(mapped_, span.data); page != mapped_.end()) {
+      const Bytes offset(static_cast<std::uint64_t>(span.data - page->first));
+      if (offset < page->second.size) span = page->second.part(offset, span.size);
+    }
+    const auto block = at_or_before(blocks_, span.data);
+    if (block == blocks_.end() || span.data >= block->second.addresses.end()) return {};
     const Bytes offset(static_cast<std::uint64_t>(span.data - block->first));
     return host_span(block->second.bytes.begin() + offset.count(), span.size);
   }
 
+  /// Lays memory of this device beneath addresses that have none, until `unmap`.
+  void map(DeviceSpan addresses, DeviceSpan memory) {
+    const std::lock_guard lock(mutex_);
+    SPILLWAY_ASSERT(mapped_.emplace(addresses.data, memory).second);
+  }
+  void unmap(DeviceSpan addresses) {
+    const std::lock_guard lock(mutex_);
+    SPILLWAY_ASSERT(mapped_.erase(addresses.data) == 1);
+  }
+  void unmap_all(std::byte* begin, std::byte* end) {
+    const std::lock_guard lock(mutex_);
+    mapped_.erase(mapped_.lower_bound(begin), mapped_.lower_bound(end));
+  }
+
  private:
+  template <typename Map>
+  static typename Map::const_iterator at_or_before(const Map& map, std::byte* address) {
+    const auto behind = map.upper_bound(address);
+    return behind == map.begin() ? map.end() : std::prev(behind);
+  }
+
   struct Block {
     memory::AddressSpace addresses;  // Which nobody may touch.
     memory::AddressSpace bytes;
@@ -57,7 +85,16 @@ class ShadowDevice final : public Device {
 
    private:
     void do_copy(DeviceSpan to, DeviceSpan from) override {
-      real_->copy(owner_.bytes_of(to), owner_.bytes_of(from));
+      // Looked up when its turn comes, as a device does: what it touches must be there until then.
+      real_->run([this, to, from] {
+        const DeviceSpan target = owner_.bytes_of(to);
+        const DeviceSpan source = owner_.bytes_of(from);
+        if (to.size == Bytes()) return Outcome{};
+        if (target.data == nullptr || source.data == nullptr)
+          return Outcome{message("device {} touches what is not there", to_string(device()))};
+        std::memcpy(target.data, source.data, to.size.count());
+        return Outcome{};
+      });
     }
     void do_run(std::function<Outcome()> work) override { real_->run(std::move(work)); }
     Event do_record() override {
@@ -100,6 +137,7 @@ class ShadowDevice final : public Device {
   const std::unique_ptr<Device> real_ = make_cpu_device();
   mutable std::mutex mutex_;
   std::map<std::byte*, Block> blocks_;
+  std::map<std::byte*, DeviceSpan> mapped_;  ///< By address: pieces of blocks.
 };
 
 }  // namespace spillway::device

@@ -270,7 +270,7 @@ TEST_P(ClosedUnderTheEngine, NoPageIsLostAndNoFileIsWritten) {
     options.budget = memory::kPageSize * 4;
     options.arena_size = 1_GiB;
     const SteadyClock clock;
-    SwapEngine engine(options, memory::make_frame_mapper(mapper), make_spill_store(place).store,
+    SwapEngine engine(options, memory::make_host_pages(mapper), make_spill_store(place).store,
                       clock);
     constexpr int kPages = 12;
     std::vector<std::byte*> pages;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/device/event.h"
 #include "spillway/swap/storage_range.h"
 
 namespace spillway::swap {
@@ -127,8 +128,16 @@ class StorageMemory {
   /// `orders`, if any, are followed first, without another call.
   virtual void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* missing = nullptr,
                    const ResidencyOrders* orders = nullptr) = 0;
-  /// Releases the set, and then follows `orders`, if any.
-  virtual void unpin(PinSet& set, const ResidencyOrders* orders = nullptr) = 0;
+  /// Releases the set, and then follows `orders`, if any. Where a device still works on the pages,
+  /// `until` is the moment when it has done so: until then they stay, released storages included.
+  virtual void unpin(PinSet& set, const ResidencyOrders* orders = nullptr,
+                     const device::Event& until = {}) = 0;
+
+  /// Gives memory back to the device, for an allocator that is not ours: that of frames at rest,
+  /// and then of pages, which leave for it. Waits for their transfers, and for uses that end late.
+  /// Returns how much it was, in whole pages; less than `wanted` where operators hold the rest or
+  /// the store takes no more. The budget stays, so the engine may take as much again.
+  virtual Bytes make_room(Bytes wanted) = 0;
 
   /// The storage that `address` lies in with its pages, or none. Lock-free.
   virtual RangeUse find(const void* address) const noexcept = 0;

@@ -81,7 +81,9 @@ class SwapEngine final : public StorageMemory,
 
   void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* missing = nullptr,
            const ResidencyOrders* orders = nullptr) override;
-  void unpin(PinSet& set, const ResidencyOrders* orders = nullptr) override;
+  void unpin(PinSet& set, const ResidencyOrders* orders = nullptr,
+             const device::Event& until = {}) override;
+  Bytes make_room(Bytes wanted) override;
   /// Lets pages that `set` holds, or will hold, leave where there is no other room, until it is
   /// released; they come back when they are touched. For an operator that needs more than the
   /// budget: right, but slow. Without it, that is refused by NoRoomError.

@@ -1,0 +1,217 @@
+// What an engine owes a device: pages stay until its work has ended, memory goes back to it on
+// demand, and each device has an engine of its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include "pages_cases.h"
+#include "spillway/base/error.h"
+#include "spillway/device/cpu.h"
+#include "support/best_mapper.h"
+#include "support/residency_orders.h"
+
+namespace spillway::swap {
+namespace {
+
+class SwapEngineDevicesTest : public PagesTest {
+ protected:
+  void SetUp() override {
+    PagesTest::SetUp();
+    host_ = device::make_cpu_device();
+    kernels_ = (running.device ? *running.device : *host_).make_queue("kernels");
+  }
+  void TearDown() override {
+    kernels_.reset();
+    PagesTest::TearDown();
+  }
+
+  std::unique_ptr<SwapEngine> engine(std::size_t pages) {
+    SwapEngineOptions options;
+    options.budget = page_size() * pages;
+    options.arena_size = 1_GiB;
+    return make_engine(options, ram_store(256), clock_);
+  }
+
+  /// Starts a kernel that sets the first word of `memory` once `gate_` is open.
+  device::Event start_kernel(std::byte* memory, std::uint64_t value) {
+    value_ = value;
+    kernels_->run([this] {
+      gate_.get_future().wait();
+      return device::Outcome{};
+    });
+    auto* const bytes = reinterpret_cast<std::byte*>(&value_);
+    const device::DeviceSpan from = device::host_span(bytes, Bytes(sizeof value_));
+    kernels_->copy({kernels_->device(), memory, from.size}, from);
+    return kernels_->record();
+  }
+
+  SteadyClock clock_;
+  std::unique_ptr<device::Device> host_;
+  std::unique_ptr<device::Queue> kernels_;
+  std::promise<void> gate_;
+  std::uint64_t value_ = 0;
+};
+
+TEST_P(SwapEngineDevicesTest, PagesStayUntilTheDeviceHasUsedThem) {
+  auto swap = engine(8);
+  const auto used = swap->allocate(page_size() * 3, nullptr);
+  const auto other = swap->allocate(page_size(), nullptr);
+  PinSet pins;
+  RangeUse use = swap->find(used.address);
+  use.writes = true;
+  swap->pin(pins, {&use, 1});
+  const device::Event done = start_kernel(used.address, 42);
+  swap->unpin(pins, nullptr, done);
+  write_out(*swap, RangePart(used.storage), 3);
+  write_out(*swap, RangePart(other.storage), 1);
+  // What is asked for first is written first.
+  while (swap->statistics().spilled < page_size()) std::this_thread::yield();
+  EXPECT_EQ(swap->statistics().spilled, page_size());
+  EXPECT_FALSE(swap->drop(used.storage));
+  gate_.set_value();
+  EXPECT_EQ(done.wait().error, "");
+  write_out(*swap, RangePart(used.storage), 3);
+  while (swap->statistics().spilled < page_size() * 4) std::this_thread::yield();
+  EXPECT_EQ(word(used.address, 0), 42U);
+}
+
+TEST_P(SwapEngineDevicesTest, AReleasedStorageKeepsItsMemoryUntilTheDeviceHasUsedIt) {
+  auto swap = engine(4);
+  const auto used = swap->allocate(page_size() * 3, nullptr);
+  PinSet pins;
+  RangeUse use = swap->find(used.address);
+  use.writes = true;
+  swap->pin(pins, {&use, 1});
+  const device::Event done = start_kernel(used.address, 42);
+  swap->unpin(pins, nullptr, done);
+  swap->release(used.storage);
+  EXPECT_FALSE(swap->find(used.address).storage.is_some());
+  EXPECT_EQ(swap->resident(), page_size() * 3);
+  gate_.set_value();
+  EXPECT_EQ(done.wait().error, "");
+  const auto next = swap->allocate(page_size() * 4, nullptr);
+  EXPECT_EQ(swap->resident(), page_size() * 4);
+  swap->release(next.storage);
+  EXPECT_EQ(swap->statistics().live, Bytes());
+}
+
+TEST_P(SwapEngineDevicesTest, WhoNeedsRoomWaitsForTheDevice) {
+  auto swap = engine(4);
+  const auto used = swap->allocate(page_size() * 3, nullptr);
+  PinSet pins;
+  RangeUse use = swap->find(used.address);
+  use.writes = true;
+  swap->pin(pins, {&use, 1});
+  swap->unpin(pins, nullptr, start_kernel(used.address, 42));
+  std::thread device([&] {
+    while (!swap->is_under_pressure()) std::this_thread::yield();
+    gate_.set_value();
+  });
+  const auto next = swap->allocate(page_size() * 4, nullptr);
+  device.join();
+  EXPECT_EQ(swap->statistics().spilled, page_size() * 3);
+  swap->release(next.storage);
+  EXPECT_EQ(word(used.address, 0), 42U);
+}
+
+TEST_P(SwapEngineDevicesTest, GivesMemoryBackForOtherAllocators) {
+  auto swap = engine(8);
+  std::vector<std::byte*> ranges;
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    ranges.push_back(swap->allocate(page_size() * 3, nullptr).address);
+    for (std::size_t page = 0; page < 3; ++page) word(ranges[i], page) = 10 * i + page;
+  }
+  EXPECT_EQ(swap->make_room(page_size() * 4 - Bytes(1)), page_size() * 4);
+  EXPECT_EQ(swap->statistics().counted, page_size() * 2);
+  PinSet pins;
+  const RangeUse held = swap->find(ranges[1]);
+  swap->pin(pins, {&held, 1});
+  EXPECT_LE(swap->make_room(1_GiB), page_size() * 2) << "an operator holds the rest";
+  EXPECT_EQ(swap->statistics().counted, page_size() * 3);
+  swap->unpin(pins);
+  for (std::uint64_t i = 0; i < 2; ++i)
+    for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(ranges[i], page), 10 * i + page);
+  EXPECT_LE(swap->statistics().counted_peak, page_size() * 8);
+}
+
+TEST_P(SwapEngineDevicesTest, EnginesOfTwoDevicesRunSideBySide) {
+  if (!running.device) GTEST_SKIP() << "the cases of the device have one of the host beside it";
+  auto swap = engine(4);
+  SwapEngineOptions options;
+  options.budget = memory::kPageSize * 4;
+  options.arena_size = 1_GiB;
+  SwapEngine host(options, memory::make_host_pages(best_mapper()),
+                  make_ram_store(Bytes(64 * kExtentBytes), 4, std::make_shared<Notifier>()),
+                  clock_);
+  std::vector<std::byte*> there;
+  std::vector<std::byte*> here;
+  const auto host_word = [&](std::size_t i) -> std::uint64_t& {
+    return *reinterpret_cast<std::uint64_t*>(here[i] + 2 * memory::kPageBytes);
+  };
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    there.push_back(swap->allocate(page_size() * 3, nullptr).address);
+    here.push_back(host.allocate(memory::kPageSize * 3, nullptr).address);
+    word(there[i], 2) = 100 + i;
+    host_word(i) = 200 + i;
+  }
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(word(there[i], 2), 100 + i);
+    EXPECT_EQ(host_word(i), 200 + i);
+    EXPECT_FALSE(host.find(there[i]).storage.is_some());
+    EXPECT_FALSE(swap->find(here[i]).storage.is_some());
+  }
+  EXPECT_LE(swap->statistics().counted_peak, page_size() * 4);
+  EXPECT_LE(host.statistics().counted_peak, memory::kPageSize * 4);
+}
+
+TEST_P(SwapEngineDevicesTest, AStoreOfAnotherDeviceIsRefused) {
+  SwapEngineOptions options;
+  options.budget = page_size() * 4;
+  options.arena_size = 1_GiB;
+  const auto notifier = std::make_shared<Notifier>();
+  auto store = make_ram_store(Bytes(64 * kExtentBytes), 4, notifier);
+  if (!running.device)
+    store =
+        host_memory_before(std::move(store), 2, notifier, std::make_shared<device::ShadowDevice>());
+  EXPECT_THAT([&] { make_engine(options, std::move(store), clock_); },
+              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("moves memory of")));
+}
+
+/// The process has one set of signal handlers, whatever engines it has.
+TEST_P(SwapEngineDevicesTest, AForkedChildReadsThePagesOfAllEngines) {
+  SPILLWAY_NEEDS_REPORTS();
+  std::array<std::unique_ptr<SwapEngine>, 2> engines{engine(4), engine(4)};
+  std::vector<std::byte*> spilled;
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    spilled.push_back(engines[i]->allocate(page_size() * 4, nullptr).address);
+    for (std::size_t page = 0; page < 4; ++page) word(spilled[i], page) = 10 * i + page;
+    engines[i]->allocate(page_size() * 4, nullptr);
+  }
+  for (const auto& swap : engines) swap->before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const auto& swap : engines) swap->after_fork_in_child();
+    bool is_right = true;
+    for (std::uint64_t i = 0; i < 2; ++i)
+      for (std::size_t page = 0; page < 4; ++page)
+        is_right &= word(spilled[i], page) == 10 * i + page;
+    std::_Exit(is_right ? 0 : 1);
+  }
+  for (const auto& swap : engines) swap->after_fork_in_parent();
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  for (std::uint64_t i = 0; i < 2; ++i)
+    for (std::size_t page = 0; page < 4; ++page) EXPECT_EQ(word(spilled[i], page), 10 * i + page);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pages, SwapEngineDevicesTest, all_pages(), pages_case);
+
+}  // namespace
+}  // namespace spillway::swap
