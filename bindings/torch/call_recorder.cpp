@@ -55,7 +55,7 @@ CallRecorder::Call::Call(CallRecorder& recorder)
 
 // By way of the other one: what is thrown from here on finds a Call that has to be destroyed.
 CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
-                         c10::ArrayRef<c10::IValue> arguments)
+                         c10::ArrayRef<c10::IValue> arguments, const AutogradFacts& autograd)
     : Call(recorder) {
   std::string objection = objection_to(op, arguments);
   if (is_wanted_ || is_first_of_its_kind_) {
@@ -66,6 +66,7 @@ CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
       recorder_.runtime_.keep(std::nullopt);
     }
   }
+  if (record_) record_->autograd = autograd;
   if (record_) hold(arguments);
   if (record_ && is_first_of_its_kind_) {
     const runtime::Runtime::Rehearsal rehearsal(recorder_.runtime_);

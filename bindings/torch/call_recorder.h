@@ -38,7 +38,7 @@ class CallRecorder {
   class Call {
    public:
     Call(CallRecorder& recorder, const c10::OperatorHandle& op,
-         c10::ArrayRef<c10::IValue> arguments);
+         c10::ArrayRef<c10::IValue> arguments, const AutogradFacts& autograd);
     ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd_watch.h"
 #include "call_recorder.h"
 #include "cpu_allocator.h"
 #include "operator_facts.h"
@@ -46,6 +47,7 @@ struct ThreadState {
   bool inside = false;
   OperatorFactsCache facts;
   StepSignal steps;
+  AutogradWatch autograd;
   ParameterStorages parameters;
   runtime::OpUses uses;
   runtime::OpUses shared;     ///< Of pages that small storages share.
@@ -133,7 +135,9 @@ class UseCollector {
     if (!tensor.defined()) return;
     const auto* impl = tensor.unsafeGetTensorImpl();
     const bool writes = access == Access::kWrite;
-    const bool is_parameter = impl->requires_grad() && tensor.is_leaf();
+    const bool requires_gradient = impl->requires_grad();
+    needs_gradient_ |= requires_gradient;
+    const bool is_parameter = requires_gradient && tensor.is_leaf();
     if (is_parameter && runtime_.names_values()) note_parameter(tensor);
     if (!impl->has_storage()) {
       wrote_leaf_ |= writes && is_parameter;
@@ -172,6 +176,8 @@ class UseCollector {
   }
 
   bool wrote_leaf() const { return wrote_leaf_; }
+  /// Of some tensor.
+  bool needs_gradient() const { return needs_gradient_; }
 
  private:
   /// For profile and trace: which storages hold a parameter and its gradient.
@@ -208,6 +214,7 @@ class UseCollector {
   ParameterStorages& parameters_;
   bool whole_;
   bool wrote_leaf_ = false;
+  bool needs_gradient_ = false;
 };
 
 std::uint64_t signature_of(const OperatorFacts& facts, std::span<const runtime::RangeUse> uses) {
@@ -239,7 +246,9 @@ class RunningOp {
       const c10::IValue& argument = arguments[i];
       if (argument.isTensor() || argument.isList()) collector.add(argument, facts.accesses[i]);
     }
-    const StepSignal::Event event = thread.steps.observe(collector.wrote_leaf());
+    autograd_ = thread.autograd.observe(collector.needs_gradient());
+    const StepSignal::Event event =
+        thread.steps.observe(autograd_.phase == OpPhase::kBackward, collector.wrote_leaf());
     if (event == StepSignal::Event::kUpdate) runtime.step_updated();
     // Then all parameters of the step have been seen.
     if (event == StepSignal::Event::kUpdate && runtime.records()) note_small_parameters();
@@ -248,8 +257,8 @@ class RunningOp {
     const runtime::OpTraits traits{
         .fills = facts.fills_outputs,
         .makes_blanks = facts.makes_blanks,
-        .is_replayable =
-            recorder.load(std::memory_order_relaxed) != nullptr && facts.is_replayable};
+        .is_replayable = recorder.load(std::memory_order_relaxed) != nullptr && facts.is_replayable,
+        .autograd = autograd_};
     with_torch_errors([&] {
       runtime.begin_op(signature_of(facts, uses), uses, text, traits, thread.shared.list());
     });
@@ -261,6 +270,8 @@ class RunningOp {
   }
   RunningOp(const RunningOp&) = delete;
   RunningOp& operator=(const RunningOp&) = delete;
+
+  const AutogradFacts& autograd() const { return autograd_; }
 
  private:
   /// Those that the profile's tape does not show.
@@ -274,6 +285,7 @@ class RunningOp {
 
   runtime::Runtime& runtime_;
   ThreadState& thread_;
+  AutogradFacts autograd_;
 };
 
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -307,7 +319,7 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     op.redispatchBoxed(below, stack);
     return;
   }
-  CallRecorder::Call call(*records, op, arguments);
+  CallRecorder::Call call(*records, op, arguments, running.autograd());
   op.redispatchBoxed(below, stack);
   const std::size_t results = schema.returns().size();
   call.end(c10::ArrayRef<c10::IValue>(stack->data() + (stack->size() - results), results));

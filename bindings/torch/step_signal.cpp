@@ -1,13 +1,11 @@
 #include "step_signal.h"
 
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 namespace spillway::torch_binding {
 
-StepSignal::Event StepSignal::observe(bool written_leaf) {
-  const bool in_backward = ::torch::autograd::get_current_graph_task_id() != -1;
-  if (in_backward) {
+StepSignal::Event StepSignal::observe(bool is_in_backward, bool written_leaf) {
+  if (is_in_backward) {
     phase_ = Phase::kBackward;
     return Event::kNone;
   }

@@ -14,7 +14,7 @@ class StepSignal {
     kUpdate,  ///< The optimizer begins to write.
     kBegin,   ///< The operator is the first one of a new step.
   };
-  Event observe(bool written_leaf);
+  Event observe(bool is_in_backward, bool written_leaf);
 
  private:
   enum class Phase { kForward, kBackward, kUpdated };

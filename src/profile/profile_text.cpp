@@ -17,13 +17,15 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "spillway-profile";
 constexpr std::uint64_t kVersion = 1;
-constexpr std::uint64_t kMinor = 4;
+constexpr std::uint64_t kMinor = 5;
 
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
 
 // Empty: unknown.
 constexpr std::array<std::string_view, 5> kSources{"", "recorded", "dtr", "pipedream", "piper"};
+// By number, in that order.
+constexpr std::int64_t kMostPhase = static_cast<std::int64_t>(OpPhase::kOther);
 constexpr std::array<Named<StorageClass>, 7> kClasses{
     {{"unknown", StorageClass::kUnknown},
      {"parameter", StorageClass::kParameter},
@@ -57,6 +59,10 @@ ordered_json ops_json(const StepProfile& profile) {
   json["inside_peak_pages"] = column(ops, [](const TapeOp& op) { return op.inside_peak_pages; });
   json["replayable"] = column(ops, [](const TapeOp& op) { return op.is_replayable ? 1 : 0; });
   json["use_count"] = column(ops, [](const TapeOp& op) { return op.use_count; });
+  if (profile.phase_of_op.empty()) return json;
+  json["phase"] =
+      column(profile.phase_of_op, [](OpPhase phase) { return static_cast<std::uint32_t>(phase); });
+  json["forward"] = column(profile.forward_of_op, or_minus_one);
   return json;
 }
 
@@ -237,7 +243,15 @@ class ProfileReader {
     }
     for (const std::int64_t spread : json.counts<std::int64_t>("spread_ns", size, 0, kMost64))
       profile_.spread_of_op.emplace_back(spread);
+    if (json.has("phase")) read_phases(json, size);
     close(json);
+  }
+
+  void read_phases(JsonObject& ops, std::size_t size) {
+    for (const auto phase : ops.counts<std::uint8_t>("phase", size, 0, kMostPhase))
+      profile_.phase_of_op.push_back(static_cast<OpPhase>(phase));
+    // -1 becomes the largest index, which stands for "none".
+    profile_.forward_of_op = ops.counts<OpIndex>("forward", size, -1, kMost32 - 1);
   }
 
   void read_classes(JsonObject& root) {

@@ -18,6 +18,8 @@ class Joiner {
       op.first_use += use_offset;
       joined_.tape.ops.push_back(op);
     }
+    joined_.autograd_of_op.insert(joined_.autograd_of_op.end(), step.autograd_of_op.begin(),
+                                  step.autograd_of_op.end());
     for (const TapeUse& use : step.tape.uses)
       joined_.tape.uses.push_back({map_[use.value], use.writes});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spillway/base/error.h"
+#include "spillway/profile/autograd_links.h"
 
 namespace spillway::profile {
 namespace {
@@ -22,6 +23,10 @@ void check_size(const List& list, std::size_t expected, const char* what) {
 void check_sizes(const StepProfile& profile) {
   check_size(profile.kind_of_op, profile.tape.ops.size(), "kinds of operators");
   check_size(profile.spread_of_op, profile.tape.ops.size(), "spreads of times");
+  if (!profile.phase_of_op.empty() || !profile.forward_of_op.empty()) {
+    check_size(profile.phase_of_op, profile.tape.ops.size(), "phases of operators");
+    check_size(profile.forward_of_op, profile.tape.ops.size(), "forwards of operators");
+  }
   check_size(profile.class_of_value, profile.tape.values.size(), "classes of values");
   check_size(profile.bytes_of_value, profile.tape.values.size(), "sizes of values in bytes");
 }
@@ -82,6 +87,19 @@ void check_ops(const StepProfile& profile) {
     throw PlanError("the operators have {} uses of {}", next_use, tape.uses.size());
 }
 
+void check_phases(const StepProfile& profile) {
+  for (OpIndex op = 0; op < profile.forward_of_op.size(); ++op) {
+    const OpIndex forward = profile.forward_of_op[op];
+    if (forward == kNoForward) continue;
+    if (forward >= op)
+      throw PlanError("operator {} has operator {} as its forward, which is no earlier one", op,
+                      forward);
+    if (profile.phase_of_op[op] != OpPhase::kBackward)
+      throw PlanError("operator {} has operator {} as its forward, but is not backward", op,
+                      forward);
+  }
+}
+
 void check_dependences(const StepProfile& profile) {
   if (!profile.hidden_dependences) return;
   for (const HiddenDependence& each : *profile.hidden_dependences)
@@ -98,6 +116,7 @@ void check(const StepProfile& profile) {
   check(profile.tape);
   check_pages(profile);
   check_ops(profile);
+  check_phases(profile);
   check_dependences(profile);
   const std::string problem = profile.rates ? problem_with(*profile.rates) : "";
   if (!problem.empty()) throw PlanError("the rates of the profile: {}", problem);

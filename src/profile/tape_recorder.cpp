@@ -7,8 +7,8 @@
 
 namespace spillway::profile {
 
-void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now, bool is_replayable,
-                            Bytes moved) {
+void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now, bool is_replayable, Bytes moved,
+                            const AutogradFacts& autograd) {
   SPILLWAY_ASSERT(!in_op_);
   close_op(now, moved);
   in_op_ = true;
@@ -28,6 +28,7 @@ void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now, bool is_repl
   op.signature = signature;
   op.first_use = uses_before_op_;
   op.is_replayable = is_replayable;
+  step_.autograd_of_op.push_back(autograd);
 }
 
 void TapeRecorder::use(std::uint32_t range, std::uint32_t pages, bool writes) {

@@ -163,7 +163,7 @@ void* Runtime::allocate(std::size_t size) {
     return !SharedPages::serves(size) ? allocate_small(size, op) : allocate_shared(size, op);
   // An operator becomes worth learning with the first paged storage that it touches or makes.
   if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
-    learn_op(op, {}, *op.text, {});
+    learn_op(op, {}, *op.text, {.autograd = op.autograd});
   const bool may_wait = (op.learns || op.replays || traces()) && engine_->is_under_pressure();
   const Mark start = may_wait ? mark() : Mark{};
   const swap::SwapEngine::Allocation made = allocate_paged(op, size);
@@ -283,6 +283,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   }
   op.fills = traits.fills;
   op.makes_blanks = traits.makes_blanks;
+  op.autograd = traits.autograd;
   op.input_pages = 0;
   for (const RangeUse& use : uses) op.input_pages += use.touched();
   op.input_pages += static_cast<std::uint32_t>(shared.size());
@@ -308,8 +309,7 @@ void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpTe
                        OpTraits traits) {
   const bool is_named = engine_->is_under_pressure() || options_.planning.stored != nullptr;
   const OpText* const named = is_named ? &text : nullptr;
-  const auto signature =
-      guide_->begin_op(&op, op.signature, uses, traits.is_replayable, named, op.wish);
+  const auto signature = guide_->begin_op(&op, op.signature, uses, traits, named, op.wish);
   op.learns = op.has_orders = signature.has_value();
   if (signature && records()) options_.recording->note_op(*signature, text);
 }

@@ -43,6 +43,7 @@ struct Runtime::OpContext {
   bool has_orders = false;                  ///< Those of `wish` are still to be followed.
   std::vector<StorageId> to_record_writes;  ///< What the operator writes that is to be recorded.
   std::uint64_t signature = 0;
+  AutogradFacts autograd;
   const OpText* text = nullptr;
   std::unique_ptr<Oversize> oversize;  ///< None: it fits so far.
   std::exception_ptr room_failure;     ///< Thrown while an operator ran again.

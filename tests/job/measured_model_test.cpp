@@ -8,6 +8,7 @@
 #include "even_jobs.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/forward_stash.h"
+#include "spillway/profile/autograd_links.h"
 #include "spillway/profile/import/trace_import.h"
 #include "support/chain_profile.h"
 #include "support/piper_layers.h"
@@ -155,6 +156,74 @@ TEST(MeasuredModel, EndsForwardNotBeforeTheLastParameterThatIsNewToIt) {
   Bytes all;
   for (const ModelLayer& layer : measured_model(profile).chain.layers) all += layer.parameters;
   EXPECT_EQ(all, Bytes(6 * 2 * kPage));
+}
+
+/// The same step, with what autograd knew of it: the loss is operator 6, then come six backward
+/// ones.
+profile::StepProfile known_chain() {
+  profile::StepProfile profile = chain_profile();
+  for (profile::OpIndex op = 0; op < profile.tape.ops.size(); ++op) {
+    const bool is_backward = op > 6 && op < 13;
+    profile.phase_of_op.push_back(op <= 6       ? OpPhase::kForward
+                                  : is_backward ? OpPhase::kBackward
+                                                : OpPhase::kOther);
+    profile.forward_of_op.push_back(is_backward ? 12 - op : profile::kNoForward);
+  }
+  return profile;
+}
+
+TEST(MeasuredModel, IsTheSameByKnownPhasesWhereTheGuessIsRight) {
+  const profile::StepProfile known = known_chain();
+  check(known);
+  const MeasuredModel model = measured_model(known);
+  const MeasuredModel guessed = measured_model(chain_profile());
+  ASSERT_EQ(model.chain.layers.size(), guessed.chain.layers.size());
+  for (LayerIndex i = 0; i < model.chain.layers.size(); ++i) {
+    EXPECT_EQ(model.chain.layers[i].name, guessed.chain.layers[i].name);
+    EXPECT_DOUBLE_EQ(model.chain.layers[i].forward_seconds,
+                     guessed.chain.layers[i].forward_seconds);
+    EXPECT_DOUBLE_EQ(model.chain.layers[i].backward_seconds,
+                     guessed.chain.layers[i].backward_seconds);
+    EXPECT_EQ(model.chain.layers[i].stash, guessed.chain.layers[i].stash);
+    EXPECT_EQ(model.chain.layers[i].parameters, guessed.chain.layers[i].parameters);
+  }
+  EXPECT_DOUBLE_EQ(model.update_seconds, guessed.update_seconds);
+}
+
+TEST(MeasuredModel, TakesTheOwnersThatAutogradKnew) {
+  profile::StepProfile profile = known_chain();
+  profile.forward_of_op[7] = 6;  // The loss, whose name and values it does not have.
+  profile.forward_of_op[8] = 7;  // By way of another one, as in double backward.
+  profile.forward_of_op[9] = profile::kNoForward;  // Is guessed.
+  const MeasuredModel model = measured_model(profile);
+  EXPECT_DOUBLE_EQ(model.chain.layers[6].backward_seconds, 0.016);
+  EXPECT_DOUBLE_EQ(model.chain.layers[5].backward_seconds, 0.0);
+  EXPECT_DOUBLE_EQ(model.chain.layers[4].backward_seconds, 0.0);
+  EXPECT_DOUBLE_EQ(model.chain.layers[3].backward_seconds, 0.008);
+}
+
+// By what waits, forward ended earlier.
+TEST(MeasuredModel, EndsForwardWhereBackwardBegan) {
+  profile::StepProfile profile = known_chain();
+  const profile::ValueIndex large = made_by(profile, 3);
+  profile.tape.values[large].pages = 1000;
+  profile.bytes_of_value[large] = 1000 * profile.page_size;
+  profile.tape.values[large].death = 4;
+  for (std::size_t i = profile.tape.ops[5].first_use; i < profile.tape.uses.size(); ++i)
+    if (profile.tape.uses[i].value == large) profile.tape.uses[i].value = made_by(profile, 2);
+  ASSERT_LT(find_stash(profile.tape).forward_end, 5U);
+  EXPECT_EQ(measured_model(profile).chain.layers.size(), 7U);
+}
+
+// Nothing about its values tells that it clips.
+TEST(MeasuredModel, CountsWhatAutogradKeepsNoAccountOfAsUpdate) {
+  profile::StepProfile profile = known_chain();
+  const double before = measured_model(profile).update_seconds;
+  profile.phase_of_op[12] = OpPhase::kOther;
+  profile.forward_of_op[12] = profile::kNoForward;
+  const MeasuredModel model = measured_model(profile);
+  EXPECT_DOUBLE_EQ(model.update_seconds, before + 0.008);
+  EXPECT_DOUBLE_EQ(model.chain.layers[0].backward_seconds, 0.0);
 }
 
 double again(const MeasuredModel& model, LayerIndex layer) {

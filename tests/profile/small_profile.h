@@ -1,5 +1,6 @@
 #pragma once
 
+#include "spillway/profile/autograd_links.h"
 #include "spillway/profile/step_profile.h"
 
 namespace spillway::profile {
@@ -19,6 +20,8 @@ inline StepProfile small_profile() {
   profile.small_parameter_bytes = Bytes(34567);
   profile.kinds = {{"aten::mm", "float[2, 3], float[3, 4]"}, {"aten::relu_", ""}};
   profile.kind_of_op = {0, 1, 0};
+  profile.phase_of_op = {OpPhase::kForward, OpPhase::kBackward, OpPhase::kOther};
+  profile.forward_of_op = {kNoForward, 0, kNoForward};
   profile.spread_of_op = {Duration(5), Duration(0), Duration(1'000'000'000'000)};
   profile.tape.ops = {
       {0xffffffffffffffffULL, Duration(1'000'000), 0, 2, 3, true},

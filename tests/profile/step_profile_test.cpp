@@ -55,6 +55,8 @@ void expect_equal(const StepProfile& a, const StepProfile& b) {
     EXPECT_EQ(a.kinds[i].arguments, b.kinds[i].arguments);
   }
   EXPECT_EQ(a.kind_of_op, b.kind_of_op);
+  EXPECT_EQ(a.phase_of_op, b.phase_of_op);
+  EXPECT_EQ(a.forward_of_op, b.forward_of_op);
   EXPECT_EQ(a.spread_of_op, b.spread_of_op);
   EXPECT_EQ(a.class_of_value, b.class_of_value);
   EXPECT_EQ(a.bytes_of_value, b.bytes_of_value);
@@ -138,13 +140,33 @@ TEST(StepProfile, ComesBackWithoutHiddenDependences) {
   profile.hidden_dependences.reset();
   const std::string text = to_text(profile);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("dependences")));
-  expect_equal(parse_profile(with(text, R"("minor": 4)", R"("minor": 2)"), "step.json"), profile);
+  expect_equal(parse_profile(with(text, R"("minor": 5)", R"("minor": 2)"), "step.json"), profile);
+}
+
+// As imported ones and files of minor version 4 are.
+TEST(StepProfile, ComesBackWithoutPhases) {
+  StepProfile profile = small_profile();
+  profile.phase_of_op.clear();
+  profile.forward_of_op.clear();
+  const std::string text = to_text(profile);
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("phase")));
+  expect_equal(parse_profile(with(text, R"("minor": 5)", R"("minor": 4)"), "step.json"), profile);
+}
+
+TEST(ParseProfile, RefusesPhasesThatContradictThemselves) {
+  const std::string text = to_text(small_profile());
+  expect_refused(with(text, R"("forward": [-1,0,-1])", R"("forward": [-1,1,-1])"),
+                 "operator 1 has operator 1 as its forward, which is no earlier one");
+  expect_refused(with(text, R"("forward": [-1,0,-1])", R"("forward": [-1,0,0])"),
+                 "operator 2 has operator 0 as its forward, but is not backward");
+  expect_refused(with(text, R"("phase": [1,2,3])", R"("phase": [1,2,4])"), "phase[2] is 4");
+  expect_refused(with(text, R"("phase": [1,2,3])", R"("phase": [1,2])"), "phase");
 }
 
 // As files of minor version 3 are.
 TEST(StepProfile, ComesBackWithoutTheBytesOfSmallParameters) {
   StepProfile profile = small_profile();
-  std::string text = with(to_text(profile), R"("minor": 4)", R"("minor": 3)");
+  std::string text = with(to_text(profile), R"("minor": 5)", R"("minor": 3)");
   text = with(text, "\"small_parameter_bytes\": 34567,\n", "");
   profile.small_parameter_bytes = Bytes();
   expect_equal(parse_profile(text, "step.json"), profile);
@@ -156,7 +178,7 @@ TEST(StepProfile, ComesBackWithoutTheNeedsOfTheProgram) {
   profile.program_needs.reset();
   const std::string text = to_text(profile);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("program_needs")));
-  expect_equal(parse_profile(with(text, R"("minor": 4)", R"("minor": 0)"), "step.json"), profile);
+  expect_equal(parse_profile(with(text, R"("minor": 5)", R"("minor": 0)"), "step.json"), profile);
 }
 
 TEST(StepProfile, WritesNamesThatAreNoUtf8) {
@@ -237,7 +259,7 @@ TEST(ParseProfile, TakesAnOlderOneWithoutACommand) {
 TEST(ParseProfile, IgnoresUnknownKeysOfANewerMinorVersionOnly) {
   const std::string text = with(to_text(small_profile()), R"("kinds": {)", R"("kinds": {"x": 1, )");
   expect_refused(text, "kinds.\"x\" is no key of this format");
-  expect_equal(parse_profile(with(text, R"("minor": 4)", R"("minor": 5)"), "step.json"),
+  expect_equal(parse_profile(with(text, R"("minor": 5)", R"("minor": 6)"), "step.json"),
                small_profile());
 }
 

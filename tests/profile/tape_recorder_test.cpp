@@ -121,6 +121,21 @@ TEST(TapeRecorder, CountsWhatMovesBesideEachOperatorButNotInItsWaits) {
   EXPECT_THAT(step.moved_of_op, ElementsAre(Bytes(1)));
 }
 
+TEST(TapeRecorder, NotesWhatAutogradKnowsOfEachOperator) {
+  TapeRecorder recorder({.max_ops = 2});
+  const AutogradFacts forward{.phase = OpPhase::kForward, .made = {1, 7}};
+  for (int step = 0; step < 2; ++step) {
+    for (const bool is_known : {true, false, true}) {
+      recorder.begin_op(1, at(0), false, Bytes(), is_known ? forward : AutogradFacts());
+      recorder.end_op();
+    }
+    const RecordedStep recorded = finish(recorder, 1);
+    ASSERT_EQ(recorded.autograd_of_op.size(), 2u);  // The third one is cut off.
+    EXPECT_EQ(recorded.autograd_of_op[0].made, forward.made);
+    EXPECT_EQ(recorded.autograd_of_op[1].phase, OpPhase::kUnknown);
+  }
+}
+
 TEST(TapeRecorder, ListsUntouchedLiveStoragesAtTheEndOldestFirst) {
   TapeRecorder recorder({});
   recorder.allocated(5, 1);

@@ -9,6 +9,7 @@
 #include "operator_roles.h"
 #include "recompute_closure.h"
 #include "spillway/base/error.h"
+#include "spillway/profile/autograd_links.h"
 #include "spillway/profile/op_sequence.h"
 #include "update_transients.h"
 
@@ -165,6 +166,20 @@ class ModelReader {
 
   /// The layer that a backward operator belongs to, or none.
   LayerIndex owner_of(OpIndex op) const {
+    const LayerIndex known = known_owner_of(op);
+    return known != kNoLayer ? known : guessed_owner_of(op);
+  }
+
+  /// As autograd knew it: in double backward and checkpointing by way of other backward operators.
+  LayerIndex known_owner_of(OpIndex op) const {
+    if (profile_.forward_of_op.empty()) return kNoLayer;
+    for (op = profile_.forward_of_op[op]; op != profile::kNoForward;
+         op = profile_.forward_of_op[op])
+      if (layer_of_op_[op] != kNoLayer) return layer_of_op_[op];
+    return kNoLayer;
+  }
+
+  LayerIndex guessed_owner_of(OpIndex op) const {
     LayerIndex by_parameter = kNoLayer;
     LayerIndex by_name = kNoLayer;
     LayerIndex by_birth = kNoLayer;

@@ -55,9 +55,30 @@ bool is_update(const StepProfile& profile, OpIndex op, OpIndex forward_end,
   });
 }
 
+/// As autograd knew them. Of what it keeps no account of, the rest of a step decides.
+OperatorRoles known_roles(const StepProfile& profile, OpIndex forward_end) {
+  OperatorRoles roles;
+  roles.stash = find_stash(profile.tape, forward_end);
+  for (OpIndex op = 0; op < profile.tape.ops.size(); ++op) {
+    const OpPhase phase = profile.phase_of_op[op];
+    const bool is_accounted = phase == OpPhase::kForward || phase == OpPhase::kBackward;
+    const bool is_rest =
+        !is_accounted && (op > forward_end || is_update(profile, op, forward_end, roles.of_op));
+    // Data that is made ready before comes with forward.
+    roles.of_op.push_back(is_rest             ? Role::kUpdate
+                          : op <= forward_end ? Role::kForward
+                                              : Role::kBackward);
+  }
+  return roles;
+}
+
 }  // namespace
 
 OperatorRoles operator_roles(const StepProfile& profile) {
+  const auto first =
+      std::find(profile.phase_of_op.begin(), profile.phase_of_op.end(), OpPhase::kBackward);
+  if (first != profile.phase_of_op.end() && first != profile.phase_of_op.begin())
+    return known_roles(profile, static_cast<OpIndex>(first - profile.phase_of_op.begin() - 1));
   const std::optional<OpIndex> named = named_forward_end(profile);
   OperatorRoles roles;
   roles.stash = named ? find_stash(profile.tape, *named) : find_stash(profile.tape);

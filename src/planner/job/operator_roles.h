@@ -18,9 +18,12 @@ struct OperatorRoles {
   bool is(profile::OpIndex op, Role role) const { return of_op[op] == role; }
 };
 
-/// Imported graphs call their backward operators so; elsewhere forward ends where most waits. The
-/// update is what touches states of the optimizer, writes parameters, or works on what such
-/// operators leave.
+/// As the profile tells by phases: forward ends before the first operator of backward, the update
+/// is what autograd keeps no account of, behind that or by what it touches.
+///
+/// A guess for profiles without phases: imported graphs call their backward operators so; elsewhere
+/// forward ends where most waits. The update is what touches states of the optimizer, writes
+/// parameters, or works on what such operators leave.
 OperatorRoles operator_roles(const profile::StepProfile& profile);
 
 }  // namespace spillway::planner

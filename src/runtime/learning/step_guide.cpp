@@ -47,8 +47,9 @@ bool StepGuide::translate_locked(std::span<const RangeUse> uses) {
 }
 
 std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t signature,
-                                                 std::span<const RangeUse> uses, bool is_replayable,
-                                                 const OpText* text, Wish& wish) {
+                                                 std::span<const RangeUse> uses,
+                                                 const OpTraits& traits, const OpText* text,
+                                                 Wish& wish) {
   Thread nobody = nullptr;
   thread_.compare_exchange_strong(nobody, thread);
   if (!trains(thread)) return std::nullopt;
@@ -58,7 +59,8 @@ std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t si
   advice_.clear();
   const bool is_simple = translate_locked(uses);
   learner_.note_room(room_ ? room_() : residency_.storage_pages());
-  learner_.begin_op(signature, uses_, clock_.now(), advice_, is_replayable && is_simple);
+  learner_.begin_op(signature, uses_, clock_.now(), advice_, traits.is_replayable && is_simple,
+                    traits.autograd);
   steps_.store(learner_.steps(), std::memory_order_relaxed);
   if (text != nullptr) learner_.name_op(*text);
   take_advice_locked(wish.orders);

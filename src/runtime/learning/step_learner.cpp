@@ -30,7 +30,8 @@ std::uint64_t signature_of(std::uint64_t signature, std::span<const PieceUse> us
 // --- Events -----------------------------------------------------------------------------------
 
 void StepLearner::State::begin_op(std::uint64_t signature, std::span<const PieceUse> uses,
-                                  TimePoint now, Advice& advice, bool is_replayable) {
+                                  TimePoint now, Advice& advice, bool is_replayable,
+                                  const AutogradFacts& autograd) {
   // Another thread has become the trainer while this operator was running elsewhere.
   if (is_in_op_) recorder_.end_op();
   ++clock_;
@@ -47,7 +48,8 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Piece
   recent_[++seen_ops_ % OpSequence::kGram] = combined;
   step_hash_ = mix(step_hash_, combined);
   ++step_ops_;
-  recorder_.begin_op(combined, now, is_replayable && !unrecordable_.contains(combined), moved);
+  recorder_.begin_op(combined, now, is_replayable && !unrecordable_.contains(combined), moved,
+                     autograd);
   used_.clear();
   for (const PieceUse& use : uses) {
     recorder_.use(use.piece.value(), use.pages, use.writes);
@@ -205,8 +207,8 @@ StepLearner::StepLearner(const Options& options) : state_(std::make_unique<State
 StepLearner::~StepLearner() = default;
 
 void StepLearner::begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
-                           Advice& advice, bool is_replayable) {
-  state_->begin_op(signature, uses, now, advice, is_replayable);
+                           Advice& advice, bool is_replayable, const AutogradFacts& autograd) {
+  state_->begin_op(signature, uses, now, advice, is_replayable, autograd);
 }
 
 bool StepLearner::may_be_due() const { return state_->may_be_due(); }

@@ -43,7 +43,7 @@ struct StepLearner::State {
         plan_advice_(recorder_, clock_, options.far.has_value()) {}
 
   void begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
-                Advice& advice, bool is_replayable);
+                Advice& advice, bool is_replayable, const AutogradFacts& autograd);
   void end_op(Advice& advice);
   void allocated(PieceId piece, std::uint32_t pages, Bytes bytes, bool is_filled);
   bool may_be_due() const;

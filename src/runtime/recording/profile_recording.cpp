@@ -6,6 +6,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/profile/autograd_links.h"
 #include "spillway/profile/step_joining.h"
 #include "spillway/profile/value_classes.h"
 #include "spillway/runtime/recording/op_text.h"
@@ -114,6 +115,15 @@ void ProfileRecording::name_ops(const StepTape& tape, StepProfile& profile) cons
   }
 }
 
+void ProfileRecording::set_phases(const RecordedStep& step, StepProfile& profile) {
+  const bool is_known =
+      std::any_of(step.autograd_of_op.begin(), step.autograd_of_op.end(),
+                  [](const AutogradFacts& facts) { return facts.phase != OpPhase::kUnknown; });
+  if (!is_known) return;
+  for (const AutogradFacts& facts : step.autograd_of_op) profile.phase_of_op.push_back(facts.phase);
+  profile.forward_of_op = profile::forward_operators(step.autograd_of_op);
+}
+
 void ProfileRecording::set_times(const Shape& shape, double slowdown, StepProfile& profile) {
   const std::vector<Duration> typical = typical_op_times(shape.times, slowdown);
   std::vector<std::vector<Duration>> steps;
@@ -158,6 +168,7 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
   profile.small_parameter_bytes = small_parameters_;
   profile.tape = joined.tape;
   name_ops(profile.tape, profile);
+  set_phases(joined, profile);
   profile.rates = rates;
   set_times(wanted, rates.slowdown_seconds_per_byte(), profile);
   std::vector<StorageClass> noted;

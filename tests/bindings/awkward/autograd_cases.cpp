@@ -195,9 +195,10 @@ SPILLWAY_AWKWARD_CASE(reference_counts, "who else has a tensor or its storage, a
     for (const at::Tensor& w : weights) {
       const at::Tensor scale = bias.detach() * 0.5;
       const at::Tensor moved = x.mm(w).view({-1, kRows, 1024}) + scale + bias;
-      x = SavedProduct::apply(moved.tanh(), scale + 1).view({1024, 1024});
+      const at::Tensor factor = scale + 1;
+      x = SavedProduct::apply(moved.tanh(), factor).view({1024, 1024});
       x.register_hook(note_hook);
-      seen.insert(seen.end(), {x, moved, scale});
+      seen.insert(seen.end(), {x, moved, scale, factor, bias});
       for (const at::Tensor& tensor : seen) {
         note("forward ", tensor);
       }

@@ -62,7 +62,7 @@ class Chain {
 
   void op(std::uint64_t signature, StorageId in, std::vector<StorageId>* made) {
     StepGuide::Wish wish;
-    guide_.begin_op(thread_, signature, use(in), true, nullptr, wish);
+    guide_.begin_op(thread_, signature, use(in), {.is_replayable = true}, nullptr, wish);
     clock_.advance(std::chrono::milliseconds(10));
     if (made != nullptr) made->push_back(make());
     guide_.end_op(thread_, wish);
@@ -99,7 +99,7 @@ TEST(StepGuide, IgnoresReplaysThatWereDueBeforeAnotherThreadTrained) {
     StepGuide::Wish wish;
     guide.step_boundary(&second);
     for (std::uint64_t op = 0; op < 3; ++op) {
-      ASSERT_TRUE(guide.begin_op(&second, 900 + op, {}, false, nullptr, wish));
+      ASSERT_TRUE(guide.begin_op(&second, 900 + op, {}, {}, nullptr, wish));
       guide.end_op(&second, wish);
     }
     wish = {};

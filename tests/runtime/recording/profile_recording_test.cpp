@@ -6,6 +6,7 @@
 #include <string>
 
 #include "spillway/base/error.h"
+#include "spillway/profile/autograd_links.h"
 #include "spillway/runtime/learning/step_learner.h"
 #include "spillway/runtime/recording/op_text.h"
 
@@ -44,9 +45,10 @@ class ProfileRecordingTest : public ::testing::Test {
     learner_.allocated(kMoment, 2, Bytes(3'000'000));
   }
 
-  void op(const CountedText& text, std::vector<PieceUse> uses, Duration time) {
+  void op(const CountedText& text, std::vector<PieceUse> uses, Duration time,
+          const AutogradFacts& autograd = {}) {
     advice_.clear();
-    learner_.begin_op(uses.size(), uses, now_, advice_);
+    learner_.begin_op(uses.size(), uses, now_, advice_, false, autograd);
     recording_.note_op(learner_.signature(), text);
     moved_ += beside_;
     now_ += time + 1ns * beside_.count();
@@ -56,20 +58,24 @@ class ProfileRecordingTest : public ::testing::Test {
   /// forward, backward and update take `time`, twice and thrice as long.
   void train(Duration time) {
     learner_.step_boundary();
-    op(forward_, {{kWeights, 2}}, time);
+    const AutogradNode node{1, steps_};
+    const auto phase = [this](OpPhase known) { return knows_phases_ ? known : OpPhase::kUnknown; };
+    op(forward_, {{kWeights, 2}}, time, {.phase = phase(OpPhase::kForward), .made = node});
     // Each takes the place that the other one had in the step before, as allocators do.
     const PieceId activation(3 + steps_ % 2);
     const PieceId gradient(4 - steps_ % 2);
     ++steps_;
     learner_.allocated(activation, 3, Bytes(5'000'000));
     end_op();
-    op(backward_, {{kWeights, 2}, {activation, 3}}, 2 * time);
+    op(backward_, {{kWeights, 2}, {activation, 3}}, 2 * time,
+       {.phase = phase(OpPhase::kBackward), .runs_in = node});
     learner_.allocated(gradient, 2, Bytes(3'000'000));
     end_op();
     learner_.freed(activation);
     learner_.note_class(kWeights, StorageClass::kParameter);
     learner_.note_class(gradient, StorageClass::kGradient);
-    op(update_, {{kWeights, 2, true}, {gradient, 2}, {kMoment, 2, true}}, 3 * time);
+    op(update_, {{kWeights, 2, true}, {gradient, 2}, {kMoment, 2, true}}, 3 * time,
+       {.phase = phase(OpPhase::kOther)});
     end_op();
     learner_.freed(gradient);
   }
@@ -96,10 +102,24 @@ class ProfileRecordingTest : public ::testing::Test {
   Bytes moved_;
   TimePoint now_{};
   std::uint32_t steps_ = 0;
+  bool knows_phases_ = true;
   CountedText forward_{"aten::mm(float[2, 3])", "aten::mm"};
   CountedText backward_{"aten::mm_backward()", ""};
   CountedText update_{"aten::add_(float[3])", "aten::add_.Tensor"};
 };
+
+TEST_F(ProfileRecordingTest, TellsPhasesAndForwardOperators) {
+  for (int step = 0; step < 4; ++step) train(1ms);
+  const StepProfile known = profile();
+  EXPECT_EQ(known.phase_of_op,
+            (std::vector{OpPhase::kForward, OpPhase::kBackward, OpPhase::kOther}));
+  EXPECT_EQ(known.forward_of_op,
+            (std::vector<profile::OpIndex>{profile::kNoForward, 0, profile::kNoForward}));
+  knows_phases_ = false;  // Say, operators are only observed.
+  for (int step = 0; step < 4; ++step) train(1ms);
+  EXPECT_TRUE(profile().phase_of_op.empty());
+  EXPECT_TRUE(profile().forward_of_op.empty());
+}
 
 TEST_F(ProfileRecordingTest, TellsNamesLivesAndClasses) {
   for (int step = 0; step < 4; ++step) train(1ms);

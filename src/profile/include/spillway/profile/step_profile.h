@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "spillway/base/autograd_facts.h"
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/profile/step_tape.h"
@@ -56,8 +57,12 @@ struct StepProfile {
   Bytes small_parameter_bytes;  ///< Of parameters among these; 0 for older and imported ones.
   StepTape tape;
   std::vector<OpKind> kinds;
-  std::vector<std::uint32_t> kind_of_op;      ///< Per operator, into `kinds`.
-  std::vector<Duration> spread_of_op;         ///< Per operator: upper less lower quartile.
+  std::vector<std::uint32_t> kind_of_op;  ///< Per operator, into `kinds`.
+  std::vector<Duration> spread_of_op;     ///< Per operator: upper less lower quartile.
+  /// Per operator, as autograd knew it: when it ran, and of which earlier operator it computes
+  /// gradients (`autograd_links.h`). Both empty: unknown, as in imported and older profiles.
+  std::vector<OpPhase> phase_of_op;
+  std::vector<OpIndex> forward_of_op;
   std::vector<StorageClass> class_of_value;   ///< Per value.
   std::vector<Bytes> bytes_of_value;          ///< Per value, before rounding to pages.
   std::optional<TransferRates> rates;         ///< Of the machine and disk it was recorded on.

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "spillway/base/autograd_facts.h"
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/profile/step_tape.h"
@@ -27,12 +28,14 @@ struct RecordedStep {
   std::vector<ValueOrigin> origins;  ///< One per value.
   /// Per operator: bytes that moved to and from the store in its time. Empty in joined steps.
   std::vector<Bytes> moved_of_op;
+  std::vector<AutogradFacts> autograd_of_op;  ///< One per operator.
   bool is_whole = true;  ///< False: longer than the recorder's bound, tail missing.
 
   void clear() {
     tape.clear();
     origins.clear();
     moved_of_op.clear();
+    autograd_of_op.clear();
     is_whole = true;
   }
 };
@@ -52,7 +55,7 @@ class TapeRecorder {
   /// `is_replayable`: as far as the operator itself goes, see `TapeOp`. `moved`: what all transfers
   /// have moved until now, in either direction; it only grows.
   void begin_op(std::uint64_t signature, TimePoint now, bool is_replayable = false,
-                Bytes moved = {});
+                Bytes moved = {}, const AutogradFacts& autograd = {});
   /// An input of the operator that has begun. Repeated uses of a range are merged.
   void use(std::uint32_t range, std::uint32_t pages, bool writes);
   /// `is_filled`: by the operator that runs. Else the trainer fills it by itself, maybe again

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "spillway/base/autograd_facts.h"
 #include "spillway/base/bytes.h"
 #include "spillway/base/storage_id.h"
 
@@ -64,6 +65,7 @@ class RecordedCall {
 
   std::vector<StorageUse> inputs;    ///< Paged storages among the arguments, each once.
   std::vector<StorageMade> outputs;  ///< Those that it has made; before its first run, is to make.
+  AutogradFacts autograd;            ///< Of the program's run.
 
   std::string name() const { return body_->name(); }
   Bytes bytes_held() const { return body_->bytes_held(); }

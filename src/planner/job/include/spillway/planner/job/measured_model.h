@@ -18,11 +18,13 @@ struct MeasuredModel {
 /// The forward operators of a profile as layers. A profile knows no modules, so a layer is one
 /// operator; cuts lie between operators.
 ///
-/// - Operators up to the end of forward are forward: before the first one that is called "...
-/// backward", as
-///   in imported graphs, else as `forward_stash.h` finds it. Those that touch optimizer states or
-///   write parameters are the update, all others backward.
-/// - A backward operator counts for the layer whose parameters it uses, else for the latest one of
+/// - Operators up to the end of forward are forward: before the first one that ran in a backward
+/// pass, as
+///   recorded profiles tell. Guessed for others: before the first one that is called "...
+///   backward", as in imported graphs, else as `forward_stash.h` finds it. Those that touch
+///   optimizer states or write parameters are the update, all others backward.
+/// - A backward operator counts for the layer whose node it ran in. Guessed where no profile tells:
+///   for the layer whose parameters it uses, else for the latest one of
 ///   its name (`convolution` of `convolution_backward`) that makes or reads a stashed value which
 ///   it uses, else for the one that made the latest such value, else for that of the operator
 ///   before. What saves only its input, and has another name, is credited to its neighbour: one

@@ -10,6 +10,7 @@
 
 #include "spillway/base/clock.h"
 #include "spillway/runtime/learning/step_learner.h"
+#include "spillway/runtime/recording/op_text.h"
 #include "spillway/runtime/recording/storage_pieces.h"
 #include "spillway/swap/residency.h"
 
@@ -39,7 +40,7 @@ class StepGuide {
   /// not learned and need no `end_op`. `text`: see `StepLearner::name_op`; null where nobody needs
   /// the name.
   std::optional<std::uint64_t> begin_op(Thread thread, std::uint64_t signature,
-                                        std::span<const RangeUse> uses, bool is_replayable,
+                                        std::span<const RangeUse> uses, const OpTraits& traits,
                                         const OpText* text, Wish& wish);
   /// False, and no wishes, where another thread has begun a step meanwhile.
   bool end_op(Thread thread, Wish& wish);

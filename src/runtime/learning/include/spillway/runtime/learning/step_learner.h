@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "spillway/base/autograd_facts.h"
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/planner/swap_plan.h"
@@ -133,7 +134,7 @@ class StepLearner {
   /// must leave, and next uses when the prediction has changed. Appends to the lists, as `end_op`
   /// does.
   void begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
-                Advice& advice, bool is_replayable = false);
+                Advice& advice, bool is_replayable = false, const AutogradFacts& autograd = {});
 
   /// Whether the plan runs anything again before the operator that should come next.
   bool may_be_due() const;

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "spillway/base/autograd_facts.h"
+
 namespace spillway::runtime {
 
 /// Names the operator that runs, for error messages. Asked only when something went wrong.
@@ -17,6 +19,7 @@ struct OpTraits {
   bool fills = true;           ///< False: hands out memory without touching it.
   bool makes_blanks = false;   ///< What it makes may be filled by the trainer itself.
   bool is_replayable = false;  ///< It may run again, see profile::TapeOp.
+  AutogradFacts autograd{};
 };
 
 }  // namespace spillway::runtime

@@ -74,6 +74,7 @@ class ProfileRecording {
   std::vector<const Shape*> ranked() const;
   Shape& shape_of(std::uint64_t identity, std::size_t ops);
   void name_ops(const profile::StepTape& tape, profile::StepProfile& profile) const;
+  static void set_phases(const profile::RecordedStep& step, profile::StepProfile& profile);
   static void set_times(const Shape& shape, double slowdown, profile::StepProfile& profile);
 
   Options options_;
