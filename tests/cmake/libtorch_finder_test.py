@@ -1,5 +1,6 @@
 """find_package(LibTorch) searches where it says, and refuses with a sentence that helps."""
 import os
+import re
 import sys
 import unittest
 
@@ -93,7 +94,8 @@ case "$*" in "-c "*find_spec*torch*) echo {self.root / 'site/torch'} ;; *) exit 
                             "Spillway needs LibTorch 2.11, 2.12,", f"{self.root / 't'}: LibTorch 2.6.1 Fetch",
                             "fetch_libtorch.sh", "SPILLWAY_WITH_TORCH=OFF")
         self.assert_refused(self.find({}, named, "-DSPILLWAY_LIBTORCH=2.11"),
-                            "Spillway needs LibTorch 2.11.", f"{self.root / 't'}: LibTorch 2.6.1 Fetch",
+                            "Spillway needs LibTorch 2.11 (SPILLWAY_LIBTORCH).",
+                            f"{self.root / 't'}: LibTorch 2.6.1 Fetch",
                             "fetch_libtorch.sh 2.11")
 
     def test_every_minor_that_is_served_can_be_asked_for(self):
@@ -119,6 +121,59 @@ case "$*" in "-c "*find_spec*torch*) echo {self.root / 'site/torch'} ;; *) exit 
 
     def test_nothing_anywhere_tells_what_to_do(self):
         self.assert_refused(self.find({}), "Spillway needs LibTorch 2.11", "fetch_libtorch.sh 2.")
+
+
+class OtherCores(probe_project.ProbeCase):
+    """Libraries for other minor releases, in one build."""
+
+    PROJECT = FIND.replace("LANGUAGES NONE", "LANGUAGES CXX") + """
+include(SpillwayOtherCores)
+spillway_import_other_torches()
+add_library(spillway_below STATIC below/below.cpp)
+add_library(spillway::below ALIAS spillway_below)
+target_include_directories(spillway_below PUBLIC include)
+target_link_libraries(spillway_below PUBLIC spillway_torch)
+add_library(spillway_above STATIC above.cpp)
+target_link_libraries(spillway_above PRIVATE spillway::below)
+foreach(minor IN LISTS SPILLWAY_OTHER_MINORS)
+  spillway_copy_for_torch(spillway_below ${minor})
+  spillway_copy_for_torch(spillway_above ${minor})
+endforeach()
+"""
+    # A function whose name tells which LibTorch it was compiled with.
+    FILES = {
+        "include/naming.h": "#include <torch/headeronly/version.h>\n"
+                            "#define JOINED(name, minor) int name##_of_2_##minor() { return 0; }\n"
+                            "#define DEFINE(name, minor) JOINED(name, minor)\n",
+        **{file: f"#include <naming.h>\nDEFINE({name}, TORCH_VERSION_MINOR)\n"
+           for name, file in (("below", "below/below.cpp"), ("above", "above.cpp"))},
+    }
+
+    def configure_with(self, others, *releases):
+        files = dict(self.FILES)
+        for release in releases:
+            files.update(torch_tree(f"home/.cache/spillway/libtorch-{release}/torch", release))
+        environment = probe_project.search_environment(HOME=str(self.root / "home"), XDG_CACHE_HOME="")
+        return self.configure("", files, preamble=self.PROJECT, environment=environment,
+                              flags=["-DSPILLWAY_LIBTORCH=2.11", f"-DSPILLWAY_OTHER_CORES={others}"])
+
+    def test_each_is_compiled_with_its_libtorch_all_the_way_down(self):
+        releases = list(libtorch.served())
+        self.assert_accepted(self.configure_with("all", *releases))
+        self.assert_accepted(self.build())
+        for release in releases:
+            minor = release.rpartition(".")[0]
+            for name in ("below", "above"):
+                ending = "" if minor == "2.11" else f"_{minor}"
+                library = (self.root / f"build/libspillway_{name}{ending}.a").read_bytes()
+                self.assertEqual(set(re.findall(rb"_of_(2_\d+)", library)),
+                                 {minor.replace(".", "_").encode()}, (name, minor))
+
+    def test_one_that_was_not_fetched_or_is_not_served_is_named(self):
+        for other, releases in (("2.13", ["2.11.0"]), ("2.6", ["2.11.0", "2.6.0"])):
+            self.assert_refused(self.configure_with(other, *releases),
+                                f"SPILLWAY_OTHER_CORES names LibTorch {other}, which is not served or was not found",
+                                "fetch_libtorch.sh VERSION")
 
 
 class Options(probe_project.ProbeCase):
