@@ -265,7 +265,7 @@ TEST(JobMemoryReduction, IsNoSlowerForALinkToTheHost) {
   EXPECT_GT(reduced, 25U);
 }
 
-// Beyond 1,024 passes idle-time offload was left out, and nobody heard of it.
+// Beyond 1,024 passes idle-time offload was skipped, and the plan did not say so.
 TEST(JobMemoryReduction, LooksForIdleOffloadInLongListsAndSaysWhereItDoesNot) {
   JobRequest request = even_job(8, 8, 256, "gpipe");
   request.swap_bytes_per_second = 1e9;

@@ -180,7 +180,7 @@ TEST(WithMemoryFitted, HoldsThreeOfEightMicroBatchesForNothingWhereCopiesAreFast
   }
 }
 
-// The ends have the least idle-time offload, so they swap least; and neither way alone is as fast.
+// The ends have the least idle time, so they swap least; and neither way alone is as fast.
 TEST(WithMemoryFitted, RecomputesMoreAtTheEnds) {
   const Schedule plain = with_communication(gems(4, 3, 4));
   const ScheduleCosts costs = stash_costs(plain, 1.6, 2000_B);

@@ -53,10 +53,6 @@ RETIRED = [
 # Words that some folder still has: delete the line once they are gone.
 NOT_YET = {
     r"\bcomput(?:e[sd]?|ing) again\b",  # swap, src/runtime/recomputing, src/runtime/learning and their tests.
-    "doorbell",  # swap, memory and their tests.
-    r"\bdoorbells?\b",
-    "dispensability",  # swap.
-    "life of",  # src/runtime/recording and recomputing.
 }
 
 # History, data and this list itself.

@@ -233,7 +233,8 @@ class Rules(unittest.TestCase):
 
     def test_words_that_are_not_gone_yet_are_retired_ones(self):
         self.assertLessEqual(retired_words.NOT_YET, {word for word, _, _ in retired_words.RETIRED})
-        self.assertEqual([], list(retired_words.used("int doorbell_fd;")))
+        with unittest.mock.patch.object(retired_words, "NOT_YET", {"doorbell"}):
+            self.assertEqual([], list(retired_words.used("int doorbell_fd;")))
 
 
 class FunctionLengths(unittest.TestCase):

@@ -14,7 +14,7 @@
 namespace spillway::planner {
 namespace {
 
-/// Action lists recompute whole stages, so every layer must be one that may run again.
+/// Whether every layer can be recomputed: actions recompute whole stages.
 bool may_recompute_all(const ModelChain& chain) {
   return std::all_of(chain.layers.begin(), chain.layers.end(), [](const ModelLayer& layer) {
     return layer.stash == Bytes(0) ||
@@ -23,29 +23,29 @@ bool may_recompute_all(const ModelChain& chain) {
   });
 }
 
-/// Passes of micro-batches through stages: what a run of the simulator takes, but for messages.
+/// Passes of micro-batches through stages: the work of one simulation, without messages.
 std::uint64_t passes_of(const Schedule& compute) {
   return compute.all_micro_batches() * compute.stages;
 }
 
-/// Runs of the simulator for idle-time offload, so that the search for longer action lists takes no
-/// longer.
+/// Number of simulations in the search for idle-time offload: fewer for longer action lists, so
+/// that the search takes no longer.
 std::size_t offload_runs(const Schedule& compute) {
   constexpr std::uint64_t kMostRuns = 200;
   constexpr std::uint64_t kMostPassesOfAllRuns = 1024 * kMostRuns;
   return std::clamp<std::uint64_t>(kMostPassesOfAllRuns / passes_of(compute), 1, kMostRuns);
 }
 
-/// Whether there is anything to leave for, and any reason to.
+/// Whether there is a link to swap over, and a limit of memory that is a reason to.
 bool can_offload(const JobRequest& request) {
   return request.swap_bytes_per_second > 0.0 && request.device_memory != kNoLimit;
 }
 
-/// Why whole stashes are not tried to leave in idle time; empty: they are.
+/// The reason why idle-time offload is not tried; empty: it is.
 std::string problem_of_offload(const JobRequest& request, const Schedule& compute) {
   constexpr std::uint64_t kMostPasses = 1U << 14U;
   if (!can_offload(request))
-    return "idle-time offload is for devices with a limit and a link to the host (name both, or "
+    return "idle-time offload needs a limit of device memory and a link to the host (name both, or "
            "let stages "
            "reduce their own memory)";
   if (passes_of(compute) <= kMostPasses) return {};
@@ -80,7 +80,7 @@ class MemoryReductionSearch {
     if (request_.variant.memory_reduction == JobMemoryReduction::kIdleOffload) {
       if (!no_offload_.empty()) throw PlanError("{}", no_offload_);
       if (!is_faster(unlimited().plan.step_seconds, incumbent_.cuts))
-        throw TooSlowError("idle-time offload only add to what these cuts take");
+        throw TooSlowError("idle-time offload is no faster than these cuts with unlimited memory");
       return with_idle_offload();
     }
     if (request_.device_memory == kNoLimit) return by_stage(request_, incumbent_.cuts);
@@ -93,7 +93,7 @@ class MemoryReductionSearch {
   }
 
  private:
-  /// With what it takes when devices have no end.
+  /// The plan with unlimited memory, and the share of its stashes that are inputs of stages.
   struct UnlimitedPlan {
     JobPlan plan;
     double input_share = 0.0;
@@ -105,10 +105,10 @@ class MemoryReductionSearch {
     return plan;
   }
 
-  /// The fastest with the whole rate of the link, and with less of it as long as somebody waits for
-  /// swaps, or hosts have no room for them. (Without any: `make_job_plan`.) A rate beside the
-  /// compute is what cuts know of swaps; in the action lists, forwards in a row leave less time for
-  /// them. Throws what the first try throws.
+  /// The fastest plan among those with the whole bandwidth of the link, and with a half and a
+  /// quarter of it as long as ranks stall for swaps or hosts lack memory for them. (`make_job_plan`
+  /// tries it without the link.) Cuts know swaps as a rate beside compute, but forwards in a row
+  /// leave less time for them. Throws what the first try throws.
   JobPlan by_any_share() {
     std::optional<JobPlan> best;
     std::exception_ptr reason;
@@ -128,7 +128,7 @@ class MemoryReductionSearch {
     return std::move(*best);
   }
 
-  /// Made when it is first asked for.
+  /// The plan with unlimited memory; made at the first call.
   const UnlimitedPlan& unlimited() {
     if (unlimited_) return *unlimited_;
     JobRequest endless = request_;
@@ -142,8 +142,8 @@ class MemoryReductionSearch {
     return *unlimited_;
   }
 
-  /// What the slowest stage takes for all micro-batches under any cuts that fit, where a rank has
-  /// one stage; 0 where it is unknown.
+  /// Least seconds of the slowest stage for all micro-batches under any cuts that fit, where each
+  /// rank has one stage; 0 where it is unknown.
   double least_seconds() {
     if (compute_.stages != compute_.rank_count() || compute_.replica_count() > 1) return 0.0;
     const SegmentCosts costs(problem_for(request_, compute_));
@@ -180,7 +180,8 @@ class MemoryReductionSearch {
         without);
   }
 
-  /// Cuts with unlimited memory, and whole stashes that leave while a rank computes something else.
+  /// The cuts of the plan with unlimited memory, with whole stashes swapped in the idle time of
+  /// ranks.
   JobPlan with_idle_offload() {
     JobPlan plan = unlimited().plan;
     plan.memory_reduction = JobMemoryReduction::kIdleOffload;
@@ -196,7 +197,8 @@ class MemoryReductionSearch {
                        ? with_memory_fitted(plan.actions, plan.costs, runs)
                        : with_swapped_stashes(plan.actions, plan.costs, runs);
     plan = finished(request_, std::move(plan));
-    // The cuts were made with unlimited memory; the action lists have made it.
+    // The cuts were made with unlimited memory; the swaps of the action lists fit it into the
+    // devices.
     for (std::size_t k = 0; k < plan.stages.size(); ++k)
       plan.stages[k].memory = plan.bytes_after[k].all();
     return plan;
@@ -206,8 +208,7 @@ class MemoryReductionSearch {
     return std::min({incumbent_.all, incumbent_.offload, incumbent_.cuts});
   }
 
-  /// Whether idle-time offload may be faster: they only add to what their cuts take without memory
-  /// reduction.
+  /// Whether idle-time offload may be faster: it only adds time to the plan with unlimited memory.
   bool can_offload_win(const std::optional<JobPlan>& by_stage) {
     const double known = by_stage ? by_stage->step_seconds : offload_incumbent();
     return unlimited().plan.step_seconds < std::min(known, offload_incumbent());

@@ -13,8 +13,8 @@
 namespace spillway::planner {
 namespace {
 
-/// The best order for the stages of this schedule within the devices; if nothing fits, as if there
-/// were room: idle-time offload may make it.
+/// The best order for the stages of this schedule within the devices; if nothing fits, the best one
+/// with unlimited memory: idle-time offload may make it fit.
 OrderChoice order_for(const JobRequest& asked, const Schedule& compute, CutMemo& memo) {
   try {
     const OrderChoice& order = memo.order(problem_for(asked, compute), asked.order_effort);

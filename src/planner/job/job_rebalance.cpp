@@ -76,8 +76,8 @@ class Replanning {
     return make_job_plan(asked, partitioner_, choice());
   }
 
-  /// Where stages may begin, from the fewest bytes on. `has_room`: as if devices had no end, since
-  /// idle-time offload make room behind the cuts.
+  /// Candidate first layers of stages, fewest moved bytes first. `has_room`: with unlimited memory,
+  /// since idle-time offload fits it into the devices after the cuts.
   std::vector<Begins> near(bool has_room) const {
     const SegmentCosts costs(problem(has_room));
     std::vector<Begins> all;
